@@ -1,0 +1,597 @@
+"""A small builder that writes LLVM text: one `ModuleText` holds functions, one `Builder` writes the body of one.
+
+Building through `llvmlite.ir` costs 17-48 ms per 10,000 instructions and as much again to print; appending lines of
+text costs 2.5 ms (DESIGN, section 2). A value is a `V`: its LLVM type and its text (a name such as `%v7`, or a
+literal). Vectors are types such as `<16 x float>`; every arithmetic method works on scalars and vectors alike.
+
+    m = ModuleText()
+    b = m.function("axpy", [("ptr", "x"), ("ptr", "y"), ("i64", "n")])
+    x, y, n = b.params
+    with b.loop(0, n, 1) as i:
+        t = b.load("float", b.element(x, "float", i))
+        b.store(b.fadd(t, t), b.element(y, "float", i))
+    b.ret()
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import NamedTuple
+
+from shlo_jit.kernels.target import Target
+
+
+class V(NamedTuple):
+    """An LLVM value: type and text."""
+
+    type: str
+    text: str
+
+    @property
+    def literal(self) -> int | None:
+        """The integer this is a literal of, if it is one."""
+        t = self.text
+        return int(t) if t.lstrip("-").isdigit() else None
+
+
+@lru_cache(maxsize=None)
+def lanes(type: str) -> int:
+    """Lanes of a vector type; 1 for a scalar."""
+    return int(type[1 : type.index(" x ")]) if type[0] == "<" else 1
+
+
+@lru_cache(maxsize=None)
+def scalar(type: str) -> str:
+    """Element type of a vector type; a scalar type itself."""
+    return type[type.index(" x ") + 3 : -1] if type[0] == "<" else type
+
+
+@lru_cache(maxsize=None)
+def vector(type: str, n: int) -> str:
+    """The type with the element of `type` and n lanes; the bare element for n = 1."""
+    return scalar(type) if n == 1 else f"<{n} x {scalar(type)}>"
+
+
+@lru_cache(maxsize=None)
+def mangle(type: str) -> str:
+    """The suffix of an overloaded intrinsic: `<16 x float>` -> `v16f32`."""
+    if type[0] == "<":
+        return f"v{lanes(type)}{mangle(scalar(type))}"
+    return {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16", "ptr": "p0"}.get(type, type)
+
+
+BITS = {"float": 32, "double": 64, "half": 16, "bfloat": 16, "ptr": 64}
+
+
+@lru_cache(maxsize=None)
+def bits(type: str) -> int:
+    """Width of the element type in bits."""
+    s = scalar(type)
+    return BITS.get(s) or int(s[1:])
+
+
+def is_float(type: str) -> bool:
+    return scalar(type) in ("float", "double", "half", "bfloat")
+
+
+@lru_cache(maxsize=4096)
+def _float_text(scalar_type: str, bits_of_double: bytes) -> str:
+    value = struct.unpack("<d", bits_of_double)[0]
+    if scalar_type == "half":
+        return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
+    if scalar_type == "bfloat":
+        return f"0xR{struct.unpack('<I', struct.pack('<f', value))[0] >> 16:04X}"
+    if scalar_type == "float":
+        value = struct.unpack("<f", struct.pack("<f", value))[0]
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+def const(type: str, value: int | float) -> V:
+    """A literal; of a vector type, a splat. Floats are rounded to the type; `value` must be in its range."""
+    s = scalar(type)
+    if is_float(s):
+        text = _float_text(s, struct.pack("<d", float(value)))
+    elif s == "ptr":
+        text = "null"
+    elif s == "i1":
+        text = "true" if value else "false"
+    else:
+        width = int(s[1:])
+        v = int(value) & ((1 << width) - 1)
+        text = str(v - (1 << width) if v >> (width - 1) and width > 1 else v)
+    return V(type, f"splat ({s} {text})" if type[0] == "<" else text)
+
+
+def vector_literal(element: str, values: Sequence[int | float]) -> V:
+    """A constant vector with the given elements."""
+    body = ", ".join(f"{element} {const(element, v).text}" for v in values)
+    return V(f"<{len(values)} x {element}>", f"<{body}>")
+
+
+def i64(value: int) -> V:
+    return V("i64", str(value))
+
+
+def i32(value: int) -> V:
+    return V("i32", str(value))
+
+
+Index = V | int
+"""Where an i64 is wanted, a Python int will do."""
+
+
+class ModuleText:
+    """The text of an LLVM module: functions, declarations, globals."""
+
+    def __init__(self, target: Target | None = None) -> None:
+        self.target = target
+        self.functions: dict[str, str] = {}
+        self.declarations: dict[str, str] = {}
+        self.globals: dict[str, str] = {}
+
+    def function(
+        self,
+        name: str,
+        params: Sequence[tuple[str, str]],
+        ret: str = "void",
+        *,
+        linkage: str = "internal",
+        attributes: str = "",
+        noalias: bool = False,
+    ) -> Builder:
+        """A Builder for a new function. `params`: (type with parameter attributes, name)."""
+        return Builder(self, name, params, ret, linkage, attributes, noalias)
+
+    def declare(self, name: str, ret: str, types: Sequence[str], attributes: str = "") -> None:
+        if name not in self.declarations:
+            self.declarations[name] = f"declare {ret} @{name}({', '.join(types)}) {attributes}".rstrip()
+
+    def define_global(self, name: str, text: str) -> None:
+        """A global such as `@name = internal constant ...`; `text` is what follows the `=`."""
+        self.globals[name] = f"@{name} = {text}"
+
+    def text(self, header: str = "") -> str:
+        declared = [d for n, d in self.declarations.items() if n not in self.functions]
+        return "\n".join([header, *self.globals.values(), *declared, *self.functions.values(), ""])
+
+
+class Builder:
+    """Writes the body of one function. `done()` (or `ret`) finishes it and puts it into the module."""
+
+    def __init__(
+        self,
+        module: ModuleText,
+        name: str,
+        params: Sequence[tuple[str, str]],
+        ret: str,
+        linkage: str,
+        attributes: str,
+        noalias: bool,
+    ):
+        self.module = module
+        self.name = name
+        self.return_type = ret
+        self.params = [V(t.split()[0] if t[0] != "<" else t, f"%{n}") for t, n in params]
+        extra = " noalias" if noalias else ""
+        ps = ", ".join(f"{t}{extra if t == 'ptr' else ''} %{n}" for t, n in params)
+        self._head = f"define {linkage} {ret} @{name}({ps}) {attributes} {{"
+        self._lines: list[str] = []
+        self._entry: list[str] = []
+        """Allocas; they must stand in the entry block, or a loop would grow the stack."""
+        self._n = 0
+        self._block = "entry"
+        self._finished = False
+
+    # ------------------------------------------------------------------ the text
+    def _name(self, hint: str = "v") -> str:
+        self._n += 1
+        return f"%{hint}{self._n}"
+
+    def emit(self, type: str, text: str) -> V:
+        """Append `%new = text`; the value has `type`."""
+        name = self._name()
+        self._lines.append(f"  {name} = {text}")
+        return V(type, name)
+
+    def line(self, text: str) -> None:
+        """Append an instruction without a result."""
+        self._lines.append("  " + text)
+
+    def comment(self, text: str) -> None:
+        self._lines.append("  ; " + text)
+
+    def ret(self, value: V | None = None) -> None:
+        """Return and finish the function."""
+        self.line("ret void" if value is None else f"ret {value.type} {value.text}")
+        self.done()
+
+    def done(self) -> None:
+        """Put the function into the module (its last block must end in a terminator)."""
+        assert not self._finished
+        self._finished = True
+        self.module.functions[self.name] = "\n".join([self._head, "entry:", *self._entry, *self._lines, "}"])
+
+    # ------------------------------------------------------------------ arithmetic
+    def _binary(self, op: str, a: V, c: V) -> V:
+        return self.emit(a.type, f"{op} {a.type} {a.text}, {c.text}")
+
+    def _coerce(self, a: Index, like: Index = 0) -> V:
+        if isinstance(a, V):
+            return a
+        return const(like.type if isinstance(like, V) else "i64", a)
+
+    def add(self, a: Index, c: Index) -> V:
+        a, c = self._coerce(a, c), self._coerce(c, a)
+        x, y = a.literal, c.literal
+        if x is not None and y is not None:
+            return const(a.type, x + y)
+        return c if x == 0 else a if y == 0 else self._binary("add", a, c)
+
+    def sub(self, a: Index, c: Index) -> V:
+        a, c = self._coerce(a, c), self._coerce(c, a)
+        x, y = a.literal, c.literal
+        if x is not None and y is not None:
+            return const(a.type, x - y)
+        return a if y == 0 else self._binary("sub", a, c)
+
+    def mul(self, a: Index, c: Index) -> V:
+        a, c = self._coerce(a, c), self._coerce(c, a)
+        x, y = a.literal, c.literal
+        if x is not None and y is not None:
+            return const(a.type, x * y)
+        if x == 0 or y == 1:
+            return a
+        return c if y == 0 or x == 1 else self._binary("mul", a, c)
+
+    def sdiv(self, a: V, c: V) -> V:
+        return self._binary("sdiv", a, c)
+
+    def udiv(self, a: Index, c: Index) -> V:
+        a, c = self._coerce(a, c), self._coerce(c, a)
+        x, y = a.literal, c.literal
+        if x is not None and y:
+            return const(a.type, x // y)
+        return a if y == 1 else self._binary("udiv", a, c)
+
+    def srem(self, a: V, c: V) -> V:
+        return self._binary("srem", a, c)
+
+    def urem(self, a: Index, c: Index) -> V:
+        a, c = self._coerce(a, c), self._coerce(c, a)
+        x, y = a.literal, c.literal
+        if x is not None and y:
+            return const(a.type, x % y)
+        return const(a.type, 0) if y == 1 else self._binary("urem", a, c)
+
+    def and_(self, a: V, c: V) -> V:
+        return self._binary("and", a, c)
+
+    def or_(self, a: V, c: V) -> V:
+        return self._binary("or", a, c)
+
+    def xor(self, a: V, c: V) -> V:
+        return self._binary("xor", a, c)
+
+    def not_(self, a: V) -> V:
+        return self._binary("xor", a, const(a.type, 1 if bits(a.type) == 1 else -1))
+
+    def shl(self, a: V, c: Index) -> V:
+        return self._binary("shl", a, c if isinstance(c, V) else const(a.type, c))
+
+    def lshr(self, a: V, c: Index) -> V:
+        return self._binary("lshr", a, c if isinstance(c, V) else const(a.type, c))
+
+    def ashr(self, a: V, c: Index) -> V:
+        return self._binary("ashr", a, c if isinstance(c, V) else const(a.type, c))
+
+    def fadd(self, a: V, c: V) -> V:
+        return self._binary("fadd", a, c)
+
+    def fsub(self, a: V, c: V) -> V:
+        return self._binary("fsub", a, c)
+
+    def fmul(self, a: V, c: V) -> V:
+        return self._binary("fmul", a, c)
+
+    def fdiv(self, a: V, c: V) -> V:
+        return self._binary("fdiv", a, c)
+
+    def frem(self, a: V, c: V) -> V:
+        return self._binary("frem", a, c)
+
+    def fneg(self, a: V) -> V:
+        return self.emit(a.type, f"fneg {a.type} {a.text}")
+
+    def fma(self, a: V, c: V, d: V) -> V:
+        """a * c + d, rounded once."""
+        return self.intrinsic("fma", a.type, [a, c, d])
+
+    def icmp(self, predicate: str, a: Index, c: Index) -> V:
+        a, c = self._coerce(a, c), self._coerce(c, a)
+        return self.emit(vector("i1", lanes(a.type)), f"icmp {predicate} {a.type} {a.text}, {c.text}")
+
+    def fcmp(self, predicate: str, a: V, c: V) -> V:
+        return self.emit(vector("i1", lanes(a.type)), f"fcmp {predicate} {a.type} {a.text}, {c.text}")
+
+    def select(self, condition: V, a: V, c: V) -> V:
+        text = f"select {condition.type} {condition.text}, {a.type} {a.text}, {c.type} {c.text}"
+        return self.emit(a.type, text)
+
+    def min_(self, a: Index, c: Index) -> V:
+        """Signed minimum."""
+        a, c = self._coerce(a, c), self._coerce(c, a)
+        x, y = a.literal, c.literal
+        if x is not None and y is not None:
+            return const(a.type, min(x, y))
+        return self.intrinsic("smin", a.type, [a, c])
+
+    def max_(self, a: Index, c: Index) -> V:
+        """Signed maximum."""
+        a, c = self._coerce(a, c), self._coerce(c, a)
+        x, y = a.literal, c.literal
+        if x is not None and y is not None:
+            return const(a.type, max(x, y))
+        return self.intrinsic("smax", a.type, [a, c])
+
+    # ------------------------------------------------------------------ conversion
+    def cast(self, op: str, a: V, to: str) -> V:
+        """`op` in trunc zext sext fptrunc fpext fptosi fptoui sitofp uitofp bitcast ptrtoint inttoptr.
+
+        `to` names an element type; the lanes are those of `a` (except for a bitcast that changes them).
+        """
+        if "<" not in to:
+            to = vector(to, lanes(a.type))
+        if to == a.type:
+            return a
+        return self.emit(to, f"{op} {a.type} {a.text} to {to}")
+
+    def bitcast(self, a: V, to: str) -> V:
+        return self.cast("bitcast", a, to)
+
+    # ------------------------------------------------------------------ vectors
+    def splat(self, a: V, n: int) -> V:
+        """n lanes of a scalar; the scalar itself for n = 1."""
+        if n == 1 or lanes(a.type) == n:
+            return a
+        t = vector(a.type, n)
+        if not a.text.startswith("%"):
+            return V(t, f"splat ({a.type} {a.text})")
+        one = self.emit(t, f"insertelement {t} poison, {a.type} {a.text}, i64 0")
+        return self.emit(t, f"shufflevector {t} {one.text}, {t} poison, <{n} x i32> zeroinitializer")
+
+    def iota(self, element: str, n: int) -> V:
+        """0, 1, ... n-1; the literal 0 for n = 1."""
+        return const(element, 0) if n == 1 else vector_literal(element, range(n))
+
+    def extract(self, a: V, lane: Index) -> V:
+        if lanes(a.type) == 1 and a.type[0] != "<":
+            return a
+        lane = self._coerce(lane)
+        return self.emit(scalar(a.type), f"extractelement {a.type} {a.text}, i64 {lane.text}")
+
+    def insert(self, a: V, x: V, lane: Index) -> V:
+        lane = self._coerce(lane)
+        return self.emit(a.type, f"insertelement {a.type} {a.text}, {x.type} {x.text}, i64 {lane.text}")
+
+    def shuffle(self, a: V, c: V | None, mask: Sequence[int]) -> V:
+        """Lanes of a (0..n-1) and c (n..2n-1) picked by `mask`."""
+        t = vector(a.type, len(mask)) if len(mask) > 1 else f"<1 x {scalar(a.type)}>"
+        other = c.text if c is not None else "poison"
+        picks = ", ".join(f"i32 {m}" for m in mask)
+        return self.emit(t, f"shufflevector {a.type} {a.text}, {a.type} {other}, <{len(mask)} x i32> <{picks}>")
+
+    def reverse(self, a: V) -> V:
+        n = lanes(a.type)
+        return a if n == 1 else self.shuffle(a, None, list(range(n - 1, -1, -1)))
+
+    # ------------------------------------------------------------------ memory
+    def offset(self, pointer: V, nbytes: Index) -> V:
+        """Pointer moved by a number of bytes."""
+        n = self._coerce(nbytes)
+        if n.literal == 0:
+            return pointer
+        return self.emit("ptr", f"getelementptr inbounds i8, ptr {pointer.text}, i64 {n.text}")
+
+    def element(self, pointer: V, type: str, index: Index) -> V:
+        """Address of element `index` of an array of the scalar type."""
+        n = self._coerce(index)
+        if n.literal == 0:
+            return pointer
+        return self.emit("ptr", f"getelementptr inbounds {scalar(type)}, ptr {pointer.text}, i64 {n.text}")
+
+    def load(self, type: str, pointer: V, align: int | None = None, extra: str = "") -> V:
+        """Load; `align` in bytes defaults to the element's size. `extra`: metadata such as `, !nontemporal !0`."""
+        align = align or max(1, bits(type) // 8)
+        return self.emit(type, f"load {type}, ptr {pointer.text}, align {align}{extra}")
+
+    def store(self, value: V, pointer: V, align: int | None = None, extra: str = "") -> None:
+        align = align or max(1, bits(value.type) // 8)
+        self.line(f"store {value.type} {value.text}, ptr {pointer.text}, align {align}{extra}")
+
+    def masked_load(self, type: str, pointer: V, mask: V, other: V | None = None) -> V:
+        """Lanes with mask are loaded, the rest are `other` (zero when omitted) and touch no memory."""
+        align = max(1, bits(type) // 8)
+        other = other or const(type, 0)
+        name = f"llvm.masked.load.{mangle(type)}.p0"
+        return self.call(type, name, [V("ptr align %d" % align, pointer.text), mask, other])
+
+    def masked_store(self, value: V, pointer: V, mask: V) -> None:
+        align = max(1, bits(value.type) // 8)
+        name = f"llvm.masked.store.{mangle(value.type)}.p0"
+        self.call("void", name, [value, V("ptr align %d" % align, pointer.text), mask])
+
+    def gather(self, type: str, pointers: V, mask: V, other: V | None = None) -> V:
+        """A load from a vector of pointers."""
+        align = max(1, bits(type) // 8)
+        other = other or const(type, 0)
+        name = f"llvm.masked.gather.{mangle(type)}.v{lanes(type)}p0"
+        return self.call(type, name, [V(f"{pointers.type} align {align}", pointers.text), mask, other])
+
+    def scatter(self, value: V, pointers: V, mask: V) -> None:
+        align = max(1, bits(value.type) // 8)
+        name = f"llvm.masked.scatter.{mangle(value.type)}.v{lanes(value.type)}p0"
+        self.call("void", name, [value, V(f"{pointers.type} align {align}", pointers.text), mask])
+
+    def pointers(self, base: V, type: str, indices: V) -> V:
+        """Vector of addresses of elements `indices` (a vector of i64) of an array of the scalar type."""
+        t = vector("ptr", lanes(indices.type))
+        text = f"getelementptr inbounds {scalar(type)}, ptr {base.text}, {indices.type} {indices.text}"
+        return self.emit(t, text)
+
+    def alloca(self, type: str, count: int = 1, align: int = 64) -> V:
+        """Stack space, made once at the entry of the function."""
+        name = self._name("stack")
+        self._entry.append(f"  {name} = alloca {type}, i64 {count}, align {align}")
+        return V("ptr", name)
+
+    def memcpy(self, to: V, source: V, nbytes: Index) -> None:
+        n = self._coerce(nbytes)
+        self.call("void", "llvm.memcpy.p0.p0.i64", [to, source, n, V("i1", "false")])
+
+    def memset(self, to: V, byte: int, nbytes: Index) -> None:
+        n = self._coerce(nbytes)
+        self.call("void", "llvm.memset.p0.i64", [to, const("i8", byte), n, V("i1", "false")])
+
+    def prefetch(self, pointer: V, write: bool = False, locality: int = 3) -> None:
+        self.call("void", "llvm.prefetch.p0", [pointer, i32(int(write)), i32(locality), i32(1)])
+
+    # ------------------------------------------------------------------ calls
+    def call(self, ret: str, name: str, args: Sequence[V], attributes: str = "", declare: bool = True) -> V:
+        """Call a function by name; declares it in the module unless it is (or will be) defined there."""
+        if declare and name not in self.module.declarations:
+            types = [re.sub(r" align \d+", "", a.type) for a in args]
+            self.module.declare(name, ret, types)
+        text = f"call {ret} @{name}({', '.join(f'{a.type} {a.text}' for a in args)}){attributes}"
+        if ret == "void":
+            self.line(text)
+            return V("void", "")
+        return self.emit(ret, text)
+
+    def call_pointer(self, ret: str, function: V, args: Sequence[V]) -> V:
+        text = f"call {ret} {function.text}({', '.join(f'{a.type} {a.text}' for a in args)})"
+        if ret == "void":
+            self.line(text)
+            return V("void", "")
+        return self.emit(ret, text)
+
+    def intrinsic(self, name: str, type: str, args: Sequence[V]) -> V:
+        """`llvm.<name>.<type>`, whose operands and result share one type."""
+        return self.call(type, f"llvm.{name}.{mangle(type)}", args)
+
+    def reduce(self, op: str, a: V, start: V | None = None) -> V:
+        """`llvm.vector.reduce.<op>`; with `start` for fadd and fmul (in order of the lanes)."""
+        if lanes(a.type) == 1:
+            assert start is None
+            return a
+        args = [start, a] if start is not None else [a]
+        return self.call(scalar(a.type), f"llvm.vector.reduce.{op}.{mangle(a.type)}", args)
+
+    # ------------------------------------------------------------------ control flow
+    def label(self, hint: str) -> str:
+        self._n += 1
+        return f"{hint}{self._n}"
+
+    def start(self, label: str) -> None:
+        """Begin a basic block."""
+        self._lines.append(f"{label}:")
+        self._block = label
+
+    def branch(self, label: str) -> None:
+        self.line(f"br label %{label}")
+
+    def branch_if(self, condition: V, then: str, otherwise: str) -> None:
+        self.line(f"br i1 {condition.text}, label %{then}, label %{otherwise}")
+
+    @property
+    def block(self) -> str:
+        """Label of the block being written."""
+        return self._block
+
+    def phi(self, type: str, incoming: Sequence[tuple[V, str]]) -> V:
+        return self.emit(type, f"phi {type} " + ", ".join(f"[ {v.text}, %{l} ]" for v, l in incoming))
+
+    @contextmanager
+    def loop(self, start: Index, stop: Index, step: Index = 1, hint: str = "loop") -> Iterator[V]:
+        """for (i = start; i < stop; i += step); the body is what is written inside the `with`."""
+        with self.loop_carry(start, stop, [], step, hint) as carry:
+            yield carry.index
+
+    @contextmanager
+    def loop_carry(
+        self, start: Index, stop: Index, initial: Sequence[V], step: Index = 1, hint: str = "loop"
+    ) -> Iterator[Carry]:
+        """A loop that carries values: read `carry.values`, call `carry.next(...)` once in the body, and after the
+        loop read `carry.values` again for the final ones."""
+        start, stop, step = self._coerce(start), self._coerce(stop), self._coerce(step)
+        body, exit_ = self.label(hint), self.label("end")
+        before = self.block
+        # The loop is written rotated (test at the bottom), so no pass has to turn it round.
+        first, last = start.literal, stop.literal
+        if first is not None and last is not None and first < last:
+            self.branch(body)
+            guarded = False
+        else:
+            self.branch_if(self.icmp("slt", start, stop), body, exit_)
+            guarded = True
+        self.start(body)
+        at = len(self._lines)
+        index = V(start.type, self._name("i"))
+        phis = [V(v.type, self._name("c")) for v in initial]
+        carry = Carry(index, phis)
+        yield carry
+        assert len(carry.values) == len(phis)
+        following = list(carry.values)
+        after = self.emit(index.type, f"add nsw {index.type} {index.text}, {step.text}")
+        more = self.icmp("slt", after, stop)
+        latch = self.block
+        self.branch_if(more, body, exit_)
+        self._lines[at:at] = [
+            f"  {p.text} = phi {p.type} [ {a.text}, %{before} ], [ {z.text}, %{latch} ]"
+            for p, a, z in [(index, start, after), *zip(phis, initial, following, strict=True)]
+        ]
+        self.start(exit_)
+        carry.values = following
+        if guarded:
+            pairs = zip(initial, following, strict=True)
+            carry.values = [self.phi(a.type, [(a, before), (z, latch)]) for a, z in pairs]
+
+    @contextmanager
+    def if_(self, condition: V, hint: str = "then") -> Iterator[None]:
+        then, exit_ = self.label(hint), self.label("fi")
+        self.branch_if(condition, then, exit_)
+        self.start(then)
+        yield
+        self.branch(exit_)
+        self.start(exit_)
+
+    def if_else(
+        self, condition: V, then: Callable[[], Sequence[V]], otherwise: Callable[[], Sequence[V]]
+    ) -> list[V]:
+        """Write both branches; the values they return are joined."""
+        labels = self.label("then"), self.label("else"), self.label("fi")
+        self.branch_if(condition, labels[0], labels[1])
+        ends: list[tuple[Sequence[V], str]] = []
+        for label, write in zip(labels, (then, otherwise), strict=False):
+            self.start(label)
+            values = write()
+            ends.append((values, self.block))
+            self.branch(labels[2])
+        self.start(labels[2])
+        (va, la), (vb, lb) = ends
+        return [self.phi(x.type, [(x, la), (y, lb)]) for x, y in zip(va, vb, strict=True)]
+
+
+class Carry:
+    """The values a `loop_carry` carries round."""
+
+    def __init__(self, index: V, values: list[V]):
+        self.index = index
+        self.values: list[V] = values
+
+    def next(self, *values: V) -> None:
+        """The values of the next turn."""
+        self.values = list(values)

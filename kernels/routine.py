@@ -1,0 +1,25 @@
+"""Routines: kernels that take extents and strides as arguments and exist once per element type and target.
+
+A routine is compiled into an object of its own, which every program of the process (and, through the object cache, of
+the machine) shares: the GEMM micro-kernel takes longer to compile than most programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.target import Target
+
+
+@dataclass(frozen=True)
+class Routine:
+    """One shared object. `build` writes its functions, those in `symbols` with external linkage."""
+
+    name: str
+    """Unique per content apart from the target, e.g. `gemm_f32`."""
+    symbols: tuple[str, ...]
+    build: Callable[[ModuleText, Target], None]
+    needs: tuple[Routine, ...] = ()
+    """Routines whose symbols it calls."""

@@ -1,0 +1,69 @@
+"""What lowering hands to code generation and the run time: LLVM text and what is needed to call it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.ir.types import DType
+from shlo_jit.kernels.routine import Routine
+
+
+@dataclass(frozen=True)
+class Port:
+    """An argument or result: name (empty when it has none), shape, dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def nbytes(self) -> int:
+        n = self.dtype.itemsize
+        for extent in self.shape:
+            n *= extent
+        return n
+
+
+@dataclass(frozen=True)
+class Callback:
+    """A custom call the program makes: the target's name, the types at the call, its attributes as Python values."""
+
+    target: str
+    operands: tuple[Port, ...]
+    results: tuple[Port, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Program:
+    """LLVM text whose entry is
+
+        i32 @shlo_main(ptr args, ptr results, ptr arena, ptr context)
+
+    `args` and `results` are arrays of pointers to row-major dense buffers; `arena` is `arena_bytes` of memory aligned
+    to 64, undefined at entry; `context` is an array of 8-byte slots:
+
+        0                      number of threads the call may use (i64)
+        1                      `i32 (ptr executable, i64 callback, ptr operand_pointers, ptr result_pointers)`,
+                               called for custom calls; non-zero stops the program
+        2                      the `executable` handed to it
+        3 ...                  pointers to `constants`, in order, aligned to 64
+
+    The result is 0, or the non-zero status of the callback that stopped it.
+    Parallel kernels call `void @shlo_parallel(ptr task, ptr frame, i64 tasks, i64 threads)`, which runs
+    `task(ptr frame, i64 index, i64 worker)` for every index in [0, tasks), worker in [0, threads), and returns when all
+    are done.
+    """
+
+    text: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    arena_bytes: int
+    constants: list[np.ndarray]
+    callbacks: list[Callback]
+    routines: tuple[Routine, ...]
+    output_aliases: dict[int, int] = field(default_factory=dict)
+    """Result -> donated argument whose buffer it takes over."""

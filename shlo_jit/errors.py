@@ -1,0 +1,123 @@
+"""Errors that point: every refusal names the file, line, column and shows the source line with a caret."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+
+
+class Source:
+    """Program text with a name; turns offsets into line and column."""
+
+    def __init__(self, text: str, name: str = "<text>"):
+        self.text = text
+        self.name = name
+        self._line_starts: list[int] | None = None
+
+    def line_column(self, offset: int) -> tuple[int, int]:
+        """1-based line and column of a character offset (clamped into the text)."""
+        if self._line_starts is None:
+            starts = [0]
+            at = self.text.find("\n")
+            while at >= 0:
+                starts.append(at + 1)
+                at = self.text.find("\n", at + 1)
+            self._line_starts = starts
+        offset = max(0, min(offset, len(self.text)))
+        line = bisect.bisect_right(self._line_starts, offset)
+        return line, offset - self._line_starts[line - 1] + 1
+
+    def line_text(self, line: int) -> str:
+        """Text of a 1-based line, without its line feed."""
+        self.line_column(0)
+        assert self._line_starts is not None
+        start = self._line_starts[line - 1]
+        end = self.text.find("\n", start)
+        return self.text[start : end if end >= 0 else len(self.text)]
+
+
+NO_SOURCE = Source("", "<built>")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a source: half-open character range [start, end)."""
+
+    source: Source
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding: what is wrong and where. `line` and `column` are 1-based; 0 when there is no text."""
+
+    message: str
+    file: str = "<text>"
+    line: int = 0
+    column: int = 0
+    source_line: str = ""
+    width: int = 1
+    severity: str = "error"
+
+    def __str__(self) -> str:
+        head = f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message}"
+        if not self.source_line:
+            return head
+        text, column = _window(self.source_line, self.column)
+        pad = "".join("\t" if c == "\t" else " " for c in text[: column - 1])
+        carets = "^" * max(1, min(self.width, len(text) - column + 1))
+        return f"{head}\n  {text}\n  {pad}{carets}"
+
+
+def _window(line: str, column: int, limit: int = 160) -> tuple[str, int]:
+    """A part of a long line around `column`, and the column inside that part."""
+    if len(line) <= limit:
+        return line, column
+    start = max(0, column - 1 - limit // 2)
+    part = line[start : start + limit]
+    column -= start
+    if start > 0:
+        part, column = "..." + part, column + 3
+    return part, column
+
+
+def diagnose(message: str, span: Span | None) -> Diagnostic:
+    """A Diagnostic for `span` (or without a place when there is none)."""
+    if span is None:
+        return Diagnostic(message)
+    line, column = span.source.line_column(span.start)
+    text = span.source.line_text(line)
+    return Diagnostic(message, span.source.name, line, column, text, max(1, span.end - span.start))
+
+
+class StableHLOError(ValueError):
+    """The program is refused. `.diagnostics` says why and where."""
+
+    def __init__(self, diagnostics: list[Diagnostic] | Diagnostic):
+        self.diagnostics = [diagnostics] if isinstance(diagnostics, Diagnostic) else diagnostics
+        super().__init__("\n".join(str(d) for d in self.diagnostics))
+
+    @property
+    def line(self) -> int:
+        return self.diagnostics[0].line
+
+    @property
+    def column(self) -> int:
+        return self.diagnostics[0].column
+
+
+class ParseError(StableHLOError):
+    """The text is not in the grammar."""
+
+
+class VerifyError(StableHLOError):
+    """The program breaks a rule of the specification."""
+
+
+class UnsupportedError(StableHLOError):
+    """The program is valid, but this compiler cannot lower it (yet)."""
+
+
+class ExecutionError(RuntimeError):
+    """A compiled program could not finish: a custom call raised, a collective timed out."""

@@ -1,0 +1,184 @@
+"""Attributes: constant data on ops. `bool` and `str` stand for themselves; the rest are the classes here.
+
+    true  "text"                          bool, str
+    3 : i64   1.5 : f32                   IntegerAttr, FloatAttr
+    unit                                  UNIT
+    [a, b]   {k = v}                      tuple, DictAttr
+    array<i64: 1, 2>                      DenseArray
+    dense<[1, 2]> : tensor<2xi64>         Dense
+    @f   @f::@g                           SymbolRef
+    tensor<2xf32>                         TypeAttr
+    #stablehlo<precision HIGH>            EnumAttr("stablehlo", "precision", "HIGH")
+    #stablehlo.gather<offset_dims = [1]>  StructAttr("stablehlo.gather", {"offset_dims": ...})
+    anything else                         OpaqueAttr, kept as written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.ir.types import TensorType, Type
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerAttr:
+    value: int
+    type: str = "i64"
+
+
+@dataclass(frozen=True, slots=True)
+class FloatAttr:
+    value: float
+    type: str = "f64"
+    text: str = ""
+    """The number as written, so that printing loses nothing."""
+
+
+class _Unit:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "unit"
+
+
+UNIT = _Unit()
+
+
+@dataclass(frozen=True, slots=True)
+class DictAttr:
+    items: tuple[tuple[str, Any], ...]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return dict(self.items).get(key, default)
+
+
+@dataclass(frozen=True, slots=True)
+class DenseArray:
+    """`array<i64: 1, 2>`; `dtype` is the name of the element type."""
+
+    dtype: str
+    values: tuple[Any, ...]
+
+
+class Dense:
+    """`dense<...> : type`. The array is decoded on first use; a splat stays one element.
+
+    `array` has the full shape (a splat is a broadcast view); treat it as read-only.
+    """
+
+    __slots__ = ("_array", "_decode", "type")
+
+    def __init__(self, type: TensorType, array: np.ndarray | None = None, decode: Callable[[], np.ndarray] | None = None):
+        self.type = type
+        self._array = array
+        self._decode = decode
+
+    @property
+    def array(self) -> np.ndarray:
+        if self._array is None:
+            assert self._decode is not None
+            self._array = self._decode()
+            self._decode = None
+        return self._array
+
+    @property
+    def is_splat(self) -> bool:
+        """One value for all elements, as far as is known without comparing them."""
+        a = self.array
+        return a.size > 0 and (a.size == 1 or not any(a.strides))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Dense):
+            return NotImplemented
+        if self.type != other.type:
+            return False
+        a, b = self.array, other.array
+        return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+    def __hash__(self) -> int:
+        a = self.array
+        return hash((self.type, a.ravel()[:8].tobytes() if a.size else b""))
+
+    def __repr__(self) -> str:
+        return f"Dense({self.type})"
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolRef:
+    path: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.path[0]
+
+
+@dataclass(frozen=True, slots=True)
+class TypeAttr:
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class EnumAttr:
+    dialect: str
+    mnemonic: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class StructAttr:
+    name: str
+    fields: tuple[tuple[str, Any], ...]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        for k, v in self.fields:
+            if k == key:
+                return v
+        return default
+
+
+@dataclass(frozen=True, slots=True)
+class ConvDims:
+    """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]` of a convolution, as dimension numbers."""
+
+    input_batch_dimension: int
+    input_feature_dimension: int
+    input_spatial_dimensions: tuple[int, ...]
+    kernel_input_feature_dimension: int
+    kernel_output_feature_dimension: int
+    kernel_spatial_dimensions: tuple[int, ...]
+    output_batch_dimension: int
+    output_feature_dimension: int
+    output_spatial_dimensions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueAttr:
+    text: str
+
+
+Attribute = (
+    bool | str | IntegerAttr | FloatAttr | _Unit | tuple | DictAttr | DenseArray | Dense | SymbolRef | TypeAttr
+    | EnumAttr | StructAttr | ConvDims | OpaqueAttr
+)
+
+
+def as_int(attr: Any) -> int:
+    """The integer of an IntegerAttr, bool or one-element Dense."""
+    if isinstance(attr, IntegerAttr):
+        return attr.value
+    if isinstance(attr, Dense):
+        return int(attr.array.reshape(-1)[0])
+    return int(attr)
+
+
+def as_ints(attr: Any) -> tuple[int, ...]:
+    """The integers of a DenseArray, a Dense (any rank, flattened) or a tuple of IntegerAttr."""
+    if isinstance(attr, DenseArray):
+        return tuple(int(v) for v in attr.values)
+    if isinstance(attr, Dense):
+        return tuple(int(v) for v in attr.array.reshape(-1))
+    return tuple(as_int(v) for v in attr)

@@ -1,0 +1,203 @@
+"""What a program is: Value, Op, Block, Region, Module (specification, "Programs").
+
+Functions and modules are ops too (`func.func`, `builtin.module`), so the generic form needs no special cases. Passes
+treat a module as a value: they build new ops and leave the old ones alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from shlo_jit.errors import NO_SOURCE, Source, Span
+from shlo_jit.ir.attributes import Dense, TypeAttr, as_int, as_ints
+from shlo_jit.ir.types import FunctionType, TensorType, Type
+
+
+class Value:
+    """An SSA value: result `index` of an Op, or argument `index` of a Block."""
+
+    __slots__ = ("index", "name", "owner", "type")
+
+    def __init__(self, type: Type, owner: Op | Block | None = None, index: int = 0, name: str = ""):
+        self.type = type
+        self.owner = owner
+        self.index = index
+        self.name = name
+        """Name hint from the text, without `%`; of a multi-result op's results, the name before `#`."""
+
+    @property
+    def op(self) -> Op | None:
+        """The op that defines it; None for a block argument."""
+        return self.owner if isinstance(self.owner, Op) else None
+
+    @property
+    def tensor(self) -> TensorType:
+        assert isinstance(self.type, TensorType), self.type
+        return self.type
+
+    def __repr__(self) -> str:
+        return f"%{self.name or '?'}"
+
+
+class Block:
+    """A list of ops with arguments; the last op is the terminator."""
+
+    __slots__ = ("arguments", "label", "ops")
+
+    def __init__(self, arguments: list[Value] | None = None, ops: list[Op] | None = None, label: str = ""):
+        self.arguments = arguments if arguments is not None else []
+        self.ops = ops if ops is not None else []
+        self.label = label
+        for i, a in enumerate(self.arguments):
+            a.owner, a.index = self, i
+
+    @property
+    def terminator(self) -> Op:
+        return self.ops[-1]
+
+
+class Region:
+    """Blocks of an op; StableHLO regions have one."""
+
+    __slots__ = ("blocks",)
+
+    def __init__(self, blocks: list[Block] | None = None):
+        self.blocks = blocks if blocks is not None else []
+
+    @property
+    def block(self) -> Block:
+        return self.blocks[0]
+
+
+class Op:
+    """One operation. `attributes` holds inherent and discardable attributes alike, in the order of the text."""
+
+    __slots__ = ("attributes", "end", "name", "operands", "regions", "results", "source", "start", "location")
+
+    def __init__(
+        self,
+        name: str,
+        operands: list[Value],
+        result_types: list[Type] | tuple[Type, ...],
+        attributes: dict[str, Any] | None = None,
+        regions: list[Region] | None = None,
+        source: Source = NO_SOURCE,
+        start: int = 0,
+        end: int = 0,
+        location: Any = None,
+    ):
+        self.name = name
+        self.operands = operands
+        self.results = [Value(t, self, i) for i, t in enumerate(result_types)]
+        self.attributes = attributes if attributes is not None else {}
+        self.regions = regions if regions is not None else []
+        self.source = source
+        self.start = start
+        self.end = end
+        self.location = location
+        """The trailing `loc(...)` as an attribute, or None."""
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    @property
+    def span(self) -> Span | None:
+        return None if self.source is NO_SOURCE else Span(self.source, self.start, self.end)
+
+    @property
+    def dialect(self) -> str:
+        return self.name.partition(".")[0]
+
+    def ints(self, name: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """Integers of an attribute, whichever of the array forms it was written in."""
+        attr = self.attributes.get(name)
+        if attr is None:
+            if default is None:
+                raise KeyError(f"{self.name} has no attribute {name}")
+            return default
+        return as_ints(attr)
+
+    def int(self, name: str, default: int | None = None) -> int:
+        attr = self.attributes.get(name)
+        if attr is None:
+            if default is None:
+                raise KeyError(f"{self.name} has no attribute {name}")
+            return default
+        return as_int(attr)
+
+    def block(self, region: int = 0) -> Block:
+        return self.regions[region].blocks[0]
+
+    @property
+    def constant(self) -> Dense:
+        """The value of a `stablehlo.constant`."""
+        return self.attributes["value"]
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+class Module:
+    """A whole program: the `builtin.module` op, its source and the attribute aliases met in it."""
+
+    __slots__ = ("op", "source")
+
+    def __init__(self, op: Op, source: Source = NO_SOURCE):
+        self.op = op
+        self.source = source
+
+    @property
+    def body(self) -> Block:
+        return self.op.block()
+
+    def functions(self) -> Iterator[Op]:
+        """The `func.func` ops, in order, nested modules included."""
+        todo = [self.op]
+        while todo:
+            for op in todo.pop(0).block().ops:
+                if op.name == "func.func":
+                    yield op
+                elif op.name == "builtin.module":
+                    todo.append(op)
+
+    def function(self, name: str) -> Op | None:
+        for f in self.functions():
+            if f.attributes["sym_name"] == name:
+                return f
+        return None
+
+    def __str__(self) -> str:
+        from shlo_jit.text.printer import print_module
+
+        return print_module(self)
+
+    def __eq__(self, other: object) -> bool:
+        """Structural equality: same ops, types, attributes and use-def graph; names and places do not matter."""
+        from shlo_jit.ir.equality import equal_modules
+
+        return equal_modules(self, other) if isinstance(other, Module) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def function_type(func: Op) -> FunctionType:
+    """The type of a `func.func` op."""
+    attr = func.attributes["function_type"]
+    assert isinstance(attr, TypeAttr) and isinstance(attr.type, FunctionType)
+    return attr.type
+
+
+def is_declaration(func: Op) -> bool:
+    """A function without a body."""
+    return not func.regions or not func.regions[0].blocks
+
+
+def walk(block: Block) -> Iterator[Op]:
+    """All ops of a block and of the regions below it, an op before those inside it."""
+    for op in block.ops:
+        yield op
+        for region in op.regions:
+            for inner in region.blocks:
+                yield from walk(inner)

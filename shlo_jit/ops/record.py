@@ -1,0 +1,101 @@
+"""One record per op: what every stage knows about it (STYLE, lesson 1).
+
+    define(
+        "stablehlo.multiply",
+        section="multiply",
+        operands=("lhs", "rhs"),
+        traits={"elementwise", "commutative"},
+        infer=same_type,                        # result types from operands and attributes
+        verify=...,                             # constraints beyond inference, each with its label
+        reference=np.multiply,                  # what it means, in numpy
+    )
+
+Parser, verifier, folder, fusion, reference interpreter and tests read the record; no stage compares op names where a
+trait says the same. How an elementwise op is computed in machine code stands in `lower/elementwise.py`, since records
+import no code generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.types import Type
+
+TRAITS = {
+    "elementwise",  # result element i depends on element i of the operands only (rank-0 operands may broadcast)
+    "commutative",  # op(a, b) == op(b, a), bit for bit
+    "terminator",
+    "side_effect",  # must not be removed, duplicated or reordered with others of its kind
+    "view",  # result has the operand's elements in the operand's order (reshape)
+    "index_map",  # every result element is a copy of one operand element, found by an affine map
+    "collective",  # talks to other processes
+}
+
+
+@dataclass(frozen=True)
+class AttributeSpec:
+    """An inherent attribute. `kind` is a word of `ops/attribute_kinds.py`; `default` is None when it has none."""
+
+    kind: str
+    required: bool = False
+    default: Any = None
+
+
+class Violation(Exception):
+    """A constraint that does not hold. `label` is the specification's (`C5`), or a word such as `type`."""
+
+    def __init__(self, label: str, message: str):
+        super().__init__(message)
+        self.label = label
+        self.message = message
+
+
+@dataclass(frozen=True)
+class OpDef:
+    name: str
+    section: str
+    """Heading in the specification; empty for ops it does not name."""
+    operands: tuple[str, ...]
+    """Names of the operands; a name ending in `*` takes any number, in `?` none or one."""
+    results: tuple[str, ...]
+    attributes: dict[str, AttributeSpec]
+    regions: tuple[str, ...]
+    traits: frozenset[str]
+    infer: Callable[[Op], Sequence[Type]] | None
+    """Result types from operands, attributes and regions; raises Violation. None: results are as stated."""
+    verify: Callable[[Op], None] | None
+    """Checks what inference does not; raises Violation."""
+    reference: Callable[..., Any] | None
+    """numpy meaning: called as reference(op, *arrays) by the reference interpreter, gives an array or a tuple of
+    arrays. Ops with regions get the interpreter too: see `reference/interpreter.py`."""
+
+    def has(self, trait: str) -> bool:
+        return trait in self.traits
+
+
+OPS: dict[str, OpDef] = {}
+
+
+def define(
+    name: str,
+    *,
+    section: str = "",
+    operands: tuple[str, ...] = (),
+    results: tuple[str, ...] = ("result",),
+    attributes: dict[str, AttributeSpec] | None = None,
+    regions: tuple[str, ...] = (),
+    traits: set[str] | frozenset[str] = frozenset(),
+    infer: Callable[[Op], Sequence[Type]] | None = None,
+    verify: Callable[[Op], None] | None = None,
+    reference: Callable[..., Any] | None = None,
+) -> OpDef:
+    """Make and register a record."""
+    assert name not in OPS, name
+    assert set(traits) <= TRAITS, set(traits) - TRAITS
+    OPS[name] = OpDef(
+        name, section, operands, results, attributes or {}, regions, frozenset(traits), infer, verify, reference
+    )
+    return OPS[name]
