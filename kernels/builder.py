@@ -482,6 +482,10 @@ class Builder:
         """`llvm.<name>.<type>`, whose operands and result share one type."""
         return self.call(type, f"llvm.{name}.{mangle(type)}", args)
 
+    def intrinsic_with_flag(self, name: str, a: V, flag: bool) -> V:
+        """`llvm.<name>` with a trailing i1, such as ctlz (zero is poison) and abs (minimum is poison)."""
+        return self.call(a.type, f"llvm.{name}.{mangle(a.type)}", [a, V("i1", "true" if flag else "false")])
+
     def reduce(self, op: str, a: V, start: V | None = None) -> V:
         """`llvm.vector.reduce.<op>`; with `start` for fadd and fmul (in order of the lanes)."""
         if lanes(a.type) == 1:
@@ -520,6 +524,12 @@ class Builder:
         with self.loop_carry(start, stop, [], step, hint) as carry:
             yield carry.index
 
+    @staticmethod
+    def _turns(start: V, stop: V, step: V) -> int | None:
+        """How often a loop with literal bounds turns."""
+        a, z, k = start.literal, stop.literal, step.literal
+        return None if a is None or z is None or k is None else max(0, -(-(z - a) // k))
+
     @contextmanager
     def loop_carry(
         self, start: Index, stop: Index, initial: Sequence[V], step: Index = 1, hint: str = "loop"
@@ -527,6 +537,10 @@ class Builder:
         """A loop that carries values: read `carry.values`, call `carry.next(...)` once in the body, and after the
         loop read `carry.values` again for the final ones."""
         start, stop, step = self._coerce(start), self._coerce(stop), self._coerce(step)
+        if self._turns(start, stop, step) == 1:
+            carry = Carry(start, list(initial))
+            yield carry
+            return
         body, exit_ = self.label(hint), self.label("end")
         before = self.block
         # The loop is written rotated (test at the bottom), so no pass has to turn it round.

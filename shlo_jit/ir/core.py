@@ -140,13 +140,15 @@ class Op:
 
 
 class Module:
-    """A whole program: the `builtin.module` op, its source and the attribute aliases met in it."""
+    """A whole program: the `builtin.module` op, its source and the location aliases (`#loc1`) met in it."""
 
-    __slots__ = ("op", "source")
+    __slots__ = ("locations", "op", "source")
 
-    def __init__(self, op: Op, source: Source = NO_SOURCE):
+    def __init__(self, op: Op, source: Source = NO_SOURCE, locations: dict[str, str] | None = None):
         self.op = op
         self.source = source
+        self.locations = locations if locations is not None else {}
+        """Name (without `#`) to `loc(...)` text, of the aliases that ops' locations refer to."""
 
     @property
     def body(self) -> Block:

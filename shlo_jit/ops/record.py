@@ -3,11 +3,12 @@
     define(
         "stablehlo.multiply",
         section="multiply",
-        operands=("lhs", "rhs"),
+        operands=("lhs: tensor", "rhs: tensor"),    # name and kind: words of `ops/kinds.py`
+        results=("result: tensor",),
         traits={"elementwise", "commutative"},
-        infer=same_type,                        # result types from operands and attributes
-        verify=...,                             # constraints beyond inference, each with its label
-        reference=np.multiply,                  # what it means, in numpy
+        infer=same_type,                            # result types from operands and attributes
+        verify=...,                                 # constraints beyond inference, each with its label
+        reference=multiply,                         # what it means, in numpy
     )
 
 Parser, verifier, folder, fusion, reference interpreter and tests read the record; no stage compares op names where a
@@ -23,6 +24,7 @@ from typing import Any
 
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import Type
+from shlo_jit.ops.kinds import TypeKind, type_kind
 
 TRAITS = {
     "elementwise",  # result element i depends on element i of the operands only (rank-0 operands may broadcast)
@@ -31,13 +33,15 @@ TRAITS = {
     "side_effect",  # must not be removed, duplicated or reordered with others of its kind
     "view",  # result has the operand's elements in the operand's order (reshape)
     "index_map",  # every result element is a copy of one operand element, found by an affine map
+    "moves_data",  # result elements are operand elements (or constants); their values are not looked at
     "collective",  # talks to other processes
+    "looks_at_operands",  # inference or verification reads the ops that define the operands (constant shapes)
 }
 
 
 @dataclass(frozen=True)
 class AttributeSpec:
-    """An inherent attribute. `kind` is a word of `ops/attribute_kinds.py`; `default` is None when it has none."""
+    """An inherent attribute. `kind` is described in `ops/attribute_kinds.py`; `default` is None when it has none."""
 
     kind: str
     required: bool = False
@@ -60,7 +64,10 @@ class OpDef:
     """Heading in the specification; empty for ops it does not name."""
     operands: tuple[str, ...]
     """Names of the operands; a name ending in `*` takes any number, in `?` none or one."""
+    operand_kinds: tuple[TypeKind, ...]
+    """What types each of them may have."""
     results: tuple[str, ...]
+    result_kinds: tuple[TypeKind, ...]
     attributes: dict[str, AttributeSpec]
     regions: tuple[str, ...]
     traits: frozenset[str]
@@ -79,12 +86,22 @@ class OpDef:
 OPS: dict[str, OpDef] = {}
 
 
+def required(kind: str) -> AttributeSpec:
+    """An attribute that must be there."""
+    return AttributeSpec(kind, required=True)
+
+
+def optional(kind: str, default: Any = None) -> AttributeSpec:
+    """An attribute that may be left out, and what it is then."""
+    return AttributeSpec(kind, default=default)
+
+
 def define(
     name: str,
     *,
     section: str = "",
     operands: tuple[str, ...] = (),
-    results: tuple[str, ...] = ("result",),
+    results: tuple[str, ...] = ("result: tensor",),
     attributes: dict[str, AttributeSpec] | None = None,
     regions: tuple[str, ...] = (),
     traits: set[str] | frozenset[str] = frozenset(),
@@ -92,10 +109,29 @@ def define(
     verify: Callable[[Op], None] | None = None,
     reference: Callable[..., Any] | None = None,
 ) -> OpDef:
-    """Make and register a record."""
+    """Make and register a record. Operands and results are written `name: kind`, with `*` or `?` after the name."""
     assert name not in OPS, name
     assert set(traits) <= TRAITS, set(traits) - TRAITS
+    operand_names, operand_kinds = _declarations(operands)
+    result_names, result_kinds = _declarations(results)
     OPS[name] = OpDef(
-        name, section, operands, results, attributes or {}, regions, frozenset(traits), infer, verify, reference
+        name=name,
+        section=section,
+        operands=operand_names,
+        operand_kinds=operand_kinds,
+        results=result_names,
+        result_kinds=result_kinds,
+        attributes=attributes or {},
+        regions=regions,
+        traits=frozenset(traits),
+        infer=infer,
+        verify=verify,
+        reference=reference,
     )
     return OPS[name]
+
+
+def _declarations(texts: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[TypeKind, ...]]:
+    """`("lhs: float", ...)` to names and kinds."""
+    pairs = [text.split(":", 1) if ":" in text else (text, "any") for text in texts]
+    return tuple(name.strip() for name, _ in pairs), tuple(type_kind(kind.strip()) for _, kind in pairs)

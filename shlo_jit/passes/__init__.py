@@ -1,0 +1,17 @@
+"""Passes: functions from module or function to function. `run_passes` names them in order."""
+
+from __future__ import annotations
+
+from shlo_jit.ir.core import Module, Op
+from shlo_jit.passes.dots import canonical_dots
+from shlo_jit.passes.expand import expand
+from shlo_jit.passes.inline import inline
+from shlo_jit.passes.simplify import simplify
+
+
+def run_passes(module: Module, entry: Op) -> Op:
+    """A verified module's entry function, brought to core ops and simplified."""
+    function = inline(module, entry)
+    function = simplify(function)
+    function = canonical_dots(expand(function))
+    return simplify(function)

@@ -1,0 +1,153 @@
+"""What a matrix product computes with: element types, the register tile and the blocking, chosen per target.
+
+Goto and van de Geijn (2008) and BLIS give the scheme. A tile of C of `mr` rows and `nr` columns stays in registers
+while k runs; B comes in panels of `nr` columns, A in panels of `mr` rows. We keep the A panel (mr x kc) in the first
+level cache and stream the B chunk (kc x nc) from the second level, because a finished stripe of mr x nc elements of C
+is then what the epilogue gets, with long rows.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from shlo_jit.kernels.builder import bits
+from shlo_jit.kernels.target import Target
+
+STORAGE = {"f64": "double", "f32": "float", "f16": "half", "bf16": "bfloat", "i1": "i8"}
+"""LLVM type an element is stored as; integers are `iN` whatever their sign, a complex number is a pair of its part."""
+
+
+def storage(dtype: str) -> str:
+    """LLVM type of one stored element (of one part of a complex one)."""
+    dtype = part(dtype)
+    return STORAGE.get(dtype) or dtype.removeprefix("u")
+
+
+def part(dtype: str) -> str:
+    """`complex<f32>` -> `f32`; another type is its own part."""
+    return dtype[8:-1] if dtype.startswith("complex<") else dtype
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of an element in memory."""
+    return bits(storage(dtype)) // 8 * (2 if dtype.startswith("complex") else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class GemmTypes:
+    """Element types by their StableHLO names: f16 bf16 f32 f64, [u]i8 .. [u]i64, i1, complex<f32>, complex<f64>.
+
+    `acc` is the type sums are kept in and C has: f32 for half precision operands, i32 for bytes, ...
+    """
+
+    a: str
+    b: str
+    acc: str
+
+    @property
+    def name(self) -> str:
+        """Part of symbol names: `f32_f32_f32`."""
+        return re.sub(r"\W", "", f"{self.a}_{self.b}_{self.acc}")
+
+
+@dataclass(frozen=True, slots=True)
+class GemmPlan:
+    """Everything the emitters share. A *unit* is what one lane of the micro-kernel takes of an operand in one step:
+    one element, or `group` consecutive k packed into 32 bits for the dot-product instructions."""
+
+    types: GemmTypes
+    kind: str
+    """`plain`, `complex`, `bf16` (vdpbf16ps) or `vnni` (vpdpbusd)."""
+    unit: str
+    """LLVM type of a unit."""
+    group: int
+    acc: str
+    """LLVM type of the lanes sums are kept in; wider than C's for narrow integers."""
+    out: str
+    """LLVM type C is stored as (one part of a complex number)."""
+    lanes: int
+    mr: int
+    nv: int
+    """Vectors in a row of the tile."""
+    kc: int
+    """k elements a pass over C takes; a multiple of `group`."""
+    masks: bool
+
+    @property
+    def nr(self) -> int:
+        return self.nv * self.lanes
+
+    @property
+    def parts(self) -> int:
+        """2 for complex numbers: panels hold all real parts of a step, then all imaginary ones."""
+        return 2 if self.kind == "complex" else 1
+
+    @property
+    def unit_bytes(self) -> int:
+        return bits(self.unit) // 8
+
+    @property
+    def out_bytes(self) -> int:
+        """Bytes of an element of C."""
+        return bits(self.out) // 8 * self.parts
+
+    @property
+    def b_step(self) -> int:
+        """Bytes of one step of a packed B panel."""
+        return self.nr * self.unit_bytes * self.parts
+
+    @property
+    def header(self) -> int:
+        """Bytes before a packed B panel: the signedness correction of `vnni`, one i32 a column."""
+        return self.nr * 4 if self.kind == "vnni" else 0
+
+    @property
+    def symbol(self) -> str:
+        return f"shlo_gemm_{self.types.name}"
+
+    @property
+    def convert(self) -> tuple[bool, bool]:
+        """Whether A and B must be packed because their units are not their elements."""
+        if self.kind != "plain":
+            return True, True
+        return storage(self.types.a) != self.unit, storage(self.types.b) != self.unit
+
+    def panel_bytes(self, k: int) -> int:
+        """Bytes of a packed B panel of k elements."""
+        return self.header + -(-k // self.group) * self.b_step
+
+
+def _register_tile(target: Target, kind: str, lane_bits: int) -> tuple[int, int]:
+    """Rows and vectors of the tile: accumulators, one row of B and a broadcast must fit the registers.
+
+    The rows are at most the lanes of a vector or a multiple of them where stores cannot be masked (see `pack`).
+    """
+    if kind == "complex":
+        return (5, 2) if target.vector_registers == 32 else (2, 2)
+    if target.vector_bits == 512:
+        return (14, 2)
+    if target.vector_bits == 256:
+        return (6, 2) if lane_bits == 32 else (4, 3)
+    return (8, 2) if target.vector_registers == 32 else (4, 2)
+
+
+@lru_cache(maxsize=None)
+def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
+    """The tile and blocking for these types on this target."""
+    out = storage(types.acc)
+    acc = "i32" if out in ("i8", "i16") else out
+    kind, unit, group = "plain", acc, 1
+    bytes_ = {"i8", "ui8"}
+    if types.acc.startswith("complex"):
+        kind = "complex"
+    elif (types.a, types.b, types.acc) == ("bf16", "bf16", "f32") and target.has_bf16_dot:
+        kind, unit, group = "bf16", "i32", 2
+    elif {types.a, types.b} <= bytes_ and acc == "i32" and target.has_vnni:
+        kind, unit, group = "vnni", "i32", 4
+    lanes = target.lanes(bits(acc))
+    mr, nv = _register_tile(target, kind, bits(acc))
+    # A panel of mr x kc units takes about half of the first level cache, a chunk of 512 columns half of the second.
+    kc = max(16, (24 << 10) // (mr * bits(unit) // 8 * (2 if kind == "complex" else 1)) // 16 * 16) * group
+    return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, min(kc, 384 * group), target.has_masks)

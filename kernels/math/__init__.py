@@ -1,0 +1,38 @@
+"""Elementary functions on scalars and vectors of f32 and f64, written as LLVM text.
+
+    y = call(b, "tanh", x)      # x: a V of type float, double, <16 x float>, ...
+
+Each function is defined once per module and type (`@shlo.tanh.v16f32`), and called. The bits of a result do not depend
+on the number of lanes. Everything is IEEE arithmetic, fused multiply-adds, integer operations and selects: no tables in
+memory, no libm.
+"""
+
+from __future__ import annotations
+
+from shlo_jit.kernels.builder import Builder, V, lanes, mangle, scalar, vector
+from shlo_jit.kernels.math.expr import X
+from shlo_jit.kernels.math.registry import ARITY, FUNCTIONS, INLINE_LIMIT
+
+__all__ = ["ARITY", "FUNCTIONS", "call"]
+
+ATTRIBUTES = "memory(none) nounwind willreturn"
+
+
+def call(b: Builder, name: str, *args: V) -> V:
+    """Apply a function of `FUNCTIONS`; the arguments share a type."""
+    function = FUNCTIONS[name]
+    type_ = args[0].type
+    if scalar(type_) not in ("float", "double"):
+        raise TypeError(f"{name} is defined for float and double, not {type_}")
+    symbol = f"shlo.{name}.{mangle(type_)}"
+    result = vector("i1", lanes(type_)) if name == "is_finite" else type_
+    if symbol not in b.module.functions:
+        body = b.module.function(symbol, [(type_, f"x{i}") for i in range(len(args))], result)
+        b.module.functions[symbol] = ""  # reserved: a function may call others
+        y = function(*[X(body, p) for p in body.params])
+        body.ret(y.v)
+        text = b.module.functions[symbol]
+        size = text.count("\n")
+        inline = "alwaysinline" if size <= INLINE_LIMIT else "noinline"
+        b.module.functions[symbol] = text.replace(" {\n", f" {ATTRIBUTES} {inline} {{\n", 1)
+    return b.call(result, symbol, list(args))

@@ -1,0 +1,55 @@
+"""erf, erfc, erf_inv."""
+
+from __future__ import annotations
+
+import math
+
+from shlo_jit.kernels.math.coefficients import COEFFICIENTS
+from shlo_jit.kernels.math.exponential import exp_with_tail, reduce_q
+from shlo_jit.kernels.math.expr import X, at_least, at_most, copysign, fma, horner, polynomial, where
+from shlo_jit.kernels.math.logarithm import log, log1p
+
+
+def erf(x: X) -> X:
+    """x + x P(x^2) for |x| < 1; beyond, 1 - e^(-a Q(a)) with a = |x|: 1 - 2^n (1 + q) is one fused multiply-add from
+    the parts of the exponential. 1 ULP."""
+    f = x.format
+    a = x.abs()
+    small = fma(x, polynomial(x * x, COEFFICIENTS["erf_small", f.bits]), x)
+    b = at_least(at_most(a, f.pick(4.0, 6.0)), 1.0)
+    n, q = reduce_q(-b * polynomial(b, COEFFICIENTS["erf_large", f.bits]))
+    power = ((n << f.fraction) + (f.bias << f.fraction)).as_float()
+    large = fma(-power, q, 1.0 - power)
+    return where(a < 1.0, small, copysign(large, x))
+
+
+def erfc(x: X) -> X:
+    """e^(-a^2) P(t) / (1 + 2a) with t = (a - c) / (a + c), a = |x|, and 2 minus that for negative x. The rounding error
+    of a^2 goes into the exponential. f32 is computed in f64, with shorter polynomials: 0.6 ULP. f64: 3 ULP."""
+    single = x.format.bits == 32
+    wide = x.to_f64()
+    a = at_most(wide.abs(), 10.2 if single else 27.3)
+    c = 2.0 if single else 4.0
+    t = (a - c) / (a + c)
+    p = polynomial(t, COEFFICIENTS["erfc_f32" if single else "erfc", 64]) / fma(a, 2.0, 1.0)
+    square = a * a
+    e = exp_with_tail(-square, -fma(a, a, -square))
+    y = e * p
+    y = where(wide < 0.0, 2.0 - y, y)
+    return y.to_f32() if single else y
+
+
+def erf_inv(x: X) -> X:
+    """x P(w - 2.5) for w = -log(1 - x^2) < 5, else x Q(sqrt(w) - c): after M. Giles, with coefficients of our own. For
+    f64 a third range. f32: 4 ULP."""
+    f = x.format
+    a = x.abs()
+    w = where(a < 0.75, -log1p(-(a * a)), -log((1.0 - a) * (1.0 + a)))
+    root = w.sqrt()
+    y = horner(w - 2.5, COEFFICIENTS["erf_inv_middle", f.bits])
+    tail = horner(root - f.pick(3.0, 3.2), COEFFICIENTS["erf_inv_tail", f.bits])
+    y = where(w < 5.0, y, tail)
+    if f.bits == 64:
+        y = where(w < 16.5, y, horner(root - 5.0, COEFFICIENTS["erf_inv_far", 64]))
+    y = x * y
+    return where(a < 1.0, y, where(a.eq(1.0), x * math.inf, x.like(math.nan)))

@@ -1,0 +1,109 @@
+"""exp, exp2, expm1, logistic.
+
+Reduction: x = n ln2 + r with |r| <= ln2/2, n by adding a magic number (it then stands in the low bits of the sum), r by
+two fused multiply-adds with ln2 in two parts, the first of which is exact. Then e^x - 1 = 2^n (1 + q) - 1 with
+q = r + r^2 P(r) = e^r - 1, P of degree 5 (f32) or 10 (f64).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shlo_jit.kernels.math.coefficients import COEFFICIENTS
+from shlo_jit.kernels.math.expr import X, at_least, at_most, fma, polynomial, where
+
+LOG2E = 1.4426950408889634
+LN2 = {32: (0.693147182464599609375, -1.9046542121259336e-09), 64: (0.6931471805599453, 2.3190468138462996e-17)}
+
+
+class Reduced(NamedTuple):
+    """x = n ln2 + r + tail and e^(r + tail) = 1 + r + rest."""
+
+    n: X
+    """Integer whose low bits (all that an exponent has) are n; the high bits are the magic number's."""
+    r: X
+    rest: X
+    """r^2 P(r), and the tail where it was asked for."""
+
+
+def reduce(x: X, with_tail: bool = False) -> Reduced:
+    """For |x| below 2^(bits of the exponent); NaN gives r = NaN. `with_tail`: keep the rounding error of r."""
+    f = x.format
+    high, low = LN2[f.bits]
+    shifted = fma(x, LOG2E, f.magic)
+    n = shifted - f.magic
+    exact = fma(n, -high, x)
+    r = fma(n, -low, exact)
+    p = polynomial(r, COEFFICIENTS["exp", f.bits])
+    rest = fma(r * r, p, fma(n, -low, exact - r)) if with_tail else (r * r) * p
+    return Reduced(shifted.bits(), r, rest)
+
+
+def reduce_q(x: X) -> tuple[X, X]:
+    """n and q = r + r^2 P(r) = e^r - 1, in one rounding less than adding the parts of `reduce`."""
+    f = x.format
+    high, low = LN2[f.bits]
+    shifted = fma(x, LOG2E, f.magic)
+    n = shifted - f.magic
+    r = fma(n, -low, fma(n, -high, x))
+    return shifted.bits(), fma(r * r, polynomial(r, COEFFICIENTS["exp", f.bits]), r)
+
+
+def scale(y: X, n: X, sign: X) -> X:
+    """y 2^n, rounded once, for n as in `Reduced`; y near 1. `sign`: a float that is negative only where n <= 1.
+
+    Two multiplications: by 2^n moved by 2^32 (or 2^64) towards zero, exact; and by that power of two, which overflows
+    or goes subnormal as it should.
+    """
+    f = y.format
+    step = 32 if f.bits == 32 else 64
+    negative = sign < 0.0
+    bias = where(negative, n.like((f.bias + step) << f.fraction), n.like((f.bias - step) << f.fraction))
+    factor = where(negative, y.like(2.0**-step), y.like(2.0**step))
+    return y * ((n << f.fraction) + bias).as_float() * factor
+
+
+def exp(x: X) -> X:
+    """e^x; underflow gives subnormals. 1 ULP."""
+    x = at_least(at_most(x, x.format.pick(89.0, 710.0)), x.format.pick(-104.0, -746.0))
+    n, q = reduce_q(x)
+    return scale(1.0 + q, n, x)
+
+
+def exp_with_tail(x: X, tail: X) -> X:
+    """e^(x + tail) for a small tail, |tail| < 2^-10 or so; no clamping: |x| < 2^(bits of the exponent)."""
+    n, q = reduce_q(x)
+    return scale(1.0 + fma(1.0 + q, tail, q), n, x)
+
+
+def half_power(n: X) -> X:
+    """2^(n-1) for n as in `Reduced`: half, so that n = 128 (1024) does not overflow."""
+    f = n.format
+    return ((n << f.fraction) + ((f.bias - 1) << f.fraction)).as_float()
+
+
+def expm1(x: X) -> X:
+    """e^x - 1 = 2 ((s - 1/2) + s r + s rest), s = 2^(n-1), the first sum with its rounding error. 1 ULP."""
+    y = at_least(at_most(x, x.format.pick(89.0, 710.0)), x.format.pick(-20.0, -40.0))
+    n, r, rest = reduce(y, with_tail=True)
+    s = half_power(n)
+    base = s - 0.5
+    high = fma(s, r, base)
+    low = fma(s, r, base - high) + ((s - base) - 0.5)
+    half = high + fma(s, rest, low)
+    return where(x.abs() < 2.0**-60, x, half + half)
+
+
+def logistic(x: X) -> X:
+    """1 / (1 + e^-x), as e^x / (1 + e^x) for negative x, where the first form would overflow. With e = e^-|x| = p (1+q)
+    the rounding error of 1 + e is taken off the numerator's q. 2 ULP."""
+    f = x.format
+    step = 32 if f.bits == 32 else 64
+    t = at_least(-x.abs(), f.pick(-104.0, -746.0))
+    n, q = reduce_q(t)
+    big_power = ((n << f.fraction) + ((f.bias + step) << f.fraction)).as_float()
+    power = big_power * 2.0**-step
+    denominator = fma(power, q, 1.0 + power)
+    lost = fma(power, q, power - (denominator - 1.0))
+    e = (1.0 + (q - lost)) * big_power * 2.0**-step
+    return where(x < 0.0, e, x.like(1.0)) / denominator

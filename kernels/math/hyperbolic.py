@@ -1,0 +1,75 @@
+"""tanh, sinh, cosh and their inverses."""
+
+from __future__ import annotations
+
+import math
+
+from shlo_jit.kernels.math.coefficients import COEFFICIENTS
+from shlo_jit.kernels.math.exponential import half_power, reduce_q
+from shlo_jit.kernels.math.expr import X, at_most, copysign, fma, polynomial, where
+from shlo_jit.kernels.math.logarithm import log1p
+
+LN2 = math.log(2)
+
+
+def tanh(x: X) -> X:
+    """-t / (2 + t), t = e^-2a - 1 for a = |x|, where e^-2a = 2 s (1 + q): t and 2 + t are one fused multiply-add each
+    from s and q, and for small a t is q itself. (With e^2a the quotient for large a has one rounding more.) 2 ULP."""
+    a = at_most(x.abs(), x.format.pick(10.0, 20.0))
+    n, q = reduce_q(a * -2.0)
+    s = half_power(n)
+    y = fma(s, q, s - 0.5) / fma(s, q, s + 0.5)
+    return copysign(y, x)
+
+
+def quarter_exponential(a: X) -> X:
+    """e^a / 4 for a >= 0; infinite only where sinh and cosh are."""
+    f = a.format
+    n, q = reduce_q(at_most(a, f.pick(90.0, 711.0)))
+    s = ((n << f.fraction) + ((f.bias - 2) << f.fraction)).as_float()
+    return fma(s, q, s)
+
+
+def sinh(x: X) -> X:
+    """(e^a - e^-a) / 2 for a = |x|, a + a^3 P(a^2) for a < 1. 2 ULP."""
+    a = x.abs()
+    e = quarter_exponential(a)
+    large = e - 0.0625 / e
+    z = a * a
+    small = fma(a * z, polynomial(z, COEFFICIENTS["sinh", x.format.bits]), a)
+    return copysign(where(a < 1.0, small, large + large), x)
+
+
+def cosh(x: X) -> X:
+    """(e^a + e^-a) / 2. 2 ULP."""
+    e = quarter_exponential(x.abs())
+    y = e + 0.0625 / e
+    return y + y
+
+
+def asinh(x: X) -> X:
+    """log1p(a + a^2 / (1 + sqrt(1 + a^2))), a = |x|; log(a) + ln2 where a^2 drowns the 1. 3 ULP."""
+    a = x.abs()
+    huge = a > x.format.pick(2.0**14, 2.0**28)
+    b = where(huge, a.like(1.0), a)
+    t = b + (b * b) / (1.0 + fma(b, b, 1.0).sqrt())
+    y = log1p(where(huge, a, t))
+    return copysign(where(huge, y + LN2, y), x)
+
+
+def acosh(x: X) -> X:
+    """log1p(z + sqrt(2z + z^2)), z = x - 1; log(x) + ln2 for huge x; NaN below 1 (by the square root). 3 ULP."""
+    huge = x > x.format.pick(2.0**14, 2.0**28)
+    z = x - 1.0
+    c = where(huge, z.like(1.0), z)
+    t = c + fma(c, c, c + c).sqrt()
+    y = log1p(where(huge, x, t))
+    return where(x < 1.0, x.like(math.nan), where(huge, y + LN2, y))
+
+
+def atanh(x: X) -> X:
+    """log1p(2a + 2a^2 / (1 - a)) / 2, a = |x|. 3 ULP."""
+    a = x.abs()
+    twice = a + a
+    y = 0.5 * log1p(fma(twice, a / (1.0 - a), twice))
+    return copysign(where(a.eq(1.0), a.like(math.inf), where(a < 2.0**-60, a, y)), x)

@@ -1,0 +1,95 @@
+"""Functions on the bits or the integer part: rounding, next_after, remainder, is_finite."""
+
+from __future__ import annotations
+
+import math
+
+from shlo_jit.kernels.builder import V, mangle
+from shlo_jit.kernels.math.expr import X, any_lane, copysign, fma, where
+
+
+def floor(x: X) -> X:
+    return x.floor()
+
+
+def ceil(x: X) -> X:
+    return x.intrinsic("ceil")
+
+
+def round_nearest_even(x: X) -> X:
+    return x.rint()
+
+
+def round_nearest_afz(x: X) -> X:
+    """To the nearest, ties away from zero."""
+    t = x.trunc()
+    away = where((x - t).abs() >= 0.5, x.like(1.0), x.like(0.0))
+    return copysign(t + copysign(away, x), x)
+
+
+def is_finite(x: X) -> X:
+    """A vector of i1."""
+    return x.abs() < math.inf
+
+
+def next_after(x: X, y: X) -> X:
+    """The next number after x towards y: the bits of x one up or down."""
+    f = x.format
+    i = x.bits()
+    smallest = (y.bits() & -(1 << (f.bits - 1))) | 1
+    step = where((x < y).eq(x > 0.0), i.like(1), i.like(-1))
+    moved = where(x.eq(0.0), smallest, i + step).as_float()
+    return where(x.is_nan() | y.is_nan(), x + y, where(x.eq(y), y, moved))
+
+
+def remainder(x: X, y: X) -> X:
+    """x - y trunc(x / y), exactly, as C's fmod.
+
+    With n the rounded quotient, x - n y is exact in a fused multiply-add as long as n has no more bits than the format;
+    it is off by y at most. Where the quotient is larger, a loop (in a function of its own) takes away multiples.
+    """
+    b, f = x.b, x.format
+    a, c = x.abs(), y.abs()
+    n = (a / c).rint()
+    far = (n > 2.0 ** (f.precision - 1)) & (a < math.inf) & (c > 0.0)
+    r = fma(-n, c, a)
+    symbol = f"shlo.remainder.far.{mangle(x.type)}"
+    if symbol not in b.module.functions:
+        attributes = "memory(none) nounwind willreturn noinline cold"
+        body = b.module.function(symbol, [(x.type, "x"), (x.type, "y")], x.type, attributes=attributes)
+        body.ret(far_remainder(X(body, body.params[0]), X(body, body.params[1])).v)
+
+    def slow() -> list[V]:
+        return [where(far, X(b, b.call(x.type, symbol, [a.v, c.v])), r).v]
+
+    r = X(b, b.if_else(any_lane(far).v, slow, lambda: [r.v])[0])
+    r = where(r < 0.0, r + c, r)
+    r = where(a < c, a, r)
+    # Also where the quotient is 0/0, inf/y, x/0.
+    r = where(a < math.inf, r, a.like(math.nan))
+    r = where(c > 0.0, r, a.like(math.nan))
+    return where(x.is_nan() | y.is_nan(), x + y, copysign(r, x))
+
+
+def far_remainder(a: X, c: X) -> X:
+    """a - n c in [-c/2, c/2] for finite a >= 0, c > 0, by taking away rounded quotients until none is left. A quotient
+    that would overflow is taken of c times a power of two."""
+    b, f = a.b, a.format
+    step = 100 if f.bits == 32 else 800
+    head, done = b.label("reduce"), b.label("reduced")
+    before = b.block
+    b.branch(head)
+    b.start(head)
+    at = len(b._lines)  # the phi's place: its operand from below is not known yet
+    r = X(b, V(a.type, b._name("r")))
+    size = r.abs()
+    once = size * 2.0**-step
+    twice = once * 2.0**-step
+    divisor = where(twice > c, c * 2.0**step * 2.0**step, where(once > c, c * 2.0**step, c))
+    n = (r / divisor).rint()
+    following = fma(-n, divisor, r)
+    more = any_lane((following.abs() > c * 0.75) & a.is_nan().__invert__())
+    b._lines.insert(at, f"  {r.v.text} = phi {a.type} [ {a.v.text}, %{before} ], [ {following.v.text}, %{b.block} ]")
+    b.branch_if(more.v, head, done)
+    b.start(done)
+    return following

@@ -1,0 +1,207 @@
+"""Programs and routines as object code: made from their LLVM text, and written to and read from flat files.
+
+A `Compiled` is all that is needed to load and call a program; nothing of it refers to the stages before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.codegen.program import Callback, Port, Program
+from shlo_jit.ir.types import DTYPES
+from shlo_jit.kernels.routine import Routine
+from shlo_jit.kernels.target import Target
+
+Blob = bytes | memoryview | np.ndarray
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program as machine code. The fields are those of `Program`, with `objects` in the place of its text."""
+
+    objects: tuple[bytes, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    arena_bytes: int
+    constants: tuple[np.ndarray, ...]
+    callbacks: tuple[Callback, ...]
+    routines: tuple[str, ...]
+    """Names of the routines it links against."""
+    output_aliases: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CompiledRoutine:
+    """A routine as machine code."""
+
+    name: str
+    symbols: tuple[str, ...]
+    needs: tuple[str, ...]
+    code: bytes
+
+
+def compile_program(program: Program, target: Target, level: int | None = None, verify: bool = True) -> Compiled:
+    """Optimize a program's text and generate code for it. Raises InternalError when LLVM refuses the text."""
+    from shlo_jit.codegen.optimize import DEFAULT_LEVEL, emit_object, optimize
+
+    module = optimize(program.text, target, DEFAULT_LEVEL if level is None else level, verify)
+    names = [routine.name for routine in program.routines]
+    if "@shlo_parallel" in program.text and "threads" not in names:
+        names.append("threads")
+    return Compiled(
+        objects=(emit_object(module, target),),
+        inputs=program.inputs,
+        outputs=program.outputs,
+        arena_bytes=program.arena_bytes,
+        constants=tuple(program.constants),
+        callbacks=tuple(program.callbacks),
+        routines=tuple(names),
+        output_aliases=dict(program.output_aliases),
+    )
+
+
+def routine_text(routine: Routine, target: Target) -> str:
+    """The LLVM text of a routine."""
+    from shlo_jit.kernels.builder import ModuleText
+
+    module = ModuleText(target)
+    routine.build(module, target)
+    return module.text()
+
+
+def compile_routine(routine: Routine, target: Target) -> CompiledRoutine:
+    """Write a routine and generate code for it. Raises InternalError when LLVM refuses the text."""
+    from shlo_jit.codegen.optimize import emit_object, optimize
+
+    text = routine_text(routine, target)
+    code = emit_object(optimize(text, target), target)
+    needs = [need.name for need in routine.needs]
+    if "@shlo_parallel" in text and "shlo_parallel" not in routine.symbols and "threads" not in needs:
+        needs.append("threads")
+    return CompiledRoutine(routine.name, routine.symbols, tuple(needs), code)
+
+
+# ---------------------------------------------------------------------- to and from files
+def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
+    """A header (JSON) and blobs; `read_program` turns them back."""
+    header = {
+        "kind": "program",
+        "objects": len(compiled.objects),
+        "inputs": [_write_port(p) for p in compiled.inputs],
+        "outputs": [_write_port(p) for p in compiled.outputs],
+        "arena_bytes": compiled.arena_bytes,
+        "constants": [[_dtype_name(c.dtype), list(c.shape)] for c in compiled.constants],
+        "callbacks": [_write_callback(c) for c in compiled.callbacks],
+        "routines": list(compiled.routines),
+        "output_aliases": sorted(compiled.output_aliases.items()),
+    }
+    constants = [np.ascontiguousarray(c).reshape(-1).view(np.uint8) for c in compiled.constants]
+    return header, [*compiled.objects, *constants]
+
+
+def read_program(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> Compiled:
+    """The program of an entry. Raises KeyError, TypeError or ValueError for a header that is none of ours."""
+    if header["kind"] != "program":
+        raise ValueError("not a program")
+    n = header["objects"]
+    constants = [
+        np.frombuffer(blob, _dtype(name)).reshape(shape)
+        for blob, (name, shape) in zip(blobs[n:], header["constants"], strict=True)
+    ]
+    return Compiled(
+        objects=tuple(bytes(b) for b in blobs[:n]),
+        inputs=tuple(_read_port(p) for p in header["inputs"]),
+        outputs=tuple(_read_port(p) for p in header["outputs"]),
+        arena_bytes=header["arena_bytes"],
+        constants=tuple(constants),
+        callbacks=tuple(_read_callback(c) for c in header["callbacks"]),
+        routines=tuple(header["routines"]),
+        output_aliases={int(r): int(a) for r, a in header["output_aliases"]},
+    )
+
+
+def routine_entry(routine: CompiledRoutine) -> tuple[dict[str, Any], list[Blob]]:
+    """As `program_entry`, of a routine."""
+    symbols, needs = list(routine.symbols), list(routine.needs)
+    return {"kind": "routine", "name": routine.name, "symbols": symbols, "needs": needs}, [routine.code]
+
+
+def read_routine(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> CompiledRoutine:
+    """As `read_program`, of a routine."""
+    if header["kind"] != "routine":
+        raise ValueError("not a routine")
+    (code,) = blobs
+    return CompiledRoutine(header["name"], tuple(header["symbols"]), tuple(header["needs"]), bytes(code))
+
+
+def _dtype_name(dtype: np.dtype) -> str:
+    return next((name for name, d in DTYPES.items() if d.numpy == dtype), dtype.str)
+
+
+def _dtype(name: str) -> np.dtype:
+    return DTYPES[name].numpy if name in DTYPES else np.dtype(name)
+
+
+def _write_port(port: Port) -> list[Any]:
+    return [port.name, list(port.shape), port.dtype.name]
+
+
+def _read_port(row: Sequence[Any]) -> Port:
+    name, shape, dtype = row
+    return Port(name, tuple(shape), DTYPES[dtype])
+
+
+def _write_callback(callback: Callback) -> dict[str, Any]:
+    return {
+        "target": callback.target,
+        "operands": [_write_port(p) for p in callback.operands],
+        "results": [_write_port(p) for p in callback.results],
+        "attributes": _write_value(callback.attributes),
+    }
+
+
+def _read_callback(row: Mapping[str, Any]) -> Callback:
+    operands, results = (tuple(_read_port(p) for p in row[k]) for k in ("operands", "results"))
+    return Callback(row["target"], operands, results, _read_value(row["attributes"]))
+
+
+def _write_value(value: Any) -> Any:
+    """An attribute's value in JSON. What JSON cannot hold is a list whose head names the type. Raises TypeError for a
+    type that is none of an attribute's."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes):
+        return ["bytes", value.hex()]
+    if isinstance(value, complex):
+        return ["complex", value.real, value.imag]
+    if isinstance(value, list | tuple):
+        return ["list" if isinstance(value, list) else "tuple", *map(_write_value, value)]
+    if isinstance(value, dict):
+        return ["dict", *([_write_value(k), _write_value(v)] for k, v in value.items())]
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)
+        kind = "array" if isinstance(value, np.ndarray) else "scalar"
+        return [kind, _dtype_name(array.dtype), list(array.shape), array.tobytes().hex()]
+    raise TypeError(f"cannot write an attribute of type {type(value).__name__}")
+
+
+def _read_value(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    kind, *rest = value
+    if kind == "bytes":
+        return bytes.fromhex(rest[0])
+    if kind == "complex":
+        return complex(*rest)
+    if kind == "dict":
+        return {_read_value(k): _read_value(v) for k, v in rest}
+    if kind in ("array", "scalar"):
+        name, shape, data = rest
+        array = np.frombuffer(bytes.fromhex(data), _dtype(name)).reshape(shape)
+        return array.copy() if kind == "array" else array[()]
+    items = [_read_value(v) for v in rest]
+    return items if kind == "list" else tuple(items)

@@ -1,0 +1,85 @@
+"""The routines of this process: each is compiled and loaded once per target and shared by all programs.
+
+A routine is known by name, so a program from the object cache finds its routines there (or here) without the code that
+wrote them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from shlo_jit.codegen.objects import CompiledRoutine, compile_routine, read_routine, routine_entry
+from shlo_jit.kernels.routine import Routine
+from shlo_jit.kernels.target import Target
+
+if TYPE_CHECKING:
+    from shlo_jit.codegen.jit import Library
+    from shlo_jit.runtime.cache import ObjectCache
+
+_lock = threading.RLock()
+_compiled: dict[tuple[str, Target], CompiledRoutine] = {}
+_loaded: dict[tuple[str, Target], Library] = {}
+
+
+def own_routines() -> dict[str, Routine]:
+    """The routines that are the code generator's own, by name; programs need not list them."""
+    from shlo_jit.kernels.threads import THREADS
+    from shlo_jit.runtime.fastcall import FASTCALL
+
+    return {THREADS.name: THREADS, FASTCALL.name: FASTCALL}
+
+
+def prepare(routines: Iterable[Routine], target: Target, cache: ObjectCache | None) -> None:
+    """Have the object code of routines, and of those they need, at hand: from this process, the cache, or compiled now
+    (and then put into the cache)."""
+    for routine in routines:
+        prepare(routine.needs, target, cache)
+        if find(routine.name, target, cache) is None:
+            compiled = compile_routine(routine, target)
+            with _lock:
+                _compiled[routine.name, target] = compiled
+            if cache is not None:
+                cache.store(_key(routine.name, target), *routine_entry(compiled))
+
+
+def find(name: str, target: Target, cache: ObjectCache | None) -> CompiledRoutine | None:
+    """A routine's object code, if this process or the cache has it (or it is one of `own_routines`)."""
+    with _lock:
+        compiled = _compiled.get((name, target))
+    if compiled is None and cache is not None:
+        compiled = cache.read(_key(name, target), read_routine)
+        if compiled is not None and compiled.name != name:
+            compiled = None
+        if compiled is not None:
+            with _lock:
+                compiled = _compiled.setdefault((name, target), compiled)
+    return compiled
+
+
+def load(name: str, target: Target, cache: ObjectCache | None) -> Library | None:
+    """The loaded routine, with those it needs; None when its object code is nowhere."""
+    from shlo_jit.codegen import jit
+
+    with _lock:
+        if (name, target) in _loaded:
+            return _loaded[name, target]
+        compiled = find(name, target, cache)
+        if compiled is None and name in own_routines():
+            prepare([own_routines()[name]], target, cache)
+            compiled = find(name, target, cache)
+        if compiled is None:
+            return None
+        needs = [load(need, target, cache) for need in compiled.needs]
+        if None in needs:
+            return None
+        library = jit.load([compiled.code], compiled.symbols, [n for n in needs if n is not None])
+        library.keep_for_ever()
+        return _loaded.setdefault((name, target), library)
+
+
+def _key(name: str, target: Target) -> str:
+    from shlo_jit.runtime.cache import routine_key
+
+    return routine_key(name, target)

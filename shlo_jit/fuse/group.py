@@ -1,0 +1,545 @@
+"""Fusion: a block of core ops to the steps of a PlanBlock.
+
+Ops are visited last to first, so that the consumers of a value have found their nests when its producer is decided.
+A value is *pending* in every nest that wants it. Its producer then either moves into those nests (one nest, or so cheap
+that computing it twice costs less than writing and reading it), or it is written to memory: by a nest that computes it
+anyway at each of its elements once, else by a nest of its own.
+"""
+
+from __future__ import annotations
+
+from shlo_jit.fuse import index as ix
+from shlo_jit.fuse.costs import FREE, cost
+from shlo_jit.fuse.index import ORIGIN, At, Expr, NotAffine, Split
+from shlo_jit.fuse.maps import operand_places
+from shlo_jit.fuse.nest import Nest, Node, Store, covers, space_of
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
+from shlo_jit.ir.core import Block, Op, Value, walk
+from shlo_jit.ops import OPS, is_elementwise
+
+MAX_NODES = 400
+"""Nodes of one nest; more would cost more to compile than they save."""
+ROW_LIMIT = 1 << 16
+"""Elements of a row that is passed over several times: it has to stay in the cache."""
+CONTROL = {"stablehlo.while", "stablehlo.if", "stablehlo.case"}
+TERMINATORS = {"stablehlo.return", "func.return"}
+
+
+def is_fusible(op: Op) -> bool:
+    """Can be computed an element at a time, wherever it is wanted."""
+    if op.name == "stablehlo.pad":
+        return not any(op.ints("interior_padding"))
+    if op.name == "stablehlo.constant":
+        return is_inline_constant(op.result)
+    return op.name in FREE or is_elementwise(op)
+
+
+def is_inline_constant(value: Value) -> bool:
+    """A constant whose elements are all the same: it needs no memory and may be used in any block."""
+    op = value.op
+    return op is not None and op.name == "stablehlo.constant" and op.constant.is_splat
+
+
+def has_plain_body(op: Op) -> bool:
+    """The reducer consists of elementwise ops and constants."""
+    ops = op.block().ops
+    return all(is_elementwise(o) or is_inline_constant_op(o) or o.name in TERMINATORS for o in ops)
+
+
+def is_inline_constant_op(op: Op) -> bool:
+    return op.name == "stablehlo.constant" and op.constant.is_splat
+
+
+class _Grouper:
+    def __init__(self, block: Block):
+        self.block = block
+        self.here = {id(op) for op in block.ops}
+        self.steps: list[Step] = []
+        self.of_nest: dict[Nest, NestStep] = {}
+        self.memory: set[Value] = set()
+        """Values that must be in memory."""
+        self.producers: dict[Value, list[Step]] = {}
+        self.readers: dict[Value, list[Step]] = {}
+        self.wanting: dict[Value, list[Nest]] = {}
+        """Nests that have the value pending (a nest may be listed after it no longer has)."""
+
+    # ------------------------------------------------------------------ bookkeeping
+    def new_nest(self, position: int, why: str) -> Nest:
+        nest = Nest([], why=why)
+        step = NestStep(position=position, nest=nest)
+        self.of_nest[nest] = step
+        self.steps.append(step)
+        return nest
+
+    def request(self, nest: Nest, value: Value, at: At) -> None:
+        if is_inline_constant(value):
+            nest.nodes.setdefault((value, at), Node(value.op, []))  # type: ignore[arg-type]
+            return
+        nest.request(value, at)
+        if value.op is None or id(value.op) not in self.here:
+            self.load(nest, value)
+        else:
+            self.wanting.setdefault(value, []).append(nest)
+
+    def load(self, nest: Nest, value: Value) -> None:
+        """Settle the pending places of a value as reads from memory."""
+        for at in nest.pending.pop(value, []):
+            nest.loads[(value, at)] = None
+        step = self.of_nest[nest]
+        if value not in step.reads:
+            step.reads.append(value)
+            self.readers.setdefault(value, []).append(step)
+            self.memory.add(value)
+            step.after.extend(self.producers.get(value, []))
+
+    def read(self, step: Step, value: Value) -> None:
+        if value not in step.reads:
+            step.reads.append(value)
+            self.readers.setdefault(value, []).append(step)
+        self.memory.add(value)
+
+    def write(self, step: Step, value: Value) -> None:
+        step.writes.append(value)
+        self.producers.setdefault(value, []).append(step)
+        for reader in self.readers.get(value, []):
+            if reader is not step:
+                reader.after.append(step)
+
+    def depends(self, step: Step, on: Step) -> bool:
+        """Whether `step` must run after `on`."""
+        seen, todo = {id(step)}, [step]
+        while todo:
+            for before in todo.pop().after:
+                if before is on:
+                    return True
+                if id(before) not in seen:
+                    seen.add(id(before))
+                    todo.append(before)
+        return False
+
+    def nests_wanting(self, value: Value) -> list[Nest]:
+        out: list[Nest] = []
+        for nest in self.wanting.get(value, ()):
+            if value in nest.pending and nest not in out:
+                out.append(nest)
+        return out
+
+    # ------------------------------------------------------------------ the sweep
+    def run(self) -> PlanBlock:
+        results: list[Value] = []
+        for position in range(len(self.block.ops) - 1, -1, -1):
+            op = self.block.ops[position]
+            if op.name in TERMINATORS:
+                results = list(op.operands)
+                self.memory.update(results)
+            elif op.name == "stablehlo.constant":
+                self.constant(op, position)
+            elif op.name == "stablehlo.reduce" and has_plain_body(op):
+                self.reduce(op, position)
+            elif op.name == "stablehlo.dynamic_update_slice":
+                self.update(op, position)
+            elif op.name == "stablehlo.concatenate":
+                self.concatenate(op, position)
+            elif op.name == "stablehlo.pad" and not is_fusible(op):
+                self.spread(op, position)
+            elif op.name == "stablehlo.reshape" and op.result in self.memory:
+                self.view(op, position)
+            elif is_fusible(op):
+                self.fusible(op, position)
+            else:
+                self.kernel(op, position)
+        return PlanBlock(self.block, self.schedule(), results)
+
+    def constant(self, op: Op, position: int) -> None:
+        """A constant of equal elements is written where memory is wanted; the others are in memory already."""
+        if is_inline_constant(op.result):
+            if op.result in self.memory:
+                self.materialize(op, position, [])
+            return
+        for nest in self.nests_wanting(op.result):
+            self.load(nest, op.result)
+
+    def kernel(self, op: Op, position: int) -> None:
+        """An op that has a kernel of its own, or control flow."""
+        if op.name in CONTROL:
+            blocks = [group_block(r.block) for r in op.regions]
+            step: Step = ControlStep(position=position, op=op, blocks=blocks)
+            inside = {id(o) for r in op.regions for o in walk(r.block)}
+            inner_args = {id(a) for r in op.regions for a in r.block.arguments}
+            for value in captured(op, inside, inner_args):
+                self.read(step, value)
+        else:
+            step = OpStep(position=position, op=op)
+        self.steps.append(step)
+        for r in op.results:
+            for nest in self.nests_wanting(r):
+                self.load(nest, r)
+            self.write(step, r)
+        for o in op.operands:
+            self.read(step, o)
+
+    def view(self, op: Op, position: int) -> None:
+        step = ViewStep(position=position, op=op)
+        self.steps.append(step)
+        for nest in self.nests_wanting(op.result):
+            self.load(nest, op.result)
+        self.write(step, op.result)
+        self.read(step, op.operands[0])
+
+    def fusible(self, op: Op, position: int) -> None:
+        value = op.result
+        nests = self.nests_wanting(value)
+        if not nests and value not in self.memory:
+            return  # dead
+        if value not in self.memory and self.may_inline(op, nests) and all(self.inline(op, n) for n in nests):
+            return
+        self.materialize(op, position, self.nests_wanting(value))
+
+    def may_inline(self, op: Op, nests: list[Nest]) -> bool:
+        price = cost(op)
+        places = max(len(n.pending[op.result]) for n in nests)
+        if any(len(n.nodes) > MAX_NODES for n in nests):
+            return False
+        if price == 0 and op.name != "stablehlo.pad":
+            return places <= 8 or not op.operands
+        if places > 1 and (price > 1 or places > 2 or any(len(n.nodes) > 64 for n in nests)):
+            return False
+        return len(nests) == 1 or (price <= 1 and len(op.operands) == 1)
+
+    def inline(self, op: Op, nest: Nest) -> bool:
+        """Compute the op inside a nest at every place it is pending there; False when no index map says how."""
+        value = op.result
+        while True:
+            try:
+                found = [(at, operand_places(op, at, nest.extents)) for at in nest.pending[value]]
+                break
+            except Split as split:
+                nest.split(split.var, split.factor)
+            except NotAffine:
+                return False
+        del nest.pending[value]
+        for at, operands in found:
+            nest.nodes[(value, at)] = Node(op, list(operands))
+            for o, place in operands:
+                self.request(nest, o, place)
+        return True
+
+    def materialize(self, op: Op, position: int, nests: list[Nest]) -> None:
+        """Write the value to memory, from a nest that visits each of its elements once, or from a new one."""
+        value = op.result
+        if op.name == "stablehlo.reshape":
+            return self.view(op, position)
+        shape = value.tensor.extents
+        home = None
+        for nest in nests:
+            if home is None and self.can_store(nest, value, nests) and self.store_in(nest, op):
+                home = nest
+        for nest in nests:
+            if nest is not home:
+                self.load(nest, value)
+        if home is None:
+            why = "several kernels read it" if nests else "its value is wanted in memory"
+            nest = self.new_nest(position, why)
+            at = space_of(nest, shape)
+            nest.stores.append(Store(value, at, value, at.index))
+            nest.pending[value] = [at]
+            self.write(self.of_nest[nest], value)
+            inlined = self.inline(op, nest)
+            assert inlined, f"{op.name} has no index map over its own elements"
+
+    def can_store(self, nest: Nest, value: Value, nests: list[Nest]) -> bool:
+        """The nest has the value at each of its elements once, and may run before the other readers."""
+        places = nest.pending[value]
+        if len(places) != 1:
+            return False
+        seen = covers(nest, places[0], value.tensor.extents)
+        wide = {v for v, e in enumerate(nest.extents) if e > 1}
+        if seen is None or (wide - seen and wide - seen != wide & set(nest.reduce_vars)):
+            return False
+        step = self.of_nest[nest]
+        others = [self.of_nest[n] for n in nests if n is not nest] + self.readers.get(value, [])
+        return not any(o is not step and self.depends(step, o) for o in others)
+
+    def store_in(self, nest: Nest, op: Op) -> bool:
+        value = op.result
+        at = nest.pending[value][0]
+        if not self.inline(op, nest):
+            return False
+        at = next(k[1] for k in nest.nodes if k[0] is value)
+        nest.stores.append(Store(value, at, value, at.index))
+        self.write(self.of_nest[nest], value)
+        return True
+
+    # ------------------------------------------------------------------ reduce
+    def reduce(self, op: Op, position: int) -> None:
+        results = op.results
+        nests: list[Nest] = []
+        for r in results:
+            nests += [n for n in self.nests_wanting(r) if n not in nests]
+        if not nests and not any(r in self.memory for r in results):
+            return
+        home = None
+        for nest in nests:
+            if self.reduce_in(op, nest, nests):
+                home = nest
+                break
+        if home is None:
+            home = self.new_nest(position, "a reduction that its readers could not take in")
+            self.reduce_alone(op, home)
+        for r in results:
+            for nest in self.nests_wanting(r):
+                self.load(nest, r)
+            if r in self.memory and home not in [p.nest for p in self.producers.get(r, []) if isinstance(p, NestStep)]:
+                at = next(k[1] for k in home.nodes if k[0] is r)
+                home.stores.append(Store(r, at, r, at.index))
+                self.write(self.of_nest[home], r)
+
+    def reduce_alone(self, op: Op, nest: Nest) -> None:
+        first = op.results[0].tensor.extents
+        at = space_of(nest, first)
+        source = op.operands[0].tensor.extents
+        reduced = At(tuple(ix.variable(nest.add_var(source[d]), source[d]) for d in op.ints("dimensions")))
+        nest.reduce_vars = tuple(range(len(first), len(nest.extents)))
+        for r in op.results:
+            self.memory.add(r)
+        self.reduce_nodes(op, nest, at, reduced.index)
+        nest.stores.append(Store(op.results[0], at, op.results[0], at.index))
+        self.write(self.of_nest[nest], op.results[0])
+
+    def reduce_nodes(self, op: Op, nest: Nest, at: At, reduced: tuple[Expr, ...]) -> None:
+        """Put the reduce into a nest: its results at `at`, its operands at `at` with `reduced` in the dimensions."""
+        dims = op.ints("dimensions")
+        kept, inner = iter(at.index), iter(reduced)
+        rank = op.operands[0].tensor.rank
+        index = tuple(next(inner) if d in dims else next(kept) for d in range(rank))
+        n = len(op.results)
+        operands = [(o, At(index)) for o in op.operands[:n]] + [(o, ORIGIN) for o in op.operands[n:]]
+        for r in op.results:
+            nest.nodes[(r, at)] = Node(op, operands)
+            nest.pending.pop(r, None)
+        for o, place in operands:
+            self.request(nest, o, place)
+
+    def reduce_in(self, op: Op, nest: Nest, nests: list[Nest]) -> bool:
+        """Take the reduce into a nest that reads its results: an epilogue, or a row program."""
+        results = op.results
+        places = {at for r in results for at in nest.pending.get(r, [])}
+        if len(places) != 1 or nest.overwrites is not None or nest.after is not None:
+            return False
+        (at,) = places
+        shape = results[0].tensor.extents
+        rows = covers(nest, at, shape)
+        if rows is None or len(nest.nodes) > MAX_NODES:
+            return False
+        step = self.of_nest[nest]
+        others = [self.of_nest[n] for n in nests if n is not nest]
+        for r in results:
+            others += [s for s in self.readers.get(r, []) if s is not step]
+        if any(self.depends(step, o) for o in others):
+            return False
+        dims = op.ints("dimensions")
+        source = op.operands[0].tensor.extents
+        extents = [source[d] for d in dims]
+        free = [v for v, e in enumerate(nest.extents) if e > 1 and v not in rows]
+        if nest.reduce_vars and set(free) != {v for v in nest.reduce_vars if nest.extents[v] > 1}:
+            return False
+        total = 1
+        for e in extents:
+            total *= e
+        if not free:
+            if total != 1 and nest.reduce_vars:
+                return False
+            reduced = tuple(ix.variable(nest.add_var(e), e) for e in extents)
+            nest.reduce_vars = tuple(v for e in reduced for v, _ in e.terms)
+        else:
+            many = 1
+            for v in free:
+                many *= nest.extents[v]
+            if many != total or total > ROW_LIMIT or (nest.rows // (1 if nest.reduce_vars else total) < 16 and total > 4096):
+                return False
+            found = self.match_row(nest, free, extents, at)
+            if found is None:
+                return False
+            reduced = found
+        at = next(a for r in results for a in nest.pending.get(r, []))
+        self.reduce_nodes(op, nest, at, reduced)
+        return True
+
+    def match_row(self, nest: Nest, free: list[int], extents: list[int], at: At) -> tuple[Expr, ...] | None:
+        """The reduced dimensions over the nest's free variables, in order; None when they do not line up."""
+        if nest.reduce_vars:
+            free = [v for v in nest.reduce_vars if nest.extents[v] > 1]
+        else:
+            ordered = [v for v in nest.order() if v in free]
+            if sorted(ordered) != sorted(free):
+                return None
+            free = ordered
+        while True:
+            offset, size = ix.ZERO, 1
+            for v in reversed(free):
+                offset = ix.add(offset, Expr(0, ((v, size),)))
+                size *= nest.extents[v]
+            try:
+                found = ix.delinearize(offset, tuple(extents), nest.extents)
+                break
+            except Split as split:
+                before = len(nest.extents)
+                nest.split(split.var, split.factor)
+                k = free.index(split.var)
+                free[k + 1 : k + 1] = [before]
+            except NotAffine:
+                return None
+        if not nest.reduce_vars:
+            nest.reduce_vars = tuple(v for v in free if nest.extents[v] > 1)
+        return found
+
+    # ------------------------------------------------------------------ nests that write a part of their target
+    def partial(self, position: int, target: Value, why: str) -> Nest:
+        for nest in self.nests_wanting(target):
+            self.load(nest, target)
+        nest = self.new_nest(position, why)
+        self.memory.add(target)
+        self.write(self.of_nest[nest], target)
+        return nest
+
+    def update(self, op: Op, position: int) -> None:
+        """dynamic_update_slice: a nest over the update that writes into the operand's buffer."""
+        target = op.result
+        if not self.nests_wanting(target) and target not in self.memory:
+            return
+        operand, update, *starts = op.operands
+        nest = self.partial(position, target, "it writes a part of a buffer in place")
+        nest.overwrites = operand
+        self.read(self.of_nest[nest], operand)
+        for p in self.producers.get(operand, []):
+            self.of_nest[nest].after.append(p)
+        sizes, shape = update.tensor.extents, operand.tensor.extents
+        at = space_of(nest, sizes)
+        index = []
+        for e, s, n, k in zip(at.index, starts, shape, sizes, strict=True):
+            index.append(ix.add(e, Expr(0, (), (ix.Sym(1, s, ORIGIN, n - k),))) if n > k else e)
+            if n > k:
+                self.request(nest, s, ORIGIN)
+        nest.stores.append(Store(update, at, target, tuple(index)))
+        self.request(nest, update, at)
+
+    def concatenate(self, op: Op, position: int) -> None:
+        """A nest an operand, each writing its part of the result."""
+        target = op.result
+        if not self.nests_wanting(target) and target not in self.memory:
+            return
+        dim, offset = op.int("dimension"), 0
+        for o in op.operands:
+            n = o.tensor.extents[dim]
+            if o.tensor.size:
+                nest = self.partial(position, target, "it writes a part of a concatenation")
+                at = space_of(nest, o.tensor.extents)
+                index = tuple(ix.shift(e, offset) if d == dim else e for d, e in enumerate(at.index))
+                nest.stores.append(Store(o, at, target, index))
+                self.request(nest, o, at)
+            offset += n
+
+    def spread(self, op: Op, position: int) -> None:
+        """pad with interior padding: a nest fills, another writes the operand's elements in between."""
+        target = op.result
+        if not self.nests_wanting(target) and target not in self.memory:
+            return
+        operand, value = op.operands
+        low, interior = op.ints("edge_padding_low"), op.ints("interior_padding")
+        put = self.partial(position, target, "it spreads a tensor over a padded one")
+        fill = self.partial(position, target, "it fills what a pad leaves free")
+        put.after = target
+        self.of_nest[put].after.append(self.of_nest[fill])
+        self.of_nest[fill].after = [s for s in self.of_nest[fill].after if s is not self.of_nest[put]]
+        at = space_of(fill, target.tensor.extents)
+        fill.stores.append(Store(value, ORIGIN, target, at.index))
+        self.request(fill, value, ORIGIN)
+        place, index = [], []
+        for n, m, lo, gap in zip(operand.tensor.extents, target.tensor.extents, low, interior, strict=True):
+            first = max(0, -(lo // (gap + 1)))  # first operand index that lands at 0 or later
+            last = (m - 1 - lo) // (gap + 1)
+            count = max(0, min(n - 1, last) - first + 1)
+            e = ix.shift(ix.variable(put.add_var(count), count), first)
+            place.append(e)
+            index.append(ix.shift(ix.scale(e, gap + 1), lo))
+        put.stores.append(Store(operand, At(tuple(place)), target, tuple(index)))
+        self.request(put, operand, At(tuple(place)))
+
+    # ------------------------------------------------------------------ order
+    def schedule(self) -> list[Step]:
+        """Steps in an order their dependencies allow, as near to the program's as possible."""
+        self.order_effects()
+        for step in self.steps:
+            for value in step.reads:
+                step.after.extend(p for p in self.producers.get(value, []) if p is not step)
+        self.readers_before_updates()
+        ordered, done, active = [], set(), set()
+        for root in sorted(self.steps, key=lambda s: s.position):
+            stack = [(root, False)]
+            while stack:
+                step, leaving = stack.pop()
+                if leaving:
+                    active.discard(id(step))
+                    if id(step) not in done:
+                        done.add(id(step))
+                        ordered.append(step)
+                    continue
+                if id(step) in done:
+                    continue
+                assert id(step) not in active, "a cycle of steps"
+                active.add(id(step))
+                stack.append((step, True))
+                before = [s for s in step.after if id(s) not in done]
+                stack.extend((s, False) for s in sorted(before, key=lambda s: -s.position))
+        return ordered
+
+    def order_effects(self) -> None:
+        previous: Step | None = None
+        for step in sorted(self.steps, key=lambda s: s.position):
+            op = getattr(step, "op", None)
+            if op is not None and has_effect(op):
+                if previous is not None:
+                    step.after.append(previous)
+                previous = step
+
+    def readers_before_updates(self) -> None:
+        """Run the other readers of an updated buffer first, so that the update can take the buffer over."""
+        for nest, step in self.of_nest.items():
+            if nest.overwrites is None:
+                continue
+            for reader in self.readers.get(nest.overwrites, []):
+                if reader is not step and not self.depends(reader, step):
+                    step.after.append(reader)
+
+
+def has_effect(op: Op) -> bool:
+    """The op, or one inside its regions, must stay in order with others of its kind."""
+    record = OPS.get(op.name)
+    if op.name == "stablehlo.custom_call":
+        return bool(op.attributes.get("has_side_effect", False))
+    if record is not None and record.has("side_effect"):
+        return True
+    return any(has_effect(o) for r in op.regions for b in r.blocks for o in b.ops)
+
+
+def captured(op: Op, inside: set[int], inner_args: set[int]) -> list[Value]:
+    """Values from outside that the regions of an op read, inline constants left out."""
+    out: dict[Value, None] = {}
+    args = set(inner_args)
+    for region in op.regions:
+        for inner in walk(region.block):
+            for r in inner.regions:
+                args.update(id(a) for b in r.blocks for a in b.arguments)
+    for region in op.regions:
+        for inner in walk(region.block):
+            for o in inner.operands:
+                outside = id(o.op) not in inside if o.op is not None else id(o) not in args
+                if outside and not is_inline_constant(o):
+                    out[o] = None
+    return list(out)
+
+
+def group_block(block: Block) -> PlanBlock:
+    """Fuse the ops of a block (and of the blocks inside its control flow) into steps."""
+    return _Grouper(block).run()
+

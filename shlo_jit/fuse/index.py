@@ -1,0 +1,178 @@
+"""Where an element is: affine index expressions over the loop variables of a nest.
+
+A value inside a nest is asked for `At` a place: one `Expr` a dimension, plus conditions under which the element exists
+at all (below a pad). An index-map op (broadcast, transpose, slice, reverse, reshape, pad, gather, dynamic_slice) computes
+nothing: it turns the place of its result into the place of its operand.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shlo_jit.ir.core import Value
+
+
+class Sym(NamedTuple):
+    """A term known at run time only: coefficient * clamp(value at `at`, 0, limit); of gather and dynamic_slice."""
+
+    coefficient: int
+    value: Value
+    at: At
+    limit: int
+
+
+class Expr(NamedTuple):
+    """const + sum(coefficient * variable) + syms. `terms` are (variable, coefficient), sorted, never zero."""
+
+    const: int
+    terms: tuple[tuple[int, int], ...] = ()
+    syms: tuple[Sym, ...] = ()
+
+    def coefficient(self, var: int) -> int:
+        for v, c in self.terms:
+            if v == var:
+                return c
+        return 0
+
+
+class Condition(NamedTuple):
+    """low <= expr < high."""
+
+    expr: Expr
+    low: int
+    high: int
+
+
+class At(NamedTuple):
+    """A place: an Expr a dimension, and the conditions that must hold for the element to be read."""
+
+    index: tuple[Expr, ...]
+    conditions: tuple[Condition, ...] = ()
+
+
+ZERO = Expr(0)
+ORIGIN = At(())
+
+
+def variable(var: int, extent: int) -> Expr:
+    """The loop variable itself; zero where it has one value only."""
+    return ZERO if extent == 1 else Expr(0, ((var, 1),))
+
+
+def add(a: Expr, c: Expr) -> Expr:
+    if not c.terms and not c.syms:
+        return Expr(a.const + c.const, a.terms, a.syms) if c.const else a
+    terms = dict(a.terms)
+    for v, k in c.terms:
+        terms[v] = terms.get(v, 0) + k
+    return Expr(a.const + c.const, tuple(sorted((v, k) for v, k in terms.items() if k)), a.syms + c.syms)
+
+
+def scale(a: Expr, factor: int) -> Expr:
+    if factor == 1:
+        return a
+    if factor == 0:
+        return ZERO
+    syms = tuple(s._replace(coefficient=s.coefficient * factor) for s in a.syms)
+    return Expr(a.const * factor, tuple((v, k * factor) for v, k in a.terms), syms)
+
+
+def shift(a: Expr, by: int) -> Expr:
+    return Expr(a.const + by, a.terms, a.syms) if by else a
+
+
+def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    out, n = [], 1
+    for extent in reversed(shape):
+        out.append(n)
+        n *= extent
+    return tuple(reversed(out))
+
+
+def linearize(index: tuple[Expr, ...], shape: tuple[int, ...]) -> Expr:
+    """Offset in elements of a place in a row-major tensor."""
+    total = ZERO
+    for e, s in zip(index, strides_of(shape), strict=True):
+        if e is not ZERO:
+            total = add(total, scale(e, s))
+    return total
+
+
+class Split(Exception):
+    """The variable must be split: variable = outer * factor + inner."""
+
+    def __init__(self, var: int, factor: int):
+        super().__init__(var, factor)
+        self.var = var
+        self.factor = factor
+
+
+class NotAffine(Exception):
+    """No affine expression over the nest's variables says where the element is."""
+
+
+def delinearize(offset: Expr, shape: tuple[int, ...], extents: list[int]) -> tuple[Expr, ...]:
+    """The place in a row-major tensor of `shape` of the element at a linear offset.
+
+    Raises Split when a variable spans several dimensions, NotAffine when there is no affine answer.
+    """
+    if offset.syms:
+        raise NotAffine
+    dims = [(d, s) for d, s in enumerate(strides_of(shape)) if shape[d] != 1]
+    parts: dict[int, list[tuple[int, int]]] = {d: [] for d, _ in dims}
+    top: dict[int, int] = dict.fromkeys(parts, 0)
+    for var, c in offset.terms:
+        if c < 0:
+            raise NotAffine
+        for d, s in dims:
+            if c >= s:
+                break
+        else:
+            raise NotAffine
+        if c % s:
+            raise NotAffine
+        room = s * shape[d] // c if (s * shape[d]) % c == 0 else 0
+        if extents[var] > room:
+            if room <= 1 or extents[var] % room:
+                raise NotAffine
+            raise Split(var, room)
+        parts[d].append((var, c // s))
+        top[d] += (c // s) * (extents[var] - 1)
+    rest = offset.const
+    out = [ZERO] * len(shape)
+    if rest < 0:
+        raise NotAffine
+    for d, s in dims:
+        const, rest = divmod(rest, s)
+        if const + top[d] >= shape[d]:
+            raise NotAffine
+        out[d] = Expr(const, tuple(sorted(parts[d])))
+    return tuple(out)
+
+
+def variables(at: At) -> set[int]:
+    """All variables a place depends on, through run-time terms too."""
+    out: set[int] = set()
+    exprs = [*at.index, *(c.expr for c in at.conditions)]
+    for e in exprs:
+        out.update(v for v, _ in e.terms)
+        for s in e.syms:
+            out |= variables(s.at)
+    return out
+
+
+def substitute(at: At, table: dict[int, Expr]) -> At:
+    """The place with variables replaced by expressions."""
+
+    def expr(e: Expr) -> Expr:
+        syms = tuple(s._replace(at=substitute(s.at, table)) for s in e.syms)
+        if not any(v in table for v, _ in e.terms):
+            return e if not syms else Expr(e.const, e.terms, syms)
+        total = Expr(e.const, (), syms)
+        for v, k in e.terms:
+            total = add(total, scale(table.get(v, Expr(0, ((v, 1),))), k))
+        return total
+
+    conditions = tuple(Condition(expr(c.expr), c.low, c.high) for c in at.conditions)
+    return At(tuple(expr(e) for e in at.index), conditions)

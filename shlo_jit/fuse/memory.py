@@ -1,0 +1,459 @@
+"""Where values live: arguments, results, constants, or the arena, by lifetimes; in place where that is safe.
+
+Every value a step reads or writes gets a `Storage`; several values share one when they are views of each other, when an
+op may overwrite a dying operand, or when they are the state a loop carries. Storages in the arena whose lifetimes do not
+meet share bytes. Lifetimes are intervals of a global numbering of steps; what a loop body reads from outside lives until
+the loop ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shlo_jit.fuse import index as ix
+from shlo_jit.fuse.nest import Nest
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.types import TensorType, TokenType, TupleType
+
+ALIGN = 64
+
+
+@dataclass(eq=False)
+class Storage:
+    """Memory of one or more values. `kind`: argument, result, constant, arena, none (tokens)."""
+
+    kind: str
+    nbytes: int
+    number: int = 0
+    """Which argument, result or constant; of the arena, the offset in bytes."""
+    first: int = 1 << 60
+    last: int = -1
+    values: list[Value] = field(default_factory=list)
+
+    def live(self, at: int) -> None:
+        self.first, self.last = min(self.first, at), max(self.last, at)
+
+
+@dataclass
+class Copy:
+    """Copy one value's memory to another's, at a place the plan names."""
+
+    source: Value
+    target: Value
+
+
+@dataclass
+class Loop:
+    """A loop whose body is being assigned: its first step, and per state storage the first of its values inside."""
+
+    start: int
+    states: dict[int, int]
+
+
+@dataclass
+class MemoryPlan:
+    storage: dict[Value, Storage]
+    arena_bytes: int
+    constants: list[Value]
+    before: dict[int, list[Copy]]
+    """Copies to run before the step with this id() (updates that could not be in place, initial loop state)."""
+    block_end: dict[int, list[Copy]]
+    """Copies to run at the end of the block with this id() (loop state, branch results, program results)."""
+    scratch: dict[int, Storage]
+    """Scratch memory of the step with this id()."""
+
+
+def nbytes(value: Value) -> int:
+    t = value.type
+    if isinstance(t, TensorType):
+        return t.nbytes
+    assert isinstance(t, (TokenType, TupleType)), t
+    return 0
+
+
+class Planner:
+    """Assigns storages. `scratch_bytes(step)` says how much scratch a step wants."""
+
+    def __init__(self, plan: PlanBlock, arguments: list[Value], scratch_bytes, donated: dict[int, int] | None = None):
+        self.plan = plan
+        self.storage: dict[Value, Storage] = {}
+        self.constants: list[Value] = []
+        self.before: dict[int, list[Copy]] = {}
+        self.block_end: dict[int, list[Copy]] = {}
+        self.scratch: dict[int, Storage] = {}
+        self.scratch_bytes = scratch_bytes
+        self.time = 0
+        self.begin: dict[int, int] = {}
+        self.finish: dict[int, int] = {}
+        self.arena: list[Storage] = []
+        self.last_use: dict[Value, int] = {}
+        self.arguments = arguments
+        self.donated = donated or {}
+        self.loops: list[Loop] = []
+
+    # ------------------------------------------------------------------ entry
+    def run(self) -> MemoryPlan:
+        for i, a in enumerate(self.arguments):
+            self.bind(a, Storage("argument", nbytes(a), i))
+        self.number(self.plan)
+        self.time += 1
+        self.end_time = self.time
+        self.uses(self.plan)
+        for r in self.plan.results:
+            self.last_use[r] = self.end_time
+        self.results()
+        self.assign(self.plan)
+        self.finish_results()
+        total = self.place()
+        return MemoryPlan(self.storage, total, self.constants, self.before, self.block_end, self.scratch)
+
+    def number(self, block: PlanBlock) -> None:
+        """Give every step its times: a control step spans those inside it."""
+        for step in block.steps:
+            self.time += 1
+            self.begin[id(step)] = self.time
+            if isinstance(step, ControlStep):
+                for inner in step.blocks:
+                    self.number(inner)
+                    self.time += 1  # the block's end, where results are copied
+                    self.finish[id(inner)] = self.time
+                self.time += 1
+            self.finish[id(step)] = self.time
+
+    def uses(self, block: PlanBlock) -> None:
+        """Last use of every value, seen from the block it is defined in."""
+        for step in block.steps:
+            end = self.finish[id(step)]
+            for v in step.reads:
+                self.last_use[v] = max(self.last_use.get(v, -1), end)
+            if isinstance(step, ControlStep):
+                for inner in step.blocks:
+                    self.uses(inner)
+                    for v in inner.results:
+                        self.last_use[v] = max(self.last_use.get(v, -1), self.finish[id(inner)])
+        # a view's uses are its operand's uses
+        for step in reversed(block.steps):
+            if isinstance(step, ViewStep):
+                result, operand = step.op.results[0], step.op.operands[0]
+                use = self.last_use.get(result, -1)
+                self.last_use[operand] = max(self.last_use.get(operand, -1), use)
+
+    # ------------------------------------------------------------------ storages
+    def bind(self, value: Value, storage: Storage) -> Storage:
+        assert value not in self.storage, value
+        self.storage[value] = storage
+        storage.values.append(value)
+        return storage
+
+    def new(self, value: Value, at: int) -> Storage:
+        storage = Storage("arena" if nbytes(value) else "none", nbytes(value))
+        self.arena.append(storage)
+        storage.live(at)
+        return self.bind(value, storage)
+
+    def of(self, value: Value) -> Storage:
+        """The storage of a value that is read; constants get theirs on first sight."""
+        found = self.storage.get(value)
+        if found is None:
+            op = value.op
+            assert op is not None and op.name == "stablehlo.constant", f"{value} of {op} was never written"
+            found = self.bind(value, Storage("constant", nbytes(value), len(self.constants)))
+            self.constants.append(value)
+        return found
+
+    def results(self) -> None:
+        """Let values that the program returns be computed in the result's memory."""
+        self.wanted: dict[Value, Storage] = {}
+        for i, r in enumerate(self.plan.results):
+            root = r
+            while root.op is not None and root.op.name == "stablehlo.reshape" and any(
+                isinstance(s, ViewStep) and s.op is root.op for s in self.plan.steps
+            ):
+                root = root.op.operands[0]
+            if root in self.wanted or root.op is None or root.op.name == "stablehlo.constant":
+                continue
+            self.wanted[root] = Storage("result", nbytes(r), i)
+
+    def finish_results(self) -> None:
+        for i, r in enumerate(self.plan.results):
+            storage = self.of(r)
+            if storage.kind == "result" and storage.number == i:
+                continue
+            place = Value(r.type, None, i, f"result{i}")
+            self.bind(place, Storage("result", nbytes(r), i))
+            self.block_end.setdefault(id(self.plan), []).append(Copy(r, place))
+
+    # ------------------------------------------------------------------ the walk
+    def assign(self, block: PlanBlock) -> None:
+        for step in block.steps:
+            at = self.begin[id(step)]
+            for v in step.reads:
+                self.of(v).live(self.finish[id(step)])
+            amount = self.scratch_bytes(step)
+            if amount:
+                scratch = Storage("arena", amount)
+                scratch.live(at)
+                self.arena.append(scratch)
+                self.scratch[id(step)] = scratch
+            if isinstance(step, ViewStep):
+                self.share(step.op.results[0], self.of(step.op.operands[0]), at)
+            elif isinstance(step, ControlStep) and step.op.name == "stablehlo.while":
+                self.loop(step)
+            elif isinstance(step, ControlStep):
+                self.branches(step)
+            else:
+                self.kernel(step)
+
+    def share(self, value: Value, storage: Storage, at: int) -> None:
+        if value in self.storage:
+            return
+        self.bind(value, storage)
+        storage.live(at)
+        storage.live(self.last_use.get(value, at))
+
+    def define(self, value: Value, at: int) -> None:
+        """Memory for a value a step writes."""
+        if value in self.storage:
+            return
+        if value in self.wanted:
+            self.bind(value, self.wanted[value]).live(at)
+            return
+        storage = self.new(value, at)
+        storage.live(self.last_use.get(value, at))
+
+    def kernel(self, step: Step) -> None:
+        at = self.begin[id(step)]
+        if isinstance(step, NestStep) and step.nest.overwrites is not None:
+            self.update(step, step.nest.overwrites)
+            return
+        if isinstance(step, OpStep) and step.op.name == "stablehlo.scatter":
+            n = len(step.op.results)
+            for operand, result in zip(step.op.operands[:n], step.op.results, strict=True):
+                self.take_or_copy(step, operand, result)
+            return
+        for v in step.writes:
+            if v not in self.storage and v not in self.wanted and isinstance(step, NestStep):
+                victim = self.victim(step, v)
+                if victim is not None:
+                    self.share(v, victim, at)
+                    continue
+            self.define(v, at)
+
+    def dies(self, value: Value, step: Step) -> bool:
+        """No step after this one reads the value's memory, and it is ours to overwrite."""
+        storage = self.storage.get(value)
+        if storage is None or storage.kind not in ("arena", "result"):
+            return False
+        end = self.finish[id(step)]
+        values = storage.values
+        if self.loops:
+            loop = self.loops[-1]
+            if id(storage) in loop.states:
+                # The state of the loop we are in: what the turn made of it counts, not what it was outside.
+                values = values[loop.states[id(storage)] :]
+            elif storage.first < loop.start:
+                return False  # from outside: the next turn reads it again
+        elif storage.last > end:
+            return False
+        return all(self.last_use.get(v, -1) <= end for v in values)
+
+    def victim(self, step: NestStep, value: Value) -> Storage | None:
+        """The storage of an operand that this nest reads for the last time, and only where it writes."""
+        nest = step.nest
+        (store, *more) = [s for s in nest.stores if s.target is value]
+        if more:
+            return None
+        for operand in step.reads:
+            if nbytes(operand) != nbytes(value) or not self.dies(operand, step):
+                continue
+            storage = self.of(operand)
+            if storage.kind != "arena" or storage.nbytes != nbytes(value):
+                continue
+            if any(self.storage.get(o.target) is storage for o in nest.stores):
+                continue
+            same = [r for r in step.reads if self.storage.get(r) is storage]
+            if all(pointwise(nest, r, store.index, value) for r in same):
+                return storage
+        return None
+
+    def update(self, step: NestStep, operand: Value) -> None:
+        (store,) = [s for s in step.nest.stores if s.target is step.writes[0]]
+        for extra in step.writes[1:]:
+            self.define(extra, self.begin[id(step)])
+        self.take_or_copy(step, operand, step.writes[0], store.index)
+
+    def take_or_copy(self, step: Step, operand: Value, result: Value, index: tuple[ix.Expr, ...] = ()) -> None:
+        """Let the result take over the operand's memory; where that is not safe, copy the operand first."""
+        at = self.begin[id(step)]
+        storage = self.of(operand)
+        safe = self.dies(operand, step) and result not in self.storage
+        if safe and result in self.wanted:
+            safe = storage.kind == "result" and storage is self.wanted[result]
+        if safe and isinstance(step, NestStep):
+            same = {r for r in step.reads if self.storage.get(r) is storage}
+            single = step.nest.rows == 1 and not step.nest.reduce_vars
+            reads = [k for k in step.nest.loads if k[0] in same]
+            shape = result.tensor.extents
+            safe = single or all(
+                ix.linearize(k[1].index, k[0].tensor.extents) == ix.linearize(index, shape) for k in reads
+            )
+        if safe and isinstance(step, OpStep):
+            others = [o for o in step.op.operands if o is not operand and self.storage.get(o) is storage]
+            safe = not others and step.op.operands.count(operand) == 1
+        if safe:
+            self.share(result, storage, at)
+            return
+        self.define(result, at)
+        self.before.setdefault(id(step), []).append(Copy(operand, result))
+
+    # ------------------------------------------------------------------ control flow
+    def loop(self, step: ControlStep) -> None:
+        """Carried values live in one storage each: argument of both regions, result of the body, result of the op."""
+        start, end = self.begin[id(step)], self.finish[id(step)]
+        cond, body = step.blocks
+        op = step.op
+        taken: set[int] = set()
+        states: dict[int, int] = {}
+        for i, init in enumerate(op.operands):
+            storage = self.state(step, i, init, taken)
+            storage.live(start)
+            storage.live(end)
+            taken.add(id(storage))
+            for v in (cond.block.arguments[i], op.results[i], body.block.arguments[i]):
+                self.bind(v, storage)
+            states[id(storage)] = len(storage.values) - 1
+            storage.live(self.last_use.get(op.results[i], end))
+        for v in step.reads:  # captured values must survive every turn
+            self.of(v).live(end)
+        self.loops.append(Loop(start, states))
+        self.assign(cond)
+        self.claim(body, [self.storage[v] for v in op.results])
+        self.assign(body)
+        self.loops.pop()
+        ends: list[Copy] = []
+        for r, target in zip(body.results, body.block.arguments, strict=True):
+            if self.of(r) is not self.storage[target]:
+                ends.append(Copy(r, target))
+        self.block_end[id(body)] = self.ordered(ends, self.finish[id(body)])
+
+    def state(self, step: ControlStep, i: int, init: Value, taken: set[int]) -> Storage:
+        """The storage of carried value i: the initial value's when it dies here, the program result's, or a new one."""
+        result = step.op.results[i]
+        storage = self.storage.get(init)
+        mine = storage is not None and id(storage) not in taken and self.dies(init, step)
+        mine = mine and step.op.operands.count(init) == 1
+        mine = mine and not any(init is c for c in captured_of(step))
+        if mine and result not in self.wanted:
+            assert storage is not None
+            return storage
+        if result in self.wanted:
+            fresh = self.wanted[result]
+        else:
+            fresh = Storage("arena" if nbytes(result) else "none", nbytes(result))
+            self.arena.append(fresh)
+        place = Value(init.type, None, i, "state")
+        self.bind(place, fresh)
+        self.before.setdefault(id(step), []).append(Copy(init, place))
+        return fresh
+
+    def claim(self, body: PlanBlock, states: list[Storage]) -> None:
+        """Let results of the body be written straight into the state where nothing reads the old state any more."""
+        writer = {v: s for s in body.steps for v in s.writes}
+        for i, r in enumerate(body.results):
+            argument, state = body.block.arguments[i], states[i]
+            step = writer.get(r)
+            if step is None or body.results.count(r) > 1 or nbytes(r) == 0 or r in self.storage:
+                continue
+            if isinstance(step, (ViewStep,)) or self.overwriting(step):
+                continue
+            views = view_closure(body, argument)
+            readers = [s for s in body.steps for v in s.reads if v in views]
+            begin = self.begin[id(step)]
+            if any(v in views for v in body.results):
+                continue
+            late = [s for s in readers if self.begin[id(s)] > begin]
+            if late or sum(r in s.writes for s in body.steps) > 1:
+                continue
+            if step in readers:
+                if not isinstance(step, NestStep):
+                    continue
+                (store, *more) = [s for s in step.nest.stores if s.target is r]
+                if more or not all(pointwise(step.nest, v, store.index, r) for v in step.reads if v in views):
+                    continue
+            self.bind(r, state)
+
+    def overwriting(self, step: Step) -> bool:
+        if isinstance(step, NestStep):
+            return step.nest.overwrites is not None
+        return isinstance(step, OpStep) and step.op.name == "stablehlo.scatter"
+
+    def branches(self, step: ControlStep) -> None:
+        at = self.begin[id(step)]
+        for r in step.op.results:
+            self.define(r, at)
+            self.storage[r].live(self.finish[id(step)])
+        for block in step.blocks:
+            self.assign(block)
+            ends = [Copy(v, r) for v, r in zip(block.results, step.op.results, strict=True)]
+            self.block_end[id(block)] = ends
+            for v in block.results:
+                self.of(v).live(self.finish[id(block)])
+
+    def ordered(self, copies: list[Copy], at: int) -> list[Copy]:
+        """Copies that happen at once, as a sequence: what a later one reads is not overwritten before."""
+        targets = {id(self.storage[c.target]) for c in copies}
+        out, late = [], []
+        for c in copies:
+            if id(self.of(c.source)) in targets:
+                temp = Value(c.source.type, None, 0, "swap")
+                self.new(temp, at)
+                out.append(Copy(c.source, temp))
+                late.append(Copy(temp, c.target))
+            else:
+                late.append(c)
+            self.of(c.source).live(at)
+        return out + late
+
+    # ------------------------------------------------------------------ the arena
+    def place(self) -> int:
+        """First fit by size: each storage at the lowest offset where no storage alive at the same time lies."""
+        placed: list[Storage] = []
+        total = 0
+        for s in sorted((s for s in self.arena if s.kind == "arena"), key=lambda s: (-s.nbytes, s.first)):
+            meeting = [p for p in placed if p.first <= s.last and s.first <= p.last]
+            offset = 0
+            for p in sorted(meeting, key=lambda p: p.number):
+                if p.number >= offset + s.nbytes:
+                    break
+                offset = max(offset, -(-(p.number + p.nbytes) // ALIGN) * ALIGN)
+            s.number = offset
+            placed.append(s)
+            total = max(total, offset + s.nbytes)
+        return -(-total // ALIGN) * ALIGN
+
+
+def captured_of(step: ControlStep) -> list[Value]:
+    operands = set(step.op.operands)
+    return [v for v in step.reads if v not in operands]
+
+
+def view_closure(body: PlanBlock, value: Value) -> set[Value]:
+    """The value and everything that is a view of it in the block."""
+    out = {value}
+    for step in body.steps:
+        if isinstance(step, ViewStep) and step.op.operands[0] in out:
+            out.add(step.op.results[0])
+    return out
+
+
+def pointwise(nest: Nest, operand: Value, index: tuple[ix.Expr, ...], target: Value) -> bool:
+    """Every element of `operand` is read only by the turn that writes the same element of the target, before it."""
+    phases = len(nest.reduce_vars) > 0
+    want = ix.linearize(index, target.tensor.extents)
+    places = [at for v, at in nest.loads if v is operand]
+    if phases or any(at.conditions for at in places):
+        return False
+    if operand.tensor.storage.itemsize != target.tensor.storage.itemsize:
+        return False
+    return all(ix.linearize(at.index, operand.tensor.extents) == want for at in places)

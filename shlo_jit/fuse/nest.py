@@ -1,0 +1,143 @@
+"""A nest: one loop nest over one index space, with everything that is computed in it.
+
+`extents` are the loop variables' ranges. Variables in `reduce_vars` are summed over (by whatever body a reduce has);
+the others span the rows. A nest without reduce variables is a plain loop. A value that depends on row variables only
+belongs to the row; values are computed at an `At` (fuse/index.py), and one value may be computed at several places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shlo_jit.fuse import index as ix
+from shlo_jit.fuse.index import ORIGIN, At, Expr
+from shlo_jit.ir.core import Op, Value
+
+Key = tuple[Value, At]
+
+
+@dataclass
+class Node:
+    """A fused computation: the op, and the places of the operands it reads."""
+
+    op: Op
+    operands: list[Key]
+
+
+@dataclass
+class Store:
+    """Write `value` computed at `at` into the buffer of `target` at `index`."""
+
+    value: Value
+    at: At
+    target: Value
+    index: tuple[Expr, ...]
+
+
+@dataclass(eq=False)
+class Nest:
+    extents: list[int]
+    reduce_vars: tuple[int, ...] = ()
+    nodes: dict[Key, Node] = field(default_factory=dict)
+    """Consumers before producers, as fusion met them."""
+    loads: dict[Key, None] = field(default_factory=dict)
+    stores: list[Store] = field(default_factory=list)
+    overwrites: Value | None = None
+    """The store target must hold this value's elements before (dynamic_update_slice)."""
+    after: Value | None = None
+    """Another nest writes the rest of the target before this one does (pad's fill)."""
+    pending: dict[Value, list[At]] = field(default_factory=dict)
+    """While fusing: operands wanted, not yet decided."""
+    why: str = ""
+    """Why it took in no more."""
+
+    @property
+    def rows(self) -> int:
+        n = 1
+        for v, e in enumerate(self.extents):
+            if v not in self.reduce_vars:
+                n *= e
+        return n
+
+    @property
+    def reduced(self) -> int:
+        n = 1
+        for v in self.reduce_vars:
+            n *= self.extents[v]
+        return n
+
+    def request(self, value: Value, at: At) -> None:
+        """Ask for an operand (once a place)."""
+        if (value, at) in self.nodes or (value, at) in self.loads:
+            return
+        places = self.pending.setdefault(value, [])
+        if at not in places:
+            places.append(at)
+
+    def add_var(self, extent: int) -> int:
+        self.extents.append(extent)
+        return len(self.extents) - 1
+
+    def split(self, var: int, factor: int) -> None:
+        """variable -> outer * factor + inner; `var` becomes the outer one."""
+        inner = len(self.extents)
+        self.extents[var] //= factor
+        self.extents.append(factor)
+        if var in self.reduce_vars:
+            at = self.reduce_vars.index(var) + 1
+            self.reduce_vars = (*self.reduce_vars[:at], inner, *self.reduce_vars[at:])
+        outer = Expr(0, ((var, factor),)) if self.extents[var] > 1 else ix.ZERO
+        table = {var: ix.add(outer, ix.variable(inner, factor))}
+        memo: dict[At, At] = {}
+
+        def move(at: At) -> At:
+            if at not in memo:
+                memo[at] = ix.substitute(at, table)
+            return memo[at]
+
+        def key(k: Key) -> Key:
+            return k[0], move(k[1])
+
+        self.nodes = {key(k): Node(n.op, [key(o) for o in n.operands]) for k, n in self.nodes.items()}
+        self.loads = {key(k): None for k in self.loads}
+        self.pending = {v: [move(a) for a in ats] for v, ats in self.pending.items()}
+        for s in self.stores:
+            s.at, s.index = move(s.at), move(At(s.index)).index
+
+    def order(self) -> list[int]:
+        """Variables outermost first: rows in the order of the first store, then the reduced ones in their order."""
+        lead = self.stores[0]
+        weight = ix.linearize(lead.index, lead.target.tensor.extents)
+        rows = [v for v in range(len(self.extents)) if v not in self.reduce_vars and self.extents[v] > 1]
+        rows.sort(key=lambda v: -abs(weight.coefficient(v)))
+        return [*rows, *(v for v in self.reduce_vars if self.extents[v] > 1)]
+
+
+def space_of(nest: Nest, shape: tuple[int, ...]) -> At:
+    """Add a variable a dimension; the place (i0, i1, ...)."""
+    return At(tuple(ix.variable(nest.add_var(n), n) for n in shape))
+
+
+def covers(nest: Nest, at: At, shape: tuple[int, ...]) -> set[int] | None:
+    """The variables of a place that names each of its elements exactly once over them; None if it does not."""
+    if at.conditions:
+        return None
+    seen: set[int] = set()
+    for e, n in zip(at.index, shape, strict=True):
+        if n == 1:
+            continue
+        if e.const or e.syms or not e.terms:
+            return None
+        # terms must nest like digits: 12 * 64 = outer * 64 + inner
+        size = 1
+        for v, c in sorted(e.terms, key=lambda t: t[1]):
+            if c != size or v in seen:
+                return None
+            seen.add(v)
+            size *= nest.extents[v]
+        if size != n:
+            return None
+    return seen
+
+
+__all__ = ["ORIGIN", "Key", "Nest", "Node", "Store", "covers", "space_of"]

@@ -1,0 +1,91 @@
+"""A Plan: the steps a program takes, each a kernel or a piece of control flow, in the order they run.
+
+A step reads values from memory and writes values to memory. `PlanBlock`s nest as regions do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from shlo_jit.fuse.nest import Nest
+from shlo_jit.ir.core import Block, Op, Value
+
+
+@dataclass(eq=False)
+class Step:
+    """Base. `position` is the place in the block of the last op in it; `why` says why it ended where it did."""
+
+    reads: list[Value] = field(default_factory=list)
+    writes: list[Value] = field(default_factory=list)
+    position: int = 0
+    after: list[Step] = field(default_factory=list)
+    """Steps that must run before this one."""
+
+    @property
+    def title(self) -> str:
+        raise NotImplementedError
+
+
+@dataclass(eq=False)
+class NestStep(Step):
+    nest: Nest = field(default_factory=lambda: Nest([]))
+
+    @property
+    def title(self) -> str:
+        if not self.nest.reduce_vars:
+            return "loop"
+        return "reduce" if all(n.op.name != "stablehlo.reduce" or True for n in self.nest.nodes.values()) else "row"
+
+
+@dataclass(eq=False)
+class OpStep(Step):
+    """A kernel of its own: dot, convolution, window, scatter, sort, ...; `epilogue` runs on its tiles."""
+
+    op: Op = None  # type: ignore[assignment]
+    epilogue: NestStep | None = None
+
+    @property
+    def title(self) -> str:
+        return self.op.name.partition(".")[2]
+
+
+@dataclass(eq=False)
+class ViewStep(Step):
+    """The result is the operand's memory under another shape; nothing runs."""
+
+    op: Op = None  # type: ignore[assignment]
+
+    @property
+    def title(self) -> str:
+        return "view"
+
+
+@dataclass(eq=False)
+class ControlStep(Step):
+    """while (regions cond, body), if (true, false), case (branches)."""
+
+    op: Op = None  # type: ignore[assignment]
+    blocks: list[PlanBlock] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        return self.op.name.partition(".")[2]
+
+
+@dataclass(eq=False)
+class PlanBlock:
+    """The steps of one block, in order; `results` are what its terminator returns."""
+
+    block: Block
+    steps: list[Step]
+    results: list[Value]
+
+
+def all_steps(block: PlanBlock) -> Iterator[Step]:
+    """Steps of a block and of those inside it, in the order of the text."""
+    for step in block.steps:
+        yield step
+        if isinstance(step, ControlStep):
+            for inner in step.blocks:
+                yield from all_steps(inner)

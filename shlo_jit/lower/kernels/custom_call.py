@@ -1,0 +1,72 @@
+"""custom_call: a Python callable or C function the user has registered, called with the operands' memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shlo_jit.codegen.program import Callback, Port
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.attributes import (
+    Dense,
+    DenseArray,
+    DictAttr,
+    FloatAttr,
+    IntegerAttr,
+    OpaqueAttr,
+)
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.types import TensorType
+from shlo_jit.lower.kernels import Kernel
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+
+def python_value(attr: Any) -> Any:
+    """An attribute as the Python value a callable gets."""
+    if isinstance(attr, (IntegerAttr, FloatAttr)):
+        return attr.value
+    if isinstance(attr, DenseArray):
+        return tuple(attr.values)
+    if isinstance(attr, Dense):
+        return attr.array
+    if isinstance(attr, DictAttr):
+        return {k: python_value(v) for k, v in attr.items}
+    if isinstance(attr, tuple):
+        return tuple(python_value(v) for v in attr)
+    if isinstance(attr, OpaqueAttr):
+        return attr.text
+    return attr
+
+
+def attributes_of(op: Op) -> dict[str, Any]:
+    """Keyword arguments: the entries of a dictionary backend_config, or `backend_config` itself when it is text."""
+    config = op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config"))
+    if isinstance(config, DictAttr):
+        return {k: python_value(v) for k, v in config.items}
+    return {} if config is None else {"backend_config": python_value(config)}
+
+
+def tensors(values: list[Value]) -> list[Value]:
+    return [v for v in values if isinstance(v.type, TensorType)]
+
+
+def _port(value: Value) -> Port:
+    t = value.tensor
+    return Port(value.name, t.extents, t.storage)
+
+
+def lower(low: ProgramLowering, step: OpStep) -> None:
+    op = step.op
+    target = op.attributes["call_target_name"]
+    if not low.is_known_call(target):
+        raise UnsupportedError(diagnose(f"custom_call: no callable is registered for target @{target}", op.span))
+    operands, results = tensors(op.operands), tensors(op.results)
+    callback = Callback(
+        target, tuple(_port(v) for v in operands), tuple(_port(v) for v in results), attributes_of(op)
+    )
+    low.callback(callback, [low.pointer(v) for v in operands], [low.pointer(v) for v in results])
+
+
+KERNEL = Kernel(lower)

@@ -1,0 +1,157 @@
+"""dot_general through the shared GEMM routine: C[batch, m, n] = A[batch, m, k] @ B[batch, k, n].
+
+Dimension numbers become strides; operands are read as they lie. Dimensions of one role (batch, rows, columns,
+contracting) that do not form one run of equal stride are looped over (batch) or were transposed before (the others, see
+`passes/dots.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.index import strides_of
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Op
+from shlo_jit.kernels.builder import V, i64
+from shlo_jit.kernels.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
+from shlo_jit.lower.kernels import Kernel
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+
+@dataclass(frozen=True)
+class Run:
+    """Dimensions walked as one: extent and stride in elements; extent 1 has stride 0."""
+
+    extent: int
+    stride: int
+
+
+def run_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> Run | None:
+    """The dimensions as one run, the first outermost; None when their strides do not nest."""
+    strides = strides_of(shape)
+    extent, stride = 1, 0
+    for d in reversed(dims):
+        if shape[d] == 1:
+            continue
+        if extent == 1:
+            extent, stride = shape[d], strides[d]
+        elif strides[d] == stride * extent:
+            extent *= shape[d]
+        else:
+            return None
+    return Run(extent, stride)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Dimensions of both operands by what they do."""
+
+    lhs_batch: tuple[int, ...]
+    rhs_batch: tuple[int, ...]
+    lhs_contracting: tuple[int, ...]
+    rhs_contracting: tuple[int, ...]
+    lhs_free: tuple[int, ...]
+    rhs_free: tuple[int, ...]
+
+
+def roles_of(op: Op) -> Roles:
+    d = op.attributes["dot_dimension_numbers"]
+    lb, rb = tuple(d.get("lhs_batching_dimensions", ())), tuple(d.get("rhs_batching_dimensions", ()))
+    lc, rc = tuple(d.get("lhs_contracting_dimensions", ())), tuple(d.get("rhs_contracting_dimensions", ()))
+    lf = tuple(i for i in range(op.operands[0].tensor.rank) if i not in lb and i not in lc)
+    rf = tuple(i for i in range(op.operands[1].tensor.rank) if i not in rb and i not in rc)
+    return Roles(lb, rb, lc, rc, lf, rf)
+
+
+def gemm_types(op: Op) -> GemmTypes:
+    a, b = (o.tensor.storage.name for o in op.operands)
+    return GemmTypes(a, b, op.result.tensor.storage.name)
+
+
+def batch_split(op: Op, roles: Roles) -> int:
+    """How many leading batch dimensions are looped over, so that the rest is one run in both operands."""
+    lhs, rhs = (o.tensor.extents for o in op.operands)
+    for outer in range(len(roles.lhs_batch) + 1):
+        if run_of(lhs, roles.lhs_batch[outer:]) and run_of(rhs, roles.rhs_batch[outer:]):
+            left, right = run_of(lhs, roles.lhs_batch[outer:]), run_of(rhs, roles.rhs_batch[outer:])
+            assert left and right
+            return outer
+    raise AssertionError("no batch dimension at all is one run")
+
+
+def extents(op: Op) -> tuple[Roles, int, int, int, int]:
+    """Roles, and batch (of one call), m, n, k."""
+    roles = roles_of(op)
+    lhs, rhs = (o.tensor.extents for o in op.operands)
+    outer = batch_split(op, roles)
+
+    def size(shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
+        n = 1
+        for d in dims:
+            n *= shape[d]
+        return n
+
+    return roles, size(lhs, roles.lhs_batch[outer:]), size(lhs, roles.lhs_free), size(rhs, roles.rhs_free), size(
+        lhs, roles.lhs_contracting
+    )
+
+
+def scratch(low: ProgramLowering, step: OpStep) -> int:
+    _, batch, m, n, k = extents(step.op)
+    return scratch_bytes(gemm_types(step.op), low.target, batch, m, n, k, low.threads)
+
+
+def lower(low: ProgramLowering, step: OpStep) -> None:
+    op, b = step.op, low.b
+    roles, batch, m, n, k = extents(op)
+    types = gemm_types(op)
+    if batch * m * n == 0:
+        return
+    low.use(gemm_routine(types.a, types.b, types.acc, low.target))
+    lhs, rhs = (o.tensor.extents for o in op.operands)
+    outer = len(roles.lhs_batch) and batch_split(op, roles)
+    parts = [
+        run_of(lhs, roles.lhs_free), run_of(lhs, roles.lhs_contracting), run_of(lhs, roles.lhs_batch[outer:]),
+        run_of(rhs, roles.rhs_contracting), run_of(rhs, roles.rhs_free), run_of(rhs, roles.rhs_batch[outer:]),
+    ]  # fmt: skip
+    if any(p is None for p in parts):
+        raise UnsupportedError(diagnose("dot_general: dimensions that do not form runs", op.span))
+    strides = [p.stride for p in parts if p is not None]
+    item = [o.tensor.storage.itemsize for o in op.operands]
+    item_c = op.result.tensor.storage.itemsize
+    work = low.scratch(step) if id(step) in low.memory.scratch else V("ptr", "null")
+
+    def call(left: V, right: V, out: V) -> None:
+        args = [
+            left, *(i64(s) for s in strides[:3]), right, *(i64(s) for s in strides[3:]), out, i64(n), i64(m * n),
+            i64(batch), i64(m), i64(n), i64(k), work, V("ptr", "null"), V("ptr", "null"), low.thread_count,
+        ]  # fmt: skip
+        b.call("void", gemm_symbol(types), args)
+
+    def loops(dims: list[tuple[int, int]], left: V, right: V, out: V, block: int) -> None:
+        """Loop over the outer batch dimensions; `block` is the elements of C inside the current one."""
+        if not dims:
+            call(left, right, out)
+            return
+        (dl, dr), *rest = dims
+        count = lhs[dl]
+        inner = block // count
+        with b.loop(0, count, 1, "batch") as i:
+            loops(
+                rest,
+                b.offset(left, b.mul(i, strides_of(lhs)[dl] * item[0])),
+                b.offset(right, b.mul(i, strides_of(rhs)[dr] * item[1])),
+                b.offset(out, b.mul(i, inner * item_c)),
+                inner,
+            )
+
+    dims = list(zip(roles.lhs_batch[:outer], roles.rhs_batch[:outer], strict=True))
+    left, right, out = (low.pointer(v) for v in (*op.operands, op.result))
+    loops(dims, left, right, out, op.result.tensor.size)
+
+
+KERNEL = Kernel(lower, scratch)

@@ -1,0 +1,472 @@
+"""A nest as an LLVM function: its loops, its passes over the reduced variables, its vectors and tails.
+
+    void @name(ptr buffers..., i64 first, i64 last)
+
+runs the units [first, last) of the nest's rows. A unit is one turn of the outer row loops, or, where the vector
+variable is the only row variable, a chunk of it. The cut into units depends on shapes alone.
+
+A nest with reduce variables runs in passes: pass 0 walks the row for every reduce whose operands need no other reduce,
+pass 1 for those that need results of pass 0, and so on; stores of whole rows happen in the pass where their value is
+known. Softmax is three passes over a row that stays in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.costs import cost
+from shlo_jit.fuse.nest import Key, Nest, Store
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.kernels.builder import V, Builder, ModuleText, const, i64, vector, vector_literal
+from shlo_jit.kernels.target import Target
+from shlo_jit.lower.evaluate import INDEX_MAPS, Evaluator, Frame
+from shlo_jit.lower.reducers import Reducer, across, reducer_of
+from shlo_jit.lower.registers import Reg, is_pair, register_type, widen
+from shlo_jit.lower.space import Space, make_space
+
+TASK_WORK = 1 << 15
+"""Element operations a task should have, so that handing it over costs little."""
+PARALLEL_WORK = 1 << 17
+"""Element operations below which a nest runs on the caller."""
+MAX_TASKS = 64
+
+
+@dataclass
+class Schedule:
+    """How a nest's function is to be called."""
+
+    units: int
+    tasks: int
+    """1: call it directly with (0, units)."""
+
+    @property
+    def grain(self) -> int:
+        return -(-self.units // self.tasks)
+
+
+class NestLowering:
+    def __init__(self, nest: Nest, target: Target):
+        self.nest = nest
+        self.target = target
+        self.reduces: dict[Op, Reducer] = {}
+        for node in nest.nodes.values():
+            if node.op.name == "stablehlo.reduce" and node.op not in self.reduces:
+                self.reduces[node.op] = reducer_of(node.op)
+        scalar = any(r.simple is None for r in self.reduces.values())
+        self.space: Space = make_space(nest, target, scalar)
+        self.reduced = set(nest.reduce_vars)
+        self.phases: dict[Key, int] = {}
+        self._row: dict[Key, bool] = {}
+        self.unroll = self.choose_unroll()
+        self.chunk = self.choose_chunk()
+        self.schedule = self.choose_schedule()
+
+    # ------------------------------------------------------------------ decisions
+    def heavy(self) -> int:
+        return sum(cost(n.op) for n in self.nest.nodes.values())
+
+    def choose_unroll(self) -> int:
+        """Vectors a turn of the vector loop handles: several for small bodies, to hide latency."""
+        space = self.space
+        if space.vector is None:
+            return 1
+        turns = space.extents[space.vector] // space.width
+        size = len(self.nest.nodes) + len(self.nest.loads)
+        along_rows = space.vector in space.rows
+        if self.reduced and along_rows and space.inner:
+            limit = 16 if size <= 4 else 4 if size <= 12 else 1
+            limit = min(limit, self.target.vector_registers // 2)
+        elif self.reduced:
+            limit = 4 if size <= 24 else 2
+        else:
+            limit = 4 if size <= 8 else 2 if size <= 16 and self.heavy() < 40 else 1
+        while limit > 1 and turns < limit:
+            limit //= 2
+        return limit
+
+    def parallel_rows(self) -> list[int]:
+        rows = [v for v in self.space.rows if v != self.space.vector]
+        return rows
+
+    def choose_chunk(self) -> int:
+        """Elements of the vector variable a unit has, when that is the only row variable; 0 otherwise."""
+        space = self.space
+        if space.vector not in space.rows or self.parallel_rows():
+            return 0
+        assert space.vector is not None
+        step = space.width * self.unroll
+        work = max(1, self.heavy() + len(self.nest.loads)) * self.nest.reduced
+        blocks = max(1, TASK_WORK // (step * work))
+        return step * blocks
+
+    def choose_schedule(self) -> Schedule:
+        space = self.space
+        if self.chunk:
+            assert space.vector is not None
+            units = -(-space.extents[space.vector] // self.chunk)
+        else:
+            units = 1
+            for v in self.parallel_rows():
+                units *= space.extents[v]
+        work = max(1, self.heavy() + len(self.nest.loads) + 1) * self.nest.rows * self.nest.reduced
+        if work < PARALLEL_WORK or units < 2:
+            return Schedule(units, 1)
+        return Schedule(units, max(1, min(MAX_TASKS, units, work // TASK_WORK)))
+
+    # ------------------------------------------------------------------ classification
+    def in_row(self, key: Key) -> bool:
+        """Whether a value belongs to the row: it does not vary over the reduced variables."""
+        found = self._row.get(key)
+        if found is None:
+            found = self._row[key] = not self.space.depends(key[1], set(self.space.inner))
+        return found
+
+    def phase(self, key: Key) -> int:
+        """Passes that must have run before the value can be computed in (or, for a row's value, after) one."""
+        found = self.phases.get(key)
+        if found is None:
+            node = self.nest.nodes.get(key)
+            found = 0
+            if node is not None:
+                found = max((self.phase(o) for o in node.operands), default=0)
+                if node.op.name == "stablehlo.reduce":
+                    found += 1
+            self.phases[key] = found
+        return found
+
+    # ------------------------------------------------------------------ the function
+    def write(self, module: ModuleText, name: str, buffers: Sequence[tuple[str, list[Value]]], noalias: bool) -> None:
+        """Write the function into the module. `buffers`: parameter name and the values that live in it."""
+        params = [("ptr", n) for n, _ in buffers] + [("i64", "first"), ("i64", "last")]
+        b = module.function(name, params, noalias=noalias, attributes="nounwind")
+        pointers = {v: V("ptr", f"%{n}") for n, values in buffers for v in values}
+        first, last = b.params[-2:]
+        if self.schedule.tasks == 1:
+            first, last = i64(0), i64(self.schedule.units)
+        self.b = b
+        self.ev = Evaluator(b, self.nest, self.space, pointers)
+        rows = self.parallel_rows()
+        if self.chunk:
+            self.chunked(first, last)
+        else:
+            self.rows_from(rows, first, last)
+        b.ret()
+
+    def rows_from(self, rows: list[int], first: V, last: V) -> None:
+        b, extents = self.b, self.space.extents
+        if self.schedule.tasks == 1:  # plain nested loops
+            self.nested(rows, {}, lambda variables: self.row_vectors(variables))
+            return
+        with b.loop(first, last, 1, "unit") as unit:
+            variables, rest = {}, unit
+            for v in reversed(rows):
+                if v == rows[0]:
+                    variables[v] = rest
+                else:
+                    variables[v] = b.urem(rest, extents[v])
+                    rest = b.udiv(rest, extents[v])
+            self.row_vectors(variables)
+
+    def nested(self, order: list[int], variables: dict[int, V], body) -> None:
+        if not order:
+            body(variables)
+            return
+        with self.b.loop(0, self.space.extents[order[0]], 1, "row") as i:
+            self.nested(order[1:], {**variables, order[0]: i}, body)
+
+    def chunked(self, first: V, last: V) -> None:
+        """Units are chunks of the vector variable."""
+        b, vector_var = self.b, self.space.vector
+        assert vector_var is not None
+        n = self.space.extents[vector_var]
+        start, stop = b.mul(first, self.chunk), b.min_(b.mul(last, self.chunk), n)
+        self.lanes_loop(start, stop, n, {})
+
+    def row_vectors(self, variables: dict[int, V]) -> None:
+        space = self.space
+        if space.vector in space.rows:
+            assert space.vector is not None
+            n = space.extents[space.vector]
+            self.lanes_loop(i64(0), i64(n), n, variables)
+        else:
+            self.row([Frame(variables, space.width if space.vector is not None else 1)])
+
+    def lanes_loop(self, start: V, stop: V, n: int, variables: dict[int, V]) -> None:
+        """The vector variable runs over rows [start, stop) of n: unrolled vectors, single vectors, a tail."""
+        b, space, w = self.b, self.space, self.space.width
+        v = space.vector
+        assert v is not None
+        step = w * self.unroll
+        whole = n - n % w
+        if self.unroll > 1:
+            bulk = n - n % step
+            with b.loop(start, b.min_(stop, bulk), step, "vectors") as i:
+                self.row([Frame({**variables, v: b.add(i, k * w)}, w) for k in range(self.unroll)])
+            if whole > bulk:
+                with b.loop(b.max_(start, bulk), b.min_(stop, whole), w, "vector") as i:
+                    self.row([Frame({**variables, v: i}, w)])
+        elif whole:
+            with b.loop(start, b.min_(stop, whole), w, "vector") as i:
+                self.row([Frame({**variables, v: i}, w)])
+        if n == whole:
+            return
+        if self.target.has_masks or self.nest.stores and n < w:
+            with b.if_(b.icmp("eq", stop, n)) if stop.literal is None else _always():
+                self.row([Frame({**variables, v: i64(whole)}, w, [k < n - whole for k in range(w)])])
+        else:
+            with b.loop(b.max_(start, whole), stop, 1, "tail") as i:
+                self.row([Frame({**variables, v: i}, 1)])
+
+    # ------------------------------------------------------------------ one row (or a vector of rows, or several)
+    def row(self, frames: list[Frame]) -> None:
+        """Everything for the rows of `frames`: passes in turn, then what remains to be stored."""
+        last = max((self.phase((s.value, s.at)) for s in self.nest.stores), default=0)
+        passes = max([last + 1, *(self.phase(k) for k, n in self.nest.nodes.items() if n.op in self.reduces)])
+        for p in range(passes + 1):
+            reduces = self.reduces_of(p)
+            inner = [s for s in self.nest.stores if self.inside(s) and self.phase((s.value, s.at)) == p]
+            if reduces or inner:
+                self.walk(frames, reduces, inner)
+        for s in self.nest.stores:
+            if not self.inside(s):
+                for f in frames:
+                    self.ev.store(f, s)
+
+    def inside(self, s: Store) -> bool:
+        """The store happens at every turn of the reduced variables."""
+        from shlo_jit.fuse.index import At
+
+        return self.space.depends(At(s.index), set(self.space.inner))
+
+    def reduces_of(self, p: int) -> list[tuple[Op, list[Key]]]:
+        """Reduces whose operands are known in pass p, with the keys of their results."""
+        out: dict[tuple, tuple[Op, list[Key]]] = {}
+        for key, node in self.nest.nodes.items():
+            if node.op in self.reduces and self.phase(key) == p + 1:
+                entry = out.setdefault((node.op, tuple(node.operands)), (node.op, []))
+                entry[1].append(key)
+        return list(out.values())
+
+    def walk(self, frames: list[Frame], reduces: list[tuple[Op, list[Key]]], stores: list[Store]) -> None:
+        """One pass over the reduced variables."""
+        roots = [(s.value, s.at) for s in stores]
+        for op, keys in reduces:
+            n = len(op.results)
+            roots += self.nest.nodes[keys[0]].operands[:n]
+        for f in frames:
+            self.hoist(f, roots)
+        along = self.space.vector in self.space.inner
+        if along:
+            self.walk_vectors(frames[0], reduces, stores)
+        else:
+            self.walk_serial(frames, reduces, stores)
+
+    def hoist(self, frame: Frame, roots: list[Key]) -> None:
+        """Compute what belongs to the row before the pass's loops begin."""
+        seen, todo = set(), list(roots)
+        while todo:
+            key = todo.pop()
+            if key in seen:
+                continue
+            seen.add(key)
+            node = self.nest.nodes.get(key)
+            if self.in_row(key):
+                if node is None or node.op.name != "stablehlo.constant":
+                    self.ev.value(frame, key)
+            elif node is not None:
+                todo.extend(node.operands)
+
+    # ------------------------------------------------------------------ lanes along a row: one element a turn each
+    def walk_serial(self, frames: list[Frame], reduces, stores: list[Store]) -> None:
+        """Elements of the row one after another, from the initial value on; lanes (if any) are rows."""
+        starts: list[list[Reg]] = []
+        for f in frames:
+            for op, keys in reduces:
+                starts.append(self.initial(f, op, keys))
+        carried = [r for s in starts for r in s]
+        flat = flatten(carried)
+
+        def body(variables: dict[int, V], values: list[V]) -> list[V]:
+            groups = regroup(values, starts)
+            out: list[Reg] = []
+            at = 0
+            for f in frames:
+                child = f.child(variables)
+                for op, keys in reduces:
+                    reducer = self.reduces[op]
+                    element = self.elements(child, op, keys, f.width)
+                    out += reducer.combine(self.b, groups[at], element)
+                    at += 1
+                for s in stores:
+                    self.ev.store(child, s)
+            return flatten(out)
+
+        final = regroup(self.carry_loops(self.space.inner, {}, flat, body), starts)
+        at = 0
+        for f in frames:
+            for op, keys in reduces:
+                self.finish(f, op, keys, final[at])
+                at += 1
+
+    def carry_loops(self, order: list[int], variables: dict[int, V], values: list[V], body) -> list[V]:
+        if not order:
+            return body(variables, values)
+        with self.b.loop_carry(0, self.space.extents[order[0]], values, 1, "reduce") as carry:
+            after = self.carry_loops(order[1:], {**variables, order[0]: carry.index}, carry.values, body)
+            carry.next(*after)
+        return carry.values
+
+    def elements(self, frame: Frame, op: Op, keys: list[Key], width: int) -> list[Reg]:
+        n = len(op.results)
+        values = [self.ev.value(frame, k) for k in self.nest.nodes[keys[0]].operands[:n]]
+        return self.reduces[op].enter(self.b, [widen(self.b, v, width) for v in values])
+
+    def initial(self, frame: Frame, op: Op, keys: list[Key]) -> list[Reg]:
+        n = len(op.results)
+        values = [self.ev.value(frame, k) for k in self.nest.nodes[keys[0]].operands[n:]]
+        return self.reduces[op].enter(self.b, [widen(self.b, v, frame.width) for v in values])
+
+    def finish(self, frame: Frame, op: Op, keys: list[Key], values: list[Reg]) -> None:
+        results = self.reduces[op].leave(self.b, values)
+        for key in keys:
+            frame.memo[key] = results[op.results.index(key[0])]
+
+    # ------------------------------------------------------------------ lanes along the reduced variable
+    def walk_vectors(self, frame: Frame, reduces, stores: list[Store]) -> None:
+        """Vectors of a row: several accumulators of lanes from the neutral element, combined in a fixed tree."""
+        b, space, w = self.b, self.space, self.space.width
+        v = space.vector
+        assert v is not None
+        n, k = space.extents[v], self.unroll
+        neutral = [widen(b, self.reduces[op].neutral(), w) for op, _ in reduces]
+        width = len(flatten(neutral))
+        flat = flatten(neutral * k)
+
+        def inner(variables: dict[int, V], values: list[V]) -> list[V]:
+            step, whole = w * k, n - n % w
+            bulk = n - n % step
+            if bulk:
+                with b.loop_carry(0, bulk, values, step, "vectors") as carry:
+                    out: list[V] = []
+                    for u in range(k):
+                        place = {**variables, v: b.add(carry.index, u * w)}
+                        part = carry.values[u * width : (u + 1) * width]
+                        out += self.vector_turn(frame.child(place), reduces, stores, part, neutral)
+                    carry.next(*out)
+                values = carry.values
+            head, rest = values[:width], values[width:]
+            if whole > bulk:
+                with b.loop_carry(bulk, whole, head, w, "vector") as carry:
+                    child = frame.child({**variables, v: carry.index})
+                    carry.next(*self.vector_turn(child, reduces, stores, carry.values, neutral))
+                head = carry.values
+            if n > whole:
+                head = self.row_tail(frame, variables, reduces, stores, head, neutral, whole)
+            return [*head, *rest]
+
+        outer = [x for x in space.inner if x != v]
+        final = self.carry_loops(outer, {}, flat, inner)
+        self.combine_parts(frame, reduces, final, neutral, width)
+
+    def row_tail(self, frame: Frame, variables, reduces, stores, head: list[V], neutral, whole: int) -> list[V]:
+        """The elements that fill no vector: a masked vector, or where masks are dear, one by one into lane 0."""
+        b, w, v = self.b, self.space.width, self.space.vector
+        assert v is not None
+        n = self.space.extents[v]
+        if self.target.has_masks:
+            child = Frame({**frame.variables, **variables, v: i64(whole)}, w, [i < n - whole for i in range(w)], frame)
+            return self.vector_turn(child, reduces, stores, head, neutral)
+        with b.loop_carry(whole, n, head, 1, "tail") as carry:
+            child = Frame({**frame.variables, **variables, v: carry.index}, 1, None, frame)
+            groups = regroup(carry.values, [[r] for r in neutral])
+            out: list[Reg] = []
+            for (op, keys), group in zip(reduces, groups, strict=True):
+                lane0 = [map_parts(r, lambda x: b.extract(x, 0)) for r in group]
+                new = self.reduces[op].combine(b, lane0, self.elements(child, op, keys, 1))
+                out += [put_lane(b, old, x) for old, x in zip(group, new, strict=True)]
+            for s in stores:
+                self.ev.store(child, s)
+            carry.next(*flatten(out))
+        return carry.values
+
+    def vector_turn(self, child: Frame, reduces, stores: list[Store], values: list[V], neutral: list[Reg]) -> list[V]:
+        groups = regroup(values, [[r] for r in neutral])
+        out: list[Reg] = []
+        for (op, keys), group, empty in zip(reduces, groups, neutral, strict=True):
+            element = self.elements(child, op, keys, child.width)
+            if child.mask is not None:
+                element = [select_lanes(self.b, child.mask, e, empty) for e in element]
+            out += self.reduces[op].combine(self.b, group, element)
+        for s in stores:
+            self.ev.store(child, s)
+        return flatten(out)
+
+    def combine_parts(self, frame: Frame, reduces, final: list[V], neutral: list[Reg], width: int) -> None:
+        parts = [regroup(final[u * width : (u + 1) * width], [[r] for r in neutral]) for u in range(self.unroll)]
+        for i, (op, keys) in enumerate(reduces):
+            reducer = self.reduces[op]
+            values = [p[i] for p in parts]
+            while len(values) > 1:
+                half = len(values) // 2
+                values = [reducer.combine(self.b, values[j], values[j + half]) for j in range(half)]
+            total = across(self.b, reducer, values[0])
+            n = len(op.results)
+            start = [self.ev.value(frame, k) for k in self.nest.nodes[keys[0]].operands[n:]]
+            start = reducer.enter(self.b, start)
+            self.finish(frame, op, keys, reducer.combine(self.b, start, total))
+
+
+class _always:
+    """A `with` that does nothing: the tail is always there."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def flatten(values: Sequence[Reg]) -> list[V]:
+    """Registers with complex pairs laid out."""
+    out: list[V] = []
+    for r in values:
+        out.extend(r if is_pair(r) else [r])  # type: ignore[arg-type, list-item]
+    return out
+
+
+def regroup(values: Sequence[V], like: list[list[Reg]]) -> list[list[Reg]]:
+    """The inverse of flatten, with the structure of `like`."""
+    it = iter(values)
+    return [[(next(it), next(it)) if is_pair(r) else next(it) for r in group] for group in like]
+
+
+def map_parts(x: Reg, f) -> Reg:
+    return (f(x[0]), f(x[1])) if is_pair(x) else f(x)  # type: ignore[index]
+
+
+def put_lane(b: Builder, old: Reg, x: Reg) -> Reg:
+    if is_pair(old):
+        return tuple(b.insert(o, p, 0) for o, p in zip(old, x, strict=True))  # type: ignore[arg-type, return-value]
+    return b.insert(old, x, 0)  # type: ignore[arg-type]
+
+
+def select_lanes(b: Builder, mask: Sequence[bool], x: Reg, other: Reg) -> Reg:
+    m = vector_literal("i1", list(mask))
+    if is_pair(x):
+        return tuple(b.select(m, p, q) for p, q in zip(x, other, strict=True))  # type: ignore[arg-type, return-value]
+    return b.select(m, x, other)  # type: ignore[arg-type]
+
+
+def check_supported(nest: Nest) -> None:
+    """Refuse what no emitter computes, at its line, before any text is written."""
+    from shlo_jit.lower.elementwise import EMITTERS
+
+    known = INDEX_MAPS | {"stablehlo.constant", "stablehlo.iota", "stablehlo.pad", "stablehlo.reduce"}
+    for node in nest.nodes.values():
+        if node.op.name not in known and node.op.name not in EMITTERS:
+            raise UnsupportedError(diagnose(f"{node.op.name} has no lowering yet", node.op.span))
+
+
+__all__ = ["NestLowering", "Schedule", "check_supported", "const", "register_type", "vector"]

@@ -1,0 +1,152 @@
+"""Kinds of attributes: how records say what an attribute may hold, and the one check of it.
+
+    i64, i32, index      an integer; `i64 >= 0` and `i64 > 0` limit its value
+    float                a number
+    bool, string         a truth value (or unit), a text
+    ints, bools          a list of numbers in one of the array forms
+    pairs                a list of pairs of integers, `dense<...> : tensor<Nx2xi64>`
+    groups               a matrix of process ids, or mesh axes
+    enum NAME, enums NAME  one or a list of the words of an enumeration
+    struct NAME          fields, such as `#stablehlo.gather<...>`
+    conv                 dimension numbers of a convolution
+    dense, symbol, symbols, list, dict, type, any
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shlo_jit.ir.attributes import (
+    UNIT,
+    ConvDims,
+    Dense,
+    DenseArray,
+    DictAttr,
+    EnumAttr,
+    FloatAttr,
+    IntegerAttr,
+    StructAttr,
+    SymbolRef,
+    TypeAttr,
+)
+from shlo_jit.ops.record import AttributeSpec, Violation
+
+ENUMS: dict[str, tuple[str, ...]] = {
+    "comparison_direction": ("EQ", "NE", "GE", "GT", "LE", "LT"),
+    "comparison_type": ("NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"),
+    "precision": ("DEFAULT", "HIGH", "HIGHEST", "PACKED_NIBBLE"),
+    "fft_type": ("FFT", "IFFT", "RFFT", "IRFFT"),
+    "transpose": ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT", "TRANSPOSE_INVALID"),
+    "rng_distribution": ("UNIFORM", "NORMAL"),
+    "rng_algorithm": ("DEFAULT", "THREE_FRY", "PHILOX"),
+    "result_accuracy_mode": ("DEFAULT", "HIGHEST", "TOLERANCE"),
+    "custom_call_api_version": (
+        "API_VERSION_UNSPECIFIED",
+        "API_VERSION_ORIGINAL",
+        "API_VERSION_STATUS_RETURNING",
+        "API_VERSION_STATUS_RETURNING_UNIFIED",
+        "API_VERSION_TYPED_FFI",
+    ),
+}
+
+
+def _integer(bits: int) -> Callable[[Any], bool]:
+    def check(attr: Any) -> bool:
+        if not isinstance(attr, IntegerAttr):
+            return False
+        return attr.type in (f"i{bits}", f"si{bits}", f"ui{bits}", "index")
+
+    return check
+
+
+def _is_int_list(attr: Any) -> bool:
+    if isinstance(attr, DenseArray):
+        return attr.dtype[0] in "iu" or attr.dtype == "index"
+    if isinstance(attr, Dense):
+        return attr.type.storage.kind in "iux" and (attr.type.rank <= 1 or attr.type.size == 0)
+    return isinstance(attr, tuple) and all(isinstance(a, IntegerAttr) for a in attr)
+
+
+def _is_bool_list(attr: Any) -> bool:
+    if isinstance(attr, DenseArray):
+        return attr.dtype == "i1"
+    return isinstance(attr, Dense) and attr.type.storage.kind == "b" and attr.type.rank == 1
+
+
+def _is_matrix(attr: Any) -> bool:
+    return isinstance(attr, Dense) and attr.type.storage.kind in "iux"
+
+
+def _list_of(*classes: type) -> Callable[[Any], bool]:
+    return lambda attr: isinstance(attr, tuple) and all(isinstance(a, classes) for a in attr)
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "i64": _integer(64),
+    "i32": _integer(32),
+    "int": lambda attr: isinstance(attr, IntegerAttr),
+    "float": lambda attr: isinstance(attr, FloatAttr | IntegerAttr),
+    "bool": lambda attr: isinstance(attr, bool) or attr is UNIT,
+    "string": lambda attr: isinstance(attr, str),
+    "ints": _is_int_list,
+    "bools": _is_bool_list,
+    "pairs": _is_matrix,
+    "groups": lambda attr: isinstance(attr, Dense | StructAttr | tuple),
+    "conv": lambda attr: isinstance(attr, ConvDims),
+    "dense": lambda attr: isinstance(attr, Dense),
+    "symbol": lambda attr: isinstance(attr, SymbolRef | str),
+    "symbols": _list_of(SymbolRef, str),
+    "list": lambda attr: isinstance(attr, tuple),
+    "dict": lambda attr: isinstance(attr, DictAttr),
+    "type": lambda attr: isinstance(attr, TypeAttr),
+    "any": lambda attr: True,
+}
+
+
+def check_attribute(name: str, spec: AttributeSpec, attr: Any) -> None:
+    """Raise Violation unless the attribute is of the record's kind. A missing one is None."""
+    if attr is None:
+        if spec.required:
+            raise Violation("attribute", f"requires attribute '{name}'")
+        return
+    word, _, rest = spec.kind.partition(" ")
+    if word == "enum" or word == "enums":
+        _check_enum(name, rest, attr if word == "enums" else (attr,))
+    elif word == "struct":
+        if not isinstance(attr, StructAttr) or attr.name.partition(".")[2] != rest:
+            raise Violation("attribute", f"attribute '{name}' failed to satisfy constraint: {rest} expected")
+    elif not _CHECKS[word](attr):
+        raise Violation("attribute", f"attribute '{name}' failed to satisfy constraint: {describe(spec.kind)}")
+    elif rest:
+        limit = int(rest.split()[1])
+        value = attr.value
+        if value < limit or (rest.startswith("> ") and value == limit):
+            raise Violation("attribute", f"attribute '{name}' failed to satisfy constraint: {describe(spec.kind)}")
+
+
+def _check_enum(name: str, enum: str, attrs: Any) -> None:
+    words = ENUMS[enum]
+    if not isinstance(attrs, tuple) or not all(isinstance(a, EnumAttr) and a.mnemonic == enum for a in attrs):
+        raise Violation("attribute", f"attribute '{name}' failed to satisfy constraint: {enum} expected")
+    for a in attrs:
+        if a.value not in words:
+            raise Violation("attribute", f"attribute '{name}': no such {enum}: {a.value}, one of {', '.join(words)}")
+
+
+def describe(kind: str) -> str:
+    """A kind in words, for messages."""
+    word, _, rest = kind.partition(" ")
+    text = {
+        "i64": "64-bit signless integer attribute",
+        "i32": "32-bit signless integer attribute",
+        "ints": "list of integers",
+        "bools": "list of truth values",
+        "pairs": "matrix of integers",
+        "conv": "dimension numbers of a convolution",
+    }.get(word, f"{word} attribute")
+    if rest.startswith(">= 0"):
+        return f"{text} whose value is non-negative"
+    if rest.startswith("> 0"):
+        return f"{text} whose value is positive"
+    return text

@@ -1,0 +1,324 @@
+"""Ops that multiply and sum: dot_general, dot, einsum (specification, "dot_general")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.ir.attributes import StructAttr
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.types import DType, QuantizedType, TensorType, Type
+from shlo_jit.ops.numeric import Array, convert, result_dtype, wrap
+from shlo_jit.ops.record import Violation, define, optional, required
+from shlo_jit.ops.shapes import (
+    bounds_of,
+    check_range,
+    check_unique,
+    compatible_elements,
+    is_promotable,
+    is_quantized,
+    operand_types,
+    same_dim,
+    shape_text,
+    type_text,
+    with_bounds,
+)
+
+PRECISION = {"precision_config": optional("enums precision", ())}
+
+
+def check_precision(op: Op, label: str) -> None:
+    config = op.attributes.get("precision_config") or ()
+    if isinstance(config, tuple) and len(config) > 2:
+        raise Violation(label, "expects precision config to be empty or have <= 2 elements")
+
+
+def stated_result(op: Op) -> TensorType:
+    t = op.results[0].type
+    assert isinstance(t, TensorType)
+    return t
+
+
+def dims_of(attr: StructAttr, name: str) -> tuple[int, ...]:
+    """A list of dimensions of a structure; empty when it is not mentioned."""
+    return tuple(int(n) for n in attr.get(name, ()))
+
+
+# dot_general
+
+
+def _infer_dot_general(op: Op) -> list[Type]:
+    lhs, rhs = operand_types(op)
+    numbers = op.attributes["dot_dimension_numbers"]
+    lhs_batch, rhs_batch = dims_of(numbers, "lhs_batching_dimensions"), dims_of(numbers, "rhs_batching_dimensions")
+    lhs_sum, rhs_sum = dims_of(numbers, "lhs_contracting_dimensions"), dims_of(numbers, "rhs_contracting_dimensions")
+    check_dot_dimensions(lhs, rhs, lhs_batch, rhs_batch, lhs_sum, rhs_sum)
+    check_precision(op, "C11")
+    assert lhs.shape is not None and rhs.shape is not None
+    shape = [lhs.shape[d] for d in lhs_batch]
+    bounds = [bounds_of(lhs)[d] for d in lhs_batch]
+    for t, used in ((lhs, lhs_batch + lhs_sum), (rhs, rhs_batch + rhs_sum)):
+        assert t.shape is not None
+        limits = bounds_of(t)
+        shape += [n for d, n in enumerate(t.shape) if d not in used]
+        bounds += [limits[d] for d in range(t.rank) if d not in used]
+    return [with_bounds(tuple(shape), stated_result(op).dtype, bounds)]
+
+
+def check_dot_dimensions(
+    lhs: TensorType,
+    rhs: TensorType,
+    lhs_batch: tuple[int, ...],
+    rhs_batch: tuple[int, ...],
+    lhs_sum: tuple[int, ...],
+    rhs_sum: tuple[int, ...],
+) -> None:
+    """C1 to C10 of dot_general."""
+    assert lhs.shape is not None and rhs.shape is not None
+    if len(lhs_batch) != len(rhs_batch):
+        raise Violation("C1", "lhs and rhs should have the same number of batching dimensions")
+    if len(lhs_sum) != len(rhs_sum):
+        raise Violation("C2", "lhs and rhs should have the same number of contracting dimensions")
+    check_unique("C3", "lhs_batching_dimensions and lhs_contracting_dimensions", lhs_batch + lhs_sum)
+    check_unique("C4", "rhs_batching_dimensions and rhs_contracting_dimensions", rhs_batch + rhs_sum)
+    check_range("C5", "lhs_batching_dimensions", lhs_batch, len(lhs.shape))
+    check_range("C6", "lhs_contracting_dimensions", lhs_sum, len(lhs.shape))
+    check_range("C7", "rhs_batching_dimensions", rhs_batch, len(rhs.shape))
+    check_range("C8", "rhs_contracting_dimensions", rhs_sum, len(rhs.shape))
+    for i, j in zip(lhs_batch, rhs_batch, strict=True):
+        if not same_dim(lhs.shape[i], rhs.shape[j]):
+            raise Violation("C9", "batching dimension sizes must match for lhs and rhs")
+    for i, j in zip(lhs_sum, rhs_sum, strict=True):
+        if not same_dim(lhs.shape[i], rhs.shape[j]):
+            raise Violation("C10", "contracting dimension sizes must match for lhs and rhs")
+
+
+def _verify_dot_general(op: Op) -> None:
+    lhs, rhs = operand_types(op)
+    result = stated_result(op)
+    numbers = op.attributes["dot_dimension_numbers"]
+    if is_quantized(lhs) or is_quantized(rhs) or is_quantized(result):
+        check_quantized_product(lhs, rhs, result)
+        rhs_type = rhs.dtype
+        assert isinstance(rhs_type, QuantizedType)
+        if any(rhs_type.zero_points):
+            raise Violation("C19", "Zero points of rhs should be 0")
+        if rhs_type.axis is not None and rhs_type.axis in dims_of(numbers, "rhs_contracting_dimensions"):
+            raise Violation("C18", "Quantization dimension of rhs should not be in the contracting dimension of rhs")
+    algorithm = op.attributes.get("algorithm")
+    if isinstance(algorithm, StructAttr):
+        _check_algorithm(algorithm)
+
+
+def check_quantized_product(lhs: TensorType, rhs: TensorType, result: TensorType) -> None:
+    """C14 to C20 of dot_general, C28 to C34 of convolution: which quantized types go together."""
+    if not is_quantized(rhs) or is_quantized(lhs) != is_quantized(result):
+        raise Violation(
+            "C14",
+            "rhs should be quantized for quantized operations and is_quantized(lhs)=is_quantized(result) should hold",
+        )
+    x, y, z = lhs.dtype, rhs.dtype, result.dtype
+    assert isinstance(y, QuantizedType)
+    if isinstance(x, QuantizedType):
+        assert isinstance(z, QuantizedType)
+        if x.storage != y.storage:
+            raise Violation("C15", "mismatched lhs and rhs quantization storage types")
+        if x.expressed != y.expressed or y.expressed != z.expressed:
+            raise Violation("C16", "mismatched lhs, rhs and result quantization expressed types")
+        if z.axis is not None and y.axis is None:
+            raise Violation("C17", "result is not per_axis quantized but lhs or rhs are" if z.axis is None else
+                            "result is per_axis quantized but lhs and rhs are not")
+    elif x != y.expressed or y.expressed != z:
+        raise Violation("C20", "mismatched rhs quantization expressed type and lhs and result element type")
+
+
+_ALGORITHMS = {
+    # lhs, rhs, accumulation type, components of lhs and rhs, primitive operations, imprecise accumulation
+    *[(a, b, t, 1, 1, 1, i)
+      for a in ("f8E5M2", "f8E4M3FN", "f8E5M2FNUZ", "f8E4M3FNUZ", "f8E4M3", "f8E3M4", "f8E4M3B11FNUZ")
+      for b in ("f8E5M2", "f8E4M3FN", "f8E5M2FNUZ", "f8E4M3FNUZ", "f8E4M3", "f8E3M4", "f8E4M3B11FNUZ")
+      for t in ("f32",) for i in (False, True)],
+    ("f16", "f16", "f16", 1, 1, 1, False), ("f16", "f16", "f32", 1, 1, 1, False),
+    ("bf16", "bf16", "bf16", 1, 1, 1, False), ("bf16", "bf16", "f32", 1, 1, 1, False),
+    ("bf16", "bf16", "f32", 1, 1, 3, False), ("bf16", "bf16", "f32", 1, 1, 6, False),
+    ("bf16", "bf16", "f32", 1, 1, 9, False), ("bf16", "bf16", "f32", 3, 3, 6, False),
+    ("bf16", "bf16", "f32", 2, 2, 3, False), ("bf16", "bf16", "f32", 3, 3, 9, False),
+    ("tf32", "tf32", "f32", 1, 1, 1, False), ("tf32", "tf32", "f32", 1, 1, 3, False),
+    ("f32", "f32", "f32", 1, 1, 1, False), ("f64", "f64", "f64", 1, 1, 1, False),
+}  # fmt: skip
+
+
+def _check_algorithm(algorithm: StructAttr) -> None:
+    """The combinations of `#stablehlo.dot_algorithm` that some hardware has."""
+    names = [_type_name(algorithm.get(f)) for f in ("lhs_precision_type", "rhs_precision_type", "accumulation_type")]
+    counts = [_integer(algorithm.get(f))
+              for f in ("lhs_component_count", "rhs_component_count", "num_primitive_operations")]  # fmt: skip
+    imprecise = bool(algorithm.get("allow_imprecise_accumulation", False))
+    for what, n in zip(("lhs component count", "rhs component count", "num primitive operations"), counts, strict=True):
+        if n < 1:
+            raise Violation("C22", f"{what} must be positive")
+    if (*names, *counts, imprecise) not in _ALGORITHMS:
+        lhs, rhs, accumulation = names
+        raise Violation(
+            "C21",
+            f"dot algorithm not known to be supported on any hardware: {{lhs:'{lhs}', rhs:'{rhs}', "
+            f"accum:'{accumulation}', lhs_components:{counts[0]}, rhs_components:{counts[1]}, "
+            f"primitive_ops:{counts[2]}, imprecise:{int(imprecise)}}}",
+        )
+
+
+def _type_name(attr: Any) -> str:
+    return getattr(getattr(attr, "type", attr), "name", None) or str(attr)
+
+
+def _integer(attr: Any) -> int:
+    return int(getattr(attr, "value", attr) if attr is not None else 1)
+
+
+def dot_general(
+    lhs: Array,
+    rhs: Array,
+    dims: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+    dtype: np.dtype,
+) -> Array:
+    """Products summed in f64 (or 64-bit integers) and rounded once. `dims`: batching and contracting of lhs and rhs."""
+    lhs_batch, rhs_batch, lhs_sum, rhs_sum = dims
+    lhs_free = [d for d in range(lhs.ndim) if d not in lhs_batch + lhs_sum]
+    rhs_free = [d for d in range(rhs.ndim) if d not in rhs_batch + rhs_sum]
+    a = lhs.transpose([*lhs_batch, *lhs_free, *lhs_sum])
+    b = rhs.transpose([*rhs_batch, *rhs_sum, *rhs_free])
+    batch = a.shape[: len(lhs_batch)]
+    m = a.shape[len(lhs_batch) : a.ndim - len(lhs_sum)]
+    n = b.shape[len(rhs_batch) + len(rhs_sum) :]
+    count = int(np.prod(a.shape[a.ndim - len(lhs_sum) :], dtype=np.int64))
+    rows, columns = int(np.prod(m, dtype=np.int64)), int(np.prod(n, dtype=np.int64))
+    out = multiply_matrices(a.reshape(*batch, rows, count), b.reshape(*batch, count, columns), dtype)
+    return out.reshape(*batch, *m, *n)
+
+
+def multiply_matrices(a: Array, b: Array, dtype: np.dtype) -> Array:
+    """Matrix product in the widest type of the kind, then rounded; booleans by or of and."""
+    kind = wide_dtype(a.dtype, b.dtype, dtype)
+    if dtype == np.bool_:
+        return (a.astype(np.int64) @ b.astype(np.int64)) != 0
+    product = a.astype(kind) @ b.astype(kind)
+    return wrap(product, dtype) if kind in (np.int64, np.uint64) else convert(product, dtype)
+
+
+def wide_dtype(*dtypes: np.dtype) -> np.dtype:
+    """The 64-bit (or complex) type in which sums of products are formed."""
+    from shlo_jit.ir.types import BY_NUMPY
+
+    kinds = {BY_NUMPY[d].kind for d in dtypes}
+    if "c" in kinds:
+        return np.dtype(np.complex128)
+    if "f" in kinds:
+        return np.dtype(np.float64)
+    return np.dtype(np.uint64 if kinds == {"u"} else np.int64)
+
+
+def _dot_general(op: Op, lhs: Array, rhs: Array) -> Array:
+    numbers = op.attributes["dot_dimension_numbers"]
+    dims = tuple(
+        dims_of(numbers, f"{side}_{kind}_dimensions") for kind in ("batching", "contracting") for side in ("lhs", "rhs")
+    )
+    return dot_general(lhs, rhs, dims, result_dtype(op))  # type: ignore[arg-type]
+
+
+define(
+    "stablehlo.dot_general", section="dot_general",
+    operands=("lhs: tensor", "rhs: any_tensor"), results=("result: any_tensor",),
+    attributes={
+        "dot_dimension_numbers": required("struct dot"),
+        **PRECISION,
+        "algorithm": optional("any"),
+    },
+    infer=_infer_dot_general, verify=_verify_dot_general, reference=_dot_general,
+)  # fmt: skip
+
+
+# dot: vectors and matrices only
+
+
+def _infer_dot(op: Op) -> list[Type]:
+    lhs, rhs = operand_types(op)
+    assert lhs.shape is not None and rhs.shape is not None
+    check_precision(op, "C11")
+    if not 1 <= lhs.rank <= 2 or not 1 <= rhs.rank <= 2:
+        raise Violation(
+            "type", f"expected both lhs/rhs ranks to be either 1 or 2, got {lhs.rank} and {rhs.rank}"
+        )
+    if not same_dim(lhs.shape[-1], rhs.shape[0]):
+        raise Violation(
+            "C10", f"contracting dimensions must match, got '{type_text(lhs)}' and '{type_text(rhs)}'"
+        )
+    bounds = bounds_of(lhs)[:-1] + bounds_of(rhs)[1:]
+    return [with_bounds(lhs.shape[:-1] + rhs.shape[1:], stated_result(op).dtype, bounds)]
+
+
+def _verify_dot(op: Op) -> None:
+    lhs, rhs = operand_types(op)
+    result = stated_result(op)
+    if is_quantized(lhs) or is_quantized(rhs) or is_quantized(result):
+        check_quantized_product(lhs, rhs, result)
+
+
+define(
+    "stablehlo.dot", section="",
+    operands=("lhs: tensor", "rhs: any_tensor"), results=("result: any_tensor",), attributes=PRECISION,
+    infer=_infer_dot, verify=_verify_dot,
+    reference=lambda op, x, y: dot_general(x, y, ((), (), (x.ndim - 1,), (0,)), result_dtype(op)),
+)  # fmt: skip
+
+
+# einsum
+
+
+def einsum_sizes(equation: str, types: list[TensorType]) -> tuple[int | None, ...] | None:
+    """Shape of the result of an explicit einsum without ellipsis; None when it has one."""
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    if not arrow or len(terms) != len(types):
+        raise Violation("einsum", f"equation '{equation}' does not have one term for each of {len(types)} operands")
+    if "..." in equation:
+        return None
+    sizes: dict[str, int | None] = {}
+    for term, t in zip(terms, types, strict=True):
+        assert t.shape is not None
+        if len(term) != t.rank:
+            raise Violation("einsum", f"term '{term}' does not fit operand of shape {shape_text(t.shape)}")
+        for letter, n in zip(term, t.shape, strict=True):
+            if not same_dim(sizes.get(letter), n):
+                raise Violation("einsum", f"index '{letter}' has extents {sizes[letter]} and {n}")
+            sizes[letter] = n if sizes.get(letter) is None else sizes[letter]
+    if any(letter not in sizes for letter in output):
+        raise Violation("einsum", f"output of '{equation}' has an index that no operand has")
+    return tuple(sizes[letter] for letter in output)
+
+
+def _infer_einsum(op: Op) -> list[Type]:
+    types = operand_types(op)
+    result = stated_result(op)
+    shape = einsum_sizes(op.attributes["einsum_config"], types)
+    return [result if shape is None else with_bounds(shape, result.dtype, None)]
+
+
+def _einsum(op: Op, *xs: Array) -> Array:
+    wide = wide_dtype(*(x.dtype for x in xs))
+    out = np.asarray(np.einsum(op.attributes["einsum_config"], *(x.astype(wide) for x in xs)))
+    return convert(out, result_dtype(op))
+
+
+define(
+    "stablehlo.einsum", section="",
+    operands=("lhs: tensor", "rhs: tensor"), attributes={"einsum_config": required("string"), **PRECISION},
+    infer=_infer_einsum, reference=_einsum,
+)  # fmt: skip
+define(
+    "stablehlo.unary_einsum", section="",
+    operands=("operand: tensor",), attributes={"einsum_config": required("string")},
+    infer=_infer_einsum, reference=_einsum,
+)  # fmt: skip
+
+__all__ = ["DType", "compatible_elements", "dot_general", "is_promotable", "multiply_matrices", "wide_dtype"]

@@ -1,0 +1,219 @@
+"""Ops whose result's shape is computed at run time (dynamism document; they are `Dynamism` in the specification).
+
+When the operand that gives the shape is a constant, inference uses its value; that is what shape refinement lives on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.types import INDEX, TensorType, Type, tensor
+from shlo_jit.ops.numeric import Array, result_dtype
+from shlo_jit.ops.record import Violation, define, optional, required
+from shlo_jit.ops.shape import broadcast_in_dim, check_broadcast, iota, pad, pad_type, same_elements
+from shlo_jit.ops.shapes import (
+    Shape,
+    bounds_of,
+    compatible_elements,
+    compatible_shapes,
+    constant_ints,
+    operand_type,
+    operand_types,
+    same_dim,
+    shape_text,
+    type_text,
+    with_bounds,
+)
+
+TRAITS = {"moves_data", "looks_at_operands"}
+
+
+def _stated(op: Op) -> TensorType:
+    t = op.results[0].type
+    assert isinstance(t, TensorType)
+    return t
+
+
+def _shaped(op: Op, operand: int) -> TensorType:
+    """The stated result, made static where the shape operand is a constant."""
+    result = _stated(op)
+    known = constant_ints(op.operands[operand])
+    vector = operand_type(op, operand)
+    if known is None:
+        rank = vector.shape[0] if vector.shape else None
+        if result.shape is not None and not same_dim(rank, result.rank):
+            raise Violation(
+                "shape", f"length of shape operand ({rank}) is not equal to the rank of result ({result.rank})"
+            )
+        return result
+    if any(n < 0 for n in known) or not compatible_shapes(known, result.shape):
+        raise Violation(
+            "shape",
+            f"output shape {shape_text(known)} is incompatible with return type of operation '{type_text(result)}'",
+        )
+    return with_bounds(known, result.dtype, None)
+
+
+# dynamic_broadcast_in_dim
+
+
+def _infer_broadcast(op: Op) -> list[Type]:
+    t, dims = operand_type(op, 0), op.ints("broadcast_dimensions")
+    result = _shaped(op, 1)
+    same_elements(op)
+    if result.shape is not None:
+        check_broadcast(op, dims, tuple(_stated(op).shape or result.shape))
+        check_broadcast(op, dims, result.shape)
+    _check_expansion_hints(op, t)
+    return [result]
+
+
+def _check_expansion_hints(op: Op, t: TensorType) -> None:
+    expanding = op.ints("known_expanding_dimensions", ())
+    fixed = op.ints("known_nonexpanding_dimensions", ())
+    both = expanding + fixed
+    if len(set(both)) != len(both):
+        raise Violation("C7", "duplicate expansion hint for at least one operand dimension")
+    for d in both:
+        if t.shape is not None and not 0 <= d < t.rank:
+            raise Violation(
+                "C8", f"hint for expanding dimension {d} does not refer to a valid operand dimension"
+            )
+
+
+define(
+    "stablehlo.dynamic_broadcast_in_dim", section="",
+    operands=("operand: any_tensor", "output_dimensions: shape"), results=("result: any_tensor",),
+    attributes={
+        "broadcast_dimensions": required("ints"),
+        "known_expanding_dimensions": optional("ints"),
+        "known_nonexpanding_dimensions": optional("ints"),
+    },
+    traits=TRAITS, infer=_infer_broadcast,
+    reference=lambda op, x, s: broadcast_in_dim(x, tuple(map(int, s)), op.ints("broadcast_dimensions")),
+)  # fmt: skip
+
+# dynamic_iota, dynamic_reshape
+
+
+def _infer_iota(op: Op) -> list[Type]:
+    result = _shaped(op, 0)
+    d = op.int("iota_dimension")
+    if result.shape is not None and d >= len(result.shape):
+        raise Violation("C1", f"iota dimension cannot go beyond the output rank, got {d} for rank {result.rank}")
+    return [result]
+
+
+def _infer_reshape(op: Op) -> list[Type]:
+    t, result = operand_type(op, 0), _shaped(op, 1)
+    same_elements(op)
+    if t.is_static and result.is_static and t.size != result.size:
+        raise Violation(
+            "C2",
+            f"output_shape is incompatible with input type of operation: input has {t.size} elements, "
+            f"but output_shape has {result.size}",
+        )
+    return [result]
+
+
+define(
+    "stablehlo.dynamic_iota", section="",
+    operands=("output_shape: shape",), results=("result: int|float|complex|quant",),
+    attributes={"iota_dimension": required("i64 >= 0")}, traits={"looks_at_operands"}, infer=_infer_iota,
+    reference=lambda op, s: iota(tuple(map(int, s)), op.int("iota_dimension"), result_dtype(op)),
+)  # fmt: skip
+define(
+    "stablehlo.dynamic_reshape", section="",
+    operands=("operand: any_tensor", "output_shape: shape"), results=("result: any_tensor",),
+    traits=TRAITS, infer=_infer_reshape, reference=lambda op, x, s: x.reshape(tuple(map(int, s))),
+)  # fmt: skip
+
+# dynamic_pad
+
+
+def _infer_pad(op: Op) -> list[Type]:
+    t, value, *amounts = operand_types(op)
+    result = _stated(op)
+    if not compatible_elements(t.dtype, value.dtype):
+        raise Violation("C1", f"requires the same element type, got '{type_text(t)}' and '{type_text(value)}'")
+    if t.shape is None:
+        return [result]
+    for amount in amounts:
+        if amount.shape is not None and not same_dim(amount.shape[0], t.rank):
+            raise Violation("C2", f"padding operands size ({amount.shape[0]}) must match operand rank ({t.rank})")
+    known = [constant_ints(v) for v in op.operands[2:]]
+    if None not in known:
+        return [pad_type(t, *known)]  # type: ignore[arg-type]
+    return [with_bounds((None,) * t.rank, t.dtype, None)]
+
+
+define(
+    "stablehlo.dynamic_pad", section="",
+    operands=(
+        "operand: tensor", "padding_value: 0d tensor", "edge_padding_low: 1d int|index",
+        "edge_padding_high: 1d int|index", "interior_padding: 1d int|index",
+    ),
+    traits=TRAITS, infer=_infer_pad,
+    reference=lambda op, x, v, *amounts: pad(x, v, *(tuple(map(int, a)) for a in amounts)),
+)  # fmt: skip
+
+# real_dynamic_slice
+
+
+def _infer_slice(op: Op) -> list[Type]:
+    t, *vectors = operand_types(op)
+    names = ("start_indices", "limit_indices", "strides")
+    if t.shape is None:
+        return [_stated(op)]
+    for name, v in zip(names, vectors, strict=True):
+        if v.shape is not None and not same_dim(v.shape[0], t.rank):
+            raise Violation("C2", f"has mismatched operand rank ({t.rank}) and {name} size ({v.shape[0]})")
+    starts, limits, strides = (constant_ints(v) for v in op.operands[1:])
+    if strides is not None:
+        for d, n in enumerate(strides):
+            if n <= 0:
+                raise Violation("C4", f"stride must be positive but got {n} in dimension {d}")
+    if starts is None or limits is None or strides is None:
+        return [with_bounds((None,) * t.rank, t.dtype, None)]
+    for d, (a, b, n) in enumerate(zip(starts, limits, t.shape, strict=True)):
+        if a < 0 or a > b or (n is not None and b > n):
+            raise Violation("C3", f"slice [{a}, {b}) is not inside of dimension {d} of extent {n}")
+    shape: Shape = tuple(-(-(b - a) // s) for a, b, s in zip(starts, limits, strides, strict=True))
+    return [with_bounds(shape, t.dtype, None)]
+
+
+def _slice(op: Op, x: Array, *vectors: Array) -> Array:
+    return x[tuple(slice(int(a), int(b), int(s)) for a, b, s in zip(*vectors, strict=True))]
+
+
+define(
+    "stablehlo.real_dynamic_slice", section="",
+    operands=(
+        "operand: tensor", "start_indices: 1d int|index", "limit_indices: 1d int|index", "strides: 1d int|index",
+    ),
+    traits=TRAITS, infer=_infer_slice, reference=_slice,
+)  # fmt: skip
+
+# compute_reshape_shape, cstr_reshapable: -1 in a shape stands for what is left
+
+
+def resolve_shape(count: int, shape: Array) -> list[int]:
+    """`shape` with its -1 replaced, so that it has `count` elements."""
+    wanted = [int(n) for n in shape]
+    rest = int(np.prod([n for n in wanted if n != -1], dtype=np.int64))
+    return [count // rest if n == -1 and rest else n for n in wanted]
+
+
+define(
+    "stablehlo.compute_reshape_shape", section="",
+    operands=("num_elements: any", "dynamic_shape: shape"), results=("result: shape",),
+    infer=lambda op: [op.operands[1].type],
+    reference=lambda op, n, s: np.asarray(resolve_shape(int(n), s), s.dtype),
+)  # fmt: skip
+define(
+    "stablehlo.cstr_reshapable", section="",
+    operands=("num_elements: any", "dynamic_shape: shape"), results=("result: any",),
+)  # fmt: skip
+
+__all__ = ["INDEX", "bounds_of", "tensor"]

@@ -1,0 +1,156 @@
+"""Kinds of types: the words in which records say what their operands and results may be.
+
+    tensor                   a ranked tensor of any element type, quantized per tensor included
+    any_tensor               the same, quantized per axis too
+    int|float                a ranked tensor whose elements are integers or floats
+    0d i32, 1d int           rank 0, rank 1
+    shape                    a 1-d tensor of integers or index with a static extent
+    token, tuple, future, any
+
+Element words: pred, sint, uint, int, float, complex, quant (per tensor), quant_axis (per axis), index, or an element
+type's own name (`f32`).
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+
+from shlo_jit.ir.types import (
+    DTYPES,
+    ElementType,
+    FutureType,
+    OpaqueType,
+    QuantizedType,
+    TensorType,
+    TokenType,
+    TupleType,
+    Type,
+)
+
+_ALIASES = {
+    "tensor": ("pred", "int", "float", "complex", "quant"),
+    "any_tensor": ("pred", "int", "float", "complex", "quant", "quant_axis"),
+    "int": ("sint", "uint"),
+}
+_NON_TENSORS = {"token": TokenType, "tuple": TupleType, "future": FutureType}
+_MEANING = {
+    "pred": "i1", "sint": "signed integer", "uint": "unsigned integer", "float": "float", "complex": "complex",
+    "quant": "per-tensor quantized", "quant_axis": "per-axis quantized", "index": "index",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TypeKind:
+    """A set of types, with a memory of the types it was asked about."""
+
+    text: str
+    elements: frozenset[str]
+    rank: int | None
+    static: bool
+    others: tuple[type, ...]
+    """Types that are no tensors."""
+    everything: bool
+    unranked: bool
+    _known: dict[Type, bool] = field(default_factory=dict, compare=False, repr=False)
+
+    def accepts(self, t: Type) -> bool:
+        known = self._known.get(t)
+        if known is None:
+            known = self._known[t] = self._decide(t)
+        return known
+
+    def _decide(self, t: Type) -> bool:
+        if self.everything or isinstance(t, self.others):
+            return True
+        if not isinstance(t, TensorType):
+            return False
+        if t.shape is None:
+            return self.unranked
+        if self.rank is not None and t.rank != self.rank:
+            return False
+        if self.static and not t.is_static:
+            return False
+        return element_word(t) in self.elements or str(t.dtype) in self.elements
+
+    def describe(self) -> str:
+        """In words, for messages: `0D tensor of i1 or float values`."""
+        if self.everything:
+            return "any type"
+        words = [kind.__name__.removesuffix("Type").lower() for kind in self.others]
+        if self.elements:
+            elements = " or ".join(sorted(_MEANING.get(e, e) for e in self.elements))
+            rank = "ranked" if self.rank is None else f"{self.rank}D"
+            if self.static:
+                rank = f"statically shaped {self.rank}-dimensional"
+            words.insert(0, f"{rank} tensor of {elements} values")
+        return " or ".join(words)
+
+
+def element_word(t: TensorType) -> str:
+    """Which element word a tensor's type falls under; empty when its quantization does not fit its shape."""
+    dtype = t.dtype
+    if isinstance(dtype, QuantizedType):
+        if not quantization_fits(t):
+            return ""
+        return "quant" if dtype.axis is None else "quant_axis"
+    return {"b": "pred", "i": "sint", "u": "uint", "f": "float", "c": "complex", "x": "index"}[dtype.kind]
+
+
+def quantization_fits(t: TensorType) -> bool:
+    """Constraints C1 to C13 of quantized types that concern the type alone."""
+    q = t.dtype
+    assert isinstance(q, QuantizedType) and t.shape is not None
+    low, high = integer_range(q.storage)
+    if not (low <= q.storage_min < q.storage_max <= high and q.storage.bits < q.expressed.bits):
+        return False
+    if len(q.scales) != len(q.zero_points) or any(not 0 < s < float("inf") for s in q.scales):
+        return False
+    if any(not q.storage_min <= z <= q.storage_max for z in q.zero_points):
+        return False
+    if q.axis is None:
+        return len(q.scales) == 1
+    if not 0 <= q.axis < t.rank:
+        return False
+    extent = t.shape[q.axis]
+    return extent is None or extent == len(q.scales)
+
+
+def integer_range(dtype: ElementType) -> tuple[int, int]:
+    """Smallest and largest value of an integer element type."""
+    assert not isinstance(dtype, QuantizedType)
+    if dtype.kind == "u":
+        return 0, (1 << dtype.bits) - 1
+    return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+
+
+@functools.lru_cache(maxsize=None)
+def type_kind(text: str) -> TypeKind:
+    """The kind that `text` names."""
+    rank, static, words = None, False, text
+    if text == "any":
+        return TypeKind(text, frozenset(), None, False, (), True, True)
+    if words.startswith(("0d ", "1d ")):
+        rank, words = int(words[0]), words[3:]
+    if words.startswith("static "):
+        static, words = True, words[7:]
+    if words == "shape":
+        rank, static, words = 1, True, "int|index"
+    elements: set[str] = set()
+    others: list[type] = []
+    unranked = False
+    todo = words.split("|")
+    while todo:
+        word = todo.pop()
+        if word in _ALIASES:
+            todo.extend(_ALIASES[word])
+        elif word in _NON_TENSORS:
+            others.append(_NON_TENSORS[word])
+        elif word == "buffer":
+            others.append(OpaqueType)
+        elif word == "unranked":
+            unranked = True
+        else:
+            assert word in _MEANING or word in DTYPES, f"no such kind: {word}"
+            elements.add(word)
+    return TypeKind(text, frozenset(elements), rank, static, tuple(others), False, unranked)

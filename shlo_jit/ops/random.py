@@ -1,0 +1,185 @@
+"""rng and rng_bit_generator (specification, sections of the same names).
+
+The bits are those of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), laid out as XLA does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.types import TensorType, Type
+from shlo_jit.ops.numeric import Array, convert, result_type
+from shlo_jit.ops.record import Violation, define, required
+from shlo_jit.ops.shapes import (
+    compatible_shapes,
+    constant_ints,
+    operand_type,
+    operand_types,
+    shape_text,
+    type_text,
+    with_bounds,
+)
+
+# rng
+
+
+def _infer_rng(op: Op) -> list[Type]:
+    a, b, shape = operand_types(op)
+    if a.dtype != b.dtype:
+        raise Violation("C1", f"requires the same element type, got '{type_text(a)}' and '{type_text(b)}'")
+    normal = op.attributes["rng_distribution"].value == "NORMAL"
+    if normal and not a.dtype.is_float:  # type: ignore[union-attr]
+        raise Violation("C2", f"mu and sigma must be floats, got '{type_text(a)}'")
+    known = constant_ints(op.operands[2])
+    stated = op.results[0].type
+    assert isinstance(stated, TensorType)
+    if known is None:
+        rank = shape.shape[0] if shape.shape else None
+        wanted = (None,) * rank if rank is not None else None
+        if wanted is None or not compatible_shapes(wanted, stated.shape):
+            raise Violation(
+                "C3",
+                f"inferred shape '{shape_text(wanted or ())}' is incompatible with return type of operation "
+                f"'{type_text(stated)}'",
+            )
+        return [with_bounds(wanted, a.dtype, None)]
+    if not compatible_shapes(known, stated.shape):
+        raise Violation(
+            "C3",
+            f"inferred shape '{shape_text(known)}' is incompatible with return type of operation '{type_text(stated)}'",
+        )
+    return [with_bounds(known, a.dtype, None)]
+
+
+def _rng(op: Op, a: Array, b: Array, shape: Array) -> Array:
+    """Some numbers of the distribution; the specification leaves open which."""
+    generator = np.random.default_rng(0)
+    size = tuple(int(n) for n in shape)
+    if op.attributes["rng_distribution"].value == "NORMAL":
+        return convert(generator.normal(float(a), float(b), size), a.dtype)
+    if a.dtype == np.bool_:
+        return generator.integers(0, 2, size).astype(np.bool_)
+    if a.dtype.kind in "iu":
+        return generator.integers(int(a), max(int(b), int(a) + 1), size).astype(a.dtype)
+    return convert(generator.uniform(float(a), float(b), size), a.dtype)
+
+
+define(
+    "stablehlo.rng", section="rng",
+    operands=("a: 0d pred|int|float", "b: 0d pred|int|float", "shape: shape"), results=("result: pred|int|float",),
+    attributes={"rng_distribution": required("enum rng_distribution")},
+    traits={"side_effect", "looks_at_operands"}, infer=_infer_rng, reference=_rng,
+)  # fmt: skip
+
+# rng_bit_generator
+
+
+def _infer_bits(op: Op) -> list[Type]:
+    state = operand_type(op, 0)
+    algorithm = op.attributes["rng_algorithm"].value
+    size = state.shape[0] if state.shape else None
+    allowed = {"THREE_FRY": (2,), "PHILOX": (2, 3)}.get(algorithm)
+    if allowed is not None and size is not None and size not in allowed:
+        raise Violation("C2", f"state of {algorithm} must have {' or '.join(map(str, allowed))} elements, got {size}")
+    if len(op.results) != 2:
+        raise Violation("C1", f"expects 2 results, got {len(op.results)}")
+    return [state, op.results[1].type]
+
+
+def _low_high(x: Array) -> tuple[Array, Array]:
+    return (x & np.uint64(0xFFFFFFFF)).astype(np.uint32), (x >> np.uint64(32)).astype(np.uint32)
+
+
+def _join(low: Array, high: Array) -> Array:
+    return low.astype(np.uint64) | (high.astype(np.uint64) << np.uint64(32))
+
+
+def threefry(x0: Array, x1: Array, key0: Array, key1: Array) -> tuple[Array, Array]:
+    """Threefry-2x32, 20 rounds."""
+    keys = [key0, key1, key0 ^ key1 ^ np.uint32(0x1BD11BDA)]
+    x0, x1 = x0 + keys[0], x1 + keys[1]
+    for group in range(5):
+        for turn in ((13, 15, 26, 6), (17, 29, 16, 24))[group % 2]:
+            x0 = x0 + x1
+            x1 = ((x1 << np.uint32(turn)) | (x1 >> np.uint32(32 - turn))) ^ x0
+        x0 = x0 + keys[(group + 1) % 3]
+        x1 = x1 + keys[(group + 2) % 3] + np.uint32(group + 1)
+    return x0, x1
+
+
+def philox(x: list[Array], key0: Array, key1: Array) -> list[Array]:
+    """Philox-4x32, 10 rounds."""
+    for _ in range(10):
+        low0, high0 = _low_high(x[0].astype(np.uint64) * np.uint64(0xD2511F53))
+        low1, high1 = _low_high(x[2].astype(np.uint64) * np.uint64(0xCD9E8D57))
+        x = [high1 ^ x[1] ^ key0, low1, high0 ^ x[3] ^ key1, low0]
+        key0, key1 = key0 + np.uint32(0x9E3779B9), key1 + np.uint32(0xBB67AE85)
+    return x
+
+
+def _threefry_bits(state: Array, shape: tuple[int, ...], wide: bool) -> tuple[Array, Array]:
+    key0, key1 = _low_high(state[0])
+    if wide:
+        count = int(np.prod(shape, dtype=np.int64))
+        counter = state[1] + np.arange(count, dtype=np.uint64)
+        bits = _join(*threefry(*_low_high(counter), key0, key1)).reshape(shape)
+    else:
+        split = _split_dimension(shape)
+        half = [-(-n // 2) if d == split else n for d, n in enumerate(shape)] if shape else [1]
+        count = int(np.prod(half, dtype=np.int64))
+        counter = state[1] + np.arange(count, dtype=np.uint64)
+        first, second = (x.reshape(half) for x in threefry(*_low_high(counter), key0, key1))
+        pairs = np.stack([first, second], axis=split + 1)
+        whole = [2 * n if d == split else n for d, n in enumerate(half)]
+        cut = pairs.reshape(whole)[tuple(slice(0, n) for n in (shape or (1,)))]
+        bits = cut.reshape(shape)
+    return np.asarray([state[0], state[1] + np.uint64(count)], np.uint64), bits
+
+
+def _split_dimension(shape: tuple[int, ...]) -> int:
+    """The dimension along which two 32-bit words of a block lie side by side: an even one, else the largest."""
+    if not shape:
+        return 0
+    even = [d for d, n in enumerate(shape) if n % 2 == 0]
+    return even[0] if even else int(np.argmax(shape))
+
+
+def _philox_bits(state: Array, shape: tuple[int, ...], wide: bool) -> tuple[Array, Array]:
+    low, high = (state[1], state[2]) if len(state) == 3 else (state[1], state[0])
+    key0, key1 = _low_high(state[0])
+    count = int(np.prod(shape, dtype=np.int64))
+    blocks = -(-count * (2 if wide else 1) // 4)
+    counter_low = low + np.arange(blocks, dtype=np.uint64)
+    counter_high = high + (counter_low < low).astype(np.uint64)
+    words = philox([*_low_high(counter_low), *_low_high(counter_high)], key0, key1)
+    if wide:
+        lanes = [_join(words[0], words[1]), _join(words[2], words[3])]
+    else:
+        lanes = words
+    bits = np.stack(lanes, axis=1).reshape(-1)[:count].reshape(shape)
+    next_low = low + np.uint64(blocks)
+    next_high = high + np.uint64(next_low < low)
+    new = [state[0], next_low, next_high] if len(state) == 3 else [state[0], next_low]
+    return np.asarray(new, np.uint64), bits
+
+
+def _rng_bits(op: Op, state: Array) -> tuple[Array, Array]:
+    t = result_type(op, 1)
+    dtype = t.storage
+    generate = _threefry_bits if op.attributes["rng_algorithm"].value == "THREE_FRY" else _philox_bits
+    counters = state if state.dtype == np.uint64 else state.view(np.uint64)
+    new, bits = generate(counters, t.extents, dtype.bits == 64)
+    if dtype.bits < 32:
+        bits = bits.astype(f"u{max(1, dtype.bits // 8)}")
+    if dtype.bits < 8:
+        bits = (bits & ((1 << dtype.bits) - 1)).astype(np.uint8)
+        return new, convert(bits, dtype.numpy)
+    return new.view(state.dtype), np.ascontiguousarray(bits).view(dtype.numpy).reshape(t.extents)
+
+
+define(
+    "stablehlo.rng_bit_generator", section="rng_bit_generator",
+    operands=("initial_state: int|float",), results=("output_state: int|float", "output: int|float"),
+    attributes={"rng_algorithm": required("enum rng_algorithm")}, infer=_infer_bits, reference=_rng_bits,
+)  # fmt: skip

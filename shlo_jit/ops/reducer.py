@@ -1,0 +1,160 @@
+"""Reduction regions: the constraints on them, and folding with them.
+
+`reference` functions of ops with regions get `run`, a `RegionRunner`: `run(i, *arrays)` evaluates region i, and
+`run.map(i, *arrays)` evaluates a region over rank-0 tensors once for every element of equally shaped arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from shlo_jit.ir.core import Block, Op
+from shlo_jit.ir.types import TensorType, Type
+from shlo_jit.ops.numeric import Array, convert
+from shlo_jit.ops.record import Violation
+from shlo_jit.ops.shapes import (
+    Shape,
+    compatible,
+    compatible_shapes,
+    element_text,
+    expressed,
+    is_promotable,
+    same_dim,
+    type_text,
+)
+
+
+class RegionRunner(Protocol):
+    """What a reference may do with its op's regions."""
+
+    def __call__(self, region: int, *arrays: Array) -> tuple[Array, ...]: ...
+
+    def map(self, region: int, *arrays: Array) -> tuple[Array, ...]: ...
+
+
+def block_of(op: Op, region: int, label: str) -> Block:
+    """The block of a region; refuses a missing one."""
+    if len(op.regions) <= region or not op.regions[region].blocks:
+        raise Violation(label, "op requires one region" if region == 0 else f"op requires region {region}")
+    block = op.block(region)
+    if not block.ops:
+        raise Violation(label, "empty block: expect at least a terminator")
+    return block
+
+
+def returned_types(block: Block) -> list[Type]:
+    """Types of the values a region gives."""
+    return [v.type for v in block.terminator.operands]
+
+
+def check_reducer(
+    block: Block, inputs: Sequence[TensorType], inits: Sequence[TensorType], allowed: Shape, label: str
+) -> list[TensorType]:
+    """A body of type (E..., E...) -> (E...) whose E are promotable from the inputs; gives the types it returns.
+
+    `allowed` is what the arguments' shape may have of the op's result; nothing in all but odd programs.
+    """
+    n, arguments = len(inputs), block.arguments
+    if len(arguments) != 2 * n:
+        raise Violation(
+            label, f"Reduction-region must take {2 * n} parameters, but takes {len(arguments)} parameter(s)"
+        )
+    results = returned_types(block)
+    if not results:
+        raise Violation(label, "The reduction-region expected to return some value(s)")
+    if len(results) != n:
+        raise Violation(label, f"Reduction-region here must produce {n} tensors, but produces {len(results)} instead")
+    for t in results:
+        if not isinstance(t, TensorType):
+            raise Violation(
+                label, f"Reduction-region here must produce tensor-typed result(s), but produces '{type_text(t)}' instead"
+            )
+    for i, (result, source, init) in enumerate(zip(results, inputs, inits, strict=True)):
+        assert isinstance(result, TensorType)
+        for index in (i, n + i):
+            if not compatible(arguments[index].type, result):
+                raise Violation(
+                    label,
+                    f"The type of reduction-region's parameter at index {index} is different than the corresponding "
+                    f"result type: '{type_text(arguments[index].type)}' vs '{type_text(result)}'",
+                )
+        _check_against_init(result, init, i, label)
+        _check_against_input(arguments[n + i].type, source, n + i, allowed, label)
+    return results  # type: ignore[return-value]
+
+
+def _check_against_init(result: TensorType, init: TensorType, index: int, label: str) -> None:
+    both = f"'{type_text(result)}' vs '{type_text(init)}'"
+    if not is_promotable(init.dtype, result.dtype):
+        raise Violation(
+            label,
+            f"The element-type of reduction-region's result type at index {index} is expected to be promotable from "
+            f"the op's corresponding init-value element-type: {both}",
+        )
+    if not compatible_shapes(result.shape, init.shape):
+        raise Violation(
+            label,
+            f"The shape of reduction-region's result type at index {index} differs from the op's corresponding "
+            f"init-value type: {both}",
+        )
+
+
+def _check_against_input(argument: Type, source: TensorType, index: int, allowed: Shape, label: str) -> None:
+    assert isinstance(argument, TensorType)
+    if not is_promotable(source.dtype, argument.dtype):
+        raise Violation(
+            label,
+            f"The element-type of reduction-region's argument at index {index} is expected to be promotable from "
+            f"'{element_text(source.dtype)}', but got '{element_text(argument.dtype)}'",
+        )
+    if argument.shape is None or source.shape is None:
+        return
+    if len(argument.shape) > len(allowed):
+        raise Violation(
+            label,
+            f"The rank of reduction-region's argument at index {index} is expected to be <= {len(allowed)}, "
+            f"got {len(argument.shape)}",
+        )
+    left = iter(allowed)
+    for extent in argument.shape:
+        if not any(same_dim(extent, n) for n in left):
+            raise Violation(
+                label,
+                f"The shape of reduction-region's argument at index {index} is not compatible with that of the op's "
+                f"input, whose remaining dimensions are {list(allowed)}",
+            )
+
+
+def body_dtypes(block: Block, n: int) -> list[np.dtype]:
+    """numpy dtypes of the accumulators of a body over `n` values."""
+    return [expressed(a.type.dtype).numpy for a in block.arguments[:n]]  # type: ignore[union-attr]
+
+
+def fold(run: RegionRunner, region: int, values: Sequence[Array], inits: Sequence[Array]) -> tuple[Array, ...]:
+    """Reduce the last axis of each of `values` with a body, pairwise, in order; `inits` comes first.
+
+    The specification leaves the tree open; a balanced one needs few calls and sums accurately.
+    """
+    n = len(values)
+    kept = values[0].shape[:-1]
+    result = tuple(np.broadcast_to(i, kept) for i in inits)
+    level = list(values)
+    if level[0].shape[-1] == 0:
+        return result
+    while level[0].shape[-1] > 1:
+        count = level[0].shape[-1]
+        pairs = count // 2 * 2
+        merged = run.map(region, *[v[..., 0:pairs:2] for v in level], *[v[..., 1:pairs:2] for v in level])
+        level = [
+            m if pairs == count else np.concatenate([m, v[..., -1:]], axis=-1)
+            for m, v in zip(merged, level, strict=True)
+        ]
+    return run.map(region, *result, *[v[..., 0] for v in level])[:n]
+
+
+def converted(arrays: Sequence[Array], dtypes: Sequence[np.dtype]) -> list[Array]:
+    """`to_destination_type` for a body over wider elements."""
+    return [convert(a, d) for a, d in zip(arrays, dtypes, strict=True)]

@@ -1,0 +1,543 @@
+"""Ops that make, move or copy elements without computing on them (specification, "Ops")."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shlo_jit.ir.attributes import Dense
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.types import DType, QuantizedType, TensorType, Type, tensor
+from shlo_jit.ops.numeric import Array, convert, result_dtype, result_type, storage_dtype
+from shlo_jit.ops.record import Violation, define, optional, required
+from shlo_jit.ops.shapes import (
+    Shape,
+    bounds_of,
+    check_range,
+    check_unique,
+    compatible_elements,
+    merge_dims,
+    operand_type,
+    operand_types,
+    per_axis,
+    same_dim,
+    shape_text,
+    type_text,
+    with_bounds,
+    with_element,
+)
+
+MOVES = {"moves_data"}
+COPIES = {"moves_data", "index_map"}
+
+
+def _stated(op: Op) -> TensorType:
+    t = op.results[0].type
+    assert isinstance(t, TensorType)
+    return t
+
+
+def same_elements(op: Op, label: str = "C1") -> None:
+    """The result has the operand's element type; quantized per axis, only axis, scales and zero points may differ."""
+    a, b = operand_type(op, 0), _stated(op)
+    if a.dtype == b.dtype:
+        return
+    if isinstance(a.dtype, QuantizedType) and isinstance(b.dtype, QuantizedType):
+        x, y = a.dtype, b.dtype
+        same_base = (x.storage, x.expressed, x.storage_min, x.storage_max) == (
+            y.storage, y.expressed, y.storage_min, y.storage_max,
+        )  # fmt: skip
+        if not same_base or (x.axis is None) != (y.axis is None):
+            raise Violation(label, f"requires the same element type for operand and result, got {_both(a, b)}")
+        if (x.scales, x.zero_points) != (y.scales, y.zero_points) and (x.axis is None or x.axis == y.axis):
+            raise Violation(label, f"expect same quantization scale and zero_point, got {_both(a, b)}")
+        return
+    raise Violation(label, f"requires the same element type for operand and result, got {_both(a, b)}")
+
+
+def _both(a: TensorType, b: TensorType) -> str:
+    return f"'{type_text(a)}' and '{type_text(b)}'"
+
+
+# constant, iota
+
+
+def _infer_constant(op: Op) -> list[Type]:
+    value = op.attributes.get("value")
+    if not isinstance(value, Dense):
+        raise Violation("attribute", "requires attribute 'value'")
+    stated = op.results[0].type
+    if isinstance(stated, TensorType) and isinstance(stated.dtype, QuantizedType):
+        if value.type.dtype == stated.dtype.storage:  # the literal is written in the storage type
+            return [with_element(value.type, stated.dtype)]
+        return [value.type]
+    return [value.type]
+
+
+def _constant(op: Op) -> Array:
+    return op.constant.array
+
+
+def _verify_iota(op: Op) -> None:
+    t = _stated(op)
+    if t.shape is None:
+        return
+    if t.rank == 0:
+        raise Violation("C1", "does not support scalars")
+    if op.int("iota_dimension") >= t.rank:
+        raise Violation(
+            "C1", f"iota dimension cannot go beyond the output rank, got {op.int('iota_dimension')} for rank {t.rank}"
+        )
+
+
+def iota(shape: tuple[int, ...], dimension: int, dtype: np.dtype) -> Array:
+    """Numbers 0, 1, ... along a dimension; complex ones have no imaginary part."""
+    line = np.arange(shape[dimension], dtype=np.int64)
+    column = line.reshape([-1 if d == dimension else 1 for d in range(len(shape))])
+    return convert(np.broadcast_to(column, shape).copy(), dtype)
+
+
+define(
+    "stablehlo.constant", section="constant",
+    results=("output: any_tensor",), attributes={"value": required("dense")},
+    infer=_infer_constant, reference=_constant, traits=MOVES,
+)  # fmt: skip
+define(
+    "stablehlo.iota", section="iota",
+    results=("output: int|float|complex|quant",), attributes={"iota_dimension": required("i64 >= 0")},
+    verify=_verify_iota,
+    reference=lambda op: iota(result_type(op).extents, op.int("iota_dimension"), result_dtype(op)),
+)  # fmt: skip
+
+# broadcast
+
+
+def _infer_broadcast(op: Op) -> list[Type]:
+    t, sizes = operand_type(op, 0), op.ints("broadcast_sizes")
+    for n in sizes:
+        if n < 0:
+            raise Violation("C1", f"Broadcast with negative dimension size {n}")
+    assert t.shape is not None
+    return [with_bounds((*sizes, *t.shape), t.dtype, [None] * len(sizes) + bounds_of(t))]
+
+
+def check_broadcast(op: Op, dims: tuple[int, ...], result_shape: Shape) -> None:
+    """C2 to C5 of broadcast_in_dim, for a shape that may be unknown in part."""
+    t = operand_type(op, 0)
+    if t.shape is None:
+        return
+    rank = len(result_shape)
+    if len(dims) != t.rank:
+        raise Violation("C2", f"broadcast_dimensions size ({len(dims)}) does not match operand rank ({t.rank})")
+    if len(set(dims)) != len(dims):
+        raise Violation("C4", f"broadcast_dimensions should not have duplicates, got {list(dims)}")
+    for i, d in enumerate(dims):
+        if not 0 <= d < rank:
+            raise Violation("C3", f"broadcast_dimensions contains invalid value {d} for result with rank {rank}")
+        n, m = t.shape[i], result_shape[d]
+        if n is not None and n != 1 and not same_dim(n, m):
+            raise Violation(
+                "C5", f"size of operand dimension {i} ({n}) is not equal to 1 or size of result dimension {d} ({m})"
+            )
+
+
+def _verify_broadcast_in_dim(op: Op) -> None:
+    result, t, dims = _stated(op), operand_type(op, 0), op.ints("broadcast_dimensions")
+    if result.shape is None:
+        return
+    same_elements(op)
+    check_broadcast(op, dims, result.shape)
+    bounded = sum(n is None and b is not None for n, b in zip(result.shape, bounds_of(result), strict=True))
+    if sum(n is None for n in result.shape) > bounded or bounded > 1:
+        raise Violation("type", "result #0 must be statically shaped or single bounded dimension tensor")
+    if per_axis(result):
+        _check_broadcast_axis(t, result, dims)
+
+
+def _check_broadcast_axis(t: TensorType, result: TensorType, dims: tuple[int, ...]) -> None:
+    """C6: the quantization dimension follows the broadcast."""
+    x, y = t.dtype, result.dtype
+    assert isinstance(x, QuantizedType) and isinstance(y, QuantizedType) and t.shape is not None
+    assert x.axis is not None and y.axis is not None
+    if dims[x.axis] != y.axis:
+        raise Violation(
+            "C6",
+            f"result quantization_dimension {y.axis} not same as broadcast_dimensions[{x.axis}] = {dims[x.axis]}",
+        )
+    if t.shape[x.axis] == 1:
+        for i, (scale, zero) in enumerate(zip(y.scales, y.zero_points, strict=True)):
+            if scale != x.scales[0]:
+                raise Violation(
+                    "C6", f"mismatch result scale {i} ({scale:e}) and operand scale 0 ({x.scales[0]:e})"
+                )
+            if zero != x.zero_points[0]:
+                raise Violation(
+                    "C6", f"mismatch result zero_point {i} ({zero}) and operand zero_point 0 ({x.zero_points[0]})"
+                )
+    elif (x.scales, x.zero_points) != (y.scales, y.zero_points):
+        raise Violation("C6", f"expect same quantization scales and zero_points, got {_both(t, result)}")
+
+
+def broadcast_in_dim(x: Array, shape: tuple[int, ...], dims: tuple[int, ...]) -> Array:
+    order = np.argsort(np.asarray(dims, np.int64), kind="stable")
+    extents = [1] * len(shape)
+    for i, d in enumerate(dims):
+        extents[d] = x.shape[i]
+    return np.broadcast_to(x.transpose(order).reshape(extents), shape)
+
+
+define(
+    "stablehlo.broadcast", section="",
+    operands=("operand: any_tensor",), results=("result: any_tensor",),
+    attributes={"broadcast_sizes": required("ints")}, traits=COPIES, infer=_infer_broadcast,
+    reference=lambda op, x: np.broadcast_to(x, op.ints("broadcast_sizes") + x.shape),
+)  # fmt: skip
+define(
+    "stablehlo.broadcast_in_dim", section="broadcast_in_dim",
+    operands=("operand: any_tensor",), results=("result: any_tensor",),
+    attributes={"broadcast_dimensions": required("ints")}, traits=COPIES, verify=_verify_broadcast_in_dim,
+    reference=lambda op, x: broadcast_in_dim(x, result_type(op).extents, op.ints("broadcast_dimensions")),
+)  # fmt: skip
+
+# reshape, transpose, reverse
+
+
+def _elements(shape: Shape | None) -> int | None:
+    return None if shape is None or None in shape else int(np.prod(shape, dtype=object))  # type: ignore[arg-type]
+
+
+def _verify_reshape(op: Op) -> None:
+    a, b = operand_type(op, 0), _stated(op)
+    same_elements(op)
+    n, m = _elements(a.shape), _elements(b.shape)
+    if n is not None and m is not None and n != m:
+        raise Violation("C2", f"number of output elements ({m}) doesn't match expected number of elements ({n})")
+    if per_axis(a) and a.is_static and b.is_static:
+        _check_reshape_axis(a, b)
+
+
+def _check_reshape_axis(a: TensorType, b: TensorType) -> None:
+    """C3: the quantized axis keeps its extent and what stands before and after it."""
+    x, y = a.dtype, b.dtype
+    assert isinstance(x, QuantizedType) and isinstance(y, QuantizedType)
+    assert x.axis is not None and y.axis is not None
+    if a.extents[x.axis] != b.extents[y.axis]:
+        raise Violation(
+            "C3",
+            "expect same quantization dimension size for operand and result "
+            f"{a.extents[x.axis]} and {b.extents[y.axis]}",
+        )
+    for what, m, n in (
+        ("before", np.prod(a.extents[: x.axis]), np.prod(b.extents[: y.axis])),
+        ("after", np.prod(a.extents[x.axis + 1 :]), np.prod(b.extents[y.axis + 1 :])),
+    ):
+        if m != n:
+            raise Violation(
+                "C3",
+                f"product of dimensions {what} quantization dimension must match between operand and result,"
+                f" got {int(m)} and {int(n)}",
+            )
+
+
+def _infer_transpose(op: Op) -> list[Type]:
+    t, permutation = operand_type(op, 0), op.ints("permutation")
+    assert t.shape is not None
+    if sorted(permutation) != list(range(t.rank)):
+        raise Violation(
+            "C2",
+            f"attribute permutation must be a permutation of {list(range(t.rank))} "
+            f"but got {', '.join(map(str, permutation))}",
+        )
+    dtype = t.dtype
+    if isinstance(dtype, QuantizedType) and dtype.axis is not None:
+        stated = _stated(op)
+        if stated.shape is not None and isinstance(stated.dtype, QuantizedType) and stated.dtype.axis is not None:
+            if permutation[stated.dtype.axis] != dtype.axis:
+                raise Violation(
+                    "C4",
+                    f"operand quantization_dimension {dtype.axis} is not same as "
+                    f"permutation[{stated.dtype.axis}] = {permutation[stated.dtype.axis]}",
+                )
+        if _stated(op).dtype != dtype:
+            same_elements(op)
+        dtype = stated.dtype
+    shape, bounds = tuple(t.shape[p] for p in permutation), bounds_of(t)
+    return [with_bounds(shape, dtype, [bounds[p] for p in permutation])]
+
+
+def _infer_reverse(op: Op) -> list[Type]:
+    t, dims = operand_type(op, 0), op.ints("dimensions")
+    check_unique("C2", "dimensions", dims)
+    for d in dims:
+        if d < 0:
+            raise Violation("C3", f"all dimensions should be non-negative. Got dimension: {d}.")
+        if t.shape is not None and d >= t.rank:
+            raise Violation("C3", f"all dimensions should be between [0, {t.rank}). Got dimension: {d}.")
+    return [t]
+
+
+define(
+    "stablehlo.reshape", section="reshape",
+    operands=("operand: any_tensor",), results=("result: any_tensor",), traits={"view", "moves_data"},
+    verify=_verify_reshape, reference=lambda op, x: x.reshape(result_type(op).extents),
+)  # fmt: skip
+define(
+    "stablehlo.transpose", section="transpose",
+    operands=("operand: any_tensor",), results=("result: any_tensor",),
+    attributes={"permutation": required("ints")}, traits=COPIES, infer=_infer_transpose,
+    reference=lambda op, x: x.transpose(op.ints("permutation")),
+)  # fmt: skip
+define(
+    "stablehlo.reverse", section="reverse",
+    operands=("operand: tensor",), attributes={"dimensions": required("ints")}, traits=COPIES, infer=_infer_reverse,
+    reference=lambda op, x: np.flip(x, op.ints("dimensions")),
+)  # fmt: skip
+
+# slice, pad, concatenate
+
+
+def _infer_slice(op: Op) -> list[Type]:
+    t = operand_type(op, 0)
+    assert t.shape is not None
+    starts, limits, strides = op.ints("start_indices"), op.ints("limit_indices"), op.ints("strides")
+    for name, values in (("start_indices", starts), ("limit_indices", limits), ("strides", strides)):
+        if len(values) != t.rank:
+            raise Violation(
+                "C2",
+                f"the number of elements in {name} ({len(values)}) does not match the rank of the operand ({t.rank})",
+            )
+    shape, bounds = [], []
+    for d, (start, limit, stride, n, bound) in enumerate(
+        zip(starts, limits, strides, t.shape, bounds_of(t), strict=True)
+    ):
+        if start < 0:
+            raise Violation("C3", f"negative start index {start} in dimension {d}")
+        upper = n if n is not None else bound
+        if upper is not None and limit > upper:
+            kind = "dimension size" if n is not None else "dimension bound"
+            raise Violation("C3", f"limit index {limit} is larger than {kind} {upper} in dimension {d}")
+        if start > limit:
+            raise Violation("C3", f"start index {start} is larger than limit index {limit} in dimension {d}")
+        if stride <= 0:
+            raise Violation("C4", f"stride must be positive but got {stride} in dimension {d}")
+        shape.append(-(-(limit - start) // stride))
+        bounds.append(None)
+    return [with_bounds(tuple(shape), t.dtype, bounds)]
+
+
+def _slice(op: Op, x: Array) -> Array:
+    starts, limits, strides = op.ints("start_indices"), op.ints("limit_indices"), op.ints("strides")
+    return x[tuple(slice(a, b, s) for a, b, s in zip(starts, limits, strides, strict=True))]
+
+
+def _infer_pad(op: Op) -> list[Type]:
+    t, value = operand_types(op)
+    if t.dtype != value.dtype and not compatible_elements(t.dtype, value.dtype):
+        raise Violation("C1", f"requires the same element type for all operands and results, got {_both(t, value)}")
+    low, high, inner = op.ints("edge_padding_low"), op.ints("edge_padding_high"), op.ints("interior_padding")
+    return [pad_type(t, low, high, inner)]
+
+
+def pad_type(t: TensorType, low: tuple[int, ...], high: tuple[int, ...], inner: tuple[int, ...]) -> TensorType:
+    """C2 to C4 of pad, and the type it gives."""
+    assert t.shape is not None
+    for name, values in (("edge_padding_low", low), ("edge_padding_high", high), ("interior_padding", inner)):
+        if len(values) != t.rank:
+            raise Violation("C2", f"{name} length ({len(values)}) must match operand rank ({t.rank})")
+    shape: list[int | None] = []
+    bounds: list[int | None] = []
+    for d, (n, bound, a, b, i) in enumerate(zip(t.shape, bounds_of(t), low, high, inner, strict=True)):
+        if i < 0:
+            raise Violation("C3", f"Interior padding cannot be negative: {i} in dimension {d}")
+        shape.append(None if n is None else a + b + n + max(n - 1, 0) * i)
+        bounds.append(None if bound is None else a + b + bound + max(bound - 1, 0) * i)
+        for what, size in (("size", shape[-1]), ("bound", bounds[-1])):
+            if size is not None and size < 0:
+                raise Violation("C4", f"Padding result in negative {what} for dimension {d}")
+    return with_bounds(tuple(shape), t.dtype, bounds)
+
+
+def pad(x: Array, value: Array, low: tuple[int, ...], high: tuple[int, ...], inner: tuple[int, ...]) -> Array:
+    """Interior padding first, then the edges, which may be negative."""
+    spread = tuple(n + max(n - 1, 0) * i for n, i in zip(x.shape, inner, strict=True))
+    y = np.full(spread, value, x.dtype)
+    y[tuple(slice(None, None, i + 1) for i in inner)] = x
+    shape = tuple(n + a + b for n, a, b in zip(spread, low, high, strict=True))
+    out = np.full(shape, value, x.dtype)
+    to = tuple(slice(max(a, 0), max(0, n - max(b, 0))) for n, a, b in zip(shape, low, high, strict=True))
+    src = tuple(slice(max(-a, 0), max(0, n - max(-b, 0))) for n, a, b in zip(spread, low, high, strict=True))
+    out[to] = y[src]
+    return out
+
+
+def _pad(op: Op, x: Array, value: Array) -> Array:
+    return pad(x, value, op.ints("edge_padding_low"), op.ints("edge_padding_high"), op.ints("interior_padding"))
+
+
+def _infer_concatenate(op: Op) -> list[Type]:
+    types, d = operand_types(op), op.int("dimension")
+    if not types:
+        raise Violation("C3", "expected 1 or more operands, but found 0")
+    first = types[0]
+    for t in types[1:]:
+        if not compatible_elements(t.dtype, first.dtype):
+            raise Violation("C1", f"requires the same element type for all operands and results, got {_both(first, t)}")
+    ranked = [t for t in types if t.shape is not None]
+    if not ranked:
+        return [first]
+    rank = ranked[0].rank
+    for i, t in enumerate(types):
+        if t.shape is not None and t.rank != rank:
+            raise Violation("C2", f"operands (0) and ({i}) do not match rank")
+    if rank == 0:
+        raise Violation("C4", "rank-0 values cannot be concatenated")
+    if d >= rank:
+        raise Violation("C4", f"dimension {d} is out-of-bounds for input rank {rank}")
+    shape: list[int | None] = []
+    bounds: list[int | None] = []
+    for axis in range(rank):
+        extents = [t.shape[axis] for t in ranked if t.shape is not None]
+        limits = [bounds_of(t)[axis] for t in ranked]
+        if axis != d:
+            shape.append(merge_dims(extents, "C2", f"shapes of operands do not match at non-concat index {axis}"))
+            known = [b for b in limits if b is not None]
+            bounds.append(min(known) if known else None)
+        else:
+            whole = None not in extents and len(ranked) == len(types)
+            shape.append(sum(extents) if whole else None)  # type: ignore[arg-type]
+            upper = [n if n is not None else b for n, b in zip(extents, limits, strict=True)]
+            bounds.append(None if None in upper else sum(upper))  # type: ignore[arg-type]
+    return [with_bounds(tuple(shape), first.dtype, bounds)]
+
+
+define(
+    "stablehlo.slice", section="slice",
+    operands=("operand: tensor",),
+    attributes={"start_indices": required("ints"), "limit_indices": required("ints"), "strides": required("ints")},
+    traits=COPIES, infer=_infer_slice, reference=_slice,
+)  # fmt: skip
+define(
+    "stablehlo.pad", section="pad",
+    operands=("operand: tensor", "padding_value: 0d tensor"),
+    attributes={
+        "edge_padding_low": required("ints"),
+        "edge_padding_high": required("ints"),
+        "interior_padding": required("ints"),
+    },
+    traits=MOVES, infer=_infer_pad, reference=_pad,
+)  # fmt: skip
+define(
+    "stablehlo.concatenate", section="concatenate",
+    operands=("inputs*: tensor",), attributes={"dimension": required("i64 >= 0")},
+    traits=MOVES, infer=_infer_concatenate, reference=lambda op, *xs: np.concatenate(xs, op.int("dimension")),
+)  # fmt: skip
+
+# bitcast_convert
+
+
+def _verify_bitcast(op: Op) -> None:
+    a, b = operand_type(op, 0), _stated(op)
+    if isinstance(a.dtype, DType) and isinstance(b.dtype, DType) and a.dtype.is_complex != b.dtype.is_complex:
+        raise Violation("C2", "cannot convert between real and complex types")
+    if a.shape is None or b.shape is None:
+        return
+    m, n = a.storage.bits, b.storage.bits
+    small, large = (a, b) if m < n else (b, a)
+    if m == n:
+        if len(a.shape) != len(b.shape) or not all(map(same_dim, a.shape, b.shape)):
+            raise Violation("C1", f"operand and result shapes must match. Got: {_both(a, b)}.")
+        return
+    if small.rank != large.rank + 1:
+        raise Violation(
+            "C1",
+            f"rank of smaller element type ({small.rank}) should be 1 more than rank of larger element type"
+            f" ({large.rank}), but {small.rank} != {large.rank} + 1.",
+        )
+    assert small.shape is not None and large.shape is not None
+    if not all(map(same_dim, small.shape[:-1], large.shape)):
+        raise Violation(
+            "C1",
+            "operand and result shapes must match except for the innermost dimension of the shape with the smaller"
+            f" element type. Got: {_both(a, b)}.",
+        )
+    extent, low, high = small.shape[-1], min(m, n), max(m, n)
+    if extent is not None and extent * low != high:
+        raise Violation(
+            "C1", f"requires compatible bit widths. Got: {_both(a, b)}, but {low} * {extent} != {high}."
+        )
+
+
+def bit_matrix(x: Array, bits: int) -> Array:
+    """The bits of each element, least significant first, as a new innermost dimension."""
+    raw = np.ascontiguousarray(x).view(np.uint8).reshape(*x.shape, x.dtype.itemsize)
+    return np.unpackbits(raw, axis=-1, bitorder="little")[..., :bits]
+
+
+def from_bit_matrix(matrix: Array, dtype: np.dtype, signed_bits: int = 0) -> Array:
+    """Inverse of `bit_matrix`; `signed_bits` > 0 extends the sign of a narrow signed integer."""
+    missing = 8 * dtype.itemsize - matrix.shape[-1]
+    if missing:
+        fill = matrix[..., -1:] if signed_bits else np.zeros_like(matrix[..., -1:])
+        matrix = np.concatenate([matrix, np.repeat(fill, missing, axis=-1)], axis=-1)
+    packed = np.packbits(matrix, axis=-1, bitorder="little")
+    return np.ascontiguousarray(packed).view(dtype).reshape(matrix.shape[:-1])
+
+
+def _bitcast(op: Op, x: Array) -> Array:
+    """Little endian: element 0 of the narrower type has the lowest bits."""
+    source, target = operand_type(op, 0).storage, result_type(op).storage
+    matrix = bit_matrix(x, source.bits)
+    if target.bits < source.bits:
+        matrix = matrix.reshape(*x.shape, source.bits // target.bits, target.bits)
+    elif target.bits > source.bits:
+        matrix = matrix.reshape(*x.shape[:-1], target.bits)
+    narrow_signed = target.bits if target.kind == "i" and target.bits < 8 else 0
+    return from_bit_matrix(matrix, storage_dtype(op), narrow_signed)
+
+
+define(
+    "stablehlo.bitcast_convert", section="bitcast_convert",
+    operands=("operand: any_tensor",), results=("result: any_tensor",), traits=MOVES,
+    verify=_verify_bitcast, reference=_bitcast,
+)  # fmt: skip
+
+# dimension sizes
+
+
+def _infer_dimension_size(op: Op) -> list[Type]:
+    t, d = operand_type(op, 0), op.int("dimension")
+    if t.shape is not None and not 0 <= d < t.rank:
+        raise Violation("C1", f"requires dimension attribute in range [0, {t.rank}); found ({d})")
+    from shlo_jit.ir.types import I32
+
+    return [tensor((), I32)]
+
+
+def _infer_set_dimension_size(op: Op) -> list[Type]:
+    t, d = operand_type(op, 0), op.int("dimension")
+    assert t.shape is not None
+    if not 0 <= d < t.rank:
+        raise Violation("C1", f"requires dimension attribute in range [0, {t.rank}); found ({d})")
+    bounds = bounds_of(t)
+    if t.shape[d] is not None:
+        bounds[d] = t.shape[d]
+    shape = tuple(None if axis == d else n for axis, n in enumerate(t.shape))
+    return [with_bounds(shape, t.dtype, bounds)]
+
+
+def _set_dimension_size(op: Op, x: Array, size: Array) -> Array:
+    d = op.int("dimension")
+    return x[tuple(slice(0, int(size)) if axis == d else slice(None) for axis in range(x.ndim))]
+
+
+define(
+    "stablehlo.get_dimension_size", section="get_dimension_size",
+    operands=("operand: any_tensor",), results=("result: 0d i32",), attributes={"dimension": required("i64 >= 0")},
+    infer=_infer_dimension_size, reference=lambda op, x: np.asarray(x.shape[op.int("dimension")], np.int32),
+)  # fmt: skip
+define(
+    "stablehlo.set_dimension_size", section="",
+    operands=("operand: tensor", "size: 0d i32"), attributes={"dimension": required("i64 >= 0")},
+    traits=MOVES, infer=_infer_set_dimension_size, reference=_set_dimension_size,
+)  # fmt: skip
+
+__all__ = ["broadcast_in_dim", "check_broadcast", "iota", "optional", "pad", "pad_type", "same_elements", "shape_text"]

@@ -1,0 +1,120 @@
+"""Windows over tensors: the attributes that reduce_window, select_and_scatter and convolution share, their shapes and
+how the reference takes windows out of an array."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.ir.attributes import Dense
+from shlo_jit.ir.core import Op
+from shlo_jit.ops.record import Violation
+
+Ints = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Sizes and steps of a window, one number (of padding, a pair) a dimension."""
+
+    dimensions: tuple[int | None, ...]
+    strides: Ints
+    padding: tuple[tuple[int, int], ...]
+    base_dilations: Ints
+    window_dilations: Ints
+
+
+def padding_pairs(attr: Any, rank: int, label: str) -> tuple[tuple[int, int], ...]:
+    """The pairs of a padding attribute; none written means no padding."""
+    if attr is None:
+        return ((0, 0),) * rank
+    assert isinstance(attr, Dense)
+    shape = attr.type.shape
+    if shape is None or len(shape) != 2 or shape[1] != 2:
+        got = ", ".join(map(str, shape or ()))
+        raise Violation(label, f"expects the shape of padding-attribute to be {{N, 2}}, but got {{{got}}}.")
+    return tuple((int(a), int(b)) for a, b in attr.array.reshape(-1, 2))
+
+
+def make_window(
+    dimensions: tuple[int | None, ...],
+    strides: Ints | None,
+    padding: tuple[tuple[int, int], ...],
+    base_dilations: Ints | None,
+    window_dilations: Ints | None,
+    labels: Mapping[str, str],
+) -> Window:
+    """Check sizes and signs; what is not written is 1. `labels`: constraint labels by the words used below."""
+    rank = len(dimensions)
+    ones = (1,) * rank
+    for i, n in enumerate(dimensions):
+        if n is not None and n <= 0:
+            raise Violation(
+                labels["window"], f"expects window to have positive value for {i}-th window dimension, but got {n}."
+            )
+    steps = {
+        "strides": ("window-strides", "stride", strides),
+        "base": ("base-dilation factors", "base dilation factor", base_dilations),
+        "dilation": ("window-dilation factors", "window dilation factor", window_dilations),
+    }
+    for key, (many, one, values) in steps.items():
+        if values is None:
+            continue
+        if len(values) != rank:
+            raise Violation(
+                labels[f"{key} size"],
+                f"expects {many} to have same dimension-size as size of window dimensions ({rank}),"
+                f" but got: {len(values)}.",
+            )
+        for i, n in enumerate(values):
+            if n <= 0:
+                raise Violation(
+                    labels[key], f"expects window to have positive {one} for {i}-th window dimension, but got {n}."
+                )
+    if len(padding) != rank:
+        raise Violation(
+            labels["padding"],
+            f"expects padding-entries to have same dimension-size as size of window dimensions ({rank}),"
+            f" but got: {len(padding)}.",
+        )
+    return Window(dimensions, strides or ones, padding, base_dilations or ones, window_dilations or ones)
+
+
+def optional_ints(op: Op, name: str) -> Ints | None:
+    return op.ints(name) if op.attributes.get(name) is not None else None
+
+
+def window_counts(shape: tuple[int | None, ...], window: Window) -> tuple[int | None, ...]:
+    """How many windows fit along each dimension (reduce_window C15)."""
+    counts: list[int | None] = []
+    for n, size, stride, (low, high), base, dilation in zip(
+        shape, window.dimensions, window.strides, window.padding, window.base_dilations, window.window_dilations,
+        strict=True,
+    ):  # fmt: skip
+        if n is None or size is None:
+            counts.append(None)
+            continue
+        padded = low + ((n - 1) * base + 1 if n else 0) + high
+        reach = (size - 1) * dilation + 1 if size else 0
+        counts.append((padded - reach) // stride + 1 if 0 < padded and reach <= padded else 0)
+    return tuple(counts)
+
+
+def take_windows(padded: np.ndarray, counts: Ints, window: Window) -> np.ndarray:
+    """All windows of an array that is already dilated and padded: shape counts + window dimensions."""
+    sizes = tuple(n or 0 for n in window.dimensions)
+    if 0 in counts:
+        return np.empty((*counts, *sizes), padded.dtype)
+    index = []
+    rank = padded.ndim
+    for d in range(rank):
+        start = np.arange(counts[d]) * window.strides[d]
+        offset = np.arange(sizes[d]) * window.window_dilations[d]
+        grid = start[:, None] + offset[None, :]
+        shape = [1] * (2 * rank)
+        shape[d], shape[rank + d] = counts[d], sizes[d]
+        index.append(grid.reshape(shape))
+    return padded[tuple(index)]

@@ -1,0 +1,97 @@
+"""Bring dot_general to what the GEMM routine takes.
+
+Needs: nothing. Guarantees: every dot_general has operands of one element type the routine knows, a result of its
+accumulator type, and free and contracting dimensions that each lie in memory as one run.
+
+    dot_general(bf16, bf16) : bf16   ->   convert(dot_general(bf16, bf16) : f32) : bf16
+    dot_general(f32[a,b,c], [0, 2])  ->   dot_general(transpose(f32[a,b,c]), ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_jit.ir.attributes import DenseArray, StructAttr
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.types import DTYPES, F32, I32, DType, tensor
+from shlo_jit.lower.kernels.dot import roles_of, run_of
+from shlo_jit.passes.rewriter import Rewriter, rewrite
+
+DIRECT = {"f32", "f64", "bf16", "f16", "complex<f32>", "complex<f64>"}
+
+
+def accumulator(operand: DType, result: DType) -> DType:
+    """What sums are kept in."""
+    if result.is_complex:
+        return result
+    if result.is_float:
+        return result if result.name == "f64" else F32
+    return result if result.bits >= 32 and result.kind in "iu" else I32
+
+
+def operand_type(lhs: DType, rhs: DType, acc: DType) -> DType:
+    """The type both operands are brought to: their own where the routine takes it, else the accumulator's."""
+    if lhs == rhs and acc.is_float and lhs.is_float and lhs.name in DIRECT and (acc.name == "f32" or lhs == acc):
+        return lhs if lhs.name != "f64" else acc
+    if lhs == rhs and lhs.name in ("i8", "ui8") and acc.name in ("i32", "ui32"):
+        return lhs
+    return acc
+
+
+def _convert(rw: Rewriter, value: Value, dtype: DType) -> Value:
+    if value.tensor.storage == dtype:
+        return value
+    return rw.emit1("stablehlo.convert", [value], tensor(value.tensor.extents, dtype))
+
+
+def _transpose(rw: Rewriter, value: Value, order: tuple[int, ...]) -> Value:
+    shape = value.tensor.extents
+    t = tensor(tuple(shape[d] for d in order), value.tensor.dtype)
+    return rw.emit1("stablehlo.transpose", [value], t, {"permutation": DenseArray("i64", order)})
+
+
+def canonical_dots(function: Op) -> Op:
+    """The function with every dot_general (and dot) in the routine's form."""
+
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op.name != "stablehlo.dot_general":
+            return None
+        return _dot_general(rw, op, operands)
+
+    return rewrite(function, visit)
+
+
+def _dot_general(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    roles = roles_of(op)
+    result = op.result.tensor
+    acc = accumulator(operands[0].tensor.storage, result.storage)
+    kind = operand_type(operands[0].tensor.storage, operands[1].tensor.storage, acc)
+    sides = []
+    for value, batch, contracting, free in (
+        (operands[0], roles.lhs_batch, roles.lhs_contracting, roles.lhs_free),
+        (operands[1], roles.rhs_batch, roles.rhs_contracting, roles.rhs_free),
+    ):
+        value = _convert(rw, value, kind)
+        shape = value.tensor.extents
+        if run_of(shape, contracting) is None or run_of(shape, free) is None:
+            value = _transpose(rw, value, (*batch, *free, *contracting))
+            n, m = len(batch), len(free)
+            batch, free = tuple(range(n)), tuple(range(n, n + m))
+            contracting = tuple(range(n + m, len(shape)))
+        sides.append((value, batch, contracting))
+    (lhs, lb, lc), (rhs, rb, rc) = sides
+    numbers = StructAttr(
+        "stablehlo.dot",
+        (
+            ("lhs_batching_dimensions", lb),
+            ("rhs_batching_dimensions", rb),
+            ("lhs_contracting_dimensions", lc),
+            ("rhs_contracting_dimensions", rc),
+        ),
+    )
+    t = tensor(result.extents, acc)
+    product = rw.emit1("stablehlo.dot_general", [lhs, rhs], t, {"dot_dimension_numbers": numbers})
+    return [_convert(rw, product, result.storage)]
+
+
+__all__ = ["DTYPES", "canonical_dots"]

@@ -1,0 +1,184 @@
+"""Identities: rows of (op, rule); a rule gives the values that stand for the op's results, or None.
+
+Each row carries its equation. Floats: bit-exact ones only (x + 0 is not x for x = -0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.ir.core import Op, Region, Value
+from shlo_jit.passes.rewriter import Rewriter
+
+Identity = Callable[[Any, Rewriter, Op, list[Value]], "Sequence[Value] | None"]
+
+
+def _same_type(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """f(x) = x where the type does not change: reshape, convert, bitcast_convert."""
+    return operands[:1] if operands[0].type == op.result.type else None
+
+
+def _identity_transpose(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """transpose(x, [0, 1, ...]) = x"""
+    p = op.ints("permutation")
+    return operands if p == tuple(range(len(p))) else None
+
+
+def _identity_broadcast(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """broadcast_in_dim(x, [0, 1, ...]) : same type = x"""
+    p = op.ints("broadcast_dimensions")
+    same = operands[0].type == op.result.type and p == tuple(range(len(p)))
+    return operands if same else None
+
+
+def _identity_slice(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """slice that takes everything = x"""
+    return operands if operands[0].type == op.result.type else None
+
+
+def _reshape_of_reshape(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """reshape(reshape(x)) = reshape(x)"""
+    inner = operands[0].op
+    if inner is None or inner.name != "stablehlo.reshape":
+        return None
+    if inner.operands[0].type == op.result.type:
+        return [inner.operands[0]]
+    return rw.emit("stablehlo.reshape", inner.operands, [op.result.type])
+
+
+def _single_concatenate(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """concatenate(x) = x"""
+    return operands if len(operands) == 1 else None
+
+
+def _known_select(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """select(true, x, y) = x; select(p, x, x) = x"""
+    p, x, y = operands
+    if x is y:
+        return [x]
+    dense = s.dense(p)
+    if dense is None or not dense.is_splat:
+        return None
+    return [x if dense.array.reshape(-1)[0] else y]
+
+
+def _splat(s: Any, value: Value, number: int) -> bool:
+    dense = s.dense(value)
+    return dense is not None and dense.is_splat and bool(dense.array.reshape(-1)[0] == number)
+
+
+def _integer_neutral(number: int) -> Identity:
+    """x + 0 = x, x * 1 = x, x | 0 = x ... of integers."""
+
+    def rule(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if not op.result.tensor.storage.is_integer:
+            return None
+        x, y = operands
+        if _splat(s, y, number):
+            return [x]
+        commutes = op.name not in ("stablehlo.subtract",)
+        return [y] if commutes and _splat(s, x, number) else None
+
+    return rule
+
+
+def _float_times_one(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """x * 1 = x, x / 1 = x (bit-exact but for the quiet bit of a signalling NaN)"""
+    if not op.result.tensor.storage.is_float:
+        return None
+    x, y = operands
+    if _splat(s, y, 1):
+        return [x]
+    return [y] if op.name == "stablehlo.multiply" and _splat(s, x, 1) else None
+
+
+def _barrier(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """optimization_barrier(x...) = x..."""
+    return operands
+
+
+def _known_if(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """if(true) { a } else { b } = a"""
+    dense = s.dense(operands[0])
+    if dense is None:
+        return None
+    block = op.regions[0 if dense.array.reshape(-1)[0] else 1].block
+    rw.run(block.ops[:-1])
+    return [rw.get(o) for o in block.terminator.operands]
+
+
+def _known_case(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """case(k) { b0 } { b1 } ... = bk, the last one out of range"""
+    dense = s.dense(operands[0])
+    if dense is None:
+        return None
+    k = int(dense.array.reshape(-1)[0])
+    block = op.regions[k if 0 <= k < len(op.regions) else -1].block
+    rw.run(block.ops[:-1])
+    return [rw.get(o) for o in block.terminator.operands]
+
+
+def _tuple_element(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """get_tuple_element(tuple(x, y), 1) = y"""
+    inner = operands[0].op
+    return [inner.operands[op.int("index")]] if inner is not None and inner.name == "stablehlo.tuple" else None
+
+
+def _invariant_carry(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """A carried value that the body hands on unchanged is a value from outside."""
+    cond, body = op.regions[0].block, op.regions[1].block
+    returned = body.terminator.operands
+    fixed = [i for i, r in enumerate(returned) if r is body.arguments[i]]
+    if not fixed:
+        return None
+    from shlo_jit.ir.core import Block
+
+    live = [i for i in range(len(operands)) if i not in fixed]
+    regions = []
+    for block in (cond, body):
+        for i in fixed:
+            rw.values[block.arguments[i]] = operands[i]
+        arguments = [Value(block.arguments[i].type, name=block.arguments[i].name) for i in live]
+        rw.values.update({block.arguments[i]: a for i, a in zip(live, arguments, strict=True)})
+        end = block.terminator
+        kept = end.operands if block is cond else [end.operands[i] for i in live]
+        shell = Block([], [*block.ops[:-1], Op(end.name, list(kept), [], end.attributes, [], end.source, end.start, end.end)])
+        new = s.block(rw, shell)
+        new.arguments = arguments
+        for i, a in enumerate(arguments):
+            a.owner, a.index = new, i
+        regions.append(Region([new]))
+    if not live:
+        inits: list[Value] = []
+    else:
+        inits = [s.settle(rw, operands[i]) for i in live]
+    results = iter(rw.emit("stablehlo.while", inits, [operands[i].type for i in live], op.attributes, regions))
+    return [operands[i] if i in fixed else next(results) for i in range(len(operands))]
+
+
+IDENTITIES: dict[str, tuple[Identity, ...]] = {
+    "stablehlo.reshape": (_same_type, _reshape_of_reshape),
+    "stablehlo.convert": (_same_type,),
+    "stablehlo.bitcast_convert": (_same_type,),
+    "stablehlo.transpose": (_identity_transpose,),
+    "stablehlo.broadcast_in_dim": (_identity_broadcast,),
+    "stablehlo.slice": (_identity_slice,),
+    "stablehlo.concatenate": (_single_concatenate,),
+    "stablehlo.select": (_known_select,),
+    "stablehlo.add": (_integer_neutral(0),),
+    "stablehlo.subtract": (_integer_neutral(0),),
+    "stablehlo.or": (_integer_neutral(0),),
+    "stablehlo.xor": (_integer_neutral(0),),
+    "stablehlo.multiply": (_integer_neutral(1), _float_times_one),
+    "stablehlo.divide": (_float_times_one,),
+    "stablehlo.optimization_barrier": (_barrier,),
+    "stablehlo.if": (_known_if,),
+    "stablehlo.case": (_known_case,),
+    "stablehlo.get_tuple_element": (_tuple_element,),
+    "stablehlo.while": (_invariant_carry,),
+}
+
+__all__ = ["IDENTITIES", "np"]

@@ -1,0 +1,101 @@
+"""One forward sweep over a function: old ops in, new ops out, with a map from old values to new ones.
+
+A pass subclasses nothing: it hands `rewrite` a visitor that either returns the values that stand for an op's results or
+None to keep the op (with its operands mapped and its regions swept).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shlo_jit.errors import Source
+from shlo_jit.ir.core import Block, Op, Region, Value
+from shlo_jit.ir.types import Type
+
+Visitor = Callable[["Rewriter", Op, list[Value]], "Sequence[Value] | None"]
+
+
+class Rewriter:
+    """Builds new blocks. `emit` appends to the block being built and carries the place of the op being rewritten."""
+
+    def __init__(self, visitor: Visitor):
+        self.visitor = visitor
+        self.values: dict[Value, Value] = {}
+        self.blocks: list[Block] = []
+        self.current: Op | None = None
+
+    @property
+    def block(self) -> Block:
+        return self.blocks[-1]
+
+    def emit(
+        self,
+        name: str,
+        operands: Sequence[Value],
+        types: Sequence[Type],
+        attributes: dict[str, Any] | None = None,
+        regions: list[Region] | None = None,
+    ) -> list[Value]:
+        """Append an op; its results."""
+        source, start, end = self.place()
+        op = Op(name, list(operands), list(types), attributes, regions, source, start, end)
+        self.block.ops.append(op)
+        return op.results
+
+    def emit1(self, name: str, operands: Sequence[Value], type: Type, attributes: dict[str, Any] | None = None) -> Value:
+        return self.emit(name, operands, [type], attributes)[0]
+
+    def place(self) -> tuple[Source, int, int]:
+        from shlo_jit.errors import NO_SOURCE
+
+        c = self.current
+        return (NO_SOURCE, 0, 0) if c is None else (c.source, c.start, c.end)
+
+    def get(self, value: Value) -> Value:
+        return self.values.get(value, value)
+
+    def sweep(self, block: Block, arguments: Sequence[Value] | None = None) -> Block:
+        """A new block from an old one; `arguments` stand for the old block's arguments, or new ones are made."""
+        new = Block([Value(a.type, name=a.name) for a in block.arguments] if arguments is None else [])
+        self.values.update(zip(block.arguments, new.arguments if arguments is None else arguments, strict=True))
+        self.blocks.append(new)
+        self.run(block.ops)
+        self.blocks.pop()
+        return new
+
+    def run(self, ops: Sequence[Op]) -> None:
+        """Sweep ops into the block being built."""
+        outer = self.current
+        for op in ops:
+            self.current = op
+            operands = [self.get(o) for o in op.operands]
+            found = self.visitor(self, op, operands)
+            results = self.keep(op, operands) if found is None else found
+            for old, new in zip(op.results, results, strict=True):
+                self.values[old] = new
+                if not new.name:
+                    new.name = old.name
+        self.current = outer
+
+    def keep(self, op: Op, operands: list[Value]) -> list[Value]:
+        """The op as it is, with new operands and swept regions."""
+        regions = [Region([self.sweep(b) for b in r.blocks]) for r in op.regions]
+        new = Op(
+            op.name, operands, [r.type for r in op.results], op.attributes, regions, op.source, op.start, op.end
+        )
+        self.block.ops.append(new)
+        return new.results
+
+
+def rewrite(function: Op, visitor: Visitor) -> Op:
+    """A new function with the visitor applied to every op, in order, regions included."""
+    rewriter = Rewriter(visitor)
+    return rebuilt(function, rewriter.sweep(function.block()))
+
+
+def rebuilt(function: Op, block: Block) -> Op:
+    """The function with another body."""
+    return Op(
+        function.name, [], [], function.attributes, [Region([block])], function.source, function.start, function.end
+    )

@@ -1,0 +1,185 @@
+"""Simplify: constants fold, equal ops become one, dead ops go, and a table of identities applies; one forward sweep.
+
+Needs: inlined functions. Guarantees: every block has its own copy of each constant of equal elements that it uses;
+no dead op without effect remains. Folding computes exact ops only (arithmetic, comparisons, conversions, data
+movement), with at most FOLD_LIMIT elements, so that the result has the bits it would have at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shlo_jit.fuse.group import has_effect
+from shlo_jit.ir.attributes import Dense
+from shlo_jit.ir.core import Block, Op, Region, Value
+from shlo_jit.ir.types import TensorType
+from shlo_jit.ops import OPS
+from shlo_jit.passes.identities import IDENTITIES
+from shlo_jit.passes.rewriter import Rewriter, rebuilt
+
+FOLD_LIMIT = 4096
+"""Elements of a result that is computed at compile time."""
+EXACT = {
+    "stablehlo." + n
+    for n in (
+        "add subtract multiply divide negate abs sign maximum minimum and or xor not compare select clamp convert "
+        "shift_left shift_right_logical shift_right_arithmetic remainder popcnt count_leading_zeros is_finite floor ceil "
+        "round_nearest_afz round_nearest_even bitcast_convert reshape transpose broadcast_in_dim slice concatenate pad "
+        "reverse iota real imag complex gather"
+    ).split()
+}
+
+
+class _Simplify:
+    def __init__(self) -> None:
+        self.constants: dict[Value, Dense] = {}
+        """New constant values (of any block) and what they hold."""
+        self.scopes: list[dict] = []
+        """Per block: what has been computed, by structure."""
+        self.top: Block | None = None
+
+    # ------------------------------------------------------------------ the visitor
+    def visit(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op.name == "stablehlo.constant":
+            return [self.virtual(op)]
+        found = self.fold(rw, op, operands)
+        if found is not None:
+            return found
+        for identity in IDENTITIES.get(op.name, ()):
+            found = identity(self, rw, op, operands)
+            if found is not None:
+                return found
+        operands = [self.settle(rw, o) for o in operands]
+        if op.regions or has_effect(op):
+            return self.keep(rw, op, operands)
+        key = (op.name, tuple(operands), tuple(op.attributes.items()), tuple(r.type for r in op.results))
+        try:
+            for scope in reversed(self.scopes):
+                if key in scope:
+                    return scope[key]
+        except TypeError:  # an attribute that cannot be hashed
+            return rw.keep(op, operands)
+        results = rw.keep(op, operands)
+        self.scopes[-1][key] = results
+        return results
+
+    def keep(self, rw: Rewriter, op: Op, operands: list[Value]) -> list[Value]:
+        regions = [Region([self.block(rw, b) for b in r.blocks]) for r in op.regions]
+        new = Op(op.name, operands, [r.type for r in op.results], op.attributes, regions, op.source, op.start, op.end)
+        rw.block.ops.append(new)
+        return new.results
+
+    def block(self, rw: Rewriter, block: Block) -> Block:
+        self.scopes.append({})
+        new = Block([Value(a.type, name=a.name) for a in block.arguments])
+        rw.values.update(zip(block.arguments, new.arguments, strict=True))
+        rw.blocks.append(new)
+        rw.run(block.ops[:-1])
+        end = block.terminator
+        rw.current = end
+        operands = [self.settle(rw, rw.get(o)) for o in end.operands]
+        new.ops.append(Op(end.name, operands, [], end.attributes, [], end.source, end.start, end.end))
+        rw.blocks.pop()
+        self.scopes.pop()
+        return new
+
+    # ------------------------------------------------------------------ constants
+    def virtual(self, op: Op) -> Value:
+        """A constant that stands in no block yet: it is written where it is used."""
+        value = Value(op.result.type, None, 0, op.result.name)
+        self.constants[value] = op.constant
+        return value
+
+    def make(self, dense: Dense) -> Value:
+        value = Value(dense.type)
+        self.constants[value] = dense
+        return value
+
+    def settle(self, rw: Rewriter, value: Value) -> Value:
+        """The value, or a constant op for it in the right block: of equal elements in this one, others at the top."""
+        dense = self.constants.get(value)
+        if dense is None or value.op is not None:
+            return value
+        level = -1 if dense.is_splat else 0
+        scope, block = self.scopes[level], rw.blocks[level]
+        data = dense.array.reshape(-1)[:1].tobytes() if dense.is_splat else id(dense)
+        key = ("constant", dense.type, data)
+        found = scope.get(key)
+        if found is None:
+            source, start, end = rw.place()
+            op = Op("stablehlo.constant", [], [dense.type], {"value": dense}, [], source, start, end)
+            block.ops.append(op)
+            found = scope[key] = op.results
+            self.constants[op.result] = dense
+        return found[0]
+
+    def dense(self, value: Value) -> Dense | None:
+        """What a value holds, if it is constant."""
+        return self.constants.get(value)
+
+    # ------------------------------------------------------------------ folding
+    def fold(self, rw: Rewriter, op: Op, operands: list[Value]) -> list[Value] | None:
+        if op.name not in EXACT or len(op.results) != 1 or op.regions:
+            return None
+        t = op.result.type
+        known = [self.constants.get(o) for o in operands]
+        if not isinstance(t, TensorType) or not t.is_static or any(k is None for k in known):
+            return None
+        if not isinstance(t.dtype, type(t.storage)) or not operands:
+            return None
+        record = OPS[op.name]
+        splat = all(k.is_splat for k in known if k is not None) and t.size > 0
+        if splat and op.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose", "stablehlo.slice"):
+            assert known[0] is not None
+            one = known[0].array.reshape(-1)[0]
+            return [self.make(Dense(t, np.broadcast_to(one, t.extents)))]
+        if splat and record.has("elementwise") and t.size > 1:
+            return self.fold_splat(op, t, [k for k in known if k is not None])
+        if t.size > FOLD_LIMIT or record.reference is None or any(k is None or k.array.size > 16 * FOLD_LIMIT for k in known):
+            return None
+        with np.errstate(all="ignore"):
+            result = record.reference(op, *(k.array for k in known if k is not None))
+        result = result[0] if isinstance(result, tuple) else result
+        return [self.make(Dense(t, np.asarray(result, t.storage.numpy).reshape(t.extents)))]
+
+    def fold_splat(self, op: Op, t: TensorType, known: list[Dense]) -> list[Value] | None:
+        record = OPS[op.name]
+        if record.reference is None:
+            return None
+        small = [k.array.reshape(-1)[:1] for k in known]
+        if op.name == "stablehlo.bitcast_convert" and known[0].type.storage.bits != t.storage.bits:
+            return None
+        with np.errstate(all="ignore"):
+            result = record.reference(op, *small)
+        one = np.asarray(result, t.storage.numpy).reshape(-1)[0]
+        return [self.make(Dense(t, np.broadcast_to(one, t.extents)))]
+
+
+def simplify(function: Op) -> Op:
+    """The function simplified; run it again for what one sweep opened up."""
+    state = _Simplify()
+    rw = Rewriter(state.visit)
+    return eliminate(rebuilt(function, state.block(rw, function.block())))
+
+
+def eliminate(function: Op) -> Op:
+    """Drop ops whose results nobody reads and that have no effect (in place: the sweep made them anew)."""
+    used: set[Value] = set()
+
+    def block(b: Block) -> None:
+        kept = []
+        for op in reversed(b.ops):
+            needed = op is b.terminator or any(r in used for r in op.results) or has_effect(op)
+            if not needed:
+                continue
+            for region in op.regions:
+                for inner in region.blocks:
+                    block(inner)
+            used.update(op.operands)
+            kept.append(op)
+        b.ops[:] = kept[::-1]
+
+    block(function.block())
+    return function

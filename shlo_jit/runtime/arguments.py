@@ -1,0 +1,123 @@
+"""What a caller passes to what a program reads: C-contiguous, aligned arrays of exactly the port's shape and dtype.
+
+Arrays are never cast. Python numbers become rank-0 arrays when the port's dtype can hold them, floats after rounding.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from shlo_jit.codegen.program import Port
+
+
+def check_count(given: int, ports: Sequence[Port]) -> None:
+    """Raise TypeError unless there is an argument for every port."""
+    if given != len(ports):
+        names = ", ".join(_describe(port) for port in ports)
+        expected = f"{len(ports)} argument{'' if len(ports) == 1 else 's'}"
+        raise TypeError(f"expected {expected}{f' ({names})' if 0 < len(ports) <= 8 else ''}, got {given}")
+
+
+def convert(value: Any, index: int, port: Port) -> np.ndarray:
+    """The array a program can read for argument `index`. It is `value` itself, or a copy, or a view of it: not to be
+    written to. Raises TypeError for a wrong kind or dtype, ValueError for a wrong shape or a number out of range."""
+    dtype = port.dtype.numpy
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)
+    elif isinstance(value, bool | int | float | complex):
+        array = _number(value, index, port)
+    else:
+        array = _foreign(value, index, port)
+    if array.dtype != dtype:
+        if array.dtype.newbyteorder("=") != dtype:
+            raise TypeError(f"{_name(index, port)}: expected {_describe(port)}, got {_describe_array(array)}")
+        array = array.astype(dtype)
+    if array.shape != port.shape:
+        raise ValueError(f"{_name(index, port)}: expected {_describe(port)}, got {_describe_array(array)}")
+    flags = array.flags
+    if not (flags.c_contiguous and flags.aligned):
+        array = np.array(array, dtype=dtype, order="C", copy=True, subok=False)
+    return array
+
+
+def _name(index: int, port: Port) -> str:
+    return f"argument {index} ({port.name})" if port.name else f"argument {index}"
+
+
+def _describe(port: Port) -> str:
+    return f"{port.dtype.numpy.name}[{','.join(map(str, port.shape))}]"
+
+
+def _describe_array(array: np.ndarray) -> str:
+    dtype = array.dtype
+    name = dtype.name if dtype.isnative else f"byte-swapped {dtype.name}"
+    return f"{name}[{','.join(map(str, array.shape))}]"
+
+
+def _foreign(value: Any, index: int, port: Port) -> np.ndarray:
+    """An array of another library, by DLPack when it offers that, else by `__array__`."""
+    failure: Exception | None = None
+    if hasattr(value, "__dlpack__"):
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:  # numpy's DLPack has no bfloat16, say
+            failure = error
+    if hasattr(value, "__array__"):
+        return np.asarray(value)
+    if failure is not None:
+        raise TypeError(f"{_name(index, port)}: cannot take {type(value).__name__} by DLPack: {failure}") from failure
+    hint = "; use numpy.asarray" if isinstance(value, list | tuple) else ""
+    raise TypeError(f"{_name(index, port)}: expected {_describe(port)}, got {type(value).__name__}{hint}")
+
+
+def _number(value: complex, index: int, port: Port) -> np.ndarray:
+    """A Python number as a rank-0 array."""
+    dtype, kind = port.dtype.numpy, port.dtype.kind
+    if port.shape != ():
+        got = f"the number {value!r}"
+        raise ValueError(f"{_name(index, port)}: expected {_describe(port)}, got {got}")
+    if isinstance(value, complex) and kind != "c":
+        raise TypeError(f"{_name(index, port)}: expected {_describe(port)}, got the complex number {value!r}")
+    if kind in "biux":
+        assert isinstance(value, numbers.Real)
+        return _integer(value, index, port)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            array = np.asarray(complex(value) if kind == "c" else float(value)).astype(dtype)
+    except OverflowError:
+        array = None
+    if array is None or (_finite(value) and not _finite(complex(array))):
+        raise ValueError(f"{_name(index, port)}: {value!r} is out of range for {dtype.name}")
+    if kind == "f" and float(value) < 0 and float(array) > 0:
+        raise ValueError(f"{_name(index, port)}: {value!r} is out of range for {dtype.name}")
+    return array
+
+
+def _finite(value: complex) -> bool:
+    try:
+        z = complex(value)
+    except OverflowError:
+        return True
+    return math.isfinite(z.real) and math.isfinite(z.imag)
+
+
+def _integer(value: float, index: int, port: Port) -> np.ndarray:
+    """An exactly representable number as an integer or boolean."""
+    dtype = port.dtype.numpy
+    if isinstance(value, float) and not value.is_integer():
+        raise TypeError(f"{_name(index, port)}: expected {_describe(port)}, got the float {value!r}")
+    if port.dtype.kind == "b":
+        low, high = 0, 1
+    else:
+        info = ml_dtypes.iinfo(dtype)
+        low, high = int(info.min), int(info.max)
+    whole = int(value)
+    if not low <= whole <= high:
+        raise ValueError(f"{_name(index, port)}: {value!r} is out of range for {dtype.name} ({low} to {high})")
+    return np.asarray(whole).astype(dtype) if abs(whole) < 1 << 63 else np.asarray(whole, dtype)

@@ -1,0 +1,98 @@
+"""From a lowered program, or the object cache, to an `Executable`. What the pipeline calls.
+
+    key = cache.program_key(text, options, target)
+    exe = from_cache(key, target, ...) or build(lower(...), target, key=key, ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shlo_jit.codegen import routines
+from shlo_jit.codegen.objects import Compiled, compile_program, program_entry, read_program
+from shlo_jit.codegen.program import Program
+from shlo_jit.kernels.target import Target
+from shlo_jit.runtime.cache import ObjectCache, default_cache
+from shlo_jit.runtime.cpus import thread_count
+from shlo_jit.runtime.executable import Core, Executable
+
+Stages = Mapping[str, Callable[[], str]]
+"""Name of a stage -> a function that gives the program's text there; asked only when a user asks."""
+
+
+def build(
+    program: Program,
+    target: Target,
+    *,
+    threads: int | None = None,
+    custom_calls: Mapping[str, Any] | None = None,
+    key: str | None = None,
+    cache: ObjectCache | bool | None = True,
+    stages: Stages | None = None,
+    level: int | None = None,
+    verify: bool = True,
+) -> Executable:
+    """Generate code for `program`, load it and make it callable.
+
+    `target` must be this machine's. With a `key` (see `cache.program_key`) the result goes into the object cache.
+    `threads` as in `thread_count`. Raises InternalError when LLVM refuses the text, ExecutionError when a custom call
+    is not registered.
+    """
+    store = resolve_cache(cache)
+    compiled = compile_program(program, target, level, verify)
+    routines.prepare(program.routines, target, store)
+    if store is not None and key is not None:
+        store.store(key, *program_entry(compiled))
+    executable = load(compiled, target, threads=threads, custom_calls=custom_calls, cache=store, stages=stages)
+    assert executable is not None  # its routines have just been prepared
+    return executable
+
+
+def from_cache(
+    key: str,
+    target: Target,
+    *,
+    threads: int | None = None,
+    custom_calls: Mapping[str, Any] | None = None,
+    cache: ObjectCache | bool | None = True,
+    stages: Stages | None = None,
+) -> Executable | None:
+    """The executable stored under `key`, or None. Needs neither the program's text nor any stage of the compiler."""
+    store = resolve_cache(cache)
+    if store is None:
+        return None
+    compiled = store.read(key, read_program)
+    if compiled is None:
+        return None
+    return load(compiled, target, threads=threads, custom_calls=custom_calls, cache=store, stages=stages)
+
+
+def load(
+    compiled: Compiled,
+    target: Target,
+    *,
+    threads: int | None = None,
+    custom_calls: Mapping[str, Any] | None = None,
+    cache: ObjectCache | None = None,
+    stages: Stages | None = None,
+) -> Executable | None:
+    """Load object code; None when a routine it needs is neither in this process nor in the cache."""
+    from shlo_jit.codegen import jit
+
+    libraries = []
+    for name in compiled.routines:
+        library = routines.load(name, target, cache)
+        if library is None:
+            return None
+        libraries.append(library)
+    library = jit.load(compiled.objects, ["shlo_main"], libraries)
+    core = Core(compiled, library, thread_count(threads), custom_calls)
+    return Executable(core, target, cache, stages)
+
+
+def resolve_cache(cache: ObjectCache | bool | None) -> ObjectCache | None:
+    """The cache an option names: a cache itself, the user's (True), or none."""
+    if cache is True:
+        return default_cache()
+    return cache or None

@@ -1,0 +1,311 @@
+"""The object cache on disk: what was compiled once starts in milliseconds in every later process.
+
+One entry is one file, named by its key:
+
+    8 bytes   magic
+    8 bytes   length of the header
+    4 bytes   CRC-32 of the header
+    header    JSON: `blobs` is a list of [offset, size, CRC-32]; the rest is the caller's
+    blobs     object code and raw constants, each at a multiple of 64
+
+An entry is written to a temporary file and renamed, so readers see all of it or nothing and writers in several
+processes need no lock. What does not check out (damaged, truncated, foreign) is deleted and counts as absent. Nothing
+is ever unpickled. A folder that cannot be used means no cache, with one warning.
+
+`SHLO_JIT_CACHE_DIR` moves the folder, `SHLO_JIT_CACHE_BYTES` sets its size (default 1 GiB). The entries that were not
+used for the longest time go first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import mmap
+import os
+import random
+import struct
+import threading
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from shlo_jit.codegen.objects import Blob
+from shlo_jit.kernels.target import Target
+
+T = TypeVar("T")
+
+MAGIC = b"shlojit1"
+PREFIX = struct.Struct("<8sQI")
+ALIGNMENT = 64
+DEFAULT_BYTES = 1 << 30
+SUFFIX = ".shlo"
+EVICT_TO = 0.8
+"""Eviction goes down to this part of the limit, so that it does not run at every store."""
+
+
+class CacheInfo(NamedTuple):
+    """Of a cache's folder."""
+
+    folder: str
+    entries: int
+    nbytes: int
+    limit: int
+
+
+class ObjectCache:
+    """Entries in a folder. Safe to share between threads and processes."""
+
+    def __init__(self, folder: str | os.PathLike[str], limit: int = DEFAULT_BYTES) -> None:
+        self.folder = Path(folder)
+        self.limit = limit
+        """Bytes all entries may take together."""
+        self._warned = False
+        self._written = 0
+        """Bytes stored since the folder's size was last looked at."""
+        self._checked = False
+
+    # ------------------------------------------------------------------ reading
+    def read(self, key: str, decode: Callable[[Mapping[str, Any], Sequence[memoryview]], T]) -> T | None:
+        """The decoded entry of a key; None when there is none. An entry that `decode` cannot read is deleted."""
+        entry = self.lookup(key)
+        if entry is None:
+            return None
+        try:
+            return decode(*entry)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+            self._delete(self._path(key))
+            return None
+
+    def lookup(self, key: str) -> tuple[dict[str, Any], list[memoryview]] | None:
+        """Header and blobs of a key, checksums verified; None when there is none. The blobs are a private mapping of
+        the file, which lives as long as they do."""
+        path = self._path(key)
+        try:
+            with open(path, "rb") as file:
+                data = memoryview(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):  # ValueError: an empty file
+            self._delete(path)
+            return None
+        try:
+            entry = _decode(data)
+        except (ValueError, KeyError, TypeError, struct.error):
+            self._delete(path)
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)  # the time of use is what eviction goes by
+        return entry
+
+    # ------------------------------------------------------------------ writing
+    def store(self, key: str, header: Mapping[str, Any], blobs: Sequence[Blob]) -> bool:
+        """Write an entry. False when it could not be written; a cache that fails is no error."""
+        path = self._path(key)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.{random.getrandbits(32):08x}")
+        try:
+            parts = _encode(header, blobs)
+            size = sum(len(part) for part in parts)
+            if size > self.limit:
+                return False
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with open(temporary, "xb") as file:
+                file.writelines(parts)
+            os.replace(temporary, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            self._warn(error)
+            return False
+        self._written += size
+        if not self._checked or self._written > self.limit // 16:
+            self._evict()
+        return True
+
+    def _warn(self, error: OSError) -> None:
+        if not self._warned:
+            self._warned = True
+            warnings.warn(f"shlo_jit: no object cache in {self.folder}: {error}", RuntimeWarning, stacklevel=4)
+
+    # ------------------------------------------------------------------ housekeeping
+    def _path(self, key: str) -> Path:
+        return self.folder / (key + SUFFIX)
+
+    @staticmethod
+    def _delete(path: Path) -> None:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+    def _entries(self) -> list[tuple[float, int, str]]:
+        """Time of use, size and path of every entry."""
+        rows = []
+        with contextlib.suppress(OSError), os.scandir(self.folder) as found:
+            for entry in found:
+                if entry.name.endswith(SUFFIX):
+                    with contextlib.suppress(OSError):
+                        status = entry.stat()
+                        rows.append((status.st_mtime, status.st_size, entry.path))
+        return rows
+
+    def _evict(self) -> None:
+        """Bring the folder under its limit. One process at a time; the others leave it to that one."""
+        self._checked, self._written = True, 0
+        entries = self._entries()
+        if sum(size for _, size, _ in entries) <= self.limit:
+            return
+        from filelock import FileLock, Timeout
+
+        try:
+            with FileLock(self.folder / "evict.lock", timeout=0):
+                self._delete_strays()
+                entries = sorted(self._entries())
+                excess = sum(size for _, size, _ in entries) - self.limit * EVICT_TO
+                for _, size, path in entries:
+                    if excess <= 0:
+                        break
+                    self._delete(Path(path))
+                    excess -= size
+        except (Timeout, OSError):
+            return
+
+    def _delete_strays(self, age: float = 3600.0) -> None:
+        """Delete temporary files of processes that died while writing, some time ago (seconds)."""
+        with os.scandir(self.folder) as found:
+            for entry in found:
+                if entry.name.startswith(".") and SUFFIX + "." in entry.name:
+                    with contextlib.suppress(OSError):
+                        if time.time() - entry.stat().st_mtime > age:
+                            os.unlink(entry.path)
+
+    def clear(self) -> None:
+        """Delete every entry."""
+        for _, _, path in self._entries():
+            self._delete(Path(path))
+
+    def info(self) -> CacheInfo:
+        entries = self._entries()
+        return CacheInfo(str(self.folder), len(entries), sum(size for _, size, _ in entries), self.limit)
+
+
+# ---------------------------------------------------------------------- the format
+def _encode(header: Mapping[str, Any], blobs: Sequence[Blob]) -> list[bytes | memoryview]:
+    views = [memoryview(blob).cast("B") if _size(blob) else memoryview(b"") for blob in blobs]
+    # The table has the blobs' offsets from the end of the header, whose length is not known yet.
+    table, offset = [], 0
+    for view in views:
+        table.append([offset, len(view), zlib.crc32(view)])
+        offset += len(view) + -len(view) % ALIGNMENT
+    text = json.dumps({**header, "blobs": table}, separators=(",", ":")).encode()
+    text += b" " * (-(PREFIX.size + len(text)) % ALIGNMENT)
+    parts: list[bytes | memoryview] = [PREFIX.pack(MAGIC, len(text), zlib.crc32(text)), text]
+    for view in views:
+        parts += [view, bytes(-len(view) % ALIGNMENT)]
+    return parts
+
+
+def _size(blob: Blob) -> int:
+    return blob.nbytes if isinstance(blob, np.ndarray | memoryview) else len(blob)
+
+
+def _decode(data: memoryview) -> tuple[dict[str, Any], list[memoryview]]:
+    """Raises ValueError, KeyError, TypeError or struct.error for what is not an undamaged entry."""
+    magic, length, checksum = PREFIX.unpack_from(data)
+    start = PREFIX.size + length
+    text = bytes(data[PREFIX.size : start])
+    if magic != MAGIC or len(text) != length or zlib.crc32(text) != checksum:
+        raise ValueError("damaged header")
+    header = json.loads(text)
+    blobs, end = [], start
+    for offset, size, expected in header.pop("blobs"):
+        blob = data[start + offset : start + offset + size]
+        if len(blob) != size or zlib.crc32(blob) != expected:
+            raise ValueError("damaged blob")
+        blobs.append(blob)
+        end = start + offset + size + -size % ALIGNMENT
+    if len(data) != end:
+        raise ValueError("wrong length")
+    return header, blobs
+
+
+# ---------------------------------------------------------------------- the user's cache
+def default_cache() -> ObjectCache:
+    """The user's cache, where the environment says now."""
+    return _cache_in(os.environ.get("SHLO_JIT_CACHE_DIR", ""), os.environ.get("SHLO_JIT_CACHE_BYTES", ""))
+
+
+@functools.lru_cache(maxsize=None)
+def _cache_in(folder: str, limit: str) -> ObjectCache:
+    if not folder:
+        import platformdirs
+
+        folder = platformdirs.user_cache_dir("shlo_jit")
+    return ObjectCache(folder, int(limit) if limit.isdigit() else DEFAULT_BYTES)
+
+
+def clear() -> None:
+    """Delete every entry of the user's cache."""
+    default_cache().clear()
+
+
+def info() -> CacheInfo:
+    """Of the user's cache."""
+    return default_cache().info()
+
+
+# ---------------------------------------------------------------------- keys
+def program_key(text: str | bytes, options: Mapping[str, Any], target: Target) -> str:
+    """The key of a program: its text, the options that matter for its code (values with a stable `repr`), the target
+    and the versions of everything that took part."""
+    data = text.encode() if isinstance(text, str) else text
+    return _key("program", target, data, repr(sorted(options.items())).encode())
+
+
+def routine_key(name: str, target: Target) -> str:
+    """The key of a routine."""
+    return _key("routine", target, name.encode())
+
+
+def _key(kind: str, target: Target, *parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in (kind.encode(), _target_text(target), fingerprint(), *parts):
+        digest.update(struct.pack("<Q", len(part)))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _target_text(target: Target) -> bytes:
+    """What of a target changes code: `native` and the same CPU by its name are one target."""
+    return "\n".join([target.triple, target.cpu, target.features, str(target.vector_bits)]).encode()
+
+
+@functools.lru_cache(maxsize=None)
+def fingerprint() -> bytes:
+    """Identifies the compiler: versions of shlo_jit and llvmlite, and size and time of change of each of our source
+    files, so that work on the compiler never meets code of yesterday's."""
+    from importlib.metadata import version
+
+    import shlo_jit
+    import shlo_jit.kernels
+
+    rows = [version("llvmlite")]
+    for package in (shlo_jit, shlo_jit.kernels):
+        rows += sorted(_sources(package.__path__[0]))
+    return "\n".join(rows).encode()
+
+
+def _sources(folder: str) -> list[str]:
+    rows = []
+    with os.scandir(folder) as found:
+        for entry in found:
+            if entry.is_dir() and entry.name != "__pycache__":
+                rows += _sources(entry.path)
+            elif entry.name.endswith((".py", ".lark")):
+                status = entry.stat()
+                rows.append(f"{entry.path} {status.st_size} {status.st_mtime_ns}")
+    return rows

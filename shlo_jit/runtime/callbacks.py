@@ -1,0 +1,205 @@
+"""Custom calls: how a running program reaches Python callables and C functions.
+
+A Python callable gets the operands as arrays of its own (copies, which it may keep or change), and the attributes as
+keywords where its signature has room for them; it returns an array, a sequence of arrays, or None for no results.
+
+A C function gets pointers to row-major dense buffers,
+
+    void    f(void **operands, void **results);
+    int32_t f(void **operands, void **results);     // status: 0, or the program stops with ExecutionError
+
+and writes the results in place; operands are read-only. It is given as a ctypes function object (whose `restype`
+tells which of the two it is: None or an integer type), as an address (int, the first form), or as a PyCapsule (the
+second form when its name ends in "status"). C functions are called with the GIL held.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.codegen.program import Callback, Port
+from shlo_jit.errors import ExecutionError
+
+Handler = Callable[[int, int], None]
+"""Runs one custom call, given the addresses of its arrays of operand and result pointers. Raises to stop."""
+
+TRAMPOLINE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)
+C_VOID = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+C_STATUS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+
+_registry: dict[str, Any] = {}
+
+
+def register_custom_call(name: str, target: Any) -> None:
+    """Make `target` (a Python callable, or a C function as the module's text says) the custom call `name` of every
+    program compiled or loaded from now on in this process; `compile`'s own `custom_calls` come first. None removes
+    the name. Raises TypeError for anything else."""
+    if target is None:
+        _registry.pop(name, None)
+        return
+    _check_target(name, target)
+    _registry[name] = target
+
+
+def find_custom_call(name: str, custom_calls: Mapping[str, Any] | None = None) -> Any:
+    """The target registered under `name`, or None."""
+    found = (custom_calls or {}).get(name)
+    return _registry.get(name) if found is None else found
+
+
+def _is_capsule(target: Any) -> bool:
+    return type(target).__name__ == "PyCapsule"
+
+
+def _is_address(target: Any) -> bool:
+    return isinstance(target, int) and not isinstance(target, bool)
+
+
+def _check_target(name: str, target: Any) -> None:
+    if not (callable(target) or _is_capsule(target) or (_is_address(target) and target > 0)):
+        raise TypeError(
+            f"custom call {name!r}: expected a callable, a ctypes function, a PyCapsule or an address, "
+            f"got {type(target).__name__}"
+        )
+
+
+class CallbackTable:
+    """The custom calls of one executable. It must be alive while the program runs."""
+
+    def __init__(self, callbacks: Sequence[Callback], custom_calls: Mapping[str, Any] | None) -> None:
+        self._handlers = [_handler(c, find_custom_call(c.target, custom_calls)) for c in callbacks]
+        self._raised: dict[int, BaseException] = {}
+        """By thread: what stopped the call that the thread is making."""
+        self.handle = next(_handles)
+        _tables[self.handle] = self._handlers, self._raised
+
+    def __del__(self) -> None:
+        _tables.pop(self.handle, None)
+
+    def take_exception(self, status: int) -> BaseException:
+        """What stopped this thread's call, after it ended with a non-zero status."""
+        raised = self._raised.pop(threading.get_ident(), None)
+        return ExecutionError(f"the program ended with status {status}") if raised is None else raised
+
+
+_handles = itertools.count(1)
+_tables: dict[int, tuple[list[Handler], dict[int, BaseException]]] = {}
+"""Handle (what programs have in their context's slot 2) -> handlers and exceptions of a table."""
+
+
+def _dispatch(handle: int, index: int, operands: int, results: int) -> int:
+    handlers, raised = _tables[handle]
+    try:
+        handlers[index](operands, results)
+    except BaseException as error:  # noqa: BLE001  it goes on after the machine code has returned
+        raised[threading.get_ident()] = error
+        return 1
+    return 0
+
+
+_trampoline = TRAMPOLINE(_dispatch)
+trampoline_address: int = ctypes.cast(_trampoline, ctypes.c_void_p).value or 0
+"""What programs have in their context's slot 1."""
+
+
+def _handler(callback: Callback, target: Any) -> Handler:
+    if target is None:
+        raise ExecutionError(f"custom call {callback.target!r} is not registered: pass it in custom_calls")
+    _check_target(callback.target, target)
+    if _is_capsule(target) or _is_address(target) or isinstance(target, ctypes._CFuncPtr):
+        return _c_handler(callback, target)
+    return _python_handler(callback, target)
+
+
+def _c_handler(callback: Callback, target: Any) -> Handler:
+    if _is_capsule(target):
+        api = ctypes.pythonapi
+        name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))(target)
+        get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
+        function = (C_STATUS if (name or b"").endswith(b"status") else C_VOID)(get(target, name))
+    elif _is_address(target):
+        function = C_VOID(target)
+    else:
+        prototype = C_VOID if target.restype is None else C_STATUS
+        function = prototype(ctypes.cast(target, ctypes.c_void_p).value)
+
+    def call(operands: int, results: int) -> None:
+        status = function(operands, results)
+        if status:
+            raise ExecutionError(f"custom call {callback.target!r} failed with status {status}")
+
+    call.keep = target  # type: ignore[attr-defined]
+    return call
+
+
+def _python_handler(callback: Callback, target: Callable[..., Any]) -> Handler:
+    keywords = _accepted(target, callback)
+
+    def call(operands: int, results: int) -> None:
+        arrays = [_buffer(p, operands, i).copy() for i, p in enumerate(callback.operands)]
+        values = _sequence(target(*arrays, **keywords), callback)
+        for i, (value, port) in enumerate(zip(values, callback.results, strict=True)):
+            _buffer(port, results, i)[...] = _checked(value, i, port, callback)
+
+    return call
+
+
+def _accepted(target: Callable[..., Any], callback: Callback) -> dict[str, Any]:
+    """The attributes the callable has parameters for (all, when it has `**`)."""
+    try:
+        parameters = list(inspect.signature(target).parameters.values())
+    except (TypeError, ValueError):  # some builtins have no signature
+        return {}
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return dict(callback.attributes)
+    free = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    taken = {p.name for p in positional[: len(callback.operands)]}
+    return {p.name: callback.attributes[p.name] for p in free if p.name in callback.attributes and p.name not in taken}
+
+
+def _buffer(port: Port, pointers: int, index: int) -> np.ndarray:
+    """The program's buffer behind a pointer in an array of pointers, as an array (not a copy)."""
+    address = ctypes.c_void_p.from_address(pointers + 8 * index).value or 0
+    if not port.nbytes:
+        return np.empty(port.shape, port.dtype.numpy)
+    memory = (ctypes.c_char * port.nbytes).from_address(address)
+    return np.ndarray(port.shape, port.dtype.numpy, memory)
+
+
+def _sequence(returned: Any, callback: Callback) -> Sequence[Any]:
+    expected = len(callback.results)
+    if returned is None:
+        values: Sequence[Any] = ()
+    elif isinstance(returned, list | tuple):
+        values = returned
+    else:
+        values = (returned,)
+    if len(values) != expected:
+        raise TypeError(f"custom call {callback.target!r} returned {len(values)} results, expected {expected}")
+    return values
+
+
+def _checked(value: Any, index: int, port: Port, callback: Callback) -> np.ndarray:
+    """A result of a callback: of the right dtype and shape, or a Python number for rank 0."""
+    array = np.asarray(value)
+    dtype = port.dtype.numpy
+    where = f"result {index} of custom call {callback.target!r}"
+    expected = f"expected {dtype.name}[{','.join(map(str, port.shape))}]"
+    got = f"got {array.dtype.name}[{','.join(map(str, array.shape))}]"
+    if array.shape != port.shape:
+        raise ValueError(f"{where}: {expected}, {got}")
+    if isinstance(value, bool | int | float | complex):
+        from shlo_jit.runtime.arguments import convert
+
+        return convert(value, index, port)
+    if array.dtype.newbyteorder("=") != dtype:
+        raise TypeError(f"{where}: {expected}, {got}")
+    return array

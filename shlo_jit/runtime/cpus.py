@@ -1,0 +1,65 @@
+"""How many threads a call may use."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+
+
+def thread_count(threads: int | None = None) -> int:
+    """`threads` if given, else `SHLO_JIT_NUM_THREADS`, else the CPUs this process may use. Raises ValueError for a
+    count below 1."""
+    if threads is None:
+        text = os.environ.get("SHLO_JIT_NUM_THREADS", "").strip()
+        if not text:
+            return usable_cpus()
+        if not text.isdigit() or int(text) < 1:
+            raise ValueError(f"SHLO_JIT_NUM_THREADS must be a positive integer, got {text!r}")
+        return int(text)
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise ValueError(f"threads must be a positive integer, got {threads!r}")
+    return threads
+
+
+@functools.lru_cache(maxsize=None)
+def usable_cpus() -> int:
+    """CPUs in this process's affinity mask, or fewer where a cgroup's quota is smaller."""
+    try:
+        count = len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        count = os.cpu_count() or 1
+    quota = _cgroup_quota()
+    return max(1, count if quota is None else min(count, math.ceil(quota)))
+
+
+def _cgroup_quota(root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> float | None:
+    """The smallest CPU quota of this process's cgroup and those above it, in CPUs; None where there is none."""
+    quotas = []
+    for line in _read(own).splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        base = f"{root}/{controllers}" if controllers else root
+        parts = [p for p in path.split("/") if p and p != ".."]
+        for depth in range(len(parts) + 1):
+            quotas.append(_quota_of("/".join([base, *parts[:depth]])))
+    found = [q for q in quotas if q is not None]
+    return min(found, default=None)
+
+
+def _quota_of(folder: str) -> float | None:
+    v2 = _read(f"{folder}/cpu.max").split()
+    v1 = [_read(f"{folder}/cpu.cfs_{part}_us").strip() for part in ("quota", "period")]
+    for quota, period in (v2[:2], v1) if len(v2) >= 2 else (v1,):
+        if quota.isdigit() and period.isdigit() and int(period) > 0:
+            return int(quota) / int(period)
+    return None
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""

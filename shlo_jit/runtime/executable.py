@@ -1,0 +1,203 @@
+"""A loaded program that can be called with arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shlo_jit.codegen.jit import Library
+from shlo_jit.codegen.objects import Compiled
+from shlo_jit.codegen.program import Port
+from shlo_jit.kernels.target import Target
+from shlo_jit.runtime import pool
+from shlo_jit.runtime.arguments import check_count, convert
+from shlo_jit.runtime.cache import ObjectCache
+from shlo_jit.runtime.callbacks import CallbackTable, trampoline_address
+from shlo_jit.runtime.fastcall import fast_call
+
+MAIN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class Signature(NamedTuple):
+    """An argument or result of an executable."""
+
+    name: str
+    """Empty when it has none."""
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+class Memory(NamedTuple):
+    """What an executable holds and needs, in bytes."""
+
+    arena: int
+    """Scratch memory of one call."""
+    constants: int
+    outputs: int
+    """Of the results of one call."""
+
+
+class Core:
+    """A loaded program: its code, constants and memory, and the way through Python to call it."""
+
+    def __init__(
+        self, compiled: Compiled, library: Library, threads: int, custom_calls: Mapping[str, Any] | None
+    ) -> None:
+        self.compiled = compiled
+        self.threads = threads
+        self._library = library
+        """Keeps the code loaded."""
+        self.main_address = library.addresses["shlo_main"]
+        self._main = MAIN(self.main_address)
+        self._callbacks = CallbackTable(compiled.callbacks, custom_calls) if compiled.callbacks else None
+        self._constants = [_aligned(c) for c in compiled.constants]
+        self._context = self._make_context()
+        self._arenas: list[Any] = []
+        """Leases on blocks that no call is using."""
+        self._input_pointers = ctypes.c_void_p * max(1, len(compiled.inputs))
+        self._output_pointers = ctypes.c_void_p * max(1, len(compiled.outputs))
+
+    def _make_context(self) -> np.ndarray:
+        handle = self._callbacks.handle if self._callbacks else 0
+        slots = [self.threads, trampoline_address, handle, *(_address(c) for c in self._constants)]
+        return np.array(slots, np.uint64)
+
+    @property
+    def context_address(self) -> int:
+        return _address(self._context)
+
+    def call(self, *args: Any) -> Any:
+        """Call the program with anything that can be converted to its arguments."""
+        ports = self.compiled.inputs
+        check_count(len(args), ports)
+        arrays = [convert(value, i, port) for i, (value, port) in enumerate(zip(args, ports, strict=True))]
+        results = self._results(args, arrays)
+        outcome = tuple(results)
+        status = self._run(arrays, results)
+        if status:
+            del outcome, results, arrays
+            raise self._failure(status)
+        return outcome[0] if len(outcome) == 1 else outcome
+
+    def _results(self, args: Sequence[Any], arrays: list[np.ndarray]) -> list[np.ndarray]:
+        """Fresh arrays, or donated arguments' where the program wants that; `arrays` may get copies of those."""
+        results: list[np.ndarray] = []
+        aliases = self.compiled.output_aliases
+        for index, port in enumerate(self.compiled.outputs):
+            dtype = port.dtype.numpy
+            if index in aliases:
+                donated = aliases[index]
+                if not _may_take(args[donated], donated, arrays):
+                    source = arrays[donated]
+                    arrays[donated] = pool.empty(source.shape, source.dtype, source.nbytes)
+                    arrays[donated][...] = source
+                results.append(arrays[donated].reshape(-1).view(dtype).reshape(port.shape))
+            else:
+                results.append(pool.empty(port.shape, dtype, port.nbytes))
+        return results
+
+    def _run(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> int:
+        inputs = self._input_pointers(*map(_address, arrays))
+        outputs = self._output_pointers(*map(_address, results))
+        arena = self.take_arena()
+        try:
+            return self._main(inputs, outputs, arena, self.context_address)
+        finally:
+            if arena is not None:
+                self._arenas.append(arena)
+
+    def take_arena(self) -> Any:
+        """A lease on memory for one call; None when the program needs none."""
+        if not self.compiled.arena_bytes:
+            return None
+        try:
+            return self._arenas.pop()
+        except IndexError:
+            return pool.lease(self.compiled.arena_bytes)
+
+    def _failure(self, status: int) -> BaseException:
+        if self._callbacks is None:
+            from shlo_jit.errors import ExecutionError
+
+            return ExecutionError(f"the program ended with status {status}")
+        return self._callbacks.take_exception(status)
+
+
+def _may_take(given: Any, index: int, arrays: Sequence[np.ndarray]) -> bool:
+    """Whether a donated argument's memory may become a result: it is the caller's own, contiguous, writable array and
+    no other argument lies in it."""
+    array = arrays[index]
+    if given is not array or type(given) is not np.ndarray or not array.flags.writeable:
+        return False
+    if not (array.flags.owndata or isinstance(array.base, pool._Lease)):
+        return False
+    return not any(i != index and np.may_share_memory(array, other) for i, other in enumerate(arrays))
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _aligned(constant: np.ndarray) -> np.ndarray:
+    """The constant, C-contiguous at an address that is a multiple of 64; a copy if need be."""
+    if constant.flags.c_contiguous and _address(constant) % pool.ALIGNMENT == 0:
+        return constant
+    if constant.nbytes >= pool.POOLED_BYTES:
+        copy = pool.empty(constant.shape, constant.dtype, constant.nbytes)
+    else:
+        raw = np.empty(constant.nbytes + pool.ALIGNMENT, np.uint8)
+        start = -_address(raw) % pool.ALIGNMENT
+        copy = raw[start : start + constant.nbytes].view(constant.dtype).reshape(constant.shape)
+    copy[...] = constant
+    return copy
+
+
+class Executable:
+    """A compiled program. Call it with arrays: `exe(x, y)`. Threads may share it."""
+
+    __slots__ = ("__call__", "__weakref__", "_core", "_stages", "inputs", "outputs")
+
+    def __init__(
+        self,
+        core: Core,
+        target: Target,
+        cache: ObjectCache | None = None,
+        stages: Mapping[str, Callable[[], str]] | None = None,
+    ) -> None:
+        self._core = core
+        self._stages = dict(stages or {})
+        self.inputs = tuple(_signature(p) for p in core.compiled.inputs)
+        self.outputs = tuple(_signature(p) for p in core.compiled.outputs)
+        self.__call__ = fast_call(core, target, cache) or core.call
+
+    @property
+    def memory(self) -> Memory:
+        compiled = self._core.compiled
+        outputs = sum(p.nbytes for p in compiled.outputs)
+        return Memory(compiled.arena_bytes, sum(c.nbytes for c in compiled.constants), outputs)
+
+    @property
+    def threads(self) -> int:
+        """How many threads a call may use."""
+        return self._core.threads
+
+    def text(self, stage: str) -> str:
+        """The program at a stage of its compilation: `module`, `plan`, `llvm` or `asm`. Raises ValueError for another
+        name."""
+        if stage not in self._stages:
+            known = ", ".join(self._stages) or "none"
+            raise ValueError(f"unknown stage {stage!r}: expected one of {known}")
+        return self._stages[stage]()
+
+    def __repr__(self) -> str:
+        def show(ports: Sequence[Signature]) -> str:
+            return ", ".join(f"{p.dtype.name}[{','.join(map(str, p.shape))}]" for p in ports)
+
+        return f"<Executable ({show(self.inputs)}) -> ({show(self.outputs)})>"
+
+
+def _signature(port: Port) -> Signature:
+    return Signature(port.name, port.shape, port.dtype.numpy)

@@ -1,0 +1,62 @@
+"""Where CPython and numpy keep the fields that the fast call reads, checked against this interpreter.
+
+numpy's array struct has had this layout since 1.7 and promises it to C extensions; the check is for interpreters that
+are built differently (no GIL, tracing of references, another implementation).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+import sysconfig
+
+import numpy as np
+
+# Byte offsets.
+TYPE = 8
+"""Of an object: its type."""
+DATA, RANK, DIMENSIONS, DTYPE, FLAGS = 16, 24, 32, 56, 64
+"""Of an ndarray."""
+ITEMS = 24
+"""Of a tuple: the first item."""
+PAYLOAD = 32
+"""Of a bytes object: the first byte."""
+READY = 0x101
+"""The flags an argument must have: C_CONTIGUOUS and ALIGNED."""
+
+
+@functools.lru_cache(maxsize=None)
+def as_expected() -> bool:
+    """Whether this interpreter's objects have the layout above."""
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return False
+    sizes = object.__basicsize__, tuple.__basicsize__, bytes.__basicsize__
+    if sizes != (16, ITEMS, PAYLOAD + 1) or np.ndarray.__basicsize__ < FLAGS + 4:
+        return False
+    pair, text = (object(), 1), b"0123456789"
+    if _word(id(pair), ITEMS) != id(pair[0]):
+        return False
+    if ctypes.string_at(id(text) + PAYLOAD, len(text)) != text:
+        return False
+    base = np.arange(24.0).reshape(2, 3, 4)
+    return all(_array_as_expected(a) for a in (base, base[::2, 1], base.T, np.array(2, np.float32), base > 3))
+
+
+def _array_as_expected(array: np.ndarray) -> bool:
+    at = id(array)
+    fixed = {TYPE: id(type(array)), DATA: array.__array_interface__["data"][0], DTYPE: id(array.dtype)}
+    if any(_word(at, offset) != value for offset, value in fixed.items()):
+        return False
+    if _half(at, RANK) != array.ndim or _half(at, FLAGS) != array.flags.num:
+        return False
+    dimensions = _word(at, DIMENSIONS)
+    return all(_word(dimensions, 8 * i) == extent for i, extent in enumerate(array.shape))
+
+
+def _word(address: int, offset: int) -> int:
+    return ctypes.c_uint64.from_address(address + offset).value
+
+
+def _half(address: int, offset: int) -> int:
+    return ctypes.c_int32.from_address(address + offset).value

@@ -1,0 +1,600 @@
+"""Attributes as text.
+
+    attribute  ::= string | number | `true` | `false` | `unit` | array | dictionary | dense | dense-array | symbol
+                 | `#` alias | dialect-attribute | type | location
+    number     ::= (integer | float) (`:` type)?
+    array      ::= `[` (attribute (`,` attribute)*)? `]`
+    dictionary ::= `{` (entry (`,` entry)*)? `}`
+    entry      ::= (name | string) (`=` attribute)?
+    dialect-attribute ::= `#stablehlo<precision HIGH>` | `#stablehlo.gather<...>` | `#other.dialect<...>`
+
+What the kinds look like in memory is in `ir/attributes.py`. Structs are brought to one form: all fields, in the order
+of `STRUCTS`, those not written with their default. Lists of dimensions in a struct are tuples of Python ints.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING, Any
+
+from shlo_jit.ir.attributes import (
+    UNIT,
+    ConvDims,
+    Dense,
+    DenseArray,
+    DictAttr,
+    EnumAttr,
+    FloatAttr,
+    IntegerAttr,
+    OpaqueAttr,
+    StructAttr,
+    SymbolRef,
+    TypeAttr,
+)
+from shlo_jit.ir.types import ScalarType, TensorType
+from shlo_jit.text.dense import LiteralRefusal, decode_dense, float_value
+from shlo_jit.text.types import is_type_start
+
+if TYPE_CHECKING:
+    from shlo_jit.text.parser import Parser
+
+DIMS, INT, BOOL, TYPE, FLOAT, ANY = "dims", "int", "bool", "type", "float", "any"
+
+STRUCTS: dict[str, tuple[tuple[str, str, Any], ...]] = {
+    "stablehlo.dot": (
+        ("lhs_batching_dimensions", DIMS, ()),
+        ("rhs_batching_dimensions", DIMS, ()),
+        ("lhs_contracting_dimensions", DIMS, ()),
+        ("rhs_contracting_dimensions", DIMS, ()),
+    ),
+    "stablehlo.gather": (
+        ("offset_dims", DIMS, ()),
+        ("collapsed_slice_dims", DIMS, ()),
+        ("operand_batching_dims", DIMS, ()),
+        ("start_indices_batching_dims", DIMS, ()),
+        ("start_index_map", DIMS, ()),
+        ("index_vector_dim", INT, 0),
+    ),
+    "stablehlo.scatter": (
+        ("update_window_dims", DIMS, ()),
+        ("inserted_window_dims", DIMS, ()),
+        ("input_batching_dims", DIMS, ()),
+        ("scatter_indices_batching_dims", DIMS, ()),
+        ("scatter_dims_to_operand_dims", DIMS, ()),
+        ("index_vector_dim", INT, 0),
+    ),
+    "stablehlo.channel_handle": (("handle", INT, None), ("type", INT, None)),
+    "stablehlo.output_operand_alias": (
+        ("output_tuple_indices", DIMS, None),
+        ("operand_index", INT, None),
+        ("operand_tuple_indices", DIMS, None),
+    ),
+    "stablehlo.dot_algorithm": (
+        ("lhs_precision_type", TYPE, None),
+        ("rhs_precision_type", TYPE, None),
+        ("accumulation_type", TYPE, None),
+        ("lhs_component_count", INT, None),
+        ("rhs_component_count", INT, None),
+        ("num_primitive_operations", INT, None),
+        ("allow_imprecise_accumulation", BOOL, None),
+    ),
+    "stablehlo.result_accuracy": (
+        ("atol", FLOAT, 0.0),
+        ("rtol", FLOAT, 0.0),
+        ("ulps", INT, 0),
+        ("mode", ANY, None),
+    ),
+    "stablehlo.axis_ref": (("name", ANY, None), ("sub_axis_info", ANY, ())),
+    "stablehlo.sub_axis_info": (("pre_size", INT, None), ("size", INT, None)),
+    "stablehlo.replica_group_mesh_axes": (("mesh", ANY, None), ("axes", ANY, ())),
+    "chlo.ragged_dot": (
+        ("lhs_batching_dimensions", DIMS, ()),
+        ("rhs_batching_dimensions", DIMS, ()),
+        ("lhs_contracting_dimensions", DIMS, ()),
+        ("rhs_contracting_dimensions", DIMS, ()),
+        ("lhs_ragged_dimensions", DIMS, ()),
+        ("rhs_group_dimensions", DIMS, ()),
+    ),
+}
+"""Fields of the known structs: name, kind and default; None as default means that the field has to be written."""
+
+ENUMS_WITH_OWN_NAME = ("result_accuracy_mode",)
+"""Written `#stablehlo.result_accuracy_mode<HIGHEST>` rather than `#stablehlo<... HIGHEST>`."""
+
+_NUMBER = re.compile(r"[-+]?\d")
+_ESCAPE = re.compile(r'\\(?:([0-9A-Fa-f]{2})|([nt"\\])|(.))', re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
+_ARRAY = re.compile(r"array<\s*([su]?i\d+|f\d+|bf16)\s*(?::([^<>]*))?>$")
+CONSTANTS = {"true": True, "false": False, "unit": UNIT}
+
+
+def parse_attribute(p: Parser) -> Any:
+    """attribute"""
+    token = p.tokens[p.i]
+    first = token[:1]
+    if first == '"':
+        return _string_attribute(p)
+    if _NUMBER.match(token) or token == "-":
+        return _number(p)
+    if token in CONSTANTS:
+        p.i += 1
+        return CONSTANTS[token]
+    if token.startswith("dense<"):
+        return parse_dense(p)
+    if token.startswith("array<"):
+        return _dense_array(p)
+    if first == "[":
+        return _array(p)
+    if first == "{":
+        return DictAttr(tuple(parse_dictionary(p).items()))
+    if first == "@":
+        return parse_symbol(p)
+    if first == "#":
+        return _alias_or_dialect(p)
+    return _keyword_attribute(p, token)
+
+
+def _keyword_attribute(p: Parser, token: str) -> Any:
+    """attribute ::= ... those that start with a word: types, locations, resources, affine maps"""
+    if is_type_start(token) or token == "(":
+        return TypeAttr(p.type())
+    if token.startswith("loc(") or token == "loc":
+        return p.location()
+    if token == "dense_resource":
+        return p.resource()
+    if token in ("affine_map", "affine_set", "opaque", "sparse", "distinct", "strided"):
+        return _opaque(p)
+    if token == "dense":
+        p.error("the literal is not well-formed")
+    if token[:1].isalpha() and token.isidentifier():
+        p.fail("an attribute")
+    p.fail("an attribute")
+
+
+def _opaque(p: Parser) -> OpaqueAttr:
+    """A keyword or `#name` and the bracketed groups behind it, kept as text; a trailing type belongs to it."""
+    first = p.i
+    p.i += 1
+    while p.tokens[p.i] in ("<", "["):
+        p.skip_brackets()
+    if p.accept(":"):
+        p.type()
+    return OpaqueAttr(p.text_since(first))
+
+
+def unescape(token: str) -> str:
+    """The characters of a string token. `\\HH` is a byte; bytes that are no UTF-8 stay as surrogates."""
+    body = token[1:-1]
+    if "\\" not in body:
+        return body
+    data = bytearray()
+    at = 0
+    for m in _ESCAPE.finditer(body):
+        data += body[at : m.start()].encode("utf-8", "surrogateescape")
+        if m[1]:
+            data.append(int(m[1], 16))
+        else:
+            data += (_ESCAPED.get(m[2]) or "\\" + m[3]).encode("utf-8", "surrogateescape")
+        at = m.end()
+    data += body[at:].encode("utf-8", "surrogateescape")
+    return bytes(data).decode("utf-8", "surrogateescape")
+
+
+def parse_string(p: Parser) -> str:
+    """string"""
+    token = p.tokens[p.i]
+    if token[:1] != '"' or len(token) < 2 or token[-1] != '"':
+        p.fail("a string")
+    p.i += 1
+    return unescape(token)
+
+
+def _string_attribute(p: Parser) -> Any:
+    """string (`:` type)?"""
+    first = p.i
+    text = parse_string(p)
+    if p.tokens[p.i] == ":" and is_type_start(p.tokens[p.i + 1]):
+        p.i += 1
+        p.type()
+        return OpaqueAttr(p.text_since(first))
+    return text
+
+
+def _number(p: Parser) -> Any:
+    """number ::= (integer | float) (`:` type)?"""
+    at = p.i
+    token = p.tokens[at]
+    p.i += 1
+    if token == "-":
+        token += p.next()
+    type_name = ""
+    if p.accept(":"):
+        type = p.type()
+        if not isinstance(type, ScalarType):
+            p.error("a number has a scalar type", p.i - 1)
+        type_name = type.name
+    is_float_type = type_name in ("bf16", "tf32") or type_name.startswith("f")
+    if "." in token or (is_float_type and "0x" in token):
+        return _float_attribute(p, token, type_name or "f64", at)
+    if is_float_type:
+        p.error(f"expected a float of {type_name}, found the integer `{token}`", at)
+    return _integer_attribute(p, token, type_name or "i64", at)
+
+
+def _float_attribute(p: Parser, token: str, type_name: str, at: int) -> FloatAttr:
+    value = float_value(token, type_name) if type_name[0] in "bft" else None
+    if value is None:
+        p.error(f"`{token}` is no number of type {type_name}", at)
+    return FloatAttr(value, type_name)
+
+
+def _integer_attribute(p: Parser, token: str, type_name: str, at: int) -> IntegerAttr | bool:
+    if len(token) > 60:
+        p.error("the number has too many digits", at)
+    try:
+        value = int(token, 16) if "0x" in token else int(token)
+    except ValueError:
+        p.fail("a number", at)
+    bits = 64 if type_name == "index" else int(type_name.lstrip("sui") or 0)
+    if value >= 1 << bits or value < -(1 << max(0, bits - 1)):
+        p.error(f"integer {token} does not fit {type_name}", at)
+    if type_name == "i1":
+        return bool(value)
+    return IntegerAttr(value, type_name)
+
+
+def parse_dense(p: Parser) -> Any:
+    """dense ::= `dense<` literal `>` `:` tensor-type"""
+    at = p.i
+    token = p.tokens[at]
+    p.i += 1
+    p.expect(":")
+    type = p.type()
+    if not isinstance(type, TensorType):
+        return OpaqueAttr(p.text_since(at))
+    try:
+        return decode_dense(token, type)
+    except LiteralRefusal as refusal:
+        offset = p.starts[at] + refusal.offset
+    p.error(str(refusal), offset=offset)
+
+
+@functools.lru_cache(maxsize=16384)
+def _array_text(text: str) -> DenseArray | str:
+    """The value of `array<...>`, or what is wrong with it."""
+    m = _ARRAY.match(text)
+    if not m:
+        return "expected `array<type: elements>` with an integer or float type"
+    name, body = m[1], (m[2] or "").strip()
+    parts = [part.strip() for part in body.split(",")] if body else []
+    if name == "i1":
+        wrong = next((part for part in parts if part not in ("true", "false", "0", "1")), None)
+        values: tuple[Any, ...] = tuple(part in ("true", "1") for part in parts)
+    elif "f" in name:
+        numbers = [float_value(part, name) for part in parts]
+        wrong = next((part for part, number in zip(parts, numbers, strict=True) if number is None), None)
+        values = tuple(numbers)
+    else:
+        wrong = next((part for part in parts if not fits_integer(part, name)), None)
+        values = () if wrong is not None else tuple(int(part) for part in parts)
+    if wrong is not None:
+        return f"`{wrong[:40]}` is no element of type {name}"
+    return DenseArray(name, values)
+
+
+def fits_integer(part: str, type_name: str) -> bool:
+    """Whether a decimal number fits an integer type."""
+    if not re.fullmatch(r"[-+]?\d{1,20}", part):
+        return False
+    bits = int(type_name.lstrip("sui"))
+    return -(1 << (bits - 1)) <= int(part) < 1 << bits
+
+
+def _dense_array(p: Parser) -> DenseArray:
+    """dense-array ::= `array<` type (`:` element (`,` element)*)? `>`"""
+    found = _array_text(p.tokens[p.i])
+    if isinstance(found, str):
+        p.error(found)
+    p.i += 1
+    return found
+
+
+def _array(p: Parser) -> tuple[Any, ...]:
+    """array ::= `[` (attribute (`,` attribute)*)? `]`; a list of plain integers is one token"""
+    token = p.tokens[p.i]
+    if len(token) > 1:
+        return tuple(IntegerAttr(value) for value in parse_ints(p))
+    p.i += 1
+    if p.accept("]"):
+        return ()
+    p.deeper()
+    items = [parse_attribute(p)]
+    while p.accept(","):
+        items.append(parse_attribute(p))
+    if not p.accept("]"):
+        p.fail("`,` or `]`")
+    p.depth -= 1
+    return tuple(items)
+
+
+@functools.lru_cache(maxsize=16384)
+def _ints_text(text: str) -> tuple[int, ...] | None:
+    values = tuple(int(part) for part in text[1:-1].split(","))
+    return values if all(-(2**63) <= value < 2**63 for value in values) else None
+
+
+def parse_ints(p: Parser) -> tuple[int, ...]:
+    """ints ::= `[` (integer (`,` integer)*)? `]`"""
+    token = p.tokens[p.i]
+    if token == "[":
+        p.i += 1
+        values: list[int] = []
+        if p.accept("]"):
+            return ()
+        while True:
+            values.append(p.integer())
+            if p.accept("]"):
+                return tuple(values)
+            if not p.accept(","):
+                p.fail("`,` or `]`")
+    if token[:1] != "[":
+        p.fail("a list of integers")
+    found = None if len(token) > 30 and _has_long_number(token) else _ints_text(token)
+    if found is None:
+        p.error("an integer in the list does not fit 64 bits")
+    p.i += 1
+    return found
+
+
+def _has_long_number(token: str) -> bool:
+    return any(len(part) > 22 for part in token.split(","))
+
+
+def parse_symbol(p: Parser) -> SymbolRef:
+    """symbol ::= `@name` (`::` `@name`)*"""
+    path = [p.symbol_name()]
+    while p.accept("::"):
+        path.append(p.symbol_name())
+    return SymbolRef(tuple(path))
+
+
+def parse_dictionary(p: Parser) -> dict[str, Any]:
+    """dictionary ::= `{` (entry (`,` entry)*)? `}`"""
+    p.expect("{")
+    entries: dict[str, Any] = {}
+    if p.accept("}"):
+        return entries
+    p.deeper()
+    while True:
+        at = p.i
+        name = _entry_name(p)
+        if name in entries:
+            p.error(f"attribute `{name}` is given twice", at)
+        entries[name] = parse_attribute(p) if p.accept("=") else UNIT
+        if p.accept("}"):
+            p.depth -= 1
+            return entries
+        if not p.accept(","):
+            p.fail("`,` or `}`")
+
+
+def _entry_name(p: Parser) -> str:
+    """name | string"""
+    token = p.tokens[p.i]
+    if token[:1] == '"':
+        return parse_string(p)
+    if not (token[:1].isalpha() or token[:1] == "_") or token[-1] in ")>":
+        p.fail("an attribute name")
+    p.i += 1
+    return token
+
+
+def _alias_or_dialect(p: Parser) -> Any:
+    """`#` alias | `#dialect<mnemonic ...>` | `#dialect.mnemonic<...>`"""
+    at = p.i
+    name = p.tokens[at][1:]
+    if name in p.attribute_aliases:
+        p.i += 1
+        return p.attribute_aliases[name]
+    if name in STRUCTS and p.tokens[at + 1] == "<":
+        p.i += 1
+        return parse_struct(p, name)
+    if name == "stablehlo.conv" and p.tokens[at + 1] == "<":
+        p.i += 2
+        dims = parse_conv_dims(p)
+        p.expect(">")
+        return dims
+    if name in ("stablehlo", "chlo") and p.tokens[at + 1] == "<" and p.tokens[at + 3] != "<":
+        return _enum(p, name)
+    dialect, _, mnemonic = name.partition(".")
+    if mnemonic in ENUMS_WITH_OWN_NAME:
+        p.i += 1
+        p.expect("<")
+        value = p.word()
+        p.expect(">")
+        return EnumAttr(dialect, mnemonic, value)
+    if "." not in name and p.tokens[at + 1] != "<":
+        if name.startswith("loc"):
+            p.i += 1
+            return OpaqueAttr(f"loc(#{name})")
+        p.error(f"attribute alias `#{name}` is not defined")
+    return _opaque(p)
+
+
+def _enum(p: Parser, dialect: str) -> Any:
+    """enum ::= `#stablehlo<` mnemonic VALUE `>`"""
+    p.i += 2
+    mnemonic = p.word()
+    value = p.word()
+    p.expect(">")
+    _check_enum(p, mnemonic, value)
+    return EnumAttr(dialect, mnemonic, value)
+
+
+ENUMS = {
+    "comparison_direction": ("EQ", "NE", "GE", "GT", "LE", "LT"),
+    "comparison_type": ("NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"),
+    "precision": ("DEFAULT", "HIGH", "HIGHEST"),
+    "fft_type": ("FFT", "IFFT", "RFFT", "IRFFT"),
+    "transpose": ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
+    "rng_distribution": ("UNIFORM", "NORMAL"),
+    "rng_algorithm": ("DEFAULT", "THREE_FRY", "PHILOX"),
+    "custom_call_api_version": (),
+}
+"""Values of the enums of StableHLO and CHLO; an enum that is not here is taken as it is."""
+
+
+def _check_enum(p: Parser, mnemonic: str, value: str) -> None:
+    allowed = ENUMS.get(mnemonic)
+    if allowed and value not in allowed:
+        p.error(f"{mnemonic} is one of {', '.join(allowed)}, not `{value}`", p.i - 2)
+
+
+def parse_enum_value(p: Parser, mnemonic: str, dialect: str = "stablehlo") -> EnumAttr:
+    """VALUE of the enum `mnemonic`, as pretty forms have it"""
+    token = p.tokens[p.i]
+    if token not in ENUMS[mnemonic]:
+        p.fail(f"one of {', '.join(ENUMS[mnemonic])}")
+    p.i += 1
+    return EnumAttr(dialect, mnemonic, token)
+
+
+def parse_struct(p: Parser, name: str) -> StructAttr:
+    """struct ::= `<` (field `=` value (`,` field `=` value)*)? `>`"""
+    schema = STRUCTS[name]
+    kinds = {field: kind for field, kind, _ in schema}
+    at = p.i
+    p.expect("<")
+    values: dict[str, Any] = {}
+    while not p.accept(">"):
+        field = p.tokens[p.i]
+        if field not in kinds:
+            p.fail(f"a field of #{name} ({', '.join(kinds)})")
+        if field in values:
+            p.error(f"field `{field}` is given twice")
+        p.i += 1
+        p.expect("=")
+        values[field] = _field(p, kinds[field])
+        if not p.accept(",") and p.tokens[p.i] != ">":
+            p.fail("`,` or `>`")
+    return _complete(p, name, values, at)
+
+
+def _complete(p: Parser, name: str, values: dict[str, Any], at: int) -> StructAttr:
+    """All fields in order, defaults filled in."""
+    fields: list[tuple[str, Any]] = []
+    for field, _, default in STRUCTS[name]:
+        value = values.get(field, default)
+        if value is None:
+            p.error(f"#{name} has no field `{field}`", at)
+        fields.append((field, value))
+    return StructAttr(name, tuple(fields))
+
+
+def _field(p: Parser, kind: str) -> Any:
+    """value of a struct's field: ints | integer | `true` | `false` | type | float | attribute"""
+    if kind == DIMS:
+        return parse_ints(p)
+    if kind == INT:
+        return p.integer()
+    if kind == BOOL:
+        if p.peek() not in ("true", "false"):
+            p.fail("`true` or `false`")
+        return p.next() == "true"
+    if kind == TYPE:
+        return TypeAttr(p.type())
+    if kind == FLOAT:
+        number = _number(p)
+        return number.value if isinstance(number, FloatAttr) else p.fail("a float", p.i - 1)
+    return parse_attribute(p)
+
+
+def dot_dimensions(
+    lhs_batch: tuple[int, ...], rhs_batch: tuple[int, ...], lhs_contract: tuple[int, ...], rhs_contract: tuple[int, ...]
+) -> StructAttr:
+    """The dimension numbers of a `dot_general`."""
+    names = [field for field, _, _ in STRUCTS["stablehlo.dot"]]
+    values = (lhs_batch, rhs_batch, lhs_contract, rhs_contract)
+    return StructAttr("stablehlo.dot", tuple(zip(names, values, strict=True)))
+
+
+CONV_FIELDS = (
+    ("input_batch_dimension", INT),
+    ("input_feature_dimension", INT),
+    ("input_spatial_dimensions", DIMS),
+    ("kernel_input_feature_dimension", INT),
+    ("kernel_output_feature_dimension", INT),
+    ("kernel_spatial_dimensions", DIMS),
+    ("output_batch_dimension", INT),
+    ("output_feature_dimension", INT),
+    ("output_spatial_dimensions", DIMS),
+)
+
+
+def parse_conv_dims(p: Parser) -> ConvDims:
+    """conv-dims ::= `raw` field (`,` field)* | dims `x` dims `->` dims, such as [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"""
+    if p.accept("raw"):
+        return _raw_conv_dims(p)
+    lhs = _labels(p, "b", "f")
+    p.expect("x")
+    kernel = _labels(p, "i", "o")
+    p.expect("->")
+    output = _labels(p, "b", "f")
+    return ConvDims(*lhs, *kernel, *output)
+
+
+def _raw_conv_dims(p: Parser) -> ConvDims:
+    """field ::= name `=` (integer | ints)"""
+    values: dict[str, Any] = {}
+    kinds = dict(CONV_FIELDS)
+    at = p.i - 1
+    while p.tokens[p.i] in kinds:
+        name = p.next()
+        p.expect("=")
+        values[name] = _field(p, kinds[name])
+        if not p.accept(","):
+            break
+    missing = [name for name in kinds if name not in values]
+    if missing:
+        p.error(f"#stablehlo.conv has no field `{missing[0]}`", at)
+    return ConvDims(**values)
+
+
+def _labels(p: Parser, first: str, second: str) -> tuple[int, int, tuple[int, ...]]:
+    """dims ::= `[` (label | integer | `?`) (`,` ...)* `]`: the places of both labels and of 0, 1, ..."""
+    at = p.i
+    labels = _label_list(p)
+    places: dict[str, int] = {}
+    for place, label in enumerate(labels):
+        if label != "?" and label in places:
+            p.error(f"dimension `{label}` is given twice", at)
+        places[label] = place
+    for label in (first, second):
+        if label not in places:
+            p.error(f"expected dimension `{label}` in the list", at)
+    spatial = sorted(int(label) for label in places if label.isdigit())
+    if spatial != list(range(len(spatial))):
+        p.error("spatial dimensions have to be numbered 0, 1, ...", at)
+    return places[first], places[second], tuple(places[str(n)] for n in spatial)
+
+
+def _label_list(p: Parser) -> list[str]:
+    token = p.tokens[p.i]
+    if len(token) > 1 and token[0] == "[":
+        return [str(value) for value in parse_ints(p)]
+    p.expect("[")
+    labels: list[str] = []
+    while not p.accept("]"):
+        label = p.next()
+        if label not in ("b", "f", "i", "o", "?") and not (label.isdigit() and len(label) < 10):
+            p.fail("a dimension: b, f, i, o or a number", p.i - 1)
+        labels.append(label)
+        if not p.accept(",") and p.peek() != "]":
+            p.fail("`,` or `]`")
+    return labels
+
+
+def default_dense(value: Any) -> bool:
+    """Whether an attribute is a literal."""
+    return isinstance(value, Dense)

@@ -1,0 +1,286 @@
+"""`dense<...>` literals to arrays.
+
+    dense   ::= `dense<` (element | list | hex-string)? `>`
+    list    ::= `[` ((element | list) (`,` (element | list))*)? `]`
+    element ::= integer | float | hex | `true` | `false` | `(` element `,` element `)`
+
+A splat stays one element, broadcast to the shape, however large that is. A hex string is the little-endian buffer,
+or one element of it. Everything is decoded here and now: a wrong literal is an error at its place.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+
+import numpy as np
+
+from shlo_jit.ir.attributes import Dense
+from shlo_jit.ir.types import DTYPES, DType, QuantizedType, TensorType
+
+_INTEGER = re.compile(r"[-+]?\d+$|-?0x[0-9A-Fa-f]+$")
+_FLOAT = re.compile(r"[-+]?\d+\.\d*(?:[eE][-+]?\d+)?$|0x[0-9A-Fa-f]+$")
+_HEX = re.compile(r'\s*"(?:0x)?([0-9A-Fa-f]*)"\s*$')
+_SKELETON = {c: None for c in range(128) if chr(c) not in "[],"}
+_NO_BRACKETS = str.maketrans("", "", "[]() \t\r\n")
+MAX_ELEMENTS = 2**62
+
+
+class LiteralRefusal(ValueError):
+    """The literal is wrong; `offset` says where in its text."""
+
+    def __init__(self, message: str, offset: int = 0):
+        super().__init__(message)
+        self.offset = offset
+
+
+def decode_dense(text: str, type: TensorType) -> Dense:
+    """The value of `text`, which is `dense<...>` as a whole."""
+    return _small(text, type) if len(text) <= 128 else _decode(text, type)
+
+
+@functools.lru_cache(maxsize=16384)
+def _small(text: str, type: TensorType) -> Dense:
+    return _decode(text, type)
+
+
+def _decode(text: str, type: TensorType) -> Dense:
+    if not type.is_static:
+        raise LiteralRefusal("the type of a literal has to be static")
+    assert not isinstance(type.dtype, QuantizedType) or type.storage
+    body = text[6:-1]
+    if '"' in body:
+        return Dense(type, _from_hex(body, type))
+    plain = body.strip()
+    if not plain:
+        if type.size:
+            raise LiteralRefusal(f"expected {type.size} elements, found none")
+        return Dense(type, np.empty(type.extents, type.storage.numpy))
+    if plain[0] == "[":
+        return Dense(type, _from_list(plain, type, 6 + body.index("[")))
+    if type.size == 0:
+        raise LiteralRefusal("expected no elements, found a splat")
+    return Dense(type, splat(_elements([plain], type.storage, 6), type))
+
+
+def splat(element: np.ndarray, type: TensorType) -> np.ndarray:
+    """One element as a (read-only) array of the type's shape."""
+    try:
+        return np.broadcast_to(element.reshape(()), type.extents)
+    except ValueError:
+        pass
+    raise LiteralRefusal("the tensor is too large")
+
+
+def _from_hex(body: str, type: TensorType) -> np.ndarray:
+    m = _HEX.match(body)
+    if not m:
+        raise LiteralRefusal("expected a string of hexadecimal digits", 6)
+    digits = m[1]
+    if len(digits) % 2:
+        raise LiteralRefusal("expected an even number of hexadecimal digits", 6)
+    return from_bytes(bytes.fromhex(digits), type)
+
+
+def from_bytes(data: bytes, type: TensorType) -> np.ndarray:
+    """The array in a raw buffer: all elements, or one for a splat; i1 has a byte or a bit an element."""
+    dtype = type.storage
+    size = type.size
+    if dtype.name == "i1":
+        return _bits(data, type)
+    if len(data) == dtype.itemsize and size != 1:
+        if size == 0:
+            raise LiteralRefusal("expected no elements, found a splat", 6)
+        return splat(_raw(data, dtype), type)
+    if len(data) != size * dtype.itemsize:
+        raise LiteralRefusal(f"expected {size * dtype.itemsize} bytes, found {len(data)}", 6)
+    return _raw(data, dtype).reshape(type.extents)
+
+
+def _raw(data: bytes, dtype: DType) -> np.ndarray:
+    """Elements of a little-endian buffer; the small integers have a byte each, of which the low bits count."""
+    if dtype.bits >= 8:
+        return np.frombuffer(data, dtype.numpy.newbyteorder("<") if dtype.kind in "iux" else dtype.numpy)
+    low = np.frombuffer(data, np.uint8) & ((1 << dtype.bits) - 1)
+    if dtype.kind == "f":
+        return low.view(dtype.numpy)
+    if dtype.kind == "i":
+        sign = 1 << (dtype.bits - 1)
+        return ((low ^ sign).astype(np.int8) - np.int8(sign)).astype(dtype.numpy)
+    return low.astype(dtype.numpy)
+
+
+def _bits(data: bytes, type: TensorType) -> np.ndarray:
+    """A buffer of i1: one byte an element, or packed, lowest bit first; a single byte is a splat."""
+    size = type.size
+    values = np.frombuffer(data, np.uint8)
+    if len(data) == size:
+        return (values != 0).reshape(type.extents)
+    if len(data) == 1 and size and (data[0] in (0, 255) or size > 8):
+        return splat(values != 0, type)
+    if len(data) == -(-size // 8):
+        return np.unpackbits(values, count=size, bitorder="little").astype(bool).reshape(type.extents)
+    raise LiteralRefusal(f"expected {size} bytes (or {-(-size // 8)}, packed), found {len(data)}", 6)
+
+
+def _from_list(plain: str, type: TensorType, at: int) -> np.ndarray:
+    """list ::= brackets as the shape has them; the elements are converted all at once."""
+    _check_nesting(plain, type, at)
+    if type.size == 0:
+        if plain.translate(_NO_BRACKETS).strip(","):
+            raise LiteralRefusal("expected no elements", at)
+        return np.empty(type.extents, type.storage.numpy)
+    parts = plain.translate(_NO_BRACKETS).split(",")
+    if type.storage.is_complex:
+        if plain.count("(") != type.size or plain.count(")") != type.size:
+            raise LiteralRefusal("expected complex elements as `(real, imaginary)`", at)
+        parts = [f"({re},{im})" for re, im in zip(parts[::2], parts[1::2], strict=True)]
+    elif "(" in plain:
+        raise LiteralRefusal(f"expected elements of {type.storage}, found a complex one", plain.index("(") + at)
+    return _elements(parts, type.storage, at, plain).reshape(type.extents)
+
+
+def _check_nesting(plain: str, type: TensorType, at: int) -> None:
+    """Whether brackets and commas are those of the shape."""
+    shape = type.extents
+    found = plain.translate(_SKELETON)
+    pairs = type.storage.is_complex
+    commas = found.count(",")
+    wanted = max(0, 2 * type.size - 1 if pairs else type.size - 1)
+    depth = len(plain) - len(plain.lstrip("[ \t\r\n"))
+    if 0 in shape:
+        shape, wanted = shape[: shape.index(0) + 1], found.count(",")
+    if wanted != commas or not found.isascii() or found != _skeleton(shape, pairs):
+        count = (commas + 1) // 2 if pairs else commas + 1
+        if type.size and count != type.size:
+            raise LiteralRefusal(f"expected {type.size} elements, found {count}", at)
+        raise LiteralRefusal(f"the brackets do not have the shape {list(type.extents)}", at + min(depth, 1))
+
+
+def _skeleton(shape: tuple[int, ...], pairs: bool) -> str:
+    """The brackets and commas of a literal of this shape. Its length is that of the text it is compared with."""
+    inner = "," if pairs else ""
+    for extent in reversed(shape):
+        inner = "[" + ",".join([inner] * extent) + "]"
+    return inner
+
+
+def _elements(parts: list[str], dtype: DType, at: int, whole: str = "") -> np.ndarray:
+    """Elements as a one-dimensional array."""
+    try:
+        if dtype.is_complex:
+            return _complexes(parts, dtype)
+        if dtype.is_float:
+            return _floats(parts, dtype)
+        return _integers(parts, dtype)
+    except _ElementRefusal as refusal:
+        where = whole.find(refusal.part) if whole and refusal.part else 0
+        raise LiteralRefusal(str(refusal), at + max(0, where)) from None
+
+
+class _ElementRefusal(ValueError):
+    def __init__(self, message: str, part: str):
+        super().__init__(message)
+        self.part = part
+
+
+_BOOLEANS = {"true": 1, "false": 0}
+
+
+def _integers(parts: list[str], dtype: DType) -> np.ndarray:
+    values: list[int] = []
+    for part in parts:
+        part = part.strip()
+        boolean = _BOOLEANS.get(part) if dtype.name == "i1" else None
+        values.append(_integer(part, dtype) if boolean is None else boolean)
+    if dtype.bits < 8:
+        return np.array(values, np.int8).astype(dtype.numpy)
+    return np.array(values, dtype.numpy)
+
+
+def _integer(part: str, dtype: DType) -> int:
+    """An integer element. A hexadecimal or unsigned one may use the sign bit of a signed type."""
+    if not _INTEGER.match(part) or len(part) > 40:
+        raise _ElementRefusal(f"expected an integer of {dtype}, found `{_short(part)}`", part)
+    hexadecimal = "0x" in part
+    value = int(part, 16) if hexadecimal else int(part)
+    if dtype.name == "i1":
+        if value not in (0, 1, -1):
+            raise _ElementRefusal(f"integer {value} does not fit i1", part)
+        return abs(value)
+    low = 0 if dtype.kind == "u" else -(1 << (dtype.bits - 1))
+    high = (1 << dtype.bits) - 1
+    if value < low or value > high:
+        raise _ElementRefusal(f"integer {_short(part)} does not fit {dtype}", part)
+    return value - (1 << dtype.bits) if dtype.kind != "u" and value >= -low else value
+
+
+def _short(part: str) -> str:
+    return part if len(part) <= 30 else part[:27] + "..."
+
+
+def _floats(parts: list[str], dtype: DType) -> np.ndarray:
+    """Floats: decimal ones are read as f64 and rounded once, hexadecimal ones are bit patterns."""
+    values = np.empty(len(parts), np.float64)
+    patterns: list[tuple[int, int]] = []
+    for i, part in enumerate(parts):
+        part = part.strip()
+        if not _FLOAT.match(part) or len(part) > 400:
+            raise _ElementRefusal(f"expected a float of {dtype}, found `{_short(part)}`", part)
+        if part.startswith("0x"):
+            pattern = int(part, 16)
+            if pattern >= 1 << dtype.bits:
+                raise _ElementRefusal(f"bit pattern {_short(part)} does not fit {dtype}", part)
+            patterns.append((i, pattern))
+            values[i] = 0.0
+        else:
+            values[i] = float(part)
+    result = round_to(values, dtype)
+    if patterns:
+        raw = result.view(f"u{dtype.itemsize}")
+        for i, pattern in patterns:
+            raw[i] = pattern
+    return result
+
+
+def round_to(values: np.ndarray, dtype: DType) -> np.ndarray:
+    """f64 values rounded once to a float dtype (ml_dtypes' own conversion goes through f32 and rounds twice)."""
+    with np.errstate(all="ignore"):
+        if dtype.name in ("f64", "f32", "f16"):
+            return values.astype(dtype.numpy)
+        single = values.astype(np.float32)
+        lost = single.astype(np.float64) != values
+        bits = single.view(np.uint32)
+        if lost.any() and np.isfinite(values).all():
+            # round to odd: a value between two f32 takes the one whose last bit is set, so the next rounding sees it
+            larger = np.abs(single.astype(np.float64)) > np.abs(values)
+            down = np.where(lost & larger, bits - 1, bits)
+            bits = np.where(lost, down | 1, bits).astype(np.uint32)
+        return bits.view(np.float32).astype(dtype.numpy)
+
+
+def _complexes(parts: list[str], dtype: DType) -> np.ndarray:
+    numbers: list[str] = []
+    for part in parts:
+        inner = part.strip()
+        if not (inner.startswith("(") and inner.endswith(")")) or inner.count(",") != 1:
+            raise _ElementRefusal(f"expected a complex number `(real, imaginary)`, found `{_short(inner)}`", part)
+        numbers += inner[1:-1].split(",")
+    return _floats(numbers, dtype.part).view(dtype.numpy)
+
+
+def float_value(text: str, type_name: str) -> float | None:
+    """The value of a float attribute of a builtin type; None when the text is no float of that type."""
+    dtype = DTYPES.get(type_name)
+    if dtype is None or not dtype.is_float:
+        return float(text) if "x" not in text else None
+    try:
+        return float(_floats([text], dtype)[0])
+    except _ElementRefusal:
+        return None
+
+
+def element_count(shape: tuple[int, ...]) -> int:
+    """Number of elements of a shape."""
+    return math.prod(shape)

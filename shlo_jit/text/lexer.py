@@ -1,0 +1,205 @@
+"""Text to tokens: one regular expression, run once over the whole text.
+
+Three things that MLIR's lexer would split are one token here, because they are most of a real program and repeat so
+often that a dict lookup replaces parsing them: types `tensor<...>`, integer lists `[0, 1]` and `array<...>`. Literals
+`dense<...>` and flat locations `loc(...)` are one token too. Comments are blanked beforehand, so that offsets hold.
+
+Every token carries the white space after it until `tokenize` has summed up the lengths: `findall` and `accumulate`
+run at C speed, where asking a match object for every start would double the time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import NoReturn
+
+from shlo_jit.errors import Diagnostic, ParseError, Source, Span, diagnose
+
+STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
+_ID = r"[A-Za-z0-9_$.\-]+"
+_NESTED = r"[^<>\"]*(?:<[^<>\"]*(?:<[^<>\"]*(?:<[^<>\"]*>[^<>\"]*)*>[^<>\"]*)*>[^<>\"]*)*"
+
+_TOKEN = re.compile(
+    rf"""(?:
+      %{_ID}(?:\#\d+)?                                  # SSA value
+    | tensor<{_NESTED}>                                 # ranked or unranked tensor type
+    | dense<[^"<>]*(?:{STRING}[^"<>]*)*>                # literal
+    | array<[^"<>]*>
+    | loc\([^()"]*(?:{STRING}[^()"]*)*\)                # location without nesting
+    | [A-Za-z_][A-Za-z0-9_$.]*                          # keyword, op name, attribute name
+    | \[[ ]?-?\d+(?:,[ ]?-?\d+)*[ ]?\]                  # list of integers
+    | ->|::|{{-\#|\#-}}|==|<=|>=
+    | 0x[0-9A-Fa-f]+
+    | [-+]?[0-9]+(?:\.[0-9]*(?:[eE][-+]?[0-9]+)?)?
+    | {STRING}
+    | [@\#!^](?:{_ID})
+    | @{STRING}
+    | [][(){{}}<>=,:?*+\-/|;]
+    | (?s:.+)                                           # nothing of ours: swallow the rest, the parser stops there
+    )[ \t\r\n]*""",
+    re.VERBOSE,
+)
+_COMMENT = re.compile(rf"{STRING}|//[^\n]*")
+_LEADING = re.compile(r"[ \t\r\n]*")
+
+OPENERS = {"(": ")", "[": "]", "{": "}", "<": ">"}
+CLOSERS = frozenset(OPENERS.values())
+DEPTH_LIMIT = 100
+"""Regions, attributes and types may nest this deep."""
+
+
+def tokenize(text: str) -> tuple[list[str], list[int]]:
+    """Tokens of `text` and the offset of each; two empty tokens at its end close the list."""
+    if "//" in text:
+        text = _COMMENT.sub(lambda m: m[0] if m[0][0] == '"' else " " * len(m[0]), text)
+    leading = _LEADING.match(text)
+    assert leading is not None
+    padded = _TOKEN.findall(text, leading.end())
+    starts = list(itertools.accumulate(map(len, padded), initial=leading.end()))
+    starts.append(starts[-1])
+    tokens = list(map(str.rstrip, padded))
+    tokens += ("", "")
+    return tokens, starts
+
+
+class SyntaxRefusal(Exception):
+    """A syntax error on its way from the place it was found to `parse_module`, which explains and reports it."""
+
+    def __init__(self, message: str, start: int, end: int):
+        super().__init__(message)
+        self.message = message
+        self.start = start
+        self.end = end
+
+
+class Cursor:
+    """A place in the tokens of a source. `i` is the index of the next token."""
+
+    __slots__ = ("depth", "i", "source", "starts", "tokens")
+
+    def __init__(self, source: Source):
+        self.source = source
+        self.tokens, self.starts = tokenize(source.text)
+        self.i = 0
+        self.depth = 0
+
+    def peek(self) -> str:
+        return self.tokens[self.i]
+
+    def next(self) -> str:
+        """The next token, whatever it is; the cursor moves behind it."""
+        token = self.tokens[self.i]
+        if not token:
+            self.fail("a token")
+        self.i += 1
+        return token
+
+    def accept(self, token: str) -> bool:
+        """Move over `token` if it is next."""
+        if self.tokens[self.i] == token:
+            self.i += 1
+            return True
+        return False
+
+    def expect(self, token: str) -> None:
+        """Move over `token`, which has to be next."""
+        if self.tokens[self.i] != token:
+            self.fail(f"`{token}`")
+        self.i += 1
+
+    def deeper(self) -> None:
+        """Enter a nested construct; the caller takes `depth` back when it leaves."""
+        self.depth += 1
+        if self.depth > DEPTH_LIMIT:
+            self.error(f"nested too deeply (more than {DEPTH_LIMIT} levels)")
+
+    def end(self) -> int:
+        """Offset just behind the token before the cursor."""
+        last = max(0, self.i - 1)
+        return self.starts[last] + len(self.tokens[last])
+
+    def span(self, first: int, last: int | None = None) -> Span:
+        """The characters of the tokens `first` to `last`, or of one token."""
+        last = first if last is None else last
+        return Span(self.source, self.starts[first], self.starts[last] + min(len(self.tokens[last]), 80))
+
+    def fail(self, expected: str, at: int | None = None) -> NoReturn:
+        """Refuse the token at the cursor (or at index `at`): something else was expected there."""
+        at = self.i if at is None else at
+        token = self.tokens[at]
+        start = self.starts[at] if token else len(self.source.text.rstrip())
+        raise SyntaxRefusal(f"expected {expected}, found {_show(token)}", start, start + max(1, min(len(token), 80)))
+
+    def error(self, message: str, at: int | None = None, offset: int | None = None) -> NoReturn:
+        """Refuse what the grammar allows but the rules do not: at the cursor, at token `at` or at a text offset."""
+        if offset is not None:
+            raise ParseError(diagnose(message, Span(self.source, offset, offset + 1)))
+        raise ParseError(self.diagnostic(message, at))
+
+    def diagnostic(self, message: str, at: int | None = None) -> Diagnostic:
+        return diagnose(message, self.span(self.i if at is None else at))
+
+    def integer(self) -> int:
+        """integer ::= `-`? (decimal | hex)"""
+        token = self.tokens[self.i]
+        try:
+            value = int(token, 16) if token.startswith("0x") else int(token)
+        except ValueError:
+            if token[-1:].isdigit() and "." not in token and not token[0].isalpha():
+                self.error("the number has too many digits")
+            self.fail("an integer")
+        self.i += 1
+        return value
+
+    def skip_brackets(self) -> None:
+        """Move over a bracketed group, the opening bracket being next. Unbalanced brackets are an error."""
+        first = self.i
+        stack: list[str] = []
+        tokens = self.tokens
+        while True:
+            token = tokens[self.i]
+            if token in OPENERS:
+                stack.append(OPENERS[token])
+            elif token in CLOSERS:
+                if token != stack[-1]:
+                    self.fail(f"`{stack[-1]}`")
+                stack.pop()
+            elif not token:
+                self.error(f"`{tokens[first]}` is not closed", first)
+            elif is_invalid(token):
+                self.fail(f"`{stack[-1]}`")
+            self.i += 1
+            if not stack:
+                return
+
+    def text_since(self, first: int) -> str:
+        """The source text of the tokens from `first` up to the cursor, white space runs as one blank."""
+        text = self.source.text[self.starts[first] : self.end()]
+        if "\n" in text or "  " in text or "//" in text:
+            text = _COMMENT_OR_SPACE.sub(lambda m: m[0] if m[0][0] == '"' else " ", text)
+        return text
+
+
+_COMMENT_OR_SPACE = re.compile(rf"{STRING}|(?:\s|//[^\n]*)+")
+_VALID = re.compile(r"[%@#!^\"A-Za-z0-9_\[\](){}<>=,:?*+\-/|;$.]")
+
+
+def is_invalid(token: str) -> bool:
+    """Whether the token is the rest of a text the lexer could not go on with."""
+    if not _VALID.match(token):
+        return bool(token)
+    return (token[0] == '"' and (len(token) < 2 or "\n" in token or token[-1] != '"')) or (
+        token[0] in "%@#!^$." and len(token) == 1
+    )
+
+
+def _show(token: str) -> str:
+    """A token in a message: short, in backquotes; the end of the text has no token."""
+    if not token:
+        return "the end of the text"
+    if token[0] == '"' and is_invalid(token):
+        return "a string that is not closed"
+    if is_invalid(token):
+        return f"the invalid character {token[0]!r}"
+    return f"`{token if len(token) <= 40 else token[:37] + '...'}`"

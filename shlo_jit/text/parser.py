@@ -1,0 +1,563 @@
+"""Text to `Module`: recursive descent over the tokens, one method a production.
+
+    text        ::= (alias | resources | op)*                    ops outside a module are put into one
+    alias       ::= `#name` `=` attribute | `!name` `=` type
+    op          ::= (results `=`)? (generic | pretty) location?
+    results     ::= `%name` (`:` count)? (`,` ...)*
+    generic     ::= string `(` operands `)` successors? properties? regions? dictionary? `:` function-type
+    properties  ::= `<` dictionary `>`
+    regions     ::= `(` region (`,` region)* `)`
+    region      ::= `{` block* `}`
+    block       ::= (`^name` (`(` arguments `)`)? `:`)? op*
+
+Pretty forms are in the tables of `pretty.py`. Values are looked up in one dict per function; a region takes the names
+it defined out again when it ends.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.errors import ParseError, Source, Span, diagnose
+from shlo_jit.ir.attributes import Dense, OpaqueAttr
+from shlo_jit.ir.core import Block, Module, Op, Region, Value
+from shlo_jit.ir.types import FunctionType, TensorType, Type
+from shlo_jit.text import attributes as attribute_syntax
+from shlo_jit.text import types as type_syntax
+from shlo_jit.text.dense import LiteralRefusal, from_bytes
+from shlo_jit.text.lexer import Cursor, SyntaxRefusal
+
+Handler = Callable[["Parser", str], Op]
+
+
+def parse_module(text: str | bytes, name: str = "<text>") -> Module:
+    """The program in `text`; raises `ParseError` with file, line, column and what was expected.
+
+    The cyclic garbage collector pauses meanwhile: ops, values and blocks refer to each other, and it would walk all of
+    them again and again (4.3 instead of 0.5 us an op).
+    """
+    source = Source(_decoded(text, name), name)
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        return Parser(source).module()
+    except SyntaxRefusal as refusal:
+        from shlo_jit.text.explain import explained
+
+        message = explained(source, refusal)
+        raise ParseError(diagnose(message, Span(source, refusal.start, refusal.end))) from None
+    except RecursionError:
+        raise ParseError(diagnose("nested too deeply", Span(source, 0, 1))) from None
+    finally:
+        if paused:
+            gc.enable()
+
+
+def _decoded(text: str | bytes, name: str) -> str:
+    if isinstance(text, str):
+        return text
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as e:
+        shown = Source(text[: e.start].decode("utf-8") + "\ufffd", name)
+        raise ParseError(diagnose("the text is not UTF-8", Span(shown, len(shown.text) - 1, len(shown.text)))) from None
+
+
+class Parser(Cursor):
+    """A cursor with the names that are known at its place."""
+
+    __slots__ = (
+        "attribute_aliases", "defined", "forward", "in_blocks", "known_types", "locations", "resources", "scope",
+        "type_aliases",
+    )  # fmt: skip
+
+    def __init__(self, source: Source):
+        super().__init__(source)
+        self.attribute_aliases: dict[str, Any] = {}
+        self.type_aliases: dict[str, Type] = {}
+        self.known_types: dict[str, Type] = {}
+        self.locations: dict[str, str] = {}
+        self.resources: dict[str, bytes] = {}
+        self.scope: dict[str, Value] = {}
+        self.defined: list[str] = []
+        self.forward: dict[str, tuple[Value, int]] = {}
+        self.in_blocks = False
+
+    # ---- the whole text
+
+    def module(self) -> Module:
+        """text ::= (alias | resources | op)*"""
+        ops: list[Op] = []
+        while token := self.tokens[self.i]:
+            if token[0] in "#!" and self.tokens[self.i + 1] == "=":
+                self._alias(token)
+            elif token == "{-#":
+                self._resource_section()
+            else:
+                ops.append(self.op())
+        if len(ops) == 1 and ops[0].name == "builtin.module":
+            top = ops[0]
+        else:
+            top = Op("builtin.module", [], [], {}, [Region([Block([], ops)])], self.source, 0, 0)
+        return Module(top, self.source, self.locations)
+
+    def _alias(self, token: str) -> None:
+        """alias ::= `#name` `=` attribute | `!name` `=` type"""
+        at = self.i
+        name = token[1:]
+        self.i += 2
+        if "." in name:
+            self.error("the name of an alias has no dots", at)
+        if name in self.attribute_aliases or name in self.locations or name in self.type_aliases:
+            self.error(f"alias `{token}` is defined twice", at)
+        if token[0] == "!":
+            self.type_aliases[name] = self.type()
+        elif self.tokens[self.i].startswith("loc"):
+            self.locations[name] = self.location().text
+        else:
+            self.attribute_aliases[name] = attribute_syntax.parse_attribute(self)
+
+    # ---- operations
+
+    def op(self) -> Op:
+        """op ::= (results `=`)? (generic | pretty) location?"""
+        tokens = self.tokens
+        at = self.i
+        token = tokens[at]
+        names: list[tuple[str, int, int]] | None = None
+        single = False
+        if token[:1] == "%":
+            if tokens[at + 1] == "=":
+                single = True
+                self.i = at + 2
+            else:
+                names = self._results()
+        start = self.i
+        name = tokens[start]
+        handler = PRETTY.get(name)
+        if handler is not None:
+            self.i = start + 1
+            op = handler(self, name)
+        elif name[:1] == '"':
+            op = self._generic()
+        else:
+            op = self._unknown(name)
+        op.source = self.source
+        op.start = self.starts[start]
+        last = self.i - 1
+        op.end = self.starts[last] + len(tokens[last])
+        if tokens[self.i][:3] == "loc":
+            op.location = self.location()
+        if single and len(op.results) == 1 and "#" not in token:
+            scope = self.scope
+            value = op.results[0]
+            if token in scope or self.forward:
+                value = op.results[0] = self._define_slowly(token, value, at)
+            value.name = token[1:]
+            scope[token] = value
+            self.defined.append(token)
+        elif single or names is not None:
+            self._bind(op, [(token, 1, at)] if names is None else names, start)
+        return op
+
+    def _results(self) -> list[tuple[str, int, int]]:
+        """results ::= `%name` (`:` count)? (`,` ...)* `=`: names with their counts and token indices"""
+        names: list[tuple[str, int, int]] = []
+        while True:
+            at = self.i
+            token = self.tokens[at]
+            if token[:1] != "%":
+                self.fail("the name of a result")
+            self.i += 1
+            count = 1
+            if self.accept(":"):
+                count = self.integer()
+                if count < 1:
+                    self.error("the number of results has to be at least 1", self.i - 1)
+            names.append((token, count, at))
+            if self.accept("="):
+                return names
+            if not self.accept(","):
+                self.fail("`,`, `:` or `=` after the name of a result")
+
+    def _bind(self, op: Op, names: list[tuple[str, int, int]], at: int) -> None:
+        """Give the results of `op` their names."""
+        total = sum(count for _, count, _ in names)
+        if total != len(op.results):
+            self.error(f"{op.name} has {len(op.results)} result(s), but {total} are named", at)
+        index = 0
+        for token, count, name_at in names:
+            if "#" in token:
+                self.error(f"`{token}` is no name for a result", name_at)
+            for n in range(count):
+                keys = [f"{token}#{n}", token] if n == 0 and count > 1 else [token if count == 1 else f"{token}#{n}"]
+                for key in keys:
+                    op.results[index] = self.define(key, op.results[index], name_at)
+                    op.results[index].name = token[1:]
+                index += 1
+
+    def define(self, key: str, value: Value, at: int) -> Value:
+        """Make `key` name `value` from here to the end of the region; returns the value that stands for it."""
+        if key in self.scope or self.forward:
+            value = self._define_slowly(key, value, at)
+        self.scope[key] = value
+        self.defined.append(key)
+        return value
+
+    def _define_slowly(self, key: str, value: Value, at: int) -> Value:
+        """Refuse a second definition; fill in the value used ahead of its definition, where there is one."""
+        if key in self.scope:
+            self.error(f"`{key}` is defined twice", at)
+        if key not in self.forward:
+            return value
+        early, used_at = self.forward.pop(key)
+        if early.type is not value.type and early.type != value.type:
+            self.error(f"`{key}` is used with another type than it has", used_at)
+        early.owner, early.index = value.owner, value.index
+        return early
+
+    def _generic(self) -> Op:
+        """generic ::= string `(` operands `)` successors? properties? regions? dictionary? `:` function-type"""
+        at = self.i
+        name = attribute_syntax.parse_string(self)
+        if "." not in name or name.strip() != name:
+            self.error(f'"{name[:60]}" is not the name of an operation', at)
+        self.expect("(")
+        keys = self.operand_names(")")
+        successors = self.successors() if self.tokens[self.i] == "[" else None
+        attributes: dict[str, Any] = {}
+        if self.accept("<"):
+            attributes = attribute_syntax.parse_dictionary(self)
+            self.expect(">")
+        regions = self.regions(name) if self.tokens[self.i] == "(" else []
+        if self.tokens[self.i] == "{":
+            dictionary_at = self.i
+            for key, value in attribute_syntax.parse_dictionary(self).items():
+                if key in attributes:
+                    self.error(f"attribute `{key}` is given twice", dictionary_at)
+                attributes[key] = value
+        self.expect(":")
+        type = type_syntax.parse_function_type(self, self.type_aliases, self.known_types)
+        operands = self.resolve(keys, type.inputs)
+        if successors:
+            attributes["successors"] = successors
+        return Op(name, operands, type.results, attributes, regions)
+
+    def successors(self) -> tuple[OpaqueAttr, ...]:
+        """successors ::= `[` `^name` (`,` `^name`)* `]`"""
+        self.expect("[")
+        blocks: list[OpaqueAttr] = []
+        while True:
+            if self.peek()[:1] != "^":
+                self.fail("the name of a block")
+            blocks.append(OpaqueAttr(self.next()))
+            if self.accept("]"):
+                return tuple(blocks)
+            if not self.accept(","):
+                self.fail("`,` or `]`")
+
+    def _unknown(self, name: str) -> Op:
+        """A word that begins no operation we know: name what is wrong with it."""
+        if not (name[:1].isalpha() or name[:1] == "_"):
+            self.fail("an operation")
+        if "." not in name:
+            self.fail("an operation")
+        handler = PRETTY[""]
+        self.i += 1
+        return handler(self, name)
+
+    # ---- operands
+
+    def operand_names(self, closer: str) -> list[int]:
+        """operands ::= (`%name` (`,` `%name`)*)? closer: the token indices of the names"""
+        tokens = self.tokens
+        i = self.i
+        found: list[int] = []
+        if tokens[i] == closer:
+            self.i = i + 1
+            return found
+        while True:
+            if tokens[i][:1] != "%":
+                self.i = i
+                self.fail("a value" if found else f"a value or `{closer}`")
+            found.append(i)
+            i += 1
+            if tokens[i] == closer:
+                self.i = i + 1
+                return found
+            if tokens[i] != ",":
+                self.i = i
+                self.fail(f"`,` or `{closer}`")
+            i += 1
+
+    def operands(self, least: int = 0) -> list[int]:
+        """operands ::= (`%name` (`,` `%name`)*)?: token indices. A comma before something else is left alone."""
+        tokens = self.tokens
+        i = self.i
+        found: list[int] = []
+        if tokens[i][:1] == "%":
+            found.append(i)
+            i += 1
+            while tokens[i] == "," and tokens[i + 1][:1] == "%":
+                found.append(i + 1)
+                i += 2
+        self.i = i
+        if len(found) < least:
+            self.fail("`,` and a value" if found else "a value")
+        return found
+
+    def operand(self) -> int:
+        """`%name`: its token index"""
+        if self.tokens[self.i][:1] != "%":
+            self.fail("a value")
+        self.i += 1
+        return self.i - 1
+
+    def resolve(self, keys: list[int], types: tuple[Type, ...] | list[Type]) -> list[Value]:
+        """The values named by the tokens `keys`, which have to be of these types."""
+        if len(keys) != len(types):
+            self.error(f"{len(keys)} operand(s), but {len(types)} type(s) for them", keys[0] if keys else self.i - 1)
+        tokens = self.tokens
+        scope = self.scope
+        values: list[Value] = []
+        for key, type in zip(keys, types, strict=True):
+            value = scope.get(tokens[key])
+            if value is None:
+                value = self._undefined(key, type)
+            if value.type is not type and value.type != type:
+                self._wrong_type(key, value.type, type)
+            values.append(value)
+        return values
+
+    def value(self, key: int) -> Value:
+        """The value named by the token `key`, whatever its type."""
+        return self.scope.get(self.tokens[key]) or self._undefined(key, None)
+
+    def _undefined(self, key: int, type: Type | None) -> Value:
+        """A name that was not defined so far: `%x#0` for `%x`, a value of a later block, or an error."""
+        token = self.tokens[key]
+        base, _, number = token.partition("#")
+        if number == "0" and base in self.scope and f"{base}#1" not in self.scope:
+            return self.scope[base]
+        if self.in_blocks and type is not None and not number:
+            if token not in self.forward:
+                self.forward[token] = (Value(type, None, 0, token[1:]), key)
+            return self.forward[token][0]
+        if number and base in self.scope:
+            self.error(f"`{base}` has no result number {number}", key)
+        self.error(f"use of undefined value `{token}`", key)
+
+    def _wrong_type(self, key: int, has: Type, wanted: Type) -> None:
+        from shlo_jit.text.printer import type_text
+
+        token = self.tokens[key]
+        self.error(f"`{token}` has type {type_text(has)}, but is used as {type_text(wanted)}", key)
+
+    # ---- regions
+
+    def regions(self, name: str) -> list[Region]:
+        """regions ::= `(` region (`,` region)* `)`"""
+        self.expect("(")
+        isolated = name in ISOLATED
+        regions = [self.region(isolated=isolated)]
+        while self.accept(","):
+            regions.append(self.region(isolated=isolated))
+        if not self.accept(")"):
+            self.fail("`,` or `)`")
+        return regions
+
+    def region(self, arguments: list[tuple[str, Value, int]] | None = None, isolated: bool = False) -> Region:
+        """region ::= `{` block* `}`. `arguments` are those of the first block, where the op's syntax names them."""
+        first = self.i
+        self.expect("{")
+        self.deeper()
+        outer = (self.scope, self.defined, self.forward, self.in_blocks)
+        if isolated:
+            self.scope = {}
+        self.defined, self.forward, self.in_blocks = [], {}, False
+        region = Region()
+        if arguments is not None:
+            for key, value, at in arguments:
+                self.define(key, value, at)
+        labels: dict[str, int] = {}
+        if arguments is not None or self.tokens[self.i][:1] not in "^}":
+            region.blocks.append(self._block(Block([value for _, value, _ in arguments or ()]), first))
+        while self.tokens[self.i][:1] == "^":
+            region.blocks.append(self._labelled_block(labels, first))
+        self.expect("}")
+        if self.forward:
+            token, (_, at) = next(iter(self.forward.items()))
+            self.error(f"use of undefined value `{token}`", at)
+        scope = self.scope
+        for key in self.defined:
+            del scope[key]
+        self.scope, self.defined, self.forward, self.in_blocks = outer
+        self.depth -= 1
+        return region
+
+    def _labelled_block(self, labels: dict[str, int], first: int) -> Block:
+        """block ::= `^name` (`(` arguments `)`)? `:` op*"""
+        label = self.tokens[self.i]
+        if label in labels:
+            self.error(f"block `{label}` is defined twice")
+        labels[label] = self.i
+        self.i += 1
+        values: list[Value] = []
+        if self.accept("("):
+            while not self.accept(")"):
+                values.append(self._block_argument())
+                if not self.accept(",") and self.tokens[self.i] != ")":
+                    self.fail("`,` or `)`")
+        self.expect(":")
+        self.in_blocks = len(labels) > 1 or self.in_blocks
+        return self._block(Block(values, label=label[1:]), first)
+
+    def _block_argument(self) -> Value:
+        """argument ::= `%name` `:` type location?"""
+        at = self.operand()
+        self.expect(":")
+        value = Value(self.type(), name=self.tokens[at][1:])
+        if self.tokens[self.i][:3] == "loc":
+            self.location()
+        return self.define(self.tokens[at], value, at)
+
+    def _block(self, block: Block, first: int) -> Block:
+        """op* up to the next block or the end of the region"""
+        tokens = self.tokens
+        ops = block.ops
+        parse = self.op
+        while True:
+            token = tokens[self.i]
+            if token == "}" or token[:1] == "^":
+                return block
+            if not token:
+                self.fail("`}` or an operation (the region at line %d is not closed)" % self._line(first))
+            ops.append(parse())
+
+    def _line(self, at: int) -> int:
+        return self.source.line_column(self.starts[at])[0]
+
+    # ---- pieces that the pretty forms are made of
+
+    def type(self) -> Type:
+        """type"""
+        found = self.known_types.get(self.tokens[self.i])
+        if found is not None:
+            self.i += 1
+            return found
+        return type_syntax.parse_type(self, self.type_aliases, self.known_types)
+
+    def function_type(self) -> FunctionType:
+        """function-type"""
+        return type_syntax.parse_function_type(self, self.type_aliases, self.known_types)
+
+    def result_types(self) -> list[Type]:
+        """results ::= type | `(` types `)`"""
+        return type_syntax.result_types(self, self.type_aliases, self.known_types)
+
+    def type_list(self, first: Type | None = None) -> list[Type]:
+        """types ::= type (`,` type)*"""
+        types = [self.type() if first is None else first]
+        while self.accept(","):
+            types.append(self.type())
+        return types
+
+    def tensor_type(self) -> TensorType:
+        at = self.i
+        type = self.type()
+        if not isinstance(type, TensorType):
+            self.error("expected a tensor type", at)
+        return type
+
+    def dictionary(self) -> dict[str, Any]:
+        """dictionary? as an op's attributes"""
+        return attribute_syntax.parse_dictionary(self) if self.tokens[self.i] == "{" else {}
+
+    def attribute(self) -> Any:
+        return attribute_syntax.parse_attribute(self)
+
+    def ints(self) -> tuple[int, ...]:
+        return attribute_syntax.parse_ints(self)
+
+    def word(self) -> str:
+        """A bare word."""
+        token = self.tokens[self.i]
+        if not token[:1].isalpha() or not token.isidentifier():
+            self.fail("a word")
+        self.i += 1
+        return token
+
+    def symbol_name(self) -> str:
+        """symbol ::= `@name` | `@"name"`"""
+        token = self.tokens[self.i]
+        if token[:1] != "@" or len(token) < 2:
+            self.fail("a symbol name (`@name`)")
+        self.i += 1
+        return attribute_syntax.unescape(token[1:]) if token[1] == '"' else token[1:]
+
+    def location(self) -> OpaqueAttr:
+        """location ::= `loc(` ... `)`, kept as text"""
+        token = self.tokens[self.i]
+        if token != "loc":
+            if not token.startswith("loc("):
+                self.fail("a location")
+            self.i += 1
+            return OpaqueAttr(" ".join(token.split()) if "\n" in token else token)
+        first = self.i
+        self.i += 1
+        if self.tokens[self.i] != "(":
+            self.fail("`(`")
+        self.skip_brackets()
+        return OpaqueAttr(self.text_since(first))
+
+    # ---- resources: literals kept at the end of the text
+
+    def resource(self) -> Dense:
+        """resource ::= `dense_resource<` name `>` `:` type"""
+        at = self.i
+        self.i += 1
+        self.expect("<")
+        name = attribute_syntax.unescape(self.next()) if self.peek()[:1] == '"' else self.next()
+        self.expect(">")
+        self.expect(":")
+        type = self.tensor_type()
+
+        def decode() -> np.ndarray:
+            try:
+                return from_bytes(self.resources[name], type)
+            except KeyError:
+                self.error(f"resource `{name}` is not defined", at)
+            except LiteralRefusal as refusal:
+                message = str(refusal)
+            self.error(message, at)
+
+        return Dense(type, decode=decode)
+
+    def _resource_section(self) -> None:
+        """resources ::= `{-#` name `:` `{` ... `}` `#-}`"""
+        first = self.i
+        while self.peek() != "#-}":
+            if not self.peek():
+                self.error("`{-#` is not closed", first)
+            at = self.i
+            token = self.next()
+            if self.peek() == ":" and self.tokens[self.i + 1].startswith('"0x'):
+                self.i += 1
+                name = attribute_syntax.unescape(token) if token[0] == '"' else token
+                self.resources[name] = self._blob(self.next(), at)
+        self.i += 1
+
+    def _blob(self, token: str, at: int) -> bytes:
+        """The bytes of a resource, without the four that give its alignment."""
+        try:
+            return bytes.fromhex(token[3:-1])[4:]
+        except ValueError:
+            pass
+        self.error("expected a string of hexadecimal digits", at)
+
+
+from shlo_jit.text.pretty import ISOLATED, PRETTY  # noqa: E402

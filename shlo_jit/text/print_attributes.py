@@ -1,0 +1,224 @@
+"""Types and attributes to text."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+from shlo_jit.ir.attributes import (
+    UNIT,
+    ConvDims,
+    Dense,
+    DenseArray,
+    DictAttr,
+    EnumAttr,
+    FloatAttr,
+    IntegerAttr,
+    OpaqueAttr,
+    StructAttr,
+    SymbolRef,
+    TypeAttr,
+)
+from shlo_jit.ir.types import (
+    ElementType,
+    FunctionType,
+    FutureType,
+    OpaqueType,
+    QuantizedType,
+    ScalarType,
+    TensorType,
+    TokenType,
+    TupleType,
+    Type,
+)
+from shlo_jit.text.attributes import CONV_FIELDS, DIMS, ENUMS_WITH_OWN_NAME, STRUCTS
+from shlo_jit.text.pretty_contract import conv_dims_text
+from shlo_jit.text.print_dense import attribute_float_text, dense_text
+from shlo_jit.text.syntax import NotPretty, int_list
+from shlo_jit.text.types import storage_range
+
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*$")
+_SYMBOL = re.compile(r"[A-Za-z0-9_$.\-]+$")
+_SPECIAL = re.compile(r'[\x00-\x1f\x7f"\\\ud800-\udfff]')
+
+
+@functools.lru_cache(maxsize=65536)
+def type_text(type: Type) -> str:
+    """A type as it is written."""
+    match type:
+        case TensorType():
+            return _tensor(type)
+        case TokenType():
+            return "!stablehlo.token"
+        case TupleType():
+            return f"tuple<{', '.join(map(type_text, type.types))}>"
+        case FutureType():
+            return f"!stablehlo.future<{', '.join(map(type_text, type.types))}>"
+        case FunctionType():
+            return f"({', '.join(map(type_text, type.inputs))}) -> {results_text(type.results)}"
+        case ScalarType():
+            return type.name
+        case OpaqueType():
+            return type.text
+    raise TypeError(f"no text for {type!r}")
+
+
+def results_text(types: tuple[Type, ...]) -> str:
+    """Result types: one alone, any other number in parentheses."""
+    if len(types) == 1 and not isinstance(types[0], FunctionType):
+        return type_text(types[0])
+    return f"({', '.join(map(type_text, types))})"
+
+
+def _tensor(type: TensorType) -> str:
+    if type.shape is None:
+        return f"tensor<*x{element_type_text(type.dtype)}>"
+    extents = "".join("?x" if extent is None else f"{extent}x" for extent in type.shape)
+    encoding = f", {type.encoding}" if type.encoding else ""
+    if type.bounds is not None:
+        encoding = f", #stablehlo.bounds<{', '.join('?' if b is None else str(b) for b in type.bounds)}>"
+    return f"tensor<{extents}{element_type_text(type.dtype)}{encoding}>"
+
+
+def element_type_text(dtype: ElementType) -> str:
+    """An element type; a quantized one as its author wrote it."""
+    if not isinstance(dtype, QuantizedType):
+        return dtype.name
+    if dtype.text:
+        return dtype.text
+    low, high = storage_range(dtype.storage)
+    limits = "" if (low, high) == (dtype.storage_min, dtype.storage_max) else f"<{dtype.storage_min}:{dtype.storage_max}>"
+    storage = dtype.storage.name.replace("ui", "u")
+    parameters = [
+        attribute_float_text(scale, "f64") + (f":{zero}" if zero else "")
+        for scale, zero in zip(dtype.scales, dtype.zero_points, strict=True)
+    ]
+    if dtype.axis is None:
+        return f"!quant.uniform<{storage}{limits}:{dtype.expressed}, {parameters[0]}>"
+    return f"!quant.uniform<{storage}{limits}:{dtype.expressed}:{dtype.axis}, {{{','.join(parameters)}}}>"
+
+
+def attribute_text(value: Any) -> str:
+    """An attribute as it is written, with its type where it has one."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return string_text(value)
+        case IntegerAttr():
+            return f"{value.value} : {value.type}"
+        case FloatAttr():
+            return f"{attribute_float_text(value.value, value.type)} : {value.type}"
+        case tuple():
+            return "[" + ", ".join(map(_item_text, value)) + "]"
+        case DictAttr():
+            return dictionary_text(value.items)
+        case DenseArray():
+            return _dense_array(value)
+        case Dense():
+            return f"{dense_text(value)} : {type_text(value.type)}"
+        case SymbolRef():
+            return "::".join(map(symbol_text, value.path))
+        case TypeAttr():
+            return type_text(value.type)
+        case OpaqueAttr():
+            return value.text
+    if value is UNIT:
+        return "unit"
+    return _dialect_attribute(value)
+
+
+def _item_text(value: Any) -> str:
+    """An element of an array: plain numbers go without their type."""
+    if isinstance(value, IntegerAttr) and value.type == "i64":
+        return str(value.value)
+    if isinstance(value, FloatAttr) and value.type == "f64":
+        text = attribute_float_text(value.value, "f64")
+        return text if not text.startswith("0x") else f"{text} : f64"
+    return attribute_text(value)
+
+
+def dictionary_text(items: Any) -> str:
+    """`{name = value, unit_name}`"""
+    return "{" + ", ".join(_entry(name, value) for name, value in items) + "}"
+
+
+def _entry(name: str, value: Any) -> str:
+    key = name if _BARE.match(name) else string_text(name)
+    return key if value is UNIT else f"{key} = {attribute_text(value)}"
+
+
+def _dense_array(value: DenseArray) -> str:
+    if not value.values:
+        return f"array<{value.dtype}>"
+    if value.dtype == "i1":
+        parts = ["true" if v else "false" for v in value.values]
+    elif "f" in value.dtype:
+        parts = [attribute_float_text(v, value.dtype) for v in value.values]
+    else:
+        parts = [str(v) for v in value.values]
+    return f"array<{value.dtype}: {', '.join(parts)}>"
+
+
+def _dialect_attribute(value: Any) -> str:
+    """`#stablehlo...` in its many forms."""
+    match value:
+        case EnumAttr():
+            if value.mnemonic in ENUMS_WITH_OWN_NAME:
+                return f"#{value.dialect}.{value.mnemonic}<{value.value}>"
+            return f"#{value.dialect}<{value.mnemonic} {value.value}>"
+        case StructAttr():
+            return f"#{value.name}<{struct_fields_text(value)}>"
+        case ConvDims():
+            return f"#stablehlo.conv<{_conv_text(value)}>"
+    raise TypeError(f"no text for attribute {value!r}")
+
+
+def struct_fields_text(value: StructAttr) -> str:
+    """Fields that differ from their default, in their order."""
+    schema = {field: (kind, default) for field, kind, default in STRUCTS.get(value.name, ())}
+    parts: list[str] = []
+    for field, content in value.fields:
+        kind, default = schema.get(field, ("", None))
+        if default is not None and content == default:
+            continue
+        parts.append(f"{field} = {_field_text(content, kind)}")
+    return ", ".join(parts)
+
+
+def _field_text(content: Any, kind: str) -> str:
+    if kind == DIMS:
+        return int_list(content)
+    if isinstance(content, bool):
+        return "true" if content else "false"
+    if isinstance(content, int):
+        return str(content)
+    if isinstance(content, float):
+        return attribute_float_text(content, "f64")
+    return attribute_text(content)
+
+
+def _conv_text(value: ConvDims) -> str:
+    try:
+        return conv_dims_text(value)
+    except NotPretty:
+        pass
+    fields = [(field, getattr(value, field), kind) for field, kind in CONV_FIELDS]
+    return "raw " + ", ".join(f"{field} = {_field_text(content, kind)}" for field, content, kind in fields)
+
+
+def string_text(text: str) -> str:
+    """A string in quotes; control characters, quotes and backslashes escaped."""
+    return '"' + _SPECIAL.sub(_escape, text) + '"'
+
+
+def _escape(m: re.Match[str]) -> str:
+    if m[0] == "\\":
+        return "\\\\"
+    return "".join(f"\\{byte:02X}" for byte in m[0].encode("utf-8", "surrogateescape"))
+
+
+def symbol_text(name: str) -> str:
+    """`@name` or `@"name"`"""
+    return f"@{name}" if _SYMBOL.match(name) else f"@{string_text(name)}"

@@ -1,0 +1,97 @@
+"""What a pretty syntax is: a function that parses what follows the op's name, and one that prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shlo_jit.ir.attributes import DenseArray, IntegerAttr
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.types import FunctionType, Type
+
+if TYPE_CHECKING:
+    from shlo_jit.text.parser import Parser
+    from shlo_jit.text.printer import Printer
+
+Parse = Callable[["Parser", str], Op]
+Print = Callable[["Printer", Op], "str | None"]
+
+
+class Syntax(NamedTuple):
+    """`print` gives the text behind the op's name, or None where the op does not fit its pretty form."""
+
+    parse: Parse
+    print: Print
+
+
+class NotPretty(Exception):
+    """Raised while printing: the op does not fit its pretty form."""
+
+
+def i64s(values: tuple[int, ...]) -> DenseArray:
+    return DenseArray("i64", values)
+
+
+def i64(value: int) -> IntegerAttr:
+    return IntegerAttr(value, "i64")
+
+
+def typed(p: Parser, name: str, keys: list[int], attributes: dict[str, Any], *, same: bool) -> Op:
+    """`:` (function-type | type): the op whose operands are the tokens `keys`.
+
+    With `same`, a single type stands for those of all operands and of the result.
+    """
+    tokens = p.tokens
+    if tokens[p.i] != ":":
+        p.fail("`:`")
+    p.i += 1
+    known = p.known_types
+    if tokens[p.i] != "(":
+        if not same:
+            p.fail("`(`")
+        type = known.get(tokens[p.i])
+        if type is None:
+            type = p.type()
+        else:
+            p.i += 1
+        if isinstance(type, FunctionType):
+            p.error("expected a value type", p.i - 1)
+        return Op(name, p.resolve(keys, [type] * len(keys)), (type,), attributes)
+    p.i += 1
+    i = p.i
+    inputs: list[Type] = []
+    # the fast path: types met before, one token each
+    while (type := known.get(tokens[i])) is not None:
+        inputs.append(type)
+        i += 1
+        if tokens[i] == ",":
+            i += 1
+        elif tokens[i] == ")" and tokens[i + 1] == "->":
+            result = known.get(tokens[i + 2])
+            if result is None:
+                break
+            p.i = i + 3
+            return Op(name, p.resolve(keys, inputs), (result,), attributes)
+        else:
+            break
+    p.i -= 1
+    function = p.function_type()
+    return Op(name, p.resolve(keys, function.inputs), function.results, attributes)
+
+
+def all_ints(attribute: Any) -> tuple[int, ...]:
+    """Values of a `DenseArray` of i64 for printing as `[...]`."""
+    if not isinstance(attribute, DenseArray) or attribute.dtype != "i64":
+        raise NotPretty
+    return attribute.values
+
+
+def int_list(values: tuple[int, ...]) -> str:
+    return "[" + ", ".join(map(str, values)) + "]"
+
+
+def an_i64(attribute: Any, type: str = "i64") -> int:
+    """Value of an `IntegerAttr` of i64 for printing as a bare number."""
+    if not isinstance(attribute, IntegerAttr) or attribute.type != type:
+        raise NotPretty
+    return attribute.value
