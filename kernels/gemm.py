@@ -34,6 +34,7 @@ from shlo_jit.kernels.gemm_blocks import (
 )
 from shlo_jit.kernels.gemm_micro import attributes, emit_stripe
 from shlo_jit.kernels.gemm_types import GemmPlan, GemmTypes, gemm_plan, itemsize
+from shlo_jit.kernels.gemm_vector import emit_vector_entry, emit_vector_tasks, has_vector_path
 from shlo_jit.kernels.pack import emit_pack, pack_plans
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
@@ -124,6 +125,11 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     f.set(a=s.a, a_rs=s.a_rs, a_cs=s.a_cs, a_bs=s.a_bs, b=s.b, b_rs=s.b_rs, b_cs=s.b_cs, b_bs=s.b_bs)
     f.set(c=s.c, c_rs=s.c_rs, c_bs=s.c_bs, batch=s.batch, m=s.m, n=s.n, k=s.k, k0=0, k1=s.k, batch0=0)
     f.set(shared=s.scratch, epilogue=s.epilogue, frame=s.frame, worker_bytes=worker_bytes(plan))
+    if has_vector_path(plan):
+        general = b.label("general")
+        tasks_of_vectors = emit_vector_tasks(module, plan, target)
+        emit_vector_entry(b, plan, f, tasks_of_vectors, s.threads, general, end)
+        b.start(general)
     product = b.mul(b.mul(s.m, s.n), b.max_(s.k, 1))
     mode = _packing(b, plan, s, product)
     f.set(mode_b=mode[0], pack_a=mode[1])
@@ -216,6 +222,8 @@ def _cut(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, mode: V, product: V) -
     mc = b.select(private, s.m, rows)
     row_chunks, column_chunks = ceil_div(b, s.m, mc), ceil_div(b, s.n, nc)
     grid = b.mul(row_chunks, column_chunks)
-    group = b.max_(b.udiv(i64(GROUP), product), 1)
+    # A shared B is one product's, and so is what a task does with it.
+    shared = b.icmp("eq", mode, SHARED)
+    group = b.select(shared, i64(1), b.max_(b.udiv(i64(GROUP), product), 1))
     f.set(mc=mc, nc=nc, rows=row_chunks, columns=column_chunks, group=group)
-    return b.select(b.icmp("eq", mode, SHARED), grid, b.mul(grid, ceil_div(b, s.batch, group)))
+    return b.select(shared, grid, b.mul(grid, ceil_div(b, s.batch, group)))

@@ -11,13 +11,13 @@ from shlo_jit.kernels.math.logarithm import log, log1p
 
 
 def erf(x: X) -> X:
-    """x + x P(x^2) for |x| < 1; beyond, 1 - e^(-a Q(a)) with a = |x|: 1 - 2^n (1 + q) is one fused multiply-add from
+    """x + x P(x^2) for |x| < 1; beyond, 1 - e^(-a - a Q(a)) with a = |x|: 1 - 2^n (1 + q) is one fused multiply-add from
     the parts of the exponential. 1 ULP."""
     f = x.format
     a = x.abs()
     small = fma(x, polynomial(x * x, COEFFICIENTS["erf_small", f.bits]), x)
     b = at_least(at_most(a, f.pick(4.0, 6.0)), 1.0)
-    n, q = reduce_q(-b * polynomial(b, COEFFICIENTS["erf_large", f.bits]))
+    n, q = reduce_q(-fma(b, polynomial(b, COEFFICIENTS["erf_large", f.bits]), b))
     power = ((n << f.fraction) + (f.bias << f.fraction)).as_float()
     large = fma(-power, q, 1.0 - power)
     return where(a < 1.0, small, copysign(large, x))
@@ -25,7 +25,7 @@ def erf(x: X) -> X:
 
 def erfc(x: X) -> X:
     """e^(-a^2) P(t) / (1 + 2a) with t = (a - c) / (a + c), a = |x|, and 2 minus that for negative x. The rounding error
-    of a^2 goes into the exponential. f32 is computed in f64, with shorter polynomials: 0.6 ULP. f64: 3 ULP."""
+    of a^2 goes into the exponential. Near zero (f64) 1 - erf(x). f32 is computed in f64, with shorter polynomials: 0.6 ULP. f64: 3 ULP."""
     single = x.format.bits == 32
     wide = x.to_f64()
     a = at_most(wide.abs(), 10.2 if single else 27.3)
@@ -36,6 +36,9 @@ def erfc(x: X) -> X:
     e = exp_with_tail(-square, -fma(a, a, -square))
     y = e * p
     y = where(wide < 0.0, 2.0 - y, y)
+    if not single:
+        near = 1.0 - fma(x, polynomial(x * x, COEFFICIENTS["erf_small", 64]), x)
+        y = where(x.abs() < 0.75, near, y)
     return y.to_f32() if single else y
 
 

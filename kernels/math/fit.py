@@ -18,7 +18,7 @@ import mpmath as mp
 
 from shlo_jit.kernels.math.fit_tables import TABLES, Table
 
-mp.mp.dps = 45
+mp.mp.dps = 70
 Number = Any
 """mpmath's numbers."""
 
@@ -84,7 +84,7 @@ def alternating(errors: list[Number], count: int) -> list[int] | None:
 def fit(table: Table, bits: int) -> Fitted:
     """The coefficients of a table in a format, and the largest weighted error."""
     n, (low, high) = table.terms[bits], table.interval
-    points = max(400, 30 * n)
+    points = max(401, 30 * n + 1) | 1  # odd: the middle, where a variable may be zero, is no point
     middle, half = (mp.mpf(low) + high) / 2, (mp.mpf(high) - low) / 2
     # Points dense at the ends; moved off zero, where quotients such as (f(x) - x) / x^3 are undefined.
     xs = [middle - half * mp.cos(mp.pi * k / points) for k in range(points + 1)]

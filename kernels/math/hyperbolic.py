@@ -25,7 +25,7 @@ def tanh(x: X) -> X:
 def quarter_exponential(a: X) -> X:
     """e^a / 4 for a >= 0; infinite only where sinh and cosh are."""
     f = a.format
-    n, q = reduce_q(at_most(a, f.pick(90.0, 711.0)))
+    n, q = reduce_q(at_most(a, f.pick(89.5, 710.6)))
     s = ((n << f.fraction) + ((f.bias - 2) << f.fraction)).as_float()
     return fma(s, q, s)
 
@@ -50,7 +50,7 @@ def cosh(x: X) -> X:
 def asinh(x: X) -> X:
     """log1p(a + a^2 / (1 + sqrt(1 + a^2))), a = |x|; log(a) + ln2 where a^2 drowns the 1. 3 ULP."""
     a = x.abs()
-    huge = a > x.format.pick(2.0**14, 2.0**28)
+    huge = a > x.format.pick(2.0**26, 2.0**56)
     b = where(huge, a.like(1.0), a)
     t = b + (b * b) / (1.0 + fma(b, b, 1.0).sqrt())
     y = log1p(where(huge, a, t))
@@ -59,7 +59,7 @@ def asinh(x: X) -> X:
 
 def acosh(x: X) -> X:
     """log1p(z + sqrt(2z + z^2)), z = x - 1; log(x) + ln2 for huge x; NaN below 1 (by the square root). 3 ULP."""
-    huge = x > x.format.pick(2.0**14, 2.0**28)
+    huge = x > x.format.pick(2.0**26, 2.0**56)
     z = x - 1.0
     c = where(huge, z.like(1.0), z)
     t = c + fma(c, c, c + c).sqrt()
@@ -72,4 +72,5 @@ def atanh(x: X) -> X:
     a = x.abs()
     twice = a + a
     y = 0.5 * log1p(fma(twice, a / (1.0 - a), twice))
-    return copysign(where(a.eq(1.0), a.like(math.inf), where(a < 2.0**-60, a, y)), x)
+    beyond = where(a.eq(1.0), a.like(math.inf), a.like(math.nan))
+    return copysign(where(a < 2.0**-60, a, where(a < 1.0, y, beyond)), x)

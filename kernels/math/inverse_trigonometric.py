@@ -7,15 +7,15 @@ asin(t) = t + t^3 P(t^2) on [0, 1/2]; larger ones by asin(t) = pi/2 - 2 asin(sqr
 from __future__ import annotations
 
 from shlo_jit.kernels.math.coefficients import COEFFICIENTS
-from shlo_jit.kernels.math.expr import X, copysign, fma, polynomial, where
+from shlo_jit.kernels.math.expr import X, copysign, fma, horner, polynomial, where
 
 HALF_PI = {32: (1.57079637050628662109375, -4.371138828673793e-08), 64: (1.5707963267948966, 6.123233995736766e-17)}
 
 
 def octant(t: X) -> X:
-    """atan on [0, 1]."""
+    """atan(t) - t on [0, 1]. Horner's rule: with alternating signs and z near 1, even and odd parts would cancel."""
     z = t * t
-    return fma(t * z, polynomial(z, COEFFICIENTS["atan", t.format.bits]), t)
+    return t * z * horner(z, COEFFICIENTS["atan", t.format.bits])
 
 
 def atan(x: X) -> X:
@@ -23,32 +23,35 @@ def atan(x: X) -> X:
     high, low = HALF_PI[x.format.bits]
     a = x.abs()
     large = a > 1.0
-    p = octant(where(large, 1.0 / a, a))
-    return copysign(where(large, high - (p - low), p), x)
+    t = where(large, 1.0 / a, a)
+    rest = octant(t)
+    return copysign(where(large, high - t, t) + where(large, low - rest, rest), x)
 
 
 def atan2(y: X, x: X) -> X:
-    """The angle of (x, y): octant by octant, as in C99 for zeros and infinities. 2 ULP."""
+    """The angle of (x, y): octant by octant, as in C99 for zeros and infinities. The reflections act on the quotient and
+    on the rest separately, so that only the last addition rounds much. 2 ULP."""
     high, low = HALF_PI[x.format.bits]
     a, c = y.abs(), x.abs()
     steep = a > c
     bottom, top = where(steep, a, c), where(steep, c, a)
     t = top / bottom
     t = where(top.eq(bottom), where(bottom.eq(0.0), t.like(0.0), t.like(1.0)), t)
-    p = octant(t)
-    p = where(steep, high - (p - low), p)
+    rest = octant(t)
+    t, rest = where(steep, high - t, t), where(steep, low - rest, rest)
     negative = copysign(x.like(1.0), x) < 0.0
-    p = where(negative, 2.0 * high - (p - 2.0 * low), p)
-    p = copysign(p, y)
-    return where(x.is_nan() | y.is_nan(), x + y, p)
+    t, rest = where(negative, 2.0 * high - t, t), where(negative, 2.0 * low - rest, rest)
+    return where(x.is_nan() | y.is_nan(), x + y, copysign(t + rest, y))
 
 
 def arc(a: X) -> tuple[X, X, X]:
-    """For a = |x|: whether a > 1/2; s = a, or sqrt((1-a)/2) where it is; and asin(s) - s."""
+    """For a = |x|: whether a > 1/2; s = a, or sqrt((1-a)/2) where it is; and asin(s) - s,
+    with the rounding error of the root."""
     large = a > 0.5
     z = where(large, fma(a, -0.5, 0.5), a * a)
     s = where(large, z.sqrt(), a)
-    return large, s, s * z * polynomial(z, COEFFICIENTS["asin", a.format.bits])
+    rounding = where(large, fma(-s, s, z) / (s + s), s.like(0.0))
+    return large, s, fma(s * z, polynomial(z, COEFFICIENTS["asin", a.format.bits]), rounding)
 
 
 def asin(x: X) -> X:

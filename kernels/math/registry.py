@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_jit.kernels.math import (
+    bessel,
     error_function,
     exponential,
+    gamma,
     hyperbolic,
     inverse_trigonometric,
     logarithm,
@@ -46,6 +48,11 @@ FUNCTIONS: dict[str, Callable[..., X]] = {
     "erf": error_function.erf,
     "erfc": error_function.erfc,
     "erf_inv": error_function.erf_inv,
+    "lgamma": gamma.lgamma,
+    "digamma": gamma.digamma,
+    "polygamma": gamma.polygamma,
+    "zeta": gamma.zeta,
+    "bessel_i1e": bessel.bessel_i1e,
     "floor": rounding.floor,
     "ceil": rounding.ceil,
     "round_nearest_even": rounding.round_nearest_even,

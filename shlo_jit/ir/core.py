@@ -43,12 +43,20 @@ class Value:
 class Block:
     """A list of ops with arguments; the last op is the terminator."""
 
-    __slots__ = ("arguments", "label", "ops")
+    __slots__ = ("arguments", "label", "locations", "ops")
 
-    def __init__(self, arguments: list[Value] | None = None, ops: list[Op] | None = None, label: str = ""):
+    def __init__(
+        self,
+        arguments: list[Value] | None = None,
+        ops: list[Op] | None = None,
+        label: str = "",
+        locations: tuple[Any, ...] = (),
+    ):
         self.arguments = arguments if arguments is not None else []
         self.ops = ops if ops is not None else []
         self.label = label
+        self.locations = locations
+        """Of the arguments: `loc(...)` or None each; empty when none has one."""
         for i, a in enumerate(self.arguments):
             a.owner, a.index = self, i
 

@@ -7,7 +7,7 @@ compares structure in any case.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import ml_dtypes
 import numpy as np
@@ -79,6 +79,13 @@ C64, C128 = DTYPES["complex<f32>"], DTYPES["complex<f64>"]
 INDEX = DTYPES["index"]
 
 
+def storage_range(dtype: DType) -> tuple[int, int]:
+    """Smallest and largest value of an integer dtype."""
+    if dtype.kind == "u":
+        return 0, 2**dtype.bits - 1
+    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
+
+
 @dataclass(frozen=True, slots=True)
 class QuantizedType:
     """`!quant.uniform<storage<min:max>:expressed[:axis], {scale:zero_point, ...}>`; `axis` is None per tensor."""
@@ -90,7 +97,7 @@ class QuantizedType:
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
     axis: int | None = None
-    text: str = ""
+    text: str = field(default="", compare=False)
     """As written (scales print as their author wrote them); empty when built."""
 
 

@@ -61,16 +61,43 @@ class Evaluator:
         self.pointers = pointers
         self.along = {space.vector} if space.vector is not None else set()
         self._varies: dict[At, bool] = {}
+        self.keep: dict[Key, V] = {}
+        """Values that passes share, and the row of memory each has."""
+        self.kept: set[Key] = set()
+        """Those of them that an earlier pass has filled in."""
 
     # ------------------------------------------------------------------ values
     def value(self, frame: Frame, key: Key) -> Reg:
         """The register of a value at a place: one lane where it does not vary along the vector variable."""
         found = frame.find(key)
         if found is None:
-            node = self.nest.nodes.get(key)
-            found = self.load(frame, key) if node is None else self.compute(frame, key)
+            if key in self.kept:
+                found = self.recall(frame, key)
+            else:
+                node = self.nest.nodes.get(key)
+                found = self.load(frame, key) if node is None else self.compute(frame, key)
+                if key in self.keep:
+                    self.remember(frame, key, found)
             frame.memo[key] = found
         return found
+
+    def kept_address(self, frame: Frame, key: Key) -> V:
+        number, size = i64(0), 1
+        for v in reversed(self.space.inner):
+            number = self.b.add(number, self.b.mul(frame.variables[v], size))
+            size *= self.space.extents[v]
+        return self.b.element(self.keep[key], memory_type(key[0].tensor.storage), number)
+
+    def remember(self, frame: Frame, key: Key, x: Reg) -> None:
+        """Keep a value for a later pass. The row is rounded up to whole vectors, so no mask is needed."""
+        assert isinstance(x, V)
+        stored = to_memory(self.b, key[0].tensor.storage, self.b.splat(x, frame.width))
+        self.b.store(stored, self.kept_address(frame, key))
+
+    def recall(self, frame: Frame, key: Key) -> V:
+        dtype = key[0].tensor.storage
+        kind = vector(memory_type(dtype), frame.width)
+        return from_memory(self.b, dtype, self.b.load(kind, self.kept_address(frame, key)))
 
     def compute(self, frame: Frame, key: Key) -> Reg:
         value, at = key

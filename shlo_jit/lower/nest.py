@@ -19,7 +19,7 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Key, Nest, Store
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.kernels.builder import V, Builder, ModuleText, const, i64, vector, vector_literal
+from shlo_jit.kernels.builder import V, Builder, ModuleText, bits, const, i64, lanes, vector, vector_literal
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.evaluate import INDEX_MAPS, Evaluator, Frame
 from shlo_jit.lower.reducers import Reducer, across, reducer_of
@@ -31,6 +31,14 @@ TASK_WORK = 1 << 15
 PARALLEL_WORK = 1 << 17
 """Element operations below which a nest runs on the caller."""
 MAX_TASKS = 64
+MIN_UNITS = 8
+"""Row units below which a large reduction is split along the row."""
+
+
+STASH_COST = 8
+"""Cost of an op above which its result is kept for a later pass rather than computed again."""
+MAX_STASH = 1 << 17
+"""Bytes of a row's intermediate results that are kept from one pass to the next."""
 
 
 @dataclass
@@ -40,6 +48,9 @@ class Schedule:
     units: int
     tasks: int
     """1: call it directly with (0, units)."""
+    split: bool = False
+    """Units are chunks of the outermost reduced variable: each leaves partial results in scratch memory, and a second
+    function, called once, combines them in order and finishes the rows."""
 
     @property
     def grain(self) -> int:
@@ -111,9 +122,103 @@ class NestLowering:
             for v in self.parallel_rows():
                 units *= space.extents[v]
         work = max(1, self.heavy() + len(self.nest.loads) + 1) * self.nest.rows * self.nest.reduced
+        if work >= PARALLEL_WORK and units < MIN_UNITS and self.can_split():
+            self.split_chunk, chunks = self.choose_split(work)
+            if chunks > 1:
+                return Schedule(chunks, chunks, True)
         if work < PARALLEL_WORK or units < 2:
             return Schedule(units, 1)
         return Schedule(units, max(1, min(MAX_TASKS, units, work // TASK_WORK)))
+
+    def can_split(self) -> bool:
+        """One pass of simple reducers, and nothing stored inside it."""
+        if not self.space.inner or any(r.simple is None for r in self.reduces.values()):
+            return False
+        if any(self.inside(s) for s in self.nest.stores):
+            return False
+        return all(self.phase(k) == 1 for k, n in self.nest.nodes.items() if n.op in self.reduces)
+
+    def choose_split(self, work: int) -> tuple[int, int]:
+        """Elements of the outermost reduced variable a chunk has, and the number of chunks."""
+        v = self.space.inner[0]
+        extent = self.space.extents[v]
+        step = self.space.width * self.unroll if v == self.space.vector else 1
+        tasks = max(1, min(MAX_TASKS, work // TASK_WORK))
+        chunk = -(-extent // tasks)
+        chunk = -(-chunk // step) * step
+        return chunk, -(-extent // chunk)
+
+    # ------------------------------------------------------------------ partial results
+    def partials(self) -> list[tuple[str, int]]:
+        """Of a split nest: memory type and byte offset in scratch of every accumulator part."""
+        out, offset = [], 0
+        for op, _ in self.reduces_of(0):
+            for r in flatten([self.reduces[op].neutral()]):
+                out.append((r.type, offset))
+                size = max(1, bits(r.type) // 8) * self.schedule.units * self.nest.rows
+                offset += -(-size // 64) * 64
+        self._partial_bytes = offset
+        return out
+
+    def scratch_bytes(self) -> int:
+        if not self.schedule.split:
+            return 0
+        self.partials()
+        return self._partial_bytes
+
+    def row_number(self, frame: Frame) -> V:
+        """Number of the row (of the first of a vector's rows)."""
+        number, size = i64(0), 1
+        for v in reversed(self.space.rows):
+            number = self.b.add(number, self.b.mul(frame.variables[v], size))
+            size *= self.space.extents[v]
+        return number
+
+    def partial_address(self, frame: Frame, chunk: V, part: tuple[str, int]) -> V:
+        b, (kind, offset) = self.b, part
+        place = b.add(b.mul(chunk, self.nest.rows), self.row_number(frame))
+        return b.element(b.offset(self.scratch, offset), memory_of(kind), place)
+
+    def save_partials(self, frames: list[Frame], values: list[V]) -> None:
+        """Store accumulators of the chunk at hand, frame by frame."""
+        parts = self.partials()
+        n = len(parts)
+        for i, f in enumerate(frames):
+            for part, x in zip(parts, values[i * n : (i + 1) * n], strict=True):
+                x = self.b.cast("zext", x, "i8") if bits(x.type) == 1 else x
+                address = self.partial_address(f, self.chunk_number, part)
+                if f.mask is not None and lanes(x.type) > 1:
+                    self.b.masked_store(x, address, vector_literal("i1", list(f.mask)))
+                else:
+                    self.b.store(x, address)
+
+    def load_partials(self, frames: list[Frame], reduces) -> None:
+        """Combine the chunks in order, then with the initial values."""
+        b, parts = self.b, self.partials()
+        for f in frames:
+            width = f.width if self.space.vector in self.space.rows else 1
+            like = [[widen(b, self.reduces[op].neutral(), width)] for op, _ in reduces]
+
+            def read(chunk: V, f: Frame = f, width: int = width) -> list[V]:
+                out = []
+                for part in parts:
+                    address, kind = self.partial_address(f, chunk, part), vector(memory_of(part[0]), width)
+                    masked = f.mask is not None and width > 1
+                    x = b.masked_load(kind, address, vector_literal("i1", list(f.mask or ()))) if masked else b.load(kind, address)
+                    out.append(b.cast("trunc", x, "i1") if part[0] == "i1" else x)
+                return out
+
+            with b.loop_carry(1, self.schedule.units, read(i64(0)), 1, "chunks") as carry:
+                before, here = regroup(carry.values, like), regroup(read(carry.index), like)
+                new: list[Reg] = []
+                for (op, _), x, y in zip(reduces, before, here, strict=True):
+                    new += self.reduces[op].combine(b, x, y)
+                carry.next(*flatten(new))
+            for (op, keys), total in zip(reduces, regroup(carry.values, like), strict=True):
+                n = len(op.results)
+                start = [self.ev.value(f, k) for k in self.nest.nodes[keys[0]].operands[n:]]
+                start = self.reduces[op].enter(b, [widen(b, x, width) for x in start])
+                self.finish(f, op, keys, self.reduces[op].combine(b, start, total))
 
     # ------------------------------------------------------------------ classification
     def in_row(self, key: Key) -> bool:
@@ -139,25 +244,53 @@ class NestLowering:
     # ------------------------------------------------------------------ the function
     def write(self, module: ModuleText, name: str, buffers: Sequence[tuple[str, list[Value]]], noalias: bool) -> None:
         """Write the function into the module. `buffers`: parameter name and the values that live in it."""
-        params = [("ptr", n) for n, _ in buffers] + [("i64", "first"), ("i64", "last")]
-        b = module.function(name, params, noalias=noalias, attributes="nounwind")
-        pointers = {v: V("ptr", f"%{n}") for n, values in buffers for v in values}
-        first, last = b.params[-2:]
-        if self.schedule.tasks == 1:
-            first, last = i64(0), i64(self.schedule.units)
-        self.b = b
-        self.ev = Evaluator(b, self.nest, self.space, pointers)
+        first, last = self.begin(module, name, buffers, noalias)
         rows = self.parallel_rows()
-        if self.chunk:
+        if self.schedule.split:
+            self.part = "chunk"
+            v = self.space.inner[0]
+            with self.b.loop(first, last, 1, "chunk") as number:
+                self.chunk_number = number
+                low = self.b.mul(number, self.split_chunk)
+                high = self.b.min_(self.b.add(low, self.split_chunk), self.space.extents[v])
+                self.bounds = {v: (low, high)}
+                self.all_rows(rows)
+            self.bounds = {}
+        elif self.chunk:
             self.chunked(first, last)
         else:
             self.rows_from(rows, first, last)
-        b.ret()
+        self.b.ret()
+
+    def write_finish(self, module: ModuleText, name: str, buffers: Sequence[tuple[str, list[Value]]], noalias: bool) -> None:
+        """Of a split nest, the function that combines the partial results and stores the rows."""
+        self.begin(module, name, buffers, noalias)
+        self.part = "finish"
+        self.all_rows(self.parallel_rows())
+        self.b.ret()
+
+    def begin(self, module: ModuleText, name: str, buffers: Sequence[tuple[str, list[Value]]], noalias: bool) -> tuple[V, V]:
+        params = [("ptr", n) for n, _ in buffers] + [("i64", "first"), ("i64", "last")]
+        b = module.function(name, params, noalias=noalias, attributes="nounwind")
+        pointers = {v: V("ptr", f"%{n}") for n, values in buffers for v in values}
+        if self.schedule.split:
+            self.scratch = b.params[-3]
+        self.b = b
+        self.part = "whole"
+        self.bounds: dict[int, tuple[V, V]] = {}
+        self.stash: dict[Key, V] = {}
+        self.ev = Evaluator(b, self.nest, self.space, pointers)
+        if self.schedule.tasks == 1:
+            return i64(0), i64(self.schedule.units)
+        return b.params[-2], b.params[-1]
+
+    def all_rows(self, rows: list[int]) -> None:
+        self.nested(rows, {}, lambda variables: self.row_vectors(variables))
 
     def rows_from(self, rows: list[int], first: V, last: V) -> None:
         b, extents = self.b, self.space.extents
         if self.schedule.tasks == 1:  # plain nested loops
-            self.nested(rows, {}, lambda variables: self.row_vectors(variables))
+            self.all_rows(rows)
             return
         with b.loop(first, last, 1, "unit") as unit:
             variables, rest = {}, unit
@@ -222,17 +355,75 @@ class NestLowering:
     # ------------------------------------------------------------------ one row (or a vector of rows, or several)
     def row(self, frames: list[Frame]) -> None:
         """Everything for the rows of `frames`: passes in turn, then what remains to be stored."""
+        if self.part == "chunk":
+            self.walk(frames, self.reduces_of(0), [])
+            return
+        if self.part == "finish":
+            self.load_partials(frames, self.reduces_of(0))
+            self.store_rows(frames)
+            return
+        self.choose_stash()
         last = max((self.phase((s.value, s.at)) for s in self.nest.stores), default=0)
         passes = max([last + 1, *(self.phase(k) for k, n in self.nest.nodes.items() if n.op in self.reduces)])
         for p in range(passes + 1):
             reduces = self.reduces_of(p)
             inner = [s for s in self.nest.stores if self.inside(s) and self.phase((s.value, s.at)) == p]
             if reduces or inner:
+                self.current_pass = p
                 self.walk(frames, reduces, inner)
+        self.store_rows(frames)
+
+    def store_rows(self, frames: list[Frame]) -> None:
         for s in self.nest.stores:
             if not self.inside(s):
                 for f in frames:
                     self.ev.store(f, s)
+
+    # ------------------------------------------------------------------ results kept from pass to pass
+    def choose_stash(self) -> None:
+        """Give heavy values that several passes need a row of memory: the first pass fills it, later ones read it."""
+        self.ev.keep, self.ev.kept = {}, set()
+        if not self.space.inner or self.space.vector in self.space.rows:
+            return
+        users: dict[Key, set[int]] = {}
+        for p in range(max(self.phases.values(), default=0) + 2):
+            for key in self.needed(self.roots_of(p)):
+                users.setdefault(key, set()).add(p)
+        total = 0
+        for key, passes in users.items():
+            node = self.nest.nodes.get(key)
+            if node is None or len(passes) < 2 or self.in_row(key) or cost(node.op) < STASH_COST:
+                continue
+            dtype = key[0].tensor.storage
+            size = -(-self.nest.reduced // self.space.width) * self.space.width * dtype.itemsize
+            if dtype.is_complex or total + size > MAX_STASH:
+                continue
+            total += size
+            self.ev.keep[key] = self.stash_row(key, size)
+
+    def stash_row(self, key: Key, size: int) -> V:
+        if key not in self.stash:
+            self.stash[key] = self.b.alloca("i8", size)
+        return self.stash[key]
+
+    def roots_of(self, p: int) -> list[Key]:
+        roots = [(s.value, s.at) for s in self.nest.stores if self.inside(s) and self.phase((s.value, s.at)) == p]
+        for op, keys in self.reduces_of(p):
+            roots += self.nest.nodes[keys[0]].operands[: len(op.results)]
+        return roots
+
+    def needed(self, roots: list[Key]) -> set[Key]:
+        """Values of the inner loops that the roots are computed from."""
+        seen: set[Key] = set()
+        todo = list(roots)
+        while todo:
+            key = todo.pop()
+            if key in seen or self.in_row(key):
+                continue
+            seen.add(key)
+            node = self.nest.nodes.get(key)
+            todo.extend(node.operands if node is not None else [])
+        return seen
 
     def inside(self, s: Store) -> bool:
         """The store happens at every turn of the reduced variables."""
@@ -262,6 +453,7 @@ class NestLowering:
             self.walk_vectors(frames[0], reduces, stores)
         else:
             self.walk_serial(frames, reduces, stores)
+        self.ev.kept.update(k for k in self.needed(roots) if k in self.ev.keep)
 
     def hoist(self, frame: Frame, roots: list[Key]) -> None:
         """Compute what belongs to the row before the pass's loops begin."""
@@ -284,7 +476,10 @@ class NestLowering:
         starts: list[list[Reg]] = []
         for f in frames:
             for op, keys in reduces:
-                starts.append(self.initial(f, op, keys))
+                if self.part == "chunk":
+                    starts.append([widen(self.b, self.reduces[op].neutral(), f.width)])
+                else:
+                    starts.append(self.initial(f, op, keys))
         carried = [r for s in starts for r in s]
         flat = flatten(carried)
 
@@ -303,7 +498,11 @@ class NestLowering:
                     self.ev.store(child, s)
             return flatten(out)
 
-        final = regroup(self.carry_loops(self.space.inner, {}, flat, body), starts)
+        values = self.carry_loops(self.space.inner, {}, flat, body)
+        if self.part == "chunk":
+            self.save_partials(frames, values)
+            return
+        final = regroup(values, starts)
         at = 0
         for f in frames:
             for op, keys in reduces:
@@ -313,7 +512,8 @@ class NestLowering:
     def carry_loops(self, order: list[int], variables: dict[int, V], values: list[V], body) -> list[V]:
         if not order:
             return body(variables, values)
-        with self.b.loop_carry(0, self.space.extents[order[0]], values, 1, "reduce") as carry:
+        low, high = self.bounds.get(order[0], (i64(0), i64(self.space.extents[order[0]])))
+        with self.b.loop_carry(low, high, values, 1, "reduce") as carry:
             after = self.carry_loops(order[1:], {**variables, order[0]: carry.index}, carry.values, body)
             carry.next(*after)
         return carry.values
@@ -347,8 +547,9 @@ class NestLowering:
         def inner(variables: dict[int, V], values: list[V]) -> list[V]:
             step, whole = w * k, n - n % w
             bulk = n - n % step
+            low, high = self.bounds.get(v, (i64(0), i64(n)))
             if bulk:
-                with b.loop_carry(0, bulk, values, step, "vectors") as carry:
+                with b.loop_carry(low, b.min_(high, bulk), values, step, "vectors") as carry:
                     out: list[V] = []
                     for u in range(k):
                         place = {**variables, v: b.add(carry.index, u * w)}
@@ -358,7 +559,7 @@ class NestLowering:
                 values = carry.values
             head, rest = values[:width], values[width:]
             if whole > bulk:
-                with b.loop_carry(bulk, whole, head, w, "vector") as carry:
+                with b.loop_carry(b.max_(low, bulk), b.min_(high, whole), head, w, "vector") as carry:
                     child = frame.child({**variables, v: carry.index})
                     carry.next(*self.vector_turn(child, reduces, stores, carry.values, neutral))
                 head = carry.values
@@ -375,10 +576,15 @@ class NestLowering:
         b, w, v = self.b, self.space.width, self.space.vector
         assert v is not None
         n = self.space.extents[v]
+        low, high = self.bounds.get(v, (i64(0), i64(n)))
+        low = b.max_(low, whole)
         if self.target.has_masks:
-            child = Frame({**frame.variables, **variables, v: i64(whole)}, w, [i < n - whole for i in range(w)], frame)
-            return self.vector_turn(child, reduces, stores, head, neutral)
-        with b.loop_carry(whole, n, head, 1, "tail") as carry:
+            with b.loop_carry(low, high, head, w, "tail") as carry:  # one turn, or none in a chunk that ends earlier
+                mask = [i < n - whole for i in range(w)]
+                child = Frame({**frame.variables, **variables, v: carry.index}, w, mask, frame)
+                carry.next(*self.vector_turn(child, reduces, stores, carry.values, neutral))
+            return carry.values
+        with b.loop_carry(low, high, head, 1, "tail") as carry:
             child = Frame({**frame.variables, **variables, v: carry.index}, 1, None, frame)
             groups = regroup(carry.values, [[r] for r in neutral])
             out: list[Reg] = []
@@ -405,6 +611,7 @@ class NestLowering:
 
     def combine_parts(self, frame: Frame, reduces, final: list[V], neutral: list[Reg], width: int) -> None:
         parts = [regroup(final[u * width : (u + 1) * width], [[r] for r in neutral]) for u in range(self.unroll)]
+        sums: list[Reg] = []
         for i, (op, keys) in enumerate(reduces):
             reducer = self.reduces[op]
             values = [p[i] for p in parts]
@@ -412,10 +619,20 @@ class NestLowering:
                 half = len(values) // 2
                 values = [reducer.combine(self.b, values[j], values[j + half]) for j in range(half)]
             total = across(self.b, reducer, values[0])
+            if self.part == "chunk":
+                sums += total
+                continue
             n = len(op.results)
             start = [self.ev.value(frame, k) for k in self.nest.nodes[keys[0]].operands[n:]]
             start = reducer.enter(self.b, start)
             self.finish(frame, op, keys, reducer.combine(self.b, start, total))
+        if sums:
+            self.save_partials([frame], flatten(sums))
+
+
+def memory_of(kind: str) -> str:
+    """The type an accumulator is stored as."""
+    return "i8" if kind == "i1" else kind
 
 
 class _always:

@@ -47,6 +47,7 @@ class ProgramLowering:
         self.calls: dict[str, int] = {}
         self.pointer_cache: dict[int, V] = {}
         self.constant_slots: dict[int, int] = {}
+        self.nests: dict[int, NestLowering] = {}
         self.memory: MemoryPlan = Planner(plan, arguments, self.scratch_bytes).run()
 
     # ------------------------------------------------------------------ services for kernels
@@ -183,30 +184,45 @@ class ProgramLowering:
             if kernel is None:
                 raise UnsupportedError(diagnose(f"{step.op.name} has no lowering yet", step.op.span))
             return kernel.scratch(self, step)
+        if isinstance(step, NestStep):
+            return self.lowering(step).scratch_bytes()
         return 0
+
+    def lowering(self, step: NestStep) -> NestLowering:
+        low = self.nests.get(id(step))
+        if low is None:
+            check_supported(step.nest)
+            low = self.nests[id(step)] = NestLowering(step.nest, self.target)
+        return low
 
     def nest(self, step: NestStep) -> None:
         if any(s.target.tensor.size == 0 for s in step.nest.stores) and step.nest.rows == 0:
             return
-        check_supported(step.nest)
-        low = NestLowering(step.nest, self.target)
-        if low.schedule.units == 0:
+        low = self.lowering(step)
+        schedule = low.schedule
+        if schedule.units == 0:
             return
         groups: dict[int, list[Value]] = {}
         values = dict.fromkeys([*(k[0] for k in step.nest.loads), *(s.target for s in step.nest.stores)])
         for v in values:
             groups.setdefault(id(self.memory.storage[v]), []).append(v)
         buffers = [(f"p{i}", vs) for i, vs in enumerate(groups.values())]
+        pointers = [self.pointer(vs[0]) for _, vs in buffers]
+        if schedule.split:
+            buffers.append(("scratch", []))
+            pointers.append(self.scratch(step))
         hint = kernel_hint(step)
         name = self.new_name(hint)
         low.write(self.module, name, buffers, noalias=True)
         name = self.share(hint, name)
-        pointers = [self.pointer(vs[0]) for _, vs in buffers]
-        schedule = low.schedule
         if schedule.tasks == 1:
             self.main.call("void", name, [*pointers, i64(0), i64(schedule.units)], declare=False)
             return
         self.parallel(self.task_of(name, len(pointers), schedule.units, schedule.grain), pointers, schedule.tasks)
+        if schedule.split:
+            name = self.new_name(hint)
+            low.write_finish(self.module, name, buffers, noalias=True)
+            self.main.call("void", self.share(hint, name), [*pointers, i64(0), i64(1)], declare=False)
 
     def task_of(self, name: str, count: int, units: int, grain: int) -> str:
         """The task around a kernel: index to a range of units, pointers from the frame."""

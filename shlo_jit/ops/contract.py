@@ -9,7 +9,7 @@ import numpy as np
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DType, QuantizedType, TensorType, Type
-from shlo_jit.ops.numeric import Array, convert, result_dtype, wrap
+from shlo_jit.ops.numeric import WIDE, Array, convert, result_dtype, wrap
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.shapes import (
     bounds_of,
@@ -182,7 +182,7 @@ def dot_general(
     dims: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]],
     dtype: np.dtype,
 ) -> Array:
-    """Products summed in f64 (or 64-bit integers) and rounded once. `dims`: batching and contracting of lhs and rhs."""
+    """Products summed by `multiply_matrices`. `dims`: batching of lhs and rhs, contracting of lhs and rhs."""
     lhs_batch, rhs_batch, lhs_sum, rhs_sum = dims
     lhs_free = [d for d in range(lhs.ndim) if d not in lhs_batch + lhs_sum]
     rhs_free = [d for d in range(rhs.ndim) if d not in rhs_batch + rhs_sum]
@@ -194,16 +194,23 @@ def dot_general(
     count = int(np.prod(a.shape[a.ndim - len(lhs_sum) :], dtype=np.int64))
     rows, columns = int(np.prod(m, dtype=np.int64)), int(np.prod(n, dtype=np.int64))
     out = multiply_matrices(a.reshape(*batch, rows, count), b.reshape(*batch, count, columns), dtype)
-    return out.reshape(*batch, *m, *n)
+    return out.reshape((*batch, *m, *n))
 
 
 def multiply_matrices(a: Array, b: Array, dtype: np.dtype) -> Array:
-    """Matrix product in the widest type of the kind, then rounded; booleans by or of and."""
-    kind = wide_dtype(a.dtype, b.dtype, dtype)
+    """Matrix product. Floats as the specification writes it: each product rounded, then added, from left to right, in
+    the result's type (f32 where that is narrower); integers modulo 2^n; booleans by or of and."""
     if dtype == np.bool_:
         return (a.astype(np.int64) @ b.astype(np.int64)) != 0
-    product = a.astype(kind) @ b.astype(kind)
-    return wrap(product, dtype) if kind in (np.int64, np.uint64) else convert(product, dtype)
+    kind = wide_dtype(a.dtype, b.dtype, dtype)
+    if kind in (np.int64, np.uint64):
+        return wrap(a.astype(kind) @ b.astype(kind), dtype)
+    working = dtype if dtype in WIDE else np.dtype(np.float32)
+    a, b = convert(a, working), convert(b, working)
+    total = np.zeros((*a.shape[:-1], b.shape[-1]), working)
+    for k in range(a.shape[-1]):
+        total = total + a[..., :, k, None] * b[..., None, k, :]
+    return convert(total, dtype)
 
 
 def wide_dtype(*dtypes: np.dtype) -> np.dtype:

@@ -218,7 +218,7 @@ def _token(op: Op, *xs: Array) -> tuple[None]:
 
 define(
     "stablehlo.optimization_barrier", section="optimization_barrier",
-    operands=("operand*: any_tensor|token",), results=("result*: any_tensor|token",),
+    operands=("operand*: tensor|token",), results=("result*: tensor|token",),
     traits={"side_effect"}, infer=_infer_operands, reference=lambda op, *xs: xs,
 )  # fmt: skip
 define(

@@ -11,7 +11,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import INDEX, TensorType, Type, tensor
 from shlo_jit.ops.numeric import Array, result_dtype
 from shlo_jit.ops.record import Violation, define, optional, required
-from shlo_jit.ops.shape import broadcast_in_dim, check_broadcast, iota, pad, pad_type, same_elements
+from shlo_jit.ops.shape import broadcast_in_dim, check_broadcast, check_broadcast_axis, iota, pad, pad_type, same_elements
 from shlo_jit.ops.shapes import (
     Shape,
     bounds_of,
@@ -20,6 +20,7 @@ from shlo_jit.ops.shapes import (
     constant_ints,
     operand_type,
     operand_types,
+    per_axis,
     same_dim,
     shape_text,
     type_text,
@@ -65,6 +66,8 @@ def _infer_broadcast(op: Op) -> list[Type]:
     if result.shape is not None:
         check_broadcast(op, dims, tuple(_stated(op).shape or result.shape))
         check_broadcast(op, dims, result.shape)
+        if per_axis(result):
+            check_broadcast_axis(t, result, dims)
     _check_expansion_hints(op, t)
     return [result]
 

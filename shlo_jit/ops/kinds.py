@@ -102,7 +102,7 @@ def quantization_fits(t: TensorType) -> bool:
     q = t.dtype
     assert isinstance(q, QuantizedType) and t.shape is not None
     low, high = integer_range(q.storage)
-    if not (low <= q.storage_min < q.storage_max <= high and q.storage.bits < q.expressed.bits):
+    if not (low <= q.storage_min < q.storage_max <= high and q.storage.bits <= q.expressed.bits):
         return False
     if len(q.scales) != len(q.zero_points) or any(not 0 < s < float("inf") for s in q.scales):
         return False

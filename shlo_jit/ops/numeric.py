@@ -219,10 +219,10 @@ def convert(x: Array, dtype: np.dtype) -> Array:
         if source.kind == "c":
             return x.astype(dtype)
         return make_complex(convert(x, real_dtype(dtype)), np.zeros(x.shape), dtype)
-    if target.kind == "b":
-        return np.asarray(x != np.zeros((), x.dtype))
     if source.kind == "c":
         return convert(x.real, dtype)
+    if target.kind == "b":
+        return np.asarray(x != np.zeros((), x.dtype))
     if source.kind == "b":
         return x.astype(np.int8).astype(dtype)
     if target.kind == "f":

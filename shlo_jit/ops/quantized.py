@@ -31,14 +31,13 @@ def dequantize(x: Array, q: QuantizedType) -> Array:
 
 
 def quantize(x: Array, q: QuantizedType) -> Array:
-    """clamp(round(x / scale) + zero_point) in the storage type."""
+    """clamp(round(x / scale) + zero_point) in the storage type; NaN is stored as 0."""
     wide = np.dtype(np.float64) if x.dtype == np.float64 else np.dtype(np.float32)
     scales, zeros = parameters(q, x.ndim, q.expressed.numpy)
     ratio = np.asarray(x.astype(wide) / scales.astype(wide)).astype(np.float64)
-    rounded = np.rint(np.where(np.isnan(ratio), 0.0, ratio))
-    limit = 2.0**62
-    stored = np.clip(rounded, -limit, limit).astype(np.int64) + zeros
-    return np.clip(stored, q.storage_min, q.storage_max).astype(q.storage.numpy)
+    stored = np.rint(ratio) + zeros
+    stored = np.where(np.isnan(stored), 0.0, stored)
+    return np.clip(stored, q.storage_min, q.storage_max).astype(np.int64).astype(q.storage.numpy)
 
 
 # uniform_quantize, uniform_dequantize

@@ -133,26 +133,35 @@ def body_dtypes(block: Block, n: int) -> list[np.dtype]:
     return [expressed(a.type.dtype).numpy for a in block.arguments[:n]]  # type: ignore[union-attr]
 
 
-def fold(run: RegionRunner, region: int, values: Sequence[Array], inits: Sequence[Array]) -> tuple[Array, ...]:
-    """Reduce the last axis of each of `values` with a body, pairwise, in order; `inits` comes first.
+LINE = 1024
+"""Lines longer than this are folded in pieces of this length, and then their results."""
 
-    The specification leaves the tree open; a balanced one needs few calls and sums accurately.
-    """
-    n = len(values)
+
+def fold(run: RegionRunner, region: int, values: Sequence[Array], inits: Sequence[Array]) -> tuple[Array, ...]:
+    """Reduce the last axis of each of `values` with a body, from left to right, beginning with `inits`."""
     kept = values[0].shape[:-1]
     result = tuple(np.broadcast_to(i, kept) for i in inits)
     level = list(values)
-    if level[0].shape[-1] == 0:
-        return result
-    while level[0].shape[-1] > 1:
-        count = level[0].shape[-1]
-        pairs = count // 2 * 2
-        merged = run.map(region, *[v[..., 0:pairs:2] for v in level], *[v[..., 1:pairs:2] for v in level])
-        level = [
-            m if pairs == count else np.concatenate([m, v[..., -1:]], axis=-1)
-            for m, v in zip(merged, level, strict=True)
-        ]
-    return run.map(region, *result, *[v[..., 0] for v in level])[:n]
+    while (count := level[0].shape[-1]) > LINE:
+        whole = count // LINE * LINE
+        pieces = [v[..., :whole].reshape(*kept, -1, LINE) for v in level]
+        rest = [v[..., whole:] for v in level]
+        merged = _fold_line(run, region, pieces)
+        level = list(merged)
+        if whole < count:
+            level = [np.concatenate([m, r[..., None]], -1)
+                     for m, r in zip(merged, _fold_line(run, region, rest), strict=True)]  # fmt: skip
+    for k in range(level[0].shape[-1]):
+        result = run.map(region, *result, *[v[..., k] for v in level])
+    return result
+
+
+def _fold_line(run: RegionRunner, region: int, values: Sequence[Array]) -> tuple[Array, ...]:
+    """The last axis, from left to right, beginning with its first element."""
+    result = tuple(v[..., 0] for v in values)
+    for k in range(1, values[0].shape[-1]):
+        result = run.map(region, *result, *[v[..., k] for v in values])
+    return result
 
 
 def converted(arrays: Sequence[Array], dtypes: Sequence[np.dtype]) -> list[Array]:

@@ -48,7 +48,7 @@ def same_elements(op: Op, label: str = "C1") -> None:
         )  # fmt: skip
         if not same_base or (x.axis is None) != (y.axis is None):
             raise Violation(label, f"requires the same element type for operand and result, got {_both(a, b)}")
-        if (x.scales, x.zero_points) != (y.scales, y.zero_points) and (x.axis is None or x.axis == y.axis):
+        if x.axis is None and (x.scales, x.zero_points) != (y.scales, y.zero_points):
             raise Violation(label, f"expect same quantization scale and zero_point, got {_both(a, b)}")
         return
     raise Violation(label, f"requires the same element type for operand and result, got {_both(a, b)}")
@@ -150,10 +150,10 @@ def _verify_broadcast_in_dim(op: Op) -> None:
     if sum(n is None for n in result.shape) > bounded or bounded > 1:
         raise Violation("type", "result #0 must be statically shaped or single bounded dimension tensor")
     if per_axis(result):
-        _check_broadcast_axis(t, result, dims)
+        check_broadcast_axis(t, result, dims)
 
 
-def _check_broadcast_axis(t: TensorType, result: TensorType, dims: tuple[int, ...]) -> None:
+def check_broadcast_axis(t: TensorType, result: TensorType, dims: tuple[int, ...]) -> None:
     """C6: the quantization dimension follows the broadcast."""
     x, y = t.dtype, result.dtype
     assert isinstance(x, QuantizedType) and isinstance(y, QuantizedType) and t.shape is not None
@@ -248,17 +248,16 @@ def _infer_transpose(op: Op) -> list[Type]:
             f"but got {', '.join(map(str, permutation))}",
         )
     dtype = t.dtype
-    if isinstance(dtype, QuantizedType) and dtype.axis is not None:
+    if isinstance(dtype, QuantizedType):
         stated = _stated(op)
-        if stated.shape is not None and isinstance(stated.dtype, QuantizedType) and stated.dtype.axis is not None:
-            if permutation[stated.dtype.axis] != dtype.axis:
-                raise Violation(
-                    "C4",
-                    f"operand quantization_dimension {dtype.axis} is not same as "
-                    f"permutation[{stated.dtype.axis}] = {permutation[stated.dtype.axis]}",
-                )
-        if _stated(op).dtype != dtype:
-            same_elements(op)
+        same_elements(op)
+        axis = stated.dtype.axis if isinstance(stated.dtype, QuantizedType) else None
+        if axis is not None and axis < t.rank and permutation[axis] != dtype.axis:
+            raise Violation(
+                "C4",
+                f"operand quantization_dimension {dtype.axis} is not same as "
+                f"permutation[{axis}] = {permutation[axis]}",
+            )
         dtype = stated.dtype
     shape, bounds = tuple(t.shape[p] for p in permutation), bounds_of(t)
     return [with_bounds(shape, dtype, [bounds[p] for p in permutation])]

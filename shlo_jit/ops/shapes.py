@@ -103,13 +103,9 @@ def compatible_shapes(a: Shape | None, b: Shape | None) -> bool:
 
 
 def compatible_elements(a: ElementType, b: ElementType) -> bool:
-    """Equal, or quantized types that differ in scales and zero points only (`baseline_element_type`).
-
-    A quantized type also goes with its expressed type, as when a quantized operand gives a float result.
-    """
+    """Equal, or quantized types that differ in scales, zero points and axis only (`baseline_element_type`)."""
     if a is b or a == b:
         return True
-    quantized_a, quantized_b = isinstance(a, QuantizedType), isinstance(b, QuantizedType)
     if isinstance(a, QuantizedType) and isinstance(b, QuantizedType):
         return (a.storage, a.storage_min, a.storage_max, a.expressed) == (
             b.storage,
@@ -117,8 +113,6 @@ def compatible_elements(a: ElementType, b: ElementType) -> bool:
             b.storage_max,
             b.expressed,
         )
-    if quantized_a or quantized_b:
-        return expressed(a) == expressed(b)
     return False
 
 

@@ -286,14 +286,14 @@ def _target_text(target: Target) -> bytes:
 
 @functools.lru_cache(maxsize=None)
 def fingerprint() -> bytes:
-    """Identifies the compiler: versions of shlo_jit and llvmlite, and size and time of change of each of our source
+    """Identifies the compiler: versions of llvmlite, LLVM and numpy, and size and time of change of each of our source
     files, so that work on the compiler never meets code of yesterday's."""
-    from importlib.metadata import version
+    import llvmlite.binding
 
     import shlo_jit
     import shlo_jit.kernels
 
-    rows = [version("llvmlite")]
+    rows = [llvmlite.__version__, repr(llvmlite.binding.llvm_version_info), np.__version__]
     for package in (shlo_jit, shlo_jit.kernels):
         rows += sorted(_sources(package.__path__[0]))
     return "\n".join(rows).encode()

@@ -132,7 +132,7 @@ def _may_take(given: Any, index: int, arrays: Sequence[np.ndarray]) -> bool:
     array = arrays[index]
     if given is not array or type(given) is not np.ndarray or not array.flags.writeable:
         return False
-    if not (array.flags.owndata or isinstance(array.base, pool._Lease)):
+    if not (array.flags.owndata or isinstance(array.base, pool.Lease)):
         return False
     return not any(i != index and np.may_share_memory(array, other) for i, other in enumerate(arrays))
 

@@ -110,7 +110,7 @@ def _ports(ports: Sequence[Port], keep: list[Any], allocate: bool) -> int:
         row.dtype, row.rank, row.dimensions = id(dtype), len(port.shape), extents.ctypes.data
         keep += [dtype, extents]
         if allocate and port.nbytes >= pool.POOLED_BYTES:
-            make = functools.partial(pool.empty, port.shape, dtype, port.nbytes)
+            make = pool.maker(port.shape, dtype, port.nbytes)
             row.allocate = id(make)
             keep.append(make)
     keep.append(rows)

@@ -2,7 +2,7 @@
 
 A page fault costs more than most kernels (0.5-1 ms per MiB here). A result of POOLED_BYTES or more is an ndarray over
 a pooled block; when the last array that refers to the block dies, a `Lease` gives the block back. Smaller results come
-from `np.empty`: the C library's heap recycles those about as well (64 KiB: 0.2 us over a fill of 1.3 us).
+from `np.empty`: the C library's heap recycles those as well (64 KiB: 0.2 us over a fill of 1.3 us).
 """
 
 from __future__ import annotations
@@ -13,83 +13,89 @@ import mmap
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 
-POOLED_BYTES = 64 << 10
+POOLED_BYTES = 128 << 10
 """Results from this size on come from the pool. Below, the ~1 us a lease costs is more than aligned memory gains."""
+SMALLEST_BLOCK = 16 << 10
+"""For arenas; a multiple of four pages, so that all sizes are multiples of a page."""
 HUGE_PAGE = 2 << 20
 ALIGNMENT = 64
 
 
 def block_size(nbytes: int) -> int:
     """The size class of a request: at most a quarter above it, in four steps a doubling."""
-    if nbytes <= POOLED_BYTES:
-        return POOLED_BYTES
+    if nbytes <= SMALLEST_BLOCK:
+        return SMALLEST_BLOCK
     step = 1 << ((nbytes - 1).bit_length() - 3)
     return -(-nbytes // step) * step
 
 
 class BlockPool:
-    """Blocks of memory, page-aligned (2 MiB-aligned from that size on). Safe to use from any thread and from
-    finalizers, which may run at any point of a thread that is inside the pool."""
+    """Blocks of memory, page-aligned (2 MiB-aligned from that size on).
+
+    Safe to use from any thread, and from finalizers, which may run at any point of a thread that is inside the pool:
+    a block is taken and given back by one `deque` operation, which nothing can interrupt; the lock is for mapping and
+    unmapping memory only, and a finalizer does not wait for it.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         """Bytes of idle blocks kept; what is beyond goes back to the system."""
-        self.idle_bytes = 0
         self.mapped_bytes = 0
+        """Of all blocks, idle or not."""
         self._lock = threading.Lock()
-        self._idle: dict[int, list[int]] = {}
-        """Size class -> addresses; classes in order of last use."""
+        self._idle: dict[int, deque[int]] = {}
+        """Size class -> addresses, the last used on the right."""
         self._mappings: dict[int, mmap.mmap] = {}
-        self._returned: deque[tuple[int, int]] = deque()
-        """Blocks given back (size, address), not yet sorted in."""
+
+    @property
+    def idle_bytes(self) -> int:
+        return sum(size * len(addresses) for size, addresses in list(self._idle.items()))
+
+    def idle(self, size: int) -> deque[int]:
+        """The idle blocks of a size class."""
+        return self._idle.setdefault(size, deque())
 
     def take(self, size: int) -> int:
         """Address of a block; `size` is a value of `block_size`. Contents are undefined. Raises MemoryError."""
-        with self._lock:
-            self._sort_in()
-            addresses = self._idle.get(size)
-            if addresses:
-                self.idle_bytes -= size
-                return addresses.pop()
-        return self._map(size)
+        try:
+            return self.idle(size).pop()
+        except IndexError:
+            return self._map(size)
 
     def give(self, size: int, address: int) -> None:
-        """Take a block back. Called by finalizers: it never waits for the lock."""
-        self._returned.append((size, address))
-        while self._returned and self._lock.acquire(blocking=False):
-            try:
-                self._sort_in()
-            finally:
-                self._lock.release()
+        """Take a block back."""
+        self.idle(size).append(address)
+        if self.mapped_bytes > self.limit:
+            self.trim(self.limit)
 
-    def _sort_in(self) -> None:
-        """Move returned blocks to the idle ones, and drop the least recently used sizes beyond the limit."""
-        returned, idle = self._returned, self._idle
-        while returned:
-            size, address = returned.popleft()
-            addresses = idle.pop(size, None) or []
-            addresses.append(address)
-            idle[size] = addresses
-            self.idle_bytes += size
-        while self.idle_bytes > self.limit:
-            size = next(s for s, addresses in idle.items() if addresses)
-            self._unmap(size, idle[size].pop(0))
-
-    def _unmap(self, size: int, address: int) -> None:
-        self.idle_bytes -= size
-        self.mapped_bytes -= size
-        self._mappings.pop(address).close()
+    def trim(self, limit: int) -> None:
+        """Give idle blocks back to the system until there are `limit` bytes of them; first those of the size class
+        with the most. Does nothing when another thread is at it."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            while self.idle_bytes > limit:
+                size, addresses = max(list(self._idle.items()), key=lambda item: item[0] * len(item[1]))
+                try:
+                    mapping = self._mappings.pop(addresses.popleft())
+                except IndexError:  # taken meanwhile
+                    continue
+                self.mapped_bytes -= size
+                mapping.close()
+        finally:
+            self._lock.release()
 
     def _map(self, size: int) -> int:
         huge = size >= HUGE_PAGE
         slack = HUGE_PAGE if huge else 0
         try:
             mapping = mmap.mmap(-1, size + slack, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        except OSError as error:
-            raise MemoryError(f"cannot allocate {size} bytes: {error.strerror}") from None
+        except (OSError, OverflowError) as error:
+            raise MemoryError(f"cannot allocate {size} bytes: {error}") from None
         address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
         if huge:
             mapping.madvise(mmap.MADV_HUGEPAGE)
@@ -101,11 +107,7 @@ class BlockPool:
 
     def clear(self) -> None:
         """Give all idle blocks back to the system."""
-        with self._lock:
-            self._sort_in()
-            for size, addresses in self._idle.items():
-                while addresses:
-                    self._unmap(size, addresses.pop())
+        self.trim(0)
 
 
 def _default_limit() -> int:
@@ -120,7 +122,7 @@ POOL = BlockPool(_default_limit())
 """The process's pool."""
 
 
-class _Lease(ctypes.Array):
+class Lease(ctypes.Array):
     """A buffer over a pooled block that gives the block back when it dies. One subclass for each size class."""
 
     _type_ = ctypes.c_char
@@ -131,11 +133,11 @@ class _Lease(ctypes.Array):
 
 
 @functools.lru_cache(maxsize=None)
-def _lease_type(size: int) -> type[_Lease]:
-    return type("Lease", (_Lease,), {"_length_": size})
+def _lease_type(size: int) -> type[Lease]:
+    return type("Lease", (Lease,), {"_length_": size})
 
 
-def lease(nbytes: int) -> _Lease:
+def lease(nbytes: int) -> Lease:
     """A buffer of at least `nbytes` bytes from the pool, its own for as long as it is referenced."""
     size = block_size(nbytes)
     return _lease_type(size).from_address(POOL.take(size))
@@ -146,3 +148,10 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> np.ndarray:
     if nbytes < POOLED_BYTES:
         return np.empty(shape, dtype)
     return np.ndarray(shape, dtype, lease(nbytes))
+
+
+def maker(shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> Callable[[], np.ndarray]:
+    """`empty` for one kind of large array, prepared to be fast."""
+    size = block_size(nbytes)
+    take, from_address, new = POOL.take, _lease_type(size).from_address, np.ndarray
+    return lambda: new(shape, dtype, from_address(take(size)))

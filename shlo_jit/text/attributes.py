@@ -222,6 +222,22 @@ def _number(p: Parser) -> Any:
     return _integer_attribute(p, token, type_name or "i64", at)
 
 
+def parse_untyped(p: Parser) -> Any:
+    """string | integer | float, without the type that may follow elsewhere; a float is an f64"""
+    at = p.i
+    token = p.tokens[at]
+    if token[:1] == '"':
+        return parse_string(p)
+    if not _NUMBER.match(token):
+        p.fail("a number or a string")
+    p.i += 1
+    is_float = "." in token
+    value = _float_attribute(p, token, "f64", at) if is_float else _integer_attribute(p, token, "i64", at)
+    if p.tokens[p.i] == ":" and p.tokens[p.i + 1] in ("f64", "i64"):
+        p.i += 2
+    return value
+
+
 def _float_attribute(p: Parser, token: str, type_name: str, at: int) -> FloatAttr:
     value = float_value(token, type_name) if type_name[0] in "bft" else None
     if value is None:
@@ -256,8 +272,7 @@ def parse_dense(p: Parser) -> Any:
     try:
         return decode_dense(token, type)
     except LiteralRefusal as refusal:
-        offset = p.starts[at] + refusal.offset
-    p.error(str(refusal), offset=offset)
+        p.error(str(refusal), offset=p.starts[at] + refusal.offset)
 
 
 @functools.lru_cache(maxsize=16384)

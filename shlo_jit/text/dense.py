@@ -11,20 +11,17 @@ or one element of it. Everything is decoded here and now: a wrong literal is an 
 from __future__ import annotations
 
 import functools
-import math
 import re
 
 import numpy as np
 
 from shlo_jit.ir.attributes import Dense
-from shlo_jit.ir.types import DTYPES, DType, QuantizedType, TensorType
+from shlo_jit.ir.types import DTYPES, DType, TensorType, storage_range
 
 _INTEGER = re.compile(r"[-+]?\d+$|-?0x[0-9A-Fa-f]+$")
 _FLOAT = re.compile(r"[-+]?\d+\.\d*(?:[eE][-+]?\d+)?$|0x[0-9A-Fa-f]+$")
-_HEX = re.compile(r'\s*"(?:0x)?([0-9A-Fa-f]*)"\s*$')
 _SKELETON = {c: None for c in range(128) if chr(c) not in "[],"}
 _NO_BRACKETS = str.maketrans("", "", "[]() \t\r\n")
-MAX_ELEMENTS = 2**62
 
 
 class LiteralRefusal(ValueError):
@@ -48,10 +45,9 @@ def _small(text: str, type: TensorType) -> Dense:
 def _decode(text: str, type: TensorType) -> Dense:
     if not type.is_static:
         raise LiteralRefusal("the type of a literal has to be static")
-    assert not isinstance(type.dtype, QuantizedType) or type.storage
+    if text.find('"', 0, 100) >= 0:
+        return Dense(type, _from_hex(text, type))
     body = text[6:-1]
-    if '"' in body:
-        return Dense(type, _from_hex(body, type))
     plain = body.strip()
     if not plain:
         if type.size:
@@ -59,8 +55,6 @@ def _decode(text: str, type: TensorType) -> Dense:
         return Dense(type, np.empty(type.extents, type.storage.numpy))
     if plain[0] == "[":
         return Dense(type, _from_list(plain, type, 6 + body.index("[")))
-    if type.size == 0:
-        raise LiteralRefusal("expected no elements, found a splat")
     return Dense(type, splat(_elements([plain], type.storage, 6), type))
 
 
@@ -73,14 +67,20 @@ def splat(element: np.ndarray, type: TensorType) -> np.ndarray:
     raise LiteralRefusal("the tensor is too large")
 
 
-def _from_hex(body: str, type: TensorType) -> np.ndarray:
-    m = _HEX.match(body)
-    if not m:
+def _from_hex(text: str, type: TensorType) -> np.ndarray:
+    start = text.index('"') + 1
+    end = text.rindex('"')
+    if text[6 : start - 1].strip() or text[end + 1 : -1].strip() or end < start:
         raise LiteralRefusal("expected a string of hexadecimal digits", 6)
-    digits = m[1]
-    if len(digits) % 2:
-        raise LiteralRefusal("expected an even number of hexadecimal digits", 6)
-    return from_bytes(bytes.fromhex(digits), type)
+    if text.startswith("0x", start):
+        start += 2
+    try:
+        data = bytes.fromhex(text[start:end])
+    except ValueError:
+        data = None
+    if data is None or 2 * len(data) != end - start:  # `fromhex` is content with blanks
+        raise LiteralRefusal("expected a string of pairs of hexadecimal digits", 6)
+    return from_bytes(data, type)
 
 
 def from_bytes(data: bytes, type: TensorType) -> np.ndarray:
@@ -90,8 +90,6 @@ def from_bytes(data: bytes, type: TensorType) -> np.ndarray:
     if dtype.name == "i1":
         return _bits(data, type)
     if len(data) == dtype.itemsize and size != 1:
-        if size == 0:
-            raise LiteralRefusal("expected no elements, found a splat", 6)
         return splat(_raw(data, dtype), type)
     if len(data) != size * dtype.itemsize:
         raise LiteralRefusal(f"expected {size * dtype.itemsize} bytes, found {len(data)}", 6)
@@ -117,7 +115,7 @@ def _bits(data: bytes, type: TensorType) -> np.ndarray:
     values = np.frombuffer(data, np.uint8)
     if len(data) == size:
         return (values != 0).reshape(type.extents)
-    if len(data) == 1 and size and (data[0] in (0, 255) or size > 8):
+    if len(data) == 1:
         return splat(values != 0, type)
     if len(data) == -(-size // 8):
         return np.unpackbits(values, count=size, bitorder="little").astype(bool).reshape(type.extents)
@@ -189,6 +187,11 @@ _BOOLEANS = {"true": 1, "false": 0}
 
 
 def _integers(parts: list[str], dtype: DType) -> np.ndarray:
+    many = _plain_integers(parts) if len(parts) > 64 and dtype.name != "i1" else None
+    if many is not None:
+        low, high = (-(2**63), 2**63 - 1) if dtype.bits == 64 else storage_range(dtype)
+        if many.min() >= low and many.max() <= high:
+            return many.astype(dtype.numpy)
     values: list[int] = []
     for part in parts:
         part = part.strip()
@@ -197,6 +200,17 @@ def _integers(parts: list[str], dtype: DType) -> np.ndarray:
     if dtype.bits < 8:
         return np.array(values, np.int8).astype(dtype.numpy)
     return np.array(values, dtype.numpy)
+
+
+def _plain_integers(parts: list[str]) -> np.ndarray | None:
+    """Many decimal integers at once; None when there is anything else among them or they need more than 64 bits."""
+    if "".join(parts).strip("0123456789-"):
+        return None
+    try:
+        values = np.array(list(map(int, parts)))
+    except ValueError:
+        return None
+    return values if values.dtype == np.int64 else None
 
 
 def _integer(part: str, dtype: DType) -> int:
@@ -222,6 +236,9 @@ def _short(part: str) -> str:
 
 def _floats(parts: list[str], dtype: DType) -> np.ndarray:
     """Floats: decimal ones are read as f64 and rounded once, hexadecimal ones are bit patterns."""
+    many = _plain_floats(parts) if len(parts) > 64 else None
+    if many is not None:
+        return round_to(many, dtype)
     values = np.empty(len(parts), np.float64)
     patterns: list[tuple[int, int]] = []
     for i, part in enumerate(parts):
@@ -242,6 +259,19 @@ def _floats(parts: list[str], dtype: DType) -> np.ndarray:
         for i, pattern in patterns:
             raw[i] = pattern
     return result
+
+
+def _plain_floats(parts: list[str]) -> np.ndarray | None:
+    """Many decimal floats at once; None when there is anything else among them."""
+    joined = ",".join(parts)
+    if joined.strip("0123456789+-.eE,") or joined.count(".") != len(parts) or ",." in joined or joined[0] == ".":
+        return None
+    if ",-." in joined or ",+." in joined or joined[1] == "." and not joined[0].isdigit():
+        return None
+    try:
+        return np.array(list(map(float, parts)), np.float64)
+    except ValueError:
+        return None
 
 
 def round_to(values: np.ndarray, dtype: DType) -> np.ndarray:
@@ -279,8 +309,3 @@ def float_value(text: str, type_name: str) -> float | None:
         return float(_floats([text], dtype)[0])
     except _ElementRefusal:
         return None
-
-
-def element_count(shape: tuple[int, ...]) -> int:
-    """Number of elements of a shape."""
-    return math.prod(shape)

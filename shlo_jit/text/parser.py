@@ -30,6 +30,7 @@ from shlo_jit.text import attributes as attribute_syntax
 from shlo_jit.text import types as type_syntax
 from shlo_jit.text.dense import LiteralRefusal, from_bytes
 from shlo_jit.text.lexer import Cursor, SyntaxRefusal
+from shlo_jit.text.syntax import Argument, parse_argument
 
 Handler = Callable[["Parser", str], Op]
 
@@ -370,7 +371,7 @@ class Parser(Cursor):
             self.fail("`,` or `)`")
         return regions
 
-    def region(self, arguments: list[tuple[str, Value, int]] | None = None, isolated: bool = False) -> Region:
+    def region(self, arguments: list[Argument] | None = None, isolated: bool = False) -> Region:
         """region ::= `{` block* `}`. `arguments` are those of the first block, where the op's syntax names them."""
         first = self.i
         self.expect("{")
@@ -381,11 +382,11 @@ class Parser(Cursor):
         self.defined, self.forward, self.in_blocks = [], {}, False
         region = Region()
         if arguments is not None:
-            for key, value, at in arguments:
-                self.define(key, value, at)
+            for argument in arguments:
+                self.define(argument.key, argument.value, argument.at)
         labels: dict[str, int] = {}
         if arguments is not None or self.tokens[self.i][:1] not in "^}":
-            region.blocks.append(self._block(Block([value for _, value, _ in arguments or ()]), first))
+            region.blocks.append(self._block(_first_block(arguments or []), first))
         while self.tokens[self.i][:1] == "^":
             region.blocks.append(self._labelled_block(labels, first))
         self.expect("}")
@@ -406,24 +407,16 @@ class Parser(Cursor):
             self.error(f"block `{label}` is defined twice")
         labels[label] = self.i
         self.i += 1
-        values: list[Value] = []
+        arguments: list[Argument] = []
         if self.accept("("):
             while not self.accept(")"):
-                values.append(self._block_argument())
+                arguments.append(parse_argument(self))
+                self.define(*arguments[-1][:3])
                 if not self.accept(",") and self.tokens[self.i] != ")":
                     self.fail("`,` or `)`")
         self.expect(":")
         self.in_blocks = len(labels) > 1 or self.in_blocks
-        return self._block(Block(values, label=label[1:]), first)
-
-    def _block_argument(self) -> Value:
-        """argument ::= `%name` `:` type location?"""
-        at = self.operand()
-        self.expect(":")
-        value = Value(self.type(), name=self.tokens[at][1:])
-        if self.tokens[self.i][:3] == "loc":
-            self.location()
-        return self.define(self.tokens[at], value, at)
+        return self._block(_first_block(arguments, label[1:]), first)
 
     def _block(self, block: Block, first: int) -> Block:
         """op* up to the next block or the end of the region"""
@@ -558,6 +551,13 @@ class Parser(Cursor):
         except ValueError:
             pass
         self.error("expected a string of hexadecimal digits", at)
+
+
+def _first_block(arguments: list[Argument], label: str = "") -> Block:
+    """An empty block with these arguments."""
+    locations = tuple(argument.location for argument in arguments)
+    values = [argument.value for argument in arguments]
+    return Block(values, label=label, locations=locations if any(locations) else ())
 
 
 from shlo_jit.text.pretty import ISOLATED, PRETTY  # noqa: E402

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import TensorType, Type, tensor
-from shlo_jit.text.syntax import NotPretty, Syntax, all_ints, i64s, int_list, typed
+from shlo_jit.text.syntax import Argument, NotPretty, Syntax, all_ints, i64s, int_list, parse_argument, typed
 
 if TYPE_CHECKING:
     from shlo_jit.text.parser import Parser
@@ -92,8 +92,8 @@ def _applied_region(p: Parser, op: Op, inner: str, at: int) -> Region:
 def _reducer(p: Parser, count: int) -> Region:
     """reducer ::= `reducer` (`(` argument `,` argument `)`)* region: one pair of arguments an input"""
     p.expect("reducer")
-    lhs: list[tuple[str, Value, int]] = []
-    rhs: list[tuple[str, Value, int]] = []
+    lhs: list[Argument] = []
+    rhs: list[Argument] = []
     at = p.i
     while p.accept("("):
         lhs.append(parse_argument(p))
@@ -103,17 +103,6 @@ def _reducer(p: Parser, count: int) -> Region:
     if len(lhs) != count:
         p.error(f"{count} input(s), but {len(lhs)} pair(s) of arguments in the reducer", at)
     return p.region(lhs + rhs)
-
-
-def parse_argument(p: Parser) -> tuple[str, Value, int]:
-    """argument ::= `%name` `:` type location?"""
-    at = p.operand()
-    key = p.tokens[at]
-    p.expect(":")
-    value = Value(p.type(), name=key[1:])
-    if p.tokens[p.i][:3] == "loc":
-        p.location()
-    return key, value, at
 
 
 def print_reduce(printer: Printer, op: Op) -> str | None:
@@ -132,8 +121,9 @@ def print_reduce(printer: Printer, op: Op) -> str | None:
         return f"{pairs} applies {inner} across dimensions = {dims}{tail}"
     names = printer.open_scope(block.arguments)
     types = [printer.type(value.type) for value in block.arguments]
+    places = [printer.argument_location(block, i) for i in range(2 * count)]
     arguments = "".join(
-        f" ({names[i]}: {types[i]}, {names[count + i]}: {types[count + i]})" for i in range(count)
+        f" ({names[i]}: {types[i]}{places[i]}, {names[count + i]}: {types[count + i]}{places[count + i]})" for i in range(count)
     ).lstrip()
     return f"{pairs} across dimensions = {dims}{tail}\n{printer.indent} reducer{arguments} {printer.opened_block(block)}"
 
@@ -186,9 +176,9 @@ def parse_while(p: Parser, name: str) -> Op:
     return Op(name, operands, types, attributes, regions)
 
 
-def _arguments(p: Parser, names: list[int], types: list[Type]) -> list[tuple[str, Value, int]]:
+def _arguments(p: Parser, names: list[int], types: list[Type]) -> list[Argument]:
     return [
-        (p.tokens[at], Value(type, name=p.tokens[at][1:]), at) for at, type in zip(names, types, strict=True)
+        Argument(p.tokens[at], Value(type, name=p.tokens[at][1:]), at) for at, type in zip(names, types, strict=True)
     ]
 
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shlo_jit.ir.attributes import Dense, FloatAttr, IntegerAttr, OpaqueAttr
-from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import FunctionType, ScalarType, Type
-from shlo_jit.text.attributes import parse_string
+from shlo_jit.text.attributes import parse_string, parse_untyped
 from shlo_jit.text.pretty_chlo import parse_unary, print_arrow
-from shlo_jit.text.pretty_control import parse_argument, parse_return, print_return
-from shlo_jit.text.syntax import NotPretty, Syntax, typed
+from shlo_jit.text.pretty_control import parse_return, print_return
+from shlo_jit.text.syntax import Argument, NotPretty, Syntax, parse_argument, typed
 
 if TYPE_CHECKING:
     from shlo_jit.text.parser import Parser
@@ -84,7 +84,7 @@ def parse_manual(p: Parser, name: str) -> Op:
 def _parse_body(p: Parser, name: str, keys: list[int], attributes: dict[str, Any]) -> Op:
     """`(` arguments `)` region dictionary? `:` function-type"""
     p.expect("(")
-    arguments: list[tuple[str, Value, int]] = []
+    arguments: list[Argument] = []
     while not p.accept(")"):
         arguments.append(parse_argument(p))
         if not p.accept(",") and p.tokens[p.i] != ")":
@@ -108,7 +108,8 @@ def _print_body(printer: Printer, op: Op, head: str, skip: tuple[str, ...]) -> s
     block = op.block()
     names = printer.open_scope(block.arguments)
     arguments = ", ".join(
-        f"{name}: {printer.type(value.type)}" for name, value in zip(names, block.arguments, strict=True)
+        f"{name}: {printer.type(value.type)}{printer.argument_location(block, i)}"
+        for i, (name, value) in enumerate(zip(names, block.arguments, strict=True))
     )
     body = printer.opened_block(block)
     return f"{head} ({arguments}) {body}{printer.spaced_dictionary(op, skip)} : {printer.function(op)}"
@@ -253,7 +254,7 @@ def parse_check(p: Parser, name: str) -> Op:
         else:
             word = p.word()
             p.expect("=")
-            attributes[word] = p.attribute()
+            attributes[word] = parse_untyped(p)
     attributes.update(p.dictionary())
     if not isinstance(attributes.get("value"), Dense) or p.tokens[p.i] == ":":
         p.expect(":")

@@ -9,7 +9,7 @@ from shlo_jit.ir.core import Op, Region, Value
 from shlo_jit.ir.types import FunctionType, Type
 from shlo_jit.text.attributes import parse_dictionary, parse_symbol
 from shlo_jit.text.pretty_control import parse_return, print_return
-from shlo_jit.text.syntax import Syntax, typed
+from shlo_jit.text.syntax import Argument, Syntax, typed
 
 if TYPE_CHECKING:
     from shlo_jit.text.parser import Parser
@@ -76,12 +76,12 @@ def parse_func(p: Parser, name: str) -> Op:
     return Op("func.func", [], (), attributes, [p.region(arguments, isolated=True)])
 
 
-Arguments = tuple[list[tuple[str, Value, int]], list[Type], list[DictAttr]]
+Arguments = tuple[list[Argument], list[Type], list[DictAttr]]
 
 
 def _parse_arguments(p: Parser) -> Arguments:
     """arguments ::= ((`%name` `:`)? type dictionary? location? (`,` ...)*)?; names for all or for none"""
-    arguments: list[tuple[str, Value, int]] = []
+    arguments: list[Argument] = []
     inputs: list[Type] = []
     attributes: list[DictAttr] = []
     p.expect("(")
@@ -98,10 +98,9 @@ def _parse_arguments(p: Parser) -> Arguments:
         type = p.type()
         inputs.append(type)
         attributes.append(DictAttr(tuple(parse_dictionary(p).items())) if p.tokens[p.i] == "{" else DictAttr(()))
-        if p.tokens[p.i][:3] == "loc":
-            p.location()
+        location = p.location() if p.tokens[p.i][:3] == "loc" else None
         if key:
-            arguments.append((key, Value(type, name=key[1:]), at))
+            arguments.append(Argument(key, Value(type, name=key[1:]), at, location))
         if p.accept(")"):
             return arguments, inputs, attributes
         if not p.accept(","):
@@ -144,7 +143,8 @@ def print_func(printer: Printer, op: Op) -> str | None:
     names = printer.open_scope(values)
     inputs = _with_attributes(printer, function.inputs, op.attributes.get("arg_attrs"))
     if names:
-        inputs = [f"{name}: {text}" for name, text in zip(names, inputs, strict=True)]
+        places = [printer.argument_location(region.blocks[0], i) for i in range(len(names))]
+        inputs = [f"{name}: {text}{place}" for name, text, place in zip(names, inputs, places, strict=True)]
     text = f"{visibility} " if visibility else ""
     text += f"{printer.symbol(name)}({', '.join(inputs)})" + _results_text(printer, function, op)
     dictionary = printer.dictionary(op, INHERENT)

@@ -31,12 +31,12 @@ from shlo_jit.ir.types import (
     TokenType,
     TupleType,
     Type,
+    storage_range,
 )
 from shlo_jit.text.attributes import CONV_FIELDS, DIMS, ENUMS_WITH_OWN_NAME, STRUCTS
 from shlo_jit.text.pretty_contract import conv_dims_text
 from shlo_jit.text.print_dense import attribute_float_text, dense_text
 from shlo_jit.text.syntax import NotPretty, int_list
-from shlo_jit.text.types import storage_range
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*$")
 _SYMBOL = re.compile(r"[A-Za-z0-9_$.\-]+$")

@@ -79,6 +79,8 @@ class Printer:
 
     def __init__(self) -> None:
         self.indent = ""
+        self.in_func = False
+        """Whether the op at hand lies directly in a function, where `func.` goes without saying."""
         self.names: dict[Value, str] = {}
         self.used: set[str] = set()
         self.counter = 0
@@ -88,24 +90,33 @@ class Printer:
 
     def op(self, op: Op) -> str:
         """An op with its results and location, without the indentation of its first line."""
-        from shlo_jit.text.pretty import PRINT, SHORT
+        from shlo_jit.text.pretty import SHORT
 
         # operands are named by now; results get their names before the op's regions are printed
         results = self._results(op) if op.results else ""
-        text = None
-        pretty = PRINT.get(op.name)
-        if pretty is not None and "successors" not in op.attributes:
-            try:
-                text = pretty(self, op)
-            except NotPretty:
-                text = None
-        if text is None:
-            text = self._generic(op)
-        else:
-            name = SHORT.get(op.name, op.name)
-            text = f"{name}{text}" if text[:1] in "(<" and op.name not in SPACED else f"{name} {text}".rstrip()
+        short = SHORT.get(op.name, op.name) if self.in_func or op.name == "builtin.module" else op.name
+        outer = self.in_func
+        if op.regions:
+            self.in_func = op.name == "func.func"
+        text = self._pretty(op, short) or self._generic(op)
+        self.in_func = outer
         location = f" {op.location.text}" if isinstance(op.location, OpaqueAttr) else ""
         return f"{results}{text}{location}"
+
+    def _pretty(self, op: Op, name: str) -> str | None:
+        """The op in its own syntax, or None when it has none or does not fit."""
+        from shlo_jit.text.pretty import PRINT
+
+        pretty = PRINT.get(op.name)
+        if pretty is None or "successors" in op.attributes:
+            return None
+        try:
+            text = pretty(self, op)
+        except NotPretty:
+            return None
+        if text is None:
+            return None
+        return f"{name}{text}" if text[:1] in "(<" and op.name not in SPACED else f"{name} {text}".rstrip()
 
     def _results(self, op: Op) -> str:
         """`%0 = `, `%0:2 = ` or `%a, %b = `"""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shlo_jit.ir.attributes import DenseArray, IntegerAttr
-from shlo_jit.ir.core import Op
+from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import FunctionType, Type
 
 if TYPE_CHECKING:
@@ -22,6 +22,26 @@ class Syntax(NamedTuple):
 
     parse: Parse
     print: Print
+
+
+class Argument(NamedTuple):
+    """An argument of a region, as the op's own syntax names it."""
+
+    key: str
+    """The name with `%`."""
+    value: Value
+    at: int
+    """Index of the name among the tokens."""
+    location: Any = None
+
+
+def parse_argument(p: Parser) -> Argument:
+    """argument ::= `%name` `:` type location?"""
+    at = p.operand()
+    key = p.tokens[at]
+    p.expect(":")
+    value = Value(p.type(), name=key[1:])
+    return Argument(key, value, at, p.location() if p.tokens[p.i][:3] == "loc" else None)
 
 
 class NotPretty(Exception):

@@ -30,6 +30,7 @@ from shlo_jit.ir.types import (
     TensorType,
     TupleType,
     Type,
+    storage_range,
     tensor,
 )
 from shlo_jit.text.lexer import Cursor
@@ -284,7 +285,7 @@ def _quantized(text: str, at: int) -> QuantizedType:
         low, high = _within(m, low, high, at)
     axis = None if m["axis"] is None else _extent_or_negative(m["axis"], at)
     scales, zeros = _parameters(m["parameters"].strip(), axis is not None, at)
-    return QuantizedType(storage, expressed, low, high, scales, zeros, axis, text)
+    return QuantizedType(storage, expressed, low, high, scales, zeros, axis, " ".join(text.split()))
 
 
 def _extent_or_negative(text: str, at: int) -> int:
@@ -301,13 +302,6 @@ def _storage(name: str, at: int) -> DType:
     if found is None or found.kind not in "iu":
         raise TypeRefusal(f"expected an integer type as storage type, found `{name}`", at)
     return found
-
-
-def storage_range(dtype: DType) -> tuple[int, int]:
-    """Smallest and largest value of an integer dtype."""
-    if dtype.kind == "u":
-        return 0, 2**dtype.bits - 1
-    return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
 def _within(m: re.Match[str], low: int, high: int, at: int) -> tuple[int, int]:

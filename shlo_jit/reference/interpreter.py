@@ -1,0 +1,205 @@
+"""The reference interpreter: runs a Module in numpy, slowly and obviously, by each record's `reference`.
+
+It is the oracle of tests and the constant folder, never part of running a compiled program. A reference is called as
+`reference(op, *arrays)`; that of an op with regions gets `run=`, a `RegionRunner` (see `ops/reducer.py`), that of an
+op that calls functions gets `call=`. Tokens are None, tuples are tuples, futures are tuples of their values.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.ir.core import Block, Module, Op, Value
+from shlo_jit.ir.types import QuantizedType, TensorType, TupleType
+from shlo_jit.ops import OPS, OpDef, is_elementwise
+from shlo_jit.ops.quantized import dequantize, quantize
+
+Array = Any
+CustomCall = Callable[..., Any]
+
+
+def evaluate(
+    source: Module | Op,
+    *arrays: Array,
+    entry: str = "main",
+    module: Module | None = None,
+    custom_calls: Mapping[str, CustomCall] | None = None,
+) -> tuple[Array, ...]:
+    """Run a function of a module (or a `func.func` op, with `module` to find its callees in) on arrays."""
+    func = source.function(entry) if isinstance(source, Module) else source
+    if func is None:
+        raise ValueError(f"the module has no function '{entry}'")
+    whole = source if isinstance(source, Module) else module
+    interpreter = Interpreter(whole, custom_calls)
+    values = [as_array(a, p.type) for a, p in zip(arrays, func.block().arguments, strict=True)]
+    with np.errstate(all="ignore"):
+        return interpreter.function(func, values)
+
+
+def evaluate_op(op: Op, *arrays: Array, module: Module | None = None) -> tuple[Array, ...]:
+    """The results of one op on arrays: what a constant folder needs."""
+    with np.errstate(all="ignore"):
+        return Interpreter(module).op(op, list(arrays))
+
+
+def as_array(x: Any, t: Any) -> Any:
+    """An argument as an array of its type's dtype."""
+    if not isinstance(t, TensorType) or x is None:
+        return x
+    return np.asarray(x, t.storage.numpy)
+
+
+@functools.lru_cache(maxsize=None)
+def _extras(reference: Callable[..., Any]) -> tuple[bool, bool]:
+    """Whether a reference wants `run` and `call`."""
+    names = inspect.signature(reference).parameters
+    return "run" in names, "call" in names
+
+
+class Interpreter:
+    """Functions and custom calls that ops may refer to."""
+
+    def __init__(self, module: Module | None = None, custom_calls: Mapping[str, CustomCall] | None = None):
+        self.module = module
+        self.custom_calls = custom_calls or {}
+
+    def function(self, func: Op, arrays: list[Array]) -> tuple[Array, ...]:
+        return self.block(func.block(), arrays, {})
+
+    def call(self, name: str, *arrays: Array) -> tuple[Array, ...]:
+        func = self.module.function(name) if self.module is not None else None
+        if func is None:
+            raise ValueError(f"call of unknown function '{name}'")
+        return self.function(func, list(arrays))
+
+    def block(self, block: Block, arrays: list[Array], outer: dict[Value, Array]) -> tuple[Array, ...]:
+        """The values its terminator has, given those of its arguments."""
+        values = dict(outer)
+        values.update(zip(block.arguments, arrays, strict=True))
+        for op in block.ops[:-1]:
+            results = self.op(op, [values[v] for v in op.operands], values)
+            values.update(zip(op.results, results, strict=True))
+        return tuple(values[v] for v in block.terminator.operands)
+
+    def op(self, op: Op, arrays: list[Array], values: dict[Value, Array] | None = None) -> tuple[Array, ...]:
+        """The results of one op. `values` are those that its regions may use."""
+        if op.name == "stablehlo.custom_call":
+            return self.custom_call(op, arrays)
+        record = OPS.get(op.name)
+        if record is None or record.reference is None:
+            raise UnsupportedError(diagnose(f"{op.name} has no reference", op.span))
+        wants_run, wants_call = _extras(record.reference)
+        extras: dict[str, Any] = {}
+        if wants_run:
+            extras["run"] = Regions(self, op, values or {})
+        if wants_call:
+            extras["call"] = self.call
+        computes = is_quantized_arithmetic(op, record)
+        if computes:
+            arrays = [_dequantized(x, v) for x, v in zip(arrays, op.operands, strict=True)]
+        out = record.reference(op, *arrays, **extras)
+        results = out if isinstance(out, tuple) else (out,)
+        if computes:
+            results = tuple(_quantized(x, v) for x, v in zip(results, op.results, strict=True))
+        return tuple(_checked(op, x, v) for x, v in zip(results, op.results, strict=True))
+
+    def custom_call(self, op: Op, arrays: list[Array]) -> tuple[Array, ...]:
+        target = op.attributes["call_target_name"]
+        function = self.custom_calls.get(target)
+        if function is None:
+            raise UnsupportedError(diagnose(f"custom call '{target}' has no reference", op.span))
+        out = function(*arrays)
+        results = () if out is None else out if isinstance(out, tuple | list) else (out,)
+        return tuple(as_array(x, v.type) for x, v in zip(results, op.results, strict=True))
+
+
+class Regions:
+    """Runs the regions of one op (`RegionRunner`)."""
+
+    def __init__(self, interpreter: Interpreter, op: Op, values: dict[Value, Array]):
+        self.interpreter = interpreter
+        self.op = op
+        self.values = values
+
+    def __call__(self, region: int, *arrays: Array) -> tuple[Array, ...]:
+        return self.interpreter.block(self.op.block(region), list(arrays), self.values)
+
+    def map(self, region: int, *arrays: Array) -> tuple[Array, ...]:
+        """The region once for each element. Elementwise ops do that by themselves when given whole arrays."""
+        block = self.op.block(region)
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))
+        if _is_scalar_code(block):
+            results = self(region, *(np.broadcast_to(a, shape) for a in arrays))
+            return tuple(np.broadcast_to(r, shape) for r in results)
+        arrays = tuple(np.broadcast_to(a, shape) for a in arrays)
+        columns = [np.empty(shape, v.tensor.storage.numpy) for v in block.terminator.operands]
+        for index in np.ndindex(shape):
+            for column, value in zip(columns, self(region, *(np.asarray(a[index]) for a in arrays)), strict=True):
+                column[index] = value
+        return tuple(columns)
+
+
+def _is_scalar_code(block: Block) -> bool:
+    """Only elementwise ops and constants on rank-0 tensors, none of them quantized per axis."""
+    for v in block.arguments:
+        if not isinstance(v.type, TensorType) or v.type.shape != ():
+            return False
+    for op in block.ops[:-1]:
+        if not is_elementwise(op) and op.name != "stablehlo.constant":
+            return False
+        if any(not isinstance(v.type, TensorType) or v.type.shape != () for v in op.results):
+            return False
+    return True
+
+
+# Quantized arithmetic: dequantize, compute, quantize (specification, "dequantize_op_quantize")
+
+
+def is_quantized_arithmetic(op: Op, record: OpDef) -> bool:
+    """Whether an op computes on quantized tensors, rather than moving them or running regions that compute."""
+    if record.has("moves_data") or record.has("view") or record.regions or record.has("terminator"):
+        return False
+    if op.name in _HANDLES_QUANTIZED:
+        return False
+    return any(_quantization(v) is not None for v in (*op.operands, *op.results))
+
+
+_HANDLES_QUANTIZED = frozenset(
+    {
+        "stablehlo.uniform_quantize", "stablehlo.uniform_dequantize", "func.call", "stablehlo.composite",
+        "stablehlo.tuple", "stablehlo.get_tuple_element", "stablehlo.optimization_barrier", "stablehlo.async_done",
+        "stablehlo.get_dimension_size",
+    }
+)  # fmt: skip
+
+
+def _quantization(v: Value) -> QuantizedType | None:
+    t = v.type
+    return t.dtype if isinstance(t, TensorType) and isinstance(t.dtype, QuantizedType) else None
+
+
+def _dequantized(x: Array, v: Value) -> Array:
+    q = _quantization(v)
+    return x if q is None else dequantize(x, q)
+
+
+def _quantized(x: Array, v: Value) -> Array:
+    q = _quantization(v)
+    return x if q is None else quantize(np.asarray(x), q)
+
+
+def _checked(op: Op, x: Array, v: Value) -> Array:
+    """A result as an array; a reference that gives another dtype than the type says is wrong."""
+    t = v.type
+    if not isinstance(t, TensorType) or isinstance(t.dtype, TupleType):
+        return x
+    array = np.asarray(x)
+    if array.dtype != t.storage.numpy:
+        raise AssertionError(f"reference of {op.name} gives {array.dtype} where the type is {t.dtype}")
+    return array

@@ -1,0 +1,223 @@
+"""Matrix products against numpy in double precision (or exact integers), over layouts, shapes, types and targets."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import re
+
+import ml_dtypes
+import numpy as np
+import pytest
+from loader import assembly, load
+
+from shlo_jit.codegen.target import resolve
+from shlo_jit.kernels.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
+
+NUMPY = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "complex<f32>": np.complex64,
+    "complex<f64>": np.complex128,
+    **{f"{s}{b}": getattr(np, f"{'u' if s else ''}int{b}") for s in ("", "u") for b in ()},
+    **{f"i{b}": getattr(np, f"int{b}") for b in (8, 16, 32, 64)},
+    **{f"ui{b}": getattr(np, f"uint{b}") for b in (8, 16, 32, 64)},
+}
+TOLERANCE = {"f32": 3e-6, "f64": 1e-14, "complex<f32>": 3e-6, "complex<f64>": 1e-14}
+EPILOGUE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 5)
+SIGNATURE = "piiipiiipiiiiiipppi"
+
+CASES = [
+    ("f32", "f32", "f32"),
+    ("f64", "f64", "f64"),
+    ("f16", "f16", "f32"),
+    ("bf16", "bf16", "f32"),
+    ("bf16", "f32", "f32"),
+    ("i8", "i8", "i32"),
+    ("ui8", "i8", "i32"),
+    ("i8", "ui8", "i32"),
+    ("ui8", "ui8", "i32"),
+    ("i8", "i8", "i8"),
+    ("i16", "i16", "i16"),
+    ("i32", "i32", "i32"),
+    ("ui32", "ui32", "ui32"),
+    ("i64", "i64", "i64"),
+    ("i16", "i16", "i32"),
+    ("complex<f32>", "complex<f32>", "complex<f32>"),
+    ("complex<f64>", "complex<f64>", "complex<f64>"),
+]
+
+
+def values(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    t = np.dtype(NUMPY[dtype])
+    if t.kind in "iu":
+        info = np.iinfo(t)
+        return rng.integers(info.min, info.max, shape, dtype=t, endpoint=True)
+    x = rng.standard_normal(shape)
+    return (x + 1j * rng.standard_normal(shape)).astype(t) if t.kind == "c" else x.astype(t)
+
+
+def any_layout(rng: np.random.Generator, dtype: str, shape: tuple[int, int, int]) -> np.ndarray:
+    """An array of random strides: axes permuted, padded, stepped over, reversed or broadcast."""
+    order = [int(x) for x in rng.permutation(3)]
+    steps = [int(rng.choice([1, 1, 1, 2])) for _ in range(3)]
+    full = [shape[a] * s + int(rng.integers(0, 3)) for a, s in zip(order, steps, strict=True)]
+    x = values(rng, dtype, tuple(full))
+    x = x[tuple(slice(0, shape[a] * s, s) for a, s in zip(order, steps, strict=True))]
+    x = x.transpose(np.argsort(order))
+    if rng.random() < 0.1:
+        x = x[:, ::-1]
+    if rng.random() < 0.1 and shape[0]:
+        x = np.broadcast_to(x[:1], shape)
+    return x
+
+
+def product(
+    types: GemmTypes,
+    a: np.ndarray,
+    b: np.ndarray,
+    target: str = "native",
+    threads: int = 1,
+    cover: np.ndarray | None = None,
+    ld: int = 0,
+) -> np.ndarray:
+    """C by the routine. `cover` counts, per element of C, how often the epilogue was told of it."""
+    t = resolve(target)
+    f = load(gemm_routine(types.a, types.b, types.acc, t), t).function(gemm_symbol(types), SIGNATURE)
+    (batch, m, k), n = a.shape, b.shape[2]
+    c = np.zeros((batch, m, n + ld), NUMPY[types.acc])
+    c.view(np.uint8)[:] = 0xA5
+    before = c[:, :, n:].copy()
+    guard = 64
+    size = scratch_bytes(types, t, batch, m, n, k, threads)
+    memory = np.full(size + 64 + guard, 0xFF, np.uint8)
+    scratch = (memory.ctypes.data + 63) // 64 * 64
+    end = scratch - memory.ctypes.data + size
+
+    def told(_: int, at: int, i0: int, i1: int, j0: int, j1: int) -> None:
+        assert cover is not None
+        assert 0 <= i0 < i1 <= m and 0 <= j0 < j1 <= n
+        cover[at, i0:i1, j0:j1] += 1
+
+    epilogue = EPILOGUE(told) if cover is not None else None
+    strides = [[s // x.itemsize for s in x.strides] for x in (a, b, c)]
+    (ab, ar, ac), (bb, br, bc), (cb, cr, _) = strides
+    pointer = ctypes.cast(epilogue, ctypes.c_void_p).value if epilogue else None
+    f(
+        *(a.ctypes.data, ar, ac, ab, b.ctypes.data, br, bc, bb, c.ctypes.data, cr, cb),
+        *(batch, m, n, k, scratch, pointer, None, threads),
+    )
+    assert (memory[end:] == 0xFF).all(), "wrote beyond scratch_bytes"
+    assert (c[:, :, n:].view(np.uint8) == before.view(np.uint8)).all(), "wrote beyond a row of C"
+    return c[:, :, :n]
+
+
+def check(types: GemmTypes, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    wide = np.dtype(NUMPY[types.acc])
+    if wide.kind in "iu":
+        exact = np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(wide)
+        np.testing.assert_array_equal(c, exact)
+        return
+    big = np.complex128 if wide.kind == "c" else np.float64
+    x, y = a.astype(big), b.astype(big)
+    bound = np.matmul(np.abs(x), np.abs(y)) * TOLERANCE[types.acc] + 1e-30
+    assert (np.abs(c - np.matmul(x, y)) <= bound).all()
+
+
+EXTENTS = [1, 1, 2, 3, 5, 7, 13, 14, 16, 17, 31, 32, 33, 47, 64, 65, 97, 130, 200]
+
+
+def run(types: GemmTypes, shape: tuple[int, int, int, int], seed: int, target: str = "native", threads: int = 1) -> None:
+    rng = np.random.default_rng(seed)
+    batch, m, n, k = shape
+    a, b = any_layout(rng, types.a, (batch, m, k)), any_layout(rng, types.b, (batch, k, n))
+    cover = np.zeros((batch, m, n), np.int64)
+    c = product(types, a, b, target, threads, cover, ld=int(rng.integers(0, 3)))
+    check(types, a, b, c)
+    assert (cover == 1).all()
+
+
+@pytest.mark.parametrize("names", CASES, ids="-".join)
+def test_random_shapes(names: tuple[str, str, str]) -> None:
+    pick = random.Random(repr(names))
+    for seed in range(60):
+        shape = (pick.choice([1, 1, 1, 2, 3, 9]), *(pick.choice(EXTENTS) for _ in range(3)))
+        run(GemmTypes(*names), shape, seed)
+
+
+@pytest.mark.parametrize("names", CASES, ids="-".join)
+@pytest.mark.parametrize("shape", [(1, 200, 170, 700), (1, 300, 600, 450), (1, 40, 1100, 900), (9, 180, 90, 64)])
+def test_packed_ways(names: tuple[str, str, str], shape: tuple[int, int, int, int]) -> None:
+    """Shared and private packing, several blocks of k, several chunks of columns."""
+    for seed in range(3):
+        run(GemmTypes(*names), shape, seed, threads=3)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 4, 0), (0, 3, 4, 5), (1, 0, 4, 5), (1, 3, 0, 5), (2, 200, 600, 0), (1, 1, 99, 0)])
+def test_empty(shape: tuple[int, int, int, int]) -> None:
+    for names in (("f32", "f32", "f32"), ("i8", "i8", "i32"), ("bf16", "bf16", "f32")):
+        run(GemmTypes(*names), shape, 0)
+
+
+@pytest.mark.parametrize("which", ["row", "column"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16", "i8", "i32"])
+def test_vectors(which: str, dtype: str) -> None:
+    types = GemmTypes(dtype, dtype, {"f16": "f32", "bf16": "f32", "i8": "i32"}.get(dtype, dtype))
+    for seed, (outputs, k) in enumerate([(64, 64), (1100, 37), (97, 700), (2500, 130), (257, 16)]):
+        run(types, (2, 1, outputs, k) if which == "row" else (2, outputs, 1, k), seed)
+        for layout in (0, 1):
+            rng = np.random.default_rng(seed)
+            a, b = values(rng, dtype, (1, 1, k)), values(rng, dtype, (1, k, outputs))
+            if layout:
+                b = np.ascontiguousarray(b.swapaxes(1, 2)).swapaxes(1, 2)
+            if which == "column":
+                a, b = b.swapaxes(1, 2), a.swapaxes(1, 2)
+            check(types, a, b, product(types, a, b))
+
+
+def test_special_values() -> None:
+    """NaN and infinity stay in their row; rows that pad a tile do not leak."""
+    rng = np.random.default_rng(0)
+    a, b = values(rng, "f32", (1, 15, 40)), values(rng, "f32", (1, 40, 33))
+    a[0, 14, 3], a[0, 0, 5] = np.nan, np.inf
+    c = product(GemmTypes("f32", "f32", "f32"), a, b)
+    assert np.isnan(c[0, 14]).all() and np.isinf(c[0, 0]).all() and np.isfinite(c[0, 1:14]).all()
+
+
+def test_same_bits_for_any_threads() -> None:
+    rng = np.random.default_rng(0)
+    types = GemmTypes("f32", "f32", "f32")
+    for shape in [(1, 300, 700, 500), (1, 64, 900, 300), (20, 40, 50, 60), (1, 1, 3000, 500)]:
+        batch, m, n, k = shape
+        a, b = values(rng, "f32", (batch, m, k)), values(rng, "f32", (batch, k, n))
+        one, five = product(types, a, b), product(types, a, b, threads=5)
+        assert (one.view(np.int32) == five.view(np.int32)).all()
+
+
+@pytest.mark.parametrize("names", [CASES[i] for i in (0, 1, 2, 3, 5, 9, 13, 15)], ids="-".join)
+def test_avx2(names: tuple[str, str, str]) -> None:
+    """256-bit code runs here too."""
+    pick = random.Random(1)
+    for seed in range(25):
+        shape = (pick.choice([1, 2]), *(pick.choice(EXTENTS) for _ in range(3)))
+        run(GemmTypes(*names), shape, seed, "x86-64-v3")
+    run(GemmTypes(*names), (1, 200, 600, 450), 0, "x86-64-v3", threads=2)
+
+
+@pytest.mark.parametrize(
+    ("target", "wanted"),
+    [("x86-64-v4", r"vfmadd231ps\s.*zmm"), ("x86-64-v3", r"vfmadd231ps\s.*ymm"), ("aarch64:generic", r"fmla\s+v\d+\.4s")],
+)
+def test_vector_width(target: str, wanted: str) -> None:
+    t = resolve(target)
+    text = assembly(gemm_routine("f32", "f32", "f32", t), t)
+    tile = text[text.index("tile") :]
+    assert len(re.findall(wanted, tile)) > 24
+
+
+def test_dot_instructions() -> None:
+    t = resolve("sapphirerapids")
+    assert re.search(r"vdpbf16ps\s.*zmm", assembly(gemm_routine("bf16", "bf16", "f32", t), t))
+    assert re.search(r"vpdpbusd\s.*zmm", assembly(gemm_routine("i8", "i8", "i32", t), t))

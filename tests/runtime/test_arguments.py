@@ -1,0 +1,281 @@
+"""What may be passed to an executable, and what it says to what may not."""
+
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+from programs import TARGET, binary, callback, copies
+
+from shlo_jit.runtime.build import build
+
+
+@pytest.fixture(scope="module")
+def add():
+    return build(binary(4), TARGET, cache=False)
+
+
+@pytest.fixture(scope="module")
+def identity():
+    made = {}
+
+    def make(shape, dtype):
+        if (shape, dtype) not in made:
+            made[shape, dtype] = build(copies(shape, dtype), TARGET, cache=False)
+        return made[shape, dtype]
+
+    return make
+
+
+X = np.arange(4, dtype=np.float32)
+
+
+def test_signature(add):
+    assert [(p.name, p.shape, p.dtype) for p in add.inputs] == [("x", (4,), np.float32), ("y", (4,), np.float32)]
+    assert [(p.name, p.shape, p.dtype) for p in add.outputs] == [("z", (4,), np.float32)]
+    assert add.memory == (0, 0, 16)
+    assert callable(add)
+    assert repr(add) == "<Executable (float32[4], float32[4]) -> (float32[4])>"
+
+
+@pytest.mark.parametrize("results", [0, 1, 2, 5])
+def test_number_of_results(results):
+    exe = build(copies((3,), "i32", results), TARGET, cache=False)
+    x = np.array([1, 2, 3], np.int32)
+    got = exe(x)
+    if results == 1:
+        assert type(got) is np.ndarray
+        got = (got,)
+    assert type(got) is tuple
+    assert len(got) == results
+    for array in got:
+        np.testing.assert_array_equal(array, x)
+        assert array.flags.owndata
+
+
+@pytest.mark.parametrize("view", ["strided", "reversed", "broadcast", "readonly", "swapped", "unaligned", "subclass"])
+def test_arrays_of_every_make(add, view):
+    base = {
+        "strided": np.arange(8, dtype=np.float32)[::2],
+        "reversed": X[::-1],
+        "broadcast": np.broadcast_to(np.float32(3), (4,)),
+        "readonly": X.copy(),
+        "swapped": X.astype(">f4"),
+        "unaligned": np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float32),
+        "subclass": X.view(type("Sub", (np.ndarray,), {})),
+    }[view]
+    if view == "readonly":
+        base.flags.writeable = False
+    before = np.array(base)
+    got = add(base, base)
+    assert type(got) is np.ndarray
+    np.testing.assert_array_equal(got, np.asarray(base) * 2)
+    np.testing.assert_array_equal(base, before)
+
+
+def test_fortran_order(identity):
+    x = np.asfortranarray(np.arange(12, dtype=np.float64).reshape(3, 4))
+    np.testing.assert_array_equal(identity((3, 4), "f64")(x), x)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f8E4M3FN", "f8E5M2", "i4", "ui2", "f4E2M1FN", "i1", "complex<f32>", "ui64"])
+def test_dtypes(identity, dtype):
+    exe = identity((2, 3), dtype)
+    x = np.array([[0, 1, 1], [1, 0, 1]]).astype(exe.inputs[0].dtype)
+    got = exe(x)
+    assert got.dtype == x.dtype
+    np.testing.assert_array_equal(got, x)
+    np.testing.assert_array_equal(exe(x[::-1][:, ::-1]), x[::-1][:, ::-1])
+
+
+def test_empty_array(identity):
+    assert identity((0, 3), "f32")(np.empty((0, 3), np.float32)).shape == (0, 3)
+
+
+class WithDlpack:
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **keywords):
+        return self.array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class WithArray:
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+class WithBoth(WithDlpack, WithArray):
+    def __dlpack__(self, **keywords):
+        raise BufferError("no such dtype")
+
+
+@pytest.mark.parametrize("wrapper", [WithDlpack, WithArray, WithBoth])
+def test_foreign_arrays(add, wrapper):
+    np.testing.assert_array_equal(add(wrapper(X), X), X * 2)
+
+
+def test_jax_array(identity):
+    jnp = pytest.importorskip("jax.numpy")
+    np.testing.assert_array_equal(identity((3,), "bf16")(jnp.ones(3, jnp.bfloat16)), np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "expected"),
+    [
+        ("f32", 0.1, np.float32(0.1)),
+        ("f32", 3, 3.0),
+        ("f32", True, 1.0),
+        ("f64", float("inf"), np.inf),
+        ("f16", 65504, 65504),
+        ("bf16", 1.5, 1.5),
+        ("i8", -128, -128),
+        ("ui8", 255, 255),
+        ("i32", 2.0, 2),
+        ("i64", 2**63 - 1, 2**63 - 1),
+        ("ui64", 2**64 - 1, 2**64 - 1),
+        ("i64", -(2**63), -(2**63)),
+        ("i4", 7, 7),
+        ("i1", True, True),
+        ("i1", 0, False),
+        ("complex<f32>", 1 + 2j, 1 + 2j),
+        ("complex<f64>", 2, 2),
+    ],
+)
+def test_numbers(identity, dtype, value, expected):
+    exe = identity((), dtype)
+    got = exe(value)
+    assert got.shape == ()
+    assert got.dtype == exe.inputs[0].dtype
+    assert got == expected
+
+
+def test_nan(identity):
+    assert np.isnan(identity((), "f32")(float("nan")))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "error", "message"),
+    [
+        ("i8", 300, ValueError, r"argument 0 \(x\): 300 is out of range for int8 \(-128 to 127\)"),
+        ("ui8", -1, ValueError, r"argument 0 \(x\): -1 is out of range for uint8 \(0 to 255\)"),
+        ("i4", 8, ValueError, r"argument 0 \(x\): 8 is out of range for int4 \(-8 to 7\)"),
+        ("i64", 2**63, ValueError, r"argument 0 \(x\): 9223372036854775808 is out of range"),
+        ("i1", 2, ValueError, r"argument 0 \(x\): 2 is out of range for bool \(0 to 1\)"),
+        ("i32", 2.5, TypeError, r"argument 0 \(x\): expected int32\[\], got the float 2.5"),
+        ("i32", float("nan"), TypeError, r"argument 0 \(x\): expected int32\[\], got the float nan"),
+        ("f32", 1e300, ValueError, r"argument 0 \(x\): 1e\+300 is out of range for float32"),
+        ("f64", 10**400, ValueError, r"argument 0 \(x\): 1000.* is out of range for float64"),
+        ("f16", 70000, ValueError, r"argument 0 \(x\): 70000 is out of range for float16"),
+        ("f8E4M3FN", 1e4, ValueError, r"argument 0 \(x\): 10000.0 is out of range for float8_e4m3fn"),
+        ("f32", 1j, TypeError, r"argument 0 \(x\): expected float32\[\], got the complex number 1j"),
+        ("f32", np.float64(1), TypeError, r"argument 0 \(x\): expected float32\[\], got float64\[\]"),
+        ("f32", "1", TypeError, r"argument 0 \(x\): expected float32\[\], got str"),
+        ("f32", None, TypeError, r"argument 0 \(x\): expected float32\[\], got NoneType"),
+        ("f32", np.ones(1, np.float32), ValueError, r"argument 0 \(x\): expected float32\[\], got float32\[1\]"),
+    ],
+)
+def test_bad_numbers(identity, dtype, value, error, message):
+    with pytest.raises(error, match=message), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        identity((), dtype)(value)
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "message"),
+    [
+        ((), TypeError, r"expected 2 arguments \(float32\[4\], float32\[4\]\), got 0"),
+        ((X,), TypeError, r"expected 2 arguments \(float32\[4\], float32\[4\]\), got 1"),
+        ((X, X, X), TypeError, r"expected 2 arguments .*, got 3"),
+        ((X, X[:3]), ValueError, r"argument 1 \(y\): expected float32\[4\], got float32\[3\]"),
+        ((X, X.reshape(2, 2)), ValueError, r"argument 1 \(y\): expected float32\[4\], got float32\[2,2\]"),
+        ((X.astype("f8"), X), TypeError, r"argument 0 \(x\): expected float32\[4\], got float64\[4\]"),
+        ((X.astype(">f8"), X), TypeError, r"argument 0 \(x\): expected float32\[4\], got byte-swapped float64\[4\]"),
+        ((X.astype("i4"), X), TypeError, r"argument 0 \(x\): expected float32\[4\], got int32\[4\]"),
+        ((X.astype(ml_dtypes.bfloat16), X), TypeError, r"argument 0 \(x\): expected float32\[4\], got bfloat16\[4\]"),
+        (([1, 2, 3, 4], X), TypeError, r"argument 0 \(x\): expected float32\[4\], got list; use numpy.asarray"),
+        ((1.0, X), ValueError, r"argument 0 \(x\): expected float32\[4\], got the number 1.0"),
+        ((X, np.array(["a"] * 4)), TypeError, r"argument 1 \(y\): expected float32\[4\], got str32\[4\]"),
+        ((X, np.array([None] * 4)), TypeError, r"argument 1 \(y\): expected float32\[4\], got object\[4\]"),
+    ],
+)
+def test_bad_arguments(add, args, error, message):
+    with pytest.raises(error, match=message):
+        add(*args)
+
+
+def test_keywords_are_refused(add):
+    with pytest.raises(TypeError):
+        add(x=X, y=X)
+
+
+def test_equal_dtype_that_is_another_object(add):
+    dtype = np.dtype("f4", metadata={"a": 1})
+    x = X.astype(dtype)
+    assert x.dtype is not X.dtype
+    np.testing.assert_array_equal(add(x, X), X * 2)
+
+
+def donating(n, argument=0):
+    """z = x + y in the place of x or y."""
+    program = binary(n)
+    program.output_aliases = {0: argument}
+    return build(program, TARGET, cache=False)
+
+
+def test_donation_takes_the_memory_over():
+    x, y = X.copy(), X.copy()
+    z = donating(4)(x, y)
+    assert np.shares_memory(x, z)
+    np.testing.assert_array_equal(z, X * 2)
+    np.testing.assert_array_equal(y, X)
+
+
+def test_donation_copies_what_it_must_not_write():
+    frozen = X.copy()
+    frozen.flags.writeable = False
+    base = np.zeros(8, np.float32)
+    for x in (frozen, base[::2], base[:4], WithArray(X)):
+        before = np.array(x.array if isinstance(x, WithArray) else x)
+        z = donating(4)(x, X)
+        np.testing.assert_array_equal(z, before + X)
+        np.testing.assert_array_equal(x.array if isinstance(x, WithArray) else x, before)
+
+
+def test_donated_and_passed_twice():
+    x = X.copy()
+    z = donating(4)(x, x)
+    np.testing.assert_array_equal(z, X * 2)
+    np.testing.assert_array_equal(x, X)
+
+
+def test_result_donated_again():
+    n = 1 << 16
+    exe = donating(n)
+    ones = np.ones(n, np.float32)
+    x = np.zeros(n, np.float32)
+    for _ in range(5):
+        x = exe(x, ones)
+    np.testing.assert_array_equal(x, np.full(n, 5))
+
+
+def test_the_slow_way_is_the_same(monkeypatch, add):
+    monkeypatch.setattr("shlo_jit.runtime.layout.as_expected", lambda: False)
+    slow = build(binary(4), TARGET, cache=False)
+    assert type(slow.__call__) is not type(add.__call__)
+    np.testing.assert_array_equal(slow(X, X), add(X, X))
+    with pytest.raises(ValueError, match="argument 1"):
+        slow(X, X[:3])
+
+
+def test_unknown_stage(add):
+    with pytest.raises(ValueError, match="unknown stage 'x'"):
+        add.text("x")
+    exe = build(callback(), TARGET, cache=False, custom_calls={"f": lambda x, y: x}, stages={"llvm": lambda: "text"})
+    assert exe.text("llvm") == "text"

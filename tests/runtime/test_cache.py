@@ -1,0 +1,303 @@
+"""The object cache: nothing that is in its folder can do harm."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from programs import TARGET, binary, callback, constant, parallel
+
+from shlo_jit.codegen import routines
+from shlo_jit.codegen.objects import compile_program, program_entry, read_program
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const
+from shlo_jit.kernels.routine import Routine
+from shlo_jit.runtime import cache as cache_module
+from shlo_jit.runtime.build import build, from_cache
+from shlo_jit.runtime.cache import ObjectCache, program_key
+
+X = np.arange(4, dtype=np.float32)
+HERE = str(Path(__file__).parent)
+
+
+def entries(cache):
+    return sorted(cache.folder.glob("*.shlo"))
+
+
+def test_program_comes_back(cache):
+    key = program_key("text", {}, TARGET)
+    assert from_cache(key, TARGET, cache=cache) is None
+    build(binary(4), TARGET, key=key, cache=cache)
+    exe = from_cache(key, TARGET, cache=cache)
+    np.testing.assert_array_equal(exe(X, X), X * 2)
+    assert [p.name for p in exe.inputs] == ["x", "y"]
+
+
+@pytest.mark.parametrize("values", [np.arange(10000.0), np.array(3, np.int8), np.zeros((0, 2), np.float32)])
+def test_constants_come_back(cache, values):
+    build(constant(values), TARGET, key="k", cache=cache)
+    exe = from_cache("k", TARGET, cache=cache)
+    np.testing.assert_array_equal(exe(), values)
+    assert exe.memory.constants == values.nbytes
+
+
+def test_callbacks_come_back(cache):
+    attributes = {
+        "a": 1, "b": 2.5, "c": "s", "d": None, "e": [1, [2]], "f": (1, 2), "g": {"k": True},
+        "h": np.arange(3, dtype=np.int8), "i": b"\0\xff", "j": 1j, "k": np.float32(3),
+    }  # fmt: skip
+    seen = {}
+
+    def f(x, y, **given):
+        seen.update(given)
+        return x
+
+    build(callback(attributes=attributes), TARGET, key="k", cache=cache, custom_calls={"f": f})
+    from_cache("k", TARGET, cache=cache, custom_calls={"f": f})(X, X)
+    np.testing.assert_array_equal(seen.pop("h"), attributes.pop("h"))
+    assert seen == attributes
+    assert {k: type(v) for k, v in seen.items()} == {k: type(v) for k, v in attributes.items()}
+
+
+def write_addition(m: ModuleText, target) -> None:
+    b: Builder = m.function("add_one", [("ptr", "x"), ("ptr", "z")], linkage="external")
+    x, z = b.params
+    b.store(b.fadd(b.load("float", x), const("float", 1)), z)
+    b.ret()
+
+
+def with_routine(name):
+    """z[0] = x[0] + 1 by a routine."""
+    routine = Routine(name, ("add_one",), write_addition)
+    program = binary(1)
+    m = ModuleText(TARGET)
+    b = m.function("shlo_main", [("ptr", "a"), ("ptr", "r"), ("ptr", "t"), ("ptr", "c")], "i32", linkage="external")
+    b.call("void", "add_one", [b.load("ptr", b.params[0]), b.load("ptr", b.params[1])])
+    b.ret(V("i32", "0"))
+    program.text, program.routines = m.text(), (routine,)
+    return program
+
+
+def test_routines_come_back(cache, monkeypatch):
+    one = np.ones(1, np.float32)
+    build(with_routine("plus_one"), TARGET, key="k", cache=cache)
+    monkeypatch.setattr(routines, "_compiled", {})
+    monkeypatch.setattr(routines, "_loaded", {})
+    monkeypatch.setattr(routines, "compile_routine", None)
+    assert from_cache("k", TARGET, cache=cache)(one, one) == 2
+
+
+def test_missing_routine_is_no_program(cache, monkeypatch):
+    build(with_routine("gone"), TARGET, key="k", cache=cache)
+    monkeypatch.setattr(routines, "_compiled", {})
+    monkeypatch.setattr(routines, "_loaded", {})
+    for path in entries(cache):
+        if path.stem != "k":
+            path.unlink()
+    assert from_cache("k", TARGET, cache=cache) is None
+
+
+def test_every_damaged_byte_is_noticed(cache):
+    header, blobs = program_entry(compile_program(constant(np.arange(4.0)), TARGET))
+    cache.store("k", header, blobs)
+    (path,) = entries(cache)
+    whole = path.read_bytes()
+    compiled = cache.read("k", read_program)
+    assert compiled is not None
+    step = max(1, len(whole) // 400)
+    for at in [*range(0, 64), *range(64, len(whole), step), len(whole) - 1]:
+        damaged = bytearray(whole)
+        damaged[at] ^= 0x41
+        path.write_bytes(damaged)
+        found = cache.read("k", read_program)
+        # Between the blobs there is padding, which nothing reads.
+        assert found is None or found.objects == compiled.objects, at
+        assert path.exists() == (found is not None)
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"shlojit1", b"\0" * 5000, b"shlojit1" + b"\xff" * 100, b"PK\x03\x04" * 99])
+def test_foreign_files_are_deleted(cache, content):
+    cache.folder.mkdir()
+    path = cache.folder / "k.shlo"
+    path.write_bytes(content)
+    assert from_cache("k", TARGET, cache=cache) is None
+    assert not path.exists()
+
+
+def test_truncated_at_every_length(cache):
+    cache.store("k", {"a": 1}, [b"abc", b"", b"d" * 100])
+    (path,) = entries(cache)
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        assert cache.lookup("k") is None, length
+    path.write_bytes(whole)
+    header, blobs = cache.lookup("k")
+    assert header == {"a": 1}
+    assert [bytes(b) for b in blobs] == [b"abc", b"", b"d" * 100]
+
+
+def test_valid_header_of_another_kind(cache):
+    cache.store("k", {"kind": "routine", "name": "n", "symbols": [], "needs": []}, [b""])
+    assert from_cache("k", TARGET, cache=cache) is None
+    assert not entries(cache)
+
+
+def test_nothing_is_unpickled(cache):
+    cache.store("k", *program_entry(compile_program(binary(4), TARGET)))
+    (path,) = entries(cache)
+    data = path.read_bytes()
+    length = int.from_bytes(data[8:16], "little")
+    assert json.loads(data[20 : 20 + length])["kind"] == "program"
+
+
+def test_eviction_keeps_what_was_used_last(cache):
+    cache.limit = 20_000
+    for k in range(30):
+        assert cache.store(f"k{k}", {}, [bytes(1000)])
+        os.utime(cache._path(f"k{k}"), (k, k))
+        cache.lookup("k0")
+    info = cache.info()
+    assert info.nbytes <= cache.limit + cache.limit // 16 + 2000
+    assert cache.lookup("k0") is not None
+    assert cache.lookup("k1") is None
+    assert cache.lookup("k29") is not None
+    assert not cache.store("large", {}, [bytes(30_000)])
+
+
+def test_clear_and_info(monkeypatch, tmp_path):
+    monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path / "there"))
+    build(binary(4), TARGET, key="k")
+    info = cache_module.info()
+    assert info.folder == str(tmp_path / "there")
+    assert info.entries >= 1
+    assert info.nbytes > 0
+    cache_module.clear()
+    assert cache_module.info().entries == 0
+    assert from_cache("k", TARGET) is None
+
+
+def test_size_by_environment(monkeypatch):
+    monkeypatch.setenv("SHLO_JIT_CACHE_BYTES", "12345")
+    assert cache_module.default_cache().limit == 12345
+
+
+@pytest.mark.parametrize("folder", ["/proc/nowhere/cache", "/dev/null/cache"])
+def test_unusable_folder_is_no_cache(folder):
+    cache = ObjectCache(folder)
+    with pytest.warns(RuntimeWarning, match="no object cache"):
+        exe = build(binary(4), TARGET, key="k", cache=cache)
+    np.testing.assert_array_equal(exe(X, X), X * 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert from_cache("k", TARGET, cache=cache) is None
+        build(binary(4), TARGET, key="k", cache=cache)
+    cache.clear()
+    assert cache.info().entries == 0
+
+
+def test_cache_off(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path / "off"))
+    build(binary(4), TARGET, key="k", cache=False)
+    assert not (tmp_path / "off").exists()
+
+
+def test_key_depends_on_what_matters():
+    keys = {
+        program_key("a", {}, TARGET),
+        program_key("b", {}, TARGET),
+        program_key("a", {"x": 1}, TARGET),
+        program_key("a", {"x": 2}, TARGET),
+    }
+    assert len(keys) == 4
+    assert program_key("a", {"x": 1, "y": 2}, TARGET) == program_key(b"a", {"y": 2, "x": 1}, TARGET)
+
+
+WRITER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from programs import TARGET, binary
+from shlo_jit.codegen.objects import compile_program, program_entry, read_program
+from shlo_jit.runtime.cache import ObjectCache
+cache = ObjectCache(sys.argv[2], limit=200_000)
+entry = program_entry(compile_program(binary(4), TARGET))
+for turn in range(150):
+    key = f"k{turn % 10}"
+    assert cache.store(key, *entry)
+    cache.lookup(f"k{(turn * 7) % 10}")
+assert cache.read("k9", read_program).objects == (entry[1][0],)
+"""
+
+
+def test_several_processes_at_once(cache):
+    command = [sys.executable, "-W", "error", "-c", WRITER, HERE, str(cache.folder)]
+    processes = [subprocess.Popen(command) for _ in range(3)]
+    assert [p.wait(timeout=120) for p in processes] == [0, 0, 0]
+    assert len(entries(cache)) == 10
+    assert all(cache.read(f"k{i}", read_program) is not None for i in range(10))
+    assert not [p for p in cache.folder.iterdir() if p.name.startswith(".")]
+
+
+def test_several_threads_at_once(cache):
+    failed = []
+
+    def work():
+        for turn in range(20):
+            if not cache.store(f"k{turn % 3}", {"n": 1}, [b"x" * 1000]) or cache.lookup(f"k{turn % 3}") is None:
+                failed.append(turn)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failed
+
+
+START = """
+import sys, time
+started = time.perf_counter()
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from shlo_jit.codegen.target import resolve
+from shlo_jit.runtime.build import from_cache
+imported = time.perf_counter()
+exe = from_cache("k", resolve())
+x = np.ones(1 << 12, np.float32)
+assert exe(x).sum() == 1 << 13
+print((time.perf_counter() - imported) * 1e3, (imported - started) * 1e3)
+for name in ("numba", "lark", "jax", "shlo_jit.codegen.optimize", "shlo_jit.lower", "shlo_jit.text"):
+    assert name not in sys.modules, name
+"""
+
+
+def test_start_from_the_cache_in_a_new_process(tmp_path, capsys):
+    build(parallel(1 << 12, 8), TARGET, key="k")
+    run = subprocess.run([sys.executable, "-c", START, HERE], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    loaded, imported = map(float, run.stdout.split())
+    with capsys.disabled():
+        print(f"\nfrom the cache: {loaded:.1f} ms after {imported:.0f} ms of imports")
+
+
+def test_entry_in_use_may_be_deleted(cache):
+    values = np.arange(100_000.0)
+    build(constant(values), TARGET, key="k", cache=cache)
+    exe = from_cache("k", TARGET, cache=cache)
+    cache.clear()
+    np.testing.assert_array_equal(exe(), values)
+
+
+def test_strays_of_dead_writers_go(cache):
+    cache.store("k", {}, [b"x"])
+    stray = cache.folder / ".k.shlo.1.2.3"
+    stray.write_bytes(b"")
+    os.utime(stray, (time.time() - 7200,) * 2)
+    cache._delete_strays()
+    assert not stray.exists()
