@@ -195,7 +195,8 @@ def _stripe(
     steps = b.udiv(b.add(kc, plan.group - 1), plan.group)
     more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
     b_at, b_rs, b_panel = operand
-    b.call("void", f"{plan.symbol}_stripe", [a_at, a_rs, a_cs, height, b_at, b_rs, b_panel, c, c_rs, n, steps, more])
+    args = [a_at, a_rs, a_cs, height, b_at, b_rs, b_panel, c, c_rs, n, steps, more, i64(1), i64(0)]
+    b.call("void", f"{plan.symbol}_stripe", args)
 
 
 PACK_WIDTH = 128

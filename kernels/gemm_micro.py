@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_jit.kernels.builder import V, Builder, ModuleText, const, i64, vector
+from shlo_jit.kernels.builder import Carry, V, Builder, ModuleText, const, i64, vector
 from shlo_jit.kernels.gemm_types import GemmPlan
 from shlo_jit.kernels.target import Target
 
@@ -25,8 +25,11 @@ KERNEL_PARAMS = [
     ("i64", "start_rs"),
     ("i64", "k"),
     ("i64", "n"),
+    ("i64", "runs"),
+    ("i64", "run_stride"),
 ]
-"""Of a micro-kernel. Strides in bytes, k in units; `start` is what the sums are added to (C, or zeros with stride 0).
+"""Of a micro-kernel. Strides in bytes, k in units; A is `runs` stretches of k, `run_stride` apart (a row of the window
+of a convolution each; one for a product), while B goes on; `start` is what the sums are added to (C, or zeros with stride 0).
 C is fetched while k runs: its tiles are cold, and waiting for them first cost 10 % of a 2048 x 2048 x 2048 product."""
 
 STRIPE_PARAMS = [
@@ -42,6 +45,8 @@ STRIPE_PARAMS = [
     ("i64", "n"),
     ("i64", "k"),
     ("i64", "accumulate"),
+    ("i64", "runs"),
+    ("i64", "run_stride"),
 ]
 """Of `<symbol>_stripe`: C[rows, n] = (accumulate ? C : 0) + A @ B. Strides in bytes, k in units; `b_panel` leads from
 one panel of `nr` columns of B to the next."""
@@ -140,7 +145,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     """`void kernel(KERNEL_PARAMS)`: a tile of `rows` x `nv` vectors. Returns its name."""
     name = f"{plan.symbol}_tile{rows}x{nv}"
     b = module.function(name, KERNEL_PARAMS, attributes=attributes(target))
-    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n = b.params
+    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride = b.params
     tile = _Tile(b, plan, nv, n)
     ends = row_pointers(b, c, c_rs, rows)
     for r in range(rows):
@@ -151,11 +156,12 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     if plan.header:
         heads = [b.load(acc_type, b.offset(bp, v * plan.lanes * 4)) for v in range(nv)]
         sums, bp = heads * rows, b.offset(bp, plan.header)
-    groups = row_pointers(b, a, a_rs, rows)
     unit = vector(plan.unit, plan.lanes)
     in_place = plan.kind == "plain" and plan.masks
-    with b.loop_carry(0, k, [*sums, *groups, bp]) as carry:
-        acc, at, row_b = carry.values[: rows * nv], carry.values[rows * nv : -1], carry.values[-1]
+    total = rows * nv
+
+    def step(carry: Carry) -> None:
+        acc, at, row_b = carry.values[:total], carry.values[total:-1], carry.values[-1]
         ys: list[V] = []
         for v in range(nv):
             p = b.offset(row_b, v * plan.lanes * plan.unit_bytes)
@@ -166,11 +172,17 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
             x = b.splat(b.load(plan.unit, row_pointer(b, here, a_rs, r)), plan.lanes)
             new += [multiply_add(b, plan, target, x, ys[v], acc[r * nv + v]) for v in range(nv)]
         carry.next(*new, *(b.offset(p, a_cs) for p in at), b.offset(row_b, b_rs))
+
+    with b.loop_carry(0, runs, [*sums, a, bp], hint="run") as run:
+        *acc, first, row_b = run.values
+        with b.loop_carry(0, k, [*acc, *row_pointers(b, first, a_rs, rows), row_b]) as carry:
+            step(carry)
+        run.next(*carry.values[:total], b.offset(first, run_stride), carry.values[-1])
     starts = row_pointers(b, start, start_rs, rows)
     add = b.fadd if plan.acc in ("float", "double") else b.add
     for r in range(rows):
         before = tile.load_sums(row_pointer(b, starts, start_rs, r))
-        tile.store_sums(row_pointer(b, ends, c_rs, r), list(map(add, before, carry.values[r * nv : (r + 1) * nv])))
+        tile.store_sums(row_pointer(b, ends, c_rs, r), list(map(add, before, run.values[r * nv : (r + 1) * nv])))
     b.ret()
     return name
 
@@ -183,7 +195,7 @@ def emit_complex_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows
     """
     name = f"{plan.symbol}_tile{rows}x{nv}"
     b = module.function(name, KERNEL_PARAMS, attributes=attributes(target))
-    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, _ = b.params
+    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, _, runs, run_stride = b.params
     lanes, unit = plan.lanes, vector(plan.unit, plan.lanes)
     pair = vector(plan.unit, 2 * lanes)
     sums: list[V] = []
@@ -193,6 +205,7 @@ def emit_complex_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows
             x = b.load(pair, b.offset(row, v * lanes * plan.out_bytes))
             sums += [b.shuffle(x, None, range(0, 2 * lanes, 2)), b.shuffle(x, None, range(1, 2 * lanes, 2))]
     half = b.lshr(a_cs, 1)
+    assert runs.type == run_stride.type  # products only: there is one run
     with b.loop_carry(0, k, [*sums, a, bp]) as carry:
         *acc, at, row_b = carry.values
         planes = [[b.load(unit, b.offset(row_b, (p * nv + v) * lanes * plan.unit_bytes)) for v in range(nv)] for p in (0, 1)]
@@ -228,7 +241,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     module.define_global(zeros, f"internal constant [{plan.nr * plan.out_bytes} x i8] zeroinitializer, align 64")
 
     b = module.function(f"{plan.symbol}_stripe", STRIPE_PARAMS, linkage="", attributes=attributes(target))
-    a, a_rs, a_cs, rows, b_first, b_rs, b_panel, c, c_rs, n, k, accumulate = b.params
+    a, a_rs, a_cs, rows, b_first, b_rs, b_panel, c, c_rs, n, k, accumulate, runs, run_stride = b.params
     more = b.icmp("ne", accumulate, 0)
     start_rs = b.select(more, c_rs, i64(0))
     start_step = b.select(more, i64(plan.nr * plan.out_bytes), i64(0))
@@ -244,7 +257,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
             width = b.min_(b.sub(n, column.index), plan.nr)
             one = b.icmp("sle", width, plan.lanes)
             kernel = b.select(one, functions[-1], functions[0])
-            args = [a_row, a_rs, a_cs, b_at, b_rs, c_at, c_rs, start_at, start_rs, k, width]
+            args = [a_row, a_rs, a_cs, b_at, b_rs, c_at, c_rs, start_at, start_rs, k, width, runs, run_stride]
             if tile is None:
                 b.call_pointer("void", kernel, args)
             else:
@@ -270,7 +283,7 @@ def _choose(b: Builder, heights: list[int], kernels: list[list[str]], left: V) -
 
 def _call_or_copy(b: Builder, plan: GemmPlan, kernel: V, args: list[V], full: V, rows: V, tile: V) -> None:
     """Without masked stores, a tile that sticks out of C is computed on the stack and its columns copied."""
-    c, c_rs, start, start_rs, _, width = args[5:]
+    c, c_rs, start, start_rs, _, width = args[5:11]
     tile_rs = i64(plan.nr * plan.out_bytes)
 
     def direct() -> list[V]:

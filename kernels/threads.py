@@ -23,6 +23,8 @@ Linux on x86-64 and AArch64.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
@@ -158,7 +160,7 @@ class _Writer:
         b.branch(again)
         b.done()
 
-    def spin(self, b: Builder, met) -> V:  # noqa: ANN001
+    def spin(self, b: Builder, met: Callable[[], V]) -> V:
         """Evaluate `met()` up to SPIN times with pauses between; the last answer (i1)."""
         before, body, more, end = b.block, b.label("turn"), b.label("more"), b.label("spun")
         b.branch(body)
@@ -232,7 +234,7 @@ class _Writer:
         helpers = b.cast("trunc", b.min_(b.sub(hands, 1), MAX_WORKERS), "i32")
         with b.if_(b.icmp("slt", b.load("i32", b.offset(state, STARTED)), helpers)):
             b.call("void", "shlo_pool_start", [state, helpers], declare=False)
-        self.run_job(b, state, helpers, task, frame, tasks)
+        self.run_job(b, state, helpers)
         b.line(f"store atomic i32 0, ptr {b.offset(state, LOCK).text} release, align 4")
         b.ret()
 
@@ -244,8 +246,9 @@ class _Writer:
                 b.memset(state, 0, CHECK)
                 b.store(pid, b.offset(state, PID))
 
-    def run_job(self, b: Builder, state: V, helpers: V, task: V, frame: V, tasks: V) -> None:
+    def run_job(self, b: Builder, state: V, helpers: V) -> None:
         """Publish the job, work on it, wait for the helpers. The caller holds the lock."""
+        task, frame, tasks, _ = b.params
         places, left, epoch = b.offset(state, PLACES), b.offset(state, LEFT), b.offset(state, EPOCH)
         b.store(task, b.offset(state, TASK))
         b.store(frame, b.offset(state, FRAME))
@@ -255,8 +258,10 @@ class _Writer:
         b.line(f"store atomic i32 {helpers.text}, ptr {places.text} release, align 4")
         # The order of these two against a sleeper's (add to SLEEPERS, then wait on EPOCH) rules out a lost wake-up.
         b.emit("i32", f"atomicrmw add ptr {epoch.text}, i32 1 seq_cst")
-        with b.if_(b.icmp("sgt", _atomic_load(b, "i32", b.offset(state, SLEEPERS)), i32(0))):
-            self.futex(b, epoch, FUTEX_WAKE, helpers)
+        awake = b.sub(b.load("i32", b.offset(state, STARTED)), _atomic_load(b, "i32", b.offset(state, SLEEPERS)))
+        missing = b.sub(helpers, awake)
+        with b.if_(b.icmp("sgt", missing, i32(0))):
+            self.futex(b, epoch, FUTEX_WAKE, missing)
 
         b.call("void", "shlo_pool_run", [state, i64(0)], declare=False)
 

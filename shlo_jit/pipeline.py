@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from shlo_jit.codegen.target import resolve
 from shlo_jit.errors import Diagnostic, StableHLOError, VerifyError
+from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import build
 from shlo_jit.runtime.cache import program_key
 from shlo_jit.runtime.cpus import thread_count
 from shlo_jit.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from shlo_jit.codegen.program import Program
+    from shlo_jit.fuse.memory import MemoryPlan
+    from shlo_jit.fuse.plan import PlanBlock
+    from shlo_jit.ir.core import Module, Op
+
+
+@dataclass
+class Lowered:
+    """A program at every stage before machine code."""
+
+    module: Module
+    """As parsed and verified."""
+    function: Op
+    """The entry function in core ops."""
+    plan: PlanBlock
+    memory: MemoryPlan
+    program: Program
 
 
 def compile_text(
@@ -30,16 +51,19 @@ def compile_text(
     calls = custom_calls or {}
     options = {"entry": entry, "threads": count, "calls": sorted(calls), "donate": donate}
     key = program_key(text, options, machine)
+    stages = _stages(text, name, entry, machine, count, calls)
     if cache:
-        found = build.from_cache(key, machine, threads=threads, custom_calls=calls)
+        found = build.from_cache(key, machine, threads=threads, custom_calls=calls, stages=stages)
         if found is not None:
             return found
-    program = lower(text, name, entry, machine, count, calls)
-    return build.build(program, machine, threads=threads, custom_calls=calls, key=key, cache=cache)
+    lowered = lower(text, name, entry, machine, count, calls)
+    return build.build(
+        lowered.program, machine, threads=threads, custom_calls=calls, key=key, cache=cache, stages=stages
+    )
 
 
-def lower(text: str, name: str, entry: str, machine, threads: int, calls: Mapping[str, Any]):
-    """Text to a Program."""
+def lower(text: str, name: str, entry: str, machine: Target, threads: int, calls: Mapping[str, Any]) -> Lowered:
+    """Text to a Program, with what was made on the way."""
     from shlo_jit.fuse.group import group_block
     from shlo_jit.ir.verifier import verify_module
     from shlo_jit.lower.program import ProgramLowering
@@ -61,4 +85,33 @@ def lower(text: str, name: str, entry: str, machine, threads: int, calls: Mappin
     def known_call(target: str) -> bool:
         return find_custom_call(target, calls) is not None
 
-    return ProgramLowering(plan, function.block().arguments, machine, threads, known_call).run()
+    lowering = ProgramLowering(plan, function.block().arguments, machine, threads, known_call)
+    return Lowered(module, function, plan, lowering.memory, lowering.run())
+
+
+def _stages(
+    text: str, name: str, entry: str, machine: Target, threads: int, calls: Mapping[str, Any]
+) -> dict[str, Callable[[], str]]:
+    """What `exe.text(stage)` shows, lowered again when asked: an executable does not keep its program."""
+
+    def again() -> Lowered:
+        return lower(text, name, entry, machine, threads, calls)
+
+    def plan() -> str:
+        from shlo_jit.fuse.show import show_plan
+
+        lowered = again()
+        return show_plan(lowered.plan, lowered.memory)
+
+    def optimized(emit: str) -> str:
+        from shlo_jit.codegen import optimize
+
+        module = optimize.optimize(again().program.text, machine)
+        return str(module) if emit == "llvm" else optimize.emit_assembly(module, machine)
+
+    return {
+        "module": lambda: str(again().module),
+        "plan": plan,
+        "llvm": lambda: optimized("llvm"),
+        "asm": lambda: optimized("asm"),
+    }

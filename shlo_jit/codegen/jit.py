@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 import llvmlite.binding as llvm
 
-from shlo_jit.codegen.optimize import InternalError
+from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.target import initialize, resolve, target_machine
 
 _lock = threading.Lock()

@@ -13,6 +13,7 @@ import threading
 
 import llvmlite.binding as llvm
 
+from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.target import target_machine
 from shlo_jit.kernels.target import Target
 
@@ -23,10 +24,6 @@ registers. That costs some 1 ms a function, so it is for those that gain."""
 
 DEFAULT_LEVEL = 1
 """0: the text as it is (inlining only); 1: the short pipeline; 2: also function simplification everywhere."""
-
-
-class InternalError(RuntimeError):
-    """The compiler produced something LLVM refuses: a defect of ours, never of the user's program."""
 
 
 class _PerThread(threading.local):

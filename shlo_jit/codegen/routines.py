@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _lock = threading.RLock()
 _compiled: dict[tuple[str, Target], CompiledRoutine] = {}
 _loaded: dict[tuple[str, Target], Library] = {}
+_kept: set[tuple[str, str]] = set()
+"""Keys and folders of caches that were seen to have them."""
 
 
 def own_routines() -> dict[str, Routine]:
@@ -32,16 +34,29 @@ def own_routines() -> dict[str, Routine]:
 
 
 def prepare(routines: Iterable[Routine], target: Target, cache: ObjectCache | None) -> None:
-    """Have the object code of routines, and of those they need, at hand: from this process, the cache, or compiled now
-    (and then put into the cache)."""
+    """Have the object code of routines, and of those they need, at hand and in the cache: from this process, from the
+    cache, or compiled now."""
     for routine in routines:
         prepare(routine.needs, target, cache)
-        if find(routine.name, target, cache) is None:
+        compiled = find(routine.name, target, cache)
+        if compiled is None:
             compiled = compile_routine(routine, target)
             with _lock:
-                _compiled[routine.name, target] = compiled
-            if cache is not None:
-                cache.store(_key(routine.name, target), *routine_entry(compiled))
+                compiled = _compiled.setdefault((routine.name, target), compiled)
+        _keep(compiled, target, cache)
+
+
+def _keep(compiled: CompiledRoutine, target: Target, cache: ObjectCache | None) -> None:
+    """See to it that a cache has a routine: it may have been compiled when another cache, or none, was in use."""
+    if cache is None:
+        return
+    key = _key(compiled.name, target)
+    with _lock:
+        if (key, str(cache.folder)) in _kept:
+            return
+        _kept.add((key, str(cache.folder)))
+    if not cache.has(key):
+        cache.store(key, *routine_entry(compiled))
 
 
 def find(name: str, target: Target, cache: ObjectCache | None) -> CompiledRoutine | None:
@@ -63,14 +78,15 @@ def load(name: str, target: Target, cache: ObjectCache | None) -> Library | None
     from shlo_jit.codegen import jit
 
     with _lock:
-        if (name, target) in _loaded:
-            return _loaded[name, target]
         compiled = find(name, target, cache)
         if compiled is None and name in own_routines():
             prepare([own_routines()[name]], target, cache)
             compiled = find(name, target, cache)
         if compiled is None:
             return None
+        _keep(compiled, target, cache)
+        if (name, target) in _loaded:
+            return _loaded[name, target]
         needs = [load(need, target, cache) for need in compiled.needs]
         if None in needs:
             return None

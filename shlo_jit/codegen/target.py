@@ -12,7 +12,7 @@ TUNING = ("prefer-", "slow-", "fast-", "tuning")
 """Feature flags that only steer choices; they must not enter a cache key (DESIGN, section 2)."""
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def initialize() -> None:
     """Set LLVM up, once a process."""
     llvm.initialize_all_targets()
@@ -20,7 +20,7 @@ def initialize() -> None:
     llvm.initialize_native_asmparser()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def resolve(name: str = "native") -> Target:
     """A Target by name: `native`, a CPU of LLVM's (`x86-64-v3`, `znver5`, `sapphirerapids`), or with an architecture
     before it (`aarch64:neoverse-n1`). Raises ValueError for a name LLVM does not know."""
@@ -52,17 +52,28 @@ def _features_of(triple: str, cpu: str, name: str) -> set[str]:
     v4 = v3 | {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"}
     vnni = v4 | {"avx512vnni"}
     bf16 = vnni | {"avx512bf16"}
-    known = dict.fromkeys(("x86-64-v3", "haswell", "broadwell", "skylake", "znver1", "znver2", "znver3", "alderlake"), v3)
+    known = dict.fromkeys(
+        ("x86-64-v3", "haswell", "broadwell", "skylake", "znver1", "znver2", "znver3", "alderlake"), v3
+    )
     known |= dict.fromkeys(("x86-64-v4", "skylake-avx512"), v4)
     known |= dict.fromkeys(("cascadelake", "icelake-server", "icelake-client", "tigerlake", "rocketlake"), vnni)
     known |= dict.fromkeys(("cooperlake", "sapphirerapids", "graniterapids", "znver4", "znver5"), bf16)
-    known |= dict.fromkeys(("x86-64", "x86-64-v2", "nehalem"), set[str]())
+    known |= {name: set[str]() for name in ("x86-64", "x86-64-v2", "nehalem")}
     if cpu not in known:
         raise ValueError(f"unknown target {name!r}: known for x86_64 are native, {', '.join(sorted(known))}")
     return known[cpu]
 
 
-_AARCH64 = {"generic", "cortex-a57", "cortex-a72", "cortex-a76", "neoverse-n1", "neoverse-n2", "neoverse-v1", "apple-m1"}
+_AARCH64 = {
+    "generic",
+    "cortex-a57",
+    "cortex-a72",
+    "cortex-a76",
+    "neoverse-n1",
+    "neoverse-n2",
+    "neoverse-v1",
+    "apple-m1",
+}
 
 
 def _describe(name: str, triple: str, cpu: str, features: str, on: set[str]) -> Target:

@@ -202,9 +202,15 @@ class _Grouper:
             return False
         if price == 0 and op.name != "stablehlo.pad":
             return places <= 8 or not op.operands
+        if len(nests) > 1 and self.visits(op.result, nests) <= op.result.tensor.size:
+            return places == 1  # each reads a part of its own: nothing is computed twice
         if places > 1 and (price > 1 or places > 2 or any(len(n.nodes) > 64 for n in nests)):
             return False
         return len(nests) == 1 or (price <= 1 and len(op.operands) == 1)
+
+    def visits(self, value: Value, nests: list[Nest]) -> int:
+        """How many elements would be computed, all readers together."""
+        return sum(n.rows * n.reduced * len(n.pending[value]) for n in nests)
 
     def inline(self, op: Op, nest: Nest) -> bool:
         """Compute the op inside a nest at every place it is pending there; False when no index map says how."""
@@ -230,6 +236,7 @@ class _Grouper:
         if op.name == "stablehlo.reshape":
             return self.view(op, position)
         shape = value.tensor.extents
+        why = self.reason(op, nests)
         home = None
         for nest in nests:
             if home is None and self.can_store(nest, value, nests) and self.store_in(nest, op):
@@ -238,7 +245,6 @@ class _Grouper:
             if nest is not home:
                 self.load(nest, value)
         if home is None:
-            why = "several kernels read it" if nests else "its value is wanted in memory"
             nest = self.new_nest(position, why)
             at = space_of(nest, shape)
             nest.stores.append(Store(value, at, value, at.index))
@@ -246,6 +252,22 @@ class _Grouper:
             self.write(self.of_nest[nest], value)
             inlined = self.inline(op, nest)
             assert inlined, f"{op.name} has no index map over its own elements"
+
+    def reason(self, op: Op, nests: list[Nest]) -> str:
+        """Why a value is written to memory rather than computed where it is read."""
+        value = op.result
+        readers = {r.title for r in self.readers.get(value, []) if not isinstance(r, NestStep)}
+        if readers:
+            return f"read by {', '.join(sorted(readers))}"
+        if value in self.memory:
+            return "returned"
+        if any(len(n.nodes) > MAX_NODES for n in nests):
+            return f"its reader has {MAX_NODES} ops"
+        if len(nests) > 1:
+            return f"{len(nests)} kernels read it, and computing it again costs {cost(op)}"
+        if any(len(n.pending[value]) > 1 for n in nests):
+            return "read at several places"
+        return "no affine index map"
 
     def can_store(self, nest: Nest, value: Value, nests: list[Nest]) -> bool:
         """The nest has the value at each of its elements once, and may run before the other readers."""
@@ -284,7 +306,7 @@ class _Grouper:
                 home = nest
                 break
         if home is None:
-            home = self.new_nest(position, "a reduction that its readers could not take in")
+            home = self.new_nest(position, "its readers could not take the reduction in")
             self.reduce_alone(op, home)
         for r in results:
             for nest in self.nests_wanting(r):
@@ -408,7 +430,7 @@ class _Grouper:
         if not self.nests_wanting(target) and target not in self.memory:
             return
         operand, update, *starts = op.operands
-        nest = self.partial(position, target, "it writes a part of a buffer in place")
+        nest = self.partial(position, target, "writes a part of a buffer in place")
         nest.overwrites = operand
         self.read(self.of_nest[nest], operand)
         for p in self.producers.get(operand, []):
@@ -432,7 +454,7 @@ class _Grouper:
         for o in op.operands:
             n = o.tensor.extents[dim]
             if o.tensor.size:
-                nest = self.partial(position, target, "it writes a part of a concatenation")
+                nest = self.partial(position, target, "writes a part of a concatenation")
                 at = space_of(nest, o.tensor.extents)
                 index = tuple(ix.shift(e, offset) if d == dim else e for d, e in enumerate(at.index))
                 nest.stores.append(Store(o, at, target, index))
@@ -446,8 +468,8 @@ class _Grouper:
             return
         operand, value = op.operands
         low, interior = op.ints("edge_padding_low"), op.ints("interior_padding")
-        put = self.partial(position, target, "it spreads a tensor over a padded one")
-        fill = self.partial(position, target, "it fills what a pad leaves free")
+        put = self.partial(position, target, "spreads a tensor over a padded one")
+        fill = self.partial(position, target, "fills what a pad leaves free")
         put.after = target
         self.of_nest[put].after.append(self.of_nest[fill])
         self.of_nest[fill].after = [s for s in self.of_nest[fill].after if s is not self.of_nest[put]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from shlo_jit.fuse.index import At, variables
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Block, Op, Value
 
@@ -33,9 +34,13 @@ class NestStep(Step):
 
     @property
     def title(self) -> str:
+        """loop; reduce; row: several passes over the same rows."""
         if not self.nest.reduce_vars:
             return "loop"
-        return "reduce" if all(n.op.name != "stablehlo.reduce" or True for n in self.nest.nodes.values()) else "row"
+        inner = set(self.nest.reduce_vars)
+        wide = any(inner & variables(At(s.index)) for s in self.nest.stores)
+        reduces = {n.op for n in self.nest.nodes.values() if n.op.name == "stablehlo.reduce"}
+        return "row" if wide or len(reduces) > 1 else "reduce"
 
 
 @dataclass(eq=False)

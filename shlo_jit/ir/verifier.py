@@ -12,16 +12,18 @@ For the module as a whole:
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shlo_jit.errors import Diagnostic, diagnose
 from shlo_jit.ir.attributes import Dense, SymbolRef
-from shlo_jit.ir.core import Block, Module, Op, Value, function_type, is_declaration, walk
+from shlo_jit.ir.core import Block, Module, Op, Value, function_type, is_declaration
 from shlo_jit.ir.types import Type
 from shlo_jit.ops import OPS, OpDef, Violation
 from shlo_jit.ops.attribute_kinds import check_attribute
 from shlo_jit.ops.collective import mesh_symbol
+from shlo_jit.ops.kinds import TypeKind
 from shlo_jit.ops.shapes import compatible_lists, type_text, types_text
 
 OWN_DIALECTS = ("stablehlo", "chlo", "func", "builtin")
@@ -47,6 +49,9 @@ class _Verifier:
         self.found: list[Diagnostic] = []
         self.known_good: set[Any] = set()
         """Keys of ops that hold: an op that is equal but for its values need not be looked at again."""
+        self.func = ""
+        self.users: list[tuple[str, Op]] = []
+        """Ops that name symbols, with the function they are in."""
 
     def error(self, op: Op, label: str, message: str) -> None:
         self.found.append(diagnose(label_text(op, label, message), op.span))
@@ -62,19 +67,27 @@ class _Verifier:
             for v in op.operands:
                 if v not in visible:
                     self.error(op, "dominance", f"operand {v!r} is not defined before its use, or not in this scope")
+            if op.name in _NAMES_SYMBOLS:
+                self.users.append((self.func, op))
             key = _key(op)
             if key is None or key not in known_good:
                 if self.op(op) and key is not None:
                     known_good.add(key)
                 if op.regions:
-                    isolated = op.name == "func.func" or op.name == "builtin.module"
-                    for region in op.regions:
-                        for inner in region.blocks:
-                            self.block(inner, set() if isolated else visible)
+                    self.regions(op, visible)
             results = op.results
             visible.update(results)
             opened += results
         visible.difference_update(opened)
+
+    def regions(self, op: Op, visible: set[Value]) -> None:
+        """What is inside of an op; functions and modules do not see the values around them."""
+        if op.name == "func.func":
+            self.func = _symbol(op, "sym_name") or ""
+        isolated = op.name in ("func.func", "builtin.module")
+        for region in op.regions:
+            for block in region.blocks:
+                self.block(block, set() if isolated else visible)
 
     def op(self, op: Op) -> bool:
         """One op without what is inside of its regions; says whether it holds."""
@@ -106,12 +119,11 @@ class _Verifier:
         calls: dict[str, list[tuple[str, Op]]] = {}
         for func in self.module.functions():
             self.function(func)
-            own = calls.setdefault(_symbol(func, "sym_name") or "", [])
-            for block in func.regions[0].blocks if func.regions else ():
-                for op in _symbol_users(block):
-                    callee = self.user(op, table)
-                    if callee is not None:
-                        own.append((callee, op))
+            calls[_symbol(func, "sym_name") or ""] = []
+        for func_name, op in self.users:
+            callee = self.user(op, table)
+            if callee is not None:
+                calls.setdefault(func_name, []).append((callee, op))
         self.recursion(calls)
 
     def unique_symbols(self) -> dict[str, Op]:
@@ -143,7 +155,7 @@ class _Verifier:
         given = [a.type for a in block.arguments]
         if not compatible_lists(given, stated.inputs):
             self.error(func, "type", f"arguments are {types_text(given)}, its type says {types_text(stated.inputs)}")
-        if not block.ops or block.terminator.name != "func.return":
+        if not block.ops or block.terminator.name not in ("func.return", "stablehlo.return"):  # jax writes the second
             self.error(block.ops[-1] if block.ops else func, "terminator", "a function must end with func.return")
             return
         end = block.terminator
@@ -217,29 +229,30 @@ def _key(op: Op) -> Any:
 
     Types are told apart by identity, which is cheap and good for one module: it keeps them alive.
     """
-    if op.regions:
+    name = op.name
+    if op.regions or name in _LOOKS_AT_OPERANDS:
         return None
-    types = [id(v.type) for v in op.operands]
-    results = [id(v.type) for v in op.results]
-    attributes = op.attributes
-    if not attributes:
-        if op.name in _LOOKS_AT_OPERANDS:
-            return None
-        return (op.name, *types, -1, *results)
-    parts: list[Any] = []
-    for name, attr in attributes.items():
+    key: list[Any] = [id(v.type) for v in op.operands]
+    key.append(name)
+    for v in op.results:
+        key.append(id(v.type))
+    for word, attr in op.attributes.items():
+        key.append(word)
         if type(attr) is Dense:
-            if op.name != "stablehlo.constant":
+            if name != "stablehlo.constant":
                 return None
-            parts += (name, id(attr.type))
+            key.append(id(attr.type))
         else:
-            parts += (name, attr)
-    if op.name in _LOOKS_AT_OPERANDS:
-        return None
-    return (op.name, *types, -1, *results, *parts)
+            key.append(attr)
+    return tuple(key)
 
 
 _LOOKS_AT_OPERANDS = frozenset(name for name, record in OPS.items() if record.has("looks_at_operands"))
+
+
+_NAMES_SYMBOLS = frozenset(
+    {"func.call", "stablehlo.composite"} | {name for name, record in OPS.items() if "replica_groups" in record.attributes}
+)
 
 
 def _symbol(op: Op, attribute: str) -> str | None:
@@ -247,23 +260,16 @@ def _symbol(op: Op, attribute: str) -> str | None:
     return attr.path[-1] if isinstance(attr, SymbolRef) else attr if isinstance(attr, str) else None
 
 
-def _symbol_users(block: Block) -> Iterator[Op]:
-    """Ops of a block and of the regions below it that may name a symbol."""
-    for op in walk(block):
-        if op.name in ("func.call", "stablehlo.composite") or "replica_groups" in op.attributes:
-            yield op
-
-
 # One op against its record
 
 
 def check_op(op: Op, record: OpDef) -> None:
     """Everything its record says about an op; raises Violation."""
-    check_values(op, "operand", record.operands, record.operand_kinds, op.operands)
+    check_values("operand", record.operands, record.operand_kinds, op.operands)
     for name, spec in record.attributes.items():
         check_attribute(name, spec, op.attributes.get(name))
     check_regions(op, record)
-    check_values(op, "result", record.results, record.result_kinds, op.results)
+    check_values("result", record.results, record.result_kinds, op.results)
     if record.infer is not None:
         inferred = record.infer(op)
         stated: list[Type] = [v.type for v in op.results]
@@ -277,31 +283,34 @@ def check_op(op: Op, record: OpDef) -> None:
         record.verify(op)
 
 
-def check_values(op: Op, what: str, names: tuple[str, ...], kinds: Any, values: list[Value]) -> None:
+@functools.lru_cache(maxsize=None)
+def _arity(names: tuple[str, ...]) -> tuple[int, tuple[int, ...]]:
+    """How many values there are at least, and which groups are variadic."""
+    variadic = tuple(i for i, name in enumerate(names) if name[-1] in "*?")
+    return len(names) - len(variadic), variadic
+
+
+def check_values(what: str, names: tuple[str, ...], kinds: Sequence[TypeKind], values: list[Value]) -> None:
     """The number of operands or results, and the kind of each."""
-    variadic = [i for i, name in enumerate(names) if name[-1] in "*?"]
-    least = len(names) - len(variadic)
-    if not variadic:
-        if len(values) != len(names):
-            raise Violation("count", f"expected {len(names)} {what}s, but found {len(values)}")
-        pairs = zip(kinds, values, strict=True)
-    else:
+    least, variadic = _arity(names)
+    if variadic:
         if len(values) < least:
             raise Violation("count", f"expected {least} or more {what}s, but found {len(values)}")
-        pairs = zip(_spread(names, kinds, variadic, len(values)), values, strict=False)
-    for i, (kind, v) in enumerate(pairs):
+        each = (len(values) - least) // len(variadic)  # several variadic groups are of one size
+        kinds = [kind for i, kind in enumerate(kinds) for _ in range(each if i in variadic else 1)]
+    elif len(values) != least:
+        raise Violation("count", f"expected {least} {what}s, but found {len(values)}")
+    for kind, v in zip(kinds, values, strict=False):
         if not kind.accepts(v.type):
             many = "variadic of " if variadic else ""
-            raise Violation("type", f"{what} #{i} must be {many}{kind.describe()}, but got '{type_text(v.type)}'")
+            raise Violation(
+                "type",
+                f"{what} #{v_index(values, v)} must be {many}{kind.describe()}, but got '{type_text(v.type)}'",
+            )
 
 
-def _spread(names: tuple[str, ...], kinds: Any, variadic: list[int], count: int) -> list[Any]:
-    """The kind of each value; several variadic groups are of one size."""
-    each = (count - (len(names) - len(variadic))) // len(variadic)
-    out: list[Any] = []
-    for i, kind in enumerate(kinds):
-        out += [kind] * (each if i in variadic else 1)
-    return out
+def v_index(values: list[Value], v: Value) -> int:
+    return next(i for i, other in enumerate(values) if other is v)
 
 
 def check_regions(op: Op, record: OpDef) -> None:

@@ -8,7 +8,7 @@ from shlo_jit.fuse.index import At, Condition, Expr, Sym
 from shlo_jit.fuse.nest import Key, Nest, Store
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import I32, I64, DType
-from shlo_jit.kernels.builder import V, Builder, const, i64, lanes, vector, vector_literal
+from shlo_jit.kernels.builder import V, Builder, bits, const, i64, lanes, vector, vector_literal
 from shlo_jit.lower import elementwise
 from shlo_jit.lower.convert import convert
 from shlo_jit.lower.registers import (
@@ -61,6 +61,8 @@ class Evaluator:
         self.pointers = pointers
         self.along = {space.vector} if space.vector is not None else set()
         self._varies: dict[At, bool] = {}
+        self.streaming: set[Value] = set()
+        """Targets written past the caches; their vectors are aligned."""
         self.keep: dict[Key, V] = {}
         """Values that passes share, and the row of memory each has."""
         self.kept: set[Key] = set()
@@ -304,7 +306,10 @@ class Evaluator:
         x = widen(b, x, n)
         mask = None if frame.mask is None else vector_literal("i1", frame.mask)
         if moves == 1 and not spread:
-            self.store_run(dtype, b.element(pointer, t, b.mul(self.base(frame, offset), 2 if dtype.is_complex else 1)), x, mask, n)
+            place = b.mul(self.base(frame, offset), 2 if dtype.is_complex else 1)
+            whole = offset.const % n == 0 and not offset.syms
+            streaming = s.target in self.streaming and whole
+            self.store_run(dtype, b.element(pointer, t, place), x, mask, n, streaming)
             return
         index = self.vector_index(frame, offset)
         mask = mask or b.splat(V("i1", "true"), n)
@@ -324,14 +329,16 @@ class Evaluator:
             return
         b.store(to_memory(b, dtype, x), b.element(pointer, t, index))  # type: ignore[arg-type]
 
-    def store_run(self, dtype: DType, address: V, x: Reg, mask: V | None, n: int) -> None:
+    def store_run(self, dtype: DType, address: V, x: Reg, mask: V | None, n: int, streaming: bool) -> None:
         b = self.b
         if is_pair(x):
             y = b.shuffle(x[0], x[1], [i // 2 + (i % 2) * n for i in range(2 * n)])  # type: ignore[arg-type]
             mask = None if mask is None else b.shuffle(mask, None, [i // 2 for i in range(2 * n)])
         else:
             y = to_memory(b, dtype, x)  # type: ignore[arg-type]
-        if mask is None:
+        if mask is None and streaming:
+            b.store(y, address, bits(y.type) * lanes(y.type) // 8, ", !nontemporal !{i32 1}")
+        elif mask is None:
             b.store(y, address)
         else:
             b.masked_store(y, address, mask)

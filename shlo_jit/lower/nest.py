@@ -31,6 +31,8 @@ TASK_WORK = 1 << 15
 PARALLEL_WORK = 1 << 17
 """Element operations below which a nest runs on the caller."""
 MAX_TASKS = 64
+STREAM_BYTES = 1 << 23
+"""Bytes of an output from which a plain loop writes it with non-temporal stores."""
 MIN_UNITS = 8
 """Row units below which a large reduction is split along the row."""
 
@@ -257,6 +259,7 @@ class NestLowering:
                 self.all_rows(rows)
             self.bounds = {}
         elif self.chunk:
+            self.stream()
             self.chunked(first, last)
         else:
             self.rows_from(rows, first, last)
@@ -283,6 +286,15 @@ class NestLowering:
         if self.schedule.tasks == 1:
             return i64(0), i64(self.schedule.units)
         return b.params[-2], b.params[-1]
+
+    def stream(self) -> None:
+        """Outputs of a plain loop over one run that no cache will hold are written past it (DESIGN, Memory)."""
+        if self.reduced or self.nest.overwrites is not None:
+            return
+        read = {id(self.ev.pointers[k[0]]) for k in self.nest.loads}
+        for s in self.nest.stores:
+            if s.target.tensor.nbytes >= STREAM_BYTES and id(self.ev.pointers[s.target]) not in read:
+                self.ev.streaming.add(s.target)
 
     def all_rows(self, rows: list[int]) -> None:
         self.nested(rows, {}, lambda variables: self.row_vectors(variables))

@@ -119,11 +119,12 @@ def _spatial_window(op: Op, rhs_shape: tuple[int | None, ...], padding: tuple[tu
     )  # fmt: skip
 
 
-def _padding(op: Op, rank: int) -> tuple[tuple[int, int], ...]:
-    """Of convolution the attribute; of dynamic_conv the operand, when it is known."""
+def _padding(op: Op, rank: int) -> tuple[tuple[int, int], ...] | None:
+    """Of convolution the attribute; of dynamic_conv the operand. None when that is not a constant: then the window is
+    not looked at before it is (jax writes one stride too many there)."""
     if op.name == "stablehlo.dynamic_conv":
         known = constant_value(op.operands[2])
-        return tuple((int(a), int(b)) for a, b in known.reshape(-1, 2)) if known is not None else ((0, 0),) * rank
+        return tuple((int(a), int(b)) for a, b in known.reshape(-1, 2)) if known is not None else None
     return padding_pairs(op.attributes.get("padding"), rank, "C4")
 
 
@@ -148,11 +149,12 @@ def _infer_convolution(op: Op) -> list[Type]:
             "C9", "expects window-reversal to have same dimension-size as size of window dimensions "
             f"({spatial}), but got: {len(op.ints('window_reversal'))}."
         )  # fmt: skip
-    window = _spatial_window(op, rhs.shape, _padding(op, spatial))
+    padding = _padding(op, spatial)
+    counts: tuple[int | None, ...] = (None,) * spatial
+    if padding is not None:
+        window = _spatial_window(op, rhs.shape, padding)
+        counts = window_counts(tuple(lhs.shape[d] for d in numbers.input_spatial_dimensions), window)
     _check_groups(op, lhs, rhs, numbers)
-    counts = window_counts(tuple(lhs.shape[d] for d in numbers.input_spatial_dimensions), window)
-    if op.name == "stablehlo.dynamic_conv" and constant_value(op.operands[2]) is None:
-        counts = (None,) * spatial
     shape: list[int | None] = [None] * lhs.rank
     batch = lhs.shape[numbers.input_batch_dimension]
     shape[numbers.output_batch_dimension] = None if batch is None else batch // op.int("batch_group_count")
@@ -241,7 +243,7 @@ def _convolve(x: Array, k: Array, window: Window, dtype: np.dtype) -> Array:
 
 
 def _convolution(op: Op, lhs: Array, rhs: Array) -> Array:
-    return convolution(op, lhs, rhs, _padding(op, lhs.ndim - 2))
+    return convolution(op, lhs, rhs, padding_pairs(op.attributes.get("padding"), lhs.ndim - 2, "C4"))
 
 
 def _dynamic_conv(op: Op, lhs: Array, rhs: Array, padding: Array) -> Array:

@@ -62,7 +62,7 @@ def _shaped(op: Op, operand: int) -> TensorType:
 def _infer_broadcast(op: Op) -> list[Type]:
     t, dims = operand_type(op, 0), op.ints("broadcast_dimensions")
     result = _shaped(op, 1)
-    same_elements(op)
+    same_elements(op, spreads=True)
     if result.shape is not None:
         check_broadcast(op, dims, tuple(_stated(op).shape or result.shape))
         check_broadcast(op, dims, result.shape)

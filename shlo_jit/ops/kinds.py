@@ -28,6 +28,9 @@ from shlo_jit.ir.types import (
     Type,
 )
 
+MEMORY = 2000
+"""Types a kind remembers at most."""
+
 _ALIASES = {
     "tensor": ("pred", "int", "float", "complex", "quant"),
     "any_tensor": ("pred", "int", "float", "complex", "quant", "quant_axis"),
@@ -42,7 +45,7 @@ _MEANING = {
 
 @dataclass(frozen=True)
 class TypeKind:
-    """A set of types, with a memory of the types it was asked about."""
+    """A set of types, with a memory of the type objects it was asked about (hashing a type costs more than asking)."""
 
     text: str
     elements: frozenset[str]
@@ -52,13 +55,16 @@ class TypeKind:
     """Types that are no tensors."""
     everything: bool
     unranked: bool
-    _known: dict[Type, bool] = field(default_factory=dict, compare=False, repr=False)
+    _known: dict[int, tuple[Type, bool]] = field(default_factory=dict, compare=False, repr=False)
+    """By `id`; the type is kept, so that its id stays its own."""
 
     def accepts(self, t: Type) -> bool:
-        known = self._known.get(t)
+        known = self._known.get(id(t))
         if known is None:
-            known = self._known[t] = self._decide(t)
-        return known
+            if len(self._known) > MEMORY:
+                self._known.clear()
+            known = self._known[id(t)] = (t, self._decide(t))
+        return known[1]
 
     def _decide(self, t: Type) -> bool:
         if self.everything or isinstance(t, self.others):

@@ -36,9 +36,10 @@ def _stated(op: Op) -> TensorType:
     return t
 
 
-def same_elements(op: Op, label: str = "C1") -> None:
-    """The result has the operand's element type; quantized per axis, only axis, scales and zero points may differ."""
-    a, b = operand_type(op, 0), _stated(op)
+def same_elements(op: Op, *, spreads: bool = False) -> None:
+    """C1: the result has the operand's element type; quantized per axis, the axis may differ, and scales and zero
+    points may where they are spread over more slices (`spreads`)."""
+    a, b, label = operand_type(op, 0), _stated(op), "C1"
     if a.dtype == b.dtype:
         return
     if isinstance(a.dtype, QuantizedType) and isinstance(b.dtype, QuantizedType):
@@ -48,8 +49,9 @@ def same_elements(op: Op, label: str = "C1") -> None:
         )  # fmt: skip
         if not same_base or (x.axis is None) != (y.axis is None):
             raise Violation(label, f"requires the same element type for operand and result, got {_both(a, b)}")
-        if x.axis is None and (x.scales, x.zero_points) != (y.scales, y.zero_points):
-            raise Violation(label, f"expect same quantization scale and zero_point, got {_both(a, b)}")
+        if (x.scales, x.zero_points) != (y.scales, y.zero_points) and (x.axis is None or not spreads):
+            what = "scale and zero_point" if x.axis is None else "scales and zero_points"
+            raise Violation(label, f"expect same quantization {what}, got {_both(a, b)}")
         return
     raise Violation(label, f"requires the same element type for operand and result, got {_both(a, b)}")
 
@@ -144,7 +146,7 @@ def _verify_broadcast_in_dim(op: Op) -> None:
     result, t, dims = _stated(op), operand_type(op, 0), op.ints("broadcast_dimensions")
     if result.shape is None:
         return
-    same_elements(op)
+    same_elements(op, spreads=True)
     check_broadcast(op, dims, result.shape)
     bounded = sum(n is None and b is not None for n, b in zip(result.shape, bounds_of(result), strict=True))
     if sum(n is None for n in result.shape) > bounded or bounded > 1:

@@ -50,6 +50,22 @@ def _transpose(rw: Rewriter, value: Value, order: tuple[int, ...]) -> Value:
     return rw.emit1("stablehlo.transpose", [value], t, {"permutation": DenseArray("i64", order)})
 
 
+Dims = tuple[int, ...]
+
+
+def _through_transpose(value: Value, batch: Dims, contracting: Dims, free: Dims) -> tuple[Value, Dims, Dims, Dims]:
+    """Read the operand of a transpose as it lies, where its dimensions still form runs."""
+    op = value.op
+    if op is None or op.name != "stablehlo.transpose":
+        return value, batch, contracting, free
+    p, source = op.ints("permutation"), op.operands[0]
+    moved = tuple(tuple(p[d] for d in dims) for dims in (batch, contracting, free))
+    shape = source.tensor.extents
+    if run_of(shape, moved[1]) is None or run_of(shape, moved[2]) is None:
+        return value, batch, contracting, free
+    return source, moved[0], moved[1], moved[2]
+
+
 def canonical_dots(function: Op) -> Op:
     """The function with every dot_general (and dot) in the routine's form."""
 
@@ -71,6 +87,7 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]
         (operands[0], roles.lhs_batch, roles.lhs_contracting, roles.lhs_free),
         (operands[1], roles.rhs_batch, roles.rhs_contracting, roles.rhs_free),
     ):
+        value, batch, contracting, free = _through_transpose(value, batch, contracting, free)
         value = _convert(rw, value, kind)
         shape = value.tensor.extents
         if run_of(shape, contracting) is None or run_of(shape, free) is None:

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from shlo_jit.ir.attributes import Dense, DenseArray
 from shlo_jit.ir.core import Op, Region, Value
+from shlo_jit.ir.types import tensor
 from shlo_jit.passes.rewriter import Rewriter
 
 Identity = Callable[[Any, Rewriter, Op, list[Value]], "Sequence[Value] | None"]
@@ -127,6 +129,37 @@ def _tuple_element(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Seque
     return [inner.operands[op.int("index")]] if inner is not None and inner.name == "stablehlo.tuple" else None
 
 
+def _trivial_reduce(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """reduce over extents 1 = body(init, reshape(x))"""
+    n = len(op.results)
+    t = operands[0].tensor
+    dims = op.ints("dimensions")
+    if not t.is_static or any(t.extents[d] != 1 for d in dims):
+        return None
+    body = op.block()
+    if any(o.regions or len(o.results) != 1 for o in body.ops[:-1]):
+        return None
+    shape = op.results[0].tensor.extents
+    values: dict[Value, Value] = {}
+    for i, a in enumerate(body.arguments):
+        spread = tensor(shape, a.tensor.dtype)
+        if i < n:
+            none = {"broadcast_dimensions": DenseArray("i64", ())}
+            init = s.settle(rw, operands[n + i])
+            values[a] = init if not shape else rw.emit1("stablehlo.broadcast_in_dim", [init], spread, none)
+        else:
+            values[a] = rw.emit1("stablehlo.reshape", [s.settle(rw, operands[i - n])], spread)
+    for o in body.ops[:-1]:
+        spread = tensor(shape, o.result.tensor.dtype)
+        if o.name == "stablehlo.constant":
+            values[o.result] = s.settle(rw, s.make(Dense(spread, np.broadcast_to(o.constant.array.reshape(-1)[0], shape))))
+        elif o.name in ("stablehlo.reshape", "stablehlo.broadcast_in_dim"):
+            values[o.result] = values[o.operands[0]]
+        else:
+            values[o.result] = rw.emit1(o.name, [values[v] for v in o.operands], spread, o.attributes)
+    return [values[r] for r in body.terminator.operands]
+
+
 def _invariant_carry(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """A carried value that the body hands on unchanged is a value from outside."""
     cond, body = op.regions[0].block, op.regions[1].block
@@ -179,6 +212,5 @@ IDENTITIES: dict[str, tuple[Identity, ...]] = {
     "stablehlo.case": (_known_case,),
     "stablehlo.get_tuple_element": (_tuple_element,),
     "stablehlo.while": (_invariant_carry,),
+    "stablehlo.reduce": (_trivial_reduce,),
 }
-
-__all__ = ["IDENTITIES", "np"]

@@ -6,7 +6,6 @@ Arrays are never cast. Python numbers become rank-0 arrays when the port's dtype
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -84,17 +83,14 @@ def _number(value: complex, index: int, port: Port) -> np.ndarray:
         raise ValueError(f"{_name(index, port)}: expected {_describe(port)}, got {got}")
     if isinstance(value, complex) and kind != "c":
         raise TypeError(f"{_name(index, port)}: expected {_describe(port)}, got the complex number {value!r}")
-    if kind in "biux":
-        assert isinstance(value, numbers.Real)
+    if kind in "biux" and not isinstance(value, complex):
         return _integer(value, index, port)
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            array = np.asarray(complex(value) if kind == "c" else float(value)).astype(dtype)
+            array = np.asarray(complex(value) if kind == "c" else complex(value).real).astype(dtype)
     except OverflowError:
         array = None
     if array is None or (_finite(value) and not _finite(complex(array))):
-        raise ValueError(f"{_name(index, port)}: {value!r} is out of range for {dtype.name}")
-    if kind == "f" and float(value) < 0 and float(array) > 0:
         raise ValueError(f"{_name(index, port)}: {value!r} is out of range for {dtype.name}")
     return array
 

@@ -1,7 +1,7 @@
 """From a lowered program, or the object cache, to an `Executable`. What the pipeline calls.
 
-    key = cache.program_key(text, options, target)
-    exe = from_cache(key, target, ...) or build(lower(...), target, key=key, ...)
+key = cache.program_key(text, options, target)
+exe = from_cache(key, target, ...) or build(lower(...), target, key=key, ...)
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -103,6 +103,10 @@ class ObjectCache:
         with contextlib.suppress(OSError):
             os.utime(path)  # the time of use is what eviction goes by
         return entry
+
+    def has(self, key: str) -> bool:
+        """Whether there is a file for the key; it may still be damaged."""
+        return self._path(key).exists()
 
     # ------------------------------------------------------------------ writing
     def store(self, key: str, header: Mapping[str, Any], blobs: Sequence[Blob]) -> bool:
@@ -195,7 +199,7 @@ class ObjectCache:
 
 # ---------------------------------------------------------------------- the format
 def _encode(header: Mapping[str, Any], blobs: Sequence[Blob]) -> list[bytes | memoryview]:
-    views = [memoryview(blob).cast("B") if _size(blob) else memoryview(b"") for blob in blobs]
+    views = [memoryview(cast(bytes, blob)).cast("B") if _size(blob) else memoryview(b"") for blob in blobs]
     # The table has the blobs' offsets from the end of the header, whose length is not known yet.
     table, offset = [], 0
     for view in views:
@@ -239,7 +243,7 @@ def default_cache() -> ObjectCache:
     return _cache_in(os.environ.get("SHLO_JIT_CACHE_DIR", ""), os.environ.get("SHLO_JIT_CACHE_BYTES", ""))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _cache_in(folder: str, limit: str) -> ObjectCache:
     if not folder:
         import platformdirs
@@ -284,7 +288,7 @@ def _target_text(target: Target) -> bytes:
     return "\n".join([target.triple, target.cpu, target.features, str(target.vector_bits)]).encode()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def fingerprint() -> bytes:
     """Identifies the compiler: versions of llvmlite, LLVM and numpy, and size and time of change of each of our source
     files, so that work on the compiler never meets code of yesterday's."""

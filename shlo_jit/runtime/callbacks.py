@@ -34,6 +34,9 @@ TRAMPOLINE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, c
 C_VOID = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 C_STATUS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 
+_C_FUNCTION: type = C_VOID.__mro__[1]
+"""What all ctypes functions are an instance of."""
+
 _registry: dict[str, Any] = {}
 
 
@@ -74,10 +77,10 @@ class CallbackTable:
     """The custom calls of one executable. It must be alive while the program runs."""
 
     def __init__(self, callbacks: Sequence[Callback], custom_calls: Mapping[str, Any] | None) -> None:
-        self._handlers = [_handler(c, find_custom_call(c.target, custom_calls)) for c in callbacks]
+        self.handle = next(_handles)
         self._raised: dict[int, BaseException] = {}
         """By thread: what stopped the call that the thread is making."""
-        self.handle = next(_handles)
+        self._handlers = [_handler(c, find_custom_call(c.target, custom_calls)) for c in callbacks]
         _tables[self.handle] = self._handlers, self._raised
 
     def __del__(self) -> None:
@@ -98,7 +101,7 @@ def _dispatch(handle: int, index: int, operands: int, results: int) -> int:
     handlers, raised = _tables[handle]
     try:
         handlers[index](operands, results)
-    except BaseException as error:  # noqa: BLE001  it goes on after the machine code has returned
+    except BaseException as error:  # it goes on after the machine code has returned
         raised[threading.get_ident()] = error
         return 1
     return 0
@@ -113,7 +116,7 @@ def _handler(callback: Callback, target: Any) -> Handler:
     if target is None:
         raise ExecutionError(f"custom call {callback.target!r} is not registered: pass it in custom_calls")
     _check_target(callback.target, target)
-    if _is_capsule(target) or _is_address(target) or isinstance(target, ctypes._CFuncPtr):
+    if _is_capsule(target) or _is_address(target) or isinstance(target, _C_FUNCTION):
         return _c_handler(callback, target)
     return _python_handler(callback, target)
 
@@ -128,7 +131,7 @@ def _c_handler(callback: Callback, target: Any) -> Handler:
         function = C_VOID(target)
     else:
         prototype = C_VOID if target.restype is None else C_STATUS
-        function = prototype(ctypes.cast(target, ctypes.c_void_p).value)
+        function = prototype(ctypes.cast(target, ctypes.c_void_p).value or 0)
 
     def call(operands: int, results: int) -> None:
         status = function(operands, results)
@@ -171,7 +174,7 @@ def _buffer(port: Port, pointers: int, index: int) -> np.ndarray:
     if not port.nbytes:
         return np.empty(port.shape, port.dtype.numpy)
     memory = (ctypes.c_char * port.nbytes).from_address(address)
-    return np.ndarray(port.shape, port.dtype.numpy, memory)
+    return np.ndarray(port.shape, port.dtype.numpy, memory)  # type: ignore[arg-type]  ctypes arrays are buffers
 
 
 def _sequence(returned: Any, callback: Callback) -> Sequence[Any]:

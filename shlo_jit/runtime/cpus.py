@@ -22,7 +22,7 @@ def thread_count(threads: int | None = None) -> int:
     return threads
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def usable_cpus() -> int:
     """CPUs in this process's affinity mask, or fewer where a cgroup's quota is smaller."""
     try:

@@ -26,7 +26,7 @@ import numpy as np
 
 from shlo_jit.codegen import routines
 from shlo_jit.codegen.program import Port
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.kernels.builder import ModuleText, V, i32, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import layout, pool
@@ -41,9 +41,10 @@ SHORT_RUNS = 8
 """Short runs in a row after which the GIL is kept."""
 
 _FIELDS = (
-    "main context inputs outputs arena needs_arena array_type new_array input_ports output_ports short_runs".split()
+    *("main", "context", "inputs", "outputs", "arena", "needs_arena"),
+    *("array_type", "new_array", "input_ports", "output_ports", "short_runs"),
 )
-_PORT_FIELDS = "dtype rank dimensions allocate".split()
+_PORT_FIELDS = ("dtype", "rank", "dimensions", "allocate")
 NULL = V("ptr", "null")
 
 
@@ -122,7 +123,7 @@ _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_o
 )
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _numpy_functions() -> tuple[int, int]:
     """Addresses of numpy's PyArray_Type and PyArray_NewFromDescr, entries 2 and 94 of its C interface."""
     from numpy._core._multiarray_umath import _ARRAY_API  # type: ignore[attr-defined]
@@ -134,7 +135,7 @@ def _numpy_functions() -> tuple[int, int]:
     return table[2] or 0, table[94] or 0
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _method(target: Target, cache: ObjectCache | None) -> _MethodDef | None:
     """The definition of the built-in function; it lives as long as the process."""
     library = routines.load(FASTCALL.name, target, cache)

@@ -26,7 +26,7 @@ READY = 0x101
 """The flags an argument must have: C_CONTIGUOUS and ALIGNED."""
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def as_expected() -> bool:
     """Whether this interpreter's objects have the layout above."""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):

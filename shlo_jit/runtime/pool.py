@@ -125,14 +125,14 @@ POOL = BlockPool(_default_limit())
 class Lease(ctypes.Array):
     """A buffer over a pooled block that gives the block back when it dies. One subclass for each size class."""
 
-    _type_ = ctypes.c_char
-    _length_ = 0
+    _type_ = ctypes.c_char  # type: ignore[assignment]
+    _length_ = 0  # type: ignore[assignment]
 
     def __del__(self, give=POOL.give, address=ctypes.addressof) -> None:
         give(self._length_, address(self))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _lease_type(size: int) -> type[Lease]:
     return type("Lease", (Lease,), {"_length_": size})
 
@@ -147,11 +147,11 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> np.ndarray:
     """An uninitialized array (`nbytes` is its size), from the pool when it is large."""
     if nbytes < POOLED_BYTES:
         return np.empty(shape, dtype)
-    return np.ndarray(shape, dtype, lease(nbytes))
+    return np.ndarray(shape, dtype, lease(nbytes))  # type: ignore[arg-type]  ctypes arrays are buffers
 
 
 def maker(shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> Callable[[], np.ndarray]:
     """`empty` for one kind of large array, prepared to be fast."""
     size = block_size(nbytes)
     take, from_address, new = POOL.take, _lease_type(size).from_address, np.ndarray
-    return lambda: new(shape, dtype, from_address(take(size)))
+    return lambda: new(shape, dtype, from_address(take(size)))  # type: ignore[arg-type]

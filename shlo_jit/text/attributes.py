@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from shlo_jit.ir.attributes import (
     UNIT,
     ConvDims,
-    Dense,
     DenseArray,
     DictAttr,
     EnumAttr,
@@ -147,9 +146,7 @@ def _keyword_attribute(p: Parser, token: str) -> Any:
         return _opaque(p)
     if token == "dense":
         p.error("the literal is not well-formed")
-    if token[:1].isalpha() and token.isidentifier():
-        p.fail("an attribute")
-    p.fail("an attribute")
+    p.fail("attribute value")
 
 
 def _opaque(p: Parser) -> OpaqueAttr:
@@ -218,7 +215,7 @@ def _number(p: Parser) -> Any:
     if "." in token or (is_float_type and "0x" in token):
         return _float_attribute(p, token, type_name or "f64", at)
     if is_float_type:
-        p.error(f"expected a float of {type_name}, found the integer `{token}`", at)
+        p.error(f"unexpected decimal integer literal for a floating point value of type {type_name}", at)
     return _integer_attribute(p, token, type_name or "i64", at)
 
 
@@ -241,7 +238,7 @@ def parse_untyped(p: Parser) -> Any:
 def _float_attribute(p: Parser, token: str, type_name: str, at: int) -> FloatAttr:
     value = float_value(token, type_name) if type_name[0] in "bft" else None
     if value is None:
-        p.error(f"`{token}` is no number of type {type_name}", at)
+        p.error(f"'{token}' is no number of type {type_name}", at)
     return FloatAttr(value, type_name)
 
 
@@ -254,7 +251,7 @@ def _integer_attribute(p: Parser, token: str, type_name: str, at: int) -> Intege
         p.fail("a number", at)
     bits = 64 if type_name == "index" else int(type_name.lstrip("sui") or 0)
     if value >= 1 << bits or value < -(1 << max(0, bits - 1)):
-        p.error(f"integer {token} does not fit {type_name}", at)
+        p.error(f"integer constant out of range for attribute: {token} does not fit {type_name}", at)
     if type_name == "i1":
         return bool(value)
     return IntegerAttr(value, type_name)
@@ -280,7 +277,7 @@ def _array_text(text: str) -> DenseArray | str:
     """The value of `array<...>`, or what is wrong with it."""
     m = _ARRAY.match(text)
     if not m:
-        return "expected `array<type: elements>` with an integer or float type"
+        return "expected 'array<type: elements>' with an integer or float type"
     name, body = m[1], (m[2] or "").strip()
     parts = [part.strip() for part in body.split(",")] if body else []
     if name == "i1":
@@ -294,7 +291,7 @@ def _array_text(text: str) -> DenseArray | str:
         wrong = next((part for part in parts if not fits_integer(part, name)), None)
         values = () if wrong is not None else tuple(int(part) for part in parts)
     if wrong is not None:
-        return f"`{wrong[:40]}` is no element of type {name}"
+        return f"'{wrong[:40]}' is no element of type {name}"
     return DenseArray(name, values)
 
 
@@ -328,7 +325,7 @@ def _array(p: Parser) -> tuple[Any, ...]:
     while p.accept(","):
         items.append(parse_attribute(p))
     if not p.accept("]"):
-        p.fail("`,` or `]`")
+        p.fail("']' or ','")
     p.depth -= 1
     return tuple(items)
 
@@ -352,9 +349,9 @@ def parse_ints(p: Parser) -> tuple[int, ...]:
             if p.accept("]"):
                 return tuple(values)
             if not p.accept(","):
-                p.fail("`,` or `]`")
+                p.fail("']' or ','")
     if token[:1] != "[":
-        p.fail("a list of integers")
+        p.fail("'[' and integers")
     found = None if len(token) > 30 and _has_long_number(token) else _ints_text(token)
     if found is None:
         p.error("an integer in the list does not fit 64 bits")
@@ -385,13 +382,13 @@ def parse_dictionary(p: Parser) -> dict[str, Any]:
         at = p.i
         name = _entry_name(p)
         if name in entries:
-            p.error(f"attribute `{name}` is given twice", at)
+            p.error(f"duplicate key '{name}' in dictionary attribute", at)
         entries[name] = parse_attribute(p) if p.accept("=") else UNIT
         if p.accept("}"):
             p.depth -= 1
             return entries
         if not p.accept(","):
-            p.fail("`,` or `}`")
+            p.fail("'}' or ','")
 
 
 def _entry_name(p: Parser) -> str:
@@ -433,7 +430,7 @@ def _alias_or_dialect(p: Parser) -> Any:
         if name.startswith("loc"):
             p.i += 1
             return OpaqueAttr(f"loc(#{name})")
-        p.error(f"attribute alias `#{name}` is not defined")
+        p.error(f"attribute alias '#{name}' is not defined")
     return _opaque(p)
 
 
@@ -463,14 +460,19 @@ ENUMS = {
 def _check_enum(p: Parser, mnemonic: str, value: str) -> None:
     allowed = ENUMS.get(mnemonic)
     if allowed and value not in allowed:
-        p.error(f"{mnemonic} is one of {', '.join(allowed)}, not `{value}`", p.i - 2)
+        p.error(f"expected {enum_title(mnemonic)} to be one of: {', '.join(allowed)}, found '{value}'", p.i - 2)
+
+
+def enum_title(mnemonic: str, dialect: str = "stablehlo") -> str:
+    """The name of an enum as MLIR's messages have it."""
+    return f"::mlir::{dialect}::" + "".join(word.capitalize() for word in mnemonic.split("_"))
 
 
 def parse_enum_value(p: Parser, mnemonic: str, dialect: str = "stablehlo") -> EnumAttr:
     """VALUE of the enum `mnemonic`, as pretty forms have it"""
     token = p.tokens[p.i]
     if token not in ENUMS[mnemonic]:
-        p.fail(f"one of {', '.join(ENUMS[mnemonic])}")
+        p.fail(f"{enum_title(mnemonic, dialect)} to be one of: {', '.join(ENUMS[mnemonic])}")
     p.i += 1
     return EnumAttr(dialect, mnemonic, token)
 
@@ -485,14 +487,14 @@ def parse_struct(p: Parser, name: str) -> StructAttr:
     while not p.accept(">"):
         field = p.tokens[p.i]
         if field not in kinds:
-            p.fail(f"a field of #{name} ({', '.join(kinds)})")
+            p.fail("one of: " + ", ".join(f"`{kind}`" for kind in kinds))
         if field in values:
-            p.error(f"field `{field}` is given twice")
+            p.error(f"field '{field}' is given twice")
         p.i += 1
         p.expect("=")
         values[field] = _field(p, kinds[field])
         if not p.accept(",") and p.tokens[p.i] != ">":
-            p.fail("`,` or `>`")
+            p.fail("'>' or ','")
     return _complete(p, name, values, at)
 
 
@@ -502,7 +504,7 @@ def _complete(p: Parser, name: str, values: dict[str, Any], at: int) -> StructAt
     for field, _, default in STRUCTS[name]:
         value = values.get(field, default)
         if value is None:
-            p.error(f"#{name} has no field `{field}`", at)
+            p.error(f"#{name} has no field '{field}'", at)
         fields.append((field, value))
     return StructAttr(name, tuple(fields))
 
@@ -515,7 +517,7 @@ def _field(p: Parser, kind: str) -> Any:
         return p.integer()
     if kind == BOOL:
         if p.peek() not in ("true", "false"):
-            p.fail("`true` or `false`")
+            p.fail("'true' or 'false'")
         return p.next() == "true"
     if kind == TYPE:
         return TypeAttr(p.type())
@@ -551,11 +553,11 @@ def parse_conv_dims(p: Parser) -> ConvDims:
     """conv-dims ::= `raw` field (`,` field)* | dims `x` dims `->` dims, such as [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"""
     if p.accept("raw"):
         return _raw_conv_dims(p)
-    lhs = _labels(p, "b", "f")
+    lhs = _labels(p, ("b", "f"))
     p.expect("x")
-    kernel = _labels(p, "i", "o")
+    kernel = _labels(p, ("i", "o"))
     p.expect("->")
-    output = _labels(p, "b", "f")
+    output = _labels(p, ("b", "f"))
     return ConvDims(*lhs, *kernel, *output)
 
 
@@ -572,44 +574,47 @@ def _raw_conv_dims(p: Parser) -> ConvDims:
             break
     missing = [name for name in kinds if name not in values]
     if missing:
-        p.error(f"#stablehlo.conv has no field `{missing[0]}`", at)
+        p.error(f"#stablehlo.conv has no field '{missing[0]}'", at)
     return ConvDims(**values)
 
 
-def _labels(p: Parser, first: str, second: str) -> tuple[int, int, tuple[int, ...]]:
+def _labels(p: Parser, wanted: tuple[str, str]) -> tuple[int, int, tuple[int, ...]]:
     """dims ::= `[` (label | integer | `?`) (`,` ...)* `]`: the places of both labels and of 0, 1, ..."""
     at = p.i
-    labels = _label_list(p)
     places: dict[str, int] = {}
-    for place, label in enumerate(labels):
-        if label != "?" and label in places:
-            p.error(f"dimension `{label}` is given twice", at)
+    for place, (label, label_at) in enumerate(_label_list(p)):
+        remaining = [w for w in wanted if w not in places]
+        if label.isdigit() and label in places:
+            p.error(f"Duplicate entries for spatial dimension {label}", label_at)
+        if not label.isdigit() and label not in (*remaining, "?"):
+            if not remaining:
+                p.error(f"Unexpected keyword {label}", label_at)
+            p.error(f"Unexpected dimension {label}, expecting {', '.join(remaining)}", label_at)
         places[label] = place
-    for label in (first, second):
-        if label not in places:
-            p.error(f"expected dimension `{label}` in the list", at)
+    missing = [w for w in wanted if w not in places]
+    if missing:
+        p.error(f"Expected dimensions {', '.join(missing)} not specified", at)
     spatial = sorted(int(label) for label in places if label.isdigit())
-    if spatial != list(range(len(spatial))):
-        p.error("spatial dimensions have to be numbered 0, 1, ...", at)
-    return places[first], places[second], tuple(places[str(n)] for n in spatial)
+    missing = [str(n) for n in range(spatial[-1] if spatial else 0) if n not in spatial][:10]
+    if missing:
+        p.error(f"Expected spatial dimensions {', '.join(missing)} not specified", at)
+    return places[wanted[0]], places[wanted[1]], tuple(places[str(n)] for n in spatial)
 
 
-def _label_list(p: Parser) -> list[str]:
+def _label_list(p: Parser) -> list[tuple[str, int]]:
+    """The entries of a list of dimensions with their token indices."""
     token = p.tokens[p.i]
     if len(token) > 1 and token[0] == "[":
-        return [str(value) for value in parse_ints(p)]
+        return [(str(value), p.i - 1) for value in parse_ints(p)]
     p.expect("[")
-    labels: list[str] = []
+    labels: list[tuple[str, int]] = []
     while not p.accept("]"):
         label = p.next()
-        if label not in ("b", "f", "i", "o", "?") and not (label.isdigit() and len(label) < 10):
+        if label[:1] == "-" and label[1:].isdigit():
+            p.error(f"Unexpected dimension {label}", p.i - 1)
+        if label != "?" and not label.isidentifier() and not (label.isdigit() and len(label) < 6):
             p.fail("a dimension: b, f, i, o or a number", p.i - 1)
-        labels.append(label)
+        labels.append((label, p.i - 1))
         if not p.accept(",") and p.peek() != "]":
-            p.fail("`,` or `]`")
+            p.fail("']' or ','")
     return labels
-
-
-def default_dense(value: Any) -> bool:
-    """Whether an attribute is a literal."""
-    return isinstance(value, Dense)

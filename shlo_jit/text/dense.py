@@ -18,8 +18,8 @@ import numpy as np
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.types import DTYPES, DType, TensorType, storage_range
 
-_INTEGER = re.compile(r"[-+]?\d+$|-?0x[0-9A-Fa-f]+$")
-_FLOAT = re.compile(r"[-+]?\d+\.\d*(?:[eE][-+]?\d+)?$|0x[0-9A-Fa-f]+$")
+_INTEGER = re.compile(r"-?\d+$|-?0x[0-9A-Fa-f]+$")
+_FLOAT = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?$|0x[0-9A-Fa-f]+$")
 _SKELETON = {c: None for c in range(128) if chr(c) not in "[],"}
 _NO_BRACKETS = str.maketrans("", "", "[]() \t\r\n")
 
@@ -44,14 +44,14 @@ def _small(text: str, type: TensorType) -> Dense:
 
 def _decode(text: str, type: TensorType) -> Dense:
     if not type.is_static:
-        raise LiteralRefusal("the type of a literal has to be static")
+        raise LiteralRefusal("elements literal type must have static shape")
     if text.find('"', 0, 100) >= 0:
         return Dense(type, _from_hex(text, type))
     body = text[6:-1]
     plain = body.strip()
     if not plain:
         if type.size:
-            raise LiteralRefusal(f"expected {type.size} elements, found none")
+            raise LiteralRefusal(f"parsed zero elements, but type expected at least {type.size}")
         return Dense(type, np.empty(type.extents, type.storage.numpy))
     if plain[0] == "[":
         return Dense(type, _from_list(plain, type, 6 + body.index("[")))
@@ -71,7 +71,7 @@ def _from_hex(text: str, type: TensorType) -> np.ndarray:
     start = text.index('"') + 1
     end = text.rindex('"')
     if text[6 : start - 1].strip() or text[end + 1 : -1].strip() or end < start:
-        raise LiteralRefusal("expected a string of hexadecimal digits", 6)
+        raise LiteralRefusal("expected string containing hex digits starting with '0x'", 6)
     if text.startswith("0x", start):
         start += 2
     try:
@@ -79,7 +79,7 @@ def _from_hex(text: str, type: TensorType) -> np.ndarray:
     except ValueError:
         data = None
     if data is None or 2 * len(data) != end - start:  # `fromhex` is content with blanks
-        raise LiteralRefusal("expected a string of pairs of hexadecimal digits", 6)
+        raise LiteralRefusal("expected string containing pairs of hex digits starting with '0x'", 6)
     return from_bytes(data, type)
 
 
@@ -92,7 +92,7 @@ def from_bytes(data: bytes, type: TensorType) -> np.ndarray:
     if len(data) == dtype.itemsize and size != 1:
         return splat(_raw(data, dtype), type)
     if len(data) != size * dtype.itemsize:
-        raise LiteralRefusal(f"expected {size * dtype.itemsize} bytes, found {len(data)}", 6)
+        raise LiteralRefusal(_wrong_size(size * dtype.itemsize, len(data)), 6)
     return _raw(data, dtype).reshape(type.extents)
 
 
@@ -119,7 +119,11 @@ def _bits(data: bytes, type: TensorType) -> np.ndarray:
         return splat(values != 0, type)
     if len(data) == -(-size // 8):
         return np.unpackbits(values, count=size, bitorder="little").astype(bool).reshape(type.extents)
-    raise LiteralRefusal(f"expected {size} bytes (or {-(-size // 8)}, packed), found {len(data)}", 6)
+    raise LiteralRefusal(_wrong_size(size, len(data)), 6)
+
+
+def _wrong_size(expected: int, found: int) -> str:
+    return f"elements hex data size is invalid for the type: expected {expected} bytes, found {found}"
 
 
 def _from_list(plain: str, type: TensorType, at: int) -> np.ndarray:
@@ -132,7 +136,7 @@ def _from_list(plain: str, type: TensorType, at: int) -> np.ndarray:
     parts = plain.translate(_NO_BRACKETS).split(",")
     if type.storage.is_complex:
         if plain.count("(") != type.size or plain.count(")") != type.size:
-            raise LiteralRefusal("expected complex elements as `(real, imaginary)`", at)
+            raise LiteralRefusal("expected complex elements as '(real, imaginary)'", at)
         parts = [f"({re},{im})" for re, im in zip(parts[::2], parts[1::2], strict=True)]
     elif "(" in plain:
         raise LiteralRefusal(f"expected elements of {type.storage}, found a complex one", plain.index("(") + at)
@@ -150,10 +154,11 @@ def _check_nesting(plain: str, type: TensorType, at: int) -> None:
     if 0 in shape:
         shape, wanted = shape[: shape.index(0) + 1], found.count(",")
     if wanted != commas or not found.isascii() or found != _skeleton(shape, pairs):
+        nest = f"inferred shape of elements literal does not match type ({list(type.extents)})"
         count = (commas + 1) // 2 if pairs else commas + 1
         if type.size and count != type.size:
-            raise LiteralRefusal(f"expected {type.size} elements, found {count}", at)
-        raise LiteralRefusal(f"the brackets do not have the shape {list(type.extents)}", at + min(depth, 1))
+            raise LiteralRefusal(f"{nest}: expected {type.size} elements, found {count}", at)
+        raise LiteralRefusal(nest, at + min(depth, 1))
 
 
 def _skeleton(shape: tuple[int, ...], pairs: bool) -> str:
@@ -216,17 +221,17 @@ def _plain_integers(parts: list[str]) -> np.ndarray | None:
 def _integer(part: str, dtype: DType) -> int:
     """An integer element. A hexadecimal or unsigned one may use the sign bit of a signed type."""
     if not _INTEGER.match(part) or len(part) > 40:
-        raise _ElementRefusal(f"expected an integer of {dtype}, found `{_short(part)}`", part)
+        raise _ElementRefusal(f"expected integer elements of type {dtype}, but parsed '{_short(part)}'", part)
     hexadecimal = "0x" in part
     value = int(part, 16) if hexadecimal else int(part)
     if dtype.name == "i1":
         if value not in (0, 1, -1):
-            raise _ElementRefusal(f"integer {value} does not fit i1", part)
+            raise _ElementRefusal(f"integer constant out of range for type i1: {value}", part)
         return abs(value)
     low = 0 if dtype.kind == "u" else -(1 << (dtype.bits - 1))
     high = (1 << dtype.bits) - 1
     if value < low or value > high:
-        raise _ElementRefusal(f"integer {_short(part)} does not fit {dtype}", part)
+        raise _ElementRefusal(f"integer constant out of range for type {dtype}: {_short(part)}", part)
     return value - (1 << dtype.bits) if dtype.kind != "u" and value >= -low else value
 
 
@@ -244,7 +249,7 @@ def _floats(parts: list[str], dtype: DType) -> np.ndarray:
     for i, part in enumerate(parts):
         part = part.strip()
         if not _FLOAT.match(part) or len(part) > 400:
-            raise _ElementRefusal(f"expected a float of {dtype}, found `{_short(part)}`", part)
+            raise _ElementRefusal(f"expected floating-point elements of type {dtype}, but parsed '{_short(part)}'", part)
         if part.startswith("0x"):
             pattern = int(part, 16)
             if pattern >= 1 << dtype.bits:
@@ -295,7 +300,7 @@ def _complexes(parts: list[str], dtype: DType) -> np.ndarray:
     for part in parts:
         inner = part.strip()
         if not (inner.startswith("(") and inner.endswith(")")) or inner.count(",") != 1:
-            raise _ElementRefusal(f"expected a complex number `(real, imaginary)`, found `{_short(inner)}`", part)
+            raise _ElementRefusal(f"expected a complex number '(real, imaginary)', found '{_short(inner)}'", part)
         numbers += inner[1:-1].split(",")
     return _floats(numbers, dtype.part).view(dtype.numpy)
 

@@ -132,7 +132,7 @@ class Cursor:
     def expect(self, token: str) -> None:
         """Move over `token`, which has to be next."""
         if self.tokens[self.i] != token:
-            self.fail(f"`{token}`")
+            self.fail(f"'{token}'")
         self.i += 1
 
     def deeper(self) -> None:
@@ -190,12 +190,12 @@ class Cursor:
                 stack.append(OPENERS[token])
             elif token in CLOSERS:
                 if token != stack[-1]:
-                    self.fail(f"`{stack[-1]}`")
+                    self.fail(f"'{stack[-1]}'")
                 stack.pop()
             elif not token:
-                self.error(f"`{tokens[first]}` is not closed", first)
+                self.error(f"'{tokens[first]}' is not closed", first)
             elif is_invalid(token):
-                self.fail(f"`{stack[-1]}`")
+                self.fail(f"'{stack[-1]}'")
             self.i += 1
             if not stack:
                 return
@@ -229,4 +229,4 @@ def _show(token: str) -> str:
         return "a string that is not closed"
     if is_invalid(token):
         return f"the invalid character {token[0]!r}"
-    return f"`{token if len(token) <= 40 else token[:37] + '...'}`"
+    return f"'{token if len(token) <= 40 else token[:37] + '...'}'"

@@ -114,7 +114,7 @@ class Parser(Cursor):
         if "." in name:
             self.error("the name of an alias has no dots", at)
         if name in self.attribute_aliases or name in self.locations or name in self.type_aliases:
-            self.error(f"alias `{token}` is defined twice", at)
+            self.error(f"alias '{token}' is defined twice", at)
         if token[0] == "!":
             self.type_aliases[name] = self.type()
         elif self.tokens[self.i].startswith("loc"):
@@ -183,17 +183,17 @@ class Parser(Cursor):
             if self.accept("="):
                 return names
             if not self.accept(","):
-                self.fail("`,`, `:` or `=` after the name of a result")
+                self.fail("',', ':' or '=' after the name of a result")
 
     def _bind(self, op: Op, names: list[tuple[str, int, int]], at: int) -> None:
         """Give the results of `op` their names."""
         total = sum(count for _, count, _ in names)
         if total != len(op.results):
-            self.error(f"{op.name} has {len(op.results)} result(s), but {total} are named", at)
+            self.error(f"operation defines {len(op.results)} results but was provided {total} to bind", names[0][2])
         index = 0
         for token, count, name_at in names:
             if "#" in token:
-                self.error(f"`{token}` is no name for a result", name_at)
+                self.error(f"'{token}' is no name for a result", name_at)
             for n in range(count):
                 keys = [f"{token}#{n}", token] if n == 0 and count > 1 else [token if count == 1 else f"{token}#{n}"]
                 for key in keys:
@@ -212,12 +212,12 @@ class Parser(Cursor):
     def _define_slowly(self, key: str, value: Value, at: int) -> Value:
         """Refuse a second definition; fill in the value used ahead of its definition, where there is one."""
         if key in self.scope:
-            self.error(f"`{key}` is defined twice", at)
+            self.error(f"redefinition of SSA value '{key}'", at)
         if key not in self.forward:
             return value
         early, used_at = self.forward.pop(key)
         if early.type is not value.type and early.type != value.type:
-            self.error(f"`{key}` is used with another type than it has", used_at)
+            self.error(f"'{key}' is used with another type than it has", used_at)
         early.owner, early.index = value.owner, value.index
         return early
 
@@ -239,7 +239,7 @@ class Parser(Cursor):
             dictionary_at = self.i
             for key, value in attribute_syntax.parse_dictionary(self).items():
                 if key in attributes:
-                    self.error(f"attribute `{key}` is given twice", dictionary_at)
+                    self.error(f"attribute '{key}' is given twice", dictionary_at)
                 attributes[key] = value
         self.expect(":")
         type = type_syntax.parse_function_type(self, self.type_aliases, self.known_types)
@@ -259,14 +259,14 @@ class Parser(Cursor):
             if self.accept("]"):
                 return tuple(blocks)
             if not self.accept(","):
-                self.fail("`,` or `]`")
+                self.fail("']' or ','")
 
     def _unknown(self, name: str) -> Op:
         """A word that begins no operation we know: name what is wrong with it."""
         if not (name[:1].isalpha() or name[:1] == "_"):
-            self.fail("an operation")
+            self.fail("operation name in quotes or an operation")
         if "." not in name:
-            self.fail("an operation")
+            self.fail("operation name in quotes or an operation")
         handler = PRETTY[""]
         self.i += 1
         return handler(self, name)
@@ -284,7 +284,7 @@ class Parser(Cursor):
         while True:
             if tokens[i][:1] != "%":
                 self.i = i
-                self.fail("a value" if found else f"a value or `{closer}`")
+                self.fail("SSA operand" if found else f"'{closer}' or SSA operand")
             found.append(i)
             i += 1
             if tokens[i] == closer:
@@ -292,7 +292,7 @@ class Parser(Cursor):
                 return found
             if tokens[i] != ",":
                 self.i = i
-                self.fail(f"`,` or `{closer}`")
+                self.fail(f"'{closer}' or ','")
             i += 1
 
     def operands(self, least: int = 0) -> list[int]:
@@ -308,20 +308,23 @@ class Parser(Cursor):
                 i += 2
         self.i = i
         if len(found) < least:
-            self.fail("`,` and a value" if found else "a value")
+            self.fail("','" if found and self.tokens[self.i] != "," else "SSA operand", self.i + bool(found and self.tokens[self.i] == ","))
         return found
 
     def operand(self) -> int:
         """`%name`: its token index"""
         if self.tokens[self.i][:1] != "%":
-            self.fail("a value")
+            self.fail("SSA operand")
         self.i += 1
         return self.i - 1
 
     def resolve(self, keys: list[int], types: tuple[Type, ...] | list[Type]) -> list[Value]:
         """The values named by the tokens `keys`, which have to be of these types."""
         if len(keys) != len(types):
-            self.error(f"{len(keys)} operand(s), but {len(types)} type(s) for them", keys[0] if keys else self.i - 1)
+            at = keys[0] if keys else self.i - 1
+            self.error(
+                f"number of operands and types do not match: got {len(keys)} operands and {len(types)} types", at
+            )
         tokens = self.tokens
         scope = self.scope
         values: list[Value] = []
@@ -349,14 +352,15 @@ class Parser(Cursor):
                 self.forward[token] = (Value(type, None, 0, token[1:]), key)
             return self.forward[token][0]
         if number and base in self.scope:
-            self.error(f"`{base}` has no result number {number}", key)
-        self.error(f"use of undefined value `{token}`", key)
+            self.error(f"'{base}' has no result number {number}", key)
+        self.error(f"use of undeclared SSA value name '{token}'", key)
 
     def _wrong_type(self, key: int, has: Type, wanted: Type) -> None:
         from shlo_jit.text.printer import type_text
 
         token = self.tokens[key]
-        self.error(f"`{token}` has type {type_text(has)}, but is used as {type_text(wanted)}", key)
+        texts = f"'{type_text(wanted)}' vs '{type_text(has)}'"
+        self.error(f"use of value '{token}' expects different type than prior uses: {texts}", key)
 
     # ---- regions
 
@@ -368,7 +372,7 @@ class Parser(Cursor):
         while self.accept(","):
             regions.append(self.region(isolated=isolated))
         if not self.accept(")"):
-            self.fail("`,` or `)`")
+            self.fail("')' or ','")
         return regions
 
     def region(self, arguments: list[Argument] | None = None, isolated: bool = False) -> Region:
@@ -392,7 +396,7 @@ class Parser(Cursor):
         self.expect("}")
         if self.forward:
             token, (_, at) = next(iter(self.forward.items()))
-            self.error(f"use of undefined value `{token}`", at)
+            self.error(f"use of undeclared SSA value name '{token}'", at)
         scope = self.scope
         for key in self.defined:
             del scope[key]
@@ -404,7 +408,7 @@ class Parser(Cursor):
         """block ::= `^name` (`(` arguments `)`)? `:` op*"""
         label = self.tokens[self.i]
         if label in labels:
-            self.error(f"block `{label}` is defined twice")
+            self.error(f"block '{label}' is defined twice")
         labels[label] = self.i
         self.i += 1
         arguments: list[Argument] = []
@@ -413,7 +417,7 @@ class Parser(Cursor):
                 arguments.append(parse_argument(self))
                 self.define(*arguments[-1][:3])
                 if not self.accept(",") and self.tokens[self.i] != ")":
-                    self.fail("`,` or `)`")
+                    self.fail("')' or ','")
         self.expect(":")
         self.in_blocks = len(labels) > 1 or self.in_blocks
         return self._block(_first_block(arguments, label[1:]), first)
@@ -428,7 +432,7 @@ class Parser(Cursor):
             if token == "}" or token[:1] == "^":
                 return block
             if not token:
-                self.fail("`}` or an operation (the region at line %d is not closed)" % self._line(first))
+                self.fail("'}' or an operation (the region at line %d is not closed)" % self._line(first))
             ops.append(parse())
 
     def _line(self, at: int) -> int:
@@ -488,7 +492,7 @@ class Parser(Cursor):
         """symbol ::= `@name` | `@"name"`"""
         token = self.tokens[self.i]
         if token[:1] != "@" or len(token) < 2:
-            self.fail("a symbol name (`@name`)")
+            self.fail("valid '@'-identifier for symbol name")
         self.i += 1
         return attribute_syntax.unescape(token[1:]) if token[1] == '"' else token[1:]
 
@@ -503,7 +507,7 @@ class Parser(Cursor):
         first = self.i
         self.i += 1
         if self.tokens[self.i] != "(":
-            self.fail("`(`")
+            self.fail("'('")
         self.skip_brackets()
         return OpaqueAttr(self.text_since(first))
 
@@ -523,7 +527,7 @@ class Parser(Cursor):
             try:
                 return from_bytes(self.resources[name], type)
             except KeyError:
-                self.error(f"resource `{name}` is not defined", at)
+                self.error(f"resource '{name}' is not defined", at)
             except LiteralRefusal as refusal:
                 message = str(refusal)
             self.error(message, at)
@@ -535,7 +539,7 @@ class Parser(Cursor):
         first = self.i
         while self.peek() != "#-}":
             if not self.peek():
-                self.error("`{-#` is not closed", first)
+                self.error("'{-#' is not closed", first)
             at = self.i
             token = self.next()
             if self.peek() == ":" and self.tokens[self.i + 1].startswith('"0x'):

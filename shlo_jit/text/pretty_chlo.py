@@ -35,14 +35,14 @@ def _parse_arrow(p: Parser, name: str, count: int) -> Op:
     keys = p.operands(count)
     if len(keys) > count:
         p.i = keys[count] - 1
-        p.fail("`:`")
+        p.fail("':'")
     attributes = p.dictionary()
     if p.tokens[p.i] == ":" and p.tokens[p.i + 1] == "(":
         return typed(p, name, keys, attributes, same=False)
     p.expect(":")
     inputs = p.type_list()
     if not p.accept("->"):
-        p.fail("`->`")
+        p.fail("'->'")
     return Op(name, p.resolve(keys, inputs), p.result_types(), attributes)
 
 
@@ -78,7 +78,7 @@ def _parse_broadcast(p: Parser, name: str, count: int) -> Op:
     keys = p.operands(count)
     if len(keys) > count:
         p.i = keys[count] - 1
-        p.fail("`:`")
+        p.fail("':'")
     return typed(p, name, keys, p.dictionary(), same=False)
 
 
@@ -91,7 +91,7 @@ def parse_constant(p: Parser, name: str) -> Op:
     at = p.i
     value = parse_dense(p) if p.tokens[at].startswith("dense<") else p.attribute()
     if not isinstance(value, Dense):
-        p.error("the value of a constant is a `dense` literal", at)
+        p.error("the value of a constant is a 'dense' literal", at)
     return Op(name, [], (value.type,), {"value": value, **p.dictionary()})
 
 

@@ -109,14 +109,14 @@ def _parse_plain(p: Parser, name: str, count: int, same: bool) -> Op:
     while True:
         if tokens[i][:1] != "%":
             p.i = i
-            p.fail("a value")
+            p.fail("SSA operand")
         keys.append(i)
         i += 1
         if len(keys) == count:
             break
         if tokens[i] != ",":
             p.i = i
-            p.fail("`,`")
+            p.fail("','")
         i += 1
     p.i = i
     attributes = p.dictionary() if tokens[i] == "{" else {}
@@ -128,7 +128,7 @@ def _parse_regular(p: Parser, name: str, count: int, clauses: tuple[Clause, ...]
     keys = p.operands(0 if count < 0 else count)
     if 0 <= count < len(keys):
         p.i = keys[count] - 1
-        p.fail(f"`{clauses[0].word}`" if clauses else "`:`")
+        p.fail(f"'{clauses[0].word}'" if clauses else "':'")
     attributes = _parse_clauses(p, clauses, bool(keys))
     if p.tokens[p.i] == "{":
         _merge(p, attributes)
@@ -148,7 +148,7 @@ def _merge(p: Parser, attributes: dict[str, Any]) -> None:
     at = p.i
     for key, value in p.dictionary().items():
         if key in attributes:
-            p.error(f"attribute `{key}` is given twice", at)
+            p.error(f"attribute '{key}' is given twice", at)
         attributes[key] = value
 
 
@@ -175,7 +175,7 @@ def _parse_value(p: Parser, kind: str) -> Any:
         return i64(p.integer())
     if kind == BOOL:
         if p.peek() not in ("true", "false"):
-            p.fail("`true` or `false`")
+            p.fail("'true' or 'false'")
         return p.next() == "true"
     if kind == TEXT:
         return parse_string(p)

@@ -39,7 +39,7 @@ def _precision(p: Parser) -> tuple[EnumAttr, ...]:
         if p.accept("]"):
             return tuple(values)
         if not p.accept(","):
-            p.fail("`,` or `]`")
+            p.fail("']' or ','")
 
 
 def _two_operands(p: Parser) -> list[int]:
@@ -72,7 +72,7 @@ def parse_dot_general(p: Parser, name: str) -> Op:
         lhs_batch, rhs_batch = _pair(p)
         p.expect(",")
     if not p.accept("contracting_dims"):
-        p.fail("`contracting_dims`" if lhs_batch or rhs_batch else "`batching_dims` or `contracting_dims`")
+        p.fail("'contracting_dims'" if lhs_batch or rhs_batch else "'batching_dims' or 'contracting_dims'")
     p.expect("=")
     lhs_contract, rhs_contract = _pair(p)
     attributes: dict[str, Any] = {
@@ -85,7 +85,7 @@ def parse_dot_general(p: Parser, name: str) -> Op:
             p.expect("=")
             attributes["algorithm"] = _algorithm(p)
         else:
-            p.fail("`algorithm`" if "precision_config" in attributes else "`precision` or `algorithm`")
+            p.fail("'algorithm'" if "precision_config" in attributes else "'precision' or 'algorithm'")
     attributes.update(p.dictionary())
     return typed(p, name, keys, attributes, same=False)
 
@@ -164,7 +164,7 @@ def parse_convolution(p: Parser, name: str) -> Op:
             if p.accept("}"):
                 break
             if not p.accept(","):
-                p.fail("`,` or `}`")
+                p.fail("'}' or ','")
     attributes["dimension_numbers"] = dims
     attributes.update(p.dictionary())
     return typed(p, name, keys, attributes, same=False)
@@ -176,7 +176,7 @@ def _window_entry(p: Parser, attributes: dict[str, Any]) -> None:
     if word not in WINDOW:
         p.fail(f"one of {', '.join(WINDOW)}")
     if WINDOW[word] in attributes:
-        p.error(f"`{word}` is given twice")
+        p.error(f"custom op 'stablehlo.convolution' Unexpected keyword {word}")
     p.i += 1
     p.expect("=")
     if word == "pad":
@@ -201,7 +201,7 @@ def _pairs(p: Parser) -> Dense:
             if p.accept("]"):
                 break
             if not p.accept(","):
-                p.fail("`,` or `]`")
+                p.fail("']' or ','")
     array = np.array(rows, np.int64).reshape(len(rows), 2)
     return Dense(tensor((len(rows), 2), DTYPES["i64"]), array)
 
@@ -216,12 +216,12 @@ def _booleans(p: Parser) -> tuple[bool, ...]:
         return ()
     while True:
         if p.peek() not in I1_BOOLS:
-            p.fail("`true` or `false`")
+            p.fail("'true' or 'false'")
         values.append(I1_BOOLS[p.next()])
         if p.accept("]"):
             return tuple(values)
         if not p.accept(","):
-            p.fail("`,` or `]`")
+            p.fail("']' or ','")
 
 
 def print_convolution(printer: Printer, op: Op) -> str | None:

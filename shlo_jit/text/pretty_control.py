@@ -37,6 +37,9 @@ def print_return(printer: Printer, op: Op) -> str | None:
 
 # ---- reduce
 
+COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in "add and maximum minimum multiply or xor".split())
+"""The operations that `applies` may name."""
+
 
 def parse_reduce(p: Parser, name: str) -> Op:
     """reduce ::= pairs (`applies` op-name)? `across` `dimensions` `=` ints dictionary? `:` function-type reducer?
@@ -71,8 +74,13 @@ def parse_reduce(p: Parser, name: str) -> Op:
 def _applied(p: Parser) -> str:
     """op-name, that of an operation with two operands"""
     name = p.tokens[p.i]
-    if "." not in name or not name[0].isalpha():
-        p.fail("the name of an operation such as `stablehlo.add`")
+    if not name[:1].isalpha() or not name.replace(".", "").isidentifier():
+        p.fail("the name of an operation such as 'stablehlo.add'")
+    if name not in COMMUTATIVE:
+        p.error(
+            "custom op 'stablehlo.reduce' expected the inner-op to be a commutative binary-op from the stablehlo "
+            "dialect, with zero region, producing single result"
+        )
     p.i += 1
     return name
 
@@ -81,7 +89,7 @@ def _applied_region(p: Parser, op: Op, inner: str, at: int) -> Region:
     """The region that `applies op` stands for."""
     init = op.operands[-1].type
     if len(op.operands) != 2 or not isinstance(init, TensorType):
-        p.error("`applies` is for one input and its initial value", at)
+        p.error("'applies' is for one input and its initial value", at)
     type: Type = tensor((), init.dtype)
     lhs, rhs = Value(type, name="lhs"), Value(type, name="rhs")
     body = Op(inner, [lhs, rhs], (type,), {}, [], p.source, p.starts[at], p.end())
@@ -116,6 +124,7 @@ def print_reduce(printer: Printer, op: Op) -> str | None:
     pairs = ", ".join(f"({names[i]} init: {names[count + i]})" for i in range(count))
     dims = int_list(all_ints(op.attributes.get("dimensions")))
     inner = applied_op(op)
+    inner = inner if inner in COMMUTATIVE else None
     tail = printer.spaced_dictionary(op, ("dimensions",)) + f" : {printer.function(op)}"
     if inner is not None:
         return f"{pairs} applies {inner} across dimensions = {dims}{tail}"
@@ -160,7 +169,7 @@ def parse_while(p: Parser, name: str) -> Op:
             if p.accept(")"):
                 break
             if not p.accept(","):
-                p.fail("`,` or `)`")
+                p.fail("')' or ','")
     types: list[Type] = []
     if keys:
         p.expect(":")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from shlo_jit.ir.attributes import Dense, EnumAttr, IntegerAttr
@@ -26,7 +27,7 @@ def parse_constant(p: Parser, name: str) -> Op:
     token = p.tokens[at]
     value = parse_dense(p) if token.startswith("dense<") else p.attribute()
     if not isinstance(value, Dense):
-        p.error("the value of a constant is a `dense` literal", at)
+        p.error("the value of a constant is a 'dense' literal", at)
     attributes["value"] = value
     return Op(name, [], (value.type,), attributes)
 
@@ -84,12 +85,14 @@ def parse_select(p: Parser, name: str) -> Op:
     keys = p.operands(3)
     if len(keys) > 3:
         p.i = keys[3] - 1
-        p.fail("`:`")
+        p.fail("':'")
     attributes = p.dictionary() if p.tokens[p.i] == "{" else {}
     if p.tokens[p.i] == ":" and p.tokens[p.i + 1] != "(":
         p.i += 1
+        at = p.i
         predicate = p.type()
-        p.expect(",")
+        if not p.accept(","):
+            p.error(f"custom op '{name}' expected functional type or list of two types", at)
         type = p.type()
         return Op(name, p.resolve(keys, (predicate, type, type)), (type,), attributes)
     return typed(p, name, keys, attributes, same=False)
@@ -123,7 +126,7 @@ def parse_slice(p: Parser, name: str) -> Op:
             if p.accept("]"):
                 break
             if not p.accept(","):
-                p.fail("`,` or `]`")
+                p.fail("']' or ','")
     attributes: dict[str, Any] = {
         "start_indices": i64s(tuple(starts)),
         "limit_indices": i64s(tuple(limits)),
@@ -158,7 +161,7 @@ def parse_reduce_precision(p: Parser, name: str) -> Op:
     p.expect("=")
     m = _FORMAT.match(p.tokens[p.i])
     if not m:
-        p.fail("a format such as `e5m10`")
+        p.fail(f"exponent mantissa in format e#m#, saw {p.tokens[p.i][:40]}")
     p.i += 1
     attributes: dict[str, Any] = {
         "exponent_bits": IntegerAttr(int(m[1]), "i32"),
@@ -206,8 +209,15 @@ def parse_tuple(p: Parser, name: str) -> Op:
     if isinstance(type, FunctionType):
         return Op(name, p.resolve(keys, type.inputs), type.results, attributes)
     if not isinstance(type, TupleType):
-        p.error("expected a tuple type", at)
+        p.error(f"custom op '{name}' expected tuple type", at)
+    _check_count(p, name, keys, type.types)
     return Op(name, p.resolve(keys, type.types), (type,), attributes)
+
+
+def _check_count(p: Parser, name: str, keys: list[int], types: Sequence[Type]) -> None:
+    if len(keys) != len(types):
+        counts = f"got {len(keys)} operands and {len(types)} types"
+        p.error(f"custom op '{name}' number of operands and types do not match: {counts}", keys[0] if keys else p.i - 1)
 
 
 def print_tuple(printer: Printer, op: Op) -> str | None:
@@ -228,7 +238,7 @@ def parse_complex(p: Parser, name: str) -> Op:
     if isinstance(type, FunctionType):
         return Op(name, p.resolve(keys, type.inputs), type.results, attributes)
     if not isinstance(type, TensorType) or type.storage.part is type.storage:
-        p.error("expected a tensor of complex numbers", at)
+        p.error(f"custom op '{name}' expected tensor with complex element type", at)
     part = _part_type(type)
     return Op(name, p.resolve(keys, (part, part)), (type,), attributes)
 
@@ -295,6 +305,7 @@ def parse_barrier(p: Parser, name: str) -> Op:
     if isinstance(type, FunctionType):
         return Op(name, p.resolve(keys, type.inputs), type.results, attributes)
     types = p.type_list(type)
+    _check_count(p, name, keys, types)
     return Op(name, p.resolve(keys, types), types, attributes)
 
 

@@ -36,7 +36,7 @@ def _raw(p: Parser, prefix: str, suffix: str = ">") -> OpaqueAttr:
     elif p.tokens[p.i] in ("<", "[", "{"):
         p.skip_brackets()
     else:
-        p.fail("`<`, `[` or `{`")
+        p.fail("'<', '[' or '{'")
     return OpaqueAttr(prefix + p.text_since(first) + suffix)
 
 
@@ -88,7 +88,7 @@ def _parse_body(p: Parser, name: str, keys: list[int], attributes: dict[str, Any
     while not p.accept(")"):
         arguments.append(parse_argument(p))
         if not p.accept(",") and p.tokens[p.i] != ")":
-            p.fail("`,` or `)`")
+            p.fail("')' or ','")
     region = p.region(arguments)
     attributes.update(p.dictionary())
     op = typed(p, name, keys, attributes, same=False)
@@ -279,11 +279,11 @@ def parse_unknown(p: Parser, name: str) -> Op:
     keys = p.operands()
     while p.accept(","):
         if p.tokens[p.i][:1] != "%":
-            p.error(f"the pretty form of `{name}` is not known; write it in the generic form", at)
+            p.error(f"the pretty form of '{name}' is not known; write it in the generic form", at)
         keys += p.operands()
     attributes = p.dictionary()
     if not p.accept(":"):
-        p.error(f"the pretty form of `{name}` is not known; write it in the generic form", at)
+        p.error(f"the pretty form of '{name}' is not known; write it in the generic form", at)
     type = p.type()
     if isinstance(type, FunctionType):
         return Op(name, p.resolve(keys, type.inputs), type.results, attributes)

@@ -26,7 +26,7 @@ def parse_module_op(p: Parser, name: str) -> Op:
     if p.accept("attributes"):
         _merge(p, attributes)
     if p.tokens[p.i] != "{":
-        p.fail("`{`" if attributes else "`{`, `@name` or `attributes`")
+        p.fail("'{'" if attributes else "'{', '@name' or 'attributes'")
     region = p.region([], isolated=True)
     return Op("builtin.module", [], (), attributes, [region])
 
@@ -47,7 +47,7 @@ def _merge(p: Parser, attributes: dict[str, Any]) -> None:
     at = p.i
     for key, value in parse_dictionary(p).items():
         if key in attributes:
-            p.error(f"attribute `{key}` is given twice", at)
+            p.error(f"attribute '{key}' is given twice", at)
         attributes[key] = value
 
 
@@ -104,7 +104,7 @@ def _parse_arguments(p: Parser) -> Arguments:
         if p.accept(")"):
             return arguments, inputs, attributes
         if not p.accept(","):
-            p.fail("`,` or `)`")
+            p.fail("')' or ','")
 
 
 def _parse_results(p: Parser) -> tuple[list[Type], list[DictAttr]]:
@@ -121,7 +121,7 @@ def _parse_results(p: Parser) -> tuple[list[Type], list[DictAttr]]:
         if p.accept(")"):
             return types, attributes
         if not p.accept(","):
-            p.fail("`,` or `)`")
+            p.fail("')' or ','")
 
 
 INHERENT = ("sym_name", "sym_visibility", "function_type", "arg_attrs", "res_attrs")

@@ -63,12 +63,12 @@ def typed(p: Parser, name: str, keys: list[int], attributes: dict[str, Any], *, 
     """
     tokens = p.tokens
     if tokens[p.i] != ":":
-        p.fail("`:`")
+        p.fail("':'")
     p.i += 1
     known = p.known_types
     if tokens[p.i] != "(":
         if not same:
-            p.fail("`(`")
+            p.fail("'('")
         type = known.get(tokens[p.i])
         if type is None:
             type = p.type()
@@ -77,6 +77,7 @@ def typed(p: Parser, name: str, keys: list[int], attributes: dict[str, Any], *, 
         if isinstance(type, FunctionType):
             p.error("expected a value type", p.i - 1)
         return Op(name, p.resolve(keys, [type] * len(keys)), (type,), attributes)
+    at = p.i
     p.i += 1
     i = p.i
     inputs: list[Type] = []
@@ -91,11 +92,17 @@ def typed(p: Parser, name: str, keys: list[int], attributes: dict[str, Any], *, 
             if result is None:
                 break
             p.i = i + 3
+            if same and len(inputs) != len(keys):
+                break
             return Op(name, p.resolve(keys, inputs), (result,), attributes)
         else:
             break
-    p.i -= 1
+    p.i = at
     function = p.function_type()
+    if same and len(function.inputs) != len(keys):
+        p.error(f"custom op '{name}' {len(keys)} operands present, but expected {len(function.inputs)}", at)
+    if same and len(function.results) != 1:
+        p.error(f"custom op '{name}' expected single output", at)
     return Op(name, p.resolve(keys, function.inputs), function.results, attributes)
 
 

@@ -82,7 +82,7 @@ def _tensor(p: Cursor, aliases: dict[str, Type], known: dict[str, Type]) -> Type
     token = p.next()
     if token == "tensor":
         if p.peek() != "<":
-            p.fail("`<` after `tensor`")
+            p.fail("'<' in tensor type")
         p.skip_brackets()
         token = p.text_since(first)
     try:
@@ -116,7 +116,7 @@ def _other_type(p: Cursor, token: str, aliases: dict[str, Type], known: dict[str
             p.i += 1
             return aliases[token[1:]]
         if "." not in token:
-            p.error(f"type alias `{token}` is not defined")
+            p.error(f"type alias '{token}' is not defined")
         return _opaque(p)
     if token in ("memref", "vector", "complex"):
         return _opaque(p)
@@ -124,8 +124,8 @@ def _other_type(p: Cursor, token: str, aliases: dict[str, Type], known: dict[str
         p.i += 1
         return ScalarType(token)
     if token[:1].isalpha():
-        p.error(f"unknown type `{token}`")
-    p.fail("a type")
+        p.error(f"expected non-function type, found unknown type '{token}'")
+    p.fail("non-function type")
 
 
 def _opaque(p: Cursor) -> Type:
@@ -148,14 +148,16 @@ def _types_until(p: Cursor, closer: str, aliases: dict[str, Type], known: dict[s
         if p.accept(closer):
             return types
         if not p.accept(","):
-            p.fail(f"`,` or `{closer}`")
+            p.fail(f"'{closer}' or ','")
 
 
 def parse_function_type(p: Cursor, aliases: dict[str, Type], known: dict[str, Type]) -> FunctionType:
     """function-type ::= `(` types `)` `->` (type | `(` types `)`)"""
-    p.expect("(")
+    if not p.accept("("):
+        p.fail("function type")
     inputs = _types_until(p, ")", aliases, known)
-    p.expect("->")
+    if not p.accept("->"):
+        p.fail("'->' in function type")
     return FunctionType(tuple(inputs), tuple(result_types(p, aliases, known)))
 
 
@@ -198,7 +200,7 @@ def _tensor_text(text: str, aliases: dict[str, Type]) -> TensorType:
     encoding = text[element_end + 1 : inner_end].strip()
     if not encoding:
         if element_end != inner_end:
-            raise TypeRefusal("expected an encoding attribute after `,`", element_end)
+            raise TypeRefusal("expected an encoding attribute after ','", element_end)
         return tensor(shape, dtype)
     if unranked:
         raise TypeRefusal("an unranked tensor has no encoding", element_end)
@@ -229,7 +231,7 @@ def _extent(text: str, at: int) -> int | None:
 
 def _bound(text: str, at: int) -> int | None:
     if text != "?" and not text.isdigit():
-        raise TypeRefusal(f"expected `?` or a number as a bound, found `{text}`", at)
+        raise TypeRefusal(f"expected '?' or a number as a bound, found '{text}'", at)
     return _extent(text, at)
 
 
@@ -264,7 +266,7 @@ def _element(text: str, at: int, aliases: dict[str, Type]) -> ElementType:
         return found
     if not text:
         raise TypeRefusal("expected an element type", at)
-    raise TypeRefusal(f"unknown element type `{_short(text)}`", at)
+    raise TypeRefusal(f"unknown element type '{_short(text)}'", at)
 
 
 def _short(text: str) -> str:
@@ -275,11 +277,11 @@ def _quantized(text: str, at: int) -> QuantizedType:
     """quantized ::= `!quant.uniform<` storage (`<` min `:` max `>`)? `:` expressed (`:` axis)? `,` parameters `>`"""
     m = _QUANTIZED.match(text)
     if not m:
-        raise TypeRefusal(f"unknown element type `{_short(text)}`", at)
+        raise TypeRefusal(f"unknown element type '{_short(text)}'", at)
     storage = _storage(m["storage"], at)
     expressed = DTYPES.get(m["expressed"])
     if expressed is None or not expressed.is_float:
-        raise TypeRefusal(f"expected a float type as expressed type, found `{m['expressed']}`", at)
+        raise TypeRefusal(f"expected a float type as expressed type, found '{m['expressed']}'", at)
     low, high = storage_range(storage)
     if m["min"] is not None:
         low, high = _within(m, low, high, at)
@@ -300,7 +302,7 @@ def _storage(name: str, at: int) -> DType:
         plain = "ui" + name[1:]
     found = DTYPES.get(plain)
     if found is None or found.kind not in "iu":
-        raise TypeRefusal(f"expected an integer type as storage type, found `{name}`", at)
+        raise TypeRefusal(f"expected an integer type as storage type, found '{name}'", at)
     return found
 
 
@@ -309,16 +311,16 @@ def _within(m: re.Match[str], low: int, high: int, at: int) -> tuple[int, int]:
         raise TypeRefusal("the storage range does not fit the storage type", at)
     smallest, largest = int(m["min"]), int(m["max"])
     if smallest < low or largest > high or smallest >= largest:
-        raise TypeRefusal(f"illegal storage range {smallest}:{largest} of `{m['storage']}`", at)
+        raise TypeRefusal(f"illegal storage range {smallest}:{largest} of '{m['storage']}'", at)
     return smallest, largest
 
 
 def _parameters(text: str, per_axis: bool, at: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
     """parameters ::= scale (`:` zero)? | `{` (scale (`:` zero)?), ... `}`"""
     if per_axis != text.startswith("{"):
-        raise TypeRefusal("quantization along an axis has its parameters in `{}`, others do not", at)
+        raise TypeRefusal("quantization along an axis has its parameters in '{}', others do not", at)
     if per_axis and not text.endswith("}"):
-        raise TypeRefusal("expected `}` after quantization parameters", at)
+        raise TypeRefusal("expected '}' after quantization parameters", at)
     inner = text.strip("{}").strip()
     scales: list[float] = []
     zeros: list[int] = []
@@ -337,4 +339,4 @@ def _parameters(text: str, per_axis: bool, at: int) -> tuple[tuple[float, ...], 
 
 
 def _bad_parameter(part: str, at: int) -> NoReturn:
-    raise TypeRefusal(f"expected `scale:zero_point`, found `{_short(part.strip())}`", at)
+    raise TypeRefusal(f"expected 'scale:zero_point', found '{_short(part.strip())}'", at)

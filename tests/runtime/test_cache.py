@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from programs import TARGET, binary, callback, constant, parallel
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const
+from shlo_jit.kernels.routine import Routine
 
 from shlo_jit.codegen import routines
 from shlo_jit.codegen.objects import compile_program, program_entry, read_program
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const
-from shlo_jit.kernels.routine import Routine
 from shlo_jit.runtime import cache as cache_module
 from shlo_jit.runtime.build import build, from_cache
 from shlo_jit.runtime.cache import ObjectCache, program_key
@@ -120,7 +120,9 @@ def test_every_damaged_byte_is_noticed(cache):
         assert path.exists() == (found is not None)
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"shlojit1", b"\0" * 5000, b"shlojit1" + b"\xff" * 100, b"PK\x03\x04" * 99])
+@pytest.mark.parametrize(
+    "content", [b"", b"x", b"shlojit1", b"\0" * 5000, b"shlojit1" + b"\xff" * 100, b"PK\x03\x04" * 99]
+)
 def test_foreign_files_are_deleted(cache, content):
     cache.folder.mkdir()
     path = cache.folder / "k.shlo"

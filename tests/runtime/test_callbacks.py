@@ -203,5 +203,3 @@ def test_c_functions(c_functions):
     for target in (status(fails), capsule(fails, b"fails.status")):
         with pytest.raises(ExecutionError, match="custom call 'f' failed with status 7"):
             compiled(target)(X, Y)
-
-

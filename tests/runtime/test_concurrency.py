@@ -91,7 +91,7 @@ def test_results_survive_later_calls(n):
     exe = build(copies((n,), "f32"), TARGET, cache=False)
     kept = [exe(np.full(n, k, np.float32)) for k in range(10)]
     views = [exe(np.full(n, k, np.float32))[: n // 2].view() for k in range(10)]
-    for k in range(10):
+    for _ in range(10):
         exe(np.full(n, -1, np.float32))
     for k in range(10):
         assert (kept[k] == k).all()
