@@ -119,7 +119,10 @@ class _Decision:
         self.stride, self.pad = three(s.strides or (1,) * len(s.window), 1), three(s.pad_low, 0)
         self.ldil = three(s.lhs_dilation, 1)
         self.rdil = three(s.rhs_dilation, 1)
-        self._set(batch=s.batch, groups=s.groups, ci=s.ci, co=s.co)
+        self.pixels = self.output[0] * self.output[1] * self.output[2]
+        self.images = s.batch
+        self._pointwise()
+        self._set(batch=self.images, groups=s.groups, ci=s.ci, co=s.co)
         self._set_three("in_{}", self.input)
         self._set_three("k{}", self.window)
         self._set_three("o{}", self.output)
@@ -137,8 +140,7 @@ class _Decision:
         size = itemsize(self.types.acc)
         self._set(o_pixel=s.out_pixel * size, o_image=s.out_image * size)
         self._set(o_feature=s.out_feature * size, o_group=s.out_group * size)
-        self.pixels = self.output[0] * self.output[1] * self.output[2]
-        self._set(rows=s.batch * self.pixels)
+        self._set(rows=self.images * self.pixels)
         self._inside()
         if self._depthwise():
             self._cut_depthwise()
@@ -147,6 +149,19 @@ class _Decision:
             self._runs()
             self._cut()
         return [self.values.get(name, 0) for name in FIELDS]
+
+    def _pointwise(self) -> None:
+        """A 1x1 window without strides over a dense input is a plain product: one line of all pixels."""
+        s = self.shape
+        if (self.window, self.stride, self.pad, self.ldil) != ((1, 1, 1), (1, 1, 1), (0, 0, 0), (1, 1, 1)):
+            return
+        _, h, w = self.input
+        sd, sh, sw = three(s.in_strides, 0)
+        dense = self.input == self.output and (h == 1 or sh == sw * w) and (self.input[0] == 1 or sd == sw * w * h)
+        if dense and s.out_feature == 1 and (s.batch == 1 or s.in_batch == sw * self.pixels):
+            self.input = self.output = (1, 1, s.batch * self.pixels)
+            self.images = 1
+            self.pixels *= s.batch
 
     def _set(self, **values: int) -> None:
         unknown = set(values) - set(FIELDS)
@@ -173,7 +188,7 @@ class _Decision:
 
     def _cut_depthwise(self) -> None:
         s = self.shape
-        lines = s.batch * self.output[0] * self.output[1]
+        lines = self.images * self.output[0] * self.output[1]
         work = max(1, self.output[2] * s.groups * self.window[0] * self.window[1] * self.window[2])
         chunk = max(1, (TASK // 32) // work)
         total = work * lines
@@ -197,8 +212,8 @@ class _Decision:
         pd, ph, pw = (max(1, x) for x in needed)
         a_w = s.ci * unit
         a_h, a_d, a_batch = a_w * pw, a_w * pw * ph, a_w * pw * ph * pd
-        self._set(pd=pd, ph=ph, pw=pw, a_w=a_w, a_h=a_h, a_d=a_d, a_batch=a_batch, a_group=a_batch * s.batch)
-        lines = s.groups * s.batch * pd * ph
+        self._set(pd=pd, ph=ph, pw=pw, a_w=a_w, a_h=a_h, a_d=a_d, a_batch=a_batch, a_group=a_batch * self.images)
+        lines = s.groups * self.images * pd * ph
         self.copy_bytes = lines * a_h
         chunk = max(1, (128 << 10) // max(a_h, 1))
         self._set(copy_lines=lines, copy_chunk=chunk, copy_tasks=-(-lines // chunk))
@@ -224,8 +239,8 @@ class _Decision:
         s, plan, v = self.shape, self.plan, self.values
         k = s.ci * self.window[0] * self.window[1] * self.window[2]
         call_k = max(1, v["run"] * v["runs_per_call"])
-        last = s.out_feature == 1 or s.co == 1
-        if not last and s.out_pixel != 1 and self.pixels > 1:
+        last = s.out_feature == 1 if s.co > 1 else s.out_pixel != 1
+        if not last and s.out_pixel != 1:
             raise ValueError("a convolution's output needs adjacent features or adjacent pixels")
         width = plan.nr if last else plan.mr
         panel = k * width * plan.unit_bytes * plan.parts
@@ -249,7 +264,7 @@ class _Decision:
         in_place = wasted * 2 * -(-s.co // plan.nr) <= width
         rows = max(2, TASK // max(1, columns * k * plan.mr)) * plan.mr
         if in_place:
-            lines = s.batch * self.output[0] * self.output[1]
+            lines = self.images * self.output[0] * self.output[1]
             chunk = max(1, rows // width)
             self._set(kind=LAST_IN_PLACE, row_chunk=chunk, row_chunks=-(-lines // chunk))
         else:
@@ -265,5 +280,5 @@ class _Decision:
         columns = max(1, min(TASK // max(1, k * s.co * plan.nr), (192 << 10) // (call_k * plan.nr))) * plan.nr
         columns = min(columns, _round(max(1, self.pixels), plan.nr))
         chunks = -(-self.pixels // columns)
-        self._set(kind=FIRST, nc=columns, column_chunks=chunks, main_tasks=s.groups * s.batch * chunks)
+        self._set(kind=FIRST, nc=columns, column_chunks=chunks, main_tasks=s.groups * self.images * chunks)
         self._set(worker_bytes=_round(columns * call_k * plan.unit_bytes + 1024, 64))

@@ -1,4 +1,4 @@
-"""Polynomial coefficients, lowest order first. Written by `python -m shlo_jit.kernels.math.fit`: do not edit.
+"""Polynomial coefficients, lowest order first. Written by `python -m shlo_jit.kernels.math.fit`, not by hand.
 
 The keys are (table, bits of the format); what each polynomial approximates stands in `fit_tables.py`. The comment
 above each gives formula, interval and the largest error as a power of two, weighted as the table says (mostly:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from shlo_jit.kernels.builder import mangle
 from shlo_jit.kernels.math.coefficients import COEFFICIENTS
 from shlo_jit.kernels.math.expr import X, at_least, at_most, fma, polynomial, where
 
+MAGIC_BITS = {32: 0x4B400000, 64: 0x4338000000000000}
+"""Of the formats' magic numbers."""
 LOG2E = 1.4426950408889634
 LN2 = {32: (0.693147182464599609375, -1.9046542121259336e-09), 64: (0.6931471805599453, 2.3190468138462996e-17)}
 
@@ -53,9 +56,14 @@ def scale(y: X, n: X, sign: X) -> X:
     """y 2^n, rounded once, for n as in `Reduced`; y near 1. `sign`: a float that is negative only where n <= 1.
 
     Two multiplications: by 2^n moved by 2^32 (or 2^64) towards zero, exact; and by that power of two, which overflows
-    or goes subnormal as it should.
+    or goes subnormal as it should. AVX-512 has an instruction for it (`vscalef`), which `llvm.ldexp` becomes there.
     """
     f = y.format
+    target = y.b.module.target
+    if target is not None and target.is_x86 and target.has_masks:
+        exponent = n - MAGIC_BITS[f.bits]
+        name = f"llvm.ldexp.{mangle(y.type)}.{mangle(exponent.type)}"
+        return X(y.b, y.b.call(y.type, name, [y.v, exponent.v]))
     step = 32 if f.bits == 32 else 64
     negative = sign < 0.0
     bias = where(negative, n.like((f.bias + step) << f.fraction), n.like((f.bias - step) << f.fraction))

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import mpmath as mp
-
 from shlo_jit.kernels.math.fit_tables import TABLES, Table
 
 mp.mp.dps = 70
@@ -106,7 +105,7 @@ def fit(table: Table, bits: int) -> Fitted:
     return Fitted(result, float(error))
 
 
-HEADER = '''"""Polynomial coefficients, lowest order first. Written by `python -m shlo_jit.kernels.math.fit`: do not edit.
+HEADER = '''"""Polynomial coefficients, lowest order first. Written by `python -m shlo_jit.kernels.math.fit`, not by hand.
 
 The keys are (table, bits of the format); what each polynomial approximates stands in `fit_tables.py`. The comment
 above each gives formula, interval and the largest error as a power of two, weighted as the table says (mostly:
@@ -153,7 +152,8 @@ def main() -> None:
             fitted = fit(table, bits)
             entries[table.name, bits] = entry(table, bits, fitted)
             write(path, entries)
-            print(f"{table.name:20} f{bits}  {len(fitted.coefficients):2} terms  2^{float(mp.log(fitted.error, 2)):.2f}", flush=True)
+            error = float(mp.log(fitted.error, 2))
+            print(f"{table.name:20} f{bits}  {len(fitted.coefficients):2} terms  2^{error:.2f}", flush=True)
 
 
 def write(path: Path, entries: dict[tuple[str, int], str]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from shlo_jit.kernels.math.coefficients import COEFFICIENTS
-from shlo_jit.kernels.math.exponential import half_power, reduce_q
+from shlo_jit.kernels.math.exponential import LN2 as LN2_PARTS
+from shlo_jit.kernels.math.exponential import LOG2E, reduce_q
 from shlo_jit.kernels.math.expr import X, at_most, copysign, fma, polynomial, where
 from shlo_jit.kernels.math.logarithm import log1p
 
@@ -13,12 +14,21 @@ LN2 = math.log(2)
 
 
 def tanh(x: X) -> X:
-    """-t / (2 + t), t = e^-2a - 1 for a = |x|, where e^-2a = 2 s (1 + q): t and 2 + t are one fused multiply-add each
-    from s and q, and for small a t is q itself. (With e^2a the quotient for large a has one rounding more.) 2 ULP."""
-    a = at_most(x.abs(), x.format.pick(10.0, 20.0))
-    n, q = reduce_q(a * -2.0)
-    s = half_power(n)
-    y = fma(s, q, s - 0.5) / fma(s, q, s + 0.5)
+    """-t / (2 + t), t = e^-2a - 1 for a = |x|. (With e^2a the quotient for large a has one rounding more.)
+
+    -a = n ln2/2 + r with the constants of exp halved, and e^-2a = S (1 + 2h), h = r + r^2 (2 P(2r)), whose
+    coefficients are those of exp times powers of two. t/2 = S h + (S - 1)/2 and 1 + t/2 = S h + (S + 1)/2 are one fused
+    multiply-add each; for small a the first is h itself. 2 ULP."""
+    f = x.format
+    a = at_most(x.abs(), f.pick(10.0, 20.0))
+    shifted = fma(a, -2.0 * LOG2E, f.magic)
+    n = shifted - f.magic
+    high, low = LN2_PARTS[f.bits]
+    r = fma(n, -low / 2, fma(n, -high / 2, -a))
+    p = polynomial(r, [math.ldexp(c, k + 1) for k, c in enumerate(COEFFICIENTS["exp", f.bits])])
+    h = fma(r * r, p, r)
+    s = ((shifted.bits() << f.fraction) + (f.bias << f.fraction)).as_float()
+    y = fma(s, h, fma(s, 0.5, -0.5)) / fma(s, h, fma(s, 0.5, 0.5))
     return copysign(y, x)
 
 

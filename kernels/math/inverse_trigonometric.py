@@ -29,8 +29,8 @@ def atan(x: X) -> X:
 
 
 def atan2(y: X, x: X) -> X:
-    """The angle of (x, y): octant by octant, as in C99 for zeros and infinities. The reflections act on the quotient and
-    on the rest separately, so that only the last addition rounds much. 2 ULP."""
+    """The angle of (x, y): octant by octant, as in C99 for zeros and infinities. The reflections act on the quotient
+    and on the rest separately, so that only the last addition rounds much. 2 ULP."""
     high, low = HALF_PI[x.format.bits]
     a, c = y.abs(), x.abs()
     steep = a > c

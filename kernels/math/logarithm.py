@@ -84,8 +84,8 @@ def log1p(x: X) -> X:
     fraction, tail = two_sum(fma(quarter, 0.25, -1.0), scaled)
     tail = fma(-fraction, tail, tail)  # tail / (1 + fraction), nearly: the derivative of log
     y = where(x.abs() < 2.0**-60, x, log_sum(k, fraction, tail))
-    y = where(x < INF, y, x)
-    return where(x > -1.0, y, where(x.eq(-1.0), x.like(-INF), where(x < -1.0, x.like(math.nan), x)))
+    # -1 times infinity is what it should be, and so are infinity and NaN.
+    return where((x > -1.0) & (x < INF), y, where(x < -1.0, x.like(math.nan), x * INF))
 
 
 def log2(x: X) -> X:

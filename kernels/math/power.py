@@ -34,7 +34,8 @@ def rsqrt(x: X) -> X:
     small = x.abs() < 1.0
     scaled = x * where(small, x.like(2.0**step), x.like(2.0**-step))
     y = (1.0 / scaled).sqrt() * where(small, x.like(2.0 ** (step / 2)), x.like(2.0 ** (-step / 2)))
-    return where(x.eq(0.0), 1.0 / x, y)
+    y = where(x < 0.0, x.like(math.nan), y)
+    return where(x.eq(0.0), copysign(x.like(math.inf), x), y)
 
 
 def cbrt(x: X) -> X:

@@ -10,12 +10,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from shlo_jit.kernels.builder import V, const, mangle
 from shlo_jit.kernels.math.coefficients import COEFFICIENTS
-from shlo_jit.kernels.math.expr import F64, X, any_lane, fast_two_sum, fma, horner, polynomial, two_product, two_sum, where
+from shlo_jit.kernels.math.expr import (
+    F64,
+    X,
+    any_lane,
+    fast_two_sum,
+    fma,
+    horner,
+    polynomial,
+    two_product,
+    two_sum,
+    where,
+)
 
 HALF_PI = {
     32: (1.57079637050628662109375, -4.371138828673792886547744274139404296875e-08, -1.7151245100058819e-15),
@@ -53,9 +64,8 @@ def sine(a: Angle, z: X) -> X:
 
 def cosine(a: Angle, z: X) -> X:
     """cos(r + tail), z = r^2, with the rounding error of 1 - z/2 added back."""
-    half = 0.5 * z
-    w = 1.0 - half
-    lost = (1.0 - w) - half
+    w = fma(z, -0.5, 1.0)
+    lost = fma(z, -0.5, 1.0 - w)
     return w + fma(z * z, horner(z, COEFFICIENTS["cos", z.format.bits]), fma(-a.r, a.tail, lost))
 
 
@@ -143,7 +153,7 @@ def two_over_pi_chunks(width: int, total: int, shift: int) -> list[float]:
     return chunks
 
 
-@lru_cache(maxsize=None)
+@cache
 def two_over_pi_bits(count: int) -> int:
     """floor(2^count 2/pi), with pi by Machin's formula in integers."""
     guard = count + 64
@@ -175,7 +185,8 @@ def periodic(x: X, name: str, finish: Callable[[Angle], X]) -> X:
     huge = x.abs() > limit
     symbol = f"shlo.{name}.huge.{mangle(x.type)}"
     if symbol not in b.module.functions:
-        body = b.module.function(symbol, [(x.type, "x")], x.type, attributes="memory(none) nounwind willreturn noinline cold")
+        attributes = "memory(none) nounwind willreturn noinline cold"
+        body = b.module.function(symbol, [(x.type, "x")], x.type, attributes=attributes)
         y = X(body, body.params[0])
         body.ret(where(y.abs() < math.inf, finish(reduce_huge(y)), y.like(math.nan)).v)
 
@@ -186,17 +197,15 @@ def periodic(x: X, name: str, finish: Callable[[Angle], X]) -> X:
 
 
 def sin(x: X) -> X:
-    """1 ULP."""
-    y = periodic(x, "sin", lambda a: sin_of(a, 0))
-    return where(x.eq(0.0), x, y)
+    """By |x|, so that -0 stays. 1 ULP."""
+    return periodic(x.abs(), "sin", lambda a: sin_of(a, 0)).with_sign(x.sign_bit())
 
 
 def cos(x: X) -> X:
     """1 ULP."""
-    return periodic(x, "cos", lambda a: sin_of(a, 1))
+    return periodic(x.abs(), "cos", lambda a: sin_of(a, 1))
 
 
 def tan(x: X) -> X:
-    """2 ULP."""
-    y = periodic(x, "tan", tan_of)
-    return where(x.eq(0.0), x, y)
+    """By |x|, as sin. 2 ULP."""
+    return periodic(x.abs(), "tan", tan_of).with_sign(x.sign_bit())

@@ -22,6 +22,15 @@ _names = itertools.count()
 _linker: llvm.LLJIT | None = None
 
 
+def _after_fork() -> None:
+    """Another thread may have held the lock, and it does not exist in the child."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def _jit() -> llvm.LLJIT:
     """The process's JIT, made at first use and never disposed of: at the end of the process a worker of the thread
     pool may still be spinning in code that it owns."""

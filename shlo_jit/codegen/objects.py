@@ -44,16 +44,21 @@ class CompiledRoutine:
     code: bytes
 
 
-def compile_program(program: Program, target: Target, level: int | None = None, verify: bool = True) -> Compiled:
-    """Optimize a program's text and generate code for it. Raises InternalError when LLVM refuses the text."""
-    from shlo_jit.codegen.optimize import DEFAULT_LEVEL, emit_object, optimize
+def compile_program(
+    program: Program, target: Target, level: int | None = None, verify: bool = True, threads: int = 1
+) -> Compiled:
+    """Optimize a program's text and generate code for it, large ones in several threads. Raises InternalError when
+    LLVM refuses the text."""
+    from shlo_jit.codegen.optimize import DEFAULT_LEVEL
+    from shlo_jit.codegen.parallel import emit_objects
+    from shlo_jit.codegen.split import split
 
-    module = optimize(program.text, target, DEFAULT_LEVEL if level is None else level, verify)
+    texts = split(program.text, threads)
     names = [routine.name for routine in program.routines]
     if "@shlo_parallel" in program.text and "threads" not in names:
         names.append("threads")
     return Compiled(
-        objects=(emit_object(module, target),),
+        objects=emit_objects(texts, target, DEFAULT_LEVEL if level is None else level, verify),
         inputs=program.inputs,
         outputs=program.outputs,
         arena_bytes=program.arena_bytes,

@@ -65,15 +65,21 @@ def parse(text: str, target: Target, verify: bool = True) -> llvm.ModuleRef:
 def optimize(text: str, target: Target, level: int = DEFAULT_LEVEL, verify: bool = True) -> llvm.ModuleRef:
     """The module of `text` after the passes of `level`. Raises InternalError as `parse` does."""
     module = parse(text, target, verify)
-    options = llvm.create_pipeline_tuning_options(1)
-    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
-    builder = llvm.create_pass_builder(machine(target), options)
+    builder = pass_builder(machine(target))
     simplify(module, builder, text, level)
-    _passes(level).run(module, builder)
+    passes(level).run(module, builder)
     return module
 
 
-def _passes(level: int) -> llvm.ModulePassManager:
+def pass_builder(tm: llvm.TargetMachine) -> llvm.PassBuilder:
+    """A pass builder without LLVM's own vectorizers and unrolling."""
+    options = llvm.create_pipeline_tuning_options(1)
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    return llvm.create_pass_builder(tm, options)
+
+
+def passes(level: int) -> llvm.ModulePassManager:
+    """The pipeline of a level."""
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     if level > 0:
@@ -90,13 +96,18 @@ def simplify(module: llvm.ModuleRef, builder: llvm.PassBuilder, text: str, level
     """Run LLVM's function simplification pipeline over the functions marked with SIMPLIFY (all, at level 2)."""
     if level <= 0 or (level == 1 and SIMPLIFY not in text):
         return
+    inline = llvm.create_new_module_pass_manager()
+    inline.add_always_inliner_pass()
+    inline.run(module, builder)
     passes = builder.getFunctionPassManager()
     if level >= 2:
         names = [f.name for f in module.functions if not f.is_declaration]
     else:
         names = re.findall(rf"^define [^\n@]*@([\w.$]+)\([^\n]*{SIMPLIFY}", text, re.MULTILINE)
+    left = {f.name: f for f in module.functions if not f.is_declaration}
     for name in names:
-        passes.run(module.get_function(name), builder)
+        if name in left:
+            passes.run(left[name], builder)
 
 
 def emit_object(module: llvm.ModuleRef, target: Target) -> bytes:

@@ -6,6 +6,7 @@ wrote them.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -23,6 +24,15 @@ _compiled: dict[tuple[str, Target], CompiledRoutine] = {}
 _loaded: dict[tuple[str, Target], Library] = {}
 _kept: set[tuple[str, str]] = set()
 """Keys and folders of caches that were seen to have them."""
+
+
+def _after_fork() -> None:
+    """Another thread may have held the lock, and it does not exist in the child."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def own_routines() -> dict[str, Routine]:

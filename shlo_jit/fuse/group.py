@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from shlo_jit.fuse import index as ix
 from shlo_jit.fuse.costs import FREE, cost
+from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.index import ORIGIN, At, Expr, NotAffine, Split
 from shlo_jit.fuse.maps import operand_places
 from shlo_jit.fuse.nest import Nest, Node, Store, covers, space_of
@@ -148,7 +149,9 @@ class _Grouper:
                 self.fusible(op, position)
             else:
                 self.kernel(op, position)
-        return PlanBlock(self.block, self.schedule(), results)
+        block = PlanBlock(self.block, self.schedule(), results)
+        attach_epilogues(block)
+        return block
 
     def constant(self, op: Op, position: int) -> None:
         """A constant of equal elements is written where memory is wanted; the others are in memory already."""

@@ -232,6 +232,8 @@ class Planner:
             for operand, result in zip(step.op.operands[:n], step.op.results, strict=True):
                 self.take_or_copy(step, operand, result)
             return
+        if isinstance(step, OpStep) and step.epilogue is not None:
+            self.host(step, step.epilogue)
         for v in step.writes:
             if v not in self.storage and v not in self.wanted and isinstance(step, NestStep):
                 victim = self.victim(step, v)
@@ -239,6 +241,18 @@ class Planner:
                     self.share(v, victim, at)
                     continue
             self.define(v, at)
+
+    def host(self, step: OpStep, epilogue: NestStep) -> None:
+        """A product with an epilogue: the product lives for this step only, in the epilogue's result where it fits."""
+        at = self.begin[id(step)]
+        product = step.op.results[0]
+        for v in epilogue.writes:
+            self.define(v, at)
+            stores = [s for s in epilogue.nest.stores if s.target is v]
+            fits = nbytes(v) == nbytes(product) and product not in self.storage and len(stores) == 1
+            if fits and pointwise(epilogue.nest, product, stores[0].index, v):
+                self.bind(product, self.storage[v])
+        self.define(product, at)
 
     def dies(self, value: Value, step: Step) -> bool:
         """No step after this one reads the value's memory, and it is ours to overwrite."""

@@ -205,11 +205,11 @@ class _Verifier:
     def recursion(self, calls: dict[str, list[tuple[str, Op]]]) -> None:
         """Report each call that closes a cycle."""
         done: set[str] = set()
-        for root in calls:
+        for root, own in calls.items():
             if root in done:
                 continue
             path: list[str] = [root]
-            stack: list[Iterator[tuple[str, Op]]] = [iter(calls[root])]
+            stack: list[Iterator[tuple[str, Op]]] = [iter(own)]
             while stack:
                 step = next(stack[-1], None)
                 if step is None:
@@ -250,9 +250,8 @@ def _key(op: Op) -> Any:
 _LOOKS_AT_OPERANDS = frozenset(name for name, record in OPS.items() if record.has("looks_at_operands"))
 
 
-_NAMES_SYMBOLS = frozenset(
-    {"func.call", "stablehlo.composite"} | {name for name, record in OPS.items() if "replica_groups" in record.attributes}
-)
+_COLLECTIVES = {name for name, record in OPS.items() if "replica_groups" in record.attributes}
+_NAMES_SYMBOLS = frozenset(_COLLECTIVES | {"func.call", "stablehlo.composite"})
 
 
 def _symbol(op: Op, attribute: str) -> str | None:
@@ -283,7 +282,7 @@ def check_op(op: Op, record: OpDef) -> None:
         record.verify(op)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _arity(names: tuple[str, ...]) -> tuple[int, tuple[int, ...]]:
     """How many values there are at least, and which groups are variadic."""
     variadic = tuple(i for i, name in enumerate(names) if name[-1] in "*?")

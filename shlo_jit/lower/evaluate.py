@@ -30,11 +30,11 @@ class Frame:
     A child frame sees what its parents computed; what it computes is gone with it (it stands in a loop body).
     """
 
-    def __init__(self, variables: dict[int, V], width: int, mask: Sequence[bool] | None = None, parent: Frame | None = None):
+    def __init__(self, variables: dict[int, V], width: int, mask: V | None = None, parent: Frame | None = None):
         self.variables = variables
         self.width = width
         self.mask = mask
-        """Lanes that exist, of the tail; None: all."""
+        """i1 lanes that exist, of a tail; None: all."""
         self.memo: dict[Key, Reg] = {}
         self.parent = parent
 
@@ -240,8 +240,7 @@ class Evaluator:
         m = self.condition(frame, conditions)
         if frame.mask is None:
             return m
-        tail = vector_literal("i1", frame.mask)
-        return tail if m is None else self.b.and_(tail, self.b.splat(m, frame.width))
+        return frame.mask if m is None else self.b.and_(frame.mask, self.b.splat(m, frame.width))
 
     def load_one(self, frame: Frame, dtype: DType, pointer: V, offset: Expr, at: At) -> Reg:
         safe = self.condition(frame, at.conditions, along=False)
@@ -304,7 +303,7 @@ class Evaluator:
             return
         n = frame.width
         x = widen(b, x, n)
-        mask = None if frame.mask is None else vector_literal("i1", frame.mask)
+        mask = frame.mask
         if moves == 1 and not spread:
             place = b.mul(self.base(frame, offset), 2 if dtype.is_complex else 1)
             whole = offset.const % n == 0 and not offset.syms

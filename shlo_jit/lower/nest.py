@@ -24,7 +24,7 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.lower.evaluate import INDEX_MAPS, Evaluator, Frame
 from shlo_jit.lower.reducers import Reducer, across, reducer_of
 from shlo_jit.lower.registers import Reg, is_pair, register_type, widen
-from shlo_jit.lower.space import Space, make_space
+from shlo_jit.lower.space import Space, Tile, make_space, tile_space
 
 TASK_WORK = 1 << 15
 """Element operations a task should have, so that handing it over costs little."""
@@ -60,7 +60,7 @@ class Schedule:
 
 
 class NestLowering:
-    def __init__(self, nest: Nest, target: Target):
+    def __init__(self, nest: Nest, target: Target, tile: Tile | None = None):
         self.nest = nest
         self.target = target
         self.reduces: dict[Op, Reducer] = {}
@@ -68,7 +68,7 @@ class NestLowering:
             if node.op.name == "stablehlo.reduce" and node.op not in self.reduces:
                 self.reduces[node.op] = reducer_of(node.op)
         scalar = any(r.simple is None for r in self.reduces.values())
-        self.space: Space = make_space(nest, target, scalar)
+        self.space: Space = make_space(nest, target, scalar) if tile is None else tile_space(nest, target, tile)
         self.reduced = set(nest.reduce_vars)
         self.phases: dict[Key, int] = {}
         self._row: dict[Key, bool] = {}
@@ -190,7 +190,7 @@ class NestLowering:
                 x = self.b.cast("zext", x, "i8") if bits(x.type) == 1 else x
                 address = self.partial_address(f, self.chunk_number, part)
                 if f.mask is not None and lanes(x.type) > 1:
-                    self.b.masked_store(x, address, vector_literal("i1", list(f.mask)))
+                    self.b.masked_store(x, address, f.mask)
                 else:
                     self.b.store(x, address)
 
@@ -205,8 +205,8 @@ class NestLowering:
                 out = []
                 for part in parts:
                     address, kind = self.partial_address(f, chunk, part), vector(memory_of(part[0]), width)
-                    masked = f.mask is not None and width > 1
-                    x = b.masked_load(kind, address, vector_literal("i1", list(f.mask or ()))) if masked else b.load(kind, address)
+                    mask = f.mask if width > 1 else None
+                    x = b.load(kind, address) if mask is None else b.masked_load(kind, address, mask)
                     out.append(b.cast("trunc", x, "i1") if part[0] == "i1" else x)
                 return out
 
@@ -272,20 +272,69 @@ class NestLowering:
         self.all_rows(self.parallel_rows())
         self.b.ret()
 
+    def write_epilogue(self, module: ModuleText, name: str, values: list[Value], tile: Tile) -> None:
+        """`void @name(ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`: the nest on a rectangle of a matrix.
+
+        The frame holds the addresses of `values` in order. `tile` says which variables number batches, rows, columns.
+        """
+        params = [("ptr", "frame"), *(("i64", n) for n in ("batch", "i0", "i1", "j0", "j1"))]
+        b = module.function(name, params, attributes="nounwind")
+        frame, batch, i0, i1, j0, j1 = b.params
+        pointers = {v: b.load("ptr", b.element(frame, "ptr", i), 8, ", !invariant.load !{}") for i, v in enumerate(values)}
+        self.start(b, pointers)
+        outer = self.decode(tile.batch, batch)
+        with b.loop(i0, i1, 1, "row") as i:
+            variables = {**outer, **self.decode(tile.rows, i)}
+            if self.space.vector is None:
+                with b.loop(j0, j1, 1, "column") as j:
+                    self.row([Frame({**variables, **self.decode(tile.columns, j)}, 1)])
+            else:
+                self.columns(variables, j0, j1)
+        b.ret()
+
+    def decode(self, order: list[int], number: V) -> dict[int, V]:
+        """The values of variables (outermost first) that a running number stands for."""
+        out: dict[int, V] = {}
+        for v in reversed(order[1:]):
+            out[v] = self.b.urem(number, self.space.extents[v])
+            number = self.b.udiv(number, self.space.extents[v])
+        if order:
+            out[order[0]] = number
+        return out
+
+    def columns(self, variables: dict[int, V], start: V, stop: V) -> None:
+        """Columns [start, stop), any bounds: whole vectors, then what is left."""
+        b, w, v = self.b, self.space.width, self.space.vector
+        assert v is not None
+        whole = b.add(start, b.and_(b.sub(stop, start), i64(-w)))
+        with b.loop(start, whole, w, "vector") as j:
+            self.row([Frame({**variables, v: j}, w)])
+        if self.target.has_masks:
+            with b.loop(whole, stop, w, "tail") as j:
+                left = b.splat(b.cast("trunc", b.sub(stop, j), "i32"), w)
+                mask = b.icmp("slt", b.iota("i32", w), left)
+                self.row([Frame({**variables, v: j}, w, mask)])
+        else:
+            with b.loop(whole, stop, 1, "tail") as j:
+                self.row([Frame({**variables, v: j}, 1)])
+
     def begin(self, module: ModuleText, name: str, buffers: Sequence[tuple[str, list[Value]]], noalias: bool) -> tuple[V, V]:
         params = [("ptr", n) for n, _ in buffers] + [("i64", "first"), ("i64", "last")]
         b = module.function(name, params, noalias=noalias, attributes="nounwind")
         pointers = {v: V("ptr", f"%{n}") for n, values in buffers for v in values}
         if self.schedule.split:
             self.scratch = b.params[-3]
+        self.start(b, pointers)
+        if self.schedule.tasks == 1:
+            return i64(0), i64(self.schedule.units)
+        return b.params[-2], b.params[-1]
+
+    def start(self, b: Builder, pointers: dict[Value, V]) -> None:
         self.b = b
         self.part = "whole"
         self.bounds: dict[int, tuple[V, V]] = {}
         self.stash: dict[Key, V] = {}
         self.ev = Evaluator(b, self.nest, self.space, pointers)
-        if self.schedule.tasks == 1:
-            return i64(0), i64(self.schedule.units)
-        return b.params[-2], b.params[-1]
 
     def stream(self) -> None:
         """Outputs of a plain loop over one run that no cache will hold are written past it (DESIGN, Memory)."""
@@ -359,7 +408,7 @@ class NestLowering:
             return
         if self.target.has_masks or self.nest.stores and n < w:
             with b.if_(b.icmp("eq", stop, n)) if stop.literal is None else _always():
-                self.row([Frame({**variables, v: i64(whole)}, w, [k < n - whole for k in range(w)])])
+                self.row([Frame({**variables, v: i64(whole)}, w, first_lanes(w, n - whole))])
         else:
             with b.loop(b.max_(start, whole), stop, 1, "tail") as i:
                 self.row([Frame({**variables, v: i}, 1)])
@@ -592,7 +641,7 @@ class NestLowering:
         low = b.max_(low, whole)
         if self.target.has_masks:
             with b.loop_carry(low, high, head, w, "tail") as carry:  # one turn, or none in a chunk that ends earlier
-                mask = [i < n - whole for i in range(w)]
+                mask = first_lanes(w, n - whole)
                 child = Frame({**frame.variables, **variables, v: carry.index}, w, mask, frame)
                 carry.next(*self.vector_turn(child, reduces, stores, carry.values, neutral))
             return carry.values
@@ -681,11 +730,15 @@ def put_lane(b: Builder, old: Reg, x: Reg) -> Reg:
     return b.insert(old, x, 0)  # type: ignore[arg-type]
 
 
-def select_lanes(b: Builder, mask: Sequence[bool], x: Reg, other: Reg) -> Reg:
-    m = vector_literal("i1", list(mask))
+def select_lanes(b: Builder, mask: V, x: Reg, other: Reg) -> Reg:
     if is_pair(x):
-        return tuple(b.select(m, p, q) for p, q in zip(x, other, strict=True))  # type: ignore[arg-type, return-value]
-    return b.select(m, x, other)  # type: ignore[arg-type]
+        return tuple(b.select(mask, p, q) for p, q in zip(x, other, strict=True))  # type: ignore[arg-type, return-value]
+    return b.select(mask, x, other)  # type: ignore[arg-type]
+
+
+def first_lanes(width: int, count: int) -> V:
+    """A mask of the first `count` lanes."""
+    return vector_literal("i1", [k < count for k in range(width)])
 
 
 def check_supported(nest: Nest) -> None:

@@ -19,6 +19,7 @@ from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.kernels import KERNELS
 from shlo_jit.lower.nest import NestLowering, check_supported
+from shlo_jit.lower.space import Tile
 
 INLINE_CONSTANT = 512
 """Bytes up to which a constant stands in the LLVM text."""
@@ -223,6 +224,20 @@ class ProgramLowering:
             name = self.new_name(hint)
             low.write_finish(self.module, name, buffers, noalias=True)
             self.main.call("void", self.share(hint, name), [*pointers, i64(0), i64(1)], declare=False)
+
+    def epilogue(self, step: NestStep, tile: Tile) -> tuple[V, V]:
+        """A nest as the epilogue of a product: its function's address, and the frame to hand to it."""
+        check_supported(step.nest)
+        b, nest = self.main, step.nest
+        values = list(dict.fromkeys([*(k[0] for k in nest.loads), *(s.target for s in nest.stores)]))
+        hint = "epilogue_" + kernel_hint(step)
+        name = self.new_name(hint)
+        NestLowering(nest, self.target, tile).write_epilogue(self.module, name, values, tile)
+        name = self.share(hint, name)
+        frame = b.alloca("ptr", len(values))
+        for i, v in enumerate(values):
+            b.store(self.pointer(v), b.element(frame, "ptr", i))
+        return V("ptr", f"@{name}"), frame
 
     def task_of(self, name: str, count: int, units: int, grain: int) -> str:
         """The task around a kernel: index to a range of units, pointers from the frame."""

@@ -144,9 +144,10 @@ def _decode_power(b: Builder, code: V) -> V:
 
 
 def _encode_power(b: Builder, bits: V) -> V:
-    """The exponent, rounded to nearest even as a mantissa of no bits would be; NaN for what has no logarithm."""
+    """The exponent of the nearest power of two, the upper one at a tie (the hidden bit, which is all there is, is odd);
+    but the subnormal 2^-127 is code 0. NaN for what has no logarithm."""
     t = bits.type
-    odd = b.and_(b.lshr(bits, 23), const(t, 1))
-    code = b.lshr(b.add(b.add(bits, odd), const(t, 0x3FFFFF)), 23)
+    normal = b.cast("zext", b.icmp("uge", bits, const(t, 1 << 23)), t)
+    code = b.lshr(b.add(b.add(bits, normal), const(t, 0x3FFFFF)), 23)
     positive = b.icmp("sgt", bits, const(t, 0))
     return b.select(positive, b.intrinsic("umin", t, [code, const(t, 255)]), const(t, 255))

@@ -12,6 +12,15 @@ from shlo_jit.kernels.target import Target
 
 
 @dataclass
+class Tile:
+    """Variables of a nest (outermost first) by their part in the offset of a matrix element: batch, row or column."""
+
+    batch: list[int]
+    rows: list[int]
+    columns: list[int]
+
+
+@dataclass
 class Space:
     """Loop structure of a nest. Adjacent variables that every access walks as one run are one variable here."""
 
@@ -61,9 +70,9 @@ def expressions(nest: Nest) -> list[Expr]:
     return out
 
 
-def make_space(nest: Nest, target: Target, scalar_reduce: bool, keep: set[int] | None = None) -> Space:
+def make_space(nest: Nest, target: Target, scalar_reduce: bool) -> Space:
     """Order, merge and choose. `scalar_reduce`: a reducer must see its elements in order, so lanes cannot run along
-    a reduced variable. `keep`: variables that must not be merged."""
+    a reduced variable."""
     order = nest.order()
     space = Space(
         [v for v in order if v not in nest.reduce_vars],
@@ -75,7 +84,7 @@ def make_space(nest: Nest, target: Target, scalar_reduce: bool, keep: set[int] |
     )
     exprs = list(dict.fromkeys(expressions(nest)))
     for part in (space.rows, space.inner):
-        merge(part, space, exprs, keep or set())
+        merge(part, space, exprs)
     space.vector = choose_vector(nest, space, scalar_reduce)
     if space.vector is not None:
         space.width = choose_width(nest, space.extents[space.vector], target)
@@ -90,15 +99,30 @@ def make_space(nest: Nest, target: Target, scalar_reduce: bool, keep: set[int] |
     return space
 
 
-def merge(part: list[int], space: Space, exprs: list[Expr], keep: set[int]) -> None:
+def tile_space(nest: Nest, target: Target, tile: Tile) -> Space:
+    """The space of a nest that runs on rectangles of a matrix: lanes along the columns. Merges variables inside each
+    part and leaves in `tile` those that remain."""
+    order = [*tile.batch, *tile.rows, *tile.columns]
+    space = Space(order, [], {v: nest.extents[v] for v in order}, {}, None, 1)
+    exprs = list(dict.fromkeys(expressions(nest)))
+    for part in (tile.batch, tile.rows, tile.columns):
+        merge(part, space, exprs)
+    space.rows = [*tile.batch, *tile.rows, *tile.columns]
+    if len(tile.columns) == 1:
+        space.vector = tile.columns[0]
+        space.width = choose_width(nest, space.extents[space.vector], target)
+        if space.width == 1:
+            space.vector = None
+    return space
+
+
+def merge(part: list[int], space: Space, exprs: list[Expr]) -> None:
     """Merge adjacent variables (outer, inner) where every expression has outer = inner * extent(inner)."""
     i = len(part) - 2
     while i >= 0:
         outer, inner = part[i], part[i + 1]
         n = space.extents[inner]
-        if outer not in keep and inner not in keep and all(
-            e.coefficient(outer) == e.coefficient(inner) * n for e in exprs
-        ):
+        if all(e.coefficient(outer) == e.coefficient(inner) * n for e in exprs):
             space.extents[inner] *= space.extents[outer]
             space.dropped[outer] = inner
             part.pop(i)

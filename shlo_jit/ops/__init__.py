@@ -2,6 +2,8 @@
 
 from shlo_jit.ir.core import Op
 from shlo_jit.ops import (
+    bitcast,
+    broadcast,
     chlo,
     chlo_broadcast,
     chlo_structured,
@@ -26,8 +28,8 @@ from shlo_jit.ops.record import OPS, OpDef, Violation
 __all__ = ["OPS", "OpDef", "Violation", "is_elementwise", "lookup"]
 
 FAMILIES = (
-    elementwise, shape, dynamic, contract, convolution, reduce, scatter, index, control, custom_call, random, linalg,
-    normalization, quantized, collective, chlo, chlo_broadcast, chlo_structured,
+    elementwise, shape, broadcast, bitcast, dynamic, contract, convolution, reduce, scatter, index, control,
+    custom_call, random, linalg, normalization, quantized, collective, chlo, chlo_broadcast, chlo_structured,
 )  # fmt: skip
 
 

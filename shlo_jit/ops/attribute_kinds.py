@@ -111,7 +111,7 @@ def check_attribute(name: str, spec: AttributeSpec, attr: Any) -> None:
             raise Violation("attribute", f"requires attribute '{name}'")
         return
     word, _, rest = spec.kind.partition(" ")
-    if word == "enum" or word == "enums":
+    if word in ("enum", "enums"):
         _check_enum(name, rest, attr if word == "enums" else (attr,))
     elif word == "struct":
         if not isinstance(attr, StructAttr) or attr.name.partition(".")[2] != rest:

@@ -12,8 +12,8 @@ import numpy as np
 
 from shlo_jit.ir.attributes import Dense, FloatAttr, IntegerAttr
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import BY_NUMPY, DTYPES, I1, DType, TensorType, Type
-from shlo_jit.ops.numeric import Array, Meaning, convert, dtype_of, in_float, meaning, result_type, widen_int, wrap
+from shlo_jit.ir.types import DTYPES, I1, DType, Type
+from shlo_jit.ops.numeric import Array, Meaning, convert, dtype_of, meaning, result_type, widen_int, wrap
 from shlo_jit.ops.record import Violation, define, required
 from shlo_jit.ops.shapes import operand_type, same_type, with_element
 
@@ -193,5 +193,3 @@ define(
     "chlo.constant_like", operands=("operand: tensor|unranked",), results=("result: tensor|unranked",),
     attributes={"value": required("any")}, infer=_infer_constant_like, reference=_constant_like,
 )  # fmt: skip
-
-__all__ = ["BY_NUMPY", "TensorType", "in_float", "mulhi", "next_after"]

@@ -9,7 +9,7 @@ import numpy as np
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import I32, TensorType, Type
-from shlo_jit.ops.contract import PRECISION, dims_of, dot_general, stated_result
+from shlo_jit.ops.contract import PRECISION, dims_of, dot_general
 from shlo_jit.ops.dynamic import resolve_shape
 from shlo_jit.ops.index import check_disjoint
 from shlo_jit.ops.numeric import Array, result_dtype, total_order_key
@@ -24,6 +24,7 @@ from shlo_jit.ops.shapes import (
     operand_types,
     same_dim,
     shape_text,
+    stated_result,
     type_text,
     with_bounds,
 )
@@ -115,7 +116,8 @@ def _check_ragged(dims: RaggedDims, lhs: TensorType, rhs: TensorType, sizes: Ten
     if dims.mode == "non_contracting":
         if len(dims.groups) != 1:
             raise Violation(
-                "C5", "There must be exactly one group dimension in the rhs when the ragged dimension is non-contracting"
+                "C5",
+                "There must be exactly one group dimension in the rhs when the ragged dimension is non-contracting",
             )
         if not same_dim(rhs.shape[dims.groups[0]], sizes.shape[-1] if sizes.shape else None):
             raise Violation(

@@ -176,10 +176,9 @@ def _verify_reduce_scatter(op: Op) -> None:
     for axis, (a, b) in enumerate(zip(t.shape, r.shape, strict=True)):
         if axis != d and not same_dim(a, b):
             raise Violation("C8", f"non scatter dimensions should be same for operand ({a}) and result ({b})")
-    if n is not None and m is not None:
-        if n % m:
-            raise Violation("C8", f"operand scatter dimension has size {n}, expected to be a multiple of result "
-                            f"scatter dimension size {m}")  # fmt: skip
+    if n is not None and m is not None and n % m:
+        raise Violation("C8", f"operand scatter dimension has size {n}, expected to be a multiple of result "
+                        f"scatter dimension size {m}")  # fmt: skip
 
 
 def _check_body(op: Op, types: list[TensorType], label: str) -> list[TensorType]:

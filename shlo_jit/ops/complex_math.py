@@ -6,9 +6,12 @@ computed apart where numpy's own loses digits (log of numbers near 1, expm1) or 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-Array = np.ndarray
+Array = Any
+"""A numpy array (its stubs give `real` and `imag` to some dtypes only)."""
 
 
 def join(real: Array, imag: Array) -> Array:
@@ -37,7 +40,8 @@ def sign(x: Array) -> Array:
     size = np.hypot(x.real, x.imag)
     nan = np.isnan(x.real) | np.isnan(x.imag)
     unit = join(x.real / size, x.imag / size)
-    return np.where(nan, join(size * np.nan, size * np.nan), np.where(size == 0, np.zeros_like(x), unit)).astype(x.dtype)
+    unit = np.where(size == 0, np.zeros_like(x), unit)
+    return np.where(nan, join(size * np.nan, size * np.nan), unit).astype(x.dtype)
 
 
 def multiply(x: Array, y: Array) -> Array:

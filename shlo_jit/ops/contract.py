@@ -8,19 +8,18 @@ import numpy as np
 
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import DType, QuantizedType, TensorType, Type
+from shlo_jit.ir.types import QuantizedType, TensorType, Type
 from shlo_jit.ops.numeric import WIDE, Array, convert, result_dtype, wrap
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.shapes import (
     bounds_of,
     check_range,
     check_unique,
-    compatible_elements,
-    is_promotable,
     is_quantized,
     operand_types,
     same_dim,
     shape_text,
+    stated_result,
     type_text,
     with_bounds,
 )
@@ -32,12 +31,6 @@ def check_precision(op: Op, label: str) -> None:
     config = op.attributes.get("precision_config") or ()
     if isinstance(config, tuple) and len(config) > 2:
         raise Violation(label, "expects precision config to be empty or have <= 2 elements")
-
-
-def stated_result(op: Op) -> TensorType:
-    t = op.results[0].type
-    assert isinstance(t, TensorType)
-    return t
 
 
 def dims_of(attr: StructAttr, name: str) -> tuple[int, ...]:
@@ -53,7 +46,7 @@ def _infer_dot_general(op: Op) -> list[Type]:
     numbers = op.attributes["dot_dimension_numbers"]
     lhs_batch, rhs_batch = dims_of(numbers, "lhs_batching_dimensions"), dims_of(numbers, "rhs_batching_dimensions")
     lhs_sum, rhs_sum = dims_of(numbers, "lhs_contracting_dimensions"), dims_of(numbers, "rhs_contracting_dimensions")
-    check_dot_dimensions(lhs, rhs, lhs_batch, rhs_batch, lhs_sum, rhs_sum)
+    check_dot_dimensions(lhs, rhs, (lhs_batch, rhs_batch, lhs_sum, rhs_sum))
     check_precision(op, "C11")
     assert lhs.shape is not None and rhs.shape is not None
     shape = [lhs.shape[d] for d in lhs_batch]
@@ -66,15 +59,13 @@ def _infer_dot_general(op: Op) -> list[Type]:
     return [with_bounds(tuple(shape), stated_result(op).dtype, bounds)]
 
 
-def check_dot_dimensions(
-    lhs: TensorType,
-    rhs: TensorType,
-    lhs_batch: tuple[int, ...],
-    rhs_batch: tuple[int, ...],
-    lhs_sum: tuple[int, ...],
-    rhs_sum: tuple[int, ...],
-) -> None:
+DotDims = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""Batching dimensions of lhs and rhs, contracting dimensions of lhs and rhs."""
+
+
+def check_dot_dimensions(lhs: TensorType, rhs: TensorType, dims: DotDims) -> None:
     """C1 to C10 of dot_general."""
+    lhs_batch, rhs_batch, lhs_sum, rhs_sum = dims
     assert lhs.shape is not None and rhs.shape is not None
     if len(lhs_batch) != len(rhs_batch):
         raise Violation("C1", "lhs and rhs should have the same number of batching dimensions")
@@ -176,13 +167,8 @@ def _integer(attr: Any) -> int:
     return int(getattr(attr, "value", attr) if attr is not None else 1)
 
 
-def dot_general(
-    lhs: Array,
-    rhs: Array,
-    dims: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]],
-    dtype: np.dtype,
-) -> Array:
-    """Products summed by `multiply_matrices`. `dims`: batching of lhs and rhs, contracting of lhs and rhs."""
+def dot_general(lhs: Array, rhs: Array, dims: DotDims, dtype: np.dtype) -> Array:
+    """Transposed and flattened to matrices, which `multiply_matrices` multiplies."""
     lhs_batch, rhs_batch, lhs_sum, rhs_sum = dims
     lhs_free = [d for d in range(lhs.ndim) if d not in lhs_batch + lhs_sum]
     rhs_free = [d for d in range(rhs.ndim) if d not in rhs_batch + rhs_sum]
@@ -327,5 +313,3 @@ define(
     operands=("operand: tensor",), attributes={"einsum_config": required("string")},
     infer=_infer_einsum, reference=_einsum,
 )  # fmt: skip
-
-__all__ = ["DType", "compatible_elements", "dot_general", "is_promotable", "multiply_matrices", "wide_dtype"]

@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 from shlo_jit.ir.attributes import TypeAttr
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import I1, TOKEN, FutureType, FunctionType, TensorType, TupleType, Type
+from shlo_jit.ir.types import I1, TOKEN, FunctionType, FutureType, TensorType, TupleType, Type
 from shlo_jit.ops.numeric import Array
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.reducer import RegionRunner, block_of, returned_types
-from shlo_jit.ops.shapes import compatible, compatible_lists, merge, same_type, type_text, types_text
+from shlo_jit.ops.shapes import compatible, compatible_lists, type_text, types_text
 
 Call = Callable[..., tuple[Array, ...]]
 
@@ -98,7 +98,8 @@ def _infer_while(op: Op) -> list[Type]:
     ):
         if not compatible_lists(types, given):
             raise Violation(
-                label, f"expect operands to be compatible with {what} but got {types_text(types)} vs {types_text(given)}"
+                label,
+                f"expect operands to be compatible with {what} but got {types_text(types)} vs {types_text(given)}",
             )
     results = returned_types(cond)
     if len(results) != 1:
@@ -122,10 +123,6 @@ define(
 )  # fmt: skip
 
 # functions
-
-
-def _verify_return(op: Op) -> None:
-    """Whether a terminator fits is for the op around it to say."""
 
 
 def _infer_func(op: Op) -> list[Type]:
@@ -265,5 +262,3 @@ define(
     "stablehlo.async_done", section="async_done",
     operands=("future: future",), results=("results*: any",), infer=_infer_async_done, reference=lambda op, x: x,
 )  # fmt: skip
-
-__all__ = ["merge", "same_type"]

@@ -7,7 +7,7 @@ import numpy as np
 from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import QuantizedType, TensorType, Type
-from shlo_jit.ops.contract import PRECISION, check_precision, check_quantized_product, multiply_matrices, stated_result
+from shlo_jit.ops.contract import PRECISION, check_precision, check_quantized_product, multiply_matrices
 from shlo_jit.ops.numeric import Array, result_dtype
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.shape import pad
@@ -18,6 +18,7 @@ from shlo_jit.ops.shapes import (
     is_quantized,
     operand_types,
     shape_text,
+    stated_result,
     type_text,
     with_bounds,
 )
@@ -114,9 +115,13 @@ def _spatial_window(op: Op, rhs_shape: tuple[int | None, ...], padding: tuple[tu
     numbers = op.attributes["dimension_numbers"]
     sizes = tuple(rhs_shape[d] for d in numbers.kernel_spatial_dimensions)
     return make_window(
-        sizes, optional_ints(op, "window_strides"), padding, optional_ints(op, "lhs_dilation"),
-        optional_ints(op, "rhs_dilation"), _LABELS,
-    )  # fmt: skip
+        sizes,
+        _LABELS,
+        strides=optional_ints(op, "window_strides"),
+        padding=padding,
+        base_dilations=optional_ints(op, "lhs_dilation"),
+        window_dilations=optional_ints(op, "rhs_dilation"),
+    )
 
 
 def _padding(op: Op, rank: int) -> tuple[tuple[int, int], ...] | None:
@@ -209,7 +214,7 @@ def convolution(op: Op, lhs: Array, rhs: Array, padding: tuple[tuple[int, int], 
         ]
     )
     if op.attributes.get("window_reversal") is not None:
-        k = np.flip(k, [d + 2 for d, flip in enumerate(op.ints("window_reversal")) if flip])
+        k = np.flip(k, tuple(d + 2 for d, flip in enumerate(op.ints("window_reversal")) if flip))
     window = _spatial_window(op, rhs.shape, padding)
     features, batches = op.int("feature_group_count"), op.int("batch_group_count")
     groups = max(features, batches)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import INDEX, TensorType, Type, tensor
+from shlo_jit.ir.types import I32, TensorType, Type, tensor
+from shlo_jit.ops.broadcast import broadcast_in_dim, check_broadcast, check_broadcast_axis
 from shlo_jit.ops.numeric import Array, result_dtype
 from shlo_jit.ops.record import Violation, define, optional, required
-from shlo_jit.ops.shape import broadcast_in_dim, check_broadcast, check_broadcast_axis, iota, pad, pad_type, same_elements
+from shlo_jit.ops.shape import iota, pad, pad_type, same_elements
 from shlo_jit.ops.shapes import (
     Shape,
     bounds_of,
@@ -23,6 +24,7 @@ from shlo_jit.ops.shapes import (
     per_axis,
     same_dim,
     shape_text,
+    stated_result,
     type_text,
     with_bounds,
 )
@@ -30,15 +32,9 @@ from shlo_jit.ops.shapes import (
 TRAITS = {"moves_data", "looks_at_operands"}
 
 
-def _stated(op: Op) -> TensorType:
-    t = op.results[0].type
-    assert isinstance(t, TensorType)
-    return t
-
-
 def _shaped(op: Op, operand: int) -> TensorType:
     """The stated result, made static where the shape operand is a constant."""
-    result = _stated(op)
+    result = stated_result(op)
     known = constant_ints(op.operands[operand])
     vector = operand_type(op, operand)
     if known is None:
@@ -64,7 +60,7 @@ def _infer_broadcast(op: Op) -> list[Type]:
     result = _shaped(op, 1)
     same_elements(op, spreads=True)
     if result.shape is not None:
-        check_broadcast(op, dims, tuple(_stated(op).shape or result.shape))
+        check_broadcast(op, dims, tuple(stated_result(op).shape or result.shape))
         check_broadcast(op, dims, result.shape)
         if per_axis(result):
             check_broadcast_axis(t, result, dims)
@@ -137,7 +133,7 @@ define(
 
 def _infer_pad(op: Op) -> list[Type]:
     t, value, *amounts = operand_types(op)
-    result = _stated(op)
+    result = stated_result(op)
     if not compatible_elements(t.dtype, value.dtype):
         raise Violation("C1", f"requires the same element type, got '{type_text(t)}' and '{type_text(value)}'")
     if t.shape is None:
@@ -168,7 +164,7 @@ def _infer_slice(op: Op) -> list[Type]:
     t, *vectors = operand_types(op)
     names = ("start_indices", "limit_indices", "strides")
     if t.shape is None:
-        return [_stated(op)]
+        return [stated_result(op)]
     for name, v in zip(names, vectors, strict=True):
         if v.shape is not None and not same_dim(v.shape[0], t.rank):
             raise Violation("C2", f"has mismatched operand rank ({t.rank}) and {name} size ({v.shape[0]})")
@@ -198,6 +194,44 @@ define(
     traits=TRAITS, infer=_infer_slice, reference=_slice,
 )  # fmt: skip
 
+# dimension sizes
+
+
+def _infer_dimension_size(op: Op) -> list[Type]:
+    t, d = operand_type(op, 0), op.int("dimension")
+    if t.shape is not None and not 0 <= d < t.rank:
+        raise Violation("C1", f"requires dimension attribute in range [0, {t.rank}); found ({d})")
+    return [tensor((), I32)]
+
+
+def _infer_set_dimension_size(op: Op) -> list[Type]:
+    t, d = operand_type(op, 0), op.int("dimension")
+    assert t.shape is not None
+    if not 0 <= d < t.rank:
+        raise Violation("C1", f"requires dimension attribute in range [0, {t.rank}); found ({d})")
+    bounds = bounds_of(t)
+    if t.shape[d] is not None:
+        bounds[d] = t.shape[d]
+    shape = tuple(None if axis == d else n for axis, n in enumerate(t.shape))
+    return [with_bounds(shape, t.dtype, bounds)]
+
+
+def _set_dimension_size(op: Op, x: Array, size: Array) -> Array:
+    d = op.int("dimension")
+    return x[tuple(slice(0, int(size)) if axis == d else slice(None) for axis in range(x.ndim))]
+
+
+define(
+    "stablehlo.get_dimension_size", section="get_dimension_size",
+    operands=("operand: any_tensor",), results=("result: 0d i32",), attributes={"dimension": required("i64 >= 0")},
+    infer=_infer_dimension_size, reference=lambda op, x: np.asarray(x.shape[op.int("dimension")], np.int32),
+)  # fmt: skip
+define(
+    "stablehlo.set_dimension_size", section="",
+    operands=("operand: tensor", "size: 0d i32"), attributes={"dimension": required("i64 >= 0")},
+    traits={"moves_data"}, infer=_infer_set_dimension_size, reference=_set_dimension_size,
+)  # fmt: skip
+
 # compute_reshape_shape, cstr_reshapable: -1 in a shape stands for what is left
 
 
@@ -218,5 +252,3 @@ define(
     "stablehlo.cstr_reshapable", section="",
     operands=("num_elements: any", "dynamic_shape: shape"), results=("result: any",),
 )  # fmt: skip
-
-__all__ = ["INDEX", "bounds_of", "tensor"]

@@ -26,7 +26,7 @@ from shlo_jit.ops.numeric import (
     unsigned,
     wrap,
 )
-from shlo_jit.ops.record import AttributeSpec, Violation, define, optional, required
+from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.result_accuracy import check_result_accuracy
 from shlo_jit.ops.shapes import (
     compatible_elements,
@@ -35,6 +35,7 @@ from shlo_jit.ops.shapes import (
     operand_type,
     operand_types,
     same_type,
+    stated_result,
     type_text,
     with_element,
 )
@@ -112,7 +113,6 @@ unary("floor", "float|quant", meaning(f=np.floor))
 unary("round_nearest_afz", "float|quant", meaning(f=_round_afz))
 unary("round_nearest_even", "float|quant", meaning(f=np.rint))
 
-binary("add", "tensor", meaning(b=np.logical_or, i=np.add, f=np.add), commutative=True)
 binary("subtract", NUMBER, meaning(i=np.subtract, f=np.subtract))
 binary("multiply", "tensor", meaning(b=np.logical_and, i=np.multiply, f=np.multiply, c=cm.multiply), commutative=True)
 binary("divide", NUMBER, meaning(i=divide_int, f=np.divide, c=cm.divide))
@@ -121,6 +121,43 @@ binary("power", NUMBER, meaning(i=power_int, f=np.power, c=cm.power, exact=False
 binary("maximum", "tensor", meaning(b=np.logical_or, i=np.maximum, f=_maximum, c=cm.maximum), commutative=True)
 binary("minimum", "tensor", meaning(b=np.logical_and, i=np.minimum, f=_minimum, c=cm.minimum), commutative=True)
 binary("atan2", FLOAT, meaning(f=np.arctan2, c=cm.atan2, exact=False))
+
+
+
+def _infer_add(op: Op) -> list[Type]:
+    lhs, rhs = operand_types(op)
+    if isinstance(lhs.dtype, QuantizedType) or isinstance(rhs.dtype, QuantizedType):
+        _check_quantized_add(lhs, rhs, stated_result(op))
+    return same_type(op)
+
+
+def _check_quantized_add(lhs: TensorType, rhs: TensorType, result: TensorType) -> None:
+    """C2 to C7: the only arithmetic that takes operands quantized per axis."""
+    a, b, c = lhs.dtype, rhs.dtype, result.dtype
+    if not isinstance(a, QuantizedType) or not isinstance(b, QuantizedType) or not isinstance(c, QuantizedType):
+        raise Violation("C2", "expects all operands and results to be either quantized or non-quantized")
+    if not a.storage == b.storage == c.storage:
+        raise Violation("C3", "mismatched operands and result quantization storage types")
+    if not a.expressed == b.expressed == c.expressed:
+        raise Violation("C4", "mismatched operands and result quantization expressed types")
+    if (a.axis is not None or b.axis is not None) != (c.axis is not None):
+        raise Violation(
+            "C5",
+            "result is not per_axis quantized but lhs or rhs are"
+            if c.axis is None
+            else "result is per_axis quantized but lhs and rhs are not",
+        )
+    for label, name, q in (("C6", "lhs", a), ("C7", "rhs", b)):
+        if q.axis is not None and q.axis != c.axis:
+            raise Violation(label, f"quantization_dimension of {name} and result are not same")
+
+
+define(
+    "stablehlo.add", section="add",
+    operands=("lhs: any_tensor", "rhs: any_tensor"), results=("result: any_tensor",),
+    traits={"elementwise", "commutative"}, infer=_infer_add,
+    reference=meaning(b=np.logical_or, i=np.add, f=np.add),
+)  # fmt: skip
 
 # Functions
 
@@ -214,7 +251,7 @@ def _abs(op: Op, x: Array) -> Array:
 
 
 def _imag(op: Op, x: Array) -> Array:
-    return x.imag if dtype_of(x).kind == "c" else np.zeros_like(x)
+    return np.imag(x) if dtype_of(x).kind == "c" else np.zeros_like(x)
 
 
 define(
@@ -226,7 +263,7 @@ define(
     "stablehlo.real", section="real",
     operands=("operand: float|complex",), results=("result: float",),
     traits={"elementwise"}, infer=_part_type,
-    reference=lambda op, x: x.real if dtype_of(x).kind == "c" else x,
+    reference=lambda op, x: np.real(x) if dtype_of(x).kind == "c" else x,
 )  # fmt: skip
 define(
     "stablehlo.imag", section="imag",
@@ -330,7 +367,8 @@ def _infer_clamp(op: Op) -> list[Type]:
             raise Violation("C3", f"requires the same element type for all operands, got {what} '{type_text(t)}'")
         if t.shape != () and not compatible_shapes(t.shape, operand.shape):
             raise Violation(
-                label, f"{what} shape {type_text(t)} is not scalar and is not compatible to operand {type_text(operand)}"
+                label,
+                f"{what} shape {type_text(t)} is not scalar and is not compatible to operand {type_text(operand)}",
             )
     return [operand]
 
@@ -371,7 +409,7 @@ def _reduce_precision(op: Op, x: Array) -> Array:
 
 
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Round to a float format with so many bits; what falls below its normal numbers becomes a zero of the same sign."""
+    """Round to a float format with so many bits. What is below its normal numbers becomes a zero of the same sign."""
     width, fraction = (32, 23) if x.dtype == np.float32 else (64, 52)
     unsigned_type = np.dtype(f"u{width // 8}").type
     bits = np.ascontiguousarray(x).view(unsigned_type).reshape(x.shape)
@@ -405,5 +443,3 @@ define(
     attributes={"exponent_bits": required("i32 > 0"), "mantissa_bits": required("i32 >= 0")},
     traits={"elementwise"}, infer=same_type, reference=_reduce_precision,
 )  # fmt: skip
-
-__all__ = ["ACCURACY", "AttributeSpec", "binary", "reduce_precision", "unary"]

@@ -17,11 +17,9 @@ from shlo_jit.ops.shapes import (
     bounds_of,
     compatible_elements,
     constant_ints,
-    merge,
     operand_type,
     operand_types,
     same_dim,
-    type_text,
     types_text,
     with_bounds,
 )
@@ -32,7 +30,9 @@ from shlo_jit.ops.shapes import (
 def _check_starts(op: Op, first: int, rank: int, label: str, same_label: str) -> None:
     starts = operand_types(op, first)
     if len(starts) != rank:
-        raise Violation(label, f"has mismatched number of slice sizes ({rank}) and number of start indices ({len(starts)})")
+        raise Violation(
+            label, f"has mismatched number of slice sizes ({rank}) and number of start indices ({len(starts)})"
+        )
     if len({t.dtype for t in starts}) > 1:
         raise Violation(same_label, "start indices must have same element type")
 
@@ -41,13 +41,17 @@ def _infer_dynamic_slice(op: Op) -> list[Type]:
     t, sizes = operand_type(op, 0), op.ints("slice_sizes")
     _check_starts(op, 1, len(sizes), "C2", "C3")
     if t.shape is not None and len(sizes) != t.rank:
-        raise Violation("C2", f"has mismatched number of start indices ({len(sizes)}) and the rank of operand ({t.rank})")
+        raise Violation(
+            "C2", f"has mismatched number of start indices ({len(sizes)}) and the rank of operand ({t.rank})"
+        )
     for d, n in enumerate(sizes):
         extent = t.shape[d] if t.shape is not None else None
         if n < 0:
             raise Violation("C4", f"has negative size index to dynamic slice: {n}")
         if extent is not None and n > extent:
-            raise Violation("C4", f"has slice size {n} greater than dimension size {extent} in dimension {d} of operand")
+            raise Violation(
+                "C4", f"has slice size {n} greater than dimension size {extent} in dimension {d} of operand"
+            )
     return [with_bounds(sizes, t.dtype, None)]
 
 
@@ -162,10 +166,8 @@ def check_gather(op: Op, sizes: tuple[int, ...] | None) -> None:
     check_index_dims(
         "C14", "start_indices_batching_dims", indices_batching, indices.rank, "rank-of('start_indices')", ordered=False
     )
-    check_batching(
-        numbers, t.shape, indices.shape, ("operand_batching_dims", batching),
-        ("start_indices_batching_dims", indices_batching), at, "start_indices",
-    )  # fmt: skip
+    own, other = ("operand_batching_dims", batching), ("start_indices_batching_dims", indices_batching)
+    check_batching(t.shape, indices.shape, own, other, at)
     check_index_dims("C18", "start_index_map", start_map, t.rank, "rank-of('operand')", ordered=False)
     check_disjoint("C18", "start_index_map", start_map, "operand_batching_dims", batching)
     if sizes is not None:
@@ -173,15 +175,9 @@ def check_gather(op: Op, sizes: tuple[int, ...] | None) -> None:
 
 
 def check_batching(
-    numbers: StructAttr,
-    shape: Shape,
-    index_shape: Shape,
-    own: tuple[str, tuple[int, ...]],
-    other: tuple[str, tuple[int, ...]],
-    at: int,
-    of: str,
+    shape: Shape, index_shape: Shape, own: tuple[str, tuple[int, ...]], other: tuple[str, tuple[int, ...]], at: int
 ) -> None:
-    """C13, C15 to C17 of gather: batching dimensions of operand and indices pair up."""
+    """C13, C15 to C17 of gather: batching dimensions of operand and indices (name and numbers) pair up."""
     if len(own[1]) != len(other[1]):
         raise Violation("C16", f"{own[0]} and {other[0]} should have the same size")
     if at in other[1]:
@@ -191,7 +187,7 @@ def check_batching(
             raise Violation(
                 "C17",
                 f"{own[0]}[{i}] and {other[0]}[{i}] must have compatible sizes, but got {shape[d]} and "
-                f"{index_shape[e]} of {of}",
+                f"{index_shape[e]}.",
             )
 
 
@@ -213,7 +209,7 @@ def _check_slice_sizes(
 
 def gather_shape(op: Op, sizes: Sequence[int | None]) -> tuple[Shape, list[int | None]]:
     """C22: extents of the indices at the batch dimensions, of the slices at `offset_dims`; and their bounds."""
-    t, indices = operand_types(op, 0, 2)
+    indices = operand_type(op, 1)
     numbers = op.attributes["dimension_numbers"]
     offsets = dims_of(numbers, "offset_dims")
     gone = dims_of(numbers, "collapsed_slice_dims") + dims_of(numbers, "operand_batching_dims")
@@ -331,5 +327,3 @@ define(
     attributes={"dim": required("i64"), "batch_dims": required("i64")},
     traits={"moves_data"}, infer=_infer_torch_index_select, reference=_torch_index_select,
 )  # fmt: skip
-
-__all__ = ["TensorType", "check_batching", "check_disjoint", "check_index_dims", "gather", "index_depth", "merge", "type_text"]

@@ -130,7 +130,7 @@ def integer_range(dtype: ElementType) -> tuple[int, int]:
     return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def type_kind(text: str) -> TypeKind:
     """The kind that `text` names."""
     rank, static, words = None, False, text

@@ -47,7 +47,7 @@ def cholesky(a: Array, lower: bool) -> Array:
     out = np.zeros_like(wide)
     for j in range(n):
         known = out[..., j, :j]
-        diagonal = wide[..., j, j].real - np.sum(np.abs(known) ** 2, axis=-1)
+        diagonal = np.real(wide[..., j, j]) - np.sum(np.abs(known) ** 2, axis=-1)
         root = np.sqrt(np.where(diagonal > 0, diagonal, np.nan))
         out[..., j, j] = root
         below = wide[..., j + 1 :, j] - np.sum(out[..., j + 1 :, :j] * np.conj(known)[..., None, :], axis=-1)
@@ -97,7 +97,7 @@ def _infer_triangular_solve(op: Op) -> list[Type]:
     return [b]
 
 
-def triangular_solve(a: Array, b: Array, left: bool, lower: bool, unit: bool, transpose: str) -> Array:
+def triangular_solve(a: Array, b: Array, *, left: bool, lower: bool, unit: bool, transpose: str) -> Array:
     """Substitution, row by row. Only the named triangle of `a` is read."""
     matrix, right = _wide(a), _wide(b)
     if transpose != "NO_TRANSPOSE":
@@ -116,8 +116,15 @@ def triangular_solve(a: Array, b: Array, left: bool, lower: bool, unit: bool, tr
 
 
 def _triangular_solve(op: Op, a: Array, b: Array) -> Array:
-    flags = [bool(op.attributes[name]) for name in ("left_side", "lower", "unit_diagonal")]
-    return convert(triangular_solve(a, b, *flags, op.attributes["transpose_a"].value), result_dtype(op))
+    x = triangular_solve(
+        a,
+        b,
+        left=bool(op.attributes["left_side"]),
+        lower=bool(op.attributes["lower"]),
+        unit=bool(op.attributes["unit_diagonal"]),
+        transpose=op.attributes["transpose_a"].value,
+    )
+    return convert(x, result_dtype(op))
 
 
 define(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from shlo_jit.ir.attributes import FloatAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops.numeric import Array, convert
@@ -29,7 +28,8 @@ def _check(op: Op, wide: list[TensorType], narrow: list[TensorType]) -> TensorTy
     """C1 to C6: whole tensors of one shape, and vectors as long as the feature dimension. Gives a vector's type."""
     for t in [*wide, *narrow][1:]:
         if not compatible_elements(t.dtype, wide[0].dtype):
-            raise Violation("C2", f"requires the same element type for all operands, got {types_text([*wide, *narrow])}")
+            every = types_text([*wide, *narrow])
+            raise Violation("C2", f"requires the same element type for all operands, got {every}")
     for t in wide[1:]:
         if not compatible_shapes(t.shape, wide[0].shape):
             raise Violation("C3", "expects multi-dimensional operands to have compatible shapes")
@@ -82,8 +82,7 @@ class _Layout:
         self.axes = tuple(d for d in range(x.ndim) if d != self.feature)
         self.shape = [-1 if d == self.feature else 1 for d in range(x.ndim)]
         self.count = int(np.prod([x.shape[d] for d in self.axes], dtype=np.int64))
-        epsilon = op.attributes["epsilon"]
-        self.epsilon = float(epsilon.value if isinstance(epsilon, FloatAttr) else epsilon.value)
+        self.epsilon = float(op.attributes["epsilon"].value)
 
     def spread(self, vector: Array) -> Array:
         return vector.astype(np.float64).reshape(self.shape)
@@ -92,13 +91,14 @@ class _Layout:
         return np.sum(x, axis=self.axes)
 
 
-def _normalize(layout: _Layout, x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> Array:
+def _normalize(layout: _Layout, x: Array, vectors: tuple[Array, ...]) -> Array:
+    scale, offset, mean, variance = vectors
     deviation = np.sqrt(layout.spread(variance) + layout.epsilon)
     return layout.spread(scale) * ((x.astype(np.float64) - layout.spread(mean)) / deviation) + layout.spread(offset)
 
 
-def _inference(op: Op, x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> Array:
-    return convert(_normalize(_Layout(op, x), x, scale, offset, mean, variance), x.dtype)
+def _inference(op: Op, x: Array, *vectors: Array) -> Array:
+    return convert(_normalize(_Layout(op, x), x, vectors), x.dtype)
 
 
 def _training(op: Op, x: Array, scale: Array, offset: Array) -> tuple[Array, ...]:
@@ -106,12 +106,13 @@ def _training(op: Op, x: Array, scale: Array, offset: Array) -> tuple[Array, ...
     wide = x.astype(np.float64)
     mean = layout.sum(wide) / layout.count
     variance = layout.sum(np.square(wide - layout.spread(mean))) / layout.count
-    out = _normalize(layout, x, scale, offset, mean, variance)
+    out = _normalize(layout, x, (scale, offset, mean, variance))
     return convert(out, x.dtype), convert(mean, x.dtype), convert(variance, x.dtype)
 
 
-def _grad(op: Op, x: Array, scale: Array, mean: Array, variance: Array, grad: Array) -> tuple[Array, ...]:
+def _grad(op: Op, x: Array, *others: Array) -> tuple[Array, ...]:
     """The names i1 ... i6 are the specification's."""
+    scale, mean, variance, grad = others
     layout = _Layout(op, x)
     wide_grad = grad.astype(np.float64)
     centered = x.astype(np.float64) - layout.spread(mean)

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import BY_NUMPY, DType, QuantizedType, TensorType
 from shlo_jit.ops.shapes import expressed
 
-Array = np.ndarray
+Array = NDArray[Any]
 WIDE = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.complex64), np.dtype(np.complex128))
 
 
@@ -220,7 +221,7 @@ def convert(x: Array, dtype: np.dtype) -> Array:
             return x.astype(dtype)
         return make_complex(convert(x, real_dtype(dtype)), np.zeros(x.shape), dtype)
     if source.kind == "c":
-        return convert(x.real, dtype)
+        return convert(np.real(x), dtype)
     if target.kind == "b":
         return np.asarray(x != np.zeros((), x.dtype))
     if source.kind == "b":

@@ -1,4 +1,4 @@
-"""Ops that apply a region to elements: reduce, reduce_window, select_and_scatter, sort, map (specification, "reduce")."""
+"""Ops that apply a region to elements: reduce, reduce_window, select_and_scatter, sort, map."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from shlo_jit.ops.shapes import (
     compatible_shapes,
     element_text,
     merge,
-    operand_type,
     operand_types,
     type_text,
     with_bounds,
@@ -127,11 +126,11 @@ def _reduce_window_window(op: Op, rank: int) -> Window:
         )  # fmt: skip
     return make_window(
         dimensions,
-        optional_ints(op, "window_strides"),
-        padding_pairs(op.attributes.get("padding"), rank, "C12"),
-        optional_ints(op, "base_dilations"),
-        optional_ints(op, "window_dilations"),
         _WINDOW_LABELS,
+        strides=optional_ints(op, "window_strides"),
+        padding=padding_pairs(op.attributes.get("padding"), rank, "C12"),
+        base_dilations=optional_ints(op, "base_dilations"),
+        window_dilations=optional_ints(op, "window_dilations"),
     )
 
 
@@ -165,7 +164,8 @@ def _reduce_window(op: Op, *arrays: Array, run: RegionRunner) -> tuple[Array, ..
     for x, init in zip(inputs, inits, strict=True):
         padded = pad(x, init, low, high, inner)
         windows = take_windows(padded, counts, window)  # type: ignore[arg-type]
-        lines.append(windows.reshape(*counts, -1) if windows.size else np.empty((*counts, 0), x.dtype))
+        count = int(np.prod(windows.shape[rank:], dtype=np.int64)) if windows.size else 0
+        lines.append(windows.reshape((*windows.shape[:rank], count)))
     return fold(run, 0, lines, inits)
 
 
@@ -198,7 +198,10 @@ def _select_window(op: Op, rank: int) -> Window:
             f"and operand rank: {rank}."
         )  # fmt: skip
     padding = padding_pairs(op.attributes.get("padding"), rank, "C8")
-    return make_window(dimensions, optional_ints(op, "window_strides"), padding, None, None, _SELECT_LABELS)
+    strides = optional_ints(op, "window_strides")
+    return make_window(
+        dimensions, _SELECT_LABELS, strides=strides, padding=padding, base_dilations=None, window_dilations=None
+    )
 
 
 def _infer_select_and_scatter(op: Op) -> list[Type]:
@@ -346,7 +349,7 @@ def _sort(op: Op, *arrays: Array, run: RegionRunner) -> tuple[Array, ...]:
     return tuple(np.moveaxis(x, -1, d) for x in out)
 
 
-def _comparison_key(run: RegionRunner, line: list[Array]):  # noqa: ANN202
+def _comparison_key(run: RegionRunner, line: list[Array]):
     """A sort key for positions of a line: compares as the comparator does; small lines compare all pairs at once."""
     n = len(line[0])
     if n * n <= 1 << 22:
@@ -360,7 +363,10 @@ def _comparison_key(run: RegionRunner, line: list[Array]):  # noqa: ANN202
         def before(a: int, b: int) -> bool:
             return bool(run(0, *[side for x in line for side in (x[a], x[b])])[0])
 
-    return functools.cmp_to_key(lambda a, b: -1 if before(a, b) else int(before(b, a)))
+    def compare(a: int, b: int) -> int:
+        return -1 if before(a, b) else int(before(b, a))
+
+    return functools.cmp_to_key(compare)
 
 
 define(
@@ -432,5 +438,3 @@ define(
     operands=("inputs*: tensor",), attributes={"dimensions": required("ints")}, regions=("computation",),
     infer=_infer_map, reference=_map,
 )  # fmt: skip
-
-__all__ = ["check_same_shapes", "operand_type", "split_operands", "update_in_order"]

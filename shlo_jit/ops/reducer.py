@@ -70,7 +70,8 @@ def check_reducer(
     for t in results:
         if not isinstance(t, TensorType):
             raise Violation(
-                label, f"Reduction-region here must produce tensor-typed result(s), but produces '{type_text(t)}' instead"
+                label,
+                f"Reduction-region here must produce tensor-typed result(s), but produces '{type_text(t)}' instead",
             )
     for i, (result, source, init) in enumerate(zip(results, inputs, inits, strict=True)):
         assert isinstance(result, TensorType)

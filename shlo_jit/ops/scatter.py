@@ -26,7 +26,6 @@ def scatter_operands(op: Op) -> tuple[list[TensorType], TensorType, list[TensorT
 
 def _infer_scatter(op: Op) -> list[Type]:
     inputs, indices, updates = scatter_operands(op)
-    numbers = op.attributes["scatter_dimension_numbers"]
     whole, update = check_same_shapes(inputs, "C1"), check_same_shapes(updates, "C3")
     block = block_of(op, 0, "C15")
     scalars = [with_bounds((), t.dtype, None) for t in inputs]
@@ -34,7 +33,6 @@ def _infer_scatter(op: Op) -> list[Type]:
     check_reducer(block, updates, scalars, (), "C15")
     if whole.shape is not None and indices.shape is not None and update.shape is not None:
         _check_dimensions(op, whole.shape, indices, update.shape)
-    del numbers
     return [with_element(t, r.dtype) for t, r in zip(inputs, results, strict=True)]
 
 
@@ -69,10 +67,8 @@ def _check_dimensions(op: Op, shape: Shape, indices: TensorType, update: Shape) 
             "Expects rank-of operand to match size-of('update_window_dims') + size-of('inserted_window_dims') + "
             f"size-of('input_batching_dims') i.e. {len(windows) + len(inserted) + len(batching)} but got {len(shape)}.",
         )
-    check_batching(
-        numbers, shape, indices.shape, ("input_batching_dims", batching),
-        ("scatter_indices_batching_dims", indices_batching), at, "scatter_indices",
-    )  # fmt: skip
+    own, other = ("input_batching_dims", batching), ("scatter_indices_batching_dims", indices_batching)
+    check_batching(shape, indices.shape, own, other, at)
     if depth is not None and len(to_operand) != depth:
         raise Violation(
             "C11",

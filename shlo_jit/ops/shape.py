@@ -6,22 +6,20 @@ import numpy as np
 
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import DType, QuantizedType, TensorType, Type, tensor
-from shlo_jit.ops.numeric import Array, convert, result_dtype, result_type, storage_dtype
-from shlo_jit.ops.record import Violation, define, optional, required
+from shlo_jit.ir.types import QuantizedType, TensorType, Type
+from shlo_jit.ops.numeric import Array, convert, result_dtype, result_type
+from shlo_jit.ops.record import Violation, define, required
 from shlo_jit.ops.shapes import (
     Shape,
     bounds_of,
-    check_range,
     check_unique,
     compatible_elements,
     merge_dims,
     operand_type,
     operand_types,
     per_axis,
-    same_dim,
-    shape_text,
-    type_text,
+    stated_result,
+    types_text,
     with_bounds,
     with_element,
 )
@@ -30,16 +28,10 @@ MOVES = {"moves_data"}
 COPIES = {"moves_data", "index_map"}
 
 
-def _stated(op: Op) -> TensorType:
-    t = op.results[0].type
-    assert isinstance(t, TensorType)
-    return t
-
-
 def same_elements(op: Op, *, spreads: bool = False) -> None:
     """C1: the result has the operand's element type; quantized per axis, the axis may differ, and scales and zero
     points may where they are spread over more slices (`spreads`)."""
-    a, b, label = operand_type(op, 0), _stated(op), "C1"
+    a, b, label = operand_type(op, 0), stated_result(op), "C1"
     if a.dtype == b.dtype:
         return
     if isinstance(a.dtype, QuantizedType) and isinstance(b.dtype, QuantizedType):
@@ -48,16 +40,12 @@ def same_elements(op: Op, *, spreads: bool = False) -> None:
             y.storage, y.expressed, y.storage_min, y.storage_max,
         )  # fmt: skip
         if not same_base or (x.axis is None) != (y.axis is None):
-            raise Violation(label, f"requires the same element type for operand and result, got {_both(a, b)}")
+            raise Violation(label, f"requires the same element type for operand and result, got {types_text([a, b])}")
         if (x.scales, x.zero_points) != (y.scales, y.zero_points) and (x.axis is None or not spreads):
             what = "scale and zero_point" if x.axis is None else "scales and zero_points"
-            raise Violation(label, f"expect same quantization {what}, got {_both(a, b)}")
+            raise Violation(label, f"expect same quantization {what}, got {types_text([a, b])}")
         return
-    raise Violation(label, f"requires the same element type for operand and result, got {_both(a, b)}")
-
-
-def _both(a: TensorType, b: TensorType) -> str:
-    return f"'{type_text(a)}' and '{type_text(b)}'"
+    raise Violation(label, f"requires the same element type for operand and result, got {types_text([a, b])}")
 
 
 # constant, iota
@@ -80,7 +68,7 @@ def _constant(op: Op) -> Array:
 
 
 def _verify_iota(op: Op) -> None:
-    t = _stated(op)
+    t = stated_result(op)
     if t.shape is None:
         return
     if t.rank == 0:
@@ -110,96 +98,6 @@ define(
     reference=lambda op: iota(result_type(op).extents, op.int("iota_dimension"), result_dtype(op)),
 )  # fmt: skip
 
-# broadcast
-
-
-def _infer_broadcast(op: Op) -> list[Type]:
-    t, sizes = operand_type(op, 0), op.ints("broadcast_sizes")
-    for n in sizes:
-        if n < 0:
-            raise Violation("C1", f"Broadcast with negative dimension size {n}")
-    assert t.shape is not None
-    return [with_bounds((*sizes, *t.shape), t.dtype, [None] * len(sizes) + bounds_of(t))]
-
-
-def check_broadcast(op: Op, dims: tuple[int, ...], result_shape: Shape) -> None:
-    """C2 to C5 of broadcast_in_dim, for a shape that may be unknown in part."""
-    t = operand_type(op, 0)
-    if t.shape is None:
-        return
-    rank = len(result_shape)
-    if len(dims) != t.rank:
-        raise Violation("C2", f"broadcast_dimensions size ({len(dims)}) does not match operand rank ({t.rank})")
-    if len(set(dims)) != len(dims):
-        raise Violation("C4", f"broadcast_dimensions should not have duplicates, got {list(dims)}")
-    for i, d in enumerate(dims):
-        if not 0 <= d < rank:
-            raise Violation("C3", f"broadcast_dimensions contains invalid value {d} for result with rank {rank}")
-        n, m = t.shape[i], result_shape[d]
-        if n is not None and n != 1 and not same_dim(n, m):
-            raise Violation(
-                "C5", f"size of operand dimension {i} ({n}) is not equal to 1 or size of result dimension {d} ({m})"
-            )
-
-
-def _verify_broadcast_in_dim(op: Op) -> None:
-    result, t, dims = _stated(op), operand_type(op, 0), op.ints("broadcast_dimensions")
-    if result.shape is None:
-        return
-    same_elements(op, spreads=True)
-    check_broadcast(op, dims, result.shape)
-    bounded = sum(n is None and b is not None for n, b in zip(result.shape, bounds_of(result), strict=True))
-    if sum(n is None for n in result.shape) > bounded or bounded > 1:
-        raise Violation("type", "result #0 must be statically shaped or single bounded dimension tensor")
-    if per_axis(result):
-        check_broadcast_axis(t, result, dims)
-
-
-def check_broadcast_axis(t: TensorType, result: TensorType, dims: tuple[int, ...]) -> None:
-    """C6: the quantization dimension follows the broadcast."""
-    x, y = t.dtype, result.dtype
-    assert isinstance(x, QuantizedType) and isinstance(y, QuantizedType) and t.shape is not None
-    assert x.axis is not None and y.axis is not None
-    if dims[x.axis] != y.axis:
-        raise Violation(
-            "C6",
-            f"result quantization_dimension {y.axis} not same as broadcast_dimensions[{x.axis}] = {dims[x.axis]}",
-        )
-    if t.shape[x.axis] == 1:
-        for i, (scale, zero) in enumerate(zip(y.scales, y.zero_points, strict=True)):
-            if scale != x.scales[0]:
-                raise Violation(
-                    "C6", f"mismatch result scale {i} ({scale:e}) and operand scale 0 ({x.scales[0]:e})"
-                )
-            if zero != x.zero_points[0]:
-                raise Violation(
-                    "C6", f"mismatch result zero_point {i} ({zero}) and operand zero_point 0 ({x.zero_points[0]})"
-                )
-    elif (x.scales, x.zero_points) != (y.scales, y.zero_points):
-        raise Violation("C6", f"expect same quantization scales and zero_points, got {_both(t, result)}")
-
-
-def broadcast_in_dim(x: Array, shape: tuple[int, ...], dims: tuple[int, ...]) -> Array:
-    order = np.argsort(np.asarray(dims, np.int64), kind="stable")
-    extents = [1] * len(shape)
-    for i, d in enumerate(dims):
-        extents[d] = x.shape[i]
-    return np.broadcast_to(x.transpose(order).reshape(extents), shape)
-
-
-define(
-    "stablehlo.broadcast", section="",
-    operands=("operand: any_tensor",), results=("result: any_tensor",),
-    attributes={"broadcast_sizes": required("ints")}, traits=COPIES, infer=_infer_broadcast,
-    reference=lambda op, x: np.broadcast_to(x, op.ints("broadcast_sizes") + x.shape),
-)  # fmt: skip
-define(
-    "stablehlo.broadcast_in_dim", section="broadcast_in_dim",
-    operands=("operand: any_tensor",), results=("result: any_tensor",),
-    attributes={"broadcast_dimensions": required("ints")}, traits=COPIES, verify=_verify_broadcast_in_dim,
-    reference=lambda op, x: broadcast_in_dim(x, result_type(op).extents, op.ints("broadcast_dimensions")),
-)  # fmt: skip
-
 # reshape, transpose, reverse
 
 
@@ -208,7 +106,7 @@ def _elements(shape: Shape | None) -> int | None:
 
 
 def _verify_reshape(op: Op) -> None:
-    a, b = operand_type(op, 0), _stated(op)
+    a, b = operand_type(op, 0), stated_result(op)
     same_elements(op)
     n, m = _elements(a.shape), _elements(b.shape)
     if n is not None and m is not None and n != m:
@@ -251,7 +149,7 @@ def _infer_transpose(op: Op) -> list[Type]:
         )
     dtype = t.dtype
     if isinstance(dtype, QuantizedType):
-        stated = _stated(op)
+        stated = stated_result(op)
         same_elements(op)
         axis = stated.dtype.axis if isinstance(stated.dtype, QuantizedType) else None
         if axis is not None and axis < t.rank and permutation[axis] != dtype.axis:
@@ -333,7 +231,8 @@ def _slice(op: Op, x: Array) -> Array:
 def _infer_pad(op: Op) -> list[Type]:
     t, value = operand_types(op)
     if t.dtype != value.dtype and not compatible_elements(t.dtype, value.dtype):
-        raise Violation("C1", f"requires the same element type for all operands and results, got {_both(t, value)}")
+        both = types_text([t, value])
+        raise Violation("C1", f"requires the same element type for all operands and results, got {both}")
     low, high, inner = op.ints("edge_padding_low"), op.ints("edge_padding_high"), op.ints("interior_padding")
     return [pad_type(t, low, high, inner)]
 
@@ -381,7 +280,8 @@ def _infer_concatenate(op: Op) -> list[Type]:
     first = types[0]
     for t in types[1:]:
         if not compatible_elements(t.dtype, first.dtype):
-            raise Violation("C1", f"requires the same element type for all operands and results, got {_both(first, t)}")
+            both = types_text([first, t])
+            raise Violation("C1", f"requires the same element type for all operands and results, got {both}")
     ranked = [t for t in types if t.shape is not None]
     if not ranked:
         return [first]
@@ -431,114 +331,3 @@ define(
     operands=("inputs*: tensor",), attributes={"dimension": required("i64 >= 0")},
     traits=MOVES, infer=_infer_concatenate, reference=lambda op, *xs: np.concatenate(xs, op.int("dimension")),
 )  # fmt: skip
-
-# bitcast_convert
-
-
-def _verify_bitcast(op: Op) -> None:
-    a, b = operand_type(op, 0), _stated(op)
-    if isinstance(a.dtype, DType) and isinstance(b.dtype, DType) and a.dtype.is_complex != b.dtype.is_complex:
-        raise Violation("C2", "cannot convert between real and complex types")
-    if a.shape is None or b.shape is None:
-        return
-    m, n = a.storage.bits, b.storage.bits
-    small, large = (a, b) if m < n else (b, a)
-    if m == n:
-        if len(a.shape) != len(b.shape) or not all(map(same_dim, a.shape, b.shape)):
-            raise Violation("C1", f"operand and result shapes must match. Got: {_both(a, b)}.")
-        return
-    if small.rank != large.rank + 1:
-        raise Violation(
-            "C1",
-            f"rank of smaller element type ({small.rank}) should be 1 more than rank of larger element type"
-            f" ({large.rank}), but {small.rank} != {large.rank} + 1.",
-        )
-    assert small.shape is not None and large.shape is not None
-    if not all(map(same_dim, small.shape[:-1], large.shape)):
-        raise Violation(
-            "C1",
-            "operand and result shapes must match except for the innermost dimension of the shape with the smaller"
-            f" element type. Got: {_both(a, b)}.",
-        )
-    extent, low, high = small.shape[-1], min(m, n), max(m, n)
-    if extent is not None and extent * low != high:
-        raise Violation(
-            "C1", f"requires compatible bit widths. Got: {_both(a, b)}, but {low} * {extent} != {high}."
-        )
-
-
-def bit_matrix(x: Array, bits: int) -> Array:
-    """The bits of each element, least significant first, as a new innermost dimension."""
-    raw = np.ascontiguousarray(x).view(np.uint8).reshape(*x.shape, x.dtype.itemsize)
-    return np.unpackbits(raw, axis=-1, bitorder="little")[..., :bits]
-
-
-def from_bit_matrix(matrix: Array, dtype: np.dtype, signed_bits: int = 0) -> Array:
-    """Inverse of `bit_matrix`; `signed_bits` > 0 extends the sign of a narrow signed integer."""
-    missing = 8 * dtype.itemsize - matrix.shape[-1]
-    if missing:
-        fill = matrix[..., -1:] if signed_bits else np.zeros_like(matrix[..., -1:])
-        matrix = np.concatenate([matrix, np.repeat(fill, missing, axis=-1)], axis=-1)
-    packed = np.packbits(matrix, axis=-1, bitorder="little")
-    return np.ascontiguousarray(packed).view(dtype).reshape(matrix.shape[:-1])
-
-
-def _bitcast(op: Op, x: Array) -> Array:
-    """Little endian: element 0 of the narrower type has the lowest bits."""
-    source, target = operand_type(op, 0).storage, result_type(op).storage
-    matrix = bit_matrix(x, source.bits)
-    if target.bits < source.bits:
-        matrix = matrix.reshape(*x.shape, source.bits // target.bits, target.bits)
-    elif target.bits > source.bits:
-        matrix = matrix.reshape(*x.shape[:-1], target.bits)
-    narrow_signed = target.bits if target.kind == "i" and target.bits < 8 else 0
-    return from_bit_matrix(matrix, storage_dtype(op), narrow_signed)
-
-
-define(
-    "stablehlo.bitcast_convert", section="bitcast_convert",
-    operands=("operand: any_tensor",), results=("result: any_tensor",), traits=MOVES,
-    verify=_verify_bitcast, reference=_bitcast,
-)  # fmt: skip
-
-# dimension sizes
-
-
-def _infer_dimension_size(op: Op) -> list[Type]:
-    t, d = operand_type(op, 0), op.int("dimension")
-    if t.shape is not None and not 0 <= d < t.rank:
-        raise Violation("C1", f"requires dimension attribute in range [0, {t.rank}); found ({d})")
-    from shlo_jit.ir.types import I32
-
-    return [tensor((), I32)]
-
-
-def _infer_set_dimension_size(op: Op) -> list[Type]:
-    t, d = operand_type(op, 0), op.int("dimension")
-    assert t.shape is not None
-    if not 0 <= d < t.rank:
-        raise Violation("C1", f"requires dimension attribute in range [0, {t.rank}); found ({d})")
-    bounds = bounds_of(t)
-    if t.shape[d] is not None:
-        bounds[d] = t.shape[d]
-    shape = tuple(None if axis == d else n for axis, n in enumerate(t.shape))
-    return [with_bounds(shape, t.dtype, bounds)]
-
-
-def _set_dimension_size(op: Op, x: Array, size: Array) -> Array:
-    d = op.int("dimension")
-    return x[tuple(slice(0, int(size)) if axis == d else slice(None) for axis in range(x.ndim))]
-
-
-define(
-    "stablehlo.get_dimension_size", section="get_dimension_size",
-    operands=("operand: any_tensor",), results=("result: 0d i32",), attributes={"dimension": required("i64 >= 0")},
-    infer=_infer_dimension_size, reference=lambda op, x: np.asarray(x.shape[op.int("dimension")], np.int32),
-)  # fmt: skip
-define(
-    "stablehlo.set_dimension_size", section="",
-    operands=("operand: tensor", "size: 0d i32"), attributes={"dimension": required("i64 >= 0")},
-    traits=MOVES, infer=_infer_set_dimension_size, reference=_set_dimension_size,
-)  # fmt: skip
-
-__all__ = ["broadcast_in_dim", "check_broadcast", "iota", "optional", "pad", "pad_type", "same_elements", "shape_text"]

@@ -247,6 +247,13 @@ def operand_type(op: Op, index: int) -> TensorType:
     return t
 
 
+def stated_result(op: Op, index: int = 0) -> TensorType:
+    """The type the program says a result has."""
+    t = op.results[index].type
+    assert isinstance(t, TensorType)
+    return t
+
+
 def operand_types(op: Op, start: int = 0, stop: int | None = None) -> list[TensorType]:
     return [v.type for v in op.operands[start:stop]]  # type: ignore[misc]
 
@@ -281,7 +288,8 @@ def same_type(op: Op) -> list[Type]:
     types = [v.type for v in operands]
     for t in types[1:]:
         if not isinstance(t, TensorType) or not compatible_elements(t.dtype, first.dtype):  # type: ignore[union-attr]
-            raise Violation("C1", f"requires the same element type for all operands and results, got {types_text(types)}")
+            every = types_text(types)
+            raise Violation("C1", f"requires the same element type for all operands and results, got {every}")
     return [merge(types)]  # type: ignore[arg-type]
 
 

@@ -41,11 +41,12 @@ def padding_pairs(attr: Any, rank: int, label: str) -> tuple[tuple[int, int], ..
 
 def make_window(
     dimensions: tuple[int | None, ...],
+    labels: Mapping[str, str],
+    *,
     strides: Ints | None,
     padding: tuple[tuple[int, int], ...],
     base_dilations: Ints | None,
     window_dilations: Ints | None,
-    labels: Mapping[str, str],
 ) -> Window:
     """Check sizes and signs; what is not written is 1. `labels`: constraint labels by the words used below."""
     rank = len(dimensions)
@@ -99,7 +100,7 @@ def window_counts(shape: tuple[int | None, ...], window: Window) -> tuple[int | 
             continue
         padded = low + ((n - 1) * base + 1 if n else 0) + high
         reach = (size - 1) * dilation + 1 if size else 0
-        counts.append((padded - reach) // stride + 1 if 0 < padded and reach <= padded else 0)
+        counts.append((padded - reach) // stride + 1 if padded > 0 and reach <= padded else 0)
     return tuple(counts)
 
 

@@ -55,7 +55,7 @@ def as_array(x: Any, t: Any) -> Any:
     return np.asarray(x, t.storage.numpy)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _extras(reference: Callable[..., Any]) -> tuple[bool, bool]:
     """Whether a reference wants `run` and `call`."""
     names = inspect.signature(reference).parameters

@@ -14,7 +14,7 @@ from shlo_jit.codegen.objects import Compiled, compile_program, program_entry, r
 from shlo_jit.codegen.program import Program
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime.cache import ObjectCache, default_cache
-from shlo_jit.runtime.cpus import thread_count
+from shlo_jit.runtime.cpus import thread_count, usable_cpus
 from shlo_jit.runtime.executable import Core, Executable
 
 Stages = Mapping[str, Callable[[], str]]
@@ -40,7 +40,7 @@ def build(
     is not registered.
     """
     store = resolve_cache(cache)
-    compiled = compile_program(program, target, level, verify)
+    compiled = compile_program(program, target, level, verify, usable_cpus())
     routines.prepare(program.routines, target, store)
     if store is not None and key is not None:
         store.store(key, *program_entry(compiled))

@@ -122,6 +122,14 @@ POOL = BlockPool(_default_limit())
 """The process's pool."""
 
 
+def _after_fork() -> None:
+    """Another thread may have held the lock, and it does not exist in the child."""
+    POOL._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 class Lease(ctypes.Array):
     """A buffer over a pooled block that gives the block back when it dies. One subclass for each size class."""
 

@@ -417,7 +417,7 @@ def _alias_or_dialect(p: Parser) -> Any:
         dims = parse_conv_dims(p)
         p.expect(">")
         return dims
-    if name in ("stablehlo", "chlo") and p.tokens[at + 1] == "<" and p.tokens[at + 3] != "<":
+    if name in ("stablehlo", "chlo") and p.tokens[at + 1] == "<":
         return _enum(p, name)
     dialect, _, mnemonic = name.partition(".")
     if mnemonic in ENUMS_WITH_OWN_NAME:
@@ -487,7 +487,7 @@ def parse_struct(p: Parser, name: str) -> StructAttr:
     while not p.accept(">"):
         field = p.tokens[p.i]
         if field not in kinds:
-            p.fail("one of: " + ", ".join(f"`{kind}`" for kind in kinds))
+            p.error(f"expected one of: {', '.join(f'`{kind}`' for kind in kinds)}, found '{field}'")
         if field in values:
             p.error(f"field '{field}' is given twice")
         p.i += 1

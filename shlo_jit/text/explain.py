@@ -1,10 +1,120 @@
-"""What was expected at a syntax error. (Placeholder until the grammar is in place.)"""
+"""Syntax errors in more words: which tokens the grammar of record would take at the place of the error.
+
+The parser by hand has refused the text and says what it wanted. `stablehlo.lark`, fed with the text up to there, knows
+everything that could have stood there. Lark is imported here, when it is needed, and nowhere else; the work is bounded:
+of a long text only the part from the last top-level function on is looked at, and of that at most `MAX_TEXT`.
+"""
 
 from __future__ import annotations
+
+import functools
+import importlib.resources
+import re
+from typing import TYPE_CHECKING
 
 from shlo_jit.errors import Source
 from shlo_jit.text.lexer import SyntaxRefusal
 
+if TYPE_CHECKING:
+    import lark
+
+MAX_TEXT = 50_000
+MAX_TOKENS = 12
+"""More kinds of tokens than this explain nothing."""
+
+READABLE = {
+    "SSA": "a value",
+    "SYMBOL": "a symbol",
+    "STRING": "a string",
+    "INTEGER": "an integer",
+    "FLOAT": "a float",
+    "HEX": "a hexadecimal number",
+    "CHECK_NUMBER": "a number",
+    "NAME": "a name",
+    "INT_LIST": "a list of integers",
+    "TENSOR": "a tensor type",
+    "SCALAR_TYPE": "a scalar type",
+    "OPAQUE_TYPE": "a type",
+    "BANG": "a dialect type",
+    "DENSE": "a dense literal",
+    "DENSE_ARRAY": "an array literal",
+    "HASH": "an attribute alias",
+    "HASH_GROUP": "a dialect attribute",
+    "ENUM_GROUP": "a dialect attribute",
+    "STRUCT": "a dialect attribute",
+    "OPAQUE_WORD": "an attribute",
+    "CONSTANT_WORD": "'true', 'false' or 'unit'",
+    "BOOL": "'true' or 'false'",
+    "FLAT_LOCATION": "a location",
+    "CARET": "a block label",
+    "LABEL": "a dimension",
+    "FORMAT": "a format such as e5m10",
+    "VISIBILITY": "'public', 'private' or 'nested'",
+    "$END": "the end of the text",
+}
+_OPERATION = "an operation"
+_FUNCTION = re.compile(r"^[ \t]*func\.func\b", re.MULTILINE)
+
+
+@functools.cache
+def grammar() -> lark.Lark:
+    """The LALR parser of `stablehlo.lark`."""
+    import lark
+
+    text = importlib.resources.files("shlo_jit.text").joinpath("stablehlo.lark").read_text("utf-8")
+    return lark.Lark(text, parser="lalr", lexer="contextual", maybe_placeholders=False)
+
 
 def explained(source: Source, refusal: SyntaxRefusal) -> str:
-    return refusal.message
+    """The message of `refusal`, and what the grammar knows on top of it."""
+    try:
+        names = _acceptable(source.text, refusal.start)
+    except ImportError:
+        return refusal.message
+    words = sorted(_readable(name) for name in names)
+    words = [word for word in dict.fromkeys(words) if word not in refusal.message]
+    if "one of" in refusal.message:  # an enum, named value by value
+        words = [word for word in words if not word.startswith("one of")]
+    if not words or len(words) > MAX_TOKENS or len(names) > 4 * MAX_TOKENS:
+        return refusal.message
+    return f"{refusal.message} (the grammar also allows {', '.join(words)})"
+
+
+def _acceptable(text: str, end: int) -> set[str]:
+    """Names of the terminals that may follow `text[:end]`; none when that cannot be said cheaply."""
+    import lark
+
+    start = 0
+    if end > MAX_TEXT:
+        places = [m.start() for m in _FUNCTION.finditer(text, end - MAX_TEXT, end)]
+        if not places:
+            return set()
+        start = places[-1]
+    parser = grammar().parse_interactive(text[start:end])
+    try:
+        parser.exhaust_lexer()
+    except lark.exceptions.UnexpectedInput:
+        return set()
+    return set(parser.accepts())
+
+
+def _readable(name: str) -> str:
+    """A terminal's name in words."""
+    if name in READABLE:
+        return READABLE[name]
+    definition = _definitions().get(name, "")
+    if not definition:
+        return name.lower()
+    if re.match(r"(?:stablehlo|chlo|sdy|tensor)\.\w+$", definition) or name not in _WORDS and "." in definition[:14]:
+        return _OPERATION
+    words = re.match(r"\(\?:([A-Z_|]+)\)", definition)
+    return f"one of {words[1].replace('|', ', ')}" if words else f"'{definition}'"
+
+
+_WORDS = frozenset(("ARROW",))
+
+
+@functools.cache
+def _definitions() -> dict[str, str]:
+    """Terminal names to their text or regular expression."""
+    return {terminal.name: terminal.pattern.value for terminal in grammar().terminals}

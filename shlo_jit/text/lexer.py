@@ -21,8 +21,7 @@ STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
 _ID = r"[A-Za-z0-9_$.\-]+"
 _NESTED = r"[^<>\"]*(?:<[^<>\"]*(?:<[^<>\"]*(?:<[^<>\"]*>[^<>\"]*)*>[^<>\"]*)*>[^<>\"]*)*"
 
-_TOKEN = re.compile(
-    rf"""(?:
+_GOOD = rf"""
       %{_ID}(?:\#\d+)?                                  # SSA value
     | tensor<{_NESTED}>                                 # ranked or unranked tensor type
     | dense<[^"<>]*(?:{STRING}[^"<>]*)*>                # literal
@@ -37,10 +36,10 @@ _TOKEN = re.compile(
     | [@\#!^](?:{_ID})
     | @{STRING}
     | [][(){{}}<>=,:?*+\-/|;]
-    | (?s:.+)                                           # nothing of ours: swallow the rest, the parser stops there
-    )[ \t\r\n]*""",
-    re.VERBOSE,
-)
+"""
+# What is no token of ours swallows the rest of the text; the parser stops there.
+_TOKEN = re.compile(rf"(?:{_GOOD}|(?s:.+))[ \t\r\n]*", re.VERBOSE)
+_VALID = re.compile(_GOOD, re.VERBOSE)
 _COMMENT = re.compile(rf"{STRING}|//[^\n]*")
 _LONG = 1000
 _LEADING = re.compile(r"[ \t\r\n]*")
@@ -209,16 +208,11 @@ class Cursor:
 
 
 _COMMENT_OR_SPACE = re.compile(rf"{STRING}|(?:\s|//[^\n]*)+")
-_VALID = re.compile(r"[%@#!^\"A-Za-z0-9_\[\](){}<>=,:?*+\-/|;$.]")
 
 
 def is_invalid(token: str) -> bool:
     """Whether the token is the rest of a text the lexer could not go on with."""
-    if not _VALID.match(token):
-        return bool(token)
-    return (token[0] == '"' and (len(token) < 2 or "\n" in token or token[-1] != '"')) or (
-        token[0] in "%@#!^$." and len(token) == 1
-    )
+    return bool(token) and not _VALID.match(token)
 
 
 def _show(token: str) -> str:

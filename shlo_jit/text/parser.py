@@ -117,7 +117,7 @@ class Parser(Cursor):
             self.error(f"alias '{token}' is defined twice", at)
         if token[0] == "!":
             self.type_aliases[name] = self.type()
-        elif self.tokens[self.i].startswith("loc"):
+        elif self.at_location():
             self.locations[name] = self.location().text
         else:
             self.attribute_aliases[name] = attribute_syntax.parse_attribute(self)
@@ -151,7 +151,7 @@ class Parser(Cursor):
         op.start = self.starts[start]
         last = self.i - 1
         op.end = self.starts[last] + len(tokens[last])
-        if tokens[self.i][:3] == "loc":
+        if tokens[self.i][:3] == "loc" and self.at_location():
             op.location = self.location()
         if single and len(op.results) == 1 and "#" not in token:
             scope = self.scope
@@ -495,6 +495,11 @@ class Parser(Cursor):
             self.fail("valid '@'-identifier for symbol name")
         self.i += 1
         return attribute_syntax.unescape(token[1:]) if token[1] == '"' else token[1:]
+
+    def at_location(self) -> bool:
+        """Whether a location is next."""
+        token = self.tokens[self.i]
+        return token == "loc" or token[:4] == "loc("
 
     def location(self) -> OpaqueAttr:
         """location ::= `loc(` ... `)`, kept as text"""

@@ -98,7 +98,7 @@ def _parse_arguments(p: Parser) -> Arguments:
         type = p.type()
         inputs.append(type)
         attributes.append(DictAttr(tuple(parse_dictionary(p).items())) if p.tokens[p.i] == "{" else DictAttr(()))
-        location = p.location() if p.tokens[p.i][:3] == "loc" else None
+        location = p.location() if p.at_location() else None
         if key:
             arguments.append(Argument(key, Value(type, name=key[1:]), at, location))
         if p.accept(")"):

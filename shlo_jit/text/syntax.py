@@ -41,7 +41,7 @@ def parse_argument(p: Parser) -> Argument:
     key = p.tokens[at]
     p.expect(":")
     value = Value(p.type(), name=key[1:])
-    return Argument(key, value, at, p.location() if p.tokens[p.i][:3] == "loc" else None)
+    return Argument(key, value, at, p.location() if p.at_location() else None)
 
 
 class NotPretty(Exception):

@@ -67,7 +67,7 @@ def parse_type(p: Cursor, aliases: dict[str, Type], known: dict[str, Type]) -> T
     if found is not None:
         p.i += 1
         return found
-    if token.startswith("tensor"):
+    if token == "tensor" or token.startswith("tensor<"):
         return _tensor(p, aliases, known)
     p.deeper()
     try:
@@ -171,8 +171,8 @@ def result_types(p: Cursor, aliases: dict[str, Type], known: dict[str, Type]) ->
 def is_type_start(token: str) -> bool:
     """Whether a type may begin with `token` (a function type, `(`, is not looked at)."""
     return (
-        token.startswith(("tensor", "!"))
-        or token in ("tuple", "memref", "vector", "complex")
+        token.startswith(("tensor<", "!"))
+        or token in ("tensor", "tuple", "memref", "vector", "complex")
         or _SCALAR.match(token) is not None
     )
 

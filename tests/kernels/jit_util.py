@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 
 import llvmlite.binding as llvm
 import numpy as np
-
-from shlo_jit.codegen.target import resolve, target_machine
 from shlo_jit.kernels import math
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64, vector
+
+from shlo_jit.codegen.target import resolve, target_machine
 
 Body = Callable[..., V]
 
 
-def loop_text(body: Body, element: str, arity: int, n: int, target: str = "native", result: str = "") -> ModuleText:
+def loop_text(body: Body, element: str, arity: int, n: int, target: str = "native", *, result: str = "") -> ModuleText:
     """A module with `void @run(ptr out, ptr in0, ..., i64 count)`; count is a multiple of the lanes `n`."""
     module = ModuleText(resolve(target))
     params = [("ptr", "out"), *[("ptr", f"in{k}") for k in range(arity)], ("i64", "count")]
@@ -58,7 +58,7 @@ class Compiled:
         return out
 
 
-@lru_cache(maxsize=None)
+@cache
 def compiled(name: str, bits: int, n: int = 16) -> Compiled:
     element = {32: "float", 64: "double"}[bits]
     arity = arity_of(name)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from loops import compiled
 
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.lower.registers import round_bf16
 from shlo_jit.lower.small_floats import FORMATS, decode, encode
-
-sys.path.insert(0, str(Path(__file__).parent))
-from loops import compiled  # noqa: E402
 
 NAMES = [*FORMATS, "f8E8M0FNU"]
 

@@ -27,11 +27,12 @@ class Kernel:
 
 
 def _load() -> dict[str, Kernel]:
-    from shlo_jit.lower.kernels import custom_call, dot
+    from shlo_jit.lower.kernels import custom_call, dot, scatter
 
     return {
         "stablehlo.dot_general": dot.KERNEL,
         "stablehlo.custom_call": custom_call.KERNEL,
+        "stablehlo.scatter": scatter.KERNEL,
     }
 
 

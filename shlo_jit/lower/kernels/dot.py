@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse import index as ix
 from shlo_jit.fuse.index import strides_of
+from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.ir.core import Op
+from shlo_jit.ir.core import Op, Value
 from shlo_jit.kernels.builder import V, i64
 from shlo_jit.kernels.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.lower.kernels import Kernel
+from shlo_jit.lower.space import Tile
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -100,6 +103,24 @@ def extents(op: Op) -> tuple[Roles, int, int, int, int]:
     )
 
 
+def tile_of(nest: Nest, product: Value, batch: int, m: int, n: int) -> Tile | None:
+    """The nest's variables as batch, rows and columns of the product; None when one of them spans two parts."""
+    ((_, at),) = [k for k in nest.loads if k[0] is product]
+    offset = ix.linearize(at.index, product.tensor.extents)
+    tile = Tile([], [], [])
+    for v, c in sorted(offset.terms, key=lambda t: -t[1]):
+        extent = nest.extents[v]
+        if c >= m * n and batch > 1:
+            tile.batch.append(v)
+        elif c >= n and c * extent <= m * n:
+            tile.rows.append(v)
+        elif c < n and c * extent <= n:
+            tile.columns.append(v)
+        else:
+            return None
+    return tile
+
+
 def scratch(low: ProgramLowering, step: OpStep) -> int:
     _, batch, m, n, k = extents(step.op)
     return scratch_bytes(gemm_types(step.op), low.target, batch, m, n, k, low.threads)
@@ -124,11 +145,19 @@ def lower(low: ProgramLowering, step: OpStep) -> None:
     item = [o.tensor.storage.itemsize for o in op.operands]
     item_c = op.result.tensor.storage.itemsize
     work = low.scratch(step) if id(step) in low.memory.scratch else V("ptr", "null")
+    epilogue, frame = V("ptr", "null"), V("ptr", "null")
+    late = None
+    if step.epilogue is not None:
+        tile = tile_of(step.epilogue.nest, op.result, batch, m, n) if not outer else None
+        if tile is None:
+            late = step.epilogue
+        else:
+            epilogue, frame = low.epilogue(step.epilogue, tile)
 
     def call(left: V, right: V, out: V) -> None:
         args = [
             left, *(i64(s) for s in strides[:3]), right, *(i64(s) for s in strides[3:]), out, i64(n), i64(m * n),
-            i64(batch), i64(m), i64(n), i64(k), work, V("ptr", "null"), V("ptr", "null"), low.thread_count,
+            i64(batch), i64(m), i64(n), i64(k), work, epilogue, frame, low.thread_count,
         ]  # fmt: skip
         b.call("void", gemm_symbol(types), args)
 
@@ -152,6 +181,8 @@ def lower(low: ProgramLowering, step: OpStep) -> None:
     dims = list(zip(roles.lhs_batch[:outer], roles.rhs_batch[:outer], strict=True))
     left, right, out = (low.pointer(v) for v in (*op.operands, op.result))
     loops(dims, left, right, out, op.result.tensor.size)
+    if late is not None:
+        low.nest(late)
 
 
 KERNEL = Kernel(lower, scratch)

@@ -1,0 +1,87 @@
+"""Epilogues: a loop over the result of a matrix product or convolution runs on each tile while it is in the cache.
+
+Needs: the ordered steps of a block. A nest that reads a dot's result element by element, in the order of its memory,
+and nothing that is made after the dot from it, moves into the dot's step as its epilogue.
+"""
+
+from __future__ import annotations
+
+from shlo_jit.fuse import index as ix
+from shlo_jit.fuse.nest import Nest, covers
+from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step
+from shlo_jit.ir.core import Value
+
+HOSTS = {"stablehlo.dot_general", "stablehlo.convolution"}
+
+
+def attach_epilogues(block: PlanBlock) -> None:
+    """Move nests into the steps whose results they finish; the block's steps stay in an order that is allowed."""
+    index = 0
+    while index < len(block.steps):
+        step = block.steps[index]
+        if isinstance(step, OpStep) and step.op.name in HOSTS and step.epilogue is None:
+            attach(block, index, step)
+            index = block.steps.index(step)
+        index += 1
+
+
+def attach(block: PlanBlock, index: int, host: OpStep) -> None:
+    (value,) = host.op.results
+    readers = [s for s in block.steps if value in s.reads]
+    if len(readers) != 1 or value in block.results:
+        return
+    (step,) = readers
+    if not isinstance(step, NestStep) or not fits(step.nest, value):
+        return
+    at = block.steps.index(step)
+    between = block.steps[index + 1 : at]
+    wanted = needed(step, between)
+    if any(value in s.reads or depends(s, host, between) for s in wanted):
+        return
+    host.epilogue = step
+    host.reads += [v for v in step.reads if v is not value and v not in host.reads]
+    host.writes += step.writes
+    rest = [s for s in between if s not in wanted]
+    block.steps[index : at + 1] = [*wanted, host, *rest]
+
+
+def fits(nest: Nest, value: Value) -> bool:
+    """The nest reads the value at each element once, in the order of its memory, and is a plain loop."""
+    if nest.reduce_vars or nest.overwrites is not None or nest.after is not None:
+        return False
+    places = [at for v, at in nest.loads if v is value]
+    if len(places) != 1 or value.tensor.size == 0:
+        return False
+    seen = covers(nest, places[0], value.tensor.extents)
+    wide = {v for v, e in enumerate(nest.extents) if e > 1}
+    if seen is None or seen != wide:
+        return False
+    stores = [covers(nest, ix.At(s.index), s.target.tensor.extents) for s in nest.stores]
+    return all(s == wide for s in stores)
+
+
+def needed(step: Step, among: list[Step]) -> list[Step]:
+    """Those of `among` (in order) that must run before the step."""
+    inside = {id(s) for s in among}
+    found: set[int] = set()
+    todo = [step]
+    while todo:
+        for before in todo.pop().after:
+            if id(before) in inside and id(before) not in found:
+                found.add(id(before))
+                todo.append(before)
+    return [s for s in among if id(s) in found]
+
+
+def depends(step: Step, host: Step, among: list[Step]) -> bool:
+    """Whether a step between needs what the host makes."""
+    inside = {id(s) for s in among}
+    seen, todo = {id(step)}, [step]
+    while todo:
+        for before in todo.pop().after:
+            if before is host:
+                return True
+            if id(before) in inside and id(before) not in seen:
+                seen.add(id(before))
+                todo.append(before)
+    return False

@@ -1,0 +1,79 @@
+"""bitcast_convert (specification, section of the same name)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.types import DType
+from shlo_jit.ops.numeric import Array, result_type, storage_dtype
+from shlo_jit.ops.record import Violation, define
+from shlo_jit.ops.shape import MOVES
+from shlo_jit.ops.shapes import operand_type, same_dim, stated_result, types_text
+
+
+def _verify_bitcast(op: Op) -> None:
+    a, b = operand_type(op, 0), stated_result(op)
+    if isinstance(a.dtype, DType) and isinstance(b.dtype, DType) and a.dtype.is_complex != b.dtype.is_complex:
+        raise Violation("C2", "cannot convert between real and complex types")
+    if a.shape is None or b.shape is None:
+        return
+    m, n = a.storage.bits, b.storage.bits
+    small, large = (a, b) if m < n else (b, a)
+    if m == n:
+        if len(a.shape) != len(b.shape) or not all(map(same_dim, a.shape, b.shape)):
+            raise Violation("C1", f"operand and result shapes must match. Got: {types_text([a, b])}.")
+        return
+    if small.rank != large.rank + 1:
+        raise Violation(
+            "C1",
+            f"rank of smaller element type ({small.rank}) should be 1 more than rank of larger element type"
+            f" ({large.rank}), but {small.rank} != {large.rank} + 1.",
+        )
+    assert small.shape is not None and large.shape is not None
+    if not all(map(same_dim, small.shape[:-1], large.shape)):
+        raise Violation(
+            "C1",
+            "operand and result shapes must match except for the innermost dimension of the shape with the smaller"
+            f" element type. Got: {types_text([a, b])}.",
+        )
+    extent, low, high = small.shape[-1], min(m, n), max(m, n)
+    if extent is not None and extent * low != high:
+        raise Violation(
+            "C1", f"requires compatible bit widths. Got: {types_text([a, b])}, but {low} * {extent} != {high}."
+        )
+
+
+def bit_matrix(x: Array, bits: int) -> Array:
+    """The bits of each element, least significant first, as a new innermost dimension."""
+    raw = np.ascontiguousarray(x).view(np.uint8).reshape(*x.shape, x.dtype.itemsize)
+    return np.unpackbits(raw, axis=-1, bitorder="little")[..., :bits]
+
+
+def from_bit_matrix(matrix: Array, dtype: np.dtype, signed_bits: int = 0) -> Array:
+    """Inverse of `bit_matrix`; `signed_bits` > 0 extends the sign of a narrow signed integer."""
+    missing = 8 * dtype.itemsize - matrix.shape[-1]
+    if missing:
+        fill = matrix[..., -1:] if signed_bits else np.zeros_like(matrix[..., -1:])
+        matrix = np.concatenate([matrix, np.repeat(fill, missing, axis=-1)], axis=-1)
+    packed = np.packbits(matrix, axis=-1, bitorder="little")
+    return np.ascontiguousarray(packed).view(dtype).reshape(matrix.shape[:-1])
+
+
+def _bitcast(op: Op, x: Array) -> Array:
+    """Little endian: element 0 of the narrower type has the lowest bits."""
+    source, target = operand_type(op, 0).storage, result_type(op).storage
+    matrix = bit_matrix(x, source.bits)
+    if target.bits < source.bits:
+        matrix = matrix.reshape(*x.shape, source.bits // target.bits, target.bits)
+    elif target.bits > source.bits:
+        matrix = matrix.reshape(*x.shape[:-1], target.bits)
+    narrow_signed = target.bits if target.kind == "i" and target.bits < 8 else 0
+    return from_bit_matrix(matrix, storage_dtype(op), narrow_signed)
+
+
+define(
+    "stablehlo.bitcast_convert", section="bitcast_convert",
+    operands=("operand: any_tensor",), results=("result: any_tensor",), traits=MOVES,
+    verify=_verify_bitcast, reference=_bitcast,
+)  # fmt: skip

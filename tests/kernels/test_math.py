@@ -1,0 +1,272 @@
+"""Elementary functions: errors in ULP, special values, the same bits for any number of lanes, other targets."""
+
+from __future__ import annotations
+
+import mpmath as mp
+import numpy as np
+import pytest
+from jit_util import compile_text, evaluate, loop_text
+from math_reference import BINARY, UNARY, away_from_zero, digamma, edges, in_f64, samples, ulps, ulps_exact
+from scipy import special
+from shlo_jit.kernels import math
+from shlo_jit.kernels.builder import V
+
+from shlo_jit.codegen.target import resolve
+
+COUNT = 300_000
+EXACT = 250
+"""Numbers checked with mpmath."""
+
+
+def worst(name: str, error: np.ndarray, *args: np.ndarray) -> str:
+    i = int(error.argmax())
+    return f"{name}({', '.join(repr(a.ravel()[i]) for a in args)}): {error.max():.3f} ULP"
+
+
+def checked_exactly(name: str, dtype: type, count: int) -> None:
+    """Against mpmath, at the edges and at random numbers."""
+    _, exact, f32, f64 = UNARY[name]
+    bound = f32 if dtype is np.float32 else f64
+    x = samples(dtype, count, seed=1)
+    y = evaluate(name, x)
+    reference = in_f64(UNARY[name][0])(x)
+    for a, got, near in zip(x, y, reference, strict=True):
+        if not np.isfinite(near) or not np.isfinite(a) or near == 0 or abs(a) > 1e300:
+            continue
+        truth = exact(mp.mpf(float(a)))
+        error = float(ulps(np.array([got]), np.array([float(truth)]))[0]) if dtype is np.float32 else 0.0
+        if dtype is np.float64:
+            error = ulps_exact(got, truth)
+        assert error <= bound, (name, float(a).hex(), got, error)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_f32_against_f64(name: str) -> None:
+    reference, _, bound, _ = UNARY[name]
+    x = samples(np.float32, COUNT)
+    error = ulps(evaluate(name, x), in_f64(reference)(x))
+    assert error.max() <= bound, worst(name, error, x)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_f64_against_mpmath(name: str) -> None:
+    checked_exactly(name, np.float64, EXACT)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_f64_near_reference(name: str) -> None:
+    """Many numbers against numpy or scipy, whose own error is a few ULP; special values exactly."""
+    reference, _, _, bound = UNARY[name]
+    x = samples(np.float64, COUNT // 3)
+    y, r = evaluate(name, x), in_f64(reference)(x)
+    assert np.array_equal(np.isnan(y), np.isnan(r))
+    special_values = ~np.isfinite(r) | (r == 0)
+    assert np.array_equal(y[special_values], r[special_values], equal_nan=True)
+    finite = np.isfinite(r) & (r != 0)
+    # Scipy's i1e and erfc are wrong by some 1e-15, relatively.
+    slack = {"bessel_i1e": 64, "erfc": 64, "erf_inv": 64}.get(name, 6)
+    error = np.abs(y[finite] - r[finite]) / np.spacing(np.abs(r[finite]))
+    assert error.max() <= bound + slack, worst(name, error, x[finite])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", [n for n in UNARY if n not in ("cos", "cosh", "acos", "exp", "erfc", "logistic")])
+def test_zero_keeps_its_sign(name: str, dtype: type) -> None:
+    x = np.array([0.0, -0.0], dtype)
+    with np.errstate(all="ignore"):
+        expected = UNARY[name][0](x.astype(np.float64))
+    assert np.array_equal(np.signbit(evaluate(name, x)), np.signbit(expected))
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_binary(name: str, dtype: type) -> None:
+    reference, exact, bound, _ = BINARY[name]
+    rng = np.random.default_rng(5)
+    e = edges(dtype)
+    x, y = (a.ravel() for a in np.meshgrid(e, e))
+    size = np.exp(rng.standard_normal(COUNT) * rng.choice([0.01, 0.5, 5, 20], COUNT)).astype(dtype)
+    other = (rng.standard_normal(COUNT) * rng.choice([0.1, 3, 30], COUNT)).astype(dtype)
+    x = np.concatenate([x, size, samples(dtype, COUNT, 1)])
+    y = np.concatenate([y, other, samples(dtype, COUNT, 2)])
+    got, r = evaluate(name, x, y), in_f64(reference)(x, y)
+    zeros = r == 0
+    assert np.array_equal(np.signbit(got[zeros]), np.signbit(r[zeros]))
+    if dtype is np.float32:
+        error = ulps(got, r)
+        assert error.max() <= bound, worst(name, error, x, y)
+        return
+    unusual = ~np.isfinite(r) | zeros
+    assert np.array_equal(got[unusual], r[unusual], equal_nan=True)
+    usual = np.flatnonzero(~unusual & np.isfinite(x) & np.isfinite(y))
+    for i in usual[:: max(1, usual.size // 4000)]:
+        error = ulps_exact(got[i], exact(mp.mpf(float(x[i])), mp.mpf(float(y[i]))))
+        assert error <= bound, (name, x[i], y[i], got[i], error)
+
+
+def pow_of_integers(dtype: type) -> tuple[np.ndarray, np.ndarray]:
+    x, y = np.meshgrid(np.arange(-9, 10).astype(dtype), np.arange(-12, 13).astype(dtype))
+    return x.ravel(), y.ravel()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_pow_of_integers_is_exact(dtype: type) -> None:
+    x, y = pow_of_integers(dtype)
+    with np.errstate(all="ignore"):
+        expected = np.power(x.astype(np.float64), y.astype(np.float64)).astype(dtype)
+    whole = (np.abs(expected) < 2 ** np.finfo(dtype).nmant) & (expected == np.rint(expected))
+    assert np.array_equal(evaluate("pow", x, y)[whole], expected[whole])
+
+
+def bits_of(a: np.ndarray) -> np.ndarray:
+    return a.view({1: np.uint8, 4: np.uint32, 8: np.uint64}[a.dtype.itemsize])
+
+
+def assert_same(got: np.ndarray, expected: np.ndarray, *args: np.ndarray) -> None:
+    """Bit for bit, but any NaN is a NaN."""
+    nan = np.isnan(got) & np.isnan(expected)
+    wrong = (bits_of(got) != bits_of(expected)) & ~nan
+    assert not wrong.any(), [(a[wrong][:3], got[wrong][:3], expected[wrong][:3]) for a in args]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [("floor", np.floor), ("ceil", np.ceil), ("round_nearest_even", np.rint), ("round_nearest_afz", away_from_zero)],
+)
+def test_rounding(name: str, reference: np.ufunc, dtype: type) -> None:
+    halves = np.arange(-40, 40, 0.25).astype(dtype)
+    beside = [np.nextafter(halves, dtype(0)), np.nextafter(halves, dtype(99))]
+    x = np.concatenate([samples(dtype, 20_000), halves, *beside])
+    assert_same(evaluate(name, x), reference(x), x)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_is_finite(dtype: type) -> None:
+    x = samples(dtype, 10_000)
+    assert np.array_equal(evaluate("is_finite", x), np.isfinite(x))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("name", "reference"), [("next_after", np.nextafter), ("remainder", np.fmod)])
+def test_exact_binary(name: str, reference: np.ufunc, dtype: type) -> None:
+    rng = np.random.default_rng(2)
+    x, y = (a.ravel() for a in np.meshgrid(edges(dtype), edges(dtype)))
+    x = np.concatenate([x, samples(dtype, 50_000, 1), rng.uniform(-100, 100, 50_000).astype(dtype)])
+    y = np.concatenate([y, samples(dtype, 50_000, 2), rng.uniform(-3, 3, 50_000).astype(dtype)])
+    with np.errstate(all="ignore"):
+        assert_same(evaluate(name, x, y), reference(x, y), x, y)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lgamma(dtype: type) -> None:
+    """A few ULP right of 0; near the zeros at negative numbers a small absolute error."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.uniform(0, 20, COUNT), np.exp(rng.uniform(-80, 80, COUNT)), np.arange(1, 40)]).astype(dtype)
+    r = special.gammaln(x.astype(np.float64))
+    y = evaluate("lgamma", x).astype(np.float64)
+    eps = np.finfo(dtype).eps
+    assert (np.abs(y - r) <= 8 * eps * np.abs(r) + 1e-15).all()
+    x = rng.uniform(-50, 0, COUNT).astype(dtype)
+    r = special.gammaln(x.astype(np.float64))
+    assert (np.abs(evaluate("lgamma", x) - r) <= 8 * eps * (np.abs(r) + 10)).all()
+    poles = np.array([0.0, -0.0, -1, -2, -170, -1e20, np.inf, -np.inf], dtype)
+    assert (evaluate("lgamma", poles) == np.inf).all()
+    assert np.array_equal(evaluate("lgamma", np.array([1, 2], dtype)), [0, 0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_digamma(dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.uniform(0, 20, COUNT), np.exp(rng.uniform(-80, 80, COUNT)), rng.uniform(-9, 0, COUNT)])
+    x = x.astype(dtype)
+    r = digamma(x.astype(np.float64))
+    eps = np.finfo(dtype).eps
+    assert (np.abs(evaluate("digamma", x) - r) <= 8 * eps * (np.abs(r) + 1)).all()
+    assert np.isnan(evaluate("digamma", np.array([0.0, -0.0, -1, -2, -np.inf, np.nan], dtype))).all()
+    assert evaluate("digamma", np.array([np.inf], dtype))[0] == np.inf
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_zeta_and_polygamma(dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    x = (1 + np.exp(rng.uniform(-4, 4, 20_000))).astype(dtype)
+    q = np.exp(rng.uniform(-3, 5, 20_000)).astype(dtype)
+    eps = np.finfo(dtype).eps
+    expected = special.zeta(x.astype(np.float64), q.astype(np.float64))
+    with np.errstate(over="ignore"):
+        rounded = expected.astype(dtype)
+    got = evaluate("zeta", x, q)
+    fine = (rounded > np.finfo(dtype).tiny) & np.isfinite(rounded)
+    assert (np.abs(got - expected)[fine] <= 64 * eps * expected[fine]).all()
+    n = rng.integers(0, 8, 20_000).astype(dtype)
+    expected = special.polygamma(n.astype(np.int64), q.astype(np.float64))
+    assert (np.abs(evaluate("polygamma", n, q) - expected) <= 64 * eps * (np.abs(expected) + (n == 0))).all()
+    x = np.array([1, 0.5, 2, 3, 2.5, 2, 2], dtype)
+    q = np.array([2, 2, 0, -1, -0.5, np.nan, np.inf], dtype)
+    expected = np.array([np.inf, np.nan, np.inf, np.nan, np.nan, np.nan, 0], dtype)
+    assert np.array_equal(evaluate("zeta", x, q), expected, equal_nan=True)
+    assert np.isnan(evaluate("polygamma", np.array([-1, 1.5], dtype), np.array([2, 2], dtype))).all()
+
+
+@pytest.mark.parametrize("name", math.FUNCTIONS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bits_do_not_depend_on_lanes(name: str, dtype: type) -> None:
+    arity = math.ARITY.get(name, 1)
+    args = [samples(dtype, 300, seed)[np.random.default_rng(seed).permutation(1000)] for seed in range(arity)]
+    wide = evaluate(name, *args, n=16)
+    for n in (1, 4, 8):
+        assert_same(evaluate(name, *args, n=n), wide, *args)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4", "aarch64:generic"])
+@pytest.mark.parametrize("element", ["float", "double"])
+def test_compiles_for_other_targets(target: str, element: str) -> None:
+    """And calls no library function."""
+    for name in math.FUNCTIONS:
+        arity = math.ARITY.get(name, 1)
+
+        def body(b: math.Builder, *args: V, name: str = name) -> V:
+            y = math.call(b, name, *args)
+            return b.cast("zext", y, "i8") if name == "is_finite" else y
+
+        lanes = resolve(target).lanes(32 if element == "float" else 64)
+        module = loop_text(body, element, arity, lanes, target)
+        optimized, machine = compile_text(module.text(f'target triple = "{resolve(target).triple}"'), target)
+        assembly = machine.emit_assembly(optimized)
+        undefined = {f.name for f in optimized.functions if f.is_declaration and not f.name.startswith("llvm.")}
+        assert not undefined
+        for library in ("@PLT", "bl\tfma", "bl\troundeven", "bl\tldexp"):
+            assert library not in assembly, (name, library)
+
+
+EXHAUSTIVE = [n for n in UNARY if n not in ("bessel_i1e", "erf_inv", "log2")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXHAUSTIVE)
+def test_every_f32(name: str) -> None:
+    reference, _, bound, _ = UNARY[name]
+    step = 1 << 22
+    for start in range(0, 1 << 32, step):
+        x = np.arange(start, start + step, dtype=np.uint64).astype(np.uint32).view(np.float32)
+        error = ulps(evaluate(name, x), in_f64(reference)(x))
+        assert error.max() <= bound, worst(name, error, x)
+
+
+@pytest.mark.parametrize("name", EXHAUSTIVE)
+@pytest.mark.parametrize("dtype_name", ["float16", "bfloat16"])
+def test_every_16_bit_number(name: str, dtype_name: str) -> None:
+    """An f16 or bf16 result is the f32 one rounded: at most one in the last place from the correctly rounded."""
+    import ml_dtypes
+
+    dtype = np.dtype(getattr(ml_dtypes, dtype_name, dtype_name))
+    x = np.arange(1 << 16, dtype=np.uint16).view(dtype)
+    with np.errstate(all="ignore"):
+        got = evaluate(name, x.astype(np.float32)).astype(dtype)
+        expected = in_f64(UNARY[name][0])(x.astype(np.float64)).astype(dtype)
+    nan = np.isnan(got.astype(np.float32)) & np.isnan(expected.astype(np.float32))
+    difference = np.abs(got.view(np.uint16).astype(np.int32) - expected.view(np.uint16).astype(np.int32))
+    difference[nan | (got == expected)] = 0
+    assert difference.max() <= 1
+    assert (difference > 0).mean() < 1e-3
