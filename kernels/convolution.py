@@ -49,9 +49,9 @@ CONV_PARAMS = (
 """Of the routine's symbol. `table` is `ConvShape.pack(...)` as i64; `scratch` has `conv_scratch_bytes(...)` bytes.
 
 `epilogue` is null or `void (ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`, called once for every rectangle:
-features last: batch = group, i = image * pixels + pixel (row-major), j = feature of the group;
-features first: batch = group * images + image, i = feature of the group, j = pixel;
-depthwise: batch = 0, i = image * pixels + pixel, j = channel.
+the second index of the output's feature f is `group * co + feature of the group`:
+features last: batch = 0, i = image * pixels + pixel (row-major), j = f;
+features first: batch = image, i = f, j = pixel.
 """
 
 

@@ -85,6 +85,17 @@ class ConvShape:
     rhs_dilation: tuple[int, ...] = ()
     kernel_offset: int = 0
 
+    @property
+    def pixel_stride(self) -> int:
+        """`out_pixel`; where an image is one pixel, the distance of images."""
+        one = all(extent == 1 for extent in self.output)
+        return self.out_image if one and self.batch > 1 else self.out_pixel
+
+    @property
+    def features_last(self) -> bool:
+        """How the epilogue is told of rectangles (see `convolution.CONV_PARAMS`); decides where both readings fit."""
+        return self.out_feature == 1 if self.co > 1 else self.pixel_stride != 1
+
     def pack(self, types: GemmTypes, target: Target) -> list[int]:
         """The parameter table of the routine, `FIELDS` in order."""
         return _Decision(self, types, target).table()
@@ -138,7 +149,7 @@ class _Decision:
         self._set(w_in=s.kernel_in * size, w_out=s.kernel_out * size, w_group=s.kernel_group * size)
         self._set(w_offset=s.kernel_offset * size)
         size = itemsize(self.types.acc)
-        self._set(o_pixel=s.out_pixel * size, o_image=s.out_image * size)
+        self._set(o_pixel=s.pixel_stride * size, o_image=s.out_image * size)
         self._set(o_feature=s.out_feature * size, o_group=s.out_group * size)
         self._set(rows=self.images * self.pixels)
         self._inside()
@@ -158,7 +169,7 @@ class _Decision:
         _, h, w = self.input
         sd, sh, sw = three(s.in_strides, 0)
         dense = self.input == self.output and (h == 1 or sh == sw * w) and (self.input[0] == 1 or sd == sw * w * h)
-        if dense and s.out_feature == 1 and (s.batch == 1 or s.in_batch == sw * self.pixels):
+        if dense and s.features_last and (s.batch == 1 or s.in_batch == sw * self.pixels):
             self.input = self.output = (1, 1, s.batch * self.pixels)
             self.images = 1
             self.pixels *= s.batch
@@ -176,7 +187,7 @@ class _Decision:
         """One channel a group, channels adjacent everywhere."""
         s = self.shape
         adjacent = s.in_group == s.kernel_group == s.out_group == 1
-        return s.ci == 1 and s.co == 1 and s.groups > 1 and adjacent and self.ldil == (1, 1, 1)
+        return s.features_last and s.ci == 1 and s.co == 1 and s.groups > 1 and adjacent and self.ldil == (1, 1, 1)
 
     def _inside(self) -> None:
         """Pixels of a line whose whole window lies inside the input's width."""
@@ -239,8 +250,8 @@ class _Decision:
         s, plan, v = self.shape, self.plan, self.values
         k = s.ci * self.window[0] * self.window[1] * self.window[2]
         call_k = max(1, v["run"] * v["runs_per_call"])
-        last = s.out_feature == 1 if s.co > 1 else s.out_pixel != 1
-        if not last and s.out_pixel != 1:
+        last = s.features_last
+        if not last and s.out_pixel != 1 and self.pixels > 1:
             raise ValueError("a convolution's output needs adjacent features or adjacent pixels")
         width = plan.nr if last else plan.mr
         panel = k * width * plan.unit_bytes * plan.parts

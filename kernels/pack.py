@@ -235,7 +235,7 @@ class _Packer:
         whole = b.select(b.icmp("sgt", units, 0), panel.count, i64(0))
         with b.loop(0, whole, n, "jblock") as j:
             rows = [b.offset(panel.source, b.mul(b.min_(b.add(j, r), last), self.j_stride)) for r in range(n)]
-            mask = self._mask(b.sub(self.width, j), n) if plan.masks else None
+            mask = self._mask(b.sub(panel.count, j), n) if plan.masks else None
             to = b.offset(panel.to, b.mul(j, plan.unit_bytes))
             with b.loop(0, units, n, "kblock") as u:
                 at = b.mul(u, plan.group * plan.element_bytes)

@@ -25,8 +25,8 @@ def erf(x: X) -> X:
 
 def erfc(x: X) -> X:
     """e^(-a^2) P(t) / (1 + 2a) with t = (a - c) / (a + c), a = |x|, and 2 minus that for negative x. The rounding
-    error of a^2 goes into the exponential. Near zero 1 - erf(x) (f64). f32 is computed in f64, with shorter polynomials:
-    0.7 ULP. f64: 4 ULP."""
+    error of a^2 goes into the exponential. Near zero 1 - erf(x) (f64). f32 is computed in f64, with shorter
+    polynomials: 0.7 ULP. f64: 4 ULP."""
     single = x.format.bits == 32
     wide = x.to_f64()
     a = at_most(wide.abs(), 10.2 if single else 27.3)

@@ -105,7 +105,7 @@ def fit(table: Table, bits: int) -> Fitted:
     return Fitted(result, float(error))
 
 
-HEADER = '''"""Polynomial coefficients, lowest order first. Written by `python -m shlo_jit.kernels.math.fit`, not by hand.
+HEADER = '''"""Polynomial coefficients, lowest order first. Written by `python -m shlo_jit.kernels.math.fit`.
 
 The keys are (table, bits of the format); what each polynomial approximates stands in `fit_tables.py`. The comment
 above each gives formula, interval and the largest error as a power of two, weighted as the table says (mostly:

@@ -50,7 +50,7 @@ def arc(a: X) -> tuple[X, X, X]:
     large = a > 0.5
     z = where(large, fma(a, -0.5, 0.5), a * a)
     s = where(large, z.sqrt(), a)
-    rounding = where(large, fma(-s, s, z) / (s + s), s.like(0.0))
+    rounding = where(large & (s > 0.0), fma(-s, s, z) / (s + s), s.like(0.0))
     return large, s, fma(s * z, polynomial(z, COEFFICIENTS["asin", a.format.bits]), rounding)
 
 

@@ -70,6 +70,7 @@ class _Job:
 
 
 def _pointer(reference: llvm.ffi.ObjectRef) -> ctypes.c_void_p:
+    assert reference._ptr is not None
     return ctypes.cast(reference._ptr, ctypes.c_void_p)
 
 

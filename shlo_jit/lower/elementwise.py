@@ -216,9 +216,7 @@ def compare(b: Builder, dtype: DType, direction: str, x: Reg, y: Reg, total: boo
     """i1 lanes of x `direction` y (EQ NE LT LE GT GE)."""
     word = direction.lower()
     if is_pair(x):
-        assert is_pair(y)
-        same = b.and_(b.fcmp("oeq", x[0], y[0]), b.fcmp("oeq", x[1], y[1]))  # type: ignore[index, arg-type]
-        return same if direction == "EQ" else b.not_(same)
+        return complexes.compare(b, direction, x, y)  # type: ignore[arg-type]
     assert isinstance(x, V) and isinstance(y, V)
     if dtype.is_float:
         if total:
@@ -249,6 +247,8 @@ def _select(b: Builder, op: Op, args: list) -> Reg:
 def _clamp(b: Builder, op: Op, args: list) -> Reg:
     low, x, high = args
     dtype = _dtype(op, 1)
+    if dtype.is_complex:
+        return complexes.call(b, "minimum", dtype, [complexes.call(b, "maximum", dtype, [x, low]), high])
     if dtype.is_float:
         return _nan_propagating("olt")(b, dtype, [_nan_propagating("ogt")(b, dtype, [x, low]), high])
     most, least = ("umax", "umin") if dtype.kind in "ub" else ("smax", "smin")
@@ -388,6 +388,7 @@ EMITTERS: dict[str, Emitter] = {
     "chlo.is_pos_inf": _test(lambda b, x: b.fcmp("oeq", x, const(x.type, float("inf")))),
     "chlo.is_neg_inf": _test(lambda b, x: b.fcmp("oeq", x, const(x.type, float("-inf")))),
     "chlo.mulhi": by_kind(i=_mulhi),
+    "chlo._asin_acos_kernel": by_kind(c=_complex_function("asin_acos_kernel")),
 }
 for _name, _function in {
     "stablehlo.exponential": "exp",

@@ -153,6 +153,17 @@ class ProgramLowering:
         self.constants.append(array)
         return self.main.load("ptr", self.main.element(self.context, "ptr", FIRST_CONSTANT_SLOT + len(self.constants) - 1))
 
+    def table(self, values: list[int]) -> str:
+        """Name of a constant array of i64."""
+        text = ", ".join(f"i64 {v}" for v in values)
+        text = f"private unnamed_addr constant [{len(values)} x i64] [{text}], align 8"
+        for name, line in self.module.globals.items():
+            if line.endswith(text):
+                return name
+        name = f"table{len(self.module.globals)}"
+        self.module.define_global(name, text)
+        return name
+
     # ------------------------------------------------------------------ steps
     def block(self, block: PlanBlock) -> None:
         for step in block.steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shlo_jit.ir.core import Module, Op
+from shlo_jit.passes.convolutions import canonical_convolutions
 from shlo_jit.passes.dots import canonical_dots
 from shlo_jit.passes.expand import expand
 from shlo_jit.passes.inline import inline
@@ -13,5 +14,5 @@ def run_passes(module: Module, entry: Op) -> Op:
     """A verified module's entry function, brought to core ops and simplified."""
     function = inline(module, entry)
     function = simplify(function)
-    function = canonical_dots(expand(function))
+    function = canonical_convolutions(canonical_dots(expand(function)))
     return simplify(function)

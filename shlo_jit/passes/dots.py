@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from shlo_jit.ir.attributes import DenseArray, StructAttr
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import DTYPES, F32, I32, DType, tensor
+from shlo_jit.ir.types import F32, I32, DType, tensor
 from shlo_jit.lower.kernels.dot import roles_of, run_of
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
@@ -38,7 +38,8 @@ def operand_type(lhs: DType, rhs: DType, acc: DType) -> DType:
     return acc
 
 
-def _convert(rw: Rewriter, value: Value, dtype: DType) -> Value:
+def convert_to(rw: Rewriter, value: Value, dtype: DType) -> Value:
+    """The value in another element type."""
     if value.tensor.storage == dtype:
         return value
     return rw.emit1("stablehlo.convert", [value], tensor(value.tensor.extents, dtype))
@@ -88,7 +89,7 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]
         (operands[1], roles.rhs_batch, roles.rhs_contracting, roles.rhs_free),
     ):
         value, batch, contracting, free = _through_transpose(value, batch, contracting, free)
-        value = _convert(rw, value, kind)
+        value = convert_to(rw, value, kind)
         shape = value.tensor.extents
         if run_of(shape, contracting) is None or run_of(shape, free) is None:
             value = _transpose(rw, value, (*batch, *free, *contracting))
@@ -108,7 +109,5 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]
     )
     t = tensor(result.extents, acc)
     product = rw.emit1("stablehlo.dot_general", [lhs, rhs], t, {"dot_dimension_numbers": numbers})
-    return [_convert(rw, product, result.storage)]
+    return [convert_to(rw, product, result.storage)]
 
-
-__all__ = ["DTYPES", "canonical_dots"]

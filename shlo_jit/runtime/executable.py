@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from shlo_jit.runtime.arguments import check_count, convert
 from shlo_jit.runtime.cache import ObjectCache
 from shlo_jit.runtime.callbacks import CallbackTable, trampoline_address
 from shlo_jit.runtime.fastcall import fast_call
+from shlo_jit.runtime.layout import data_address
 
 MAIN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -46,15 +48,16 @@ class Core:
     def __init__(
         self, compiled: Compiled, library: Library, threads: int, custom_calls: Mapping[str, Any] | None
     ) -> None:
-        self.compiled = compiled
+        constants = tuple(_aligned(c) for c in compiled.constants)
+        self.compiled = dataclasses.replace(compiled, constants=constants, objects=())
         self.threads = threads
         self._library = library
         """Keeps the code loaded."""
         self.main_address = library.addresses["shlo_main"]
         self._main = MAIN(self.main_address)
         self._callbacks = CallbackTable(compiled.callbacks, custom_calls) if compiled.callbacks else None
-        self._constants = [_aligned(c) for c in compiled.constants]
         self._context = self._make_context()
+        self.context_address = data_address(self._context)
         self._arenas: list[Any] = []
         """Leases on blocks that no call is using."""
         self._input_pointers = ctypes.c_void_p * max(1, len(compiled.inputs))
@@ -62,12 +65,8 @@ class Core:
 
     def _make_context(self) -> np.ndarray:
         handle = self._callbacks.handle if self._callbacks else 0
-        slots = [self.threads, trampoline_address, handle, *(_address(c) for c in self._constants)]
+        slots = [self.threads, trampoline_address, handle, *(data_address(c) for c in self.compiled.constants)]
         return np.array(slots, np.uint64)
-
-    @property
-    def context_address(self) -> int:
-        return _address(self._context)
 
     def call(self, *args: Any) -> Any:
         """Call the program with anything that can be converted to its arguments."""
@@ -100,8 +99,8 @@ class Core:
         return results
 
     def _run(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> int:
-        inputs = self._input_pointers(*map(_address, arrays))
-        outputs = self._output_pointers(*map(_address, results))
+        inputs = self._input_pointers(*map(data_address, arrays))
+        outputs = self._output_pointers(*map(data_address, results))
         arena = self.take_arena()
         try:
             return self._main(inputs, outputs, arena, self.context_address)
@@ -137,19 +136,15 @@ def _may_take(given: Any, index: int, arrays: Sequence[np.ndarray]) -> bool:
     return not any(i != index and np.may_share_memory(array, other) for i, other in enumerate(arrays))
 
 
-def _address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
-
-
 def _aligned(constant: np.ndarray) -> np.ndarray:
     """The constant, C-contiguous at an address that is a multiple of 64; a copy if need be."""
-    if constant.flags.c_contiguous and _address(constant) % pool.ALIGNMENT == 0:
+    if constant.flags.c_contiguous and data_address(constant) % pool.ALIGNMENT == 0:
         return constant
     if constant.nbytes >= pool.POOLED_BYTES:
         copy = pool.empty(constant.shape, constant.dtype, constant.nbytes)
     else:
         raw = np.empty(constant.nbytes + pool.ALIGNMENT, np.uint8)
-        start = -_address(raw) % pool.ALIGNMENT
+        start = -data_address(raw) % pool.ALIGNMENT
         copy = raw[start : start + constant.nbytes].view(constant.dtype).reshape(constant.shape)
     copy[...] = constant
     return copy

@@ -60,3 +60,15 @@ def _word(address: int, offset: int) -> int:
 
 def _half(address: int, offset: int) -> int:
     return ctypes.c_int32.from_address(address + offset).value
+
+
+def _slow_address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _fast_address(array: np.ndarray) -> int:
+    return ctypes.c_uint64.from_address(id(array) + DATA).value
+
+
+data_address = _fast_address if as_expected() else _slow_address
+"""The address of an array's first element (0.2 us; without the layout 1 us)."""

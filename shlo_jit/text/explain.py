@@ -53,6 +53,7 @@ READABLE = {
     "$END": "the end of the text",
 }
 _OPERATION = "an operation"
+_WORD_END = r"(?![\w$.])"
 _FUNCTION = re.compile(r"^[ \t]*func\.func\b", re.MULTILINE)
 
 
@@ -62,7 +63,19 @@ def grammar() -> lark.Lark:
     import lark
 
     text = importlib.resources.files("shlo_jit.text").joinpath("stablehlo.lark").read_text("utf-8")
-    return lark.Lark(text, parser="lalr", lexer="contextual", maybe_placeholders=False)
+    return lark.Lark(
+        text, parser="lalr", lexer="contextual", maybe_placeholders=False, edit_terminals=_whole_words
+    )
+
+
+def _whole_words(terminal: lark.lexer.TerminalDef) -> None:
+    """A keyword is a whole word: `dim` is not the beginning of `dims`."""
+    import lark
+
+    value = terminal.pattern.value
+    if isinstance(terminal.pattern, lark.lexer.PatternStr) and value[-1].isalnum():
+        terminal.pattern = lark.lexer.PatternRE(re.escape(value) + _WORD_END)
+        terminal.priority = 3
 
 
 def explained(source: Source, refusal: SyntaxRefusal) -> str:
@@ -102,16 +115,13 @@ def _readable(name: str) -> str:
     """A terminal's name in words."""
     if name in READABLE:
         return READABLE[name]
-    definition = _definitions().get(name, "")
+    definition = _definitions().get(name, "").removesuffix(_WORD_END).replace("\\", "")
     if not definition:
         return name.lower()
-    if re.match(r"(?:stablehlo|chlo|sdy|tensor)\.\w+$", definition) or name not in _WORDS and "." in definition[:14]:
+    if re.match(r"(?:stablehlo|chlo|sdy|tensor)\.\w+$", definition) or "." in definition[:14]:
         return _OPERATION
     words = re.match(r"\(\?:([A-Z_|]+)\)", definition)
     return f"one of {words[1].replace('|', ', ')}" if words else f"'{definition}'"
-
-
-_WORDS = frozenset(("ARROW",))
 
 
 @functools.cache

@@ -6,7 +6,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from jit_util import compile_text, evaluate, loop_text
-from math_reference import BINARY, UNARY, away_from_zero, digamma, edges, in_f64, samples, ulps, ulps_exact
+from math_reference import BINARY, UNARY, away_from_zero, edges, in_f64, samples, ulps, ulps_exact
 from scipy import special
 from shlo_jit.kernels import math
 from shlo_jit.kernels.builder import V
@@ -16,6 +16,7 @@ from shlo_jit.codegen.target import resolve
 COUNT = 300_000
 EXACT = 250
 """Numbers checked with mpmath."""
+NOT_ZERO_AT_ZERO = ("cos", "cosh", "acos", "acosh", "exp", "erfc", "logistic")
 
 
 def worst(name: str, error: np.ndarray, *args: np.ndarray) -> str:
@@ -60,7 +61,7 @@ def test_f64_near_reference(name: str) -> None:
     x = samples(np.float64, COUNT // 3)
     y, r = evaluate(name, x), in_f64(reference)(x)
     assert np.array_equal(np.isnan(y), np.isnan(r))
-    special_values = ~np.isfinite(r) | (r == 0)
+    special_values = (~np.isfinite(r) | (r == 0)) & ~((y > 0) & (y < 1e-300))  # where scipy flushes to zero
     assert np.array_equal(y[special_values], r[special_values], equal_nan=True)
     finite = np.isfinite(r) & (r != 0)
     # Scipy's i1e and erfc are wrong by some 1e-15, relatively.
@@ -70,12 +71,12 @@ def test_f64_near_reference(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", [n for n in UNARY if n not in ("cos", "cosh", "acos", "exp", "erfc", "logistic")])
+@pytest.mark.parametrize("name", [n for n in UNARY if n not in NOT_ZERO_AT_ZERO])
 def test_zero_keeps_its_sign(name: str, dtype: type) -> None:
     x = np.array([0.0, -0.0], dtype)
-    with np.errstate(all="ignore"):
-        expected = UNARY[name][0](x.astype(np.float64))
-    assert np.array_equal(np.signbit(evaluate(name, x)), np.signbit(expected))
+    y = evaluate(name, x)
+    assert np.isinf(y).all() if name in ("log", "log2", "rsqrt") else np.array_equal(y, x)
+    assert np.array_equal(np.signbit(y), [name in ("log", "log2"), True])
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -168,6 +169,7 @@ def test_lgamma(dtype: type) -> None:
     eps = np.finfo(dtype).eps
     assert (np.abs(y - r) <= 8 * eps * np.abs(r) + 1e-15).all()
     x = rng.uniform(-50, 0, COUNT).astype(dtype)
+    x = x[x != np.rint(x)]
     r = special.gammaln(x.astype(np.float64))
     assert (np.abs(evaluate("lgamma", x) - r) <= 8 * eps * (np.abs(r) + 10)).all()
     poles = np.array([0.0, -0.0, -1, -2, -170, -1e20, np.inf, -np.inf], dtype)
@@ -178,10 +180,12 @@ def test_lgamma(dtype: type) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_digamma(dtype: type) -> None:
     rng = np.random.default_rng(0)
-    x = np.concatenate([rng.uniform(0, 20, COUNT), np.exp(rng.uniform(-80, 80, COUNT)), rng.uniform(-9, 0, COUNT)])
-    x = x.astype(dtype)
-    r = digamma(x.astype(np.float64))
+    x = np.concatenate([rng.uniform(0, 20, COUNT), np.exp(rng.uniform(-80, 80, COUNT))]).astype(dtype)
+    r = special.digamma(x.astype(np.float64))
     eps = np.finfo(dtype).eps
+    assert (np.abs(evaluate("digamma", x) - r) <= 8 * eps * (np.abs(r) + 1)).all()
+    x = rng.uniform(-9, 0, 1000).astype(dtype)
+    r = np.array([float(mp.digamma(mp.mpf(float(v)))) for v in x])
     assert (np.abs(evaluate("digamma", x) - r) <= 8 * eps * (np.abs(r) + 1)).all()
     assert np.isnan(evaluate("digamma", np.array([0.0, -0.0, -1, -2, -np.inf, np.nan], dtype))).all()
     assert evaluate("digamma", np.array([np.inf], dtype))[0] == np.inf

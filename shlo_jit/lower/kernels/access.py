@@ -108,6 +108,7 @@ def lanes_loop(
 ) -> None:
     """Run `body` over [start, stop): `unroll` vectors a turn, then vectors, then a masked vector or single elements."""
     start, stop = (x if isinstance(x, V) else i64(x) for x in (start, stop))
+    stop = b.max_(start, stop)
     at = start
     for step in dict.fromkeys([width * unroll, width]):
         if step == 1:

@@ -1,0 +1,76 @@
+"""Complex functions by name, on pairs of registers of f32 or f64.
+
+    re, im = call(b, "exp", (re, im))
+
+Each is written once per module and type (`@shlo.complex.exp.v8f64`) as an LLVM function that returns both parts, and
+works in f64: parts in f32 are widened before and rounded after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shlo_jit.kernels.builder import Builder, V, mangle, scalar
+from shlo_jit.kernels.math import complex_functions as cf
+from shlo_jit.kernels.math import complex_inverse as ci
+from shlo_jit.kernels.math import complex_numbers as cn
+from shlo_jit.kernels.math.expr import X
+
+ATTRIBUTES = "memory(none) nounwind willreturn noinline"
+
+FUNCTIONS: dict[str, Callable[..., cn.Z | X]] = {
+    "abs": cn.modulus,
+    "divide": cn.divide,
+    "sign": cn.sign,
+    "sqrt": cf.sqrt,
+    "rsqrt": cf.rsqrt,
+    "cbrt": cf.cbrt,
+    "exp": cf.exp,
+    "expm1": cf.expm1,
+    "log": cf.log,
+    "log1p": cf.log1p,
+    "logistic": cf.logistic,
+    "power": cf.power,
+    "sin": cf.sin,
+    "cos": cf.cos,
+    "tan": cf.tan,
+    "sinh": cf.sinh,
+    "cosh": cf.cosh,
+    "tanh": cf.tanh,
+    "atan2": cf.atan2,
+    "asin": ci.asin,
+    "acos": ci.acos,
+    "atan": ci.atan,
+    "asinh": ci.asinh,
+    "acosh": ci.acosh,
+    "atanh": ci.atanh,
+    "asin_acos_kernel": ci.asin_acos_kernel,
+}
+
+
+def call(b: Builder, name: str, *args: tuple[V, V]) -> tuple[V, ...]:
+    """Apply a function of `FUNCTIONS`: the parts of its result (one for `abs`)."""
+    t = args[0][0].type
+    symbol = f"shlo.complex.{name}.{mangle(t)}"
+    parts = 1 if name == "abs" else 2
+    result = t if parts == 1 else f"{{ {t}, {t} }}"
+    if symbol not in b.module.functions:
+        _define(b, name, symbol, t, len(args), result)
+    both = b.call(result, symbol, [part for z in args for part in z], declare=False)
+    if parts == 1:
+        return (both,)
+    return tuple(b.emit(t, f"extractvalue {result} {both.text}, {k}") for k in (0, 1))
+
+
+def _define(b: Builder, name: str, symbol: str, t: str, count: int, result: str) -> None:
+    parameters = [(t, f"{part}{k}") for k in range(count) for part in ("re", "im")]
+    body = b.module.function(symbol, parameters, result, attributes=ATTRIBUTES)
+    b.module.functions[symbol] = ""  # reserved: the functions it calls are written meanwhile
+    wide = [X(body, body.cast("fpext", p, "double")) for p in body.params]
+    out = FUNCTIONS[name](*zip(wide[::2], wide[1::2], strict=True))
+    values = [body.cast("fptrunc", x.v, scalar(t)) for x in (out if isinstance(out, tuple) else (out,))]
+    if len(values) == 1:
+        body.ret(values[0])
+        return
+    first = body.emit(result, f"insertvalue {result} poison, {t} {values[0].text}, 0")
+    body.ret(body.emit(result, f"insertvalue {result} {first.text}, {t} {values[1].text}, 1"))

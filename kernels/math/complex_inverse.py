@@ -1,0 +1,94 @@
+"""Inverse trigonometric and hyperbolic functions of complex numbers (pairs of f64).
+
+Hull, Fairgrieve, Tang, "Implementing the complex arcsine and arccosine functions using exception handling" (1997), with
+the real part as an atan2 of its sine and cosine, which needs no case for either end. Signs of zeros choose the side of
+a branch cut.
+"""
+
+from __future__ import annotations
+
+import math
+
+from shlo_jit.kernels.math.complex_numbers import HUGE, LN2, Z, larger, log_modulus, modulus, real
+from shlo_jit.kernels.math.expr import X, copysign, fma, where
+
+
+def arc_parts(x: X, y: X) -> tuple[X, X]:
+    """For x, y >= 0: d with asin(x + iy) = atan2(x, d) + i e, and e.
+
+    With r, s the distances of x + iy from -1 and 1 and a = (r + s) / 2: d = sqrt(a^2 - x^2) and
+    e = log(a + sqrt(a^2 - 1)). Both differences are rewritten without cancellation.
+    """
+    left = x <= 1.0
+    up = x + 1.0
+    r, s = modulus((up, y)), modulus((x - 1.0, y))
+    a = (r + s) * 0.5
+    half = (a + x) * 0.5
+    above = r + up
+    past = s + (x - 1.0)  # for x >= 1
+    short = s + (1.0 - x)  # for x <= 1
+    inside = (half * (y * y / above + short)).sqrt()
+    ratio = where(y.eq(0.0), y, y / past)
+    outside = y.sqrt() * fma(half, ratio, y / above * half).sqrt()
+    d = where(left, inside, outside)
+    # a - 1, and sqrt(a^2 - 1)
+    weight = 0.5 / above + 0.5 / short  # for x < 1
+    excess = where(x < 1.0, y * y * weight, (y * y / above + past) * 0.5)
+    root = where(x < 1.0, y * (weight * (a + 1.0)).sqrt(), (excess * (a + 1.0)).sqrt())
+    small = real("log1p", excess + root)
+    large = real("log", a + ((a - 1.0) * (a + 1.0)).sqrt())
+    e = where(a <= 1.5, small, large)
+    huge = larger(x, y)[0] > HUGE
+    return where(huge, y, d), where(huge, log_modulus((x, y)) + LN2, e)
+
+
+def asin(z: Z) -> Z:
+    d, e = arc_parts(z[0].abs(), z[1].abs())
+    return copysign(real("atan2", z[0].abs(), d), z[0]), copysign(e, z[1])
+
+
+def acos(z: Z) -> Z:
+    d, e = arc_parts(z[0].abs(), z[1].abs())
+    return real("atan2", d, z[0]), copysign(e, -z[1])
+
+
+def asinh(z: Z) -> Z:
+    """i asin(-i z)"""
+    d, e = arc_parts(z[1].abs(), z[0].abs())
+    return copysign(e, z[0]), copysign(real("atan2", z[1].abs(), d), z[1])
+
+
+def acosh(z: Z) -> Z:
+    """acos(z) turned by i or -i, so that the real part is >= 0."""
+    d, e = arc_parts(z[0].abs(), z[1].abs())
+    return e, copysign(real("atan2", d, z[0]), z[1])
+
+
+def _atanh_parts(x: X, y: X) -> tuple[X, X]:
+    """For x, y >= 0: log1p(4x / ((1 - x)^2 + y^2)) / 4 and atan2(2y, (1 - x)(1 + x) - y^2) / 2."""
+    gap = 1.0 - x
+    re = real("log1p", x * 4.0 / fma(gap, gap, y * y)) * 0.25
+    pole = x.eq(1.0) & (y < 2.0**-100)
+    re = where(pole, (LN2 - real("log", y)) * 0.5, re)
+    m, n = larger(x, y)
+    ratio = n / m
+    huge = m > HUGE
+    re = where(huge, where(m.eq(math.inf), x.like(0.0), x / m / fma(n, ratio, m)), re)
+    im = real("atan2", y + y, fma(gap, x + 1.0, -(y * y))) * 0.5
+    return re, where(huge, im.like(math.pi / 2), im)
+
+
+def atanh(z: Z) -> Z:
+    re, im = _atanh_parts(z[0].abs(), z[1].abs())
+    return copysign(re, z[0]), copysign(im, z[1])
+
+
+def atan(z: Z) -> Z:
+    """-i atanh(i z)"""
+    re, im = _atanh_parts(z[1].abs(), z[0].abs())
+    return copysign(im, z[0]), copysign(re, z[1])
+
+
+def asin_acos_kernel(z: Z) -> Z:
+    """chlo's helper: d and e of `arc_parts` as one complex number."""
+    return arc_parts(z[0].abs(), z[1].abs())

@@ -1,0 +1,59 @@
+"""Bring convolution to what the routine takes.
+
+Needs: nothing. Guarantees: every convolution has operands of one element type, a result of its accumulator type, and a
+result laid out [b, spatial..., f] or [b, f, spatial...].
+
+    convolution(x, w) -> [f, 0, 1, b]   ->   transpose(convolution(x, w) -> [b, 0, 1, f])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shlo_jit.ir.attributes import ConvDims, DenseArray
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.types import tensor
+from shlo_jit.passes.dots import accumulator, convert_to, operand_type
+from shlo_jit.passes.rewriter import Rewriter, rewrite
+
+
+def canonical_convolutions(function: Op) -> Op:
+    """The function with every convolution in the routine's form."""
+
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        return _convolution(rw, op, operands) if op.name == "stablehlo.convolution" else None
+
+    return rewrite(function, visit)
+
+
+def _convolution(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    d = op.attributes["dimension_numbers"]
+    assert isinstance(d, ConvDims)
+    result = op.result.tensor
+    lhs, rhs = (o.tensor.storage for o in operands)
+    acc = accumulator(lhs, result.storage)
+    kind = operand_type(lhs, rhs, acc)
+    if not kind.is_float and not kind.is_complex:
+        kind = acc
+    spatial = d.output_spatial_dimensions
+    last = (d.output_batch_dimension, *spatial, d.output_feature_dimension)
+    first = (d.output_batch_dimension, d.output_feature_dimension, *spatial)
+    straight = tuple(range(result.rank))
+    order = straight if straight in (last, first) else last
+    shape = tuple(result.extents[i] for i in order)
+    place = {dim: i for i, dim in enumerate(order)}
+    numbers = replace(
+        d,
+        output_batch_dimension=place[d.output_batch_dimension],
+        output_feature_dimension=place[d.output_feature_dimension],
+        output_spatial_dimensions=tuple(place[i] for i in spatial),
+    )
+    attributes = {**op.attributes, "dimension_numbers": numbers}
+    values = [convert_to(rw, o, kind) for o in operands]
+    product = rw.emit1("stablehlo.convolution", values, tensor(shape, acc), attributes)
+    product = convert_to(rw, product, result.storage)
+    if order == straight:
+        return [product]
+    back = tuple(place[i] for i in range(result.rank))
+    return rw.emit("stablehlo.transpose", [product], [op.result.type], {"permutation": DenseArray("i64", back)})

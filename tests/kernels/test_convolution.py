@@ -1,0 +1,185 @@
+"""Convolutions against a plain numpy definition, over layouts, padding, dilation, groups, types and targets."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import random
+
+import ml_dtypes
+import numpy as np
+import pytest
+from loader import compile_object, load, routine_text
+
+from shlo_jit.codegen.target import resolve
+from shlo_jit.kernels.convolution import ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
+from shlo_jit.kernels.gemm import GemmTypes
+
+NUMPY = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "i8": np.int8,
+    "ui8": np.uint8,
+    "i32": np.int32,
+}
+EPILOGUE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 5)
+CASES = [("f32", "f32", "f32"), ("f64", "f64", "f64"), ("bf16", "bf16", "f32"), ("f16", "f16", "f32"), ("i8", "ui8", "i32"), ("i8", "i8", "i8")]
+
+
+class Problem:
+    """A convolution in canonical numpy arrays: input [g, n, *in, ci], kernel [g, *window, ci, co]."""
+
+    def __init__(self, pick: random.Random, rank: int = 2, **fixed: object):
+        def draw(name: str, choices: list[object]) -> object:
+            return fixed.get(name, pick.choice(choices))
+
+        self.g, self.n = draw("g", [1, 1, 2, 5]), draw("n", [1, 2, 3])
+        self.ci, self.co = draw("ci", [1, 3, 8, 16, 20, 33]), draw("co", [1, 2, 16, 40, 70])
+        self.window = tuple(draw("window", [1, 2, 3, 4]) for _ in range(rank))
+        self.stride = tuple(draw("stride", [1, 1, 2, 3]) for _ in range(rank))
+        self.ldil = tuple(draw("ldil", [1, 1, 1, 2]) for _ in range(rank))
+        self.rdil = tuple(draw("rdil", [1, 1, 1, 2]) for _ in range(rank))
+        self.low = tuple(draw("pad", [-1, 0, 0, 1, 2]) for _ in range(rank))
+        self.high = tuple(draw("pad", [-1, 0, 0, 1, 2]) for _ in range(rank))
+        self.input = tuple(draw("input", [3, 5, 8, 14, 17, 29]) for _ in range(rank))
+        self.output = tuple(
+            max(0, (max(0, (i - 1) * d + 1 + lo + hi) - ((k - 1) * r + 1)) // s + 1)
+            for i, d, lo, hi, k, r, s in zip(
+                self.input, self.ldil, self.low, self.high, self.window, self.rdil, self.stride, strict=True
+            )
+        )
+
+    def reference(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Output [g, n, *out, co]."""
+        rank = len(self.input)
+        shape = [max(0, (i - 1) * d + 1 + lo + hi) for i, d, lo, hi in zip(self.input, self.ldil, self.low, self.high, strict=True)]
+        wide = np.zeros((self.g, self.n, *shape, self.ci), x.dtype)
+        for at in itertools.product(*map(range, self.input)):
+            to = tuple(i * d + lo for i, d, lo in zip(at, self.ldil, self.low, strict=True))
+            if all(0 <= t < s for t, s in zip(to, shape, strict=True)):
+                wide[(slice(None), slice(None), *to)] = x[(slice(None), slice(None), *at)]
+        out = np.zeros((self.g, self.n, *self.output, self.co), x.dtype)
+        for tap in itertools.product(*map(range, self.window)) if out.size else ():
+            cut = tuple(
+                slice(t * r, t * r + (o - 1) * s + 1, s) for t, r, o, s in zip(tap, self.rdil, self.output, self.stride, strict=True)
+            )
+            part = wide[(slice(None), slice(None), *cut)].reshape(self.g, -1, self.ci)
+            out += np.matmul(part, w[(slice(None), *tap)]).reshape(out.shape)
+        assert rank == out.ndim - 3
+        return out
+
+
+def values(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    t = np.dtype(NUMPY[dtype])
+    return rng.integers(-100 if t.kind == "i" else 0, 100, shape).astype(t) if t.kind in "iu" else rng.standard_normal(shape).astype(t)
+
+
+def laid_out(x: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
+    """The same values, stored with the axes in `order`."""
+    return np.ascontiguousarray(x.transpose(order)).transpose(np.argsort(order))
+
+
+def strides(x: np.ndarray) -> list[int]:
+    return [s // x.itemsize for s in x.strides]
+
+
+def run(p: Problem, names: tuple[str, str, str], seed: int, target: str = "native", threads: int = 1) -> None:
+    types, t = GemmTypes(*names), resolve(target)
+    pick, rng = random.Random(seed), np.random.default_rng(seed)
+    rank = len(p.input)
+    x = values(rng, names[0], (p.g, p.n, *p.input, p.ci))
+    w = values(rng, names[1], (p.g, *p.window, p.ci, p.co))
+    last, axes = rank + 2, tuple(range(2, rank + 2))
+    # features last with groups inside the features, or features first
+    x = laid_out(x, pick.choice([(1, *axes, 0, last), (1, 0, last, *axes), (0, 1, *axes, last)]))
+    k = tuple(range(1, rank + 1))
+    w = laid_out(w, pick.choice([(*k, rank + 1, 0, rank + 2), (0, rank + 2, rank + 1, *k)]))
+    reverse = pick.random() < 0.3
+    if reverse:
+        w = w[(slice(None), *[slice(None, None, -1)] * rank)]
+    out_last = pick.random() < 0.5
+    out_order = (1, *axes, 0, last) if out_last else (1, 0, last, *axes)
+    c = laid_out(np.full((p.g, p.n, *p.output, p.co), 77, NUMPY[names[2]]), out_order)
+    xs, ws, cs = strides(x), strides(w), strides(c)
+    if out_last:
+        pixel = p.g * p.co
+        image, feature = pixel * int(np.prod(p.output)), 1
+    else:
+        pixel, feature = 1, int(np.prod(p.output))
+        image = feature * p.g * p.co
+    shape = ConvShape(
+        batch=p.n, groups=p.g, ci=p.ci, co=p.co, input=p.input, window=p.window, output=p.output,
+        in_strides=tuple(xs[2:-1]), in_batch=xs[1], in_feature=xs[-1], in_group=xs[0],
+        kernel_strides=tuple(ws[1:-2]), kernel_in=ws[-2], kernel_out=ws[-1], kernel_group=ws[0],
+        out_pixel=pixel, out_image=image, out_feature=feature, out_group=p.co * feature,
+        strides=p.stride, pad_low=p.low, lhs_dilation=p.ldil, rhs_dilation=p.rdil,
+    )  # fmt: skip
+    assert cs[0] == p.co * feature or p.g == 1 or c.size == 0
+    table = np.array(shape.pack(types, t), np.int64)
+    memory = np.full(conv_scratch_bytes(shape, types, t, threads) + 128, 0xFF, np.uint8)
+    scratch = (memory.ctypes.data + 63) // 64 * 64
+    end = scratch - memory.ctypes.data + conv_scratch_bytes(shape, types, t, threads)
+    pixels = int(np.prod(p.output))
+    features = p.g * p.co
+    cover = np.zeros((1, p.n * pixels, features) if shape.features_last else (p.n, features, pixels), np.int64)
+
+    def told(_: int, at: int, i0: int, i1: int, j0: int, j1: int) -> None:
+        assert 0 <= i0 < i1 <= cover.shape[1] and 0 <= j0 < j1 <= cover.shape[2]
+        cover[at, i0:i1, j0:j1] += 1
+
+    epilogue = EPILOGUE(told)
+    f = load(conv_routine(types, t), t).function(conv_symbol(types), "pppppppi")
+    f(table.ctypes.data, x.ctypes.data, w.ctypes.data, c.ctypes.data, scratch, ctypes.cast(epilogue, ctypes.c_void_p), None, threads)
+    assert (memory[end:] == 0xFF).all(), "wrote beyond conv_scratch_bytes"
+    wide = np.int64 if names[2].startswith("i") else np.float64
+    want = p.reference(x.astype(wide), w.astype(wide))
+    if wide is np.int64:
+        np.testing.assert_array_equal(c, want.astype(c.dtype))
+    else:
+        bound = p.reference(np.abs(x.astype(wide)), np.abs(w.astype(wide))) * (3e-6 if names[2] == "f32" else 1e-14)
+        assert (np.abs(c - want) <= bound + 1e-30).all()
+    assert (cover == 1).all()
+
+
+@pytest.mark.parametrize("names", CASES, ids="-".join)
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_random(names: tuple[str, str, str], rank: int) -> None:
+    pick = random.Random(repr(names))
+    for seed in range(40 if rank < 3 else 8):
+        run(Problem(pick, rank), names, seed, threads=3)
+
+
+@pytest.mark.parametrize("names", CASES, ids="-".join)
+def test_depthwise(names: tuple[str, str, str]) -> None:
+    pick = random.Random(1)
+    for seed in range(30):
+        run(Problem(pick, 2, g=pick.choice([7, 32, 50]), ci=1, co=pick.choice([1, 1, 2]), ldil=1), names, seed)
+
+
+def test_pointwise() -> None:
+    pick = random.Random(2)
+    for seed in range(20):
+        run(Problem(pick, 2, window=1, stride=1, pad=0, ldil=1, input=pick.choice([7, 14, 20])), CASES[0], seed)
+
+
+def test_long_k() -> None:
+    pick = random.Random(3)
+    for seed in range(6):
+        run(Problem(pick, 2, window=3, ci=500, co=70, g=1, n=1, input=9), CASES[0], seed)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3"])
+def test_avx2(target: str) -> None:
+    pick = random.Random(4)
+    for names in CASES:
+        for seed in range(15):
+            run(Problem(pick), names, seed, target)
+            run(Problem(pick, 2, g=19, ci=1, co=1, ldil=1), names, seed, target)
+
+
+def test_aarch64_compiles() -> None:
+    t = resolve("aarch64:generic")
+    for names in CASES:
+        assert compile_object(routine_text(conv_routine(GemmTypes(*names), t), t), t)
