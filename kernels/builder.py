@@ -19,7 +19,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from shlo_jit.kernels.target import Target
@@ -38,25 +38,25 @@ class V(NamedTuple):
         return int(t) if t.lstrip("-").isdigit() else None
 
 
-@lru_cache(maxsize=None)
+@cache
 def lanes(type: str) -> int:
     """Lanes of a vector type; 1 for a scalar."""
     return int(type[1 : type.index(" x ")]) if type[0] == "<" else 1
 
 
-@lru_cache(maxsize=None)
+@cache
 def scalar(type: str) -> str:
     """Element type of a vector type; a scalar type itself."""
     return type[type.index(" x ") + 3 : -1] if type[0] == "<" else type
 
 
-@lru_cache(maxsize=None)
+@cache
 def vector(type: str, n: int) -> str:
     """The type with the element of `type` and n lanes; the bare element for n = 1."""
     return scalar(type) if n == 1 else f"<{n} x {scalar(type)}>"
 
 
-@lru_cache(maxsize=None)
+@cache
 def mangle(type: str) -> str:
     """The suffix of an overloaded intrinsic: `<16 x float>` -> `v16f32`."""
     if type[0] == "<":
@@ -67,7 +67,7 @@ def mangle(type: str) -> str:
 BITS = {"float": 32, "double": 64, "half": 16, "bfloat": 16, "ptr": 64}
 
 
-@lru_cache(maxsize=None)
+@cache
 def bits(type: str) -> int:
     """Width of the element type in bits."""
     s = scalar(type)
@@ -574,6 +574,25 @@ class Builder:
             carry.values = [self.phi(a.type, [(a, before), (z, latch)]) for a, z in pairs]
 
     @contextmanager
+    def repeat(self, initial: Sequence[V], hint: str = "repeat") -> Iterator[Repeat]:
+        """do ... while: in the body read `values`, call `next(...)` with as many, and set `again`, an i1. After the
+        loop `values` are those given to the last `next`."""
+        head, done, before = self.label(hint), self.label("done"), self.block
+        self.branch(head)
+        self.start(head)
+        at = len(self._lines)
+        phis = [V(v.type, self._name("c")) for v in initial]
+        turn = Repeat(phis)
+        yield turn
+        assert turn.again is not None and len(turn.values) == len(phis)
+        self._lines[at:at] = [
+            f"  {p.text} = phi {p.type} [ {a.text}, %{before} ], [ {z.text}, %{self.block} ]"
+            for p, a, z in zip(phis, initial, turn.values, strict=True)
+        ]
+        self.branch_if(turn.again, head, done)
+        self.start(done)
+
+    @contextmanager
     def if_(self, condition: V, hint: str = "then") -> Iterator[None]:
         then, exit_ = self.label(hint), self.label("fi")
         self.branch_if(condition, then, exit_)
@@ -605,6 +624,18 @@ class Carry:
     def __init__(self, index: V, values: list[V]):
         self.index = index
         self.values: list[V] = values
+
+    def next(self, *values: V) -> None:
+        """The values of the next turn."""
+        self.values = list(values)
+
+
+class Repeat:
+    """The values a `repeat` carries round, and whether it goes round again."""
+
+    def __init__(self, values: list[V]):
+        self.values: list[V] = values
+        self.again: V | None = None
 
     def next(self, *values: V) -> None:
         """The values of the next turn."""

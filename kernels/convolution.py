@@ -15,9 +15,9 @@ A convolution with one channel a group (depthwise) is done directly, see `convol
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
-from shlo_jit.kernels.builder import V, Builder, ModuleText, i64
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.kernels.convolution_depthwise import emit_depthwise_task
 from shlo_jit.kernels.convolution_input import FRAME, Arguments, emit_copy_task, emit_packers, emit_weights_task
 from shlo_jit.kernels.convolution_products import emit_first_task, emit_gather, emit_last_task
@@ -59,7 +59,7 @@ def conv_symbol(types: GemmTypes) -> str:
     return f"shlo_conv_{types.name}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def conv_routine(types: GemmTypes, target: Target) -> Routine:
     """The routine for these types of input, kernel and sums (= output). Complex numbers are not supported."""
     if "complex" in types.name:
@@ -116,5 +116,3 @@ def _parallel(b: Builder, task: V, frame: V, tasks: V, threads: V) -> None:
         return []
 
     b.if_else(b.or_(b.icmp("eq", threads, 1), b.icmp("sle", tasks, 1)), here, spread)
-
-

@@ -7,7 +7,7 @@ are cut off by counting, not by tests.
 
 from __future__ import annotations
 
-from shlo_jit.kernels.builder import V, Builder, ModuleText, const, i64, vector
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
 from shlo_jit.kernels.convolution_input import TASK_PARAMS, Arguments, dot, split
 from shlo_jit.kernels.convolution_shape import conv_plan
 from shlo_jit.kernels.gemm_blocks import ceil_div
@@ -63,7 +63,9 @@ class _Line:
         b, g, plan, types = self.b, self.g, self.plan, self.types
         kernel = b.offset(self.kernel, b.mul(c, itemsize(types.b)))
         pixel_step = b.mul(g.get("stride_w"), g.get("in_sw"))
-        rd, rh, rw = (b.mul(r, s) for r, s in zip(g.ints("rdil_d rdil_h rdil_w"), g.ints("in_sd in_sh in_sw"), strict=True))
+        rd, rh, rw = (
+            b.mul(r, s) for r, s in zip(g.ints("rdil_d rdil_h rdil_w"), g.ints("in_sd in_sh in_sw"), strict=True)
+        )
         w_sd, w_sh, w_sw = g.ints("w_sd w_sh w_sw")
         sums = [const(vector(plan.acc, n), 0)] * count
         with b.loop_carry(*self.ranges[0], sums, hint="kd") as kd:
@@ -73,7 +75,12 @@ class _Line:
                 with b.loop_carry(*columns, kh.values, hint="kw") as kw:
                     weight = self._load(b.offset(weights, b.mul(kw.index, w_sw)), types.b, n)
                     pixel = b.offset(at, b.mul(kw.index, rw))
-                    kw.next(*(self._fma(self._load(b.offset(pixel, b.mul(pixel_step, p)), types.a, n), weight, x) for p, x in enumerate(kw.values)))
+                    kw.next(
+                        *(
+                            self._fma(self._load(b.offset(pixel, b.mul(pixel_step, p)), types.a, n), weight, x)
+                            for p, x in enumerate(kw.values)
+                        )
+                    )
                 kh.next(*kw.values)
             kd.next(*kh.values)
         for p, x in enumerate(kd.values):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shlo_jit.kernels.builder import V, Builder, ModuleText, i64
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.kernels.convolution_shape import FIELDS, conv_plan
 from shlo_jit.kernels.gemm_micro import attributes
 from shlo_jit.kernels.gemm_types import GemmPlan, GemmTypes, itemsize, storage
@@ -95,7 +95,9 @@ def emit_copy_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
                 inside = test if inside is None else b.and_(inside, test)
         assert inside is not None
         with b.if_(inside):
-            places = zip((group, image, *at, g.get("copy_iw0")), g.ints("in_group in_batch in_sd in_sh in_sw"), strict=True)
+            places = zip(
+                (group, image, *at, g.get("copy_iw0")), g.ints("in_group in_batch in_sd in_sh in_sw"), strict=True
+            )
             source = b.offset(g.pointer("input"), dot(b, *places))
             _copy_line(b, g, types, plan, target, source, b.offset(to, g.get("copy_w0")))
     b.ret()
@@ -138,14 +140,17 @@ def _copy_line(b: Builder, g: Arguments, types: GemmTypes, plan: GemmPlan, targe
 
 
 def emit_weights_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
-    """Some panels of features of one group, all of k in the order (d, h, w, input feature)."""
+    """Some panels of features of one group, some taps; k is in the order (d, h, w, input feature)."""
     plan = conv_plan(types, target)
     name = f"shlo_conv_{types.name}_weights"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     frame, index, _ = b.params
     g = Arguments(b, frame)
     chunk, chunks, width, co, ci, panel_bytes = g.ints("w_chunk w_chunks w_width co ci k_bytes_per_panel")
-    group, nth = split(b, index, chunks)
+    kd, kh, kw = g.ints("kd kh kw")
+    taps, each = b.mul(b.mul(kd, kh), kw), g.get("w_taps")
+    group, block, nth = split(b, index, b.udiv(b.add(taps, b.sub(each, 1)), each), chunks)
+    tap0 = b.mul(block, each)
     first = b.mul(nth, b.mul(chunk, width))
     count = b.min_(b.sub(co, first), b.mul(chunk, width))
     w_in, w_out = g.ints("w_in w_out")
@@ -154,8 +159,7 @@ def emit_weights_task(module: ModuleText, types: GemmTypes, target: Target) -> s
     source = b.offset(g.pointer("kernel"), g.get("w_offset"))
     source = b.offset(source, dot(b, (group, g.get("w_group")), (first, w_out)))
     step = b.mul(b.mul(ci, width), plan.unit_bytes)
-    kd, kh, kw = g.ints("kd kh kw")
-    with b.loop(0, b.mul(b.mul(kd, kh), kw), hint="tap") as tap:
+    with b.loop(tap0, b.min_(b.add(tap0, each), taps), hint="tap") as tap:
         d, h, w = split(b, tap, kh, kw)
         at = b.offset(source, dot(b, *zip((d, h, w), g.ints("w_sd w_sh w_sw"), strict=True)))
         args = [at, w_out, w_in, b.offset(to, b.mul(tap, step)), width, count, ci, panel_bytes]

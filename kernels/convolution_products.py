@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shlo_jit.kernels.builder import V, Builder, ModuleText, i64, vector
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64, vector
 from shlo_jit.kernels.convolution_input import TASK_PARAMS, Arguments, dot, split
 from shlo_jit.kernels.convolution_shape import LAST_IN_PLACE, conv_plan
 from shlo_jit.kernels.gemm_micro import attributes
@@ -218,7 +218,9 @@ def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str
             t.gather(table, count, i64(plan.nr), b.offset(t.memory, b.mul(b.udiv(j, plan.nr), panel)), runs)
         with b.loop(0, co, plan.mr, "stripe") as i:
             height = b.min_(b.sub(co, i), plan.mr)
-            a = b.offset(weights, dot(b, (b.udiv(i, plan.mr), g.get("k_bytes_per_panel")), (done, i64(plan.mr * t.unit))))
+            a = b.offset(
+                weights, dot(b, (b.udiv(i, plan.mr), g.get("k_bytes_per_panel")), (done, i64(plan.mr * t.unit)))
+            )
             c = b.offset(output, b.mul(i, feature_stride))
             a_args = [a, i64(t.unit), i64(plan.mr * t.unit), height]
             t.stripe([*a_args, t.memory, i64(plan.b_step), panel, c, feature_stride, n, k, more, i64(1), i64(0)])
@@ -228,5 +230,3 @@ def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str
     t.each_call(part)
     b.ret()
     return name
-
-

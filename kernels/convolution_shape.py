@@ -10,19 +10,20 @@ from dataclasses import dataclass, field
 from shlo_jit.kernels.gemm_types import GemmPlan, GemmTypes, gemm_plan, itemsize, storage
 from shlo_jit.kernels.target import Target
 
-FIELDS = (
+_FIELDS = (
     "kind copy_tasks copy_lines copy_chunk weight_tasks main_tasks "
     "batch groups ci co k_bytes_per_panel scratch_weights scratch_workers worker_bytes "
     "in_d in_h in_w kd kh kw od oh ow rows "
     "stride_d stride_h stride_w pad_d pad_h pad_w ldil_d ldil_h ldil_w rdil_d rdil_h rdil_w "
     "in_batch in_group in_sd in_sh in_sw in_feature "
-    "w_sd w_sh w_sw w_in w_out w_group w_offset w_width w_chunk w_chunks w_group_bytes "
+    "w_sd w_sh w_sw w_in w_out w_group w_offset w_width w_chunk w_chunks w_taps w_group_bytes "
     "o_pixel o_image o_feature o_group "
     "pd ph pw copy_iw0 copy_count copy_w0 "
     "a_group a_batch a_d a_h a_w "
     "run runs run_stride runs_per_call outer0 outer0_stride outer1 outer1_stride "
     "row_chunk row_chunks nc column_chunks inside0 inside1"
-).split()
+)
+FIELDS = tuple(_FIELDS.split())
 """Slots of the parameter table, 8 bytes each. All strides in bytes."""
 
 Three = tuple[int, int, int]
@@ -130,6 +131,7 @@ class _Decision:
         self.stride, self.pad = three(s.strides or (1,) * len(s.window), 1), three(s.pad_low, 0)
         self.ldil = three(s.lhs_dilation, 1)
         self.rdil = three(s.rhs_dilation, 1)
+        self.taps = self.window[0] * self.window[1] * self.window[2]
         self.pixels = self.output[0] * self.output[1] * self.output[2]
         self.images = s.batch
         self._pointwise()
@@ -211,7 +213,10 @@ class _Decision:
     def _padded_input(self) -> None:
         """Reads the input in place if no pixel needs padding; else a padded copy [group, image, d, h, w, feature]."""
         s, unit = self.shape, self.plan.unit_bytes
-        needed = tuple((o - 1) * t + (k - 1) * r + 1 for o, t, k, r in zip(self.output, self.stride, self.window, self.rdil, strict=True))
+        needed = tuple(
+            (o - 1) * t + (k - 1) * r + 1
+            for o, t, k, r in zip(self.output, self.stride, self.window, self.rdil, strict=True)
+        )
         same = storage(self.types.a) == self.plan.unit and (s.in_feature == 1 or s.ci == 1)
         fits = all(n <= x for n, x in zip(needed, self.input, strict=True))
         dilated = any(d > 1 and x > 1 for d, x in zip(self.ldil, self.input, strict=True))
@@ -243,7 +248,9 @@ class _Decision:
         else:
             run, runs, stride, outer = s.ci, kw, taps[2], (kh, taps[1])
         self._set(run=run, runs=runs, run_stride=stride, outer0=kd, outer0_stride=taps[0])
-        self._set(outer1=outer[0], outer1_stride=outer[1], runs_per_call=min(max(1, CALL_K // max(run, 1)), max(runs, 1)))
+        self._set(
+            outer1=outer[0], outer1_stride=outer[1], runs_per_call=min(max(1, CALL_K // max(run, 1)), max(runs, 1))
+        )
 
     # ------------------------------------------------------------------ cutting
     def _cut(self) -> None:
@@ -256,10 +263,12 @@ class _Decision:
         width = plan.nr if last else plan.mr
         panel = k * width * plan.unit_bytes * plan.parts
         panels = -(-s.co // width)
-        per_task = max(1, (256 << 10) // max(1, panel))
-        chunks = -(-panels // per_task)
-        self._set(w_width=width, k_bytes_per_panel=panel, w_chunk=per_task, w_chunks=chunks)
-        self._set(weight_tasks=chunks * s.groups, w_group_bytes=panel * panels)
+        # Some taps and up to 16 panels at a time: lines of the kernel are read in long pieces.
+        per_task = min(panels, 16) if self.taps > 1 else min(panels, 4)
+        chunks = -(-panels // max(per_task, 1))
+        taps = max(1, (128 << 10) // max(1, s.ci * width * per_task * plan.unit_bytes))
+        self._set(w_width=width, k_bytes_per_panel=panel, w_chunk=per_task, w_chunks=chunks, w_taps=taps)
+        self._set(weight_tasks=chunks * s.groups * -(-self.taps // taps), w_group_bytes=panel * panels)
         weights = _round(self.copy_bytes + 256, 64)
         # A store of the packer may stick out by a vector.
         workers = weights + _round(panel * panels * s.groups + 256, 64)

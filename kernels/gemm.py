@@ -7,9 +7,10 @@ blocking, `gemm_micro` for the register tile, `pack` for the layouts, `gemm_vect
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
-from shlo_jit.kernels.builder import V, Builder, ModuleText, i64
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.gemm_amx import emit_amx
 from shlo_jit.kernels.gemm_blocks import (
     B_RESIDENT,
     FIELDS,
@@ -75,7 +76,7 @@ def gemm_symbol(types: GemmTypes) -> str:
     return f"shlo_gemm_{types.name}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def gemm_routine(a_dtype: str, b_dtype: str, acc_dtype: str, target: Target) -> Routine:
     """The routine for these element types (StableHLO names)."""
     plan = gemm_plan(GemmTypes(a_dtype, b_dtype, acc_dtype), target)
@@ -89,8 +90,13 @@ def gemm_routine(a_dtype: str, b_dtype: str, acc_dtype: str, target: Target) -> 
 
 
 def _build(module: ModuleText, plan: GemmPlan, target: Target) -> None:
-    emit_stripe(module, plan, target)
-    for pack in dict.fromkeys(pack_plans(plan)):
+    packs = pack_plans(plan)
+    if plan.kind == "amx":
+        emit_amx(module, plan, target)
+        packs = packs[1:]
+    else:
+        emit_stripe(module, plan, target)
+    for pack in dict.fromkeys(packs):
         emit_pack(module, pack, target, attributes(target))
     emit_rectangle(module, plan, target)
     task = emit_task(module, plan, target)
@@ -181,7 +187,8 @@ def _parallel(b: Builder, task: V, f: Frame, tasks: V, threads: V) -> None:
 
 
 def _panel_bytes(b: Builder, plan: GemmPlan, k: V) -> V:
-    return b.add(b.mul(ceil_div(b, k, plan.group), plan.b_step), plan.header)
+    steps = b.mul(ceil_div(b, k, plan.group * plan.whole), plan.whole)
+    return b.add(b.mul(steps, plan.b_step), plan.header)
 
 
 def _packing(b: Builder, plan: GemmPlan, s: _Shape, product: V) -> tuple[V, V]:
@@ -200,6 +207,8 @@ def _packing(b: Builder, plan: GemmPlan, s: _Shape, product: V) -> tuple[V, V]:
         mode = b.select(b.and_(adjacent, b.or_(rare, resident)), i64(IN_PLACE), mode)
     wide = b.icmp("sgt", s.n, columns_of(plan, 512))
     far = b.select(b.and_(wide, b.icmp("eq", mode, SHARED)), i64(SHARED), i64(IN_PLACE))
+    if plan.kind == "amx":
+        return mode, i64(PRIVATE)
     if convert_a:
         return mode, b.select(b.icmp("eq", far, IN_PLACE), i64(PRIVATE), far)
     return mode, far

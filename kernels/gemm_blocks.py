@@ -16,7 +16,7 @@ rounding per multiply-add, and the same bits for any number of threads.
 
 from __future__ import annotations
 
-from shlo_jit.kernels.builder import V, Builder, ModuleText, i64
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.kernels.gemm_micro import attributes
 from shlo_jit.kernels.gemm_types import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.pack import pack_plans
@@ -24,10 +24,11 @@ from shlo_jit.kernels.target import Target
 
 IN_PLACE, SHARED, PRIVATE = 0, 1, 2
 
-FIELDS = (
+_FIELDS = (
     "a a_rs a_cs a_bs b b_rs b_cs b_bs c c_rs c_bs batch m n k mc nc rows columns group pack_a mode_b k0 k1 "
     "shared panel_bytes shared_a a_panel worker worker_bytes epilogue frame batch0"
-).split()
+)
+FIELDS = tuple(_FIELDS.split())
 """Slots of the frame a task reads. Strides in bytes; `rows` x `columns` chunks a product; `group` products a task;
 k0 to k1 the part of k to do; `pack_a` and `mode_b` say where A and B are read from."""
 
@@ -97,8 +98,7 @@ def scratch_bytes(types: GemmTypes, target: Target, batch: int, m: int, n: int, 
     plan = gemm_plan(types, target)
     k = min(k, plan.kc)
     shared = -(-n // plan.nr) * plan.panel_bytes(k) + -(-m // plan.mr) * a_panel_bytes(plan) if m > PRIVATE_ROWS else 0
-    vector = itemsize(types.acc) * max(k, 1) if 1 in (m, n) else 0
-    return shared + max(threads, 1) * worker_bytes(plan) + vector + 64
+    return shared + max(threads, 1) * worker_bytes(plan) + 64
 
 
 def emit_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
@@ -181,6 +181,9 @@ def _stripe(
     memory: V,
 ) -> None:
     """Packs the rows of A where wanted and calls the stripe."""
+    if plan.kind == "amx":
+        _amx_stripe(b, plan, f, a, a_strides, height, operand, (c, c_rs), n, kc, kb, memory)
+        return
     width = height if plan.masks else i64(plan.mr)
     with b.if_(b.icmp("eq", f.get("pack_a"), PRIVATE)):
         args = [a, *a_strides, memory, width, height, kc, i64(0)]
@@ -199,6 +202,35 @@ def _stripe(
     b.call("void", f"{plan.symbol}_stripe", args)
 
 
+def _amx_stripe(
+    b: Builder,
+    plan: GemmPlan,
+    f: Frame,
+    a: V,
+    a_strides: tuple[V, V],
+    height: V,
+    operand: tuple[V, V, V],
+    c: tuple[V, V],
+    n: V,
+    kc: V,
+    kb: V,
+    memory: V,
+) -> None:
+    """A is read in place if its rows are adjacent elements that fill whole tiles; else it is packed row by row."""
+    block = plan.group * plan.whole
+    tiles = b.udiv(b.add(kc, block - 1), block)
+    row_bytes = b.mul(tiles, block * itemsize(plan.types.a))
+    whole = b.and_(b.icmp("eq", b.mul(tiles, block), kc), b.icmp("eq", height, plan.mr))
+    in_place = b.and_(whole, b.icmp("eq", a_strides[1], itemsize(plan.types.a)))
+    with b.if_(b.not_(in_place)):
+        args = [a, *a_strides, memory, i64(plan.mr), height, kc, row_bytes]
+        b.call("void", pack_plans(plan)[0].name, args)
+    a_at, a_rs = b.select(in_place, a, memory), b.select(in_place, a_strides[0], row_bytes)
+    more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
+    args = [a_at, a_rs, i64(4), height, *operand, *c, n, b.mul(tiles, plan.whole), more, i64(1), i64(0)]
+    b.call("void", f"{plan.symbol}_stripe", args)
+
+
 PACK_WIDTH = 128
 """Columns of B or rows of A, about, that a task of the packing phase takes."""
 
@@ -214,7 +246,9 @@ def emit_pack_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
 
     def pack(operand: int, nth: V) -> list[V]:
         of, j_stride, k_stride = ("a", "a_rs", "a_cs") if operand == 0 else ("b", "b_cs", "b_rs")
-        width, extent, to, each = (plan.mr, "m", "shared_a", "a_panel") if operand == 0 else (plan.nr, "n", "shared", "panel_bytes")
+        width, extent, to, each = (
+            (plan.mr, "m", "shared_a", "a_panel") if operand == 0 else (plan.nr, "n", "shared", "panel_bytes")
+        )
         panels = PACK_WIDTH // width
         first = b.mul(nth, panels * width)
         strides = f.ints(j_stride, k_stride)

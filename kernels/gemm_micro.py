@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_jit.kernels.builder import Carry, V, Builder, ModuleText, const, i64, vector
+from shlo_jit.kernels.builder import Builder, Carry, ModuleText, V, const, i64, vector
 from shlo_jit.kernels.gemm_types import GemmPlan
 from shlo_jit.kernels.target import Target
 
@@ -29,8 +29,8 @@ KERNEL_PARAMS = [
     ("i64", "run_stride"),
 ]
 """Of a micro-kernel. Strides in bytes, k in units; A is `runs` stretches of k, `run_stride` apart (a row of the window
-of a convolution each; one for a product), while B goes on; `start` is what the sums are added to (C, or zeros with stride 0).
-C is fetched while k runs: its tiles are cold, and waiting for them first cost 10 % of a 2048 x 2048 x 2048 product."""
+of a convolution each; one for a product), while B goes on; `start` is what the sums are added to at the end (C, or
+zeros with stride 0); C is fetched while k runs."""
 
 STRIPE_PARAMS = [
     ("ptr", "a"),
@@ -208,7 +208,9 @@ def emit_complex_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows
     assert runs.type == run_stride.type  # products only: there is one run
     with b.loop_carry(0, k, [*sums, a, bp]) as carry:
         *acc, at, row_b = carry.values
-        planes = [[b.load(unit, b.offset(row_b, (p * nv + v) * lanes * plan.unit_bytes)) for v in range(nv)] for p in (0, 1)]
+        planes = [
+            [b.load(unit, b.offset(row_b, (p * nv + v) * lanes * plan.unit_bytes)) for v in range(nv)] for p in (0, 1)
+        ]
         new: list[V] = []
         for r in range(rows):
             p = b.offset(at, b.mul(a_rs, r))
@@ -217,7 +219,9 @@ def emit_complex_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows
             minus_y = b.fneg(y)
             for v in range(nv):
                 re, im = acc[2 * (r * nv + v) : 2 * (r * nv + v) + 2]
-                re = multiply_add(b, plan, target, minus_y, planes[1][v], multiply_add(b, plan, target, x, planes[0][v], re))
+                re = multiply_add(
+                    b, plan, target, minus_y, planes[1][v], multiply_add(b, plan, target, x, planes[0][v], re)
+                )
                 im = multiply_add(b, plan, target, y, planes[0][v], multiply_add(b, plan, target, x, planes[1][v], im))
                 new += [re, im]
         carry.next(*new, b.offset(at, a_cs), b.offset(row_b, b_rs))
@@ -265,7 +269,9 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
                 if len(widths) > 1:
                     full = b.or_(full, b.icmp("eq", width, plan.lanes))
                 _call_or_copy(b, plan, kernel, args, full, size, tile)
-            column.next(b.offset(b_at, b_panel), b.offset(c_at, plan.nr * plan.out_bytes), b.offset(start_at, start_step))
+            column.next(
+                b.offset(b_at, b_panel), b.offset(c_at, plan.nr * plan.out_bytes), b.offset(start_at, start_step)
+            )
         piece.next(b.sub(left, size), b.offset(a_row, b.mul(size, a_rs)), b.offset(c_row, b.mul(size, c_rs)))
     b.ret()
 

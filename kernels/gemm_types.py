@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from shlo_jit.kernels.builder import bits
 from shlo_jit.kernels.target import Target
@@ -59,7 +59,7 @@ class GemmPlan:
 
     types: GemmTypes
     kind: str
-    """`plain`, `complex`, `bf16` (vdpbf16ps) or `vnni` (vpdpbusd)."""
+    """`plain`, `complex`, `bf16` (vdpbf16ps), `vnni` (vpdpbusd) or `amx` (tile registers)."""
     unit: str
     """LLVM type of a unit."""
     group: int
@@ -114,9 +114,15 @@ class GemmPlan:
             return True, True
         return storage(self.types.a) != self.unit, storage(self.types.b) != self.unit
 
+    @property
+    def whole(self) -> int:
+        """Steps of a packed panel come in multiples of this."""
+        return 16 if self.kind == "amx" else 1
+
     def panel_bytes(self, k: int) -> int:
         """Bytes of a packed B panel of k elements."""
-        return self.header + -(-k // self.group) * self.b_step
+        block = self.group * self.whole
+        return self.header + -(-k // block) * self.whole * self.b_step
 
 
 def _register_tile(target: Target, kind: str, lane_bits: int) -> tuple[int, int]:
@@ -124,6 +130,8 @@ def _register_tile(target: Target, kind: str, lane_bits: int) -> tuple[int, int]
 
     The rows are at most the lanes of a vector or a multiple of them where stores cannot be masked (see `pack`).
     """
+    if kind == "amx":
+        return (32, 2)
     if kind == "complex":
         return (5, 2) if target.vector_registers == 32 else (2, 2)
     if target.vector_bits == 512:
@@ -133,13 +141,21 @@ def _register_tile(target: Target, kind: str, lane_bits: int) -> tuple[int, int]
     return (8, 2) if target.vector_registers == 32 else (4, 2)
 
 
+def _fits_amx(types: GemmTypes, target: Target) -> bool:
+    """Tile registers multiply bf16 into f32 and bytes of any sign into i32."""
+    if not {"+amx-int8", "+amx-bf16"} <= set(target.features.split(",")) or "linux" not in target.triple:
+        return False
+    operands = {types.a, types.b}
+    return (operands == {"bf16"} and types.acc == "f32") or (operands <= {"i8", "ui8"} and types.acc in ("i32", "ui32"))
+
+
 def _fast_bf16(target: Target) -> bool:
     """Whether vdpbf16ps beats f32 multiply-adds on converted operands: twice as fast on Zen 4 and 5, but 99 against
     148 GF/s on Sapphire Rapids, where it is several micro-operations."""
     return target.has_bf16_dot and target.cpu.startswith("znver")
 
 
-@lru_cache(maxsize=None)
+@cache
 def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
     """The tile and blocking for these types on this target."""
     out = storage(types.acc)
@@ -148,6 +164,8 @@ def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
     bytes_ = {"i8", "ui8"}
     if types.acc.startswith("complex"):
         kind = "complex"
+    elif _fits_amx(types, target):
+        kind, unit, group = "amx", "i32", 2 if types.a == "bf16" else 4
     elif (types.a, types.b, types.acc) == ("bf16", "bf16", "f32") and _fast_bf16(target):
         kind, unit, group = "bf16", "i32", 2
     elif {types.a, types.b} <= bytes_ and out == "i32" and target.has_vnni:
@@ -155,5 +173,7 @@ def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
     lanes = target.lanes(bits(acc))
     mr, nv = _register_tile(target, kind, bits(acc))
     # A panel of mr x kc units takes about half of the first level cache, a chunk of 512 columns half of the second.
+    if kind == "amx":
+        return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, 256 * group, True)
     kc = max(16, (24 << 10) // (mr * bits(unit) // 8 * (2 if kind == "complex" else 1)) // 16 * 16) * group
     return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, min(kc, 384 * group), target.has_masks)

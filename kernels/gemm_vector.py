@@ -10,7 +10,7 @@ and complex numbers take the general way.
 
 from __future__ import annotations
 
-from shlo_jit.kernels.builder import V, Builder, ModuleText, const, i64, lanes, vector
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, lanes, vector
 from shlo_jit.kernels.gemm_blocks import Frame, ceil_div
 from shlo_jit.kernels.gemm_micro import attributes
 from shlo_jit.kernels.gemm_types import GemmPlan, itemsize, storage
@@ -149,7 +149,9 @@ def _dot(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
             b.store(value, b.offset(y, b.mul(b.add(o, r), y_stride)))
 
 
-def emit_vector_entry(b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, str], threads: V, general: str, end: str) -> None:
+def emit_vector_entry(
+    b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, str], threads: V, general: str, end: str
+) -> None:
     """Branches to `general` unless m or n is 1 and the layout fits; otherwise runs the tasks and goes to `end`.
 
     The frame holds the general fields and is rewritten for the tasks.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shlo_jit.kernels.builder import V, Builder, ModuleText, bits, const, i64, is_float, vector
+from shlo_jit.kernels.builder import Builder, ModuleText, V, bits, const, i64, is_float, vector
 from shlo_jit.kernels.gemm_types import GemmPlan, storage
 from shlo_jit.kernels.target import Target
 
@@ -46,6 +46,8 @@ class PackPlan:
     header: int = 0
     """Factor of the sums over k at the head of a panel: they undo the `flip` of the other operand. 0: no head."""
     has_header: bool = False
+    whole: int = 1
+    """Steps are filled up with zeros to a multiple of this."""
 
     @property
     def element(self) -> str:
@@ -69,8 +71,8 @@ def pack_plans(plan: GemmPlan) -> tuple[PackPlan, PackPlan]:
     factor = 0 if not flip else (128 if plan.types.a == "ui8" else -128)
     common = (plan.unit, plan.group, plan.parts, plan.lanes, plan.masks)
     a = PackPlan(f"{plan.symbol}_pack_a", plan.types.a, *common, flip=flip)
-    b = PackPlan(f"{plan.symbol}_pack_b", plan.types.b, *common, header=factor, has_header=header)
-    if plan.types.a == plan.types.b and not header:
+    b = PackPlan(f"{plan.symbol}_pack_b", plan.types.b, *common, header=factor, has_header=header, whole=plan.whole)
+    if plan.types.a == plan.types.b and not header and plan.kind != "amx":
         b = a
     return a, b
 
@@ -78,7 +80,9 @@ def pack_plans(plan: GemmPlan) -> tuple[PackPlan, PackPlan]:
 def convert(b: Builder, x: V, dtype: str, to: str) -> V:
     """A stored element (or a vector of them) as the LLVM type `to`."""
     if dtype == "bf16" and to in ("float", "double"):
-        word = b.shl(b.cast("zext", x if "bfloat" not in x.type else b.bitcast(x, x.type.replace("bfloat", "i16")), "i32"), 16)
+        word = b.shl(
+            b.cast("zext", x if "bfloat" not in x.type else b.bitcast(x, x.type.replace("bfloat", "i16")), "i32"), 16
+        )
         x = b.bitcast(word, word.type.replace("i32", "float"))
         return x if to == "float" else b.cast("fpext", x, to)
     if is_float(x.type) and is_float(to):
@@ -127,6 +131,8 @@ def emit_pack(module: ModuleText, plan: PackPlan, target: Target, attributes: st
     b.if_else(along_j, copy, other)
     if plan.has_header:
         p.heads()
+    if plan.whole > 1:
+        p.fill()
     b.ret()
 
 
@@ -303,6 +309,14 @@ class _Packer:
                     scaled = b.mul(k.values[v], const(zero.type, plan.header))
                     b.store(scaled, b.offset(head, v * plan.lanes * 4))
 
+    def fill(self) -> None:
+        """Zeros from the last step to a multiple of `whole`."""
+        b, plan = self.b, self.plan
+        units = b.udiv(b.add(self.k, plan.group - 1), plan.group)
+        filled = b.mul(b.udiv(b.add(units, plan.whole - 1), plan.whole), plan.whole)
+        with self.each_panel() as panel:
+            b.memset(b.offset(panel.to, b.mul(units, self.step)), 0, b.mul(b.sub(filled, units), self.step))
+
     def _flipped(self, x: V) -> V:
         return self.b.xor(x, const(x.type, 0x80808080 - (1 << 32))) if self.plan.flip else x
 
@@ -322,4 +336,3 @@ class _Packer:
             self.b.store(x, at)
         else:
             self.b.masked_store(x, at, mask)
-

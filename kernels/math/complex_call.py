@@ -51,18 +51,22 @@ FUNCTIONS: dict[str, Callable[..., cn.Z | X]] = {
 def call(b: Builder, name: str, *args: tuple[V, V]) -> tuple[V, ...]:
     """Apply a function of `FUNCTIONS`: the parts of its result (one for `abs`)."""
     t = args[0][0].type
-    symbol = f"shlo.complex.{name}.{mangle(t)}"
-    parts = 1 if name == "abs" else 2
-    result = t if parts == 1 else f"{{ {t}, {t} }}"
+    symbol, result = _signature(name, t)
     if symbol not in b.module.functions:
-        _define(b, name, symbol, t, len(args), result)
+        _define(b, name, t, len(args))
     both = b.call(result, symbol, [part for z in args for part in z], declare=False)
-    if parts == 1:
+    if result == t:
         return (both,)
     return tuple(b.emit(t, f"extractvalue {result} {both.text}, {k}") for k in (0, 1))
 
 
-def _define(b: Builder, name: str, symbol: str, t: str, count: int, result: str) -> None:
+def _signature(name: str, t: str) -> tuple[str, str]:
+    """The function's name and the type it returns."""
+    return f"shlo.complex.{name}.{mangle(t)}", t if name == "abs" else f"{{ {t}, {t} }}"
+
+
+def _define(b: Builder, name: str, t: str, count: int) -> None:
+    symbol, result = _signature(name, t)
     parameters = [(t, f"{part}{k}") for k in range(count) for part in ("re", "im")]
     body = b.module.function(symbol, parameters, result, attributes=ATTRIBUTES)
     b.module.functions[symbol] = ""  # reserved: the functions it calls are written meanwhile

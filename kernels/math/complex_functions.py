@@ -37,7 +37,7 @@ def _root(z: Z) -> tuple[X, X, X, X]:
 
 
 def sqrt(z: Z) -> Z:
-    """The root with real part >= 0: u = sqrt((|a| + |z|) / 2) and b / 2u are its parts, in an order that depends on a."""
+    """The root with real part >= 0: u = sqrt((|a| + |z|) / 2) and b / 2u are its parts, in an order a decides."""
     a, b = z
     u, v, _, k = _root(z)
     back = scale(-k, 0.5)
@@ -137,7 +137,8 @@ def logistic(z: Z) -> Z:
     re = where(a < 0.0, left, right) / size
     im = f * real("sin", b) / size
     far = a.abs().eq(math.inf)
-    return where(far, where(a < 0.0, a.like(0.0), a.like(1.0)), re), where(far | b.eq(0.0), copysign(a.like(0.0), b), im)
+    re = where(far, where(a < 0.0, a.like(0.0), a.like(1.0)), re)
+    return re, where(far | b.eq(0.0), copysign(a.like(0.0), b), im)
 
 
 # ---------------------------------------------------------------------------- trigonometric and hyperbolic

@@ -15,7 +15,7 @@ def erf(x: X) -> X:
     from the parts of the exponential. 1 ULP."""
     f = x.format
     a = x.abs()
-    small = fma(x, polynomial(x * x, COEFFICIENTS["erf_small", f.bits]), x)
+    small = fma(x, horner(x * x, COEFFICIENTS["erf_small", f.bits]), x)
     b = at_least(at_most(a, f.pick(4.0, 6.0)), 1.0)
     n, q = reduce_q(-fma(b, polynomial(b, COEFFICIENTS["erf_large", f.bits]), b))
     power = ((n << f.fraction) + (f.bias << f.fraction)).as_float()

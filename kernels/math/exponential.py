@@ -1,8 +1,8 @@
 """exp, exp2, expm1, logistic.
 
 Reduction: x = n ln2 + r with |r| <= ln2/2, n by adding a magic number (it then stands in the low bits of the sum), r by
-two fused multiply-adds with ln2 in two parts, the first of which is exact. Then e^x - 1 = 2^n (1 + q) - 1 with
-q = r + r^2 P(r) = e^r - 1, P of degree 5 (f32) or 10 (f64).
+two fused multiply-adds with ln2 in two parts, the first of which is exact. e^r = 1 + q, q = r + r^2 P(r), with P of
+degree 5 (f32) or 10 (f64).
 """
 
 from __future__ import annotations
@@ -20,36 +20,39 @@ LN2 = {32: (0.693147182464599609375, -1.9046542121259336e-09), 64: (0.6931471805
 
 
 class Reduced(NamedTuple):
-    """x = n ln2 + r + tail and e^(r + tail) = 1 + r + rest."""
+    """x = n ln2 + r + tail and e^r = 1 + r + r^2 p."""
 
     n: X
     """Integer whose low bits (all that an exponent has) are n; the high bits are the magic number's."""
     r: X
-    rest: X
-    """r^2 P(r), and the tail where it was asked for."""
+    p: X
+    exact: X
+    """x - n ln2_high."""
+    n_float: X
+
+    def tail(self) -> X:
+        """The rounding error of r times 1 + r, nearly e^r: what it adds to e^r."""
+        lost = fma(self.n_float, -LN2[self.r.format.bits][1], self.exact - self.r)
+        return fma(self.r, lost, lost)
 
 
-def reduce(x: X, with_tail: bool = False) -> Reduced:
-    """For |x| below 2^(bits of the exponent); NaN gives r = NaN. `with_tail`: keep the rounding error of r."""
+def reduce(x: X) -> Reduced:
+    """For |x| below 2^(bits of the exponent); NaN gives r = NaN."""
     f = x.format
     high, low = LN2[f.bits]
     shifted = fma(x, LOG2E, f.magic)
     n = shifted - f.magic
     exact = fma(n, -high, x)
     r = fma(n, -low, exact)
-    p = polynomial(r, COEFFICIENTS["exp", f.bits])
-    rest = fma(r * r, p, fma(n, -low, exact - r)) if with_tail else (r * r) * p
-    return Reduced(shifted.bits(), r, rest)
+    first, *others = COEFFICIENTS["exp", f.bits]
+    p = fma(r, polynomial(r, others), first)  # the step that rounds most comes last
+    return Reduced(shifted.bits(), r, p, exact, n)
 
 
 def reduce_q(x: X) -> tuple[X, X]:
-    """n and q = r + r^2 P(r) = e^r - 1, in one rounding less than adding the parts of `reduce`."""
-    f = x.format
-    high, low = LN2[f.bits]
-    shifted = fma(x, LOG2E, f.magic)
-    n = shifted - f.magic
-    r = fma(n, -low, fma(n, -high, x))
-    return shifted.bits(), fma(r * r, polynomial(r, COEFFICIENTS["exp", f.bits]), r)
+    """n and q = e^r - 1."""
+    e = reduce(x)
+    return e.n, fma(e.r * e.r, e.p, e.r)
 
 
 def scale(y: X, n: X, sign: X) -> X:
@@ -72,18 +75,19 @@ def scale(y: X, n: X, sign: X) -> X:
 
 
 def exp(x: X) -> X:
-    """e^x; underflow gives subnormals. 1 ULP."""
+    """e^x as 1 + r (1 + r P(r)), in which r's square need not be rounded; underflow gives subnormals. 1 ULP."""
     x = at_least(at_most(x, x.format.pick(89.0, 710.0)), x.format.pick(-104.0, -746.0))
-    n, q = reduce_q(x)
-    return scale(1.0 + q, n, x)
+    e = reduce(x)
+    return scale(fma(e.r, fma(e.r, e.p, 1.0), 1.0), e.n, x)
 
 
 def exp_with_tail(x: X, tail: X) -> X:
     """e^(x + tail) for a tiny tail, to 0.55 ULP of its arguments; no clamping: |x| < 2^(bits of the exponent)."""
-    n, r, rest = reduce(x, with_tail=True)
-    s = 1.0 + r
-    lost = (1.0 - s) + r
-    return scale(s + fma(tail, s + rest, rest + lost), n, x)
+    e = reduce(x)
+    rest = fma(e.r * e.r, e.p, e.tail())
+    s = 1.0 + e.r
+    lost = (1.0 - s) + e.r
+    return scale(s + fma(tail, s + rest, rest + lost), e.n, x)
 
 
 def half_power(n: X) -> X:
@@ -95,11 +99,12 @@ def half_power(n: X) -> X:
 def expm1(x: X) -> X:
     """e^x - 1 = 2 ((s - 1/2) + s r + s rest), s = 2^(n-1), the first sum with its rounding error. 1 ULP."""
     y = at_least(at_most(x, x.format.pick(89.0, 710.0)), x.format.pick(-20.0, -40.0))
-    n, r, rest = reduce(y, with_tail=True)
-    s = half_power(n)
+    e = reduce(y)
+    rest = fma(e.r * e.r, e.p, e.tail())
+    s = half_power(e.n)
     base = s - 0.5
-    high = fma(s, r, base)
-    low = fma(s, r, base - high) + ((s - base) - 0.5)
+    high = fma(s, e.r, base)
+    low = fma(s, e.r, base - high) + ((s - base) - 0.5)
     half = high + fma(s, rest, low)
     return where(x.abs() < 2.0**-60, x, half + half)
 

@@ -118,7 +118,8 @@ COEFFICIENTS: dict[tuple[str, int], tuple[float, ...]] = {
 
 def entry(table: Table, bits: int, fitted: Fitted) -> str:
     low, high = (float(mp.mpf(v)) for v in table.interval)
-    values = "".join(f"        {v!r},\n" for v in fitted.coefficients)
+    cs = [f"{v!r}," for v in fitted.coefficients]
+    values = "".join(f"        {' '.join(cs[k : k + 4])}\n" for k in range(0, len(cs), 4))
     error = f"error 2^{float(mp.log(fitted.error, 2)):.1f}"
     return (
         f"    # {table.formula}, {low:.6g} <= x <= {high:.6g}, {error}\n"

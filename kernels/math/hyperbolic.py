@@ -7,7 +7,7 @@ import math
 from shlo_jit.kernels.math.coefficients import COEFFICIENTS
 from shlo_jit.kernels.math.exponential import LN2 as LN2_PARTS
 from shlo_jit.kernels.math.exponential import LOG2E, reduce_q
-from shlo_jit.kernels.math.expr import X, at_most, copysign, fma, polynomial, where
+from shlo_jit.kernels.math.expr import X, at_most, copysign, fast_two_sum, fma, polynomial, where
 from shlo_jit.kernels.math.logarithm import log1p
 
 LN2 = math.log(2)
@@ -25,7 +25,8 @@ def tanh(x: X) -> X:
     n = shifted - f.magic
     high, low = LN2_PARTS[f.bits]
     r = fma(n, -low / 2, fma(n, -high / 2, -a))
-    p = polynomial(r, [math.ldexp(c, k + 1) for k, c in enumerate(COEFFICIENTS["exp", f.bits])])
+    first, *others = (math.ldexp(c, k + 1) for k, c in enumerate(COEFFICIENTS["exp", f.bits]))
+    p = fma(r, polynomial(r, others), first)
     h = fma(r * r, p, r)
     s = ((shifted.bits() << f.fraction) + (f.bias << f.fraction)).as_float()
     y = fma(s, h, fma(s, 0.5, -0.5)) / fma(s, h, fma(s, 0.5, 0.5))
@@ -72,8 +73,9 @@ def acosh(x: X) -> X:
     huge = x > x.format.pick(2.0**26, 2.0**56)
     z = x - 1.0
     c = where(huge, z.like(1.0), z)
-    t = c + fma(c, c, c + c).sqrt()
-    y = log1p(where(huge, x, t))
+    root = fma(c, c, c + c).sqrt()
+    t, lost = fast_two_sum(root, c)
+    y = log1p(where(huge, x, t), where(huge, x.like(0.0), lost))
     return where(x < 1.0, x.like(math.nan), where(huge, y + LN2, y))
 
 

@@ -69,8 +69,8 @@ def log(x: X) -> X:
     return where(x > 0.0, y, where(x.eq(0.0), x.like(-INF), where(x < 0.0, x.like(math.nan), x)))
 
 
-def log1p(x: X) -> X:
-    """ln(1 + x). k comes from u = 1 + x rounded; f = 2^-k x + (2^-k - 1) is formed from x itself, with its rounding
+def log1p(x: X, extra: X | None = None) -> X:
+    """ln(1 + x + extra), extra tiny beside x. k comes from u = 1 + x rounded; f = 2^-k x + (2^-k - 1) is formed from x itself, with its rounding
     error, so nothing of x is lost. 1 ULP."""
     f = x.format
     u = 1.0 + x
@@ -82,6 +82,8 @@ def log1p(x: X) -> X:
     quarter = (((2 * f.bias + 2) << f.fraction) - exponent).as_float()  # 2^-k * 4
     scaled = (0.25 * x) * quarter
     fraction, tail = two_sum(fma(quarter, 0.25, -1.0), scaled)
+    if extra is not None:
+        tail = fma(0.25 * extra, quarter, tail)
     tail = fma(-fraction, tail, tail)  # tail / (1 + fraction), nearly: the derivative of log
     y = where(x.abs() < 2.0**-60, x, log_sum(k, fraction, tail))
     # -1 times infinity is what it should be, and so are infinity and NaN.

@@ -74,22 +74,14 @@ def remainder(x: X, y: X) -> X:
 def far_remainder(a: X, c: X) -> X:
     """a - n c in [-c/2, c/2] for finite a >= 0, c > 0, by taking away rounded quotients until none is left. A quotient
     that would overflow is taken of c times a power of two."""
-    b, f = a.b, a.format
-    step = 100 if f.bits == 32 else 800
-    head, done = b.label("reduce"), b.label("reduced")
-    before = b.block
-    b.branch(head)
-    b.start(head)
-    at = len(b._lines)  # the phi's place: its operand from below is not known yet
-    r = X(b, V(a.type, b._name("r")))
-    size = r.abs()
-    once = size * 2.0**-step
-    twice = once * 2.0**-step
-    divisor = where(twice > c, c * 2.0**step * 2.0**step, where(once > c, c * 2.0**step, c))
-    n = (r / divisor).rint()
-    following = fma(-n, divisor, r)
-    more = any_lane((following.abs() > c * 0.75) & a.is_nan().__invert__())
-    b._lines.insert(at, f"  {r.v.text} = phi {a.type} [ {a.v.text}, %{before} ], [ {following.v.text}, %{b.block} ]")
-    b.branch_if(more.v, head, done)
-    b.start(done)
-    return following
+    b = a.b
+    step = 100 if a.format.bits == 32 else 800
+    with b.repeat([a.v], "reduce") as turn:
+        r = X(b, turn.values[0])
+        once = r.abs() * 2.0**-step
+        twice = once * 2.0**-step
+        divisor = where(twice > c, c * 2.0**step * 2.0**step, where(once > c, c * 2.0**step, c))
+        r = fma(-(r / divisor).rint(), divisor, r)
+        turn.next(r.v)
+        turn.again = any_lane(r.abs() > c * 0.75).v
+    return X(b, turn.values[0])

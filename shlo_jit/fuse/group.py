@@ -380,7 +380,8 @@ class _Grouper:
             many = 1
             for v in free:
                 many *= nest.extents[v]
-            if many != total or total > ROW_LIMIT or (nest.rows // (1 if nest.reduce_vars else total) < 16 and total > 4096):
+            rows = nest.rows if nest.reduce_vars else nest.rows // total
+            if many != total or total > ROW_LIMIT or (rows < 16 and total > 4096):
                 return False
             found = self.match_row(nest, free, extents, at)
             if found is None:

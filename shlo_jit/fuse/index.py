@@ -1,8 +1,8 @@
 """Where an element is: affine index expressions over the loop variables of a nest.
 
 A value inside a nest is asked for `At` a place: one `Expr` a dimension, plus conditions under which the element exists
-at all (below a pad). An index-map op (broadcast, transpose, slice, reverse, reshape, pad, gather, dynamic_slice) computes
-nothing: it turns the place of its result into the place of its operand.
+at all (below a pad). An index-map op (broadcast, transpose, slice, reverse, reshape, pad, gather, dynamic_slice)
+computes nothing: it turns the place of its result into the place of its operand.
 """
 
 from __future__ import annotations
@@ -125,13 +125,10 @@ def delinearize(offset: Expr, shape: tuple[int, ...], extents: list[int]) -> tup
     for var, c in offset.terms:
         if c < 0:
             raise NotAffine
-        for d, s in dims:
-            if c >= s:
-                break
-        else:
+        found = next(((d, s) for d, s in dims if c >= s), None)
+        if found is None or c % found[1]:
             raise NotAffine
-        if c % s:
-            raise NotAffine
+        d, s = found
         room = s * shape[d] // c if (s * shape[d]) % c == 0 else 0
         if extents[var] > room:
             if room <= 1 or extents[var] % room:

@@ -1,9 +1,9 @@
 """Where values live: arguments, results, constants, or the arena, by lifetimes; in place where that is safe.
 
-Every value a step reads or writes gets a `Storage`; several values share one when they are views of each other, when an
-op may overwrite a dying operand, or when they are the state a loop carries. Storages in the arena whose lifetimes do not
-meet share bytes. Lifetimes are intervals of a global numbering of steps; what a loop body reads from outside lives until
-the loop ends.
+Every value a step reads or writes gets a `Storage`; several values share one when they are views of each other, when
+an op may overwrite a dying operand, or when they are the state a loop carries. Storages in the arena whose lifetimes do
+not meet share bytes. Lifetimes are intervals of a global numbering of steps; what a loop body reads from outside lives
+until the loop ends.
 """
 
 from __future__ import annotations
@@ -335,7 +335,8 @@ class Planner:
             storage.live(end)
             taken.add(id(storage))
             for v in (cond.block.arguments[i], op.results[i], body.block.arguments[i]):
-                self.bind(v, storage)
+                if v not in self.storage:
+                    self.bind(v, storage)
             states[id(storage)] = len(storage.values) - 1
             storage.live(self.last_use.get(op.results[i], end))
         for v in step.reads:  # captured values must survive every turn
@@ -357,11 +358,13 @@ class Planner:
         storage = self.storage.get(init)
         mine = storage is not None and id(storage) not in taken and self.dies(init, step)
         mine = mine and step.op.operands.count(init) == 1
-        mine = mine and not any(init is c for c in captured_of(step))
+        mine = mine and not any(init is c for c in captured_of(step)) and result not in self.storage
         if mine and result not in self.wanted:
             assert storage is not None
             return storage
-        if result in self.wanted:
+        if result in self.storage:  # the loop around this one wants it in its own state
+            fresh = self.storage[result]
+        elif result in self.wanted:
             fresh = self.wanted[result]
         else:
             fresh = Storage("arena" if nbytes(result) else "none", nbytes(result))

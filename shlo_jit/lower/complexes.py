@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from shlo_jit.errors import Diagnostic, UnsupportedError
 from shlo_jit.ir.types import DType
-from shlo_jit.kernels.builder import V, Builder
+from shlo_jit.kernels.builder import Builder, V
 from shlo_jit.kernels.math import complex_call
 from shlo_jit.lower.registers import Reg
 

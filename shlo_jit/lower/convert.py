@@ -7,7 +7,7 @@ from zero; complex to real drops the imaginary part; floats round once, to neare
 from __future__ import annotations
 
 from shlo_jit.ir.types import DType
-from shlo_jit.kernels.builder import V, Builder, const, lanes, mangle, vector
+from shlo_jit.kernels.builder import Builder, V, const, lanes, mangle, vector
 from shlo_jit.lower.registers import Reg, from_f32, is_pair, register_type, to_f32
 
 
@@ -76,7 +76,8 @@ def _float_to_int(b: Builder, target: DType, x: V) -> V:
     t = vector(register_type(target), lanes(x.type))
     if target.bits < 8:  # saturate in i8, then to the range
         wide = vector("i8", lanes(x.type))
-        low, high = (0, 2**target.bits - 1) if target.kind == "u" else (-(2 ** (target.bits - 1)), 2 ** (target.bits - 1) - 1)
+        low = 0 if target.kind == "u" else -(2 ** (target.bits - 1))
+        high = low + 2**target.bits - 1
         y = b.call(wide, f"llvm.fpto{'u' if target.kind == 'u' else 's'}i.sat.{mangle(wide)}.{mangle(x.type)}", [x])
         most, least = ("umin", "umax") if target.kind == "u" else ("smin", "smax")
         y = b.intrinsic(least, wide, [b.intrinsic(most, wide, [y, const(wide, high)]), const(wide, low)])

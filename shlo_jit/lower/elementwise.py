@@ -15,7 +15,7 @@ from shlo_jit.ir.attributes import EnumAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import F32, DType
 from shlo_jit.kernels import math
-from shlo_jit.kernels.builder import V, Builder, const, lanes, vector
+from shlo_jit.kernels.builder import Builder, V, const, lanes, vector
 from shlo_jit.lower import complexes
 from shlo_jit.lower.convert import convert
 from shlo_jit.lower.registers import Reg, from_f32, is_pair, to_f32

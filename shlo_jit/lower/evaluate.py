@@ -8,7 +8,7 @@ from shlo_jit.fuse.index import At, Condition, Expr, Sym
 from shlo_jit.fuse.nest import Key, Nest, Store
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import I32, I64, DType
-from shlo_jit.kernels.builder import V, Builder, bits, const, i64, lanes, vector, vector_literal
+from shlo_jit.kernels.builder import Builder, V, bits, const, i64, lanes, vector, vector_literal
 from shlo_jit.lower import elementwise
 from shlo_jit.lower.convert import convert
 from shlo_jit.lower.registers import (

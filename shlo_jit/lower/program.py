@@ -14,7 +14,7 @@ from shlo_jit.fuse.memory import Copy, MemoryPlan, Planner, Storage, nbytes
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
-from shlo_jit.kernels.builder import V, Builder, ModuleText, const, i64
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.kernels import KERNELS
@@ -32,7 +32,14 @@ FIRST_CONSTANT_SLOT = 3
 class ProgramLowering:
     """State of one lowering; kernels in `lower/kernels` see it as `low`."""
 
-    def __init__(self, plan: PlanBlock, arguments: list[Value], target: Target, threads: int, known_calls: Callable[[str], bool]):
+    def __init__(
+        self,
+        plan: PlanBlock,
+        arguments: list[Value],
+        target: Target,
+        threads: int,
+        known_calls: Callable[[str], bool],
+    ):
         self.is_known_call = known_calls
         """Whether a custom call of that name can be made."""
         self.plan = plan
@@ -107,7 +114,8 @@ class ProgramLowering:
     # ------------------------------------------------------------------ entry
     def run(self) -> Program:
         params = [("ptr", "args"), ("ptr", "results"), ("ptr", "arena"), ("ptr", "context")]
-        self.main = b = self.module.function("shlo_main", params, "i32", linkage="", attributes="nounwind", noalias=True)
+        b = self.module.function("shlo_main", params, "i32", linkage="", attributes="nounwind", noalias=True)
+        self.main = b
         args, results, self.arena, self.context = b.params
         self.thread_count = b.load("i64", self.context)
         for storage in dict.fromkeys(self.memory.storage.values()):
@@ -151,7 +159,8 @@ class ProgramLowering:
             self.module.define_global(name, f"private unnamed_addr constant [{n} x i8] {data}, align 64")
             return V("ptr", f"@{name}")
         self.constants.append(array)
-        return self.main.load("ptr", self.main.element(self.context, "ptr", FIRST_CONSTANT_SLOT + len(self.constants) - 1))
+        slot = FIRST_CONSTANT_SLOT + len(self.constants) - 1
+        return self.main.load("ptr", self.main.element(self.context, "ptr", slot))
 
     def table(self, values: list[int]) -> str:
         """Name of a constant array of i64."""
@@ -197,7 +206,7 @@ class ProgramLowering:
                 raise UnsupportedError(diagnose(f"{step.op.name} has no lowering yet", step.op.span))
             return kernel.scratch(self, step)
         if isinstance(step, NestStep):
-            return self.lowering(step).scratch_bytes()
+            return self.lowering(step).plan.scratch_bytes()
         return 0
 
     def lowering(self, step: NestStep) -> NestLowering:
@@ -225,7 +234,7 @@ class ProgramLowering:
             pointers.append(self.scratch(step))
         hint = kernel_hint(step)
         name = self.new_name(hint)
-        low.write(self.module, name, buffers, noalias=True)
+        low.write(self.module, name, buffers)
         name = self.share(hint, name)
         if schedule.tasks == 1:
             self.main.call("void", name, [*pointers, i64(0), i64(schedule.units)], declare=False)
@@ -233,7 +242,7 @@ class ProgramLowering:
         self.parallel(self.task_of(name, len(pointers), schedule.units, schedule.grain), pointers, schedule.tasks)
         if schedule.split:
             name = self.new_name(hint)
-            low.write_finish(self.module, name, buffers, noalias=True)
+            low.write_finish(self.module, name, buffers)
             self.main.call("void", self.share(hint, name), [*pointers, i64(0), i64(1)], declare=False)
 
     def epilogue(self, step: NestStep, tile: Tile) -> tuple[V, V]:
@@ -343,6 +352,3 @@ def port(value: Value) -> Port:
     assert isinstance(t, TensorType)
     return Port(value.name, t.extents, t.storage)
 
-
-Lowering = Callable[[ProgramLowering, OpStep], None]
-__all__ = ["Op", "ProgramLowering", "replace"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.types import F32, DType
-from shlo_jit.kernels.builder import V, Builder, lanes, vector
+from shlo_jit.kernels.builder import Builder, V, lanes, vector
 from shlo_jit.lower import elementwise
 from shlo_jit.lower.convert import convert
 from shlo_jit.lower.registers import Reg, constant, is_pair, lanes_of, widen

@@ -8,8 +8,10 @@ registers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from shlo_jit.ir.types import DTYPES, DType
-from shlo_jit.kernels.builder import V, Builder, const, lanes, vector
+from shlo_jit.kernels.builder import Builder, V, const, lanes, vector, vector_literal
 
 Reg = V | tuple[V, V]
 """A value in a register; a complex number is (real, imaginary)."""
@@ -135,3 +137,41 @@ def round_bf16(b: Builder, x: V) -> V:
 
 
 F32 = DTYPES["f32"]
+
+
+def flatten(values: Sequence[Reg]) -> list[V]:
+    """Registers with complex pairs laid out."""
+    out: list[V] = []
+    for r in values:
+        out.extend(r if is_pair(r) else [r])  # type: ignore[arg-type, list-item]
+    return out
+
+
+def regroup(values: Sequence[V], like: list[list[Reg]]) -> list[list[Reg]]:
+    """The inverse of flatten, with the structure of `like`."""
+    it = iter(values)
+    return [[(next(it), next(it)) if is_pair(r) else next(it) for r in group] for group in like]
+
+
+def map_parts(x: Reg, f: Callable[[V], V]) -> Reg:
+    """Apply to a register, or to both parts of a pair."""
+    return (f(x[0]), f(x[1])) if is_pair(x) else f(x)  # type: ignore[index]
+
+
+def put_lane(b: Builder, old: Reg, x: Reg) -> Reg:
+    """Replace lane 0."""
+    if is_pair(old):
+        return tuple(b.insert(o, p, 0) for o, p in zip(old, x, strict=True))  # type: ignore[arg-type, return-value]
+    return b.insert(old, x, 0)  # type: ignore[arg-type]
+
+
+def select_lanes(b: Builder, mask: V, x: Reg, other: Reg) -> Reg:
+    """Lanes of x where the mask holds, of `other` elsewhere."""
+    if is_pair(x):
+        return tuple(b.select(mask, p, q) for p, q in zip(x, other, strict=True))  # type: ignore[arg-type, return-value]
+    return b.select(mask, x, other)  # type: ignore[arg-type]
+
+
+def first_lanes(width: int, count: int) -> V:
+    """A mask of the first `count` lanes."""
+    return vector_literal("i1", [k < count for k in range(width)])

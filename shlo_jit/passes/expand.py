@@ -1,33 +1,45 @@
-"""Expand rare ops into core ops: CHLO's compound ones, batch_norm_*, deprecated forms.
+"""Expand rare ops into core ops: CHLO's compound ones, batch_norm_*, products by other names, deprecated forms.
 
-Needs: inlined functions. Guarantees: ops named in `EXPANSIONS` are gone. Each rule shows its equation.
+Needs: inlined functions. Guarantees: ops named in `EXPANSIONS` are gone, as far as their shapes are static (a rule that
+cannot say anything leaves the op alone). The rules stand in `expand_*.py` by family; each shows its equation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.core import Op, Value, walk
+from shlo_jit.passes import expand_chlo, expand_contract, expand_data, expand_dynamic, expand_norm
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
-Expansion = Callable[[Rewriter, Op, list[Value]], Sequence[Value]]
-
-
-def _square(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
-    """square(x) = x * x"""
-    return rw.emit("stablehlo.multiply", [operands[0], operands[0]], [op.result.type])
-
+Expansion = Callable[[Rewriter, Op, list[Value]], "Sequence[Value] | None"]
 
 EXPANSIONS: dict[str, Expansion] = {
-    "chlo.square": _square,
+    **expand_chlo.RULES,
+    **expand_contract.RULES,
+    **expand_data.RULES,
+    **expand_dynamic.RULES,
+    **expand_norm.RULES,
 }
+ROUNDS = 4
+"""An expansion may give ops that expand in turn; none goes deeper."""
 
 
 def expand(function: Op) -> Op:
     """The function with every expandable op replaced, and what they expand to expanded in turn."""
+    for _ in range(ROUNDS):
+        changed = False
 
-    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        rule = EXPANSIONS.get(op.name)
-        return None if rule is None else rule(rw, op, operands)
+        def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+            nonlocal changed
+            rule = EXPANSIONS.get(op.name)
+            found = None if rule is None else rule(rw, op, operands)
+            changed = changed or found is not None
+            return found
 
-    return rewrite(function, visit)
+        if not any(op.name in EXPANSIONS for op in walk(function.block())):
+            break
+        function = rewrite(function, visit)
+        if not changed:
+            break
+    return function

@@ -152,7 +152,8 @@ def _trivial_reduce(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequ
     for o in body.ops[:-1]:
         spread = tensor(shape, o.result.tensor.dtype)
         if o.name == "stablehlo.constant":
-            values[o.result] = s.settle(rw, s.make(Dense(spread, np.broadcast_to(o.constant.array.reshape(-1)[0], shape))))
+            one = o.constant.array.reshape(-1)[0]
+            values[o.result] = s.settle(rw, s.make(Dense(spread, np.broadcast_to(one, shape))))
         elif o.name in ("stablehlo.reshape", "stablehlo.broadcast_in_dim"):
             values[o.result] = values[o.operands[0]]
         else:
@@ -178,8 +179,8 @@ def _invariant_carry(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Seq
         rw.values.update({block.arguments[i]: a for i, a in zip(live, arguments, strict=True)})
         end = block.terminator
         kept = end.operands if block is cond else [end.operands[i] for i in live]
-        shell = Block([], [*block.ops[:-1], Op(end.name, list(kept), [], end.attributes, [], end.source, end.start, end.end)])
-        new = s.block(rw, shell)
+        last = Op(end.name, list(kept), [], end.attributes, [], end.source, end.start, end.end)
+        new = s.block(rw, Block([], [*block.ops[:-1], last]))
         new.arguments = arguments
         for i, a in enumerate(arguments):
             a.owner, a.index = new, i

@@ -43,7 +43,10 @@ class Rewriter:
         self.block.ops.append(op)
         return op.results
 
-    def emit1(self, name: str, operands: Sequence[Value], type: Type, attributes: dict[str, Any] | None = None) -> Value:
+    def emit1(
+        self, name: str, operands: Sequence[Value], type: Type, attributes: dict[str, Any] | None = None
+    ) -> Value:
+        """Append an op with one result; that result."""
         return self.emit(name, operands, [type], attributes)[0]
 
     def place(self) -> tuple[Source, int, int]:

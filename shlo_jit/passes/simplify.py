@@ -30,6 +30,8 @@ EXACT = {
         "reverse iota real imag complex gather sqrt"
     ).split()
 }
+SPREADS = {"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose", "stablehlo.slice"}
+"""Ops that make equal elements from equal elements."""
 
 
 class _Simplify:
@@ -131,13 +133,14 @@ class _Simplify:
             return None
         record = OPS[op.name]
         splat = all(k.is_splat for k in known if k is not None) and t.size > 0
-        if splat and op.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose", "stablehlo.slice"):
+        if splat and op.name in SPREADS:
             assert known[0] is not None
             one = known[0].array.reshape(-1)[0]
             return [self.make(Dense(t, np.broadcast_to(one, t.extents)))]
         if splat and record.has("elementwise") and t.size > 1:
             return self.fold_splat(op, t, [k for k in known if k is not None])
-        if t.size > FOLD_LIMIT or record.reference is None or any(k is None or k.array.size > 16 * FOLD_LIMIT for k in known):
+        large = t.size > FOLD_LIMIT or any(k is None or k.array.size > 16 * FOLD_LIMIT for k in known)
+        if large or record.reference is None:
             return None
         with np.errstate(all="ignore"):
             result = record.reference(op, *(k.array for k in known if k is not None))

@@ -11,6 +11,7 @@ or one element of it. Everything is decoded here and now: a wrong literal is an 
 from __future__ import annotations
 
 import functools
+import math
 import re
 
 import numpy as np
@@ -249,7 +250,8 @@ def _floats(parts: list[str], dtype: DType) -> np.ndarray:
     for i, part in enumerate(parts):
         part = part.strip()
         if not _FLOAT.match(part) or len(part) > 400:
-            raise _ElementRefusal(f"expected floating-point elements of type {dtype}, but parsed '{_short(part)}'", part)
+            wanted = f"floating-point elements of type {dtype}"
+            raise _ElementRefusal(f"expected {wanted}, but parsed '{_short(part)}'", part)
         if part.startswith("0x"):
             pattern = int(part, 16)
             if pattern >= 1 << dtype.bits:
@@ -258,6 +260,8 @@ def _floats(parts: list[str], dtype: DType) -> np.ndarray:
             values[i] = 0.0
         else:
             values[i] = float(part)
+            if math.isinf(values[i]):
+                raise _ElementRefusal(f"floating point value too large: {_short(part)}", part)
     result = round_to(values, dtype)
     if patterns:
         raw = result.view(f"u{dtype.itemsize}")
@@ -271,12 +275,13 @@ def _plain_floats(parts: list[str]) -> np.ndarray | None:
     joined = ",".join(parts)
     if joined.strip("0123456789+-.eE,") or joined.count(".") != len(parts) or ",." in joined or joined[0] == ".":
         return None
-    if ",-." in joined or ",+." in joined or joined[1] == "." and not joined[0].isdigit():
+    if ",-." in joined or ",+." in joined or (joined[1] == "." and not joined[0].isdigit()):
         return None
     try:
-        return np.array(list(map(float, parts)), np.float64)
+        values = np.array(list(map(float, parts)), np.float64)
     except ValueError:
         return None
+    return values if np.isfinite(values).all() else None
 
 
 def round_to(values: np.ndarray, dtype: DType) -> np.ndarray:
@@ -309,7 +314,7 @@ def float_value(text: str, type_name: str) -> float | None:
     """The value of a float attribute of a builtin type; None when the text is no float of that type."""
     dtype = DTYPES.get(type_name)
     if dtype is None or not dtype.is_float:
-        return float(text) if "x" not in text else None
+        return float(text) if "x" not in text and len(text) <= 400 else None
     try:
         return float(_floats([text], dtype)[0])
     except _ElementRefusal:

@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING
 
 from shlo_jit.errors import Source
-from shlo_jit.text.lexer import SyntaxRefusal
+from shlo_jit.text.lexer import SyntaxRefusal, without_comments
 
 if TYPE_CHECKING:
     import lark
@@ -63,9 +63,7 @@ def grammar() -> lark.Lark:
     import lark
 
     text = importlib.resources.files("shlo_jit.text").joinpath("stablehlo.lark").read_text("utf-8")
-    return lark.Lark(
-        text, parser="lalr", lexer="contextual", maybe_placeholders=False, edit_terminals=_whole_words
-    )
+    return lark.Lark(text, parser="lalr", lexer="contextual", maybe_placeholders=False, edit_terminals=_whole_words)
 
 
 def _whole_words(terminal: lark.lexer.TerminalDef) -> None:
@@ -103,7 +101,7 @@ def _acceptable(text: str, end: int) -> set[str]:
         if not places:
             return set()
         start = places[-1]
-    parser = grammar().parse_interactive(text[start:end])
+    parser = grammar().parse_interactive(without_comments(text[start:end]))
     try:
         parser.exhaust_lexer()
     except lark.exceptions.UnexpectedInput:

@@ -46,14 +46,16 @@ _LEADING = re.compile(r"[ \t\r\n]*")
 
 OPENERS = {"(": ")", "[": "]", "{": "}", "<": ">"}
 CLOSERS = frozenset(OPENERS.values())
+INVALID = "\0"
+"""Put before the token that swallowed the rest of a text, so that it is taken for nothing else."""
+LONGEST_MESSAGE = 600
 DEPTH_LIMIT = 100
 """Regions, attributes and types may nest this deep."""
 
 
 def tokenize(text: str) -> tuple[list[str], list[int]]:
     """Tokens of `text` and the offset of each; empty tokens at its end close the list (so that one may look ahead)."""
-    if "/" in text and "//" in text:  # the first question is the cheap one
-        text = _COMMENT.sub(lambda m: m[0] if m[0][0] == '"' else " " * len(m[0]), text)
+    text = without_comments(text)
     tokens: list[str] = []
     starts: list[int] = []
     done = 0
@@ -68,6 +70,13 @@ def tokenize(text: str) -> tuple[list[str], list[int]]:
     return tokens, starts
 
 
+def without_comments(text: str) -> str:
+    """The text with blanks in place of comments, so that offsets stay."""
+    if "/" in text and "//" in text:  # the first question is the cheap one
+        return _COMMENT.sub(lambda m: m[0] if m[0][0] == '"' else " " * len(m[0]), text)
+    return text
+
+
 def _tokenize_part(text: str, start: int, end: int, tokens: list[str], starts: list[int]) -> None:
     """Append the tokens of `text[start:end]`."""
     leading = _LEADING.match(text, start, end)
@@ -75,6 +84,8 @@ def _tokenize_part(text: str, start: int, end: int, tokens: list[str], starts: l
     padded = _TOKEN.findall(text, leading.end(), end)
     starts += itertools.accumulate(map(len, padded[:-1]), initial=leading.end()) if padded else ()
     tokens += map(str.rstrip, padded)
+    if padded and not _VALID.match(tokens[-1]):
+        tokens[-1] = INVALID + tokens[-1]
 
 
 def _long_literals(text: str) -> Iterator[tuple[int, int]]:
@@ -155,10 +166,11 @@ class Cursor:
         at = self.i if at is None else at
         token = self.tokens[at]
         start = self.starts[at] if token else len(self.source.text.rstrip())
-        raise SyntaxRefusal(f"expected {expected}, found {_show(token)}", start, start + max(1, min(len(token), 80)))
+        raise SyntaxRefusal(f"expected {_cut(expected)}, found {_show(token)}", start, start + max(1, min(len(token), 80)))
 
     def error(self, message: str, at: int | None = None, offset: int | None = None) -> NoReturn:
         """Refuse what the grammar allows but the rules do not: at the cursor, at token `at` or at a text offset."""
+        message = _cut(message)
         if offset is not None:
             raise ParseError(diagnose(message, Span(self.source, offset, offset + 1)))
         raise ParseError(self.diagnostic(message, at))
@@ -210,17 +222,20 @@ class Cursor:
 _COMMENT_OR_SPACE = re.compile(rf"{STRING}|(?:\s|//[^\n]*)+")
 
 
+def _cut(message: str) -> str:
+    """A message that quotes long names or types is cut."""
+    return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 3] + "..."
+
+
 def is_invalid(token: str) -> bool:
     """Whether the token is the rest of a text the lexer could not go on with."""
-    return bool(token) and not _VALID.match(token)
+    return token[:1] == INVALID
 
 
 def _show(token: str) -> str:
     """A token in a message: short, in backquotes; the end of the text has no token."""
     if not token:
         return "the end of the text"
-    if token[0] == '"' and is_invalid(token):
-        return "a string that is not closed"
     if is_invalid(token):
-        return f"the invalid character {token[0]!r}"
+        return "a string that is not closed" if token[1:2] == '"' else f"the invalid character {token[1:2]!r}"
     return f"'{token if len(token) <= 40 else token[:37] + '...'}'"

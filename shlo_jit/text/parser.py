@@ -73,7 +73,7 @@ class Parser(Cursor):
 
     __slots__ = (
         "attribute_aliases", "defined", "forward", "in_blocks", "known_types", "locations", "resources", "scope",
-        "type_aliases",
+        "type_aliases", "unread",
     )  # fmt: skip
 
     def __init__(self, source: Source):
@@ -87,6 +87,7 @@ class Parser(Cursor):
         self.defined: list[str] = []
         self.forward: dict[str, tuple[Value, int]] = {}
         self.in_blocks = False
+        self.unread: list[Dense] = []
 
     # ---- the whole text
 
@@ -100,6 +101,8 @@ class Parser(Cursor):
                 self._resource_section()
             else:
                 ops.append(self.op())
+        for value in self.unread:
+            _ = value.array  # the resources have been read, so this is where a wrong one shows
         if len(ops) == 1 and ops[0].name == "builtin.module":
             top = ops[0]
         else:
@@ -246,6 +249,8 @@ class Parser(Cursor):
         operands = self.resolve(keys, type.inputs)
         if successors:
             attributes["successors"] = successors
+        if name == "func.func":
+            pretty_func.drop_empty_dictionaries(attributes)
         return Op(name, operands, type.results, attributes, regions)
 
     def successors(self) -> tuple[OpaqueAttr, ...]:
@@ -308,7 +313,10 @@ class Parser(Cursor):
                 i += 2
         self.i = i
         if len(found) < least:
-            self.fail("','" if found and self.tokens[self.i] != "," else "SSA operand", self.i + bool(found and self.tokens[self.i] == ","))
+            if not found:
+                self.fail("SSA operand")
+            self.expect(",")
+            self.fail("SSA operand")
         return found
 
     def operand(self) -> int:
@@ -392,6 +400,8 @@ class Parser(Cursor):
         if arguments is not None or self.tokens[self.i][:1] not in "^}":
             region.blocks.append(self._block(_first_block(arguments or []), first))
         while self.tokens[self.i][:1] == "^":
+            # a block but the first may use what a block further down defines
+            self.in_blocks = bool(region.blocks)
             region.blocks.append(self._labelled_block(labels, first))
         self.expect("}")
         if self.forward:
@@ -419,7 +429,6 @@ class Parser(Cursor):
                 if not self.accept(",") and self.tokens[self.i] != ")":
                     self.fail("')' or ','")
         self.expect(":")
-        self.in_blocks = len(labels) > 1 or self.in_blocks
         return self._block(_first_block(arguments, label[1:]), first)
 
     def _block(self, block: Block, first: int) -> Block:
@@ -432,7 +441,7 @@ class Parser(Cursor):
             if token == "}" or token[:1] == "^":
                 return block
             if not token:
-                self.fail("'}' or an operation (the region at line %d is not closed)" % self._line(first))
+                self.fail(f"'}}' or an operation (the region at line {self._line(first)} is not closed)")
             ops.append(parse())
 
     def _line(self, at: int) -> int:
@@ -537,7 +546,8 @@ class Parser(Cursor):
                 message = str(refusal)
             self.error(message, at)
 
-        return Dense(type, decode=decode)
+        self.unread.append(Dense(type, decode=decode))
+        return self.unread[-1]
 
     def _resource_section(self) -> None:
         """resources ::= `{-#` name `:` `{` ... `}` `#-}`"""
@@ -569,4 +579,5 @@ def _first_block(arguments: list[Argument], label: str = "") -> Block:
     return Block(values, label=label, locations=locations if any(locations) else ())
 
 
+from shlo_jit.text import pretty_func  # noqa: E402
 from shlo_jit.text.pretty import ISOLATED, PRETTY  # noqa: E402

@@ -1,12 +1,12 @@
 """Pretty forms of CHLO.
 
-    unary     ::= operand dictionary? `:` type `->` type
-    binary    ::= operand `,` operand dictionary? `:` type `,` type `->` type
-    broadcast ::= operand (`,` operand)* dictionary? `:` function-type
-    top_k     ::= `(` operand `,` `k` `=` integer `)` dictionary? `:` type `->` `(` types `)`
-    constant  ::= literal dictionary?
-    scan      ::= `(` operands `)` `inits` `(` operands `)` `dimension` `=` integer (`attributes` dictionary)?
-                  region `:` function-type
+unary     ::= operand dictionary? `:` type `->` type
+binary    ::= operand `,` operand dictionary? `:` type `,` type `->` type
+broadcast ::= operand (`,` operand)* dictionary? `:` function-type
+top_k     ::= `(` operand `,` `k` `=` integer `)` dictionary? `:` type `->` `(` types `)`
+constant  ::= literal dictionary?
+scan      ::= `(` operands `)` `inits` `(` operands `)` `dimension` `=` integer (`attributes` dictionary)?
+              region `:` function-type
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from shlo_jit.text.parser import Parser
     from shlo_jit.text.printer import Printer
 
-UNARY = """_asin_acos_kernel acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc is_inf
-is_neg_inf is_pos_inf lgamma sinh square tan""".split()
-BINARY = "mulhi next_after polygamma zeta".split()
-BROADCASTING = """add and atan2 compare complex divide maximum minimum multiply next_after or polygamma power remainder
-shift_left shift_right_arithmetic shift_right_logical subtract xor zeta""".split()
+_UNARY = """_asin_acos_kernel acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc is_inf
+is_neg_inf is_pos_inf lgamma sinh square tan"""
+UNARY = _UNARY.split()
+_BINARY = "mulhi next_after polygamma zeta"
+BINARY = _BINARY.split()
+_BROADCASTING = """add and atan2 compare complex divide maximum minimum multiply next_after or polygamma power remainder
+shift_left shift_right_arithmetic shift_right_logical subtract xor zeta"""
+BROADCASTING = _BROADCASTING.split()
 
 
 def _parse_arrow(p: Parser, name: str, count: int) -> Op:

@@ -3,8 +3,8 @@
     regular ::= operand (`,` operand)* (`,` word `=` value)* dictionary? `:` signature
     value   ::= ints | integer | `true` | `false` | ENUM | string
 
-A row of `FORMS` tells all there is about the syntax of such an op. `signature` is SAME (one type for all operands and the
-result, or a function type), FUNCTION (a function type), RESULT (the type of the result; such ops have no operands).
+A row of `FORMS` tells all there is about the syntax of such an op. `signature` is SAME (one type for all operands and
+the result, or a function type), FUNCTION (a function type), RESULT (the type of the result; such ops have no operands).
 """
 
 from __future__ import annotations
@@ -81,11 +81,13 @@ FORMS: dict[str, Form] = {
     "stablehlo.clamp": Form(3, SAME),
 }
 
-UNARY = """abs cbrt ceil convert cosine count_leading_zeros exponential exponential_minus_one floor imag is_finite log
+_UNARY = """abs cbrt ceil convert cosine count_leading_zeros exponential exponential_minus_one floor imag is_finite log
 log_plus_one logistic negate not popcnt real round_nearest_afz round_nearest_even rsqrt sign sine sqrt tan tanh
-uniform_dequantize uniform_quantize""".split()
-BINARY = """add and atan2 divide maximum minimum multiply or power remainder shift_left shift_right_arithmetic
-shift_right_logical subtract xor""".split()
+uniform_dequantize uniform_quantize"""
+UNARY = _UNARY.split()
+_BINARY = """add and atan2 divide maximum minimum multiply or power remainder shift_left shift_right_arithmetic
+shift_right_logical subtract xor"""
+BINARY = _BINARY.split()
 FORMS.update({f"stablehlo.{name}": Form(1, SAME) for name in UNARY})
 FORMS.update({f"stablehlo.{name}": Form(2, SAME) for name in BINARY})
 

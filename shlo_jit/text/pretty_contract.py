@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray, EnumAttr, IntegerAttr, StructAttr, SymbolRef, TypeAttr
+from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray, EnumAttr, StructAttr
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import DTYPES, ScalarType, tensor
+from shlo_jit.ir.types import DTYPES, tensor
 from shlo_jit.text.attributes import dot_dimensions, parse_conv_dims, parse_enum_value, parse_ints
 from shlo_jit.text.syntax import NotPretty, Syntax, all_ints, i64s, int_list, typed
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from shlo_jit.text.printer import Printer
 
 I1_BOOLS = {"true": True, "false": False}
-
 
 
 def _pair(p: Parser) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -61,8 +60,8 @@ def parse_dot(p: Parser, name: str) -> Op:
 
 
 def parse_dot_general(p: Parser, name: str) -> Op:
-    """dot_general ::= operand `,` operand (`,` `batching_dims` `=` ints `x` ints)? `,` `contracting_dims` `=` ints `x` ints
-    (`,` precision)? (`,` `algorithm` `=` `<` fields `>`)? dictionary? `:` function-type
+    """dot_general ::= operand `,` operand (`,` `batching_dims` `=` ints `x` ints)?
+    `,` `contracting_dims` `=` ints `x` ints (`,` precision)? (`,` `algorithm` `=` `<` fields `>`)? dictionary? `:` function-type
     """
     keys = _two_operands(p)
     p.expect(",")
@@ -240,7 +239,7 @@ def print_convolution(printer: Printer, op: Op) -> str | None:
 
 def _print_window_value(word: str, value: Any) -> str:
     if word == "pad":
-        if not isinstance(value, Dense) or value.array.ndim != 2 or value.array.shape[1] != 2 or value.type.dtype != DTYPES["i64"]:
+        if not isinstance(value, Dense) or value.type.dtype != DTYPES["i64"] or value.array.shape[1:] != (2,):
             raise NotPretty
         return "[" + ", ".join(f"[{int(low)}, {int(high)}]" for low, high in value.array) + "]"
     if word == "reverse":
@@ -254,7 +253,13 @@ def conv_dims_text(dims: ConvDims) -> str:
     """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`"""
     parts = (
         (dims.input_batch_dimension, "b", dims.input_feature_dimension, "f", dims.input_spatial_dimensions),
-        (dims.kernel_input_feature_dimension, "i", dims.kernel_output_feature_dimension, "o", dims.kernel_spatial_dimensions),
+        (
+            dims.kernel_input_feature_dimension,
+            "i",
+            dims.kernel_output_feature_dimension,
+            "o",
+            dims.kernel_spatial_dimensions,
+        ),
         (dims.output_batch_dimension, "b", dims.output_feature_dimension, "f", dims.output_spatial_dimensions),
     )
     lists = [_label_list(*part) for part in parts]

@@ -37,7 +37,7 @@ def print_return(printer: Printer, op: Op) -> str | None:
 
 # ---- reduce
 
-COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in "add and maximum minimum multiply or xor".split())
+COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ("add", "and", "maximum", "minimum", "multiply", "or", "xor"))
 """The operations that `applies` may name."""
 
 
@@ -131,10 +131,10 @@ def print_reduce(printer: Printer, op: Op) -> str | None:
     names = printer.open_scope(block.arguments)
     types = [printer.type(value.type) for value in block.arguments]
     places = [printer.argument_location(block, i) for i in range(2 * count)]
-    arguments = "".join(
-        f" ({names[i]}: {types[i]}{places[i]}, {names[count + i]}: {types[count + i]}{places[count + i]})" for i in range(count)
-    ).lstrip()
-    return f"{pairs} across dimensions = {dims}{tail}\n{printer.indent} reducer{arguments} {printer.opened_block(block)}"
+    arguments = [f"{name}: {type}{place}" for name, type, place in zip(names, types, places, strict=True)]
+    reducer = " ".join(f"({arguments[i]}, {arguments[count + i]})" for i in range(count))
+    head = f"{pairs} across dimensions = {dims}{tail}\n{printer.indent} reducer{reducer} "
+    return head + printer.opened_block(block)
 
 
 def applied_op(op: Op) -> str | None:
@@ -157,7 +157,9 @@ def applied_op(op: Op) -> str | None:
 
 
 def parse_while(p: Parser, name: str) -> Op:
-    """while ::= `(` (`%name` `=` operand (`,` ...)*)? `)` (`:` types)? (`attributes` dictionary)? `cond` region `do` region"""
+    """while ::= `(` (`%name` `=` operand (`,` ...)*)? `)` (`:` types)? (`attributes` dictionary)?
+    `cond` region `do` region
+    """
     p.expect("(")
     names: list[int] = []
     keys: list[int] = []

@@ -51,7 +51,8 @@ def print_constant(printer: Printer, op: Op) -> str | None:
     if not isinstance(value, Dense) or op.operands or len(op.results) != 1:
         return None
     if value.type != op.result.type:
-        return f"() <{{value = {printer.attribute(value)}}}>{printer.spaced_dictionary(op, ('value',))} : {printer.function(op)}"
+        properties = f"<{{value = {printer.attribute(value)}}}>"
+        return f"() {properties}{printer.spaced_dictionary(op, ('value',))} : {printer.function(op)}"
     dictionary = printer.dictionary(op, ("value",))
     return (dictionary + " " if dictionary else "") + printer.attribute(value)
 

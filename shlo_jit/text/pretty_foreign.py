@@ -42,9 +42,10 @@ def _raw(p: Parser, prefix: str, suffix: str = ">") -> OpaqueAttr:
 
 def _bare(attribute: Any, prefix: str, suffix: str = ">") -> str:
     """The text between prefix and suffix of what `_raw` read."""
-    if not isinstance(attribute, OpaqueAttr) or not attribute.text.startswith(prefix) or not attribute.text.endswith(suffix):
+    text = attribute.text if isinstance(attribute, OpaqueAttr) else ""
+    if not (text.startswith(prefix) and text.endswith(suffix)):
         raise NotPretty
-    return attribute.text[len(prefix) : len(attribute.text) - len(suffix)]
+    return text[len(prefix) : len(text) - len(suffix)]
 
 
 def parse_mesh(p: Parser, name: str) -> Op:

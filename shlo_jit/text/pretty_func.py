@@ -124,6 +124,14 @@ def _parse_results(p: Parser) -> tuple[list[Type], list[DictAttr]]:
             p.fail("')' or ','")
 
 
+def drop_empty_dictionaries(attributes: dict[str, Any]) -> None:
+    """`arg_attrs` and `res_attrs` are absent when all their dictionaries are empty."""
+    for name in ("arg_attrs", "res_attrs"):
+        value = attributes.get(name)
+        if isinstance(value, tuple) and all(isinstance(d, DictAttr) and not d.items for d in value):
+            del attributes[name]
+
+
 INHERENT = ("sym_name", "sym_visibility", "function_type", "arg_attrs", "res_attrs")
 
 

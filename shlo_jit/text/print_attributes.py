@@ -88,7 +88,9 @@ def element_type_text(dtype: ElementType) -> str:
     if dtype.text:
         return dtype.text
     low, high = storage_range(dtype.storage)
-    limits = "" if (low, high) == (dtype.storage_min, dtype.storage_max) else f"<{dtype.storage_min}:{dtype.storage_max}>"
+    limits = f"<{dtype.storage_min}:{dtype.storage_max}>"
+    if (low, high) == (dtype.storage_min, dtype.storage_max):
+        limits = ""
     storage = dtype.storage.name.replace("ui", "u")
     parameters = [
         attribute_float_text(scale, "f64") + (f":{zero}" if zero else "")

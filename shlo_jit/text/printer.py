@@ -30,21 +30,20 @@ __all__ = ["Printer", "print_module", "print_op", "type_text"]
 _ALIAS = re.compile(r"#(loc[A-Za-z0-9_$.\-]*)")
 _HINT = re.compile(r"[A-Za-z_$.\-][A-Za-z0-9_$.\-]*$")
 
-PROPERTIES = frozenset(
-    """algorithm all_gather_dim api_version arg_attrs backend_config base_dilations batch_dims batch_group_count
-    broadcast_dimensions broadcast_sizes call_target_name callee called_computations channel_handle channel_id compare_type
-    comparison_direction composite_attributes concat_dimension custom_call_schedule decomposition dim dimension
-    dimension_numbers dimensions dot_dimension_numbers edge_padding_high edge_padding_low einsum_config epsilon
-    exponent_bits feature_group_count feature_index fft_length fft_type function_type has_side_effect index
-    indices_are_sorted infeed_config interior_padding iota_dimension is_host_transfer is_reverse is_associative is_stable k
-    known_expanding_dimensions known_nonexpanding_dimensions layout left_side lhs_dilation limit_indices lower mantissa_bits
-    mesh name operand_layouts operandSegmentSizes outfeed_config output_operand_aliases padding permutation
-    precision_config ragged_dot_dimension_numbers replica_groups res_attrs result_accuracy result_layouts
-    resultSegmentSizes rhs_dilation rng_algorithm rng_distribution scan_dim_size scatter_dimension
-    scatter_dimension_numbers slice_sizes source_target_pairs split_count split_dimension start_indices strides sym_name
-    sym_visibility transpose_a unique_indices unit_diagonal use_global_device_ids value version window_dilations
-    window_dimensions window_reversal window_strides""".split()
-)
+_PROPERTIES = """algorithm all_gather_dim api_version arg_attrs backend_config base_dilations batch_dims batch_group_count
+broadcast_dimensions broadcast_sizes call_target_name callee called_computations channel_handle channel_id
+compare_type comparison_direction composite_attributes concat_dimension custom_call_schedule decomposition dim
+dimension dimension_numbers dimensions dot_dimension_numbers edge_padding_high edge_padding_low einsum_config
+epsilon exponent_bits feature_group_count feature_index fft_length fft_type function_type has_side_effect index
+indices_are_sorted infeed_config interior_padding iota_dimension is_host_transfer is_reverse is_associative
+is_stable k known_expanding_dimensions known_nonexpanding_dimensions layout left_side lhs_dilation limit_indices
+lower mantissa_bits mesh name operand_layouts operandSegmentSizes outfeed_config output_operand_aliases padding
+permutation precision_config ragged_dot_dimension_numbers replica_groups res_attrs result_accuracy
+result_layouts resultSegmentSizes rhs_dilation rng_algorithm rng_distribution scan_dim_size scatter_dimension
+scatter_dimension_numbers slice_sizes source_target_pairs split_count split_dimension start_indices strides
+sym_name sym_visibility transpose_a unique_indices unit_diagonal use_global_device_ids value version
+window_dilations window_dimensions window_reversal window_strides"""
+PROPERTIES = frozenset(_PROPERTIES.split())
 """Inherent attributes: the generic form has them in `<{...}>`, all others in `{...}`."""
 
 
@@ -93,7 +92,7 @@ class Printer:
         from shlo_jit.text.pretty import SHORT
 
         # operands are named by now; results get their names before the op's regions are printed
-        results = self._results(op) if op.results else ""
+        results = self._results(op)
         short = SHORT.get(op.name, op.name) if self.in_func or op.name == "builtin.module" else op.name
         outer = self.in_func
         if op.regions:
@@ -121,6 +120,12 @@ class Printer:
     def _results(self, op: Op) -> str:
         """`%0 = `, `%0:2 = ` or `%a, %b = `"""
         results = op.results
+        if not results:
+            return ""
+        if results[0] in self.names:  # named ahead
+            texts = [self.names[value] for value in results]
+            base, grouped, _ = texts[0].partition("#")
+            return f"{base}:{len(texts)} = " if grouped else ", ".join(texts) + " = "
         hint = results[0].name
         if len(results) == 1:
             return f"{self.name(results[0])} = "

@@ -46,9 +46,10 @@ class Compiled:
     """A compiled loop; keeps the code alive."""
 
     def __init__(self, module: ModuleText, arity: int):
-        optimized, machine = compile_text(module.text(f'target triple = "{resolve().triple}"'))
+        target = module.target.name if module.target else "native"
+        optimized, machine = compile_text(module.text(f'target triple = "{resolve(target).triple}"'), target)
         self.assembly = machine.emit_assembly(optimized)
-        self._engine = llvm.create_mcjit_compiler(optimized, target_machine(resolve()))
+        self._engine = llvm.create_mcjit_compiler(optimized, target_machine(resolve(target)))
         self._engine.finalize_object()
         signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (arity + 1), ctypes.c_int64)
         self._run = signature(self._engine.get_function_address("run"))
@@ -59,7 +60,7 @@ class Compiled:
 
 
 @cache
-def compiled(name: str, bits: int, n: int = 16) -> Compiled:
+def compiled(name: str, bits: int, n: int = 16, target: str = "native") -> Compiled:
     element = {32: "float", 64: "double"}[bits]
     arity = arity_of(name)
     result = "i8" if name == "is_finite" else ""
@@ -68,20 +69,20 @@ def compiled(name: str, bits: int, n: int = 16) -> Compiled:
         y = math.call(b, name, *args)
         return b.cast("zext", y, "i8") if result else y
 
-    return Compiled(loop_text(body, element, arity, n, result=result), arity)
+    return Compiled(loop_text(body, element, arity, n, target, result=result), arity)
 
 
 def arity_of(name: str) -> int:
     return math.ARITY.get(name, 1)
 
 
-def evaluate(name: str, *inputs: np.ndarray, n: int = 16) -> np.ndarray:
+def evaluate(name: str, *inputs: np.ndarray, n: int = 16, target: str = "native") -> np.ndarray:
     """A function over arrays of f32 or f64, `n` lanes at a time."""
     first = inputs[0]
     bits = first.dtype.itemsize * 8
     padded = [np.concatenate([np.ravel(a), np.ones(-a.size % n, a.dtype)]) for a in np.broadcast_arrays(*inputs)]
     out = np.empty(padded[0].size, np.bool_ if name == "is_finite" else first.dtype)
-    compiled(name, bits, n).into(out, *padded)
+    compiled(name, bits, n, target).into(out, *padded)
     return out[: padded[0].size - (-first.size % n)].reshape(first.shape)
 
 

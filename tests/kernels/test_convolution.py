@@ -10,10 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from loader import compile_object, load, routine_text
-
-from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.convolution import ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
 from shlo_jit.kernels.gemm import GemmTypes
+
+from shlo_jit.codegen.target import resolve
 
 NUMPY = {
     "f32": np.float32,
@@ -25,7 +25,14 @@ NUMPY = {
     "i32": np.int32,
 }
 EPILOGUE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 5)
-CASES = [("f32", "f32", "f32"), ("f64", "f64", "f64"), ("bf16", "bf16", "f32"), ("f16", "f16", "f32"), ("i8", "ui8", "i32"), ("i8", "i8", "i8")]
+CASES = [
+    ("f32", "f32", "f32"),
+    ("f64", "f64", "f64"),
+    ("bf16", "bf16", "f32"),
+    ("f16", "f16", "f32"),
+    ("i8", "ui8", "i32"),
+    ("i8", "i8", "i8"),
+]
 
 
 class Problem:
@@ -54,18 +61,25 @@ class Problem:
     def reference(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Output [g, n, *out, co]."""
         rank = len(self.input)
-        shape = [max(0, (i - 1) * d + 1 + lo + hi) for i, d, lo, hi in zip(self.input, self.ldil, self.low, self.high, strict=True)]
+        shape = [
+            max(0, (i - 1) * d + 1 + lo + hi)
+            for i, d, lo, hi in zip(self.input, self.ldil, self.low, self.high, strict=True)
+        ]
         wide = np.zeros((self.g, self.n, *shape, self.ci), x.dtype)
-        for at in itertools.product(*map(range, self.input)):
-            to = tuple(i * d + lo for i, d, lo in zip(at, self.ldil, self.low, strict=True))
-            if all(0 <= t < s for t, s in zip(to, shape, strict=True)):
-                wide[(slice(None), slice(None), *to)] = x[(slice(None), slice(None), *at)]
+        whole = (slice(None), slice(None))
+        to, source = [], []
+        for i, d, lo, size in zip(self.input, self.ldil, self.low, shape, strict=True):
+            kept = [t for t in range(i) if 0 <= t * d + lo < size]
+            source.append(slice(kept[0], kept[-1] + 1) if kept else slice(0, 0))
+            to.append(slice(kept[0] * d + lo, kept[-1] * d + lo + 1, d) if kept else slice(0, 0))
+        wide[(*whole, *to)] = x[(*whole, *source)]
         out = np.zeros((self.g, self.n, *self.output, self.co), x.dtype)
         for tap in itertools.product(*map(range, self.window)) if out.size else ():
             cut = tuple(
-                slice(t * r, t * r + (o - 1) * s + 1, s) for t, r, o, s in zip(tap, self.rdil, self.output, self.stride, strict=True)
+                slice(t * r, t * r + (o - 1) * s + 1, s)
+                for t, r, o, s in zip(tap, self.rdil, self.output, self.stride, strict=True)
             )
-            part = wide[(slice(None), slice(None), *cut)].reshape(self.g, -1, self.ci)
+            part = wide[(*whole, *cut)].reshape(self.g, -1, self.ci)
             out += np.matmul(part, w[(slice(None), *tap)]).reshape(out.shape)
         assert rank == out.ndim - 3
         return out
@@ -73,7 +87,11 @@ class Problem:
 
 def values(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     t = np.dtype(NUMPY[dtype])
-    return rng.integers(-100 if t.kind == "i" else 0, 100, shape).astype(t) if t.kind in "iu" else rng.standard_normal(shape).astype(t)
+    return (
+        rng.integers(-100 if t.kind == "i" else 0, 100, shape).astype(t)
+        if t.kind in "iu"
+        else rng.standard_normal(shape).astype(t)
+    )
 
 
 def laid_out(x: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
@@ -131,7 +149,16 @@ def run(p: Problem, names: tuple[str, str, str], seed: int, target: str = "nativ
 
     epilogue = EPILOGUE(told)
     f = load(conv_routine(types, t), t).function(conv_symbol(types), "pppppppi")
-    f(table.ctypes.data, x.ctypes.data, w.ctypes.data, c.ctypes.data, scratch, ctypes.cast(epilogue, ctypes.c_void_p), None, threads)
+    f(
+        table.ctypes.data,
+        x.ctypes.data,
+        w.ctypes.data,
+        c.ctypes.data,
+        scratch,
+        ctypes.cast(epilogue, ctypes.c_void_p),
+        None,
+        threads,
+    )
     assert (memory[end:] == 0xFF).all(), "wrote beyond conv_scratch_bytes"
     wide = np.int64 if names[2].startswith("i") else np.float64
     want = p.reference(x.astype(wide), w.astype(wide))
@@ -147,7 +174,7 @@ def run(p: Problem, names: tuple[str, str, str], seed: int, target: str = "nativ
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_random(names: tuple[str, str, str], rank: int) -> None:
     pick = random.Random(repr(names))
-    for seed in range(40 if rank < 3 else 8):
+    for seed in range(30 if rank < 3 else 5):
         run(Problem(pick, rank), names, seed, threads=3)
 
 

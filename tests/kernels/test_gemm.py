@@ -9,10 +9,13 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
-from loader import assembly, load
+from loader import Loaded, assembly, load
+from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
+from shlo_jit.kernels.routine import Routine
+from shlo_jit.kernels.target import Target
 
 from shlo_jit.codegen.target import resolve
-from shlo_jit.kernels.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
 
 NUMPY = {
     "f32": np.float32,
@@ -21,7 +24,6 @@ NUMPY = {
     "bf16": ml_dtypes.bfloat16,
     "complex<f32>": np.complex64,
     "complex<f64>": np.complex128,
-    **{f"{s}{b}": getattr(np, f"{'u' if s else ''}int{b}") for s in ("", "u") for b in ()},
     **{f"i{b}": getattr(np, f"int{b}") for b in (8, 16, 32, 64)},
     **{f"ui{b}": getattr(np, f"uint{b}") for b in (8, 16, 32, 64)},
 }
@@ -129,7 +131,9 @@ def check(types: GemmTypes, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None
 EXTENTS = [1, 1, 2, 3, 5, 7, 13, 14, 16, 17, 31, 32, 33, 47, 64, 65, 97, 130, 200]
 
 
-def run(types: GemmTypes, shape: tuple[int, int, int, int], seed: int, target: str = "native", threads: int = 1) -> None:
+def run(
+    types: GemmTypes, shape: tuple[int, int, int, int], seed: int, target: str = "native", threads: int = 1
+) -> None:
     rng = np.random.default_rng(seed)
     batch, m, n, k = shape
     a, b = any_layout(rng, types.a, (batch, m, k)), any_layout(rng, types.b, (batch, k, n))
@@ -155,7 +159,9 @@ def test_packed_ways(names: tuple[str, str, str], shape: tuple[int, int, int, in
         run(GemmTypes(*names), shape, seed, threads=3)
 
 
-@pytest.mark.parametrize("shape", [(1, 3, 4, 0), (0, 3, 4, 5), (1, 0, 4, 5), (1, 3, 0, 5), (2, 200, 600, 0), (1, 1, 99, 0)])
+@pytest.mark.parametrize(
+    "shape", [(1, 3, 4, 0), (0, 3, 4, 5), (1, 0, 4, 5), (1, 3, 0, 5), (2, 200, 600, 0), (1, 1, 99, 0)]
+)
 def test_empty(shape: tuple[int, int, int, int]) -> None:
     for names in (("f32", "f32", "f32"), ("i8", "i8", "i32"), ("bf16", "bf16", "f32")):
         run(GemmTypes(*names), shape, 0)
@@ -208,13 +214,36 @@ def test_avx2(names: tuple[str, str, str]) -> None:
 
 @pytest.mark.parametrize(
     ("target", "wanted"),
-    [("x86-64-v4", r"vfmadd231ps\s.*zmm"), ("x86-64-v3", r"vfmadd231ps\s.*ymm"), ("aarch64:generic", r"fmla\s+v\d+\.4s")],
+    [
+        ("x86-64-v4", r"vfmadd231ps\s.*zmm"),
+        ("x86-64-v3", r"vfmadd231ps\s.*ymm"),
+        ("aarch64:generic", r"fmla\s+v\d+\.4s"),
+    ],
 )
 def test_vector_width(target: str, wanted: str) -> None:
     t = resolve(target)
     text = assembly(gemm_routine("f32", "f32", "f32", t), t)
     tile = text[text.index("tile") :]
     assert len(re.findall(wanted, tile)) > 24
+
+
+@pytest.mark.parametrize("names", [("bf16", "bf16", "f32"), ("i8", "i8", "i32"), ("ui8", "i8", "i32")], ids="-".join)
+def test_without_permission_for_tiles(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plain loop that stands in where the kernel refuses AMX; without AMX there is nothing to refuse."""
+    import test_gemm
+
+    def refused(routine: Routine, target: Target) -> Loaded:
+        def build(module: ModuleText, target: Target) -> None:
+            routine.build(module, target)
+            for name, text in module.globals.items():
+                if name.endswith("_known"):
+                    module.globals[name] = text.replace("global i64 0", "global i64 2")
+
+        return Loaded((Routine(routine.name + "_refused", routine.symbols, build),), target)
+
+    monkeypatch.setattr(test_gemm, "load", refused)
+    for seed, shape in enumerate([(1, 33, 40, 70), (1, 200, 50, 600)]):
+        run(GemmTypes(*names), shape, seed)
 
 
 def test_dot_instructions() -> None:

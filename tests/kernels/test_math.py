@@ -5,7 +5,7 @@ from __future__ import annotations
 import mpmath as mp
 import numpy as np
 import pytest
-from jit_util import compile_text, evaluate, loop_text
+from jit_util import arity_of, compile_text, evaluate, loop_text
 from math_reference import BINARY, UNARY, away_from_zero, edges, in_f64, samples, ulps, ulps_exact
 from scipy import special
 from shlo_jit.kernels import math
@@ -64,8 +64,8 @@ def test_f64_near_reference(name: str) -> None:
     special_values = (~np.isfinite(r) | (r == 0)) & ~((y > 0) & (y < 1e-300))  # where scipy flushes to zero
     assert np.array_equal(y[special_values], r[special_values], equal_nan=True)
     finite = np.isfinite(r) & (r != 0)
-    # Scipy's i1e and erfc are wrong by some 1e-15, relatively.
-    slack = {"bessel_i1e": 64, "erfc": 64, "erf_inv": 64}.get(name, 6)
+    # Scipy's own errors; the test with mpmath is the strict one.
+    slack = {"bessel_i1e": 64, "erfc": 4096, "erf_inv": 64}.get(name, 6)
     error = np.abs(y[finite] - r[finite]) / np.spacing(np.abs(r[finite]))
     assert error.max() <= bound + slack, worst(name, error, x[finite])
 
@@ -221,6 +221,16 @@ def test_bits_do_not_depend_on_lanes(name: str, dtype: type) -> None:
     wide = evaluate(name, *args, n=16)
     for n in (1, 4, 8):
         assert_same(evaluate(name, *args, n=n), wide, *args)
+
+
+@pytest.mark.skipif(not resolve().is_x86 or not resolve().has_fma, reason="needs an x86 with AVX2")
+@pytest.mark.parametrize("name", math.FUNCTIONS)
+def test_bits_do_not_depend_on_the_instructions(name: str) -> None:
+    """AVX2 code gives what AVX-512 code gives (which scales by powers of two in another way)."""
+    for dtype in (np.float32, np.float64):
+        order = np.random.default_rng(0).permutation(3000)
+        args = [np.roll(samples(dtype, 1000, seed)[order], seed) for seed in range(arity_of(name))]
+        assert_same(evaluate(name, *args, target="x86-64-v3", n=8), evaluate(name, *args), *args)
 
 
 @pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4", "aarch64:generic"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
@@ -15,12 +15,12 @@ from shlo_jit.lower.small_floats import FORMATS, decode, encode
 NAMES = [*FORMATS, "f8E8M0FNU"]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _decoder(name: str, n: int):
     return compiled(lambda b, x: decode(b, DTYPES[name], x), ["i8"], "float", n)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _encoder(name: str, n: int):
     return compiled(lambda b, x: encode(b, DTYPES[name], x), ["float"], "i8", n)
 
@@ -76,7 +76,9 @@ def test_decode_then_encode_is_identity(name: str) -> None:
 
 
 def test_round_bf16() -> None:
-    x = np.concatenate([_inputs("f8E5M2"), np.arange(0, 2**32, 4099, dtype=np.uint64).astype(np.uint32).view(np.float32)])
+    x = np.concatenate(
+        [_inputs("f8E5M2"), np.arange(0, 2**32, 4099, dtype=np.uint64).astype(np.uint32).view(np.float32)]
+    )
     x = x[: len(x) // 16 * 16]
     got = compiled(round_bf16, ["float"], "i16", 16)(x).view(np.uint16)
     want = x.astype(DTYPES["bf16"].numpy).view(np.uint16)

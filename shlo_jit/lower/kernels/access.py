@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from shlo_jit.ir.types import DType
-from shlo_jit.kernels.builder import V, Builder, const, i64, vector
+from shlo_jit.kernels.builder import Builder, V, const, i64, vector
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.registers import Reg, from_memory, is_pair, memory_type, to_memory
 from shlo_jit.lower.space import register_bits

@@ -20,7 +20,7 @@ from shlo_jit.fuse.index import strides_of
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DType
-from shlo_jit.kernels.builder import V, Builder, i64
+from shlo_jit.kernels.builder import Builder, V, i64
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.convert import convert
 from shlo_jit.lower.kernels import Kernel

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shlo_jit.ir.core import Block
-from shlo_jit.kernels.builder import V, Builder, i64
-from shlo_jit.lower.nest import MAX_TASKS, PARALLEL_WORK, TASK_WORK
+from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.lower.schedule import MAX_TASKS, PARALLEL_WORK, TASK_WORK
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering

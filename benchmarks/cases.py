@@ -1,0 +1,217 @@
+"""The cases: JAX functions over arrays, with inputs, and the same in numpy where that is one natural expression.
+
+Tolerances are relative to the expected value plus the root mean square of all of them; 0 wants equality.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, ContextManager
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+from jax import lax
+
+from benchmarks import programs
+from benchmarks.inputs import Maker, integers, normal, positive_definite, uniform, value
+
+F32, F64, F16, BF16 = 2e-4, 1e-10, 2e-2, 3e-2
+"""Tolerances by the type that is computed in."""
+SUM = 1e-3
+"""Of long sums in f32."""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    group: str
+    function: Callable[..., Any]
+    makers: tuple[Maker, ...]
+    flops: float = 0.0
+    """Multiplications and additions that the task needs; 0 where memory is what takes the time."""
+    numpy: Callable[..., Any] | None = None
+    tolerance: float = F32
+    x64: bool = False
+
+    def inputs(self) -> list[np.ndarray]:
+        """The same ones every time."""
+        generator = np.random.default_rng(zlib.crc32(self.name.encode()))
+        return [np.asarray(make(generator), order="C") for make in self.makers]
+
+    def types(self) -> ContextManager[Any]:
+        """JAX's 64-bit types, for cases that need them."""
+        return jax.enable_x64(True) if self.x64 else nullcontext()
+
+    def lower(self) -> Any:
+        """Lowered for the inputs, which all stay."""
+        with self.types():
+            return jax.jit(self.function, keep_unused=True).lower(*self.inputs())
+
+
+def select(only: str = "") -> list[Case]:
+    """Cases of which a word of `only` (divided by commas) is the group or part of the name; all when it is empty."""
+    words = [w for w in only.split(",") if w]
+    cases = [case for group in GROUPS for case in group()]
+    return [c for c in cases if not words or any(w == c.group or w in c.name for w in words)]
+
+
+def dots() -> Iterator[Case]:
+    def dot(name: str, m: int, k: int, n: int, dtype: Any = np.float32, **options: Any) -> Case:
+        makers = normal(m, k, dtype=dtype), normal(k, n, dtype=dtype)
+        return Case(f"dot {name}", "dot", jnp.matmul, makers, 2 * m * k * n, **options)
+
+    for n in (48, 128, 512, 1536):
+        yield dot(f"f32 {n}", n, n, n, numpy=np.matmul)
+    yield dot("f32 vector x 3000x3000", 1, 3000, 3000, numpy=np.matmul)
+    yield dot("f32 32x1024x4096", 32, 1024, 4096, numpy=np.matmul)
+    yield dot("f64 600", 600, 600, 600, np.float64, numpy=np.matmul, tolerance=F64, x64=True)
+    yield dot("f16 768", 768, 768, 768, np.float16, tolerance=F16)
+    yield dot("bf16 768", 768, 768, 768, ml_dtypes.bfloat16, tolerance=BF16)
+    bytes_ = integers(768, 768, low=-128, below=128, dtype=np.int8)
+    yield Case(
+        "dot i8 to i32 768", "dot", lambda a, b: lax.dot(a, b, preferred_element_type=jnp.int32), (bytes_, bytes_),
+        2 * 768**3, tolerance=0,
+    )  # fmt: skip
+    yield Case(
+        "dot f32 transposed 768", "dot", lambda a, b: a.T @ b.T, (normal(768, 768), normal(768, 768)), 2 * 768**3,
+        numpy=lambda a, b: a.T @ b.T,
+    )  # fmt: skip
+    for batch, n in ((16, 256), (2000, 12)):
+        operand = normal(batch, n, n)
+        yield Case(
+            f"dot f32 {batch} of {n}", "dot", jnp.matmul, (operand, operand), 2 * batch * n**3, numpy=np.matmul
+        )
+
+
+def convolutions() -> Iterator[Case]:
+    def conv(name: str, image: tuple[int, ...], filters: tuple[int, ...], stride: int = 1, groups: int = 1) -> Case:
+        """Over an NHWC image, with HWIO filters and SAME padding."""
+
+        def function(x: Any, w: Any) -> Any:
+            return lax.conv_general_dilated(
+                x, w, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=groups
+            )
+
+        pixels = image[0] * -(-image[1] // stride) * -(-image[2] // stride)
+        flops = 2 * pixels * int(np.prod(filters))
+        return Case(f"conv {name}", "conv", function, (normal(*image), normal(*filters, scale=0.1)), flops)
+
+    yield conv("3x3 64x64x32", (1, 64, 64, 32), (3, 3, 32, 64))
+    yield conv("3x3 16x16x192", (1, 16, 16, 192), (3, 3, 192, 192))
+    yield conv("3x3 batch 16", (16, 28, 28, 48), (3, 3, 48, 48))
+    yield conv("1x1", (1, 48, 48, 128), (1, 1, 128, 256))
+    yield conv("5x5 stride 2 of an image", (1, 192, 192, 3), (5, 5, 3, 48), stride=2)
+    yield conv("3x3 depthwise", (1, 64, 64, 192), (3, 3, 1, 192), groups=192)
+
+
+ROWS = normal(2048, 1500)
+"""12 MB: out of the caches of one core."""
+
+
+def fused() -> Iterator[Case]:
+    def case(name: str, function: Callable[..., Any], *makers: Maker, **options: Any) -> Case:
+        return Case(name, "fused", function, makers, **options)
+
+    yield case("add 3M", jnp.add, ROWS, ROWS, numpy=np.add)
+    yield case("add 30K", jnp.add, normal(30_000), normal(30_000), numpy=np.add)
+    yield case("a * x + b of bf16", lambda a, x, b: a * x + b, *[normal(2048, 1500, dtype=ml_dtypes.bfloat16)] * 3,
+               tolerance=BF16)  # fmt: skip
+    yield case("exp", jnp.exp, ROWS, numpy=np.exp)
+    yield case("tanh of f64", jnp.tanh, normal(1_000_000, dtype=np.float64), numpy=np.tanh, tolerance=F64, x64=True)
+    yield case("sin * log1p * erf", lambda x: jnp.sin(x) * jnp.log1p(x * x) * lax.erf(x), ROWS, tolerance=5e-4)
+    yield case("swish", jax.nn.silu, ROWS)
+    yield case("gelu", jax.nn.gelu, ROWS)
+    yield case("softmax", jax.nn.softmax, ROWS, numpy=programs.softmax_numpy)
+    yield case("log softmax", jax.nn.log_softmax, ROWS)
+    yield case("layer norm", programs.layer_norm, ROWS, normal(1500), normal(1500))
+    yield case("RMS norm of bf16", programs.rms_norm, normal(2048, 1500, dtype=ml_dtypes.bfloat16), tolerance=BF16)
+    yield case("polynomial of complex", lambda z: z * z * z - 2 * z + 1, normal(500_000, dtype=np.complex64))
+
+
+def reductions() -> Iterator[Case]:
+    def case(name: str, function: Callable[..., Any], *makers: Maker, **options: Any) -> Case:
+        return Case(name, "reduce", function, makers, **options)
+
+    yield case("sum of all", jnp.sum, ROWS, numpy=np.sum, tolerance=SUM)
+    yield case("sum of rows", lambda x: x.sum(1), ROWS, numpy=lambda x: x.sum(1), tolerance=SUM)
+    yield case("sum of columns", lambda x: x.sum(0), ROWS, numpy=lambda x: x.sum(0), tolerance=SUM)
+    yield case("variance of rows", lambda x: x.var(1), ROWS, numpy=lambda x: x.var(1), tolerance=SUM)
+    yield case("max of all", jnp.max, ROWS, numpy=np.max)
+    yield case("argmin of rows", lambda x: x.argmin(1), ROWS, numpy=lambda x: x.argmin(1), tolerance=0)
+    yield case("middle axis", lambda x: x.sum(1), normal(64, 300, 160), numpy=lambda x: x.sum(1), tolerance=SUM)
+    yield case("max pool 2x2", programs.max_pool, normal(8, 96, 96, 48))
+    yield case("cumulative sum", lambda x: jnp.cumsum(x, 1), normal(1024, 2000), numpy=lambda x: np.cumsum(x, 1),
+               tolerance=SUM)  # fmt: skip
+
+
+def movement() -> Iterator[Case]:
+    def case(name: str, function: Callable[..., Any], *makers: Maker, **options: Any) -> Case:
+        return Case(name, "move", function, makers, tolerance=0, **options)
+
+    yield case("transpose 3000", jnp.transpose, normal(3000, 3000), numpy=lambda x: np.ascontiguousarray(x.T))
+    yield case("transpose heads", lambda x: x.transpose(0, 2, 1, 3), normal(4, 600, 16, 64),
+               numpy=lambda x: np.ascontiguousarray(x.transpose(0, 2, 1, 3)))  # fmt: skip
+    yield case("concatenate columns", lambda a, b: jnp.concatenate([a, b], 1), normal(1500, 700), normal(1500, 900),
+               numpy=lambda a, b: np.concatenate([a, b], 1))  # fmt: skip
+    yield case("pad image", lambda x: jnp.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0))), normal(8, 60, 60, 48),
+               numpy=lambda x: np.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0))))  # fmt: skip
+    yield case("strided slice", lambda x: x[::2, 1::3], ROWS, numpy=lambda x: x[::2, 1::3].copy())
+    yield case("reverse", lambda x: x[::-1, ::-1], ROWS, numpy=lambda x: x[::-1, ::-1].copy())
+    yield case("update rows", lambda x, u, i: lax.dynamic_update_slice(x, u, (i, jnp.int32(0))), ROWS,
+               normal(10, 1500), value(np.int32(77)))  # fmt: skip
+    rows = integers(6000, below=40_000)
+    yield case("gather rows", lambda t, i: t[i], normal(40_000, 200), rows, numpy=lambda t, i: t[i])
+    yield Case("scatter add rows", "move", lambda t, i, u: t.at[i].add(u), (normal(40_000, 200), rows,
+               normal(6000, 200)))  # fmt: skip
+
+
+def algorithms() -> Iterator[Case]:
+    def case(name: str, function: Callable[..., Any], *makers: Maker, **options: Any) -> Case:
+        return Case(name, "algorithm", function, makers, **options)
+
+    key = value(np.array([1, 2], np.uint32))
+    yield case("sort 500K", jnp.sort, normal(500_000), numpy=np.sort, tolerance=0)
+    yield case("sort rows of keys and values", lambda k, v: lax.sort((k, v), num_keys=1), normal(500, 1000),
+               integers(500, 1000, below=9), tolerance=0)  # fmt: skip
+    yield case("top 10 of rows", lambda x: lax.top_k(x, 10), normal(1000, 2000), tolerance=0)
+    yield case("fft 2048", jnp.fft.fft, normal(100, 2048, dtype=np.complex64), numpy=np.fft.fft)
+    yield case("cholesky 400", jnp.linalg.cholesky, positive_definite(400), numpy=np.linalg.cholesky, flops=400**3 / 3)
+    yield case("random bits", lambda k: jax.random.bits(k, (800_000,)), key, tolerance=0)
+
+
+def control() -> Iterator[Case]:
+    def case(name: str, function: Callable[..., Any], *makers: Maker, **options: Any) -> Case:
+        return Case(name, "control", function, makers, **options)
+
+    yield case("identity", lambda x: x, normal(3), tolerance=0)
+    yield case("add 3", jnp.add, normal(3), normal(3), numpy=np.add)
+    yield case("dense 1x12", lambda x, w: jnp.tanh(x @ w), normal(1, 12), normal(12, 12))
+    yield case("loop of 5000", lambda x: lax.fori_loop(0, 5000, lambda _, c: c * 0.999 + 1, x), normal(6))
+    yield case("scan of 400", lambda x: lax.scan(lambda c, y: (c * 0.9 + y, c), x[0], x), normal(400, 64))
+    yield case("heat, 60 steps", programs.heat, uniform(800, 800), flops=60 * 800 * 800 * 7)
+    yield case("collatz", programs.collatz, integers(4096, low=1, below=100_000), tolerance=0)
+
+
+def whole_programs() -> Iterator[Case]:
+    def case(name: str, function: Callable[..., Any], *makers: Maker, **options: Any) -> Case:
+        return Case(name, "program", function, makers, **options)
+
+    layers = [m for a, b in ((600, 400), (400, 400), (400, 12)) for m in (normal(a, b, scale=0.05), normal(b))]
+    yield case("MLP", programs.mlp, normal(48, 600), *layers, numpy=programs.mlp_numpy)
+    yield case("MLP training step", programs.mlp_step, normal(48, 600), integers(48, below=12), *layers, tolerance=SUM)
+    block = [normal(512, 512, scale=0.04)] * 4 + [normal(512, 2048, scale=0.04), normal(2048, 512, scale=0.02)]
+    yield case("transformer block", programs.transformer_block, normal(384, 512), *block, tolerance=SUM)
+    yield case("GRU", programs.gru, normal(60, 16, 96), normal(16, 128), normal(96, 384, scale=0.1),
+               normal(128, 384, scale=0.1), tolerance=SUM)  # fmt: skip
+    filters = [normal(3, 3, 3, 32, scale=0.2)] + [normal(3, 3, 32, 32, scale=0.06)] * 6 + [normal(32, 10, scale=0.2)]
+    yield case("residual network", programs.residual_network, normal(4, 48, 48, 3), *filters, tolerance=SUM)
+    yield case("n-body, 10 steps", programs.n_body, normal(512, 3), normal(512, 3, scale=0.1), tolerance=SUM)
+    yield case("k-means, 10 rounds", programs.k_means, normal(4000, 16), normal(20, 16), tolerance=SUM)
+
+
+GROUPS = (dots, convolutions, fused, reductions, movement, algorithms, control, whole_programs)

@@ -1,0 +1,144 @@
+"""Functions that are too long to stand in the table of cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+Array = Any
+
+
+def softmax_numpy(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def normalized(x: Array) -> Array:
+    """Rows with mean 0 and variance 1."""
+    x = x - x.mean(-1, keepdims=True)
+    return x * lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-5)
+
+
+def layer_norm(x: Array, scale: Array, offset: Array) -> Array:
+    return normalized(x) * scale + offset
+
+
+def rms_norm(x: Array) -> Array:
+    wide = x.astype(jnp.float32)
+    return (wide * lax.rsqrt((wide * wide).mean(-1, keepdims=True) + 1e-6)).astype(x.dtype)
+
+
+def max_pool(x: Array) -> Array:
+    return lax.reduce_window(x, -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+
+# ---------------------------------------------------------------------- loops
+def heat(u: Array) -> Array:
+    """Sixty steps of the heat equation, with ends held at zero."""
+
+    def step(_: Array, u: Array) -> Array:
+        inner = u[1:-1, 1:-1]
+        around = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2]
+        return jnp.pad(inner + 0.2 * (around - 4 * inner), 1)
+
+    return lax.fori_loop(0, 60, step, u)
+
+
+def collatz(n: Array) -> Array:
+    """Steps until every number has come to 1."""
+
+    def turn(state: Array) -> Array:
+        n, steps = state
+        after = jnp.where(n % 2 == 0, n // 2, 3 * n + 1)
+        return jnp.where(n > 1, after, n), steps + (n > 1)
+
+    return lax.while_loop(lambda state: jnp.any(state[0] > 1), turn, (n, jnp.zeros_like(n)))[1]
+
+
+def n_body(places: Array, speeds: Array) -> Array:
+    """Ten steps of bodies that attract each other."""
+
+    def step(_: Array, state: Array) -> Array:
+        places, speeds = state
+        apart = places[None] - places[:, None]
+        pull = apart * lax.rsqrt((apart * apart).sum(-1, keepdims=True) + 0.1) ** 3
+        speeds = speeds + 0.001 * pull.sum(1)
+        return places + 0.001 * speeds, speeds
+
+    return lax.fori_loop(0, 10, step, (places, speeds))
+
+
+def k_means(points: Array, centres: Array) -> Array:
+    """Ten rounds of Lloyd's algorithm."""
+
+    def turn(_: Array, centres: Array) -> Array:
+        distances = ((points * points).sum(1)[:, None] - 2 * points @ centres.T) + (centres * centres).sum(1)
+        nearest = jax.nn.one_hot(distances.argmin(1), len(centres))
+        return (nearest.T @ points) / jnp.maximum(nearest.sum(0), 1)[:, None]
+
+    return lax.fori_loop(0, 10, turn, centres)
+
+
+# ---------------------------------------------------------------------- networks
+def mlp(x: Array, *layers: Array) -> Array:
+    """Layers are a weight and a bias each; a ReLU between them."""
+    for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
+        x = jnp.maximum(x @ weight + bias, 0)
+    return x @ layers[-2] + layers[-1]
+
+
+def mlp_numpy(x: np.ndarray, *layers: np.ndarray) -> np.ndarray:
+    for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
+        x = np.maximum(x @ weight + bias, 0)
+    return x @ layers[-2] + layers[-1]
+
+
+def mlp_step(x: Array, labels: Array, *layers: Array) -> Array:
+    """Loss, and the layers after a step of gradient descent."""
+
+    def loss(layers: Array) -> Array:
+        scores = jax.nn.log_softmax(mlp(x, *layers))
+        return -(jax.nn.one_hot(labels, scores.shape[1]) * scores).sum(1).mean()
+
+    value, gradients = jax.value_and_grad(loss)(layers)
+    return value, [w - 0.05 * g for w, g in zip(layers, gradients, strict=True)]
+
+
+def transformer_block(x: Array, wq: Array, wk: Array, wv: Array, wo: Array, up: Array, down: Array) -> Array:
+    """Attention of eight heads and a feed-forward part, each after a normalization and beside a residual."""
+    length, width = x.shape
+    h = normalized(x)
+    q, k, v = ((h @ w).reshape(length, 8, width // 8) for w in (wq, wk, wv))
+    scores = jnp.einsum("qhd,khd->hqk", q, k) * (width // 8) ** -0.5
+    mixed = jnp.einsum("hqk,khd->qhd", jax.nn.softmax(scores), v)
+    x = x + mixed.reshape(length, width) @ wo
+    return x + jax.nn.gelu(normalized(x) @ up) @ down
+
+
+def gru(xs: Array, state: Array, w: Array, u: Array) -> Array:
+    """A gated recurrent unit over a sequence."""
+
+    def step(h: Array, x: Array) -> Array:
+        (xr, xz, xn), (hr, hz, hn) = jnp.split(x @ w, 3, -1), jnp.split(h @ u, 3, -1)
+        z = jax.nn.sigmoid(xz + hz)
+        h = (1 - z) * jnp.tanh(xn + jax.nn.sigmoid(xr + hr) * hn) + z * h
+        return h, h
+
+    return lax.scan(step, state, xs)
+
+
+def residual_network(x: Array, first: Array, *rest: Array) -> Array:
+    """Pairs of 3x3 convolutions beside a residual, then the mean of the image and a dense layer."""
+
+    def conv(x: Array, w: Array, stride: int = 1) -> Array:
+        return lax.conv_general_dilated(x, w, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    *filters, dense = rest
+    x = jax.nn.relu(conv(x, first, 2))
+    for a, b in zip(filters[::2], filters[1::2], strict=True):
+        x = jax.nn.relu(x + conv(jax.nn.relu(conv(x, a)), b))
+    return x.mean((1, 2)) @ dense

@@ -1,0 +1,501 @@
+"""The command `shlo-jit`: run, show and verify programs, look after the object cache.
+
+Exit status: 0 all is well, 1 the program is refused or failed, 2 the command was given something it cannot use (a
+missing file, a wrong shape). Mistakes of either kind are a line on stderr, never a traceback.
+
+What the commands need is imported inside them, so that `--help` and mistakes are quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
+
+import typer
+from typer.core import TyperCommand
+
+from shlo_jit import examples
+from shlo_jit.errors import Diagnostic, ExecutionError, StableHLOError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+    from shlo_jit.ir.core import Module
+    from shlo_jit.runtime.executable import Executable, Signature
+
+INVALID, USAGE = 1, 2
+STAGES = ("module", "plan", "llvm", "asm")
+TIMING_SECONDS = 0.5
+"""How long `run` goes on calling the program for its best time."""
+PROGRESS_AFTER = 0.3
+"""Seconds after which waiting is worth a word."""
+
+app = typer.Typer(
+    name="shlo-jit",
+    help="Compile StableHLO text to machine code.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+cache_app = typer.Typer(help="Look after the object cache.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(cache_app, name="cache")
+
+
+class SeveralInputs(TyperCommand):
+    """Takes `--input a.npy b.npy` for `--input a.npy --input b.npy`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        spread: list[str] = []
+        follows = False
+        for arg in args:
+            if follows and arg.endswith(".npy") and spread[-1] != "--input":
+                spread.append("--input")
+            follows = arg == "--input" or (follows and not arg.startswith("-"))
+            spread.append(arg)
+        return super().parse_args(ctx, spread)
+
+
+File = Annotated[Path | None, typer.Argument(metavar="FILE", help="StableHLO text; - reads stdin.")]
+Example = Annotated[str, typer.Option(metavar="NAME", help=f"One of ours instead: {', '.join(examples.names())}.")]
+Entry = Annotated[str, typer.Option(metavar="NAME", help="The function to compile.")]
+Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads a call may use.  [default: all CPUs]")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even what the object cache knows.")]
+
+
+@app.command(cls=SeveralInputs)
+def run(
+    file: File = None,
+    example: Example = "",
+    inputs: Annotated[
+        list[Path] | None, typer.Option("--input", metavar="X.npy ...", help="Inputs, in order.")
+    ] = None,
+    random: Annotated[bool, typer.Option("--random", help="Make up the inputs that were not given.")] = False,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the inputs made up.")] = 0,
+    output_dir: Annotated[
+        Path | None, typer.Option(metavar="D", help="Write the results there, as output0.npy and so on.")
+    ] = None,
+    entry: Entry = "main",
+    threads: Threads = None,
+    no_cache: NoCache = False,
+) -> None:
+    """Compile a program, run it, and print what it is, its results and times."""
+    source, name = _source(file, example)
+    given = [_load(path) for path in inputs or []]
+    with _refusals():
+        module = _parse(source)
+        executable, compile_seconds = _compile(source, entry, threads, not no_cache)
+    arguments = _arguments(executable.inputs, given, random, seed)
+    results, times = _run(executable, arguments)
+    console = _console()
+    _print_program(console, name, module, executable, compile_seconds, times)
+    _print_inputs(console, executable.inputs, [*(p.name for p in inputs or []), *["random"] * len(arguments)])
+    _print_results(console, executable.outputs, results)
+    if output_dir is not None:
+        _save(output_dir, results)
+
+
+@app.command()
+def show(
+    stage: Annotated[str, typer.Option(metavar="|".join(STAGES), help="What to print.")],
+    file: File = None,
+    example: Example = "",
+    entry: Entry = "main",
+    threads: Threads = None,
+) -> None:
+    """Print a program as it is at a stage of its compilation."""
+    if stage not in STAGES:
+        _fail(f"no stage {stage!r}: there are {', '.join(STAGES)}")
+    source, _ = _source(file, example)
+    with _refusals():
+        if stage == "module":
+            text = str(_parse(source))
+        else:
+            executable, _ = _compile(source, entry, threads, cache=True)
+            with _progress("lowering"):
+                text = executable.text(stage)
+    typer.echo(text.rstrip("\n"))
+
+
+@app.command()
+def verify(
+    file: File = None,
+    example: Example = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Check a program against the specification; exit status 1 when it is not valid."""
+    import shlo_jit
+
+    source, name = _source(file, example)
+    with _progress("verifying"), _readable(name):
+        findings = shlo_jit.verify(source)
+    if as_json:
+        keys = ("file", "line", "column", "severity", "message")
+        typer.echo(json.dumps([{key: getattr(d, key) for key in keys} for d in findings], indent=1))
+    elif findings:
+        _print_diagnostics(findings, sys.stdout)
+    else:
+        typer.echo(f"{name}: valid")
+    if findings:
+        raise typer.Exit(INVALID)
+
+
+@app.command()
+def ops(
+    markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
+) -> None:
+    """Print every op that is known: how it gets to machine code, and what element types it takes."""
+    from shlo_jit import op_table
+
+    if markdown:
+        typer.echo(op_table.markdown())
+        return
+    console = _console()
+    table = _table("op", "machine code", "element types of the operands")
+    for row in op_table.rows():
+        table.add_row(row.name, row.how or "-", row.elements)
+    console.print(table)
+
+
+@cache_app.command()
+def info() -> None:
+    """Where the object cache is and what it holds."""
+    from shlo_jit.runtime import cache
+
+    found = cache.info()
+    table = _table()
+    table.add_row("folder", found.folder)
+    table.add_row("entries", f"{found.entries:,}")
+    table.add_row("size", f"{_bytes(found.nbytes)} of {_bytes(found.limit)}")
+    _console().print(table)
+
+
+@cache_app.command()
+def clear() -> None:
+    """Delete what the object cache holds."""
+    from shlo_jit.runtime import cache
+
+    before = cache.info()
+    cache.clear()
+    typer.echo(f"deleted {before.entries:,} entries, {_bytes(before.nbytes)}, of {before.folder}")
+
+
+# ---------------------------------------------------------------------- mistakes
+def _fail(message: str) -> NoReturn:
+    """The user's mistake, in a line."""
+    typer.echo(f"shlo-jit: error: {message}", err=True)
+    raise typer.Exit(USAGE)
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Programs that are refused end the command with their diagnostics."""
+    try:
+        yield
+    except StableHLOError as error:
+        _print_diagnostics(error.diagnostics, sys.stderr)
+        raise typer.Exit(INVALID) from None
+
+
+@contextlib.contextmanager
+def _readable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        _fail(f"cannot read {name}: {error.strerror or error}")
+    except UnicodeDecodeError:
+        _fail(f"cannot read {name}: not UTF-8 text")
+
+
+def _print_diagnostics(findings: Sequence[Diagnostic], stream: TextIO) -> None:
+    """A line each; on a terminal in colour, with the place in the text."""
+    if not stream.isatty():
+        for d in findings:
+            print(str(d).partition("\n")[0], file=stream)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False, soft_wrap=True)
+    for d in findings:
+        head, *context = str(d).splitlines()
+        text = Text(head)
+        text.highlight_regex(r"^.*?:\d+:\d+:", "bold")
+        text.highlight_regex(rf" {d.severity}:", "bold red")
+        console.print(text)
+        for line, style in zip(context, ("", "bold green"), strict=False):
+            console.print(Text(line, style))
+
+
+# ---------------------------------------------------------------------- programs
+def _source(file: Path | None, example: str) -> tuple[Path | bytes, str]:
+    """What to compile, and its name for people."""
+    if (file is None) == (not example):
+        _fail("give a FILE, or --example NAME")
+    if example:
+        try:
+            return examples.path(example), f"{example} (example)"
+        except ValueError as error:
+            _fail(str(error))
+    assert file is not None
+    if str(file) == "-":
+        return sys.stdin.buffer.read(), "<stdin>"
+    if not file.is_file():
+        _fail(f"cannot read {file}: {'it is a folder' if file.is_dir() else 'no such file'}")
+    return file, str(file)
+
+
+def _parse(source: Path | bytes) -> Module:
+    import shlo_jit
+
+    with _progress("parsing"), _readable(str(source) if isinstance(source, Path) else "<stdin>"):
+        return shlo_jit.parse(source)
+
+
+def _compile(source: Path | bytes, entry: str, threads: int | None, cache: bool) -> tuple[Executable, float]:
+    """The program, and how long it took to compile."""
+    import shlo_jit
+    import shlo_jit.pipeline
+    from shlo_jit.runtime.cpus import thread_count
+
+    try:
+        thread_count(threads)
+    except ValueError as error:
+        _fail(str(error))
+    with _progress("compiling"):
+        start = time.perf_counter()
+        executable = shlo_jit.compile(source, entry, threads=threads, cache=cache)
+        return executable, time.perf_counter() - start
+
+
+def _run(executable: Executable, arguments: Sequence[Any]) -> tuple[tuple[Any, ...], list[float]]:
+    """Results of a first call, and the times of several more."""
+    try:
+        with _progress("running"):
+            results = executable(*arguments)
+            return results if isinstance(results, tuple) else (results,), _times(lambda: executable(*arguments))
+    except (TypeError, ValueError) as error:
+        _fail(str(error))
+    except ExecutionError as error:
+        typer.echo(f"shlo-jit: error: {error}", err=True)
+        raise typer.Exit(INVALID) from None
+
+
+def _times(call: Callable[[], Any], limit: int = 1000) -> list[float]:
+    """Seconds of a few calls: at least 3, at most `limit`, and no new one after `TIMING_SECONDS`."""
+    times: list[float] = []
+    end = time.perf_counter() + TIMING_SECONDS
+    while len(times) < 3 or (len(times) < limit and time.perf_counter() < end):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return times
+
+
+# ---------------------------------------------------------------------- inputs and outputs
+def _load(path: Path) -> np.ndarray:
+    import zipfile
+
+    import numpy as np
+
+    try:
+        found = np.load(path, allow_pickle=False)
+    except OSError as error:
+        _fail(f"cannot read {path}: {error.strerror or error}")
+    except (ValueError, EOFError, zipfile.BadZipFile):
+        _fail(f"cannot read {path}: not a .npy file of numbers")
+    if not isinstance(found, np.ndarray):
+        _fail(f"cannot read {path}: one array a file, as numpy.save writes it")
+    return found
+
+
+def _arguments(expected: Sequence[Signature], given: list[np.ndarray], random: bool, seed: int) -> list[np.ndarray]:
+    """The inputs given, and made-up ones for the rest if that was asked for."""
+    import numpy as np
+
+    if len(given) > len(expected) or (len(given) < len(expected) and not random):
+        hint = "" if len(given) > len(expected) else ": give --input for each, or --random for the rest"
+        _fail(f"the program takes {len(expected)} input(s), got {len(given)}{hint}")
+    generator = np.random.default_rng(seed)
+    arguments = [_random(generator, signature) for signature in expected]
+    for i, (array, signature) in enumerate(zip(given, expected, strict=False)):
+        # numpy.save knows no bfloat16 and the like: such arrays come back as raw bytes.
+        raw = array.dtype.kind == "V" and array.dtype.itemsize == signature.dtype.itemsize
+        arguments[i] = array.view(signature.dtype) if raw else array
+    return arguments
+
+
+def _random(generator: np.random.Generator, signature: Signature) -> np.ndarray:
+    """Floats and complex numbers are normally distributed, integers in [0, 10) as far as the type goes."""
+    import ml_dtypes
+    import numpy as np
+
+    from shlo_jit.ir.types import DTYPES
+
+    shape, dtype = signature.shape, signature.dtype
+    kind = next(d.kind for d in DTYPES.values() if d.numpy == dtype)
+    if kind in "fc":
+        values = generator.standard_normal(shape)
+        return np.asarray(values if kind == "f" else values + 1j * generator.standard_normal(shape)).astype(dtype)
+    high = 2 if kind == "b" else min(10, int(ml_dtypes.iinfo(dtype).max) + 1)
+    return np.asarray(generator.integers(0, high, shape)).astype(dtype)
+
+
+def _save(folder: Path, results: Sequence[np.ndarray]) -> None:
+    import numpy as np
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for i, result in enumerate(results):
+            np.save(folder / f"output{i}.npy", result)
+    except OSError as error:
+        _fail(f"cannot write to {folder}: {error.strerror or error}")
+    typer.echo(f"wrote {len(results)} file(s) to {folder}")
+
+
+# ---------------------------------------------------------------------- printing
+def _console() -> Console:
+    """On a terminal as wide as that, else wide enough for a table not to fold."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+
+
+def _table(*columns: str) -> Any:
+    """Without columns: rows of two, a word and what it is."""
+    from rich import box
+    from rich.table import Table
+
+    style = {"box": box.SIMPLE_HEAD, "show_edge": False} if columns else {"box": None, "show_header": False}
+    table = Table(pad_edge=False, **style)
+    for column in columns:
+        table.add_column(column)
+    return table
+
+
+@contextlib.contextmanager
+def _progress(what: str) -> Iterator[None]:
+    """A spinner with the time, on a terminal, once it takes long."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    import threading
+
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    progress.add_task(what, total=None)
+    timer = threading.Timer(PROGRESS_AFTER, progress.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        progress.stop()
+
+
+def _print_program(
+    console: Console, name: str, module: Module, executable: Executable, compile_seconds: float, times: Sequence[float]
+) -> None:
+    from shlo_jit.ir.core import walk
+
+    functions = ["@" + f.attributes["sym_name"] for f in module.functions()]
+    ends = ("func.func", "func.return", "stablehlo.return", "builtin.module")
+    ops = Counter(op.name.removeprefix("stablehlo.") for op in walk(module.body) if op.name not in ends)
+    steps = executable.text("plan").partition("\n")[0].partition(";")[0]
+    arena, constants, outputs = executable.memory
+    table = _table()
+    table.add_column(style="dim")
+    table.add_row("program", name)
+    table.add_row("functions", f"{len(functions)}: {_shorten(functions)}")
+    table.add_row("ops", f"{ops.total()}: {_shorten([f'{n} {op}' for op, n in ops.most_common()])}")
+    table.add_row("kernels", steps)
+    table.add_row("memory", f"arena {_bytes(arena)}, constants {_bytes(constants)}, results {_bytes(outputs)}")
+    table.add_row("compile", _seconds(compile_seconds))
+    best, middle = min(times), statistics.median(times)
+    table.add_row(
+        "run",
+        f"[bold]{_seconds(best)}[/] best, {_seconds(middle)} median of {len(times)} calls, "
+        f"{executable.threads} thread{'s' if executable.threads > 1 else ''}",
+    )
+    console.print(table)
+
+
+def _print_inputs(console: Console, inputs: Sequence[Signature], origins: Sequence[str]) -> None:
+    if not inputs:
+        return
+    console.print()
+    table = _table("input", "dtype", "shape", "from")
+    for i, (signature, origin) in enumerate(zip(inputs, origins, strict=False)):
+        label = f"{i} {signature.name}" if signature.name else str(i)
+        table.add_row(label, signature.dtype.name, _shape(signature.shape), origin)
+    console.print(table)
+
+
+def _print_results(console: Console, outputs: Sequence[Signature], results: Sequence[np.ndarray]) -> None:
+    from rich.text import Text
+
+    if not outputs:
+        console.print("\nno results")
+        return
+    console.print()
+    table = _table("result", "dtype", "shape", "values")
+    for i, (signature, result) in enumerate(zip(outputs, results, strict=True)):
+        table.add_row(str(i), signature.dtype.name, _shape(signature.shape), Text(_values(result)))
+    console.print(table)
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape)) or "scalar"
+
+
+def _values(result: np.ndarray) -> str:
+    """The first and last few values."""
+    import numpy as np
+
+    if result.dtype.kind == "V":  # types of ml_dtypes, which numpy does not abbreviate
+        result = result.astype(np.int64 if "int" in result.dtype.name else np.float64)
+    if result.shape == ():
+        return str(result[()])
+    flat = result.reshape(-1)
+    return np.array2string(flat, precision=5, threshold=8, edgeitems=3, separator=", ", max_line_width=200)
+
+
+def _shorten(words: Sequence[str], limit: int = 8) -> str:
+    rest = len(words) - limit
+    return ", ".join([*words[:limit], *([f"{rest} more"] if rest > 0 else [])])
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def _seconds(seconds: float) -> str:
+    for limit, scale, unit in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
+        if seconds < limit:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def main() -> None:
+    """Run the command and exit."""
+    app(prog_name="shlo-jit")
+
+
+if __name__ == "__main__":
+    main()

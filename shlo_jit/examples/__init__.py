@@ -1,0 +1,25 @@
+"""Example programs that come with the package: `shlo-jit run --example mlp --random`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """Of all examples."""
+    return sorted(path.stem for path in FOLDER.glob("*.mlir"))
+
+
+def path(name: str) -> Path:
+    """The file of an example. Raises ValueError for a name there is none of."""
+    if name not in names():
+        raise ValueError(f"no example {name!r}: there are {', '.join(names())}")
+    return FOLDER / f"{name}.mlir"
+
+
+def summary(name: str) -> str:
+    """What an example is, in a line: its first comment."""
+    with path(name).open(encoding="utf-8") as file:
+        return file.readline().removeprefix("//").strip()

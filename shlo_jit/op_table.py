@@ -1,0 +1,119 @@
+"""The table of ops, made from their records and from the tables that lowering goes by.
+
+    python -m shlo_jit.op_table              prints it in Markdown
+    python -m shlo_jit.op_table README.md    writes it between the markers of a file
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from shlo_jit.ops import OPS, OpDef
+from shlo_jit.ops.kinds import TypeKind
+
+BEGIN, END = "<!-- op table: begin -->", "<!-- op table: end -->"
+STRUCTURE = {"builtin.module", "func.func", "func.return", "stablehlo.return"}
+"""What a program is built of, no operations."""
+GROUPED = {"stablehlo.reduce", "stablehlo.concatenate", "stablehlo.dynamic_update_slice"}
+"""Ops that `fuse/group.py` puts into nests by hand."""
+REMOVED = {"stablehlo.optimization_barrier", "stablehlo.tuple", "stablehlo.get_tuple_element"}
+"""Ops that leave nothing behind once `passes/identities.py` knows them."""
+WORDS = {
+    "pred": "bool", "sint": "int", "uint": "uint", "index": "index", "float": "float", "complex": "complex",
+    "quant": "quantized", "quant_axis": "quantized per axis",
+}  # fmt: skip
+"""Words of `ops/kinds.py` and ours, in the order they are printed in."""
+EVERY = frozenset({"pred", "sint", "uint", "float", "complex", "quant"})
+
+
+class Row(NamedTuple):
+    name: str
+    how: str
+    """How it gets to machine code; empty when it does not yet."""
+    elements: str
+    """Kinds of its operands' elements (of its results', when it has none), as `ops/kinds.py` names them."""
+
+
+def rows() -> list[Row]:
+    """Of every op, by name, StableHLO's first."""
+    names = sorted((name for name in OPS if name not in STRUCTURE), key=lambda n: (not n.startswith("stablehlo."), n))
+    routes = _routes()
+    return [Row(name, routes.get(name, ""), _elements(OPS[name])) for name in names]
+
+
+def markdown() -> str:
+    """The table, and above it how many ops are lowered."""
+    table = rows()
+    lines = [
+        f"{sum(bool(row.how) for row in table)} of {len(table)} ops get to machine code.",
+        "",
+        "| op | machine code | element types |",
+        "|---|---|---|",
+    ]
+    lines += [f"| `{row.name}` | {row.how or '-'} | {row.elements} |" for row in table]
+    return "\n".join(lines)
+
+
+def written_into(text: str) -> str:
+    """A file's text with the table between its markers. Raises ValueError when it has none."""
+    head, begin, rest = text.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"no {BEGIN} ... {END}")
+    return f"{head}{BEGIN}\n{markdown()}\n{END}{tail}"
+
+
+def _routes() -> dict[str, str]:
+    """Op name to its way to machine code, of every op that has one. Where two tables know an op, the later one is
+    what usually happens."""
+    from shlo_jit.fuse.group import CONTROL
+    from shlo_jit.fuse.maps import MAPS
+    from shlo_jit.lower.elementwise import EMITTERS
+    from shlo_jit.lower.kernels import KERNELS
+    from shlo_jit.passes.expand import EXPANSIONS
+    from shlo_jit.passes.identities import IDENTITIES
+    from shlo_jit.passes.inline import CALLS
+
+    removed = {name for name in IDENTITIES if name in REMOVED}
+    ways: tuple[tuple[str, Iterable[str]], ...] = (
+        ("removed", removed),
+        ("inlined", CALLS),
+        ("rewritten", EXPANSIONS),
+        ("kernel", KERNELS),
+        ("control flow", CONTROL),
+        ("fused loop", (*MAPS, *EMITTERS, *GROUPED)),
+    )
+    return {name: way for way, names in ways for name in names}
+
+
+def _elements(record: OpDef) -> str:
+    """The kinds that differ, in the operands' order."""
+    kinds = record.operand_kinds or record.result_kinds
+    return "; ".join(dict.fromkeys(_words(kind) for kind in kinds))
+
+
+def _words(kind: TypeKind) -> str:
+    if kind.everything or EVERY <= kind.elements:
+        return "any"
+    words = [WORDS.get(word, word) for word in sorted(kind.elements, key=_order)]
+    return ", ".join([*words, *(other.__name__.removesuffix("Type").lower() for other in kind.others)])
+
+
+def _order(word: str) -> tuple[int, str]:
+    return (list(WORDS).index(word) if word in WORDS else len(WORDS), word)
+
+
+def main(arguments: list[str]) -> None:
+    """Print the table, or write it into the file named."""
+    if not arguments:
+        print(markdown())
+        return
+    path = Path(arguments[0])
+    path.write_text(written_into(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,150 @@
+"""Words to write expansions with: each appends one op (or a few) to the block a Rewriter builds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.ir.attributes import Dense, DenseArray, EnumAttr, IntegerAttr, StructAttr
+from shlo_jit.ir.core import Block, Op, Region, Value
+from shlo_jit.ir.types import I1, DType, TensorType, tensor
+from shlo_jit.passes.rewriter import Rewriter
+
+Ints = Sequence[int]
+
+
+def dims(values: Ints) -> DenseArray:
+    return DenseArray("i64", tuple(values))
+
+
+def shape_of(value: Value) -> tuple[int, ...]:
+    return value.tensor.extents
+
+
+def is_static(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.is_static
+
+
+def with_dtype(value: Value, dtype: DType) -> TensorType:
+    return tensor(shape_of(value), dtype)
+
+
+# ---------------------------------------------------------------------------- leaves
+def constant(rw: Rewriter, type: TensorType, array: Any) -> Value:
+    """A constant; `array` is broadcast to the type's shape."""
+    data = np.broadcast_to(np.asarray(array).astype(type.storage.numpy), type.extents)
+    return rw.emit1("stablehlo.constant", [], type, {"value": Dense(type, data)})
+
+
+def splat_like(rw: Rewriter, value: Value, number: Any) -> Value:
+    """A tensor of the value's type, full of a number."""
+    return constant(rw, value.tensor, number)
+
+
+def iota(rw: Rewriter, type: TensorType, dimension: int) -> Value:
+    return rw.emit1("stablehlo.iota", [], type, {"iota_dimension": IntegerAttr(dimension)})
+
+
+# ---------------------------------------------------------------------------- elementwise
+def apply(rw: Rewriter, name: str, *operands: Value) -> Value:
+    """An elementwise op whose result has the last operand's type."""
+    return rw.emit1("stablehlo." + name, operands, operands[-1].type)
+
+
+def compare(rw: Rewriter, direction: str, x: Value, y: Value) -> Value:
+    attributes = {"comparison_direction": EnumAttr("stablehlo", "comparison_direction", direction)}
+    return rw.emit1("stablehlo.compare", [x, y], with_dtype(x, I1), attributes)
+
+
+def convert(rw: Rewriter, value: Value, dtype: DType) -> Value:
+    if value.tensor.dtype == dtype:
+        return value
+    return rw.emit1("stablehlo.convert", [value], with_dtype(value, dtype))
+
+
+# ---------------------------------------------------------------------------- data movement
+def reshape(rw: Rewriter, value: Value, shape: Ints) -> Value:
+    if shape_of(value) == tuple(shape):
+        return value
+    return rw.emit1("stablehlo.reshape", [value], tensor(tuple(shape), value.tensor.dtype))
+
+
+def broadcast(rw: Rewriter, value: Value, shape: Ints, where: Ints) -> Value:
+    """broadcast_in_dim; `where` are the result's dimensions the operand's lie along."""
+    if shape_of(value) == tuple(shape) and tuple(where) == tuple(range(len(where))):
+        return value
+    t = tensor(tuple(shape), value.tensor.dtype)
+    return rw.emit1("stablehlo.broadcast_in_dim", [value], t, {"broadcast_dimensions": dims(where)})
+
+
+def transpose(rw: Rewriter, value: Value, order: Ints) -> Value:
+    if list(order) == sorted(order):
+        return value
+    t = tensor(tuple(shape_of(value)[d] for d in order), value.tensor.dtype)
+    return rw.emit1("stablehlo.transpose", [value], t, {"permutation": dims(order)})
+
+
+def slice_dim(rw: Rewriter, value: Value, dimension: int, start: int, limit: int) -> Value:
+    """Indices [start, limit) of one dimension."""
+    shape = list(shape_of(value))
+    starts, limits = [0] * len(shape), list(shape)
+    starts[dimension], limits[dimension] = start, limit
+    shape[dimension] = limit - start
+    attributes = {
+        "start_indices": dims(starts),
+        "limit_indices": dims(limits),
+        "strides": dims([1] * len(shape)),
+    }
+    return rw.emit1("stablehlo.slice", [value], tensor(tuple(shape), value.tensor.dtype), attributes)
+
+
+def concatenate(rw: Rewriter, values: Sequence[Value], dimension: int) -> Value:
+    shape = list(shape_of(values[0]))
+    shape[dimension] = sum(shape_of(v)[dimension] for v in values)
+    t = tensor(tuple(shape), values[0].tensor.dtype)
+    return rw.emit1("stablehlo.concatenate", values, t, {"dimension": IntegerAttr(dimension)})
+
+
+def drop_dim(shape: Ints, dimension: int) -> tuple[int, ...]:
+    return (*shape[:dimension], *shape[dimension + 1 :])
+
+
+# ---------------------------------------------------------------------------- sums
+def reduce_sum(rw: Rewriter, value: Value, over: Ints) -> Value:
+    """Sum over dimensions."""
+    if not over:
+        return value
+    dtype = value.tensor.storage
+    scalar = tensor((), dtype)
+    source, start, end = rw.place()
+    arguments = [Value(scalar), Value(scalar)]
+    name = "stablehlo.or" if dtype.kind == "b" else "stablehlo.add"
+    add = Op(name, list(arguments), [scalar], None, None, source, start, end)
+    done = Op("stablehlo.return", list(add.results), [], None, None, source, start, end)
+    kept = tuple(n for d, n in enumerate(shape_of(value)) if d not in over)
+    zero = constant(rw, scalar, 0)
+    region = Region([Block(arguments, [add, done])])
+    return rw.emit("stablehlo.reduce", [value, zero], [tensor(kept, dtype)], {"dimensions": dims(over)}, [region])[0]
+
+
+def dot(
+    rw: Rewriter, sides: tuple[Value, Value], roles: Sequence[Ints], dtype: DType, extra: dict[str, Any] | None = None
+) -> Value:
+    """dot_general; `roles`: batching dimensions of lhs and rhs, contracting dimensions of lhs and rhs."""
+    lhs_batch, rhs_batch, lhs_sum, rhs_sum = (tuple(r) for r in roles)
+    shape = [shape_of(sides[0])[d] for d in lhs_batch]
+    for value, used in zip(sides, (lhs_batch + lhs_sum, rhs_batch + rhs_sum), strict=True):
+        shape += [n for d, n in enumerate(shape_of(value)) if d not in used]
+    numbers = StructAttr(
+        "stablehlo.dot",
+        (
+            ("lhs_batching_dimensions", lhs_batch),
+            ("rhs_batching_dimensions", rhs_batch),
+            ("lhs_contracting_dimensions", lhs_sum),
+            ("rhs_contracting_dimensions", rhs_sum),
+        ),
+    )
+    attributes = {"dot_dimension_numbers": numbers, **(extra or {})}
+    return rw.emit1("stablehlo.dot_general", sides, tensor(tuple(shape), dtype), attributes)

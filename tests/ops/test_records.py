@@ -1,0 +1,62 @@
+"""The records as a table: complete, consistent, and with a meaning."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from shlo_jit.ir.types import F32, I32, tensor
+from shlo_jit.ops import OPS
+from shlo_jit.ops.attribute_kinds import ENUMS, describe
+from shlo_jit.ops.kinds import type_kind
+from shlo_jit.ops.record import TRAITS
+
+WITHOUT_REFERENCE = {
+    # other processes and the host
+    "stablehlo.all_gather", "stablehlo.all_reduce", "stablehlo.all_to_all", "stablehlo.reduce_scatter",
+    "stablehlo.collective_broadcast", "stablehlo.collective_reduce", "stablehlo.collective_permute",
+    "stablehlo.cross-replica-sum", "stablehlo.replica_id", "stablehlo.partition_id", "stablehlo.infeed",
+    "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv",
+    # what the interpreter does itself, or nobody does
+    "stablehlo.custom_call", "stablehlo.return", "func.return", "func.func", "func.constant", "builtin.module",
+    "stablehlo.cstr_reshapable",
+}  # fmt: skip
+
+
+def test_references_are_there():
+    assert {name for name, record in OPS.items() if record.reference is None} == WITHOUT_REFERENCE
+
+
+@pytest.mark.parametrize("record", OPS.values(), ids=OPS)
+def test_record(record):
+    assert record.traits <= TRAITS
+    assert len(record.operands) == len(record.operand_kinds)
+    assert len(record.results) == len(record.result_kinds)
+    for spec in record.attributes.values():
+        word, _, rest = spec.kind.partition(" ")
+        assert not word.startswith("enum") or rest in ENUMS
+        assert describe(spec.kind)
+        assert not (spec.required and spec.default is not None)
+
+
+@pytest.mark.parametrize("record", [r for r in OPS.values() if r.reference], ids=lambda r: r.name)
+def test_a_reference_takes_what_the_interpreter_gives(record):
+    parameters = inspect.signature(record.reference).parameters
+    keyword_only = {p.name for p in parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert keyword_only <= {"run", "call"}
+    assert ("run" in keyword_only) <= bool(record.regions)
+
+
+def test_elementwise_ops_have_no_regions():
+    assert not [r.name for r in OPS.values() if r.has("elementwise") and r.regions]
+
+
+def test_kinds():
+    kind = type_kind("0d int|f32")
+    assert kind.accepts(tensor((), I32)) and kind.accepts(tensor((), F32))
+    assert not kind.accepts(tensor((1,), I32))
+    assert type_kind("any").accepts(tensor(None, I32))
+    assert not type_kind("tensor").accepts(tensor(None, I32))
+    assert not type_kind("shape").accepts(tensor((None,), I32))
+    assert kind.describe() == "0D tensor of f32 or signed integer or unsigned integer values"

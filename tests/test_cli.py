@@ -1,0 +1,264 @@
+"""The command: what it prints, what it refuses, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from shlo_jit import examples
+from shlo_jit.cli import app
+
+ADD = """
+func.func @main(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %0 = stablehlo.add %x, %y : tensor<2x3xf32>
+  return %0 : tensor<2x3xf32>
+}
+"""
+WRONG = """
+func.func @main(%x: tensor<2x3xf32>) -> tensor<3x2xf32> {
+  %0 = stablehlo.negate %x : tensor<2x3xf32>
+  %1 = stablehlo.transpose %0, dims = [1, 7] : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  return %1 : tensor<3x2xf32>
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def add(tmp_path: Path) -> str:
+    path = tmp_path / "add.mlir"
+    path.write_text(ADD)
+    return str(path)
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> str:
+    path = tmp_path / "wrong.mlir"
+    path.write_text(WRONG)
+    return str(path)
+
+
+def save(path: Path, array: np.ndarray) -> str:
+    np.save(path, array)
+    return str(path)
+
+
+def invoke(*args: str, status: int = 0, stdin: str | None = None):
+    result = CliRunner().invoke(app, list(args), input=stdin)
+    assert result.exit_code == status, (result.output, result.exception)
+    return result
+
+
+def mistake(*args: str) -> str:
+    """The one line that a usage error prints on stderr."""
+    result = invoke(*args, status=2)
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("shlo-jit: error: ")
+    return line.removeprefix("shlo-jit: error: ")
+
+
+# ---------------------------------------------------------------------- run
+def test_run_prints_program_inputs_results_and_times(add: str, tmp_path: Path) -> None:
+    x, y = (save(tmp_path / f"{n}.npy", np.full((2, 3), v, np.float32)) for n, v in (("x", 1.5), ("y", 2.0)))
+    lines = invoke("run", add, "--input", x, "--input", y).stdout.splitlines()
+    rows = {line.split()[0]: line for line in lines if line}
+    assert add in rows["program"]
+    assert "@main" in rows["functions"]
+    assert "1 add" in rows["ops"]
+    assert "1 loop" in rows["kernels"]
+    assert "best" in rows["run"] and "median" in rows["run"]
+    assert any("x.npy" in line and "2 x 3" in line and "float32" in line for line in lines)
+    assert any("3.5" in line and "2 x 3" in line for line in lines)
+
+
+def test_run_takes_several_files_after_one_input_option(add: str, tmp_path: Path) -> None:
+    x, y = (save(tmp_path / f"{n}.npy", np.full((2, 3), v, np.float32)) for n, v in (("x", 10), ("y", -3)))
+    invoke("run", add, "--input", x, y, "--output-dir", str(tmp_path / "out"))
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "output0.npy"), np.full((2, 3), 7, np.float32))
+
+
+def test_run_makes_up_the_inputs_that_are_missing(add: str, tmp_path: Path) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    args = ["run", add, "--input", save(tmp_path / "x.npy", x), "--random"]
+    results = []
+    for seed in ("1", "1", "2"):
+        invoke(*args, "--seed", seed, "--output-dir", str(tmp_path / "out"))
+        results.append(np.load(tmp_path / "out" / "output0.npy"))
+    assert np.array_equal(results[0], results[1])
+    assert not np.array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i4", "ui8", "i64", "f8E5M2", "f16", "bf16", "f64", "complex<f64>"])
+def test_random_inputs_have_the_type_the_program_wants(dtype: str) -> None:
+    text = f"func.func @main(%x: tensor<7x{dtype}>) -> tensor<7x{dtype}> {{ return %x : tensor<7x{dtype}> }}"
+    assert "7" in invoke("run", "-", "--random", stdin=text).stdout
+
+
+def test_bfloat16_goes_through_npy_files(tmp_path: Path) -> None:
+    text = "func.func @main(%x: tensor<3xbf16>) -> tensor<3xbf16> { return %x : tensor<3xbf16> }"
+    x = np.array([1, -2, 0.5], ml_dtypes.bfloat16)
+    out = tmp_path / "out"
+    invoke("run", "-", "--input", save(tmp_path / "x.npy", x), "--output-dir", str(out), stdin=text)
+    assert np.array_equal(np.load(out / "output0.npy").view(ml_dtypes.bfloat16), x)
+
+
+def test_run_shows_scalars_and_programs_without_results() -> None:
+    scalar = "func.func @main() -> tensor<i32> { %0 = stablehlo.constant dense<41> : tensor<i32> return %0 : tensor<i32> }"
+    assert "scalar   41" in invoke("run", "-", stdin=scalar).stdout
+    assert "no results" in invoke("run", "-", stdin="func.func @main() { return }").stdout
+
+
+def test_run_compiles_the_entry_named(tmp_path: Path) -> None:
+    path = tmp_path / "two.mlir"
+    path.write_text(ADD + ADD.replace("@main", "@other").replace("add", "multiply"))
+    assert "@main, @other" in invoke("run", str(path), "--random", "--entry", "other").stdout
+    result = invoke("run", str(path), "--random", "--entry", "third", status=1)
+    assert "no function @third" in result.stderr
+
+
+# ---------------------------------------------------------------------- mistakes
+def test_mistakes_are_one_line(add: str, tmp_path: Path) -> None:
+    assert mistake("run") == "give a FILE, or --example NAME"
+    assert mistake("run", add, "--example", "mlp") == "give a FILE, or --example NAME"
+    assert mistake("verify", str(tmp_path / "none.mlir")).endswith("none.mlir: no such file")
+    assert mistake("verify", str(tmp_path)).endswith("it is a folder")
+    assert mistake("run", "--example", "none").startswith("no example 'none': there are attention")
+    assert mistake("show", add, "--stage", "ptx") == "no stage 'ptx': there are module, plan, llvm, asm"
+
+
+def test_a_file_that_is_no_text_is_a_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "binary.mlir"
+    path.write_bytes(b"ML\xefR\x00\xff\xfe")
+    for command in (["run"], ["verify"], ["show", "--stage", "module"]):
+        assert "not UTF-8 text" in mistake(*command, str(path))
+
+
+def test_inputs_that_do_not_fit_are_mistakes(add: str, tmp_path: Path) -> None:
+    good = save(tmp_path / "good.npy", np.ones((2, 3), np.float32))
+    shape = save(tmp_path / "shape.npy", np.ones((3, 2), np.float32))
+    dtype = save(tmp_path / "dtype.npy", np.ones((2, 3)))
+    assert "takes 2 input(s), got 1: give --input" in mistake("run", add, "--input", good)
+    assert mistake("run", add, "--input", good, good, good) == "the program takes 2 input(s), got 3"
+    assert "argument 1 (y): expected float32[2,3], got float32[3,2]" in mistake("run", add, "--input", good, shape)
+    assert "argument 0 (x): expected float32[2,3], got float64[2,3]" in mistake("run", add, "--input", dtype, good)
+
+
+def test_files_that_are_no_arrays_are_mistakes(add: str, tmp_path: Path) -> None:
+    pickled, many, empty = (tmp_path / n for n in ("pickled.npy", "many.npz", "empty.npy"))
+    np.save(pickled, np.array([{}], object), allow_pickle=True)
+    np.savez(many, a=np.ones(2))
+    empty.write_bytes(b"")
+    for path in (pickled, many, empty, tmp_path / "none.npy", Path(add)):
+        assert f"cannot read {path}" in mistake("run", add, "--random", "--input", str(path))
+
+
+def test_output_folder_that_cannot_be_made(add: str) -> None:
+    result = invoke("run", add, "--random", "--output-dir", add, status=2)
+    assert f"cannot write to {add}" in result.stderr
+
+
+def test_thread_count_of_the_environment(add: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHLO_JIT_NUM_THREADS", "many")
+    assert "SHLO_JIT_NUM_THREADS must be a positive integer" in mistake("run", add, "--random")
+    assert "1 thread" in invoke("run", add, "--random", "--threads", "1").stdout
+
+
+# ---------------------------------------------------------------------- verify, show, ops, cache
+def test_verify_points_at_the_line(wrong: str) -> None:
+    result = invoke("verify", wrong, status=1)
+    (line,) = result.stdout.splitlines()
+    assert line.startswith(f"{wrong}:4:8: error: transpose C2")
+
+
+def test_verify_as_json(wrong: str, add: str) -> None:
+    (finding,) = json.loads(invoke("verify", wrong, "--json", status=1).stdout)
+    assert (finding["file"], finding["line"], finding["column"]) == (wrong, 4, 8)
+    assert finding["severity"] == "error" and finding["message"].startswith("transpose C2")
+    assert json.loads(invoke("verify", add, "--json").stdout) == []
+
+
+def test_verify_says_that_a_program_is_valid(add: str) -> None:
+    assert invoke("verify", add).stdout == f"{add}: valid\n"
+
+
+@pytest.mark.parametrize("command", [["run", "--random"], ["show", "--stage", "llvm"]])
+def test_refused_programs_end_with_status_1(command: list[str], wrong: str) -> None:
+    result = invoke(*command, wrong, status=1)
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"{wrong}:4:8: error: ")
+
+
+def test_syntax_errors_end_with_status_1(tmp_path: Path) -> None:
+    path = tmp_path / "broken.mlir"
+    path.write_text("func.func @main(%x: tensor<2xf32>) -> {")
+    assert invoke("run", str(path), status=1).stderr.startswith(f"{path}:1:")
+
+
+@pytest.mark.parametrize(
+    ("stage", "expected"),
+    [("module", "stablehlo.add"), ("plan", "loop"), ("llvm", "define i32 @shlo_main("), ("asm", "shlo_main:")],
+)
+def test_show_prints_the_stage(stage: str, expected: str, add: str) -> None:
+    assert expected in invoke("show", add, "--stage", stage).stdout
+
+
+def test_ops_lists_every_record() -> None:
+    from shlo_jit.op_table import STRUCTURE
+    from shlo_jit.ops import OPS
+
+    listed = {line.split()[0] for line in invoke("ops").stdout.splitlines()[2:]}
+    assert listed == set(OPS) - STRUCTURE
+
+
+def test_cache_info_and_clear(add: str, own_cache: Path) -> None:
+    invoke("run", add, "--random")
+    assert list(own_cache.glob("*.shlo"))
+    assert own_cache.name in invoke("cache", "info").stdout
+    assert invoke("cache", "clear").stdout.startswith("deleted ")
+    assert not list(own_cache.glob("*.shlo"))
+
+
+def test_no_cache_leaves_no_program_behind(add: str, own_cache: Path) -> None:
+    invoke("run", add, "--random", "--no-cache")
+    assert not list(own_cache.glob("*.shlo"))
+
+
+# ---------------------------------------------------------------------- as a process
+def python(*args: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "NO_COLOR": "1"}
+    return subprocess.run([sys.executable, *args], capture_output=True, text=True, timeout=120, env=environment)
+
+
+def test_module_is_the_command(add: str, wrong: str) -> None:
+    assert python("-m", "shlo_jit", "run", add, "--random").returncode == 0
+    refused = python("-m", "shlo_jit", "verify", wrong)
+    assert refused.returncode == 1 and refused.stdout.startswith(f"{wrong}:4:8: error: ")
+    usage = python("-m", "shlo_jit", "run", "no-such-file")
+    assert usage.returncode == 2 and "Traceback" not in usage.stderr
+    assert python("-m", "shlo_jit", "no-such-command").returncode == 2
+
+
+def test_importing_the_package_imports_no_command_line() -> None:
+    code = "import sys, shlo_jit; print(sorted({'typer', 'rich', 'llvmlite', 'numba', 'jax'} & set(sys.modules)))"
+    assert python("-c", code).stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", examples.names())
+def test_examples_are_found_by_name(name: str) -> None:
+    assert examples.summary(name)
+    assert invoke("verify", "--example", name).stdout.startswith(f"{name} (example): valid")
