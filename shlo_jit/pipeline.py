@@ -51,18 +51,26 @@ def compile_text(
     calls = custom_calls or {}
     options = {"entry": entry, "threads": count, "calls": sorted(calls), "donate": donate}
     key = program_key(text, options, machine)
-    stages = _stages(text, name, entry, machine, count, calls)
+    stages = _stages(text, name, entry, machine, count, calls, donate)
     if cache:
         found = build.from_cache(key, machine, threads=threads, custom_calls=calls, stages=stages)
         if found is not None:
             return found
-    lowered = lower(text, name, entry, machine, count, calls)
+    lowered = lower(text, name, entry, machine, count, calls, donate)
     return build.build(
         lowered.program, machine, threads=threads, custom_calls=calls, key=key, cache=cache, stages=stages
     )
 
 
-def lower(text: str, name: str, entry: str, machine: Target, threads: int, calls: Mapping[str, Any]) -> Lowered:
+def lower(
+    text: str,
+    name: str,
+    entry: str,
+    machine: Target,
+    threads: int,
+    calls: Mapping[str, Any],
+    donate: tuple[int, ...] = (),
+) -> Lowered:
     """Text to a Program, with what was made on the way."""
     from shlo_jit.fuse.group import group_block
     from shlo_jit.ir.verifier import verify_module
@@ -85,17 +93,23 @@ def lower(text: str, name: str, entry: str, machine: Target, threads: int, calls
     def known_call(target: str) -> bool:
         return find_custom_call(target, calls) is not None
 
-    lowering = ProgramLowering(plan, function.block().arguments, machine, threads, known_call)
+    lowering = ProgramLowering(plan, function.block().arguments, machine, threads, known_call, frozenset(donate))
     return Lowered(module, function, plan, lowering.memory, lowering.run())
 
 
 def _stages(
-    text: str, name: str, entry: str, machine: Target, threads: int, calls: Mapping[str, Any]
+    text: str,
+    name: str,
+    entry: str,
+    machine: Target,
+    threads: int,
+    calls: Mapping[str, Any],
+    donate: tuple[int, ...],
 ) -> dict[str, Callable[[], str]]:
     """What `exe.text(stage)` shows, lowered again when asked: an executable does not keep its program."""
 
     def again() -> Lowered:
-        return lower(text, name, entry, machine, threads, calls)
+        return lower(text, name, entry, machine, threads, calls, donate)
 
     def plan() -> str:
         from shlo_jit.fuse.show import show_plan

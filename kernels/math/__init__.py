@@ -31,6 +31,7 @@ def call(b: Builder, name: str, *args: V) -> V:
         b.module.functions[symbol] = ""  # reserved: a function may call others
         y = function(*[X(body, p) for p in body.params])
         body.ret(y.v)
+        # Whether to inline is decided by the size, which is known only now: the attributes are put into the first line.
         text = b.module.functions[symbol]
         size = text.count("\n")
         inline = "alwaysinline" if size <= INLINE_LIMIT else "noinline"

@@ -8,6 +8,7 @@ until the loop ends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shlo_jit.fuse import index as ix
@@ -62,6 +63,8 @@ class MemoryPlan:
     """Copies to run at the end of the block with this id() (loop state, branch results, program results)."""
     scratch: dict[int, Storage]
     """Scratch memory of the step with this id()."""
+    aliases: dict[int, int]
+    """Result -> donated argument whose memory it has taken over."""
 
 
 def nbytes(value: Value) -> int:
@@ -75,7 +78,13 @@ def nbytes(value: Value) -> int:
 class Planner:
     """Assigns storages. `scratch_bytes(step)` says how much scratch a step wants."""
 
-    def __init__(self, plan: PlanBlock, arguments: list[Value], scratch_bytes, donated: dict[int, int] | None = None):
+    def __init__(
+        self,
+        plan: PlanBlock,
+        arguments: list[Value],
+        scratch_bytes: Callable[[Step], int],
+        donated: frozenset[int] = frozenset(),
+    ):
         self.plan = plan
         self.storage: dict[Value, Storage] = {}
         self.constants: list[Value] = []
@@ -89,7 +98,9 @@ class Planner:
         self.arena: list[Storage] = []
         self.last_use: dict[Value, int] = {}
         self.arguments = arguments
-        self.donated = donated or {}
+        self.donated = donated
+        """Arguments whose memory may be overwritten."""
+        self.aliases: dict[int, int] = {}
         self.loops: list[Loop] = []
 
     # ------------------------------------------------------------------ entry
@@ -106,7 +117,7 @@ class Planner:
         self.assign(self.plan)
         self.finish_results()
         total = self.place()
-        return MemoryPlan(self.storage, total, self.constants, self.before, self.block_end, self.scratch)
+        return MemoryPlan(self.storage, total, self.constants, self.before, self.block_end, self.scratch, self.aliases)
 
     def number(self, block: PlanBlock) -> None:
         """Give every step its times: a control step spans those inside it."""
@@ -180,6 +191,10 @@ class Planner:
             storage = self.of(r)
             if storage.kind == "result" and storage.number == i:
                 continue
+            donated = storage.kind == "argument" and r is not self.arguments[storage.number]
+            if donated and storage.number in self.donated and storage.number not in self.aliases.values() and storage.nbytes == nbytes(r):
+                self.aliases[i] = storage.number
+                continue
             place = Value(r.type, None, i, f"result{i}")
             self.bind(place, Storage("result", nbytes(r), i))
             self.block_end.setdefault(id(self.plan), []).append(Copy(r, place))
@@ -235,7 +250,7 @@ class Planner:
         if isinstance(step, OpStep) and step.epilogue is not None:
             self.host(step, step.epilogue)
         for v in step.writes:
-            if v not in self.storage and v not in self.wanted and isinstance(step, NestStep):
+            if v not in self.storage and isinstance(step, NestStep):
                 victim = self.victim(step, v)
                 if victim is not None:
                     self.share(v, victim, at)
@@ -257,7 +272,7 @@ class Planner:
     def dies(self, value: Value, step: Step) -> bool:
         """No step after this one reads the value's memory, and it is ours to overwrite."""
         storage = self.storage.get(value)
-        if storage is None or storage.kind not in ("arena", "result"):
+        if storage is None or not self.is_ours(storage):
             return False
         end = self.finish[id(step)]
         values = storage.values
@@ -272,6 +287,11 @@ class Planner:
             return False
         return all(self.last_use.get(v, -1) <= end for v in values)
 
+    def is_ours(self, storage: Storage) -> bool:
+        """Memory the program may overwrite."""
+        donated = storage.kind == "argument" and storage.number in self.donated
+        return donated or storage.kind in ("arena", "result")
+
     def victim(self, step: NestStep, value: Value) -> Storage | None:
         """The storage of an operand that this nest reads for the last time, and only where it writes."""
         nest = step.nest
@@ -282,7 +302,8 @@ class Planner:
             if nbytes(operand) != nbytes(value) or not self.dies(operand, step):
                 continue
             storage = self.of(operand)
-            if storage.kind != "arena" or storage.nbytes != nbytes(value):
+            taken = storage.kind == "arena" and value not in self.wanted
+            if not (taken or storage.kind == "argument") or storage.nbytes != nbytes(value):
                 continue
             if any(self.storage.get(o.target) is storage for o in nest.stores):
                 continue
@@ -303,7 +324,7 @@ class Planner:
         storage = self.of(operand)
         safe = self.dies(operand, step) and result not in self.storage
         if safe and result in self.wanted:
-            safe = storage.kind == "result" and storage is self.wanted[result]
+            safe = storage is self.wanted[result] or storage.kind == "argument"
         if safe and isinstance(step, NestStep):
             same = {r for r in step.reads if self.storage.get(r) is storage}
             single = step.nest.rows == 1 and not step.nest.reduce_vars

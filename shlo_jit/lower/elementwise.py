@@ -15,10 +15,10 @@ from shlo_jit.ir.attributes import EnumAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import F32, DType
 from shlo_jit.kernels import math
-from shlo_jit.kernels.builder import Builder, V, const, lanes, vector
+from shlo_jit.kernels.builder import Builder, V, bits, const, lanes, vector
 from shlo_jit.lower import complexes
 from shlo_jit.lower.convert import convert
-from shlo_jit.lower.registers import Reg, from_f32, is_pair, to_f32
+from shlo_jit.lower.registers import Reg, from_f32, is_pair, register_type, to_f32
 
 Emitter = Callable[[Builder, Op, list], Reg]
 
@@ -231,10 +231,11 @@ def compare(b: Builder, dtype: DType, direction: str, x: Reg, y: Reg, total: boo
 def _total(b: Builder, dtype: DType, x: V) -> V:
     """Bits as an integer that orders like IEEE's totalOrder."""
     width = 8 * dtype.itemsize
-    t = vector(f"i{width}", lanes(x.type))
-    bits = b.bitcast(x, t)
-    flip = b.lshr(b.ashr(bits, width - 1), 1)
-    return b.xor(bits, flip)
+    own = b.bitcast(x, vector(f"i{width}", lanes(x.type)))
+    if dtype.bits < width:
+        own = b.shl(own, width - dtype.bits)
+    flip = b.lshr(b.ashr(own, width - 1), 1)
+    return b.xor(own, flip)
 
 
 def _select(b: Builder, op: Op, args: list) -> Reg:
@@ -270,11 +271,12 @@ def _bitcast_convert(b: Builder, op: Op, args: list) -> Reg:
     source, target = _dtype(op), op.result.tensor.storage
     if source.bits != target.bits or source.is_complex or target.is_complex:
         raise UnsupportedError(diagnose("bitcast_convert between widths has a kernel of its own", op.span))
-    from shlo_jit.lower.registers import register_type
-
     (x,) = args
     assert isinstance(x, V)
-    return b.bitcast(x, vector(register_type(target), lanes(x.type)))
+    t = register_type(target)
+    if bits(x.type) != bits(t):  # i4 and f4, which is a byte
+        return b.cast("zext" if bits(x.type) < bits(t) else "trunc", x, t)
+    return b.bitcast(x, t)
 
 
 def _complex(b: Builder, op: Op, args: list) -> Reg:
@@ -304,23 +306,23 @@ def _reduce_precision(b: Builder, op: Op, args: list) -> Reg:
 def reduce_precision(b: Builder, dtype: DType, x: V, exponent_bits: int, mantissa_bits: int) -> V:
     width, mantissa, exponent = (32, 23, 8) if dtype.name == "f32" else (64, 52, 11)
     t = vector(f"i{width}", lanes(x.type))
-    bits = b.bitcast(x, t)
+    own = b.bitcast(x, t)
     if mantissa_bits < mantissa:
         drop = mantissa - mantissa_bits
-        lsb = b.and_(b.lshr(bits, drop), const(t, 1))
-        bits = b.add(bits, b.add(lsb, const(t, (1 << (drop - 1)) - 1)))
-        bits = b.and_(bits, const(t, -1 << drop))
+        lsb = b.and_(b.lshr(own, drop), const(t, 1))
+        own = b.add(own, b.add(lsb, const(t, (1 << (drop - 1)) - 1)))
+        own = b.and_(own, const(t, -1 << drop))
     if exponent_bits < exponent:
         sign_bit = 1 << (width - 1)
         bias, reduced = (1 << (exponent - 1)) - 1, (1 << (exponent_bits - 1)) - 1
         field = ((1 << exponent) - 1) << mantissa
-        e = b.and_(bits, const(t, field))
-        sign = b.and_(bits, const(t, sign_bit))
+        e = b.and_(own, const(t, field))
+        sign = b.and_(own, const(t, sign_bit))
         over = b.icmp("ugt", e, const(t, (bias + reduced) << mantissa))
         under = b.icmp("ule", e, const(t, (bias - reduced) << mantissa))
-        bits = b.select(over, b.or_(sign, const(t, field)), bits)
-        bits = b.select(under, sign, bits)
-    return b.select(b.fcmp("uno", x, x), x, b.bitcast(bits, x.type))
+        own = b.select(over, b.or_(sign, const(t, field)), own)
+        own = b.select(under, sign, own)
+    return b.select(b.fcmp("uno", x, x), x, b.bitcast(own, x.type))
 
 
 def _math(name: str, c: Handler | None = None) -> Emitter:
@@ -438,19 +440,17 @@ def _next_after(b: Builder, op: Op, args: list) -> Reg:
 def next_after_bits(b: Builder, dtype: DType, x: V, y: V) -> V:
     """The neighbour of x towards y, for floats whose bits order like integers."""
     fx, fy = to_f32(b, dtype, x), to_f32(b, dtype, y)
-    width = 8 * dtype.itemsize
-    t = vector(f"i{width}", lanes(x.type))
-    bits, other = b.bitcast(x, t), b.bitcast(y, t)
-    sign = const(t, 1 << (width - 1))
+    t = vector(f"i{8 * dtype.itemsize}", lanes(x.type))
+    own, other = b.bitcast(x, t), b.bitcast(y, t)
+    sign = const(t, 1 << (dtype.bits - 1))
     zero = b.fcmp("oeq", fx, const(fx.type, 0.0))
     up = b.fcmp("olt", fx, fy)
-    negative = b.icmp("slt", bits, const(t, 0))
-    away = b.xor(up, negative)
-    step = b.select(away, const(t, 1), const(t, -1))
+    negative = b.icmp("ne", b.and_(own, sign), const(t, 0))
+    step = b.select(b.xor(up, negative), const(t, 1), const(t, -1))
     least = b.or_(b.and_(other, sign), const(t, 1))
-    r = b.select(zero, least, b.add(bits, step))
+    r = b.select(zero, least, b.add(own, step))
     r = b.select(b.fcmp("oeq", fx, fy), other, r)
-    r = b.select(b.fcmp("uno", fx, fx), bits, b.select(b.fcmp("uno", fy, fy), other, r))
+    r = b.select(b.fcmp("uno", fx, fx), own, b.select(b.fcmp("uno", fy, fy), other, r))
     return b.bitcast(r, x.type)
 
 

@@ -46,8 +46,9 @@ class NestLowering:
         return self.plan.schedule
 
     # ------------------------------------------------------------------ functions
-    def write(self, module: ModuleText, name: str, buffers: Buffers) -> None:
-        """The function of the units. Of a split nest, the last buffer is scratch."""
+    def write(self, module: ModuleText, name: str, buffers: Buffers, aligned: set[Value]) -> None:
+        """The function of the units. Of a split nest, the last buffer is scratch. `aligned`: targets whose memory is
+        aligned to 64 bytes."""
         b, pointers = self.begin(module, name, buffers)
         first, last = b.params[-2:]
         if self.schedule.tasks == 1:
@@ -57,7 +58,7 @@ class NestLowering:
         else:
             self.row = RowWriter(b, self.plan, Evaluator(b, self.nest, self.space, pointers))
             if self.plan.chunk:
-                self.stream()
+                self.stream(aligned)
                 self.chunked(first, last)
             else:
                 self.rows_from(first, last)
@@ -134,13 +135,13 @@ class NestLowering:
                 self.row.row([Frame({**variables, v: j}, 1)])
 
     # ------------------------------------------------------------------ loops over rows
-    def stream(self) -> None:
+    def stream(self, aligned: set[Value]) -> None:
         """Outputs of a plain loop over one run that no cache will hold are written past it (DESIGN, Memory)."""
         if self.nest.reduce_vars or self.nest.overwrites is not None:
             return
         read = {id(self.row.ev.pointers[k[0]]) for k in self.nest.loads}
         for s in self.nest.stores:
-            if s.target.tensor.nbytes >= STREAM_BYTES and id(self.row.ev.pointers[s.target]) not in read:
+            if s.target in aligned and s.target.tensor.nbytes >= STREAM_BYTES and id(self.row.ev.pointers[s.target]) not in read:
                 self.row.ev.streaming.add(s.target)
 
     def all_rows(self) -> None:

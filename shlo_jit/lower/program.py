@@ -39,6 +39,7 @@ class ProgramLowering:
         target: Target,
         threads: int,
         known_calls: Callable[[str], bool],
+        donate: frozenset[int] = frozenset(),
     ):
         self.is_known_call = known_calls
         """Whether a custom call of that name can be made."""
@@ -56,7 +57,7 @@ class ProgramLowering:
         self.pointer_cache: dict[int, V] = {}
         self.constant_slots: dict[int, int] = {}
         self.nests: dict[int, NestLowering] = {}
-        self.memory: MemoryPlan = Planner(plan, arguments, self.scratch_bytes).run()
+        self.memory: MemoryPlan = Planner(plan, arguments, self.scratch_bytes, donate).run()
 
     # ------------------------------------------------------------------ services for kernels
     @property
@@ -134,6 +135,7 @@ class ProgramLowering:
             self.constants,
             self.callbacks,
             tuple(self.routines.values()),
+            self.memory.aliases,
         )
 
     def enter(self, storage: Storage, args: V, results: V) -> None:
@@ -209,6 +211,10 @@ class ProgramLowering:
             return self.lowering(step).plan.scratch_bytes()
         return 0
 
+    def aligned(self, step: NestStep) -> set[Value]:
+        """Store targets whose memory is ours, and so aligned to 64 bytes (a donated argument's need not be)."""
+        return {v for v in step.writes if self.memory.storage[v].kind in ("arena", "result")}
+
     def lowering(self, step: NestStep) -> NestLowering:
         low = self.nests.get(id(step))
         if low is None:
@@ -234,7 +240,7 @@ class ProgramLowering:
             pointers.append(self.scratch(step))
         hint = kernel_hint(step)
         name = self.new_name(hint)
-        low.write(self.module, name, buffers)
+        low.write(self.module, name, buffers, self.aligned(step))
         name = self.share(hint, name)
         if schedule.tasks == 1:
             self.main.call("void", name, [*pointers, i64(0), i64(schedule.units)], declare=False)

@@ -20,83 +20,22 @@ from typing import TYPE_CHECKING, Any
 
 from shlo_jit.ir.attributes import (
     UNIT,
-    ConvDims,
     DenseArray,
     DictAttr,
     EnumAttr,
     FloatAttr,
     IntegerAttr,
     OpaqueAttr,
-    StructAttr,
     SymbolRef,
     TypeAttr,
 )
 from shlo_jit.ir.types import ScalarType, TensorType
 from shlo_jit.text.dense import LiteralRefusal, decode_dense, float_value
+from shlo_jit.text.structs import STRUCTS, parse_conv_dims, parse_struct
 from shlo_jit.text.types import is_type_start
 
 if TYPE_CHECKING:
     from shlo_jit.text.parser import Parser
-
-DIMS, INT, BOOL, TYPE, FLOAT, ANY = "dims", "int", "bool", "type", "float", "any"
-
-STRUCTS: dict[str, tuple[tuple[str, str, Any], ...]] = {
-    "stablehlo.dot": (
-        ("lhs_batching_dimensions", DIMS, ()),
-        ("rhs_batching_dimensions", DIMS, ()),
-        ("lhs_contracting_dimensions", DIMS, ()),
-        ("rhs_contracting_dimensions", DIMS, ()),
-    ),
-    "stablehlo.gather": (
-        ("offset_dims", DIMS, ()),
-        ("collapsed_slice_dims", DIMS, ()),
-        ("operand_batching_dims", DIMS, ()),
-        ("start_indices_batching_dims", DIMS, ()),
-        ("start_index_map", DIMS, ()),
-        ("index_vector_dim", INT, 0),
-    ),
-    "stablehlo.scatter": (
-        ("update_window_dims", DIMS, ()),
-        ("inserted_window_dims", DIMS, ()),
-        ("input_batching_dims", DIMS, ()),
-        ("scatter_indices_batching_dims", DIMS, ()),
-        ("scatter_dims_to_operand_dims", DIMS, ()),
-        ("index_vector_dim", INT, 0),
-    ),
-    "stablehlo.channel_handle": (("handle", INT, None), ("type", INT, None)),
-    "stablehlo.output_operand_alias": (
-        ("output_tuple_indices", DIMS, None),
-        ("operand_index", INT, None),
-        ("operand_tuple_indices", DIMS, None),
-    ),
-    "stablehlo.dot_algorithm": (
-        ("lhs_precision_type", TYPE, None),
-        ("rhs_precision_type", TYPE, None),
-        ("accumulation_type", TYPE, None),
-        ("lhs_component_count", INT, None),
-        ("rhs_component_count", INT, None),
-        ("num_primitive_operations", INT, None),
-        ("allow_imprecise_accumulation", BOOL, None),
-    ),
-    "stablehlo.result_accuracy": (
-        ("atol", FLOAT, 0.0),
-        ("rtol", FLOAT, 0.0),
-        ("ulps", INT, 0),
-        ("mode", ANY, None),
-    ),
-    "stablehlo.axis_ref": (("name", ANY, None), ("sub_axis_info", ANY, ())),
-    "stablehlo.sub_axis_info": (("pre_size", INT, None), ("size", INT, None)),
-    "stablehlo.replica_group_mesh_axes": (("mesh", ANY, None), ("axes", ANY, ())),
-    "chlo.ragged_dot": (
-        ("lhs_batching_dimensions", DIMS, ()),
-        ("rhs_batching_dimensions", DIMS, ()),
-        ("lhs_contracting_dimensions", DIMS, ()),
-        ("rhs_contracting_dimensions", DIMS, ()),
-        ("lhs_ragged_dimensions", DIMS, ()),
-        ("rhs_group_dimensions", DIMS, ()),
-    ),
-}
-"""Fields of the known structs: name, kind and default; None as default means that the field has to be written."""
 
 ENUMS_WITH_OWN_NAME = ("result_accuracy_mode",)
 """Written `#stablehlo.result_accuracy_mode<HIGHEST>` rather than `#stablehlo<... HIGHEST>`."""
@@ -475,146 +414,3 @@ def parse_enum_value(p: Parser, mnemonic: str, dialect: str = "stablehlo") -> En
         p.fail(f"{enum_title(mnemonic, dialect)} to be one of: {', '.join(ENUMS[mnemonic])}")
     p.i += 1
     return EnumAttr(dialect, mnemonic, token)
-
-
-def parse_struct(p: Parser, name: str) -> StructAttr:
-    """struct ::= `<` (field `=` value (`,` field `=` value)*)? `>`"""
-    schema = STRUCTS[name]
-    kinds = {field: kind for field, kind, _ in schema}
-    at = p.i
-    p.expect("<")
-    values: dict[str, Any] = {}
-    while not p.accept(">"):
-        field = p.tokens[p.i]
-        if field not in kinds:
-            p.error(f"expected one of: {', '.join(f'`{kind}`' for kind in kinds)}, found '{field}'")
-        if field in values:
-            p.error(f"field '{field}' is given twice")
-        p.i += 1
-        p.expect("=")
-        values[field] = _field(p, kinds[field])
-        if not p.accept(",") and p.tokens[p.i] != ">":
-            p.fail("'>' or ','")
-    return _complete(p, name, values, at)
-
-
-def _complete(p: Parser, name: str, values: dict[str, Any], at: int) -> StructAttr:
-    """All fields in order, defaults filled in."""
-    fields: list[tuple[str, Any]] = []
-    for field, _, default in STRUCTS[name]:
-        value = values.get(field, default)
-        if value is None:
-            p.error(f"#{name} has no field '{field}'", at)
-        fields.append((field, value))
-    return StructAttr(name, tuple(fields))
-
-
-def _field(p: Parser, kind: str) -> Any:
-    """value of a struct's field: ints | integer | `true` | `false` | type | float | attribute"""
-    if kind == DIMS:
-        return parse_ints(p)
-    if kind == INT:
-        return p.integer()
-    if kind == BOOL:
-        if p.peek() not in ("true", "false"):
-            p.fail("'true' or 'false'")
-        return p.next() == "true"
-    if kind == TYPE:
-        return TypeAttr(p.type())
-    if kind == FLOAT:
-        number = _number(p)
-        return number.value if isinstance(number, FloatAttr) else p.fail("a float", p.i - 1)
-    return parse_attribute(p)
-
-
-def dot_dimensions(
-    lhs_batch: tuple[int, ...], rhs_batch: tuple[int, ...], lhs_contract: tuple[int, ...], rhs_contract: tuple[int, ...]
-) -> StructAttr:
-    """The dimension numbers of a `dot_general`."""
-    names = [field for field, _, _ in STRUCTS["stablehlo.dot"]]
-    values = (lhs_batch, rhs_batch, lhs_contract, rhs_contract)
-    return StructAttr("stablehlo.dot", tuple(zip(names, values, strict=True)))
-
-
-CONV_FIELDS = (
-    ("input_batch_dimension", INT),
-    ("input_feature_dimension", INT),
-    ("input_spatial_dimensions", DIMS),
-    ("kernel_input_feature_dimension", INT),
-    ("kernel_output_feature_dimension", INT),
-    ("kernel_spatial_dimensions", DIMS),
-    ("output_batch_dimension", INT),
-    ("output_feature_dimension", INT),
-    ("output_spatial_dimensions", DIMS),
-)
-
-
-def parse_conv_dims(p: Parser) -> ConvDims:
-    """conv-dims ::= `raw` field (`,` field)* | dims `x` dims `->` dims, such as [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"""
-    if p.accept("raw"):
-        return _raw_conv_dims(p)
-    lhs = _labels(p, ("b", "f"))
-    p.expect("x")
-    kernel = _labels(p, ("i", "o"))
-    p.expect("->")
-    output = _labels(p, ("b", "f"))
-    return ConvDims(*lhs, *kernel, *output)
-
-
-def _raw_conv_dims(p: Parser) -> ConvDims:
-    """field ::= name `=` (integer | ints)"""
-    values: dict[str, Any] = {}
-    kinds = dict(CONV_FIELDS)
-    at = p.i - 1
-    while p.tokens[p.i] in kinds:
-        name = p.next()
-        p.expect("=")
-        values[name] = _field(p, kinds[name])
-        if not p.accept(","):
-            break
-    missing = [name for name in kinds if name not in values]
-    if missing:
-        p.error(f"#stablehlo.conv has no field '{missing[0]}'", at)
-    return ConvDims(**values)
-
-
-def _labels(p: Parser, wanted: tuple[str, str]) -> tuple[int, int, tuple[int, ...]]:
-    """dims ::= `[` (label | integer | `?`) (`,` ...)* `]`: the places of both labels and of 0, 1, ..."""
-    at = p.i
-    places: dict[str, int] = {}
-    for place, (label, label_at) in enumerate(_label_list(p)):
-        remaining = [w for w in wanted if w not in places]
-        if label.isdigit() and label in places:
-            p.error(f"Duplicate entries for spatial dimension {label}", label_at)
-        if not label.isdigit() and label not in (*remaining, "?"):
-            if not remaining:
-                p.error(f"Unexpected keyword {label}", label_at)
-            p.error(f"Unexpected dimension {label}, expecting {', '.join(remaining)}", label_at)
-        places[label] = place
-    missing = [w for w in wanted if w not in places]
-    if missing:
-        p.error(f"Expected dimensions {', '.join(missing)} not specified", at)
-    spatial = sorted(int(label) for label in places if label.isdigit())
-    missing = [str(n) for n in range(spatial[-1] if spatial else 0) if n not in spatial][:10]
-    if missing:
-        p.error(f"Expected spatial dimensions {', '.join(missing)} not specified", at)
-    return places[wanted[0]], places[wanted[1]], tuple(places[str(n)] for n in spatial)
-
-
-def _label_list(p: Parser) -> list[tuple[str, int]]:
-    """The entries of a list of dimensions with their token indices."""
-    token = p.tokens[p.i]
-    if len(token) > 1 and token[0] == "[":
-        return [(str(value), p.i - 1) for value in parse_ints(p)]
-    p.expect("[")
-    labels: list[tuple[str, int]] = []
-    while not p.accept("]"):
-        label = p.next()
-        if label[:1] == "-" and label[1:].isdigit():
-            p.error(f"Unexpected dimension {label}", p.i - 1)
-        if label != "?" and not label.isidentifier() and not (label.isdigit() and len(label) < 6):
-            p.fail("a dimension: b, f, i, o or a number", p.i - 1)
-        labels.append((label, p.i - 1))
-        if not p.accept(",") and p.peek() != "]":
-            p.fail("']' or ','")
-    return labels

@@ -166,7 +166,9 @@ class Cursor:
         at = self.i if at is None else at
         token = self.tokens[at]
         start = self.starts[at] if token else len(self.source.text.rstrip())
-        raise SyntaxRefusal(f"expected {_cut(expected)}, found {_show(token)}", start, start + max(1, min(len(token), 80)))
+        raise SyntaxRefusal(
+            f"expected {_cut(expected)}, found {_show(token)}", start, start + max(1, min(len(token), 80))
+        )
 
     def error(self, message: str, at: int | None = None, offset: int | None = None) -> NoReturn:
         """Refuse what the grammar allows but the rules do not: at the cursor, at token `at` or at a text offset."""

@@ -9,7 +9,8 @@ import numpy as np
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray, EnumAttr, StructAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DTYPES, tensor
-from shlo_jit.text.attributes import dot_dimensions, parse_conv_dims, parse_enum_value, parse_ints
+from shlo_jit.text.attributes import parse_enum_value, parse_ints
+from shlo_jit.text.structs import dot_dimensions, parse_conv_dims, parse_struct
 from shlo_jit.text.syntax import NotPretty, Syntax, all_ints, i64s, int_list, typed
 
 if TYPE_CHECKING:
@@ -91,8 +92,6 @@ def parse_dot_general(p: Parser, name: str) -> Op:
 
 def _algorithm(p: Parser) -> Any:
     """algorithm ::= `<` field `=` value, ... `>`"""
-    from shlo_jit.text.attributes import parse_struct
-
     if p.peek() != "<":
         return p.attribute()
     return parse_struct(p, "stablehlo.dot_algorithm")

@@ -33,9 +33,10 @@ from shlo_jit.ir.types import (
     Type,
     storage_range,
 )
-from shlo_jit.text.attributes import CONV_FIELDS, DIMS, ENUMS_WITH_OWN_NAME, STRUCTS
+from shlo_jit.text.attributes import ENUMS_WITH_OWN_NAME
 from shlo_jit.text.pretty_contract import conv_dims_text
 from shlo_jit.text.print_dense import attribute_float_text, dense_text
+from shlo_jit.text.structs import CONV_FIELDS, DIMS, STRUCTS
 from shlo_jit.text.syntax import NotPretty, int_list
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*$")

@@ -232,6 +232,8 @@ def test_without_permission_for_tiles(names: tuple[str, str, str], monkeypatch: 
     """The plain loop that stands in where the kernel refuses AMX; without AMX there is nothing to refuse."""
     import test_gemm
 
+    kept: list[Loaded] = []
+
     def refused(routine: Routine, target: Target) -> Loaded:
         def build(module: ModuleText, target: Target) -> None:
             routine.build(module, target)
@@ -239,7 +241,8 @@ def test_without_permission_for_tiles(names: tuple[str, str, str], monkeypatch: 
                 if name.endswith("_known"):
                     module.globals[name] = text.replace("global i64 0", "global i64 2")
 
-        return Loaded((Routine(routine.name + "_refused", routine.symbols, build),), target)
+        kept.append(Loaded((Routine(routine.name + "_refused", routine.symbols, build),), target))
+        return kept[-1]
 
     monkeypatch.setattr(test_gemm, "load", refused)
     for seed, shape in enumerate([(1, 33, 40, 70), (1, 200, 50, 600)]):

@@ -179,6 +179,17 @@ func.func private @twice(%x: tensor<2xf32>) -> tensor<2xf32> {
         evaluate(module, x)
 
 
+def test_custom_calls_with_a_known_meaning():
+    text = """func.func @main(%x: tensor<2xf32>, %p: tensor<i1>) -> tensor<2xf32> {
+  stablehlo.custom_call @shape_assertion(%p) {has_side_effect = true} : (tensor<i1>) -> ()
+  %0 = stablehlo.custom_call @Sharding(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = stablehlo.custom_call @mhlo.erf(%0) : (tensor<2xf32>) -> tensor<2xf32>
+  return %1 : tensor<2xf32>
+}"""
+    (y,) = run(text, np.float32([0.0, 1.0]), np.True_)
+    np.testing.assert_allclose(y, [0.0, 0.8427008], rtol=1e-6)
+
+
 def test_one_op_for_the_constant_folder():
     module = parse_module("func.func @main(%x: tensor<2xi32>) { %0 = stablehlo.negate %x : tensor<2xi32>  return }")
     op = module.function("main").block().ops[0]

@@ -37,8 +37,8 @@ HEADER = "func.func @f(" + ", ".join(f"%{name}: {type}" for name, type in ARGUME
 FOOTER = "\n  return\n}\n"
 
 UNARY = """abs cbrt ceil convert cosine exponential exponential_minus_one floor log log_plus_one logistic negate
-round_nearest_afz round_nearest_even rsqrt sign sine sqrt tan tanh""".split()  # noqa: SIM905
-BINARY = "add atan2 divide maximum minimum multiply power remainder subtract".split()  # noqa: SIM905
+round_nearest_afz round_nearest_even rsqrt sign sine sqrt tan tanh""".split()
+BINARY = "add atan2 divide maximum minimum multiply power remainder subtract".split()
 
 SNIPPETS = [
     *(f"%0 = stablehlo.{name} %x : tensor<3xf32>" for name in UNARY),
@@ -59,7 +59,7 @@ SNIPPETS = [
     "%0 = stablehlo.iota dim = 1 : tensor<4x5xui8>",
     "%0 = stablehlo.dynamic_iota %n, dim = 0 : (tensor<1xi64>) -> tensor<?xf32>",
     "%0 = stablehlo.constant dense<[[1, 2], [3, 4]]> : tensor<2x2xi64>",
-    "%0 = stablehlo.constant {foo = [1, 2.5, \"a\\22b\", @g::@h, unit], bar} dense<true> : tensor<2x2xi1>",
+    '%0 = stablehlo.constant {foo = [1, 2.5, "a\\22b", @g::@h, unit], bar} dense<true> : tensor<2x2xi1>',
     "%0 = stablehlo.constant() <{value = dense<3> : tensor<3xi8>}> : () -> tensor<3x!quant.uniform<i8:f32, 1.0:17>>",
     "%0 = stablehlo.constant dense<(1.0, 0x7FC00000)> : tensor<2xcomplex<f32>>",
     "%0 = stablehlo.constant dense<> : tensor<0x2xf32>",
@@ -162,15 +162,15 @@ SNIPPETS = [
     "    stablehlo.return %e, %f : tensor<f32>, tensor<f32>\n  } : (tensor<3xf32>, tensor<f32>)"
     " -> (tensor<3xf32>, tensor<f32>)",
     "%0 = call @g(%x) : (tensor<3xf32>) -> tensor<3xf32>",
-    "%0 = sdy.sharding_constraint %m <@mesh, [{\"x\"}, {}]> : tensor<3x3xf32>",
-    "%0 = sdy.all_gather [{\"x\"}, {}] %m out_sharding=<@mesh, [{}, {}]> : tensor<3x3xf32>",
+    '%0 = sdy.sharding_constraint %m <@mesh, [{"x"}, {}]> : tensor<3x3xf32>',
+    '%0 = sdy.all_gather [{"x"}, {}] %m out_sharding=<@mesh, [{}, {}]> : tensor<3x3xf32>',
     '%0:2 = sdy.named_computation<"foo">(%x, %i) (%e: tensor<3xf32>, %f: tensor<i32>) {\n'
     "    sdy.return %e, %f : tensor<3xf32>, tensor<i32>\n  } : (tensor<3xf32>, tensor<i32>)"
     " -> (tensor<3xf32>, tensor<i32>)",
     "%0 = arith.constant 1 : i32",
     "%0 = shape.shape_of %d : tensor<?x3xf32> -> tensor<2xindex>",
     "%0 = foo.bar %x, %i {a = #foo.attr<[1, x] -> {y}>} : tensor<3xf32>, tensor<i32> -> tensor<3xf32>",
-    "%0 = stablehlo.add %x, %y : tensor<3xf32> loc(\"a\"(\"f.py\":1:2))",
+    '%0 = stablehlo.add %x, %y : tensor<3xf32> loc("a"("f.py":1:2))',
     "%0 = stablehlo.add %x, %y : tensor<3xf32> loc(#loc1)",
 ]
 

@@ -31,7 +31,7 @@ def test_own_texts(text: str) -> None:
 def test_pretty_form_is_kept(snippet: str) -> None:
     """What is written in a pretty form is printed in it, and in no more words than there are."""
     printed = print_module(parse_module(corpus.HEADER + snippet + corpus.FOOTER))
-    name = snippet.split(" = ")[-1] if "composite" in snippet else snippet
+    name = snippet.rsplit(" = ", maxsplit=1)[-1] if "composite" in snippet else snippet
     op = next(op for op in walk(parse_module(corpus.HEADER + snippet + corpus.FOOTER).body) if op.name != "func.func")
     assert (f'"{op.name}"(' in printed) == (f'"{op.name}"(' in name)
 

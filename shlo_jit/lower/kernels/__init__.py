@@ -27,7 +27,7 @@ class Kernel:
 
 
 def _load() -> dict[str, Kernel]:
-    from shlo_jit.lower.kernels import convolution, custom_call, dot, scatter, select_and_scatter, window
+    from shlo_jit.lower.kernels import convolution, custom_call, dot, scatter, select_and_scatter, sort, window
 
     return {
         "stablehlo.dot_general": dot.KERNEL,
@@ -36,6 +36,7 @@ def _load() -> dict[str, Kernel]:
         "stablehlo.scatter": scatter.KERNEL,
         "stablehlo.reduce_window": window.KERNEL,
         "stablehlo.select_and_scatter": select_and_scatter.KERNEL,
+        "stablehlo.sort": sort.KERNEL,
     }
 
 

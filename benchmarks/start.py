@@ -1,0 +1,59 @@
+"""How long a program takes to start in a new process: `measure` runs this file as one, with a cache of its own.
+
+The process makes its inputs of zeros and knows no JAX, so what it measures is shlo_jit's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+
+def measure(text: str, timeout: float) -> dict[str, dict[str, float]]:
+    """Seconds of `import`, `compile` and first `call`: `cold` with nothing cached, then `cached`. Raises RuntimeError
+    when the process fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "program.mlir"
+        program.write_text(text, encoding="utf-8")
+        environment = {**os.environ, "SHLO_JIT_CACHE_DIR": str(Path(folder) / "cache")}
+        command = [sys.executable, __file__, str(program)]
+        found = {}
+        for name in ("cold", "cached"):
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
+            if done.returncode:
+                raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "crash")
+            found[name] = json.loads(done.stdout)
+        return found
+
+
+def main(path: str) -> None:
+    begin = time.perf_counter()
+    import numpy as np
+
+    numpy_is_there = time.perf_counter()
+    import shlo_jit
+
+    imported = time.perf_counter()
+    executable = shlo_jit.compile(Path(path))
+    compiled = time.perf_counter()
+    inputs = [np.zeros(i.shape, i.dtype) for i in executable.inputs]
+    before = time.perf_counter()
+    executable(*inputs)
+    end = time.perf_counter()
+    seconds = {
+        "numpy": numpy_is_there - begin,
+        "import": imported - numpy_is_there,
+        "compile": compiled - imported,
+        "call": end - before,
+    }
+    print(json.dumps(seconds))
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[1])
+    main(sys.argv[1])

@@ -1,0 +1,146 @@
+"""Cases run in a process of their own, which is replaced when it dies or hangs."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+Row = dict[str, Any]
+"""Of a case: `case`, `group`, `flops`, `peers` (name -> `median`, `low`, `high`, `compile`, or `error`), `start`."""
+
+
+@dataclass(frozen=True)
+class Options:
+    peers: tuple[str, ...]
+    budget: float
+    """Seconds of timing for each peer of a case."""
+    timeout: float
+    """Seconds after which a case has failed."""
+    start: bool
+    """Whether to measure the start in a new process too."""
+
+
+def run_case(name: str, options: Options) -> Row:
+    """Measure a case. Peers that fail or disagree with the reference have an `error` and no times."""
+    import shlo_jit.pipeline
+    from benchmarks.cases import select
+    from benchmarks.peers import OURS, PEERS, REFERENCE
+
+    del shlo_jit  # imported now, so that no compile time has it
+    (case,) = (c for c in select() if c.name == name)
+    row: Row = {"case": case.name, "group": case.group, "flops": case.flops, "peers": {}}
+    inputs = case.inputs()
+    with case.types():
+        lowered = case.lower()
+        ready, expected = {}, None
+        for peer in sorted(options.peers, key=lambda p: p != REFERENCE):
+            try:
+                found = PEERS[peer](case, lowered, inputs)
+                if found is None:
+                    continue
+                error = ""
+                results = [r.copy() for r in found.arrays(found.call())]
+                if peer == REFERENCE:
+                    expected = results
+                elif expected is not None:
+                    error = _check(results, expected, case.tolerance, peer != "NumPy")
+            except Exception as problem:
+                error = f"{type(problem).__name__}: {problem}".splitlines()[0]
+            if error:
+                row["peers"][peer] = {"error": error}
+            else:
+                ready[peer] = found
+                row["peers"][peer] = {"compile": found.compile_seconds}
+        if OURS in ready or OURS not in options.peers:
+            _time(row, ready, options.budget)
+    if options.start and OURS in ready:
+        row["start"] = _start(lowered.as_text(), options.timeout)
+    return row
+
+
+def _check(results: Any, expected: Any, tolerance: float, strict: bool) -> str:
+    from benchmarks.agreement import difference
+
+    return difference(results, expected, tolerance, strict)
+
+
+def _time(row: Row, ready: dict[str, Any], budget: float) -> None:
+    from benchmarks.timing import interleave
+
+    for peer, times in interleave({peer: found.call for peer, found in ready.items()}, budget).items():
+        row["peers"][peer] |= times._asdict()
+
+
+def _start(text: str, timeout: float) -> dict[str, Any]:
+    import subprocess
+
+    from benchmarks.start import measure
+
+    try:
+        return measure(text, timeout)
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        return {"error": str(error).splitlines()[0]}
+
+
+class Worker:
+    """The process, started when it is needed."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._process: Any = None
+        self._pipe: Connection | None = None
+
+    def run(self, case: str, group: str) -> Row:
+        """A case's row; one with an `error` when the process died or took too long."""
+        if self._process is None or not self._process.is_alive():
+            self._begin()
+        assert self._pipe is not None
+        error = f"no answer in {self.options.timeout:g} s"
+        try:
+            self._pipe.send(case)
+            if self._pipe.poll(self.options.timeout):
+                return self._pipe.recv()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._process.join(10)
+            error = f"the process ended with {_exit_name(self._process.exitcode)}"
+        self.end()
+        return {"case": case, "group": group, "flops": 0.0, "peers": {}, "error": error}
+
+    def _begin(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, asdict(self.options)), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def end(self) -> None:
+        """Kill the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None
+
+
+def _serve(pipe: Connection, options: dict[str, Any]) -> None:
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    while True:
+        try:
+            case = pipe.recv()
+        except EOFError:
+            return
+        try:
+            row = run_case(case, Options(**options))
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}".splitlines()[0]
+            row = {"case": case, "group": "", "flops": 0.0, "peers": {}, "error": problem}
+        pipe.send(row)
+
+
+def _exit_name(code: int | None) -> str:
+    if code is not None and code < 0:
+        return signal.Signals(-code).name
+    return f"status {code}"

@@ -1,0 +1,64 @@
+"""Make the layouts of LAPACK's custom calls explicit.
+
+Needs: nothing. Guarantees: the operands and results of custom calls named `lapack_*` and `blas_*` are row-major: where
+one was asked for in another layout, it is a transpose of the program's value, which fusion sees like any other.
+
+    custom_call @lapack_spotrf_ffi(%x) {operand_layouts = [dense<[0, 1]>], ...}   # column-major: minor to major
+    ->
+    %t = transpose %x, dims = [1, 0];  %y = custom_call @lapack_spotrf_ffi(%t);  transpose %y, dims = [1, 0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_jit.ir.attributes import DenseArray, as_ints
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.types import TensorType, tensor
+from shlo_jit.passes.rewriter import Rewriter, rewrite
+
+PREFIXES = ("lapack_", "blas_")
+
+
+def explicit_layouts(function: Op) -> Op:
+    """The function with row-major LAPACK calls."""
+
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op.name != "stablehlo.custom_call" or "operand_layouts" not in op.attributes:
+            return None
+        if not op.attributes["call_target_name"].startswith(PREFIXES):
+            return None
+        return _row_major(rw, op, operands)
+
+    return rewrite(function, visit)
+
+
+def _row_major(rw: Rewriter, op: Op, operands: list[Value]) -> list[Value]:
+    orders = [_major_to_minor(layout) for layout in op.attributes["operand_layouts"]]
+    moved = [_transpose(rw, v, order) for v, order in zip(operands, orders, strict=True)]
+    results = [_major_to_minor(layout) for layout in op.attributes["result_layouts"]]
+    types = []
+    for result, order in zip(op.results, results, strict=True):
+        t = result.type
+        if isinstance(t, TensorType) and t.is_static:
+            t = tensor(tuple(t.extents[d] for d in order), t.dtype)
+        types.append(t)
+    attributes = {k: v for k, v in op.attributes.items() if k not in ("operand_layouts", "result_layouts")}
+    out = rw.emit(op.name, moved, types, attributes)
+    return [_transpose(rw, v, _inverse(order)) for v, order in zip(out, results, strict=True)]
+
+
+def _major_to_minor(layout: object) -> tuple[int, ...]:
+    """Dimensions in the order they lie in memory; a layout names them the other way round."""
+    return tuple(reversed(as_ints(layout)))
+
+
+def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(order.index(d) for d in range(len(order)))
+
+
+def _transpose(rw: Rewriter, value: Value, order: tuple[int, ...]) -> Value:
+    if order == tuple(range(len(order))) or not isinstance(value.type, TensorType):
+        return value
+    t = tensor(tuple(value.tensor.extents[d] for d in order), value.tensor.dtype)
+    return rw.emit1("stablehlo.transpose", [value], t, {"permutation": DenseArray("i64", order)})

@@ -1,0 +1,57 @@
+"""LAPACK and BLAS by address: the functions behind SciPy's `cython_lapack` and `cython_blas`.
+
+Compiled programs refer to them as external symbols, `shlo_lapack_spotrf` for SPOTRF, which are defined when a program
+is loaded. So object code in the cache holds no address, and a call goes from machine code to LAPACK with no Python in
+between. SciPy is the optional extra `shlo_jit[lapack]`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import importlib.util
+from collections.abc import Iterable
+
+from shlo_jit.errors import ExecutionError
+
+PREFIX = "shlo_lapack_"
+"""Of the external symbols; the rest is the Fortran name without its underscore."""
+MISSING = "needs LAPACK, which SciPy provides: pip install 'shlo_jit[lapack]'"
+
+
+def is_available() -> bool:
+    """Whether SciPy is installed."""
+    return importlib.util.find_spec("scipy") is not None
+
+
+def addresses(symbols: Iterable[str]) -> dict[str, int]:
+    """Symbol -> address of its function. Raises ExecutionError when SciPy, or the function, is not there."""
+    return {symbol: _address(symbol) for symbol in symbols}
+
+
+@functools.cache
+def _address(symbol: str) -> int:
+    name = symbol.removeprefix(PREFIX)
+    capsules = _capsules()
+    if capsules is None:
+        raise ExecutionError(f"the program calls {name} and {MISSING}")
+    if name not in capsules:
+        raise ExecutionError(f"the program calls {name}, which SciPy's LAPACK does not have")
+    capsule = capsules[name]
+    api = ctypes.pythonapi
+    get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
+    return get(capsule, get_name(capsule))
+
+
+@functools.cache
+def _capsules() -> dict[str, object] | None:
+    """Fortran name -> the capsule that holds the function's address; None without SciPy."""
+    found: dict[str, object] = {}
+    for module in ("cython_blas", "cython_lapack"):
+        try:
+            found |= importlib.import_module(f"scipy.linalg.{module}").__pyx_capi__
+        except ImportError:
+            return None
+    return found
