@@ -73,7 +73,12 @@ def iree(case: Case, lowered: Any, inputs: list[np.ndarray]) -> Ready | None:
         lowered.as_text(),
         target_backends=["llvm-cpu"],
         input_type="stablehlo",
-        extra_args=["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3"],
+        extra_args=[
+            "--iree-llvmcpu-target-cpu=host",
+            "--iree-opt-level=O3",
+            "--iree-input-demote-f64-to-f32=false",
+            "--iree-input-demote-i64-to-i32=false",
+        ],
     )
     config = runtime.Config("local-task")
     module = runtime.load_vm_module(runtime.VmModule.copy_buffer(config.vm_instance, code), config)

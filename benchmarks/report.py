@@ -155,7 +155,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         if dots:
             axes.scatter(*zip(*dots, strict=True), s=12, marker=marker, color=COLOURS[peer], label=peer, zorder=3)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="lower right", fontsize=8, title="the same for", title_fontsize=8)
+        figure.legend(loc="outside lower right", fontsize=8, ncols=2, title="the same for", title_fontsize=8)
     for group in groups:
         mine = [place for row, place in zip(rows, places, strict=True) if row["group"] == group]
         axes.text(1.01, sum(mine) / len(mine), group, transform=axes.get_yaxis_transform(), fontsize=8, va="center",

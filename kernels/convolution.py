@@ -10,7 +10,8 @@ strides and blocking are read from a table (`ConvShape.pack`), so every convolut
        a constant distance, read in place, and a line of the window is one run of k; where lines are too short for that,
        the pixels are gathered into a panel. With adjacent output pixels, rows are features and columns pixels.
 
-A convolution with one channel a group (depthwise) is done directly, see `convolution_depthwise`.
+A convolution with one channel a group (depthwise) is done directly, see `convolution_depthwise` and
+`convolution_planes`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from functools import cache
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.kernels.convolution_depthwise import emit_depthwise_task
 from shlo_jit.kernels.convolution_input import FRAME, Arguments, emit_copy_task, emit_packers, emit_weights_task
+from shlo_jit.kernels.convolution_planes import emit_planes_task
 from shlo_jit.kernels.convolution_products import emit_first_task, emit_gather, emit_last_task
 from shlo_jit.kernels.convolution_shape import (
     DEPTHWISE,
     FIRST,
+    PLANES,
     SERIAL,
     ConvShape,
     conv_scratch_bytes,
@@ -75,6 +78,7 @@ def conv_routine(types: GemmTypes, target: Target) -> Routine:
             "last": emit_last_task(module, types, target),
             "first": emit_first_task(module, types, target),
             "depthwise": emit_depthwise_task(module, types, target),
+            "planes": emit_planes_task(module, types, target),
         }
         _emit_entry(module, types, target, tasks)
 
@@ -90,6 +94,7 @@ def _emit_entry(module: ModuleText, types: GemmTypes, target: Target, tasks: dic
     kind = g.get("kind")
     main = b.select(b.icmp("eq", kind, FIRST), V("ptr", f"@{tasks['first']}"), V("ptr", f"@{tasks['last']}"))
     main = b.select(b.icmp("eq", kind, DEPTHWISE), V("ptr", f"@{tasks['depthwise']}"), main)
+    main = b.select(b.icmp("eq", kind, PLANES), V("ptr", f"@{tasks['planes']}"), main)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _taps(b, g))
     threads = b.select(b.icmp("sle", work, SERIAL), i64(1), b.params[-1])
     phases = (("copy_tasks", V("ptr", f"@{tasks['copy']}")), ("weight_tasks", V("ptr", f"@{tasks['weight']}")))

@@ -12,12 +12,27 @@ from shlo_jit.kernels.convolution_input import TASK_PARAMS, Arguments, dot, spli
 from shlo_jit.kernels.convolution_shape import conv_plan
 from shlo_jit.kernels.gemm_blocks import ceil_div
 from shlo_jit.kernels.gemm_micro import attributes
-from shlo_jit.kernels.gemm_types import GemmTypes, itemsize, storage
+from shlo_jit.kernels.gemm_types import GemmPlan, GemmTypes, itemsize, storage
 from shlo_jit.kernels.pack import convert
 from shlo_jit.kernels.target import Target
 
 PIXELS = 4
 """Pixels computed together: each loaded weight serves all of them."""
+
+
+def lines_inside(b: Builder, g: Arguments, top: V, axis: str) -> tuple[V, V]:
+    """The window positions k with 0 <= top + k * dilation < extent."""
+    dilation, extent, window = g.ints(f"rdil_{axis} in_{axis} k{axis}")
+    first = b.min_(ceil_div(b, b.max_(b.sub(0, top), 0), dilation), window)
+    end = b.min_(ceil_div(b, b.max_(b.sub(extent, top), 0), dilation), window)
+    return first, end
+
+
+def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, z: V) -> V:
+    """x * y + z."""
+    if plan.acc not in ("float", "double"):
+        return b.add(b.mul(x, y), z)
+    return b.fma(x, y, z) if target.has_fma else b.fadd(b.fmul(x, y), z)
 
 
 class _Line:
@@ -34,23 +49,15 @@ class _Line:
         for x, axis in ((d, "d"), (h, "h")):
             top = b.sub(b.mul(x, g.get(f"stride_{axis}")), g.get(f"pad_{axis}"))
             self.tops.append(top)
-            self.ranges.append(self.inside(top, axis))
+            self.ranges.append(lines_inside(b, g, top, axis))
         base = dot(b, (image, g.get("in_batch")), *zip(self.tops, g.ints("in_sd in_sh"), strict=True))
         self.input = b.offset(g.pointer("input"), base)
-
-    def inside(self, top: V, axis: str) -> tuple[V, V]:
-        """The window positions k with 0 <= top + k * dilation < extent."""
-        b, g = self.b, self.g
-        dilation, extent, window = g.ints(f"rdil_{axis} in_{axis} k{axis}")
-        first = b.min_(ceil_div(b, b.max_(b.sub(0, top), 0), dilation), window)
-        end = b.min_(ceil_div(b, b.max_(b.sub(extent, top), 0), dilation), window)
-        return first, end
 
     def pixels(self, w: V, count: int) -> None:
         """`count` pixels from w on; for one, the window is cut to the line."""
         b, g, n = self.b, self.g, self.plan.lanes
         left = b.sub(b.mul(w, g.get("stride_w")), g.get("pad_w"))
-        columns = self.inside(left, "w") if count == 1 else (i64(0), g.get("kw"))
+        columns = lines_inside(b, g, left, "w") if count == 1 else (i64(0), g.get("kw"))
         source = b.offset(self.input, b.mul(left, g.get("in_sw")))
         to = b.offset(self.output, b.mul(w, g.get("o_pixel")))
         channels = g.get("groups")
@@ -77,7 +84,14 @@ class _Line:
                     pixel = b.offset(at, b.mul(kw.index, rw))
                     kw.next(
                         *(
-                            self._fma(self._load(b.offset(pixel, b.mul(pixel_step, p)), types.a, n), weight, x)
+                            multiply_add(
+                                b,
+                                plan,
+                                self.target,
+                                self._load(b.offset(pixel, b.mul(pixel_step, p)), types.a, n),
+                                weight,
+                                x,
+                            )
                             for p, x in enumerate(kw.values)
                         )
                     )
@@ -90,12 +104,6 @@ class _Line:
 
     def _load(self, at: V, dtype: str, n: int) -> V:
         return convert(self.b, self.b.load(vector(storage(dtype), n), at), dtype, self.plan.unit)
-
-    def _fma(self, x: V, y: V, z: V) -> V:
-        b = self.b
-        if self.plan.acc not in ("float", "double"):
-            return b.add(b.mul(x, y), z)
-        return b.fma(x, y, z) if self.target.has_fma else b.fadd(b.fmul(x, y), z)
 
 
 def emit_depthwise_task(module: ModuleText, types: GemmTypes, target: Target) -> str:

@@ -28,8 +28,9 @@ FIELDS = tuple(_FIELDS.split())
 
 Three = tuple[int, int, int]
 
-LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE = range(4)
-"""Ways: rows of A are pixels, read in place or gathered; rows of A are features; one input channel a feature."""
+LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES = range(5)
+"""Ways: rows of A are pixels, read in place or gathered; rows of A are features; one input channel
+a feature, channels adjacent or pixels adjacent."""
 
 TASK = 4 << 20
 """Multiply-adds of a task, about."""
@@ -156,11 +157,16 @@ class _Decision:
         self._set(rows=self.images * self.pixels)
         self._inside()
         if self._depthwise():
-            self._cut_depthwise()
+            self._cut_depthwise(DEPTHWISE, self.images * self.output[0] * self.output[1], s.groups)
+        elif self._planes():
+            features = s.groups * s.co
+            self._cut_depthwise(PLANES, self.images * features * self.output[0] * self.output[1], 1)
         else:
             self._padded_input()
             self._runs()
             self._cut()
+        if 0 in (self.images, self.pixels, s.groups, s.co):
+            self._set(copy_tasks=0, weight_tasks=0, main_tasks=0)
         return [self.values.get(name, 0) for name in FIELDS]
 
     def _pointwise(self) -> None:
@@ -199,15 +205,18 @@ class _Decision:
         end = max(first, min(self.output[2], (extent - 1 - reach + pad) // stride + 1))
         self._set(inside0=min(first, end, self.output[2]), inside1=end if end > first else min(first, self.output[2]))
 
-    def _cut_depthwise(self) -> None:
+    def _planes(self) -> bool:
+        """One channel a group, pixels adjacent in a line of input and output."""
         s = self.shape
-        lines = self.images * self.output[0] * self.output[1]
-        work = max(1, self.output[2] * s.groups * self.window[0] * self.window[1] * self.window[2])
+        adjacent = s.out_pixel == 1 and self.values["in_sw"] == itemsize(self.types.a)
+        return not s.features_last and s.ci == 1 and s.co <= 8 and adjacent and self.ldil == (1, 1, 1)
+
+    def _cut_depthwise(self, kind: int, lines: int, channels: int) -> None:
+        work = max(1, self.output[2] * channels * self.taps)
         chunk = max(1, (TASK // 32) // work)
-        total = work * lines
-        self._set(kind=DEPTHWISE, row_chunk=chunk, row_chunks=-(-lines // chunk), main_tasks=-(-lines // chunk))
-        if total <= SERIAL // 8:
-            self._set(row_chunk=max(1, lines), row_chunks=1, main_tasks=min(1, lines))
+        if work * lines <= SERIAL // 8:
+            chunk = max(1, lines)
+        self._set(kind=kind, row_chunk=chunk, main_tasks=-(-lines // chunk))
 
     # ------------------------------------------------------------------ the input products read
     def _padded_input(self) -> None:

@@ -88,8 +88,11 @@ def _digit(b: Builder, records: Records, array: V, i: V, shift: V) -> V:
     return b.cast("zext", b.and_(word, const("i32", records.buckets - 1)), "i64")
 
 
-def _shift(b: Builder, records: Records, number: V) -> V:
-    return b.add(b.mul(number, records.digit_bits), INDEX_BITS)
+def digit_shift(b: Builder, records: Records, number: V) -> V:
+    """The bit at which a pass's digit begins. The last digit ends with the key, even if it shares bits with the one
+    before: it would reach into the next record."""
+    last = INDEX_BITS + records.key_bits - records.digit_bits
+    return b.min_(b.add(b.mul(number, records.digit_bits), INDEX_BITS), last)
 
 
 # ---------------------------------------------------------------------------- short lines
@@ -130,11 +133,11 @@ def radix_records(module: ModuleText, records: Records) -> str:
     b.memset(counts, 0, records.counts_bytes)
     with b.loop(0, n, 1, "count") as i:
         for p in range(records.passes):
-            digit = _digit(b, records, source, i, _shift(b, records, i64(p)))
+            digit = _digit(b, records, source, i, digit_shift(b, records, i64(p)))
             _bump(b, b.element(counts, "i32", b.add(digit, p * records.buckets)))
     with b.loop_carry(0, records.passes, [source, target], 1, "pass") as carry:
         here, there = carry.values
-        shift = _shift(b, records, carry.index)
+        shift = digit_shift(b, records, carry.index)
         table = b.element(counts, "i32", b.mul(carry.index, records.buckets))
         first = b.load("i32", b.element(table, "i32", _digit(b, records, here, i64(0), shift)))
 

@@ -70,16 +70,15 @@ def log(x: X) -> X:
 
 
 def log1p(x: X, extra: X | None = None) -> X:
-    """ln(1 + x + extra), extra tiny beside x. k comes from u = 1 + x rounded; f = 2^-k x + (2^-k - 1) is formed from x itself, with its rounding
-    error, so nothing of x is lost. 1 ULP."""
+    """ln(1 + x + extra), extra tiny beside x. k comes from u = 1 + x rounded; f = 2^-k x + (2^-k - 1) is formed from x
+    itself, with its rounding error, so nothing of x is lost. 1 ULP."""
     f = x.format
     u = 1.0 + x
     lowest = LOWEST[f.bits]
     exponent = (u.bits() + ((f.bias << f.fraction) - lowest)) & -(1 << f.fraction)
-    # 2^-k has the biased exponent 2 bias - e; it is at least 2^-127 (2^-1023), which as a subnormal would be wrong, so
-    # half of x and twice the power are used there: k <= 127 because u < 4/3 2^127 or it is 2^128, treated below.
+    # k reaches 128 (1024), and 2^-k would be subnormal, so a quarter of x meets four times the power.
     k = ((exponent >> f.fraction) | ((f.bias + f.fraction) << f.fraction)).as_float() - (2.0**f.fraction + f.bias)
-    quarter = (((2 * f.bias + 2) << f.fraction) - exponent).as_float()  # 2^-k * 4
+    quarter = (((2 * f.bias + 2) << f.fraction) - exponent).as_float()  # 4 2^-k
     scaled = (0.25 * x) * quarter
     fraction, tail = two_sum(fma(quarter, 0.25, -1.0), scaled)
     if extra is not None:

@@ -17,9 +17,6 @@ def convert(b: Builder, source: DType, target: DType, x: Reg) -> Reg:
     if is_pair(x):
         if target.is_complex:
             return tuple(_real(b, source.part, target.part, p) for p in x)  # type: ignore[return-value]
-        if target.kind == "b":
-            nonzero = [_real(b, source.part, target, p) for p in x]  # type: ignore[union-attr]
-            return b.or_(*nonzero)
         return _real(b, source.part, target, x[0])  # type: ignore[index]
     assert isinstance(x, V)
     if target.is_complex:

@@ -45,13 +45,8 @@ def from_memory(b: Builder, dtype: DType, x: V) -> V:
 
 
 def to_memory(b: Builder, dtype: DType, x: V) -> V:
-    """A register as what is stored."""
-    t = memory_type(dtype)
-    if dtype.kind in "bu":
-        return b.cast("zext", x, t)
-    if dtype.kind == "i":
-        return b.cast("sext", x, t)
-    return x
+    """A register as what is stored; the bits above i2 and i4 are zero, as ml_dtypes leaves them."""
+    return b.cast("zext", x, memory_type(dtype)) if dtype.kind in "biu" else x
 
 
 def lanes_of(x: Reg) -> int:

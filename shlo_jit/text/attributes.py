@@ -31,6 +31,7 @@ from shlo_jit.ir.attributes import (
 )
 from shlo_jit.ir.types import ScalarType, TensorType
 from shlo_jit.text.dense import LiteralRefusal, decode_dense, float_value
+from shlo_jit.text.resources import parse_resource
 from shlo_jit.text.structs import STRUCTS, parse_conv_dims, parse_struct
 from shlo_jit.text.types import is_type_start
 
@@ -80,7 +81,7 @@ def _keyword_attribute(p: Parser, token: str) -> Any:
     if token.startswith("loc(") or token == "loc":
         return p.location()
     if token == "dense_resource":
-        return p.resource()
+        return parse_resource(p)
     if token in ("affine_map", "affine_set", "opaque", "sparse", "distinct", "strided"):
         return _opaque(p)
     if token == "dense":

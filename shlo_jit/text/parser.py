@@ -20,16 +20,14 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from shlo_jit.errors import ParseError, Source, Span, diagnose
 from shlo_jit.ir.attributes import Dense, OpaqueAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, Value
 from shlo_jit.ir.types import FunctionType, TensorType, Type
 from shlo_jit.text import attributes as attribute_syntax
 from shlo_jit.text import types as type_syntax
-from shlo_jit.text.dense import LiteralRefusal, from_bytes
 from shlo_jit.text.lexer import Cursor, SyntaxRefusal
+from shlo_jit.text.resources import parse_resources
 from shlo_jit.text.syntax import Argument, parse_argument
 
 Handler = Callable[["Parser", str], Op]
@@ -98,7 +96,7 @@ class Parser(Cursor):
             if token[0] in "#!" and self.tokens[self.i + 1] == "=":
                 self._alias(token)
             elif token == "{-#":
-                self._resource_section()
+                parse_resources(self)
             else:
                 ops.append(self.op())
         for value in self.unread:
@@ -524,52 +522,6 @@ class Parser(Cursor):
             self.fail("'('")
         self.skip_brackets()
         return OpaqueAttr(self.text_since(first))
-
-    # ---- resources: literals kept at the end of the text
-
-    def resource(self) -> Dense:
-        """resource ::= `dense_resource<` name `>` `:` type"""
-        at = self.i
-        self.i += 1
-        self.expect("<")
-        name = attribute_syntax.unescape(self.next()) if self.peek()[:1] == '"' else self.next()
-        self.expect(">")
-        self.expect(":")
-        type = self.tensor_type()
-
-        def decode() -> np.ndarray:
-            try:
-                return from_bytes(self.resources[name], type)
-            except KeyError:
-                self.error(f"resource '{name}' is not defined", at)
-            except LiteralRefusal as refusal:
-                message = str(refusal)
-            self.error(message, at)
-
-        self.unread.append(Dense(type, decode=decode))
-        return self.unread[-1]
-
-    def _resource_section(self) -> None:
-        """resources ::= `{-#` name `:` `{` ... `}` `#-}`"""
-        first = self.i
-        while self.peek() != "#-}":
-            if not self.peek():
-                self.error("'{-#' is not closed", first)
-            at = self.i
-            token = self.next()
-            if self.peek() == ":" and self.tokens[self.i + 1].startswith('"0x'):
-                self.i += 1
-                name = attribute_syntax.unescape(token) if token[0] == '"' else token
-                self.resources[name] = self._blob(self.next(), at)
-        self.i += 1
-
-    def _blob(self, token: str, at: int) -> bytes:
-        """The bytes of a resource, without the four that give its alignment."""
-        try:
-            return bytes.fromhex(token[3:-1])[4:]
-        except ValueError:
-            pass
-        self.error("expected a string of hexadecimal digits", at)
 
 
 def _first_block(arguments: list[Argument], label: str = "") -> Block:

@@ -62,7 +62,8 @@ def parse_dot(p: Parser, name: str) -> Op:
 
 def parse_dot_general(p: Parser, name: str) -> Op:
     """dot_general ::= operand `,` operand (`,` `batching_dims` `=` ints `x` ints)?
-    `,` `contracting_dims` `=` ints `x` ints (`,` precision)? (`,` `algorithm` `=` `<` fields `>`)? dictionary? `:` function-type
+    `,` `contracting_dims` `=` ints `x` ints (`,` precision)? (`,` `algorithm` `=` `<` fields `>`)?
+    dictionary? `:` function-type
     """
     keys = _two_operands(p)
     p.expect(",")

@@ -30,7 +30,8 @@ __all__ = ["Printer", "print_module", "print_op", "type_text"]
 _ALIAS = re.compile(r"#(loc[A-Za-z0-9_$.\-]*)")
 _HINT = re.compile(r"[A-Za-z_$.\-][A-Za-z0-9_$.\-]*$")
 
-_PROPERTIES = """algorithm all_gather_dim api_version arg_attrs backend_config base_dilations batch_dims batch_group_count
+_PROPERTIES = """
+algorithm all_gather_dim api_version arg_attrs backend_config base_dilations batch_dims batch_group_count
 broadcast_dimensions broadcast_sizes call_target_name callee called_computations channel_handle channel_id
 compare_type comparison_direction composite_attributes concat_dimension custom_call_schedule decomposition dim
 dimension dimension_numbers dimensions dot_dimension_numbers edge_padding_high edge_padding_low einsum_config

@@ -149,7 +149,7 @@ CONV_FIELDS = (
 
 
 def parse_conv_dims(p: Parser) -> ConvDims:
-    """conv-dims ::= `raw` field (`,` field)* | dims `x` dims `->` dims, such as [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"""
+    """conv-dims ::= `raw` field (`,` field)* | dims `x` dims `->` dims"""
     if p.accept("raw"):
         return _raw_conv_dims(p)
     lhs = _labels(p, ("b", "f"))

@@ -168,8 +168,8 @@ def exact_ops(name: str) -> Iterator[str]:
 @pytest.mark.parametrize("name", ["i1", *INTEGERS, *FLOATS, *COMPLEX])
 def test_exact(name: str) -> None:
     ops = tuple(exact_ops(name))
-    if name == "f8E8M0FNU":  # no sign and no zero: only what stays among powers of two, compared and moved
-        ops = tuple(o for o in ops if o not in ("negate", "chlo.next_after"))
+    if DTYPES[name].bits < 8 and DTYPES[name].is_float:  # NaN turns into a zero of either sign
+        ops = tuple(o for o in ops if o != "remainder")
     dtype = DTYPES[name]
     if dtype.is_complex:
         part = operands(dtype.part)
@@ -211,7 +211,9 @@ def test_convert(source: str) -> None:
     """To every other element type, in one program."""
     dtype = DTYPES[source]
     x = complex_of(*operands(dtype.part), dtype) if dtype.is_complex else operands(dtype)[0]
-    targets = ["i1", *INTEGERS, *FLOATS, *COMPLEX]
+    powers = "f8E8M0FNU"  # ml_dtypes has no conversions between it and the other small floats
+    small = source in SMALL
+    targets = [t for t in ("i1", *INTEGERS, *FLOATS, *COMPLEX) if not (small and t in SMALL and powers in (source, t))]
     lines = [
         f"%r{k} = stablehlo.convert %a : (tensor<{x.size}x{source}>) -> tensor<{x.size}x{t}>"
         for k, t in enumerate(targets)

@@ -52,7 +52,8 @@ SNIPPETS = [
     "%0 = stablehlo.complex %x, %y : tensor<3xcomplex<f32>>",
     "%0 = stablehlo.exponential %x {result_accuracy = #stablehlo.result_accuracy<atol = 1.000000e+00, ulps = 4, "
     "mode = #stablehlo.result_accuracy_mode<TOLERANCE>>} : tensor<3xf32>",
-    "%0 = stablehlo.uniform_quantize %x : (tensor<3xf32>) -> tensor<3x!quant.uniform<i8<-100:100>:f32:0, {1.0, 2.0:3}>>",
+    "%0 = stablehlo.uniform_quantize %x : (tensor<3xf32>)"
+    " -> tensor<3x!quant.uniform<i8<-100:100>:f32:0, {1.0, 2.0:3}>>",
     "%0 = stablehlo.uniform_dequantize %q : (tensor<3x!quant.uniform<i8:f32, 1.0:17>>) -> tensor<3xf32>",
     "%0 = stablehlo.clamp %s, %x, %s : (tensor<f32>, tensor<3xf32>, tensor<f32>) -> tensor<3xf32>",
     "%0 = stablehlo.clamp %x, %x, %x : tensor<3xf32>",
@@ -177,10 +178,12 @@ SNIPPETS = [
 PROGRAMS = [
     "",
     "module {}",
-    "module @m attributes {a = 1 : i32} {\n  module @inner {\n    func.func private @g(tensor<f32> {x.y}) -> tensor<f32>\n"
+    "module @m attributes {a = 1 : i32} {\n  module @inner {\n    func.func private @g(tensor<f32> {x.y})"
+    " -> tensor<f32>\n"
     "  }\n}\n",
     '#map = array<i64: 1, 2>\n!t = tensor<3xf32>\nfunc.func @f(%a: !t {a.b = #map} loc("x")) -> (!t {c.d = "e"})'
-    " attributes {k} {\n  return %a : !t loc(#loc)\n} loc(#loc2)\n#loc = loc(unknown)\n#loc2 = loc(callsite(#loc at #loc))\n",
+    " attributes {k} {\n  return %a : !t loc(#loc)\n} loc(#loc2)\n#loc = loc(unknown)\n"
+    "#loc2 = loc(callsite(#loc at #loc))\n",
     'sdy.mesh @mesh = <["d"=2]> {stablehlo.mesh = {axes = [{name = "d", size = 2 : i64}]}}\n'
     "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
     '  %0 = sdy.manual_computation(%x) in_shardings=[<@mesh, [{"d"}]>] out_shardings=[<@mesh, [{"d"}]>]'

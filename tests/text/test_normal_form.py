@@ -138,7 +138,8 @@ def test_reduce_arguments_are_left_then_right() -> None:
 
 
 def test_function() -> None:
-    text = 'func.func private @f(%a: tensor<f32> {x.y}, %b: tensor<2xi8>) -> (tensor<f32> {r = "s"}) attributes {k = 1 : i8} {\n'
+    text = "func.func private @f(%a: tensor<f32> {x.y}, %b: tensor<2xi8>)"
+    text += ' -> (tensor<f32> {r = "s"}) attributes {k = 1 : i8} {\n'
     op = next(parse_module(text + "  return %a : tensor<f32>\n}").functions())
     f32, i8 = tensor((), DTYPES["f32"]), tensor((2,), DTYPES["i8"])
     assert op.attributes == {

@@ -27,7 +27,7 @@ class Kernel:
 
 
 def _load() -> dict[str, Kernel]:
-    from shlo_jit.lower.kernels import convolution, custom_call, dot, scatter, select_and_scatter, sort, window
+    from shlo_jit.lower.kernels import convolution, custom_call, dot, scatter, select_and_scatter, sort, top_k, window
 
     return {
         "stablehlo.dot_general": dot.KERNEL,
@@ -37,6 +37,7 @@ def _load() -> dict[str, Kernel]:
         "stablehlo.reduce_window": window.KERNEL,
         "stablehlo.select_and_scatter": select_and_scatter.KERNEL,
         "stablehlo.sort": sort.KERNEL,
+        "chlo.top_k": top_k.KERNEL,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from shlo_jit.codegen.program import Callback, Port
@@ -52,6 +53,17 @@ def tensors(values: list[Value]) -> list[Value]:
     return [v for v in values if isinstance(v.type, TensorType)]
 
 
+def is_lapack(target: str) -> bool:
+    """Whether LAPACK answers a call of this name, unless the user does."""
+    return target.startswith(("lapack_", "blas_")) and lapack().is_lapack(target)
+
+
+def lapack() -> ModuleType:
+    from shlo_jit.lower.kernels import lapack
+
+    return lapack
+
+
 def _port(value: Value) -> Port:
     t = value.tensor
     return Port(value.name, t.extents, t.storage)
@@ -60,6 +72,9 @@ def _port(value: Value) -> Port:
 def lower(low: ProgramLowering, step: OpStep) -> None:
     op = step.op
     target = op.attributes["call_target_name"]
+    if not low.is_known_call(target) and is_lapack(target):
+        lapack().lower(low, step)
+        return
     if not low.is_known_call(target):
         raise UnsupportedError(diagnose(f"custom_call: no callable is registered for target @{target}", op.span))
     operands, results = tensors(op.operands), tensors(op.results)
@@ -69,4 +84,9 @@ def lower(low: ProgramLowering, step: OpStep) -> None:
     low.callback(callback, [low.pointer(v) for v in operands], [low.pointer(v) for v in results])
 
 
-KERNEL = Kernel(lower)
+def scratch(low: ProgramLowering, step: OpStep) -> int:
+    target = step.op.attributes["call_target_name"]
+    return lapack().scratch(low, step) if not low.is_known_call(target) and is_lapack(target) else 0
+
+
+KERNEL = Kernel(lower, scratch)

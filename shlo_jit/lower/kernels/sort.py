@@ -25,7 +25,7 @@ from shlo_jit.kernels.sort import INDEX_BITS, SLACK, Records, load_record, recor
 from shlo_jit.lower.kernels import Kernel
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
 from shlo_jit.lower.kernels.sort_keys import Key, emit_key, keys_of
-from shlo_jit.lower.nest import MAX_TASKS, PARALLEL_WORK, TASK_WORK
+from shlo_jit.lower.schedule import MAX_TASKS, PARALLEL_WORK, TASK_WORK
 from shlo_jit.lower.reducers import run_body
 
 if TYPE_CHECKING:
@@ -240,8 +240,7 @@ def sort_chunked(low: ProgramLowering, step: OpStep, how: RecordSort) -> None:
         low.parallel(fill_task, [start, first_array, *pointers], CHUNKS)
         with b.loop_carry(0, records.passes, [first_array, second_array], 1, "pass") as carry:
             here, there = carry.values
-            shift = b.add(b.mul(carry.index, records.digit_bits), INDEX_BITS)
-            shift = b.cast("inttoptr", shift, "ptr")
+            shift = b.cast("inttoptr", records_sort.digit_shift(b, records, carry.index), "ptr")
             low.parallel(count, [counts, shift, here], CHUNKS)
             most = b.call("i64", offsets, [counts], declare=False)
 
