@@ -23,6 +23,7 @@ from shlo_jit.kernels.gemm_blocks import (
     SERIAL,
     SHARED,
     TASK,
+    WIDEST,
     Frame,
     a_panel_bytes,
     ceil_div,
@@ -31,7 +32,6 @@ from shlo_jit.kernels.gemm_blocks import (
     emit_rectangle,
     emit_task,
     scratch_bytes,
-    worker_bytes,
 )
 from shlo_jit.kernels.gemm_micro import attributes, emit_stripe
 from shlo_jit.kernels.gemm_types import GemmPlan, GemmTypes, gemm_plan, itemsize
@@ -130,7 +130,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     f = Frame(b, b.alloca("i64", len(FIELDS)))
     f.set(a=s.a, a_rs=s.a_rs, a_cs=s.a_cs, a_bs=s.a_bs, b=s.b, b_rs=s.b_rs, b_cs=s.b_cs, b_bs=s.b_bs)
     f.set(c=s.c, c_rs=s.c_rs, c_bs=s.c_bs, batch=s.batch, m=s.m, n=s.n, k=s.k, k0=0, k1=s.k, batch0=0)
-    f.set(shared=s.scratch, epilogue=s.epilogue, frame=s.frame, worker_bytes=worker_bytes(plan))
+    f.set(epilogue=s.epilogue, frame=s.frame)
     if has_vector_path(plan):
         general = b.label("general")
         tasks_of_vectors = emit_vector_tasks(module, plan, target)
@@ -140,14 +140,8 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     mode = _packing(b, plan, s, product)
     f.set(mode_b=mode[0], pack_a=mode[1])
     tasks = _cut(b, plan, s, f, mode[0], product)
-    panels = ceil_div(b, s.n, plan.nr)
-    panel_bytes = _panel_bytes(b, plan, b.min_(s.k, plan.kc))
-    shared = b.icmp("eq", mode[0], SHARED)
-    shared_bytes = b.select(shared, b.mul(panels, panel_bytes), i64(0))
-    shared_a = b.offset(s.scratch, shared_bytes)
-    far = b.icmp("eq", mode[1], SHARED)
-    a_bytes = b.select(far, b.mul(ceil_div(b, s.m, plan.mr), a_panel_bytes(plan)), i64(0))
-    f.set(panel_bytes=panel_bytes, shared_a=shared_a, a_panel=a_panel_bytes(plan), worker=b.offset(shared_a, a_bytes))
+    shared, far = (b.icmp("eq", x, SHARED) for x in mode)
+    _lay_out(b, plan, s, f, shared, far)
     task_at, pack_at = V("ptr", f"@{task}"), V("ptr", f"@{pack_task}")
 
     def phases() -> list[V]:
@@ -191,6 +185,18 @@ def _panel_bytes(b: Builder, plan: GemmPlan, k: V) -> V:
     return b.add(b.mul(steps, plan.b_step), plan.header)
 
 
+def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, shared: V, far: V) -> None:
+    """Divides the scratch memory: all of B and all of A (kc steps) where they are shared, then a part per worker."""
+    panels = ceil_div(b, s.n, plan.nr)
+    panel_bytes = _panel_bytes(b, plan, b.min_(s.k, plan.kc))
+    chunk = b.mul(b.min_(panels, columns_of(plan, WIDEST) // plan.nr), panel_bytes)
+    a_panel = a_panel_bytes(plan)
+    shared_a = b.offset(s.scratch, b.select(shared, b.mul(panels, panel_bytes), i64(0)))
+    workers = b.offset(shared_a, b.select(far, b.mul(ceil_div(b, s.m, plan.mr), a_panel), i64(0)))
+    f.set(shared=s.scratch, shared_a=shared_a, worker=workers)
+    f.set(panel_bytes=panel_bytes, a_panel=a_panel, worker_bytes=b.add(chunk, a_panel))
+
+
 def _packing(b: Builder, plan: GemmPlan, s: _Shape, product: V) -> tuple[V, V]:
     """Where B is read from (IN_PLACE, SHARED, PRIVATE) and whether A is packed."""
     convert_a, convert_b = plan.convert
@@ -205,7 +211,7 @@ def _packing(b: Builder, plan: GemmPlan, s: _Shape, product: V) -> tuple[V, V]:
         if not plan.masks:
             adjacent = b.and_(adjacent, b.icmp("eq", b.urem(s.n, plan.lanes), 0))
         mode = b.select(b.and_(adjacent, b.or_(rare, resident)), i64(IN_PLACE), mode)
-    wide = b.icmp("sgt", s.n, columns_of(plan, 512))
+    wide = b.icmp("sgt", s.n, columns_of(plan, WIDEST))
     far = b.select(b.and_(wide, b.icmp("eq", mode, SHARED)), i64(SHARED), i64(IN_PLACE))
     if plan.kind == "amx":
         return mode, i64(PRIVATE)
@@ -219,7 +225,7 @@ def _cut(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, mode: V, product: V) -
 
     All but the batch of SHARED: a task has about TASK multiply-adds, whole stripes and whole panels.
     """
-    widest = columns_of(plan, 512)
+    widest = columns_of(plan, WIDEST)
     per_element = b.max_(b.select(b.icmp("eq", mode, SHARED), b.min_(s.k, plan.kc), s.k), 1)
     private = b.icmp("eq", mode, PRIVATE)
     # Few rows: one chunk of rows, and columns to fill a task. Otherwise wide chunks, and rows to fill it.

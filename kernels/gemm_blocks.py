@@ -67,6 +67,8 @@ PRIVATE_PRODUCT = 32 << 20
 """Multiply-adds up to which a product of a batch is a task of its own, with its own packed B."""
 GROUP = 256 << 10
 """Multiply-adds of a task made of many small products."""
+WIDEST = 512
+"""Columns of C in a task, about: with kc steps of k a chunk of B takes 3/4 MB of the second level cache."""
 B_RESIDENT = 128 << 10
 """Bytes of B that are read in place whatever m is: they stay in the second level cache as they are."""
 
@@ -75,9 +77,10 @@ def ceil_div(b: Builder, a: V, c: V | int) -> V:
     return b.udiv(b.add(a, b.sub(c, 1)), c)
 
 
-def worker_bytes(plan: GemmPlan) -> int:
+def worker_bytes(plan: GemmPlan, n: int, k: int) -> int:
     """Packing memory of a worker: an A panel (with room for a store that sticks out) and a chunk of B."""
-    return a_panel_bytes(plan) + columns_of(plan, 512) // plan.nr * plan.panel_bytes(plan.kc)
+    panels = min(-(-n // plan.nr), columns_of(plan, WIDEST) // plan.nr)
+    return a_panel_bytes(plan) + panels * plan.panel_bytes(min(k, plan.kc))
 
 
 def columns_of(plan: GemmPlan, about: int) -> int:
@@ -98,7 +101,7 @@ def scratch_bytes(types: GemmTypes, target: Target, batch: int, m: int, n: int, 
     plan = gemm_plan(types, target)
     k = min(k, plan.kc)
     shared = -(-n // plan.nr) * plan.panel_bytes(k) + -(-m // plan.mr) * a_panel_bytes(plan) if m > PRIVATE_ROWS else 0
-    return shared + max(threads, 1) * worker_bytes(plan) + 64
+    return shared + max(threads, 1) * worker_bytes(plan, n, k) + 64
 
 
 def emit_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shlo_jit.kernels.builder import V, Builder, ModuleText, const, i64, vector
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
 
 INDEX_BITS = 32
 SLACK = 64

@@ -6,7 +6,7 @@ end on. The array has a smallest record in front of it and largest ones behind.
 
 from __future__ import annotations
 
-from shlo_jit.kernels.builder import V, Builder, ModuleText, const, i64, vector
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
 
 MOST = 256
 """k up to which insertion is worth it."""

@@ -63,8 +63,14 @@ class Library:
         _immortalize(self._tracker)
 
 
-def load(objects: Iterable[bytes], exports: Iterable[str], needs: Iterable[Library] = ()) -> Library:
-    """Link objects into one library against `needs` and the process's own symbols (libc, libm, pthreads).
+def load(
+    objects: Iterable[bytes],
+    exports: Iterable[str],
+    needs: Iterable[Library] = (),
+    symbols: Mapping[str, int] | None = None,
+) -> Library:
+    """Link objects into one library against `needs`, `symbols` (name -> address) and the process's own symbols (libc,
+    libm, pthreads).
 
     `exports` are the symbols whose addresses are wanted. Raises InternalError when a symbol is missing or the object is
     not one.
@@ -77,6 +83,8 @@ def load(objects: Iterable[bytes], exports: Iterable[str], needs: Iterable[Libra
     for library in needs:
         for name, address in library.addresses.items():
             builder.import_symbol(name, address)
+    for name, address in (symbols or {}).items():
+        builder.import_symbol(name, address)
     builder.add_current_process()
     for name in exports:
         builder.export_symbol(name)

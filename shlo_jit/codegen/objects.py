@@ -32,6 +32,7 @@ class Compiled:
     routines: tuple[str, ...]
     """Names of the routines it links against."""
     output_aliases: Mapping[int, int] = field(default_factory=dict)
+    externals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ def compile_program(
         callbacks=tuple(program.callbacks),
         routines=tuple(names),
         output_aliases=dict(program.output_aliases),
+        externals=tuple(program.externals),
     )
 
 
@@ -103,6 +105,7 @@ def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
         "callbacks": [_write_callback(c) for c in compiled.callbacks],
         "routines": list(compiled.routines),
         "output_aliases": sorted(compiled.output_aliases.items()),
+        "externals": list(compiled.externals),
     }
     constants = [np.ascontiguousarray(c).reshape(-1).view(np.uint8) for c in compiled.constants]
     return header, [*compiled.objects, *constants]
@@ -126,6 +129,7 @@ def read_program(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> Comp
         callbacks=tuple(_read_callback(c) for c in header["callbacks"]),
         routines=tuple(header["routines"]),
         output_aliases={int(r): int(a) for r, a in header["output_aliases"]},
+        externals=tuple(header["externals"]),
     )
 
 

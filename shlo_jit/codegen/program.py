@@ -67,3 +67,5 @@ class Program:
     routines: tuple[Routine, ...]
     output_aliases: dict[int, int] = field(default_factory=dict)
     """Result -> donated argument whose buffer it takes over."""
+    externals: tuple[str, ...] = ()
+    """Symbols it refers to that are functions of LAPACK, defined when it is loaded (see `runtime/lapack.py`)."""

@@ -442,7 +442,7 @@ def next_after_bits(b: Builder, dtype: DType, x: V, y: V) -> V:
     fx, fy = to_f32(b, dtype, x), to_f32(b, dtype, y)
     t = vector(f"i{8 * dtype.itemsize}", lanes(x.type))
     own, other = b.bitcast(x, t), b.bitcast(y, t)
-    sign = const(t, 1 << (dtype.bits - 1))
+    sign = const(t, 0 if dtype.name == "f8E8M0FNU" else 1 << (dtype.bits - 1))
     zero = b.fcmp("oeq", fx, const(fx.type, 0.0))
     up = b.fcmp("olt", fx, fy)
     negative = b.icmp("ne", b.and_(own, sign), const(t, 0))

@@ -18,6 +18,7 @@ from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.kernels import KERNELS
+from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.lower.nest import NestLowering, check_supported
 from shlo_jit.lower.space import Tile
 
@@ -50,6 +51,8 @@ class ProgramLowering:
         self.module = ModuleText(target)
         self.routines: dict[str, Routine] = {}
         self.callbacks: list[Callback] = []
+        self.externals: dict[str, None] = {}
+        """Symbols that are defined when the program is loaded (see `runtime/lapack.py`)."""
         self.constants: list[np.ndarray] = []
         self.nests: dict[int, NestLowering] = {}
         self.kernel_names: dict[str, str] = {}
@@ -136,6 +139,7 @@ class ProgramLowering:
             self.callbacks,
             tuple(self.routines.values()),
             self.memory.aliases,
+            tuple(self.externals),
         )
 
     def enter(self, storage: Storage, args: V, results: V) -> None:
@@ -185,7 +189,7 @@ class ProgramLowering:
         for c in copies:
             n = nbytes(c.source)
             if n:
-                self.main.memcpy(self.pointer(c.target), self.pointer(c.source), n)
+                copy(self, self.pointer(c.target), self.pointer(c.source), n)
 
     def step(self, step: Step) -> None:
         if isinstance(step, NestStep):

@@ -7,6 +7,7 @@ from shlo_jit.passes.convolutions import canonical_convolutions
 from shlo_jit.passes.dots import canonical_dots
 from shlo_jit.passes.expand import expand
 from shlo_jit.passes.inline import inline
+from shlo_jit.passes.layouts import explicit_layouts
 from shlo_jit.passes.simplify import simplify
 
 
@@ -14,5 +15,5 @@ def run_passes(module: Module, entry: Op) -> Op:
     """A verified module's entry function, brought to core ops and simplified."""
     function = inline(module, entry)
     function = simplify(function)
-    function = canonical_convolutions(canonical_dots(expand(function)))
+    function = canonical_convolutions(canonical_dots(explicit_layouts(expand(function))))
     return simplify(function)

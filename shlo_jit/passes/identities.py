@@ -19,7 +19,7 @@ Identity = Callable[[Any, Rewriter, Op, list[Value]], "Sequence[Value] | None"]
 
 
 def _same_type(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """f(x) = x where the type does not change: reshape, convert, bitcast_convert."""
+    """f(x) = x where the type does not change: reshape, convert, bitcast_convert, dynamic_slice of everything."""
     return operands[:1] if operands[0].type == op.result.type else None
 
 
@@ -129,6 +129,11 @@ def _tuple_element(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Seque
     return [inner.operands[op.int("index")]] if inner is not None and inner.name == "stablehlo.tuple" else None
 
 
+def _whole_update(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """dynamic_update_slice(x, u, ...) with u of x's type = u"""
+    return [operands[1]] if operands[0].type == operands[1].type else None
+
+
 def _trivial_reduce(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """reduce over extents 1 = body(init, reshape(x))"""
     n = len(op.results)
@@ -200,6 +205,8 @@ IDENTITIES: dict[str, tuple[Identity, ...]] = {
     "stablehlo.transpose": (_identity_transpose,),
     "stablehlo.broadcast_in_dim": (_identity_broadcast,),
     "stablehlo.slice": (_identity_slice,),
+    "stablehlo.dynamic_slice": (_same_type,),
+    "stablehlo.dynamic_update_slice": (_whole_update,),
     "stablehlo.concatenate": (_single_concatenate,),
     "stablehlo.select": (_known_select,),
     "stablehlo.add": (_integer_neutral(0),),

@@ -17,10 +17,13 @@ Visitor = Callable[["Rewriter", Op, list[Value]], "Sequence[Value] | None"]
 
 
 class Rewriter:
-    """Builds new blocks. `emit` appends to the block being built and carries the place of the op being rewritten."""
+    """Builds new blocks. `emit` appends to the block being built and carries the place of the op being rewritten.
 
-    def __init__(self, visitor: Visitor):
+    `retype` gives the types of block arguments and of the results of ops that are kept."""
+
+    def __init__(self, visitor: Visitor, retype: Callable[[Type], Type] | None = None):
         self.visitor = visitor
+        self.retype = retype if retype is not None else lambda t: t
         self.values: dict[Value, Value] = {}
         self.blocks: list[Block] = []
         self.current: Op | None = None
@@ -60,7 +63,8 @@ class Rewriter:
 
     def sweep(self, block: Block, arguments: Sequence[Value] | None = None) -> Block:
         """A new block from an old one; `arguments` stand for the old block's arguments, or new ones are made."""
-        new = Block([Value(a.type, name=a.name) for a in block.arguments] if arguments is None else [])
+        made = [Value(self.retype(a.type), name=a.name) for a in block.arguments] if arguments is None else []
+        new = Block(made)
         self.values.update(zip(block.arguments, new.arguments if arguments is None else arguments, strict=True))
         self.blocks.append(new)
         self.run(block.ops)
@@ -84,16 +88,15 @@ class Rewriter:
     def keep(self, op: Op, operands: list[Value]) -> list[Value]:
         """The op as it is, with new operands and swept regions."""
         regions = [Region([self.sweep(b) for b in r.blocks]) for r in op.regions]
-        new = Op(
-            op.name, operands, [r.type for r in op.results], op.attributes, regions, op.source, op.start, op.end
-        )
+        types = [self.retype(r.type) for r in op.results]
+        new = Op(op.name, operands, types, op.attributes, regions, op.source, op.start, op.end)
         self.block.ops.append(new)
         return new.results
 
 
-def rewrite(function: Op, visitor: Visitor) -> Op:
+def rewrite(function: Op, visitor: Visitor, retype: Callable[[Type], Type] | None = None) -> Op:
     """A new function with the visitor applied to every op, in order, regions included."""
-    rewriter = Rewriter(visitor)
+    rewriter = Rewriter(visitor, retype)
     return rebuilt(function, rewriter.sweep(function.block()))
 
 

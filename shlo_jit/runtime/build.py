@@ -13,6 +13,7 @@ from shlo_jit.codegen import routines
 from shlo_jit.codegen.objects import Compiled, compile_program, program_entry, read_program
 from shlo_jit.codegen.program import Program
 from shlo_jit.kernels.target import Target
+from shlo_jit.runtime import lapack
 from shlo_jit.runtime.cache import ObjectCache, default_cache
 from shlo_jit.runtime.cpus import thread_count, usable_cpus
 from shlo_jit.runtime.executable import Core, Executable
@@ -86,7 +87,7 @@ def load(
         if library is None:
             return None
         libraries.append(library)
-    library = jit.load(compiled.objects, ["shlo_main"], libraries)
+    library = jit.load(compiled.objects, ["shlo_main"], libraries, lapack.addresses(compiled.externals))
     core = Core(compiled, library, thread_count(threads), custom_calls)
     return Executable(core, target, cache, stages)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from random_arrays import close, random_array
 
 import shlo_jit
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.reference.interpreter import evaluate
-from random_arrays import close, random_array
 
 BODIES = {
     "add": "%r = stablehlo.add %a, %u : tensor<{t}>",

@@ -12,8 +12,8 @@ from shlo_jit.errors import ParseError
 from shlo_jit.text.parser import parse_module
 
 PIECES = [
-    *"(){}[]<>,:=?", "->", '"', "%0", "tensor<2xf32>", "dense<1>", "@x", "#a", "loc(", "0x", "-1", "1.5", "stablehlo.add",
-    "\\", "//", "^bb0", "\x00", "é", "attributes", "!t", "f32",
+    *"(){}[]<>,:=?", "->", '"', "%0", "tensor<2xf32>", "dense<1>", "@x", "#a", "loc(", "0x", "-1", "1.5",
+    "stablehlo.add", "\\", "//", "^bb0", "\x00", "é", "attributes", "!t", "f32",
 ]  # fmt: skip
 
 

@@ -8,9 +8,8 @@ from shlo_jit.ir.core import Op, Value
 from shlo_jit.kernels.builder import Builder, V, bits, is_float, lanes, vector
 from shlo_jit.lower.convert import convert
 from shlo_jit.lower.kernels.access import Buffer, same_lanes
-from shlo_jit.lower.registers import flatten, regroup
 from shlo_jit.lower.reducers import Reducer, reducer_of
-from shlo_jit.lower.registers import Reg, constant, lanes_of, widen
+from shlo_jit.lower.registers import Reg, constant, flatten, lanes_of, regroup, widen
 from shlo_jit.ops.window import padding_pairs
 
 IDEMPOTENT = {"stablehlo.maximum", "stablehlo.minimum", "stablehlo.and", "stablehlo.or"}

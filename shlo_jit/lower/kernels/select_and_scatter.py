@@ -25,9 +25,8 @@ from shlo_jit.lower.kernels import Kernel
 from shlo_jit.lower.kernels.access import Buffer, choose_lanes, lanes_loop
 from shlo_jit.lower.kernels.fold import dims_of_window
 from shlo_jit.lower.kernels.units import body_cost, run_units
-from shlo_jit.lower.registers import flatten, regroup
 from shlo_jit.lower.reducers import run_body
-from shlo_jit.lower.registers import Reg, constant, lanes_of, widen
+from shlo_jit.lower.registers import Reg, constant, flatten, lanes_of, regroup, widen
 from shlo_jit.ops import is_elementwise
 
 if TYPE_CHECKING:

@@ -20,13 +20,13 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Block, Op
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels import sort as records_sort
-from shlo_jit.kernels.builder import V, Builder, i64, lanes, vector
+from shlo_jit.kernels.builder import Builder, V, i64, lanes, vector
 from shlo_jit.kernels.sort import INDEX_BITS, SLACK, Records, load_record, records_for
 from shlo_jit.lower.kernels import Kernel
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
 from shlo_jit.lower.kernels.sort_keys import Key, emit_key, keys_of
-from shlo_jit.lower.schedule import MAX_TASKS, PARALLEL_WORK, TASK_WORK
 from shlo_jit.lower.reducers import run_body
+from shlo_jit.lower.schedule import MAX_TASKS, PARALLEL_WORK, TASK_WORK
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from shlo_jit.ir.attributes import Dense, EnumAttr
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.types import F32, DType
-from shlo_jit.kernels.builder import V, Builder, const, lanes, vector
+from shlo_jit.kernels.builder import Builder, V, const, lanes, vector
 from shlo_jit.lower import elementwise
 from shlo_jit.lower.registers import Reg, constant, lanes_of, register_type, to_f32, widen
 

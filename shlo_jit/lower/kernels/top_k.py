@@ -14,7 +14,7 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels import top_k as best
-from shlo_jit.kernels.builder import V, Builder, bits, const, i64, vector
+from shlo_jit.kernels.builder import Builder, V, bits, const, i64, vector
 from shlo_jit.kernels.sort import INDEX_BITS, records_for
 from shlo_jit.lower.kernels import Kernel
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop

@@ -1,0 +1,60 @@
+"""Copies of whole buffers: a memcpy, or for large ones tasks, which write past the cache what will not stay in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shlo_jit.kernels.builder import Builder, V, i64, vector
+from shlo_jit.lower.schedule import MAX_TASKS
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+PARALLEL_BYTES = 1 << 19
+STREAM_BYTES = 1 << 23
+"""Bytes from which stores are non-temporal: they need no reading of what they overwrite."""
+LINE = 64
+UNROLL = 4
+
+
+def copy(low: ProgramLowering, target: V, source: V, nbytes: int) -> None:
+    if nbytes < PARALLEL_BYTES:
+        low.b.memcpy(target, source, nbytes)
+        return
+    chunk = -(-max(PARALLEL_BYTES // 4, -(-nbytes // MAX_TASKS)) // (LINE * UNROLL)) * LINE * UNROLL
+    low.parallel(_task(low, nbytes, chunk), [target, source], -(-nbytes // chunk))
+
+
+def _task(low: ProgramLowering, nbytes: int, chunk: int) -> str:
+    name = f"copy.{nbytes}"
+    if name in low.module.functions:
+        return name
+    b = low.module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes="nounwind")
+    frame, index, _ = b.params
+    target, source = (b.load("ptr", b.element(frame, "ptr", k)) for k in (0, 1))
+    first = b.mul(index, chunk)
+    count = b.sub(b.min_(b.add(first, chunk), nbytes), first)
+    target, source = b.offset(target, first), b.offset(source, first)
+    if nbytes < STREAM_BYTES:
+        b.memcpy(target, source, count)
+    else:
+        aligned = b.icmp("eq", b.and_(b.cast("ptrtoint", target, "i64"), i64(LINE - 1)), 0)
+        b.if_else(aligned, lambda: _stream(b, target, source, count), lambda: _plain(b, target, source, count))
+    b.ret()
+    return name
+
+
+def _plain(b: Builder, target: V, source: V, count: V) -> list[V]:
+    b.memcpy(target, source, count)
+    return []
+
+
+def _stream(b: Builder, target: V, source: V, count: V) -> list[V]:
+    """Whole lines with non-temporal stores to an aligned target, the rest with a memcpy."""
+    line = vector("i64", LINE // 8)
+    whole = b.and_(count, i64(-LINE * UNROLL))
+    with b.loop(0, whole, LINE * UNROLL, "lines") as i:
+        x = [b.load(line, b.offset(source, b.add(i, k * LINE)), align=1) for k in range(UNROLL)]
+        for k in range(UNROLL):
+            b.store(x[k], b.offset(target, b.add(i, k * LINE)), LINE, ", !nontemporal !{i32 1}")
+    return _plain(b, b.offset(target, whole), b.offset(source, whole), b.sub(count, whole))
