@@ -24,7 +24,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="", metavar="WORDS", help="divided by commas")
     parser.add_argument("--peers", default="shlo_jit,XLA,NumPy,IREE", metavar="NAMES", help="default: %(default)s")
-    parser.add_argument("--output", type=Path, default=Path("build/benchmarks"), metavar="D", help="default: %(default)s")
+    parser.add_argument("--output", type=Path, default=Path("build/benchmarks"), metavar="D",
+                        help="default: %(default)s")  # fmt: skip
     parser.add_argument("--budget", type=float, default=0.6, metavar="S", help="seconds a peer and case: %(default)s")
     parser.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds a case: %(default)s")
     parser.add_argument("--no-start", action="store_true", help="leave out the start in a new process")

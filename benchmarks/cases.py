@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, ContextManager
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ class Case:
         generator = np.random.default_rng(zlib.crc32(self.name.encode()))
         return [np.asarray(make(generator), order="C") for make in self.makers]
 
-    def types(self) -> ContextManager[Any]:
+    def types(self) -> AbstractContextManager[Any]:
         """JAX's 64-bit types, for cases that need them."""
         return jax.enable_x64(True) if self.x64 else nullcontext()
 

@@ -15,6 +15,11 @@ from benchmarks.peers import OURS, REFERENCE
 from benchmarks.worker import Row
 
 OTHERS = ("NumPy", "IREE")
+NOTES = (
+    "Times are medians of interleaved blocks; a ratio above 1 means that shlo_jit is faster.",
+    "`compile` is from text to a callable in a process that has compiled others before, without a cache;",
+    "`start` the same in a new process with an empty cache, `cached start` with a filled one, after the imports.",
+)
 COLOURS = {"faster": "#2a78b8", "slower": "#d9822b", "NumPy": "#2b2b2b", "IREE": "#8a3fa0"}
 
 
@@ -85,10 +90,7 @@ def markdown(rows: Sequence[Row]) -> str:
         reason = problem(row)
         cells = [row["case"], reason.replace("|", "\\|")] if reason else _cells(row, others, starts)
         lines.append("| " + " | ".join([*cells, *[""] * (len(head) - len(cells))]) + " |")
-    lines += ["", "Times are medians of interleaved blocks; a ratio above 1 means that shlo_jit is faster.",
-              "`compile` is from text to a callable in a process that has compiled others before, without a cache;"]  # fmt: skip
-    lines += ["`start` the same in a new process with an empty cache, `cached start` with a filled one.", ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *NOTES, ""])
 
 
 def _cells(row: Row, others: Sequence[str], starts: bool) -> list[str]:

@@ -7,7 +7,10 @@ import os
 import signal
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from typing import Any
+
+import numpy as np
 
 Row = dict[str, Any]
 """Of a case: `case`, `group`, `flops`, `peers` (name -> `median`, `low`, `high`, `compile`, or `error`), `start`."""
@@ -27,8 +30,9 @@ class Options:
 def run_case(name: str, options: Options) -> Row:
     """Measure a case. Peers that fail or disagree with the reference have an `error` and no times."""
     import shlo_jit.pipeline
+    from benchmarks.agreement import difference
     from benchmarks.cases import select
-    from benchmarks.peers import OURS, PEERS, REFERENCE
+    from benchmarks.peers import OURS, PEERS, REFERENCE, Ready
 
     del shlo_jit  # imported now, so that no compile time has it
     (case,) = (c for c in select() if c.name == name)
@@ -36,25 +40,25 @@ def run_case(name: str, options: Options) -> Row:
     inputs = case.inputs()
     with case.types():
         lowered = case.lower()
-        ready, expected = {}, None
+        ready: dict[str, Ready] = {}
+        expected: list[np.ndarray] = []
         for peer in sorted(options.peers, key=lambda p: p != REFERENCE):
             try:
                 found = PEERS[peer](case, lowered, inputs)
                 if found is None:
                     continue
-                error = ""
                 results = [r.copy() for r in found.arrays(found.call())]
                 if peer == REFERENCE:
                     expected = results
-                elif expected is not None:
-                    error = _check(results, expected, case.tolerance, peer != "NumPy")
+                wrong = difference(results, expected or results, case.tolerance, strict=peer != "NumPy")
             except Exception as problem:
-                error = f"{type(problem).__name__}: {problem}".splitlines()[0]
-            if error:
-                row["peers"][peer] = {"error": error}
-            else:
-                ready[peer] = found
-                row["peers"][peer] = {"compile": found.compile_seconds}
+                row["peers"][peer] = {"error": _line(problem)}
+                continue
+            if wrong:
+                row["peers"][peer] = {"error": f"WRONG {wrong}"}
+                continue
+            ready[peer] = found
+            row["peers"][peer] = {"compile": found.compile_seconds}
         if OURS in ready or OURS not in options.peers:
             _time(row, ready, options.budget)
     if options.start and OURS in ready:
@@ -62,10 +66,8 @@ def run_case(name: str, options: Options) -> Row:
     return row
 
 
-def _check(results: Any, expected: Any, tolerance: float, strict: bool) -> str:
-    from benchmarks.agreement import difference
-
-    return difference(results, expected, tolerance, strict)
+def _line(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}".splitlines()[0]
 
 
 def _time(row: Row, ready: dict[str, Any], budget: float) -> None:
@@ -91,14 +93,14 @@ class Worker:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self._process: Any = None
+        self._process: SpawnProcess | None = None
         self._pipe: Connection | None = None
 
     def run(self, case: str, group: str) -> Row:
         """A case's row; one with an `error` when the process died or took too long."""
         if self._process is None or not self._process.is_alive():
             self._begin()
-        assert self._pipe is not None
+        assert self._pipe is not None and self._process is not None
         error = f"no answer in {self.options.timeout:g} s"
         try:
             self._pipe.send(case)
@@ -135,8 +137,7 @@ def _serve(pipe: Connection, options: dict[str, Any]) -> None:
         try:
             row = run_case(case, Options(**options))
         except Exception as error:
-            problem = f"{type(error).__name__}: {error}".splitlines()[0]
-            row = {"case": case, "group": "", "flops": 0.0, "peers": {}, "error": problem}
+            row = {"case": case, "group": "", "flops": 0.0, "peers": {}, "error": _line(error)}
         pipe.send(row)
 
 

@@ -96,7 +96,7 @@ def _elements(record: OpDef) -> str:
 
 
 def _words(kind: TypeKind) -> str:
-    if kind.everything or EVERY <= kind.elements:
+    if kind.everything or kind.elements >= EVERY:
         return "any"
     words = [WORDS.get(word, word) for word in sorted(kind.elements, key=_order)]
     return ", ".join([*words, *(other.__name__.removesuffix("Type").lower() for other in kind.others)])

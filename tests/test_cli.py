@@ -118,7 +118,8 @@ def test_bfloat16_goes_through_npy_files(tmp_path: Path) -> None:
 
 
 def test_run_shows_scalars_and_programs_without_results() -> None:
-    scalar = "func.func @main() -> tensor<i32> { %0 = stablehlo.constant dense<41> : tensor<i32> return %0 : tensor<i32> }"
+    constant = "%0 = stablehlo.constant dense<41> : tensor<i32>"
+    scalar = f"func.func @main() -> tensor<i32> {{ {constant} return %0 : tensor<i32> }}"
     assert "scalar   41" in invoke("run", "-", stdin=scalar).stdout
     assert "no results" in invoke("run", "-", stdin="func.func @main() { return }").stdout
 
@@ -241,7 +242,8 @@ def test_no_cache_leaves_no_program_behind(add: str, own_cache: Path) -> None:
 # ---------------------------------------------------------------------- as a process
 def python(*args: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "NO_COLOR": "1"}
-    return subprocess.run([sys.executable, *args], capture_output=True, text=True, timeout=120, env=environment)
+    command = [sys.executable, *args]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, env=environment)
 
 
 def test_module_is_the_command(add: str, wrong: str) -> None:

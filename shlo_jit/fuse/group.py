@@ -371,6 +371,8 @@ class _Grouper:
         total = 1
         for e in extents:
             total *= e
+        if total == 0:
+            return False
         if not free:
             if total != 1 and nest.reduce_vars:
                 return False
@@ -457,7 +459,7 @@ class _Grouper:
         dim, offset = op.int("dimension"), 0
         for o in op.operands:
             n = o.tensor.extents[dim]
-            if o.tensor.size:
+            if o.tensor.size or (target.tensor.size == 0 and offset == 0):
                 nest = self.partial(position, target, "writes a part of a concatenation")
                 at = space_of(nest, o.tensor.extents)
                 index = tuple(ix.shift(e, offset) if d == dim else e for d, e in enumerate(at.index))

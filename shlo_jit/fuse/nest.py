@@ -108,9 +108,9 @@ class Nest:
         """Variables outermost first: rows in the order of the first store, then the reduced ones in their order."""
         lead = self.stores[0]
         weight = ix.linearize(lead.index, lead.target.tensor.extents)
-        rows = [v for v in range(len(self.extents)) if v not in self.reduce_vars and self.extents[v] > 1]
+        rows = [v for v in range(len(self.extents)) if v not in self.reduce_vars and self.extents[v] != 1]
         rows.sort(key=lambda v: -abs(weight.coefficient(v)))
-        return [*rows, *(v for v in self.reduce_vars if self.extents[v] > 1)]
+        return [*rows, *(v for v in self.reduce_vars if self.extents[v] != 1)]
 
 
 def space_of(nest: Nest, shape: tuple[int, ...]) -> At:

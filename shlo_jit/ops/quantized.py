@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from shlo_jit.ir.core import Op
+from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import QuantizedType, TensorType, Type
 from shlo_jit.ops.numeric import Array, convert, narrow, result_type
-from shlo_jit.ops.record import Violation, define
+from shlo_jit.ops.record import OpDef, Violation, define
 from shlo_jit.ops.shapes import element_text, expressed, operand_type, with_element
 
 
@@ -38,6 +38,34 @@ def quantize(x: Array, q: QuantizedType) -> Array:
     stored = np.rint(ratio) + zeros
     stored = np.where(np.isnan(stored), 0.0, stored)
     return np.clip(stored, q.storage_min, q.storage_max).astype(np.int64).astype(q.storage.numpy)
+
+
+# Which ops compute: dequantize, compute, quantize (specification, "dequantize_op_quantize")
+
+
+_ON_STORAGE = frozenset(
+    {
+        "stablehlo.uniform_quantize", "stablehlo.uniform_dequantize", "func.call", "stablehlo.composite",
+        "stablehlo.tuple", "stablehlo.get_tuple_element", "stablehlo.optimization_barrier", "stablehlo.async_done",
+        "stablehlo.get_dimension_size", "stablehlo.custom_call",
+    }
+)  # fmt: skip
+"""Ops that have a meaning of their own on quantized values, or none at all."""
+
+
+def quantization(v: Value) -> QuantizedType | None:
+    """The quantized type of a value's elements, if they are."""
+    t = v.type
+    return t.dtype if isinstance(t, TensorType) and isinstance(t.dtype, QuantizedType) else None
+
+
+def computes_on_quantized(op: Op, record: OpDef) -> bool:
+    """Whether an op computes on quantized tensors, rather than moving them or running regions that compute."""
+    if record.has("moves_data") or record.has("view") or record.has("terminator") or record.has("collective"):
+        return False
+    if record.regions or op.name in _ON_STORAGE:
+        return False
+    return any(quantization(v) is not None for v in (*op.operands, *op.results))
 
 
 # uniform_quantize, uniform_dequantize

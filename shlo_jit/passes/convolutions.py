@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from shlo_jit.ir.attributes import ConvDims, DenseArray
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import tensor
+from shlo_jit.ir.types import DType, tensor
 from shlo_jit.passes.dots import accumulator, convert_to, operand_type
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
@@ -51,9 +52,28 @@ def _convolution(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]
     )
     attributes = {**op.attributes, "dimension_numbers": numbers}
     values = [convert_to(rw, o, kind) for o in operands]
-    product = rw.emit1("stablehlo.convolution", values, tensor(shape, acc), attributes)
+    if acc.is_complex:
+        product = _complex(rw, values, shape, acc, attributes)
+    else:
+        product = rw.emit1("stablehlo.convolution", values, tensor(shape, acc), attributes)
     product = convert_to(rw, product, result.storage)
     if order == straight:
         return [product]
     back = tuple(place[i] for i in range(result.rank))
     return rw.emit("stablehlo.transpose", [product], [op.result.type], {"permutation": DenseArray("i64", back)})
+
+
+def _complex(rw: Rewriter, values: list[Value], shape: tuple[int, ...], acc: DType, attributes: dict[str, Any]) -> Value:
+    """(a + bi) * (c + di) = (a*c - b*d) + (a*d + b*c)i, a convolution each"""
+    part, t = acc.part, tensor(shape, acc.part)
+    (a, b), (c, d) = (
+        tuple(rw.emit1(f"stablehlo.{half}", [v], tensor(v.tensor.extents, part)) for half in ("real", "imag"))
+        for v in values
+    )
+
+    def product(x: Value, w: Value) -> Value:
+        return rw.emit1("stablehlo.convolution", [x, w], t, attributes)
+
+    real = rw.emit1("stablehlo.subtract", [product(a, c), product(b, d)], t)
+    imag = rw.emit1("stablehlo.add", [product(a, d), product(b, c)], t)
+    return rw.emit1("stablehlo.complex", [real, imag], tensor(shape, acc))

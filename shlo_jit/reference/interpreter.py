@@ -16,9 +16,9 @@ import numpy as np
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Block, Module, Op, Value
-from shlo_jit.ir.types import QuantizedType, TensorType, TupleType
-from shlo_jit.ops import OPS, OpDef, is_elementwise
-from shlo_jit.ops.quantized import dequantize, quantize
+from shlo_jit.ir.types import TensorType, TupleType
+from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.ops.quantized import computes_on_quantized, dequantize, quantization, quantize
 
 Array = Any
 CustomCall = Callable[..., Any]
@@ -100,7 +100,7 @@ class Interpreter:
             extras["run"] = Regions(self, op, values or {})
         if wants_call:
             extras["call"] = self.call
-        computes = is_quantized_arithmetic(op, record)
+        computes = computes_on_quantized(op, record)
         if computes:
             arrays = [_dequantized(x, v) for x, v in zip(arrays, op.operands, strict=True)]
         out = record.reference(op, *arrays, **extras)
@@ -173,36 +173,13 @@ def _is_scalar_code(block: Block) -> bool:
 # Quantized arithmetic: dequantize, compute, quantize (specification, "dequantize_op_quantize")
 
 
-def is_quantized_arithmetic(op: Op, record: OpDef) -> bool:
-    """Whether an op computes on quantized tensors, rather than moving them or running regions that compute."""
-    if record.has("moves_data") or record.has("view") or record.regions or record.has("terminator"):
-        return False
-    if op.name in _HANDLES_QUANTIZED:
-        return False
-    return any(_quantization(v) is not None for v in (*op.operands, *op.results))
-
-
-_HANDLES_QUANTIZED = frozenset(
-    {
-        "stablehlo.uniform_quantize", "stablehlo.uniform_dequantize", "func.call", "stablehlo.composite",
-        "stablehlo.tuple", "stablehlo.get_tuple_element", "stablehlo.optimization_barrier", "stablehlo.async_done",
-        "stablehlo.get_dimension_size",
-    }
-)  # fmt: skip
-
-
-def _quantization(v: Value) -> QuantizedType | None:
-    t = v.type
-    return t.dtype if isinstance(t, TensorType) and isinstance(t.dtype, QuantizedType) else None
-
-
 def _dequantized(x: Array, v: Value) -> Array:
-    q = _quantization(v)
+    q = quantization(v)
     return x if q is None else dequantize(x, q)
 
 
 def _quantized(x: Array, v: Value) -> Array:
-    q = _quantization(v)
+    q = quantization(v)
     return x if q is None else quantize(np.asarray(x), q)
 
 

@@ -1,4 +1,4 @@
-"""scatter: random shapes, dimension numbers, types and bodies against the reference interpreter; XLA on JAX programs."""
+"""scatter: random shapes, dimension numbers, types and bodies against the reference interpreter; XLA on JAX's."""
 
 from __future__ import annotations
 

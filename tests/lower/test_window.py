@@ -35,6 +35,12 @@ func.func @main(%x: {tensor(shape, dtype)}, %init: {t}) -> {tensor(out, dtype)} 
 }}"""
 
 
+def with_constant(text: str, dtype: str, value: object) -> str:
+    """The same program with a constant for the initial value."""
+    line = f"%init = stablehlo.constant dense<{value}> : tensor<{dtype}>"
+    return text.replace(f", %init: tensor<{dtype}>)", ")").replace("{\n  %0 =", f"{{\n  {line}\n  %0 =", 1)
+
+
 BODIES = {
     "add": "%r = stablehlo.add %a, %b : {t}",
     "maximum": "%r = stablehlo.maximum %a, %b : {t}",
@@ -112,9 +118,8 @@ def test_cumulative(name: str, shape: tuple[int, ...], axis: int, reverse: bool)
     rng = np.random.default_rng(0)
     x = rng.standard_normal(shape) * 0.1 + (1 if name == "multiply" else 0)
     for start in ({"add": 0, "maximum": -np.inf, "multiply": 1, "logaddexp": -np.inf}[name], 0.5):
-        constant = text.replace(", %init: tensor<f64>)", ")").replace(
-            "{\n  %0 =", f"{{\n  %init = stablehlo.constant dense<{'0xFFF0000000000000' if np.isinf(start) else float(start)}> : tensor<f64>\n  %0 =", 1
-        )
+        word = "0xFFF0000000000000" if np.isinf(start) else float(start)
+        constant = with_constant(text, "f64", word)
         init = np.float64(start)
         expected = evaluate(shlo_jit.parse(text), x, init)[0]
         np.testing.assert_allclose(shlo_jit.compile(text, cache=False)(x, init), expected, rtol=1e-11, atol=1e-12)
@@ -138,10 +143,10 @@ def test_jax_programs() -> None:
         (lambda x: pool(x, "SAME"), image),
         (lambda x: pool(x, "VALID"), image),
         (pool_nchw, image),
-        (lambda x: jax.grad(lambda t: (pool(t, "SAME") ** 2).sum())(x), image),
-        (lambda x: jax.grad(lambda t: (pool_nchw(t) ** 2).sum())(x), image),
+        (jax.grad(lambda t: (pool(t, "SAME") ** 2).sum()), image),
+        (jax.grad(lambda t: (pool_nchw(t) ** 2).sum()), image),
         (lambda x: jnp.cumsum(x, 0), line),
-        (lambda x: jnp.cumsum(x), line),
+        (jnp.cumsum, line),
         (lambda x: lax.cummax(x, axis=1, reverse=True), line),
         (lambda x: lax.cumlogsumexp(x, axis=1), line),
         (lambda x: jnp.cumprod(x.astype(jnp.bfloat16) / 4 + 1, 1)[:, :20].astype(jnp.float32), line),
@@ -159,9 +164,7 @@ def test_same_bits_for_any_threads(shape: tuple[int, int], axis: int) -> None:
     pad = tuple((n - 1, 0) if d == axis else (0, 0) for d in range(2))
     dims = tuple(n if d == axis else 1 for d in range(2))
     text = window_text(shape, shape, "f32", {"window_dimensions": dims, "padding": pad}, BODIES["add"])
-    text = text.replace(", %init: tensor<f32>)", ")").replace(
-        "{\n  %0 =", "{\n  %init = stablehlo.constant dense<0.0> : tensor<f32>\n  %0 =", 1
-    )
+    text = with_constant(text, "f32", 0.0)
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     results = [shlo_jit.compile(text, cache=False, threads=t)(x).view(np.uint32) for t in (1, 2, 5)]
     np.testing.assert_array_equal(results[0], results[1])

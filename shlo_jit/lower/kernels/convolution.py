@@ -90,17 +90,14 @@ def scratch(low: ProgramLowering, step: OpStep) -> int:
 
 
 def epilogue_tile(step: OpStep, shape: ConvShape) -> Tile | None:
-    """How the routine numbers rectangles, as batch, rows, columns of the output's memory; None with several groups."""
+    """How the routine numbers rectangles, as batch, rows, columns of the output's memory."""
     assert step.epilogue is not None
     pixels = 1
     for n in shape.output:
         pixels *= n
-    depthwise = shape.ci == shape.co == 1 and shape.groups > 1
-    if shape.groups > 1 and not (depthwise and shape.out_feature == 1):
-        return None
     features = shape.co * shape.groups
     nest, product = step.epilogue.nest, step.op.result
-    if shape.out_feature == 1:
+    if shape.features_last:
         return tile_of(nest, product, 1, shape.batch * pixels, features)
     return tile_of(nest, product, shape.batch, features, pixels)
 

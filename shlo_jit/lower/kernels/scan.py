@@ -4,7 +4,7 @@ The window has the dimension's extent and padding on one side only, so output i 
 Along a strided dimension the lanes are neighbouring columns and each is folded serially. Along the contiguous one a
 vector of elements is scanned in registers, in log2(lanes) steps that combine each lane with the one 1, 2, 4, ... away,
 and then combined with the total so far. Left and right stay left and right, so the order is that of a binary tree over
-the elements, as the specification allows; a sum's error is at most that of the serial sum. Several rows run side by side.
+the elements, as the specification allows, and a sum is as accurate as the serial one. Several rows run side by side.
 """
 
 from __future__ import annotations

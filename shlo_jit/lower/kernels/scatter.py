@@ -2,7 +2,7 @@
 
 The scatter positions are visited in row-major order, and the elements of an update's window likewise, so updates of one
 element happen in a fixed order whatever the number of threads. Elements of a window that lie outside of the operand
-are skipped one by one, as the specification has it. Cost: one index vector per position, one load and store per element.
+are skipped one by one, as the specification has it. Cost: an index vector per position, a load and store per element.
 
 Loops, outermost first: window dimensions moved out (see `order`), scatter dimensions, window dimensions, and along the
 lanes the window dimension that is contiguous in both the result and the updates. Tasks split a loop whose turns touch

@@ -1,7 +1,7 @@
 """select_and_scatter: each source element goes to the place its window selects, combined by a second region.
 
 Windows are visited in row-major order. In a window the first element that is not padding is chosen, then each next one
-replaces it unless select(chosen, next) holds; a window of padding alone chooses nothing. Lanes are consecutive places of
+replaces it unless select(chosen, next) holds; a window of padding alone chooses nothing. Lanes are neighbours along
 the last dimension where it has no window (channels, in NHWC): their windows do not meet. Tasks split the dimensions
 without windows. Cost: a load and a select per window position, then one load and store.
 """

@@ -95,7 +95,9 @@ class RecordSort:
         return 2 * self.array_bytes + self.counts_bytes
 
     # ------------------------------------------------------------------ pieces of kernels
-    def fill(self, b: Builder, low: ProgramLowering, inputs: list[Buffer], line: V, records: V, bounds) -> None:
+    def fill(
+        self, b: Builder, low: ProgramLowering, inputs: list[Buffer], line: V, records: V, bounds: tuple[V, V]
+    ) -> None:
         """Make the records [bounds) of the line that begins at `line`."""
         rec, stride = self.records, self.lines.stride
         width = low.target.lanes(64) if rec.bits == 64 and stride == 1 else 1
@@ -110,7 +112,7 @@ class RecordSort:
             else:
                 b.masked_store(value, at, mask)
 
-        lanes_loop(b, low.target, *bounds, width, body)
+        lanes_loop(b, low.target, bounds[0], bounds[1], width, body)
 
     def record(self, b: Builder, elements: list, i: V, n: int) -> V:
         """Key and index of n elements from index i on."""
@@ -183,7 +185,7 @@ def sort_lines(low: ProgramLowering, step: OpStep, how: RecordSort) -> None:
     def body(b: Builder, pointers: list[V], scratch: V, line: V) -> None:
         buffers = [Buffer(b, v.tensor.storage, p) for v, p in zip((*op.operands, *op.results), pointers, strict=True)]
         start = how.lines.start(b, line)
-        how.fill(b, low, buffers[:n], start, scratch, (0, how.lines.n))
+        how.fill(b, low, buffers[:n], start, scratch, (i64(0), i64(how.lines.n)))
         done = how.sort_line(b, low, scratch)
         with b.loop(0, how.lines.n, 1, "place") as i:
             move(b, buffers, start, how.lines.stride, i, how.index(b, done, i))
@@ -203,7 +205,7 @@ def move(b: Builder, buffers: list[Buffer], start: V, stride: int, i: V, index: 
 
 # ---------------------------------------------------------------------------- one long line in chunks
 def sort_chunked(low: ProgramLowering, step: OpStep, how: RecordSort) -> None:
-    """For each line: make records, count and move them digit by digit, move the operands; each by all chunks at once."""
+    """For each line: make records, count and move them by each digit, move the operands; all chunks at once."""
     op, b, lines, records = step.op, low.b, how.lines, how.records
     n = len(op.operands)
     types = [v.tensor.storage for v in (*op.operands, *op.results)]

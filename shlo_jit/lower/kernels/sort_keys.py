@@ -1,6 +1,6 @@
 """Sort keys: what a comparator compares, found in its structure.
 
-A comparator such as `compare LT, f(a), f(b)`, with the same f of both sides, orders elements by f: f(x) is then computed
+A comparator such as `compare LT, f(a), f(b)`, with one f for both sides, orders elements by f: f(x) is then computed
 once per element and mapped to an unsigned integer that orders alike. Lexicographic comparators over several keys,
 `lt(f) or (eq(f) and ...)`, give several. f may be any elementwise expression, so JAX's comparators, which first bring
 NaN and zero to one form, need no case of their own.
