@@ -106,7 +106,7 @@ class NestPlan:
             return 0
         assert space.vector is not None
         step = space.width * self.unroll
-        work = max(1, self.heavy() + len(self.nest.loads)) * self.nest.reduced
+        work = max(1, self.heavy() + len(self.nest.loads)) * max(1, self.nest.reduced)
         blocks = max(1, TASK_WORK // (step * work))
         return step * blocks
 

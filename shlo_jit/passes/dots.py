@@ -33,8 +33,6 @@ def operand_type(lhs: DType, rhs: DType, acc: DType) -> DType:
     """The type both operands are brought to: their own where the routine takes it, else the accumulator's."""
     if lhs == rhs and acc.is_float and lhs.is_float and lhs.name in DIRECT and (acc.name == "f32" or lhs == acc):
         return lhs if lhs.name != "f64" else acc
-    if lhs == rhs and lhs.name in ("i8", "ui8") and acc.name in ("i32", "ui32"):
-        return lhs
     return acc
 
 

@@ -54,16 +54,16 @@ def agrees(function, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
 
 GENERAL = {
     "qr": lambda x: linalg.qr(x, full_matrices=False),
-    "qr_full": lambda x: linalg.qr(x),
+    "qr_full": linalg.qr,
     "qr_pivoting": lambda x: linalg.qr(x, pivoting=True),
     "svd": lambda x: linalg.svd(x, full_matrices=False),
-    "svd_full": lambda x: linalg.svd(x),
+    "svd_full": linalg.svd,
     "svd_values": lambda x: linalg.svd(x, compute_uv=False),
     "svd_qr": lambda x: linalg.svd(x, algorithm=linalg.SvdAlgorithm.QR),
     "lu": linalg.lu,
 }
 SQUARE = {
-    "eig": lambda x: linalg.eig(x),
+    "eig": linalg.eig,
     "eig_right": lambda x: linalg.eig(x, compute_left_eigenvectors=False),
     "schur": linalg.schur,
     "hessenberg": linalg.hessenberg,

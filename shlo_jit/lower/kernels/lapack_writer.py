@@ -8,7 +8,7 @@ from typing import Any
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Value
-from shlo_jit.kernels.builder import V, Builder, const
+from shlo_jit.kernels.builder import Builder, V, const
 from shlo_jit.lower.kernels.lapack_calls import Call
 from shlo_jit.runtime.lapack import PREFIX
 
@@ -100,7 +100,8 @@ class Writer:
     def option(self, name: str) -> Any:
         if name not in self.call_.options:
             op = self.call_.op
-            message = f"custom_call: @{op.attributes['call_target_name']} needs attribute '{name}' in its backend_config"
+            target = op.attributes["call_target_name"]
+            message = f"custom_call: @{target} needs attribute '{name}' in its backend_config"
             raise UnsupportedError(diagnose(message, op.span))
         return self.call_.options[name]
 
