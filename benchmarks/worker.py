@@ -105,7 +105,7 @@ class Worker:
         try:
             self._pipe.send(case)
             if self._pipe.poll(self.options.timeout):
-                return self._pipe.recv()
+                return {**self._pipe.recv(), "group": group}
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.join(10)
             error = f"the process ended with {_exit_name(self._process.exitcode)}"

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.target import Target
+if TYPE_CHECKING:
+    from shlo_jit.kernels.builder import ModuleText
+    from shlo_jit.kernels.target import Target
 
 
 @dataclass(frozen=True)

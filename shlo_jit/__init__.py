@@ -2,10 +2,13 @@
 
     exe = shlo_jit.compile(text)
     y = exe(x, w)
+
+Importing the package loads LLVM, so that compiling, and above all starting from the object cache, does not have to.
 """
 
 from shlo_jit.api import compile, parse, verify
 from shlo_jit.errors import Diagnostic, ExecutionError, ParseError, StableHLOError, UnsupportedError, VerifyError
+from shlo_jit.runtime.callbacks import register_custom_call
 
 __all__ = [
     "Diagnostic",
@@ -16,5 +19,6 @@ __all__ = [
     "VerifyError",
     "compile",
     "parse",
+    "register_custom_call",
     "verify",
 ]

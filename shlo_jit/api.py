@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shlo_jit import pipeline
 from shlo_jit.errors import Diagnostic, StableHLOError
 
 if TYPE_CHECKING:
@@ -62,9 +63,7 @@ def compile(
     donate: Sequence[int] = (),
 ) -> Executable:
     """Compile a program to machine code; see DESIGN, section 1. Raises StableHLOError where it is refused."""
-    from shlo_jit.pipeline import compile_text
-
     text, name = read_source(source)
-    return compile_text(
+    return pipeline.compile_text(
         text, name, entry, threads=threads, target=target, custom_calls=custom_calls, cache=cache, donate=tuple(donate)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
 from dataclasses import dataclass
 
 
@@ -50,7 +51,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One finding: what is wrong and where. `line` and `column` are 1-based; 0 when there is no text."""
+    """One finding: what is wrong and where. `line` and `column` are 1-based; 0 when there is no text.
+
+    Tools can go by the fields alone: `op` and `label` name the rule that is broken (`stablehlo.dot_general`, `C5`), and
+    `str()` is for people.
+    """
 
     message: str
     file: str = "<text>"
@@ -59,15 +64,32 @@ class Diagnostic:
     source_line: str = ""
     width: int = 1
     severity: str = "error"
+    """`error`, or `warning` where the program is valid all the same."""
+    op: str = ""
+    """Name of the op; empty when the finding is not about one."""
+    label: str = ""
+    """The constraint of the specification (`C5`), or a word for the rule: `type`, `count`, `attribute`, `symbol` ..."""
+    rule: str = ""
+    """The constraint in the specification's notation, where the op's record has it."""
+    hint: str = ""
+    """What to do about it, where that is obvious."""
 
     def __str__(self) -> str:
-        head = f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message}"
-        if not self.source_line:
-            return head
-        text, column = _window(self.source_line, self.column)
-        pad = "".join("\t" if c == "\t" else " " for c in text[: column - 1])
-        carets = "^" * max(1, min(self.width, len(text) - column + 1))
-        return f"{head}\n  {text}\n  {pad}{carets}"
+        lines = [f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message}"]
+        if self.source_line:
+            text, column = _window(self.source_line, self.column)
+            pad = "".join("\t" if c == "\t" else " " for c in text[: column - 1])
+            carets = "^" * max(1, min(self.width, len(text) - column + 1))
+            lines += [f"  {text}", f"  {pad}{carets}"]
+        if self.rule:
+            lines.append(f"  rule: {self.rule}")
+        if self.hint and self.hint not in self.message:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, str | int]:
+        """The fields, for JSON."""
+        return dataclasses.asdict(self)
 
 
 def _window(line: str, column: int, limit: int = 160) -> tuple[str, int]:
@@ -82,13 +104,13 @@ def _window(line: str, column: int, limit: int = 160) -> tuple[str, int]:
     return part, column
 
 
-def diagnose(message: str, span: Span | None) -> Diagnostic:
-    """A Diagnostic for `span` (or without a place when there is none)."""
+def diagnose(message: str, span: Span | None, **fields: str) -> Diagnostic:
+    """A Diagnostic for `span` (or without a place when there is none); `fields` are its others, such as `hint`."""
     if span is None:
-        return Diagnostic(message)
+        return Diagnostic(message, **fields)
     line, column = span.source.line_column(span.start)
     text = span.source.line_text(line)
-    return Diagnostic(message, span.source.name, line, column, text, max(1, span.end - span.start))
+    return Diagnostic(message, span.source.name, line, column, text, max(1, span.end - span.start), **fields)
 
 
 class StableHLOError(ValueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ import pytest
 import shlo_jit
 from shlo_jit import examples, op_table
 
-README = Path(__file__).parents[1] / "README.md"
-ADDING = README.parent / "docs" / "adding_an_op.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+ADDING = ROOT / "docs" / "adding_an_op.md"
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -94,7 +96,7 @@ def test_lines_of_code_in_readme_give_the_output_shown(capsys: pytest.CaptureFix
 
 
 def test_files_that_readme_and_docs_link_to_exist() -> None:
-    pages = [README, *(README.parent / "docs").glob("*.md")]
+    pages = [README, *(ROOT / "docs").glob("*.md")]
     for page in pages:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
@@ -124,3 +126,11 @@ def test_ops_can_be_added_as_the_page_says() -> None:
         softplus, trace = pool.apply(add_ops_as_the_page_says)
     np.testing.assert_allclose(softplus, np.logaddexp(0, np.arange(-4, 0)), rtol=1e-6)
     assert trace == 0
+
+
+def test_every_package_is_installed() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = [*(ROOT / "shlo_jit").rglob("__init__.py"), *(ROOT / "kernels").rglob("__init__.py")]
+    names = {".".join(f.parent.relative_to(ROOT).parts).removeprefix("shlo_jit.") for f in folders}
+    listed = {name.removeprefix("shlo_jit.") for name in settings["tool"]["setuptools"]["packages"]}
+    assert listed == names

@@ -51,6 +51,7 @@ class ProgramLowering:
         self.module = ModuleText(target)
         self.routines: dict[str, Routine] = {}
         self.callbacks: list[Callback] = []
+        self.array_slots: dict[bytes, int] = {}
         self.externals: dict[str, None] = {}
         """Symbols that are defined when the program is loaded (see `runtime/lapack.py`)."""
         self.constants: list[np.ndarray] = []
@@ -167,6 +168,14 @@ class ProgramLowering:
         self.constants.append(array)
         slot = FIRST_CONSTANT_SLOT + len(self.constants) - 1
         return self.main.load("ptr", self.main.element(self.context, "ptr", slot))
+
+    def constant_array(self, array: np.ndarray) -> V:
+        """Address of a kernel's own constant array, at this place of the entry function."""
+        key = hashlib.sha256(array.dtype.str.encode() + array.tobytes()).digest()
+        if key not in self.array_slots:
+            self.constants.append(array)
+            self.array_slots[key] = FIRST_CONSTANT_SLOT + len(self.constants) - 1
+        return self.main.load("ptr", self.main.element(self.context, "ptr", self.array_slots[key]))
 
     def table(self, values: list[int]) -> str:
         """Name of a constant array of i64."""

@@ -1,6 +1,6 @@
 """Bring dot_general to what the GEMM routine takes.
 
-Needs: nothing. Guarantees: every dot_general has operands of one element type the routine knows, a result of its
+Needs: nothing. Guarantees: every dot_general has operands of element types the routine knows, a result of its
 accumulator type, and free and contracting dimensions that each lie in memory as one run.
 
     dot_general(bf16, bf16) : bf16   ->   convert(dot_general(bf16, bf16) : f32) : bf16
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from shlo_jit.ir.attributes import DenseArray, StructAttr
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import F32, I32, DType, tensor
+from shlo_jit.ir.types import F32, I8, I32, UI8, DType, tensor
 from shlo_jit.lower.kernels.dot import roles_of, run_of
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
@@ -34,6 +34,14 @@ def operand_type(lhs: DType, rhs: DType, acc: DType) -> DType:
     if lhs == rhs and acc.is_float and lhs.is_float and lhs.name in DIRECT and (acc.name == "f32" or lhs == acc):
         return lhs if lhs.name != "f64" else acc
     return acc
+
+
+def operand_types(lhs: DType, rhs: DType, acc: DType) -> tuple[DType, DType]:
+    """The types the operands are brought to: bytes of either sign for integers that fit one, else `operand_type`."""
+    if acc.is_integer and acc.bits == 32 and all(t.is_integer and t.bits <= 8 for t in (lhs, rhs)):
+        return tuple(UI8 if t.kind == "u" else I8 for t in (lhs, rhs))  # type: ignore[return-value]
+    kind = operand_type(lhs, rhs, acc)
+    return kind, kind
 
 
 def convert_to(rw: Rewriter, value: Value, dtype: DType) -> Value:
@@ -80,11 +88,11 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]
     roles = roles_of(op)
     result = op.result.tensor
     acc = accumulator(operands[0].tensor.storage, result.storage)
-    kind = operand_type(operands[0].tensor.storage, operands[1].tensor.storage, acc)
+    kinds = operand_types(operands[0].tensor.storage, operands[1].tensor.storage, acc)
     sides = []
-    for value, batch, contracting, free in (
-        (operands[0], roles.lhs_batch, roles.lhs_contracting, roles.lhs_free),
-        (operands[1], roles.rhs_batch, roles.rhs_contracting, roles.rhs_free),
+    for kind, value, batch, contracting, free in (
+        (kinds[0], operands[0], roles.lhs_batch, roles.lhs_contracting, roles.lhs_free),
+        (kinds[1], operands[1], roles.rhs_batch, roles.rhs_contracting, roles.rhs_free),
     ):
         value, batch, contracting, free = _through_transpose(value, batch, contracting, free)
         value = convert_to(rw, value, kind)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shlo_jit.ir.core import Block, Op, Region, Value
-from shlo_jit.ir.types import I64, tensor
+from shlo_jit.ir.types import F32, I64, tensor
 from shlo_jit.ops import OPS
 from shlo_jit.passes import expand_build as mk
 from shlo_jit.passes.rewriter import Rewriter
@@ -54,6 +54,41 @@ def expand_broadcasting(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence
     inner = f"stablehlo.{name}" if f"stablehlo.{name}" in OPS else f"chlo.{name}"
     attributes = {k: v for k, v in op.attributes.items() if k != "broadcast_dimensions"}
     return rw.emit(inner, wide, [op.result.type], attributes)
+
+
+def _halved_exponentials(rw: Rewriter, x: Value) -> tuple[Value, Value]:
+    """e^x / 2 and e^-x / 2, as e^(x + log 1/2) and e^(log 1/2 - x): no overflow before the result's own."""
+    half = mk.splat_like(rw, x, np.log(0.5))
+    up, down = mk.apply(rw, "add", x, half), mk.apply(rw, "subtract", half, x)
+    return mk.apply(rw, "exponential", up), mk.apply(rw, "exponential", down)
+
+
+def expand_cosh(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """cosh(x) = e^(x + log 1/2) + e^(log 1/2 - x), in f32, where CHLO and XLA define it so
+
+    The sum x + log 1/2 is rounded, which costs several ulps; other types have a more accurate kernel.
+    """
+    x = operands[0]
+    if x.tensor.dtype != F32 or not mk.is_static(x):
+        return None
+    return [mk.apply(rw, "add", *_halved_exponentials(rw, x))]
+
+
+def expand_sinh(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """sinh(x) = e^(x + log 1/2) - e^(log 1/2 - x); for |x| < 1, (m + m / (m + 1)) / 2 with m = e^x - 1
+
+    In f32 only, as `expand_cosh`.
+    """
+    x = operands[0]
+    if x.tensor.dtype != F32 or not mk.is_static(x):
+        return None
+    one, half = mk.splat_like(rw, x, 1.0), mk.splat_like(rw, x, 0.5)
+    large = mk.apply(rw, "subtract", *_halved_exponentials(rw, x))
+    m = mk.apply(rw, "exponential_minus_one", x)
+    rest = mk.apply(rw, "divide", m, mk.apply(rw, "add", m, one))
+    small = mk.apply(rw, "multiply", mk.apply(rw, "add", m, rest), half)
+    near = mk.compare(rw, "LT", mk.apply(rw, "abs", x), one)
+    return [mk.apply(rw, "select", near, small, large)]
 
 
 # ---------------------------------------------------------------------------- scan
@@ -135,6 +170,8 @@ RULES = {
     "chlo.square": expand_square,
     "chlo.conj": expand_conj,
     "chlo.constant_like": expand_constant_like,
+    "chlo.cosh": expand_cosh,
+    "chlo.sinh": expand_sinh,
     "chlo.scan": expand_scan,
     **{name: expand_broadcasting for name in OPS if name.startswith("chlo.broadcast_")},
 }

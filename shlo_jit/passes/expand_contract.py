@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import I64, tensor
+from shlo_jit.lower.kernels.dot import roles_of
 from shlo_jit.ops.chlo_structured import RaggedDims
 from shlo_jit.passes import expand_build as mk
 from shlo_jit.passes.rewriter import Rewriter
@@ -25,6 +27,33 @@ def expand_dot(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] |
     last = operands[0].tensor.rank - 1
     roles = ((), (), (last,), (0,))
     return [mk.dot(rw, (operands[0], operands[1]), roles, op.result.tensor.storage, _kept_attributes(op))]
+
+
+def expand_small_complex_dot(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """dot_general(x, y) = reduce(add, multiply(broadcast(x), broadcast(y))) of a few complex numbers
+
+    A nest needs no packing, and it rounds each product and each sum in turn, as the definition has it: where products
+    cancel, that is what others compute too.
+    """
+    lhs, rhs = operands
+    dtype = op.result.tensor.storage
+    if not (dtype.is_complex and lhs.tensor.storage == rhs.tensor.storage == dtype and mk.is_static(op.result)):
+        return None
+    r = roles_of(op)
+    batch, m, n = len(r.lhs_batch), len(r.lhs_free), len(r.rhs_free)
+    extents = (*op.result.tensor.extents, *(mk.shape_of(lhs)[d] for d in r.lhs_contracting))
+    if math.prod(extents) > SMALL_COMPLEX_DOT:
+        return None
+    inner = range(batch + m + n, len(extents))
+    x = mk.transpose(rw, lhs, (*r.lhs_batch, *r.lhs_free, *r.lhs_contracting))
+    y = mk.transpose(rw, rhs, (*r.rhs_batch, *r.rhs_free, *r.rhs_contracting))
+    x = mk.broadcast(rw, x, extents, (*range(batch + m), *inner))
+    y = mk.broadcast(rw, y, extents, (*range(batch), *range(batch + m, batch + m + n), *inner))
+    return [mk.reduce_sum(rw, mk.apply(rw, "multiply", x, y), inner)]
+
+
+SMALL_COMPLEX_DOT = 1 << 12
+"""Products of a dot_general up to which it is a nest."""
 
 
 # ---------------------------------------------------------------------------- einsum
@@ -189,6 +218,7 @@ class _Ragged:
 
 
 RULES = {
+    "stablehlo.dot_general": expand_small_complex_dot,
     "stablehlo.dot": expand_dot,
     "stablehlo.einsum": expand_einsum,
     "stablehlo.unary_einsum": expand_unary_einsum,

@@ -130,7 +130,7 @@ def _dot(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
 
 def _product(rw: Rewriter, op: Op, operands: list[Value], roles: list[tuple[int, ...]]) -> Sequence[Value] | None:
     x, y = (quantization(v) for v in op.operands)
-    if y is None or quantization(op.result) is None and x is not None:
+    if y is None or (quantization(op.result) is None and x is not None):
         return None
     if x is None:
         dtype = op.result.tensor.storage
@@ -174,7 +174,7 @@ def _convolution(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]
         if padding is None:
             return None
         attributes["padding"] = Dense(tensor((len(padding) // 2, 2), I64), np.reshape(padding, (-1, 2)))
-    if y is None or quantization(op.result) is None and x is not None:
+    if y is None or (quantization(op.result) is None and x is not None):
         return None
     lhs, rhs = operands[:2]
     if x is None:
@@ -241,9 +241,7 @@ def _padded(rw: Rewriter, side: Side, op: Op, attributes: dict[str, Any]) -> Sid
     t = tensor(tuple(extents), side.value.tensor.storage)
     value = mk.constant(rw, tensor((), t.storage), side.zero)
     names = {"edge_padding_low": low, "edge_padding_high": high, "interior_padding": inner}
-    return Side(
-        rw.emit1("stablehlo.pad", [side.value, value], t, {k: mk.dims(v) for k, v in names.items()}), side.zero
-    )
+    return Side(rw.emit1("stablehlo.pad", [side.value, value], t, {k: mk.dims(v) for k, v in names.items()}), side.zero)
 
 
 def _pairs(attributes: dict[str, Any], count: int) -> list[tuple[int, int]]:

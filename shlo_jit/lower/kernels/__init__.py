@@ -27,12 +27,23 @@ class Kernel:
 
 
 def _load() -> dict[str, Kernel]:
-    from shlo_jit.lower.kernels import convolution, custom_call, dot, scatter, select_and_scatter, sort, top_k, window
+    from shlo_jit.lower.kernels import (
+        convolution,
+        custom_call,
+        dot,
+        fft,
+        scatter,
+        select_and_scatter,
+        sort,
+        top_k,
+        window,
+    )
 
     return {
         "stablehlo.dot_general": dot.KERNEL,
         "stablehlo.convolution": convolution.KERNEL,
         "stablehlo.custom_call": custom_call.KERNEL,
+        "stablehlo.fft": fft.KERNEL,
         "stablehlo.scatter": scatter.KERNEL,
         "stablehlo.reduce_window": window.KERNEL,
         "stablehlo.select_and_scatter": select_and_scatter.KERNEL,

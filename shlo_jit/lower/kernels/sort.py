@@ -10,22 +10,24 @@ Scratch, per worker: two arrays of records and the counters; for one long line: 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.plan import OpStep
-from shlo_jit.ir.core import Block, Op
-from shlo_jit.ir.types import DType
+from shlo_jit.fuse.plan import ControlStep, OpStep, all_steps
+from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ir.types import I64, DType
 from shlo_jit.kernels import sort as records_sort
-from shlo_jit.kernels.builder import Builder, V, i64, lanes, vector
+from shlo_jit.kernels.builder import Builder, V, bits, i64, lanes, vector
 from shlo_jit.kernels.sort import INDEX_BITS, SLACK, Records, load_record, records_for
+from shlo_jit.lower.convert import convert
 from shlo_jit.lower.kernels import Kernel
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
 from shlo_jit.lower.kernels.sort_keys import Key, emit_key, keys_of
 from shlo_jit.lower.reducers import run_body
+from shlo_jit.lower.registers import Reg, register_type
 from shlo_jit.lower.schedule import MAX_TASKS, PARALLEL_WORK, TASK_WORK
 
 if TYPE_CHECKING:
@@ -68,6 +70,11 @@ class RecordSort:
     dtypes: tuple[DType, ...]
     keys: tuple[Key, ...]
     records: Records
+    moves_values: bool = False
+    """There is one operand, and its elements' bits stand in the records instead of indices. Sorting by digits is
+    stable, so it needs no indices."""
+    kept: tuple[str, ...] = ()
+    """Per operand: `value`, `index` where it counts along the line, or `` where nobody reads the result."""
 
     @property
     def is_ranked(self) -> bool:
@@ -124,12 +131,25 @@ class RecordSort:
                 part = b.splat(part, n)
             total = part if total is None else b.or_(b.shl(total, key.bits), part)
         assert total is not None
-        index = b.add(b.splat(i, n), b.iota("i64", n)) if n > 1 else i
-        return b.or_(b.shl(total, INDEX_BITS), b.cast("zext", index, t))
+        if self.moves_values:
+            rest = _as_integer(b, elements[0])
+        else:
+            rest = b.add(b.splat(i, n), b.iota("i64", n)) if n > 1 else i
+        return b.or_(b.shl(total, INDEX_BITS), b.cast("zext", rest, t))
 
     def index(self, b: Builder, records: V, i: V) -> V:
         x = b.cast("trunc", load_record(b, self.records, records, i), "i32")
         return b.cast("zext", x, "i64")
+
+    def place(self, b: Builder, buffers: list[Buffer], records: V, start: V, i: V) -> None:
+        """Write place i of the results' line from sorted records; `buffers`: the operands, then the results."""
+        if not self.moves_values:
+            move(b, buffers, start, self.lines.stride, i, self.index(b, records, i), self.kept)
+            return
+        (_, result), dtype = buffers, self.dtypes[0]
+        t = register_type(dtype)
+        x = b.cast("trunc", load_record(b, self.records, records, i), f"i{bits(t)}")
+        result.store(b.add(start, b.mul(i, self.lines.stride)), b.bitcast(x, t))
 
     def sort_line(self, b: Builder, low: ProgramLowering, scratch: V) -> V:
         """Sort the records at the head of `scratch`; where they are afterwards."""
@@ -139,6 +159,11 @@ class RecordSort:
             function = records_sort.radix_records(low.module, self.records)
         other, counts = b.offset(scratch, self.array_bytes), b.offset(scratch, 2 * self.array_bytes)
         return b.call("ptr", function, [scratch, other, i64(self.lines.n), counts], declare=False)
+
+
+def _as_integer(b: Builder, x: Reg) -> V:
+    assert isinstance(x, V)
+    return b.bitcast(x, vector(f"i{bits(x.type)}", lanes(x.type)))
 
 
 def _rounded(nbytes: int) -> int:
@@ -152,7 +177,10 @@ def record_sort(op: Op) -> RecordSort | None:
     records = records_for(sum(k.bits for k in keys), lines.n) if keys else None
     if keys is None or records is None:
         return None
-    return RecordSort(lines, tuple(o.tensor.storage for o in op.operands), tuple(keys), records)
+    dtypes = tuple(o.tensor.storage for o in op.operands)
+    how = RecordSort(lines, dtypes, tuple(keys), records)
+    moves_values = len(dtypes) == 1 and not dtypes[0].is_complex and dtypes[0].bits <= INDEX_BITS
+    return replace(how, moves_values=moves_values and not how.is_ranked)
 
 
 # ---------------------------------------------------------------------------- lines as tasks
@@ -188,19 +216,42 @@ def sort_lines(low: ProgramLowering, step: OpStep, how: RecordSort) -> None:
         how.fill(b, low, buffers[:n], start, scratch, (i64(0), i64(how.lines.n)))
         done = how.sort_line(b, low, scratch)
         with b.loop(0, how.lines.n, 1, "place") as i:
-            move(b, buffers, start, how.lines.stride, i, how.index(b, done, i))
+            how.place(b, buffers, done, start, i)
 
     pointers = [low.pointer(v) for v in (*op.operands, *op.results)]
     work = how.lines.n * (8 + 4 * how.records.passes)
     each_line(low, "sort", step, pointers, how.scratch_bytes, how.lines.count, work, body)
 
 
-def move(b: Builder, buffers: list[Buffer], start: V, stride: int, i: V, index: V) -> None:
-    """Element `index` of each operand's line to place i of the result's."""
+def move(
+    b: Builder, buffers: list[Buffer], start: V, stride: int, i: V, index: V, kept: Sequence[str]
+) -> None:
+    """Element `index` of each operand's line to place i of the result's; `kept` as in RecordSort."""
     n = len(buffers) // 2
     source, target = b.add(start, b.mul(index, stride)), b.add(start, b.mul(i, stride))
-    for x, y in zip(buffers[:n], buffers[n:], strict=True):
-        y.store(target, x.load(source))
+    for x, y, what in zip(buffers[:n], buffers[n:], kept, strict=True):
+        if what:
+            y.store(target, x.load(source) if what == "value" else convert(b, I64, y.dtype, index))
+
+
+def kept_of(low: ProgramLowering, op: Op) -> tuple[str, ...]:
+    """What each result needs (see RecordSort): values, the places they come from, or nothing."""
+    read = set(low.plan.results)
+    for step in all_steps(low.plan):
+        read.update(step.reads)
+        if isinstance(step, ControlStep):
+            read.update(v for inner in step.blocks for v in inner.results)
+    dimension = op.int("dimension", -1) % max(1, op.result.tensor.rank)
+    return tuple(
+        "" if result not in read else "index" if _counts(operand, dimension) else "value"
+        for operand, result in zip(op.operands, op.results, strict=True)
+    )
+
+
+def _counts(value: Value, dimension: int) -> bool:
+    """The value counts 0, 1, 2, ... along a dimension."""
+    op = value.op
+    return op is not None and op.name == "stablehlo.iota" and op.int("iota_dimension") == dimension
 
 
 # ---------------------------------------------------------------------------- one long line in chunks
@@ -233,7 +284,7 @@ def sort_chunked(low: ProgramLowering, step: OpStep, how: RecordSort) -> None:
     def place(t: Builder, pointers: list[V], start: V, bounds: tuple[V, V]) -> None:
         buffers = [Buffer(t, d, p) for d, p in zip(types, pointers[1:], strict=True)]
         with t.loop(*bounds, 1, "place") as i:
-            move(t, buffers, start, lines.stride, i, how.index(t, pointers[0], i))
+            how.place(t, buffers, pointers[0], start, i)
 
     fill_task, place_task = task("sort_records", fill), task("sort_place", place)
     pointers = [low.pointer(v) for v in (*op.operands, *op.results)]
@@ -258,7 +309,7 @@ def sort_chunked(low: ProgramLowering, step: OpStep, how: RecordSort) -> None:
 # ---------------------------------------------------------------------------- any comparator
 def sort_by_merging(low: ProgramLowering, step: OpStep) -> None:
     op, n, lines = step.op, len(step.op.operands), lines_of(step.op)
-    body = op.block()
+    body, kept = op.block(), kept_of(low, op)
 
     def sort_line(b: Builder, pointers: list[V], scratch: V, line: V) -> None:
         buffers = [Buffer(b, v.tensor.storage, p) for v, p in zip((*op.operands, *op.results), pointers, strict=True)]
@@ -274,7 +325,7 @@ def sort_by_merging(low: ProgramLowering, step: OpStep) -> None:
 
         done = records_sort.merge_indices(b, scratch, b.offset(scratch, _rounded(8 * lines.n)), lines.n, less)
         with b.loop(0, lines.n, 1, "place") as i:
-            move(b, buffers, start, lines.stride, i, b.load("i64", b.element(done, "i64", i)))
+            move(b, buffers, start, lines.stride, i, b.load("i64", b.element(done, "i64", i)), kept)
 
     pointers = [low.pointer(v) for v in (*op.operands, *op.results)]
     work = lines.n * max(1, lines.n.bit_length()) * (4 + len(body.ops))
@@ -306,7 +357,9 @@ def lower(low: ProgramLowering, step: OpStep) -> None:
     how = record_sort(op)
     if how is None:
         sort_by_merging(low, step)
-    elif how.is_chunked:
+        return
+    how = replace(how, kept=kept_of(low, op))
+    if how.is_chunked:
         sort_chunked(low, step, how)
     else:
         sort_lines(low, step, how)

@@ -1,0 +1,96 @@
+"""One op against its record: what the record declares, what inference finds out, and the record's own checks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.types import Type
+from shlo_jit.ops import OpDef, Violation
+from shlo_jit.ops.attribute_kinds import check_attribute
+from shlo_jit.ops.kinds import TypeKind
+from shlo_jit.ops.shapes import compatible, compatible_lists, type_text, types_text
+
+INFERENCE = "failed to infer returned types"
+"""What MLIR says, below the reason, when the function that infers an op's result types refuses it."""
+
+
+def check_op(op: Op, record: OpDef) -> None:
+    """Everything its record says about an op; raises Violation."""
+    check_values("operand", record.operands, record.operand_kinds, op.operands)
+    attributes = op.attributes
+    for name, spec in record.attributes.items():
+        attr = attributes.get(name)
+        if attr is not None or spec.required:
+            check_attribute(name, spec, attr)
+    check_regions(op, record)
+    check_values("result", record.results, record.result_kinds, op.results)
+    if record.infer is not None:
+        check_results(op, record)
+    if record.verify is not None:
+        record.verify(op)
+
+
+def check_results(op: Op, record: OpDef) -> None:
+    """The stated result types can be those that inference gives."""
+    assert record.infer is not None
+    stated: list[Type] = [v.type for v in op.results]
+    try:
+        inferred = record.infer(op)
+    except Violation as violation:
+        raise Violation(violation.label, f"{violation.message}; {INFERENCE}", hint=violation.hint) from None
+    if compatible_lists(inferred, stated):
+        return
+    wrong = [i for i, (a, b) in enumerate(zip(inferred, stated, strict=False)) if not compatible(a, b)]
+    label = record.result_label(wrong[0] if wrong else 0)
+    raise Violation(
+        label,
+        f"inferred type(s) {types_text(inferred)} are incompatible with return type(s) of operation "
+        f"{types_text(stated)}; {INFERENCE}",
+        hint=f"write {', '.join(map(type_text, inferred))}" if len(inferred) == len(stated) else "",
+    )
+
+
+@functools.cache
+def _arity(names: tuple[str, ...]) -> tuple[int, tuple[int, ...]]:
+    """How many values there are at least, and which groups are variadic."""
+    variadic = tuple(i for i, name in enumerate(names) if name[-1] in "*?")
+    return len(names) - len(variadic), variadic
+
+
+def check_values(what: str, names: tuple[str, ...], kinds: Sequence[TypeKind], values: list[Value]) -> None:
+    """The number of operands or results, and the kind of each."""
+    least, variadic = _arity(names)
+    if variadic:
+        if len(values) < least:
+            raise Violation("count", f"expected {least} or more {what}s, but found {len(values)}")
+        each = (len(values) - least) // len(variadic)  # several variadic groups are of one size
+        kinds = [kind for i, kind in enumerate(kinds) for _ in range(each if i in variadic else 1)]
+    elif len(values) != least:
+        raise Violation("count", f"expected {least} {what}s, but found {len(values)}")
+    for i, (kind, v) in enumerate(zip(kinds, values, strict=False)):
+        if not kind.accepts(v.type):
+            many = "variadic of " if variadic else ""
+            raise Violation(
+                "type", f"{what} #{i} must be {many}{kind.describe()} values, but got '{type_text(v.type)}'"
+            )
+
+
+def check_regions(op: Op, record: OpDef) -> None:
+    """The number of regions, and that each has one block with a terminator."""
+    names, regions = record.regions, op.regions
+    if not names and not regions:
+        return
+    many = bool(names) and names[-1].endswith("*")
+    if len(regions) != len(names) and not (many and len(regions) >= len(names) - 1):
+        words = {0: "no regions", 1: "one region"}.get(len(names), f"{len(names)} regions")
+        raise Violation("region", f"requires {words}, but has {len(regions)}")
+    if op.name in ("builtin.module", "func.func"):
+        return
+    for region in regions:
+        if len(region.blocks) > 1:
+            raise Violation("region", f"expects regions with 0 or 1 blocks, but one has {len(region.blocks)}")
+        for block in region.blocks:
+            if not block.ops or block.terminator.name != "stablehlo.return":
+                raise Violation("region", "expects regions to end with 'stablehlo.return'")

@@ -1,0 +1,158 @@
+"""What only a whole module can tell: symbols, and what functions and calls have to do with each other."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+
+from shlo_jit.ir.attributes import SymbolRef
+from shlo_jit.ir.core import Module, Op, function_type, is_declaration
+from shlo_jit.ops import OPS, Violation
+from shlo_jit.ops.collective import mesh_symbol
+from shlo_jit.ops.shapes import compatible_lists, type_text, types_text
+
+Finding = tuple[Op, Violation]
+CALLEES = {"func.call": "callee", "stablehlo.composite": "decomposition"}
+"""Ops that call a function, and the attribute that names it."""
+_NAMES_SYMBOLS = frozenset(
+    {name for name, record in OPS.items() if "replica_groups" in record.attributes} | set(CALLEES)
+)
+
+
+def symbol(op: Op, attribute: str) -> str | None:
+    """The last part of the symbol an attribute names."""
+    attr = op.attributes.get(attribute)
+    return attr.path[-1] if isinstance(attr, SymbolRef) else attr if isinstance(attr, str) else None
+
+
+def names_symbols(op: Op) -> bool:
+    """Whether an op can refer to a function or mesh."""
+    return op.name in _NAMES_SYMBOLS
+
+
+def check_symbols(module: Module, users: Iterable[tuple[str, Op]]) -> Iterator[Finding]:
+    """Findings on functions, and on `users`: ops that name symbols, each with the function it is in."""
+    table: dict[str, Op] = {}
+    yield from _unique_symbols(module, table)
+    calls: dict[str, list[tuple[str, Op]]] = {}
+    for func in module.functions():
+        yield from _function(func)
+        calls.setdefault(symbol(func, "sym_name") or "", [])
+    for caller, op in users:
+        try:
+            callee = _user(op, table)
+        except Violation as violation:
+            yield op, violation
+            continue
+        if callee is not None:
+            calls.setdefault(caller, []).append((callee, op))
+    yield from _recursion(calls)
+
+
+def _unique_symbols(module: Module, table: dict[str, Op]) -> Iterator[Finding]:
+    """Fills `table`; two symbols of one module must not have one name."""
+    todo = [module.op]
+    while todo:
+        own: set[str] = set()
+        for op in todo.pop().block().ops:
+            name = symbol(op, "sym_name")
+            if op.name == "builtin.module":
+                todo.append(op)
+            if name is None:
+                continue
+            if name in own:
+                yield op, Violation("symbol", f"redefinition of symbol named '{name}'")
+            own.add(name)
+            table.setdefault(name, op)
+
+
+def _function(func: Op) -> Iterator[Finding]:
+    """A function's block arguments and what it returns are those of its type."""
+    if is_declaration(func):
+        return
+    try:
+        stated = function_type(func)
+    except (AssertionError, KeyError):
+        return  # reported as a missing attribute
+    block = func.block()
+    given = [a.type for a in block.arguments]
+    if not compatible_lists(given, stated.inputs):
+        message = "type of entry block arguments must match the function's inputs: "
+        yield func, Violation("type", f"{message}{types_text(given)} vs {types_text(stated.inputs)}")
+    last = block.ops[-1] if block.ops else func
+    if last.name not in ("func.return", "stablehlo.return"):  # jax writes the second
+        hint = f"end it with 'func.return' of {types_text(stated.results) or 'nothing'}"
+        yield last, Violation("terminator", "a function must end with 'func.return'", hint=hint)
+        return
+    returned = [v.type for v in last.operands]
+    if len(returned) != len(stated.results):
+        name = symbol(func, "sym_name")
+        message = f"has {len(returned)} operands, but enclosing function (@{name}) returns {len(stated.results)}"
+        yield last, Violation("type", message)
+        return
+    for i, (a, b) in enumerate(zip(returned, stated.results, strict=True)):
+        if a != b:
+            message = f"type of return operand {i} ('{type_text(a)}') doesn't match function result type"
+            yield last, Violation("type", f"{message} ('{type_text(b)}')")
+
+
+def _user(op: Op, table: dict[str, Op]) -> str | None:
+    """An op that names a symbol: gives the function it calls."""
+    mesh = mesh_symbol(op) if op.name.startswith("stablehlo.") else None
+    if mesh is not None and mesh not in table:
+        raise Violation("symbol", f"replica_groups: mesh symbol '{mesh}' not found", hint=_close(mesh, table))
+    attribute = CALLEES.get(op.name)
+    name = symbol(op, attribute) if attribute else None
+    if name is None:
+        return None
+    callee = table.get(name)
+    if callee is None or callee.name != "func.func":
+        functions = [known for known, func in table.items() if func.name == "func.func"]
+        raise Violation("symbol", f"'{name}' does not reference a valid function", hint=_close(name, functions))
+    try:
+        stated = function_type(callee)
+    except (AssertionError, KeyError):
+        return name
+    for what, given, wanted in (
+        ("operand", [v.type for v in op.operands], stated.inputs),
+        ("result", [v.type for v in op.results], stated.results),
+    ):
+        if len(given) != len(wanted):
+            raise Violation(
+                "type", f"has {len(given)} {what}(s), but decomposition has {len(wanted)}"
+                if op.name == "stablehlo.composite"
+                else f"incorrect number of {what}s for callee '{name}': expected {len(wanted)}, got {len(given)}"
+            )  # fmt: skip
+        if not compatible_lists(given, wanted):
+            raise Violation(
+                "type", f"{what} types {types_text(given)} are not those of function '{name}': {types_text(wanted)}"
+            )
+    return name
+
+
+def _close(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean '{close[0]}'?" if close else ""
+
+
+def _recursion(calls: dict[str, list[tuple[str, Op]]]) -> Iterator[Finding]:
+    """Each call that closes a cycle."""
+    done: set[str] = set()
+    for root, own in calls.items():
+        if root in done:
+            continue
+        path: list[str] = [root]
+        stack: list[Iterator[tuple[str, Op]]] = [iter(own)]
+        while stack:
+            step = next(stack[-1], None)
+            if step is None:
+                stack.pop()
+                done.add(path.pop())
+                continue
+            name, op = step
+            if name in path:
+                chain = " -> ".join(f"@{f}" for f in [*path[path.index(name) :], name])
+                yield op, Violation("recursion", f"recursive calls are not supported: {chain}")
+            elif name not in done:
+                path.append(name)
+                stack.append(iter(calls.get(name, [])))
