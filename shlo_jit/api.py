@@ -59,11 +59,20 @@ def compile(
     threads: int | None = None,
     target: str = "native",
     custom_calls: Mapping[str, Callable[..., Any]] | None = None,
+    composites: Mapping[str, Callable[..., Any]] | None = None,
     cache: bool = True,
     donate: Sequence[int] = (),
 ) -> Executable:
-    """Compile a program to machine code; see DESIGN, section 1. Raises StableHLOError where it is refused."""
+    """Compile a program to machine code; see DESIGN, section 1. Raises StableHLOError where it is refused.
+
+    `composites` names implementations that stand in for the decompositions of `stablehlo.composite` ops, called as
+    those of `custom_calls` are, with the composite's attributes as keywords.
+    """
     text, name = read_source(source)
+    if composites:
+        from shlo_jit.passes.inline import COMPOSITE
+
+        custom_calls = {**(custom_calls or {}), **{COMPOSITE + n: f for n, f in composites.items()}}
     return pipeline.compile_text(
         text, name, entry, threads=threads, target=target, custom_calls=custom_calls, cache=cache, donate=tuple(donate)
     )

@@ -11,8 +11,10 @@ from shlo_jit.errors import Diagnostic, StableHLOError, VerifyError
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import build
 from shlo_jit.runtime.cache import program_key
+from shlo_jit.runtime.callbacks import find_custom_call, registered
 from shlo_jit.runtime.cpus import thread_count
 from shlo_jit.runtime.executable import Executable
+from shlo_jit.runtime.host import HOST_CALLS
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.program import Program
@@ -49,7 +51,7 @@ def compile_text(
     machine = resolve(target)
     count = thread_count(threads)
     calls = custom_calls or {}
-    options = {"entry": entry, "threads": count, "calls": sorted(calls), "donate": donate}
+    options = {"entry": entry, "threads": count, "calls": sorted(registered(calls)), "donate": donate}
     key = program_key(text, options, machine)
     stages = _stages(text, name, entry, machine, count, calls, donate)
     if cache:
@@ -76,7 +78,6 @@ def lower(
     from shlo_jit.ir.verifier import verify_module
     from shlo_jit.lower.program import ProgramLowering
     from shlo_jit.passes import run_passes
-    from shlo_jit.runtime.callbacks import find_custom_call
     from shlo_jit.text.parser import parse_module
 
     module = parse_module(text, name)
@@ -87,11 +88,11 @@ def lower(
     if function is None:
         known = ", ".join("@" + f.attributes["sym_name"] for f in module.functions())
         raise StableHLOError(Diagnostic(f"no function @{entry}; the program has {known or 'none'}", name))
-    function = run_passes(module, function)
+    function = run_passes(module, function, registered(calls).__contains__)
     plan = group_block(function.block())
 
     def known_call(target: str) -> bool:
-        return find_custom_call(target, calls) is not None
+        return target in HOST_CALLS or find_custom_call(target, calls) is not None
 
     lowering = ProgramLowering(plan, function.block().arguments, machine, threads, known_call, frozenset(donate))
     return Lowered(module, function, plan, lowering.memory, lowering.run())

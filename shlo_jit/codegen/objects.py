@@ -170,12 +170,15 @@ def _write_callback(callback: Callback) -> dict[str, Any]:
         "operands": [_write_port(p) for p in callback.operands],
         "results": [_write_port(p) for p in callback.results],
         "attributes": _write_value(callback.attributes),
+        "orders": [callback.operand_orders, callback.result_orders],
+        "aliases": list(callback.aliases.items()),
     }
 
 
 def _read_callback(row: Mapping[str, Any]) -> Callback:
     operands, results = (tuple(_read_port(p) for p in row[k]) for k in ("operands", "results"))
-    return Callback(row["target"], operands, results, _read_value(row["attributes"]))
+    orders = [tuple(tuple(order) for order in side) for side in row["orders"]]
+    return Callback(row["target"], operands, results, _read_value(row["attributes"]), *orders, dict(row["aliases"]))
 
 
 def _write_value(value: Any) -> Any:

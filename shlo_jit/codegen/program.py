@@ -33,8 +33,14 @@ class Callback:
 
     target: str
     operands: tuple[Port, ...]
+    """As they lie in memory: their dimensions are in the order of `operand_orders`."""
     results: tuple[Port, ...]
     attributes: dict[str, Any] = field(default_factory=dict)
+    operand_orders: tuple[tuple[int, ...], ...] = ()
+    """Dimensions from major to minor, of each operand; empty when all are row-major."""
+    result_orders: tuple[tuple[int, ...], ...] = ()
+    aliases: dict[int, int] = field(default_factory=dict)
+    """Result -> operand whose memory it has: the operand's elements are in it when the call begins."""
 
 
 @dataclass

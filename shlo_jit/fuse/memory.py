@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from shlo_jit.fuse import index as ix
 from shlo_jit.fuse.nest import Nest
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, updates
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType, TokenType, TupleType
 
@@ -182,9 +182,22 @@ class Planner:
                 isinstance(s, ViewStep) and s.op is root.op for s in self.plan.steps
             ):
                 root = root.op.operands[0]
-            if root in self.wanted or root.op is None or root.op.name == "stablehlo.constant":
+            written = any(root in s.writes for s in self.plan.steps)
+            if root in self.wanted or root.op is None or not written:
                 continue
             self.wanted[root] = Storage("result", nbytes(r), i)
+        self.want_updated()
+
+    def want_updated(self) -> None:
+        """Let what a scatter updates be computed where the scatter's result is wanted, if only the scatter needs it."""
+        writers = {v for s in self.plan.steps if not isinstance(s, ViewStep) for v in s.writes}
+        for step in reversed(self.plan.steps):
+            if not isinstance(step, OpStep) or step.op.name != "stablehlo.scatter":
+                continue
+            for operand, result in zip(step.op.operands, step.op.results, strict=False):
+                dies = self.last_use[operand] <= self.finish[id(step)] and step.op.operands.count(operand) == 1
+                if result in self.wanted and operand in writers and operand not in self.wanted and dies:
+                    self.wanted[operand] = self.wanted[result]
 
     def finish_results(self) -> None:
         for i, r in enumerate(self.plan.results):
@@ -242,11 +255,9 @@ class Planner:
         if isinstance(step, NestStep) and step.nest.overwrites is not None:
             self.update(step, step.nest.overwrites)
             return
-        if isinstance(step, OpStep) and step.op.name == "stablehlo.scatter":
-            n = len(step.op.results)
-            for operand, result in zip(step.op.operands[:n], step.op.results, strict=True):
+        if isinstance(step, OpStep):
+            for operand, result in updates(step.op):
                 self.take_or_copy(step, operand, result)
-            return
         if isinstance(step, OpStep) and step.epilogue is not None:
             self.host(step, step.epilogue)
         for v in step.writes:
@@ -424,7 +435,7 @@ class Planner:
     def overwriting(self, step: Step) -> bool:
         if isinstance(step, NestStep):
             return step.nest.overwrites is not None
-        return isinstance(step, OpStep) and step.op.name == "stablehlo.scatter"
+        return isinstance(step, OpStep) and bool(updates(step.op))
 
     def branches(self, step: ControlStep) -> None:
         at = self.begin[id(step)]

@@ -78,6 +78,17 @@ class ControlStep(Step):
         return self.op.name.partition(".")[2]
 
 
+def updates(op: Op) -> list[tuple[Value, Value]]:
+    """Operands of a kernel whose elements it finds in a result's memory, and those results: it writes them anew."""
+    if op.name == "stablehlo.scatter":
+        return list(zip(op.operands, op.results, strict=False))
+    if op.name != "stablehlo.custom_call":
+        return []
+    aliases = op.attributes.get("output_operand_aliases") or ()
+    places = [(a.get("operand_index", 0), (*a.get("output_tuple_indices", ()), 0)[0]) for a in aliases]
+    return [(op.operands[int(i)], op.results[int(o)]) for i, o in places]
+
+
 @dataclass(eq=False)
 class PlanBlock:
     """The steps of one block, in order; `results` are what its terminator returns."""

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Sequence
 
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import Type
+from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops import OpDef, Violation
 from shlo_jit.ops.attribute_kinds import check_attribute
 from shlo_jit.ops.kinds import TypeKind
-from shlo_jit.ops.shapes import compatible, compatible_lists, type_text, types_text
+from shlo_jit.ops.shapes import compatible, compatible_elements, compatible_lists, type_text, types_text
 
 INFERENCE = "failed to infer returned types"
 """What MLIR says, below the reason, when the function that infers an op's result types refuses it."""
@@ -42,14 +42,22 @@ def check_results(op: Op, record: OpDef) -> None:
         raise Violation(violation.label, f"{violation.message}; {INFERENCE}", hint=violation.hint) from None
     if compatible_lists(inferred, stated):
         return
-    wrong = [i for i, (a, b) in enumerate(zip(inferred, stated, strict=False)) if not compatible(a, b)]
-    label = record.result_label(wrong[0] if wrong else 0)
     raise Violation(
-        label,
+        _result_label(record, inferred, stated),
         f"inferred type(s) {types_text(inferred)} are incompatible with return type(s) of operation "
         f"{types_text(stated)}; {INFERENCE}",
         hint=f"write {', '.join(map(type_text, inferred))}" if len(inferred) == len(stated) else "",
     )
+
+
+def _result_label(record: OpDef, inferred: Sequence[Type], stated: Sequence[Type]) -> str:
+    """The constraint that the first wrong result breaks."""
+    for i, (a, b) in enumerate(zip(inferred, stated, strict=False)):
+        if compatible(a, b):
+            continue
+        elements = isinstance(a, TensorType) and isinstance(b, TensorType) and not compatible_elements(a.dtype, b.dtype)
+        return record.result_label(i, "e" if elements else "s")
+    return "count"
 
 
 @functools.cache
@@ -73,7 +81,7 @@ def check_values(what: str, names: tuple[str, ...], kinds: Sequence[TypeKind], v
         if not kind.accepts(v.type):
             many = "variadic of " if variadic else ""
             raise Violation(
-                "type", f"{what} #{i} must be {many}{kind.describe()} values, but got '{type_text(v.type)}'"
+                "type", f"{what} #{i} must be {many}{kind.describe()}, but got '{type_text(v.type)}'"
             )
 
 

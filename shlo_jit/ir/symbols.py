@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from shlo_jit.ir.attributes import SymbolRef
 from shlo_jit.ir.core import Module, Op, function_type, is_declaration
+from shlo_jit.ir.types import Type
 from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.collective import mesh_symbol
-from shlo_jit.ops.shapes import compatible_lists, type_text, types_text
+from shlo_jit.ops.shapes import compatible, compatible_lists, type_text, types_text
 
 Finding = tuple[Op, Violation]
 CALLEES = {"func.call": "callee", "stablehlo.composite": "decomposition"}
@@ -112,22 +113,41 @@ def _user(op: Op, table: dict[str, Op]) -> str | None:
     try:
         stated = function_type(callee)
     except (AssertionError, KeyError):
-        return name
+        return name  # reported at the function
     for what, given, wanted in (
         ("operand", [v.type for v in op.operands], stated.inputs),
         ("result", [v.type for v in op.results], stated.results),
     ):
-        if len(given) != len(wanted):
-            raise Violation(
-                "type", f"has {len(given)} {what}(s), but decomposition has {len(wanted)}"
-                if op.name == "stablehlo.composite"
-                else f"incorrect number of {what}s for callee '{name}': expected {len(wanted)}, got {len(given)}"
-            )  # fmt: skip
-        if not compatible_lists(given, wanted):
-            raise Violation(
-                "type", f"{what} types {types_text(given)} are not those of function '{name}': {types_text(wanted)}"
-            )
+        check = _check_decomposition if op.name == "stablehlo.composite" else _check_call
+        check(what, given, wanted)
     return name
+
+
+def _check_decomposition(what: str, given: Sequence[Type], wanted: Sequence[Type]) -> None:
+    """A composite has the types of its decomposition."""
+    label = "C3" if what == "operand" else "C4"
+    if len(given) != len(wanted):
+        raise Violation(label, f"has {len(given)} {what}(s), but decomposition has {len(wanted)}")
+    for i, (a, b) in enumerate(zip(given, wanted, strict=True)):
+        if not compatible(a, b):
+            raise Violation(
+                label, f"{what} at index {i} has type '{type_text(a)}', but decomposition has type '{type_text(b)}'"
+            )
+
+
+def _check_call(what: str, given: Sequence[Type], wanted: Sequence[Type]) -> None:
+    """A call has the types of its function."""
+    if len(given) != len(wanted):
+        raise Violation(
+            "type", f"incorrect number of {what}s for callee: the call has {len(given)}, the function {len(wanted)}"
+        )
+    for i, (a, b) in enumerate(zip(given, wanted, strict=True)):
+        if not compatible(a, b):
+            raise Violation(
+                "type",
+                f"{what} type mismatch: expected {what} type '{type_text(b)}', but provided '{type_text(a)}' for "
+                f"{what} number {i}",
+            )
 
 
 def _close(name: str, known: Iterable[str]) -> str:
@@ -142,17 +162,21 @@ def _recursion(calls: dict[str, list[tuple[str, Op]]]) -> Iterator[Finding]:
         if root in done:
             continue
         path: list[str] = [root]
+        on_path = {root}
         stack: list[Iterator[tuple[str, Op]]] = [iter(own)]
         while stack:
             step = next(stack[-1], None)
             if step is None:
                 stack.pop()
-                done.add(path.pop())
+                finished = path.pop()
+                on_path.remove(finished)
+                done.add(finished)
                 continue
             name, op = step
-            if name in path:
+            if name in on_path:
                 chain = " -> ".join(f"@{f}" for f in [*path[path.index(name) :], name])
                 yield op, Violation("recursion", f"recursive calls are not supported: {chain}")
             elif name not in done:
                 path.append(name)
+                on_path.add(name)
                 stack.append(iter(calls.get(name, [])))

@@ -1,9 +1,9 @@
 """How elementwise ops are computed in registers: one function per op and kind of element, found in `EMITTERS`.
 
-An emitter is called as emit(b, op, args): args are registers (lower/registers.py) of equal lanes, one an operand, of the
-operands' dtypes; it gives the register of the result. Integer arithmetic wraps; what the specification leaves open is
-fixed here and documented in docs/architecture.md: x / 0 = -1 (all ones), x rem 0 = x, MIN / -1 = MIN, shifts past the
-width give 0 (or the sign), float to integer saturates with NaN to 0.
+An emitter is called as emit(b, op, args): args are registers (lower/registers.py) of equal lanes, one an operand, of
+the operands' dtypes; it gives the register of the result. Integer arithmetic wraps; what the specification leaves open
+is fixed here and documented in docs/architecture.md: x / 0 = -1 (all ones), x rem 0 = x, MIN / -1 = MIN, shifts past
+the width give 0 (or the sign), float to integer saturates with NaN to 0.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _sign_int(b: Builder, dtype: DType, args: list[V]) -> V:
 
 
 def _power_int(b: Builder, dtype: DType, args: list[V]) -> V:
-    """Square and multiply over the bits of the exponent; a negative exponent of a signed type gives 0, or +-1 for +-1."""
+    """Square and multiply over the bits of the exponent; a negative one of a signed type gives 0, or +-1 for +-1."""
     x, y = args
     result, base = const(x.type, 1), x
     width = min(dtype.bits, 64)

@@ -30,7 +30,7 @@ from shlo_jit.ir.attributes import (
     SymbolRef,
     TypeAttr,
 )
-from shlo_jit.ops.record import AttributeSpec, Violation
+from shlo_jit.ops.record import AttributeSpec, Violation, did_you_mean
 
 ENUMS: dict[str, tuple[str, ...]] = {
     "comparison_direction": ("EQ", "NE", "GE", "GT", "LE", "LT"),
@@ -122,7 +122,7 @@ def check_attribute(name: str, spec: AttributeSpec, attr: Any) -> None:
         limit = int(rest.split()[1])
         value = attr.value
         if value < limit or (rest.startswith("> ") and value == limit):
-            raise Violation("attribute", f"attribute '{name}' failed to satisfy constraint: {describe(spec.kind)}")
+            raise Violation(spec.limit_label, f"attribute '{name}' failed to satisfy constraint: {describe(spec.kind)}")
 
 
 def _check_enum(name: str, enum: str, attrs: Any) -> None:
@@ -131,7 +131,10 @@ def _check_enum(name: str, enum: str, attrs: Any) -> None:
         raise Violation("attribute", f"attribute '{name}' failed to satisfy constraint: {enum} expected")
     for a in attrs:
         if a.value not in words:
-            raise Violation("attribute", f"attribute '{name}': no such {enum}: {a.value}, one of {', '.join(words)}")
+            raise Violation(
+                "attribute", f"attribute '{name}': no such {enum}: {a.value}, one of {', '.join(words)}",
+                hint=did_you_mean(a.value, words),
+            )  # fmt: skip
 
 
 def describe(kind: str) -> str:

@@ -9,7 +9,12 @@ from shlo_jit.ir.types import DType
 from shlo_jit.ops.numeric import Array, result_type, storage_dtype
 from shlo_jit.ops.record import Violation, define
 from shlo_jit.ops.shape import MOVES
-from shlo_jit.ops.shapes import operand_type, same_dim, stated_result, types_text
+from shlo_jit.ops.shapes import operand_type, same_dim, stated_result, type_text
+
+
+_SHAPES = (
+    "operand and result shapes must match except for the innermost dimension of the shape with the smaller element type."
+)
 
 
 def _verify_bitcast(op: Op) -> None:
@@ -22,7 +27,7 @@ def _verify_bitcast(op: Op) -> None:
     small, large = (a, b) if m < n else (b, a)
     if m == n:
         if len(a.shape) != len(b.shape) or not all(map(same_dim, a.shape, b.shape)):
-            raise Violation("C1", f"operand and result shapes must match. Got: {types_text([a, b])}.")
+            raise Violation("C1", f"{_SHAPES} Got: '{type_text(a)}' and '{type_text(b)}'.")
         return
     if small.rank != large.rank + 1:
         raise Violation(
@@ -32,15 +37,12 @@ def _verify_bitcast(op: Op) -> None:
         )
     assert small.shape is not None and large.shape is not None
     if not all(map(same_dim, small.shape[:-1], large.shape)):
-        raise Violation(
-            "C1",
-            "operand and result shapes must match except for the innermost dimension of the shape with the smaller"
-            f" element type. Got: {types_text([a, b])}.",
-        )
+        raise Violation("C1", f"{_SHAPES} Got: '{type_text(a)}' and '{type_text(b)}'.")
     extent, low, high = small.shape[-1], min(m, n), max(m, n)
     if extent is not None and extent * low != high:
         raise Violation(
-            "C1", f"requires compatible bit widths. Got: {types_text([a, b])}, but {low} * {extent} != {high}."
+            "C1", f"requires compatible bit widths. Got: '{type_text(a)}' and '{type_text(b)}', "
+            f"but {low} * {extent} != {high}.",
         )
 
 

@@ -58,7 +58,7 @@ def _top_k(op: Op, x: Array) -> tuple[Array, Array]:
 
 define(
     "chlo.top_k", operands=("operand: int|float",), results=("values: int|float", "indices: i32"),
-    attributes={"k": required("i64 >= 0")}, infer=_infer_top_k, reference=_top_k,
+    attributes={"k": required("i64 >= 0", "C2")}, infer=_infer_top_k, reference=_top_k,
 )  # fmt: skip
 
 # ragged_dot
@@ -287,7 +287,7 @@ def _scan(op: Op, *arrays: Array, run: RegionRunner) -> tuple[Array, ...]:
 define(
     "chlo.scan", operands=("operands*: tensor",), results=("results*: tensor",),
     attributes={
-        "dimension": required("i64 >= 0"),
+        "dimension": required("i64 >= 0", "C2"),
         "is_reverse": optional("bool", False),
         "is_associative": optional("bool"),
         "scan_dim_size": optional("i64"),

@@ -199,7 +199,7 @@ def _infer_all_reduce(op: Op) -> list[Type]:
 define(
     "stablehlo.all_gather", section="all_gather",
     operands=("operands*: tensor",), results=("results*: tensor",),
-    attributes={"all_gather_dim": required("i64 >= 0"), **GROUPS, **GLOBAL_IDS},
+    attributes={"all_gather_dim": required("i64 >= 0", "C1"), **GROUPS, **GLOBAL_IDS},
     traits=COLLECTIVE, verify=_verify_all_gather,
 )  # fmt: skip
 define(
@@ -211,16 +211,16 @@ define(
     "stablehlo.all_to_all", section="all_to_all",
     operands=("operands*: tensor",), results=("results*: tensor",),
     attributes={
-        "split_dimension": required("i64 >= 0"),
-        "concat_dimension": required("i64 >= 0"),
-        "split_count": required("i64 > 0"),
+        "split_dimension": required("i64 >= 0", "C1"),
+        "concat_dimension": required("i64 >= 0", "C3"),
+        "split_count": required("i64 > 0", "C4"),
         **GROUPS,
     },
     traits=COLLECTIVE, infer=_infer_all_to_all,
 )  # fmt: skip
 define(
     "stablehlo.reduce_scatter", section="reduce_scatter",
-    operands=("operand: tensor",), attributes={"scatter_dimension": required("i64 >= 0"), **GROUPS, **GLOBAL_IDS},
+    operands=("operand: tensor",), attributes={"scatter_dimension": required("i64 >= 0", "C2"), **GROUPS, **GLOBAL_IDS},
     regions=("computation",), traits=COLLECTIVE, verify=_verify_reduce_scatter,
 )  # fmt: skip
 

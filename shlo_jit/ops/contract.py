@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -90,23 +91,29 @@ def _verify_dot_general(op: Op) -> None:
     result = stated_result(op)
     numbers = op.attributes["dot_dimension_numbers"]
     if is_quantized(lhs) or is_quantized(rhs) or is_quantized(result):
-        check_quantized_product(lhs, rhs, result)
+        check_quantized_product(lhs, rhs, result, PRODUCT_LABELS)
         rhs_type = rhs.dtype
         assert isinstance(rhs_type, QuantizedType)
         if any(rhs_type.zero_points):
-            raise Violation("C19", "Zero points of rhs should be 0")
+            raise Violation("C15", "Zero points of rhs should be 0")
         if rhs_type.axis is not None and rhs_type.axis in dims_of(numbers, "rhs_contracting_dimensions"):
-            raise Violation("C18", "Quantization dimension of rhs should not be in the contracting dimension of rhs")
+            raise Violation("C16", "Quantization dimension of rhs should not be in the contracting dimension of rhs")
     algorithm = op.attributes.get("algorithm")
     if isinstance(algorithm, StructAttr):
         _check_algorithm(algorithm)
 
 
-def check_quantized_product(lhs: TensorType, rhs: TensorType, result: TensorType) -> None:
-    """C14 to C20 of dot_general, C28 to C34 of convolution: which quantized types go together."""
+PRODUCT_LABELS = {"which": "C14", "storage": "C17", "expressed": "C18", "axis": "C19", "hybrid": "C20"}
+"""Of dot_general, for `check_quantized_product`."""
+
+
+def check_quantized_product(
+    lhs: TensorType, rhs: TensorType, result: TensorType, labels: Mapping[str, str]
+) -> None:
+    """C14, C17 to C20 of dot_general, C28, C31 to C34 of convolution: which quantized types go together."""
     if not is_quantized(rhs) or is_quantized(lhs) != is_quantized(result):
         raise Violation(
-            "C14",
+            labels["which"],
             "rhs should be quantized for quantized operations and is_quantized(lhs)=is_quantized(result) should hold",
         )
     x, y, z = lhs.dtype, rhs.dtype, result.dtype
@@ -114,14 +121,13 @@ def check_quantized_product(lhs: TensorType, rhs: TensorType, result: TensorType
     if isinstance(x, QuantizedType):
         assert isinstance(z, QuantizedType)
         if x.storage != y.storage:
-            raise Violation("C15", "mismatched lhs and rhs quantization storage types")
+            raise Violation(labels["storage"], "mismatched lhs and rhs quantization storage types")
         if x.expressed != y.expressed or y.expressed != z.expressed:
-            raise Violation("C16", "mismatched lhs, rhs and result quantization expressed types")
+            raise Violation(labels["expressed"], "mismatched lhs, rhs and result quantization expressed types")
         if z.axis is not None and y.axis is None:
-            raise Violation("C17", "result is not per_axis quantized but lhs or rhs are" if z.axis is None else
-                            "result is per_axis quantized but lhs and rhs are not")
+            raise Violation(labels["axis"], "result is per_axis quantized but lhs and rhs are not")
     elif x != y.expressed or y.expressed != z:
-        raise Violation("C20", "mismatched rhs quantization expressed type and lhs and result element type")
+        raise Violation(labels["hybrid"], "mismatched rhs quantization expressed type and lhs and result element type")
 
 
 _ALGORITHMS = {
@@ -146,16 +152,22 @@ def _check_algorithm(algorithm: StructAttr) -> None:
     counts = [_integer(algorithm.get(f))
               for f in ("lhs_component_count", "rhs_component_count", "num_primitive_operations")]  # fmt: skip
     imprecise = bool(algorithm.get("allow_imprecise_accumulation", False))
-    for what, n in zip(("lhs component count", "rhs component count", "num primitive operations"), counts, strict=True):
+    for label, what, n in zip(
+        ("C22", "C23", "C24"),
+        ("lhs component count", "rhs component count", "num primitive operations"),
+        counts,
+        strict=True,
+    ):
         if n < 1:
-            raise Violation("C22", f"{what} must be positive")
+            raise Violation(label, f"{what} must be positive", at="#stablehlo.dot_algorithm")
     if (*names, *counts, imprecise) not in _ALGORITHMS:
         lhs, rhs, accumulation = names
         raise Violation(
-            "C21",
+            "algorithm",
             f"dot algorithm not known to be supported on any hardware: {{lhs:'{lhs}', rhs:'{rhs}', "
             f"accum:'{accumulation}', lhs_components:{counts[0]}, rhs_components:{counts[1]}, "
             f"primitive_ops:{counts[2]}, imprecise:{int(imprecise)}}}",
+            at="#stablehlo.dot_algorithm",
         )
 
 
@@ -240,11 +252,11 @@ def _infer_dot(op: Op) -> list[Type]:
     check_precision(op, "C11")
     if not 1 <= lhs.rank <= 2 or not 1 <= rhs.rank <= 2:
         raise Violation(
-            "type", f"expected both lhs/rhs ranks to be either 1 or 2, got {lhs.rank} and {rhs.rank}"
+            "C1", f"expected both lhs/rhs ranks to be either 1 or 2, got {lhs.rank} and {rhs.rank}"
         )
     if not same_dim(lhs.shape[-1], rhs.shape[0]):
         raise Violation(
-            "C10", f"contracting dimensions must match, got '{type_text(lhs)}' and '{type_text(rhs)}'"
+            "C2", f"contracting dimensions must match, got '{type_text(lhs)}' and '{type_text(rhs)}'"
         )
     bounds = bounds_of(lhs)[:-1] + bounds_of(rhs)[1:]
     return [with_bounds(lhs.shape[:-1] + rhs.shape[1:], stated_result(op).dtype, bounds)]
@@ -254,7 +266,7 @@ def _verify_dot(op: Op) -> None:
     lhs, rhs = operand_types(op)
     result = stated_result(op)
     if is_quantized(lhs) or is_quantized(rhs) or is_quantized(result):
-        check_quantized_product(lhs, rhs, result)
+        check_quantized_product(lhs, rhs, result, PRODUCT_LABELS)
 
 
 define(
@@ -273,20 +285,20 @@ def einsum_sizes(equation: str, types: list[TensorType]) -> tuple[int | None, ..
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if not arrow or len(terms) != len(types):
-        raise Violation("einsum", f"equation '{equation}' does not have one term for each of {len(types)} operands")
+        raise Violation("C1", f"equation '{equation}' does not have one term for each of {len(types)} operands")
     if "..." in equation:
         return None
     sizes: dict[str, int | None] = {}
     for term, t in zip(terms, types, strict=True):
         assert t.shape is not None
         if len(term) != t.rank:
-            raise Violation("einsum", f"term '{term}' does not fit operand of shape {shape_text(t.shape)}")
+            raise Violation("C2", f"term '{term}' does not fit operand of shape {shape_text(t.shape)}")
         for letter, n in zip(term, t.shape, strict=True):
             if not same_dim(sizes.get(letter), n):
-                raise Violation("einsum", f"index '{letter}' has extents {sizes[letter]} and {n}")
+                raise Violation("C3", f"index '{letter}' has extents {sizes[letter]} and {n}")
             sizes[letter] = n if sizes.get(letter) is None else sizes[letter]
     if any(letter not in sizes for letter in output):
-        raise Violation("einsum", f"output of '{equation}' has an index that no operand has")
+        raise Violation("C4", f"output of '{equation}' has an index that no operand has")
     return tuple(sizes[letter] for letter in output)
 
 

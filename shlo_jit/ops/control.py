@@ -197,7 +197,7 @@ define(
 )  # fmt: skip
 define(
     "stablehlo.get_tuple_element", section="get_tuple_element",
-    operands=("operand: tuple",), results=("result: any",), attributes={"index": required("i32 >= 0")},
+    operands=("operand: tuple",), results=("result: any",), attributes={"index": required("i32 >= 0", "C1")},
     infer=_infer_get_tuple_element, reference=lambda op, x: (x[op.int("index")],),
 )  # fmt: skip
 

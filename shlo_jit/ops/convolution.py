@@ -29,10 +29,12 @@ _LABELS = {
     "dilation size": "C7", "dilation": "C8", "padding": "C4",
 }  # fmt: skip
 
+_PRODUCT_LABELS = {"which": "C28", "storage": "C31", "expressed": "C32", "axis": "C33", "hybrid": "C34"}
+
 ATTRIBUTES = {
     "dimension_numbers": required("conv"),
-    "feature_group_count": required("i64 > 0"),
-    "batch_group_count": required("i64 > 0"),
+    "feature_group_count": required("i64 > 0", "C21"),
+    "batch_group_count": required("i64 > 0", "C22"),
     "window_strides": optional("ints"),
     "lhs_dilation": optional("ints"),
     "rhs_dilation": optional("ints"),
@@ -49,8 +51,9 @@ def _check_dimensions(numbers: ConvDims, rank: int) -> None:
         numbers.output_spatial_dimensions,
     )
     if not len(inputs) == len(kernels) == len(outputs):
+        of_each = (("C12", inputs), ("C17", kernels), ("C19", outputs))
         raise Violation(
-            "C12",
+            next(label for label, dims in of_each if len(dims) != rank - 2),
             "expects the same size for input, kernel and output spatial-dimensions, "
             f"but got {len(inputs)}, {len(kernels)}, and {len(outputs)} resp.",
         )
@@ -168,7 +171,7 @@ def _infer_convolution(op: Op) -> list[Type]:
         shape[d] = n
     if not compatible_shapes(tuple(shape), result.shape):
         raise Violation(
-            "C25",
+            "C25" if result.shape is None or len(result.shape) == lhs.rank else "C26",
             f"inferred shape '{shape_text(shape)}' is incompatible with return type of operation "
             f"'{type_text(result)}'",
         )
@@ -180,13 +183,13 @@ def _verify_convolution(op: Op) -> None:
     result = stated_result(op)
     numbers = op.attributes["dimension_numbers"]
     if is_quantized(lhs) or is_quantized(rhs) or is_quantized(result):
-        check_quantized_product(lhs, rhs, result)
+        check_quantized_product(lhs, rhs, result, _PRODUCT_LABELS)
         x, z = rhs.dtype, result.dtype
         assert isinstance(x, QuantizedType)
         if x.axis is not None and x.axis != numbers.kernel_output_feature_dimension:
-            raise Violation("C32", "quantization dimension of rhs should be same with kernel_output_feature_dimension")
+            raise Violation("C29", "quantization dimension of rhs should be same with kernel_output_feature_dimension")
         if isinstance(z, QuantizedType) and z.axis is not None and z.axis != numbers.output_feature_dimension:
-            raise Violation("C33", "quantization dimension of result should be same with output_feature_dimension")
+            raise Violation("C30", "quantization dimension of result should be same with output_feature_dimension")
     elif not compatible_elements(lhs.dtype, rhs.dtype):
         raise Violation(
             "C27",

@@ -12,7 +12,7 @@ from shlo_jit.ir.types import I32, TensorType, Type, tensor
 from shlo_jit.ops.broadcast import broadcast_in_dim, check_broadcast, check_broadcast_axis
 from shlo_jit.ops.numeric import Array, result_dtype
 from shlo_jit.ops.record import Violation, define, optional, required
-from shlo_jit.ops.shape import iota, pad, pad_type, same_elements
+from shlo_jit.ops.shape import check_reshape_axis, iota, pad, pad_type, same_elements
 from shlo_jit.ops.shapes import (
     Shape,
     bounds_of,
@@ -32,7 +32,7 @@ from shlo_jit.ops.shapes import (
 TRAITS = {"moves_data", "looks_at_operands"}
 
 
-def _shaped(op: Op, operand: int) -> TensorType:
+def _shaped(op: Op, operand: int, label: str) -> TensorType:
     """The stated result, made static where the shape operand is a constant."""
     result = stated_result(op)
     known = constant_ints(op.operands[operand])
@@ -41,12 +41,12 @@ def _shaped(op: Op, operand: int) -> TensorType:
         rank = vector.shape[0] if vector.shape else None
         if result.shape is not None and not same_dim(rank, result.rank):
             raise Violation(
-                "shape", f"length of shape operand ({rank}) is not equal to the rank of result ({result.rank})"
+                label, f"length of shape operand ({rank}) is not equal to the rank of result ({result.rank})"
             )
         return result
     if any(n < 0 for n in known) or not compatible_shapes(known, result.shape):
         raise Violation(
-            "shape",
+            label,
             f"output shape {shape_text(known)} is incompatible with return type of operation '{type_text(result)}'",
         )
     return with_bounds(known, result.dtype, None)
@@ -57,7 +57,7 @@ def _shaped(op: Op, operand: int) -> TensorType:
 
 def _infer_broadcast(op: Op) -> list[Type]:
     t, dims = operand_type(op, 0), op.ints("broadcast_dimensions")
-    result = _shaped(op, 1)
+    result = _shaped(op, 1, "C7")
     same_elements(op, spreads=True)
     if result.shape is not None:
         check_broadcast(op, dims, tuple(stated_result(op).shape or result.shape))
@@ -73,12 +73,13 @@ def _check_expansion_hints(op: Op, t: TensorType) -> None:
     fixed = op.ints("known_nonexpanding_dimensions", ())
     both = expanding + fixed
     if len(set(both)) != len(both):
-        raise Violation("C7", "duplicate expansion hint for at least one operand dimension")
-    for d in both:
-        if t.shape is not None and not 0 <= d < t.rank:
-            raise Violation(
-                "C8", f"hint for expanding dimension {d} does not refer to a valid operand dimension"
-            )
+        raise Violation("C8", "duplicate expansion hint for at least one operand dimension")
+    for label, dims in (("C9", expanding), ("C10", fixed)):
+        for d in dims:
+            if t.shape is not None and not 0 <= d < t.rank:
+                raise Violation(
+                    label, f"hint for expanding dimension {d} does not refer to a valid operand dimension"
+                )
 
 
 define(
@@ -97,7 +98,7 @@ define(
 
 
 def _infer_iota(op: Op) -> list[Type]:
-    result = _shaped(op, 0)
+    result = _shaped(op, 0, "C2")
     d = op.int("iota_dimension")
     if result.shape is not None and d >= len(result.shape):
         raise Violation("C1", f"iota dimension cannot go beyond the output rank, got {d} for rank {result.rank}")
@@ -105,7 +106,7 @@ def _infer_iota(op: Op) -> list[Type]:
 
 
 def _infer_reshape(op: Op) -> list[Type]:
-    t, result = operand_type(op, 0), _shaped(op, 1)
+    t, result = operand_type(op, 0), _shaped(op, 1, "C4")
     same_elements(op)
     if t.is_static and result.is_static and t.size != result.size:
         raise Violation(
@@ -113,13 +114,15 @@ def _infer_reshape(op: Op) -> list[Type]:
             f"output_shape is incompatible with input type of operation: input has {t.size} elements, "
             f"but output_shape has {result.size}",
         )
+    if per_axis(t) and t.is_static and result.is_static:
+        check_reshape_axis(t, result)
     return [result]
 
 
 define(
     "stablehlo.dynamic_iota", section="",
     operands=("output_shape: shape",), results=("result: int|float|complex|quant",),
-    attributes={"iota_dimension": required("i64 >= 0")}, traits={"looks_at_operands"}, infer=_infer_iota,
+    attributes={"iota_dimension": required("i64 >= 0", "C1")}, traits={"looks_at_operands"}, infer=_infer_iota,
     reference=lambda op, s: iota(tuple(map(int, s)), op.int("iota_dimension"), result_dtype(op)),
 )  # fmt: skip
 define(
@@ -144,6 +147,9 @@ def _infer_pad(op: Op) -> list[Type]:
     known = [constant_ints(v) for v in op.operands[2:]]
     if None not in known:
         return [pad_type(t, *known)]  # type: ignore[arg-type]
+    for d, n in enumerate(known[2] or ()):
+        if n < 0:
+            raise Violation("C3", f"Interior padding cannot be negative: {n} in dimension {d}")
     return [with_bounds((None,) * t.rank, t.dtype, None)]
 
 
@@ -223,12 +229,12 @@ def _set_dimension_size(op: Op, x: Array, size: Array) -> Array:
 
 define(
     "stablehlo.get_dimension_size", section="get_dimension_size",
-    operands=("operand: any_tensor",), results=("result: 0d i32",), attributes={"dimension": required("i64 >= 0")},
+    operands=("operand: any_tensor",), results=("result: 0d i32",), attributes={"dimension": required("i64 >= 0", "C1")},
     infer=_infer_dimension_size, reference=lambda op, x: np.asarray(x.shape[op.int("dimension")], np.int32),
 )  # fmt: skip
 define(
     "stablehlo.set_dimension_size", section="",
-    operands=("operand: tensor", "size: 0d i32"), attributes={"dimension": required("i64 >= 0")},
+    operands=("operand: tensor", "size: 0d i32"), attributes={"dimension": required("i64 >= 0", "C1")},
     traits={"moves_data"}, infer=_infer_set_dimension_size, reference=_set_dimension_size,
 )  # fmt: skip
 

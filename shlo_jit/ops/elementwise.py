@@ -440,6 +440,6 @@ define(
 define(
     "stablehlo.reduce_precision", section="reduce_precision",
     operands=("operand: float|quant",), results=("output: float|quant",),
-    attributes={"exponent_bits": required("i32 > 0"), "mantissa_bits": required("i32 >= 0")},
+    attributes={"exponent_bits": required("i32 > 0", "C2"), "mantissa_bits": required("i32 >= 0", "C3")},
     traits={"elementwise"}, infer=same_type, reference=_reduce_precision,
 )  # fmt: skip

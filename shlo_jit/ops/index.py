@@ -104,16 +104,24 @@ define(
 # gather, dynamic_gather
 
 
-def check_index_dims(label: str, name: str, dims: Sequence[int], rank: int, of: str, *, ordered: bool = True) -> None:
+class DimLabels(NamedTuple):
+    """Which constraint says that dimensions do not repeat, are sorted (empty: they need not be) and exist."""
+
+    unique: str
+    ordered: str
+    inside: str
+
+
+def check_index_dims(labels: DimLabels, name: str, dims: Sequence[int], rank: int, of: str) -> None:
     """A list of dimensions without repeats, sorted and inside a rank."""
     if len(set(dims)) != len(dims):
-        raise Violation(label, f"Expects {name} to not repeat; got: {list(dims)}.")
-    if ordered and list(dims) != sorted(dims):
-        raise Violation(label, f"expects {name} to be sorted, got: {list(dims)}")
+        raise Violation(labels.unique, f"Expects {name} to not repeat; got: {list(dims)}.")
+    if labels.ordered and list(dims) != sorted(dims):
+        raise Violation(labels.ordered, f"Expects {name} to be sorted; got: {list(dims)}.")
     for d in dims:
         if not 0 <= d < rank:
             raise Violation(
-                label, f"Expects each element of {name} to be in range [0, {of}) i.e. [0, {rank}). got: {d}."
+                labels.inside, f"Expects each element of {name} to be in range [0, {of}) i.e. [0, {rank}). got: {d}."
             )
 
 
@@ -137,7 +145,7 @@ def check_disjoint(label: str, first: str, a: Sequence[int], second: str, b: Seq
 
 
 def check_gather(op: Op, sizes: tuple[int, ...] | None) -> None:
-    """C1 to C18 of gather. `sizes` is None when slice sizes are not known."""
+    """C1 to C21 of gather. `sizes` is None when slice sizes are not known."""
     t, indices = operand_types(op, 0, 2)
     numbers = op.attributes["dimension_numbers"]
     assert t.shape is not None and indices.shape is not None
@@ -159,33 +167,40 @@ def check_gather(op: Op, sizes: tuple[int, ...] | None) -> None:
             f"of start_indices ({depth})",
         )
     result_rank = indices.rank - (1 if at < indices.rank else 0) + len(offsets)
-    check_index_dims("C4", "offset_dims", offsets, result_rank, "implied-result-rank")
+    of_operand, of_indices = "rank-of('operand')", "rank-of('start_indices')"
+    check_index_dims(DimLabels("C4", "C4", "C5"), "offset_dims", offsets, result_rank, "implied-result-rank")
     check_disjoint("C6", "collapsed_slice_dims", collapsed, "operand_batching_dims", batching)
-    check_index_dims("C7", "collapsed_slice_dims", collapsed, t.rank, "rank-of('operand')")
-    check_index_dims("C10", "operand_batching_dims", batching, t.rank, "rank-of('operand')")
+    check_index_dims(DimLabels("C6", "C7", "C8"), "collapsed_slice_dims", collapsed, t.rank, of_operand)
+    check_index_dims(DimLabels("C6", "C10", "C11"), "operand_batching_dims", batching, t.rank, of_operand)
     check_index_dims(
-        "C14", "start_indices_batching_dims", indices_batching, indices.rank, "rank-of('start_indices')", ordered=False
+        DimLabels("C13", "", "C14"), "start_indices_batching_dims", indices_batching, indices.rank, of_indices
     )
     own, other = ("operand_batching_dims", batching), ("start_indices_batching_dims", indices_batching)
-    check_batching(t.shape, indices.shape, own, other, at)
-    check_index_dims("C18", "start_index_map", start_map, t.rank, "rank-of('operand')", ordered=False)
+    check_batching(t.shape, indices.shape, own, other, at, ("C15", "C16", "C17"))
+    check_index_dims(DimLabels("C18", "", "C19"), "start_index_map", start_map, t.rank, of_operand)
     check_disjoint("C18", "start_index_map", start_map, "operand_batching_dims", batching)
     if sizes is not None:
         _check_slice_sizes(t.shape, sizes, collapsed, batching)
 
 
 def check_batching(
-    shape: Shape, index_shape: Shape, own: tuple[str, tuple[int, ...]], other: tuple[str, tuple[int, ...]], at: int
+    shape: Shape,
+    index_shape: Shape,
+    own: tuple[str, tuple[int, ...]],
+    other: tuple[str, tuple[int, ...]],
+    at: int,
+    labels: tuple[str, str, str],
 ) -> None:
-    """C13, C15 to C17 of gather: batching dimensions of operand and indices (name and numbers) pair up."""
+    """Batching dimensions of operand and indices (name and numbers) pair up: C15 to C17 of gather, C16 to C18 of
+    scatter."""
     if len(own[1]) != len(other[1]):
-        raise Violation("C16", f"{own[0]} and {other[0]} should have the same size")
+        raise Violation(labels[1], f"{own[0]} and {other[0]} should have the same size")
     if at in other[1]:
-        raise Violation("C15", f"expects {other[0]} not to include index_vector_dim {at}.")
+        raise Violation(labels[0], f"expects {other[0]} not to include index_vector_dim {at}.")
     for i, (d, e) in enumerate(zip(own[1], other[1], strict=True)):
         if not same_dim(shape[d], index_shape[e]):
             raise Violation(
-                "C17",
+                labels[2],
                 f"{own[0]}[{i}] and {other[0]}[{i}] must have compatible sizes, but got {shape[d]} and "
                 f"{index_shape[e]}.",
             )
@@ -199,7 +214,7 @@ def _check_slice_sizes(
     for d, (n, extent) in enumerate(zip(sizes, shape, strict=True)):
         if n < 0 or (extent is not None and n > extent):
             raise Violation("C21", f"slice size ({n}) is out of bounds for operand dimension ({extent}) at index {d}")
-    for label, name, dims in (("C8", "collapsed_slice_dims", collapsed), ("C12", "operand_batching_dims", batching)):
+    for label, name, dims in (("C9", "collapsed_slice_dims", collapsed), ("C12", "operand_batching_dims", batching)):
         for d in dims:
             if sizes[d] > 1:
                 raise Violation(
@@ -305,9 +320,9 @@ def _infer_torch_index_select(op: Op) -> list[Type]:
     if t.shape is None or index.shape is None:
         return [op.results[0].type]
     if not -t.rank <= dim < t.rank:
-        raise Violation("dim", f"dim {dim} is out of range for operand of rank {t.rank}")
+        raise Violation("C1", f"dim {dim} is out of range for operand of rank {t.rank}")
     if not 0 <= batch <= min(dim % t.rank, index.rank):
-        raise Violation("batch_dims", f"batch_dims {batch} is out of range: dim is {dim}, rank of index {index.rank}")
+        raise Violation("C2", f"batch_dims {batch} is out of range: dim is {dim}, rank of index {index.rank}")
     dim %= t.rank
     return [with_bounds(t.shape[:dim] + index.shape[batch:] + t.shape[dim + 1 :], t.dtype, None)]
 

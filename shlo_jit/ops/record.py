@@ -18,12 +18,14 @@ import no code generation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import Type
+from shlo_jit.ops.constraints import constraints_of
 from shlo_jit.ops.kinds import TypeKind, type_kind
 
 TRAITS = {
@@ -46,15 +48,26 @@ class AttributeSpec:
     kind: str
     required: bool = False
     default: Any = None
+    limit_label: str = "attribute"
+    """The constraint that states the limit of an integer kind."""
 
 
 class Violation(Exception):
     """A constraint that does not hold. `label` is the specification's (`C5`), or a word such as `type`."""
 
-    def __init__(self, label: str, message: str):
+    def __init__(self, label: str, message: str, *, hint: str = "", at: str = ""):
         super().__init__(message)
         self.label = label
         self.message = message
+        self.hint = hint
+        self.at = at
+        """What of the op's text is wrong, where a part of it is to blame; the op as a whole otherwise."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint, when a known word is near."""
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f"did you mean '{close[0]}'?" if close else ""
 
 
 @dataclass(frozen=True)
@@ -82,13 +95,22 @@ class OpDef:
     def has(self, trait: str) -> bool:
         return trait in self.traits
 
+    @property
+    def constraints(self) -> Mapping[str, str]:
+        """Label to statement of every rule of this op's own (`C5`: `0 <= lhs_batching_dimensions < rank(lhs)`)."""
+        return constraints_of(self.name).statements
+
+    def result_label(self, index: int, part: str) -> str:
+        """The rule that is broken when a stated result type is not the inferred one; `type` when none says so."""
+        return constraints_of(self.name).result_label(index, part)
+
 
 OPS: dict[str, OpDef] = {}
 
 
-def required(kind: str) -> AttributeSpec:
+def required(kind: str, limit_label: str = "attribute") -> AttributeSpec:
     """An attribute that must be there."""
-    return AttributeSpec(kind, required=True)
+    return AttributeSpec(kind, required=True, limit_label=limit_label)
 
 
 def optional(kind: str, default: Any = None) -> AttributeSpec:

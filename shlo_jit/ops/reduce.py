@@ -60,6 +60,17 @@ def check_same_shapes(inputs: list[TensorType], label: str) -> TensorType:
     return known
 
 
+def check_inits(inputs: list[TensorType], inits: list[TensorType], label: str) -> None:
+    """Initial values have the elements of the inputs."""
+    for i, (t, init) in enumerate(zip(inputs, inits, strict=True)):
+        if not compatible_elements(t.dtype, init.dtype):
+            raise Violation(
+                label,
+                f"expects the element type of input {i} and its initial value to be the same, "
+                f"got '{type_text(t)}' and '{type_text(init)}'",
+            )
+
+
 def _infer_reduce(op: Op) -> list[Type]:
     block = block_of(op, 0, "C6")
     types = operand_types(op)
@@ -82,6 +93,7 @@ def _infer_reduce(op: Op) -> list[Type]:
     kept = [d for d in range(known.rank) if d not in dims]
     shape = tuple(known.shape[d] for d in kept)
     results = check_reducer(block, inputs, inits, shape, "C6")
+    check_inits(inputs, inits, "C2")
     out: list[Type] = []
     for t, r in zip(inputs, results, strict=True):
         limits = bounds_of(t) if t.shape is not None else [None] * known.rank
@@ -142,6 +154,7 @@ def _infer_reduce_window(op: Op) -> list[Type]:
     window = _reduce_window_window(op, known.rank)
     block = block_of(op, 0, "C13")
     results = check_reducer(block, inputs, inits, tuple(window.dimensions), "C13")
+    check_inits(inputs, inits, "C3")
     out: list[Type] = []
     for t, r in zip(inputs, results, strict=True):
         own = t if t.shape is not None else known
@@ -209,7 +222,7 @@ def _infer_select_and_scatter(op: Op) -> list[Type]:
     if operand.shape is None:
         raise Violation("type", "operand #0 must be ranked tensor")
     _check_select(op, operand)
-    results = check_reducer(block_of(op, 1, "C10"), [source], [init], (), "C10")
+    results = check_reducer(block_of(op, 1, "C10"), [with_element(init, source.dtype)], [init], (), "C10")
     window = _select_window(op, operand.rank)
     expected = with_bounds(window_counts(operand.shape, window), operand.dtype, None)
     if not compatible_elements(source.dtype, operand.dtype):
@@ -220,6 +233,7 @@ def _infer_select_and_scatter(op: Op) -> list[Type]:
         raise Violation(
             "C2", f"expects source-type to be '{type_text(expected)}', but got'{type_text(source)}'"
         )
+    check_inits([operand], [init], "C3")
     return [with_element(operand, results[0].dtype)]
 
 

@@ -7,12 +7,12 @@ import numpy as np
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops.contract import dims_of
-from shlo_jit.ops.index import check_batching, check_disjoint, check_index_dims, index_depth
+from shlo_jit.ops.index import DimLabels, check_batching, check_disjoint, check_index_dims, index_depth
 from shlo_jit.ops.numeric import Array
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.reduce import check_same_shapes, update_in_order
 from shlo_jit.ops.reducer import RegionRunner, block_of, body_dtypes, check_reducer, converted
-from shlo_jit.ops.shapes import Shape, operand_types, same_dim, with_bounds, with_element
+from shlo_jit.ops.shapes import Shape, compatible_elements, operand_types, same_dim, types_text, with_bounds, with_element
 
 
 def scatter_operands(op: Op) -> tuple[list[TensorType], TensorType, list[TensorType]]:
@@ -27,24 +27,29 @@ def scatter_operands(op: Op) -> tuple[list[TensorType], TensorType, list[TensorT
 def _infer_scatter(op: Op) -> list[Type]:
     inputs, indices, updates = scatter_operands(op)
     whole, update = check_same_shapes(inputs, "C1"), check_same_shapes(updates, "C3")
-    block = block_of(op, 0, "C15")
+    block = block_of(op, 0, "C23")
     scalars = [with_bounds((), t.dtype, None) for t in inputs]
-    results = check_reducer(block, scalars, scalars, (), "C15")
-    check_reducer(block, updates, scalars, (), "C15")
+    parts = [with_bounds((), t.dtype, None) for t in updates]
+    check_reducer(block, parts, parts, (), "C23", against_inits=False)
+    results = check_reducer(block, scalars, scalars, (), "C23")
+    for i, (t, u) in enumerate(zip(inputs, updates, strict=True)):
+        if not compatible_elements(t.dtype, u.dtype):
+            both = types_text([t, u])
+            raise Violation("C6", f"expects input {i} and its update to have the same element type, got {both}")
     if whole.shape is not None and indices.shape is not None and update.shape is not None:
         _check_dimensions(op, whole.shape, indices, update.shape)
     return [with_element(t, r.dtype) for t, r in zip(inputs, results, strict=True)]
 
 
 def _check_dimensions(op: Op, shape: Shape, indices: TensorType, update: Shape) -> None:
-    """C2, C4, C7 to C14."""
+    """C2, C4, C7 to C22."""
     numbers = op.attributes["scatter_dimension_numbers"]
     windows, inserted = dims_of(numbers, "update_window_dims"), dims_of(numbers, "inserted_window_dims")
     batching = dims_of(numbers, "input_batching_dims")
     indices_batching = dims_of(numbers, "scatter_indices_batching_dims")
     to_operand = dims_of(numbers, "scatter_dims_to_operand_dims")
     assert indices.shape is not None
-    at, depth = index_depth("C14", numbers, indices, "scatter_indices")
+    at, depth = index_depth("C22", numbers, indices, "scatter_indices")
     expected_rank = indices.rank - (1 if at < indices.rank else 0) + len(windows)
     if len(update) != expected_rank:
         raise Violation(
@@ -53,14 +58,14 @@ def _check_dimensions(op: Op, shape: Shape, indices: TensorType, update: Shape) 
             "size-of('update_window_dims'), where 'scatter_indices' is expanded by a trailing 1 dimension if "
             f"'index_vector_dim' == rank-of('scatter_indices')), but got {len(update)}.",
         )
-    _check_list("C7", "update_window_dims", windows, len(update), "rank-of('updates')")
+    rank, of_operand, of_indices = len(shape), "rank-of('operand')", "rank-of('scatter_indices')"
+    check_index_dims(DimLabels("C7", "C7", "C8"), "update_window_dims", windows, len(update), "rank-of('updates')")
     check_disjoint("C9", "inserted_window_dims", inserted, "input_batching_dims", batching)
-    _check_list("C9", "inserted_window_dims", inserted, len(shape), "rank-of('operand')")
-    _check_list("C10", "input_batching_dims", batching, len(shape), "rank-of('operand')")
+    check_index_dims(DimLabels("C9", "C10", "C11"), "inserted_window_dims", inserted, rank, of_operand)
+    check_index_dims(DimLabels("C9", "C12", "C13"), "input_batching_dims", batching, rank, of_operand)
     check_index_dims(
-        "C14", "scatter_indices_batching_dims", indices_batching, indices.rank, "rank-of('scatter_indices')",
-        ordered=False,
-    )  # fmt: skip
+        DimLabels("C14", "", "C15"), "scatter_indices_batching_dims", indices_batching, indices.rank, of_indices
+    )
     if len(shape) != len(windows) + len(inserted) + len(batching):
         raise Violation(
             "C2",
@@ -68,26 +73,16 @@ def _check_dimensions(op: Op, shape: Shape, indices: TensorType, update: Shape) 
             f"size-of('input_batching_dims') i.e. {len(windows) + len(inserted) + len(batching)} but got {len(shape)}.",
         )
     own, other = ("input_batching_dims", batching), ("scatter_indices_batching_dims", indices_batching)
-    check_batching(shape, indices.shape, own, other, at)
+    check_batching(shape, indices.shape, own, other, at, ("C16", "C17", "C18"))
     if depth is not None and len(to_operand) != depth:
         raise Violation(
-            "C11",
+            "C19",
             f"Scatter op has {len(to_operand)} elements in scatter_dims_to_operand_dims and the bound of dimension "
             f"index_vector_dim={at} of scatter_indices is {depth}. These two numbers must be equal.",
         )
-    check_index_dims(
-        "C12", "scatter_dims_to_operand_dims", to_operand, len(shape), "rank-of('operand')", ordered=False
-    )
-    check_disjoint("C12", "scatter_dims_to_operand_dims", to_operand, "input_batching_dims", batching)
+    check_index_dims(DimLabels("C20", "", "C21"), "scatter_dims_to_operand_dims", to_operand, rank, of_operand)
+    check_disjoint("C20", "scatter_dims_to_operand_dims", to_operand, "input_batching_dims", batching)
     _check_update_shape(op, shape, indices.shape, update, at)
-
-
-def _check_list(label: str, name: str, dims: tuple[int, ...], rank: int, of: str) -> None:
-    if len(set(dims)) != len(dims):
-        raise Violation(label, f"Expects {name} to not repeat; got: {list(dims)}.")
-    if list(dims) != sorted(dims):
-        raise Violation(label, f"Expects {name} to be sorted; got: {list(dims)}.")
-    check_index_dims(label, name, dims, rank, of)
 
 
 def _check_update_shape(op: Op, shape: Shape, index_shape: Shape, update: Shape, at: int) -> None:

@@ -93,7 +93,7 @@ define(
 )  # fmt: skip
 define(
     "stablehlo.iota", section="iota",
-    results=("output: int|float|complex|quant",), attributes={"iota_dimension": required("i64 >= 0")},
+    results=("output: int|float|complex|quant",), attributes={"iota_dimension": required("i64 >= 0", "C1")},
     verify=_verify_iota,
     reference=lambda op: iota(result_type(op).extents, op.int("iota_dimension"), result_dtype(op)),
 )  # fmt: skip
@@ -112,10 +112,10 @@ def _verify_reshape(op: Op) -> None:
     if n is not None and m is not None and n != m:
         raise Violation("C2", f"number of output elements ({m}) doesn't match expected number of elements ({n})")
     if per_axis(a) and a.is_static and b.is_static:
-        _check_reshape_axis(a, b)
+        check_reshape_axis(a, b)
 
 
-def _check_reshape_axis(a: TensorType, b: TensorType) -> None:
+def check_reshape_axis(a: TensorType, b: TensorType) -> None:
     """C3: the quantized axis keeps its extent and what stands before and after it."""
     x, y = a.dtype, b.dtype
     assert isinstance(x, QuantizedType) and isinstance(y, QuantizedType)
@@ -328,6 +328,6 @@ define(
 )  # fmt: skip
 define(
     "stablehlo.concatenate", section="concatenate",
-    operands=("inputs*: tensor",), attributes={"dimension": required("i64 >= 0")},
+    operands=("inputs*: tensor",), attributes={"dimension": required("i64 >= 0", "C4")},
     traits=MOVES, infer=_infer_concatenate, reference=lambda op, *xs: np.concatenate(xs, op.int("dimension")),
 )  # fmt: skip

@@ -2,20 +2,64 @@
 
 from __future__ import annotations
 
-from shlo_jit.ir.core import Module, Op
+import os
+from collections.abc import Callable
+from functools import partial
+
+from shlo_jit.errors import StableHLOError
+from shlo_jit.ir.core import Block, Module, Op, Region
 from shlo_jit.passes.approximate_top_k import exact_top_k
 from shlo_jit.passes.convolutions import canonical_convolutions
 from shlo_jit.passes.dots import canonical_dots
 from shlo_jit.passes.expand import expand
+from shlo_jit.passes.flatten import flatten
+from shlo_jit.passes.host_calls import host_calls
 from shlo_jit.passes.inline import inline
+from shlo_jit.passes.known_calls import known_calls
 from shlo_jit.passes.layouts import explicit_layouts
+from shlo_jit.passes.linalg import canonical_linalg
 from shlo_jit.passes.quantized import lower_quantized
 from shlo_jit.passes.simplify import simplify
+from shlo_jit.passes.single_process import alone
+
+Pass = Callable[[Op], Op]
+
+PASSES: tuple[Pass, ...] = (
+    host_calls,
+    flatten,
+    alone,
+    lower_quantized,
+    simplify,
+    expand,
+    canonical_linalg,
+    explicit_layouts,
+    canonical_dots,
+    canonical_convolutions,
+    simplify,
+)
+"""What runs on the inlined entry function, in order."""
+
+CHECK = "SHLO_JIT_CHECK_PASSES"
+"""Environment variable: verify the function after every pass (the tests set it)."""
 
 
-def run_passes(module: Module, entry: Op) -> Op:
-    """A verified module's entry function, brought to core ops and simplified."""
-    function = lower_quantized(exact_top_k(module, inline(module, entry)))
-    function = simplify(function)
-    function = canonical_convolutions(canonical_dots(explicit_layouts(expand(function))))
-    return simplify(function)
+def run_passes(module: Module, entry: Op, is_registered: Callable[[str], bool] = lambda target: False) -> Op:
+    """A verified module's entry function, brought to core ops and simplified; `is_registered` says which custom calls
+    the user has implementations of."""
+    function = inline(module, entry, is_registered)
+    checking = bool(os.environ.get(CHECK))
+    first: list[Pass] = [partial(exact_top_k, module), partial(known_calls, is_registered=is_registered)]
+    for run in (*first, *PASSES):
+        function = run(function)
+        if checking:
+            check(function, getattr(run, "__name__", str(run)))
+    return function
+
+
+def check(function: Op, after: str) -> None:
+    """Verify a function by itself. Raises AssertionError: a pass has broken a rule."""
+    from shlo_jit.ir.verifier import verify_module
+
+    module = Module(Op("builtin.module", [], [], {}, [Region([Block([], [function])])]), function.source)
+    found = verify_module(module)
+    assert not found, f"after {after}:\n{StableHLOError(found)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_jit.ir.core import Op, Value, walk
-from shlo_jit.passes import expand_chlo, expand_contract, expand_data, expand_dynamic, expand_norm
+from shlo_jit.passes import expand_chlo, expand_contract, expand_data, expand_dynamic, expand_norm, expand_random
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 Expansion = Callable[[Rewriter, Op, list[Value]], "Sequence[Value] | None"]
@@ -20,6 +20,7 @@ EXPANSIONS: dict[str, Expansion] = {
     **expand_data.RULES,
     **expand_dynamic.RULES,
     **expand_norm.RULES,
+    **expand_random.RULES,
 }
 ROUNDS = 4
 """An expansion may give ops that expand in turn; none goes deeper."""
@@ -39,7 +40,8 @@ def expand(function: Op) -> Op:
 
         if not any(op.name in EXPANSIONS for op in walk(function.block())):
             break
-        function = rewrite(function, visit)
+        expanded = rewrite(function, visit)
         if not changed:
             break
+        function = expanded
     return function

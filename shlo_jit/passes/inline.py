@@ -1,6 +1,7 @@
 """Inline calls and composites: the entry function alone remains.
 
 Needs: a verified module (callees exist, no recursion). Guarantees: no `func.call`, `call` or `composite` in the result.
+A composite that the user has an implementation of becomes a custom call of the target `composite <its name>`.
 
     %0 = call @f(%x)          ->      %0 = stablehlo.add %x, %x
     func @f(%a) { return %a + %a }
@@ -8,17 +9,21 @@ Needs: a verified module (callees exist, no recursion). Guarantees: no `func.cal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shlo_jit.errors import UnsupportedError, VerifyError, diagnose
-from shlo_jit.ir.attributes import SymbolRef
+from shlo_jit.ir.attributes import DictAttr, IntegerAttr, SymbolRef
 from shlo_jit.ir.core import Module, Op, Value, is_declaration
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
 
 CALLS = {"func.call": "callee", "call": "callee", "stablehlo.composite": "decomposition"}
 
 
-def inline(module: Module, entry: Op) -> Op:
+COMPOSITE = "composite "
+"""What the targets of calls that stand for composites begin with."""
+
+
+def inline(module: Module, entry: Op, is_registered: Callable[[str], bool] = lambda target: False) -> Op:
     """The entry function with every call replaced by its callee's body."""
     functions = {f.attributes["sym_name"]: f for f in module.functions()}
     active: list[str] = [entry.attributes["sym_name"]]
@@ -27,6 +32,8 @@ def inline(module: Module, entry: Op) -> Op:
         attribute = CALLS.get(op.name)
         if attribute is None:
             return None
+        if op.name == "stablehlo.composite" and is_registered(COMPOSITE + op.attributes["name"]):
+            return _user_composite(rw, op, operands)
         symbol = op.attributes[attribute]
         name = symbol.name if isinstance(symbol, SymbolRef) else str(symbol)
         callee = functions.get(name)
@@ -46,3 +53,11 @@ def inline(module: Module, entry: Op) -> Op:
 
     rewriter = Rewriter(visit)
     return rebuilt(entry, rewriter.sweep(entry.block()))
+
+
+def _user_composite(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    """A call of the user's implementation, with the composite's attributes."""
+    config = op.attributes.get("composite_attributes", DictAttr(()))
+    attributes = {"call_target_name": COMPOSITE + op.attributes["name"], "backend_config": config}
+    attributes["api_version"] = IntegerAttr(4, "i32")  # whose backend_config is a dictionary
+    return rw.emit("stablehlo.custom_call", operands, [r.type for r in op.results], attributes)

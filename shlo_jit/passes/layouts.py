@@ -1,11 +1,13 @@
-"""Make the layouts of LAPACK's custom calls explicit.
+"""Make the layouts of custom calls explicit.
 
-Needs: nothing. Guarantees: the operands and results of custom calls named `lapack_*` and `blas_*` are row-major: where
-one was asked for in another layout, it is a transpose of the program's value, which fusion sees like any other.
+Needs: nothing. Guarantees: the operands and results of custom calls are row-major: where one was asked for in another
+layout, it is a transpose of the program's value, which fusion sees like any other. What order the dimensions have then
+stands in `operand_orders` and `result_orders`, for callables that want the value as the program has it.
 
     custom_call @lapack_spotrf_ffi(%x) {operand_layouts = [dense<[0, 1]>], ...}   # column-major: minor to major
     ->
-    %t = transpose %x, dims = [1, 0];  %y = custom_call @lapack_spotrf_ffi(%t);  transpose %y, dims = [1, 0]
+    %t = transpose %x, dims = [1, 0];  %y = custom_call @lapack_spotrf_ffi(%t) {operand_orders = [[1, 0]], ...}
+    transpose %y, dims = [1, 0]
 """
 
 from __future__ import annotations
@@ -17,16 +19,12 @@ from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType, tensor
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
-PREFIXES = ("lapack_", "blas_")
-
 
 def explicit_layouts(function: Op) -> Op:
-    """The function with row-major LAPACK calls."""
+    """The function with row-major custom calls."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        if op.name != "stablehlo.custom_call" or "operand_layouts" not in op.attributes:
-            return None
-        if not op.attributes["call_target_name"].startswith(PREFIXES):
+        if op.name != "stablehlo.custom_call" or op.attributes.get("operand_layouts") is None:
             return None
         return _row_major(rw, op, operands)
 
@@ -44,6 +42,9 @@ def _row_major(rw: Rewriter, op: Op, operands: list[Value]) -> list[Value]:
             t = tensor(tuple(t.extents[d] for d in order), t.dtype)
         types.append(t)
     attributes = {k: v for k, v in op.attributes.items() if k not in ("operand_layouts", "result_layouts")}
+    if any(list(order) != sorted(order) for order in (*orders, *results)):
+        attributes["operand_orders"] = tuple(DenseArray("i64", order) for order in orders)
+        attributes["result_orders"] = tuple(DenseArray("i64", order) for order in results)
     out = rw.emit(op.name, moved, types, attributes)
     return [_transpose(rw, v, _inverse(order)) for v, order in zip(out, results, strict=True)]
 

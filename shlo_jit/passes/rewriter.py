@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shlo_jit.errors import Source
+from shlo_jit.ir.attributes import TypeAttr
 from shlo_jit.ir.core import Block, Op, Region, Value
-from shlo_jit.ir.types import Type
+from shlo_jit.ir.types import FunctionType, Type
 
 Visitor = Callable[["Rewriter", Op, list[Value]], "Sequence[Value] | None"]
 
@@ -101,7 +102,11 @@ def rewrite(function: Op, visitor: Visitor, retype: Callable[[Type], Type] | Non
 
 
 def rebuilt(function: Op, block: Block) -> Op:
-    """The function with another body."""
-    return Op(
-        function.name, [], [], function.attributes, [Region([block])], function.source, function.start, function.end
-    )
+    """The function with another body, and the type that the body has."""
+    inputs = tuple(a.type for a in block.arguments)
+    results = tuple(v.type for v in block.terminator.operands)
+    attributes = {**function.attributes, "function_type": TypeAttr(FunctionType(inputs, results))}
+    for name, types in (("arg_attrs", inputs), ("res_attrs", results)):
+        if len(attributes.get(name) or types) != len(types):
+            del attributes[name]
+    return Op(function.name, [], [], attributes, [Region([block])], function.source, function.start, function.end)

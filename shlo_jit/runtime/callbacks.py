@@ -1,14 +1,17 @@
 """Custom calls: how a running program reaches Python callables and C functions.
 
 A Python callable gets the operands as arrays of its own (copies, which it may keep or change), and the attributes as
-keywords where its signature has room for them; it returns an array, a sequence of arrays, or None for no results.
+keywords where its signature has room for them; it returns an array, a sequence of arrays, or None for no results. An
+operand that a result aliases (`output_operand_aliases`) is the result's own memory instead: what is written to it is
+the result, and where every result aliases an operand the callable may return None.
 
 A C function gets pointers to row-major dense buffers,
 
     void    f(void **operands, void **results);
     int32_t f(void **operands, void **results);     // status: 0, or the program stops with ExecutionError
 
-and writes the results in place; operands are read-only. It is given as a ctypes function object (whose `restype`
+and writes the results in place; operands are read-only, but for those that a result aliases: both pointers are the
+same then. Buffers lie as the call's `operand_layouts` and `result_layouts` say. It is given as a ctypes function object (whose `restype`
 tells which of the two it is: None or an integer type), as an address (int, the first form), or as a PyCapsule (the
 second form when its name ends in "status"). C functions are called with the GIL held.
 """
@@ -26,6 +29,7 @@ import numpy as np
 
 from shlo_jit.codegen.program import Callback, Port
 from shlo_jit.errors import ExecutionError
+from shlo_jit.runtime.host import HOST_CALLS, Host
 
 Handler = Callable[[int, int], None]
 """Runs one custom call, given the addresses of its arrays of operand and result pointers. Raises to stop."""
@@ -52,9 +56,27 @@ def register_custom_call(name: str, target: Any) -> None:
 
 
 def find_custom_call(name: str, custom_calls: Mapping[str, Any] | None = None) -> Any:
-    """The target registered under `name`, or None."""
+    """The target registered under `name`, or one of the run time's own, or None."""
     found = (custom_calls or {}).get(name)
-    return _registry.get(name) if found is None else found
+    found = _registry.get(name) if found is None else found
+    return _OWN.get(name) if found is None else found
+
+
+def registered(custom_calls: Mapping[str, Any] | None = None) -> frozenset[str]:
+    """Names that the user has given targets."""
+    return frozenset((*(custom_calls or ()), *_registry))
+
+
+def _shape_assertion(holds: np.ndarray, *values: np.ndarray, error_message: str = "") -> None:
+    """What JAX's exported programs check their arguments' shapes with; `{0}` in the message is the first value."""
+    if not holds:
+        for i, value in enumerate(values):
+            error_message = error_message.replace(f"{{{i}}}", str(value))
+        raise ExecutionError(error_message)
+
+
+_OWN: dict[str, Any] = {"shape_assertion": _shape_assertion}
+"""Targets the run time has itself."""
 
 
 def _is_capsule(target: Any) -> bool:
@@ -76,11 +98,13 @@ def _check_target(name: str, target: Any) -> None:
 class CallbackTable:
     """The custom calls of one executable. It must be alive while the program runs."""
 
-    def __init__(self, callbacks: Sequence[Callback], custom_calls: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, callbacks: Sequence[Callback], custom_calls: Mapping[str, Any] | None, host: Host | None = None
+    ) -> None:
         self.handle = next(_handles)
         self._raised: dict[int, BaseException] = {}
         """By thread: what stopped the call that the thread is making."""
-        self._handlers = [_handler(c, find_custom_call(c.target, custom_calls)) for c in callbacks]
+        self._handlers = [_handler(c, _target(c, custom_calls, host)) for c in callbacks]
         _tables[self.handle] = self._handlers, self._raised
 
     def __del__(self) -> None:
@@ -110,6 +134,12 @@ def _dispatch(handle: int, index: int, operands: int, results: int) -> int:
 _trampoline = TRAMPOLINE(_dispatch)
 trampoline_address: int = ctypes.cast(_trampoline, ctypes.c_void_p).value or 0
 """What programs have in their context's slot 1."""
+
+
+def _target(callback: Callback, custom_calls: Mapping[str, Any] | None, host: Host | None) -> Any:
+    if callback.target in HOST_CALLS and host is not None:
+        return host.target(callback)
+    return find_custom_call(callback.target, custom_calls)
 
 
 def _handler(callback: Callback, target: Any) -> Handler:
@@ -144,14 +174,24 @@ def _c_handler(callback: Callback, target: Any) -> Handler:
 
 def _python_handler(callback: Callback, target: Callable[..., Any]) -> Handler:
     keywords = _accepted(target, callback)
+    aliased = set(callback.aliases.values())
+    in_place = len(callback.aliases) == len(callback.results) > 0
 
     def call(operands: int, results: int) -> None:
-        arrays = [_buffer(p, operands, i).copy() for i, p in enumerate(callback.operands)]
-        values = _sequence(target(*arrays, **keywords), callback)
-        for i, (value, port) in enumerate(zip(values, callback.results, strict=True)):
-            _buffer(port, results, i)[...] = _checked(value, i, port, callback)
+        views = [_logical(_buffer(p, operands, i), callback.operand_orders, i) for i, p in enumerate(callback.operands)]
+        returned = target(*(v if i in aliased else v.copy() for i, v in enumerate(views)), **keywords)
+        if returned is None and in_place:
+            return
+        for i, (value, port) in enumerate(zip(_sequence(returned, callback), callback.results, strict=True)):
+            place = _logical(_buffer(port, results, i), callback.result_orders, i)
+            place[...] = _checked(value, i, Port(port.name, place.shape, port.dtype), callback)
 
     return call
+
+
+def _logical(buffer: np.ndarray, orders: Sequence[tuple[int, ...]], index: int) -> np.ndarray:
+    """A view of a buffer whose dimensions lie in the given order, with the dimensions as the program has them."""
+    return buffer.transpose(np.argsort(orders[index])) if orders and orders[index] else buffer
 
 
 def _accepted(target: Callable[..., Any], callback: Callback) -> dict[str, Any]:

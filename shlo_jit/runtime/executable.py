@@ -18,6 +18,7 @@ from shlo_jit.runtime.arguments import check_count, convert
 from shlo_jit.runtime.cache import ObjectCache
 from shlo_jit.runtime.callbacks import CallbackTable, trampoline_address
 from shlo_jit.runtime.fastcall import fast_call
+from shlo_jit.runtime.host import Channel, Host, Infeed, Outfeed
 from shlo_jit.runtime.layout import data_address
 
 MAIN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -55,7 +56,8 @@ class Core:
         """Keeps the code loaded."""
         self.main_address = library.addresses["shlo_main"]
         self._main = MAIN(self.main_address)
-        self._callbacks = CallbackTable(compiled.callbacks, custom_calls) if compiled.callbacks else None
+        self.host = Host()
+        self._callbacks = CallbackTable(compiled.callbacks, custom_calls, self.host) if compiled.callbacks else None
         self._context = self._make_context()
         self.context_address = data_address(self._context)
         self._arenas: list[Any] = []
@@ -178,6 +180,20 @@ class Executable:
     def threads(self) -> int:
         """How many threads a call may use."""
         return self._core.threads
+
+    @property
+    def infeed(self) -> Infeed:
+        """What the program's infeeds take: `exe.infeed.put(x)`; see `runtime/host.py`."""
+        return self._core.host.infeed
+
+    @property
+    def outfeed(self) -> Outfeed:
+        """What the program's outfeeds leave: `exe.outfeed.get(time_out=5)`."""
+        return self._core.host.outfeed
+
+    def channel(self, handle: int) -> Channel:
+        """The channel of host transfers with that handle: `put` for the program's recv, `get` from its send."""
+        return self._core.host.channel(handle)
 
     def text(self, stage: str) -> str:
         """The program at a stage of its compilation: `module`, `plan`, `llvm` or `asm`. Raises ValueError for another

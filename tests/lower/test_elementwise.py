@@ -245,3 +245,42 @@ def test_f64_rounds_once_to_narrow_floats(name: str) -> None:
     low, high = (v[np.abs((values[1:] + values[:-1]) / 2) > 1e-30] for v in (low, high))
     assert np.array_equal(got[n : 2 * n], high)
     assert np.array_equal(got[2 * n :], low)
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64", *SMALL])
+def test_reduce_precision(name: str) -> None:
+    dtype = DTYPES[name]
+    x, _ = operands(dtype)
+    formats = ((5, 10), (8, 7), (5, 2), (4, 3), (8, 23), (11, 52), (2, 0))
+    t = f"tensor<{x.size}x{name}>"
+    lines = [f"%r{k} = stablehlo.reduce_precision %a, format = e{e}m{m} : {t}" for k, (e, m) in enumerate(formats)]
+    names, results = ", ".join(f"%r{k}" for k in range(len(formats))), ", ".join([t] * len(formats))
+    text = f"func.func @main(%a: {t}) -> ({results}) {{\n" + "\n".join(lines) + f"\nreturn {names} : {results}\n}}"
+    got = shlo_jit.compile(text, cache=False)(x)
+    want = evaluate(shlo_jit.parse(text), x)
+    assert_same([(str(f), g, w) for f, g, w in zip(formats, got, want, strict=True)], x, x)
+
+
+@pytest.mark.parametrize("name", ["i1", *INTEGERS, *FLOATS, *COMPLEX])
+def test_clamp_and_select(name: str) -> None:
+    """With whole tensors and with rank-0 bounds and predicate."""
+    dtype = DTYPES[name]
+    if dtype.is_complex:
+        part = operands(dtype.part)
+        x, y = complex_of(*part, dtype), complex_of(part[1], part[0][::-1], dtype)
+    else:
+        x, y = operands(dtype)
+    t, p = f"tensor<{x.size}x{name}>", f"tensor<{x.size}xi1>"
+    s = f"tensor<{name}>"
+    text = f"""func.func @main(%a: {t}, %b: {t}, %c: {t}, %p: {p}, %q: tensor<i1>, %l: {s}, %h: {s}) -> ({t}, {t}, {t}, {t}) {{
+      %0 = stablehlo.clamp %a, %b, %c : ({t}, {t}, {t}) -> {t}
+      %1 = stablehlo.clamp %l, %b, %h : ({s}, {t}, {s}) -> {t}
+      %2 = stablehlo.select %p, %a, %b : ({p}, {t}, {t}) -> {t}
+      %3 = stablehlo.select %q, %a, %b : (tensor<i1>, {t}, {t}) -> {t}
+      return %0, %1, %2, %3 : {t}, {t}, {t}, {t}
+    }}"""
+    chosen = np.arange(x.size) % 3 == 0
+    arrays = x, y, np.roll(x, 7), chosen, np.asarray(True), x[x.size - 3], x[x.size - 2]
+    got = shlo_jit.compile(text, cache=False)(*arrays)
+    want = evaluate(shlo_jit.parse(text), *arrays)
+    assert_same(list(zip(("clamp", "clamp scalar", "select", "select scalar"), got, want, strict=True)), x, y)

@@ -180,7 +180,8 @@ def test_batch_norm(dtype: str, feature: int) -> None:
 # ---------------------------------------------------------------------------- data
 def test_broadcast() -> None:
     text = function(
-        '%0 = "stablehlo.broadcast"(%a) {broadcast_sizes = array<i64: 2, 1>} : (tensor<3x4xi16>) -> tensor<2x1x3x4xi16>\n'
+        '%0 = "stablehlo.broadcast"(%a) {broadcast_sizes = array<i64: 2, 1>} : (tensor<3x4xi16>)'
+        " -> tensor<2x1x3x4xi16>\n"
         "return %0 : tensor<2x1x3x4xi16>",
         "%a: tensor<3x4xi16>",
         "tensor<2x1x3x4xi16>",
@@ -202,7 +203,8 @@ def test_torch_index_select(shape, index, dim, batch, result) -> None:
     types = ["x".join(map(str, s)) for s in (shape, index, result)]
     text = function(
         f'%0 = "stablehlo.torch_index_select"(%a, %i) {{dim = {dim} : i64, batch_dims = {batch} : i64}} :'
-        f" (tensor<{types[0]}xf32>, tensor<{types[1]}xi32>) -> tensor<{types[2]}xf32>\nreturn %0 : tensor<{types[2]}xf32>",
+        f" (tensor<{types[0]}xf32>, tensor<{types[1]}xi32>) -> tensor<{types[2]}xf32>"
+        f"\nreturn %0 : tensor<{types[2]}xf32>",
         f"%a: tensor<{types[0]}xf32>, %i: tensor<{types[1]}xi32>",
         f"tensor<{types[2]}xf32>",
     )
@@ -231,8 +233,8 @@ def test_map() -> None:
 @pytest.mark.parametrize(
     ("source", "target"),
     [
-        ("f32", "ui8"), ("ui64", "ui32"), ("f64", "f32"), ("i32", "bf16"), ("i8", "i4"), ("i8", "ui2"), ("f16", "f8E5M2"),
-        ("i8", "f4E2M1FN"),
+        ("f32", "ui8"), ("ui64", "ui32"), ("f64", "f32"), ("i32", "bf16"), ("i8", "i4"), ("i8", "ui2"),
+        ("f16", "f8E5M2"),        ("i8", "f4E2M1FN"),
     ],
 )  # fmt: skip
 def test_bitcast_convert_between_widths(source: str, target: str) -> None:
@@ -268,7 +270,8 @@ def test_dynamic_ops() -> None:
       %s = stablehlo.constant dense<[2, 6]> : tensor<2xi32>
       %r = stablehlo.dynamic_reshape %a, %s : (tensor<3x4xf32>, tensor<2xi32>) -> tensor<2x6xf32>
       %bs = stablehlo.constant dense<[2, 3, 4]> : tensor<3xi64>
-      %b = stablehlo.dynamic_broadcast_in_dim %a, %bs, dims = [1, 2] : (tensor<3x4xf32>, tensor<3xi64>) -> tensor<2x3x4xf32>
+      %b = stablehlo.dynamic_broadcast_in_dim %a, %bs, dims = [1, 2]
+        : (tensor<3x4xf32>, tensor<3xi64>) -> tensor<2x3x4xf32>
       %i = stablehlo.dynamic_iota %s, dim = 1 : (tensor<2xi32>) -> tensor<2x6xf32>
       %low = stablehlo.constant dense<[1, -1]> : tensor<2xi64>
       %one = stablehlo.constant dense<1> : tensor<2xi64>
@@ -280,7 +283,8 @@ def test_dynamic_ops() -> None:
       %c = stablehlo.real_dynamic_slice %a, %zero, %limit, %one
         : (tensor<3x4xf32>, tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) -> tensor<3x2xf32>
       %n = stablehlo.get_dimension_size %a, dim = 1 : (tensor<3x4xf32>) -> tensor<i32>
-      return %r, %b, %i, %p, %c, %n : tensor<2x6xf32>, tensor<2x3x4xf32>, tensor<2x6xf32>, tensor<6x6xf32>, tensor<3x2xf32>, tensor<i32>
+      return %r, %b, %i, %p, %c, %n : tensor<2x6xf32>, tensor<2x3x4xf32>, tensor<2x6xf32>,
+        tensor<6x6xf32>, tensor<3x2xf32>, tensor<i32>
     """
     results = "tensor<2x6xf32>, tensor<2x3x4xf32>, tensor<2x6xf32>, tensor<6x6xf32>, tensor<3x2xf32>, tensor<i32>"
     check(function(body, "%a: tensor<3x4xf32>", results), numbers((3, 4)), gone="stablehlo.dynamic_pad")
@@ -302,8 +306,10 @@ def test_real_dynamic_slice_with_starts_from_outside() -> None:
 def test_broadcasting_ops() -> None:
     body = """
       %0 = chlo.broadcast_add %a, %b : (tensor<3x4xf32>, tensor<4xf32>) -> tensor<3x4xf32>
-      %1 = chlo.broadcast_multiply %c, %a {broadcast_dimensions = array<i64: 0>} : (tensor<3xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
-      %2 = chlo.broadcast_compare %a, %b {comparison_direction = #chlo<comparison_direction LT>} : (tensor<3x4xf32>, tensor<4xf32>) -> tensor<3x4xi1>
+      %1 = chlo.broadcast_multiply %c, %a {broadcast_dimensions = array<i64: 0>}
+        : (tensor<3xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
+      %2 = chlo.broadcast_compare %a, %b {comparison_direction = #chlo<comparison_direction LT>}
+        : (tensor<3x4xf32>, tensor<4xf32>) -> tensor<3x4xi1>
       %3 = chlo.broadcast_select %2, %s, %a : (tensor<3x4xi1>, tensor<f32>, tensor<3x4xf32>) -> tensor<3x4xf32>
       %4 = chlo.broadcast_complex %s, %b : (tensor<f32>, tensor<4xf32>) -> tensor<4xcomplex<f32>>
       %5 = chlo.conj %4 : tensor<4xcomplex<f32>> -> tensor<4xcomplex<f32>>
@@ -334,9 +340,32 @@ def test_scan(reverse: bool, axis: int) -> None:
     check(text, numbers((3, 4)), numbers((kept,)), gone="chlo.scan")
 
 
+@pytest.mark.parametrize("algorithm", ["THREE_FRY", "PHILOX", "DEFAULT"])
+@pytest.mark.parametrize(("shape", "dtype"), [
+    ((), "ui32"), ((7,), "ui32"), ((3, 5), "ui32"), ((3, 4, 5), "i32"), ((3, 5), "ui64"), ((130,), "ui8"),
+    ((5, 3), "f32"),    ((9,), "ui4"),
+])  # fmt: skip
+def test_rng_bit_generator(algorithm: str, shape: tuple[int, ...], dtype: str) -> None:
+    t = f"tensor<{'x'.join([*map(str, shape), dtype])}>"
+    size = 3 if algorithm == "PHILOX" else 2
+    text = function(
+        f"%0:2 = stablehlo.rng_bit_generator %s, algorithm = {algorithm} : (tensor<{size}xui64>)"
+        f" -> (tensor<{size}xui64>, {t})\n"
+        f"return %0#0, %0#1 : tensor<{size}xui64>, {t}",
+        f"%s: tensor<{size}xui64>",
+        f"tensor<{size}xui64>, {t}",
+    )
+    state = np.array([0x0123456789ABCDEF, 2**64 - 3, 5][:size], np.uint64)
+    with np.errstate(over="ignore"):
+        expected = evaluate(shlo_jit.parse(text), state)
+    got = shlo_jit.compile(text, cache=False)(state)
+    assert [g.tobytes() for g in got] == [np.ascontiguousarray(e).tobytes() for e in expected]
+
+
 def test_expanding_twice_changes_nothing() -> None:
     text = function(
-        '%0 = "stablehlo.dot"(%a, %b) : (tensor<3x5xf32>, tensor<5x4xf32>) -> tensor<3x4xf32>\nreturn %0 : tensor<3x4xf32>',
+        '%0 = "stablehlo.dot"(%a, %b) : (tensor<3x5xf32>, tensor<5x4xf32>) -> tensor<3x4xf32>\n'
+        "return %0 : tensor<3x4xf32>",
         "%a: tensor<3x5xf32>, %b: tensor<5x4xf32>",
         "tensor<3x4xf32>",
     )

@@ -32,9 +32,11 @@ def _load() -> dict[str, Kernel]:
         custom_call,
         dot,
         fft,
+        linalg,
         scatter,
         select_and_scatter,
         sort,
+        token,
         top_k,
         window,
     )
@@ -44,11 +46,15 @@ def _load() -> dict[str, Kernel]:
         "stablehlo.convolution": convolution.KERNEL,
         "stablehlo.custom_call": custom_call.KERNEL,
         "stablehlo.fft": fft.KERNEL,
+        "stablehlo.cholesky": linalg.CHOLESKY,
+        "stablehlo.triangular_solve": linalg.TRIANGULAR_SOLVE,
         "stablehlo.scatter": scatter.KERNEL,
         "stablehlo.reduce_window": window.KERNEL,
         "stablehlo.select_and_scatter": select_and_scatter.KERNEL,
         "stablehlo.sort": sort.KERNEL,
         "chlo.top_k": top_k.KERNEL,
+        "stablehlo.after_all": token.KERNEL,
+        "stablehlo.create_token": token.KERNEL,
     }
 
 

@@ -1,0 +1,259 @@
+"""Triangular systems and Cholesky factors, by substitution on register tiles.
+
+    shlo_substitute_<t>(ptr A, i64 a_row, i64 a_col, ptr X, i64 x_row, i64 first, i64 last, i64 columns, i64 mode)
+
+goes over rows i = first, ..., last - 1 of X, which hold right-hand sides in `columns` adjacent elements, and puts
+
+    x[i] = (x[i] - sum over k < i of a[i, k] x[k]) / a[i, i]                      (mode SOLVE; UNIT does not divide)
+
+Strides are in elements and of any sign, so upper triangular systems are the same thing from the last row up. ROWS rows
+of a strip of columns stay in registers while k runs, as in a matrix product. The factor A = U^H U of a positive
+definite matrix is the solution of U^H U = A from the first row on, row i of which needs the rows before only: modes
+FACTOR and BELOW read conj x[k, i] for a[i, k] and the (real) x[i, i] for a[i, i]. FACTOR is for the strip with the
+diagonal: there a[i, i] is the root of what the sum left in x[i, i].
+
+    shlo_cholesky_<t>(ptr U, i64 n, i64 threads)
+
+replaces a positive definite matrix (its upper triangle) by U, with zeros below; all of it is NaN when the matrix is not
+positive definite. `threads` work on the strips right of the diagonal.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
+from shlo_jit.kernels.fft_access import Mask, first_lanes
+from shlo_jit.kernels.field import Field, Number
+from shlo_jit.kernels.routine import Routine
+from shlo_jit.kernels.target import Target
+
+ROWS = 4
+SOLVE, UNIT, FACTOR, BELOW = range(4)
+MODES = (SOLVE, UNIT, FACTOR, BELOW)
+PARALLEL_WORK = 1 << 17
+"""Multiply-adds of a block row from which on threads pay."""
+
+PARAMS = (
+    ("ptr", "A"), ("i64", "a_row"), ("i64", "a_col"), ("ptr", "X"), ("i64", "x_row"),
+    ("i64", "first"), ("i64", "last"), ("i64", "columns"),
+)  # fmt: skip
+
+
+def symbol(kind: str, dtype: str) -> str:
+    """`shlo_cholesky_f32`; of the substitutions there is one for each mode: `shlo_substitute0_f32`."""
+    return f"shlo_{kind}_{re.sub(r'[^a-z0-9]', '', dtype)}"
+
+
+def strip_columns(dtype: str, target: Target) -> int:
+    """Columns that are treated together."""
+    field = Field.of(dtype, target)
+    return field.lanes * field.vectors
+
+
+@cache
+def solve_routine(dtype: str, target: Target) -> Routine:
+    """The routine with modes SOLVE and UNIT."""
+    names = tuple(symbol(f"substitute{mode}", dtype) for mode in (SOLVE, UNIT))
+
+    def build(module: ModuleText, target: Target) -> None:
+        for mode in (SOLVE, UNIT):
+            _emit_substitute(module, dtype, mode, target, "")
+
+    return Routine(symbol("substitute", dtype), names, build)
+
+
+@cache
+def cholesky_routine(dtype: str, target: Target) -> Routine:
+    name = symbol("cholesky", dtype)
+
+    def build(module: ModuleText, target: Target) -> None:
+        for mode in (FACTOR, BELOW):
+            _emit_substitute(module, dtype, mode, target, "internal")
+        _emit_cholesky(module, dtype, target)
+
+    return Routine(name, (name,), build)
+
+
+@dataclass
+class _Tile:
+    """`height` rows from `i` on of a strip of columns."""
+
+    b: Builder
+    field: Field
+    mode: int
+    masks: list[Mask | None]
+    i: V
+    height: int
+
+    def __post_init__(self) -> None:
+        p = self.b.params
+        self.A, self.a_row, self.a_col, self.X, self.x_row = p[:5]
+
+    def coefficient(self, r: int, k: V) -> Number:
+        """a[i + r, k], in one lane."""
+        b, row = self.b, self.b.add(self.i, r)
+        if self.mode in (FACTOR, BELOW):
+            return self.field.conj(b, self.field.load_one(b, self.A, b.add(b.mul(k, self.a_col), row)))
+        at = b.add(b.mul(row, self.a_row), b.mul(k, self.a_col))
+        return self.field.load_one(b, self.A, at)
+
+    def row(self, k: V, column: V) -> list[Number]:
+        b, at = self.b, self.b.add(self.b.mul(k, self.x_row), column)
+        return [
+            self.field.load(b, self.X, b.add(at, v * self.field.lanes), mask) for v, mask in enumerate(self.masks)
+        ]
+
+    def write(self, column: V) -> None:
+        b, field = self.b, self.field
+        start = [self.row(b.add(self.i, r), column) for r in range(self.height)]
+        flat = [x for row in start for number in row for x in number]
+        with b.loop_carry(0, self.i, flat, 1, "k") as carry:
+            sums = self._numbers(carry.values)
+            x = self.row(carry.index, column)
+            for r, row in enumerate(sums):
+                a = field.splat(b, self.coefficient(r, carry.index))
+                sums[r] = [field.minus_product(b, s, a, y) for s, y in zip(row, x, strict=True)]
+            carry.next(*[v for row in sums for number in row for v in number])
+        self._finish(self._numbers(carry.values), column)
+
+    def _numbers(self, flat: list[V]) -> list[list[Number]]:
+        parts, vectors = self.field.parts, len(self.masks)
+        numbers = [tuple(flat[k : k + parts]) for k in range(0, len(flat), parts)]
+        return [numbers[k : k + vectors] for k in range(0, len(numbers), vectors)]
+
+    def _finish(self, sums: list[list[Number]], column: V) -> None:
+        """The rows of the tile among themselves."""
+        b, field = self.b, self.field
+        for r, row in enumerate(sums):
+            k = b.add(self.i, r)
+            for s in range(r):
+                a = field.splat(b, self.coefficient(r, b.add(self.i, s)))
+                row = [field.minus_product(b, x, a, y) for x, y in zip(row, sums[s], strict=True)]
+            if self.mode == FACTOR:
+                self._store(k, column, row)  # to read the element on the diagonal
+            row = self._divide(row, k)
+            sums[r] = row
+            self._store(k, column, row)
+            if self.mode == FACTOR:
+                field.store_one(b, self.A, b.add(b.mul(k, self.a_col), k), self.root)
+
+    def _divide(self, row: list[Number], k: V) -> list[Number]:
+        b, field = self.b, self.field
+        if self.mode == UNIT:
+            return row
+        if self.mode == SOLVE:
+            return field.divide(b, row, field.load_one(b, self.A, b.mul(k, b.add(self.a_row, self.a_col))))
+        real = field.load_one(b, self.A, b.add(b.mul(k, self.a_col), k))[0]
+        if self.mode == FACTOR:
+            real = self.root = b.intrinsic("sqrt", real.type, [real])
+        real = b.splat(real, field.lanes)
+        return [tuple(b.fdiv(x, real) for x in number) for number in row]
+
+    def _store(self, k: V, column: V, row: list[Number]) -> None:
+        b, at = self.b, self.b.add(self.b.mul(k, self.x_row), column)
+        for v, (number, mask) in enumerate(zip(row, self.masks, strict=True)):
+            self.field.store(b, self.X, b.add(at, v * self.field.lanes), number, mask)
+
+
+def _emit_substitute(module: ModuleText, dtype: str, mode: int, target: Target, linkage: str) -> None:
+    field = Field.of(dtype, target)
+    b = module.function(symbol(f"substitute{mode}", dtype), PARAMS, linkage=linkage, attributes="nounwind")
+    first, last, columns = b.params[5:8]
+
+    def strip(column: V, masks: list[Mask | None]) -> None:
+        whole = b.add(first, b.mul(b.udiv(b.sub(last, first), ROWS), ROWS))
+        for start, stop, height in ((first, whole, ROWS), (whole, last, 1)):
+            with b.loop(start, stop, height, "row") as i:
+                _Tile(b, field, mode, masks, i, height).write(column)
+
+    wide = field.lanes * field.vectors
+    rest = b.urem(columns, wide)
+    with b.loop(0, b.sub(columns, rest), wide, "strip") as column:
+        strip(column, [None] * field.vectors)
+    at = b.sub(columns, rest)
+    narrow = b.icmp("sle", rest, field.lanes)
+
+    def one() -> list[V]:
+        strip(at, [first_lanes(b, field.lanes, rest)])
+        return []
+
+    def several() -> list[V]:
+        strip(at, [first_lanes(b, field.lanes, b.sub(rest, v * field.lanes)) for v in range(field.vectors)])
+        return []
+
+    with b.if_(b.icmp("sgt", rest, 0), "rest"):
+        b.if_else(narrow, one, several)
+    b.ret()
+
+
+# ---------------------------------------------------------------------- cholesky
+FRAME = ("U", "n", "first")
+
+
+def _emit_cholesky(module: ModuleText, dtype: str, target: Target) -> None:
+    field = Field.of(dtype, target)
+    block = field.lanes * field.vectors
+    task = _emit_strip_task(module, dtype, field, block)
+    b = module.function(symbol("cholesky", dtype), [("ptr", "U"), ("i64", "n"), ("i64", "threads")], linkage="")
+    U, n, threads = b.params
+    frame = b.alloca("i64", len(FRAME))
+    b.store(U, frame)
+    b.store(n, b.element(frame, "i64", 1))
+    with b.loop(0, n, block, "block") as j:
+        end = b.min_(b.add(j, block), n)
+        at = field.element(b, U, j)
+        # Columns from j on: A[k, i] and X[k, i] are the same elements, so i starts at j for the rows too.
+        b.call(
+            "void", symbol(f"substitute{FACTOR}", dtype),
+            [U, i64(1), n, at, n, j, end, b.sub(end, j)], declare=False,
+        )  # fmt: skip
+        b.store(j, b.element(frame, "i64", 2))
+        right = b.sub(n, end)
+        tasks = b.udiv(b.add(right, block - 1), block)
+        work = b.mul(b.mul(right, end), block)
+        alone = b.icmp("slt", work, PARALLEL_WORK)
+        some = b.select(alone, i64(1), threads)
+        with b.if_(b.icmp("sgt", right, 0), "right"):
+            b.call("void", "shlo_parallel", [V("ptr", f"@{task}"), frame, tasks, some])
+    _finish_cholesky(b, field, U, n)
+    b.ret()
+
+
+def _emit_strip_task(module: ModuleText, dtype: str, field: Field, block: int) -> str:
+    """The rows of a block, in one strip right of the diagonal."""
+    name = symbol("cholesky", dtype) + "_strip"
+    b = module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes="nounwind")
+    frame, index, _ = b.params
+    U, n, j = b.load("ptr", frame), b.load("i64", b.element(frame, "i64", 1)), b.load("i64", b.element(frame, "i64", 2))
+    end = b.add(j, block)
+    column = b.add(end, b.mul(index, block))
+    width = b.min_(b.sub(n, column), block)
+    args = [U, i64(1), n, field.element(b, U, column), n, j, end, width]
+    b.call("void", symbol(f"substitute{BELOW}", dtype), args, declare=False)
+    b.ret()
+    return name
+
+
+def _finish_cholesky(b: Builder, field: Field, U: V, n: V) -> None:
+    """Zeros below the diagonal, or NaN everywhere when an element of the diagonal is not positive."""
+    zero = const(field.part, 0.0)
+    with b.loop_carry(0, n, [const("i1", 1)], 1, "check") as carry:
+        d = field.load_one(b, U, b.mul(carry.index, b.add(n, 1)))[0]
+        carry.next(b.and_(carry.values[0], b.fcmp("ogt", d, zero)))
+
+    def clear() -> list[V]:
+        with b.loop(1, n, 1, "row") as i:
+            b.memset(field.element(b, U, b.mul(i, n)), 0, b.mul(i, field.itemsize))
+        return []
+
+    def spoil() -> list[V]:
+        with b.loop(0, b.mul(b.mul(n, n), field.parts), 1, "nan") as i:
+            b.store(const(field.part, float("nan")), b.element(U, field.part, i))
+        return []
+
+    b.if_else(carry.values[0], clear, spoil)
+
+

@@ -1,0 +1,139 @@
+"""Tuples become their elements, tokens disappear, and what starts asynchronously runs where it starts.
+
+Needs: inlined functions. Guarantees: every value is a tensor; no tuple, get_tuple_element, after_all, create_token,
+async_start or async_done remains. Order among ops with side effects is the order of the text, which is one of those
+that tokens allow. Arguments and results of the function are flattened too, in order.
+
+    %t = after_all; %r:2 = infeed(%t); %p = tuple %r#0, %x; return %p, %r#1     ->     %r = infeed(); return %r, %x
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from shlo_jit.ir.attributes import StructAttr
+from shlo_jit.ir.core import Block, Op, Region, Value, walk
+from shlo_jit.ir.types import FutureType, TensorType, TokenType, TupleType, Type
+from shlo_jit.passes.rewriter import rebuilt
+
+ALIAS = "stablehlo.output_operand_alias"
+
+
+def flatten(function: Op) -> Op:
+    """The function over tensors alone."""
+    types = [a.type for a in function.block().arguments]
+    types += [v.type for op in walk(function.block()) for v in op.results]
+    if not any(isinstance(t, TupleType | FutureType | TokenType) for t in types):
+        return function
+    return rebuilt(function, _Flatten().block(function.block()))
+
+
+def leaves(t: Type) -> list[Type]:
+    """The types that a value of a type is flattened to."""
+    if isinstance(t, TupleType | FutureType):
+        return [leaf for part in t.types for leaf in leaves(part)]
+    return [] if isinstance(t, TokenType) else [t]
+
+
+class _Flatten:
+    def __init__(self) -> None:
+        self.parts: dict[Value, list[Value]] = {}
+        """Old value -> the new values it consists of."""
+        self.blocks: list[Block] = []
+
+    def block(self, old: Block) -> Block:
+        """A new block from an old one."""
+        for a in old.arguments:
+            self.parts[a] = [Value(t, name=a.name) for t in leaves(a.type)]
+        new = Block(self.flat(old.arguments))
+        self.blocks.append(new)
+        for op in old.ops:
+            self.op(op)
+        self.blocks.pop()
+        return new
+
+    def flat(self, values: Iterable[Value]) -> list[Value]:
+        return [part for v in values for part in self.parts[v]]
+
+    def divide(self, old: Sequence[Value], new: Sequence[Value]) -> None:
+        """Let the old values consist of the new ones, in order."""
+        rest = iter(new)
+        for v in old:
+            self.parts[v] = [next(rest) for _ in leaves(v.type)]
+
+    def op(self, op: Op) -> None:
+        operands = self.flat(op.operands)
+        if op.name in ("stablehlo.after_all", "stablehlo.create_token"):
+            self.parts[op.result] = []
+        elif op.name in ("stablehlo.tuple", "stablehlo.async_done"):
+            self.divide(op.results, operands)
+        elif op.name == "stablehlo.get_tuple_element":
+            self.element(op, operands)
+        elif op.name == "stablehlo.async_start":
+            body = op.block()
+            self.divide(body.arguments, operands)
+            for inner in body.ops[:-1]:
+                self.op(inner)
+            self.parts[op.result] = self.flat(body.terminator.operands)
+        else:
+            self.keep(op, operands)
+
+    def element(self, op: Op, parts: list[Value]) -> None:
+        t, index = op.operands[0].type, op.int("index")
+        assert isinstance(t, TupleType)
+        start = sum(len(leaves(part)) for part in t.types[:index])
+        self.parts[op.result] = parts[start : start + len(leaves(t.types[index]))]
+
+    def keep(self, op: Op, operands: list[Value]) -> None:
+        """The op over the parts of its operands."""
+        regions = [Region([self.block(b) for b in r.blocks]) for r in op.regions]
+        types = [leaf for r in op.results for leaf in leaves(r.type)]
+        attributes = _flat_attributes(op) if op.name == "stablehlo.custom_call" else op.attributes
+        new = Op(op.name, operands, types, attributes, regions, op.source, op.start, op.end)
+        self.blocks[-1].ops.append(new)
+        self.divide(op.results, new.results)
+        for old in op.results:
+            for part in self.parts[old]:
+                part.name = part.name or old.name
+
+
+# ---------------------------------------------------------------------------- custom_call
+def _flat_attributes(op: Op) -> dict[str, Any]:
+    """Layouts without those of tokens; aliases by the numbers of flattened operands and results."""
+    types = [v.type for v in op.operands]
+    whole = TupleType(tuple(v.type for v in op.results))
+    if len(whole.types) == 1 and isinstance(whole.types[0], TupleType):
+        whole = whole.types[0]
+    attributes = dict(op.attributes)
+    for name, described in (("operand_layouts", types), ("result_layouts", whole.types)):
+        if attributes.get(name) is not None:
+            pairs = zip(attributes[name], described, strict=True)
+            attributes[name] = tuple(layout for layout, t in pairs if isinstance(t, TensorType))
+    aliases = attributes.get("output_operand_aliases")
+    if aliases:
+        attributes["output_operand_aliases"] = tuple(_flat_alias(a, types, whole) for a in aliases)
+    return attributes
+
+
+def _flat_alias(alias: StructAttr, operands: list[Type], results: TupleType) -> StructAttr:
+    output = tuple(alias.get("output_tuple_indices", ()))
+    path = output or (0,)
+    place = (int(alias.get("operand_index", 0)), *alias.get("operand_tuple_indices", ()))
+    single = len(leaves(results)) == 1
+    fields = (
+        ("output_tuple_indices", () if single else (_offset(results, path),)),
+        ("operand_index", _offset(TupleType(tuple(operands)), place)),
+        ("operand_tuple_indices", ()),
+    )
+    return StructAttr(ALIAS, fields)
+
+
+def _offset(t: Type, path: Sequence[int]) -> int:
+    """How many leaves come before the part of a tuple at `path`."""
+    n = 0
+    for i in path:
+        assert isinstance(t, TupleType)
+        n += sum(len(leaves(part)) for part in t.types[:i])
+        t = t.types[i]
+    return n

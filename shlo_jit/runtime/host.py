@@ -1,0 +1,160 @@
+"""Queues between running programs and the host: infeed, outfeed, and the channels of send and recv.
+
+    exe.infeed.put(x, y)             # what the program's next infeed takes, here two tensors
+    z = exe.outfeed.get(time_out=5)  # what its next outfeed left
+    exe.channel(7).put(x)            # for a recv on channel 7
+    z = exe.channel(7).get()         # from a send on channel 7
+
+A queue is first in, first out, without bound, and may be used by any threads, while programs run and before and after.
+`put` copies. A program that finds its queue empty waits for `time_out` seconds (`DEFAULT_TIME_OUT` unless the queue's
+`time_out` is set), then the call of the executable raises HostTimeoutError; so does `get`. Nothing waits for ever. An
+item with the wrong number of tensors, or of another shape or type than the program takes, is dropped, and the call
+raises TypeError or ValueError.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.codegen.program import Callback
+from shlo_jit.errors import ExecutionError
+
+DEFAULT_TIME_OUT = 60.0
+TAKES = frozenset({"stablehlo.infeed", "stablehlo.recv"})
+GIVES = frozenset({"stablehlo.outfeed", "stablehlo.send"})
+HOST_CALLS = TAKES | GIVES
+"""Targets that the run time answers itself."""
+Target = Callable[..., Any]
+Item = tuple[Any, ...]
+
+
+class HostTimeoutError(ExecutionError, TimeoutError):
+    """A queue stayed empty."""
+
+
+class Queue:
+    """First in, first out; an item is a tuple of arrays."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.time_out = DEFAULT_TIME_OUT
+        """Seconds that a running program waits for an item."""
+        self._items: deque[Item] = deque()
+        self._changed = threading.Condition()
+
+    def __len__(self) -> int:
+        """How many items wait."""
+        return len(self._items)
+
+    def append(self, item: Item) -> None:
+        with self._changed:
+            self._items.append(item)
+            self._changed.notify()
+
+    def take(self, time_out: float | None = None) -> Item:
+        """The oldest item. Raises HostTimeoutError when none comes in time."""
+        seconds = self.time_out if time_out is None else time_out
+        seconds = min(float(seconds), threading.TIMEOUT_MAX)
+        with self._changed:
+            if not self._changed.wait_for(lambda: bool(self._items), seconds):
+                raise HostTimeoutError(f"{self.name}: nothing came for {seconds:g} s")
+            return self._items.popleft()
+
+
+class Infeed:
+    """What the program's infeed (or recv) takes."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+
+    def put(self, *arrays: Any) -> None:
+        """Append one item, a tensor each; they are copied."""
+        self.queue.append(tuple(a if isinstance(a, bool | int | float | complex) else np.array(a) for a in arrays))
+
+    def __len__(self) -> int:
+        return len(self.queue)
+
+    @property
+    def time_out(self) -> float:
+        return self.queue.time_out
+
+    @time_out.setter
+    def time_out(self, seconds: float) -> None:
+        self.queue.time_out = float(seconds)
+
+
+class Outfeed:
+    """What the program's outfeed (or send) left."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+
+    def get(self, time_out: float | None = None) -> Any:
+        """The oldest item: an array, or a tuple of several. Raises HostTimeoutError after `time_out` seconds."""
+        item = self.queue.take(time_out)
+        return item[0] if len(item) == 1 else item
+
+    def __len__(self) -> int:
+        return len(self.queue)
+
+
+class Channel(Infeed):
+    """Both ways of a channel: `put` for recv, `get` for send."""
+
+    def __init__(self, to_program: Queue, from_program: Queue) -> None:
+        super().__init__(to_program)
+        self.outfeed = Outfeed(from_program)
+
+    def get(self, time_out: float | None = None) -> Any:
+        """The oldest item that a send left. Raises HostTimeoutError after `time_out` seconds."""
+        return self.outfeed.get(time_out)
+
+
+class Host:
+    """The queues of one executable."""
+
+    def __init__(self) -> None:
+        self._queues: dict[tuple[str, int], Queue] = {}
+        self._lock = threading.Lock()
+
+    def queue(self, op: str, channel: int = 0) -> Queue:
+        with self._lock:
+            name = op.removeprefix("stablehlo.")
+            full = f"{name} on channel {channel}" if name in ("send", "recv") else name
+            return self._queues.setdefault((name, channel), Queue(full))
+
+    @property
+    def infeed(self) -> Infeed:
+        return Infeed(self.queue("infeed"))
+
+    @property
+    def outfeed(self) -> Outfeed:
+        return Outfeed(self.queue("outfeed"))
+
+    def channel(self, handle: int) -> Channel:
+        return Channel(self.queue("recv", handle), self.queue("send", handle))
+
+    def target(self, callback: Callback) -> Target:
+        """The callable that answers a callback of `HOST_CALLS`."""
+        queue = self.queue(callback.target, int(callback.attributes.get("channel", 0)))
+        if callback.target in GIVES:
+            return lambda *arrays: queue.append(arrays)
+        return lambda: _fitting(queue.take(), callback)
+
+
+def _fitting(item: Item, callback: Callback) -> list[np.ndarray]:
+    """The arrays of an item, as the program takes them. Raises TypeError or ValueError where they do not fit."""
+    from shlo_jit.runtime.arguments import convert
+
+    name = callback.target.removeprefix("stablehlo.")
+    if len(item) != len(callback.results):
+        raise TypeError(f"{name}: expected {len(callback.results)} tensors, got {len(item)}")
+    try:
+        return [convert(value, i, port) for i, (value, port) in enumerate(zip(item, callback.results, strict=True))]
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None

@@ -1,0 +1,122 @@
+"""Fusion: which steps a program becomes."""
+
+from __future__ import annotations
+
+import pytest
+
+import shlo_jit
+from shlo_jit.codegen.target import resolve
+from shlo_jit.fuse.plan import NestStep, OpStep, all_steps
+from shlo_jit.pipeline import Lowered, lower
+
+
+def plan_of(body: str, signature: str) -> Lowered:
+    return lower(f"func.func @main{signature} {{\n{body}\n}}", "<test>", "main", resolve(), 2, {})
+
+
+def titles(lowered: Lowered) -> list[str]:
+    return [s.title for s in all_steps(lowered.plan)]
+
+
+SOFTMAX = """
+  %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+  %m = stablehlo.reduce(%x init: %low) applies stablehlo.maximum across dimensions = [1] : (tensor<8x32xf32>, tensor<f32>) -> tensor<8xf32>
+  %mb = stablehlo.broadcast_in_dim %m, dims = [0] : (tensor<8xf32>) -> tensor<8x32xf32>
+  %d = stablehlo.subtract %x, %mb : tensor<8x32xf32>
+  %e = stablehlo.exponential %d : tensor<8x32xf32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %s = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<8x32xf32>, tensor<f32>) -> tensor<8xf32>
+  %sb = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<8xf32>) -> tensor<8x32xf32>
+  %y = stablehlo.divide %e, %sb : tensor<8x32xf32>
+  return %y : tensor<8x32xf32>
+"""  # noqa: E501
+
+
+def test_softmax_is_one_row_program() -> None:
+    lowered = plan_of(SOFTMAX, "(%x: tensor<8x32xf32>) -> tensor<8x32xf32>")
+    assert titles(lowered) == ["row"]
+    (step,) = lowered.plan.steps
+    assert isinstance(step, NestStep)
+    assert len([n for n in step.nest.nodes.values() if n.op.name == "stablehlo.reduce"]) == 2
+
+
+def test_elementwise_chain_is_one_loop() -> None:
+    body = """
+  %0 = stablehlo.add %x, %y : tensor<64xf32>
+  %1 = stablehlo.tanh %0 : tensor<64xf32>
+  %2 = stablehlo.multiply %1, %x : tensor<64xf32>
+  return %2 : tensor<64xf32>"""
+    lowered = plan_of(body, "(%x: tensor<64xf32>, %y: tensor<64xf32>) -> tensor<64xf32>")
+    assert titles(lowered) == ["loop"]
+
+
+def test_two_results_of_one_space_share_a_loop() -> None:
+    body = """
+  %0 = stablehlo.tanh %x : tensor<64xf32>
+  %1 = stablehlo.add %0, %x : tensor<64xf32>
+  return %0, %1 : tensor<64xf32>, tensor<64xf32>"""
+    lowered = plan_of(body, "(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>)")
+    assert titles(lowered) == ["loop"]
+    assert len(lowered.plan.steps[0].writes) == 2
+
+
+def test_bias_runs_on_the_tiles_of_a_product() -> None:
+    body = """
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+  %1 = stablehlo.broadcast_in_dim %b, dims = [1] : (tensor<4xf32>) -> tensor<8x4xf32>
+  %2 = stablehlo.add %0, %1 : tensor<8x4xf32>
+  return %2 : tensor<8x4xf32>"""  # noqa: E501
+    lowered = plan_of(body, "(%x: tensor<8x16xf32>, %w: tensor<16x4xf32>, %b: tensor<4xf32>) -> tensor<8x4xf32>")
+    (step,) = lowered.plan.steps
+    assert isinstance(step, OpStep)
+    assert step.epilogue is not None
+    product, total = step.op.result, step.epilogue.writes[0]
+    assert lowered.memory.storage[product] is lowered.memory.storage[total]
+
+
+def test_a_reshape_of_memory_runs_nothing() -> None:
+    body = """
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+  %1 = stablehlo.reshape %0 : (tensor<8x4xf32>) -> tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>"""  # noqa: E501
+    lowered = plan_of(body, "(%x: tensor<8x16xf32>, %w: tensor<16x4xf32>) -> tensor<4x8xf32>")
+    assert titles(lowered) == ["dot_general", "view"]
+    assert lowered.memory.arena_bytes == 0 or not lowered.memory.block_end.get(id(lowered.plan))
+
+
+LOOP = """
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %c = %x) : tensor<i32>, tensor<100xf32>
+  cond {
+    %n = stablehlo.constant dense<10> : tensor<i32>
+    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    BODY
+    stablehlo.return %j, %d : tensor<i32>, tensor<100xf32>
+  }
+  return %r#1 : tensor<100xf32>
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "copies"),
+    [
+        ("%d = stablehlo.multiply %c, %c : tensor<100xf32>", 0),
+        ("%d = stablehlo.reverse %c, dims = [0] : tensor<100xf32>", 1),
+    ],
+)
+def test_loop_state_is_updated_in_place_where_that_is_safe(body: str, copies: int) -> None:
+    lowered = plan_of(LOOP.replace("BODY", body), "(%x: tensor<100xf32>) -> tensor<100xf32>")
+    ends = [c for copies in lowered.memory.block_end.values() for c in copies]
+    assert len(ends) == copies
+
+
+def test_plan_prints_reasons() -> None:
+    exe = shlo_jit.compile(f"func.func @main(%x: tensor<8x32xf32>) -> tensor<8x32xf32> {{{SOFTMAX}}}", cache=False)
+    text = exe.text("plan")
+    assert text.startswith("1 steps: 1 row")
+    assert "8 over 32" in text
+    assert "(returned)" in text

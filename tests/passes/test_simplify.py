@@ -1,0 +1,140 @@
+"""Before and after: simplify, inline, canonical dots. Each pass leaves what it made alone when it runs again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shlo_jit
+from shlo_jit.ir.core import Op, walk
+from shlo_jit.passes.dots import canonical_dots
+from shlo_jit.passes.inline import inline
+from shlo_jit.passes.simplify import simplify
+
+
+def function_of(text: str) -> Op:
+    module = shlo_jit.parse(text)
+    main = module.function("main")
+    assert main is not None
+    return inline(module, main)
+
+
+def names(function: Op) -> list[str]:
+    return [o.name.partition(".")[2] for o in walk(function.block())]
+
+
+def one(body: str, types: str = "(%x: tensor<4xf32>) -> tensor<4xf32>") -> str:
+    return f"func.func @main{types} {{\n{body}\n}}"
+
+
+CASES = {
+    "reshape to the same type": ("%0 = stablehlo.reshape %x : (tensor<4xf32>) -> tensor<4xf32>\nreturn %0 : tensor<4xf32>", ["return"]),
+    "two reshapes": (
+        "%0 = stablehlo.reshape %x : (tensor<4xf32>) -> tensor<2x2xf32>\n"
+        "%1 = stablehlo.reshape %0 : (tensor<2x2xf32>) -> tensor<4xf32>\nreturn %1 : tensor<4xf32>",
+        ["return"],
+    ),
+    "times one": (
+        "%c = stablehlo.constant dense<1.0> : tensor<4xf32>\n"
+        "%0 = stablehlo.multiply %x, %c : tensor<4xf32>\nreturn %0 : tensor<4xf32>",
+        ["return"],
+    ),
+    "plus zero stays: -0 + 0 is 0": (
+        "%c = stablehlo.constant dense<0.0> : tensor<4xf32>\n"
+        "%0 = stablehlo.add %x, %c : tensor<4xf32>\nreturn %0 : tensor<4xf32>",
+        ["constant", "add", "return"],
+    ),
+    "equal ops": (
+        "%0 = stablehlo.tanh %x : tensor<4xf32>\n%1 = stablehlo.tanh %x : tensor<4xf32>\n"
+        "%2 = stablehlo.add %0, %1 : tensor<4xf32>\nreturn %2 : tensor<4xf32>",
+        ["tanh", "add", "return"],
+    ),
+    "dead ops": ("%0 = stablehlo.tanh %x : tensor<4xf32>\nreturn %x : tensor<4xf32>", ["return"]),
+    "constants": (
+        "%a = stablehlo.constant dense<2.0> : tensor<f32>\n%b = stablehlo.constant dense<3.0> : tensor<f32>\n"
+        "%0 = stablehlo.multiply %a, %b : tensor<f32>\n"
+        "%1 = stablehlo.broadcast_in_dim %0, dims = [] : (tensor<f32>) -> tensor<4xf32>\n"
+        "%2 = stablehlo.add %x, %1 : tensor<4xf32>\nreturn %2 : tensor<4xf32>",
+        ["constant", "add", "return"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_simplify(case: str) -> None:
+    body, want = CASES[case]
+    once = simplify(function_of(one(body)))
+    assert names(once) == want
+    assert names(simplify(once)) == want
+
+
+def test_invariant_state_leaves_the_loop() -> None:
+    body = """
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %c = %x) : tensor<i32>, tensor<4xf32>
+  cond {
+    %n = stablehlo.constant dense<10> : tensor<i32>
+    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %j, %c : tensor<i32>, tensor<4xf32>
+  }
+  return %r#1 : tensor<4xf32>"""
+    function = simplify(function_of(one(body)))
+    assert function.block().terminator.operands == function.block().arguments
+
+
+def test_folded_values_have_the_bits_of_run_time() -> None:
+    text = one(
+        "%a = stablehlo.constant dense<[1.5, -0.0, 3.0e38, 1.0e-45]> : tensor<4xf32>\n"
+        "%b = stablehlo.constant dense<[7.0, 2.0, 10.0, 0.5]> : tensor<4xf32>\n"
+        "%0 = stablehlo.divide %a, %b : tensor<4xf32>\n%1 = stablehlo.multiply %a, %b : tensor<4xf32>\n"
+        "return %0, %1 : tensor<4xf32>, tensor<4xf32>",
+        "() -> (tensor<4xf32>, tensor<4xf32>)",
+    )
+    assert names(simplify(function_of(text))) == ["constant", "constant", "return"]
+    open_text = one(
+        "%0 = stablehlo.divide %a, %b : tensor<4xf32>\n%1 = stablehlo.multiply %a, %b : tensor<4xf32>\n"
+        "return %0, %1 : tensor<4xf32>, tensor<4xf32>",
+        "(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)",
+    )
+    a = np.array([1.5, -0.0, 3.0e38, 1.0e-45], np.float32)
+    b = np.array([7.0, 2.0, 10.0, 0.5], np.float32)
+    folded = shlo_jit.compile(text, cache=False)()
+    computed = shlo_jit.compile(open_text, cache=False)(a, b)
+    assert [f.tobytes() for f in folded] == [c.tobytes() for c in computed]
+
+
+def test_calls_are_inlined() -> None:
+    text = """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = call @twice(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = call @twice(%0) : (tensor<4xf32>) -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+func.func private @twice(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = stablehlo.add %a, %a : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}"""
+    assert names(function_of(text)) == ["add", "add", "return"]
+
+
+def test_narrow_products_accumulate_in_f32() -> None:
+    t = "tensor<4x4xbf16>"
+    body = f"%0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0] : ({t}, {t}) -> {t}\nreturn %0 : {t}"
+    function = canonical_dots(function_of(one(body, f"(%x: {t}) -> {t}")))
+    assert names(function) == ["dot_general", "convert", "return"]
+    assert function.block().ops[0].result.tensor.storage.name == "f32"
+
+
+def test_a_transposed_operand_is_read_as_it_lies() -> None:
+    t = "tensor<4x5xf32>"
+    body = (
+        f"%0 = stablehlo.transpose %x, dims = [1, 0] : ({t}) -> tensor<5x4xf32>\n"
+        f"%1 = stablehlo.dot_general %x, %0, contracting_dims = [1] x [0] : ({t}, tensor<5x4xf32>) -> tensor<4x4xf32>\n"
+        "return %1 : tensor<4x4xf32>"
+    )
+    function = canonical_dots(function_of(one(body, f"(%x: {t}) -> tensor<4x4xf32>")))
+    assert "transpose" not in names(simplify(function))
