@@ -19,8 +19,13 @@ STRUCTURE = {"builtin.module", "func.func", "func.return", "stablehlo.return"}
 """What a program is built of, no operations."""
 GROUPED = {"stablehlo.reduce", "stablehlo.concatenate", "stablehlo.dynamic_update_slice"}
 """Ops that `fuse/group.py` puts into nests by hand."""
-REMOVED = {"stablehlo.optimization_barrier", "stablehlo.tuple", "stablehlo.get_tuple_element"}
-"""Ops that leave nothing behind once `passes/identities.py` knows them."""
+QUANTIZED = {"stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"}
+"""Ops that `passes/quantized.py` says in others."""
+REMOVED = {
+    "stablehlo.optimization_barrier", "stablehlo.tuple", "stablehlo.get_tuple_element", "stablehlo.after_all",
+    "stablehlo.create_token", "stablehlo.async_start", "stablehlo.async_done",
+}  # fmt: skip
+"""Ops that leave nothing behind: `passes/flatten.py` and `passes/identities.py`."""
 WORDS = {
     "pred": "bool", "sint": "int", "uint": "uint", "index": "index", "float": "float", "complex": "complex",
     "quant": "quantized", "quant_axis": "quantized per axis",
@@ -74,15 +79,17 @@ def _routes() -> dict[str, str]:
     from shlo_jit.lower.elementwise import EMITTERS
     from shlo_jit.lower.kernels import KERNELS
     from shlo_jit.passes.expand import EXPANSIONS
-    from shlo_jit.passes.identities import IDENTITIES
+    from shlo_jit.passes.host_calls import FEEDS, TRANSFERS
     from shlo_jit.passes.inline import CALLS
 
-    removed = {name for name in IDENTITIES if name in REMOVED}
+    collective = [name for name, record in OPS.items() if record.has("collective")]
     ways: tuple[tuple[str, Iterable[str]], ...] = (
-        ("removed", removed),
+        ("collective", collective),
+        ("host call", (*FEEDS, *TRANSFERS)),
         ("inlined", CALLS),
-        ("rewritten", EXPANSIONS),
+        ("rewritten", (*EXPANSIONS, *QUANTIZED)),
         ("kernel", KERNELS),
+        ("removed", REMOVED),
         ("control flow", CONTROL),
         ("fused loop", (*MAPS, *EMITTERS, *GROUPED)),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 
 from shlo_jit.ir.attributes import SymbolRef
@@ -10,6 +9,7 @@ from shlo_jit.ir.core import Module, Op, function_type, is_declaration
 from shlo_jit.ir.types import Type
 from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.collective import mesh_symbol
+from shlo_jit.ops.record import did_you_mean
 from shlo_jit.ops.shapes import compatible, compatible_lists, type_text, types_text
 
 Finding = tuple[Op, Violation]
@@ -101,7 +101,7 @@ def _user(op: Op, table: dict[str, Op]) -> str | None:
     """An op that names a symbol: gives the function it calls."""
     mesh = mesh_symbol(op) if op.name.startswith("stablehlo.") else None
     if mesh is not None and mesh not in table:
-        raise Violation("symbol", f"replica_groups: mesh symbol '{mesh}' not found", hint=_close(mesh, table))
+        raise Violation("symbol", f"replica_groups: mesh symbol '{mesh}' not found", hint=did_you_mean(mesh, table))
     attribute = CALLEES.get(op.name)
     name = symbol(op, attribute) if attribute else None
     if name is None:
@@ -109,7 +109,8 @@ def _user(op: Op, table: dict[str, Op]) -> str | None:
     callee = table.get(name)
     if callee is None or callee.name != "func.func":
         functions = [known for known, func in table.items() if func.name == "func.func"]
-        raise Violation("symbol", f"'{name}' does not reference a valid function", hint=_close(name, functions))
+        label = "C2" if op.name == "stablehlo.composite" else "symbol"
+        raise Violation(label, f"'{name}' does not reference a valid function", hint=did_you_mean(name, functions))
     try:
         stated = function_type(callee)
     except (AssertionError, KeyError):
@@ -148,11 +149,6 @@ def _check_call(what: str, given: Sequence[Type], wanted: Sequence[Type]) -> Non
                 f"{what} type mismatch: expected {what} type '{type_text(b)}', but provided '{type_text(a)}' for "
                 f"{what} number {i}",
             )
-
-
-def _close(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"did you mean '{close[0]}'?" if close else ""
 
 
 def _recursion(calls: dict[str, list[tuple[str, Op]]]) -> Iterator[Finding]:

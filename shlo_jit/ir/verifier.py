@@ -13,16 +13,16 @@ For the module as a whole (`ir/symbols.py`):
 
 from __future__ import annotations
 
-import difflib
 from operator import itemgetter
 from typing import Any
 
-from shlo_jit.errors import Diagnostic, diagnose
+from shlo_jit.errors import Diagnostic, Span, diagnose
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.check_op import check_op
 from shlo_jit.ir.core import Block, Module, Op, Value, walk
 from shlo_jit.ir.symbols import Finding, check_symbols, names_symbols, symbol
 from shlo_jit.ops import OPS, Violation
+from shlo_jit.ops.record import did_you_mean
 
 OWN_DIALECTS = ("stablehlo", "chlo", "func", "builtin")
 
@@ -46,8 +46,7 @@ def warnings_of(module: Module) -> list[Diagnostic]:
         for name in op.attributes:
             if name in record.attributes or "." in name or name in _EVERYWHERE:
                 continue
-            close = difflib.get_close_matches(name, record.attributes, 1)
-            hint = f"did you mean '{close[0]}'?" if close else ""
+            hint = did_you_mean(name, record.attributes)
             message = f"{op.name} has no attribute '{name}'" + (f"; {hint}" if hint else "")
             found.append(
                 diagnose(message, op.span, severity="warning", op=op.name, label="attribute", hint=hint)
@@ -71,7 +70,16 @@ def _diagnostic(finding: Finding) -> Diagnostic:
         message += f"; {violation.hint}"
     record = OPS.get(op.name)
     rule = record.constraints.get(label, "") if record is not None else ""
-    return diagnose(message, op.span, op=op.name, label=label, rule=rule, hint=violation.hint)
+    return diagnose(message, _place(op, violation.at), op=op.name, label=label, rule=rule, hint=violation.hint)
+
+
+def _place(op: Op, part: str) -> Span | None:
+    """Where an op is, or the part of its text that is to blame."""
+    span = op.span
+    if span is None or not part:
+        return span
+    at = span.source.text.find(part, span.start, span.end)
+    return Span(span.source, at, at + len(part)) if at >= 0 else span
 
 
 def _in_order(found: list[Finding]) -> list[Finding]:
@@ -145,8 +153,7 @@ class _Verifier:
 def check_unknown(op: Op, foreign: bool) -> None:
     """An op without a record: one of another dialect is the business of others, unless `foreign` says no."""
     if op.dialect in OWN_DIALECTS:
-        close = difflib.get_close_matches(op.name, OPS, 1)
-        raise Violation("unknown", f"unknown op {op.name}", hint=f"did you mean {close[0]}?" if close else "")
+        raise Violation("unknown", f"unknown op {op.name}", hint=did_you_mean(op.name, OPS))
     if foreign:
         raise Violation("unknown", f"op {op.name} is of a dialect that is not known here")
 

@@ -17,6 +17,7 @@ from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.kernels.target import Target
+from shlo_jit.lower.crossing import STRIPE, Crossing
 from shlo_jit.lower.elementwise import EMITTERS
 from shlo_jit.lower.evaluate import INDEX_MAPS, Evaluator, Frame
 from shlo_jit.lower.partials import Partials
@@ -24,6 +25,7 @@ from shlo_jit.lower.registers import first_lanes
 from shlo_jit.lower.rows import RowWriter, Variables
 from shlo_jit.lower.schedule import NestPlan, Schedule
 from shlo_jit.lower.space import Tile
+from shlo_jit.lower.tiles import TileWriter
 
 STREAM_BYTES = 1 << 23
 """Bytes of an output from which a plain loop writes it with non-temporal stores."""
@@ -57,7 +59,9 @@ class NestLowering:
             self.split(pointers, b.params[-3], first, last)
         else:
             self.row = RowWriter(b, self.plan, Evaluator(b, self.nest, self.space, pointers))
-            if self.plan.chunk:
+            if self.plan.crossing is not None:
+                self.stripes(self.plan.crossing, first, last)
+            elif self.plan.chunk:
                 self.stream(aligned)
                 self.chunked(first, last)
             else:
@@ -154,6 +158,16 @@ class NestLowering:
             return
         with self.b.loop(0, self.space.extents[order[0]], 1, "row") as i:
             self.nested(order[1:], {**variables, order[0]: i}, body)
+
+    def stripes(self, crossing: Crossing, first: V, last: V) -> None:
+        """Units are stripes of tiles."""
+        b, tiles = self.b, TileWriter(self.b, self.row, crossing)
+        width = STRIPE * crossing.side
+        count = -(-self.space.extents[crossing.across] // width)
+        others = [v for v in self.plan.parallel_rows() if v != crossing.across]
+        with b.loop(first, last, 1, "stripe") as unit:
+            start = b.mul(b.urem(unit, count), width)
+            tiles.stripe(self.decode(others, b.udiv(unit, count)), start)
 
     def rows_from(self, first: V, last: V) -> None:
         """Units are rows."""

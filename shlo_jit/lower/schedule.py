@@ -14,6 +14,7 @@ from shlo_jit.fuse.nest import Key, Nest, Store
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import bits
 from shlo_jit.kernels.target import Target
+from shlo_jit.lower.crossing import STRIPE, find_crossing
 from shlo_jit.lower.reducers import Reducer, reducer_of
 from shlo_jit.lower.registers import flatten
 from shlo_jit.lower.space import Space, Tile, make_space, tile_space
@@ -68,6 +69,9 @@ class NestPlan:
         self.reduced = set(nest.reduce_vars)
         self.phases: dict[Key, int] = {}
         self._row: dict[Key, bool] = {}
+        self.crossing = find_crossing(nest, self.space) if tile is None else None
+        if self.crossing is not None:
+            self.space.width = self.crossing.side
         self.unroll = self.choose_unroll()
         self.chunk = self.choose_chunk()
         self.split_chunk = 0
@@ -119,6 +123,9 @@ class NestPlan:
             units = 1
             for v in self.parallel_rows():
                 units *= space.extents[v]
+            if self.crossing is not None:
+                across = space.extents[self.crossing.across]
+                units = units // across * -(-across // (STRIPE * self.crossing.side))
         work = max(1, self.heavy() + len(self.nest.loads) + 1) * self.nest.rows * self.nest.reduced
         if work >= PARALLEL_WORK and units < MIN_UNITS and self.can_split():
             self.split_chunk, chunks = self.choose_split(work)

@@ -31,7 +31,7 @@ def broadcast_types(op: Op, types: Sequence[TensorType], element: ElementType) -
         extents = {n for n, _ in column}
         large = {n for n in extents if n is not None and n != 1}
         if len(large) > 1:
-            raise Violation("type", f"requires broadcast compatible operands, got {types_text(types)}")
+            raise Violation("C2", f"requires broadcast compatible operands, got {types_text(types)}")
         unknown = None in extents
         shape.append(large.pop() if large else None if unknown else 1)
         limits = [b for n, b in column if n is None]
@@ -46,7 +46,7 @@ def _place(op: Op, t: TensorType, rank: int) -> list[tuple[int | None, int | Non
     if t.rank == rank or not dims:
         dims = tuple(range(rank - t.rank, rank))
     if len(dims) != t.rank or any(not 0 <= d < rank for d in dims):
-        raise Violation("type", f"broadcast_dimensions {list(dims)} do not fit operand '{type_text(t)}'")
+        raise Violation("C2", f"broadcast_dimensions {list(dims)} do not fit operand '{type_text(t)}'")
     out: list[tuple[int | None, int | None]] = [(1, None)] * rank
     for d, n, b in zip(dims, t.shape, bounds_of(t), strict=True):
         out[d] = (n, b)
@@ -84,14 +84,10 @@ def _infer_same(op: Op) -> list[Type]:
     for t in types[1:]:
         if not compatible_elements(t.dtype, types[0].dtype):
             raise Violation("C1", f"mismatched operand types, got {types_text(types)}")
-    return [broadcast_types(op, types, types[0].dtype)]
-
-
-def _verify_same(op: Op) -> None:
     stated = op.results[0].type
-    t = operand_types(op)[0]
-    if isinstance(stated, TensorType) and not compatible_elements(stated.dtype, t.dtype):
+    if isinstance(stated, TensorType) and not compatible_elements(stated.dtype, types[0].dtype):
         raise Violation("C1", "requires compatible element types for all operands and results")
+    return [broadcast_types(op, types, types[0].dtype)]
 
 
 def _infer_compare(op: Op) -> list[Type]:
@@ -111,7 +107,7 @@ def _infer_complex(op: Op) -> list[Type]:
 def _infer_select(op: Op) -> list[Type]:
     types = operand_types(op)
     if not compatible_elements(types[1].dtype, types[2].dtype):
-        raise Violation("C2", f"mismatched operand types, got {types_text(types[1:])}")
+        raise Violation("C1", f"mismatched operand types, got {types_text(types[1:])}")
     return [broadcast_types(op, types, types[1].dtype)]
 
 
@@ -124,7 +120,7 @@ for _name in (
 ):  # fmt: skip
     define(
         f"chlo.broadcast_{_name}", operands=(f"lhs: {ANY}", f"rhs: {ANY}"), results=(f"result: {ANY}",),
-        attributes=_DIMENSIONS, infer=_infer_same, verify=_verify_same, reference=_reference(_name),
+        attributes=_DIMENSIONS, infer=_infer_same, reference=_reference(_name),
     )  # fmt: skip
 define(
     "chlo.broadcast_compare", operands=(f"lhs: {ANY}", f"rhs: {ANY}"), results=("result: pred|unranked",),

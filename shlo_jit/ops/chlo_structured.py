@@ -9,7 +9,7 @@ import numpy as np
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import I32, TensorType, Type
-from shlo_jit.ops.contract import PRECISION, dims_of, dot_general
+from shlo_jit.ops.contract import PRECISION, check_precision, dims_of, dot_general
 from shlo_jit.ops.dynamic import resolve_shape
 from shlo_jit.ops.index import check_disjoint
 from shlo_jit.ops.numeric import Array, result_dtype, total_order_key
@@ -149,6 +149,7 @@ def _infer_ragged_dot(op: Op) -> list[Type]:
     lhs, rhs, sizes = operand_types(op)
     dims = RaggedDims(op.attributes["ragged_dot_dimension_numbers"])
     _check_ragged(dims, lhs, rhs, sizes)
+    check_precision(op, "C8")
     assert lhs.shape is not None and rhs.shape is not None and sizes.shape is not None
     shape = [lhs.shape[d] for d in dims.lhs_batch]
     shape += [n for d, n in enumerate(lhs.shape) if d not in dims.lhs_batch + dims.lhs_sum]

@@ -44,13 +44,16 @@ def mesh_symbol(op: Op) -> str | None:
     return mesh.name if isinstance(mesh, SymbolRef) else mesh
 
 
-def check_groups(op: Op, *, complete: bool = True, size: int | None = None, label: str = "C2") -> None:
-    """Replica groups name each process once; `complete` groups leave none out. -1 fills up uneven groups."""
+def check_groups(op: Op, unique: str, inside: str, *, complete: bool = True) -> None:
+    """Replica groups name each process once; `complete` groups leave none out. -1 fills up uneven groups.
+
+    `unique` and `inside` are the constraints that say so.
+    """
     attr = op.attributes["replica_groups"]
     if not isinstance(attr, Dense):
         return
     if attr.type.shape is None or len(attr.type.shape) != 2:
-        raise Violation("type", "replica groups should be a rank 2 tensor")
+        raise Violation("attribute", "replica groups should be a rank 2 tensor")
     ids = [int(n) for n in attr.array.reshape(-1)]
     padded = op.attributes.get("use_global_device_ids") is not None or channel_id(op) <= 0
     seen: set[int] = set()
@@ -58,20 +61,14 @@ def check_groups(op: Op, *, complete: bool = True, size: int | None = None, labe
         if n == -1 and padded and not complete:
             continue
         if n < 0:
-            raise Violation(_next(label, 2), f"Invalid replica id {n}")
+            raise Violation(inside, f"Invalid replica id {n}")
         if n in seen:
-            raise Violation(label, f"replica id #{n} seen more than once")
+            raise Violation(unique, f"replica id #{n} seen more than once")
         seen.add(n)
     if complete:
         for n in range(len(ids)):
             if n not in seen:
-                raise Violation(_next(label, 2), f"replica id #{n} not seen in replica groups")
-    if size is not None and attr.type.shape[1] != size:
-        raise Violation("C8", f"group size of replica_groups must be {size}")
-
-
-def _next(label: str, steps: int) -> str:
-    return f"C{int(label[1:]) + steps}"
+                raise Violation(inside, f"replica id #{n} not seen in replica groups")
 
 
 def group_size(op: Op) -> int | None:
@@ -98,7 +95,7 @@ def _results(op: Op) -> list[TensorType]:
 def _verify_all_gather(op: Op) -> None:
     d = op.int("all_gather_dim")
     _check_global_ids(op, "C5")
-    check_groups(op, label="C2")
+    check_groups(op, "C2", "C4")
     if len(op.results) != len(op.operands):
         raise Violation("C6", f"has {len(op.operands)} operands but {len(op.results)} results")
     for t, r in zip(operand_types(op), _results(op), strict=True):
@@ -128,7 +125,7 @@ def _check_other_dims(t: TensorType, r: TensorType, d: int, what: str) -> None:
 
 def _infer_all_to_all(op: Op) -> list[Type]:
     split, concat, count = op.int("split_dimension"), op.int("concat_dimension"), op.int("split_count")
-    check_groups(op, label="C5")
+    check_groups(op, "C5", "C7")
     attr = op.attributes["replica_groups"]
     if isinstance(attr, Dense) and group_size(op) != count:
         raise Violation("C8", f"group size of replica_groups must be {count}")
@@ -160,7 +157,7 @@ def _verify_reduce_scatter(op: Op) -> None:
     (t,), (r,) = operand_types(op), _results(op)
     d = op.int("scatter_dimension")
     _check_global_ids(op, "C6")
-    check_groups(op, label="C3")
+    check_groups(op, "C3", "C5")
     _check_body(op, [t], "C7")
     if t.shape is None or r.shape is None:
         return
@@ -192,7 +189,7 @@ def _check_body(op: Op, types: list[TensorType], label: str) -> list[TensorType]
 
 def _infer_all_reduce(op: Op) -> list[Type]:
     _check_global_ids(op, "C4")
-    check_groups(op, label="C1")
+    check_groups(op, "C1", "C3")
     return list(_check_body(op, operand_types(op), "C5"))
 
 
@@ -227,22 +224,22 @@ define(
 # collective_broadcast, collective_reduce, collective_permute
 
 
-def _data_operands(op: Op, label: str) -> list[TensorType]:
+def _data_operands(op: Op) -> list[TensorType]:
     """The operands without the dynamic root, which is checked here."""
     name = op.name.removeprefix("stablehlo.")
     types = operand_types(op)
     if not op.attributes.get("has_dynamic_root"):
         if not types:
-            raise Violation(label, f"{name} requires at least one data operand")
+            raise Violation("root", f"{name} requires at least one data operand")
         return types
     if len(types) < 2:
-        raise Violation(label, f"{name} with has_dynamic_root=true requires at least two operands (data + root)")
+        raise Violation("root", f"{name} with has_dynamic_root=true requires at least two operands (data + root)")
     root = types.pop()
     if root.dtype != I32 or root.shape is None or len(root.shape) != 1:
-        raise Violation(label, f"last operand of {name} with has_dynamic_root=true must be a rank-1 i32 tensor")
+        raise Violation("root", f"last operand of {name} with has_dynamic_root=true must be a rank-1 i32 tensor")
     if not same_dim(root.shape[0], len(types)):
         raise Violation(
-            label,
+            "root",
             f"last operand of {name} with has_dynamic_root=true must have the same number of elements as data "
             f"operands ({len(types)}), but got {root.shape[0]}",
         )
@@ -250,15 +247,15 @@ def _data_operands(op: Op, label: str) -> list[TensorType]:
 
 
 def _infer_collective_broadcast(op: Op) -> list[Type]:
-    types = _data_operands(op, "C4")
-    check_groups(op, complete=False, label="C1")
+    types = _data_operands(op)
+    check_groups(op, "C1", "C2", complete=False)
     return list(types)
 
 
 def _infer_collective_reduce(op: Op) -> list[Type]:
-    types = _data_operands(op, "C4")
+    types = _data_operands(op)
     _check_global_ids(op, "C4")
-    check_groups(op, complete=False, label="C1")
+    check_groups(op, "C1", "C2", complete=False)
     return list(_check_body(op, types, "C5"))
 
 

@@ -22,18 +22,18 @@ Call = Callable[..., tuple[Array, ...]]
 # if, case
 
 
-def _branch_types(op: Op) -> list[Type]:
-    """What all branches return, merged; they take no arguments."""
+def _branch_types(op: Op, empty: str, same: str) -> list[Type]:
+    """What all branches return, merged; they take no arguments. `empty` and `same` are the constraints that say so."""
     returned = []
     for i, _ in enumerate(op.regions):
-        block = block_of(op, i, "C1")
+        block = block_of(op, i, empty)
         if block.arguments:
-            raise Violation("C1", f"branch {i} must have 0 arguments, but found {len(block.arguments)}")
+            raise Violation(empty, f"branch {i} must have 0 arguments, but found {len(block.arguments)}")
         returned.append(returned_types(block))
     for i, types in enumerate(returned[1:], 1):
         if not compatible_lists(types, returned[0]):
             raise Violation(
-                "C2",
+                same,
                 f"branch 0 and branch {i} have mismatched return types: "
                 f"{types_text(returned[0])} vs {types_text(types)}",
             )
@@ -54,13 +54,13 @@ def _join(types: tuple[Type, ...]) -> Type:
 
 
 def _infer_if(op: Op) -> list[Type]:
-    return _branch_types(op)
+    return _branch_types(op, "C1", "C2")
 
 
 def _infer_case(op: Op) -> list[Type]:
     if not op.regions:
         raise Violation("C1", "expect at least one branch")
-    return _branch_types(op)
+    return _branch_types(op, "C2", "C3")
 
 
 def _if(op: Op, pred: Array, *, run: RegionRunner) -> tuple[Array, ...]:

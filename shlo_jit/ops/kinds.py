@@ -107,6 +107,8 @@ def quantization_fits(t: TensorType) -> bool:
     """Constraints C1 to C13 of quantized types that concern the type alone."""
     q = t.dtype
     assert isinstance(q, QuantizedType) and t.shape is not None
+    if q.storage.name.startswith("si"):
+        return False
     low, high = integer_range(q.storage)
     if not (low <= q.storage_min < q.storage_max <= high and q.storage.bits <= q.expressed.bits):
         return False

@@ -72,7 +72,7 @@ def _infer_triangular_solve(op: Op) -> list[Type]:
             "C1", f"requires the same element type for all operands, got '{type_text(a)}' and '{type_text(b)}'"
         )
     if op.attributes["transpose_a"].value == "TRANSPOSE_INVALID":
-        raise Violation("attribute", "Invalid transpose option value for triangular solve")
+        raise Violation("transpose_a", "Invalid transpose option value for triangular solve")
     if a.shape is None or b.shape is None:
         return [b]
     if a.rank < 2:

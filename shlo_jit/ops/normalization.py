@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from shlo_jit.ir.core import Op
@@ -24,8 +26,14 @@ _FLOAT = "float|quant"
 _VECTOR = "1d float|quant"
 
 
-def _check(op: Op, wide: list[TensorType], narrow: list[TensorType]) -> TensorType:
-    """C1 to C6: whole tensors of one shape, and vectors as long as the feature dimension. Gives a vector's type."""
+def _check(
+    op: Op, wide: list[TensorType], narrow: list[TensorType], sizes: Sequence[str], same: str = ""
+) -> TensorType:
+    """Whole tensors of one shape, and vectors as long as the feature dimension. Gives a vector's type.
+
+    `sizes` are the constraints on the extents of the vectors; `same` is that on their being the same, where there is
+    one.
+    """
     for t in [*wide, *narrow][1:]:
         if not compatible_elements(t.dtype, wide[0].dtype):
             every = types_text([*wide, *narrow])
@@ -33,10 +41,13 @@ def _check(op: Op, wide: list[TensorType], narrow: list[TensorType]) -> TensorTy
     for t in wide[1:]:
         if not compatible_shapes(t.shape, wide[0].shape):
             raise Violation("C3", "expects multi-dimensional operands to have compatible shapes")
-    for t in narrow[1:]:
-        if not compatible_shapes(t.shape, narrow[0].shape):
-            raise Violation("C4", "expects single-dimensional operands to have compatible shapes")
-    whole, vector, index = merge(wide), merge(narrow), op.int("feature_index")
+    whole, index = merge(wide), op.int("feature_index")
+    count = whole.shape[index] if whole.shape is not None and index < whole.rank else None
+    for label, t in zip(sizes, narrow, strict=True):
+        others = [u for u in narrow if not compatible_shapes(t.shape, u.shape)]
+        if others and (same or not compatible_shapes(t.shape, (count,))):
+            raise Violation(same or label, "expects single-dimensional operands to have compatible shapes")
+    vector = merge(narrow)
     assert vector.shape is not None
     if whole.shape is None:
         return vector
@@ -46,10 +57,9 @@ def _check(op: Op, wide: list[TensorType], narrow: list[TensorType]) -> TensorTy
             "expects featureIndex to be smaller than the rank of multi-dimensional operands; "
             f"got featureIndex {index}, and rank {whole.rank}.",
         )
-    count = whole.shape[index]
     if not same_dim(count, vector.shape[0]):
         raise Violation(
-            "C5",
+            sizes[0],
             "expects the size of single-dimensional operands to be compatible with feature count, but the size of "
             f"single-dimensional operands is {vector.shape[0]} and the feature count is {count}.",
         )
@@ -58,19 +68,19 @@ def _check(op: Op, wide: list[TensorType], narrow: list[TensorType]) -> TensorTy
 
 def _infer_inference(op: Op) -> list[Type]:
     operand, *vectors = operand_types(op)
-    _check(op, [operand], vectors)
+    _check(op, [operand], vectors, ("C3", "C4", "C5", "C6"))
     return [operand]
 
 
 def _infer_training(op: Op) -> list[Type]:
     operand, *vectors = operand_types(op)
-    vector = _check(op, [operand], vectors)
+    vector = _check(op, [operand], vectors, ("C3", "C4"))
     return [operand, vector, vector]
 
 
 def _infer_grad(op: Op) -> list[Type]:
     operand, scale, mean, variance, grad = operand_types(op)
-    vector = _check(op, [operand, grad], [scale, mean, variance])
+    vector = _check(op, [operand, grad], [scale, mean, variance], ("C5",) * 3, same="C4")
     return [merge([operand, grad]), vector, vector]
 
 

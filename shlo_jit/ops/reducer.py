@@ -51,13 +51,7 @@ def returned_types(block: Block) -> list[Type]:
 
 
 def check_reducer(
-    block: Block,
-    inputs: Sequence[TensorType],
-    inits: Sequence[TensorType],
-    allowed: Shape,
-    label: str,
-    *,
-    against_inits: bool = True,
+    block: Block, inputs: Sequence[TensorType], inits: Sequence[TensorType], allowed: Shape, label: str
 ) -> list[TensorType]:
     """A body of type (E..., E...) -> (E...) whose E are promotable from the inputs; gives the types it returns.
 
@@ -88,8 +82,7 @@ def check_reducer(
                     f"The type of reduction-region's parameter at index {index} is different than the corresponding "
                     f"result type: '{type_text(arguments[index].type)}' vs '{type_text(result)}'",
                 )
-        if against_inits:
-            _check_against_init(result, init, i, label)
+        _check_against_init(result, init, i, label)
         _check_against_input(arguments[n + i].type, source, n + i, allowed, label)
     return results  # type: ignore[return-value]
 

@@ -28,10 +28,7 @@ def _infer_scatter(op: Op) -> list[Type]:
     inputs, indices, updates = scatter_operands(op)
     whole, update = check_same_shapes(inputs, "C1"), check_same_shapes(updates, "C3")
     block = block_of(op, 0, "C23")
-    scalars = [with_bounds((), t.dtype, None) for t in inputs]
-    parts = [with_bounds((), t.dtype, None) for t in updates]
-    check_reducer(block, parts, parts, (), "C23", against_inits=False)
-    results = check_reducer(block, scalars, scalars, (), "C23")
+    results = check_reducer(block, inputs, [with_bounds((), t.dtype, None) for t in updates], (), "C23")
     for i, (t, u) in enumerate(zip(inputs, updates, strict=True)):
         if not compatible_elements(t.dtype, u.dtype):
             both = types_text([t, u])

@@ -40,7 +40,9 @@ def element_text(dtype: ElementType) -> str:
         return dtype.name
     low_high = _range_text(dtype)
     pairs = [f"{s:e}" + (f":{z}" if z else "") for s, z in zip(dtype.scales, dtype.zero_points, strict=False)]
-    storage = dtype.storage.name.replace("ui", "u")
+    storage = dtype.storage.name
+    if "uniform<ui" not in dtype.text:
+        storage = storage.replace("ui", "u")
     if dtype.axis is None:
         return f"!quant.uniform<{storage}{low_high}:{dtype.expressed.name}, {pairs[0]}>"
     return f"!quant.uniform<{storage}{low_high}:{dtype.expressed.name}:{dtype.axis}, {{{','.join(pairs)}}}>"

@@ -203,7 +203,7 @@ def _integer_convolution(
     shape = op.result.tensor.extents
     feature = numbers.output_feature_dimension
     kernel_feature = numbers.kernel_output_feature_dimension
-    operands = [lhs.value, rhs.value]
+    operands = [mk.convert(rw, side.value, dtype) for side in (lhs, rhs)]
     total = rw.emit1("stablehlo.convolution", operands, tensor(shape, dtype), attributes)
     if lhs.zero:
         over = [d for d in range(rhs.value.tensor.rank) if d != kernel_feature]
@@ -212,9 +212,9 @@ def _integer_convolution(
         return total
     groups = op.int("feature_group_count", 1) * op.int("batch_group_count", 1)
     ones_shape = _replaced(mk.shape_of(rhs.value), kernel_feature, groups)
-    ones = mk.constant(rw, tensor(ones_shape, rhs.value.tensor.storage), 1)
+    ones = mk.constant(rw, tensor(ones_shape, dtype), 1)
     t = tensor(_replaced(shape, feature, groups), dtype)
-    sums = rw.emit1("stablehlo.convolution", [lhs.value, ones], t, attributes)
+    sums = rw.emit1("stablehlo.convolution", [operands[0], ones], t, attributes)
     each = (*shape[:feature], groups, shape[feature] // groups, *shape[feature + 1 :])
     sums = mk.broadcast(rw, sums, each, [d if d <= feature else d + 1 for d in range(len(shape))])
     total = _corrected(rw, total, rhs.zero, mk.reshape(rw, sums, shape), range(len(shape)))

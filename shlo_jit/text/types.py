@@ -297,13 +297,14 @@ def _extent_or_negative(text: str, at: int) -> int:
 
 
 def _storage(name: str, at: int) -> DType:
-    plain = {"u": "u" + name[1:].replace("u", "u"), "s": name[1:]}.get(name[:1], name)
+    plain = name
     if name[:1] == "u" and not name.startswith("ui"):
         plain = "ui" + name[1:]
-    found = DTYPES.get(plain)
+    found = DTYPES.get(plain.removeprefix("s"))
     if found is None or found.kind not in "iu":
         raise TypeRefusal(f"expected an integer type as storage type, found '{name}'", at)
-    return found
+    # `si8` can be written, but no tensor may have it: the verifier tells it from i8 by its name
+    return DType(name, found.kind, found.bits, found.numpy) if name[0] == "s" else found
 
 
 def _within(m: re.Match[str], low: int, high: int, at: int) -> tuple[int, int]:

@@ -272,7 +272,8 @@ def test_clamp_and_select(name: str) -> None:
         x, y = operands(dtype)
     t, p = f"tensor<{x.size}x{name}>", f"tensor<{x.size}xi1>"
     s = f"tensor<{name}>"
-    text = f"""func.func @main(%a: {t}, %b: {t}, %c: {t}, %p: {p}, %q: tensor<i1>, %l: {s}, %h: {s}) -> ({t}, {t}, {t}, {t}) {{
+    arguments = f"%a: {t}, %b: {t}, %c: {t}, %p: {p}, %q: tensor<i1>, %l: {s}, %h: {s}"
+    text = f"""func.func @main({arguments}) -> ({t}, {t}, {t}, {t}) {{
       %0 = stablehlo.clamp %a, %b, %c : ({t}, {t}, {t}) -> {t}
       %1 = stablehlo.clamp %l, %b, %h : ({s}, {t}, {s}) -> {t}
       %2 = stablehlo.select %p, %a, %b : ({p}, {t}, {t}) -> {t}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from shlo_jit.ir.types import DType
-from shlo_jit.kernels.builder import Builder, V, const, i64, vector
+from shlo_jit.kernels.builder import Builder, V, const, i64, lanes, vector
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.registers import Reg, from_memory, is_pair, memory_type, to_memory
 from shlo_jit.lower.space import register_bits
@@ -60,7 +60,7 @@ class Buffer:
     def gather(self, index: V, mask: V) -> Reg:
         """The elements at a vector of indices; lanes without mask are zero."""
         b, t = self.b, memory_type(self.dtype)
-        kind = vector(t, _lanes(index))
+        kind = vector(t, lanes(index.type))
         found = [b.gather(kind, p, mask) for p in self._places(index)]
         return (found[0], found[1]) if self.dtype.is_complex else from_memory(b, self.dtype, found[0])
 
@@ -80,12 +80,6 @@ class Buffer:
     def _both(self, mask: V, n: int) -> V:
         """A mask of elements as one of the numbers in memory."""
         return mask if self.parts == 1 else self.b.shuffle(mask, None, [i // 2 for i in range(2 * n)])
-
-
-def _lanes(index: V) -> int:
-    from shlo_jit.kernels.builder import lanes
-
-    return lanes(index.type)
 
 
 def choose_lanes(target: Target, dtypes: Iterable[DType], extent: int) -> int:

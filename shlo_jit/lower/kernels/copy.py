@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
 
 PARALLEL_BYTES = 1 << 19
-STREAM_BYTES = 1 << 23
+STREAM_BYTES = 1 << 25
 """Bytes from which stores are non-temporal: they need no reading of what they overwrite."""
 LINE = 64
 UNROLL = 4

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from shlo_jit.fuse.costs import cost
 from shlo_jit.ir.core import Block
 from shlo_jit.kernels.builder import Builder, V, i64
 from shlo_jit.lower.schedule import MAX_TASKS, PARALLEL_WORK, TASK_WORK
@@ -40,6 +41,4 @@ def run_units(low: ProgramLowering, hint: str, pointers: list[V], write: Write, 
 
 def body_cost(block: Block) -> int:
     """Rough element operations of a region."""
-    from shlo_jit.fuse.costs import cost
-
     return sum(cost(op) for op in block.ops if not op.name.endswith(".return")) + 1
