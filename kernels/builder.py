@@ -515,6 +515,19 @@ class Builder:
         """Label of the block being written."""
         return self._block
 
+    def position(self) -> int:
+        """Where the next instruction will stand, for `fill_phi`."""
+        return len(self._lines)
+
+    def reserve(self, type: str) -> V:
+        """A name for a value that `fill_phi` defines later."""
+        return V(type, self._name("p"))
+
+    def fill_phi(self, position: int, value: V, incoming: Sequence[tuple[V, str]]) -> None:
+        """Define a reserved value as a phi at the start of the block that began at `position`."""
+        edges = ", ".join(f"[ {v.text}, %{label} ]" for v, label in incoming)
+        self._lines.insert(position, f"  {value.text} = phi {value.type} {edges}")
+
     def phi(self, type: str, incoming: Sequence[tuple[V, str]]) -> V:
         return self.emit(type, f"phi {type} " + ", ".join(f"[ {v.text}, %{l} ]" for v, l in incoming))
 

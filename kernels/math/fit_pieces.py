@@ -2,16 +2,19 @@
 
     python -m shlo_jit.kernels.math.fit_pieces
 
-The pieces divide 0 <= x < limit evenly. In piece k > 0, f(x) = c0 + c1 t + ... with t = x - center. The center is not
-the middle exactly: it is searched near it, so that c0 and c1 are almost numbers of f32 and lose next to nothing when
-they are rounded. In piece 0 the center is 0 and f(x) = base + t (c1 + c2 t + ...), where base is 0, and c1 is exactly 1,
-for tanh; for erf it is t, so that c1 = 0.128... carries the small rest alone.
+The piece of x >= 0 is told by the exponent and the leading bits of the significand of u = scale x + offset: pieces are
+as wide as others within a binade of u, and twice as wide in the next one, where the function is flatter. In a piece
+f(x) = c0 + c1 t + ..., t = x - center. The center is not exactly the middle: it is searched near it, so that c0 and c1
+are almost numbers of f32 and lose next to nothing when they are rounded. In the first piece the center is 0 and
+f(x) = base + t (c1 + c2 t + ...), where base is 0, and c1 is exactly 1, for tanh; for erf it is t, so that
+c1 = 0.128... carries the small rest alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +39,31 @@ class Saturating:
     limit: Number
     degree: int
     known: int
-    """Coefficients of piece 0 that are not fitted: c0 = 0 and (2) c1 = 1."""
+    """Coefficients of the first piece that are not fitted: c0 = 0 and (2) c1 = 1."""
+    leading: int
+    """Leading bits of the significand that tell pieces apart."""
+    offset: Number
+    """A multiple of 2^-leading, 1 <= offset < 2."""
 
     @property
-    def width(self) -> Number:
-        return self.limit / PIECES
+    def bounds(self) -> list[Number]:
+        """Of the pieces, as u."""
+        u, bounds = self.offset, [self.offset]
+        for _ in range(PIECES):
+            u += mp.mpf(2) ** (int(mp.floor(mp.log(u, 2))) - self.leading)
+            bounds.append(u)
+        return bounds
+
+    @property
+    def scale(self) -> float:
+        """Such that the limit itself just belongs to the last piece."""
+        return round_to((self.bounds[-1] - self.offset) * (1 - mp.mpf(2) ** -20) / self.limit, 32)
 
 
 FUNCTIONS = (
     # 1 - tanh(9.02) and 1 - erf(3.925) are below 2^-25.
-    Saturating("tanh", mp.tanh, lambda x: mp.sech(x) ** 2, mp.mpf("9.02"), 5, known=2),
-    Saturating("erf", mp.erf, lambda x: 2 / mp.sqrt(mp.pi) * mp.exp(-x * x), mp.mpf("3.925"), 4, known=1),
+    Saturating("tanh", mp.tanh, lambda x: mp.sech(x) ** 2, mp.mpf("9.02"), 5, 2, leading=3, offset=mp.mpf(1)),
+    Saturating("erf", mp.erf, lambda x: 2 / mp.sqrt(mp.pi) * mp.exp(-x * x), mp.mpf("3.925"), 4, 1, 4, mp.mpf("1.5")),
 )
 
 
@@ -80,13 +97,13 @@ def good_center(s: Saturating, low: Number, high: Number) -> float:
     return min((round_to(middle + k * step, 32) for k in range(-CANDIDATES, CANDIDATES + 1)), key=loss)
 
 
-def first_piece(s: Saturating) -> tuple[list[float], float]:
-    """Coefficients of piece 0, whose center is 0, and the largest error relative to f."""
+def first_piece(s: Saturating, high: Number) -> tuple[list[float], float]:
+    """Coefficients of the first piece, whose center is 0, and the largest error relative to f."""
     k = s.known
     table = Table(
         s.name,
         "",
-        (0, s.width),
+        (0, high),
         lambda x: (s.function(x) - x) / x**k,
         lambda x: x**k / s.function(x),
         {32: s.degree + 1 - k},
@@ -97,33 +114,31 @@ def first_piece(s: Saturating) -> tuple[list[float], float]:
 
 def entry(s: Saturating) -> str:
     """The text of a function's table; prints its error."""
-    with mp.workdps(40):
-        centers = [0.0]
-        coefficients, worst = first_piece(s)
-        rows = [coefficients]
-        for k in range(1, PIECES):
-            low, high = k * s.width, (k + 1) * s.width
-            centers.append(good_center(s, low, high))
-            fitted = fit(piece_table(s, low, high, mp.mpf(centers[-1])), 32)
-            rows.append(fitted.coefficients)
-            worst = max(worst, fitted.error)
-        limit = round_to(s.limit, 32)
-        # Slightly less than 32 / limit: the limit itself belongs to the last piece.
-        scale = round_to(PIECES * (1 - mp.mpf(2) ** -20) / s.limit, 32)
+    bounds = [(u - s.offset) / s.scale for u in s.bounds]
+    coefficients, worst = first_piece(s, bounds[1])
+    rows = [[0.0, *coefficients]]
+    for low, high in pairwise(bounds[1:]):
+        center = good_center(s, low, high)
+        fitted = fit(piece_table(s, low, high, mp.mpf(center)), 32)
+        rows.append([center, *fitted.coefficients])
+        worst = max(worst, fitted.error)
+    # In the order of the low bits of u's exponent and leading bits: the first piece need not come first.
+    first = int(mp.floor((mp.mpf(127) + s.offset - 1) * 2**s.leading)) % PIECES
+    rows = [rows[(k - first) % PIECES] for k in range(PIECES)]
+    centers, *columns = (row_text(c) for c in zip(*rows, strict=True))
     error = float(mp.log(worst, 2))
     print(f"{s.name:8} {PIECES} pieces of degree {s.degree}  2^{error:.2f}", flush=True)
-    columns = "".join(f"            {row_text(c)},\n" for c in zip(*rows, strict=True))
+    numbers = f"{round_to(s.limit, 32)!r}, {s.scale!r}, {float(s.offset)!r}, {s.leading}"
     return (
         f"    # {s.name}, largest relative error 2^{error:.1f}\n"
-        f'    "{s.name}": Pieces(\n        {limit!r},\n        {scale!r},\n'
-        f"        {row_text(centers)},\n        (\n{columns}        ),\n    ),\n"
+        f'    "{s.name}": Pieces(\n        {numbers},\n        {centers},\n        ({", ".join(columns)}),\n    ),\n'
     )
 
 
-def row_text(values: tuple[float, ...] | list[float]) -> str:
+def row_text(values: tuple[float, ...]) -> str:
     texts = [f"{v!r}," for v in values]
-    lines = "".join(f"                {' '.join(texts[k : k + 4])}\n" for k in range(0, len(texts), 4))
-    return f"(\n{lines}            )"
+    lines = "".join(f"            {' '.join(texts[k : k + 4])}\n" for k in range(0, len(texts), 4))
+    return f"(\n{lines}        )"
 
 
 HEADER = '''"""Tables of `piecewise.py`. Written by `python -m shlo_jit.kernels.math.fit_pieces`, which says what they are."""
@@ -138,8 +153,11 @@ Row = tuple[float, ...]
 
 class Pieces(NamedTuple):
     limit: float
+    """x is clamped to it."""
     scale: float
-    """x * scale, rounded down, is the piece of x."""
+    offset: float
+    leading: int
+    """Exponent and so many leading bits of the significand of scale x + offset, modulo 32, are the piece of x."""
     centers: Row
     coefficients: tuple[Row, ...]
     """Lowest order first."""

@@ -18,6 +18,8 @@ from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType, TokenType, TupleType
 
 ALIGN = 64
+EXCHANGE_BYTES = 1 << 12
+"""Bytes from which a loop's state is exchanged rather than copied."""
 
 
 @dataclass(eq=False)
@@ -65,6 +67,8 @@ class MemoryPlan:
     """Scratch memory of the step with this id()."""
     aliases: dict[int, int]
     """Result -> donated argument whose memory it has taken over."""
+    exchanges: dict[int, list[tuple[Storage, Storage]]]
+    """Of the while with this id(): storages whose memory changes places at the end of every turn."""
 
 
 def nbytes(value: Value) -> int:
@@ -101,6 +105,7 @@ class Planner:
         self.donated = donated
         """Arguments whose memory may be overwritten."""
         self.aliases: dict[int, int] = {}
+        self.exchanges: dict[int, list[tuple[Storage, Storage]]] = {}
         self.loops: list[Loop] = []
 
     # ------------------------------------------------------------------ entry
@@ -117,7 +122,9 @@ class Planner:
         self.assign(self.plan)
         self.finish_results()
         total = self.place()
-        return MemoryPlan(self.storage, total, self.constants, self.before, self.block_end, self.scratch, self.aliases)
+        return MemoryPlan(
+            self.storage, total, self.constants, self.before, self.block_end, self.scratch, self.aliases, self.exchanges
+        )
 
     def number(self, block: PlanBlock) -> None:
         """Give every step its times: a control step spans those inside it."""
@@ -382,7 +389,27 @@ class Planner:
         for r, target in zip(body.results, body.block.arguments, strict=True):
             if self.of(r) is not self.storage[target]:
                 ends.append(Copy(r, target))
+        ends = self.exchanged(step, ends)
         self.block_end[id(body)] = self.ordered(ends, self.finish[id(body)])
+
+    def exchanged(self, step: ControlStep, ends: list[Copy]) -> list[Copy]:
+        """Let a large state and the new value the body makes of it exchange their memory instead of copying it. What
+        is left has to be copied."""
+        start, finish = self.begin[id(step)], self.finish[id(step)]
+        sources = [id(self.of(c.source)) for c in ends]
+        states = {id(self.storage[v]) for v in step.op.results}
+        left: list[Copy] = []
+        for c in ends:
+            source, state = self.of(c.source), self.storage[c.target]
+            mine = source.kind == "arena" and source.first > start and id(source) not in states
+            alone = sources.count(id(source)) == 1 and source.nbytes == state.nbytes >= EXCHANGE_BYTES
+            if not (mine and alone):
+                left.append(c)
+                continue
+            source.live(start)
+            source.live(finish)
+            self.exchanges.setdefault(id(step), []).append((state, source))
+        return left
 
     def state(self, step: ControlStep, i: int, init: Value, taken: set[int]) -> Storage:
         """The storage of carried value i: the initial value's when it dies here, the program result's, or a new one."""

@@ -72,7 +72,9 @@ class Dense:
 
     __slots__ = ("_array", "_decode", "type")
 
-    def __init__(self, type: TensorType, array: np.ndarray | None = None, decode: Callable[[], np.ndarray] | None = None):
+    def __init__(
+        self, type: TensorType, array: np.ndarray | None = None, decode: Callable[[], np.ndarray] | None = None
+    ):
         self.type = type
         self._array = array
         self._decode = decode

@@ -12,7 +12,7 @@ from shlo_jit.ops.attribute_kinds import check_attribute
 from shlo_jit.ops.kinds import TypeKind
 from shlo_jit.ops.shapes import compatible, compatible_elements, compatible_lists, type_text, types_text
 
-INFERENCE = "failed to infer returned types"
+INFERENCE = "; '{}' op failed to infer returned types"
 """What MLIR says, below the reason, when the function that infers an op's result types refuses it."""
 
 
@@ -39,13 +39,14 @@ def check_results(op: Op, record: OpDef) -> None:
     try:
         inferred = record.infer(op)
     except Violation as violation:
-        raise Violation(violation.label, f"{violation.message}; {INFERENCE}", hint=violation.hint) from None
+        violation.message += INFERENCE.format(op.name)
+        raise
     if compatible_lists(inferred, stated):
         return
     raise Violation(
         _result_label(record, inferred, stated),
         f"inferred type(s) {types_text(inferred)} are incompatible with return type(s) of operation "
-        f"{types_text(stated)}; {INFERENCE}",
+        f"{types_text(stated)}{INFERENCE.format(op.name)}",
         hint=f"write {', '.join(map(type_text, inferred))}" if len(inferred) == len(stated) else "",
     )
 

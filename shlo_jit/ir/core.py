@@ -81,7 +81,7 @@ class Region:
 class Op:
     """One operation. `attributes` holds inherent and discardable attributes alike, in the order of the text."""
 
-    __slots__ = ("attributes", "end", "name", "operands", "regions", "results", "source", "start", "location")
+    __slots__ = ("attributes", "end", "location", "name", "operands", "regions", "results", "source", "start")
 
     def __init__(
         self,

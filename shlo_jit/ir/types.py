@@ -192,7 +192,7 @@ class OpaqueType(Type):
 TOKEN = TokenType()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def tensor(shape: tuple[int | None, ...] | None, dtype: ElementType) -> TensorType:
     """Interned TensorType without bounds or encoding."""
     return TensorType(shape, dtype)

@@ -59,7 +59,8 @@ class ProgramLowering:
         self.kernel_names: dict[str, str] = {}
         self.calls: dict[str, int] = {}
         self.pointer_cache: dict[int, V] = {}
-        self.constant_slots: dict[int, int] = {}
+        self.moved: dict[int, V] = {}
+        """Addresses of storages that loops around the place being written exchange."""
         self.nests: dict[int, NestLowering] = {}
         self.memory: MemoryPlan = Planner(plan, arguments, self.scratch_bytes, donate).run()
 
@@ -74,6 +75,8 @@ class ProgramLowering:
 
     def address(self, storage: Storage) -> V:
         b = self.main
+        if id(storage) in self.moved:
+            return self.moved[id(storage)]
         if storage.kind == "arena":
             return b.offset(self.arena, storage.number)
         if storage.kind == "none":
@@ -294,19 +297,40 @@ class ProgramLowering:
     def control(self, step: ControlStep) -> None:
         b = self.main
         if step.op.name == "stablehlo.while":
-            cond, body = step.blocks
-            head, inside, done = b.label("while"), b.label("do"), b.label("done")
-            b.branch(head)
-            b.start(head)
-            self.block(cond)
-            b.branch_if(self.truth(cond.results[0]), inside, done)
-            b.start(inside)
-            self.block(body)
-            self.copies(self.memory.block_end.get(id(body), []))
-            b.branch(head)
-            b.start(done)
-            return
-        self.branches(step)
+            self.loop(step)
+        else:
+            self.branches(step)
+
+    def loop(self, step: ControlStep) -> None:
+        """A while; storages that exchange their memory have addresses that change from turn to turn."""
+        b = self.main
+        cond, body = step.blocks
+        exchanges = self.memory.exchanges.get(id(step), [])
+        homes = [(self.address(s), self.address(t)) for s, t in exchanges]
+        head, inside, done = b.label("while"), b.label("do"), b.label("done")
+        before = b.block
+        b.branch(head)
+        b.start(head)
+        at = b.position()
+        places = [(b.reserve("ptr"), b.reserve("ptr")) for _ in exchanges]
+        saved = dict(self.moved)
+        for (s, t), (p, q) in zip(exchanges, places, strict=True):
+            self.moved.update({id(s): p, id(t): q})
+        self.block(cond)
+        b.branch_if(self.truth(cond.results[0]), inside, done)
+        b.start(inside)
+        self.block(body)
+        self.copies(self.memory.block_end.get(id(body), []))
+        last = b.block
+        b.branch(head)
+        for (p, q), (s0, t0) in zip(places, homes, strict=True):
+            b.fill_phi(at, p, [(s0, before), (q, last)])
+            b.fill_phi(at, q, [(t0, before), (p, last)])
+        b.start(done)
+        self.moved = saved
+        for (s, _), (p, _), (home, _) in zip(exchanges, places, homes, strict=True):
+            with b.if_(b.icmp("ne", p, home)):
+                b.memcpy(home, p, s.nbytes)
 
     def truth(self, value: Value) -> V:
         b = self.main

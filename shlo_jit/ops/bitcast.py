@@ -11,9 +11,9 @@ from shlo_jit.ops.record import Violation, define
 from shlo_jit.ops.shape import MOVES
 from shlo_jit.ops.shapes import operand_type, same_dim, stated_result, type_text
 
-
 _SHAPES = (
-    "operand and result shapes must match except for the innermost dimension of the shape with the smaller element type."
+    "operand and result shapes must match except for the innermost dimension of the shape with the smaller "
+    "element type."
 )
 
 

@@ -30,8 +30,8 @@ def _infer_broadcast(op: Op) -> list[Type]:
     return [with_bounds((*sizes, *t.shape), t.dtype, [None] * len(sizes) + bounds_of(t))]
 
 
-def check_broadcast(op: Op, dims: tuple[int, ...], result_shape: Shape) -> None:
-    """C2 to C5 of broadcast_in_dim, for a shape that may be unknown in part."""
+def check_broadcast(op: Op, dims: tuple[int, ...], result_shape: Shape, mismatch: str) -> None:
+    """C2 to C5 of broadcast_in_dim, for a shape that may be unknown in part. `mismatch` words the last of them."""
     t = operand_type(op, 0)
     if t.shape is None:
         return
@@ -45,9 +45,7 @@ def check_broadcast(op: Op, dims: tuple[int, ...], result_shape: Shape) -> None:
             raise Violation("C3", f"broadcast_dimensions contains invalid value {d} for result with rank {rank}")
         n, m = t.shape[i], result_shape[d]
         if n is not None and n != 1 and not same_dim(n, m):
-            raise Violation(
-                "C5", f"size of operand dimension {i} ({n}) is not equal to 1 or size of result dimension {d} ({m})"
-            )
+            raise Violation("C5", f"size of operand dimension {i} ({n}) {mismatch.format(d=d, m=m)}")
 
 
 def _verify_broadcast_in_dim(op: Op) -> None:
@@ -55,7 +53,7 @@ def _verify_broadcast_in_dim(op: Op) -> None:
     if result.shape is None:
         return
     same_elements(op, spreads=True)
-    check_broadcast(op, dims, result.shape)
+    check_broadcast(op, dims, result.shape, "is not equal to 1 or size of result dimension {d} ({m})")
     bounded = sum(n is None and b is not None for n, b in zip(result.shape, bounds_of(result), strict=True))
     if sum(n is None for n in result.shape) > bounded or bounded > 1:
         raise Violation("type", "result #0 must be statically shaped or single bounded dimension tensor")

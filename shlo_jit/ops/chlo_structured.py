@@ -11,12 +11,12 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import I32, TensorType, Type
 from shlo_jit.ops.contract import PRECISION, check_precision, dims_of, dot_general
 from shlo_jit.ops.dynamic import resolve_shape
-from shlo_jit.ops.index import check_disjoint
 from shlo_jit.ops.numeric import Array, result_dtype, total_order_key
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.reducer import RegionRunner, block_of, returned_types
 from shlo_jit.ops.shapes import (
     bounds_of,
+    check_disjoint,
     check_range,
     check_unique,
     compatible,
@@ -113,6 +113,7 @@ def _check_ragged(dims: RaggedDims, lhs: TensorType, rhs: TensorType, sizes: Ten
             raise Violation("C4", f"lhs and rhs should have the same number of {what} dimensions")
         if not all(same_dim(lhs.shape[i], rhs.shape[j]) for i, j in zip(a, b, strict=True)):
             raise Violation("C4", f"{what} dimension sizes must match for lhs and rhs")
+    _check_group_sizes(dims, lhs, sizes)
     if dims.mode == "non_contracting":
         if len(dims.groups) != 1:
             raise Violation(
@@ -127,7 +128,6 @@ def _check_ragged(dims: RaggedDims, lhs: TensorType, rhs: TensorType, sizes: Ten
         raise Violation(
             "C5", "There must be zero group dimensions in the rhs when the ragged dimension is batch or contracting"
         )
-    _check_group_sizes(dims, lhs, sizes)
 
 
 def _check_group_sizes(dims: RaggedDims, lhs: TensorType, sizes: TensorType) -> None:

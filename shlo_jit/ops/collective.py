@@ -60,7 +60,7 @@ def check_groups(op: Op, unique: str, inside: str, *, complete: bool = True) -> 
     for n in ids:
         if n == -1 and padded and not complete:
             continue
-        if n < 0:
+        if n == -1 or (n < 0 and not complete):
             raise Violation(inside, f"Invalid replica id {n}")
         if n in seen:
             raise Violation(unique, f"replica id #{n} seen more than once")

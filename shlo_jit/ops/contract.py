@@ -14,8 +14,9 @@ from shlo_jit.ops.numeric import WIDE, Array, convert, result_dtype, wrap
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.shapes import (
     bounds_of,
+    check_disjoint,
     check_range,
-    check_unique,
+    check_shape,
     is_quantized,
     operand_types,
     same_dim,
@@ -72,8 +73,8 @@ def check_dot_dimensions(lhs: TensorType, rhs: TensorType, dims: DotDims) -> Non
         raise Violation("C1", "lhs and rhs should have the same number of batching dimensions")
     if len(lhs_sum) != len(rhs_sum):
         raise Violation("C2", "lhs and rhs should have the same number of contracting dimensions")
-    check_unique("C3", "lhs_batching_dimensions and lhs_contracting_dimensions", lhs_batch + lhs_sum)
-    check_unique("C4", "rhs_batching_dimensions and rhs_contracting_dimensions", rhs_batch + rhs_sum)
+    check_disjoint("C3", "lhs_batching_dimensions", lhs_batch, "lhs_contracting_dimensions", lhs_sum)
+    check_disjoint("C4", "rhs_batching_dimensions", rhs_batch, "rhs_contracting_dimensions", rhs_sum)
     check_range("C5", "lhs_batching_dimensions", lhs_batch, len(lhs.shape))
     check_range("C6", "lhs_contracting_dimensions", lhs_sum, len(lhs.shape))
     check_range("C7", "rhs_batching_dimensions", rhs_batch, len(rhs.shape))
@@ -125,7 +126,7 @@ def check_quantized_product(
         if x.expressed != y.expressed or y.expressed != z.expressed:
             raise Violation(labels["expressed"], "mismatched lhs, rhs and result quantization expressed types")
         if z.axis is not None and y.axis is None:
-            raise Violation(labels["axis"], "result is per_axis quantized but lhs and rhs are not")
+            raise Violation(labels["axis"], "mismatched rhs and result quantization granularity")
     elif x != y.expressed or y.expressed != z:
         raise Violation(labels["hybrid"], "mismatched rhs quantization expressed type and lhs and result element type")
 
@@ -259,7 +260,9 @@ def _infer_dot(op: Op) -> list[Type]:
             "C2", f"contracting dimensions must match, got '{type_text(lhs)}' and '{type_text(rhs)}'"
         )
     bounds = bounds_of(lhs)[:-1] + bounds_of(rhs)[1:]
-    return [with_bounds(lhs.shape[:-1] + rhs.shape[1:], stated_result(op).dtype, bounds)]
+    inferred = with_bounds(lhs.shape[:-1] + rhs.shape[1:], stated_result(op).dtype, bounds)
+    check_shape("C3", inferred.shape, stated_result(op))
+    return [inferred]
 
 
 def _verify_dot(op: Op) -> None:

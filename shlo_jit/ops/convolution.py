@@ -12,12 +12,11 @@ from shlo_jit.ops.numeric import Array, result_dtype
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.shape import pad
 from shlo_jit.ops.shapes import (
+    check_shape,
     compatible_elements,
-    compatible_shapes,
     constant_value,
     is_quantized,
     operand_types,
-    shape_text,
     stated_result,
     type_text,
     with_bounds,
@@ -169,12 +168,7 @@ def _infer_convolution(op: Op) -> list[Type]:
     shape[numbers.output_feature_dimension] = rhs.shape[numbers.kernel_output_feature_dimension]
     for d, n in zip(numbers.output_spatial_dimensions, counts, strict=True):
         shape[d] = n
-    if not compatible_shapes(tuple(shape), result.shape):
-        raise Violation(
-            "C25" if result.shape is None or len(result.shape) == lhs.rank else "C26",
-            f"inferred shape '{shape_text(shape)}' is incompatible with return type of operation "
-            f"'{type_text(result)}'",
-        )
+    check_shape("C25" if result.shape is None or result.rank == lhs.rank else "C26", tuple(shape), result)
     return [with_bounds(tuple(shape), result.dtype, None)]
 
 

@@ -60,8 +60,9 @@ def _infer_broadcast(op: Op) -> list[Type]:
     result = _shaped(op, 1, "C7")
     same_elements(op, spreads=True)
     if result.shape is not None:
-        check_broadcast(op, dims, tuple(stated_result(op).shape or result.shape))
-        check_broadcast(op, dims, result.shape)
+        stated = stated_result(op).shape or result.shape
+        check_broadcast(op, dims, stated, "is not compatible with size of result dimension {d} ({m})")
+        check_broadcast(op, dims, result.shape, "is not equal to 1 or value of shape at index {d} ({m})")
         if per_axis(result):
             check_broadcast_axis(t, result, dims)
     _check_expansion_hints(op, t)
@@ -146,7 +147,11 @@ def _infer_pad(op: Op) -> list[Type]:
             raise Violation("C2", f"padding operands size ({amount.shape[0]}) must match operand rank ({t.rank})")
     known = [constant_ints(v) for v in op.operands[2:]]
     if None not in known:
-        return [pad_type(t, *known)]  # type: ignore[arg-type]
+        padded = pad_type(t, *known)  # type: ignore[arg-type]
+        for d, (n, m) in enumerate(zip(padded.shape or (), result.shape or (), strict=False)):
+            if not same_dim(n, m):
+                raise Violation("C4", f"expected output dimension at index {d} to equal {n}, but got {m}")
+        return [padded]
     for d, n in enumerate(known[2] or ()):
         if n < 0:
             raise Violation("C3", f"Interior padding cannot be negative: {n} in dimension {d}")
@@ -229,7 +234,8 @@ def _set_dimension_size(op: Op, x: Array, size: Array) -> Array:
 
 define(
     "stablehlo.get_dimension_size", section="get_dimension_size",
-    operands=("operand: any_tensor",), results=("result: 0d i32",), attributes={"dimension": required("i64 >= 0", "C1")},
+    operands=("operand: any_tensor",), results=("result: 0d i32",),
+    attributes={"dimension": required("i64 >= 0", "C1")},
     infer=_infer_dimension_size, reference=lambda op, x: np.asarray(x.shape[op.int("dimension")], np.int32),
 )  # fmt: skip
 define(

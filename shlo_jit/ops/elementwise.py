@@ -125,37 +125,39 @@ binary("atan2", FLOAT, meaning(f=np.arctan2, c=cm.atan2, exact=False))
 
 
 def _infer_add(op: Op) -> list[Type]:
-    lhs, rhs = operand_types(op)
-    if isinstance(lhs.dtype, QuantizedType) or isinstance(rhs.dtype, QuantizedType):
-        _check_quantized_add(lhs, rhs, stated_result(op))
+    types = [*operand_types(op), stated_result(op)]
+    if len({isinstance(t.dtype, QuantizedType) for t in types}) > 1:
+        raise Violation("C2", "expects all operands and results to be either quantized or non-quantized")
+    lhs, rhs = types[0].dtype, types[1].dtype
+    if isinstance(lhs, QuantizedType) and isinstance(rhs, QuantizedType):
+        if lhs.storage != rhs.storage:
+            raise Violation("C3", "mismatched operands and result quantization storage types")
+        if lhs.expressed != rhs.expressed:
+            raise Violation("C4", "mismatched operands and result quantization expressed types")
     return same_type(op)
 
 
-def _check_quantized_add(lhs: TensorType, rhs: TensorType, result: TensorType) -> None:
-    """C2 to C7: the only arithmetic that takes operands quantized per axis."""
-    a, b, c = lhs.dtype, rhs.dtype, result.dtype
-    if not isinstance(a, QuantizedType) or not isinstance(b, QuantizedType) or not isinstance(c, QuantizedType):
-        raise Violation("C2", "expects all operands and results to be either quantized or non-quantized")
-    if not a.storage == b.storage == c.storage:
-        raise Violation("C3", "mismatched operands and result quantization storage types")
-    if not a.expressed == b.expressed == c.expressed:
-        raise Violation("C4", "mismatched operands and result quantization expressed types")
-    if (a.axis is not None or b.axis is not None) != (c.axis is not None):
+def _verify_add(op: Op) -> None:
+    """C5 to C7: the only arithmetic that takes operands quantized per axis."""
+    lhs, rhs, result = (t.dtype for t in (*operand_types(op), stated_result(op)))
+    if not isinstance(lhs, QuantizedType) or not isinstance(rhs, QuantizedType) or not isinstance(result, QuantizedType):
+        return
+    if (lhs.axis is not None or rhs.axis is not None) != (result.axis is not None):
         raise Violation(
             "C5",
             "result is not per_axis quantized but lhs or rhs are"
-            if c.axis is None
+            if result.axis is None
             else "result is per_axis quantized but lhs and rhs are not",
         )
-    for label, name, q in (("C6", "lhs", a), ("C7", "rhs", b)):
-        if q.axis is not None and q.axis != c.axis:
+    for label, name, q in (("C6", "lhs", lhs), ("C7", "rhs", rhs)):
+        if q.axis is not None and q.axis != result.axis:
             raise Violation(label, f"quantization_dimension of {name} and result are not same")
 
 
 define(
     "stablehlo.add", section="add",
     operands=("lhs: any_tensor", "rhs: any_tensor"), results=("result: any_tensor",),
-    traits={"elementwise", "commutative"}, infer=_infer_add,
+    traits={"elementwise", "commutative"}, infer=_infer_add, verify=_verify_add,
     reference=meaning(b=np.logical_or, i=np.add, f=np.add),
 )  # fmt: skip
 
@@ -379,7 +381,7 @@ def _clamp(op: Op, low: Array, x: Array, high: Array) -> Array:
         return cm.minimum(cm.maximum(x, low), high)
     if kind == "f":
         return in_float(lambda a, b, c: _minimum(_maximum(b, a), c), low, x, high)
-    return np.minimum(np.maximum(x, low), high)
+    return np.asarray(np.minimum(np.maximum(x, low), high)).astype(x.dtype)
 
 
 define(

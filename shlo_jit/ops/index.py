@@ -16,6 +16,7 @@ from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.shapes import (
     Shape,
     bounds_of,
+    check_disjoint,
     compatible_elements,
     constant_ints,
     operand_type,
@@ -118,7 +119,7 @@ def check_index_dims(labels: DimLabels, name: str, dims: Sequence[int], rank: in
     if len(set(dims)) != len(dims):
         raise Violation(labels.unique, f"Expects {name} to not repeat; got: {list(dims)}.")
     if labels.ordered and list(dims) != sorted(dims):
-        raise Violation(labels.ordered, f"Expects {name} to be sorted; got: {list(dims)}.")
+        raise Violation(labels.ordered, f"expects {name} to be sorted, got: {list(dims)}")
     for d in dims:
         if not 0 <= d < rank:
             raise Violation(
@@ -136,13 +137,6 @@ def index_depth(label: str, numbers: StructAttr, indices: TensorType, name: str)
             f"Expects index_vector_dim to be in range [0, rank-of('{name}')] i.e. [0, {indices.rank}]. got: {at}.",
         )
     return at, indices.shape[at] if at < indices.rank else 1
-
-
-def check_disjoint(label: str, first: str, a: Sequence[int], second: str, b: Sequence[int]) -> None:
-    both = [*a, *b]
-    for i, d in enumerate(both):
-        if d in both[:i]:
-            raise Violation(label, f"has duplicated dimension from {first} and {second}: {d}")
 
 
 def check_gather(op: Op, sizes: tuple[int, ...] | None) -> None:

@@ -24,6 +24,11 @@ def _wide(x: Array) -> Array:
     return x.astype(np.complex128 if dtype_of(x).kind == "c" else np.float64)
 
 
+def _extents(t: TensorType) -> str:
+    """`2, ?`"""
+    return ", ".join("?" if n is None else str(n) for n in t.shape or ())
+
+
 # cholesky
 
 
@@ -32,9 +37,9 @@ def _infer_cholesky(op: Op) -> list[Type]:
     if t.shape is None:
         return [t]
     if t.rank < 2:
-        raise Violation("C2", f"argument 'a' must have rank >= 2, got shape {type_text(t)}.")
+        raise Violation("C2", f"argument 'a' must have rank >= 2, got shape {_extents(t)}.")
     if not same_dim(t.shape[-2], t.shape[-1]):
-        raise Violation("C3", f"minor dimensions of 'a' must have equal size, got shape {type_text(t)}.")
+        raise Violation("C3", f"minor dimensions of 'a' must have equal size, got shape {_extents(t)}.")
     return [t]
 
 
@@ -164,7 +169,7 @@ def _infer_fft(op: Op) -> list[Type]:
     if t.rank < len(lengths):
         raise Violation("C1", f"operand rank must not be less than fft rank of {len(lengths)}, got '{type_text(t)}'.")
     inner = t.shape[-len(lengths) :]
-    got = ", ".join("?" if n is None else str(n) for n in t.shape)
+    got = _extents(t)
     wanted = ", ".join(map(str, lengths))
     if kind == "RFFT":
         if not compatible_shapes(inner, lengths) and 0 not in t.shape:

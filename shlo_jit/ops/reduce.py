@@ -222,7 +222,7 @@ def _infer_select_and_scatter(op: Op) -> list[Type]:
     if operand.shape is None:
         raise Violation("type", "operand #0 must be ranked tensor")
     _check_select(op, operand)
-    results = check_reducer(block_of(op, 1, "C10"), [operand], [init], (), "C10")
+    results = check_reducer(block_of(op, 1, "C10"), [source], [init], (), "C10")
     window = _select_window(op, operand.rank)
     expected = with_bounds(window_counts(operand.shape, window), operand.dtype, None)
     if not compatible_elements(source.dtype, operand.dtype):

@@ -7,12 +7,21 @@ import numpy as np
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops.contract import dims_of
-from shlo_jit.ops.index import DimLabels, check_batching, check_disjoint, check_index_dims, index_depth
+from shlo_jit.ops.index import DimLabels, check_batching, check_index_dims, index_depth
 from shlo_jit.ops.numeric import Array
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.reduce import check_same_shapes, update_in_order
 from shlo_jit.ops.reducer import RegionRunner, block_of, body_dtypes, check_reducer, converted
-from shlo_jit.ops.shapes import Shape, compatible_elements, operand_types, same_dim, types_text, with_bounds, with_element
+from shlo_jit.ops.shapes import (
+    Shape,
+    check_disjoint,
+    compatible_elements,
+    operand_types,
+    same_dim,
+    types_text,
+    with_bounds,
+    with_element,
+)
 
 
 def scatter_operands(op: Op) -> tuple[list[TensorType], TensorType, list[TensorType]]:
@@ -56,10 +65,16 @@ def _check_dimensions(op: Op, shape: Shape, indices: TensorType, update: Shape) 
             f"'index_vector_dim' == rank-of('scatter_indices')), but got {len(update)}.",
         )
     rank, of_operand, of_indices = len(shape), "rank-of('operand')", "rank-of('scatter_indices')"
-    check_index_dims(DimLabels("C7", "C7", "C8"), "update_window_dims", windows, len(update), "rank-of('updates')")
+    for label, name, dims in (
+        ("C7", "update_window_dims", windows), ("C10", "inserted_window_dims", inserted),
+        ("C12", "input_batching_dims", batching),
+    ):  # fmt: skip
+        if list(dims) != sorted(dims):
+            raise Violation(label, f"Expects {name} to be sorted; got: {list(dims)}.")
+    check_index_dims(DimLabels("C7", "", "C8"), "update_window_dims", windows, len(update), "rank-of('updates')")
     check_disjoint("C9", "inserted_window_dims", inserted, "input_batching_dims", batching)
-    check_index_dims(DimLabels("C9", "C10", "C11"), "inserted_window_dims", inserted, rank, of_operand)
-    check_index_dims(DimLabels("C9", "C12", "C13"), "input_batching_dims", batching, rank, of_operand)
+    check_index_dims(DimLabels("C9", "", "C11"), "inserted_window_dims", inserted, rank, of_operand)
+    check_index_dims(DimLabels("C9", "", "C13"), "input_batching_dims", batching, rank, of_operand)
     check_index_dims(
         DimLabels("C14", "", "C15"), "scatter_indices_batching_dims", indices_batching, indices.rank, of_indices
     )

@@ -206,10 +206,10 @@ def merge(types: Sequence[TensorType], label: str = "C1") -> TensorType:
     for t in ranked[1:]:
         assert t.shape is not None
         if len(t.shape) != len(shape):
-            raise Violation(label, f"requires the same shape for all operands, got {types_text(types)}")
+            raise Violation(label, f"requires the same shape for all operands and results, got {types_text(types)}")
         for i, n in enumerate(t.shape):
             if not same_dim(shape[i], n):
-                raise Violation(label, f"requires the same shape for all operands, got {types_text(types)}")
+                raise Violation(label, f"requires the same shape for all operands and results, got {types_text(types)}")
             shape[i] = n if shape[i] is None else shape[i]
             bound = t.bounds[i] if t.bounds else None
             if bound is not None:
@@ -286,13 +286,37 @@ def same_type(op: Op) -> list[Type]:
         if v.type is not first:
             break
     else:
-        return [first]
+        if compatible(first, op.results[0].type):
+            return [first]
     types = [v.type for v in operands]
     for t in types[1:]:
         if not isinstance(t, TensorType) or not compatible_elements(t.dtype, first.dtype):  # type: ignore[union-attr]
             every = types_text(types)
             raise Violation("C1", f"requires the same element type for all operands and results, got {every}")
-    return [merge(types)]  # type: ignore[arg-type]
+    merged = merge(types)  # type: ignore[arg-type]
+    stated = op.results[0].type
+    if isinstance(stated, TensorType) and not compatible_shapes(merged.shape, stated.shape):
+        every = types_text([*types, stated])
+        raise Violation("C1", f"requires the same shape for all operands and results, got {every}")
+    return [merged]
+
+
+def check_shape(label: str, inferred: Shape | None, stated: TensorType) -> None:
+    """The stated result has the shape that follows from the operands."""
+    if not compatible_shapes(inferred, stated.shape):
+        raise Violation(
+            label,
+            f"inferred shape '{shape_text(inferred or ())}' is incompatible with return type of operation "
+            f"'{type_text(stated)}'",
+        )
+
+
+def check_disjoint(label: str, first: str, a: Sequence[int], second: str, b: Sequence[int]) -> None:
+    """No dimension is named twice in two lists."""
+    both = [*a, *b]
+    for i, d in enumerate(both):
+        if d in both[:i]:
+            raise Violation(label, f"has duplicated dimension from {first} and {second}: {d}")
 
 
 def check_unique(label: str, what: str, dims: Sequence[int]) -> None:

@@ -26,8 +26,8 @@ Pass = Callable[[Op], Op]
 
 PASSES: tuple[Pass, ...] = (
     host_calls,
-    flatten,
     alone,
+    flatten,
     lower_quantized,
     simplify,
     expand,

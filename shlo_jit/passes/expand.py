@@ -21,6 +21,7 @@ EXPANSIONS: dict[str, Expansion] = {
     **expand_dynamic.RULES,
     **expand_norm.RULES,
     **expand_random.RULES,
+    **expand_rng.RULES,
 }
 ROUNDS = 4
 """An expansion may give ops that expand in turn; none goes deeper."""

@@ -79,7 +79,7 @@ def _whole_words(terminal: lark.lexer.TerminalDef) -> None:
 def explained(source: Source, refusal: SyntaxRefusal) -> str:
     """The message of `refusal`, and what the grammar knows on top of it."""
     try:
-        names = _acceptable(source.text, refusal.start)
+        names = _acceptable(source.text, refusal.found)
     except ImportError:
         return refusal.message
     words = sorted(_readable(name) for name in names)

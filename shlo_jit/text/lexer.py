@@ -10,6 +10,7 @@ run at C speed, where asking a match object for every start would double the tim
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator
@@ -103,11 +104,15 @@ def _long_literals(text: str) -> Iterator[tuple[int, int]]:
 class SyntaxRefusal(Exception):
     """A syntax error on its way from the place it was found to `parse_module`, which explains and reports it."""
 
-    def __init__(self, message: str, start: int, end: int):
+    def __init__(self, message: str, start: int, end: int, found: int):
         super().__init__(message)
         self.message = message
         self.start = start
         self.end = end
+        self.found = found
+        """Offset of the token that was not expected: `start`, or further down."""
+        self.context: list[Diagnostic] = []
+        """What was being read."""
 
 
 class Cursor:
@@ -166,9 +171,12 @@ class Cursor:
         at = self.i if at is None else at
         token = self.tokens[at]
         start = self.starts[at] if token else len(self.source.text.rstrip())
-        raise SyntaxRefusal(
-            f"expected {_cut(expected)}, found {_show(token)}", start, start + max(1, min(len(token), 80))
-        )
+        end = start + max(1, min(len(token), 80))
+        message = f"expected {_cut(expected)}, found {_show(token)}"
+        before = self.starts[at - 1] + len(self.tokens[at - 1]) if at else 0
+        if at and "\n" in self.source.text[before:start]:
+            raise SyntaxRefusal(message, before, before + 1, start)  # what is missing is missing up there
+        raise SyntaxRefusal(message, start, end, start)
 
     def error(self, message: str, at: int | None = None, offset: int | None = None) -> NoReturn:
         """Refuse what the grammar allows but the rules do not: at the cursor, at token `at` or at a text offset."""
@@ -176,6 +184,17 @@ class Cursor:
         if offset is not None:
             raise ParseError(diagnose(message, Span(self.source, offset, offset + 1)))
         raise ParseError(self.diagnostic(message, at))
+
+    @contextlib.contextmanager
+    def reading(self, failure: str) -> Iterator[None]:
+        """Add `failure`, at the place reached, to what an error inside says."""
+        try:
+            yield
+        except SyntaxRefusal as refusal:
+            refusal.context.append(self.diagnostic(failure, None))
+            raise
+        except ParseError as error:
+            raise ParseError([*error.diagnostics, self.diagnostic(failure, None)]) from None
 
     def diagnostic(self, message: str, at: int | None = None) -> Diagnostic:
         return diagnose(message, self.span(self.i if at is None else at))

@@ -48,7 +48,8 @@ def parse_module(text: str | bytes, name: str = "<text>") -> Module:
         from shlo_jit.text.explain import explained
 
         message = explained(source, refusal)
-        raise ParseError(diagnose(message, Span(source, refusal.start, refusal.end))) from None
+        found = diagnose(message, Span(source, refusal.start, refusal.end))
+        raise ParseError([found, *refusal.context]) from None
     except RecursionError:
         raise ParseError(diagnose("nested too deeply", Span(source, 0, 1))) from None
     finally:

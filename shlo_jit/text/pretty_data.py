@@ -302,10 +302,11 @@ def parse_barrier(p: Parser, name: str) -> Op:
     keys = p.operands(1)
     attributes.update(p.dictionary())
     p.expect(":")
-    type = p.type()
-    if isinstance(type, FunctionType):
-        return Op(name, p.resolve(keys, type.inputs), type.results, attributes)
-    types = p.type_list(type)
+    with p.reading(f"custom op '{name}' expected type list"):
+        type = p.type()
+        if isinstance(type, FunctionType):
+            return Op(name, p.resolve(keys, type.inputs), type.results, attributes)
+        types = p.type_list(type)
     _check_count(p, name, keys, types)
     return Op(name, p.resolve(keys, types), types, attributes)
 

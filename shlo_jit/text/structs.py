@@ -76,7 +76,22 @@ STRUCTS: dict[str, tuple[tuple[str, str, Any], ...]] = {
 """Fields of the known structs: name, kind and default; None as default means that the field has to be written."""
 
 
+TITLES = {
+    "stablehlo.dot": "dot dimension numbers",
+    "stablehlo.gather": "gather dimension numbers",
+    "stablehlo.scatter": "scatter dimension numbers",
+    "stablehlo.output_operand_alias": "output operand alias",
+    "chlo.ragged_dot": "ragged dot dimension numbers",
+}
+
+
 def parse_struct(p: Parser, name: str) -> StructAttr:
+    """A struct; a refusal says what was being read, as MLIR does."""
+    with p.reading(f"failed parsing {TITLES.get(name, name)} attribute"):
+        return _parse_struct(p, name)
+
+
+def _parse_struct(p: Parser, name: str) -> StructAttr:
     """struct ::= `<` (field `=` value (`,` field `=` value)*)? `>`"""
     schema = STRUCTS[name]
     kinds = {field: kind for field, kind, _ in schema}
@@ -93,7 +108,7 @@ def parse_struct(p: Parser, name: str) -> StructAttr:
         p.expect("=")
         values[field] = _field(p, kinds[field])
         if not p.accept(",") and p.tokens[p.i] != ">":
-            p.fail("'>' or ','")
+            p.fail("'>'")
     return _complete(p, name, values, at)
 
 

@@ -285,15 +285,11 @@ def _quantized(text: str, at: int) -> QuantizedType:
     low, high = storage_range(storage)
     if m["min"] is not None:
         low, high = _within(m, low, high, at)
-    axis = None if m["axis"] is None else _extent_or_negative(m["axis"], at)
+    axis = None if m["axis"] is None else _extent(m["axis"].lstrip("-"), at)
+    if axis is not None and m["axis"].startswith("-"):
+        raise TypeRefusal(f"illegal quantized dimension: -{axis}", at)
     scales, zeros = _parameters(m["parameters"].strip(), axis is not None, at)
     return QuantizedType(storage, expressed, low, high, scales, zeros, axis, " ".join(text.split()))
-
-
-def _extent_or_negative(text: str, at: int) -> int:
-    value = _extent(text.lstrip("-"), at)
-    assert value is not None
-    return -value if text.startswith("-") else value
 
 
 def _storage(name: str, at: int) -> DType:

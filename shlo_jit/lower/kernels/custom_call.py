@@ -24,7 +24,8 @@ from shlo_jit.ir.attributes import (
 )
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
-from shlo_jit.lower.kernels import Kernel
+from shlo_jit.passes.expand_rng import DRAW
+from shlo_jit.lower.kernels import Kernel, draw
 from shlo_jit.ops.shapes import constant_value, type_text
 from shlo_jit.passes.known_calls import SHAPE_ASSERTION
 
@@ -92,6 +93,9 @@ def _port(value: Value) -> Port:
 def lower(low: ProgramLowering, step: OpStep) -> None:
     op = step.op
     target = op.attributes["call_target_name"]
+    if target == DRAW:
+        draw.lower(low, step)
+        return
     if not low.is_known_call(target) and is_lapack(target):
         lapack().lower(low, step)
         return
