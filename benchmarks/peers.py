@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cases import Case
-
-OURS, REFERENCE = "shlo_jit", "XLA"
+from benchmarks.names import OURS, REFERENCE
 
 
 @dataclass

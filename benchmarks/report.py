@@ -11,9 +11,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import OURS, REFERENCE
+from benchmarks.names import OURS, REFERENCE
 from benchmarks.worker import Row
 
+BEGIN, END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
 OTHERS = ("NumPy", "IREE")
 NOTES = (
     "Times are medians of interleaved blocks; a ratio above 1 means that shlo_jit is faster.",
@@ -91,6 +92,23 @@ def markdown(rows: Sequence[Row]) -> str:
         cells = [row["case"], reason.replace("|", "\\|")] if reason else _cells(row, others, starts)
         lines.append("| " + " | ".join([*cells, *[""] * (len(head) - len(cells))]) + " |")
     return "\n".join([*lines, "", *NOTES, ""])
+
+
+def written_into(text: str, rows: Sequence[Row], command: str) -> str:
+    """A page's text with summary and times between its markers. Raises ValueError when it has none."""
+    head, begin, rest = text.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"no {BEGIN} ... {END}")
+    peers = [OURS, REFERENCE, *(peer for peer in OTHERS if any(median(row, peer) for row in rows))]
+    lines = [f"`{command}` on {', '.join(f'{k} {v}' for k, v in environment().items())}:", "", *summary(rows), ""]
+    lines.append("| " + " | ".join(["case", *peers, f"{REFERENCE} / {OURS}"]) + " |")
+    lines.append("|---" + "|---:" * (len(peers) + 1) + "|")
+    for row in rows:
+        found = ratio(row)
+        cells = [row["case"], *(seconds(median(row, peer)) for peer in peers), f"{found:.2f}" if found else ""]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([f"{head}{BEGIN}", *lines, f"{END}{tail}"])
 
 
 def _cells(row: Row, others: Sequence[str], starts: bool) -> list[str]:

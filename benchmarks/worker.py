@@ -5,12 +5,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
 import numpy as np
+
+from benchmarks.names import OURS, REFERENCE
 
 Row = dict[str, Any]
 """Of a case: `case`, `group`, `flops`, `peers` (name -> `median`, `low`, `high`, `compile`, or `error`), `start`."""
@@ -27,12 +31,13 @@ class Options:
     """Whether to measure the start in a new process too."""
 
 
-def run_case(name: str, options: Options) -> Row:
-    """Measure a case. Peers that fail or disagree with the reference have an `error` and no times."""
+def run_case(name: str, options: Options, announce: Callable[[str], None] = lambda peer: None) -> Row:
+    """Measure a case. Peers that fail or disagree with the reference have an `error` and no times. `announce` is told
+    whose turn it is."""
     import shlo_jit.pipeline
     from benchmarks.agreement import difference
     from benchmarks.cases import select
-    from benchmarks.peers import OURS, PEERS, REFERENCE, Ready
+    from benchmarks.peers import PEERS, Ready
 
     del shlo_jit  # imported now, so that no compile time has it
     (case,) = (c for c in select() if c.name == name)
@@ -43,6 +48,7 @@ def run_case(name: str, options: Options) -> Row:
         ready: dict[str, Ready] = {}
         expected: list[np.ndarray] = []
         for peer in sorted(options.peers, key=lambda p: p != REFERENCE):
+            announce(peer)
             try:
                 found = PEERS[peer](case, lowered, inputs)
                 if found is None:
@@ -60,6 +66,7 @@ def run_case(name: str, options: Options) -> Row:
             ready[peer] = found
             row["peers"][peer] = {"compile": found.compile_seconds}
         if OURS in ready or OURS not in options.peers:
+            announce("")
             _time(row, ready, options.budget)
     if options.start and OURS in ready:
         row["start"] = _start(lowered.as_text(), options.timeout)
@@ -97,20 +104,35 @@ class Worker:
         self._pipe: Connection | None = None
 
     def run(self, case: str, group: str) -> Row:
-        """A case's row; one with an `error` when the process died or took too long."""
+        """A case's row. One with an `error` when the process died or took too long; but if that was another peer's
+        fault, the case is run again without that one."""
+        guest: dict[str, Row] = {}
+        while True:
+            peers = tuple(p for p in self.options.peers if p not in guest)
+            row, peer = self._attempt(case, peers)
+            if "error" not in row or peer in ("", OURS, REFERENCE):
+                return {**row, "group": group, "peers": row["peers"] | guest}
+            guest[peer] = {"error": row["error"]}
+
+    def _attempt(self, case: str, peers: tuple[str, ...]) -> tuple[Row, str]:
+        """The row, and the peer whose turn it was last."""
         if self._process is None or not self._process.is_alive():
             self._begin()
         assert self._pipe is not None and self._process is not None
-        error = f"no answer in {self.options.timeout:g} s"
+        error, peer = f"no answer in {self.options.timeout:g} s", ""
+        end = time.monotonic() + self.options.timeout
         try:
-            self._pipe.send(case)
-            if self._pipe.poll(self.options.timeout):
-                return {**self._pipe.recv(), "group": group}
+            self._pipe.send((case, peers))
+            while self._pipe.poll(max(0.0, end - time.monotonic())):
+                answer = self._pipe.recv()
+                if isinstance(answer, dict):
+                    return answer, peer
+                peer = answer
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.join(10)
             error = f"the process ended with {_exit_name(self._process.exitcode)}"
         self.end()
-        return {"case": case, "group": group, "flops": 0.0, "peers": {}, "error": error}
+        return {"case": case, "group": "", "flops": 0.0, "peers": {}, "error": error}, peer
 
     def _begin(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -131,11 +153,11 @@ def _serve(pipe: Connection, options: dict[str, Any]) -> None:
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     while True:
         try:
-            case = pipe.recv()
+            case, peers = pipe.recv()
         except EOFError:
             return
         try:
-            row = run_case(case, Options(**options))
+            row = run_case(case, Options(**{**options, "peers": peers}), pipe.send)
         except Exception as error:
             row = {"case": case, "group": "", "flops": 0.0, "peers": {}, "error": _line(error)}
         pipe.send(row)

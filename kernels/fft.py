@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
 from shlo_jit.kernels.builder import Builder, V, const
 from shlo_jit.kernels.fft_access import Mask, Side, load, span_loop, store, zip_lanes
 from shlo_jit.kernels.fft_butterfly import butterfly, multiply, scale

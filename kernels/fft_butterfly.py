@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-
 from shlo_jit.kernels.builder import Builder, V, const
 
 Point = tuple[V, V]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-
 from shlo_jit.kernels.builder import Builder, V, const, i64, vector
 from shlo_jit.kernels.fft import _dtype, roots
 from shlo_jit.kernels.fft_access import Mask, Side, load, span_loop, store

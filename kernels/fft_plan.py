@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-
 from shlo_jit.kernels.fft import Pass, plan_passes, radices, roots, split
 from shlo_jit.kernels.fft_access import Side
 from shlo_jit.kernels.fft_convert import Hermitian, Real, Rows

@@ -6,7 +6,7 @@
 Importing the package loads LLVM, so that compiling, and above all starting from the object cache, does not have to.
 """
 
-from shlo_jit.api import compile, parse, verify
+from shlo_jit.api import compile, infer, parse, verify
 from shlo_jit.errors import Diagnostic, ExecutionError, ParseError, StableHLOError, UnsupportedError, VerifyError
 from shlo_jit.runtime.callbacks import register_custom_call
 
@@ -18,6 +18,7 @@ __all__ = [
     "UnsupportedError",
     "VerifyError",
     "compile",
+    "infer",
     "parse",
     "register_custom_call",
     "verify",

@@ -1,4 +1,4 @@
-"""The public functions: parse, verify, compile."""
+"""The public functions: parse, verify, infer, compile."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shlo_jit import pipeline
-from shlo_jit.errors import Diagnostic, StableHLOError
+from shlo_jit.errors import Diagnostic, StableHLOError, decode_text
 
 if TYPE_CHECKING:
-    from shlo_jit.ir.core import Module
+    from shlo_jit.ir.core import Module, Region
+    from shlo_jit.ir.types import Type
     from shlo_jit.runtime.executable import Executable
 
 
 def read_source(source: object) -> tuple[str, str]:
-    """Text and a name for it, of a path, a text, or a Module. Raises TypeError for anything else."""
+    """Text and a name for it, of a path, a text, or a Module. Raises TypeError for anything else, and ParseError for
+    bytes that are not UTF-8."""
+    if isinstance(source, str) and "\n" not in source and len(source) < 4096 and os.path.exists(source):
+        source = Path(source)
     if isinstance(source, Path):
-        return source.read_text(encoding="utf-8"), str(source)
+        return decode_text(source.read_bytes(), str(source)), str(source)
     if isinstance(source, str):
-        if "\n" not in source and len(source) < 4096 and os.path.exists(source):
-            return Path(source).read_text(encoding="utf-8"), source
         return source, "<text>"
     if isinstance(source, bytes):
-        return source.decode("utf-8"), "<bytes>"
+        return decode_text(source, "<bytes>"), "<bytes>"
     from shlo_jit.ir.core import Module
 
     if isinstance(source, Module):
@@ -40,16 +42,37 @@ def parse(source: str | bytes | Path) -> Module:
     return parse_module(text, name)
 
 
-def verify(source: object) -> list[Diagnostic]:
-    """What is wrong with a program, in the order of the text; empty when it is valid."""
+def verify(source: object, *, warnings: bool = False) -> list[Diagnostic]:
+    """What is wrong with a program, in the order of the text; empty when it is valid.
+
+    With `warnings`, also what a valid program may have but hardly on purpose, of severity `warning`: attributes that
+    the specification does not know on their op and that no dialect's prefix (`jax.`, `mhlo.`) explains.
+    """
     from shlo_jit.ir.core import Module
-    from shlo_jit.ir.verifier import verify_module
+    from shlo_jit.ir.verifier import verify_module, warnings_of
 
     try:
         module = source if isinstance(source, Module) else parse(source)  # type: ignore[arg-type]
     except StableHLOError as error:
         return error.diagnostics
-    return verify_module(module)
+    found = verify_module(module)
+    if warnings:
+        found = sorted([*found, *warnings_of(module)], key=lambda d: (d.line, d.column))
+    return found
+
+
+def infer(
+    op_name: str,
+    operand_types: Sequence[Type | str],
+    attributes: Mapping[str, Any] | None = None,
+    regions: Sequence[Region] = (),
+    *,
+    result_types: Sequence[Type | str] | None = None,
+) -> list[Type]:
+    """Result types of an op: `infer("transpose", ["tensor<2x3xf32>"], {"permutation": [1, 0]})`; see `ir/infer.py`."""
+    from shlo_jit.ir import infer as inference
+
+    return inference.infer(op_name, operand_types, attributes, regions, result_types=result_types)
 
 
 def compile(

@@ -131,20 +131,20 @@ def verify(
     example: Example = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Check a program against the specification; exit status 1 when it is not valid."""
+    """Check a program against the specification; exit status 1 when it is not valid (warnings do not count)."""
     import shlo_jit
 
     source, name = _source(file, example)
     with _progress("verifying"), _readable(name):
-        findings = shlo_jit.verify(source)
+        findings = shlo_jit.verify(source, warnings=True)
+    wrong = any(d.severity == "error" for d in findings)
     if as_json:
-        keys = ("file", "line", "column", "severity", "message")
-        typer.echo(json.dumps([{key: getattr(d, key) for key in keys} for d in findings], indent=1))
-    elif findings:
-        _print_diagnostics(findings, sys.stdout)
+        typer.echo(json.dumps([d.as_dict() for d in findings], indent=1))
     else:
-        typer.echo(f"{name}: valid")
-    if findings:
+        _print_diagnostics(findings, sys.stdout)
+        if not wrong:
+            typer.echo(f"{name}: valid")
+    if wrong:
         raise typer.Exit(INVALID)
 
 
@@ -211,8 +211,6 @@ def _readable(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         _fail(f"cannot read {name}: {error.strerror or error}")
-    except UnicodeDecodeError:
-        _fail(f"cannot read {name}: not UTF-8 text")
 
 
 def _print_diagnostics(findings: Sequence[Diagnostic], stream: TextIO) -> None:
@@ -229,10 +227,10 @@ def _print_diagnostics(findings: Sequence[Diagnostic], stream: TextIO) -> None:
         head, *context = str(d).splitlines()
         text = Text(head)
         text.highlight_regex(r"^.*?:\d+:\d+:", "bold")
-        text.highlight_regex(rf" {d.severity}:", "bold red")
+        text.highlight_regex(rf" {d.severity}:", "bold red" if d.severity == "error" else "bold yellow")
         console.print(text)
-        for line, style in zip(context, ("", "bold green"), strict=False):
-            console.print(Text(line, style))
+        for i, line in enumerate(context):
+            console.print(Text(line, "bold green" if i == 1 and d.source_line else ""))
 
 
 # ---------------------------------------------------------------------- programs

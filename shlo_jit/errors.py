@@ -143,3 +143,13 @@ class UnsupportedError(StableHLOError):
 
 class ExecutionError(RuntimeError):
     """A compiled program could not finish: a custom call raised, a collective timed out."""
+
+
+def decode_text(data: bytes, name: str) -> str:
+    """The text of a program's bytes. Raises ParseError at the first one that is no UTF-8."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        shown = Source(data.decode("utf-8", "replace"), name)
+        at = len(data[: e.start].decode("utf-8"))
+        raise ParseError(diagnose("the text is not UTF-8", Span(shown, at, at + 1))) from None

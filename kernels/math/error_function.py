@@ -8,11 +8,16 @@ from shlo_jit.kernels.math.coefficients import COEFFICIENTS
 from shlo_jit.kernels.math.exponential import exp_with_tail, reduce_q
 from shlo_jit.kernels.math.expr import X, at_least, at_most, copysign, fma, horner, polynomial, where
 from shlo_jit.kernels.math.logarithm import log, log1p
+from shlo_jit.kernels.math.piecewise import has_tables, piecewise
 
 
 def erf(x: X) -> X:
     """x + x P(x^2) for |x| < 1; beyond, 1 - e^(-a - a Q(a)) with a = |x|: 1 - 2^n (1 + q) is one fused multiply-add
-    from the parts of the exponential. 1 ULP."""
+    from the parts of the exponential. 1 ULP.
+
+    f32 with AVX-512: piece by piece, which takes 17 operations."""
+    if has_tables(x):
+        return piecewise("erf", x)
     f = x.format
     a = x.abs()
     small = fma(x, horner(x * x, COEFFICIENTS["erf_small", f.bits]), x)

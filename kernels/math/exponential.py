@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shlo_jit.kernels.builder import mangle
+from shlo_jit.kernels.builder import V, const, mangle
 from shlo_jit.kernels.math.coefficients import COEFFICIENTS
 from shlo_jit.kernels.math.expr import X, at_least, at_most, fma, polynomial, where
 
@@ -55,30 +55,40 @@ def reduce_q(x: X) -> tuple[X, X]:
     return e.n, fma(e.r * e.r, e.p, e.r)
 
 
-def scale(y: X, n: X, sign: X) -> X:
-    """y 2^n, rounded once, for n as in `Reduced`; y near 1. `sign`: a float that is negative only where n <= 1.
+def scale(y: X, e: Reduced, sign: X | None = None) -> X:
+    """y 2^n, rounded once; y near 1. `sign`: a float that is negative only where n <= 1; none if n <= 1 everywhere.
 
     Two multiplications: by 2^n moved by 2^32 (or 2^64) towards zero, exact; and by that power of two, which overflows
-    or goes subnormal as it should. AVX-512 has an instruction for it (`vscalef`), which `llvm.ldexp` becomes there.
-    """
-    f = y.format
-    target = y.b.module.target
+    or goes subnormal as it should. AVX-512 has an instruction for it, which takes n as a float."""
+    f, target = y.format, y.b.module.target
     if target is not None and target.is_x86 and target.has_masks:
-        exponent = n - MAGIC_BITS[f.bits]
-        name = f"llvm.ldexp.{mangle(y.type)}.{mangle(exponent.type)}"
-        return X(y.b, y.b.call(y.type, name, [y.v, exponent.v]))
+        return vscalef(y, e)
     step = 32 if f.bits == 32 else 64
+    up, down = (e.n.like((f.bias + move) << f.fraction) for move in (step, -step))
+    if sign is None:
+        return y * ((e.n << f.fraction) + up).as_float() * 2.0**-step
     negative = sign < 0.0
-    bias = where(negative, n.like((f.bias + step) << f.fraction), n.like((f.bias - step) << f.fraction))
     factor = where(negative, y.like(2.0**-step), y.like(2.0**step))
-    return y * ((n << f.fraction) + bias).as_float() * factor
+    return y * ((e.n << f.fraction) + where(negative, up, down)).as_float() * factor
+
+
+def vscalef(y: X, e: Reduced) -> X:
+    """y 2^n by the instruction, which `llvm.ldexp` becomes too, after a conversion of n."""
+    b, v = y.b, y.v
+    if y.lanes * y.format.bits != 512:
+        exponent = e.n - MAGIC_BITS[y.format.bits]
+        name = f"llvm.ldexp.{mangle(v.type)}.{mangle(exponent.type)}"
+        return X(b, b.call(v.type, name, [v, exponent.v]))
+    name = f"llvm.x86.avx512.mask.scalef.{'ps' if y.format.bits == 32 else 'pd'}.512"
+    all_lanes, nearest = const(f"i{y.lanes}", -1), const("i32", 4)
+    return X(b, b.call(v.type, name, [v, e.n_float.v, V(v.type, "zeroinitializer"), all_lanes, nearest]))
 
 
 def exp(x: X) -> X:
     """e^x as 1 + r (1 + r P(r)), in which r's square need not be rounded; underflow gives subnormals. 1 ULP."""
     x = at_least(at_most(x, x.format.pick(89.0, 710.0)), x.format.pick(-104.0, -746.0))
     e = reduce(x)
-    return scale(fma(e.r, fma(e.r, e.p, 1.0), 1.0), e.n, x)
+    return scale(fma(e.r, fma(e.r, e.p, 1.0), 1.0), e, x)
 
 
 def exp_with_tail(x: X, tail: X) -> X:
@@ -87,7 +97,7 @@ def exp_with_tail(x: X, tail: X) -> X:
     rest = fma(e.r * e.r, e.p, e.tail())
     s = 1.0 + e.r
     lost = (1.0 - s) + e.r
-    return scale(s + fma(tail, s + rest, rest + lost), e.n, x)
+    return scale(s + fma(tail, s + rest, rest + lost), e, x)
 
 
 def half_power(n: X) -> X:
@@ -110,15 +120,12 @@ def expm1(x: X) -> X:
 
 
 def logistic(x: X) -> X:
-    """1 / (1 + e^-x), as e^x / (1 + e^x) for negative x, where the first form would overflow. With e = e^-|x| = p (1+q)
-    the rounding error of 1 + e is taken off the numerator's q. 2 ULP."""
-    f = x.format
-    step = 32 if f.bits == 32 else 64
-    t = at_least(-x.abs(), f.pick(-104.0, -746.0))
-    n, q = reduce_q(t)
-    big_power = ((n << f.fraction) + ((f.bias + step) << f.fraction)).as_float()
-    power = big_power * 2.0**-step
-    denominator = fma(power, q, 1.0 + power)
-    lost = fma(power, q, power - (denominator - 1.0))
-    e = (1.0 + (q - lost)) * big_power * 2.0**-step
-    return where(x < 0.0, e, x.like(1.0)) / denominator
+    """1 / (1 + e^-x), as e^x / (1 + e^x) for negative x, where the first form would overflow. e = e^-|x| = (1 + q) 2^n,
+    and the rounding error of 1 + e is taken off the numerator's q. 2 ULP."""
+    t = at_least(-x.abs(), x.format.pick(-104.0, -746.0))
+    parts = reduce(t)
+    q = parts.r * fma(parts.r, parts.p, 1.0)
+    e = scale(1.0 + q, parts)
+    denominator = 1.0 + e
+    lost = e - (denominator - 1.0)
+    return where(x < 0.0, scale(1.0 + (q - lost), parts), x.like(1.0)) / denominator

@@ -61,9 +61,9 @@ class Saturating:
 
 
 FUNCTIONS = (
-    # 1 - tanh(9.02) and 1 - erf(3.925) are below 2^-25.
-    Saturating("tanh", mp.tanh, lambda x: mp.sech(x) ** 2, mp.mpf("9.02"), 5, 2, leading=3, offset=mp.mpf(1)),
-    Saturating("erf", mp.erf, lambda x: 2 / mp.sqrt(mp.pi) * mp.exp(-x * x), mp.mpf("3.925"), 4, 1, 4, mp.mpf("1.5")),
+    # At the limits f differs from 1 by less than 2^-25, so that the result rounds to 1.
+    Saturating("tanh", mp.tanh, lambda x: mp.sech(x) ** 2, mp.mpf("9.2"), 4, 2, leading=3, offset=mp.mpf("1.125")),
+    Saturating("erf", mp.erf, lambda x: 2 / mp.sqrt(mp.pi) * mp.exp(-x * x), mp.mpf("3.95"), 4, 1, 4, mp.mpf("1.5")),
 )
 
 
@@ -128,7 +128,7 @@ def entry(s: Saturating) -> str:
     centers, *columns = (row_text(c) for c in zip(*rows, strict=True))
     error = float(mp.log(worst, 2))
     print(f"{s.name:8} {PIECES} pieces of degree {s.degree}  2^{error:.2f}", flush=True)
-    numbers = f"{round_to(s.limit, 32)!r}, {s.scale!r}, {float(s.offset)!r}, {s.leading}"
+    numbers = f"{round_to(s.limit, 32)!r}, {s.scale!r}, {float(s.offset)!r}, {s.leading}, {s.known == 1}"
     return (
         f"    # {s.name}, largest relative error 2^{error:.1f}\n"
         f'    "{s.name}": Pieces(\n        {numbers},\n        {centers},\n        ({", ".join(columns)}),\n    ),\n'
@@ -141,7 +141,7 @@ def row_text(values: tuple[float, ...]) -> str:
     return f"(\n{lines}        )"
 
 
-HEADER = '''"""Tables of `piecewise.py`. Written by `python -m shlo_jit.kernels.math.fit_pieces`, which says what they are."""
+HEADER = '''"""Tables of `piecewise.py`. Written by `python -m shlo_jit.kernels.math.fit_pieces`, which explains it."""
 
 from __future__ import annotations
 
@@ -158,6 +158,8 @@ class Pieces(NamedTuple):
     offset: float
     leading: int
     """Exponent and so many leading bits of the significand of scale x + offset, modulo 32, are the piece of x."""
+    plus_x: bool
+    """Whether x is to be added in the first piece."""
     centers: Row
     coefficients: tuple[Row, ...]
     """Lowest order first."""

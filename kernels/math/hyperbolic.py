@@ -9,6 +9,7 @@ from shlo_jit.kernels.math.exponential import LN2 as LN2_PARTS
 from shlo_jit.kernels.math.exponential import LOG2E, reduce_q
 from shlo_jit.kernels.math.expr import X, at_most, copysign, fast_two_sum, fma, polynomial, where
 from shlo_jit.kernels.math.logarithm import log1p
+from shlo_jit.kernels.math.piecewise import has_tables, piecewise
 
 LN2 = math.log(2)
 
@@ -18,7 +19,11 @@ def tanh(x: X) -> X:
 
     -a = n ln2/2 + r with the constants of exp halved, and e^-2a = S (1 + 2h), h = r + r^2 (2 P(2r)), whose
     coefficients are those of exp times powers of two. t/2 = S h + (S - 1)/2 and 1 + t/2 = S h + (S + 1)/2 are one fused
-    multiply-add each; for small a the first is h itself. 2 ULP."""
+    multiply-add each; for small a the first is h itself. 2 ULP.
+
+    f32 with AVX-512: piece by piece, which takes 16 operations."""
+    if has_tables(x):
+        return piecewise("tanh", x)
     f = x.format
     a = at_most(x.abs(), f.pick(10.0, 20.0))
     shifted = fma(a, -2.0 * LOG2E, f.magic)

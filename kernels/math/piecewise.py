@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shlo_jit.kernels.builder import V, vector_literal
-from shlo_jit.kernels.math.expr import X, at_most, copysign, fma
-from shlo_jit.kernels.math.piece_coefficients import PIECES, Row
+from shlo_jit.kernels.builder import V, vector, vector_literal
+from shlo_jit.kernels.math.expr import X, at_least, at_most, copysign, fma
+from shlo_jit.kernels.math.piece_coefficients import PIECES, Pieces, Row
 
 LANES = 16
 
@@ -22,16 +22,31 @@ def has_tables(x: X) -> bool:
 
 
 def piecewise(name: str, x: X) -> X:
-    """The odd function of a table in `PIECES`."""
-    return in_full_registers(lambda part: evaluate(name, part), x)
+    """The odd function of a table of `PIECES`."""
+    return in_full_registers(lambda part: evaluate(PIECES[name], part), x)
 
 
-def evaluate(name: str, x: X) -> X:
-    """`piecewise` for 16 lanes. With a = |x|, clamped: base + t (c1 + c2 t + ...), t = a - center, which is exact.
+def in_full_registers(function: Callable[[X], X], x: X) -> X:
+    """A function of 16 lanes for any number of them, a power of two."""
+    b, n = x.b, x.lanes
+    if n == LANES:
+        return function(x)
+    if n > LANES:
+        halves = (range(n // 2), range(n // 2, n))
+        low, high = (in_full_registers(function, X(b, b.shuffle(x.v, None, half))) for half in halves)
+        return X(b, b.shuffle(low.v, high.v, range(n)))
+    if n == 1:
+        wide = b.insert(V(vector(x.type, LANES), "poison"), x.v, 0)
+        return X(b, b.extract(function(X(b, wide)).v, 0))
+    wide = b.shuffle(x.v, None, [min(lane, n) for lane in range(LANES)])  # lane n is poison
+    return X(b, b.shuffle(function(X(b, wide)).v, None, range(n)))
 
-    In the first piece, which holds 0, center and c0 are 0 and t is a; elsewhere t < c0. So max(c0, t), the base of
-    functions whose c1 leaves out a leading 1, is t there and c0 elsewhere."""
-    table = PIECES[name]
+
+def evaluate(table: Pieces, x: X) -> X:
+    """base + t (c1 + c2 t + ...), with the sign of x; t = a - center, a = |x| clamped, which is exact.
+
+    The base is c0. In the first piece, which holds zero, center and c0 are 0, so t is a; everywhere else t < c0. Where
+    x is to be added in the first piece, max(c0, t) does that."""
     a = at_most(x.abs(), table.limit)
     piece = fma(a, table.scale, table.offset).bits() >> (x.format.fraction - table.leading)
     t = a - pick(table.centers, piece)
@@ -39,5 +54,11 @@ def evaluate(name: str, x: X) -> X:
     q = others[-1]
     for c in reversed(others[:-1]):
         q = fma(q, t, c)
-    base = where_first(c0, t) if name in LEADING_ONE else c0
-    return copysign(fma(q, t, base), x)
+    return copysign(fma(q, t, at_least(t, c0) if table.plus_x else c0), x)
+
+
+def pick(row: Row, piece: X) -> X:
+    """row[piece % 32]."""
+    low, high = (vector_literal("float", half) for half in (row[:LANES], row[LANES:]))
+    name = "llvm.x86.avx512.vpermi2var.ps.512"
+    return X(piece.b, piece.b.call(low.type, name, [low, piece.v, high]))

@@ -14,9 +14,10 @@ from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.index import ORIGIN, At, Expr, NotAffine, Split
 from shlo_jit.fuse.maps import operand_places
 from shlo_jit.fuse.nest import Nest, Node, Store, covers, space_of
+from shlo_jit.fuse.order import depends, ordered
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
 from shlo_jit.ir.core import Block, Op, Value, walk
-from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.ops import is_elementwise
 
 MAX_NODES = 400
 """Nodes of one nest; more would cost more to compile than they save."""
@@ -106,18 +107,6 @@ class _Grouper:
             if reader is not step:
                 reader.after.append(step)
 
-    def depends(self, step: Step, on: Step) -> bool:
-        """Whether `step` must run after `on`."""
-        seen, todo = {id(step)}, [step]
-        while todo:
-            for before in todo.pop().after:
-                if before is on:
-                    return True
-                if id(before) not in seen:
-                    seen.add(id(before))
-                    todo.append(before)
-        return False
-
     def nests_wanting(self, value: Value) -> list[Nest]:
         out: list[Nest] = []
         for nest in self.wanting.get(value, ()):
@@ -149,7 +138,7 @@ class _Grouper:
                 self.fusible(op, position)
             else:
                 self.kernel(op, position)
-        block = PlanBlock(self.block, self.schedule(), results)
+        block = PlanBlock(self.block, ordered(self.steps, self.producers, self.readers), results)
         attach_epilogues(block)
         return block
 
@@ -275,7 +264,7 @@ class _Grouper:
     def can_store(self, nest: Nest, value: Value, nests: list[Nest]) -> bool:
         """The nest has the value at each of its elements once, and may run before the other readers."""
         places = nest.pending[value]
-        if len(places) != 1 or value in self.of_nest[nest].reads:
+        if len(places) != 1 or value in self.of_nest[nest].reads or 0 in nest.extents:
             return False
         seen = covers(nest, places[0], value.tensor.extents)
         wide = {v for v, e in enumerate(nest.extents) if e > 1}
@@ -283,7 +272,7 @@ class _Grouper:
             return False
         step = self.of_nest[nest]
         others = [self.of_nest[n] for n in nests if n is not nest] + self.readers.get(value, [])
-        return not any(o is not step and self.depends(step, o) for o in others)
+        return not any(o is not step and depends(step, o) for o in others)
 
     def store_in(self, nest: Nest, op: Op) -> bool:
         value = op.result
@@ -360,7 +349,7 @@ class _Grouper:
         others = [self.of_nest[n] for n in nests if n is not nest]
         for r in results:
             others += [s for s in self.readers.get(r, []) if s is not step]
-        if any(self.depends(step, o) for o in others):
+        if any(depends(step, o) for o in others):
             return False
         dims = op.ints("dimensions")
         source = op.operands[0].tensor.extents
@@ -492,62 +481,6 @@ class _Grouper:
             index.append(ix.shift(ix.scale(e, gap + 1), lo))
         put.stores.append(Store(operand, At(tuple(place)), target, tuple(index)))
         self.request(put, operand, At(tuple(place)))
-
-    # ------------------------------------------------------------------ order
-    def schedule(self) -> list[Step]:
-        """Steps in an order their dependencies allow, as near to the program's as possible."""
-        self.order_effects()
-        for step in self.steps:
-            for value in step.reads:
-                step.after.extend(p for p in self.producers.get(value, []) if p is not step)
-        self.readers_before_updates()
-        ordered, done, active = [], set(), set()
-        for root in sorted(self.steps, key=lambda s: s.position):
-            stack = [(root, False)]
-            while stack:
-                step, leaving = stack.pop()
-                if leaving:
-                    active.discard(id(step))
-                    if id(step) not in done:
-                        done.add(id(step))
-                        ordered.append(step)
-                    continue
-                if id(step) in done:
-                    continue
-                assert id(step) not in active, "a cycle of steps"
-                active.add(id(step))
-                stack.append((step, True))
-                before = [s for s in step.after if id(s) not in done]
-                stack.extend((s, False) for s in sorted(before, key=lambda s: -s.position))
-        return ordered
-
-    def order_effects(self) -> None:
-        previous: Step | None = None
-        for step in sorted(self.steps, key=lambda s: s.position):
-            op = getattr(step, "op", None)
-            if op is not None and has_effect(op):
-                if previous is not None:
-                    step.after.append(previous)
-                previous = step
-
-    def readers_before_updates(self) -> None:
-        """Run the other readers of an updated buffer first, so that the update can take the buffer over."""
-        for nest, step in self.of_nest.items():
-            if nest.overwrites is None:
-                continue
-            for reader in self.readers.get(nest.overwrites, []):
-                if reader is not step and not self.depends(reader, step):
-                    step.after.append(reader)
-
-
-def has_effect(op: Op) -> bool:
-    """The op, or one inside its regions, must stay in order with others of its kind."""
-    record = OPS.get(op.name)
-    if op.name == "stablehlo.custom_call":
-        return bool(op.attributes.get("has_side_effect", False))
-    if record is not None and record.has("side_effect"):
-        return True
-    return any(has_effect(o) for r in op.regions for b in r.blocks for o in b.ops)
 
 
 def captured(op: Op, inside: set[int], inner_args: set[int]) -> list[Value]:

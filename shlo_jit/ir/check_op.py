@@ -70,6 +70,12 @@ def _arity(names: tuple[str, ...]) -> tuple[int, tuple[int, ...]]:
 
 def check_values(what: str, names: tuple[str, ...], kinds: Sequence[TypeKind], values: list[Value]) -> None:
     """The number of operands or results, and the kind of each."""
+    if len(values) == len(kinds):
+        for kind, v in zip(kinds, values, strict=True):
+            if not kind.accepts(v.type):
+                break
+        else:
+            return
     least, variadic = _arity(names)
     if variadic:
         if len(values) < least:
@@ -95,11 +101,12 @@ def check_regions(op: Op, record: OpDef) -> None:
     if len(regions) != len(names) and not (many and len(regions) >= len(names) - 1):
         words = {0: "no regions", 1: "one region"}.get(len(names), f"{len(names)} regions")
         raise Violation("region", f"requires {words}, but has {len(regions)}")
-    if op.name in ("builtin.module", "func.func"):
-        return
     for region in regions:
         if len(region.blocks) > 1:
             raise Violation("region", f"expects regions with 0 or 1 blocks, but one has {len(region.blocks)}")
+    if op.name in ("builtin.module", "func.func"):
+        return
+    for region in regions:
         for block in region.blocks:
             if not block.ops or block.terminator.name != "stablehlo.return":
                 raise Violation("region", "expects regions to end with 'stablehlo.return'")

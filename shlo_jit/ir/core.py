@@ -150,13 +150,18 @@ class Op:
 class Module:
     """A whole program: the `builtin.module` op, its source and the location aliases (`#loc1`) met in it."""
 
-    __slots__ = ("locations", "op", "source")
+    __slots__ = ("locations", "op", "scoped", "source")
 
-    def __init__(self, op: Op, source: Source = NO_SOURCE, locations: dict[str, str] | None = None):
+    def __init__(
+        self, op: Op, source: Source = NO_SOURCE, locations: dict[str, str] | None = None, scoped: bool = False
+    ):
         self.op = op
         self.source = source
         self.locations = locations if locations is not None else {}
         """Name (without `#`) to `loc(...)` text, of the aliases that ops' locations refer to."""
+        self.scoped = scoped
+        """The parser made it, and has looked every name up in its scope: the verifier need not. A module that is changed
+        in place loses this (whoever does so sets it to False); passes build new ones."""
 
     @property
     def body(self) -> Block:

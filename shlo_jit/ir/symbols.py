@@ -15,20 +15,16 @@ from shlo_jit.ops.shapes import compatible, compatible_lists, type_text, types_t
 Finding = tuple[Op, Violation]
 CALLEES = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Ops that call a function, and the attribute that names it."""
-_NAMES_SYMBOLS = frozenset(
+NAMES_SYMBOLS = frozenset(
     {name for name, record in OPS.items() if "replica_groups" in record.attributes} | set(CALLEES)
 )
+"""Ops that can refer to a function or mesh."""
 
 
 def symbol(op: Op, attribute: str) -> str | None:
     """The last part of the symbol an attribute names."""
     attr = op.attributes.get(attribute)
     return attr.path[-1] if isinstance(attr, SymbolRef) else attr if isinstance(attr, str) else None
-
-
-def names_symbols(op: Op) -> bool:
-    """Whether an op can refer to a function or mesh."""
-    return op.name in _NAMES_SYMBOLS
 
 
 def check_symbols(module: Module, users: Iterable[tuple[str, Op]]) -> Iterator[Finding]:

@@ -13,14 +13,16 @@ For the module as a whole (`ir/symbols.py`):
 
 from __future__ import annotations
 
-from operator import itemgetter
+import gc
+from collections.abc import Iterator
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from shlo_jit.errors import Diagnostic, Span, diagnose
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.check_op import check_op
 from shlo_jit.ir.core import Block, Module, Op, Value, walk
-from shlo_jit.ir.symbols import Finding, check_symbols, names_symbols, symbol
+from shlo_jit.ir.symbols import NAMES_SYMBOLS, Finding, check_symbols, symbol
 from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.record import did_you_mean
 
@@ -30,9 +32,17 @@ OWN_DIALECTS = ("stablehlo", "chlo", "func", "builtin")
 def verify_module(module: Module, *, foreign: bool = False) -> list[Diagnostic]:
     """All errors of a module, in the order of the text. `foreign`: ops of other dialects are errors too."""
     verifier = _Verifier(foreign)
-    verifier.op(module.op)
-    verifier.block(module.body, set())
-    found = [*verifier.found, *check_symbols(module, verifier.users)]
+    paused = gc.isenabled()
+    gc.disable()  # or it walks through the whole module, which has just been made, again and again
+    try:
+        verifier.op(module.op)
+        verifier.block(module.body)
+        if not module.scoped:
+            verifier.found += check_scopes(module.body, set())
+        found = [*verifier.found, *check_symbols(module, verifier.users)]
+    finally:
+        if paused:
+            gc.enable()
     return [_diagnostic(finding) for finding in _in_order(found)]
 
 
@@ -99,42 +109,22 @@ class _Verifier:
         self.users: list[tuple[str, Op]] = []
         """Ops that name symbols, with the function they are in."""
 
-    def block(self, block: Block, visible: set[Value]) -> None:
-        """All ops of a block. `visible` has the values of the blocks around it; it is the same afterwards."""
-        opened = list(block.arguments)
-        visible.update(opened)
+    def block(self, block: Block) -> None:
+        """All ops of a block and of the regions inside."""
         known_good = self.known_good
         for op in block.ops:
-            if not visible.issuperset(op.operands):
-                self.dominance(op, visible)
+            if op.name in NAMES_SYMBOLS:
+                self.users.append((self.func, op))
             key = _key(op)
             if key is None or key not in known_good:
-                if names_symbols(op):
-                    self.users.append((self.func, op))
-                    key = None
                 if self.op(op) and key is not None:
                     known_good.add(key)
-                if op.regions:
-                    self.regions(op, visible)
-            results = op.results
-            visible.update(results)
-            opened += results
-        visible.difference_update(opened)
-
-    def dominance(self, op: Op, visible: set[Value]) -> None:
-        for i, v in enumerate(op.operands):
-            if v not in visible:
-                message = f"operand #{i} ({v!r}) does not dominate this use: not defined before it, or in another scope"
-                self.found.append((op, Violation("dominance", message)))
-
-    def regions(self, op: Op, visible: set[Value]) -> None:
-        """What is inside of an op; functions and modules do not see the values around them."""
-        if op.name == "func.func":
-            self.func = symbol(op, "sym_name") or ""
-        isolated = op.name in ("func.func", "builtin.module")
-        for region in op.regions:
-            for block in region.blocks:
-                self.block(block, set() if isolated else visible)
+            if op.regions:
+                if op.name == "func.func":
+                    self.func = symbol(op, "sym_name") or ""
+                for region in op.regions:
+                    for inner in region.blocks:
+                        self.block(inner)
 
     def op(self, op: Op) -> bool:
         """One op without what is inside of its regions; says whether it holds."""
@@ -150,6 +140,25 @@ class _Verifier:
         return True
 
 
+def check_scopes(block: Block, visible: set[Value]) -> Iterator[Finding]:
+    """Values are defined before they are used, in a block that is still open. `visible` has the values of the blocks
+    around this one; functions and modules see none of them."""
+    opened = list(block.arguments)
+    visible.update(opened)
+    for op in block.ops:
+        for i, v in enumerate(op.operands):
+            if v not in visible:
+                message = f"operand #{i} ({v!r}) does not dominate this use: not defined before it, or in another scope"
+                yield op, Violation("dominance", message)
+        isolated = op.name in ("func.func", "builtin.module")
+        for region in op.regions:
+            for inner in region.blocks:
+                yield from check_scopes(inner, set() if isolated else visible)
+        visible.update(op.results)
+        opened += op.results
+    visible.difference_update(opened)
+
+
 def check_unknown(op: Op, foreign: bool) -> None:
     """An op without a record: one of another dialect is the business of others, unless `foreign` says no."""
     if op.dialect in OWN_DIALECTS:
@@ -158,26 +167,48 @@ def check_unknown(op: Op, foreign: bool) -> None:
         raise Violation("unknown", f"op {op.name} is of a dialect that is not known here")
 
 
-def _key(op: Op) -> Any:
-    """Equal for ops that verify alike; None for ops that depend on more than types and small attributes.
+_type = attrgetter("type")
 
-    Types are told apart by identity, which is cheap and good for one module: it keeps them alive.
+
+def _key(op: Op) -> Any:
+    """Equal for ops that verify alike; None for ops that depend on more than types and attributes.
+
+    Types and attributes are told apart by identity, which is cheap, and good for one module: it keeps them alive. The
+    parser gives equal ones the same object wherever that matters.
     """
     name = op.name
-    if op.regions or name in _LOOKS_AT_OPERANDS:
+    operands = op.operands
+    attributes = op.attributes
+    if op.regions:
+        return _region_key(op)
+    if not attributes:
+        if name in _LOOKS_AT_OPERANDS:
+            return None
+        return (name, len(operands), *map(id, map(_type, operands)), *map(id, map(_type, op.results)))
+    if name == "stablehlo.constant" and len(attributes) == 1:
+        value = attributes.get("value")
+        return (name, id(value.type), *map(id, map(_type, op.results))) if type(value) is Dense else None
+    if name in _LOOKS_AT_OPERANDS:
         return None
-    key: list[Any] = [id(v.type) for v in op.operands]
-    key.append(name)
-    for v in op.results:
-        key.append(id(v.type))
-    for word, attr in op.attributes.items():
-        key.append(word)
-        if type(attr) is Dense:
-            if name != "stablehlo.constant":
-                return None
-            key.append(id(attr.type))
-        else:
-            key.append(attr)
+    return (
+        name, len(operands), *map(id, map(_type, operands)), *map(id, map(_type, op.results)),
+        *attributes, *map(id, attributes.values()),
+    )  # fmt: skip
+
+
+def _region_key(op: Op) -> Any:
+    """Of an op with regions: what the op itself asks of them is what they take and give."""
+    if op.name in ("func.func", "builtin.module") or any(len(region.blocks) != 1 for region in op.regions):
+        return None
+    key: list[Any] = [op.name, len(op.operands), *op.attributes, *map(id, op.attributes.values())]
+    key += map(id, map(_type, op.operands))
+    key += map(id, map(_type, op.results))
+    for region in op.regions:
+        block = region.blocks[0]
+        if not block.ops:
+            return None
+        key += ("(", *map(id, map(_type, block.arguments)), block.ops[-1].name)
+        key += map(id, map(_type, block.ops[-1].operands))
     return tuple(key)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from shlo_jit.codegen.program import Callback, Port, Program
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.memory import Copy, MemoryPlan, Planner, Storage, nbytes
+from shlo_jit.fuse.memory import Planner
+from shlo_jit.fuse.storage import Copy, MemoryPlan, Storage, nbytes
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType

@@ -227,6 +227,15 @@ define(
     results=("output: token",), infer=lambda op: [TOKEN], reference=_token,
 )  # fmt: skip
 
+# trace: deprecated; it marks a value in a profile
+
+
+define(
+    "stablehlo.trace", section="",
+    operands=("operand: any_tensor",), results=(), attributes={"tag": required("string")},
+    reference=lambda op, x: (),
+)  # fmt: skip
+
 # async
 
 

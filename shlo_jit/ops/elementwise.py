@@ -128,12 +128,11 @@ def _infer_add(op: Op) -> list[Type]:
     types = [*operand_types(op), stated_result(op)]
     if len({isinstance(t.dtype, QuantizedType) for t in types}) > 1:
         raise Violation("C2", "expects all operands and results to be either quantized or non-quantized")
-    lhs, rhs = types[0].dtype, types[1].dtype
-    if isinstance(lhs, QuantizedType) and isinstance(rhs, QuantizedType):
-        if lhs.storage != rhs.storage:
-            raise Violation("C3", "mismatched operands and result quantization storage types")
-        if lhs.expressed != rhs.expressed:
-            raise Violation("C4", "mismatched operands and result quantization expressed types")
+    quantized = [t.dtype for t in types if isinstance(t.dtype, QuantizedType)]
+    if len({q.storage.bits for q in quantized}) > 1:  # signed or not is a matter of C1
+        raise Violation("C3", "mismatched operands and result quantization storage types")
+    if len({q.expressed for q in quantized}) > 1:
+        raise Violation("C4", "mismatched operands and result quantization expressed types")
     return same_type(op)
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from shlo_jit.errors import StableHLOError
 from shlo_jit.ir.core import Block, Module, Op, Region
 from shlo_jit.passes.approximate_top_k import exact_top_k
+from shlo_jit.passes.byte_convolutions import byte_convolutions
 from shlo_jit.passes.convolutions import canonical_convolutions
 from shlo_jit.passes.dots import canonical_dots
 from shlo_jit.passes.expand import expand
@@ -33,6 +34,7 @@ PASSES: tuple[Pass, ...] = (
     expand,
     canonical_linalg,
     explicit_layouts,
+    byte_convolutions,
     canonical_dots,
     canonical_convolutions,
     simplify,

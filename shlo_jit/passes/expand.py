@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_jit.ir.core import Op, Value, walk
-from shlo_jit.passes import expand_chlo, expand_contract, expand_data, expand_dynamic, expand_norm, expand_random
+from shlo_jit.passes import (
+    expand_chlo,
+    expand_contract,
+    expand_data,
+    expand_dynamic,
+    expand_norm,
+    expand_random,
+    expand_rng,
+    expand_shapes,
+)
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 Expansion = Callable[[Rewriter, Op, list[Value]], "Sequence[Value] | None"]
@@ -22,6 +31,7 @@ EXPANSIONS: dict[str, Expansion] = {
     **expand_norm.RULES,
     **expand_random.RULES,
     **expand_rng.RULES,
+    **expand_shapes.RULES,
 }
 ROUNDS = 4
 """An expansion may give ops that expand in turn; none goes deeper."""

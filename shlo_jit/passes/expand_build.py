@@ -100,6 +100,16 @@ def slice_dim(rw: Rewriter, value: Value, dimension: int, start: int, limit: int
     return rw.emit1("stablehlo.slice", [value], tensor(tuple(shape), value.tensor.dtype), attributes)
 
 
+def pad(rw: Rewriter, value: Value, number: Any, low: Ints, high: Ints, interior: Ints) -> Value:
+    """The value with a number around and between its elements; negative padding takes elements away."""
+    if not any((*low, *high, *interior)):
+        return value
+    sizes = zip(shape_of(value), low, high, interior, strict=True)
+    t = tensor(tuple(a + n + b + max(n - 1, 0) * i for n, a, b, i in sizes), value.tensor.storage)
+    attributes = {"edge_padding_low": dims(low), "edge_padding_high": dims(high), "interior_padding": dims(interior)}
+    return rw.emit1("stablehlo.pad", [value, constant(rw, tensor((), t.storage), number)], t, attributes)
+
+
 def concatenate(rw: Rewriter, values: Sequence[Value], dimension: int) -> Value:
     shape = list(shape_of(values[0]))
     shape[dimension] = sum(shape_of(v)[dimension] for v in values)

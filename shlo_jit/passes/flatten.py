@@ -1,4 +1,5 @@
-"""Tuples become their elements, tokens disappear, and what starts asynchronously runs where it starts.
+"""Tuples become their elements, tokens disappear, and what starts asynchronously runs where it starts. A scalar outside
+a tensor (`index`) becomes a tensor of rank 0.
 
 Needs: inlined functions. Guarantees: every value is a tensor; no tuple, get_tuple_element, after_all, create_token,
 async_start or async_done remains. Order among ops with side effects is the order of the text, which is one of those
@@ -14,7 +15,7 @@ from typing import Any
 
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
-from shlo_jit.ir.types import FutureType, TensorType, TokenType, TupleType, Type
+from shlo_jit.ir.types import DTYPES, FutureType, ScalarType, TensorType, TokenType, TupleType, Type, tensor
 from shlo_jit.passes.rewriter import rebuilt
 
 ALIAS = "stablehlo.output_operand_alias"
@@ -24,7 +25,7 @@ def flatten(function: Op) -> Op:
     """The function over tensors alone."""
     types = [a.type for a in function.block().arguments]
     types += [v.type for op in walk(function.block()) for v in op.results]
-    if not any(isinstance(t, TupleType | FutureType | TokenType) for t in types):
+    if not any(isinstance(t, TupleType | FutureType | TokenType | ScalarType) for t in types):
         return function
     return rebuilt(function, _Flatten().block(function.block()))
 
@@ -33,6 +34,8 @@ def leaves(t: Type) -> list[Type]:
     """The types that a value of a type is flattened to."""
     if isinstance(t, TupleType | FutureType):
         return [leaf for part in t.types for leaf in leaves(part)]
+    if isinstance(t, ScalarType) and t.name in DTYPES:
+        return [tensor((), DTYPES[t.name])]
     return [] if isinstance(t, TokenType) else [t]
 
 

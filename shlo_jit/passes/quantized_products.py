@@ -26,6 +26,7 @@ from shlo_jit.ops.contract import dims_of
 from shlo_jit.ops.quantized import quantization
 from shlo_jit.ops.shapes import constant_ints, constant_value
 from shlo_jit.passes import expand_build as mk
+from shlo_jit.passes.byte_convolutions import Window, byte_convolution, pays, window_of
 from shlo_jit.passes.quantized_math import dequantize, quantize, scales_of, spread
 from shlo_jit.passes.rewriter import Rewriter
 
@@ -199,22 +200,20 @@ def _integer_convolution(
     lhs, rhs = sides
     numbers = attributes["dimension_numbers"]
     if lhs.zero:
-        lhs, attributes = _padded(rw, lhs, op, attributes), _unpadded(attributes)
+        lhs = Side(_padded(rw, lhs, numbers, window_of(attributes, len(numbers.input_spatial_dimensions))), lhs.zero)
+        attributes = {k: v for k, v in attributes.items() if k not in ("padding", "lhs_dilation")}
     shape = op.result.tensor.extents
     feature = numbers.output_feature_dimension
     kernel_feature = numbers.kernel_output_feature_dimension
-    operands = [mk.convert(rw, side.value, dtype) for side in (lhs, rhs)]
-    total = rw.emit1("stablehlo.convolution", operands, tensor(shape, dtype), attributes)
+    total = _convolve(rw, lhs.value, rhs.value, dtype, shape, attributes)
     if lhs.zero:
         over = [d for d in range(rhs.value.tensor.rank) if d != kernel_feature]
         total = _corrected(rw, total, lhs.zero, _sums(rw, rhs.value, over, dtype), (feature,))
     if not rhs.zero:
         return total
     groups = op.int("feature_group_count", 1) * op.int("batch_group_count", 1)
-    ones_shape = _replaced(mk.shape_of(rhs.value), kernel_feature, groups)
-    ones = mk.constant(rw, tensor(ones_shape, dtype), 1)
-    t = tensor(_replaced(shape, feature, groups), dtype)
-    sums = rw.emit1("stablehlo.convolution", [operands[0], ones], t, attributes)
+    ones = mk.constant(rw, tensor(_replaced(mk.shape_of(rhs.value), kernel_feature, groups), I8), 1)
+    sums = _convolve(rw, lhs.value, ones, dtype, _replaced(shape, feature, groups), attributes)
     each = (*shape[:feature], groups, shape[feature] // groups, *shape[feature + 1 :])
     sums = mk.broadcast(rw, sums, each, [d if d <= feature else d + 1 for d in range(len(shape))])
     total = _corrected(rw, total, rhs.zero, mk.reshape(rw, sums, shape), range(len(shape)))
@@ -223,36 +222,22 @@ def _integer_convolution(
     return total
 
 
-def _padded(rw: Rewriter, side: Side, op: Op, attributes: dict[str, Any]) -> Side:
+def _convolve(
+    rw: Rewriter, lhs: Value, rhs: Value, dtype: DType, shape: tuple[int, ...], attributes: dict[str, Any]
+) -> Value:
+    """A convolution of integers with a result of `dtype`; of bytes as a product where that pays."""
+    if pays(lhs, rhs, dtype, shape, attributes):
+        return byte_convolution(rw, lhs, rhs, dtype, shape, attributes)
+    operands = [mk.convert(rw, v, dtype) for v in (lhs, rhs)]
+    return rw.emit1("stablehlo.convolution", operands, tensor(shape, dtype), attributes)
+
+
+def _padded(rw: Rewriter, side: Side, numbers: ConvDims, window: Window) -> Value:
     """The operand with its padding and dilation written out, filled with its zero point."""
-    numbers = attributes["dimension_numbers"]
-    spatial = numbers.input_spatial_dimensions
-    shape = mk.shape_of(side.value)
-    dilation = op.ints("lhs_dilation", (1,) * len(spatial))
-    pairs = _pairs(attributes, len(spatial))
-    low, high, inner = ([0] * len(shape) for _ in range(3))
-    for d, pair, gap in zip(spatial, pairs, dilation, strict=True):
+    low, high, inner = ([0] * side.value.tensor.rank for _ in range(3))
+    for d, pair, gap in zip(numbers.input_spatial_dimensions, window.padding, window.lhs_dilation, strict=True):
         (low[d], high[d]), inner[d] = pair, gap - 1
-    if not any(low + high + inner):
-        return side
-    extents = [
-        n + max(n - 1, 0) * i + lo + hi for n, lo, hi, i in zip(shape, low, high, inner, strict=True)
-    ]  # fmt: skip
-    t = tensor(tuple(extents), side.value.tensor.storage)
-    value = mk.constant(rw, tensor((), t.storage), side.zero)
-    names = {"edge_padding_low": low, "edge_padding_high": high, "interior_padding": inner}
-    return Side(rw.emit1("stablehlo.pad", [side.value, value], t, {k: mk.dims(v) for k, v in names.items()}), side.zero)
-
-
-def _pairs(attributes: dict[str, Any], count: int) -> list[tuple[int, int]]:
-    attr = attributes.get("padding")
-    if attr is None:
-        return [(0, 0)] * count
-    return [(int(a), int(b)) for a, b in np.reshape(attr.array, (-1, 2))]
-
-
-def _unpadded(attributes: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in attributes.items() if k not in ("padding", "lhs_dilation")}
+    return mk.pad(rw, side.value, side.zero, low, high, inner)
 
 
 def _replaced(shape: tuple[int, ...], dim: int, extent: int) -> tuple[int, ...]:

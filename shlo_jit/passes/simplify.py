@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shlo_jit.fuse.group import has_effect
+from shlo_jit.fuse.order import has_effect
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import TensorType

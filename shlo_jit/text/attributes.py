@@ -194,6 +194,12 @@ def _integer_attribute(p: Parser, token: str, type_name: str, at: int) -> Intege
         p.error(f"integer constant out of range for attribute: {token} does not fit {type_name}", at)
     if type_name == "i1":
         return bool(value)
+    return one_integer(value, type_name)
+
+
+@functools.lru_cache(maxsize=4096)
+def one_integer(value: int, type_name: str) -> IntegerAttr:
+    """One object for one value: the verifier goes by identity to know ops that are alike."""
     return IntegerAttr(value, type_name)
 
 
@@ -365,7 +371,7 @@ def _alias_or_dialect(p: Parser) -> Any:
         p.expect("<")
         value = p.word()
         p.expect(">")
-        return EnumAttr(dialect, mnemonic, value)
+        return _one_enum(dialect, mnemonic, value)
     if "." not in name and p.tokens[at + 1] != "<":
         if name.startswith("loc"):
             p.i += 1
@@ -381,6 +387,12 @@ def _enum(p: Parser, dialect: str) -> Any:
     value = p.word()
     p.expect(">")
     _check_enum(p, mnemonic, value)
+    return _one_enum(dialect, mnemonic, value)
+
+
+@functools.lru_cache(maxsize=1024)
+def _one_enum(dialect: str, mnemonic: str, value: str) -> EnumAttr:
+    """One object for one value: the verifier goes by identity to know ops that are alike."""
     return EnumAttr(dialect, mnemonic, value)
 
 
@@ -414,4 +426,4 @@ def parse_enum_value(p: Parser, mnemonic: str, dialect: str = "stablehlo") -> En
     if token not in ENUMS[mnemonic]:
         p.fail(f"{enum_title(mnemonic, dialect)} to be one of: {', '.join(ENUMS[mnemonic])}")
     p.i += 1
-    return EnumAttr(dialect, mnemonic, token)
+    return _one_enum(dialect, mnemonic, token)

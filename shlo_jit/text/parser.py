@@ -20,7 +20,7 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
-from shlo_jit.errors import ParseError, Source, Span, diagnose
+from shlo_jit.errors import ParseError, Source, Span, decode_text, diagnose
 from shlo_jit.ir.attributes import Dense, OpaqueAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, Value
 from shlo_jit.ir.types import FunctionType, TensorType, Type
@@ -39,7 +39,7 @@ def parse_module(text: str | bytes, name: str = "<text>") -> Module:
     The cyclic garbage collector pauses meanwhile: ops, values and blocks refer to each other, and it would walk all of
     them again and again (4.3 instead of 0.5 us an op).
     """
-    source = Source(_decoded(text, name), name)
+    source = Source(text if isinstance(text, str) else decode_text(text, name), name)
     paused = gc.isenabled()
     gc.disable()
     try:
@@ -55,16 +55,6 @@ def parse_module(text: str | bytes, name: str = "<text>") -> Module:
     finally:
         if paused:
             gc.enable()
-
-
-def _decoded(text: str | bytes, name: str) -> str:
-    if isinstance(text, str):
-        return text
-    try:
-        return text.decode("utf-8")
-    except UnicodeDecodeError as e:
-        shown = Source(text[: e.start].decode("utf-8") + "\ufffd", name)
-        raise ParseError(diagnose("the text is not UTF-8", Span(shown, len(shown.text) - 1, len(shown.text)))) from None
 
 
 class Parser(Cursor):
@@ -106,7 +96,7 @@ class Parser(Cursor):
             top = ops[0]
         else:
             top = Op("builtin.module", [], [], {}, [Region([Block([], ops)])], self.source, 0, 0)
-        return Module(top, self.source, self.locations)
+        return Module(top, self.source, self.locations, scoped=True)
 
     def _alias(self, token: str) -> None:
         """alias ::= `#name` `=` attribute | `!name` `=` type"""

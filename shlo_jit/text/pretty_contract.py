@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,9 +38,15 @@ def _precision(p: Parser) -> tuple[EnumAttr, ...]:
     while True:
         values.append(parse_enum_value(p, "precision"))
         if p.accept("]"):
-            return tuple(values)
+            return _one_tuple(tuple(values))
         if not p.accept(","):
             p.fail("']' or ','")
+
+
+@functools.lru_cache(maxsize=64)
+def _one_tuple(values: tuple[EnumAttr, ...]) -> tuple[EnumAttr, ...]:
+    """One object for one value: the verifier goes by identity to know ops that are alike."""
+    return values
 
 
 def _two_operands(p: Parser) -> list[int]:

@@ -8,6 +8,7 @@ All fields are there afterwards, in the order of `STRUCTS`, those not written wi
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from shlo_jit.ir.attributes import ConvDims, FloatAttr, StructAttr, TypeAttr
@@ -141,6 +142,7 @@ def _field(p: Parser, kind: str) -> Any:
     return p.attribute()
 
 
+@functools.lru_cache(maxsize=1024)
 def dot_dimensions(
     lhs_batch: tuple[int, ...], rhs_batch: tuple[int, ...], lhs_contract: tuple[int, ...], rhs_contract: tuple[int, ...]
 ) -> StructAttr:

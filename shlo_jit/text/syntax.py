@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,10 +49,13 @@ class NotPretty(Exception):
     """Raised while printing: the op does not fit its pretty form."""
 
 
+@functools.lru_cache(maxsize=4096)
 def i64s(values: tuple[int, ...]) -> DenseArray:
+    """`array<i64: ...>`. One object for one value: the verifier goes by identity to know ops that are alike."""
     return DenseArray("i64", values)
 
 
+@functools.lru_cache(maxsize=4096)
 def i64(value: int) -> IntegerAttr:
     return IntegerAttr(value, "i64")
 

@@ -17,6 +17,7 @@ import functools
 import re
 from typing import NoReturn
 
+from shlo_jit.errors import ParseError, Source, Span, diagnose
 from shlo_jit.ir.types import (
     DTYPES,
     TOKEN,
@@ -33,7 +34,7 @@ from shlo_jit.ir.types import (
     storage_range,
     tensor,
 )
-from shlo_jit.text.lexer import Cursor
+from shlo_jit.text.lexer import Cursor, SyntaxRefusal
 
 _EXTENT = re.compile(r"\s*(\?|\d+)\s*x\s*")
 _UNRANKED = re.compile(r"\s*\*\s*x\s*")
@@ -337,3 +338,16 @@ def _parameters(text: str, per_axis: bool, at: int) -> tuple[tuple[float, ...], 
 
 def _bad_parameter(part: str, at: int) -> NoReturn:
     raise TypeRefusal(f"expected 'scale:zero_point', found '{_short(part.strip())}'", at)
+
+
+def type_of_text(text: str) -> Type:
+    """The type that a text is, and nothing else. Raises ParseError."""
+    source = Source(text, "<type>")
+    p = Cursor(source)
+    try:
+        found = parse_type(p, {}, {})
+        if p.peek():
+            p.fail("the end of the type")
+    except SyntaxRefusal as refusal:
+        raise ParseError(diagnose(refusal.message, Span(source, refusal.start, refusal.end))) from None
+    return found

@@ -129,6 +129,22 @@ def test_a_case_that_takes_too_long_fails() -> None:
     assert row["error"] == "no answer in 0.01 s" and worker._process is None
 
 
+def test_a_peer_that_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker(OPTIONS)
+    attempts: list[tuple[str, ...]] = []
+
+    def attempt(case: str, peers: tuple[str, ...]):
+        attempts.append(peers)
+        good = {"case": case, "group": "", "flops": 0.0, "peers": {"shlo_jit": {"median": 1.0}}}
+        return ({**good, "error": "no answer"}, "NumPy") if "NumPy" in peers else (good, "")
+
+    monkeypatch.setattr(worker, "_attempt", attempt)
+    found = worker.run("add 3", "control")
+    assert attempts == [("shlo_jit", "XLA", "NumPy"), ("shlo_jit", "XLA")]
+    assert found["peers"] == {"shlo_jit": {"median": 1.0}, "NumPy": {"error": "no answer"}}
+    assert found["group"] == "control" and "error" not in found
+
+
 def test_an_unknown_case_is_an_error_of_that_case(worker: Worker) -> None:
     assert "ValueError" in worker.run("no such case", "dot")["error"]
 
@@ -174,6 +190,15 @@ def test_table_shows_times_and_failures() -> None:
     assert "WRONG result \\| 0" in text
     (broken,) = (line for line in text.splitlines() if line.startswith("| b two"))
     assert broken.replace("\\|", "").count("|") == 9
+
+
+def test_a_page_gets_the_times_between_its_markers() -> None:
+    page = f"before {report.BEGIN} old {report.END} after"
+    text = report.written_into(page, [row("a one", 1e-3, 2e-3), BROKEN], "the command")
+    assert text.startswith(f"before {report.BEGIN}\n`the command` on cpu")
+    assert "| a one | 1 ms | 2 ms | 2.00 |" in text and text.endswith(f"{report.END} after") and "old" not in text
+    with pytest.raises(ValueError, match="benchmarks: begin"):
+        report.written_into("nothing", [], "")
 
 
 def test_lines_on_the_screen() -> None:

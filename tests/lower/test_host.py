@@ -175,7 +175,7 @@ def test_device_transfers_need_more_processes() -> None:
   return""",
             "%x: tensor<4xf32>", "",
         )  # fmt: skip
-    assert caught.value.line == 4
+    assert caught.value.line == 5
 
 
 # ---------------------------------------------------------------------------- tuples, tokens

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.kernels.builder import V, Builder, i64
+from shlo_jit.kernels.builder import Builder, V, i64
 from shlo_jit.kernels.substitution import (
     SOLVE,
     UNIT,

@@ -1,0 +1,3 @@
+"""Names that the parts without JAX need too."""
+
+OURS, REFERENCE = "shlo_jit", "XLA"

@@ -1,0 +1,72 @@
+"""Convolutions of bytes: formed as products, equal to the reference, and left alone where that does not pay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shlo_jit
+from shlo_jit.ir.core import walk
+from shlo_jit.ir.types import DTYPES
+from shlo_jit.passes import run_passes
+from shlo_jit.reference.interpreter import evaluate
+
+RNG = np.random.default_rng(3)
+PLAIN = "feature_group_count = 1 : i64, batch_group_count = 1 : i64"
+CASES = [
+    # input, kernel, result, dimension numbers, window
+    ("2x9x8x5", "3x2x5x8", "2x7x7x8", "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]", ""),
+    ("2x9x8x5", "3x2x5x9", "2x4x6x9", "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]",
+     "stride = [3, 2], pad = [[2, 1], [3, 2]]"),
+    ("2x5x9x8", "8x5x3x2", "2x8x11x12", "[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]",
+     "pad = [[2, 2], [3, 3]], rhs_dilate = [1, 2]"),
+    ("9x2x5x8", "5x3x2x8", "8x14x2x8", "[0, b, f, 1]x[i, 0, 1, o]->[f, 1, b, 0]",
+     "pad = [[1, 0], [-1, 1]], lhs_dilate = [1, 2]"),
+    ("2x9x8x5", "3x2x5x8", "2x7x7x8", "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]", "reverse = [true, true]"),
+    ("3x6x16", "1x16x32", "3x6x32", "[b, 0, f]x[0, i, o]->[b, 0, f]", ""),
+    ("3x16", "16x32", "3x32", "[b, f]x[i, o]->[b, f]", ""),
+]  # fmt: skip
+
+
+def text_of(case: tuple[str, ...], lhs: str, rhs: str, groups: str = PLAIN, acc: str = "i32") -> str:
+    x, w, y, numbers, window = case
+    a, b, c = f"tensor<{x}x{lhs}>", f"tensor<{w}x{rhs}>", f"tensor<{y}x{acc}>"
+    return f"""func.func @main(%x: {a}, %w: {b}) -> {c} {{
+  %r = stablehlo.convolution(%x, %w) dim_numbers = {numbers}, window = {{{window}}} {{{groups}}} : ({a}, {b}) -> {c}
+  return %r : {c}
+}}"""
+
+
+def numbers(shape: str, dtype: str) -> np.ndarray:
+    d = DTYPES[dtype]
+    low = 0 if d.kind == "u" else -(2 ** (d.bits - 1))
+    data = RNG.integers(low, low + 2**d.bits, tuple(map(int, shape.split("x"))))
+    return data.astype(d.numpy)
+
+
+def names(text: str) -> set[str]:
+    module = shlo_jit.parse(text)
+    main = module.function("main")
+    assert main is not None
+    return {op.name for op in walk(run_passes(module, main).block())}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("dtype", ["i8", "ui8", "i4"])
+def test_product(case: tuple[str, ...], dtype: str) -> None:
+    acc = "ui32" if dtype == "ui8" else "i32"
+    text = text_of(case, dtype, dtype, acc=acc)
+    diagnostics = shlo_jit.verify(text)
+    assert not diagnostics, [str(d) for d in diagnostics]
+    assert "stablehlo.dot_general" in names(text) and "stablehlo.convolution" not in names(text)
+    x, w = numbers(case[0], dtype), numbers(case[1], dtype)
+    (expected,) = evaluate(shlo_jit.parse(text), x, w)
+    np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(x, w), expected)
+
+
+def test_groups_and_small_ones_stay() -> None:
+    grouped = ("1x6x6x8", "3x3x2x16", "1x4x4x16", "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]", "")
+    text = text_of(grouped, "i8", "i8", PLAIN.replace("feature_group_count = 1", "feature_group_count = 4"))
+    x, w = numbers(grouped[0], "i8"), numbers(grouped[1], "i8")
+    assert "stablehlo.convolution" in names(text)
+    np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(x, w), evaluate(shlo_jit.parse(text), x, w)[0])
