@@ -153,7 +153,7 @@ def seconds(value: float | None) -> str:
 
 # ---------------------------------------------------------------------- the chart
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """A bar a case from 1 to the ratio, by groups; dots for the other peers."""
+    """A bar a case from 1 to the ratio, by groups; dots for the other peers, arrows where they are far out."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -166,21 +166,21 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(9, 1.4 + 0.22 * (places[-1] + 1)), layout="constrained")
     colours = [COLOURS["faster" if r >= 1 else "slower"] for r in ratios]
     axes.barh(places, [r - 1 for r in ratios], left=1, color=colours, height=0.72, zorder=2)
-    for place, value in zip(places, ratios, strict=True):
-        outward = 4 if value >= 1 else -4
-        axes.annotate(f"{value:.2f}", (value, place), (outward, 0), textcoords="offset points", fontsize=7,
-                      va="center", ha="left" if value >= 1 else "right")  # fmt: skip
+    limit = 3 * max(1.0, *ratios)
     for peer, marker in zip(OTHERS, ("o", "D"), strict=True):
         dots = [(r, place) for row, place in zip(rows, places, strict=True) if (r := ratio(row, peer)) is not None]
-        if dots:
-            axes.scatter(*zip(*dots, strict=True), s=12, marker=marker, color=COLOURS[peer], label=peer, zorder=3)
-    if axes.get_legend_handles_labels()[0]:
+        near, far = ([d for d in dots if (d[0] > limit) == beyond] for beyond in (False, True))
+        style = {"s": 14, "color": COLOURS[peer], "zorder": 3}
+        axes.scatter([r for r, _ in near], [p for _, p in near], marker=marker, label=peer, **style)
+        axes.scatter([limit] * len(far), [p for _, p in far], marker=">", **style)
+    if any(ratio(row, peer) for row in rows for peer in OTHERS):
         figure.legend(loc="outside lower right", fontsize=8, ncols=2, title="the same for", title_fontsize=8)
     for group in groups:
         mine = [place for row, place in zip(rows, places, strict=True) if row["group"] == group]
         axes.text(1.01, sum(mine) / len(mine), group, transform=axes.get_yaxis_transform(), fontsize=8, va="center",
                   style="italic")  # fmt: skip
-    axes.set_yticks(places, [row["case"] for row in rows], fontsize=8)
+    labels = [f"{row['case']}   {value:.2f}" for row, value in zip(rows, ratios, strict=True)]
+    axes.set_yticks(places, labels, fontsize=8)
     axes.set_ylim(places[-1] + 0.8, -0.8)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))

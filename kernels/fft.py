@@ -97,15 +97,15 @@ class Pass:
     def table(self) -> np.ndarray:
         """Twiddle factors in the order the pass reads them; empty when all are 1."""
         if self.m == 1:
-            return np.zeros(0, _dtype(self.part))
+            return np.zeros(0, dtype_of(self.part))
         p, i = np.arange(self.m)[:, None], np.arange(1, self.radix)[None, :]
         w = roots(p * i, self.m * self.radix)
+        parts = [np.real(w), np.imag(w)]
         if self.zipped:
-            w = np.repeat(w, self.s, axis=0).reshape(-1, self.zipped, self.radix - 1).swapaxes(1, 2)
-            both = np.stack([w.real, w.imag], axis=2)
-        else:
-            both = np.stack([w.real, w.imag], axis=-1)
-        return np.ascontiguousarray(both.astype(_dtype(self.part))).reshape(-1)
+            shape = (-1, self.zipped, self.radix - 1)
+            parts = [np.repeat(x, self.s, axis=0).reshape(shape).swapaxes(1, 2) for x in parts]
+        both = np.stack(parts, axis=2)
+        return np.ascontiguousarray(both.astype(dtype_of(self.part))).reshape(-1)
 
     # ------------------------------------------------------------------ code
     def write(self, b: Builder, source: V, target: V, twiddles: V, first: V, last: V) -> None:
@@ -138,7 +138,8 @@ class Pass:
         factors = []
         if m > 1 and p is not None:
             row = b.element(twiddles, self.part, b.mul(p, 2 * (r - 1)))
-            factors = [tuple(b.load(self.part, b.element(row, self.part, 2 * i + k)) for k in (0, 1)) for i in range(r - 1)]
+            parts = [b.load(self.part, b.element(row, self.part, k)) for k in range(2 * (r - 1))]
+            factors = list(zip(parts[0::2], parts[1::2], strict=True))
 
         def body(q: V, n: int, mask: Mask | None) -> None:
             y = self._points(b, source, b.add(at_in, q), step_in, n, mask)
@@ -167,7 +168,7 @@ class Pass:
             store(b, self.target, target, self.part, b.add(b.mul(at, r), j * n), v)
 
 
-def _dtype(part: str) -> type:
+def dtype_of(part: str) -> type:
     return np.float32 if part == "float" else np.float64
 
 

@@ -102,7 +102,7 @@ def span_loop(b: Builder, span: int, width: int, body: Callable[[V, int, Mask | 
 
 
 def zip_lanes(b: Builder, xs: Sequence[V], run: int) -> list[V]:
-    """Registers x0 x1 ... (a power of two of them) as one sequence: `run` lanes of x0, of x1, ..., the next of x0, ..."""
+    """Registers x0 x1 ..., a power of two of them, in turn: `run` lanes of x0, of x1, ..., the next of x0 ..."""
     if len(xs) == 1:
         return list(xs)
     even, odd = zip_lanes(b, xs[0::2], run), zip_lanes(b, xs[1::2], run)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from shlo_jit.kernels.builder import Builder, V, const, i64, vector
-from shlo_jit.kernels.fft import _dtype, roots
+from shlo_jit.kernels.fft import dtype_of, roots
 from shlo_jit.kernels.fft_access import Mask, Side, load, span_loop, store
 from shlo_jit.kernels.fft_butterfly import Point, add, multiply, scale, subtract
 
@@ -35,9 +35,9 @@ class Rows:
     def table(self) -> np.ndarray:
         """Real parts of the factors, then the imaginary ones."""
         if self.factors is None:
-            return np.zeros(0, _dtype(self.part))
+            return np.zeros(0, dtype_of(self.part))
         w = self.factors * np.longdouble(self.scale)
-        return np.concatenate([w.real, w.imag]).astype(_dtype(self.part))
+        return np.concatenate([w.real, w.imag]).astype(dtype_of(self.part))
 
     def write(self, b: Builder, source: V, target: V, table: V, first: V, last: V) -> None:
         if self.columns == 1:
@@ -112,7 +112,7 @@ class Real:
         """-i W[k] / 2 or i conj W[k] / 2, for k < h."""
         w = roots(np.arange(self.h), 2 * self.h)
         w = -0.5j * w if self.forward else 0.5j * np.conj(w)
-        return np.concatenate([w.real, w.imag]).astype(_dtype(self.part))
+        return np.concatenate([w.real, w.imag]).astype(dtype_of(self.part))
 
     def write(self, b: Builder, source: V, target: V, table: V, first: V, last: V) -> None:
         self._ends(b, source, target)
@@ -156,7 +156,7 @@ class Hermitian:
     units = 1
 
     def table(self) -> np.ndarray:
-        return np.zeros(0, _dtype(self.part))
+        return np.zeros(0, dtype_of(self.part))
 
     def write(self, b: Builder, source: V, target: V, table: V, first: V, last: V) -> None:
         part = self.part

@@ -12,10 +12,10 @@ definite matrix is the solution of U^H U = A from the first row on, row i of whi
 FACTOR and BELOW read conj x[k, i] for a[i, k] and the (real) x[i, i] for a[i, i]. FACTOR is for the strip with the
 diagonal: there a[i, i] is the root of what the sum left in x[i, i].
 
-    shlo_cholesky_<t>(ptr U, i64 n, i64 threads)
+    shlo_cholesky_<t>(ptr U, i64 n, ptr scratch, i64 threads)
 
 replaces a positive definite matrix (its upper triangle) by U, with zeros below; all of it is NaN when the matrix is not
-positive definite. `threads` work on the strips right of the diagonal.
+positive definite. `threads` work on the strips right of the diagonal, in `cholesky_scratch` bytes of scratch memory.
 """
 
 from __future__ import annotations
@@ -190,49 +190,85 @@ def _emit_substitute(module: ModuleText, dtype: str, mode: int, target: Target, 
 
 
 # ---------------------------------------------------------------------- cholesky
-FRAME = ("U", "n", "first")
+FRAME = ("U", "n", "first", "packed")
+
+
+def cholesky_scratch(dtype: str, target: Target, n: int, threads: int) -> int:
+    """Bytes of scratch memory of shlo_cholesky, aligned to 64."""
+    width = strip_columns(dtype, target)
+    return (threads + 1) * n * width * Field.of(dtype, target).itemsize if n > width else 0
 
 
 def _emit_cholesky(module: ModuleText, dtype: str, target: Target) -> None:
+    """Goes down the diagonal in blocks of one strip's width. Strips are copied to where their rows follow each other:
+    in a matrix whose rows are a power of two apart, all rows of a strip would meet in a few lines of the cache."""
     field = Field.of(dtype, target)
-    block = field.lanes * field.vectors
-    task = _emit_strip_task(module, dtype, field, block)
-    b = module.function(symbol("cholesky", dtype), [("ptr", "U"), ("i64", "n"), ("i64", "threads")], linkage="")
-    U, n, threads = b.params
-    frame = b.alloca("i64", len(FRAME))
-    b.store(U, frame)
-    b.store(n, b.element(frame, "i64", 1))
-    with b.loop(0, n, block, "block") as j:
-        end = b.min_(b.add(j, block), n)
-        at = field.element(b, U, j)
-        # Columns from j on: A[k, i] and X[k, i] are the same elements, so i starts at j for the rows too.
-        b.call(
-            "void", symbol(f"substitute{FACTOR}", dtype),
-            [U, i64(1), n, at, n, j, end, b.sub(end, j)], declare=False,
-        )  # fmt: skip
-        b.store(j, b.element(frame, "i64", 2))
-        right = b.sub(n, end)
-        tasks = b.udiv(b.add(right, block - 1), block)
-        work = b.mul(b.mul(right, end), block)
-        alone = b.icmp("slt", work, PARALLEL_WORK)
-        some = b.select(alone, i64(1), threads)
-        with b.if_(b.icmp("sgt", right, 0), "right"):
-            b.call("void", "shlo_parallel", [V("ptr", f"@{task}"), frame, tasks, some])
+    width = strip_columns(dtype, target)
+    task = _emit_strip_task(module, dtype, field, width)
+    params = [("ptr", "U"), ("i64", "n"), ("ptr", "scratch"), ("i64", "threads")]
+    b = module.function(symbol("cholesky", dtype), params, linkage="", attributes="nounwind")
+    U, n, scratch, threads = b.params
+    factor = symbol(f"substitute{FACTOR}", dtype)
+
+    def small() -> list[V]:
+        b.call("void", factor, [U, i64(1), n, U, n, i64(0), n, n], declare=False)
+        return []
+
+    def large() -> list[V]:
+        frame = b.alloca("i64", len(FRAME))
+        b.store(U, frame)
+        b.store(n, b.element(frame, "i64", 1))
+        b.store(scratch, b.element(frame, "i64", 3))
+        with b.loop(0, n, width, "block") as j:
+            end = b.min_(b.add(j, width), n)
+            columns, right = b.sub(end, j), b.sub(n, end)
+            at = field.element(b, U, j)
+            # a[i, k] is element k width + i of the packed strip, whose first column is column j
+            shifted = field.element(b, scratch, b.sub(i64(0), j))
+            _copy_rows(b, field, (scratch, i64(width)), (at, n), i64(0), end, columns)
+            args = [shifted, i64(1), i64(width), scratch, i64(width), j, end, columns]
+            b.call("void", factor, args, declare=False)
+            _copy_rows(b, field, (at, n), (scratch, i64(width)), j, end, columns)
+            b.store(j, b.element(frame, "i64", 2))
+            alone = b.icmp("slt", b.mul(b.mul(right, end), width), PARALLEL_WORK)
+            some = b.select(alone, i64(1), threads)
+            tasks = b.udiv(b.add(right, width - 1), width)
+            with b.if_(b.icmp("sgt", right, 0), "right"):
+                b.call("void", "shlo_parallel", [V("ptr", f"@{task}"), frame, tasks, some])
+        return []
+
+    b.if_else(b.icmp("sle", n, width), small, large)
     _finish_cholesky(b, field, U, n)
     b.ret()
 
 
-def _emit_strip_task(module: ModuleText, dtype: str, field: Field, block: int) -> str:
+def _copy_rows(
+    b: Builder, field: Field, target: tuple[V, V], source: tuple[V, V], first: V, last: V, columns: V
+) -> None:
+    """Rows [first, last) between two matrices, each an address and a row stride."""
+    nbytes = b.mul(columns, field.itemsize)
+    with b.loop(first, last, 1, "copy") as i:
+        to, at = (field.element(b, p, b.mul(i, stride)) for p, stride in (target, source))
+        b.memcpy(to, at, nbytes)
+
+
+def _emit_strip_task(module: ModuleText, dtype: str, field: Field, width: int) -> str:
     """The rows of a block, in one strip right of the diagonal."""
     name = symbol("cholesky", dtype) + "_strip"
     b = module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes="nounwind")
-    frame, index, _ = b.params
-    U, n, j = b.load("ptr", frame), b.load("i64", b.element(frame, "i64", 1)), b.load("i64", b.element(frame, "i64", 2))
-    end = b.add(j, block)
-    column = b.add(end, b.mul(index, block))
-    width = b.min_(b.sub(n, column), block)
-    args = [U, i64(1), n, field.element(b, U, column), n, j, end, width]
+    frame, index, worker = b.params
+    U, scratch = b.load("ptr", frame), b.load("ptr", b.element(frame, "i64", 3))
+    n, j = b.load("i64", b.element(frame, "i64", 1)), b.load("i64", b.element(frame, "i64", 2))
+    end = b.add(j, width)
+    column = b.add(end, b.mul(index, width))
+    columns = b.min_(b.sub(n, column), width)
+    at = field.element(b, U, column)
+    mine = field.element(b, scratch, b.mul(b.add(worker, 1), b.mul(n, width)))
+    shifted = field.element(b, scratch, b.sub(i64(0), j))
+    _copy_rows(b, field, (mine, i64(width)), (at, n), i64(0), end, columns)
+    args = [shifted, i64(1), i64(width), mine, i64(width), j, end, columns]
     b.call("void", symbol(f"substitute{BELOW}", dtype), args, declare=False)
+    _copy_rows(b, field, (at, n), (mine, i64(width)), j, end, columns)
     b.ret()
     return name
 

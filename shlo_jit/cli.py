@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import statistics
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
@@ -21,12 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 import typer
 from typer.core import TyperCommand
 
-from shlo_jit import examples
+from shlo_jit import cli_report, examples
 from shlo_jit.errors import Diagnostic, ExecutionError, StableHLOError
 
 if TYPE_CHECKING:
     import numpy as np
-    from rich.console import Console
 
     from shlo_jit.ir.core import Module
     from shlo_jit.runtime.executable import Executable, Signature
@@ -95,10 +92,10 @@ def run(
         executable, compile_seconds = _compile(source, entry, threads, not no_cache)
     arguments = _arguments(executable.inputs, given, random, seed)
     results, times = _run(executable, arguments)
-    console = _console()
-    _print_program(console, name, module, executable, compile_seconds, times)
-    _print_inputs(console, executable.inputs, [*(p.name for p in inputs or []), *["random"] * len(arguments)])
-    _print_results(console, executable.outputs, results)
+    console = cli_report.make_console()
+    cli_report.print_program(console, name, module, executable, compile_seconds, times)
+    cli_report.print_inputs(console, executable.inputs, [*(p.name for p in inputs or []), *["random"] * len(arguments)])
+    cli_report.print_results(console, executable.outputs, results)
     if output_dir is not None:
         _save(output_dir, results)
 
@@ -158,8 +155,8 @@ def ops(
     if markdown:
         typer.echo(op_table.markdown())
         return
-    console = _console()
-    table = _table("op", "machine code", "element types of the operands")
+    console = cli_report.make_console()
+    table = cli_report.make_table("op", "machine code", "element types of the operands")
     for row in op_table.rows():
         table.add_row(row.name, row.how or "-", row.elements)
     console.print(table)
@@ -171,11 +168,11 @@ def info() -> None:
     from shlo_jit.runtime import cache
 
     found = cache.info()
-    table = _table()
+    table = cli_report.make_table()
     table.add_row("folder", found.folder)
     table.add_row("entries", f"{found.entries:,}")
-    table.add_row("size", f"{_bytes(found.nbytes)} of {_bytes(found.limit)}")
-    _console().print(table)
+    table.add_row("size", f"{cli_report.size(found.nbytes)} of {cli_report.size(found.limit)}")
+    cli_report.make_console().print(table)
 
 
 @cache_app.command()
@@ -185,7 +182,7 @@ def clear() -> None:
 
     before = cache.info()
     cache.clear()
-    typer.echo(f"deleted {before.entries:,} entries, {_bytes(before.nbytes)}, of {before.folder}")
+    typer.echo(f"deleted {before.entries:,} entries, {cli_report.size(before.nbytes)}, of {before.folder}")
 
 
 # ---------------------------------------------------------------------- mistakes
@@ -359,26 +356,6 @@ def _save(folder: Path, results: Sequence[np.ndarray]) -> None:
     typer.echo(f"wrote {len(results)} file(s) to {folder}")
 
 
-# ---------------------------------------------------------------------- printing
-def _console() -> Console:
-    """On a terminal as wide as that, else wide enough for a table not to fold."""
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-
-
-def _table(*columns: str) -> Any:
-    """Without columns: rows of two, a word and what it is."""
-    from rich import box
-    from rich.table import Table
-
-    style = {"box": box.SIMPLE_HEAD, "show_edge": False} if columns else {"box": None, "show_header": False}
-    table = Table(pad_edge=False, **style)
-    for column in columns:
-        table.add_column(column)
-    return table
-
-
 @contextlib.contextmanager
 def _progress(what: str) -> Iterator[None]:
     """A spinner with the time, on a terminal, once it takes long."""
@@ -401,93 +378,6 @@ def _progress(what: str) -> Iterator[None]:
         timer.cancel()
         timer.join()
         progress.stop()
-
-
-def _print_program(
-    console: Console, name: str, module: Module, executable: Executable, compile_seconds: float, times: Sequence[float]
-) -> None:
-    from shlo_jit.ir.core import walk
-
-    functions = ["@" + f.attributes["sym_name"] for f in module.functions()]
-    ends = ("func.func", "func.return", "stablehlo.return", "builtin.module")
-    ops = Counter(op.name.removeprefix("stablehlo.") for op in walk(module.body) if op.name not in ends)
-    steps = executable.text("plan").partition("\n")[0].partition(";")[0]
-    arena, constants, outputs = executable.memory
-    table = _table()
-    table.add_column(style="dim")
-    table.add_row("program", name)
-    table.add_row("functions", f"{len(functions)}: {_shorten(functions)}")
-    table.add_row("ops", f"{ops.total()}: {_shorten([f'{n} {op}' for op, n in ops.most_common()])}")
-    table.add_row("kernels", steps)
-    table.add_row("memory", f"arena {_bytes(arena)}, constants {_bytes(constants)}, results {_bytes(outputs)}")
-    table.add_row("compile", _seconds(compile_seconds))
-    best, middle = min(times), statistics.median(times)
-    table.add_row(
-        "run",
-        f"[bold]{_seconds(best)}[/] best, {_seconds(middle)} median of {len(times)} calls, "
-        f"{executable.threads} thread{'s' if executable.threads > 1 else ''}",
-    )
-    console.print(table)
-
-
-def _print_inputs(console: Console, inputs: Sequence[Signature], origins: Sequence[str]) -> None:
-    if not inputs:
-        return
-    console.print()
-    table = _table("input", "dtype", "shape", "from")
-    for i, (signature, origin) in enumerate(zip(inputs, origins, strict=False)):
-        label = f"{i} {signature.name}" if signature.name else str(i)
-        table.add_row(label, signature.dtype.name, _shape(signature.shape), origin)
-    console.print(table)
-
-
-def _print_results(console: Console, outputs: Sequence[Signature], results: Sequence[np.ndarray]) -> None:
-    from rich.text import Text
-
-    if not outputs:
-        console.print("\nno results")
-        return
-    console.print()
-    table = _table("result", "dtype", "shape", "values")
-    for i, (signature, result) in enumerate(zip(outputs, results, strict=True)):
-        table.add_row(str(i), signature.dtype.name, _shape(signature.shape), Text(_values(result)))
-    console.print(table)
-
-
-def _shape(shape: Sequence[int]) -> str:
-    return " x ".join(map(str, shape)) or "scalar"
-
-
-def _values(result: np.ndarray) -> str:
-    """The first and last few values."""
-    import numpy as np
-
-    if result.dtype.kind == "V":  # types of ml_dtypes, which numpy does not abbreviate
-        result = result.astype(np.int64 if "int" in result.dtype.name else np.float64)
-    if result.shape == ():
-        return str(result[()])
-    flat = result.reshape(-1)
-    return np.array2string(flat, precision=5, threshold=8, edgeitems=3, separator=", ", max_line_width=200)
-
-
-def _shorten(words: Sequence[str], limit: int = 8) -> str:
-    rest = len(words) - limit
-    return ", ".join([*words[:limit], *([f"{rest} more"] if rest > 0 else [])])
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"
-
-
-def _seconds(seconds: float) -> str:
-    for limit, scale, unit in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
-        if seconds < limit:
-            return f"{seconds * scale:.3g} {unit}"
-    return f"{seconds:.3g} s"
 
 
 def main() -> None:

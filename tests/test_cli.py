@@ -142,11 +142,11 @@ def test_mistakes_are_one_line(add: str, tmp_path: Path) -> None:
     assert mistake("show", add, "--stage", "ptx") == "no stage 'ptx': there are module, plan, llvm, asm"
 
 
-def test_a_file_that_is_no_text_is_a_mistake(tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "binary.mlir"
     path.write_bytes(b"ML\xefR\x00\xff\xfe")
     for command in (["run"], ["verify"], ["show", "--stage", "module"]):
-        assert "not UTF-8 text" in mistake(*command, str(path))
+        assert "not UTF-8" in invoke(*command, str(path), status=1).output
 
 
 def test_inputs_that_do_not_fit_are_mistakes(add: str, tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 from shlo_jit.kernels.math.coefficients import COEFFICIENTS
-from shlo_jit.kernels.math.exponential import exp_with_tail, reduce_q
+from shlo_jit.kernels.math.exponential import exp_with_tail, reduce, reduce_q, scale
 from shlo_jit.kernels.math.expr import X, at_least, at_most, copysign, fma, horner, polynomial, where
 from shlo_jit.kernels.math.logarithm import log, log1p
-from shlo_jit.kernels.math.piecewise import has_tables, piecewise
+from shlo_jit.kernels.math.piece_coefficients import PIECES
+from shlo_jit.kernels.math.piecewise import has_tables, odd_piecewise, piecewise
 
 
 def erf(x: X) -> X:
@@ -17,7 +18,7 @@ def erf(x: X) -> X:
 
     f32 with AVX-512: piece by piece, which takes 17 operations."""
     if has_tables(x):
-        return piecewise("erf", x)
+        return odd_piecewise("erf", x)
     f = x.format
     a = x.abs()
     small = fma(x, horner(x * x, COEFFICIENTS["erf_small", f.bits]), x)
@@ -31,7 +32,11 @@ def erf(x: X) -> X:
 def erfc(x: X) -> X:
     """e^(-a^2) P(t) / (1 + 2a) with t = (a - c) / (a + c), a = |x|, and 2 minus that for negative x. The rounding
     error of a^2 goes into the exponential. Near zero 1 - erf(x) (f64). f32 is computed in f64, with shorter
-    polynomials: 0.7 ULP. f64: 4 ULP."""
+    polynomials: 0.7 ULP. f64: 4 ULP.
+
+    f32 with AVX-512: see `erfc_piecewise`."""
+    if has_tables(x):
+        return erfc_piecewise(x)
     single = x.format.bits == 32
     wide = x.to_f64()
     a = at_most(wide.abs(), 10.2 if single else 27.3)
@@ -46,6 +51,17 @@ def erfc(x: X) -> X:
         near = 1.0 - fma(x, polynomial(x * x, COEFFICIENTS["erf_small", 64]), x)
         y = where(x.abs() < 0.75, near, y)
     return y.to_f32() if single else y
+
+
+def erfc_piecewise(x: X) -> X:
+    """e^(-a^2) g(a), a = |x|, g piece by piece, and 2 minus that for negative x. a^2 = s + lost, and
+    e^(-s - lost) = (1 + q) 2^n with the lost part added to the reduced argument. 2 ULP."""
+    a = at_most(x.abs(), PIECES["scaled_erfc"].limit)
+    square = a * a
+    e = reduce(-square, fma(-a, a, square))
+    g = piecewise("scaled_erfc", a)
+    y = scale(fma(e.q(), g, g), e)
+    return where(x < 0.0, 2.0 - y, y)
 
 
 def erf_inv(x: X) -> X:

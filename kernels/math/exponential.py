@@ -30,20 +30,24 @@ class Reduced(NamedTuple):
     """x - n ln2_high."""
     n_float: X
 
+    def q(self) -> X:
+        """e^r - 1."""
+        return fma(self.r * self.r, self.p, self.r)
+
     def tail(self) -> X:
         """The rounding error of r times 1 + r, nearly e^r: what it adds to e^r."""
         lost = fma(self.n_float, -LN2[self.r.format.bits][1], self.exact - self.r)
         return fma(self.r, lost, lost)
 
 
-def reduce(x: X) -> Reduced:
-    """For |x| below 2^(bits of the exponent); NaN gives r = NaN."""
+def reduce(x: X, rest: X | None = None) -> Reduced:
+    """For |x| below 2^(bits of the exponent); NaN gives r = NaN. A tiny `rest` is added to x."""
     f = x.format
     high, low = LN2[f.bits]
     shifted = fma(x, LOG2E, f.magic)
     n = shifted - f.magic
     exact = fma(n, -high, x)
-    r = fma(n, -low, exact)
+    r = fma(n, -low, exact) if rest is None else exact + fma(n, -low, rest)
     first, *others = COEFFICIENTS["exp", f.bits]
     p = fma(r, polynomial(r, others), first)  # the step that rounds most comes last
     return Reduced(shifted.bits(), r, p, exact, n)
@@ -52,7 +56,7 @@ def reduce(x: X) -> Reduced:
 def reduce_q(x: X) -> tuple[X, X]:
     """n and q = e^r - 1."""
     e = reduce(x)
-    return e.n, fma(e.r * e.r, e.p, e.r)
+    return e.n, e.q()
 
 
 def scale(y: X, e: Reduced, sign: X | None = None) -> X:
@@ -124,7 +128,7 @@ def logistic(x: X) -> X:
     and the rounding error of 1 + e is taken off the numerator's q. 2 ULP."""
     t = at_least(-x.abs(), x.format.pick(-104.0, -746.0))
     parts = reduce(t)
-    q = parts.r * fma(parts.r, parts.p, 1.0)
+    q = parts.q()
     e = scale(1.0 + q, parts)
     denominator = 1.0 + e
     lost = e - (denominator - 1.0)

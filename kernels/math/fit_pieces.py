@@ -1,13 +1,14 @@
-"""Derives `piece_coefficients.py`: odd functions of f32 that saturate, in 32 pieces with a polynomial each.
+"""Derives `piece_coefficients.py`: functions of f32 on 0 <= x <= limit, in 32 pieces with a polynomial each.
 
     python -m shlo_jit.kernels.math.fit_pieces
 
-The piece of x >= 0 is told by the exponent and the leading bits of the significand of u = scale x + offset: pieces are
-as wide as others within a binade of u, and twice as wide in the next one, where the function is flatter. In a piece
+The piece of x is told by the exponent and the leading bits of the significand of u = scale x + offset: pieces are as
+wide as others within a binade of u, and twice as wide in the next one, where the function is flatter. In a piece
 f(x) = c0 + c1 t + ..., t = x - center. The center is not exactly the middle: it is searched near it, so that c0 and c1
-are almost numbers of f32 and lose next to nothing when they are rounded. In the first piece the center is 0 and
-f(x) = base + t (c1 + c2 t + ...), where base is 0, and c1 is exactly 1, for tanh; for erf it is t, so that
-c1 = 0.128... carries the small rest alone.
+are almost numbers of f32 and lose next to nothing when they are rounded.
+
+The first piece of an odd function has its center at 0, and f(x) = base + t (c1 + c2 t + ...). The base is 0, and c1 is
+exactly 1, for tanh; for erf the base is t, so that c1 = 0.128... carries the small rest alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import mpmath as mp
 from shlo_jit.kernels.math.fit import fit, round_to
@@ -30,16 +31,14 @@ CANDIDATES = 1500
 
 
 @dataclass(frozen=True)
-class Saturating:
-    """An odd function that is 1 in f32 from `limit` on."""
-
+class Function:
     name: str
     function: Callable[[Number], Number]
     derivative: Callable[[Number], Number]
     limit: Number
     degree: int
     known: int
-    """Coefficients of the first piece that are not fitted: c0 = 0 and (2) c1 = 1."""
+    """Coefficients of the first piece that are not fitted: c0 = 0 and (2) c1 = 1; 0 for a function that is not odd."""
     leading: int
     """Leading bits of the significand that tell pieces apart."""
     offset: Number
@@ -60,14 +59,32 @@ class Saturating:
         return round_to((self.bounds[-1] - self.offset) * (1 - mp.mpf(2) ** -20) / self.limit, 32)
 
 
+TWO_BY_ROOT = 2 / mp.sqrt(mp.pi)
+
+
+def scaled_erfc(x: Number) -> Number:
+    return mp.exp(x * x) * mp.erfc(x)
+
+
 FUNCTIONS = (
-    # At the limits f differs from 1 by less than 2^-25, so that the result rounds to 1.
-    Saturating("tanh", mp.tanh, lambda x: mp.sech(x) ** 2, mp.mpf("9.2"), 4, 2, leading=3, offset=mp.mpf("1.125")),
-    Saturating("erf", mp.erf, lambda x: 2 / mp.sqrt(mp.pi) * mp.exp(-x * x), mp.mpf("3.95"), 4, 1, 4, mp.mpf("1.5")),
+    # At the limits tanh and erf differ from 1 by less than 2^-25, so that the result rounds to 1.
+    Function("tanh", mp.tanh, lambda x: mp.sech(x) ** 2, mp.mpf("9.2"), 4, 2, leading=3, offset=mp.mpf("1.125")),
+    Function("erf", mp.erf, lambda x: TWO_BY_ROOT * mp.exp(-x * x), mp.mpf("3.95"), 4, 1, 4, mp.mpf("1.5")),
+    # erfc(x) = e^-x^2 times this, and less than 2^-150 from the limit on.
+    Function(
+        "scaled_erfc",
+        scaled_erfc,
+        lambda x: 2 * x * scaled_erfc(x) - TWO_BY_ROOT,
+        mp.mpf("10.06"),
+        5,
+        known=0,
+        leading=3,
+        offset=mp.mpf(1),
+    ),
 )
 
 
-def piece_table(s: Saturating, low: Number, high: Number, center: Number) -> Table:
+def piece_table(s: Function, low: Number, high: Number, center: Number) -> Table:
     return Table(
         f"{s.name} near {float(center):g}",
         "f(x) = P(x - center)",
@@ -83,7 +100,7 @@ def rounding_error(value: Number) -> Number:
     return abs(value - round_to(value, 32))
 
 
-def good_center(s: Saturating, low: Number, high: Number) -> float:
+def good_center(s: Function, low: Number, high: Number) -> float:
     """A number of f32 near the middle at which c0 and c1 are nearest to numbers of f32. What they differ from f and f'
     by changes slowly: the difference in the middle serves for all candidates."""
     middle, half = (low + high) / 2, (high - low) / 2
@@ -97,8 +114,15 @@ def good_center(s: Saturating, low: Number, high: Number) -> float:
     return min((round_to(middle + k * step, 32) for k in range(-CANDIDATES, CANDIDATES + 1)), key=loss)
 
 
-def first_piece(s: Saturating, high: Number) -> tuple[list[float], float]:
-    """Coefficients of the first piece, whose center is 0, and the largest error relative to f."""
+class Piece(NamedTuple):
+    center: float
+    coefficients: list[float]
+    error: float
+    """The largest, relative to f."""
+
+
+def first_piece(s: Function, high: Number) -> Piece:
+    """The first piece of an odd function."""
     k = s.known
     table = Table(
         s.name,
@@ -109,24 +133,24 @@ def first_piece(s: Saturating, high: Number) -> tuple[list[float], float]:
         {32: s.degree + 1 - k},
     )
     fitted = fit(table, 32)
-    return [0.0, 1.0][:k] + fitted.coefficients, fitted.error
+    return Piece(0.0, [0.0, 1.0][:k] + fitted.coefficients, fitted.error)
 
 
-def entry(s: Saturating) -> str:
+def other_piece(s: Function, low: Number, high: Number) -> Piece:
+    center = good_center(s, low, high)
+    return Piece(center, *fit(piece_table(s, low, high, mp.mpf(center)), 32))
+
+
+def entry(s: Function) -> str:
     """The text of a function's table; prints its error."""
-    bounds = [(u - s.offset) / s.scale for u in s.bounds]
-    coefficients, worst = first_piece(s, bounds[1])
-    rows = [[0.0, *coefficients]]
-    for low, high in pairwise(bounds[1:]):
-        center = good_center(s, low, high)
-        fitted = fit(piece_table(s, low, high, mp.mpf(center)), 32)
-        rows.append([center, *fitted.coefficients])
-        worst = max(worst, fitted.error)
+    bounds = list(pairwise((u - s.offset) / s.scale for u in s.bounds))
+    pieces = [first_piece(s, bounds[0][1]) if s.known else other_piece(s, *bounds[0])]
+    pieces += [other_piece(s, *b) for b in bounds[1:]]
     # In the order of the low bits of u's exponent and leading bits: the first piece need not come first.
     first = int(mp.floor((mp.mpf(127) + s.offset - 1) * 2**s.leading)) % PIECES
-    rows = [rows[(k - first) % PIECES] for k in range(PIECES)]
-    centers, *columns = (row_text(c) for c in zip(*rows, strict=True))
-    error = float(mp.log(worst, 2))
+    pieces = [pieces[(k - first) % PIECES] for k in range(PIECES)]
+    centers, *columns = (row_text(c) for c in zip(*[(p.center, *p.coefficients) for p in pieces], strict=True))
+    error = float(mp.log(max(p.error for p in pieces), 2))
     print(f"{s.name:8} {PIECES} pieces of degree {s.degree}  2^{error:.2f}", flush=True)
     numbers = f"{round_to(s.limit, 32)!r}, {s.scale!r}, {float(s.offset)!r}, {s.leading}, {s.known == 1}"
     return (

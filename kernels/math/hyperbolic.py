@@ -9,7 +9,7 @@ from shlo_jit.kernels.math.exponential import LN2 as LN2_PARTS
 from shlo_jit.kernels.math.exponential import LOG2E, reduce_q
 from shlo_jit.kernels.math.expr import X, at_most, copysign, fast_two_sum, fma, polynomial, where
 from shlo_jit.kernels.math.logarithm import log1p
-from shlo_jit.kernels.math.piecewise import has_tables, piecewise
+from shlo_jit.kernels.math.piecewise import has_tables, odd_piecewise
 
 LN2 = math.log(2)
 
@@ -23,7 +23,7 @@ def tanh(x: X) -> X:
 
     f32 with AVX-512: piece by piece, which takes 16 operations."""
     if has_tables(x):
-        return piecewise("tanh", x)
+        return odd_piecewise("tanh", x)
     f = x.format
     a = at_most(x.abs(), f.pick(10.0, 20.0))
     shifted = fma(a, -2.0 * LOG2E, f.magic)

@@ -1,4 +1,4 @@
-"""Odd functions of f32 that saturate, piece by piece, for AVX-512.
+"""Functions of f32 piece by piece, for AVX-512.
 
 `vpermi2ps` picks from 32 numbers that stand in two registers, which makes a table as cheap as an addition: a polynomial
 of a low degree per piece (`fit_pieces.py`) takes fewer operations than a formula with an exponential, and no division.
@@ -21,9 +21,14 @@ def has_tables(x: X) -> bool:
     return x.format.bits == 32 and target is not None and target.is_x86 and target.has_masks
 
 
-def piecewise(name: str, x: X) -> X:
-    """The odd function of a table of `PIECES`."""
-    return in_full_registers(lambda part: evaluate(PIECES[name], part), x)
+def odd_piecewise(name: str, x: X) -> X:
+    """An odd function of `PIECES` that is constant beyond its limit."""
+    return copysign(piecewise(name, at_most(x.abs(), PIECES[name].limit)), x)
+
+
+def piecewise(name: str, a: X) -> X:
+    """A function of `PIECES` for 0 <= a <= limit; NaN gives NaN."""
+    return in_full_registers(lambda part: evaluate(PIECES[name], part), a)
 
 
 def in_full_registers(function: Callable[[X], X], x: X) -> X:
@@ -42,19 +47,18 @@ def in_full_registers(function: Callable[[X], X], x: X) -> X:
     return X(b, b.shuffle(function(X(b, wide)).v, None, range(n)))
 
 
-def evaluate(table: Pieces, x: X) -> X:
-    """base + t (c1 + c2 t + ...), with the sign of x; t = a - center, a = |x| clamped, which is exact.
+def evaluate(table: Pieces, a: X) -> X:
+    """base + t (c1 + c2 t + ...), t = a - center, which is exact.
 
-    The base is c0. In the first piece, which holds zero, center and c0 are 0, so t is a; everywhere else t < c0. Where
-    x is to be added in the first piece, max(c0, t) does that."""
-    a = at_most(x.abs(), table.limit)
-    piece = fma(a, table.scale, table.offset).bits() >> (x.format.fraction - table.leading)
+    The base is c0. In the first piece of an odd function center and c0 are 0, so t is a; elsewhere t < c0. Where a is
+    to be added in the first piece, max(c0, t) does that."""
+    piece = fma(a, table.scale, table.offset).bits() >> (a.format.fraction - table.leading)
     t = a - pick(table.centers, piece)
     c0, *others = (pick(row, piece) for row in table.coefficients)
     q = others[-1]
     for c in reversed(others[:-1]):
         q = fma(q, t, c)
-    return copysign(fma(q, t, at_least(t, c0) if table.plus_x else c0), x)
+    return fma(q, t, at_least(t, c0) if table.plus_x else c0)
 
 
 def pick(row: Row, piece: X) -> X:

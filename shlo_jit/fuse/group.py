@@ -264,7 +264,7 @@ class _Grouper:
     def can_store(self, nest: Nest, value: Value, nests: list[Nest]) -> bool:
         """The nest has the value at each of its elements once, and may run before the other readers."""
         places = nest.pending[value]
-        if len(places) != 1 or value in self.of_nest[nest].reads or 0 in nest.extents:
+        if len(nest.nodes) > MAX_NODES or len(places) != 1 or value in self.of_nest[nest].reads or 0 in nest.extents:
             return False
         seen = covers(nest, places[0], value.tensor.extents)
         wide = {v for v, e in enumerate(nest.extents) if e > 1}

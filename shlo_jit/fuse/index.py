@@ -46,7 +46,7 @@ class Condition(NamedTuple):
 class At(NamedTuple):
     """A place: an Expr a dimension, and the conditions that must hold for the element to be read."""
 
-    index: tuple[Expr, ...]
+    index: tuple[Expr, ...]  # pyright: ignore[reportIncompatibleMethodOverride] - tuple.index is of no use here
     conditions: tuple[Condition, ...] = ()
 
 

@@ -6,8 +6,8 @@ from zero; complex to real drops the imaginary part; floats round once, to neare
 
 from __future__ import annotations
 
-from shlo_jit.ir.types import DType
-from shlo_jit.kernels.builder import Builder, V, const, lanes, mangle, vector
+from shlo_jit.ir.types import DType, storage_range
+from shlo_jit.kernels.builder import Builder, V, const, lanes, vector
 from shlo_jit.lower.registers import Reg, from_f32, is_pair, register_type, to_f32
 
 
@@ -70,16 +70,21 @@ def _round_to_odd(b: Builder, x: V) -> V:
 
 
 def _float_to_int(b: Builder, target: DType, x: V) -> V:
-    t = vector(register_type(target), lanes(x.type))
-    if target.bits < 8:  # saturate in i8, then to the range
-        wide = vector("i8", lanes(x.type))
-        low = 0 if target.kind == "u" else -(2 ** (target.bits - 1))
-        high = low + 2**target.bits - 1
-        y = b.call(wide, f"llvm.fpto{'u' if target.kind == 'u' else 's'}i.sat.{mangle(wide)}.{mangle(x.type)}", [x])
-        most, least = ("umin", "umax") if target.kind == "u" else ("smin", "smax")
-        y = b.intrinsic(least, wide, [b.intrinsic(most, wide, [y, const(wide, high)]), const(wide, low)])
-        return b.cast("trunc", y, t)
-    return b.call(t, f"llvm.fpto{'u' if target.kind == 'u' else 's'}i.sat.{mangle(t)}.{mangle(x.type)}", [x])
+    """Convert what is in range, and put the ends of the range where it is not. (`llvm.fptosi.sat` says the same, but
+    LLVM 22 does it an element at a time.)"""
+    n = lanes(x.type)
+    wide = vector(register_type(target) if target.bits >= 32 else "i32", n)
+    unsigned = target.kind == "u"
+    low, high = storage_range(target)
+    above = b.fcmp("oge", x, const(x.type, float(high + 1)))
+    below = b.fcmp("olt", x, const(x.type, float(low)))
+    outside = b.or_(b.or_(above, below), b.fcmp("uno", x, x))
+    inside = b.select(outside, const(x.type, 0.0), x)
+    y = b.cast("fptoui" if unsigned and target.bits >= 32 else "fptosi", inside, wide)
+    y = b.select(above, const(wide, high), y)
+    if not unsigned:
+        y = b.select(below, const(wide, low), y)
+    return b.cast("trunc", y, vector(register_type(target), n)) if target.bits < 32 else y
 
 
 def _int_to_float(b: Builder, source: DType, target: DType, x: V) -> V:

@@ -72,16 +72,29 @@ class Evaluator:
     def value(self, frame: Frame, key: Key) -> Reg:
         """The register of a value at a place: one lane where it does not vary along the vector variable."""
         found = frame.find(key)
-        if found is None:
-            if key in self.kept:
-                found = self.recall(frame, key)
-            else:
-                node = self.nest.nodes.get(key)
-                found = self.load(frame, key) if node is None else self.compute(frame, key)
-                if key in self.keep:
-                    self.remember(frame, key, found)
-            frame.memo[key] = found
-        return found
+        if found is not None:
+            return found
+        todo, entered = [key], set[Key]()
+        while todo:  # operands first; not by recursion: chains of ops are as deep as programs are long
+            k = todo[-1]
+            node = self.nest.nodes.get(k)
+            if node is not None and k not in entered and k not in self.kept and frame.find(k) is None:
+                entered.add(k)
+                todo.extend(reversed(node.operands))
+                continue
+            todo.pop()
+            if frame.find(k) is None:
+                frame.memo[k] = self.make(frame, k)
+        return frame.memo[key]
+
+    def make(self, frame: Frame, key: Key) -> Reg:
+        """A value whose operands have been computed."""
+        if key in self.kept:
+            return self.recall(frame, key)
+        x = self.compute(frame, key) if key in self.nest.nodes else self.load(frame, key)
+        if key in self.keep:
+            self.remember(frame, key, x)
+        return x
 
     def kept_address(self, frame: Frame, key: Key) -> V:
         number, size = i64(0), 1

@@ -59,10 +59,9 @@ def is_pair(x: Reg) -> bool:
 
 def widen(b: Builder, x: Reg, n: int) -> Reg:
     """Splat a scalar register to n lanes; a register of n lanes as it is."""
-    if is_pair(x):
-        re, im = x  # type: ignore[misc]
-        return b.splat(re, n), b.splat(im, n)
-    return b.splat(x, n)  # type: ignore[arg-type]
+    if isinstance(x, V):
+        return b.splat(x, n)
+    return b.splat(x[0], n), b.splat(x[1], n)
 
 
 def constant(dtype: DType, value: object) -> Reg:

@@ -167,16 +167,21 @@ class NestPlan:
 
     def phase(self, key: Key) -> int:
         """Passes that must have run before the value can be computed in (or, for a row's value, after) one."""
-        found = self.phases.get(key)
-        if found is None:
-            node = self.nest.nodes.get(key)
-            found = 0
-            if node is not None:
-                found = max((self.phase(o) for o in node.operands), default=0)
-                if node.op.name == "stablehlo.reduce":
-                    found += 1
-            self.phases[key] = found
-        return found
+        if key in self.phases:
+            return self.phases[key]
+        todo = [key]
+        while todo:  # not by recursion: chains of ops are as deep as programs are long
+            k = todo[-1]
+            node = self.nest.nodes.get(k)
+            operands = node.operands if node is not None else []
+            missing = [o for o in operands if o not in self.phases]
+            if missing:
+                todo.extend(missing)
+                continue
+            todo.pop()
+            reduces = node is not None and node.op.name == "stablehlo.reduce"
+            self.phases[k] = max((self.phases[o] for o in operands), default=0) + int(reduces)
+        return self.phases[key]
 
     def inside(self, s: Store) -> bool:
         """The store happens at every turn of the reduced variables."""

@@ -106,13 +106,17 @@ def _corrected(rw: Rewriter, total: Value, factor: int, sums: Value, where: Sequ
     return mk.apply(rw, "subtract", total, mk.broadcast(rw, product, mk.shape_of(total), where))
 
 
-def _sums(rw: Rewriter, value: Value, over: Sequence[int], dtype: DType) -> Value:
-    """Sums over dimensions, of a constant at compile time."""
+def _sums(rw: Rewriter, value: Value, over: Sequence[int], dtype: DType, batch: Sequence[int] = ()) -> Value:
+    """Sums over dimensions, of a constant at compile time. They are formed as a product with ones, which is a kernel of
+    its own: a reduction would be fused with what reads it, and take that away from the product it is to correct."""
     known = constant_value(value)
     if known is not None:
         array = known.astype(np.int64).sum(tuple(over))
         return mk.constant(rw, tensor(array.shape, dtype), array)
-    return mk.reduce_sum(rw, mk.convert(rw, value, dtype), over)
+    if batch or not over:
+        return mk.reduce_sum(rw, mk.convert(rw, value, dtype), over)
+    ones = mk.constant(rw, tensor(tuple(mk.shape_of(value)[d] for d in over), I8), 1)
+    return mk.dot(rw, (ones, value), [(), (), tuple(range(len(over))), tuple(over)], dtype)
 
 
 # ---------------------------------------------------------------------------- dot_general, dot
@@ -149,9 +153,9 @@ def _product(rw: Rewriter, op: Op, operands: list[Value], roles: list[tuple[int,
     columns = {d: i for i, d in enumerate(rhs_batch)}
     columns |= {d: len(rows) + i for i, d in enumerate(rhs_free)}
     if lhs.zero:
-        total = _corrected(rw, total, lhs.zero, _sums(rw, rhs.value, rhs_sum, dtype), _along(columns))
+        total = _corrected(rw, total, lhs.zero, _sums(rw, rhs.value, rhs_sum, dtype, rhs_batch), _along(columns))
     if rhs.zero:
-        total = _corrected(rw, total, rhs.zero, _sums(rw, lhs.value, lhs_sum, dtype), _along(rows))
+        total = _corrected(rw, total, rhs.zero, _sums(rw, lhs.value, lhs_sum, dtype, lhs_batch), _along(rows))
     if lhs.zero and rhs.zero:
         total = mk.apply(rw, "add", total, mk.splat_like(rw, total, depth * lhs.zero * rhs.zero))
     return _finish(rw, op, total, None if y.axis is None else columns[y.axis])

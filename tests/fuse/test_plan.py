@@ -120,3 +120,11 @@ def test_plan_prints_reasons() -> None:
     assert text.startswith("1 steps: 1 row")
     assert "8 over 32" in text
     assert "(returned)" in text
+
+
+def test_a_long_chain_is_cut_into_loops() -> None:
+    t = "tensor<64xf32>"
+    lines = [f"%v{i + 1} = stablehlo.add %v{i}, %x : {t}" for i in range(1500)]
+    body = f"%v0 = stablehlo.multiply %x, %x : {t}\n" + "\n".join(lines) + f"\nreturn %v1500 : {t}"
+    lowered = plan_of(body, f"(%x: {t}) -> {t}")
+    assert 3 <= len(titles(lowered)) <= 5

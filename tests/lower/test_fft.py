@@ -70,14 +70,18 @@ def test_double(kind: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape,rank", [((4, 6), 2), ((2, 5, 8, 16), 2), ((3, 4, 23, 10), 3), ((64, 48), 2), ((7, 9, 5), 3)])
+@pytest.mark.parametrize(
+    "shape,rank", [((4, 6), 2), ((2, 5, 8, 16), 2), ((3, 4, 23, 10), 3), ((64, 48), 2), ((7, 9, 5), 3)]
+)
 def test_ranks(kind: str, shape: tuple[int, ...], rank: int) -> None:
     check(kind, "f32", shape, rank)
     check(kind, "f64", shape, rank)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape,rank", [((1 << 17,), 1), ((300, 500), 2), ((3, 50021), 1), ((1, 65537), 1), ((512, 512), 2)])
+@pytest.mark.parametrize(
+    "shape,rank", [((1 << 17,), 1), ((300, 500), 2), ((3, 50021), 1), ((1, 65537), 1), ((512, 512), 2)]
+)
 def test_large(kind: str, shape: tuple[int, ...], rank: int) -> None:
     check(kind, "f32", shape, rank)
 

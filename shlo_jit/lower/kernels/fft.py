@@ -7,6 +7,7 @@ Cost: O(n log n) for every n.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -156,7 +157,7 @@ def _ends(b: Builder, axis: Axis, count: int, source: V, target: V, buffers: V) 
     """Source and target of every pass: the tensors at the ends, two buffers in turn between."""
     spare = [buffers, b.offset(buffers, _block_bytes(axis) // 2)]
     places = [source, *(spare[k % 2] for k in range(count - 1)), target]
-    return list(zip(places, places[1:], strict=False))
+    return list(itertools.pairwise(places))
 
 
 def _run_units(low: ProgramLowering, axis: Axis, passes: list[AnyPass], names: list[str], pointers: list[V]) -> None:
@@ -191,7 +192,8 @@ def _run_passes(
 ) -> None:
     """One block: every pass is cut into tasks of its own."""
     b = low.b
-    for p, f, table, ends in zip(passes, names, tables, _ends(b, axis, len(passes), *pointers), strict=True):
+    source, target, buffers = pointers
+    for p, f, table, ends in zip(passes, names, tables, _ends(b, axis, len(passes), source, target, buffers), strict=True):
         if p.units < 2:
             b.call("void", f, [*ends, table, i64(0), i64(p.units)], declare=False)
             continue

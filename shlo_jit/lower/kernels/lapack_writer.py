@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.plan import updates
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, V, const
 from shlo_jit.lower.kernels.lapack_calls import Call
@@ -77,8 +78,10 @@ class Writer:
         return self.b.offset(pointer, elements * self.itemsize)
 
     def copy(self, name: str) -> None:
-        """The operand's current matrix into the result of the same name."""
+        """The operand's current matrix into the result of the same name, unless it is there already."""
         value = self.call_.operands[name]
+        if (value, self.call_.results[name]) in updates(self.call_.op):
+            return
         nbytes = math.prod(self.core(name)) * value.tensor.storage.itemsize
         self.b.memcpy(self.result(name), self.operand(name), nbytes)
 

@@ -1,4 +1,4 @@
-"""cholesky and triangular_solve by the routines of `kernels/substitution.py`, in the form `passes/linalg.py` gives them.
+"""cholesky and triangular_solve by the routines of `kernels/substitution.py`, as `passes/linalg.py` has prepared them.
 
 Both work in place: the result starts as a copy of the operand. Cost of each: n^2 / 2 multiply-adds a column.
 """
@@ -9,23 +9,44 @@ import math
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.kernels.builder import Builder, V, const, i64
 from shlo_jit.kernels.substitution import (
     SOLVE,
     UNIT,
     cholesky_routine,
+    cholesky_scratch,
     solve_routine,
     strip_columns,
     symbol,
 )
 from shlo_jit.lower.kernels import Kernel
-from shlo_jit.lower.kernels.units import run_units
+from shlo_jit.lower.kernels.units import MAX_TASKS, TASK_WORK, run_units
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
 
 PARALLEL_MATRIX = 256
 """Order from which on threads work on one matrix rather than on several."""
+
+
+def _on_one_matrix(count: int, n: int) -> bool:
+    """Whether threads work together on each matrix, not on different ones."""
+    return count == 1 or n >= PARALLEL_MATRIX
+
+
+def cholesky_scratch_bytes(low: ProgramLowering, step: OpStep) -> int:
+    """Of one matrix for all threads, or of one matrix for each thread."""
+    *batch, _, n = step.op.result.tensor.extents
+    count, dtype = math.prod(batch), step.op.result.tensor.storage.name
+    if count * n == 0:
+        return 0
+    if _on_one_matrix(count, n):
+        return cholesky_scratch(dtype, low.target, n, low.threads)
+    return low.threads * _aligned(cholesky_scratch(dtype, low.target, n, 1))
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // 64) * 64
 
 
 def cholesky(low: ProgramLowering, step: OpStep) -> None:
@@ -36,25 +57,33 @@ def cholesky(low: ProgramLowering, step: OpStep) -> None:
         return
     dtype = t.storage.name
     low.use(cholesky_routine(dtype, low.target))
-    bytes_, name = n * n * t.storage.itemsize, symbol("cholesky", dtype)
+    nbytes, name = n * n * t.storage.itemsize, symbol("cholesky", dtype)
     count = math.prod(batch)
     pointers = [low.pointer(op.operands[0]), low.pointer(op.result)]
+    pointers.append(low.scratch(step) if id(step) in low.memory.scratch else const("ptr", 0))
 
-    def factor(b: Builder, a: V, u: V, i: V, threads: V) -> None:
-        source, target = (b.offset(p, b.mul(i, bytes_)) for p in (a, u))
-        b.memcpy(target, source, bytes_)
-        b.call("void", name, [target, i64(n), threads])
+    def factor(b: Builder, a: V, u: V, scratch: V, i: V, threads: V) -> None:
+        source, target = (b.offset(p, b.mul(i, nbytes)) for p in (a, u))
+        b.memcpy(target, source, nbytes)
+        b.call("void", name, [target, i64(n), scratch, threads])
 
-    if count == 1 or n >= PARALLEL_MATRIX:
+    if _on_one_matrix(count, n):
+        a, u, scratch = pointers
         with low.b.loop(0, count, 1, "matrix") as i:
-            factor(low.b, *pointers, i, low.thread_count)
+            factor(low.b, a, u, scratch, i, low.thread_count)
         return
-
-    def write(b: Builder, ps: list[V], first: V, last: V) -> None:
-        with b.loop(first, last, 1, "matrix") as i:
-            factor(b, *ps, i, i64(1))
-
-    run_units(low, "cholesky", pointers, write, count, count * n * n * n // 6 // 8 + count * n)
+    each = _aligned(cholesky_scratch(dtype, low.target, n, 1))
+    tasks = max(1, min(MAX_TASKS, count, count * n * n * (n + 8) // 48 // TASK_WORK))
+    grain = -(-count // tasks)
+    task = low.new_name("cholesky")
+    b = low.module.function(task, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes="nounwind")
+    frame, index, worker = b.params
+    a, u, scratch = (b.load("ptr", b.element(frame, "ptr", k)) for k in range(3))
+    first = b.mul(index, grain)
+    with b.loop(first, b.min_(b.add(first, grain), count), 1, "matrix") as i:
+        factor(b, a, u, b.offset(scratch, b.mul(worker, each)), i, i64(1))
+    b.ret()
+    low.parallel(low.share("cholesky", task), pointers, -(-count // grain))
 
 
 def triangular_solve(low: ProgramLowering, step: OpStep) -> None:
@@ -93,5 +122,5 @@ def triangular_solve(low: ProgramLowering, step: OpStep) -> None:
     run_units(low, "triangular_solve", pointers, write, strips * count, count * n * n * m // 16 + count * n * m)
 
 
-CHOLESKY = Kernel(cholesky)
+CHOLESKY = Kernel(cholesky, cholesky_scratch_bytes)
 TRIANGULAR_SOLVE = Kernel(triangular_solve)

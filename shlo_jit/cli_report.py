@@ -1,0 +1,122 @@
+"""What the command `shlo-jit run` prints: tables of the program, its inputs and its results."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+    from shlo_jit.ir.core import Module
+    from shlo_jit.runtime.executable import Executable, Signature
+
+
+def make_console() -> Console:
+    """On a terminal as wide as that, else wide enough for a table not to fold."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+
+
+def make_table(*columns: str) -> Any:
+    """Without columns: rows of two, a word and what it is."""
+    from rich import box
+    from rich.table import Table
+
+    style = {"box": box.SIMPLE_HEAD, "show_edge": False} if columns else {"box": None, "show_header": False}
+    made = Table(pad_edge=False, **style)
+    for column in columns:
+        made.add_column(column)
+    return made
+
+
+def print_program(
+    console: Console, name: str, module: Module, executable: Executable, compile_seconds: float, times: Sequence[float]
+) -> None:
+    from shlo_jit.ir.core import walk
+
+    functions = ["@" + f.attributes["sym_name"] for f in module.functions()]
+    ends = ("func.func", "func.return", "stablehlo.return", "builtin.module")
+    ops = Counter(op.name.removeprefix("stablehlo.") for op in walk(module.body) if op.name not in ends)
+    steps = executable.text("plan").partition("\n")[0].partition(";")[0]
+    arena, constants, outputs = executable.memory
+    rows = make_table()
+    rows.add_column(style="dim")
+    rows.add_row("program", name)
+    rows.add_row("functions", f"{len(functions)}: {_shorten(functions)}")
+    rows.add_row("ops", f"{ops.total()}: {_shorten([f'{n} {op}' for op, n in ops.most_common()])}")
+    rows.add_row("kernels", steps)
+    rows.add_row("memory", f"arena {size(arena)}, constants {size(constants)}, results {size(outputs)}")
+    rows.add_row("compile", _seconds(compile_seconds))
+    best, middle = min(times), statistics.median(times)
+    rows.add_row(
+        "run",
+        f"[bold]{_seconds(best)}[/] best, {_seconds(middle)} median of {len(times)} calls, "
+        f"{executable.threads} thread{'s' if executable.threads > 1 else ''}",
+    )
+    console.print(rows)
+
+
+def print_inputs(console: Console, inputs: Sequence[Signature], origins: Sequence[str]) -> None:
+    if not inputs:
+        return
+    console.print()
+    rows = make_table("input", "dtype", "shape", "from")
+    for i, (signature, origin) in enumerate(zip(inputs, origins, strict=False)):
+        label = f"{i} {signature.name}" if signature.name else str(i)
+        rows.add_row(label, signature.dtype.name, _shape(signature.shape), origin)
+    console.print(rows)
+
+
+def print_results(console: Console, outputs: Sequence[Signature], results: Sequence[np.ndarray]) -> None:
+    from rich.text import Text
+
+    if not outputs:
+        console.print("\nno results")
+        return
+    console.print()
+    rows = make_table("result", "dtype", "shape", "values")
+    for i, (signature, result) in enumerate(zip(outputs, results, strict=True)):
+        rows.add_row(str(i), signature.dtype.name, _shape(signature.shape), Text(_values(result)))
+    console.print(rows)
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape)) or "scalar"
+
+
+def _values(result: np.ndarray) -> str:
+    """The first and last few values."""
+    import numpy as np
+
+    if result.dtype.kind == "V":  # types of ml_dtypes, which numpy does not abbreviate
+        result = result.astype(np.int64 if "int" in result.dtype.name else np.float64)
+    if result.shape == ():
+        return str(result[()])
+    flat = result.reshape(-1)
+    return np.array2string(flat, precision=5, threshold=8, edgeitems=3, separator=", ", max_line_width=200)
+
+
+def _shorten(words: Sequence[str], limit: int = 8) -> str:
+    rest = len(words) - limit
+    return ", ".join([*words[:limit], *([f"{rest} more"] if rest > 0 else [])])
+
+
+def size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def _seconds(seconds: float) -> str:
+    for limit, scale, unit in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
+        if seconds < limit:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds:.3g} s"
