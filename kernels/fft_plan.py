@@ -8,13 +8,14 @@ any length >= 2n - 1. A transform of 2h real numbers is one of h complex numbers
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from shlo_jit.kernels.fft import Pass, plan_passes, radices, roots, split
 from shlo_jit.kernels.fft_access import Side
 from shlo_jit.kernels.fft_convert import Hermitian, Real, Rows
 
-AnyPass = Pass | Rows | Real | Hermitian
+AnyPass: TypeAlias = Pass | Rows | Real | Hermitian
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def read_source(source: object) -> tuple[str, str]:
     """Text and a name for it, of a path, a text, or a Module. Raises TypeError for anything else, and ParseError for
     bytes that are not UTF-8."""
-    if isinstance(source, str) and "\n" not in source and len(source) < 4096 and os.path.exists(source):
+    if isinstance(source, str) and "\n" not in source and len(source) < 4096 and os.path.isfile(source):
         source = Path(source)
     if isinstance(source, Path):
         return decode_text(source.read_bytes(), str(source)), str(source)

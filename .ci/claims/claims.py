@@ -94,8 +94,8 @@ def outcomes(kind: str, folder: Path, names: Sequence[str], jobs: int) -> dict[s
     with tempfile.TemporaryDirectory() as scratch:
         found = Path(scratch) / "results.json"
         runner = [sys.executable, str(folder / ENTRY[kind][0]), "-j", str(jobs), "--json", str(found)]
-        # The runner of the models takes regular expressions that match anywhere.
-        chosen = [str(folder / n) for n in names] if kind == "conformance" else [f"^{n}$" for n in names]
+        # The conformance cases take a minute together. The runner of the models takes expressions that match anywhere.
+        chosen = [str(folder)] if kind == "conformance" else [f"^{n}$" for n in names]
         subprocess.run([*runner, *chosen], check=False)
         if not found.exists():
             raise SystemExit(f"{ENTRY[kind][0]} gave no results")

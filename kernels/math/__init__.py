@@ -3,8 +3,8 @@
     y = call(b, "tanh", x)      # x: a V of type float, double, <16 x float>, ...
 
 Each function is defined once per module and type (`@shlo.tanh.v16f32`), and called. The bits of a result do not depend
-on the number of lanes. Everything is IEEE arithmetic, fused multiply-adds, integer operations and selects: no tables in
-memory, no libm.
+on the number of lanes. Everything is IEEE arithmetic, fused multiply-adds, integer operations and selects, and with
+AVX-512 tables that fit in two registers. No libm, but for f64 on targets without fused multiply-adds.
 """
 
 from __future__ import annotations

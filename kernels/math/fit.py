@@ -50,7 +50,7 @@ def remez(xs: list[Number], target: list[Number], weight: list[Number], n: int) 
         solution = mp.lu_solve(matrix, rhs)
         c = [solution[k] for k in range(n)]
         level = abs(solution[n])
-        errors = [(t - mp.polyval(c[::-1], x)) * w for x, t, w in zip(xs, target, weight, strict=True)]
+        errors = [(t - value(c, x)) * w for x, t, w in zip(xs, target, weight, strict=True)]
         extremes = alternating(errors, n + 1)
         if extremes is None:
             raise ArithmeticError("the error does not alternate: more points or more digits are needed")
@@ -59,6 +59,14 @@ def remez(xs: list[Number], target: list[Number], weight: list[Number], n: int) 
         if worst <= level * mp.mpf("1.001"):
             break
     return c
+
+
+def value(c: list[Number], x: Number) -> Number:
+    """c0 + c1 x + ..."""
+    result = mp.mpf(0)
+    for k in reversed(c):
+        result = result * x + k
+    return result
 
 
 def alternating(errors: list[Number], count: int) -> list[int] | None:

@@ -13,6 +13,7 @@ exactly 1, for tanh; for erf the base is t, so that c1 = 0.128... carries the sm
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -49,7 +50,7 @@ class Function:
         """Of the pieces, as u."""
         u, bounds = self.offset, [self.offset]
         for _ in range(PIECES):
-            u += mp.mpf(2) ** (int(mp.floor(mp.log(u, 2))) - self.leading)
+            u += mp.mpf(2) ** (math.frexp(u)[1] - 1 - self.leading)
             bounds.append(u)
         return bounds
 
@@ -147,7 +148,7 @@ def entry(s: Function) -> str:
     pieces = [first_piece(s, bounds[0][1]) if s.known else other_piece(s, *bounds[0])]
     pieces += [other_piece(s, *b) for b in bounds[1:]]
     # In the order of the low bits of u's exponent and leading bits: the first piece need not come first.
-    first = int(mp.floor((mp.mpf(127) + s.offset - 1) * 2**s.leading)) % PIECES
+    first = round((127 + float(s.offset) - 1) * 2**s.leading) % PIECES
     pieces = [pieces[(k - first) % PIECES] for k in range(PIECES)]
     centers, *columns = (row_text(c) for c in zip(*[(p.center, *p.coefficients) for p in pieces], strict=True))
     error = float(mp.log(max(p.error for p in pieces), 2))

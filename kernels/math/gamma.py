@@ -139,11 +139,19 @@ def zeta(x: X, q: X) -> X:
     return hurwitz(x, q)
 
 
+def factorial(n: X) -> X:
+    """n! for whole n, exact up to 22!."""
+    b = n.b
+    with b.loop_carry(0, 22, [n.like(1.0).v, n.like(1.0).v]) as carry:
+        product, k = (X(b, v) for v in carry.values)
+        carry.next(where(k <= n, product * k, product).v, (k + 1.0).v)
+    return where(n <= 22.0, X(b, carry.values[0]), exp(lgamma(n + 1.0)))
+
+
 @in_f64
 def polygamma(n: X, x: X) -> X:
     """The n-th derivative of digamma: (-1)^(n+1) n! zeta(n+1, x); NaN unless n is a whole number."""
-    above = n + 1.0
-    y = exp(lgamma(above)) * hurwitz(above, x)
+    y = factorial(n) * hurwitz(n + 1.0, x)
     half = n * 0.5
     even = half.floor().eq(half)
     y = where(even, -y, y)

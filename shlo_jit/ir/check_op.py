@@ -58,7 +58,7 @@ def _result_label(record: OpDef, inferred: Sequence[Type], stated: Sequence[Type
             continue
         elements = isinstance(a, TensorType) and isinstance(b, TensorType) and not compatible_elements(a.dtype, b.dtype)
         return record.result_label(i, "e" if elements else "s")
-    return "count"
+    return record.result_label(0, "s")  # too many or too few
 
 
 @functools.cache

@@ -13,6 +13,8 @@ from shlo_jit.ops.record import did_you_mean
 from shlo_jit.ops.shapes import compatible, compatible_lists, type_text, types_text
 
 Finding = tuple[Op, Violation]
+MOST_HINTS, MOST_NAMES = 20, 1000
+"""A hint compares a name with all others: so many findings of a module get one, from among so many names."""
 CALLEES = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Ops that call a function, and the attribute that names it."""
 NAMES_SYMBOLS = frozenset(
@@ -35,10 +37,13 @@ def check_symbols(module: Module, users: Iterable[tuple[str, Op]]) -> Iterator[F
     for func in module.functions():
         yield from _function(func)
         calls.setdefault(symbol(func, "sym_name") or "", [])
+    names = list(table)[:MOST_NAMES]
+    hints = MOST_HINTS
     for caller, op in users:
         try:
-            callee = _user(op, table)
+            callee = _user(op, table, names if hints > 0 else [])
         except Violation as violation:
+            hints -= violation.label == "symbol"
             yield op, violation
             continue
         if callee is not None:
@@ -93,18 +98,18 @@ def _function(func: Op) -> Iterator[Finding]:
             yield last, Violation("type", f"{message} ('{type_text(b)}')")
 
 
-def _user(op: Op, table: dict[str, Op]) -> str | None:
-    """An op that names a symbol: gives the function it calls."""
+def _user(op: Op, table: dict[str, Op], names: list[str]) -> str | None:
+    """An op that names a symbol: gives the function it calls. Hints are among `names`."""
     mesh = mesh_symbol(op) if op.name.startswith("stablehlo.") else None
     if mesh is not None and mesh not in table:
-        raise Violation("symbol", f"replica_groups: mesh symbol '{mesh}' not found", hint=did_you_mean(mesh, table))
+        raise Violation("symbol", f"replica_groups: mesh symbol '{mesh}' not found", hint=did_you_mean(mesh, names))
     attribute = CALLEES.get(op.name)
     name = symbol(op, attribute) if attribute else None
     if name is None:
         return None
     callee = table.get(name)
     if callee is None or callee.name != "func.func":
-        functions = [known for known, func in table.items() if func.name == "func.func"]
+        functions = [known for known in names if table[known].name == "func.func"]
         label = "C2" if op.name == "stablehlo.composite" else "symbol"
         raise Violation(label, f"'{name}' does not reference a valid function", hint=did_you_mean(name, functions))
     try:

@@ -14,7 +14,7 @@ For the module as a whole (`ir/symbols.py`):
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -22,7 +22,7 @@ from shlo_jit.errors import Diagnostic, Span, diagnose
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.check_op import check_op
 from shlo_jit.ir.core import Block, Module, Op, Value, walk
-from shlo_jit.ir.symbols import NAMES_SYMBOLS, Finding, check_symbols, symbol
+from shlo_jit.ir.symbols import MOST_HINTS, NAMES_SYMBOLS, Finding, check_symbols, symbol
 from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.record import did_you_mean
 
@@ -103,6 +103,7 @@ class _Verifier:
     def __init__(self, foreign: bool):
         self.foreign = foreign
         self.found: list[Finding] = []
+        self.hints = MOST_HINTS
         self.known_good: set[Any] = set()
         """Keys of ops that hold: an op that is equal but for its values need not be looked at again."""
         self.func = ""
@@ -131,7 +132,8 @@ class _Verifier:
         record = OPS.get(op.name)
         try:
             if record is None:
-                check_unknown(op, self.foreign)
+                self.hints -= 1
+                check_unknown(op, self.foreign, OPS if self.hints >= 0 else ())
             else:
                 check_op(op, record)
         except Violation as violation:
@@ -159,10 +161,11 @@ def check_scopes(block: Block, visible: set[Value]) -> Iterator[Finding]:
     visible.difference_update(opened)
 
 
-def check_unknown(op: Op, foreign: bool) -> None:
-    """An op without a record: one of another dialect is the business of others, unless `foreign` says no."""
+def check_unknown(op: Op, foreign: bool, known: Iterable[str]) -> None:
+    """An op without a record: one of another dialect is the business of others, unless `foreign` says no. The hint is
+    one of `known`."""
     if op.dialect in OWN_DIALECTS:
-        raise Violation("unknown", f"unknown op {op.name}", hint=did_you_mean(op.name, OPS))
+        raise Violation("unknown", f"unknown op {op.name}", hint=did_you_mean(op.name, known))
     if foreign:
         raise Violation("unknown", f"op {op.name} is of a dialect that is not known here")
 

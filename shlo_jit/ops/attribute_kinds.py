@@ -82,6 +82,9 @@ def _list_of(*classes: type) -> Callable[[Any], bool]:
     return lambda attr: isinstance(attr, tuple) and all(isinstance(a, classes) for a in attr)
 
 
+LONGEST_LIST = 1 << 20
+_LISTS = frozenset({"ints", "bools", "pairs", "groups", "list"})
+
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "i64": _integer(64),
     "i32": _integer(32),
@@ -111,6 +114,8 @@ def check_attribute(name: str, spec: AttributeSpec, attr: Any) -> None:
             raise Violation("attribute", f"requires attribute '{name}'")
         return
     word, _, rest = spec.kind.partition(" ")
+    if word in _LISTS:
+        _check_length(name, attr)
     if word in ("enum", "enums"):
         _check_enum(name, rest, attr if word == "enums" else (attr,))
     elif word == "struct":
@@ -123,6 +128,14 @@ def check_attribute(name: str, spec: AttributeSpec, attr: Any) -> None:
         value = attr.value
         if value < limit or (rest.startswith("> ") and value == limit):
             raise Violation(spec.limit_label, f"attribute '{name}' failed to satisfy constraint: {describe(spec.kind)}")
+
+
+def _check_length(name: str, attr: Any) -> None:
+    """A literal of one value can stand for any number of them: those that are read as lists have to be of some length
+    that a memory can hold."""
+    for part in attr if isinstance(attr, tuple) else (attr,):
+        if isinstance(part, Dense) and (part.type.shape is None or part.type.size > LONGEST_LIST):
+            raise Violation("attribute", f"attribute '{name}' has more than {LONGEST_LIST} elements")
 
 
 def _check_enum(name: str, enum: str, attrs: Any) -> None:

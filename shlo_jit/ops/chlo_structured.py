@@ -20,12 +20,14 @@ from shlo_jit.ops.shapes import (
     check_range,
     check_unique,
     compatible,
+    compatible_elements,
     operand_type,
     operand_types,
     same_dim,
     shape_text,
     stated_result,
     type_text,
+    types_text,
     with_bounds,
 )
 
@@ -300,7 +302,17 @@ define(
 
 # shapes
 
+
+def _verify_dynamic_reshape(op: Op) -> None:
+    t, result = operand_type(op, 0), stated_result(op)
+    if not compatible_elements(t.dtype, result.dtype):
+        raise Violation("C1", f"requires the same element type for operand and result, got {types_text([t, result])}")
+    rank = operand_type(op, 1).extents[0]
+    if result.shape is not None and result.rank != rank:
+        raise Violation("C2", f"length of shape operand ({rank}) is not equal to the rank of result ({result.rank})")
+
+
 define(
-    "chlo.dynamic_reshape", operands=("operand: tensor", "output_shape: shape"),
+    "chlo.dynamic_reshape", operands=("operand: tensor", "output_shape: shape"), verify=_verify_dynamic_reshape,
     reference=lambda op, x, s: x.reshape(resolve_shape(x.size, s)), traits={"moves_data"},
 )  # fmt: skip

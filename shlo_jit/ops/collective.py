@@ -12,7 +12,16 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import I32, TOKEN, UI32, TensorType, TokenType, Type, tensor
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.reducer import block_of, check_reducer
-from shlo_jit.ops.shapes import bounds_of, operand_types, same_dim, type_text, with_bounds, with_element
+from shlo_jit.ops.shapes import (
+    bounds_of,
+    compatible_elements,
+    operand_types,
+    same_dim,
+    type_text,
+    types_text,
+    with_bounds,
+    with_element,
+)
 
 GROUPS = {
     "replica_groups": required("groups"),
@@ -99,6 +108,8 @@ def _verify_all_gather(op: Op) -> None:
     if len(op.results) != len(op.operands):
         raise Violation("C6", f"has {len(op.operands)} operands but {len(op.results)} results")
     for t, r in zip(operand_types(op), _results(op), strict=True):
+        if not compatible_elements(t.dtype, r.dtype):
+            raise Violation("C6", f"operand and result must have the same element type, got {types_text([t, r])}")
         if t.shape is None or r.shape is None:
             continue
         if d >= t.rank:
@@ -158,7 +169,9 @@ def _verify_reduce_scatter(op: Op) -> None:
     d = op.int("scatter_dimension")
     _check_global_ids(op, "C6")
     check_groups(op, "C3", "C5")
-    _check_body(op, [t], "C7")
+    (reduced,) = _check_body(op, [t], "C7")
+    if not compatible_elements(reduced.dtype, r.dtype):
+        raise Violation("C9", f"result must have the element type of the computation, got {types_text([reduced, r])}")
     if t.shape is None or r.shape is None:
         return
     if t.rank != r.rank:
@@ -224,22 +237,22 @@ define(
 # collective_broadcast, collective_reduce, collective_permute
 
 
-def _data_operands(op: Op) -> list[TensorType]:
+def _data_operands(op: Op, label: str) -> list[TensorType]:
     """The operands without the dynamic root, which is checked here."""
     name = op.name.removeprefix("stablehlo.")
     types = operand_types(op)
     if not op.attributes.get("has_dynamic_root"):
         if not types:
-            raise Violation("root", f"{name} requires at least one data operand")
+            raise Violation(label, f"{name} requires at least one data operand")
         return types
     if len(types) < 2:
-        raise Violation("root", f"{name} with has_dynamic_root=true requires at least two operands (data + root)")
+        raise Violation(label, f"{name} with has_dynamic_root=true requires at least two operands (data + root)")
     root = types.pop()
     if root.dtype != I32 or root.shape is None or len(root.shape) != 1:
-        raise Violation("root", f"last operand of {name} with has_dynamic_root=true must be a rank-1 i32 tensor")
+        raise Violation(label, f"last operand of {name} with has_dynamic_root=true must be a rank-1 i32 tensor")
     if not same_dim(root.shape[0], len(types)):
         raise Violation(
-            "root",
+            label,
             f"last operand of {name} with has_dynamic_root=true must have the same number of elements as data "
             f"operands ({len(types)}), but got {root.shape[0]}",
         )
@@ -247,13 +260,13 @@ def _data_operands(op: Op) -> list[TensorType]:
 
 
 def _infer_collective_broadcast(op: Op) -> list[Type]:
-    types = _data_operands(op)
+    types = _data_operands(op, "C4")
     check_groups(op, "C1", "C2", complete=False)
     return list(types)
 
 
 def _infer_collective_reduce(op: Op) -> list[Type]:
-    types = _data_operands(op)
+    types = _data_operands(op, "root")
     _check_global_ids(op, "C4")
     check_groups(op, "C1", "C2", complete=False)
     return list(_check_body(op, types, "C5"))

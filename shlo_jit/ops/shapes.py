@@ -29,6 +29,7 @@ from shlo_jit.ir.types import (
 from shlo_jit.ops.record import Violation
 
 Shape = tuple[int | None, ...]
+MOST_KNOWN = 1 << 16
 
 
 # Printing
@@ -270,9 +271,9 @@ def constant_value(value: Value) -> np.ndarray | None:
 
 
 def constant_ints(value: Value) -> tuple[int, ...] | None:
-    """The integers a 1-d (or rank-0) value is known to hold, or None."""
+    """The integers a 1-d (or rank-0) value is known to hold, or None; more than `MOST_KNOWN` are no one's shape."""
     array = constant_value(value)
-    return None if array is None else tuple(int(n) for n in array.reshape(-1))
+    return None if array is None or array.size > MOST_KNOWN else tuple(int(n) for n in array.reshape(-1))
 
 
 # Inference shared by families

@@ -22,6 +22,7 @@ from shlo_jit.passes.linalg import canonical_linalg
 from shlo_jit.passes.quantized import lower_quantized
 from shlo_jit.passes.simplify import simplify
 from shlo_jit.passes.single_process import alone
+from shlo_jit.passes.unroll import unroll
 
 Pass = Callable[[Op], Op]
 
@@ -31,6 +32,7 @@ PASSES: tuple[Pass, ...] = (
     flatten,
     lower_quantized,
     simplify,
+    unroll,
     expand,
     canonical_linalg,
     explicit_layouts,

@@ -3,7 +3,7 @@
     rules("stablehlo.dot", {"": '"stablehlo.dot"(%a, %b) : (...) -> ...'}, ("C2", "tensor<3x4xf32>", "tensor<5x4xf32>"))
 
 A text is the op in its generic form; its operands are the arguments of a function around it, with the types of the
-op's signature, unless lines above the op define them. A rule is a label, optionally with the name of the text it
+op's signature, unless what stands before `;;` defines them. A rule is a label, optionally with the name of the text it
 starts from (`C2 wide`), and one or more pairs of old and new pieces of that text.
 """
 
@@ -46,15 +46,15 @@ def call(op: str, operands: int, attributes: str = "", types: str = "", body: st
 
 def program(text: str) -> str:
     """A function around the op."""
-    head, _, last = text.rpartition("\n") if "\n" in text and "({" not in text else ("", "", text)
-    signature = text.rsplit(" : (", 1)[1]
+    head, _, op = text.rpartition(";;")
+    signature = op.rsplit(" : (", 1)[1]
     types = split_types(signature[: _closing(signature)])
-    found = list(_OPERANDS.finditer(last if not head else last))
-    names = [n.strip() for n in found[0][1].split(",") if n.strip()] if found else []
+    found = _OPERANDS.search(op)
+    names = [n.strip() for n in found[1].split(",") if n.strip()] if found else []
     defined = set(re.findall(r"^\s*(%\w+) =", head, re.MULTILINE))
-    arguments = {n: t for n, t in zip(names, types, strict=True) if n not in defined}
+    arguments = {n: t for n, t in zip(names, types, strict=False) if n not in defined}
     listed = ", ".join(f"{n}: {t}" for n, t in arguments.items())
-    return f"func.func @main({listed}) {{\n{text}\nfunc.return\n}}"
+    return f"func.func @main({listed}) {{\n{head}{op}\nfunc.return\n}}"
 
 
 def _closing(text: str) -> int:

@@ -174,14 +174,12 @@ def _run_units(low: ProgramLowering, axis: Axis, passes: list[AnyPass], names: l
     t, chunks = axis.transform, axis.chunks
     with b.loop(first, b.min_(b.add(first, grain), axis.units), 1, "block") as unit:
         outer, chunk = b.udiv(unit, chunks), b.mul(b.urem(unit, chunks), t.columns)
-        here = [
-            b.offset(p, b.mul(b.add(b.mul(outer, rows * axis.inner), chunk), size))
-            for p, rows, size in (
-                (source, axis.source_rows, axis.source_bytes),
-                (target, axis.target_rows, axis.target_bytes),
-            )
-        ]
-        for p, f, table, ends in zip(passes, names, tables, _ends(b, axis, len(passes), *here, buffers), strict=True):
+        rows = b.add(b.mul(outer, axis.source_rows * axis.inner), chunk)
+        here = b.offset(source, b.mul(rows, axis.source_bytes))
+        rows = b.add(b.mul(outer, axis.target_rows * axis.inner), chunk)
+        there = b.offset(target, b.mul(rows, axis.target_bytes))
+        ends_of = _ends(b, axis, len(passes), here, there, buffers)
+        for p, f, table, ends in zip(passes, names, tables, ends_of, strict=True):
             b.call("void", f, [*ends, table, i64(0), i64(p.units)], declare=False)
     b.ret()
     low.parallel(low.share("fft", name), pointers, tasks)
@@ -193,7 +191,8 @@ def _run_passes(
     """One block: every pass is cut into tasks of its own."""
     b = low.b
     source, target, buffers = pointers
-    for p, f, table, ends in zip(passes, names, tables, _ends(b, axis, len(passes), source, target, buffers), strict=True):
+    ends_of = _ends(b, axis, len(passes), source, target, buffers)
+    for p, f, table, ends in zip(passes, names, tables, ends_of, strict=True):
         if p.units < 2:
             b.call("void", f, [*ends, table, i64(0), i64(p.units)], declare=False)
             continue

@@ -1,0 +1,63 @@
+"""What the paths that do not run as plain vectors cost: nanoseconds an element on one thread, the fastest of many runs.
+
+    python -m benchmarks.slow_paths
+
+The table in docs/architecture.md comes from here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import shlo_jit
+
+N = 1 << 16
+RNG = np.random.default_rng(0)
+FLOATS = RNG.standard_normal(N).astype(np.float32)
+ROWS = FLOATS.reshape(64, 1024)
+INTEGERS = RNG.integers(1, 1000, N).astype(np.int32)
+PLACES = RNG.integers(0, N, N).astype(np.int32)
+
+CASES: dict[str, tuple[Callable, tuple]] = {
+    "add f32 (a plain vector loop, for comparison)": (lambda x: x + x, (FLOATS,)),
+    "divide i32": (lambda x, y: jax.lax.div(x, y), (INTEGERS, INTEGERS[::-1].copy())),
+    "remainder i32": (lambda x, y: jax.lax.rem(x, y), (INTEGERS, INTEGERS[::-1].copy())),
+    "gather of single elements": (lambda x, i: x[i], (FLOATS, PLACES)),
+    "argmax along rows": (lambda x: jnp.argmax(x, 1), (ROWS,)),
+    "scatter-add of single elements": (lambda x, i, u: x.at[i].add(u), (FLOATS, PLACES, FLOATS)),
+    "sort f32 by an unusual comparator": (
+        lambda x, y: jax.lax.sort((x * y, x), num_keys=2),
+        (ROWS, ROWS[::-1].copy()),
+    ),
+    "power f32": (lambda x: jnp.power(jnp.abs(x), 1.7), (FLOATS,)),
+    "lgamma f32": (lambda x: jax.lax.lgamma(x), (FLOATS,)),
+    "exponential c64": (lambda x: jnp.exp(x * np.complex64(1 + 1j)), (FLOATS,)),
+}
+
+
+def best(function: Callable[[], object], runs: int = 40) -> float:
+    """Seconds of the fastest run."""
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def main() -> None:
+    print("| path | ns an element |\n|---|--:|")
+    for name, (function, arguments) in CASES.items():
+        text = jax.jit(function, keep_unused=True).lower(*arguments).as_text()
+        exe = shlo_jit.compile(text, threads=1)
+        exe(*arguments)
+        print(f"| {name} | {best(lambda: exe(*arguments)) / N * 1e9:.2f} |")
+
+
+if __name__ == "__main__":
+    main()

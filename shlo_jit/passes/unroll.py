@@ -1,0 +1,75 @@
+"""Unroll short counted loops of elementwise work, so that their turns fuse into one.
+
+Needs: nothing. Guarantees: a `while` whose counter starts at a constant, goes up by a constant and is compared with a
+constant is gone when it makes at most MOST_TURNS turns and its body has only ops that can be fused.
+
+    while i < 5 { x = round(x, i); i = i + 1 }   ->   x = round(x, 0); ...; x = round(x, 4)
+
+JAX's Threefry is such a loop of five groups of rounds: rolled, every group reads and writes all of its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.types import TensorType
+from shlo_jit.ops import is_elementwise
+from shlo_jit.passes.rewriter import Rewriter, rewrite
+
+MOST_TURNS = 8
+MOST_OPS = 320
+"""All turns together."""
+MOVES = {
+    "stablehlo.constant", "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.slice", "stablehlo.transpose",
+    "stablehlo.iota", "stablehlo.return",
+}  # fmt: skip
+
+
+def unroll(function: Op) -> Op:
+    """The function without such loops."""
+
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        turns = turns_of(op) if op.name == "stablehlo.while" else None
+        body = op.block(1).ops if turns is not None else []
+        if turns is None or turns > MOST_TURNS or turns * len(body) > MOST_OPS or not all(map(_is_fusible, body)):
+            return None
+        values = list(operands)
+        for _ in range(turns):
+            rw.values.update(zip(op.block(1).arguments, values, strict=True))
+            rw.run(body[:-1])
+            values = [rw.get(v) for v in body[-1].operands]
+        return values
+
+    return rewrite(function, visit)
+
+
+def _is_fusible(op: Op) -> bool:
+    return op.name in MOVES or is_elementwise(op)
+
+
+def turns_of(op: Op) -> int | None:
+    """How often a counted loop turns; None when that is not plain to see."""
+    condition, body = op.block(0), op.block(1)
+    test = condition.terminator.operands[0].op
+    if test is None or test.name != "stablehlo.compare" or test.attributes["comparison_direction"].value != "LT":
+        return None
+    counter, limit = test.operands
+    if counter not in condition.arguments:
+        return None
+    k = condition.arguments.index(counter)
+    step = body.terminator.operands[k].op
+    if step is None or step.name != "stablehlo.add" or body.arguments[k] not in step.operands:
+        return None
+    (other,) = [v for v in step.operands if v is not body.arguments[k]] or [body.arguments[k]]
+    first, last, by = (_integer(v) for v in (op.operands[k], limit, other))
+    if first is None or last is None or by is None or by <= 0:
+        return None
+    return max(0, -(-(last - first) // by))
+
+
+def _integer(value: Value) -> int | None:
+    op, t = value.op, value.type
+    if op is None or op.name != "stablehlo.constant" or not isinstance(t, TensorType) or t.rank:
+        return None
+    return int(op.constant.array.reshape(-1)[0]) if t.storage.kind in "iu" else None
