@@ -11,9 +11,9 @@ A C function gets pointers to row-major dense buffers,
     int32_t f(void **operands, void **results);     // status: 0, or the program stops with ExecutionError
 
 and writes the results in place; operands are read-only, but for those that a result aliases: both pointers are the
-same then. Buffers lie as the call's `operand_layouts` and `result_layouts` say. It is given as a ctypes function object (whose `restype`
-tells which of the two it is: None or an integer type), as an address (int, the first form), or as a PyCapsule (the
-second form when its name ends in "status"). C functions are called with the GIL held.
+same then. Buffers lie as the call's `operand_layouts` and `result_layouts` say. It is given as a ctypes function object
+(whose `restype` tells which of the two it is: None or an integer type), as an address (int, the first form), or as a
+PyCapsule (the second form when its name ends in "status"). C functions are called with the GIL held.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ ENUMS_WITH_OWN_NAME = ("result_accuracy_mode",)
 _NUMBER = re.compile(r"[-+]?\d")
 _ESCAPE = re.compile(r'\\(?:([0-9A-Fa-f]{2})|([nt"\\])|(.))', re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
-_ARRAY = re.compile(r"array<\s*([su]?i\d+|f\d+|bf16)\s*(?::([^<>]*))?>$")
+_ARRAY = re.compile(r"array<\s*([su]?i\d{1,4}|f\d{1,3}|bf16)\s*(?::([^<>]*))?>$")
 CONSTANTS = {"true": True, "false": False, "unit": UNIT}
 
 
@@ -189,8 +189,10 @@ def _integer_attribute(p: Parser, token: str, type_name: str, at: int) -> Intege
         value = int(token, 16) if "0x" in token else int(token)
     except ValueError:
         p.fail("a number", at)
-    bits = 64 if type_name == "index" else int(type_name.lstrip("sui") or 0)
-    if value >= 1 << bits or value < -(1 << max(0, bits - 1)):
+    digits = type_name.lstrip("sui")
+    if type_name != "index" and not digits.isdigit():
+        p.error(f"a number is no value of type {type_name}", at)
+    if not fits(value, 64 if type_name == "index" else int(digits)):
         p.error(f"integer constant out of range for attribute: {token} does not fit {type_name}", at)
     if type_name == "i1":
         return bool(value)
@@ -245,8 +247,12 @@ def fits_integer(part: str, type_name: str) -> bool:
     """Whether a decimal number fits an integer type."""
     if not re.fullmatch(r"[-+]?\d{1,20}", part):
         return False
-    bits = int(type_name.lstrip("sui"))
-    return -(1 << (bits - 1)) <= int(part) < 1 << bits
+    return fits(int(part), int(type_name.lstrip("sui")))
+
+
+def fits(value: int, bits: int) -> bool:
+    """Whether an integer of so many bits can be this, signed or not."""
+    return value.bit_length() <= bits if value >= 0 else (-value - 1).bit_length() < bits
 
 
 def _dense_array(p: Parser) -> DenseArray:

@@ -208,6 +208,8 @@ class Cursor:
             if token[-1:].isdigit() and "." not in token and not token[0].isalpha():
                 self.error("the number has too many digits")
             self.fail("an integer")
+        if not -(2**63) <= value < 2**63:
+            self.error("integer value too large")
         self.i += 1
         return value
 

@@ -38,7 +38,7 @@ from shlo_jit.text.lexer import Cursor, SyntaxRefusal
 
 _EXTENT = re.compile(r"\s*(\?|\d+)\s*x\s*")
 _UNRANKED = re.compile(r"\s*\*\s*x\s*")
-_SCALAR = re.compile(r"(?:[su]?i\d+|bf16|tf32|f\d+(?:E\d+M\d+(?:FN|FNUZ|B11FNUZ|FNU)?)?|index|none)$")
+_SCALAR = re.compile(r"(?:[su]?i\d{1,8}|bf16|tf32|f\d{1,3}(?:E\d{1,3}M\d{1,3}(?:FN|FNUZ|B11FNUZ|FNU)?)?|index|none)$")
 _COMPLEX = re.compile(r"complex\s*<\s*(\w+)\s*>$")
 _BOUNDS = re.compile(r"#stablehlo\.bounds\s*<([^<>]*)>$")
 _EXTENSIONS = re.compile(r"#stablehlo\.type_extensions\s*<\s*bounds\s*=\s*\[([^\[\]]*)\]\s*>$")
@@ -51,6 +51,7 @@ _QUANTIZED = re.compile(
 )
 _PARAMETER = re.compile(r"([-+]?[\d.]+(?:[eE][-+]?\d+)?)(?:\s*:\s*(-?\d+))?$")
 MAX_EXTENT = 2**63 - 1
+WIDEST_INTEGER = 2**24 - 1
 
 
 class TypeRefusal(ValueError):
@@ -122,6 +123,8 @@ def _other_type(p: Cursor, token: str, aliases: dict[str, Type], known: dict[str
     if token in ("memref", "vector", "complex"):
         return _opaque(p)
     if _SCALAR.match(token):
+        if token.lstrip("sui").isdigit() and int(token.lstrip("sui")) > WIDEST_INTEGER:
+            p.error(f"integer bitwidth is limited to {WIDEST_INTEGER} bits")
         p.i += 1
         return ScalarType(token)
     if token[:1].isalpha():
