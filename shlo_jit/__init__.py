@@ -7,12 +7,14 @@ Importing the package loads LLVM, so that compiling, and above all starting from
 """
 
 from shlo_jit.api import compile, infer, parse, verify
+from shlo_jit.codegen.failure import InternalError
 from shlo_jit.errors import Diagnostic, ExecutionError, ParseError, StableHLOError, UnsupportedError, VerifyError
 from shlo_jit.runtime.callbacks import register_custom_call
 
 __all__ = [
     "Diagnostic",
     "ExecutionError",
+    "InternalError",
     "ParseError",
     "StableHLOError",
     "UnsupportedError",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.target import resolve
 from shlo_jit.errors import Diagnostic, StableHLOError, VerifyError
 from shlo_jit.kernels.target import Target
@@ -58,7 +59,13 @@ def compile_text(
         found = build.from_cache(key, machine, threads=threads, custom_calls=calls, stages=stages)
         if found is not None:
             return found
-    lowered = lower(text, name, entry, machine, count, calls, donate)
+    try:
+        lowered = lower(text, name, entry, machine, count, calls, donate)
+    except StableHLOError:
+        raise
+    except Exception as error:  # whatever went wrong, the caller gets one documented exception
+        what = f"{type(error).__name__}: {error}"
+        raise InternalError(f"shlo_jit failed on this program ({what}); please report it") from error
     return build.build(
         lowered.program, machine, threads=threads, custom_calls=calls, key=key, cache=cache, stages=stages
     )

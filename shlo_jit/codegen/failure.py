@@ -2,4 +2,4 @@
 
 
 class InternalError(RuntimeError):
-    """The compiler produced something LLVM or the linker refuses: a defect of ours, never of the user's program."""
+    """The compiler failed on a program it should compile or refuse: a defect of ours, never of the user's program."""

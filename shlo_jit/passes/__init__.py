@@ -6,9 +6,8 @@ import os
 from collections.abc import Callable
 from functools import partial
 
-from shlo_jit.errors import StableHLOError, UnsupportedError, diagnose
-from shlo_jit.ir.core import Block, Module, Op, Region, Value, walk
-from shlo_jit.ir.types import TensorType
+from shlo_jit.errors import StableHLOError
+from shlo_jit.ir.core import Block, Module, Op, Region
 from shlo_jit.passes.approximate_top_k import exact_top_k
 from shlo_jit.passes.byte_convolutions import byte_convolutions
 from shlo_jit.passes.convolutions import canonical_convolutions
@@ -23,6 +22,7 @@ from shlo_jit.passes.linalg import canonical_linalg
 from shlo_jit.passes.quantized import lower_quantized
 from shlo_jit.passes.simplify import simplify
 from shlo_jit.passes.single_process import alone
+from shlo_jit.passes.static import require_static
 from shlo_jit.passes.unroll import unroll
 
 Pass = Callable[[Op], Op]
@@ -35,6 +35,7 @@ PASSES: tuple[Pass, ...] = (
     simplify,
     unroll,
     expand,
+    require_static,
     canonical_linalg,
     explicit_layouts,
     byte_convolutions,
@@ -58,24 +59,7 @@ def run_passes(module: Module, entry: Op, is_registered: Callable[[str], bool] =
         function = run(function)
         if checking:
             check(function, getattr(run, "__name__", str(run)))
-    require_static(function)
     return function
-
-
-def require_static(function: Op) -> None:
-    """Refuse extents that are still unknown: this compiler needs static shapes. Raises UnsupportedError."""
-    for i, argument in enumerate(function.block().arguments):
-        if is_dynamic(argument):
-            message = f"argument {i} (%{argument.name}) has dynamic dimensions; only static shapes can be compiled yet"
-            raise UnsupportedError(diagnose(message, function.span))
-    for op in walk(function.block()):
-        if any(is_dynamic(r) for r in op.results):
-            message = f"{op.name}: the result has dynamic dimensions; only static shapes can be compiled yet"
-            raise UnsupportedError(diagnose(message, op.span))
-
-
-def is_dynamic(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and not value.type.is_static
 
 
 def check(function: Op, after: str) -> None:

@@ -63,7 +63,9 @@ def _convolution(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]
     return rw.emit("stablehlo.transpose", [product], [op.result.type], {"permutation": DenseArray("i64", back)})
 
 
-def _complex(rw: Rewriter, values: list[Value], shape: tuple[int, ...], acc: DType, attributes: dict[str, Any]) -> Value:
+def _complex(
+    rw: Rewriter, values: list[Value], shape: tuple[int, ...], acc: DType, attributes: dict[str, Any]
+) -> Value:
     """(a + bi) * (c + di) = (a*c - b*d) + (a*d + b*c)i, a convolution each"""
     part, t = acc.part, tensor(shape, acc.part)
     (a, b), (c, d) = (

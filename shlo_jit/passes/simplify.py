@@ -25,8 +25,8 @@ EXACT = {
     "stablehlo." + n
     for n in (
         "add subtract multiply divide negate abs sign maximum minimum and or xor not compare select clamp convert "
-        "shift_left shift_right_logical shift_right_arithmetic remainder popcnt count_leading_zeros is_finite floor ceil "
-        "round_nearest_afz round_nearest_even bitcast_convert reshape transpose broadcast_in_dim slice concatenate pad "
+        "shift_left shift_right_logical shift_right_arithmetic remainder popcnt count_leading_zeros is_finite floor "
+        "ceil round_nearest_afz round_nearest_even bitcast_convert reshape transpose broadcast_in_dim slice concatenate pad "
         "reverse iota real imag complex gather sqrt"
     ).split()
 }
