@@ -417,12 +417,12 @@ class Builder:
         align = max(1, bits(type) // 8)
         other = other or const(type, 0)
         name = f"llvm.masked.load.{mangle(type)}.p0"
-        return self.call(type, name, [V("ptr align %d" % align, pointer.text), mask, other])
+        return self.call(type, name, [V(f"ptr align {align}", pointer.text), mask, other])
 
     def masked_store(self, value: V, pointer: V, mask: V) -> None:
         align = max(1, bits(value.type) // 8)
         name = f"llvm.masked.store.{mangle(value.type)}.p0"
-        self.call("void", name, [value, V("ptr align %d" % align, pointer.text), mask])
+        self.call("void", name, [value, V(f"ptr align {align}", pointer.text), mask])
 
     def gather(self, type: str, pointers: V, mask: V, other: V | None = None) -> V:
         """A load from a vector of pointers."""

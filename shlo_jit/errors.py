@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 
 class Source:
@@ -104,13 +105,22 @@ def _window(line: str, column: int, limit: int = 160) -> tuple[str, int]:
     return part, column
 
 
-def diagnose(message: str, span: Span | None, **fields: str) -> Diagnostic:
-    """A Diagnostic for `span` (or without a place when there is none); `fields` are its others, such as `hint`."""
-    if span is None:
-        return Diagnostic(message, **fields)
-    line, column = span.source.line_column(span.start)
-    text = span.source.line_text(line)
-    return Diagnostic(message, span.source.name, line, column, text, max(1, span.end - span.start), **fields)
+def diagnose(
+    message: str,
+    span: Span | None,
+    *,
+    severity: str = "error",
+    op: str = "",
+    label: str = "",
+    rule: str = "",
+    hint: str = "",
+) -> Diagnostic:
+    """A Diagnostic for `span` (or without a place when there is none)."""
+    place: tuple[str, int, int, str, int] = ("<text>", 0, 0, "", 1)
+    if span is not None:
+        line, column = span.source.line_column(span.start)
+        place = (span.source.name, line, column, span.source.line_text(line), max(1, span.end - span.start))
+    return Diagnostic(message, *place, severity=severity, op=op, label=label, rule=rule, hint=hint)
 
 
 class StableHLOError(ValueError):

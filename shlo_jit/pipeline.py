@@ -19,8 +19,8 @@ from shlo_jit.runtime.host import HOST_CALLS
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.program import Program
-    from shlo_jit.fuse.storage import MemoryPlan
     from shlo_jit.fuse.plan import PlanBlock
+    from shlo_jit.fuse.storage import MemoryPlan
     from shlo_jit.ir.core import Module, Op
 
 

@@ -19,7 +19,7 @@ func.func @main(%x: tensor<40x50xf32>, %w: tensor<50x77xf32>) -> (tensor<40x77xf
   %3 = stablehlo.reduce(%2 init: %c) applies stablehlo.add across dimensions = [0] : (tensor<40x77xf32>, tensor<f32>) -> tensor<77xf32>
   return %2, %3 : tensor<40x77xf32>, tensor<77xf32>
 }
-"""  # noqa: E501
+"""
 REGISTERS = {"zmm": r"%zmm\d", "ymm": r"%ymm\d", "v4s": r"\bv\d+\.4s"}
 EXPECTED = {
     "x86-64-v4": ("zmm", set()),

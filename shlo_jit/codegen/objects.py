@@ -177,8 +177,9 @@ def _write_callback(callback: Callback) -> dict[str, Any]:
 
 def _read_callback(row: Mapping[str, Any]) -> Callback:
     operands, results = (tuple(_read_port(p) for p in row[k]) for k in ("operands", "results"))
-    orders = [tuple(tuple(order) for order in side) for side in row["orders"]]
-    return Callback(row["target"], operands, results, _read_value(row["attributes"]), *orders, dict(row["aliases"]))
+    before, after = (tuple(tuple(order) for order in side) for side in row["orders"])
+    attributes, aliases = _read_value(row["attributes"]), dict(row["aliases"])
+    return Callback(row["target"], operands, results, attributes, before, after, aliases)
 
 
 def _write_value(value: Any) -> Any:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from shlo_jit.fuse.storage import MemoryPlan
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step
+from shlo_jit.fuse.storage import MemoryPlan
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
 

@@ -1,16 +1,16 @@
 """Attributes: constant data on ops. `bool` and `str` stand for themselves; the rest are the classes here.
 
-    true  "text"                          bool, str
-    3 : i64   1.5 : f32                   IntegerAttr, FloatAttr
-    unit                                  UNIT
-    [a, b]   {k = v}                      tuple, DictAttr
-    array<i64: 1, 2>                      DenseArray
-    dense<[1, 2]> : tensor<2xi64>         Dense
-    @f   @f::@g                           SymbolRef
-    tensor<2xf32>                         TypeAttr
-    #stablehlo<precision HIGH>            EnumAttr("stablehlo", "precision", "HIGH")
-    #stablehlo.gather<offset_dims = [1]>  StructAttr("stablehlo.gather", {"offset_dims": ...})
-    anything else                         OpaqueAttr, kept as written
+true  "text"                          bool, str
+3 : i64   1.5 : f32                   IntegerAttr, FloatAttr
+unit                                  UNIT
+[a, b]   {k = v}                      tuple, DictAttr
+array<i64: 1, 2>                      DenseArray
+dense<[1, 2]> : tensor<2xi64>         Dense
+@f   @f::@g                           SymbolRef
+tensor<2xf32>                         TypeAttr
+#stablehlo<precision HIGH>            EnumAttr("stablehlo", "precision", "HIGH")
+#stablehlo.gather<offset_dims = [1]>  StructAttr("stablehlo.gather", {"offset_dims": ...})
+anything else                         OpaqueAttr, kept as written
 """
 
 from __future__ import annotations
@@ -163,8 +163,21 @@ class OpaqueAttr:
 
 
 Attribute = (
-    bool | str | IntegerAttr | FloatAttr | _Unit | tuple | DictAttr | DenseArray | Dense | SymbolRef | TypeAttr
-    | EnumAttr | StructAttr | ConvDims | OpaqueAttr
+    bool
+    | str
+    | IntegerAttr
+    | FloatAttr
+    | _Unit
+    | tuple
+    | DictAttr
+    | DenseArray
+    | Dense
+    | SymbolRef
+    | TypeAttr
+    | EnumAttr
+    | StructAttr
+    | ConvDims
+    | OpaqueAttr
 )
 
 

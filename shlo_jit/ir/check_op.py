@@ -87,9 +87,7 @@ def check_values(what: str, names: tuple[str, ...], kinds: Sequence[TypeKind], v
     for i, (kind, v) in enumerate(zip(kinds, values, strict=False)):
         if not kind.accepts(v.type):
             many = "variadic of " if variadic else ""
-            raise Violation(
-                "type", f"{what} #{i} must be {many}{kind.describe()}, but got '{type_text(v.type)}'"
-            )
+            raise Violation("type", f"{what} #{i} must be {many}{kind.describe()}, but got '{type_text(v.type)}'")
 
 
 def check_regions(op: Op, record: OpDef) -> None:

@@ -160,8 +160,8 @@ class Module:
         self.locations = locations if locations is not None else {}
         """Name (without `#`) to `loc(...)` text, of the aliases that ops' locations refer to."""
         self.scoped = scoped
-        """The parser made it, and has looked every name up in its scope: the verifier need not. A module that is changed
-        in place loses this (whoever does so sets it to False); passes build new ones."""
+        """The parser made it, and has looked every name up in its scope: the verifier need not. A module that is
+        changed in place loses this (whoever does so sets it to False); passes build new ones."""
 
     @property
     def body(self) -> Block:

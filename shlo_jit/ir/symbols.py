@@ -70,8 +70,8 @@ def _unique_symbols(module: Module, table: dict[str, Op]) -> Iterator[Finding]:
 
 def _function(func: Op) -> Iterator[Finding]:
     """A function's block arguments and what it returns are those of its type."""
-    if is_declaration(func):
-        return
+    if is_declaration(func) or len(func.regions[0].blocks) != 1:
+        return  # several blocks are reported as a wrong region
     try:
         stated = function_type(func)
     except (AssertionError, KeyError):

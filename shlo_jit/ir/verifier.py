@@ -58,9 +58,7 @@ def warnings_of(module: Module) -> list[Diagnostic]:
                 continue
             hint = did_you_mean(name, record.attributes)
             message = f"{op.name} has no attribute '{name}'" + (f"; {hint}" if hint else "")
-            found.append(
-                diagnose(message, op.span, severity="warning", op=op.name, label="attribute", hint=hint)
-            )
+            found.append(diagnose(message, op.span, severity="warning", op=op.name, label="attribute", hint=hint))
     return found
 
 
@@ -117,9 +115,8 @@ class _Verifier:
             if op.name in NAMES_SYMBOLS:
                 self.users.append((self.func, op))
             key = _key(op)
-            if key is None or key not in known_good:
-                if self.op(op) and key is not None:
-                    known_good.add(key)
+            if (key is None or key not in known_good) and self.op(op) and key is not None:
+                known_good.add(key)
             if op.regions:
                 if op.name == "func.func":
                     self.func = symbol(op, "sym_name") or ""

@@ -145,7 +145,8 @@ class NestLowering:
             return
         read = {id(self.row.ev.pointers[k[0]]) for k in self.nest.loads}
         for s in self.nest.stores:
-            if s.target in aligned and s.target.tensor.nbytes >= STREAM_BYTES and id(self.row.ev.pointers[s.target]) not in read:
+            large = s.target.tensor.nbytes >= STREAM_BYTES
+            if large and s.target in aligned and id(self.row.ev.pointers[s.target]) not in read:
                 self.row.ev.streaming.add(s.target)
 
     def all_rows(self) -> None:

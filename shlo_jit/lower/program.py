@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from shlo_jit.codegen.program import Callback, Port, Program
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.memory import Planner
-from shlo_jit.fuse.storage import Copy, MemoryPlan, Storage, nbytes
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
-from shlo_jit.ir.core import Op, Value
+from shlo_jit.fuse.storage import Copy, MemoryPlan, Storage, nbytes
+from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
 from shlo_jit.kernels.routine import Routine
@@ -296,7 +295,6 @@ class ProgramLowering:
         return task
 
     def control(self, step: ControlStep) -> None:
-        b = self.main
         if step.op.name == "stablehlo.while":
             self.loop(step)
         else:

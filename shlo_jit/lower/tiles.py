@@ -9,7 +9,7 @@ then runs for each of them. Every line that is touched is read or written whole.
 from __future__ import annotations
 
 from shlo_jit.fuse.nest import Key
-from shlo_jit.kernels.builder import V, Builder, i64, vector
+from shlo_jit.kernels.builder import Builder, V, i64, vector
 from shlo_jit.lower.crossing import STRIPE, Crossing
 from shlo_jit.lower.evaluate import Evaluator, Frame
 from shlo_jit.lower.registers import first_lanes, from_memory, memory_type

@@ -139,7 +139,9 @@ def _infer_add(op: Op) -> list[Type]:
 def _verify_add(op: Op) -> None:
     """C5 to C7: the only arithmetic that takes operands quantized per axis."""
     lhs, rhs, result = (t.dtype for t in (*operand_types(op), stated_result(op)))
-    if not isinstance(lhs, QuantizedType) or not isinstance(rhs, QuantizedType) or not isinstance(result, QuantizedType):
+    if not (
+        isinstance(lhs, QuantizedType) and isinstance(rhs, QuantizedType) and isinstance(result, QuantizedType)
+    ):
         return
     if (lhs.axis is not None or rhs.axis is not None) != (result.axis is not None):
         raise Violation(

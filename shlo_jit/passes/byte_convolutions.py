@@ -52,9 +52,10 @@ def byte_convolutions(function: Op) -> Op:
         if op.name != "stablehlo.convolution" or not all(map(mk.is_static, (*operands, op.result))):
             return None
         t = op.result.tensor
-        if not pays(*operands, t.storage, t.extents, op.attributes):
+        lhs, rhs = operands
+        if not pays(lhs, rhs, t.storage, t.extents, op.attributes):
             return None
-        return [byte_convolution(rw, *operands, t.storage, t.extents, op.attributes)]
+        return [byte_convolution(rw, lhs, rhs, t.storage, t.extents, op.attributes)]
 
     found = any(op.name == "stablehlo.convolution" for op in walk(function.block()))
     return rewrite(function, visit) if found else function

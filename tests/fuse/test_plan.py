@@ -29,7 +29,7 @@ SOFTMAX = """
   %sb = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<8xf32>) -> tensor<8x32xf32>
   %y = stablehlo.divide %e, %sb : tensor<8x32xf32>
   return %y : tensor<8x32xf32>
-"""  # noqa: E501
+"""
 
 
 def test_softmax_is_one_row_program() -> None:
@@ -65,7 +65,7 @@ def test_bias_runs_on_the_tiles_of_a_product() -> None:
   %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
   %1 = stablehlo.broadcast_in_dim %b, dims = [1] : (tensor<4xf32>) -> tensor<8x4xf32>
   %2 = stablehlo.add %0, %1 : tensor<8x4xf32>
-  return %2 : tensor<8x4xf32>"""  # noqa: E501
+  return %2 : tensor<8x4xf32>"""
     lowered = plan_of(body, "(%x: tensor<8x16xf32>, %w: tensor<16x4xf32>, %b: tensor<4xf32>) -> tensor<8x4xf32>")
     (step,) = lowered.plan.steps
     assert isinstance(step, OpStep)
@@ -78,7 +78,7 @@ def test_a_reshape_of_memory_runs_nothing() -> None:
     body = """
   %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
   %1 = stablehlo.reshape %0 : (tensor<8x4xf32>) -> tensor<4x8xf32>
-  return %1 : tensor<4x8xf32>"""  # noqa: E501
+  return %1 : tensor<4x8xf32>"""
     lowered = plan_of(body, "(%x: tensor<8x16xf32>, %w: tensor<16x4xf32>) -> tensor<4x8xf32>")
     assert titles(lowered) == ["dot_general", "view"]
     assert lowered.memory.arena_bytes == 0 or not lowered.memory.block_end.get(id(lowered.plan))

@@ -1,6 +1,6 @@
 """Damaged programs in bulk, in processes of limited memory.
 
-    python tests/fuzz/run.py [count] [first]        prints what went wrong with which number
+python tests/fuzz/run.py [count] [first]        prints what went wrong with which number
 """
 
 from __future__ import annotations

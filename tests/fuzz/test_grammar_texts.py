@@ -16,7 +16,7 @@ from hypothesis.extra.lark import from_lark
 from mutate import check
 
 RULES = ("start", "generic", "module", "func", "type", "attribute")
-EXAMPLES = 40
+EXAMPLES = 15
 HEADS = {"type": "func.func private @f(", "attribute": "module attributes {a = "}
 TAILS = {"type": ")", "attribute": "} {}"}
 
@@ -35,7 +35,9 @@ def _rules(text: str) -> list[str]:
     return [name for name in RULES if name in names]
 
 
-@pytest.mark.parametrize("rule", _rules(importlib.resources.files("shlo_jit.text").joinpath("stablehlo.lark").read_text("utf-8")))
+@pytest.mark.parametrize(
+    "rule", _rules(importlib.resources.files("shlo_jit.text").joinpath("stablehlo.lark").read_text("utf-8"))
+)
 def test_texts_of_the_grammar(rule: str) -> None:
     @settings(
         max_examples=EXAMPLES, deadline=None, derandomize=True, database=None,

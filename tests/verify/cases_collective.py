@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Ops that talk to other processes."""
 
 from __future__ import annotations

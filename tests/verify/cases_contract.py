@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Ops that multiply and sum."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Control flow, functions, tuples, custom calls."""
 
 from __future__ import annotations

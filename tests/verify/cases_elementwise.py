@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Elementwise ops, CHLO's too."""
 
 from __future__ import annotations

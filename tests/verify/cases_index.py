@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Ops that find elements by index values."""
 
 from __future__ import annotations

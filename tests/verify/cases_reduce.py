@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Ops that apply a region to elements."""
 
 from __future__ import annotations

@@ -1,92 +1,132 @@
-"""The verifier on whole modules: symbols, calls, scopes, and several errors in one run."""
+"""Rules that hold for every op and for whole modules: `GENERAL` of the registry, a good and a bad program for each."""
 
 from __future__ import annotations
 
+import pytest
+
+import shlo_jit
 from shlo_jit.ir.core import Block, Module, Op, Region
 from shlo_jit.ir.types import F32, tensor
 from shlo_jit.ir.verifier import verify_module
+from shlo_jit.ops.constraints import GENERAL
 from shlo_jit.text.parser import parse_module
 
 
-def messages(text, **options):
+def labels(text: str) -> list[str]:
+    return [d.label for d in shlo_jit.verify(text)]
+
+
+def messages(text: str, **options: bool) -> list[str]:
     return [d.message for d in verify_module(parse_module(text), **options)]
 
 
-def test_all_errors_with_their_places():
-    found = verify_module(
-        parse_module("""func.func @main(%a: tensor<2x3xf32>) -> tensor<3x2xf32> {
-  %0 = stablehlo.transpose %a, dims = [0, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>
-  %1 = stablehlo.reverse %a, dims = [5] : tensor<2x3xf32>
-  return %0 : tensor<3x2xf32>
-}""")
-    )
-    assert [d.message.partition(":")[0] for d in found] == ["transpose C2", "reverse C3"]
-    assert [(d.line, d.column) for d in found] == [(2, 8), (3, 8)]
+def in_function(ops: str, arguments: str = "%a: tensor<2xf32>, %v: tensor<f32>") -> str:
+    return f"func.func @main({arguments}) {{\n{ops}\nfunc.return\n}}"
 
 
-def test_unknown_ops():
-    text = '%a: tensor<2xf32>) {\n %0 = "stablehlo.multipy"(%a, %a) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>'
-    (message,) = messages(f"func.func @main({text}\n return\n}}")
-    assert message == "unknown op stablehlo.multipy; did you mean stablehlo.multiply?"
-    text = 'func.func @main(%a: tensor<2xf32>) {\n %0 = "my.op"(%a) : (tensor<2xf32>) -> tensor<2xf32>\n return\n}'
-    assert messages(text) == []
-    assert messages(text, foreign=True) == ["op my.op is of a dialect that is not known here"]
-
-
-def test_calls():
-    text = """
-func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {
-  %0 = func.call @helper(%a) : (tensor<2xf32>) -> tensor<2xf32>
-  %1 = func.call @helpr(%a) : (tensor<2xf32>) -> tensor<2xf32>
-  %2 = func.call @helper(%a) : (tensor<2xf32>) -> tensor<3xf32>
-  return %0 : tensor<2xf32>
+REDUCE = """%0 = "stablehlo.reduce"(%a, %v) ({
+  ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+    stablehlo.return %x : tensor<f32>
+}) {dimensions = array<i64: 0>} : (tensor<2xf32>, tensor<f32>) -> tensor<f32>"""
+CALL = """func.func @main(%x: tensor<f32>) -> tensor<f32> {
+  %0 = func.call @helper(%x) : (tensor<f32>) -> tensor<f32>
+  func.return %0 : tensor<f32>
 }
-func.func private @helper(%a: tensor<2xf32>) -> tensor<2xf32> { return %a : tensor<2xf32> }
-"""
-    first, second = messages(text)
-    assert "'helpr' does not reference a valid function; did you mean 'helper'?" in first
-    assert "result types 'tensor<3xf32>' are not those of function 'helper'" in second
+func.func private @helper(%x: tensor<f32>) -> tensor<f32> {
+  func.return %x : tensor<f32>
+}"""
+ABS = '%0 = "stablehlo.abs"(%a) : (tensor<2xf32>) -> tensor<2xf32>'
+PAIRS = {
+    "count": (in_function(ABS), in_function(ABS.replace("(%a)", "(%a, %a)").replace("(t", "(tensor<2xf32>, t"))),
+    "type": (in_function(ABS), in_function(ABS.replace("f32", "ui8"), "%a: tensor<2xui8>")),
+    "attribute": (in_function(REDUCE), in_function(REDUCE.replace("array<i64: 0>", "0.5"))),
+    "region": (in_function(REDUCE), in_function(REDUCE.replace("stablehlo.return", "func.return"))),
+    "terminator": (CALL, CALL.replace("func.return %0 : tensor<f32>", "")),
+    "symbol": (CALL, CALL.replace("call @helper", "call @helpr")),
+    "recursion": (CALL, CALL.replace("func.return %x", "%1 = func.call @main(%x) : (tensor<f32>) -> tensor<f32>\n"
+                                     "func.return %1")),
+    "unknown": (in_function(ABS), in_function(ABS.replace("abs", "absolute"))),
+}  # fmt: skip
 
 
-def test_recursion_and_duplicates():
-    text = """
-func.func @a(%x: tensor<f32>) -> tensor<f32> {
-  %0 = func.call @b(%x) : (tensor<f32>) -> tensor<f32>
-  return %0 : tensor<f32>
-}
-func.func @b(%x: tensor<f32>) -> tensor<f32> {
-  %0 = func.call @a(%x) : (tensor<f32>) -> tensor<f32>
-  return %0 : tensor<f32>
-}
-func.func @b(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }
-"""
-    found = messages(text)
-    assert any("redefinition of symbol 'b'" in m for m in found)
-    assert sum("is recursive" in m for m in found) == 1
+def test_every_general_rule_has_tests() -> None:
+    assert set(PAIRS) | {"dominance"} == set(GENERAL)
 
 
-def test_return_types():
-    (message,) = messages("func.func @main(%a: tensor<2xf32>) -> tensor<3xf32> { return %a : tensor<2xf32> }")
-    assert message.startswith("func.return type: type of return operand 0 ('tensor<2xf32>')")
+@pytest.mark.parametrize("label", PAIRS)
+def test_general(label: str) -> None:
+    good, bad = PAIRS[label]
+    assert labels(good) == []
+    assert labels(bad) == [label]
 
 
-def test_a_value_of_another_scope_is_refused():
+def test_dominance() -> None:
     t = tensor((), F32)
     hidden = Op("stablehlo.constant", [], [t])
     inner = Block(ops=[hidden, Op("stablehlo.return", [hidden.result], [])])
     outer = Op("my.region", [], [], regions=[Region([inner])])
-    user = Op("stablehlo.negate", [hidden.result], [t])
-    module = Module(Op("builtin.module", [], [], regions=[Region([Block(ops=[outer, user])])]))
-    assert any("negate dominance" in d.message for d in verify_module(module))
+
+    def found(user: Op) -> list[str]:
+        module = Module(Op("builtin.module", [], [], regions=[Region([Block(ops=[outer, user])])]))
+        return [d.label for d in verify_module(module) if d.op == "my.op"]
+
+    assert found(Op("my.op", [hidden.result], [t])) == ["dominance"]
+    assert found(Op("my.op", [], [t])) == []
 
 
-def test_regions_need_a_terminator():
-    text = """func.func @main(%a: tensor<2xf32>, %v: tensor<f32>) {
-  %0 = "stablehlo.reduce"(%a, %v) ({
-  ^bb0(%x: tensor<f32>, %y: tensor<f32>):
-    %s = stablehlo.add %x, %y : tensor<f32>
-  }) {dimensions = array<i64: 0>} : (tensor<2xf32>, tensor<f32>) -> tensor<f32>
-  return
-}"""
+def test_all_errors_with_their_places() -> None:
+    found = shlo_jit.verify("""func.func @main(%a: tensor<2x3xf32>) -> tensor<3x2xf32> {
+  %0 = stablehlo.transpose %a, dims = [0, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %1 = stablehlo.reverse %a, dims = [5] : tensor<2x3xf32>
+  return %0 : tensor<3x2xf32>
+}""")
+    assert [(d.op, d.label) for d in found] == [("stablehlo.transpose", "C2"), ("stablehlo.reverse", "C3")]
+    assert [d.message.partition(":")[0] for d in found] == ["transpose C2", "reverse C3"]
+    assert [(d.line, d.column) for d in found] == [(2, 8), (3, 8)]
+
+
+def test_unknown_ops() -> None:
+    text = in_function('%0 = "stablehlo.multipy"(%a, %a) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>')
     (message,) = messages(text)
-    assert message.startswith("reduce region:")
+    assert message == "unknown op stablehlo.multipy; did you mean 'stablehlo.multiply'?"
+    text = in_function('%0 = "my.op"(%a) : (tensor<2xf32>) -> tensor<2xf32>')
+    assert messages(text) == []
+    assert messages(text, foreign=True) == ["op my.op is of a dialect that is not known here"]
+
+
+def test_calls() -> None:
+    (found,) = shlo_jit.verify(CALL.replace("call @helper", "call @helpr"))
+    assert "'helpr' does not reference a valid function" in found.message
+    assert found.hint == "did you mean 'helper'?"
+    (message,) = messages(CALL.replace("@helper(%x: tensor<f32>)", "@helper(%x: tensor<f32>, %y: tensor<f32>)"))
+    assert "incorrect number of operands for callee: the call has 1, the function 2" in message
+    wrong = CALL.replace(
+        "-> tensor<f32>\n  func.return %0 : tensor<f32>", "-> tensor<2xf32>\n  func.return %x : tensor<f32>"
+    )
+    (message,) = messages(wrong)
+    assert "result type mismatch: expected result type 'tensor<f32>', but provided 'tensor<2xf32>'" in message
+
+
+def test_recursion_names_the_cycle() -> None:
+    text = """func.func @a() { func.call @b() : () -> () return }
+func.func @b() { func.call @c() : () -> () return }
+func.func @c() { func.call @b() : () -> () return }"""
+    (found,) = shlo_jit.verify(text)
+    assert found.message.endswith("recursive calls are not supported: @b -> @c -> @b")
+    assert found.line == 3
+
+
+def test_symbols_are_unique_in_their_module() -> None:
+    assert labels("func.func @a() { return }\nfunc.func @a() { return }") == ["symbol"]
+    assert labels("module @m { func.func @a() { return }\nmodule @n { func.func @a() { return } } }") == []
+
+
+def test_functions_return_what_they_say() -> None:
+    (message,) = messages("func.func @main(%a: tensor<2xf32>) -> tensor<3xf32> { return %a : tensor<2xf32> }")
+    assert "type of return operand 0 ('tensor<2xf32>') doesn't match function result type ('tensor<3xf32>')" in message
+    assert labels("func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> { return }") == ["type"]
+
+
+def test_functions_have_one_block() -> None:
+    text = 'func.func @f(%x: tensor<f32>) {\n"cf.br"()[^b] : () -> ()\n^b:\n func.return\n}'
+    assert labels(text) == ["region"]

@@ -22,8 +22,8 @@ MAX_SPATIAL = 3
 
 
 def conv_shape(op: Op) -> ConvShape:
-    """The op's extents and strides, in elements. The output has been brought to [b, spatial..., f] or [b, f, spatial...]
-    before (`passes/convolutions.py`)."""
+    """The op's extents and strides, in elements. The output has been brought to [b, spatial..., f] or
+    [b, f, spatial...] before (`passes/convolutions.py`)."""
     d = op.attributes["dimension_numbers"]
     assert isinstance(d, ConvDims)
     n = len(d.input_spatial_dimensions)

@@ -108,13 +108,16 @@ def lower(low: ProgramLowering, step: OpStep) -> None:
     pointers = [low.pointer(v) for v in operands]
     for result, operand in aliases.items():
         pointers[operand] = low.pointer(results[result])
-    orders = [tuple(as_ints(o) for o in op.attributes.get(f"{side}_orders", ())) for side in ("operand", "result")]
+    before, after = (
+        tuple(as_ints(o) for o in op.attributes.get(f"{side}_orders", ())) for side in ("operand", "result")
+    )
     callback = Callback(
         target,
         tuple(_port(v) for v in operands),
         tuple(_port(v) for v in results),
         attributes_of(op),
-        *orders,
+        before,
+        after,
         aliases,
     )
     low.callback(callback, pointers, [low.pointer(v) for v in results])
