@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 
 class Source:

@@ -8,8 +8,8 @@ import pytest
 import shlo_jit
 
 jax = pytest.importorskip("jax")
-import jax.numpy as jnp  # noqa: E402
-from jax import lax  # noqa: E402
+import jax.numpy as jnp
+from jax import lax
 
 RNG = np.random.default_rng(0)
 

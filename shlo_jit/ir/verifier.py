@@ -31,19 +31,19 @@ OWN_DIALECTS = ("stablehlo", "chlo", "func", "builtin")
 
 def verify_module(module: Module, *, foreign: bool = False) -> list[Diagnostic]:
     """All errors of a module, in the order of the text. `foreign`: ops of other dialects are errors too."""
-    verifier = _Verifier(foreign)
     paused = gc.isenabled()
     gc.disable()  # or it walks through the whole module, which has just been made, again and again
     try:
+        verifier = _Verifier(foreign)
         verifier.op(module.op)
         verifier.block(module.body)
         if not module.scoped:
             verifier.found += check_scopes(module.body, set())
         found = [*verifier.found, *check_symbols(module, verifier.users)]
+        return [_diagnostic(finding) for finding in _in_order(found)] if found else []
     finally:
         if paused:
             gc.enable()
-    return [_diagnostic(finding) for finding in _in_order(found)]
 
 
 def warnings_of(module: Module) -> list[Diagnostic]:
@@ -176,24 +176,22 @@ def _key(op: Op) -> Any:
     Types and attributes are told apart by identity, which is cheap, and good for one module: it keeps them alive. The
     parser gives equal ones the same object wherever that matters.
     """
-    name = op.name
-    operands = op.operands
-    attributes = op.attributes
     if op.regions:
         return _region_key(op)
-    if not attributes:
-        if name in _LOOKS_AT_OPERANDS:
-            return None
-        return (name, len(operands), *map(id, map(_type, operands)), *map(id, map(_type, op.results)))
+    name, operands, results, attributes = op.name, op.operands, op.results, op.attributes
     if name == "stablehlo.constant" and len(attributes) == 1:
         value = attributes.get("value")
-        return (name, id(value.type), *map(id, map(_type, op.results))) if type(value) is Dense else None
+        return (name, id(value.type), *map(id, map(_type, results))) if type(value) is Dense else None
     if name in _LOOKS_AT_OPERANDS:
         return None
-    return (
-        name, len(operands), *map(id, map(_type, operands)), *map(id, map(_type, op.results)),
-        *attributes, *map(id, attributes.values()),
-    )  # fmt: skip
+    count = len(operands)
+    if count == 2 and len(results) == 1:  # unrolled, since it is what most ops have
+        key = (name, 2, id(operands[0].type), id(operands[1].type), id(results[0].type))
+    elif count == 1 and len(results) == 1:
+        key = (name, 1, id(operands[0].type), id(results[0].type))
+    else:
+        key = (name, count, *map(id, map(_type, operands)), *map(id, map(_type, results)))
+    return (*key, *attributes, *map(id, attributes.values())) if attributes else key
 
 
 def _region_key(op: Op) -> Any:

@@ -18,7 +18,11 @@ def test_ends_of_the_range(source: str, target: str) -> None:
     low, high = storage_range(DTYPES[target])
     near = [float(n + d) for n in (low, high, 0) for d in (-1.5, -1, -0.5, 0, 0.5, 1, 1.5)]
     edges = [np.nextafter(np.float32(n), np.float32(to)) for n in (low, high + 1) for to in (-np.inf, np.inf)]
-    x = np.array([*near, *map(float, edges), np.nan, np.inf, -np.inf, -0.0, 1e30, -1e30]).astype(np.float64).astype(float_type)
+    x = (
+        np.array([*near, *map(float, edges), np.nan, np.inf, -np.inf, -0.0, 1e30, -1e30])
+        .astype(np.float64)
+        .astype(float_type)
+    )
     n = len(x)
     text = f"""func.func @main(%x: tensor<{n}x{source}>) -> tensor<{n}x{target}> {{
   %r = stablehlo.convert %x : (tensor<{n}x{source}>) -> tensor<{n}x{target}>

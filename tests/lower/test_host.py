@@ -302,9 +302,7 @@ def test_shape_assertion() -> None:
         exe(np.False_, np.int32(17))
 
 
-LAYOUTS = (
-    "operand_layouts = [dense<[0, 1]> : tensor<2xindex>], result_layouts = [dense<[0, 1]> : tensor<2xindex>]"
-)
+LAYOUTS = "operand_layouts = [dense<[0, 1]> : tensor<2xindex>], result_layouts = [dense<[0, 1]> : tensor<2xindex>]"
 
 
 def test_layouts() -> None:

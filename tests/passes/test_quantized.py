@@ -306,3 +306,67 @@ def test_convolution_per_axis_and_hybrid() -> None:
 def test_no_quantized_type_is_left() -> None:
     for op in core_ops(dot_text(Q, "!quant.uniform<i8:f32, 0.01>", Q2, ("5x70", "70x7", "5x7"))):
         assert not any(isinstance(r.tensor.dtype, QuantizedType) for r in op.results)
+
+
+# ---------------------------------------------------------------------------- the rest: every kind of op once
+S = f"tensor<{Q}>"
+MOVING = [
+    (f"%r = stablehlo.reverse %x, dims = [0] : tensor<6x4x{Q}>", "6x4"),
+    (f"%r = stablehlo.slice %x [1:6:2, 0:3] : (tensor<6x4x{Q}>) -> tensor<3x3x{Q}>", "3x3"),
+    (f"%r = stablehlo.concatenate %x, %x, dim = 0 : (tensor<6x4x{Q}>, tensor<6x4x{Q}>) -> tensor<12x4x{Q}>", "12x4"),
+    (f"%r = stablehlo.broadcast_in_dim %x, dims = [0, 2] : (tensor<6x4x{Q}>) -> tensor<6x2x4x{Q}>", "6x2x4"),
+    (f"%c = stablehlo.constant dense<9> : {S}\n  %r = stablehlo.pad %x, %c, low = [1, 0], high = [0, 2], "
+     f"interior = [1, 0] : (tensor<6x4x{Q}>, {S}) -> tensor<12x6x{Q}>", "12x6"),
+    (f"%r = stablehlo.iota dim = 0 : tensor<6x4x{Q}>", "6x4"),
+    (f"%r = chlo.broadcast_add %x, %x : (tensor<6x4x{Q}>, tensor<6x4x{Q}>) -> tensor<6x4x{Q}>", "6x4"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "shape"), MOVING)
+def test_moving(op: str, shape: str) -> None:
+    run(function("  " + op, f"%x: tensor<6x4x{Q}>", f"tensor<{shape}x{Q}>"), stored((6, 4), Q))
+
+
+def test_windows() -> None:
+    text = function(
+        f'  %r = "stablehlo.reduce_window"(%x, %i) ({{\n  ^bb0(%a: {S}, %b: {S}):\n    %s = stablehlo.maximum %a, %b : {S}\n'
+        f"    stablehlo.return %s : {S}\n  }}) {{window_dimensions = array<i64: 2, 3>, window_strides = array<i64: 2, 1>}}"
+        f" : (tensor<6x8x{Q}>, {S}) -> tensor<3x6x{Q}>",
+        f"%x: tensor<6x8x{Q}>, %i: {S}", f"tensor<3x6x{Q}>",
+    )  # fmt: skip
+    run(text, stored((6, 8), Q), np.int8(-128))
+
+
+def test_batch_norm() -> None:
+    t, v = f"tensor<4x3x{Q}>", f"tensor<3x{Q}>"
+    text = function(
+        '  %r = "stablehlo.batch_norm_inference"(%x, %s, %o, %m, %v) {epsilon = 0.01 : f32, feature_index = 1 : i64} : '
+        f"({t}, {v}, {v}, {v}, {v}) -> {t}",
+        f"%x: {t}, %s: {v}, %o: {v}, %m: {v}, %v: {v}", t,
+    )  # fmt: skip
+    run(text, stored((4, 3), Q), *(stored((3,), Q) for _ in range(3)), np.int8([50, 90, 127]), off=1)
+
+
+def test_control_flow_carries_storage() -> None:
+    t = f"tensor<4x{Q}>"
+    text = function(
+        f"  %zero = stablehlo.constant dense<0> : tensor<i32>\n  %n = stablehlo.constant dense<3> : tensor<i32>\n"
+        "  %one = stablehlo.constant dense<1> : tensor<i32>\n"
+        f"  %w:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, {t}\n    cond {{\n"
+        "      %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
+        "      stablehlo.return %c : tensor<i1>\n    } do {\n"
+        f"      %z = stablehlo.add %y, %x : {t}\n      %j = stablehlo.add %i, %one : tensor<i32>\n"
+        f"      stablehlo.return %j, %z : tensor<i32>, {t}\n    }}\n"
+        f"  %r = stablehlo.reshape %w#1 : ({t}) -> {t}",
+        f"%x: {t}", t,
+    )  # fmt: skip
+    got = run(text, np.int8([4, 13, -7, 127]))
+    np.testing.assert_array_equal(got, np.clip((np.int32([4, 13, -7, 127]) - 3) * 4 + 3, -128, 127))
+
+
+def test_custom_calls_get_storage() -> None:
+    t = f"tensor<4x{Q}>"
+    text = function(f"  %r = stablehlo.custom_call @f(%x) : ({t}) -> {t}", f"%x: {t}", t)
+    x = stored((4,), Q)
+    got = shlo_jit.compile(text, cache=False, custom_calls={"f": lambda a: a[::-1].copy()})(x)
+    np.testing.assert_array_equal(got, x[::-1])

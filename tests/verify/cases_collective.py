@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Ops that talk to other processes."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Ops that multiply and sum."""
 
 from __future__ import annotations

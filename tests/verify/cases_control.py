@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Control flow, functions, tuples, custom calls."""
 
 from __future__ import annotations

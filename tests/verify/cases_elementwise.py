@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Elementwise ops, CHLO's too."""
 
 from __future__ import annotations

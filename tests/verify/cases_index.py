@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Ops that find elements by index values."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Linear algebra, normalization, random numbers, CHLO's top_k and scan."""
 
 from __future__ import annotations

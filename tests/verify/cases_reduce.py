@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Ops that apply a region to elements."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Ops that change shapes, static and computed ones."""
 
 from __future__ import annotations
