@@ -26,8 +26,8 @@ EXACT = {
     for n in (
         "add subtract multiply divide negate abs sign maximum minimum and or xor not compare select clamp convert "
         "shift_left shift_right_logical shift_right_arithmetic remainder popcnt count_leading_zeros is_finite floor "
-        "ceil round_nearest_afz round_nearest_even bitcast_convert reshape transpose broadcast_in_dim slice concatenate "
-        "pad reverse iota real imag complex gather sqrt"
+        "ceil round_nearest_afz round_nearest_even bitcast_convert reshape transpose broadcast_in_dim slice "
+        "concatenate pad reverse iota real imag complex gather sqrt"
     ).split()
 }
 SPREADS = {"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose", "stablehlo.slice"}
