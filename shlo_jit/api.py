@@ -86,10 +86,16 @@ def compile(
     cache: bool = True,
     donate: Sequence[int] = (),
 ) -> Executable:
-    """Compile a program to machine code; see DESIGN, section 1. Raises StableHLOError where it is refused.
+    """Compile a program (text, a path, or a Module) to machine code.
 
-    `composites` names implementations that stand in for the decompositions of `stablehlo.composite` ops, called as
-    those of `custom_calls` are, with the composite's attributes as keywords.
+    `entry` is the function to run. `threads`: how many a call may use, by default `SHLO_JIT_NUM_THREADS` or the CPUs of
+    this process. `target`: `native`, or a CPU this machine can run the code of. `custom_calls` names implementations
+    of `stablehlo.custom_call` targets; `composites` names implementations that stand in for the decompositions of
+    `stablehlo.composite` ops, called alike, with the composite's attributes as keywords. `cache`: use the object
+    cache. `donate`: indices of arguments whose memory results may take over.
+
+    Raises StableHLOError (ParseError, VerifyError, UnsupportedError) with the places where the program is refused,
+    TypeError for a `source` of another kind, ValueError for an unknown target, InternalError for a defect of ours.
     """
     text, name = read_source(source)
     if composites:
