@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -113,21 +114,31 @@ def check_attribute(name: str, spec: AttributeSpec, attr: Any) -> None:
         if spec.required:
             raise Violation("attribute", f"requires attribute '{name}'")
         return
-    word, _, rest = spec.kind.partition(" ")
-    if word in _LISTS:
+    word, rest, limit = _parsed(spec.kind)
+    if word in _LISTS and type(attr) is not DenseArray:
         _check_length(name, attr)
-    if word in ("enum", "enums"):
-        _check_enum(name, rest, attr if word == "enums" else (attr,))
+    if word == "enum":
+        _check_enum(name, rest, (attr,))
+    elif word == "enums":
+        _check_enum(name, rest, attr)
     elif word == "struct":
         if not isinstance(attr, StructAttr) or attr.name.partition(".")[2] != rest:
             raise Violation("attribute", f"attribute '{name}' failed to satisfy constraint: {rest} expected")
     elif not _CHECKS[word](attr):
         raise Violation("attribute", f"attribute '{name}' failed to satisfy constraint: {describe(spec.kind)}")
-    elif rest:
-        limit = int(rest.split()[1])
-        value = attr.value
-        if value < limit or (rest.startswith("> ") and value == limit):
-            raise Violation(spec.limit_label, f"attribute '{name}' failed to satisfy constraint: {describe(spec.kind)}")
+    elif limit is not None and isinstance(attr, IntegerAttr) and attr.value < limit:
+        raise Violation(spec.limit_label, f"attribute '{name}' failed to satisfy constraint: {describe(spec.kind)}")
+
+
+@functools.cache
+def _parsed(kind: str) -> tuple[str, str, int | None]:
+    """The word of a kind, what follows it, and the least value it allows."""
+    word, _, rest = kind.partition(" ")
+    limit = None
+    if rest.startswith(("> ", ">= ")):
+        sign, number = rest.split()
+        limit = int(number) + (sign == ">")
+    return word, rest, limit
 
 
 def _check_length(name: str, attr: Any) -> None:

@@ -76,6 +76,6 @@ def _bitcast(op: Op, x: Array) -> Array:
 
 define(
     "stablehlo.bitcast_convert", section="bitcast_convert",
-    operands=("operand: any_tensor",), results=("result: any_tensor",), traits=MOVES,
+    operands=("operand: any_tensor",), results=("result: any_tensor",), traits={*MOVES, "chooses_result"},
     verify=_verify_bitcast, reference=_bitcast,
 )  # fmt: skip

@@ -54,8 +54,8 @@ def _verify_broadcast_in_dim(op: Op) -> None:
         return
     same_elements(op, spreads=True)
     check_broadcast(op, dims, result.shape, "is not equal to 1 or size of result dimension {d} ({m})")
-    bounded = sum(n is None and b is not None for n, b in zip(result.shape, bounds_of(result), strict=True))
-    if sum(n is None for n in result.shape) > bounded or bounded > 1:
+    unknown = result.shape.count(None)
+    if unknown > 1 or (unknown and bounds_of(result)[result.shape.index(None)] is None):
         raise Violation("type", "result #0 must be statically shaped or single bounded dimension tensor")
     if per_axis(result):
         check_broadcast_axis(t, result, dims)
@@ -102,6 +102,7 @@ define(
 define(
     "stablehlo.broadcast_in_dim", section="broadcast_in_dim",
     operands=("operand: any_tensor",), results=("result: any_tensor",),
-    attributes={"broadcast_dimensions": required("ints")}, traits=COPIES, verify=_verify_broadcast_in_dim,
+    attributes={"broadcast_dimensions": required("ints")},
+    traits={*COPIES, "chooses_result"}, verify=_verify_broadcast_in_dim,
     reference=lambda op, x: broadcast_in_dim(x, result_type(op).extents, op.ints("broadcast_dimensions")),
 )  # fmt: skip

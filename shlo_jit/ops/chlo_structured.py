@@ -211,7 +211,7 @@ def _ragged_dot(op: Op, lhs: Array, rhs: Array, sizes: Array) -> Array:
 define(
     "chlo.ragged_dot", operands=("lhs: tensor", "rhs: tensor", "group_sizes: int"),
     attributes={"ragged_dot_dimension_numbers": required("struct ragged_dot"), **PRECISION},
-    infer=_infer_ragged_dot, reference=_ragged_dot,
+    traits={"chooses_result"}, infer=_infer_ragged_dot, reference=_ragged_dot,
 )  # fmt: skip
 
 # scan
@@ -314,5 +314,5 @@ def _verify_dynamic_reshape(op: Op) -> None:
 
 define(
     "chlo.dynamic_reshape", operands=("operand: tensor", "output_shape: shape"), verify=_verify_dynamic_reshape,
-    reference=lambda op, x, s: x.reshape(resolve_shape(x.size, s)), traits={"moves_data"},
+    reference=lambda op, x, s: x.reshape(resolve_shape(x.size, s)), traits={"moves_data", "chooses_result"},
 )  # fmt: skip

@@ -210,7 +210,7 @@ define(
     "stablehlo.all_gather", section="all_gather",
     operands=("operands*: tensor",), results=("results*: tensor",),
     attributes={"all_gather_dim": required("i64 >= 0", "C1"), **GROUPS, **GLOBAL_IDS},
-    traits=COLLECTIVE, verify=_verify_all_gather,
+    traits={*COLLECTIVE, "chooses_result"}, verify=_verify_all_gather,
 )  # fmt: skip
 define(
     "stablehlo.all_reduce", section="all_reduce",
@@ -231,7 +231,7 @@ define(
 define(
     "stablehlo.reduce_scatter", section="reduce_scatter",
     operands=("operand: tensor",), attributes={"scatter_dimension": required("i64 >= 0", "C2"), **GROUPS, **GLOBAL_IDS},
-    regions=("computation",), traits=COLLECTIVE, verify=_verify_reduce_scatter,
+    regions=("computation",), traits={*COLLECTIVE, "chooses_result"}, verify=_verify_reduce_scatter,
 )  # fmt: skip
 
 # collective_broadcast, collective_reduce, collective_permute
@@ -349,7 +349,8 @@ def _verify_infeed(op: Op) -> None:
         )
     for inner in layout:
         if not isinstance(inner, tuple):
-            raise Violation("layout", "layout-attribute expected to have elements of type array")
+            got = f"{inner.value} : {inner.type}" if isinstance(inner, IntegerAttr) else repr(inner)
+            raise Violation("layout", f"layout-attribute expected to have elements of type array, but got {got}")
         for leaf in inner:
             if not isinstance(leaf, IntegerAttr):
                 text = "[]" if leaf == () else repr(leaf)
@@ -383,7 +384,7 @@ define(
     "stablehlo.infeed", section="infeed",
     operands=("token: token",), results=("results*: any",),
     attributes={"infeed_config": optional("string", ""), "layout": optional("list")},
-    traits=COLLECTIVE, verify=_verify_infeed,
+    traits={*COLLECTIVE, "chooses_result"}, verify=_verify_infeed,
 )  # fmt: skip
 define(
     "stablehlo.outfeed", section="outfeed",
@@ -405,5 +406,5 @@ define(
 define(
     "stablehlo.recv", section="recv",
     operands=("token: token",), results=("results*: any",), attributes=_CHANNEL,
-    traits=COLLECTIVE, verify=_verify_recv,
+    traits={*COLLECTIVE, "chooses_result"}, verify=_verify_recv,
 )  # fmt: skip

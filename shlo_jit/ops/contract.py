@@ -240,7 +240,7 @@ define(
         **PRECISION,
         "algorithm": optional("any"),
     },
-    infer=_infer_dot_general, verify=_verify_dot_general, reference=_dot_general,
+    traits={"chooses_result"}, infer=_infer_dot_general, verify=_verify_dot_general, reference=_dot_general,
 )  # fmt: skip
 
 
@@ -275,7 +275,7 @@ def _verify_dot(op: Op) -> None:
 define(
     "stablehlo.dot", section="",
     operands=("lhs: tensor", "rhs: any_tensor"), results=("result: any_tensor",), attributes=PRECISION,
-    infer=_infer_dot, verify=_verify_dot,
+    traits={"chooses_result"}, infer=_infer_dot, verify=_verify_dot,
     reference=lambda op, x, y: dot_general(x, y, ((), (), (x.ndim - 1,), (0,)), result_dtype(op)),
 )  # fmt: skip
 
@@ -321,10 +321,10 @@ def _einsum(op: Op, *xs: Array) -> Array:
 define(
     "stablehlo.einsum", section="",
     operands=("lhs: tensor", "rhs: tensor"), attributes={"einsum_config": required("string"), **PRECISION},
-    infer=_infer_einsum, reference=_einsum,
+    traits={"chooses_result"}, infer=_infer_einsum, reference=_einsum,
 )  # fmt: skip
 define(
     "stablehlo.unary_einsum", section="",
     operands=("operand: tensor",), attributes={"einsum_config": required("string")},
-    infer=_infer_einsum, reference=_einsum,
+    traits={"chooses_result"}, infer=_infer_einsum, reference=_einsum,
 )  # fmt: skip

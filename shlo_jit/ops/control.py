@@ -141,11 +141,12 @@ define(
 )  # fmt: skip
 define(
     "func.call", operands=("operands*: any",), results=("results*: any",), attributes={"callee": required("symbol")},
-    traits={"side_effect"},
+    traits={"side_effect", "chooses_result"},
     reference=lambda op, *xs, call: call(_symbol(op, "callee"), *xs),
 )  # fmt: skip
 define(
-    "func.constant", results=("result: any",), attributes={"value": required("symbol")}, reference=None,
+    "func.constant", results=("result: any",), attributes={"value": required("symbol")},
+    traits={"chooses_result"}, reference=None,
 )  # fmt: skip
 
 
@@ -171,7 +172,7 @@ define(
         "composite_attributes": optional("dict"),
         "version": optional("i32", 0),
     },
-    regions=("composite_regions*",), verify=_verify_composite,
+    regions=("composite_regions*",), traits={"chooses_result"}, verify=_verify_composite,
     reference=lambda op, *xs, call: call(_symbol(op, "decomposition"), *xs),
 )  # fmt: skip
 

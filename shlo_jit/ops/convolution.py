@@ -256,11 +256,11 @@ define(
     "stablehlo.convolution", section="convolution",
     operands=("lhs: tensor", "rhs: any_tensor"), results=("result: any_tensor",),
     attributes={**ATTRIBUTES, "padding": optional("pairs")},
-    infer=_infer_convolution, verify=_verify_convolution, reference=_convolution,
+    traits={"chooses_result"}, infer=_infer_convolution, verify=_verify_convolution, reference=_convolution,
 )  # fmt: skip
 define(
     "stablehlo.dynamic_conv", section="convolution",
     operands=("lhs: tensor", "rhs: any_tensor", "padding: int"), results=("result: any_tensor",),
-    attributes=ATTRIBUTES, traits={"looks_at_operands"},
+    attributes=ATTRIBUTES, traits={"looks_at_operands", "chooses_result"},
     infer=_infer_convolution, verify=_verify_convolution, reference=_dynamic_conv,
 )  # fmt: skip

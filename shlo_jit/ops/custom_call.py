@@ -7,6 +7,7 @@ from typing import Any
 from shlo_jit.ir.attributes import Dense, DictAttr, StructAttr, as_ints
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import OpaqueType, TensorType, TupleType, Type
+from shlo_jit.ops.attribute_kinds import ENUMS
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.shapes import compatible, type_text
 
@@ -31,7 +32,10 @@ def _check_backend_config(op: Op) -> None:
             "backend_config", "backend_config for api_version API_VERSION_TYPED_FFI must be a dictionary attribute"
         )
     if not typed and config is not None and not isinstance(config, str):
-        raise Violation("backend_config", "backend_config must be a string unless api_version is API_VERSION_TYPED_FFI")
+        number = 1 if version is None else op.int("api_version")
+        known = ENUMS["custom_call_api_version"]
+        name = known[number] if 0 <= number < len(known) else str(number)
+        raise Violation("backend_config", f"backend_config for api_version {name} must be a string attribute")
 
 
 # Layouts
@@ -190,5 +194,5 @@ define(
         "result_layouts": optional("list"),
         "output_operand_aliases": optional("list", ()),
     },
-    regions=("regions*",), verify=_verify_custom_call, traits={"side_effect"},
+    regions=("regions*",), verify=_verify_custom_call, traits={"side_effect", "chooses_result"},
 )  # fmt: skip

@@ -32,8 +32,8 @@ from shlo_jit.ops.shapes import (
 TRAITS = {"moves_data", "looks_at_operands"}
 
 
-def _shaped(op: Op, operand: int, label: str) -> TensorType:
-    """The stated result, made static where the shape operand is a constant."""
+def _shaped(op: Op, operand: int, label: str, name: str) -> TensorType:
+    """The stated result, made static where the shape operand (`name`) is a constant."""
     result = stated_result(op)
     known = constant_ints(op.operands[operand])
     vector = operand_type(op, operand)
@@ -41,7 +41,7 @@ def _shaped(op: Op, operand: int, label: str) -> TensorType:
         rank = vector.shape[0] if vector.shape else None
         if result.shape is not None and not same_dim(rank, result.rank):
             raise Violation(
-                label, f"length of shape operand ({rank}) is not equal to the rank of result ({result.rank})"
+                label, f"result rank ({result.rank}) is not equal to {name} size ({rank})"
             )
         return result
     if any(n < 0 for n in known) or not compatible_shapes(known, result.shape):
@@ -57,7 +57,7 @@ def _shaped(op: Op, operand: int, label: str) -> TensorType:
 
 def _infer_broadcast(op: Op) -> list[Type]:
     t, dims = operand_type(op, 0), op.ints("broadcast_dimensions")
-    result = _shaped(op, 1, "C7")
+    result = _shaped(op, 1, "C7", "output_dimensions")
     same_elements(op, spreads=True)
     if result.shape is not None:
         stated = stated_result(op).shape or result.shape
@@ -91,7 +91,7 @@ define(
         "known_expanding_dimensions": optional("ints"),
         "known_nonexpanding_dimensions": optional("ints"),
     },
-    traits=TRAITS, infer=_infer_broadcast,
+    traits={*TRAITS, "chooses_result"}, infer=_infer_broadcast,
     reference=lambda op, x, s: broadcast_in_dim(x, tuple(map(int, s)), op.ints("broadcast_dimensions")),
 )  # fmt: skip
 
@@ -99,15 +99,17 @@ define(
 
 
 def _infer_iota(op: Op) -> list[Type]:
-    result = _shaped(op, 0, "C2")
+    result = _shaped(op, 0, "C2", "output_shape")
     d = op.int("iota_dimension")
     if result.shape is not None and d >= len(result.shape):
-        raise Violation("C1", f"iota dimension cannot go beyond the output rank, got {d} for rank {result.rank}")
+        raise Violation(
+            "C1", f"iota dimension cannot go beyond the output rank or be negative. Got {d} of {result.rank}."
+        )
     return [result]
 
 
 def _infer_reshape(op: Op) -> list[Type]:
-    t, result = operand_type(op, 0), _shaped(op, 1, "C4")
+    t, result = operand_type(op, 0), _shaped(op, 1, "C4", "output_shape")
     same_elements(op)
     if t.is_static and result.is_static and t.size != result.size:
         raise Violation(
@@ -123,13 +125,14 @@ def _infer_reshape(op: Op) -> list[Type]:
 define(
     "stablehlo.dynamic_iota", section="",
     operands=("output_shape: shape",), results=("result: int|float|complex|quant",),
-    attributes={"iota_dimension": required("i64 >= 0", "C1")}, traits={"looks_at_operands"}, infer=_infer_iota,
+    attributes={"iota_dimension": required("i64 >= 0", "C1")},
+    traits={"looks_at_operands", "chooses_result"}, infer=_infer_iota,
     reference=lambda op, s: iota(tuple(map(int, s)), op.int("iota_dimension"), result_dtype(op)),
 )  # fmt: skip
 define(
     "stablehlo.dynamic_reshape", section="",
     operands=("operand: any_tensor", "output_shape: shape"), results=("result: any_tensor",),
-    traits=TRAITS, infer=_infer_reshape, reference=lambda op, x, s: x.reshape(tuple(map(int, s))),
+    traits={*TRAITS, "chooses_result"}, infer=_infer_reshape, reference=lambda op, x, s: x.reshape(tuple(map(int, s))),
 )  # fmt: skip
 
 # dynamic_pad
@@ -178,7 +181,7 @@ def _infer_slice(op: Op) -> list[Type]:
         return [stated_result(op)]
     for name, v in zip(names, vectors, strict=True):
         if v.shape is not None and not same_dim(v.shape[0], t.rank):
-            raise Violation("C2", f"has mismatched operand rank ({t.rank}) and {name} size ({v.shape[0]})")
+            raise Violation("C2", f"has mismatched number of operand rank ({t.rank}) and {name} size ({v.shape[0]})")
     starts, limits, strides = (constant_ints(v) for v in op.operands[1:])
     if strides is not None:
         for d, n in enumerate(strides):
@@ -263,4 +266,5 @@ define(
 define(
     "stablehlo.cstr_reshapable", section="",
     operands=("num_elements: any", "dynamic_shape: shape"), results=("result: any",),
+    traits={"chooses_result"},
 )  # fmt: skip

@@ -35,6 +35,7 @@ from shlo_jit.ops.shapes import (
     operand_type,
     operand_types,
     same_type,
+    shape_text,
     stated_result,
     type_text,
     with_element,
@@ -238,7 +239,8 @@ def _part_type(op: Op) -> list[Type]:
 def _infer_complex(op: Op) -> list[Type]:
     lhs, rhs = operand_types(op)
     if lhs.dtype != rhs.dtype:
-        raise Violation("C1", f"requires operands of one type, got '{type_text(lhs)}' and '{type_text(rhs)}'")
+        both = f"'{type_text(lhs)}' and '{type_text(rhs)}'"
+        raise Violation("C1", f"requires the same element type for all operands, got {both}")
     from shlo_jit.ir.types import C64, C128
 
     return [with_element(merge([lhs, rhs]), C64 if lhs.dtype.name == "f32" else C128)]  # type: ignore[union-attr]
@@ -291,7 +293,7 @@ def _infer_compare(op: Op) -> list[Type]:
     lhs, rhs = operand_types(op)
     if not compatible_elements(lhs.dtype, rhs.dtype):
         raise Violation(
-            "C1", f"requires compatible element types for both operands, got '{type_text(lhs)}' and '{type_text(rhs)}'"
+            "C1", f"requires compatible element types for all operands, got '{type_text(lhs)}' and '{type_text(rhs)}'"
         )
     return [with_element(merge([lhs, rhs], "C2"), I1)]
 
@@ -371,7 +373,8 @@ def _infer_clamp(op: Op) -> list[Type]:
         if t.shape != () and not compatible_shapes(t.shape, operand.shape):
             raise Violation(
                 label,
-                f"{what} shape {type_text(t)} is not scalar and is not compatible to operand {type_text(operand)}",
+                f"{what} shape {shape_text(t.shape or ())} is not scalar and is not compatible to operand shape "
+                f"{shape_text(operand.shape or ())}",
             )
     return [operand]
 
@@ -437,7 +440,7 @@ def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
 define(
     "stablehlo.convert", section="convert",
     operands=("operand: pred|int|float|complex|index|quant",), results=("result: pred|int|float|complex|index|quant",),
-    traits={"elementwise"}, infer=_infer_convert,
+    traits={"elementwise", "chooses_result"}, infer=_infer_convert,
     reference=lambda op, x: convert(x, result_dtype(op)),
 )  # fmt: skip
 define(

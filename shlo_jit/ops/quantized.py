@@ -108,7 +108,7 @@ def _dequantize(op: Op, x: Array) -> Array:
 define(
     "stablehlo.uniform_quantize", section="uniform_quantize",
     operands=("operand: float|quant|quant_axis",), results=("result: quant|quant_axis",),
-    traits={"elementwise"}, infer=_infer_quantize, reference=_quantize,
+    traits={"elementwise", "chooses_result"}, infer=_infer_quantize, reference=_quantize,
 )  # fmt: skip
 define(
     "stablehlo.uniform_dequantize", section="uniform_dequantize",

@@ -166,5 +166,6 @@ def _rng_bits(op: Op, state: Array) -> tuple[Array, Array]:
 define(
     "stablehlo.rng_bit_generator", section="rng_bit_generator",
     operands=("initial_state: int|float",), results=("output_state: int|float", "output: int|float"),
-    attributes={"rng_algorithm": required("enum rng_algorithm")}, infer=_infer_bits, reference=_rng_bits,
+    attributes={"rng_algorithm": required("enum rng_algorithm")},
+    traits={"chooses_result"}, infer=_infer_bits, reference=_rng_bits,
 )  # fmt: skip

@@ -37,6 +37,7 @@ TRAITS = {
     "index_map",  # every result element is a copy of one operand element, found by an affine map
     "moves_data",  # result elements are operand elements (or constants); their values are not looked at
     "collective",  # talks to other processes
+    "chooses_result",  # the specification allows several result types, and the program says which (shape or elements)
     "looks_at_operands",  # inference or verification reads the ops that define the operands (constant shapes)
 }
 

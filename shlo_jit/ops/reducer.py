@@ -83,7 +83,7 @@ def check_reducer(
                     f"result type: '{type_text(arguments[index].type)}' vs '{type_text(result)}'",
                 )
         _check_against_init(result, init, i, label)
-        _check_against_input(arguments[n + i].type, source, n + i, allowed, label)
+        _check_against_input(arguments[n + i].type, source, n + i, n, allowed, label)
     return results  # type: ignore[return-value]
 
 
@@ -103,7 +103,10 @@ def _check_against_init(result: TensorType, init: TensorType, index: int, label:
         )
 
 
-def _check_against_input(argument: Type, source: TensorType, index: int, allowed: Shape, label: str) -> None:
+def _check_against_input(
+    argument: Type, source: TensorType, index: int, count: int, allowed: Shape, label: str
+) -> None:
+    """Argument `index` of a body over `count` inputs, which stands for an element of `source`."""
     assert isinstance(argument, TensorType)
     if not is_promotable(source.dtype, argument.dtype):
         raise Violation(
@@ -124,8 +127,8 @@ def _check_against_input(argument: Type, source: TensorType, index: int, allowed
         if not any(same_dim(extent, n) for n in left):
             raise Violation(
                 label,
-                f"The shape of reduction-region's argument at index {index} is not compatible with that of the op's "
-                f"input, whose remaining dimensions are {list(allowed)}",
+                f"The shape of reduction-region's argument at index {index} is not compatible with that of reduce-op's "
+                f"input-parameter at index {index - count}: what is left of it is {list(allowed)}",
             )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from shlo_jit.ir.attributes import Dense
@@ -12,12 +14,11 @@ from shlo_jit.ops.record import Violation, define, required
 from shlo_jit.ops.shapes import (
     Shape,
     bounds_of,
-    check_unique,
     compatible_elements,
-    merge_dims,
     operand_type,
     operand_types,
     per_axis,
+    same_dim,
     stated_result,
     types_text,
     with_bounds,
@@ -75,7 +76,8 @@ def _verify_iota(op: Op) -> None:
         raise Violation("C1", "does not support scalars")
     if op.int("iota_dimension") >= t.rank:
         raise Violation(
-            "C1", f"iota dimension cannot go beyond the output rank, got {op.int('iota_dimension')} for rank {t.rank}"
+            "C1", "iota dimension cannot go beyond the output rank or be negative. "
+            f"Got {op.int('iota_dimension')} of {t.rank}.",
         )
 
 
@@ -94,7 +96,7 @@ define(
 define(
     "stablehlo.iota", section="iota",
     results=("output: int|float|complex|quant",), attributes={"iota_dimension": required("i64 >= 0", "C1")},
-    verify=_verify_iota,
+    traits={"chooses_result"}, verify=_verify_iota,
     reference=lambda op: iota(result_type(op).extents, op.int("iota_dimension"), result_dtype(op)),
 )  # fmt: skip
 
@@ -102,7 +104,7 @@ define(
 
 
 def _elements(shape: Shape | None) -> int | None:
-    return None if shape is None or None in shape else int(np.prod(shape, dtype=object))  # type: ignore[arg-type]
+    return None if shape is None or None in shape else math.prod(shape)  # type: ignore[arg-type]
 
 
 def _verify_reshape(op: Op) -> None:
@@ -127,14 +129,14 @@ def check_reshape_axis(a: TensorType, b: TensorType) -> None:
             f"{a.extents[x.axis]} and {b.extents[y.axis]}",
         )
     for what, m, n in (
-        ("before", np.prod(a.extents[: x.axis]), np.prod(b.extents[: y.axis])),
-        ("after", np.prod(a.extents[x.axis + 1 :]), np.prod(b.extents[y.axis + 1 :])),
+        ("before", math.prod(a.extents[: x.axis]), math.prod(b.extents[: y.axis])),
+        ("after", math.prod(a.extents[x.axis + 1 :]), math.prod(b.extents[y.axis + 1 :])),
     ):
         if m != n:
             raise Violation(
                 "C3",
                 f"product of dimensions {what} quantization dimension must match between operand and result,"
-                f" got {int(m)} and {int(n)}",
+                f" got {m} and {n}",
             )
 
 
@@ -165,7 +167,8 @@ def _infer_transpose(op: Op) -> list[Type]:
 
 def _infer_reverse(op: Op) -> list[Type]:
     t, dims = operand_type(op, 0), op.ints("dimensions")
-    check_unique("C2", "dimensions", dims)
+    if len(set(dims)) != len(dims):
+        raise Violation("C2", f"dimensions should be unique. Got: {', '.join(map(str, dims))}")
     for d in dims:
         if d < 0:
             raise Violation("C3", f"all dimensions should be non-negative. Got dimension: {d}.")
@@ -176,7 +179,7 @@ def _infer_reverse(op: Op) -> list[Type]:
 
 define(
     "stablehlo.reshape", section="reshape",
-    operands=("operand: any_tensor",), results=("result: any_tensor",), traits={"view", "moves_data"},
+    operands=("operand: any_tensor",), results=("result: any_tensor",), traits={"view", "moves_data", "chooses_result"},
     verify=_verify_reshape, reference=lambda op, x: x.reshape(result_type(op).extents),
 )  # fmt: skip
 define(
@@ -299,7 +302,8 @@ def _infer_concatenate(op: Op) -> list[Type]:
         extents = [t.shape[axis] for t in ranked if t.shape is not None]
         limits = [bounds_of(t)[axis] for t in ranked]
         if axis != d:
-            shape.append(merge_dims(extents, "C2", f"shapes of operands do not match at non-concat index {axis}"))
+            _check_concatenable(types, axis)
+            shape.append(next((n for n in extents if n is not None), None))
             known = [b for b in limits if b is not None]
             bounds.append(min(known) if known else None)
         else:
@@ -308,6 +312,22 @@ def _infer_concatenate(op: Op) -> list[Type]:
             upper = [n if n is not None else b for n, b in zip(extents, limits, strict=True)]
             bounds.append(None if None in upper else sum(upper))  # type: ignore[arg-type]
     return [with_bounds(tuple(shape), first.dtype, bounds)]
+
+
+def _check_concatenable(types: list[TensorType], axis: int) -> None:
+    """C2: extents agree in the other dimensions."""
+    first = next(i for i, t in enumerate(types) if t.shape is not None)
+    for i, t in enumerate(types):
+        a, b = types[first].shape, t.shape
+        if a is not None and b is not None and not same_dim(a[axis], b[axis]):
+            texts = [", ".join("?" if n is None else str(n) for n in shape) for shape in (a, b)]
+            raise Violation(
+                "C2",
+                f"shapes of operand ({first}) and ({i}) do not match at non-concat index: ({texts[0]}) != ({texts[1]}) "
+                f"at non-concat index {axis}",
+            )
+        if a is not None and a[axis] is None and b is not None:
+            first = i
 
 
 define(

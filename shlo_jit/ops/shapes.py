@@ -181,18 +181,6 @@ def is_promotable(source: ElementType, target: ElementType) -> bool:
 # Merging
 
 
-def merge_dims(dims: Sequence[int | None], label: str, what: str) -> int | None:
-    """The extent that all of `dims` have; None when no one knows."""
-    known: int | None = None
-    for n in dims:
-        if n is None:
-            continue
-        if known is not None and n != known:
-            raise Violation(label, f"{what}: {known} and {n}")
-        known = n
-    return known
-
-
 def merge(types: Sequence[TensorType], label: str = "C1") -> TensorType:
     """The type of a value that has all of `types`: what is static in one is static in the result."""
     first = types[0]
@@ -324,11 +312,6 @@ def check_unique(label: str, what: str, dims: Sequence[int]) -> None:
     if len(set(dims)) != len(dims):
         twice = next(d for i, d in enumerate(dims) if d in dims[:i])
         raise Violation(label, f"{what} has duplicated dimension: {twice}, expects no repeats, got {list(dims)}")
-
-
-def check_sorted(label: str, what: str, dims: Sequence[int]) -> None:
-    if list(dims) != sorted(dims):
-        raise Violation(label, f"expects {what} to be sorted, got: {list(dims)}")
 
 
 def check_range(label: str, what: str, dims: Sequence[int], rank: int, of: str = "") -> None:

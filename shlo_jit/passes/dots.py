@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_jit.fuse.runs import roles_of, run_of
 from shlo_jit.ir.attributes import DenseArray, StructAttr
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import F32, I8, I32, UI8, DType, tensor
-from shlo_jit.lower.kernels.dot import roles_of, run_of
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 DIRECT = {"f32", "f64", "bf16", "f16", "complex<f32>", "complex<f64>"}

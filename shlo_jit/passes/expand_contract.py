@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from shlo_jit.fuse.runs import roles_of
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import I64, tensor
-from shlo_jit.lower.kernels.dot import roles_of
 from shlo_jit.ops.chlo_structured import RaggedDims
 from shlo_jit.passes import expand_build as mk
 from shlo_jit.passes.rewriter import Rewriter

@@ -60,3 +60,9 @@ def test_kinds():
     assert not type_kind("tensor").accepts(tensor(None, I32))
     assert not type_kind("shape").accepts(tensor((None,), I32))
     assert kind.describe() == "0D tensor of f32 or signed integer or unsigned integer values"
+
+
+def test_results_that_are_not_inferred_are_chosen():
+    """A record that infers nothing says that the program has the choice."""
+    free = [r.name for r in OPS.values() if r.infer is None and r.results and not r.has("chooses_result")]
+    assert free == []

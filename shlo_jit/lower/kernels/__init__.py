@@ -6,8 +6,9 @@ into `low.module`); `scratch(low, step)` is the bytes of scratch memory it wants
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
@@ -26,36 +27,47 @@ class Kernel:
     scratch: Callable[[ProgramLowering, OpStep], int] = no_scratch
 
 
-def _load() -> dict[str, Kernel]:
-    from shlo_jit.lower.kernels import (
-        convolution,
-        custom_call,
-        dot,
-        fft,
-        linalg,
-        scatter,
-        select_and_scatter,
-        sort,
-        token,
-        top_k,
-        window,
-    )
+class Kernels(MutableMapping[str, Kernel]):
+    """The table, by op name. A kernel's module is imported when the kernel is first wanted: most programs need few."""
 
-    return {
-        "stablehlo.dot_general": dot.KERNEL,
-        "stablehlo.convolution": convolution.KERNEL,
-        "stablehlo.custom_call": custom_call.KERNEL,
-        "stablehlo.fft": fft.KERNEL,
-        "stablehlo.cholesky": linalg.CHOLESKY,
-        "stablehlo.triangular_solve": linalg.TRIANGULAR_SOLVE,
-        "stablehlo.scatter": scatter.KERNEL,
-        "stablehlo.reduce_window": window.KERNEL,
-        "stablehlo.select_and_scatter": select_and_scatter.KERNEL,
-        "stablehlo.sort": sort.KERNEL,
-        "chlo.top_k": top_k.KERNEL,
-        "stablehlo.after_all": token.KERNEL,
-        "stablehlo.create_token": token.KERNEL,
+    def __init__(self, places: dict[str, tuple[str, str]]):
+        self._places: dict[str, tuple[str, str] | Kernel] = dict(places)
+        """Module and name in it, or the kernel itself."""
+
+    def __getitem__(self, name: str) -> Kernel:
+        place = self._places[name]
+        if isinstance(place, Kernel):
+            return place
+        module, attribute = place
+        return getattr(import_module(f"shlo_jit.lower.kernels.{module}"), attribute)
+
+    def __setitem__(self, name: str, kernel: Kernel) -> None:
+        self._places[name] = kernel
+
+    def __delitem__(self, name: str) -> None:
+        del self._places[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+KERNELS = Kernels(
+    {
+        "stablehlo.dot_general": ("dot", "KERNEL"),
+        "stablehlo.convolution": ("convolution", "KERNEL"),
+        "stablehlo.custom_call": ("custom_call", "KERNEL"),
+        "stablehlo.fft": ("fft", "KERNEL"),
+        "stablehlo.cholesky": ("linalg", "CHOLESKY"),
+        "stablehlo.triangular_solve": ("linalg", "TRIANGULAR_SOLVE"),
+        "stablehlo.scatter": ("scatter", "KERNEL"),
+        "stablehlo.reduce_window": ("window", "KERNEL"),
+        "stablehlo.select_and_scatter": ("select_and_scatter", "KERNEL"),
+        "stablehlo.sort": ("sort", "KERNEL"),
+        "chlo.top_k": ("top_k", "KERNEL"),
+        "stablehlo.after_all": ("token", "KERNEL"),
+        "stablehlo.create_token": ("token", "KERNEL"),
     }
-
-
-KERNELS: dict[str, Kernel] = _load()
+)

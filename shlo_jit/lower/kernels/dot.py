@@ -7,7 +7,6 @@ contracting) that do not form one run of equal stride are looped over (batch) or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shlo_jit.errors import UnsupportedError, diagnose
@@ -15,6 +14,7 @@ from shlo_jit.fuse import index as ix
 from shlo_jit.fuse.index import strides_of
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.runs import Roles, roles_of, run_of
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.kernels.builder import V, i64
 from shlo_jit.kernels.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
@@ -23,51 +23,6 @@ from shlo_jit.lower.space import Tile
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
-
-
-@dataclass(frozen=True)
-class Run:
-    """Dimensions walked as one: extent and stride in elements; extent 1 has stride 0."""
-
-    extent: int
-    stride: int
-
-
-def run_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> Run | None:
-    """The dimensions as one run, the first outermost; None when their strides do not nest."""
-    strides = strides_of(shape)
-    extent, stride = 1, 0
-    for d in reversed(dims):
-        if shape[d] == 1:
-            continue
-        if extent == 1:
-            extent, stride = shape[d], strides[d]
-        elif strides[d] == stride * extent:
-            extent *= shape[d]
-        else:
-            return None
-    return Run(extent, stride)
-
-
-@dataclass(frozen=True)
-class Roles:
-    """Dimensions of both operands by what they do."""
-
-    lhs_batch: tuple[int, ...]
-    rhs_batch: tuple[int, ...]
-    lhs_contracting: tuple[int, ...]
-    rhs_contracting: tuple[int, ...]
-    lhs_free: tuple[int, ...]
-    rhs_free: tuple[int, ...]
-
-
-def roles_of(op: Op) -> Roles:
-    d = op.attributes["dot_dimension_numbers"]
-    lb, rb = tuple(d.get("lhs_batching_dimensions", ())), tuple(d.get("rhs_batching_dimensions", ()))
-    lc, rc = tuple(d.get("lhs_contracting_dimensions", ())), tuple(d.get("rhs_contracting_dimensions", ()))
-    lf = tuple(i for i in range(op.operands[0].tensor.rank) if i not in lb and i not in lc)
-    rf = tuple(i for i in range(op.operands[1].tensor.rank) if i not in rb and i not in rc)
-    return Roles(lb, rb, lc, rc, lf, rf)
 
 
 def gemm_types(op: Op) -> GemmTypes:
