@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from shlo_jit.codegen import routines
+from shlo_jit.codegen.background import Background
 from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.target import resolve
 from shlo_jit.errors import Diagnostic, StableHLOError, VerifyError
@@ -13,7 +15,7 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import build
 from shlo_jit.runtime.cache import program_key
 from shlo_jit.runtime.callbacks import find_custom_call, registered
-from shlo_jit.runtime.cpus import thread_count
+from shlo_jit.runtime.cpus import thread_count, usable_cpus
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.runtime.host import HOST_CALLS
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from shlo_jit.fuse.plan import PlanBlock
     from shlo_jit.fuse.storage import MemoryPlan
     from shlo_jit.ir.core import Module, Op
+    from shlo_jit.kernels.routine import Routine
 
 
 @dataclass
@@ -59,16 +62,27 @@ def compile_text(
         found = build.from_cache(key, machine, threads=threads, custom_calls=calls, stages=stages)
         if found is not None:
             return found
-    try:
-        lowered = lower(text, name, entry, machine, count, calls, donate)
-    except StableHLOError:
-        raise
-    except Exception as error:  # whatever went wrong, the caller gets one documented exception
-        what = f"{type(error).__name__}: {error}"
-        raise InternalError(f"shlo_jit failed on this program ({what}); please report it") from error
-    return build.build(
-        lowered.program, machine, threads=threads, custom_calls=calls, key=key, cache=cache, stages=stages
-    )
+    with Background(usable_cpus() - 1) as background:
+        starting = routines.Starting(machine, build.resolve_cache(cache), background)
+        for routine in routines.own_routines().values():
+            starting.start(routine)
+        try:
+            lowered = lower(text, name, entry, machine, count, calls, donate, starting.start)
+        except StableHLOError:
+            raise
+        except Exception as error:  # whatever went wrong, the caller gets one documented exception
+            what = f"{type(error).__name__}: {error}"
+            raise InternalError(f"shlo_jit failed on this program ({what}); please report it") from error
+        return build.build(
+            lowered.program,
+            machine,
+            threads=threads,
+            custom_calls=calls,
+            key=key,
+            cache=cache,
+            stages=stages,
+            starting=starting,
+        )
 
 
 def lower(
@@ -79,8 +93,9 @@ def lower(
     threads: int,
     calls: Mapping[str, Any],
     donate: tuple[int, ...] = (),
+    on_routine: Callable[[Routine], None] = lambda routine: None,
 ) -> Lowered:
-    """Text to a Program, with what was made on the way."""
+    """Text to a Program, with what was made on the way. `on_routine` hears early of every routine it calls."""
     from shlo_jit.fuse.group import group_block
     from shlo_jit.ir.verifier import verify_module
     from shlo_jit.lower.program import ProgramLowering
@@ -101,7 +116,8 @@ def lower(
     def known_call(target: str) -> bool:
         return target in HOST_CALLS or find_custom_call(target, calls) is not None
 
-    lowering = ProgramLowering(plan, function.block().arguments, machine, threads, known_call, frozenset(donate))
+    arguments = function.block().arguments
+    lowering = ProgramLowering(plan, arguments, machine, threads, known_call, frozenset(donate), on_routine)
     return Lowered(module, function, plan, lowering.memory, lowering.run())
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from shlo_jit.codegen.program import Callback, Port, Program
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+
+if TYPE_CHECKING:
+    from shlo_jit.codegen.background import Background
 
 Blob = bytes | memoryview | np.ndarray
 
@@ -46,20 +50,29 @@ class CompiledRoutine:
 
 
 def compile_program(
-    program: Program, target: Target, level: int | None = None, verify: bool = True, threads: int = 1
+    program: Program,
+    target: Target,
+    level: int | None = None,
+    verify: bool = True,
+    parts: int = 1,
+    background: Background | None = None,
 ) -> Compiled:
-    """Optimize a program's text and generate code for it, large ones in several threads. Raises InternalError when
-    LLVM refuses the text."""
+    """Optimize a program's text and generate code for it: a large one's in at most so many parts, all but the last
+    beside the caller where there is a `background`. Raises InternalError when LLVM refuses the text."""
     from shlo_jit.codegen.optimize import DEFAULT_LEVEL
-    from shlo_jit.codegen.parallel import emit_objects
     from shlo_jit.codegen.split import split
 
-    texts = split(program.text, threads)
+    level = DEFAULT_LEVEL if level is None else level
+    texts = split(program.text, parts)
+    jobs = [partial(generate, text, target, level, verify) for text in texts]
+    if background is not None:
+        jobs = [*(background.start(job).result for job in jobs[:-1]), jobs[-1]]
+    last = jobs[-1]()
     names = [routine.name for routine in program.routines]
     if "@shlo_parallel" in program.text and "threads" not in names:
         names.append("threads")
     return Compiled(
-        objects=emit_objects(texts, target, DEFAULT_LEVEL if level is None else level, verify),
+        objects=(*(job() for job in jobs[:-1]), last),
         inputs=program.inputs,
         outputs=program.outputs,
         arena_bytes=program.arena_bytes,
@@ -69,6 +82,13 @@ def compile_program(
         output_aliases=dict(program.output_aliases),
         externals=tuple(program.externals),
     )
+
+
+def generate(text: str, target: Target, level: int, verify: bool = True) -> bytes:
+    """Object code of an LLVM text. May run in any thread. Raises InternalError when LLVM refuses it."""
+    from shlo_jit.codegen import optimize
+
+    return optimize.emit_object(optimize.optimize(text, target, level, verify), target)
 
 
 def routine_text(routine: Routine, target: Target) -> str:
@@ -82,10 +102,10 @@ def routine_text(routine: Routine, target: Target) -> str:
 
 def compile_routine(routine: Routine, target: Target) -> CompiledRoutine:
     """Write a routine and generate code for it. Raises InternalError when LLVM refuses the text."""
-    from shlo_jit.codegen.optimize import emit_object, optimize
+    from shlo_jit.codegen.optimize import DEFAULT_LEVEL
 
     text = routine_text(routine, target)
-    code = emit_object(optimize(text, target), target)
+    code = generate(text, target, DEFAULT_LEVEL)
     needs = [need.name for need in routine.needs]
     if "@shlo_parallel" in text and "shlo_parallel" not in routine.symbols and "threads" not in needs:
         needs.append("threads")

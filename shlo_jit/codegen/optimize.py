@@ -13,6 +13,7 @@ import threading
 
 import llvmlite.binding as llvm
 
+from shlo_jit.codegen import unlocked
 from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.target import target_machine
 from shlo_jit.kernels.target import Target
@@ -67,7 +68,7 @@ def optimize(text: str, target: Target, level: int = DEFAULT_LEVEL, verify: bool
     module = parse(text, target, verify)
     builder = pass_builder(machine(target))
     simplify(module, builder, text, level)
-    passes(level).run(module, builder)
+    unlocked.run_passes(passes(level), module, builder)
     return module
 
 
@@ -113,7 +114,7 @@ def simplify(module: llvm.ModuleRef, builder: llvm.PassBuilder, text: str, level
 def emit_object(module: llvm.ModuleRef, target: Target) -> bytes:
     """Position-independent object code of an optimized module, for the JIT linker and for `ld` alike."""
     try:
-        return machine(target).emit_object(module)
+        return unlocked.emit_object(machine(target), module)
     except RuntimeError as error:
         raise InternalError(f"LLVM cannot generate code: {error}") from None
 

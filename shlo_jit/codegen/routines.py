@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from shlo_jit.codegen.objects import CompiledRoutine, compile_routine, read_routine, routine_entry
@@ -16,6 +17,7 @@ from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 
 if TYPE_CHECKING:
+    from shlo_jit.codegen.background import Background, Job
     from shlo_jit.codegen.jit import Library
     from shlo_jit.runtime.cache import ObjectCache
 
@@ -41,6 +43,30 @@ def own_routines() -> dict[str, Routine]:
     from shlo_jit.runtime.fastcall import FASTCALL
 
     return {THREADS.name: THREADS, FASTCALL.name: FASTCALL}
+
+
+class Starting:
+    """Routines that are being compiled in the background of one compilation."""
+
+    def __init__(self, target: Target, cache: ObjectCache | None, background: Background) -> None:
+        self._target = target
+        self._cache = cache
+        self.background = background
+        self._jobs: dict[str, Job[CompiledRoutine]] = {}
+
+    def start(self, routine: Routine) -> None:
+        """Begin with a routine and those it needs, unless they are at hand or begun."""
+        for need in routine.needs:
+            self.start(need)
+        if routine.name not in self._jobs and find(routine.name, self._target, self._cache) is None:
+            self._jobs[routine.name] = self.background.start(partial(compile_routine, routine, self._target))
+
+    def finish(self) -> None:
+        """Wait for all. Raises InternalError when LLVM refuses one."""
+        for name, job in self._jobs.items():
+            compiled = job.result()
+            with _lock:
+                _compiled.setdefault((name, self._target), compiled)
 
 
 def prepare(routines: Iterable[Routine], target: Target, cache: ObjectCache | None) -> None:

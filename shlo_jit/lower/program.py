@@ -41,6 +41,7 @@ class ProgramLowering:
         threads: int,
         known_calls: Callable[[str], bool],
         donate: frozenset[int] = frozenset(),
+        on_routine: Callable[[Routine], None] = lambda routine: None,
     ):
         self.is_known_call = known_calls
         """Whether a custom call of that name can be made."""
@@ -50,6 +51,8 @@ class ProgramLowering:
         self.threads = threads
         self.module = ModuleText(target)
         self.routines: dict[str, Routine] = {}
+        self.on_routine = on_routine
+        """Called with a routine when it turns out that the program needs it."""
         self.callbacks: list[Callback] = []
         self.array_slots: dict[bytes, int] = {}
         self.externals: dict[str, None] = {}
@@ -89,7 +92,9 @@ class ProgramLowering:
 
     def use(self, routine: Routine) -> Routine:
         """Note that the program calls a routine's symbols."""
-        self.routines[routine.name] = routine
+        if routine.name not in self.routines:
+            self.routines[routine.name] = routine
+            self.on_routine(routine)
         for need in routine.needs:
             self.use(need)
         return routine

@@ -33,15 +33,19 @@ def build(
     stages: Stages | None = None,
     level: int | None = None,
     verify: bool = True,
+    starting: routines.Starting | None = None,
 ) -> Executable:
-    """Generate code for `program`, load it and make it callable.
+    """Generate code for `program`, load it and make it callable. `starting` has begun with its routines.
 
     `target` must be this machine's. With a `key` (see `cache.program_key`) the result goes into the object cache.
     `threads` as in `thread_count`. Raises InternalError when LLVM refuses the text, ExecutionError when a custom call
     is not registered.
     """
     store = resolve_cache(cache)
-    compiled = compile_program(program, target, level, verify, usable_cpus())
+    background = None if starting is None else starting.background
+    compiled = compile_program(program, target, level, verify, usable_cpus(), background)
+    if starting is not None:
+        starting.finish()
     routines.prepare(program.routines, target, store)
     if store is not None and key is not None:
         store.store(key, *program_entry(compiled))

@@ -46,7 +46,7 @@ def _small_parts(monkeypatch):
 def test_parts_make_the_program(parts, cache):
     p = chain(40)
     assert len(split(p.text, parts)) == parts
-    compiled = compile_program(p, TARGET, threads=parts)
+    compiled = compile_program(p, TARGET, parts=parts)
     assert len(compiled.objects) == parts
     exe = load(compiled, TARGET, threads=2)
     np.testing.assert_array_equal(exe(np.arange(16, dtype=np.float32)), np.arange(16) + 40)
@@ -74,7 +74,7 @@ def test_parts_link_into_a_shared_library(tmp_path):
 
     from shlo_jit.codegen.objects import compile_routine
 
-    compiled = compile_program(chain(40), TARGET, threads=3)
+    compiled = compile_program(chain(40), TARGET, parts=3)
     objects = [*compiled.objects, compile_routine(THREADS, TARGET).code]
     files = []
     for i, code in enumerate(objects):
