@@ -3,7 +3,8 @@
     exe = shlo_jit.compile(text)
     y = exe(x, w)
 
-Importing the package loads LLVM, so that compiling, and above all starting from the object cache, does not have to.
+Importing the package loads LLVM and the front end (parser and verifier); the stages after them are imported when a
+program that the object cache does not have is compiled.
 """
 
 from shlo_jit.api import compile, infer, parse, verify

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from shlo_jit import pipeline
 from shlo_jit.errors import Diagnostic, StableHLOError, decode_text
+from shlo_jit.ir.core import Module
+from shlo_jit.ir.verifier import verify_module, warnings_of
+from shlo_jit.text.parser import parse_module
 
 if TYPE_CHECKING:
-    from shlo_jit.ir.core import Module, Region
+    from shlo_jit.ir.core import Region
     from shlo_jit.ir.types import Type
     from shlo_jit.runtime.executable import Executable
 
@@ -27,8 +30,6 @@ def read_source(source: object) -> tuple[str, str]:
         return source, "<text>"
     if isinstance(source, bytes):
         return decode_text(source, "<bytes>"), "<bytes>"
-    from shlo_jit.ir.core import Module
-
     if isinstance(source, Module):
         return str(source), source.source.name
     raise TypeError(f"a program is StableHLO text, a path or a Module; got {type(source).__name__}")
@@ -36,8 +37,6 @@ def read_source(source: object) -> tuple[str, str]:
 
 def parse(source: str | bytes | Path) -> Module:
     """The Module of a text or file. Raises ParseError (a StableHLOError) with the place of the first error."""
-    from shlo_jit.text.parser import parse_module
-
     text, name = read_source(source)
     return parse_module(text, name)
 
@@ -48,9 +47,6 @@ def verify(source: object, *, warnings: bool = False) -> list[Diagnostic]:
     With `warnings`, also what a valid program may have but hardly on purpose, of severity `warning`: attributes that
     the specification does not know on their op and that no dialect's prefix (`jax.`, `mhlo.`) explains.
     """
-    from shlo_jit.ir.core import Module
-    from shlo_jit.ir.verifier import verify_module, warnings_of
-
     try:
         module = source if isinstance(source, Module) else parse(source)  # type: ignore[arg-type]
     except StableHLOError as error:

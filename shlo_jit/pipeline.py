@@ -11,6 +11,7 @@ from shlo_jit.codegen.background import Background
 from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.target import resolve
 from shlo_jit.errors import Diagnostic, StableHLOError, VerifyError
+from shlo_jit.ir.verifier import verify_module
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import build
 from shlo_jit.runtime.cache import program_key
@@ -18,6 +19,7 @@ from shlo_jit.runtime.callbacks import find_custom_call, registered
 from shlo_jit.runtime.cpus import thread_count, usable_cpus
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.runtime.host import HOST_CALLS
+from shlo_jit.text.parser import parse_module
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.program import Program
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from shlo_jit.fuse.storage import MemoryPlan
     from shlo_jit.ir.core import Module, Op
     from shlo_jit.kernels.routine import Routine
+
+
+PARTS_PER_CPU = 2
+"""Parts that large texts are cut into for LLVM: more than one, since they take different times."""
 
 
 @dataclass
@@ -62,8 +68,9 @@ def compile_text(
         found = build.from_cache(key, machine, threads=threads, custom_calls=calls, stages=stages)
         if found is not None:
             return found
-    with Background(usable_cpus() - 1) as background:
-        starting = routines.Starting(machine, build.resolve_cache(cache), background)
+    cpus = usable_cpus()
+    with Background(cpus - 1) as background:
+        starting = routines.Starting(machine, build.resolve_cache(cache), background, PARTS_PER_CPU * cpus)
         for routine in routines.own_routines().values():
             starting.start(routine)
         try:
@@ -97,10 +104,8 @@ def lower(
 ) -> Lowered:
     """Text to a Program, with what was made on the way. `on_routine` hears early of every routine it calls."""
     from shlo_jit.fuse.group import group_block
-    from shlo_jit.ir.verifier import verify_module
     from shlo_jit.lower.program import ProgramLowering
     from shlo_jit.passes import run_passes
-    from shlo_jit.text.parser import parse_module
 
     module = parse_module(text, name)
     diagnostics = verify_module(module)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder, V, lanes, mangle, scalar, vector
 from shlo_jit.kernels.math.expr import X
-from shlo_jit.kernels.math.registry import ARITY, FUNCTIONS, INLINE_LIMIT
+from shlo_jit.kernels.math.registry import ARITY, FUNCTIONS, INLINE_LIMIT, function
 
 __all__ = ["ARITY", "FUNCTIONS", "call"]
 
@@ -20,7 +20,7 @@ ATTRIBUTES = "memory(none) nounwind willreturn"
 
 def call(b: Builder, name: str, *args: V) -> V:
     """Apply a function of `FUNCTIONS`; the arguments share a type."""
-    function = FUNCTIONS[name]
+    write = function(name)
     type_ = args[0].type
     if scalar(type_) not in ("float", "double"):
         raise TypeError(f"{name} is defined for float and double, not {type_}")
@@ -29,7 +29,7 @@ def call(b: Builder, name: str, *args: V) -> V:
     if symbol not in b.module.functions:
         body = b.module.function(symbol, [(type_, f"x{i}") for i in range(len(args))], result)
         b.module.functions[symbol] = ""  # reserved: a function may call others
-        y = function(*[X(body, p) for p in body.params])
+        y = write(*[X(body, p) for p in body.params])
         body.ret(y.v)
         # Whether to inline is decided by the size, which is known only now: the attributes are put into the first line.
         text = b.module.functions[symbol]

@@ -10,7 +10,7 @@ from shlo_jit.kernels.math.coefficients import COEFFICIENTS
 from shlo_jit.kernels.math.exponential import exp
 from shlo_jit.kernels.math.expr import X, fma, horner, polynomial, where
 from shlo_jit.kernels.math.logarithm import log
-from shlo_jit.kernels.math.power import pow_
+from shlo_jit.kernels.math.power import pow
 
 HALF_LOG_2PI = 0.91893853320467274178
 PI = math.pi
@@ -111,10 +111,10 @@ def hurwitz(x: X, q: X) -> X:
     b = x.b
     with b.loop_carry(0, 9, [x.like(0.0).v, q.v]) as carry:
         total, a = (X(b, v) for v in carry.values)
-        total = total + pow_(a, -x)
+        total = total + pow(a, -x)
         carry.next(total.v, (a + 1.0).v)
     total, a = (X(b, v) for v in carry.values)
-    last = pow_(a, -x)
+    last = pow(a, -x)
     tail = fma(last, 0.5, last * (a / (x - 1.0)))
     inverse = 1.0 / a
     factor = last * (x * inverse)

@@ -88,7 +88,7 @@ def finish_power(x: X, y: X, magnitude: X) -> X:
     return where(x.eq(1.0) | y.eq(0.0), x.like(1.0), z)
 
 
-def pow_(x: X, y: X) -> X:
+def pow(x: X, y: X) -> X:
     """x^y. 1 ULP."""
     magnitude = power_f32(x.abs(), y) if x.format.bits == 32 else power_f64(x.abs(), y)
     return finish_power(x, y, magnitude)

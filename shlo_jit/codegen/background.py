@@ -3,32 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class Job(Generic[T]):
-    """Work that a thread will take up, or whoever asks for its result first."""
+    """Work that a thread will take up, or the caller."""
 
     def __init__(self, work: Callable[[], T], executor: ThreadPoolExecutor) -> None:
         self._work = work
-        self._future = executor.submit(work)
+        self._submitted = self._done = executor.submit(work)
+
+    def take(self) -> None:
+        """Do the work here, unless it has begun."""
+        if self._done is self._submitted and self._submitted.cancel():
+            self._done = Future()
+            try:
+                self._done.set_result(self._work())
+            except Exception as error:
+                self._done.set_exception(error)
 
     def result(self) -> T:
         """What the work returned. Raises what it raised."""
-        return self._work() if self._future.cancel() else self._future.result()
+        self.take()
+        return self._done.result()
 
 
 class Background:
-    """Threads for one compilation; leaving the `with` block drops what has not begun and waits for the rest."""
+    """Threads for one compilation, with a queue of jobs. Leaving the `with` block drops what has not begun and waits for
+    the rest."""
 
     def __init__(self, threads: int) -> None:
         self._executor = ThreadPoolExecutor(max(1, threads), "shlo_jit codegen")
+        self._jobs: list[Job[Any]] = []
 
     def start(self, work: Callable[[], T]) -> Job[T]:
-        return Job(work, self._executor)
+        """Put work at the end of the queue."""
+        job = Job(work, self._executor)
+        self._jobs.append(job)
+        return job
+
+    def help(self) -> None:
+        """Do what has not begun, from the front of the queue, as one thread more."""
+        for job in self._jobs:
+            job.take()
 
     def __enter__(self) -> Background:
         return self

@@ -5,7 +5,7 @@ A `Compiled` is all that is needed to load and call a program; nothing of it ref
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,7 @@ class CompiledRoutine:
     name: str
     symbols: tuple[str, ...]
     needs: tuple[str, ...]
-    code: bytes
+    objects: tuple[bytes, ...]
 
 
 def compile_program(
@@ -63,11 +63,12 @@ def compile_program(
     from shlo_jit.codegen.split import split
 
     level = DEFAULT_LEVEL if level is None else level
-    texts = split(program.text, parts)
-    jobs = [partial(generate, text, target, level, verify) for text in texts]
+    jobs = [partial(generate, text, target, level, verify) for text in split(program.text, parts)]
     if background is not None:
         jobs = [*(background.start(job).result for job in jobs[:-1]), jobs[-1]]
     last = jobs[-1]()
+    if background is not None:
+        background.help()
     names = [routine.name for routine in program.routines]
     if "@shlo_parallel" in program.text and "threads" not in names:
         names.append("threads")
@@ -100,16 +101,27 @@ def routine_text(routine: Routine, target: Target) -> str:
     return module.text()
 
 
-def compile_routine(routine: Routine, target: Target) -> CompiledRoutine:
-    """Write a routine and generate code for it. Raises InternalError when LLVM refuses the text."""
+def begin_routine(
+    routine: Routine, target: Target, parts: int = 1, background: Background | None = None
+) -> Callable[[], CompiledRoutine]:
+    """Write a routine, a large one in at most so many parts, and begin to generate code for it where there is a
+    `background`. What is returned waits for it, and raises InternalError when LLVM refuses the text."""
     from shlo_jit.codegen.optimize import DEFAULT_LEVEL
+    from shlo_jit.codegen.split import split
 
     text = routine_text(routine, target)
-    code = generate(text, target, DEFAULT_LEVEL)
     needs = [need.name for need in routine.needs]
     if "@shlo_parallel" in text and "shlo_parallel" not in routine.symbols and "threads" not in needs:
         needs.append("threads")
-    return CompiledRoutine(routine.name, routine.symbols, tuple(needs), code)
+    jobs = [partial(generate, part, target, DEFAULT_LEVEL) for part in split(text, parts)]
+    if background is not None:
+        jobs = [background.start(job).result for job in jobs]
+    return lambda: CompiledRoutine(routine.name, routine.symbols, tuple(needs), tuple(job() for job in jobs))
+
+
+def compile_routine(routine: Routine, target: Target) -> CompiledRoutine:
+    """Write a routine and generate code for it. Raises InternalError when LLVM refuses the text."""
+    return begin_routine(routine, target)()
 
 
 # ---------------------------------------------------------------------- to and from files
@@ -156,15 +168,15 @@ def read_program(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> Comp
 def routine_entry(routine: CompiledRoutine) -> tuple[dict[str, Any], list[Blob]]:
     """As `program_entry`, of a routine."""
     symbols, needs = list(routine.symbols), list(routine.needs)
-    return {"kind": "routine", "name": routine.name, "symbols": symbols, "needs": needs}, [routine.code]
+    return {"kind": "routine", "name": routine.name, "symbols": symbols, "needs": needs}, list(routine.objects)
 
 
 def read_routine(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> CompiledRoutine:
     """As `read_program`, of a routine."""
     if header["kind"] != "routine":
         raise ValueError("not a routine")
-    (code,) = blobs
-    return CompiledRoutine(header["name"], tuple(header["symbols"]), tuple(header["needs"]), bytes(code))
+    objects = tuple(bytes(blob) for blob in blobs)
+    return CompiledRoutine(header["name"], tuple(header["symbols"]), tuple(header["needs"]), objects)
 
 
 def _dtype_name(dtype: np.dtype) -> str:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from shlo_jit.codegen.objects import CompiledRoutine, compile_routine, read_routine, routine_entry
+from shlo_jit.codegen.objects import CompiledRoutine, begin_routine, compile_routine, read_routine, routine_entry
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 
 if TYPE_CHECKING:
-    from shlo_jit.codegen.background import Background, Job
+    from shlo_jit.codegen.background import Background
     from shlo_jit.codegen.jit import Library
     from shlo_jit.runtime.cache import ObjectCache
 
@@ -48,23 +47,25 @@ def own_routines() -> dict[str, Routine]:
 class Starting:
     """Routines that are being compiled in the background of one compilation."""
 
-    def __init__(self, target: Target, cache: ObjectCache | None, background: Background) -> None:
+    def __init__(self, target: Target, cache: ObjectCache | None, background: Background, parts: int) -> None:
+        """Large routines are cut into at most so many `parts`."""
         self._target = target
         self._cache = cache
         self.background = background
-        self._jobs: dict[str, Job[CompiledRoutine]] = {}
+        self.parts = parts
+        self._finish: dict[str, Callable[[], CompiledRoutine]] = {}
 
     def start(self, routine: Routine) -> None:
         """Begin with a routine and those it needs, unless they are at hand or begun."""
         for need in routine.needs:
             self.start(need)
-        if routine.name not in self._jobs and find(routine.name, self._target, self._cache) is None:
-            self._jobs[routine.name] = self.background.start(partial(compile_routine, routine, self._target))
+        if routine.name not in self._finish and find(routine.name, self._target, self._cache) is None:
+            self._finish[routine.name] = begin_routine(routine, self._target, self.parts, self.background)
 
     def finish(self) -> None:
         """Wait for all. Raises InternalError when LLVM refuses one."""
-        for name, job in self._jobs.items():
-            compiled = job.result()
+        for name, finish in self._finish.items():
+            compiled = finish()
             with _lock:
                 _compiled.setdefault((name, self._target), compiled)
 
@@ -126,7 +127,7 @@ def load(name: str, target: Target, cache: ObjectCache | None) -> Library | None
         needs = [load(need, target, cache) for need in compiled.needs]
         if None in needs:
             return None
-        library = jit.load([compiled.code], compiled.symbols, [n for n in needs if n is not None])
+        library = jit.load(compiled.objects, compiled.symbols, [n for n in needs if n is not None])
         library.keep_for_ever()
         return _loaded.setdefault((name, target), library)
 

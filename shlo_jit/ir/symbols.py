@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from shlo_jit.ir.attributes import SymbolRef
 from shlo_jit.ir.core import Module, Op, function_type, is_declaration
 from shlo_jit.ir.types import Type
-from shlo_jit.ops import OPS, Violation
-from shlo_jit.ops.collective import mesh_symbol
+from shlo_jit.ops import Violation
+from shlo_jit.ops.families import FAMILY_OF
 from shlo_jit.ops.record import did_you_mean
 from shlo_jit.ops.shapes import compatible, compatible_lists, type_text, types_text
 
@@ -17,9 +17,7 @@ MOST_HINTS, MOST_NAMES = 20, 1000
 """A hint compares a name with all others: so many findings of a module get one, from among so many names."""
 CALLEES = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Ops that call a function, and the attribute that names it."""
-NAMES_SYMBOLS = frozenset(
-    {name for name, record in OPS.items() if "replica_groups" in record.attributes} | set(CALLEES)
-)
+NAMES_SYMBOLS = frozenset({*CALLEES, *(name for name, family in FAMILY_OF.items() if family == "collective")})
 """Ops that can refer to a function or mesh."""
 
 
@@ -100,9 +98,13 @@ def _function(func: Op) -> Iterator[Finding]:
 
 def _user(op: Op, table: dict[str, Op], names: list[str]) -> str | None:
     """An op that names a symbol: gives the function it calls. Hints are among `names`."""
-    mesh = mesh_symbol(op) if op.name.startswith("stablehlo.") else None
-    if mesh is not None and mesh not in table:
-        raise Violation("symbol", f"replica_groups: mesh symbol '{mesh}' not found", hint=did_you_mean(mesh, names))
+    if FAMILY_OF[op.name] == "collective":
+        from shlo_jit.ops.collective import mesh_symbol
+
+        mesh = mesh_symbol(op)
+        if mesh is not None and mesh not in table:
+            hint = did_you_mean(mesh, names)
+            raise Violation("symbol", f"replica_groups: mesh symbol '{mesh}' not found", hint=hint)
     attribute = CALLEES.get(op.name)
     name = symbol(op, attribute) if attribute else None
     if name is None:
@@ -111,7 +113,8 @@ def _user(op: Op, table: dict[str, Op], names: list[str]) -> str | None:
     if callee is None or callee.name != "func.func":
         functions = [known for known in names if table[known].name == "func.func"]
         label = "C2" if op.name == "stablehlo.composite" else "symbol"
-        raise Violation(label, f"'{name}' does not reference a valid function", hint=did_you_mean(name, functions))
+        raise Violation(label, f"'{name}' does not reference a valid function", hint=did_you_mean(name, functions),
+                        found=f"@{name}", expected="a function of this module")  # fmt: skip
     try:
         stated = function_type(callee)
     except (AssertionError, KeyError):

@@ -22,9 +22,12 @@ from shlo_jit.errors import Diagnostic, Span, diagnose
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.check_op import check_op
 from shlo_jit.ir.core import Block, Module, Op, Value, walk
+from shlo_jit.ir.types import FunctionType
 from shlo_jit.ir.symbols import MOST_HINTS, NAMES_SYMBOLS, Finding, check_symbols, symbol
 from shlo_jit.ops import OPS, Violation
+from shlo_jit.ops.constraints import GENERAL
 from shlo_jit.ops.record import did_you_mean
+from shlo_jit.ops.shapes import type_text
 
 OWN_DIALECTS = ("stablehlo", "chlo", "func", "builtin")
 
@@ -78,7 +81,15 @@ def _diagnostic(finding: Finding) -> Diagnostic:
         message += f"; {violation.hint}"
     record = OPS.get(op.name)
     rule = record.constraints.get(label, "") if record is not None else ""
-    return diagnose(message, _place(op, violation.at), op=op.name, label=label, rule=rule, hint=violation.hint)
+    return diagnose(
+        message, _place(op, violation.at), op=op.name, label=label, rule=rule, hint=violation.hint,
+        found=violation.found or signature(op), expected=violation.expected or rule or GENERAL.get(label, ""),
+    )  # fmt: skip
+
+
+def signature(op: Op) -> str:
+    """`(tensor<2xf32>) -> (tensor<2xf32>)`"""
+    return type_text(FunctionType(tuple(v.type for v in op.operands), tuple(v.type for v in op.results)))
 
 
 def _place(op: Op, part: str) -> Span | None:
@@ -125,7 +136,7 @@ class _Verifier:
                         self.block(inner)
 
     def op(self, op: Op) -> bool:
-        """One op without what is inside of its regions; says whether it holds."""
+        """One op without what is inside of its regions; says whether those with the same key hold like it."""
         record = OPS.get(op.name)
         try:
             if record is None:
@@ -136,7 +147,7 @@ class _Verifier:
         except Violation as violation:
             self.found.append((op, violation))
             return False
-        return True
+        return record is None or not record.has("looks_at_operands")
 
 
 def check_scopes(block: Block, visible: set[Value]) -> Iterator[Finding]:
@@ -171,7 +182,8 @@ _type = attrgetter("type")
 
 
 def _key(op: Op) -> Any:
-    """Equal for ops that verify alike; None for ops that depend on more than types and attributes.
+    """Equal for ops that verify alike, unless they look at the ops before them; None for ops with more to look at than
+    types and attributes.
 
     Types and attributes are told apart by identity, which is cheap, and good for one module: it keeps them alive. The
     parser gives equal ones the same object wherever that matters.
@@ -182,8 +194,6 @@ def _key(op: Op) -> Any:
     if name == "stablehlo.constant" and len(attributes) == 1:
         value = attributes.get("value")
         return (name, id(value.type), *map(id, map(_type, results))) if type(value) is Dense else None
-    if name in _LOOKS_AT_OPERANDS:
-        return None
     count = len(operands)
     if count == 2 and len(results) == 1:  # unrolled, since it is what most ops have
         key = (name, 2, id(operands[0].type), id(operands[1].type), id(results[0].type))
@@ -208,6 +218,3 @@ def _region_key(op: Op) -> Any:
         key += ("(", *map(id, map(_type, block.arguments)), block.ops[-1].name)
         key += map(id, map(_type, block.ops[-1].operands))
     return tuple(key)
-
-
-_LOOKS_AT_OPERANDS = frozenset(name for name, record in OPS.items() if record.has("looks_at_operands"))

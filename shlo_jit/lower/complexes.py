@@ -11,7 +11,6 @@ from collections.abc import Callable
 from shlo_jit.errors import Diagnostic, UnsupportedError
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder, V
-from shlo_jit.kernels.math import complex_call
 from shlo_jit.lower.registers import Reg
 
 Pair = tuple[V, V]
@@ -83,6 +82,8 @@ def call(b: Builder, name: str, dtype: DType, args: list) -> Reg:
     function = ARITHMETIC.get(name)
     if function is not None:
         return function(b, *args)
+    from shlo_jit.kernels.math import complex_call
+
     if name not in complex_call.FUNCTIONS:
         raise UnsupportedError(Diagnostic(f"{name} of {dtype} is not supported"))
     parts = complex_call.call(b, name, *args)

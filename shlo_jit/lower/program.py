@@ -10,14 +10,14 @@ import numpy as np
 from shlo_jit.codegen.program import Callback, Port, Program
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.memory import Planner
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, all_steps
 from shlo_jit.fuse.storage import Copy, MemoryPlan, Storage, nbytes
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.lower.kernels import KERNELS
+from shlo_jit.lower.kernels import KERNELS, Kernel
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.lower.nest import NestLowering, check_supported
 from shlo_jit.lower.space import Tile
@@ -65,6 +65,7 @@ class ProgramLowering:
         self.moved: dict[int, V] = {}
         """Addresses of storages that loops around the place being written exchange."""
         self.nests: dict[int, NestLowering] = {}
+        self.use_routines()
         self.memory: MemoryPlan = Planner(plan, arguments, self.scratch_bytes, donate).run()
 
     # ------------------------------------------------------------------ services for kernels
@@ -89,6 +90,20 @@ class ProgramLowering:
     def scratch(self, step: Step) -> V:
         """Address of the step's scratch memory."""
         return self.address(self.memory.scratch[id(step)])
+
+    def use_routines(self) -> None:
+        """Note all routines of the plan's kernels, before the rest of the work."""
+        for step in all_steps(self.plan):
+            if isinstance(step, OpStep):
+                for routine in self.kernel(step).routines(step.op, self.target):
+                    self.use(routine)
+
+    def kernel(self, step: OpStep) -> Kernel:
+        """The kernel of a step. Raises UnsupportedError when there is none."""
+        kernel = KERNELS.get(step.op.name)
+        if kernel is None:
+            raise UnsupportedError(diagnose(f"{step.op.name} has no lowering yet", step.op.span))
+        return kernel
 
     def use(self, routine: Routine) -> Routine:
         """Note that the program calls a routine's symbols."""
@@ -214,20 +229,14 @@ class ProgramLowering:
         elif isinstance(step, ControlStep):
             self.control(step)
         elif isinstance(step, OpStep):
-            kernel = KERNELS.get(step.op.name)
-            if kernel is None:
-                raise UnsupportedError(diagnose(f"{step.op.name} has no lowering yet", step.op.span))
-            kernel.lower(self, step)
+            self.kernel(step).lower(self, step)
         else:
             assert isinstance(step, ViewStep)
 
     def scratch_bytes(self, step: Step) -> int:
         """Scratch a step wants; asked while memory is planned."""
         if isinstance(step, OpStep):
-            kernel = KERNELS.get(step.op.name)
-            if kernel is None:
-                raise UnsupportedError(diagnose(f"{step.op.name} has no lowering yet", step.op.span))
-            return kernel.scratch(self, step)
+            return self.kernel(step).scratch(self, step)
         if isinstance(step, NestStep):
             return self.lowering(step).plan.scratch_bytes()
         return 0

@@ -18,14 +18,15 @@ import no code generation.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import Type
 from shlo_jit.ops.constraints import constraints_of
+from shlo_jit.ops.families import FAMILY_OF
 from shlo_jit.ops.kinds import TypeKind, type_kind
 
 TRAITS = {
@@ -56,23 +57,33 @@ class AttributeSpec:
 class Violation(Exception):
     """A constraint that does not hold. `label` is the specification's (`C5`), or a word such as `type`."""
 
-    def __init__(self, label: str, message: str, *, hint: str = "", at: str = ""):
+    def __init__(
+        self, label: str, message: str, *, hint: str = "", at: str = "", found: str = "", expected: str = ""
+    ):
         super().__init__(message)
         self.label = label
         self.message = message
         self.hint = hint
         self.at = at
         """What of the op's text is wrong, where a part of it is to blame; the op as a whole otherwise."""
+        self.found = found
+        """What there is; empty stands for the types of the op."""
+        self.expected = expected
+        """What there should be; empty stands for the rule of the label."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint, when a known word is near."""
+    import difflib
+
     close = difflib.get_close_matches(word, list(known), 1)
     return f"did you mean '{close[0]}'?" if close else ""
 
 
 @dataclass(frozen=True)
 class OpDef:
+    """A record, as `define` makes it."""
+
     name: str
     section: str
     """Heading in the specification; empty for ops it does not name."""
@@ -106,7 +117,40 @@ class OpDef:
         return constraints_of(self.name).result_label(index, part)
 
 
-OPS: dict[str, OpDef] = {}
+class Records(Mapping[str, OpDef]):
+    """All ops by full name, in the order of `families.py`. Raises KeyError for a name that is none."""
+
+    def __init__(self) -> None:
+        self._defined: dict[str, OpDef] = {}
+
+    def __getitem__(self, name: str) -> OpDef:
+        record = self._defined.get(name)
+        if record is None:
+            import_module(f"shlo_jit.ops.{FAMILY_OF[name]}")
+            record = self._defined[name]
+        return record
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As of any mapping; asked for every op of a program, so without an exception on the way."""
+        record = self._defined.get(name)
+        return record or (self[name] if name in FAMILY_OF else default)
+
+    def __contains__(self, name: object) -> bool:
+        return name in FAMILY_OF
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(FAMILY_OF)
+
+    def __len__(self) -> int:
+        return len(FAMILY_OF)
+
+    def add(self, record: OpDef) -> None:
+        """Called by `define` while the family's module is imported."""
+        assert record.name not in self._defined, record.name
+        self._defined[record.name] = record
+
+
+OPS = Records()
 
 
 def required(kind: str, limit_label: str = "attribute") -> AttributeSpec:
@@ -133,11 +177,10 @@ def define(
     reference: Callable[..., Any] | None = None,
 ) -> OpDef:
     """Make and register a record. Operands and results are written `name: kind`, with `*` or `?` after the name."""
-    assert name not in OPS, name
     assert set(traits) <= TRAITS, set(traits) - TRAITS
     operand_names, operand_kinds = _declarations(operands)
     result_names, result_kinds = _declarations(results)
-    OPS[name] = OpDef(
+    record = OpDef(
         name=name,
         section=section,
         operands=operand_names,
@@ -151,7 +194,8 @@ def define(
         verify=verify,
         reference=reference,
     )
-    return OPS[name]
+    OPS.add(record)
+    return record
 
 
 def _declarations(texts: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[TypeKind, ...]]:

@@ -7,34 +7,47 @@ cannot say anything leaves the op alone). The rules stand in `expand_*.py` by fa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
 from shlo_jit.ir.core import Op, Value, walk
-from shlo_jit.passes import (
-    expand_chlo,
-    expand_contract,
-    expand_data,
-    expand_dynamic,
-    expand_norm,
-    expand_random,
-    expand_rng,
-    expand_shapes,
-)
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 Expansion = Callable[[Rewriter, Op, list[Value]], "Sequence[Value] | None"]
 
-EXPANSIONS: dict[str, Expansion] = {
-    **expand_chlo.RULES,
-    **expand_contract.RULES,
-    **expand_data.RULES,
-    **expand_dynamic.RULES,
-    **expand_norm.RULES,
-    **expand_random.RULES,
-    **expand_rng.RULES,
-    **expand_shapes.RULES,
+_MODULES = {
+    "expand_chlo": """
+        chlo.square chlo.conj chlo.constant_like chlo.cosh chlo.sinh chlo.scan
+        chlo.broadcast_add chlo.broadcast_subtract chlo.broadcast_multiply chlo.broadcast_divide
+        chlo.broadcast_remainder chlo.broadcast_power chlo.broadcast_maximum chlo.broadcast_minimum
+        chlo.broadcast_atan2 chlo.broadcast_and chlo.broadcast_or chlo.broadcast_xor chlo.broadcast_shift_left
+        chlo.broadcast_shift_right_arithmetic chlo.broadcast_shift_right_logical chlo.broadcast_next_after
+        chlo.broadcast_polygamma chlo.broadcast_zeta chlo.broadcast_compare chlo.broadcast_complex
+        chlo.broadcast_select
+    """,
+    "expand_contract": "dot_general dot einsum unary_einsum chlo.ragged_dot",
+    "expand_data": "broadcast torch_index_select map bitcast_convert get_dimension_size chlo.constant",
+    "expand_dynamic": """
+        dynamic_reshape chlo.dynamic_reshape dynamic_broadcast_in_dim dynamic_iota dynamic_pad real_dynamic_slice
+        dynamic_gather dynamic_conv
+    """,
+    "expand_norm": "batch_norm_inference batch_norm_training batch_norm_grad",
+    "expand_random": "rng_bit_generator",
+    "expand_rng": "rng",
+    "expand_shapes": "set_dimension_size compute_reshape_shape cstr_reshapable trace",
 }
+
+EXPANSIONS: dict[str, str] = {
+    name if "." in name else f"stablehlo.{name}": module for module, names in _MODULES.items() for name in names.split()
+}
+"""Name of an op -> module of this package whose `RULES` has its rule; imported when a program has the op."""
 ROUNDS = 4
 """An expansion may give ops that expand in turn; none goes deeper."""
+
+
+def expansion(name: str) -> Expansion | None:
+    """The rule for an op of that name; None when it is not expanded."""
+    module = EXPANSIONS.get(name)
+    return None if module is None else import_module(f"shlo_jit.passes.{module}").RULES[name]
 
 
 def expand(function: Op) -> Op:
@@ -44,7 +57,7 @@ def expand(function: Op) -> Op:
 
         def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
             nonlocal changed
-            rule = EXPANSIONS.get(op.name)
+            rule = expansion(op.name)
             found = None if rule is None else rule(rw, op, operands)
             changed = changed or found is not None
             return found

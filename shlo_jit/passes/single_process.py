@@ -32,8 +32,12 @@ TRANSFERS = {"stablehlo.send", "stablehlo.recv"}
 
 def alone(function: Op) -> Op:
     """The function as a single process runs it."""
-    collective = {name for name, record in OPS.items() if record.has("collective")}
-    return rewrite(function, _visit) if any(op.name in collective for op in walk(function.block())) else function
+    return rewrite(function, _visit) if any(map(_is_collective, walk(function.block()))) else function
+
+
+def _is_collective(op: Op) -> bool:
+    record = OPS.get(op.name)
+    return record is not None and record.has("collective")
 
 
 def _visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:

@@ -15,7 +15,7 @@ from shlo_jit.codegen.program import Program
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import lapack
 from shlo_jit.runtime.cache import ObjectCache, default_cache
-from shlo_jit.runtime.cpus import thread_count, usable_cpus
+from shlo_jit.runtime.cpus import thread_count
 from shlo_jit.runtime.executable import Core, Executable
 
 Stages = Mapping[str, Callable[[], str]]
@@ -42,8 +42,8 @@ def build(
     is not registered.
     """
     store = resolve_cache(cache)
-    background = None if starting is None else starting.background
-    compiled = compile_program(program, target, level, verify, usable_cpus(), background)
+    parts, background = (1, None) if starting is None else (starting.parts, starting.background)
+    compiled = compile_program(program, target, level, verify, parts, background)
     if starting is not None:
         starting.finish()
     routines.prepare(program.routines, target, store)

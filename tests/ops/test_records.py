@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
+import subprocess
+import sys
+from importlib import import_module
 
 import pytest
 
+from shlo_jit import ops
 from shlo_jit.ir.types import F32, I32, tensor
 from shlo_jit.ops import OPS
 from shlo_jit.ops.attribute_kinds import ENUMS, describe
+from shlo_jit.ops.families import FAMILY_OF
 from shlo_jit.ops.kinds import type_kind
 from shlo_jit.ops.record import TRAITS
 
@@ -19,9 +25,21 @@ WITHOUT_REFERENCE = {
     "stablehlo.cross-replica-sum", "stablehlo.replica_id", "stablehlo.partition_id", "stablehlo.infeed",
     "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv",
     # what the interpreter does itself, or nobody does
-    "stablehlo.custom_call", "stablehlo.return", "func.return", "func.func", "func.constant", "builtin.module",
+    "stablehlo.custom_call", "stablehlo.return", "func.return", "func.func", "builtin.module",
     "stablehlo.cstr_reshapable",
 }  # fmt: skip
+
+
+def test_families_say_where_records_are():
+    """In a process of its own, where nothing else has imported the families' modules."""
+    code = "from shlo_jit.ops import OPS\nfor name in reversed(list(OPS)): assert OPS[name].name == name, name"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    for info in pkgutil.iter_modules(ops.__path__):
+        import_module(f"shlo_jit.ops.{info.name}")
+    assert set(OPS._defined) == set(FAMILY_OF) == set(OPS)
+    assert OPS.get("stablehlo.nothing") is None
+    with pytest.raises(KeyError):
+        OPS["stablehlo.nothing"]
 
 
 def test_references_are_there():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import shlo_jit
 from shlo_jit.ir.core import walk
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.passes import expand, inline, simplify
+from shlo_jit.passes.expand import EXPANSIONS, expansion
 from shlo_jit.reference.interpreter import evaluate
 
 RNG = np.random.default_rng(7)
@@ -373,3 +376,14 @@ def test_expanding_twice_changes_nothing() -> None:
     assert main is not None
     once = expand(main)
     assert expand(once) is once
+
+
+def test_the_table_says_which_module_has_which_rule():
+    found = {
+        name: module
+        for module in dict.fromkeys(EXPANSIONS.values())
+        for name in import_module(f"shlo_jit.passes.{module}").RULES
+    }
+    assert found == EXPANSIONS
+    assert all(callable(expansion(name)) for name in EXPANSIONS)
+    assert expansion("stablehlo.add") is None

@@ -4,11 +4,11 @@ import threading
 
 import pytest
 from programs import TARGET, binary
+from shlo_jit.kernels.routine import Routine
 
 from shlo_jit import InternalError
 from shlo_jit.codegen import routines
 from shlo_jit.codegen.background import Background
-from shlo_jit.kernels.routine import Routine
 from shlo_jit.runtime.build import build
 
 
@@ -57,7 +57,7 @@ def test_a_routine_that_llvm_refuses_is_an_error_of_the_compilation():
 
     bad = Routine("bad_for_the_test", ("bad",), write)
     with Background(1) as background:
-        starting = routines.Starting(TARGET, None, background)
+        starting = routines.Starting(TARGET, None, background, 2)
         starting.start(bad)
         with pytest.raises(InternalError, match="LLVM refuses"):
             build(binary(4), TARGET, cache=None, starting=starting)
@@ -65,12 +65,16 @@ def test_a_routine_that_llvm_refuses_is_an_error_of_the_compilation():
 
 def test_routines_are_compiled_once(monkeypatch):
     compiled = []
-    compile_routine = routines.compile_routine
-    monkeypatch.setattr(routines, "compile_routine", lambda r, t: compiled.append(r.name) or compile_routine(r, t))
+
+    def counted(begin):
+        return lambda routine, *rest: compiled.append(routine.name) or begin(routine, *rest)
+
+    for name in ("begin_routine", "compile_routine"):
+        monkeypatch.setattr(routines, name, counted(getattr(routines, name)))
     inner = Routine("inner_for_the_test", (), lambda module, target: None)
     outer = Routine("outer_for_the_test", (), lambda module, target: None, (inner,))
     with Background(1) as background:
-        starting = routines.Starting(TARGET, None, background)
+        starting = routines.Starting(TARGET, None, background, 2)
         starting.start(outer)
         starting.start(outer)
         starting.finish()

@@ -276,7 +276,7 @@ exe = from_cache("k", resolve())
 x = np.ones(1 << 12, np.float32)
 assert exe(x).sum() == 1 << 13
 print((time.perf_counter() - imported) * 1e3, (imported - started) * 1e3)
-for name in ("numba", "lark", "jax", "shlo_jit.codegen.optimize", "shlo_jit.lower", "shlo_jit.text"):
+for name in ("numba", "lark", "jax", "shlo_jit.codegen.optimize", "shlo_jit.lower", "shlo_jit.passes"):
     assert name not in sys.modules, name
 """
 

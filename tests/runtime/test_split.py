@@ -9,7 +9,9 @@ import pytest
 from programs import MAIN, TARGET, pointer, port, program
 from shlo_jit.kernels.builder import ModuleText, V, i32, i64
 
+from shlo_jit.codegen import routines
 from shlo_jit.codegen import split as split_module
+from shlo_jit.codegen.background import Background
 from shlo_jit.codegen.objects import compile_program
 from shlo_jit.codegen.program import Program
 from shlo_jit.codegen.split import split
@@ -53,8 +55,8 @@ def test_parts_make_the_program(parts, cache):
 
 
 def test_parts_come_back_from_the_cache(cache, monkeypatch):
-    monkeypatch.setattr("shlo_jit.runtime.build.usable_cpus", lambda: 3)
-    build(chain(40), TARGET, key="k", cache=cache)
+    with Background(2) as background:
+        build(chain(40), TARGET, key="k", cache=cache, starting=routines.Starting(TARGET, cache, background, 3))
     np.testing.assert_array_equal(from_cache("k", TARGET, cache=cache)(np.zeros(16, np.float32)), np.full(16, 40))
 
 
@@ -75,7 +77,7 @@ def test_parts_link_into_a_shared_library(tmp_path):
     from shlo_jit.codegen.objects import compile_routine
 
     compiled = compile_program(chain(40), TARGET, parts=3)
-    objects = [*compiled.objects, compile_routine(THREADS, TARGET).code]
+    objects = [*compiled.objects, *compile_routine(THREADS, TARGET).objects]
     files = []
     for i, code in enumerate(objects):
         files.append(tmp_path / f"{i}.o")

@@ -1,12 +1,13 @@
 """Kernels of ops that are not nests, by op name.
 
 Each is a `Kernel`: `lower(low, step)` writes what runs the step into the entry function `low.b` (and its own functions
-into `low.module`); `scratch(low, step)` is the bytes of scratch memory it wants in the arena.
+into `low.module`); `scratch(low, step)` is the bytes of scratch memory it wants in the arena; `routines(op, target)`
+are the routines it calls, told before lowering so that they are compiled meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -14,6 +15,9 @@ from typing import TYPE_CHECKING
 from shlo_jit.fuse.plan import OpStep
 
 if TYPE_CHECKING:
+    from shlo_jit.ir.core import Op
+    from shlo_jit.kernels.routine import Routine
+    from shlo_jit.kernels.target import Target
     from shlo_jit.lower.program import ProgramLowering
 
 
@@ -21,10 +25,17 @@ def no_scratch(low: ProgramLowering, step: OpStep) -> int:
     return 0
 
 
+def no_routines(op: Op, target: Target) -> Sequence[Routine]:
+    return ()
+
+
 @dataclass(frozen=True)
 class Kernel:
+    """How ops of one name are lowered."""
+
     lower: Callable[[ProgramLowering, OpStep], None]
     scratch: Callable[[ProgramLowering, OpStep], int] = no_scratch
+    routines: Callable[[Op, Target], Sequence[Routine]] = no_routines
 
 
 class Kernels(MutableMapping[str, Kernel]):

@@ -16,6 +16,8 @@ from shlo_jit.lower.kernels.dot import gemm_types, tile_of
 from shlo_jit.lower.space import Tile
 
 if TYPE_CHECKING:
+    from shlo_jit.kernels.routine import Routine
+    from shlo_jit.kernels.target import Target
     from shlo_jit.lower.program import ProgramLowering
 
 MAX_SPATIAL = 3
@@ -102,12 +104,15 @@ def epilogue_tile(step: OpStep, shape: ConvShape) -> Tile | None:
     return tile_of(nest, product, shape.batch, features, pixels)
 
 
+def routines(op: Op, target: Target) -> list[Routine]:
+    return [conv_routine(gemm_types(op), target)] if op.result.tensor.size else []
+
+
 def lower(low: ProgramLowering, step: OpStep) -> None:
     op, b = step.op, low.b
     if op.result.tensor.size == 0:
         return
     shape, types = conv_shape(op), gemm_types(op)
-    low.use(conv_routine(types, low.target))
     table = shape.pack(types, low.target)
     name = low.table(table)
     epilogue, frame, late = V("ptr", "null"), V("ptr", "null"), None
@@ -124,4 +129,4 @@ def lower(low: ProgramLowering, step: OpStep) -> None:
         low.nest(late)
 
 
-KERNEL = Kernel(lower, scratch)
+KERNEL = Kernel(lower, scratch, routines)

@@ -23,6 +23,9 @@ from shlo_jit.lower.kernels import Kernel
 from shlo_jit.lower.kernels.units import MAX_TASKS, TASK_WORK, run_units
 
 if TYPE_CHECKING:
+    from shlo_jit.ir.core import Op
+    from shlo_jit.kernels.routine import Routine
+    from shlo_jit.kernels.target import Target
     from shlo_jit.lower.program import ProgramLowering
 
 PARALLEL_MATRIX = 256
@@ -49,6 +52,16 @@ def _aligned(nbytes: int) -> int:
     return -(-nbytes // 64) * 64
 
 
+def cholesky_routines(op: Op, target: Target) -> list[Routine]:
+    t = op.result.tensor
+    return [cholesky_routine(t.storage.name, target)] if t.size else []
+
+
+def solve_routines(op: Op, target: Target) -> list[Routine]:
+    t = op.result.tensor
+    return [solve_routine(t.storage.name, target)] if t.size else []
+
+
 def cholesky(low: ProgramLowering, step: OpStep) -> None:
     op = step.op
     t = op.result.tensor
@@ -56,7 +69,6 @@ def cholesky(low: ProgramLowering, step: OpStep) -> None:
     if t.size == 0:
         return
     dtype = t.storage.name
-    low.use(cholesky_routine(dtype, low.target))
     nbytes, name = n * n * t.storage.itemsize, symbol("cholesky", dtype)
     count = math.prod(batch)
     pointers = [low.pointer(op.operands[0]), low.pointer(op.result)]
@@ -92,7 +104,6 @@ def triangular_solve(low: ProgramLowering, step: OpStep) -> None:
     if op.result.tensor.size == 0:
         return
     dtype, size = op.result.tensor.storage.name, op.result.tensor.storage.itemsize
-    low.use(solve_routine(dtype, low.target))
     name = symbol(f"substitute{UNIT if op.attributes['unit_diagonal'] else SOLVE}", dtype)
     transposed = op.attributes["transpose_a"].value != "NO_TRANSPOSE"
     backward = bool(op.attributes["lower"]) == transposed
@@ -122,5 +133,5 @@ def triangular_solve(low: ProgramLowering, step: OpStep) -> None:
     run_units(low, "triangular_solve", pointers, write, strips * count, count * n * n * m // 16 + count * n * m)
 
 
-CHOLESKY = Kernel(cholesky, cholesky_scratch_bytes)
-TRIANGULAR_SOLVE = Kernel(triangular_solve)
+CHOLESKY = Kernel(cholesky, cholesky_scratch_bytes, cholesky_routines)
+TRIANGULAR_SOLVE = Kernel(triangular_solve, routines=solve_routines)

@@ -1,0 +1,64 @@
+"""Which module of this package defines which ops: the list of all ops there are.
+
+A module is imported when the record of one of its ops is first asked for: most programs have ops of a few families, and
+a start is made of imports. `tests/ops/test_records.py` holds this table against what the modules define.
+"""
+
+from __future__ import annotations
+
+_FAMILIES = {
+    "elementwise": """
+        negate sign ceil floor round_nearest_afz round_nearest_even subtract multiply divide remainder power maximum
+        minimum atan2 add sqrt rsqrt cbrt exponential exponential_minus_one log log_plus_one logistic sine cosine
+        tan tanh not popcnt count_leading_zeros and or xor shift_left shift_right_arithmetic shift_right_logical abs
+        real imag complex compare is_finite select clamp convert reduce_precision
+    """,
+    "shape": "constant iota reshape transpose reverse slice pad concatenate",
+    "broadcast": "broadcast broadcast_in_dim",
+    "bitcast": "bitcast_convert",
+    "dynamic": """
+        dynamic_broadcast_in_dim dynamic_iota dynamic_reshape dynamic_pad real_dynamic_slice get_dimension_size
+        set_dimension_size compute_reshape_shape cstr_reshapable
+    """,
+    "contract": "dot_general dot einsum unary_einsum",
+    "convolution": "convolution dynamic_conv",
+    "reduce": "reduce reduce_window select_and_scatter sort map",
+    "index": "dynamic_slice dynamic_update_slice gather dynamic_gather torch_index_select",
+    "scatter": "scatter",
+    "control": """
+        if case while return func.return builtin.module func.func func.call func.call_indirect func.constant composite
+        tuple get_tuple_element optimization_barrier after_all create_token trace async_start async_done
+    """,
+    "custom_call": "custom_call",
+    "random": "rng rng_bit_generator",
+    "linalg": "cholesky triangular_solve fft",
+    "normalization": "batch_norm_inference batch_norm_training batch_norm_grad",
+    "quantized": "uniform_quantize uniform_dequantize",
+    "collective": """
+        all_gather all_reduce all_to_all reduce_scatter collective_broadcast collective_reduce collective_permute
+        cross-replica-sum replica_id partition_id infeed outfeed send recv
+    """,
+    "chlo": """
+        chlo.acos chlo.acosh chlo.asin chlo.asinh chlo.atan chlo.atanh chlo.cosh chlo.sinh chlo.tan chlo.conj
+        chlo.square chlo.erf chlo.erfc chlo.erf_inv chlo.lgamma chlo.digamma chlo.bessel_i1e chlo._asin_acos_kernel
+        chlo.polygamma chlo.zeta chlo.next_after chlo.mulhi chlo.is_inf chlo.is_pos_inf chlo.is_neg_inf
+        chlo.constant chlo.constant_like
+    """,
+    "chlo_broadcast": """
+        chlo.broadcast_add chlo.broadcast_subtract chlo.broadcast_multiply chlo.broadcast_divide
+        chlo.broadcast_remainder chlo.broadcast_power chlo.broadcast_maximum chlo.broadcast_minimum
+        chlo.broadcast_atan2 chlo.broadcast_and chlo.broadcast_or chlo.broadcast_xor chlo.broadcast_shift_left
+        chlo.broadcast_shift_right_arithmetic chlo.broadcast_shift_right_logical chlo.broadcast_next_after
+        chlo.broadcast_polygamma chlo.broadcast_zeta chlo.broadcast_compare chlo.broadcast_complex
+        chlo.broadcast_select
+    """,
+    "chlo_structured": "chlo.top_k chlo.ragged_dot chlo.scan chlo.dynamic_reshape",
+}
+"""Module name -> its ops; a name without a dialect is StableHLO's."""
+
+FAMILY_OF: dict[str, str] = {
+    name if "." in name else f"stablehlo.{name}": module
+    for module, names in _FAMILIES.items()
+    for name in names.split()
+}
+"""Full name of an op -> module name."""
