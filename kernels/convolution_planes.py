@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
-from shlo_jit.kernels.convolution_depthwise import lines_inside, multiply_add
+from shlo_jit.kernels.convolution_depthwise import lines_inside
 from shlo_jit.kernels.convolution_input import TASK_PARAMS, Arguments, dot, split
 from shlo_jit.kernels.convolution_shape import conv_plan
 from shlo_jit.kernels.gemm_micro import attributes
@@ -25,7 +25,7 @@ class _PlaneLine:
     """One line of one output plane."""
 
     def __init__(self, b: Builder, g: Arguments, types: GemmTypes, target: Target, index: V):
-        self.b, self.g, self.types, self.target = b, g, types, target
+        self.b, self.g, self.types = b, g, types
         self.plan = conv_plan(types, target)
         od, oh, self.ow = g.ints("od oh ow")
         image, self.feature, d, h = split(b, index, b.mul(g.get("groups"), g.get("co")), od, oh)
@@ -65,12 +65,20 @@ class _PlaneLine:
                     x = convert(b, self.element(x), self.types.a, self.plan.unit)
                     y = b.load(storage(self.types.b), b.offset(weights, b.mul(kw.index, w_sw)))
                     y = b.splat(convert(b, y, self.types.b, self.plan.unit), n)
-                    kw.next(multiply_add(b, self.plan, self.target, x, y, kw.values[0]))
+                    kw.next(self.multiply_add(x, y, kw.values[0]))
                 kh.next(*kw.values)
             kd.next(*kh.values)
         total = kd.values[0]
         total = total if self.plan.out == self.plan.acc else b.cast("trunc", total, self.plan.out)
         store(total, b.offset(self.output, b.mul(w, self.plan.out_bytes)))
+
+    def multiply_add(self, x: V, y: V, z: V) -> V:
+        """x * y + z, the product rounded: results are those of the plain sum in the window's order, on every target.
+        Each sum waits for its last addition anyway; contractions would be 4 % faster."""
+        b = self.b
+        if self.plan.acc not in ("float", "double"):
+            return b.add(b.mul(x, y), z)
+        return b.fadd(b.fmul(x, y), z)
 
     def element(self, x: V) -> V:
         """What was loaded, as the input's type."""

@@ -9,25 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shlo_jit.kernels.builder import Builder, V, const, i64, lanes, vector, vector_literal
+from shlo_jit.kernels.builder import Builder, Index, V, const, lanes, vector, vector_literal
 from shlo_jit.kernels.fft_butterfly import Point
 
 
 @dataclass(frozen=True)
 class Side:
-    """One end of a pass. `stride` is the distance of consecutive rows, in elements; with `swap` real and imaginary
-    part change places, which on both ends turns a transform into its inverse (apart from the scale)."""
+    """One end of a pass."""
 
     kind: str
     """split, pairs or real."""
-    stride: int
-    plane: int = 0
-    """Of split ones: elements from a real part to its imaginary part."""
-    swap: bool = False
+    imaginary: V | None = None
+    """Of split ones: address of the imaginary parts."""
 
 
-def part_bytes(part: str) -> int:
-    return 4 if part == "float" else 8
+def side(b: Builder, kind: str, base: V, part: str, plane: Index) -> Side:
+    """An end at `base`, of split ones with `plane` elements from a real part to its imaginary part."""
+    return Side(kind, b.element(base, part, plane) if kind == "split" else None)
 
 
 def load(b: Builder, side: Side, base: V, part: str, at: V, n: int, mask: Mask | None = None) -> Point:
@@ -42,13 +40,13 @@ def load(b: Builder, side: Side, base: V, part: str, at: V, n: int, mask: Mask |
     else:
         re = _load(b, t, b.element(base, part, at), mask and mask.single)
         im = const(t, 0.0)
-        if side.kind == "split":
-            im = _load(b, t, b.element(base, part, b.add(at, side.plane)), mask and mask.single)
-    return (im, re) if side.swap else (re, im)
+        if side.imaginary is not None:
+            im = _load(b, t, b.element(side.imaginary, part, at), mask and mask.single)
+    return re, im
 
 
 def store(b: Builder, side: Side, base: V, part: str, at: V, x: Point, mask: Mask | None = None) -> None:
-    re, im = (x[1], x[0]) if side.swap else x
+    re, im = x
     n = lanes(re.type)
     if side.kind == "pairs":
         to = b.element(base, part, b.mul(at, 2))
@@ -60,8 +58,8 @@ def store(b: Builder, side: Side, base: V, part: str, at: V, x: Point, mask: Mas
         _store(b, both, to, mask and mask.pairs)
         return
     _store(b, re, b.element(base, part, at), mask and mask.single)
-    if side.kind == "split":
-        _store(b, im, b.element(base, part, b.add(at, side.plane)), mask and mask.single)
+    if side.imaginary is not None:
+        _store(b, im, b.element(side.imaginary, part, at), mask and mask.single)
 
 
 @dataclass(frozen=True)
@@ -90,15 +88,14 @@ def first_lanes(b: Builder, n: int, count: V) -> Mask:
     return Mask(below(n, count), below(2 * n, b.mul(count, 2)))
 
 
-def span_loop(b: Builder, span: int, width: int, body: Callable[[V, int, Mask | None], None]) -> None:
+def span_loop(b: Builder, span: V, width: int, body: Callable[[V, int, Mask | None], None]) -> None:
     """`body(offset, lanes, mask)` over `span` neighbours: whole registers, then the rest under a mask."""
-    whole = span // width * width
-    if whole:
-        with b.loop(0, whole, width, "q") as q:
-            body(q, width, None)
-    if span > whole:
-        rest = span - whole
-        body(i64(whole), width, first_lanes(b, width, i64(rest)) if width > 1 else None)
+    whole = b.mul(b.udiv(span, width), width)
+    with b.loop(0, whole, width, "q") as q:
+        body(q, width, None)
+    if width > 1:
+        with b.if_(b.icmp("slt", whole, span)):
+            body(whole, width, first_lanes(b, width, b.sub(span, whole)))
 
 
 def zip_lanes(b: Builder, xs: Sequence[V], run: int) -> list[V]:

@@ -41,8 +41,8 @@ class Field:
 
     def load(self, b: Builder, base: V, at: V, mask: Mask | None) -> Number:
         if self.parts == 2:
-            return load(b, Side("pairs", 1), base, self.part, at, self.lanes, mask)
-        return load(b, Side("real", 1), base, self.part, at, self.lanes, mask)[:1]
+            return load(b, Side("pairs"), base, self.part, at, self.lanes, mask)
+        return load(b, Side("real"), base, self.part, at, self.lanes, mask)[:1]
 
     def load_one(self, b: Builder, base: V, at: V) -> Number:
         p = self.element(b, base, at)
@@ -50,7 +50,7 @@ class Field:
 
     def store(self, b: Builder, base: V, at: V, x: Number, mask: Mask | None) -> None:
         kind = "pairs" if self.parts == 2 else "real"
-        store(b, Side(kind, 1), base, self.part, at, (x[0], x[-1]), mask)
+        store(b, Side(kind), base, self.part, at, (x[0], x[-1]), mask)
 
     def store_one(self, b: Builder, base: V, at: V, real: V) -> None:
         """A real number."""

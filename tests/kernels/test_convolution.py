@@ -13,6 +13,7 @@ from loader import compile_object, load, routine_text
 from shlo_jit.kernels.convolution import ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
 from shlo_jit.kernels.gemm import GemmTypes
 
+import shlo_jit
 from shlo_jit.codegen.target import resolve
 
 NUMPY = {
@@ -183,6 +184,24 @@ def test_depthwise(names: tuple[str, str, str]) -> None:
     pick = random.Random(1)
     for seed in range(30):
         run(Problem(pick, 2, g=pick.choice([7, 32, 50]), ci=1, co=pick.choice([1, 1, 2]), ldil=1), names, seed)
+
+
+def test_planes_are_plain_sums() -> None:
+    """Depthwise with features first: each product is rounded, then added, in the order of the window."""
+    rng = np.random.default_rng(5)
+    x, w = rng.standard_normal((2, 6, 40)).astype(np.float32), rng.standard_normal((12, 1, 5)).astype(np.float32)
+    exe = shlo_jit.compile(
+        """func.func @main(%x: tensor<2x6x40xf32>, %w: tensor<12x1x5xf32>) -> tensor<2x12x36xf32> {
+             %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {}
+               {batch_group_count = 1 : i64, feature_group_count = 6 : i64}
+               : (tensor<2x6x40xf32>, tensor<12x1x5xf32>) -> tensor<2x12x36xf32>
+             return %0 : tensor<2x12x36xf32>
+           }"""
+    )
+    want = np.zeros((2, 12, 36), np.float32)
+    for k in range(5):
+        want += np.repeat(x[:, :, k : k + 36], 2, axis=1) * w[:, :, k]
+    np.testing.assert_array_equal(exe(x, w), want)
 
 
 def test_pointwise() -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import platform
+from types import ModuleType
+
 import numpy as np
 import pytest
+from shlo_jit.kernels.fft_plan import Transform, in_blocks, plan, radices
 
 import shlo_jit
+from shlo_jit.codegen.objects import compile_routine
+from shlo_jit.codegen.target import resolve
 
 COMPLEX = {"f32": np.complex64, "f64": np.complex128}
 REAL = {"f32": np.float32, "f64": np.float64}
@@ -16,19 +23,21 @@ def tensor(shape: tuple[int, ...], dtype: str) -> str:
     return "tensor<" + "".join(f"{n}x" for n in shape) + dtype + ">"
 
 
-def run(kind: str, part: str, x: np.ndarray, lengths: tuple[int, ...], threads: int | None = None) -> np.ndarray:
+def run(
+    kind: str, part: str, x: np.ndarray, lengths: tuple[int, ...], threads: int | None = None, target: str = "native"
+) -> np.ndarray:
     out = list(x.shape)
     if kind == "RFFT":
         out[-1] = lengths[-1] // 2 + 1
     elif kind == "IRFFT":
         out[-1] = lengths[-1]
-    source = tensor(x.shape, part if kind == "RFFT" else f"complex<{part}>")
-    target = tensor(tuple(out), part if kind == "IRFFT" else f"complex<{part}>")
-    text = f"""func.func @main(%x: {source}) -> {target} {{
-      %0 = stablehlo.fft %x, type = {kind}, length = {list(lengths)} : ({source}) -> {target}
-      return %0 : {target}
+    operand = tensor(x.shape, part if kind == "RFFT" else f"complex<{part}>")
+    result = tensor(tuple(out), part if kind == "IRFFT" else f"complex<{part}>")
+    text = f"""func.func @main(%x: {operand}) -> {result} {{
+      %0 = stablehlo.fft %x, type = {kind}, length = {list(lengths)} : ({operand}) -> {result}
+      return %0 : {result}
     }}"""
-    return shlo_jit.compile(text, threads=threads)(x)
+    return shlo_jit.compile(text, threads=threads, target=target)(x)
 
 
 def expected(kind: str, x: np.ndarray, lengths: tuple[int, ...]) -> np.ndarray:
@@ -37,17 +46,20 @@ def expected(kind: str, x: np.ndarray, lengths: tuple[int, ...]) -> np.ndarray:
     return function(wide, s=lengths, axes=range(-len(lengths), 0))
 
 
-def check(kind: str, part: str, shape: tuple[int, ...], rank: int, seed: int = 0) -> None:
+def sequences(kind: str, part: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     """`shape` is that of the complex or real sequences; for IRFFT, of the result."""
     rng = np.random.default_rng(seed)
-    lengths = shape[len(shape) - rank :]
     if kind == "RFFT":
-        x = rng.standard_normal(shape).astype(REAL[part])
-    else:
-        last = shape[-1] // 2 + 1 if kind == "IRFFT" else shape[-1]
-        size = (*shape[:-1], last)
-        x = (rng.standard_normal(size) + 1j * rng.standard_normal(size)).astype(COMPLEX[part])
-    got, want = run(kind, part, x, lengths), expected(kind, x, lengths)
+        return rng.standard_normal(shape).astype(REAL[part])
+    last = shape[-1] // 2 + 1 if kind == "IRFFT" else shape[-1]
+    size = (*shape[:-1], last)
+    return (rng.standard_normal(size) + 1j * rng.standard_normal(size)).astype(COMPLEX[part])
+
+
+def check(kind: str, part: str, shape: tuple[int, ...], rank: int, seed: int = 0, target: str = "native") -> None:
+    lengths = shape[len(shape) - rank :]
+    x = sequences(kind, part, shape, seed)
+    got, want = run(kind, part, x, lengths, target=target), expected(kind, x, lengths)
     assert got.shape == want.shape
     assert got.dtype == (REAL[part] if kind == "IRFFT" else COMPLEX[part])
     error = np.sqrt(np.mean(np.abs(got - want) ** 2) / np.mean(np.abs(want) ** 2))
@@ -61,6 +73,71 @@ KINDS = ["FFT", "IFFT", "RFFT", "IRFFT"]
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 8, 12, 15, 16, 17, 23, 32, 64, 96, 97, 100, 128, 360, 512, 1001])
 def test_lengths(kind: str, n: int) -> None:
     check(kind, "f32", (3, n), 1, n)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(1, 15), (5, 30), (17, 17), (20, 62), (20, 1000), (9, 240)])
+def test_numbers_of_sequences(kind: str, shape: tuple[int, ...]) -> None:
+    """Few and many, and no multiples of a register's lanes."""
+    check(kind, "f32", shape, 1)
+    check(kind, "f64", shape, 1)
+
+
+@pytest.mark.parametrize("target", ["x86-64", "x86-64-v3"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_targets(kind: str, target: str) -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip("for x86")
+    for n in (17, 60, 64, 509):
+        check(kind, "f32", (20, n), 1, target=target)
+
+
+@pytest.fixture(scope="module")
+def scipy_fft() -> ModuleType:
+    """SciPy's transforms, where it is built without fused multiply-adds."""
+    if platform.machine() != "x86_64":
+        pytest.skip("compilers contract products elsewhere")
+    return pytest.importorskip("scipy.fft")
+
+
+@pytest.mark.parametrize("part", ["f32", "f64"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lengths", [(17,), (32,), (44,), (97,), (105,), (15, 16, 33)])
+def test_the_bits_of_the_usual_order(kind: str, part: str, lengths: tuple[int, ...], scipy_fft: ModuleType) -> None:
+    """FFTPACK's order of radices, axes and sums, and plain products: what many portable FFTs have in common."""
+    x = sequences(kind, part, (20, *lengths))
+    function = {"FFT": scipy_fft.fftn, "IFFT": scipy_fft.ifftn, "RFFT": scipy_fft.rfftn, "IRFFT": scipy_fft.irfftn}[kind]
+    want = function(x, s=lengths, axes=range(1, len(lengths) + 1))
+    np.testing.assert_array_equal(run(kind, part, x, lengths), want)
+
+
+def test_lengths_share_their_code() -> None:
+    """Machine code for a new length is that of others: the routines depend on the radices only."""
+
+    def symbols(n: int) -> set[str]:
+        block = in_blocks("c2c", n, 64, 16)
+        return {s.symbol for s in plan(Transform("c2c", "float", n, 1, 1, False, 16, 1.0, block))}
+
+    assert symbols(4096) >= symbols(512)
+    assert symbols(3 * 5 * 7 * 9) == symbols(3 * 5 * 7 * 3)
+    assert symbols(2 * 17) == symbols(2 * 19)
+
+
+def test_aarch64_compiles() -> None:
+    target = resolve("aarch64:generic")
+    for kind, n, block in (("c2c", 2048, False), ("c2c", 34, True), ("r2c", 60, True), ("c2r", 13, True)):
+        for step in plan(Transform(kind, "float", n, 1, 1, kind == "c2r", 4, 1.0, block)):
+            compile_routine(step.routine, target)
+
+
+@pytest.mark.parametrize("n", [1, 2, 48, 97, 101, 360, 1024, 2**5 * 113, 10007])
+def test_radices(n: int) -> None:
+    factors = radices(n)
+    if n == 10007:
+        assert factors is None
+    else:
+        assert factors is not None
+        assert math.prod(factors) == n
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,7 +163,7 @@ def test_large(kind: str, shape: tuple[int, ...], rank: int) -> None:
     check(kind, "f32", shape, rank)
 
 
-@pytest.mark.parametrize("shape", [(64, 4096), (1, 1 << 16), (256, 100)])
+@pytest.mark.parametrize("shape", [(64, 4096), (1, 1 << 16), (256, 100), (1000, 17)])
 def test_same_bits_for_any_number_of_threads(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
     x = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
