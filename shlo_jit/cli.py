@@ -9,6 +9,7 @@ What the commands need is imported inside them, so that `--help` and mistakes ar
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import sys
 import time
@@ -134,6 +135,8 @@ def verify(
     source, name = _source(file, example)
     with _progress("verifying"), _readable(name):
         findings = shlo_jit.verify(source, warnings=True)
+    if isinstance(source, bytes):
+        findings = [dataclasses.replace(d, file=name) for d in findings]
     wrong = any(d.severity == "error" for d in findings)
     if as_json:
         typer.echo(json.dumps([d.as_dict() for d in findings], indent=1))

@@ -68,11 +68,15 @@ class Diagnostic:
     op: str = ""
     """Name of the op; empty when the finding is not about one."""
     label: str = ""
-    """The constraint of the specification (`C5`), or a word for the rule: `type`, `count`, `attribute`, `symbol` ..."""
+    """The constraint of the specification (`C5`), or a word for the rule: `syntax`, `type`, `count`, `symbol` ..."""
     rule: str = ""
     """The constraint in the specification's notation, where the op's record has it."""
     hint: str = ""
     """What to do about it, where that is obvious."""
+    found: str = ""
+    """What the text has there: a token, a type, the types of the op."""
+    expected: str = ""
+    """What should be there: tokens, a type, the rule."""
 
     def __str__(self) -> str:
         lines = [f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message}"]
@@ -113,13 +117,15 @@ def diagnose(
     label: str = "",
     rule: str = "",
     hint: str = "",
+    found: str = "",
+    expected: str = "",
 ) -> Diagnostic:
     """A Diagnostic for `span` (or without a place when there is none)."""
     place: tuple[str, int, int, str, int] = ("<text>", 0, 0, "", 1)
     if span is not None:
         line, column = span.source.line_column(span.start)
         place = (span.source.name, line, column, span.source.line_text(line), max(1, span.end - span.start))
-    return Diagnostic(message, *place, severity=severity, op=op, label=label, rule=rule, hint=hint)
+    return Diagnostic(message, *place, severity, op, label, rule, hint, found, expected)
 
 
 class StableHLOError(ValueError):

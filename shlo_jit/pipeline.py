@@ -11,6 +11,7 @@ from shlo_jit.codegen.background import Background
 from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.target import resolve
 from shlo_jit.errors import Diagnostic, StableHLOError, VerifyError
+from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.verifier import verify_module
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import build
@@ -92,6 +93,7 @@ def compile_text(
         )
 
 
+@paused_collector()
 def lower(
     text: str,
     name: str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from shlo_jit import examples
+import shlo_jit
+from shlo_jit import cli, examples
 from shlo_jit.cli import app
 
 ADD = """
@@ -190,7 +192,23 @@ def test_verify_as_json(wrong: str, add: str) -> None:
     (finding,) = json.loads(invoke("verify", wrong, "--json", status=1).stdout)
     assert (finding["file"], finding["line"], finding["column"]) == (wrong, 4, 8)
     assert finding["severity"] == "error" and finding["message"].startswith("transpose C2")
+    assert {"op", "label", "found", "expected", "hint", "rule", "source_line"} <= set(finding)
     assert json.loads(invoke("verify", add, "--json").stdout) == []
+
+
+def test_verify_in_colour_on_a_terminal(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    stream = Terminal()
+    cli._print_diagnostics(shlo_jit.verify(Path(wrong)), stream)
+    head, line, caret, *_ = stream.getvalue().splitlines()
+    assert head.startswith(f"\x1b[1m{wrong}:4:8:\x1b[0m\x1b[1;31m error:\x1b[0m transpose C2")
+    assert line.lstrip() == Path(wrong).read_text().splitlines()[3].lstrip()
+    assert caret.startswith("\x1b[1;32m") and "^" in caret
 
 
 def test_verify_says_that_a_program_is_valid(add: str) -> None:

@@ -14,7 +14,12 @@ class Job(Generic[T]):
 
     def __init__(self, work: Callable[[], T], executor: ThreadPoolExecutor) -> None:
         self._work = work
-        self._submitted = self._done = executor.submit(work)
+        self._submitted: Future[T]
+        try:
+            self._submitted = executor.submit(work)
+        except RuntimeError:  # no more threads, or the interpreter is about to end: the caller will do it
+            self._submitted = Future()
+        self._done = self._submitted
 
     def take(self) -> None:
         """Do the work here, unless it has begun."""

@@ -193,7 +193,7 @@ def as_int(attr: Any) -> int:
 def as_ints(attr: Any) -> tuple[int, ...]:
     """The integers of a DenseArray, a Dense (any rank, flattened) or a tuple of IntegerAttr."""
     if isinstance(attr, DenseArray):
-        return tuple(int(v) for v in attr.values)
+        return tuple(map(int, attr.values))
     if isinstance(attr, Dense):
-        return tuple(int(v) for v in attr.array.reshape(-1))
-    return tuple(as_int(v) for v in attr)
+        return tuple(map(int, attr.array.reshape(-1)))
+    return tuple(map(as_int, attr))

@@ -19,12 +19,14 @@ INFERENCE = "; '{}' op failed to infer returned types"
 def check_op(op: Op, record: OpDef) -> None:
     """Everything its record says about an op; raises Violation."""
     check_values("operand", record.operands, record.operand_kinds, op.operands)
-    attributes = op.attributes
-    for name, spec in record.attributes.items():
-        attr = attributes.get(name)
-        if attr is not None or spec.required:
-            check_attribute(name, spec, attr)
-    check_regions(op, record)
+    if record.attributes:
+        attributes = op.attributes
+        for name, spec in record.attributes.items():
+            attr = attributes.get(name)
+            if attr is not None or spec.required:
+                check_attribute(name, spec, attr)
+    if op.regions or record.regions:
+        check_regions(op, record)
     check_values("result", record.results, record.result_kinds, op.results)
     if record.infer is not None:
         check_results(op, record)
@@ -48,6 +50,8 @@ def check_results(op: Op, record: OpDef) -> None:
         f"inferred type(s) {types_text(inferred)} are incompatible with return type(s) of operation "
         f"{types_text(stated)}{INFERENCE.format(op.name)}",
         hint=f"write {', '.join(map(type_text, inferred))}" if len(inferred) == len(stated) else "",
+        found=", ".join(map(type_text, stated)),
+        expected=", ".join(map(type_text, inferred)),
     )
 
 
@@ -71,30 +75,37 @@ def _arity(names: tuple[str, ...]) -> tuple[int, tuple[int, ...]]:
 def check_values(what: str, names: tuple[str, ...], kinds: Sequence[TypeKind], values: list[Value]) -> None:
     """The number of operands or results, and the kind of each."""
     if len(values) == len(kinds):  # nearly always; what is wrong is found out below
-        for kind, v in zip(kinds, values, strict=False):
-            if not kind.accepts(v.type):
+        for i, v in enumerate(values):
+            t = v.type
+            known = kinds[i].known.get(id(t))
+            if not (kinds[i].accepts(t) if known is None else known[1]):
                 break
         else:
             return
     least, variadic = _arity(names)
     if variadic:
         if len(values) < least:
-            raise Violation("count", f"expected {least} or more {what}s, but found {len(values)}")
+            raise _wrong_count(what, f"{least} or more", len(values))
         each = (len(values) - least) // len(variadic)  # several variadic groups are of one size
         kinds = [kind for i, kind in enumerate(kinds) for _ in range(each if i in variadic else 1)]
     elif len(values) != least:
-        raise Violation("count", f"expected {least} {what}s, but found {len(values)}")
+        raise _wrong_count(what, str(least), len(values))
     for i, (kind, v) in enumerate(zip(kinds, values, strict=False)):
         if not kind.accepts(v.type):
             many = "variadic of " if variadic else ""
-            raise Violation("type", f"{what} #{i} must be {many}{kind.describe()}, but got '{type_text(v.type)}'")
+            found, expected = type_text(v.type), f"{many}{kind.describe()}"
+            message = f"{what} #{i} must be {expected}, but got '{found}'"
+            raise Violation("type", message, found=found, expected=expected)
+
+
+def _wrong_count(what: str, expected: str, found: int) -> Violation:
+    message = f"expected {expected} {what}s, but found {found}"
+    return Violation("count", message, found=f"{found} {what}s", expected=f"{expected} {what}s")
 
 
 def check_regions(op: Op, record: OpDef) -> None:
     """The number of regions, and that each has one block with a terminator."""
     names, regions = record.regions, op.regions
-    if not names and not regions:
-        return
     many = bool(names) and names[-1].endswith("*")
     if len(regions) != len(names) and not (many and len(regions) >= len(names) - 1):
         words = {0: "no regions", 1: "one region"}.get(len(names), f"{len(names)} regions")

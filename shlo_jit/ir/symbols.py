@@ -10,7 +10,7 @@ from shlo_jit.ir.types import Type
 from shlo_jit.ops import Violation
 from shlo_jit.ops.families import FAMILY_OF
 from shlo_jit.ops.record import did_you_mean
-from shlo_jit.ops.shapes import compatible, compatible_lists, type_text, types_text
+from shlo_jit.ops.shapes import compatible, compatible_lists, type_list, type_text, types_text
 
 Finding = tuple[Op, Violation]
 MOST_HINTS, MOST_NAMES = 20, 1000
@@ -77,8 +77,9 @@ def _function(func: Op) -> Iterator[Finding]:
     block = func.block()
     given = [a.type for a in block.arguments]
     if not compatible_lists(given, stated.inputs):
-        message = "type of entry block arguments must match the function's inputs: "
-        yield func, Violation("type", f"{message}{types_text(given)} vs {types_text(stated.inputs)}")
+        both = f"{types_text(given)} vs {types_text(stated.inputs)}"
+        message = f"type of entry block arguments must match the function's inputs: {both}"
+        yield func, _mismatch("type", message, given, stated.inputs)
     last = block.ops[-1] if block.ops else func
     if last.name not in ("func.return", "stablehlo.return"):  # jax writes the second
         hint = f"end it with 'func.return' of {types_text(stated.results) or 'nothing'}"
@@ -88,12 +89,17 @@ def _function(func: Op) -> Iterator[Finding]:
     if len(returned) != len(stated.results):
         name = symbol(func, "sym_name")
         message = f"has {len(returned)} operands, but enclosing function (@{name}) returns {len(stated.results)}"
-        yield last, Violation("type", message)
+        yield last, _mismatch("type", message, returned, stated.results)
         return
     for i, (a, b) in enumerate(zip(returned, stated.results, strict=True)):
         if a != b:
             message = f"type of return operand {i} ('{type_text(a)}') doesn't match function result type"
-            yield last, Violation("type", f"{message} ('{type_text(b)}')")
+            yield last, _mismatch("type", f"{message} ('{type_text(b)}')", [a], [b])
+
+
+def _mismatch(label: str, message: str, found: Sequence[Type], expected: Sequence[Type]) -> Violation:
+    """Types that are not those of the function."""
+    return Violation(label, message, found=type_list(found), expected=type_list(expected))
 
 
 def _user(op: Op, table: dict[str, Op], names: list[str]) -> str | None:
@@ -119,12 +125,11 @@ def _user(op: Op, table: dict[str, Op], names: list[str]) -> str | None:
         stated = function_type(callee)
     except (AssertionError, KeyError):
         return name  # reported at the function
-    for what, given, wanted in (
-        ("operand", [v.type for v in op.operands], stated.inputs),
-        ("result", [v.type for v in op.results], stated.results),
-    ):
-        check = _check_decomposition if op.name == "stablehlo.composite" else _check_call
-        check(what, given, wanted)
+    for what, values, wanted in (("operand", op.operands, stated.inputs), ("result", op.results, stated.results)):
+        given = tuple([v.type for v in values])
+        if given != wanted:
+            check = _check_decomposition if op.name == "stablehlo.composite" else _check_call
+            check(what, given, wanted)
     return name
 
 
@@ -132,27 +137,22 @@ def _check_decomposition(what: str, given: Sequence[Type], wanted: Sequence[Type
     """A composite has the types of its decomposition."""
     label = "C3" if what == "operand" else "C4"
     if len(given) != len(wanted):
-        raise Violation(label, f"has {len(given)} {what}(s), but decomposition has {len(wanted)}")
+        raise _mismatch(label, f"has {len(given)} {what}(s), but decomposition has {len(wanted)}", given, wanted)
     for i, (a, b) in enumerate(zip(given, wanted, strict=True)):
         if not compatible(a, b):
-            raise Violation(
-                label, f"{what} at index {i} has type '{type_text(a)}', but decomposition has type '{type_text(b)}'"
-            )
+            message = f"{what} at index {i} has type '{type_text(a)}', but decomposition has type '{type_text(b)}'"
+            raise _mismatch(label, message, [a], [b])
 
 
 def _check_call(what: str, given: Sequence[Type], wanted: Sequence[Type]) -> None:
     """A call has the types of its function."""
     if len(given) != len(wanted):
-        raise Violation(
-            "type", f"incorrect number of {what}s for callee: the call has {len(given)}, the function {len(wanted)}"
-        )
+        message = f"incorrect number of {what}s for callee: the call has {len(given)}, the function {len(wanted)}"
+        raise _mismatch("type", message, given, wanted)
     for i, (a, b) in enumerate(zip(given, wanted, strict=True)):
         if not compatible(a, b):
-            raise Violation(
-                "type",
-                f"{what} type mismatch: expected {what} type '{type_text(b)}', but provided '{type_text(a)}' for "
-                f"{what} number {i}",
-            )
+            wrong = f"{what} type mismatch: expected {what} type '{type_text(b)}', but provided '{type_text(a)}'"
+            raise _mismatch("type", f"{wrong} for {what} number {i}", [a], [b])
 
 
 def _recursion(calls: dict[str, list[tuple[str, Op]]]) -> Iterator[Finding]:

@@ -51,6 +51,9 @@ class DType:
     def __repr__(self) -> str:
         return self.name
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, DType) and self.name == other.name)
+
     def __hash__(self) -> int:
         return hash(self.name)
 

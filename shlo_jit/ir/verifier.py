@@ -13,18 +13,21 @@ For the module as a whole (`ir/symbols.py`):
 
 from __future__ import annotations
 
-import gc
+import dataclasses
+import re
 from collections.abc import Iterable, Iterator
 from operator import attrgetter, itemgetter
 from typing import Any
 
 from shlo_jit.errors import Diagnostic, Span, diagnose
-from shlo_jit.ir.attributes import Dense
+from shlo_jit.ir.attributes import ConvDims, Dense, StructAttr, SymbolRef
 from shlo_jit.ir.check_op import check_op
+from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Value, walk
-from shlo_jit.ir.types import FunctionType
 from shlo_jit.ir.symbols import MOST_HINTS, NAMES_SYMBOLS, Finding, check_symbols, symbol
+from shlo_jit.ir.types import FunctionType
 from shlo_jit.ops import OPS, Violation
+from shlo_jit.ops.attribute_kinds import short_text
 from shlo_jit.ops.constraints import GENERAL
 from shlo_jit.ops.record import did_you_mean
 from shlo_jit.ops.shapes import type_text
@@ -32,21 +35,16 @@ from shlo_jit.ops.shapes import type_text
 OWN_DIALECTS = ("stablehlo", "chlo", "func", "builtin")
 
 
+@paused_collector()
 def verify_module(module: Module, *, foreign: bool = False) -> list[Diagnostic]:
     """All errors of a module, in the order of the text. `foreign`: ops of other dialects are errors too."""
-    paused = gc.isenabled()
-    gc.disable()  # or it walks through the whole module, which has just been made, again and again
-    try:
-        verifier = _Verifier(foreign)
-        verifier.op(module.op)
-        verifier.block(module.body)
-        if not module.scoped:
-            verifier.found += check_scopes(module.body, set())
-        found = [*verifier.found, *check_symbols(module, verifier.users)]
-        return [_diagnostic(finding) for finding in _in_order(found)] if found else []
-    finally:
-        if paused:
-            gc.enable()
+    verifier = _Verifier(foreign)
+    verifier.op(module.op)
+    verifier.block(module.body)
+    if not module.scoped:
+        verifier.found += check_scopes(module.body, set())
+    found = [*verifier.found, *check_symbols(module, verifier.users)]
+    return [_diagnostic(finding) for finding in _in_order(found)] if found else []
 
 
 def warnings_of(module: Module) -> list[Diagnostic]:
@@ -61,7 +59,8 @@ def warnings_of(module: Module) -> list[Diagnostic]:
                 continue
             hint = did_you_mean(name, record.attributes)
             message = f"{op.name} has no attribute '{name}'" + (f"; {hint}" if hint else "")
-            found.append(diagnose(message, op.span, severity="warning", op=op.name, label="attribute", hint=hint))
+            about = {"op": op.name, "label": "attribute", "hint": hint, "found": name}
+            found.append(diagnose(message, op.span, severity="warning", **about))
     return found
 
 
@@ -81,15 +80,33 @@ def _diagnostic(finding: Finding) -> Diagnostic:
         message += f"; {violation.hint}"
     record = OPS.get(op.name)
     rule = record.constraints.get(label, "") if record is not None else ""
+    found = violation.found or _what_there_is(op, rule)
+    expected = violation.expected or rule or GENERAL.get(label, "")
     return diagnose(
         message, _place(op, violation.at), op=op.name, label=label, rule=rule, hint=violation.hint,
-        found=violation.found or signature(op), expected=violation.expected or rule or GENERAL.get(label, ""),
+        found=found, expected=expected,
     )  # fmt: skip
 
 
-def signature(op: Op) -> str:
-    """`(tensor<2xf32>) -> (tensor<2xf32>)`"""
-    return type_text(FunctionType(tuple(v.type for v in op.operands), tuple(v.type for v in op.results)))
+def _what_there_is(op: Op, rule: str) -> str:
+    """The attributes that a rule names, and the types: `dimensions = array<i64: 5>, (tensor<i8>) -> (tensor<i8>)`"""
+    words = set(_WORD.findall(rule))
+    found = []
+    for name, attr in op.attributes.items():
+        fields = _fields(attr) or {name: attr}
+        found += [f"{key} = {short_text(value)}" for key, value in fields.items() if key in words]
+    types = FunctionType(tuple(v.type for v in op.operands), tuple(v.type for v in op.results))
+    return ", ".join([*found, type_text(types)])
+
+
+def _fields(attr: Any) -> dict[str, Any]:
+    """Of a structure."""
+    if isinstance(attr, StructAttr):
+        return dict(attr.fields)
+    return {f.name: getattr(attr, f.name) for f in dataclasses.fields(attr)} if isinstance(attr, ConvDims) else {}
+
+
+_WORD = re.compile(r"\w+")
 
 
 def _place(op: Op, part: str) -> Span | None:
@@ -191,17 +208,21 @@ def _key(op: Op) -> Any:
     if op.regions:
         return _region_key(op)
     name, operands, results, attributes = op.name, op.operands, op.results, op.attributes
-    if name == "stablehlo.constant" and len(attributes) == 1:
-        value = attributes.get("value")
-        return (name, id(value.type), *map(id, map(_type, results))) if type(value) is Dense else None
     count = len(operands)
-    if count == 2 and len(results) == 1:  # unrolled, since it is what most ops have
-        key = (name, 2, id(operands[0].type), id(operands[1].type), id(results[0].type))
-    elif count == 1 and len(results) == 1:
-        key = (name, 1, id(operands[0].type), id(results[0].type))
-    else:
-        key = (name, count, *map(id, map(_type, operands)), *map(id, map(_type, results)))
-    return (*key, *attributes, *map(id, attributes.values())) if attributes else key
+    if len(results) == 1 and count < 3 and len(attributes) < 2:  # unrolled, since it is what most ops have
+        first = id(operands[0].type) if count else 0
+        second = id(operands[1].type) if count == 2 else 0
+        if not attributes:
+            return (name, first, second, id(results[0].type))
+        for key, value in attributes.items():
+            if type(value) is SymbolRef:
+                return (name, first, second, id(results[0].type), key, value.path)
+            what = value.type if type(value) is Dense and name == "stablehlo.constant" else value
+            return (name, first, second, id(results[0].type), key, id(what))
+    types = (name, count, *[id(v.type) for v in operands], *[id(v.type) for v in results])
+    if not attributes:
+        return types
+    return (*types, *attributes, *[v.path if type(v) is SymbolRef else id(v) for v in attributes.values()])
 
 
 def _region_key(op: Op) -> Any:

@@ -1,14 +1,16 @@
 """Kinds of attributes: how records say what an attribute may hold, and the one check of it.
 
     i64, i32, index      an integer; `i64 >= 0` and `i64 > 0` limit its value
-    float                a number
+    float, f32           a number, an f32
     bool, string         a truth value (or unit), a text
-    ints, bools          a list of numbers in one of the array forms
+    ints, bools          a list of i64 or i1, `array<i64: 1, 2>` or as of old `dense<[1, 2]> : tensor<2xi64>`
+    segments             how many of the operands or results belong to each group, `array<i32: 1, 1>`
     pairs                a list of pairs of integers, `dense<...> : tensor<Nx2xi64>`
     groups               a matrix of process ids, or mesh axes
     enum NAME, enums NAME  one or a list of the words of an enumeration
     struct NAME          fields, such as `#stablehlo.gather<...>`
     conv                 dimension numbers of a convolution
+    layouts              lists of dimensions, most minor one first: `[dense<[1, 0]> : tensor<2xindex>]`
     dense, symbol, symbols, list, dict, type, any
 """
 
@@ -63,10 +65,8 @@ def _integer(bits: int) -> Callable[[Any], bool]:
 
 def _is_int_list(attr: Any) -> bool:
     if isinstance(attr, DenseArray):
-        return attr.dtype[0] in "iu" or attr.dtype == "index"
-    if isinstance(attr, Dense):
-        return attr.type.storage.kind in "iux" and (attr.type.rank <= 1 or attr.type.size == 0)
-    return isinstance(attr, tuple) and all(isinstance(a, IntegerAttr) for a in attr)
+        return attr.dtype == "i64"
+    return isinstance(attr, Dense) and attr.type.storage.name == "i64" and (attr.type.rank == 1 or attr.type.size == 0)
 
 
 def _is_bool_list(attr: Any) -> bool:
@@ -79,24 +79,32 @@ def _is_matrix(attr: Any) -> bool:
     return isinstance(attr, Dense) and attr.type.storage.kind in "iux"
 
 
+def _is_layout(attr: Any) -> bool:
+    return isinstance(attr, Dense) and attr.type.storage.name == "index" and attr.type.rank == 1
+
+
 def _list_of(*classes: type) -> Callable[[Any], bool]:
     return lambda attr: isinstance(attr, tuple) and all(isinstance(a, classes) for a in attr)
 
 
+MESH_AXES = "stablehlo.replica_group_mesh_axes"
 LONGEST_LIST = 1 << 20
-_LISTS = frozenset({"ints", "bools", "pairs", "groups", "list"})
+_LISTS = frozenset({"ints", "bools", "pairs", "groups", "list", "layouts"})
 
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "i64": _integer(64),
     "i32": _integer(32),
     "int": lambda attr: isinstance(attr, IntegerAttr),
     "float": lambda attr: isinstance(attr, FloatAttr | IntegerAttr),
+    "f32": lambda attr: isinstance(attr, FloatAttr) and attr.type == "f32",
     "bool": lambda attr: isinstance(attr, bool) or attr is UNIT,
     "string": lambda attr: isinstance(attr, str),
     "ints": _is_int_list,
     "bools": _is_bool_list,
+    "segments": lambda attr: isinstance(attr, DenseArray) and attr.dtype == "i32",
     "pairs": _is_matrix,
-    "groups": lambda attr: isinstance(attr, Dense | StructAttr | tuple),
+    "groups": lambda attr: _is_matrix(attr) or (isinstance(attr, StructAttr) and attr.name == MESH_AXES),
+    "layouts": lambda attr: isinstance(attr, tuple) and all(map(_is_layout, attr)),
     "conv": lambda attr: isinstance(attr, ConvDims),
     "dense": lambda attr: isinstance(attr, Dense),
     "symbol": lambda attr: isinstance(attr, SymbolRef | str),
@@ -112,22 +120,42 @@ def check_attribute(name: str, spec: AttributeSpec, attr: Any) -> None:
     """Raise Violation unless the attribute is of the record's kind. A missing one is None."""
     if attr is None:
         if spec.required:
-            raise Violation("attribute", f"requires attribute '{name}'")
+            raise Violation("attribute", f"requires attribute '{name}'", found="no attribute", expected=name)
         return
     word, rest, limit = _parsed(spec.kind)
-    if word in _LISTS and type(attr) is not DenseArray:
-        _check_length(name, attr)
-    if word == "enum":
+    check = _CHECKS.get(word)
+    if check is not None:
+        if word in _LISTS and type(attr) is not DenseArray:
+            _check_length(name, attr)
+        if not check(attr):
+            raise _refused("attribute", name, attr, describe(spec.kind))
+        if limit is not None and isinstance(attr, IntegerAttr) and attr.value < limit:
+            raise _refused(spec.limit_label, name, attr, describe(spec.kind))
+    elif word == "enum":
         _check_enum(name, rest, (attr,))
     elif word == "enums":
         _check_enum(name, rest, attr)
-    elif word == "struct":
-        if not isinstance(attr, StructAttr) or attr.name.partition(".")[2] != rest:
-            raise Violation("attribute", f"attribute '{name}' failed to satisfy constraint: {rest} expected")
-    elif not _CHECKS[word](attr):
-        raise Violation("attribute", f"attribute '{name}' failed to satisfy constraint: {describe(spec.kind)}")
-    elif limit is not None and isinstance(attr, IntegerAttr) and attr.value < limit:
-        raise Violation(spec.limit_label, f"attribute '{name}' failed to satisfy constraint: {describe(spec.kind)}")
+    elif not isinstance(attr, StructAttr) or attr.name.partition(".")[2] != rest:
+        raise _refused("attribute", name, attr, f"{rest} expected")
+
+
+def _refused(label: str, name: str, attr: Any, expected: str) -> Violation:
+    message = f"attribute '{name}' failed to satisfy constraint: {expected}"
+    return Violation(label, message, found=f"{name} = {short_text(attr)}", expected=expected)
+
+
+def short_text(attr: Any, limit: int = 200) -> str:
+    """An attribute, or a field of one, in no more than a line."""
+    from shlo_jit.text.print_attributes import attribute_text, type_text
+
+    if isinstance(attr, Dense) and (attr.type.shape is None or attr.type.size > limit):
+        return f"dense<...> : {type_text(attr.type)}"
+    if isinstance(attr, DenseArray | tuple) and len(attr.values if isinstance(attr, DenseArray) else attr) > limit:
+        return "[...]"
+    if isinstance(attr, tuple):
+        return f"[{', '.join(short_text(part, limit) for part in attr)}]"[:limit]
+    text = str(attr) if isinstance(attr, int | float) and not isinstance(attr, bool) else attribute_text(attr)
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 @functools.cache
@@ -151,13 +179,14 @@ def _check_length(name: str, attr: Any) -> None:
 
 def _check_enum(name: str, enum: str, attrs: Any) -> None:
     words = ENUMS[enum]
-    if not isinstance(attrs, tuple) or not all(isinstance(a, EnumAttr) and a.mnemonic == enum for a in attrs):
-        raise Violation("attribute", f"attribute '{name}' failed to satisfy constraint: {enum} expected")
+    if type(attrs) is not tuple or [a for a in attrs if type(a) is not EnumAttr or a.mnemonic != enum]:
+        raise _refused("attribute", name, attrs[0] if isinstance(attrs, tuple) and len(attrs) == 1 else attrs,
+                       f"{enum} expected")  # fmt: skip
     for a in attrs:
         if a.value not in words:
             raise Violation(
                 "attribute", f"attribute '{name}': no such {enum}: {a.value}, one of {', '.join(words)}",
-                hint=did_you_mean(a.value, words),
+                hint=did_you_mean(a.value, words), found=a.value, expected=f"one of {', '.join(words)}",
             )  # fmt: skip
 
 
@@ -171,6 +200,7 @@ def describe(kind: str) -> str:
         "bools": "list of truth values",
         "pairs": "matrix of integers",
         "conv": "dimension numbers of a convolution",
+        "layouts": "Array of layout (1D tensor of index type) attributes",
     }.get(word, f"{word} attribute")
     if rest.startswith(">= 0"):
         return f"{text} whose value is non-negative"

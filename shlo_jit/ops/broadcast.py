@@ -8,7 +8,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import QuantizedType, TensorType, Type
 from shlo_jit.ops.numeric import Array, result_type
 from shlo_jit.ops.record import Violation, define, required
-from shlo_jit.ops.shape import COPIES, same_elements
+from shlo_jit.ops.shape import COPIES, check_known_shape, same_elements
 from shlo_jit.ops.shapes import (
     Shape,
     bounds_of,
@@ -54,9 +54,7 @@ def _verify_broadcast_in_dim(op: Op) -> None:
         return
     same_elements(op, spreads=True)
     check_broadcast(op, dims, result.shape, "is not equal to 1 or size of result dimension {d} ({m})")
-    unknown = result.shape.count(None)
-    if unknown > 1 or (unknown and bounds_of(result)[result.shape.index(None)] is None):
-        raise Violation("type", "result #0 must be statically shaped or single bounded dimension tensor")
+    check_known_shape(result)
     if per_axis(result):
         check_broadcast_axis(t, result, dims)
 

@@ -11,7 +11,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import I32, TensorType, Type
 from shlo_jit.ops.contract import PRECISION, check_precision, dims_of, dot_general
 from shlo_jit.ops.dynamic import resolve_shape
-from shlo_jit.ops.numeric import Array, result_dtype, total_order_key
+from shlo_jit.ops.numeric import Array, dtype_of, result_dtype, total_order_key, widen_int
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.reducer import RegionRunner, block_of, returned_types
 from shlo_jit.ops.shapes import (
@@ -49,7 +49,7 @@ def _infer_top_k(op: Op) -> list[Type]:
 
 def _top_k(op: Op, x: Array) -> tuple[Array, Array]:
     """Largest first, in the order of totalOrder; of equal ones that with the lower index."""
-    key = total_order_key(x) if x.dtype.kind not in "iub" else x.astype(np.uint8 if x.dtype.kind == "b" else x.dtype)
+    key = total_order_key(x) if dtype_of(x).is_float else widen_int(x)
     if key.dtype.kind == "u":
         order = np.argsort(np.invert(key), axis=-1, kind="stable")
     else:
@@ -219,12 +219,19 @@ define(
 
 def _scan_parts(op: Op) -> tuple[int, int]:
     """Numbers of scanned inputs and of carries: results are outputs and carries, as the body's are."""
-    inits = op.attributes.get("operandSegmentSizes")
-    if inits is not None:
-        first, second = op.ints("operandSegmentSizes")
-        return first, second
+    if op.attributes.get("resultSegmentSizes") is not None:
+        _segments(op, "resultSegmentSizes", len(op.results))
+    if op.attributes.get("operandSegmentSizes") is not None:
+        return _segments(op, "operandSegmentSizes", len(op.operands))
     carries = sum(1 for v in op.operands if any(v.type == r.type for r in op.results[len(op.results) // 2 :]))
     return len(op.operands) - carries, carries
+
+
+def _segments(op: Op, name: str, count: int) -> tuple[int, int]:
+    sizes = op.ints(name)
+    if len(sizes) != 2 or min(sizes) < 0 or sum(sizes) != count:
+        raise Violation("attribute", f"{name} {list(sizes)} are not two sizes of together {count}")
+    return sizes[0], sizes[1]
 
 
 def _infer_scan(op: Op) -> list[Type]:
@@ -294,8 +301,8 @@ define(
         "is_reverse": optional("bool", False),
         "is_associative": optional("bool"),
         "scan_dim_size": optional("i64"),
-        "operandSegmentSizes": optional("ints"),
-        "resultSegmentSizes": optional("ints"),
+        "operandSegmentSizes": optional("segments"),
+        "resultSegmentSizes": optional("segments"),
     },
     regions=("body",), infer=_infer_scan, reference=_scan,
 )  # fmt: skip

@@ -53,8 +53,8 @@ def mesh_symbol(op: Op) -> str | None:
     return mesh.name if isinstance(mesh, SymbolRef) else mesh
 
 
-def check_groups(op: Op, unique: str, inside: str, *, complete: bool = True) -> None:
-    """Replica groups name each process once; `complete` groups leave none out. -1 fills up uneven groups.
+def check_groups(op: Op, unique: str, inside: str, *, complete: bool = True, uneven: bool = False) -> None:
+    """Replica groups name each process once; `complete` groups leave none out. -1 fills up `uneven` groups.
 
     `unique` and `inside` are the constraints that say so.
     """
@@ -64,10 +64,11 @@ def check_groups(op: Op, unique: str, inside: str, *, complete: bool = True) -> 
     if attr.type.shape is None or len(attr.type.shape) != 2:
         raise Violation("attribute", "replica groups should be a rank 2 tensor")
     ids = [int(n) for n in attr.array.reshape(-1)]
-    padded = op.attributes.get("use_global_device_ids") is not None or channel_id(op) <= 0
+    if not ids and op.attributes.get("use_global_device_ids"):
+        raise Violation("groups", "if `use_global_device_ids` is set, the replica groups cannot be empty")
     seen: set[int] = set()
     for n in ids:
-        if n == -1 and padded and not complete:
+        if n == -1 and uneven:
             continue
         if n == -1 or (n < 0 and not complete):
             raise Violation(inside, f"Invalid replica id {n}")
@@ -75,7 +76,7 @@ def check_groups(op: Op, unique: str, inside: str, *, complete: bool = True) -> 
             raise Violation(unique, f"replica id #{n} seen more than once")
         seen.add(n)
     if complete:
-        for n in range(len(ids)):
+        for n in range(len(seen)):
             if n not in seen:
                 raise Violation(inside, f"replica id #{n} not seen in replica groups")
 
@@ -202,7 +203,7 @@ def _check_body(op: Op, types: list[TensorType], label: str) -> list[TensorType]
 
 def _infer_all_reduce(op: Op) -> list[Type]:
     _check_global_ids(op, "C4")
-    check_groups(op, "C1", "C3")
+    check_groups(op, "C1", "C3", uneven=True)
     return list(_check_body(op, operand_types(op), "C5"))
 
 
@@ -382,7 +383,7 @@ _CHANNEL = {
 
 define(
     "stablehlo.infeed", section="infeed",
-    operands=("token: token",), results=("results*: any",),
+    operands=("token: token",), results=("results*: any_tensor|token|tuple",),
     attributes={"infeed_config": optional("string", ""), "layout": optional("list")},
     traits={*COLLECTIVE, "chooses_result"}, verify=_verify_infeed,
 )  # fmt: skip
@@ -405,6 +406,6 @@ define(
 )  # fmt: skip
 define(
     "stablehlo.recv", section="recv",
-    operands=("token: token",), results=("results*: any",), attributes=_CHANNEL,
+    operands=("token: token",), results=("results*: any_tensor|token|tuple",), attributes=_CHANNEL,
     traits={*COLLECTIVE, "chooses_result"}, verify=_verify_recv,
 )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import QuantizedType, TensorType, Type
+from shlo_jit.ir.types import QuantizedType, TensorType, Type, tensor
 from shlo_jit.ops.numeric import WIDE, Array, convert, result_dtype, wrap
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.shapes import (
@@ -37,7 +37,7 @@ def check_precision(op: Op, label: str) -> None:
 
 def dims_of(attr: StructAttr, name: str) -> tuple[int, ...]:
     """A list of dimensions of a structure; empty when it is not mentioned."""
-    return tuple(int(n) for n in attr.get(name, ()))
+    return tuple(map(int, attr.get(name, ())))
 
 
 # dot_general
@@ -51,14 +51,13 @@ def _infer_dot_general(op: Op) -> list[Type]:
     check_dot_dimensions(lhs, rhs, (lhs_batch, rhs_batch, lhs_sum, rhs_sum))
     check_precision(op, "C11")
     assert lhs.shape is not None and rhs.shape is not None
-    shape = [lhs.shape[d] for d in lhs_batch]
-    bounds = [bounds_of(lhs)[d] for d in lhs_batch]
-    for t, used in ((lhs, lhs_batch + lhs_sum), (rhs, rhs_batch + rhs_sum)):
-        assert t.shape is not None
-        limits = bounds_of(t)
-        shape += [n for d, n in enumerate(t.shape) if d not in used]
-        bounds += [limits[d] for d in range(t.rank) if d not in used]
-    return [with_bounds(tuple(shape), stated_result(op).dtype, bounds)]
+    of_lhs = [*lhs_batch, *(d for d in range(lhs.rank) if d not in lhs_batch and d not in lhs_sum)]
+    of_rhs = [d for d in range(rhs.rank) if d not in rhs_batch and d not in rhs_sum]
+    shape = (*[lhs.shape[d] for d in of_lhs], *[rhs.shape[d] for d in of_rhs])
+    if lhs.bounds is None and rhs.bounds is None:
+        return [tensor(shape, stated_result(op).dtype)]
+    bounds = [bounds_of(lhs)[d] for d in of_lhs] + [bounds_of(rhs)[d] for d in of_rhs]
+    return [with_bounds(shape, stated_result(op).dtype, bounds)]
 
 
 DotDims = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -101,6 +100,8 @@ def _verify_dot_general(op: Op) -> None:
             raise Violation("C16", "Quantization dimension of rhs should not be in the contracting dimension of rhs")
     algorithm = op.attributes.get("algorithm")
     if isinstance(algorithm, StructAttr):
+        if any(p.value != "DEFAULT" for p in op.attributes.get("precision_config") or ()):
+            raise Violation("C21", "must specify DEFAULT precision config when algorithm is set", at="precision_config")
         _check_algorithm(algorithm)
 
 
@@ -238,7 +239,7 @@ define(
     attributes={
         "dot_dimension_numbers": required("struct dot"),
         **PRECISION,
-        "algorithm": optional("any"),
+        "algorithm": optional("struct dot_algorithm"),
     },
     traits={"chooses_result"}, infer=_infer_dot_general, verify=_verify_dot_general, reference=_dot_general,
 )  # fmt: skip

@@ -146,7 +146,21 @@ define(
 )  # fmt: skip
 define(
     "func.constant", results=("result: any",), attributes={"value": required("symbol")},
-    traits={"chooses_result"}, reference=None,
+    traits={"chooses_result"}, reference=lambda op: (_symbol(op, "value"),),
+)  # fmt: skip
+
+
+def _verify_call_indirect(op: Op) -> None:
+    types = [v.type for v in op.operands]
+    expected = FunctionType(tuple(types[1:]), tuple(v.type for v in op.results))
+    if types[0] != expected:
+        raise Violation("type", f"callee of type '{type_text(types[0])}' is called as '{type_text(expected)}'")
+
+
+define(
+    "func.call_indirect", operands=("callee: any", "operands*: any"), results=("results*: any",),
+    traits={"side_effect", "chooses_result"}, verify=_verify_call_indirect,
+    reference=lambda op, function, *xs, call: call(function, *xs),
 )  # fmt: skip
 
 
@@ -155,11 +169,11 @@ def _symbol(op: Op, name: str) -> str:
     return attr if isinstance(attr, str) else attr.name
 
 
-_COMPOSITE_NAME = re.compile(r"[A-Za-z]\w*(\.[A-Za-z_]\w*)+$", re.ASCII)
+_COMPOSITE_NAME = re.compile(r"[A-Za-z]\w*(\.[\w$]+)+", re.ASCII)
 
 
 def _verify_composite(op: Op) -> None:
-    if not _COMPOSITE_NAME.match(op.attributes["name"]):
+    if not _COMPOSITE_NAME.fullmatch(op.attributes["name"]):
         raise Violation("C1", "name must be a valid namespaced op name")
 
 
@@ -194,7 +208,8 @@ def _infer_get_tuple_element(op: Op) -> list[Type]:
 
 define(
     "stablehlo.tuple", section="tuple",
-    operands=("val*: any",), results=("result: tuple",), infer=_infer_tuple, reference=lambda op, *xs: (tuple(xs),),
+    operands=("val*: any_tensor|token|tuple|buffer",), results=("result: tuple",),
+    infer=_infer_tuple, reference=lambda op, *xs: (tuple(xs),),
 )  # fmt: skip
 define(
     "stablehlo.get_tuple_element", section="get_tuple_element",

@@ -14,14 +14,24 @@ from shlo_jit.ops.shape import pad
 from shlo_jit.ops.shapes import (
     check_shape,
     compatible_elements,
+    compatible_shapes,
     constant_value,
     is_quantized,
     operand_types,
+    shape_text,
     stated_result,
     type_text,
     with_bounds,
 )
-from shlo_jit.ops.window import Window, make_window, optional_ints, padding_pairs, take_windows, window_counts
+from shlo_jit.ops.window import (
+    Window,
+    check_positive,
+    make_window,
+    optional_ints,
+    padding_pairs,
+    take_windows,
+    window_counts,
+)
 
 _LABELS = {
     "window": "C25", "strides size": "C2", "strides": "C3", "base size": "C5", "base": "C6",
@@ -126,10 +136,24 @@ def _spatial_window(op: Op, rhs_shape: tuple[int | None, ...], padding: tuple[tu
     )
 
 
+def _check_steps(op: Op, rhs_shape: tuple[int | None, ...]) -> None:
+    """The signs of a window whose padding is known at run time only. Its sizes are left open (jax writes one stride too
+    many there)."""
+    check_positive("value", [rhs_shape[d] for d in op.attributes["dimension_numbers"].kernel_spatial_dimensions], "C25")
+    for name, what, label in (
+        ("window_strides", "stride", "C3"),
+        ("lhs_dilation", "base dilation factor", "C6"),
+        ("rhs_dilation", "window dilation factor", "C8"),
+    ):
+        check_positive(what, op.ints(name, ()), label)
+
+
 def _padding(op: Op, rank: int) -> tuple[tuple[int, int], ...] | None:
-    """Of convolution the attribute; of dynamic_conv the operand. None when that is not a constant: then the window is
-    not looked at before it is (jax writes one stride too many there)."""
+    """Of convolution the attribute; of dynamic_conv the operand, or None when that is not a constant."""
     if op.name == "stablehlo.dynamic_conv":
+        shape = operand_types(op)[2].shape
+        if not compatible_shapes(shape, (rank, 2)):
+            raise Violation("C4", f"expects d_padding of shape [{rank}, 2], but got {shape_text(shape or ())}.")
         known = constant_value(op.operands[2])
         return tuple((int(a), int(b)) for a, b in known.reshape(-1, 2)) if known is not None else None
     return padding_pairs(op.attributes.get("padding"), rank, "C4")
@@ -158,7 +182,9 @@ def _infer_convolution(op: Op) -> list[Type]:
         )  # fmt: skip
     padding = _padding(op, spatial)
     counts: tuple[int | None, ...] = (None,) * spatial
-    if padding is not None:
+    if padding is None:
+        _check_steps(op, rhs.shape)
+    else:
         window = _spatial_window(op, rhs.shape, padding)
         counts = window_counts(tuple(lhs.shape[d] for d in numbers.input_spatial_dimensions), window)
     _check_groups(op, lhs, rhs, numbers)

@@ -25,6 +25,8 @@ def _verify_custom_call(op: Op) -> None:
 
 def _check_backend_config(op: Op) -> None:
     version = op.attributes.get("api_version")
+    if version is not None and not 0 <= op.int("api_version") < len(ENUMS["custom_call_api_version"]):
+        raise Violation("api_version", f"there is no custom call API version {op.int('api_version')}")
     config = op.attributes.get("backend_config")
     typed = version is not None and op.int("api_version") == 4
     if typed and config is not None and not isinstance(config, DictAttr):
@@ -33,8 +35,7 @@ def _check_backend_config(op: Op) -> None:
         )
     if not typed and config is not None and not isinstance(config, str):
         number = 1 if version is None else op.int("api_version")
-        known = ENUMS["custom_call_api_version"]
-        name = known[number] if 0 <= number < len(known) else str(number)
+        name = ENUMS["custom_call_api_version"][number]
         raise Violation("backend_config", f"backend_config for api_version {name} must be a string attribute")
 
 
@@ -190,8 +191,8 @@ define(
         "backend_config": optional("any"),
         "api_version": optional("i32", 1),
         "called_computations": optional("symbols", ()),
-        "operand_layouts": optional("list"),
-        "result_layouts": optional("list"),
+        "operand_layouts": optional("layouts"),
+        "result_layouts": optional("layouts"),
         "output_operand_aliases": optional("list", ()),
     },
     regions=("regions*",), verify=_verify_custom_call, traits={"side_effect", "chooses_result"},

@@ -182,6 +182,8 @@ def _infer_slice(op: Op) -> list[Type]:
     for name, v in zip(names, vectors, strict=True):
         if v.shape is not None and not same_dim(v.shape[0], t.rank):
             raise Violation("C2", f"has mismatched number of operand rank ({t.rank}) and {name} size ({v.shape[0]})")
+    if len({v.dtype for v in vectors}) > 1:
+        raise Violation("same", f"failed to verify that all of {{{', '.join(names)}}} have same type")
     starts, limits, strides = (constant_ints(v) for v in op.operands[1:])
     if strides is not None:
         for d, n in enumerate(strides):

@@ -41,7 +41,7 @@ from shlo_jit.ops.shapes import (
     with_element,
 )
 
-ACCURACY = {"result_accuracy": optional("any")}
+ACCURACY = {"result_accuracy": optional("struct result_accuracy")}
 
 
 def unary(name: str, kinds: str, reference: Meaning, *, accuracy: bool = False) -> None:
@@ -127,6 +127,8 @@ binary("atan2", FLOAT, meaning(f=np.arctan2, c=cm.atan2, exact=False))
 
 def _infer_add(op: Op) -> list[Type]:
     types = [*operand_types(op), stated_result(op)]
+    if not any(isinstance(t.dtype, QuantizedType) for t in types):
+        return same_type(op)
     if len({isinstance(t.dtype, QuantizedType) for t in types}) > 1:
         raise Violation("C2", "expects all operands and results to be either quantized or non-quantized")
     quantized = [t.dtype for t in types if isinstance(t.dtype, QuantizedType)]
@@ -139,11 +141,10 @@ def _infer_add(op: Op) -> list[Type]:
 
 def _verify_add(op: Op) -> None:
     """C5 to C7: the only arithmetic that takes operands quantized per axis."""
-    lhs, rhs, result = (t.dtype for t in (*operand_types(op), stated_result(op)))
-    if not (
-        isinstance(lhs, QuantizedType) and isinstance(rhs, QuantizedType) and isinstance(result, QuantizedType)
-    ):
+    if not isinstance(operand_type(op, 0).dtype, QuantizedType):
         return
+    lhs, rhs, result = (t.dtype for t in (*operand_types(op), stated_result(op)))
+    assert isinstance(lhs, QuantizedType) and isinstance(rhs, QuantizedType) and isinstance(result, QuantizedType)
     if (lhs.axis is not None or rhs.axis is not None) != (result.axis is not None):
         raise Violation(
             "C5",
@@ -357,12 +358,7 @@ def _infer_select(op: Op) -> list[Type]:
         raise Violation(
             "C1", f"requires the same shape for all operands, got '{type_text(pred)}' and '{type_text(on_true)}'"
         )
-    return [_narrowest(on_true, on_false)]
-
-
-def _narrowest(a: TensorType, b: TensorType) -> TensorType:
-    """What both branches of a choice tell about the result; either one may be the value, so the larger bound holds."""
-    return merge([a, b], "C2")
+    return [merge([on_true, on_false], "C2")]
 
 
 def _infer_clamp(op: Op) -> list[Type]:
@@ -390,7 +386,7 @@ def _clamp(op: Op, low: Array, x: Array, high: Array) -> Array:
 
 define(
     "stablehlo.select", section="select",
-    operands=("pred: pred", "on_true: any_tensor", "on_false: any_tensor"), results=("result: any_tensor",),
+    operands=("pred: pred", "on_true: tensor", "on_false: tensor"),
     traits={"elementwise"}, infer=_infer_select,
     reference=lambda op, pred, on_true, on_false: np.where(pred, on_true, on_false),
 )  # fmt: skip
@@ -439,7 +435,7 @@ def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
 
 define(
     "stablehlo.convert", section="convert",
-    operands=("operand: pred|int|float|complex|index|quant",), results=("result: pred|int|float|complex|index|quant",),
+    operands=("operand: pred|int|float|complex|index",), results=("result: pred|int|float|complex|index",),
     traits={"elementwise", "chooses_result"}, infer=_infer_convert,
     reference=lambda op, x: convert(x, result_dtype(op)),
 )  # fmt: skip

@@ -16,6 +16,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from shlo_jit.ir.types import (
     DTYPES,
     ElementType,
@@ -55,15 +57,15 @@ class TypeKind:
     """Types that are no tensors."""
     everything: bool
     unranked: bool
-    _known: dict[int, tuple[Type, bool]] = field(default_factory=dict, compare=False, repr=False)
+    known: dict[int, tuple[Type, bool]] = field(default_factory=dict, compare=False, repr=False)
     """By `id`; the type is kept, so that its id stays its own."""
 
     def accepts(self, t: Type) -> bool:
-        known = self._known.get(id(t))
+        known = self.known.get(id(t))
         if known is None:
-            if len(self._known) > MEMORY:
-                self._known.clear()
-            known = self._known[id(t)] = (t, self._decide(t))
+            if len(self.known) > MEMORY:
+                self.known.clear()
+            known = self.known[id(t)] = (t, self._decide(t))
         return known[1]
 
     def _decide(self, t: Type) -> bool:
@@ -112,7 +114,7 @@ def quantization_fits(t: TensorType) -> bool:
     low, high = integer_range(q.storage)
     if not (low <= q.storage_min < q.storage_max <= high and q.storage.bits <= q.expressed.bits):
         return False
-    if len(q.scales) != len(q.zero_points) or any(not 0 < s < float("inf") for s in q.scales):
+    if len(q.scales) != len(q.zero_points) or not _scales_fit(q):
         return False
     if any(not q.storage_min <= z <= q.storage_max for z in q.zero_points):
         return False
@@ -122,6 +124,13 @@ def quantization_fits(t: TensorType) -> bool:
         return False
     extent = t.shape[q.axis]
     return extent is None or extent == len(q.scales)
+
+
+def _scales_fit(q: QuantizedType) -> bool:
+    """Scales are positive and finite as values of the expressed type."""
+    with np.errstate(over="ignore", under="ignore"):
+        scales = np.asarray(q.scales, np.float64).astype(q.expressed.numpy).astype(np.float64)
+    return bool(np.all((scales > 0) & (scales < np.inf)))
 
 
 def integer_range(dtype: ElementType) -> tuple[int, int]:

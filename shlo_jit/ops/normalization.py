@@ -21,7 +21,7 @@ from shlo_jit.ops.shapes import (
     with_bounds,
 )
 
-ATTRIBUTES = {"epsilon": required("float"), "feature_index": required("i64 >= 0", "C1")}
+ATTRIBUTES = {"epsilon": required("f32"), "feature_index": required("i64 >= 0", "C1")}
 _FLOAT = "float|quant"
 _VECTOR = "1d float|quant"
 

@@ -186,6 +186,8 @@ def total_order_key(x: Array) -> Array:
     """Integers that compare as IEEE-754's totalOrder compares the floats."""
     bits = np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}").reshape(x.shape)
     narrow_bits = dtype_of(x).bits
+    if dtype_of(x).name == "f8E8M0FNU":
+        return bits.view(np.uint8).astype(np.int64)  # it has no sign
     if narrow_bits < 8 * x.dtype.itemsize:
         bits = bits.astype(np.int64)
         sign = 1 << (narrow_bits - 1)

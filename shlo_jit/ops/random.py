@@ -63,7 +63,8 @@ define(
 def _infer_bits(op: Op) -> list[Type]:
     state = operand_type(op, 0)
     algorithm = op.attributes["rng_algorithm"].value
-    size = state.shape[0] if state.shape else None
+    assert state.shape is not None
+    size = state.shape[0]
     allowed = {"THREE_FRY": (2,), "PHILOX": (2, 3)}.get(algorithm)
     if allowed is not None and size is not None and size not in allowed:
         raise Violation("C2", f"state of {algorithm} must have {' or '.join(map(str, allowed))} elements, got {size}")
@@ -159,13 +160,13 @@ def _rng_bits(op: Op, state: Array) -> tuple[Array, Array]:
         bits = bits.astype(f"u{max(1, dtype.bits // 8)}")
     if dtype.bits < 8:
         bits = (bits & ((1 << dtype.bits) - 1)).astype(np.uint8)
-        return new, convert(bits, dtype.numpy)
+        return new, bits.view(dtype.numpy) if dtype.is_float else convert(bits, dtype.numpy)
     return new.view(state.dtype), np.ascontiguousarray(bits).view(dtype.numpy).reshape(t.extents)
 
 
 define(
     "stablehlo.rng_bit_generator", section="rng_bit_generator",
-    operands=("initial_state: int|float",), results=("output_state: int|float", "output: int|float"),
+    operands=("initial_state: 1d int|float",), results=("output_state: 1d int|float", "output: int|float"),
     attributes={"rng_algorithm": required("enum rng_algorithm")},
     traits={"chooses_result"}, infer=_infer_bits, reference=_rng_bits,
 )  # fmt: skip

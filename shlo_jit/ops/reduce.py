@@ -129,7 +129,7 @@ _WINDOW_LABELS = {
 }  # fmt: skip
 
 
-def _reduce_window_window(op: Op, rank: int) -> Window:
+def reduce_window_window(op: Op, rank: int) -> Window:
     dimensions = op.ints("window_dimensions")
     if len(dimensions) != rank:
         raise Violation(
@@ -151,7 +151,7 @@ def _infer_reduce_window(op: Op) -> list[Type]:
     known = check_same_shapes(inputs, "C2")
     if known.shape is None:
         raise Violation("type", "operand #0 must be ranked tensor")
-    window = _reduce_window_window(op, known.rank)
+    window = reduce_window_window(op, known.rank)
     block = block_of(op, 0, "C13")
     results = check_reducer(block, inputs, inits, tuple(window.dimensions), "C13")
     check_inits(inputs, inits, "C3")
@@ -169,7 +169,7 @@ def _reduce_window(op: Op, *arrays: Array, run: RegionRunner) -> tuple[Array, ..
     dtypes = body_dtypes(op.block(), n)
     inputs, inits = converted(arrays[:n], dtypes), converted(arrays[n:], dtypes)
     rank = inputs[0].ndim
-    window = _reduce_window_window(op, rank)
+    window = reduce_window_window(op, rank)
     counts = window_counts(inputs[0].shape, window)
     low, high = (tuple(p[i] for p in window.padding) for i in (0, 1))
     inner = tuple(b - 1 for b in window.base_dilations)
@@ -203,7 +203,7 @@ _SELECT_LABELS = {
 }  # fmt: skip
 
 
-def _select_window(op: Op, rank: int) -> Window:
+def select_window(op: Op, rank: int) -> Window:
     dimensions = op.ints("window_dimensions", (1,) * rank)
     if len(dimensions) != rank:
         raise Violation(
@@ -223,7 +223,7 @@ def _infer_select_and_scatter(op: Op) -> list[Type]:
         raise Violation("type", "operand #0 must be ranked tensor")
     _check_select(op, operand)
     results = check_reducer(block_of(op, 1, "C10"), [source], [init], (), "C10")
-    window = _select_window(op, operand.rank)
+    window = select_window(op, operand.rank)
     expected = with_bounds(window_counts(operand.shape, window), operand.dtype, None)
     if not compatible_elements(source.dtype, operand.dtype):
         raise Violation(
@@ -261,13 +261,16 @@ def _check_select(op: Op, operand: TensorType) -> None:
 
 def _select_and_scatter(op: Op, operand: Array, source: Array, init: Array, *, run: RegionRunner) -> Array:
     rank = operand.ndim
-    window = _select_window(op, rank)
+    window = select_window(op, rank)
     counts = window_counts(operand.shape, window)
     low, high = (tuple(p[i] for p in window.padding) for i in (0, 1))
     none = (0,) * rank
     values = take_windows(pad(operand, np.zeros((), operand.dtype), low, high, none), counts, window)  # type: ignore[arg-type]
     flat = np.arange(operand.size, dtype=np.int64).reshape(operand.shape)
     places = take_windows(pad(flat, np.asarray(-1), low, high, none), counts, window)  # type: ignore[arg-type]
+    if not source.size:
+        (start,) = converted([init], body_dtypes(op.block(1), 1))
+        return np.full(operand.shape, start, start.dtype)
     values, places = values.reshape(source.size, -1), places.reshape(source.size, -1)
     chosen, place = values[:, 0], places[:, 0]
     for k in range(1, values.shape[1]):

@@ -14,6 +14,7 @@ from shlo_jit.ops.record import Violation, define, required
 from shlo_jit.ops.shapes import (
     Shape,
     bounds_of,
+    check_bounds,
     compatible_elements,
     operand_type,
     operand_types,
@@ -49,6 +50,15 @@ def same_elements(op: Op, *, spreads: bool = False) -> None:
     raise Violation(label, f"requires the same element type for operand and result, got {types_text([a, b])}")
 
 
+def check_known_shape(result: TensorType) -> None:
+    """Of an op that takes its shape from its result type: at most one dimension, which is bounded, is unknown."""
+    if result.is_static or result.shape is None:
+        return
+    unknown = result.shape.count(None)
+    if unknown > 1 or bounds_of(result)[result.shape.index(None)] is None:
+        raise Violation("type", "result #0 must be statically shaped or single bounded dimension tensor")
+
+
 # constant, iota
 
 
@@ -74,6 +84,7 @@ def _verify_iota(op: Op) -> None:
         return
     if t.rank == 0:
         raise Violation("C1", "does not support scalars")
+    check_known_shape(t)
     if op.int("iota_dimension") >= t.rank:
         raise Violation(
             "C1", "iota dimension cannot go beyond the output rank or be negative. "
@@ -109,6 +120,7 @@ def _elements(shape: Shape | None) -> int | None:
 
 def _verify_reshape(op: Op) -> None:
     a, b = operand_type(op, 0), stated_result(op)
+    check_known_shape(b)
     same_elements(op)
     n, m = _elements(a.shape), _elements(b.shape)
     if n is not None and m is not None and n != m:
@@ -311,6 +323,7 @@ def _infer_concatenate(op: Op) -> list[Type]:
             shape.append(sum(extents) if whole else None)  # type: ignore[arg-type]
             upper = [n if n is not None else b for n, b in zip(extents, limits, strict=True)]
             bounds.append(None if None in upper else sum(upper))  # type: ignore[arg-type]
+    check_bounds("C2", shape, bounds)
     return [with_bounds(tuple(shape), first.dtype, bounds)]
 
 

@@ -86,6 +86,10 @@ def types_text(types: Iterable[Type]) -> str:
     return ", ".join(f"'{type_text(t)}'" for t in types)
 
 
+def type_list(types: Iterable[Type]) -> str:
+    return f"({', '.join(map(type_text, types))})"
+
+
 def shape_text(shape: Sequence[int | None]) -> str:
     return "[" + ", ".join("?" if n is None else str(n) for n in shape) + "]"
 
@@ -203,12 +207,20 @@ def merge(types: Sequence[TensorType], label: str = "C1") -> TensorType:
             bound = t.bounds[i] if t.bounds else None
             if bound is not None:
                 bounds[i] = bound if bounds[i] is None else min(bound, bounds[i])  # type: ignore[type-var]
+    check_bounds(label, shape, bounds)
     return with_bounds(tuple(shape), first.dtype, bounds)
+
+
+def check_bounds(label: str, shape: Sequence[int | None], bounds: Sequence[int | None]) -> None:
+    """No extent that one type states is beyond the bound that another one has."""
+    for d, (n, bound) in enumerate(zip(shape, bounds, strict=True)):
+        if n is not None and bound is not None and n > bound:
+            raise Violation(label, f"Mismatched dimension size {n} and bound {bound} in dimension {d}")
 
 
 def with_bounds(shape: Shape, dtype: ElementType, bounds: Sequence[int | None] | None) -> TensorType:
     """A tensor type; bounds of static dimensions are dropped."""
-    if bounds is not None:
+    if bounds is not None and any([b is not None for b in bounds]):
         kept = tuple(None if n is not None else b for n, b in zip(shape, bounds, strict=True))
         if any(b is not None for b in kept):
             for n, b in zip(shape, kept, strict=True):
@@ -303,6 +315,8 @@ def check_shape(label: str, inferred: Shape | None, stated: TensorType) -> None:
 def check_disjoint(label: str, first: str, a: Sequence[int], second: str, b: Sequence[int]) -> None:
     """No dimension is named twice in two lists."""
     both = [*a, *b]
+    if len(set(both)) == len(both):
+        return
     for i, d in enumerate(both):
         if d in both[:i]:
             raise Violation(label, f"has duplicated dimension from {first} and {second}: {d}")
@@ -316,6 +330,6 @@ def check_unique(label: str, what: str, dims: Sequence[int]) -> None:
 
 def check_range(label: str, what: str, dims: Sequence[int], rank: int, of: str = "") -> None:
     for d in dims:
-        if not 0 <= d < rank:
+        if d < 0 or d >= rank:
             where = f", rank-of('{of}')" if of else ""
             raise Violation(label, f"{what} value: {d} is out of range: [0, {rank}){where}")

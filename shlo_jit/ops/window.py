@@ -3,7 +3,7 @@ how the reference takes windows out of an array."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,13 @@ def padding_pairs(attr: Any, rank: int, label: str) -> tuple[tuple[int, int], ..
     return tuple((int(a), int(b)) for a, b in attr.array.reshape(-1, 2))
 
 
+def check_positive(what: str, values: Sequence[int | None], label: str) -> None:
+    """Extents and steps that are known are positive."""
+    for i, n in enumerate(values):
+        if n is not None and n <= 0:
+            raise Violation(label, f"expects window to have positive {what} for {i}-th window dimension, but got {n}.")
+
+
 def make_window(
     dimensions: tuple[int | None, ...],
     labels: Mapping[str, str],
@@ -51,17 +58,12 @@ def make_window(
     """Check sizes and signs; what is not written is 1. `labels`: constraint labels by the words used below."""
     rank = len(dimensions)
     ones = (1,) * rank
-    for i, n in enumerate(dimensions):
-        if n is not None and n <= 0:
-            raise Violation(
-                labels["window"], f"expects window to have positive value for {i}-th window dimension, but got {n}."
-            )
-    steps = {
-        "strides": ("window-strides", "stride", strides),
-        "base": ("base-dilation factors", "base dilation factor", base_dilations),
-        "dilation": ("window-dilation factors", "window dilation factor", window_dilations),
-    }
-    for key, (many, one, values) in steps.items():
+    check_positive("value", dimensions, labels["window"])
+    for key, many, one, values in (
+        ("strides", "window-strides", "stride", strides),
+        ("base", "base-dilation factors", "base dilation factor", base_dilations),
+        ("dilation", "window-dilation factors", "window dilation factor", window_dilations),
+    ):
         if values is None:
             continue
         if len(values) != rank:
@@ -70,11 +72,7 @@ def make_window(
                 f"expects {many} to have same dimension-size as size of window dimensions ({rank}),"
                 f" but got: {len(values)}.",
             )
-        for i, n in enumerate(values):
-            if n <= 0:
-                raise Violation(
-                    labels[key], f"expects window to have positive {one} for {i}-th window dimension, but got {n}."
-                )
+        check_positive(one, values, labels[key])
     if len(padding) != rank:
         raise Violation(
             labels["padding"],

@@ -12,7 +12,7 @@ import importlib.resources
 import re
 from typing import TYPE_CHECKING
 
-from shlo_jit.errors import Source
+from shlo_jit.errors import Diagnostic, Source, Span, diagnose
 from shlo_jit.text.lexer import SyntaxRefusal, without_comments
 
 if TYPE_CHECKING:
@@ -74,6 +74,20 @@ def _whole_words(terminal: lark.lexer.TerminalDef) -> None:
     if isinstance(terminal.pattern, lark.lexer.PatternStr) and value[-1].isalnum():
         terminal.pattern = lark.lexer.PatternRE(re.escape(value) + _WORD_END)
         terminal.priority = 3
+
+
+def diagnosed(source: Source, refusal: SyntaxRefusal) -> Diagnostic:
+    """The report on a refusal."""
+    message, hint = explained(source, refusal), ""
+    name = refusal.token.strip("'")
+    if refusal.expected.endswith(_OPERATION) and name[:1].isalpha() and "." in name:
+        from shlo_jit.ops.families import FAMILY_OF
+        from shlo_jit.ops.record import did_you_mean
+
+        hint = did_you_mean(name, FAMILY_OF)
+        message += f"; {hint}" if hint else ""
+    place = Span(source, refusal.start, refusal.end)
+    return diagnose(message, place, label="syntax", hint=hint, found=refusal.token, expected=refusal.expected)
 
 
 def explained(source: Source, refusal: SyntaxRefusal) -> str:

@@ -104,9 +104,11 @@ def _long_literals(text: str) -> Iterator[tuple[int, int]]:
 class SyntaxRefusal(Exception):
     """A syntax error on its way from the place it was found to `parse_module`, which explains and reports it."""
 
-    def __init__(self, message: str, start: int, end: int, found: int):
-        super().__init__(message)
-        self.message = message
+    def __init__(self, expected: str, token: str, start: int, end: int, found: int):
+        self.message = f"expected {_cut(expected)}, found {token}"
+        super().__init__(self.message)
+        self.expected = expected
+        self.token = token
         self.start = start
         self.end = end
         self.found = found
@@ -172,17 +174,17 @@ class Cursor:
         token = self.tokens[at]
         start = self.starts[at] if token else len(self.source.text.rstrip())
         end = start + max(1, min(len(token), 80))
-        message = f"expected {_cut(expected)}, found {_show(token)}"
         before = self.starts[at - 1] + len(self.tokens[at - 1]) if at else 0
         if at and "\n" in self.source.text[before:start]:
-            raise SyntaxRefusal(message, before, before + 1, start)  # what is missing is missing up there
-        raise SyntaxRefusal(message, start, end, start)
+            # what is missing is missing up there
+            raise SyntaxRefusal(expected, _show(token), before, before + 1, start)
+        raise SyntaxRefusal(expected, _show(token), start, end, start)
 
     def error(self, message: str, at: int | None = None, offset: int | None = None) -> NoReturn:
         """Refuse what the grammar allows but the rules do not: at the cursor, at token `at` or at a text offset."""
         message = _cut(message)
         if offset is not None:
-            raise ParseError(diagnose(message, Span(self.source, offset, offset + 1)))
+            raise ParseError(diagnose(message, Span(self.source, offset, offset + 1), label="syntax"))
         raise ParseError(self.diagnostic(message, at))
 
     @contextlib.contextmanager
@@ -197,7 +199,7 @@ class Cursor:
             raise ParseError([*error.diagnostics, self.diagnostic(failure, None)]) from None
 
     def diagnostic(self, message: str, at: int | None = None) -> Diagnostic:
-        return diagnose(message, self.span(self.i if at is None else at))
+        return diagnose(message, self.span(self.i if at is None else at), label="syntax")
 
     def integer(self) -> int:
         """integer ::= `-`? (decimal | hex)"""

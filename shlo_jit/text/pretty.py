@@ -66,6 +66,8 @@ for _family in (pretty_clauses, pretty_data, pretty_contract, pretty_control, pr
 PRETTY["module"] = PRETTY["builtin.module"]
 PRETTY["return"] = PRETTY["func.return"]
 PRETTY["call"] = PRETTY["func.call"]
+PRETTY["call_indirect"] = PRETTY["func.call_indirect"]
+PRETTY["constant"] = PRETTY["func.constant"]
 PRETTY[""] = pretty_foreign.parse_unknown
 
 SHORT = {"builtin.module": "module", "func.return": "return", "func.call": "call"}

@@ -1,4 +1,4 @@
-"""Pretty forms of modules and functions: module, func.func, func.call, func.return."""
+"""Pretty forms of modules and functions: module, func.func, func.call, func.return, functions as values."""
 
 from __future__ import annotations
 
@@ -204,6 +204,45 @@ def print_call(printer: Printer, op: Op) -> str | None:
     return f"{text} : {printer.function(op)}"
 
 
+def parse_function_constant(p: Parser, name: str) -> Op:
+    """constant ::= symbol dictionary? `:` function-type"""
+    attributes = {"value": parse_symbol(p), **p.dictionary()}
+    p.expect(":")
+    return Op("func.constant", [], (p.function_type(),), attributes)
+
+
+def print_function_constant(printer: Printer, op: Op) -> str | None:
+    value = op.attributes.get("value")
+    if not isinstance(value, SymbolRef) or op.operands or len(op.results) != 1:
+        return None
+    if not isinstance(op.result.type, FunctionType):
+        return None
+    dictionary = printer.spaced_dictionary(op, ("value",))
+    return f"{printer.attribute(value)}{dictionary} : {printer.type(op.result.type)}"
+
+
+def parse_call_indirect(p: Parser, name: str) -> Op:
+    """call_indirect ::= operand `(` operands `)` dictionary? `:` function-type"""
+    callee = p.operand()
+    p.expect("(")
+    keys = p.operand_names(")")
+    attributes = p.dictionary()
+    p.expect(":")
+    type = p.function_type()
+    operands = p.resolve([callee, *keys], [type, *type.inputs])
+    return Op("func.call_indirect", operands, type.results, attributes)
+
+
+def print_call_indirect(printer: Printer, op: Op) -> str | None:
+    if not op.operands:
+        return None
+    callee, *operands = op.operands
+    if callee.type != FunctionType(tuple(v.type for v in operands), tuple(v.type for v in op.results)):
+        return None
+    text = f"{printer.value(callee)}({', '.join(map(printer.value, operands))}){printer.spaced_dictionary(op)}"
+    return f"{text} : {printer.type(callee.type)}"
+
+
 def parse_func_return(p: Parser, name: str) -> Op:
     """return ::= dictionary? (operands `:` types)?"""
     return parse_return(p, "func.return")
@@ -213,5 +252,7 @@ SYNTAX: dict[str, Syntax] = {
     "builtin.module": Syntax(parse_module_op, print_module_op),
     "func.func": Syntax(parse_func, print_func),
     "func.call": Syntax(parse_call, print_call),
+    "func.call_indirect": Syntax(parse_call_indirect, print_call_indirect),
+    "func.constant": Syntax(parse_function_constant, print_function_constant),
     "func.return": Syntax(parse_func_return, print_return),
 }

@@ -352,5 +352,5 @@ def type_of_text(text: str) -> Type:
         if p.peek():
             p.fail("the end of the type")
     except SyntaxRefusal as refusal:
-        raise ParseError(diagnose(refusal.message, Span(source, refusal.start, refusal.end))) from None
+        raise ParseError(diagnose(refusal.message, Span(source, refusal.start, refusal.end), label="syntax")) from None
     return found

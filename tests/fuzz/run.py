@@ -1,6 +1,6 @@
 """Damaged programs in bulk, in processes of limited memory.
 
-python tests/fuzz/run.py [count] [first]        prints what went wrong with which number
+python tests/fuzz/run.py [count] [first] [processes]        prints what went wrong with which number
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import signal
 import sys
 import traceback
 from collections import Counter
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tex
 
 import corpus
 from mutate import check, damaged
+from mutate_ops import damaged_op, programs
 
 GIGABYTE = 1 << 30
-CHUNK = 500
 HANGS_AFTER = 60
-"""Seconds after which a text is given up; one that took more than `mutate.SECONDS` is a finding in any case."""
+"""Seconds of computing after which a text is given up; more than `mutate.SECONDS` is a finding in any case."""
+REPORTS_EVERY = 10_000
 
 
 def texts() -> list[str]:
@@ -44,41 +46,49 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def chunk(first: int) -> tuple[Counter[str], list[str]]:
-    """Numbers `first` to `first + CHUNK`: how often each answer came, and what went wrong."""
-    signal.signal(signal.SIGALRM, _hangs)
+def shard(numbers: range, to: Connection) -> None:
+    """Sends how often each answer came, and what went wrong."""
+    known = texts()
+    _limit_memory()
+    signal.signal(signal.SIGPROF, _hangs)
     answers: Counter[str] = Counter()
     wrong: list[str] = []
-    for number in range(first, first + CHUNK):
-        data = damaged(_TEXTS, number)
-        signal.alarm(HANGS_AFTER)
+    for number in numbers:
+        data = damaged_op(programs(), number) if number % 4 == 0 else damaged(known, number)
+        signal.setitimer(signal.ITIMER_PROF, HANGS_AFTER)
         try:
             answers[check(data)] += 1
         except BaseException as error:
             wrong.append(f"{number}: {type(error).__name__}: {error}\n{traceback.format_exc(limit=-4)}")
+            print(wrong[-1], flush=True)
         finally:
-            signal.alarm(0)
-    return answers, wrong
-
-
-_TEXTS: list[str] = []
-
-
-def _start() -> None:
-    _TEXTS[:] = texts()
-    _limit_memory()
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        if (number - numbers.start) % REPORTS_EVERY < numbers.step:
+            print(f"at {number}", flush=True)
+    to.send((answers, wrong))
 
 
 def run(count: int, first: int = 0, processes: int = 2) -> tuple[Counter[str], list[str]]:
-    """`count` texts from number `first` on."""
+    """`count` texts from number `first` on. A process that dies is a finding too."""
+    context = multiprocessing.get_context("spawn")
     answers: Counter[str] = Counter()
     wrong: list[str] = []
-    with multiprocessing.get_context("spawn").Pool(processes, _start) as pool:
-        for some, bad in pool.imap_unordered(chunk, range(first, first + count, CHUNK)):
+    running = []
+    for i in range(processes):
+        receive, send = context.Pipe(duplex=False)
+        process = context.Process(target=shard, args=(range(first + i, first + count, processes), send))
+        process.start()
+        send.close()
+        running.append((process, receive))
+    for process, receive in running:
+        try:
+            some, bad = receive.recv()
             answers += some
             wrong += bad
-            for line in bad:
-                print(line, flush=True)
+        except EOFError:
+            process.join()
+            wrong.append(f"a process ended with exit code {process.exitcode}")
+        process.join()
     return answers, wrong
 
 
@@ -86,3 +96,4 @@ if __name__ == "__main__":
     numbers = [int(a) for a in sys.argv[1:]] or [200_000]
     found, errors = run(*numbers)
     print(dict(found), f"{len(errors)} wrong")
+    sys.exit(bool(errors))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from mutate import BRACKETS, check, damaged
+from mutate_ops import damaged_op, programs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "text"))
 
@@ -30,6 +31,12 @@ def inside(text: str) -> str:
 def test_a_sample_of_damaged_texts(part: int) -> None:
     answers = Counter(check(damaged(TEXTS, number)) for number in range(part * 250, part * 250 + 250))
     assert {"valid", "refused"} <= set(answers) <= {"valid", "invalid", "refused"}
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_sample_of_damaged_ops(part: int) -> None:
+    answers = Counter(check(damaged_op(programs(), number)) for number in range(part * 500, part * 500 + 500))
+    assert set(answers) == {"valid", "refused", "invalid"}
 
 
 @pytest.mark.parametrize("path", sorted(SEEDS.iterdir()), ids=lambda path: path.name)

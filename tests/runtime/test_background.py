@@ -41,6 +41,15 @@ def test_a_job_that_has_begun_is_waited_for():
         assert job.result() != threading.get_ident()
 
 
+def test_where_no_thread_can_start_the_caller_works(monkeypatch):
+    def fails(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fails)
+    with Background(2) as background:
+        assert background.start(threading.get_ident).result() == threading.get_ident()
+
+
 def test_leaving_drops_what_has_not_begun():
     ran = []
     hold = threading.Event()

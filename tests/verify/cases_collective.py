@@ -10,18 +10,22 @@ GLOBAL = ", channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>, us
 ADD = body()
 
 
-def group_rules(unique: str, inside: str, complete: bool = True) -> tuple[tuple[str, ...], ...]:
+def group_rules(unique: str, inside: str, complete: bool = True, uneven: bool = False) -> tuple[tuple[str, ...], ...]:
     return (
         (unique, "[[0, 1]]", "[[1, 1]]"),
         (inside, "[[0, 1]]", "[[0, 2]]" if complete else "[[0, -2]]"),
-        *(((inside, "[[0, 1]]", "[[-1, 0]]"),) if complete else ()),
+        *(() if uneven else ((inside, "[[0, 1]]", "[[-1, 0]]"),)),
     )
+
+
+NO_GROUPS = ("groups", "dense<[[0, 1]]> : tensor<1x2xi64>", "dense<> : tensor<0x0xi64>")
 
 
 rules(
     "stablehlo.all_gather",
     call("stablehlo.all_gather", 1, f"all_gather_dim = 1 : i64, {GROUPS}{GLOBAL}", "(tensor<2x3xf32>) -> tensor<2x6xf32>"),
     *group_rules("C2", "C4"),
+    NO_GROUPS,
     ("C1", "dim = 1", "dim = 2"),
     ("C1", "dim = 1", "dim = -1"),
     ("C5", "handle = 1", "handle = 0"),
@@ -33,7 +37,8 @@ rules(
 rules(
     "stablehlo.all_reduce",
     call("stablehlo.all_reduce", 1, f"{GROUPS}{GLOBAL}", "(tensor<2xf32>) -> tensor<2xf32>", ADD),
-    *group_rules("C1", "C3"),
+    *group_rules("C1", "C3", uneven=True),
+    NO_GROUPS,
     ("C4", "handle = 1", "handle = 0"),
     ("C5", ", %y: tensor<f32>", ""),
     ("C5", "(tensor<2xf32>)", "(tensor<2xf64>)"),
@@ -59,6 +64,7 @@ rules(
     call("stablehlo.reduce_scatter", 1, f"scatter_dimension = 1 : i64, {GROUPS}{GLOBAL}",
          "(tensor<2x4xf32>) -> tensor<2x2xf32>", ADD),
     *group_rules("C3", "C5"),
+    NO_GROUPS,
     ("C2", "dimension = 1", "dimension = 2"),
     ("C2", "dimension = 1", "dimension = -1"),
     ("C6", "handle = 1", "handle = 0"),
@@ -87,6 +93,7 @@ for _name, _root in (("collective_broadcast", "C4"), ("collective_reduce", "root
 rules(
     "stablehlo.collective_reduce",
     call("stablehlo.collective_reduce", 1, f"{GROUPS}{GLOBAL}", "(tensor<2xf32>) -> tensor<2xf32>", ADD),
+    NO_GROUPS,
     ("C4", "handle = 1", "handle = 0"),
     ("C5", ", %y: tensor<f32>", ""),
     ("C6", "-> tensor<2xf32>", "-> tensor<2xf64>"),

@@ -47,6 +47,7 @@ rules(
         "": dot_general("(tensor<5x2x3xf32>, tensor<5x3x4xf32>) -> tensor<5x2x4xf32>", BATCHING),
         "precision": dot_general(PLAIN, extra=f", precision_config = [{HIGH}, {HIGH}]"),
         "algorithm": dot_general(PLAIN, extra=ALGORITHM),
+        "default": dot_general(PLAIN, extra=ALGORITHM + ", precision_config = [#stablehlo<precision DEFAULT>]"),
         "quantized": dot_general(QUANTIZED),
         "axis": dot_general(QUANTIZED_AXIS),
         "hybrid": dot_general(HYBRID),
@@ -66,6 +67,7 @@ rules(
     ("C12", "-> tensor<5x2x4", "-> tensor<5x2x3"),
     ("C15 quantized", "f32, 0.5>", "f32, 0.5:1>"),
     ("C16 axis", "f32:1, {0.5, 0.25}>>)", "f32:0, {0.5, 0.25, 0.5}>>)"),
+    ("C21 default", "precision DEFAULT", "precision HIGH"),
     ("C22 algorithm", "lhs_component_count = 1", "lhs_component_count = 0"),
     ("C23 algorithm", "rhs_component_count = 1", "rhs_component_count = 0"),
     ("C24 algorithm", "num_primitive_operations = 3", "num_primitive_operations = -1"),
@@ -187,6 +189,16 @@ rules(
 rules(
     "stablehlo.dynamic_conv", {name: dynamic_conv(text) for name, text in CONV_TEXTS.items()}, *CONV_RULES,
     ("C4", "tensor<2x2xi64>", "tensor<3x2xi64>"), ("C4", "tensor<2x2xi64>", "tensor<2x3xi64>"),
+)  # fmt: skip
+COMPUTED = dynamic_conv(CONV_TEXTS[""]).partition(";;")[2]
+"""With padding that is known only at run time."""
+rules(
+    "stablehlo.dynamic_conv", COMPUTED,
+    ("C3", "window_strides = array<i64: 1, 1>", "window_strides = array<i64: 0, 1>"),
+    ("C4", "tensor<2x2xi64>", "tensor<3x2xi64>"),
+    ("C6", "lhs_dilation = array<i64: 1, 1>", "lhs_dilation = array<i64: 0, 1>"),
+    ("C8", "rhs_dilation = array<i64: 1, 1>", "rhs_dilation = array<i64: -1, 1>"),
+    ("C25", "(tensor<2x8x8x4xf32>, tensor<3x3x4x6xf32>", "(tensor<2x8x8x4xf32>, tensor<0x3x4x6xf32>"),
 )  # fmt: skip
 
 # ragged_dot

@@ -110,6 +110,7 @@ rules(
         "pin": custom("api_version = 1 : i32", "(tensor<2xf32>) -> memref<2xf32>", name="Pin"),
         "create": custom("api_version = 1 : i32", "() -> memref<2xf32>", operands=0, name="CreateBuffer"),
     },
+    ("api_version", "= 2 : i32", "= 5 : i32"),
     ("backend_config", '"x"', "{a = 1 : i32}"),
     ("backend_config typed", "{a = 1 : i32}", '"x"'),
     ("layout layout", f"operand_layouts = [{LAYOUT}], ", ""),

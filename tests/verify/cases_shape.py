@@ -203,6 +203,7 @@ rules(
     ("C4 known", "dense<2>", "dense<0>"),
     ("C5 known", "-> tensor<?x", "-> tensor<3x"),
     ("C5", "-> tensor<?x", "-> tensor<?x?x"),
+    ("same", ", tensor<1xi32>)", ", tensor<1xi64>)"),
 )
 rules(
     "stablehlo.get_dimension_size",

@@ -6,6 +6,7 @@ Ids are `dot_general-C5-good` and `dot_general-C5-bad`, with a number from the s
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import cases_collective  # noqa: F401  (fills CASES)
 import cases_contract  # noqa: F401
@@ -16,8 +17,9 @@ import cases_linalg  # noqa: F401
 import cases_reduce  # noqa: F401
 import cases_shape  # noqa: F401
 import pytest
-from table import CASES, Case
+from table import CASES, Case, program
 
+import shlo_jit
 from shlo_jit.ir.verifier import verify_module
 from shlo_jit.ops.constraints import registry
 from shlo_jit.text.parser import parse_module
@@ -50,3 +52,16 @@ def test_every_constraint_has_tests() -> None:
     wanted = {(op, label) for op, own in registry().items() for label in own.statements}
     assert sorted(wanted - tested) == []
     assert sorted(tested - wanted) == []
+
+
+EDGES = [
+    line.split(" | ", 1)
+    for line in Path(__file__).with_name("edges.txt").read_text("utf-8").splitlines()
+    if not line.startswith("#")
+]
+
+
+@pytest.mark.parametrize(("label", "op"), EDGES, ids=[str(i + 1) for i in range(len(EDGES))])
+def test_edge(label: str, op: str) -> None:
+    found = shlo_jit.verify(program(op))
+    assert [d.label for d in found] == [label] * (label != "ok"), [d.message for d in found]

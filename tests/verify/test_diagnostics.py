@@ -30,6 +30,48 @@ def test_fields() -> None:
     assert lines[3:] == [f"  rule: {d.rule}", f"  hint: {d.hint}"]
 
 
+@pytest.mark.parametrize(
+    ("op", "found", "expected"),
+    [
+        ('"stablehlo.transpose"(%a) {permutation = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<2x3xf32>',
+         "tensor<2x3xf32>", "tensor<3x2xf32>"),
+        ('"stablehlo.reverse"(%a) {dimensions = array<i64: 5>} : (tensor<2x3xf32>) -> tensor<2x3xf32>',
+         "dimensions = array<i64: 5>, (tensor<2x3xf32>) -> (tensor<2x3xf32>)", "0 <= dimensions < rank(result)"),
+        ('"stablehlo.dot_general"(%a, %a) {dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [2], '
+         "rhs_contracting_dimensions = [1]>} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x2xf32>",
+         "lhs_contracting_dimensions = [2], (tensor<2x3xf32>, tensor<2x3xf32>) -> (tensor<2x2xf32>)",
+         "0 <= lhs_contracting_dimensions < rank(lhs)"),
+        ('"stablehlo.not"(%a) : (tensor<2x3xf32>) -> tensor<2x3xf32>',
+         "tensor<2x3xf32>", "ranked tensor of i1 or signed integer or unsigned integer values"),
+        ('"stablehlo.abs"(%a, %a) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>', "2 operands", "1 operands"),
+        ('"stablehlo.reverse"(%a) {dimensions = 1 : i64} : (tensor<2x3xf32>) -> tensor<2x3xf32>',
+         "dimensions = 1 : i64", "list of integers"),
+        ('"stablehlo.reverse"(%a) : (tensor<2x3xf32>) -> tensor<2x3xf32>', "no attribute", "dimensions"),
+        ("func.call @g(%a) : (tensor<2x3xf32>) -> ()", "@g", "a function of this module"),
+        ("func.call @f(%a, %a) : (tensor<2x3xf32>, tensor<2x3xf32>) -> ()",
+         "(tensor<2x3xf32>, tensor<2x3xf32>)", "(tensor<2x3xf32>)"),
+        ("stablehlo.ads %a : tensor<2x3xf32>", "'stablehlo.ads'", "an operation"),
+    ],
+)  # fmt: skip
+def test_what_was_found_and_expected(op: str, found: str, expected: str) -> None:
+    results = "" if "func.call" in op else "%0 = "
+    (d,) = shlo_jit.verify(f"func.func @f(%a: tensor<2x3xf32>) {{\n  {results}{op}\n  return\n}}")
+    assert (d.found, d.expected, d.line) == (found, expected, 2)
+
+
+def test_large_attributes_are_not_written_out() -> None:
+    op = '"stablehlo.reverse"(%a) {dimensions = dense<1> : tensor<99999999xi32>} : (tensor<2xf32>) -> tensor<2xf32>'
+    (d,) = shlo_jit.verify(f"func.func @f(%a: tensor<2xf32>) {{\n  %0 = {op}\n  return\n}}")
+    assert len(d.found) < 200
+
+
+def test_a_misspelt_pretty_op_gets_a_hint() -> None:
+    (d,) = shlo_jit.verify(
+        "func.func @f(%a: tensor<f32>) {\n  %0 = stablehlo.multipy %a, %a : tensor<f32>\n  return\n}"
+    )
+    assert (d.label, d.hint, d.line, d.column) == ("syntax", "did you mean 'stablehlo.multiply'?", 2, 8)
+
+
 def test_a_part_of_an_op_can_be_to_blame() -> None:
     text = """func.func @f(%a: tensor<2x2xf32>) {
   %0 = "stablehlo.dot_general"(%a, %a) {

@@ -130,3 +130,14 @@ def test_functions_return_what_they_say() -> None:
 def test_functions_have_one_block() -> None:
     text = 'func.func @f(%x: tensor<f32>) {\n"cf.br"()[^b] : () -> ()\n^b:\n func.return\n}'
     assert labels(text) == ["region"]
+
+
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [("my.op", True), ("a.b.c", True), ("x_1.0$", True), ("op", False), ("my.", False), (".op", False),
+     ("1.op", False), ("my.o p", False), ("my..op", False), ("my.op\\0A", False)],
+)  # fmt: skip
+def test_names_of_composites(name: str, good: bool) -> None:
+    text = f"""func.func @main() {{ stablehlo.composite "{name}" {{decomposition = @impl}} : () -> () return }}
+func.func private @impl() {{ return }}"""
+    assert labels(text) == ([] if good else ["C1"])
