@@ -23,9 +23,9 @@ QUANTIZED = {"stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"}
 """Ops that `passes/quantized.py` says in others."""
 REMOVED = {
     "stablehlo.optimization_barrier", "stablehlo.tuple", "stablehlo.get_tuple_element", "stablehlo.after_all",
-    "stablehlo.create_token", "stablehlo.async_start", "stablehlo.async_done",
+    "stablehlo.create_token", "stablehlo.async_start", "stablehlo.async_done", "func.constant",
 }  # fmt: skip
-"""Ops that leave nothing behind: `passes/flatten.py` and `passes/identities.py`."""
+"""Ops that leave nothing behind: `passes/flatten.py`, `passes/inline.py` and `passes/identities.py`."""
 WORDS = {
     "pred": "bool", "sint": "int", "uint": "uint", "index": "index", "float": "float", "complex": "complex",
     "quant": "quantized", "quant_axis": "quantized per axis",

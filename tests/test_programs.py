@@ -54,6 +54,30 @@ def nested(x):
     return lax.fori_loop(0, 4, lambda i, c: lax.fori_loop(0, i, lambda j, d: d * 0.5 + j, c).at[i].set(i), x)
 
 
+def captured_state(x):
+    """A loop reads what its state started from in every turn."""
+    e = x @ x
+    return jnp.cos(lax.fori_loop(0, 4, lambda i, c: (e - c) @ x, e))
+
+
+def captured_view(x):
+    e = (x @ x).reshape(-1)
+    return jnp.cos(lax.fori_loop(0, 4, lambda i, c: c / 2 + (e.reshape(x.shape) @ x).reshape(-1), e))
+
+
+def flag(x):
+    """The condition is the last to read a state that is also a result."""
+    found, steps = lax.while_loop(lambda c: ~c[0], lambda c: (c[1] > 3, c[1] + 1), (x > 0, jnp.int32(0)))
+    return found.astype(jnp.float32), steps * 2
+
+
+def normalized(x, rows, columns):
+    """Values that several passes over all elements need, in runs that are no whole vectors."""
+    y = x * (columns**-0.5) * (rows**-0.5)[:, None]
+    z = y / jnp.sqrt((y * y).mean() + 1)
+    return z * jnp.sqrt((x * x).mean())
+
+
 def convolution(x, w, **options):
     dims = options.pop("dims", ("NHWC", "HWIO", "NHWC"))
     strides, padding = options.pop("strides", (1, 1)), options.pop("padding", "SAME")
@@ -106,6 +130,10 @@ PROGRAMS = {
     "loop": (lambda x: lax.fori_loop(0, 10, lambda i, c: c * 0.99 + i, x), normal(4)),
     "loop_swap": (swap, normal(4), normal(4)),
     "loop_nested": (nested, normal(6)),
+    "loop_captured_state": (captured_state, normal(3, 3) / 4),
+    "loop_captured_view": (captured_view, normal(3, 3) / 4),
+    "loop_flag": (flag, np.float32(-1)),
+    "rows_of_short_runs": (normalized, normal(64, 10), abs(normal(64)) + 1, abs(normal(10)) + 1),
     "scan": (recurrent, normal(9, 6), normal(6, 6)),
     "cond": (lambda x: lax.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, x), normal(5)),
     "switch": (

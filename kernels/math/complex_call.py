@@ -47,6 +47,9 @@ FUNCTIONS: dict[str, Callable[..., cn.Z | X]] = {
     "asin_acos_kernel": ci.asin_acos_kernel,
 }
 
+OF_SINGLES: dict[str, Callable[..., cn.Z | X]] = {"abs": cn.modulus_of_singles, "divide": cn.divide_of_singles}
+"""What is done differently for parts in f32."""
+
 
 def call(b: Builder, name: str, *args: tuple[V, V]) -> tuple[V, ...]:
     """Apply a function of `FUNCTIONS`: the parts of its result (one for `abs`)."""
@@ -71,7 +74,8 @@ def _define(b: Builder, name: str, t: str, count: int) -> None:
     body = b.module.function(symbol, parameters, result, attributes=ATTRIBUTES)
     b.module.functions[symbol] = ""  # reserved: the functions it calls are written meanwhile
     wide = [X(body, body.cast("fpext", p, "double")) for p in body.params]
-    out = FUNCTIONS[name](*zip(wide[::2], wide[1::2], strict=True))
+    functions = FUNCTIONS | OF_SINGLES if scalar(t) == "float" else FUNCTIONS
+    out = functions[name](*zip(wide[::2], wide[1::2], strict=True))
     values = [body.cast("fptrunc", x.v, scalar(t)) for x in (out if isinstance(out, tuple) else (out,))]
     if len(values) == 1:
         body.ret(values[0])

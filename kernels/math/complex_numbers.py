@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from shlo_jit.kernels import math as functions
+from shlo_jit.kernels.builder import const, lanes
 from shlo_jit.kernels.math.expr import X, copysign, fma, two_product, two_sum, where
 
 Z = tuple[X, X]
@@ -63,6 +64,32 @@ def modulus(z: Z) -> X:
     return where(m.eq(math.inf) | n.eq(math.inf), h.like(math.inf), h)
 
 
+def modulus_of_singles(z: Z) -> X:
+    """|z| of numbers that were f32: their squares are in range, and half of the bits of f64 are enough."""
+    m, n = z[0].abs(), z[1].abs()
+    h = coarse_sqrt(fma(m, m, n * n))
+    return where(m.eq(math.inf) | n.eq(math.inf), h.like(math.inf), h)
+
+
+def coarse_sqrt(x: X) -> X:
+    """sqrt(x) to 27 bits for x >= 0: a step of Newton's from an approximation, where the target has one; a square root
+    of f64 takes ten times as long."""
+    b, count = x.b, x.lanes
+    target = b.module.target
+    if target is None or not target.is_x86 or target.vector_bits != 512 or count % 8:
+        return x.sqrt()
+    blocks = [x.v if count == 8 else b.shuffle(x.v, None, range(i, i + 8)) for i in range(0, count, 8)]
+    approximate = "llvm.x86.avx512.rsqrt14.pd.512"
+    parts = [b.call(v.type, approximate, [v, const(v.type, 0), const("i8", -1)]) for v in blocks]
+    while len(parts) > 1:
+        wide = 2 * lanes(parts[0].type)
+        parts = [b.shuffle(p, q, range(wide)) for p, q in zip(parts[::2], parts[1::2], strict=True)]
+    inverse = X(b, parts[0])
+    h = x * inverse
+    better = fma(fma(-h, h, x) * 0.5, inverse, h)
+    return where(x.eq(0.0), x, better)
+
+
 def log_modulus(z: Z) -> X:
     """log |z|. Near |z| = 1 as log1p(|z|^2 - 1) / 2, with the squares kept in twice the precision."""
     m, n = larger(*z)
@@ -101,6 +128,13 @@ def divide(z: Z, w: Z) -> Z:
     re = sum_of_products(p, r, q, s) / size * half * half
     im = sum_of_products(q, r, -p, s) / size * half * half
     return _recover(z, w, (re, im))
+
+
+def divide_of_singles(z: Z, w: Z) -> Z:
+    """z / w of numbers that were f32: products are exact, sums and squares in range."""
+    (a, b), (c, d) = z, w
+    inverse = 1.0 / fma(c, c, d * d)
+    return _recover(z, w, (fma(a, c, b * d) * inverse, fma(b, c, -(a * d)) * inverse))
 
 
 def _recover(z: Z, w: Z, quotient: Z) -> Z:

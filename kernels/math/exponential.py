@@ -89,10 +89,14 @@ def vscalef(y: X, e: Reduced) -> X:
 
 
 def exp(x: X) -> X:
-    """e^x as 1 + r (1 + r P(r)), in which r's square need not be rounded; underflow gives subnormals. 1 ULP."""
-    x = at_least(at_most(x, x.format.pick(89.0, 710.0)), x.format.pick(-104.0, -746.0))
+    """e^x as 1 + r (1 + r P(r)), in which r's square need not be rounded; underflow gives subnormals. 1 ULP.
+
+    Where the result is 0, as at the masked places of a softmax, it is not computed: an underflow takes the processor
+    as long as a hundred operations."""
+    gone = x < x.format.pick(-104.0, -746.0)
+    x = at_most(where(gone, x.like(0.0), x), x.format.pick(89.0, 710.0))
     e = reduce(x)
-    return scale(fma(e.r, fma(e.r, e.p, 1.0), 1.0), e, x)
+    return where(gone, x.like(0.0), scale(fma(e.r, fma(e.r, e.p, 1.0), 1.0), e, x))
 
 
 def exp_with_tail(x: X, tail: X) -> X:

@@ -17,10 +17,10 @@ from shlo_jit.fuse.storage import (
     Copy,
     MemoryPlan,
     Storage,
-    captured_of,
     nbytes,
     place,
     pointwise,
+    read_inside,
     view_closure,
 )
 from shlo_jit.ir.core import Value
@@ -329,7 +329,7 @@ class Planner:
         start, end = self.begin[id(step)], self.finish[id(step)]
         cond, body = step.blocks
         op = step.op
-        taken: set[int] = set()
+        taken = {id(self.storage[v]) for v in read_inside(step) if v in self.storage}
         states: dict[int, int] = {}
         for i, init in enumerate(op.operands):
             storage = self.state(step, i, init, taken)
@@ -343,8 +343,9 @@ class Planner:
             storage.live(self.last_use.get(op.results[i], end))
         for v in step.reads:  # captured values must survive every turn
             self.of(v).live(end)
-        self.loops.append(Loop(start, states))
-        self.assign(cond)
+        self.loops.append(Loop(start, {}))
+        self.assign(cond)  # leaves every state alone: it is also the result when the loop ends here
+        self.loops[-1].states = states
         self.claim(body, [self.storage[v] for v in op.results])
         self.assign(body)
         self.loops.pop()
@@ -375,12 +376,13 @@ class Planner:
         return left
 
     def state(self, step: ControlStep, i: int, init: Value, taken: set[int]) -> Storage:
-        """The storage of carried value i: the initial value's when it dies here, the program result's, or a new one."""
+        """The storage of carried value i: the initial value's when it dies here, the program result's, or a new one.
+        `taken`: storages that another state has or that the regions read."""
         result = step.op.results[i]
         storage = self.storage.get(init)
         mine = storage is not None and id(storage) not in taken and self.dies(init, step)
         mine = mine and step.op.operands.count(init) == 1
-        mine = mine and not any(init is c for c in captured_of(step)) and result not in self.storage
+        mine = mine and result not in self.storage
         if mine and result not in self.wanted:
             assert storage is not None
             return storage

@@ -79,9 +79,16 @@ def place(storages: list[Storage]) -> int:
     return -(-total // ALIGN) * ALIGN
 
 
-def captured_of(step: ControlStep) -> list[Value]:
-    operands = set(step.op.operands)
-    return [v for v in step.reads if v not in operands]
+def read_inside(step: ControlStep) -> set[Value]:
+    """What the regions of a control step read or return: their own values, and those of the blocks around."""
+    found: set[Value] = set()
+    for block in step.blocks:
+        found.update(block.results)
+        for inner in block.steps:
+            found.update(inner.reads)
+            if isinstance(inner, ControlStep):
+                found |= read_inside(inner)
+    return found
 
 
 def view_closure(body: PlanBlock, value: Value) -> set[Value]:

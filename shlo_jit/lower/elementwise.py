@@ -232,6 +232,8 @@ def _total(b: Builder, dtype: DType, x: V) -> V:
     """Bits as an integer that orders like IEEE's totalOrder."""
     width = 8 * dtype.itemsize
     own = b.bitcast(x, vector(f"i{width}", lanes(x.type)))
+    if dtype.name == "f8E8M0FNU":  # without a sign, the bits are in order
+        return b.xor(own, const(own.type, 0x80))
     if dtype.bits < width:
         own = b.shl(own, width - dtype.bits)
     flip = b.lshr(b.ashr(own, width - 1), 1)

@@ -9,9 +9,11 @@ from functools import partial
 from shlo_jit.errors import StableHLOError
 from shlo_jit.ir.core import Block, Module, Op, Region
 from shlo_jit.passes.approximate_top_k import exact_top_k
+from shlo_jit.passes.bodies import simple_bodies
 from shlo_jit.passes.byte_convolutions import byte_convolutions
 from shlo_jit.passes.convolutions import canonical_convolutions
 from shlo_jit.passes.dots import canonical_dots
+from shlo_jit.passes.dynamic_calls import dynamic_calls
 from shlo_jit.passes.expand import expand
 from shlo_jit.passes.flatten import flatten
 from shlo_jit.passes.host_calls import host_calls
@@ -20,6 +22,7 @@ from shlo_jit.passes.known_calls import known_calls
 from shlo_jit.passes.layouts import explicit_layouts
 from shlo_jit.passes.linalg import canonical_linalg
 from shlo_jit.passes.quantized import lower_quantized
+from shlo_jit.passes.shardings import without_shardings
 from shlo_jit.passes.simplify import simplify
 from shlo_jit.passes.single_process import alone
 from shlo_jit.passes.static import require_static
@@ -28,12 +31,14 @@ from shlo_jit.passes.unroll import unroll
 Pass = Callable[[Op], Op]
 
 PASSES: tuple[Pass, ...] = (
+    without_shardings,
     host_calls,
     alone,
     flatten,
     lower_quantized,
     simplify,
     unroll,
+    simple_bodies,
     expand,
     require_static,
     canonical_linalg,
@@ -54,7 +59,11 @@ def run_passes(module: Module, entry: Op, is_registered: Callable[[str], bool] =
     the user has implementations of."""
     function = inline(module, entry, is_registered)
     checking = bool(os.environ.get(CHECK))
-    first: list[Pass] = [partial(exact_top_k, module), partial(known_calls, is_registered=is_registered)]
+    first: list[Pass] = [
+        partial(exact_top_k, module),
+        partial(dynamic_calls, module),
+        partial(known_calls, is_registered=is_registered),
+    ]
     for run in (*first, *PASSES):
         function = run(function)
         if checking:

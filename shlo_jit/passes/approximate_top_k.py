@@ -13,33 +13,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_jit.ir.attributes import DenseArray, DictAttr, IntegerAttr, SymbolRef, as_int
-from shlo_jit.ir.core import Block, Module, Op, Region, Value, is_declaration
+from shlo_jit.ir.core import Module, Op, Region, Value, is_declaration, walk
+from shlo_jit.ir.types import TensorType
+from shlo_jit.passes.inline import inline
 from shlo_jit.passes.rewriter import Rewriter, rewrite
+
+TARGETS = {"ApproxTopK", "stablehlo.dynamic_approx_top_k"}
+"""The second has k as an operand; the result's type says it too."""
 
 
 def exact_top_k(module: Module, function: Op) -> Op:
     """The function with every approximate top-k sorted out."""
-    functions = {f.attributes["sym_name"]: f for f in module.functions()}
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        if op.name != "stablehlo.custom_call" or op.attributes["call_target_name"] != "ApproxTopK":
+        if not _is_approximate(op):
             return None
-        config, called = op.attributes.get("mhlo.backend_config"), op.attributes.get("called_computations", ())
+        config = op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config"))
+        called = op.attributes.get("called_computations", ())
         if not isinstance(config, DictAttr) or len(called) != 1 or not isinstance(called[0], SymbolRef):
             return None
-        comparator = functions.get(called[0].name)
+        comparator = module.function(called[0].name)
         if comparator is None or is_declaration(comparator):
             return None
-        return _sorted(rw, op, operands, comparator, as_int(dict(config.items)["reduction_dim"]))
+        return _sorted(rw, op, operands, inline(module, comparator), as_int(dict(config.items)["reduction_dim"]))
 
-    if not any(op.name == "stablehlo.custom_call" for op in function.block().ops):
-        return function
-    return rewrite(function, visit)
+    return rewrite(function, visit) if any(map(_is_approximate, walk(function.block()))) else function
+
+
+def _is_approximate(op: Op) -> bool:
+    if op.name != "stablehlo.custom_call" or op.attributes["call_target_name"] not in TARGETS:
+        return False
+    return all(isinstance(r.type, TensorType) and r.type.is_static for r in op.results)
 
 
 def _sorted(rw: Rewriter, op: Op, operands: list[Value], comparator: Op, dimension: int) -> Sequence[Value]:
     inputs = operands[: len(op.results)]
-    body: Block = rw.sweep(comparator.block())
+    dimension %= inputs[0].tensor.rank
+    body = rw.sweep(comparator.block())
     end = body.ops.pop()
     body.ops.append(Op("stablehlo.return", end.operands, []))
     attributes = {"dimension": IntegerAttr(dimension), "is_stable": True}

@@ -25,7 +25,8 @@ _MODULES = {
         chlo.broadcast_select
     """,
     "expand_contract": "dot_general dot einsum unary_einsum chlo.ragged_dot",
-    "expand_data": "broadcast torch_index_select map bitcast_convert get_dimension_size chlo.constant",
+    "expand_bitcast": "bitcast_convert",
+    "expand_data": "broadcast torch_index_select map get_dimension_size chlo.constant",
     "expand_dynamic": """
         dynamic_reshape chlo.dynamic_reshape dynamic_broadcast_in_dim dynamic_iota dynamic_pad real_dynamic_slice
         dynamic_gather dynamic_conv

@@ -1,4 +1,4 @@
-"""Expansions of data movement and of deprecated forms: broadcast, torch_index_select, map, bitcast_convert."""
+"""Expansions of data movement and of deprecated forms: broadcast, torch_index_select, map."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shlo_jit.ir.attributes import Dense, StructAttr
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import DTYPES, I1, I32, DType, TensorType, tensor
+from shlo_jit.ir.types import I32, TensorType, tensor
 from shlo_jit.ops import is_elementwise
 from shlo_jit.passes import expand_build as mk
 from shlo_jit.passes.rewriter import Rewriter
@@ -79,57 +79,6 @@ SCALAR_VIEWS = {"stablehlo.reshape", "stablehlo.broadcast_in_dim"}
 """Of rank-0 values these do nothing."""
 
 
-# ---------------------------------------------------------------------------- bitcast_convert between widths
-def _pattern(dtype: DType) -> DType:
-    """The unsigned integer with the bits of a dtype."""
-    return I1 if dtype.kind == "b" else DTYPES[f"ui{dtype.bits}"]
-
-
-def expand_bitcast(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """Wide to narrow: element k of the new last dimension is x >> (k * bits).
-    Narrow to wide: the union of x_k << (k * bits).
-
-    The lower bits come first, as they do in memory.
-    """
-    x = operands[0]
-    source, target = x.tensor.storage, op.result.tensor.storage
-    if not mk.is_static(x) or source.bits == target.bits or source.is_complex or target.is_complex:
-        return None
-    if source.bits > target.bits:
-        return [_split(rw, x, source, target)]
-    return [_join(rw, x, source, target)]
-
-
-def _rebit(rw: Rewriter, x: Value, dtype: DType) -> Value:
-    """bitcast_convert to a dtype of the same width."""
-    return x if x.tensor.storage == dtype else rw.emit1("stablehlo.bitcast_convert", [x], mk.with_dtype(x, dtype))
-
-
-def _split(rw: Rewriter, x: Value, source: DType, target: DType) -> Value:
-    bits = _rebit(rw, x, _pattern(source))
-    shape = (*mk.shape_of(x), source.bits // target.bits)
-    wide = mk.broadcast(rw, bits, shape, range(len(shape) - 1))
-    place = mk.iota(rw, wide.tensor, len(shape) - 1)
-    amount = mk.apply(rw, "multiply", place, mk.splat_like(rw, place, target.bits))
-    moved = mk.apply(rw, "shift_right_logical", wide, amount)
-    if target.kind == "b":
-        moved = mk.apply(rw, "and", moved, mk.splat_like(rw, moved, 1))
-    return _rebit(rw, mk.convert(rw, moved, _pattern(target)), target)
-
-
-def _join(rw: Rewriter, x: Value, source: DType, target: DType) -> Value:
-    bits = mk.convert(rw, _rebit(rw, x, _pattern(source)), _pattern(target))
-    shape, last = mk.shape_of(x), x.tensor.rank - 1
-    total = None
-    for k in range(shape[-1]):
-        part = mk.reshape(rw, mk.slice_dim(rw, bits, last, k, k + 1), shape[:-1])
-        if k:
-            part = mk.apply(rw, "shift_left", part, mk.splat_like(rw, part, k * source.bits))
-        total = part if total is None else mk.apply(rw, "or", total, part)
-    assert total is not None
-    return _rebit(rw, total, target)
-
-
 def expand_get_dimension_size(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """get_dimension_size(x) = its extent, where that is known"""
     t = operands[0].type
@@ -148,7 +97,6 @@ RULES = {
     "stablehlo.broadcast": expand_broadcast,
     "stablehlo.torch_index_select": expand_torch_index_select,
     "stablehlo.map": expand_map,
-    "stablehlo.bitcast_convert": expand_bitcast,
     "stablehlo.get_dimension_size": expand_get_dimension_size,
     "chlo.constant": expand_constant,
 }

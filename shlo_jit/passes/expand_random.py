@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from shlo_jit.ir.attributes import EnumAttr
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import DTYPES, UI32, UI64, DType, tensor
+from shlo_jit.ir.types import UI32, UI64, tensor
 from shlo_jit.passes import expand_build as mk
+from shlo_jit.passes.expand_bitcast import from_bits
 from shlo_jit.passes.rewriter import Rewriter
 
 
@@ -31,16 +32,7 @@ def expand_bits(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] 
         bits, used = (_threefry_wide if dtype.bits == 64 else _threefry_narrow)(stream, shape)
     else:
         bits, used = _philox_bits(stream, shape, dtype.bits == 64)
-    return [stream.advance(used), _as_type(rw, bits, dtype)]
-
-
-def _as_type(rw: Rewriter, bits: Value, dtype: DType) -> Value:
-    """Words as the result's type; a narrower one has their low bits."""
-    if dtype.kind == "b":
-        bits = mk.apply(rw, "and", bits, mk.splat_like(rw, bits, 1))
-        return mk.convert(rw, bits, dtype)
-    bits = mk.convert(rw, bits, DTYPES[f"ui{dtype.bits}"])
-    return bits if dtype.kind == "u" else rw.emit1("stablehlo.bitcast_convert", [bits], mk.with_dtype(bits, dtype))
+    return [stream.advance(used), from_bits(rw, bits, dtype)]  # a narrower type has the low bits
 
 
 class _Stream:

@@ -1,6 +1,6 @@
 """Inline calls and composites: the entry function alone remains.
 
-Needs: a verified module (callees exist, no recursion). Guarantees: no `func.call`, `call` or `composite` in the result.
+Needs: a verified module (callees exist, no recursion). Guarantees: no call and no `composite` in the result.
 A composite that the user has an implementation of becomes a custom call of the target `composite <its name>`.
 
     %0 = call @f(%x)          ->      %0 = stablehlo.add %x, %x
@@ -13,11 +13,13 @@ from collections.abc import Callable, Sequence
 
 from shlo_jit.errors import UnsupportedError, VerifyError, diagnose
 from shlo_jit.ir.attributes import DictAttr, IntegerAttr, SymbolRef
-from shlo_jit.ir.core import Module, Op, Value, is_declaration
+from shlo_jit.ir.core import Module, Op, Value, function_type, is_declaration
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
 
-CALLS = {"func.call": "callee", "call": "callee", "stablehlo.composite": "decomposition"}
-
+CALLS = {
+    "func.call": "callee", "call": "callee", "func.call_indirect": "value", "stablehlo.composite": "decomposition",
+}  # fmt: skip
+"""Ops that call a function, and the attribute with its name; call_indirect finds it in the constant it calls."""
 
 COMPOSITE = "composite "
 """What the targets of calls that stand for composites begin with."""
@@ -28,17 +30,30 @@ def inline(module: Module, entry: Op, is_registered: Callable[[str], bool] = lam
     functions = {f.attributes["sym_name"]: f for f in module.functions()}
     active: list[str] = [entry.attributes["sym_name"]]
 
-    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        attribute = CALLS.get(op.name)
-        if attribute is None:
-            return None
-        if op.name == "stablehlo.composite" and is_registered(COMPOSITE + op.attributes["name"]):
-            return _user_composite(rw, op, operands)
+    def defined(op: Op, attribute: str) -> tuple[str, Op]:
+        """The function that an op's attribute names."""
         symbol = op.attributes[attribute]
         name = symbol.name if isinstance(symbol, SymbolRef) else str(symbol)
         callee = functions.get(name)
         if callee is None or is_declaration(callee):
             raise VerifyError(diagnose(f"{op.name}: no function @{name} with a body", op.span))
+        return name, callee
+
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op.name == "func.constant":
+            _, named = defined(op, "value")
+            if function_type(named) != op.result.type:
+                raise VerifyError(diagnose(f"{op.name}: the function has another type", op.span))
+            return None
+        attribute = CALLS.get(op.name)
+        if attribute is None:
+            return None
+        if op.name == "stablehlo.composite" and is_registered(COMPOSITE + op.attributes["name"]):
+            return _user_composite(rw, op, operands)
+        source = op
+        if op.name == "func.call_indirect":
+            source, operands = _known_function(op, operands[0]), operands[1:]
+        name, callee = defined(source, attribute)
         if name in active:
             raise UnsupportedError(diagnose(f"recursion: @{name} calls itself", op.span))
         body = callee.block()
@@ -53,6 +68,13 @@ def inline(module: Module, entry: Op, is_registered: Callable[[str], bool] = lam
 
     rewriter = Rewriter(visit)
     return rebuilt(entry, rewriter.sweep(entry.block()))
+
+
+def _known_function(call: Op, callee: Value) -> Op:
+    """The func.constant that a call_indirect calls."""
+    if callee.op is None or callee.op.name != "func.constant":
+        raise UnsupportedError(diagnose(f"{call.name} of a function that is not known at compile time", call.span))
+    return callee.op
 
 
 def _user_composite(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:

@@ -28,7 +28,8 @@ def canonical_linalg(function: Op) -> Op:
         if rule is None:
             return None
         dtype = op.result.tensor.storage
-        wide = [convert_to(rw, v, F32) if dtype.bits == 16 else v for v in operands]
+        narrow = dtype.is_float and dtype.bits < 32
+        wide = [convert_to(rw, v, F32) if narrow else v for v in operands]
         return [convert_to(rw, rule(rw, op, wide), dtype)]
 
     return rewrite(function, visit)

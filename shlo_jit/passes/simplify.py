@@ -7,7 +7,7 @@ movement), with at most FOLD_LIMIT elements, so that the result has the bits it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -54,16 +54,17 @@ class _Simplify:
             if found is not None:
                 return found
         operands = [self.settle(rw, o) for o in operands]
-        if op.regions or has_effect(op):
+        if has_effect(op) or (op.regions and op.name != "stablehlo.reduce"):
             return self.keep(rw, op, operands)
-        key = (op.name, tuple(operands), tuple(op.attributes.items()), tuple(r.type for r in op.results))
+        body = body_key(op.block()) if op.regions else ()
+        key = (op.name, tuple(operands), tuple(op.attributes.items()), tuple(r.type for r in op.results), body)
         try:
             for scope in reversed(self.scopes):
                 if key in scope:
                     return scope[key]
         except TypeError:  # an attribute that cannot be hashed
-            return rw.keep(op, operands)
-        results = rw.keep(op, operands)
+            return self.keep(rw, op, operands)
+        results = self.keep(rw, op, operands)
         self.scopes[-1][key] = results
         return results
 
@@ -158,6 +159,21 @@ class _Simplify:
             result = record.reference(op, *small)
         one = np.asarray(result, t.storage.numpy).reshape(-1)[0]
         return [self.make(Dense(t, np.broadcast_to(one, t.extents)))]
+
+
+def body_key(block: Block) -> tuple:
+    """A block without regions inside as a key: equal for blocks that compute the same from their arguments."""
+    numbers: dict[Value, Hashable] = {a: i for i, a in enumerate(block.arguments)}
+    key: list[Hashable] = [tuple(a.type for a in block.arguments)]
+    for op in block.ops:
+        operands = tuple(numbers.get(o, o) for o in op.operands)
+        attributes = tuple(op.attributes.items())
+        if op.name == "stablehlo.constant" and op.constant.is_splat:
+            attributes = (op.result.type, op.constant.array.reshape(-1)[:1].tobytes())
+        # A region inside is only equal to itself.
+        key.append((op.name, operands, attributes, tuple(r.type for r in op.results), tuple(map(id, op.regions))))
+        numbers.update((r, len(numbers) + i) for i, r in enumerate(op.results))
+    return tuple(key)
 
 
 def simplify(function: Op) -> Op:

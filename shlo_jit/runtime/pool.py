@@ -55,9 +55,9 @@ class BlockPool:
     def idle_bytes(self) -> int:
         return sum(size * len(addresses) for size, addresses in list(self._idle.items()))
 
-    def idle(self, size: int) -> deque[int]:
-        """The idle blocks of a size class."""
-        return self._idle.setdefault(size, deque())
+    def idle(self, size: int, empty: type[deque[int]] = deque) -> deque[int]:
+        """The idle blocks of a size class. (Globals are gone when the last arrays die with the interpreter.)"""
+        return self._idle.setdefault(size, empty())
 
     def take(self, size: int) -> int:
         """Address of a block; `size` is a value of `block_size`. Contents are undefined. Raises MemoryError."""

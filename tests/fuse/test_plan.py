@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import shlo_jit
@@ -38,6 +39,23 @@ def test_softmax_is_one_row_program() -> None:
     (step,) = lowered.plan.steps
     assert isinstance(step, NestStep)
     assert len([n for n in step.nest.nodes.values() if n.op.name == "stablehlo.reduce"]) == 2
+
+
+def test_dimensions_of_a_reduce_need_not_ascend() -> None:
+    """Alone and in a row program: each variable is of the extent it runs over."""
+    text = """func.func @main(%x: tensor<2x9x5x3xf32>) -> (tensor<2xf32>, tensor<2x9x5x3xf32>) {
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %s = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [3, 2, 1] : (tensor<2x9x5x3xf32>, tensor<f32>) -> tensor<2xf32>
+      %q = stablehlo.multiply %x, %x : tensor<2x9x5x3xf32>
+      %t = stablehlo.reduce(%q init: %zero) applies stablehlo.add across dimensions = [3, 1, 2] : (tensor<2x9x5x3xf32>, tensor<f32>) -> tensor<2xf32>
+      %b = stablehlo.broadcast_in_dim %t, dims = [0] : (tensor<2xf32>) -> tensor<2x9x5x3xf32>
+      %y = stablehlo.divide %x, %b : tensor<2x9x5x3xf32>
+      return %s, %y : tensor<2xf32>, tensor<2x9x5x3xf32>
+    }"""
+    x = np.arange(270, dtype=np.float32).reshape(2, 9, 5, 3)
+    total, y = shlo_jit.compile(text, cache=False)(x)
+    assert np.allclose(total, x.sum((1, 2, 3)))
+    assert np.allclose(y, x / (x * x).sum((1, 2, 3), keepdims=True))
 
 
 def test_elementwise_chain_is_one_loop() -> None:

@@ -289,6 +289,11 @@ def test_ops_under_their_mhlo_name() -> None:
     values, indices = compiled(body, "%x: tensor<4xf32>", "tensor<2xf32>, tensor<2xi32>")(X[[2, 0, 3, 1]])
     np.testing.assert_array_equal(values, [3, 2])
     np.testing.assert_array_equal(indices, [2, 0])
+    body = """  %c = "mhlo.copy"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+      %r = mhlo.erf %c : tensor<4xf32>
+      return %r : tensor<4xf32>"""
+    exe = compiled(body, "%x: tensor<4xf32>", "tensor<4xf32>")
+    np.testing.assert_allclose(exe(X / 4), [0, 0.27632639, 0.52049988, 0.71115563], rtol=1e-6)
 
 
 def test_shape_assertion() -> None:

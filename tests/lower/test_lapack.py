@@ -188,3 +188,51 @@ def test_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_option() -> None:
     with pytest.raises(shlo_jit.StableHLOError, match="needs attribute 'uplo'"):
         shlo_jit.compile(TEXT.replace("uplo = 76 : ui8", ""), cache=False)
+
+
+# JAX up to 0.4.30: options, sizes and workspace lengths are constant operands, workspaces are results.
+OLD_QR = """
+func.func @main(%x: tensor<2x5x3xf32>) -> (tensor<2x5x3xf32>, tensor<2xi32>, tensor<2xi32>) {
+  %batch = stablehlo.constant dense<2> : tensor<i32>
+  %m = stablehlo.constant dense<5> : tensor<i32>
+  %n = stablehlo.constant dense<3> : tensor<i32>
+  %work = stablehlo.constant dense<96> : tensor<i32>
+  %0:4 = stablehlo.custom_call @lapack_sgeqrf(%batch, %m, %n, %work, %x) {
+    operand_layouts = [dense<> : tensor<0xindex>, dense<> : tensor<0xindex>, dense<> : tensor<0xindex>,
+      dense<> : tensor<0xindex>, dense<[1, 2, 0]> : tensor<3xindex>],
+    result_layouts = [dense<[1, 2, 0]> : tensor<3xindex>, dense<[1, 0]> : tensor<2xindex>,
+      dense<0> : tensor<1xindex>, dense<0> : tensor<1xindex>]}
+    : (tensor<i32>, tensor<i32>, tensor<i32>, tensor<i32>, tensor<2x5x3xf32>)
+    -> (tensor<2x5x3xf32>, tensor<2x3xf32>, tensor<2xi32>, tensor<96xf32>)
+  %1:3 = stablehlo.custom_call @lapack_sorgqr(%batch, %m, %n, %n, %work, %0#0, %0#1) {
+    operand_layouts = [dense<> : tensor<0xindex>, dense<> : tensor<0xindex>, dense<> : tensor<0xindex>,
+      dense<> : tensor<0xindex>, dense<> : tensor<0xindex>, dense<[1, 2, 0]> : tensor<3xindex>,
+      dense<[1, 0]> : tensor<2xindex>],
+    result_layouts = [dense<[1, 2, 0]> : tensor<3xindex>, dense<0> : tensor<1xindex>, dense<0> : tensor<1xindex>]}
+    : (tensor<i32>, tensor<i32>, tensor<i32>, tensor<i32>, tensor<i32>, tensor<2x5x3xf32>, tensor<2x3xf32>)
+    -> (tensor<2x5x3xf32>, tensor<2xi32>, tensor<96xf32>)
+  return %1#0, %0#2, %1#1 : tensor<2x5x3xf32>, tensor<2xi32>, tensor<2xi32>
+}"""
+
+
+def test_old_qr_gives_its_status() -> None:
+    x = matrices(13, (2, 5, 3), "float32")
+    q, first, second = shlo_jit.compile(OLD_QR, cache=False)(x)
+    np.testing.assert_allclose(np.abs(q), np.abs(np.linalg.qr(x)[0]), rtol=1e-4, atol=1e-5)
+    assert not first.any() and not second.any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_perturbed_tridiagonal_solve(dtype: str) -> None:
+    """As JAX's for a regular matrix; a singular one gives finite numbers."""
+    solve = linalg.tridiagonal_solve
+    dl, d, du = (matrices(k, (2, 6), dtype) for k in (6, 7, 8))
+    dl[..., 0] = du[..., -1] = 0
+    b = matrices(9, (2, 6, 3), dtype)
+    text = jax.jit(lambda *x: solve(*x, perturb_singular=True)).lower(dl, d, du, b).as_text()
+    exe = shlo_jit.compile(text, cache=False)
+    want = jax.jit(lambda *x: solve(*x, perturb_singular=True))(dl, d + 5, du, b)
+    np.testing.assert_allclose(exe(dl, d + 5, du, b), want, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    zero = np.zeros_like(d)
+    assert np.isfinite(exe(zero, zero, zero, b / 8)).all()
+    assert np.isfinite(exe(dl, zero, du, b)).all()

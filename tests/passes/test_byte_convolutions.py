@@ -64,9 +64,29 @@ def test_product(case: tuple[str, ...], dtype: str) -> None:
     np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(x, w), expected)
 
 
-def test_groups_and_small_ones_stay() -> None:
-    grouped = ("1x6x6x8", "3x3x2x16", "1x4x4x16", "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]", "")
-    text = text_of(grouped, "i8", "i8", PLAIN.replace("feature_group_count = 1", "feature_group_count = 4"))
-    x, w = numbers(grouped[0], "i8"), numbers(grouped[1], "i8")
+GROUPED = [
+    # case as above, feature groups, batch groups
+    (("2x6x7x8", "3x2x2x16", "2x4x6x16", "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]", ""), 4, 1),
+    (("2x8x7x6", "16x4x3x2", "2x16x5x3", "[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]",
+      "stride = [1, 2], pad = [[0, 0], [1, 0]], reverse = [true, false]"), 2, 1),
+    (("1x9x12", "2x1x24", "1x8x24", "[b, 0, f]x[0, i, o]->[b, 0, f]", ""), 12, 1),
+    (("1x9x96", "2x2x96", "1x8x96", "[b, 0, f]x[0, i, o]->[b, 0, f]", ""), 48, 1),
+    (("6x5x4x4", "2x2x4x12", "2x4x3x12", "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]", ""), 1, 3),
+    (("5x4x6x4", "12x2x2x4", "12x4x2x5", "[0, f, b, 1]x[o, 0, 1, i]->[f, 0, b, 1]", "pad = [[0, 0], [1, 1]]"), 1, 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case,features,batches", GROUPED)
+def test_groups(case: tuple[str, ...], features: int, batches: int) -> None:
+    text = text_of(case, "i8", "i8", f"feature_group_count = {features} : i64, batch_group_count = {batches} : i64")
+    x, w = numbers(case[0], "i8"), numbers(case[1], "i8")
+    assert "stablehlo.convolution" not in names(text)
+    np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(x, w), evaluate(shlo_jit.parse(text), x, w)[0])
+
+
+def test_depthwise_stays() -> None:
+    depthwise = ("1x6x6x16", "3x3x1x16", "1x4x4x16", "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]", "")
+    text = text_of(depthwise, "i8", "i8", PLAIN.replace("feature_group_count = 1", "feature_group_count = 16"))
+    x, w = numbers(depthwise[0], "i8"), numbers(depthwise[1], "i8")
     assert "stablehlo.convolution" in names(text)
     np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(x, w), evaluate(shlo_jit.parse(text), x, w)[0])

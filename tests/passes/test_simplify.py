@@ -49,6 +49,18 @@ CASES = {
         "%2 = stablehlo.add %0, %1 : tensor<4xf32>\nreturn %2 : tensor<4xf32>",
         ["tanh", "add", "return"],
     ),
+    "equal reductions": (
+        "%z = stablehlo.constant dense<0.0> : tensor<f32>\n"
+        + "".join(
+            f"%{k} = stablehlo.reduce(%x init: %z) applies stablehlo.{op} across dimensions = [0]"
+            " : (tensor<4xf32>, tensor<f32>) -> tensor<f32>\n"
+            for k, op in enumerate(("add", "add", "maximum"))
+        )
+        + "%3 = stablehlo.subtract %0, %1 : tensor<f32>\n%4 = stablehlo.add %3, %2 : tensor<f32>\n"
+        "%5 = stablehlo.broadcast_in_dim %4, dims = [] : (tensor<f32>) -> tensor<4xf32>\nreturn %5 : tensor<4xf32>",
+        ["constant", "reduce", "add", "return", "reduce", "maximum", "return", "subtract", "add",
+         "broadcast_in_dim", "return"],
+    ),
     "dead ops": ("%0 = stablehlo.tanh %x : tensor<4xf32>\nreturn %x : tensor<4xf32>", ["return"]),
     "constants": (
         "%a = stablehlo.constant dense<2.0> : tensor<f32>\n%b = stablehlo.constant dense<3.0> : tensor<f32>\n"
@@ -122,7 +134,7 @@ func.func private @twice(%a: tensor<4xf32>) -> tensor<4xf32> {
 
 
 def test_narrow_products_accumulate_in_f32() -> None:
-    t = "tensor<4x4xbf16>"
+    t = "tensor<8x8xbf16>"
     body = f"%0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0] : ({t}, {t}) -> {t}\nreturn %0 : {t}"
     function = canonical_dots(function_of(one(body, f"(%x: {t}) -> {t}")))
     assert names(function) == ["dot_general", "convert", "return"]
@@ -130,11 +142,11 @@ def test_narrow_products_accumulate_in_f32() -> None:
 
 
 def test_a_transposed_operand_is_read_as_it_lies() -> None:
-    t = "tensor<4x5xf32>"
+    t = "tensor<8x5xf32>"
     body = (
-        f"%0 = stablehlo.transpose %x, dims = [1, 0] : ({t}) -> tensor<5x4xf32>\n"
-        f"%1 = stablehlo.dot_general %x, %0, contracting_dims = [1] x [0] : ({t}, tensor<5x4xf32>) -> tensor<4x4xf32>\n"
-        "return %1 : tensor<4x4xf32>"
+        f"%0 = stablehlo.transpose %x, dims = [1, 0] : ({t}) -> tensor<5x8xf32>\n"
+        f"%1 = stablehlo.dot_general %x, %0, contracting_dims = [1] x [0] : ({t}, tensor<5x8xf32>) -> tensor<8x8xf32>\n"
+        "return %1 : tensor<8x8xf32>"
     )
-    function = canonical_dots(function_of(one(body, f"(%x: {t}) -> tensor<4x4xf32>")))
+    function = canonical_dots(function_of(one(body, f"(%x: {t}) -> tensor<8x8xf32>")))
     assert "transpose" not in names(simplify(function))

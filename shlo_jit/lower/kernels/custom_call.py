@@ -76,7 +76,7 @@ def tensors(values: list[Value]) -> list[Value]:
 
 def is_lapack(target: str) -> bool:
     """Whether LAPACK answers a call of this name, unless the user does."""
-    return target.startswith(("lapack_", "blas_")) and lapack().is_lapack(target)
+    return target.startswith(("lapack_", "blas_", "tridiagonal_")) and lapack().is_lapack(target)
 
 
 def lapack() -> ModuleType:

@@ -94,6 +94,28 @@ def gtsv(w: Writer) -> None:
     )  # fmt: skip
 
 
+def gtsv_perturbed(w: Writer) -> None:
+    """The solution by way of the factors L U, with pivots that are too small to divide by replaced: by the precision
+    times the largest element."""
+    n, columns = w.length("d"), w.columns("b")
+    w.copy("b")
+    if n == 0:
+        return
+    lower = w.skip(w.operand("dl"), w.length("dl") - n + 1)
+    sources = ((lower, n - 1), (w.operand("d"), n), (w.operand("du"), n - 1))
+    dl, d, du = (w.copied(source, length) for source, length in sources)
+    tiny = w.tiny()
+    small = w.b.fmul(w.largest(((dl, n - 1), (d, n), (du, n - 1))), w.precision())
+    small = w.b.intrinsic("maxnum", w.part, [small, tiny])
+    second, swaps, order = w.take((n - 1) * w.itemsize), w.int_work(n), w.int(n)
+    w.call("gttrf", order, dl, d, du, second, swaps, w.info())
+    with w.b.loop(0, n, 1, "pivot") as i:
+        w.keep_away_from_zero(d, i, tiny, small)
+    w.call(
+        "gttrs", w.text("N"), order, w.int(columns), dl, d, du, second, swaps, w.result("b"), w.ld(n), w.info(),
+    )  # fmt: skip
+
+
 def trsm(w: Writer) -> None:
     m, n = w.rows("b"), w.columns("b")
     w.copy("b")
@@ -113,6 +135,7 @@ ROUTINES = {
     "orgqr": orgqr,
     "ormqr": ormqr,
     "gtsv": gtsv,
+    "gtsv_perturbed": gtsv_perturbed,
     "trsm": trsm,
     **EIGEN_ROUTINES,
 }

@@ -16,6 +16,8 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.lower.kernels.custom_call import attributes_of
 
+PERTURBED = "tridiagonal_solve_perturbed_ffi"
+"""The one target without a letter: its operands tell the element type."""
 _TARGET = re.compile(r"(?:lapack|blas)_([sdcz])([a-z0-9]+?)(_ffi)?")
 
 ARRAYS: dict[str, tuple[str, str]] = {
@@ -33,6 +35,7 @@ ARRAYS: dict[str, tuple[str, str]] = {
     "gehrd": ("x", "x tau info"),
     "sytrd": ("x", "x d e tau info"),
     "gtsv": ("dl d du b", "dl d du b info"),
+    "gtsv_perturbed": ("dl d du b", "b"),
     "trsm": ("a b alpha", "b"),
 }
 """Routine -> names of operands and of results, of the `_ffi` targets. `w` is two arrays, `wr wi`, for real matrices
@@ -56,6 +59,7 @@ OLD_REAL_RESULTS = {"geev": "work vlwork vrwork wr wi vl vr info", "gees": "x wr
 
 SYNONYMS = {"ungqr": "orgqr", "unmqr": "ormqr", "heevd": "syevd", "hetrd": "sytrd"}
 """Complex names of routines -> the real ones'."""
+LETTERS = {"f32": "s", "f64": "d", "complex<f32>": "c", "complex<f64>": "z"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,9 @@ class Call:
 
 
 def lapack_target(name: str) -> tuple[str, str, bool] | None:
-    """Letter, routine and whether it is an `_ffi` target; None for a name that is none of LAPACK's here."""
+    """Letter (or none), routine and whether it is an `_ffi` target; None for a name that is none of LAPACK's here."""
+    if name == PERTURBED:
+        return "", "gtsv_perturbed", True
     match = _TARGET.fullmatch(name)
     if match is None:
         return None
@@ -92,6 +98,10 @@ def read_call(op: Op) -> Call:
     target = lapack_target(op.attributes["call_target_name"])
     assert target is not None
     letter, routine, ffi = target
+    letter = letter or LETTERS.get(op.operands[0].tensor.storage.name, "")
+    if not letter:
+        what = f"custom_call: @{op.attributes['call_target_name']} of {op.operands[0].tensor}"
+        raise UnsupportedError(diagnose(what, op.span))
     inputs, outputs = (ARRAYS if ffi else OLD_ARRAYS)[routine]
     if letter in "sd":
         if ffi and routine in ("geev", "gees"):

@@ -120,8 +120,8 @@ class Writer:
         return slot
 
     def info(self) -> V:
-        """A place for a status nobody reads."""
-        return self.b.alloca("i32", align=4)
+        """Where the status goes: a result, or a place nobody reads."""
+        return self.result("info") if self.has_result("info") else self.b.alloca("i32", align=4)
 
     # ------------------------------------------------------------------ workspaces
     def take(self, nbytes: int) -> V:
@@ -139,6 +139,56 @@ class Writer:
 
     def int_work(self, elements: int) -> V:
         return self.take(elements * 4)
+
+    def copied(self, source: V, elements: int) -> V:
+        """A workspace with a copy of so many matrix elements."""
+        copy = self.take(elements * self.itemsize)
+        self.b.memcpy(copy, source, elements * self.itemsize)
+        return copy
+
+    # ------------------------------------------------------------------ numbers
+    def tiny(self) -> V:
+        """The least number whose reciprocal is finite."""
+        return const(self.part, 2.0 ** (-126 if self.part_bytes == 4 else -1022))
+
+    def precision(self) -> V:
+        return const(self.part, 2.0 ** (-23 if self.part_bytes == 4 else -52))
+
+    def size(self, pointer: V, index: V) -> V:
+        """Absolute value of a matrix element."""
+        b, parts = self.b, self.itemsize // self.part_bytes
+        first = b.mul(index, parts)
+        squares = [b.load(self.part, b.element(pointer, self.part, b.add(first, k))) for k in range(parts)]
+        if parts == 1:
+            return b.intrinsic("fabs", self.part, squares)
+        # scaled by the larger part, so that the squares neither overflow nor vanish
+        x, y = (b.intrinsic("fabs", self.part, [v]) for v in squares)
+        large, small = b.intrinsic("maxnum", self.part, [x, y]), b.intrinsic("minnum", self.part, [x, y])
+        ratio = b.fdiv(small, b.intrinsic("maxnum", self.part, [large, self.tiny()]))
+        root = b.intrinsic("sqrt", self.part, [b.fadd(const(self.part, 1.0), b.fmul(ratio, ratio))])
+        return b.fmul(large, root)
+
+    def largest(self, vectors: Sequence[tuple[V, int]]) -> V:
+        """The largest absolute value among the elements of vectors, each given by its place and length."""
+        found = const(self.part, 0.0)
+        for pointer, length in vectors:
+            with self.b.loop_carry(0, length, [found], 1, "largest") as carry:
+                size = self.size(pointer, carry.index)
+                carry.next(self.b.intrinsic("maxnum", self.part, [carry.values[0], size]))
+            found = carry.values[0]
+        return found
+
+    def keep_away_from_zero(self, pointer: V, index: V, tiny: V, small: V) -> None:
+        """Replace an element below `tiny` by `small`, with the sign it has when it is real."""
+        b, parts = self.b, self.itemsize // self.part_bytes
+        is_tiny = b.fcmp("olt", self.size(pointer, index), tiny)
+        for k in range(parts):
+            place = b.element(pointer, self.part, b.add(b.mul(index, parts), k))
+            old = b.load(self.part, place)
+            new = const(self.part, 0.0) if k else small
+            if parts == 1:
+                new = b.intrinsic("copysign", self.part, [small, old])
+            b.store(b.select(is_tiny, new, old), place)
 
     # ------------------------------------------------------------------ the call
     def call(self, routine: str, *arguments: V) -> None:

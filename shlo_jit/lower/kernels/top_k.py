@@ -68,7 +68,13 @@ def lower(low: ProgramLowering, step: OpStep) -> None:
 
 def order(b: Builder, how: RecordSort, x: V) -> V:
     key = how.keys[0]
-    return emit_order(b, how.dtypes[0], x, key.total, key.descending)
+    found = emit_order(b, how.dtypes[0], x, key.total, key.descending)
+    return b.cast("zext", found, key_type(how)) if bits(found.type) < 8 else found
+
+
+def key_type(how: RecordSort) -> str:
+    """Type of a key in memory: whole bytes, or a vector of keys would lie packed."""
+    return f"i{max(8, how.keys[0].bits)}"
 
 
 def record_of(b: Builder, how: RecordSort, key: V, i: V) -> V:
@@ -99,7 +105,7 @@ def select(b: Builder, low: ProgramLowering, operand: Buffer, start: V, how: Rec
         assert isinstance(x, V)
         return order(b, how, x)
 
-    kept = b.alloca(f"i{how.keys[0].bits}")
+    kept = b.alloca(key_type(how))
     with b.loop(0, k, 1, "first") as i:
         b.store(insert(key_at(i), i), kept)
     width = low.target.lanes(max(8, how.keys[0].bits))
@@ -121,7 +127,7 @@ def select(b: Builder, low: ProgramLowering, operand: Buffer, start: V, how: Rec
 
     def some_better(keys: V, found: V, i: V, lanes: int) -> None:
         """Insert the lanes that are set in `found`, unless an earlier one has raised the bar above them."""
-        line = b.alloca(vector(f"i{how.keys[0].bits}", lanes))
+        line = b.alloca(vector(key_type(how), lanes))
         b.store(keys, line)
         count = b.cast("zext", b.intrinsic("ctpop", found.type, [found]), "i64") if lanes < 64 else b.intrinsic(
             "ctpop", found.type, [found]
@@ -130,7 +136,7 @@ def select(b: Builder, low: ProgramLowering, operand: Buffer, start: V, how: Rec
             (rest,) = carry.values
             lane = b.intrinsic_with_flag("cttz", rest, False)
             lane = b.cast("zext", lane, "i64") if lanes < 64 else lane
-            key = b.load(f"i{how.keys[0].bits}", b.element(line, f"i{how.keys[0].bits}", lane))
+            key = b.load(key_type(how), b.element(line, key_type(how), lane))
             with b.if_(b.icmp("ult", key, b.load(key.type, kept)), "insert"):
                 b.store(insert(key, b.add(i, lane)), kept)
             carry.next(b.and_(rest, b.sub(rest, const(rest.type, 1))))

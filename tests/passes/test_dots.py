@@ -1,0 +1,91 @@
+"""Products brought to the routine's form: transposes of products, and products that are reductions."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import shlo_jit
+from shlo_jit.ir.core import Op, walk
+from shlo_jit.passes import run_passes
+from shlo_jit.reference.interpreter import evaluate
+
+RNG = np.random.default_rng(5)
+TRANSPOSED = [
+    # operands, dimensions of the product, permutation, result, whether the product can be exchanged
+    ("9x16", "9x24", "contracting_dims = [0] x [0]", "16x24", [1, 0], True),
+    ("3x16x9", "3x24x9", "batching_dims = [0] x [0], contracting_dims = [2] x [2]", "3x16x24", [0, 2, 1], True),
+    ("3x2x8x9", "3x2x7x9", "batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3]", "3x2x8x7", [1, 0, 3, 2],
+     True),
+    ("4x5x9", "9x24", "contracting_dims = [2] x [0]", "4x5x24", [2, 0, 1], True),
+    ("4x5x9", "9x24", "contracting_dims = [2] x [0]", "4x5x24", [1, 0, 2], False),
+]  # fmt: skip
+SMALL = [
+    ("300", "300", "contracting_dims = [0] x [0]", ""),
+    ("5x3x4", "5x4x3", "batching_dims = [0] x [0], contracting_dims = [2] x [1]", "5x3x3"),
+    ("4x3x5", "2x4x3", "batching_dims = [1] x [2], contracting_dims = [0] x [1]", "3x5x2"),
+    ("70x2x40", "40x70x2", "batching_dims = [1] x [2], contracting_dims = [0, 2] x [1, 0]", "2"),
+    ("33x1", "1x20", "contracting_dims = [1] x [0]", "33x20"),
+]
+
+
+def kind(shape: str, dtype: str = "f32") -> str:
+    return f"tensor<{'x'.join(filter(None, (shape, dtype)))}>"
+
+
+def shape_of(text: str) -> tuple[int, ...]:
+    return tuple(map(int, filter(None, text.split("x"))))
+
+
+def program(
+    lhs: str, rhs: str, numbers: str, product: str, dtype: str, rest: str = "return %0 : ", result: str = ""
+) -> str:
+    a, b, c = kind(lhs, dtype), kind(rhs, dtype), kind(product, dtype)
+    body = f"%0 = stablehlo.dot_general %x, %y, {numbers} : ({a}, {b}) -> {c}\n"
+    return f"func.func @main(%x: {a}, %y: {b}) -> {result or c} {{\n{body}{rest}{result or c}\n}}"
+
+
+def ops(text: str) -> set[str]:
+    module = shlo_jit.parse(text)
+    main = module.function("main")
+    assert main is not None
+    function: Op = run_passes(module, main)
+    return {o.name.partition(".")[2] for o in walk(function.block())}
+
+
+@pytest.mark.parametrize("case", TRANSPOSED, ids=lambda c: f"{c[0]}-{c[1]}-{c[4]}")
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_the_transpose_of_a_product(case: tuple, dtype: str) -> None:
+    lhs, rhs, numbers, product, order, exchanged = case
+    result = kind("x".join(str(shape_of(product)[d]) for d in order), dtype)
+    rest = f"%1 = stablehlo.transpose %0, dims = {order} : ({kind(product, dtype)}) -> {result}\nreturn %1 : "
+    text = program(lhs, rhs, numbers, product, dtype, rest, result)
+    assert ("transpose" not in ops(text)) is exchanged
+    plain = shlo_jit.compile(program(lhs, rhs, numbers, product, dtype), cache=False)
+    number = np.float32 if dtype == "f32" else ml_dtypes.bfloat16
+    x, y = (RNG.normal(size=shape_of(s)).astype(number) for s in (lhs, rhs))
+    got = shlo_jit.compile(text, cache=False)(x, y)
+    np.testing.assert_array_equal(got, np.asarray(plain(x, y)).transpose(order))
+
+
+def test_a_product_with_other_readers_stays() -> None:
+    a, c, d = kind("16x9"), kind("16x16"), kind("16x16")
+    text = f"""func.func @main(%x: {a}, %y: {a}) -> ({c}, {d}) {{
+  %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [1] : ({a}, {a}) -> {c}
+  %1 = stablehlo.transpose %0, dims = [1, 0] : ({c}) -> {d}
+  return %0, %1 : {c}, {d}
+}}"""
+    assert "transpose" in ops(text)
+
+
+@pytest.mark.parametrize("case", SMALL, ids=lambda c: f"{c[0]}-{c[1]}")
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i8", "i32"])
+def test_small_products_are_reductions(case: tuple, dtype: str) -> None:
+    lhs, rhs, numbers, product = case
+    text = program(lhs, rhs, numbers, product, dtype)
+    assert "dot_general" not in ops(text)
+    number = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "i32": np.int32}[dtype]
+    x, y = (RNG.integers(-4, 5, shape_of(s)).astype(number) for s in (lhs, rhs))
+    (want,) = evaluate(shlo_jit.parse(text), x, y)
+    np.testing.assert_array_equal(np.asarray(shlo_jit.compile(text, cache=False)(x, y)), want)

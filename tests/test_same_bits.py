@@ -1,0 +1,106 @@
+"""The bits of results do not depend on the number of threads: every conformance case and real program next to the
+checkout, with one thread and with eight. Slow, and skipped where there is no folder `shared`."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shlo_jit
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+FOLDERS = ("testdata", "quantized", "interpret")
+PROGRAMS = sorted(path.stem for path in (SHARED / "models" / "programs").glob("*.json"))
+THREADS = (1, 8)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not SHARED.is_dir(), reason="no folder 'shared' next to the checkout"),
+]
+
+
+class Recorder:
+    """Stands for `shlo_jit` where a program is run, and keeps a digest of everything the program computes: results of
+    executables and what custom calls are given."""
+
+    StableHLOError = shlo_jit.StableHLOError
+
+    def __init__(self, threads: int):
+        self.threads = threads
+        self.digests: list[str] = []
+
+    def compile(self, source: str, *, custom_calls: dict[str, Callable[..., Any]] | None = None, **options: Any):
+        calls = {name: self.recorded(function) for name, function in (custom_calls or {}).items()}
+        executable = shlo_jit.compile(source, threads=self.threads, custom_calls=calls, cache=False, **options)
+        return lambda *arrays: self.seen(executable(*arrays))
+
+    def recorded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arrays: np.ndarray) -> Any:
+            self.seen(arrays)
+            return function(*arrays)
+
+        return call
+
+    def seen(self, values: Any) -> Any:
+        for value in values if isinstance(values, tuple | list) else (values,):
+            self.digests.append(digest(np.asarray(value)))
+        return values
+
+
+def digest(array: np.ndarray) -> str:
+    data = np.ascontiguousarray(array).tobytes()
+    return f"{array.dtype} {array.shape} {hashlib.sha256(data).hexdigest()}"
+
+
+def load(name: str, path: Path) -> ModuleType:
+    """A module by the path of its file."""
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+    finally:
+        sys.path.remove(str(path.parent))
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_conformance_cases(folder: str) -> None:
+    runner = load("conformance_run", SHARED / "conformance" / "run.py")
+    different, compared = [], 0
+    for category, name, path, index in runner.collect([str(SHARED / "conformance" / folder)]):
+        text = Path(path).read_text("utf-8")
+        if "run_parallel" in text or "stablehlo.rng " in text:  # several processes; numbers that shall differ
+            continue
+        recorders = [Recorder(n) for n in THREADS]
+        for recorder in recorders:
+            runner.run_case(recorder, path, index, category, {})
+        compared += bool(recorders[0].digests)
+        if recorders[0].digests != recorders[1].digests:
+            different.append(name)
+    assert compared > 0
+    assert not different
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_real_programs(name: str) -> None:
+    common = load("models_common", SHARED / "models" / "common.py")
+    folder = SHARED / "models" / "programs"
+    recipe = json.loads((folder / f"{name}.json").read_text("utf-8"))
+    text = (folder / f"{name}.mlir").read_text("utf-8")
+    if recipe.get("devices", 1) > 1 or recipe["group"] == "dyn":
+        pytest.skip("several devices, or shapes that are not known")
+    arrays = common.make_inputs(recipe)
+    recorders = [Recorder(n) for n in THREADS]
+    for recorder in recorders:
+        recorder.compile(text)(*arrays)
+    assert recorders[0].digests == recorders[1].digests
