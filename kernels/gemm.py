@@ -207,6 +207,8 @@ def _packing(b: Builder, plan: GemmPlan, s: _Shape, product: V) -> tuple[V, V]:
         size = itemsize(plan.types.b)
         rare = b.icmp("sle", s.m, plan.mr)
         resident = b.icmp("sle", b.mul(b.mul(s.k, s.n), size), B_RESIDENT)
+        # Rows a multiple of half a page apart fall into few sets of the first level cache.
+        resident = b.and_(resident, b.icmp("ne", b.and_(s.b_rs, i64(2047)), 0))
         adjacent = b.or_(b.icmp("eq", s.b_cs, size), b.icmp("eq", s.n, 1))
         if not plan.masks:
             adjacent = b.and_(adjacent, b.icmp("eq", b.urem(s.n, plan.lanes), 0))

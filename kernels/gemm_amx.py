@@ -19,6 +19,8 @@ from shlo_jit.kernels.target import Target
 TILE = 16
 """Rows of a tile register, and units in one."""
 SIDE = 2 * TILE
+AHEAD = 2
+"""Steps of the panel that are fetched before they are wanted: a panel comes from the second level cache."""
 
 
 def emit_amx(module: ModuleText, plan: GemmPlan, target: Target) -> None:
@@ -30,7 +32,7 @@ def emit_amx(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     # Palette 1; 64 bytes a row and 16 rows for each of the eight tiles.
     words = [1, 0, *[0x0040004000400040] * 2, 0, 0, 0x1010101010101010, 0]
     module.define_global(config, f"internal constant [8 x i64] [{', '.join(f'i64 {w}' for w in words)}], align 64")
-    a, a_rs, _, rows, b_first, _, b_panel, c, c_rs, n, k, accumulate, _, _ = b.params
+    a, a_rs, a_step, rows, b_first, _, b_panel, c, c_rs, n, k, accumulate, _, _ = b.params
     block = b.alloca("i8", SIDE * SIDE * 4)
     allowed = b.icmp("eq", b.call("i64", f"{plan.symbol}_allowed", []), 1)
     with b.if_(allowed):
@@ -39,11 +41,11 @@ def emit_amx(module: ModuleText, plan: GemmPlan, target: Target) -> None:
         b_at, c_at = column.values
 
         def tiles(b_at: V = b_at) -> list[V]:
-            _multiply_tiles(b, plan, a, a_rs, b_at, k, block)
+            _multiply_tiles(b, plan, (a, a_rs, a_step), b_at, k, block)
             return []
 
         def plain(b_at: V = b_at) -> list[V]:
-            _multiply_plain(b, plan, a, a_rs, b_at, k, block, rows)
+            _multiply_plain(b, plan, (a, a_rs, a_step), b_at, k, block, rows)
             return []
 
         b.if_else(allowed, tiles, plain)
@@ -65,8 +67,13 @@ def _tile(b: Builder, name: str, *args: V) -> None:
     b.call("void", f"llvm.x86.{name}", plain)
 
 
-def _multiply_tiles(b: Builder, plan: GemmPlan, a: V, a_rs: V, panel: V, k: V, block: V) -> None:
+Rows = tuple[V, V, V]
+"""A: its first element, the bytes from row to row and from tile to tile along k."""
+
+
+def _multiply_tiles(b: Builder, plan: GemmPlan, rows: Rows, panel: V, k: V, block: V) -> None:
     """block[32, 32] = A[32, k] @ panel[k, 32]; tiles 0-3 are sums, 4-5 A, 6-7 B."""
+    a, a_rs, a_step = rows
     for t in range(4):
         _tile(b, "tilezero", _number(t))
     signs = {"bf16": "tdpbf16ps"}
@@ -84,15 +91,18 @@ def _multiply_tiles(b: Builder, plan: GemmPlan, a: V, a_rs: V, panel: V, k: V, b
         for i in (0, 1):
             for j in (0, 1):
                 _tile(b, product, _number(2 * i + j), _number(4 + i), _number(6 + j))
-        step.next(b.offset(first, 64), b.offset(second, 64), b.offset(row, TILE * plan.b_step))
+        for line in range(0, TILE * plan.b_step, 64):
+            b.prefetch(b.offset(row, AHEAD * TILE * plan.b_step + line))
+        step.next(b.offset(first, a_step), b.offset(second, a_step), b.offset(row, TILE * plan.b_step))
     for i in (0, 1):
         for j in (0, 1):
             to = b.offset(block, (i * TILE * SIDE + j * TILE) * 4)
             _tile(b, "tilestored64", _number(2 * i + j), to, i64(SIDE * 4))
 
 
-def _multiply_plain(b: Builder, plan: GemmPlan, a: V, a_rs: V, panel: V, k: V, block: V, rows: V) -> None:
+def _multiply_plain(b: Builder, plan: GemmPlan, of: Rows, panel: V, k: V, block: V, rows: V) -> None:
     """The same without tiles, one row and vector at a time."""
+    a, a_rs, a_step = of
     n = plan.lanes
     acc = vector(plan.acc, n)
     width = 32 // plan.group
@@ -110,7 +120,8 @@ def _multiply_plain(b: Builder, plan: GemmPlan, a: V, a_rs: V, panel: V, k: V, b
         row = b.offset(a, b.mul(r, a_rs))
         column = b.offset(panel, b.mul(v, n * 4))
         with b.loop_carry(0, k, [const(acc, 0)]) as step:
-            x = b.splat(b.load("i32", b.offset(row, b.mul(step.index, 4)), align=1), n)
+            tile = b.offset(row, b.mul(b.udiv(step.index, TILE), a_step))
+            x = b.splat(b.load("i32", b.offset(tile, b.mul(b.urem(step.index, TILE), 4)), align=1), n)
             y = b.load(vector("i32", n), b.offset(column, b.mul(step.index, plan.b_step)))
             total = step.values[0]
             for t in range(plan.group):
@@ -135,7 +146,8 @@ def _add_block(b: Builder, plan: GemmPlan, block: V, c: V, c_rs: V, rows: V, wid
 
 
 def _emit_pack_rows(module: ModuleText, plan: GemmPlan, target: Target) -> None:
-    """`<symbol>_pack_a(PACK_PARAMS)`: row after row, each filled up with zeros to whole tiles (`panel_bytes` a row)."""
+    """`<symbol>_pack_a(PACK_PARAMS)`: tile after tile along k, each `SIDE` rows of 64 bytes, filled up with zeros to
+    `panel_bytes` a row. Rows one below the other fall into few sets of the cache when A has a power of two columns."""
     b = module.function(f"{plan.symbol}_pack_a", PACK_PARAMS, linkage="", attributes=attributes(target))
     source, j_stride, k_stride, to, _, count, k, row_bytes = b.params
     size = itemsize(plan.types.a)
@@ -143,20 +155,30 @@ def _emit_pack_rows(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     used = b.mul(k, size)
     adjacent = b.icmp("eq", k_stride, size)
     with b.loop(0, count, hint="row") as j:
-        row, at = b.offset(to, b.mul(j, row_bytes)), b.offset(source, b.mul(j, j_stride))
+        row, at = b.offset(to, b.mul(j, 64)), b.offset(source, b.mul(j, j_stride))
+        with b.loop(0, row_bytes, 64, hint="tile") as t:
+            there, left = b.offset(row, b.mul(t, SIDE)), b.min_(b.sub(used, t), 64)
 
-        def copy(row: V = row, at: V = at) -> list[V]:
-            b.memcpy(row, at, used)
-            return []
+            def copy(t: V = t, there: V = there, left: V = left, at: V = at) -> list[V]:
+                mask = _first_bytes(b, left)
+                b.store(b.masked_load("<64 x i8>", b.offset(at, t), mask), there)
+                return []
 
-        def one_by_one(row: V = row, at: V = at) -> list[V]:
-            with b.loop(0, k) as kk:
-                b.store(b.load(element, b.offset(at, b.mul(kk, k_stride))), b.offset(row, b.mul(kk, size)))
-            return []
+            def one_by_one(t: V = t, there: V = there, left: V = left, at: V = at) -> list[V]:
+                b.store(const("<64 x i8>", 0), there)
+                first = b.offset(at, b.mul(b.udiv(t, size), k_stride))
+                with b.loop(0, b.udiv(left, size)) as kk:
+                    b.store(b.load(element, b.offset(first, b.mul(kk, k_stride))), b.offset(there, b.mul(kk, size)))
+                return []
 
-        b.if_else(adjacent, copy, one_by_one)
-        b.memset(b.offset(row, used), 0, b.sub(row_bytes, used))
+            b.if_else(adjacent, copy, one_by_one)
     b.ret()
+
+
+def _first_bytes(b: Builder, count: V) -> V:
+    """A mask of the first `count` (1 to 64) of 64 bytes."""
+    word = b.lshr(i64(-1), b.sub(64, count))
+    return b.emit("<64 x i1>", f"bitcast i64 {word.text} to <64 x i1>")
 
 
 def _emit_allowed(module: ModuleText, plan: GemmPlan, target: Target) -> None:

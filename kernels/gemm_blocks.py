@@ -26,11 +26,11 @@ IN_PLACE, SHARED, PRIVATE = 0, 1, 2
 
 _FIELDS = (
     "a a_rs a_cs a_bs b b_rs b_cs b_bs c c_rs c_bs batch m n k mc nc rows columns group pack_a mode_b k0 k1 "
-    "shared panel_bytes shared_a a_panel worker worker_bytes epilogue frame batch0"
+    "shared panel_bytes shared_a a_panel worker worker_bytes epilogue frame batch0 x_rs y_rs"
 )
 FIELDS = tuple(_FIELDS.split())
 """Slots of the frame a task reads. Strides in bytes; `rows` x `columns` chunks a product; `group` products a task;
-k0 to k1 the part of k to do; `pack_a` and `mode_b` say where A and B are read from."""
+k0 to k1 the part of k to do; `pack_a` and `mode_b` say where A and B are read from. The last two: see `gemm_vector`."""
 
 
 class Frame:
@@ -71,6 +71,10 @@ WIDEST = 512
 """Columns of C in a task, about: with kc steps of k a chunk of B takes 3/4 MB of the second level cache."""
 B_RESIDENT = 128 << 10
 """Bytes of B that are read in place whatever m is: they stay in the second level cache as they are."""
+
+
+AMX_IN_PLACE = 128
+"""Columns up to which tiles of A are loaded from where A lies."""
 
 
 def ceil_div(b: Builder, a: V, c: V | int) -> V:
@@ -219,18 +223,22 @@ def _amx_stripe(
     kb: V,
     memory: V,
 ) -> None:
-    """A is read in place if its rows are adjacent elements that fill whole tiles; else it is packed row by row."""
+    """A is read in place if its rows are adjacent elements that fill whole tiles and meet few columns; else it is
+    packed tile by tile."""
     block = plan.group * plan.whole
     tiles = b.udiv(b.add(kc, block - 1), block)
     row_bytes = b.mul(tiles, block * itemsize(plan.types.a))
     whole = b.and_(b.icmp("eq", b.mul(tiles, block), kc), b.icmp("eq", height, plan.mr))
     in_place = b.and_(whole, b.icmp("eq", a_strides[1], itemsize(plan.types.a)))
+    in_place = b.and_(in_place, b.icmp("sle", n, AMX_IN_PLACE))
     with b.if_(b.not_(in_place)):
         args = [a, *a_strides, memory, i64(plan.mr), height, kc, row_bytes]
         b.call("void", pack_plans(plan)[0].name, args)
-    a_at, a_rs = b.select(in_place, a, memory), b.select(in_place, a_strides[0], row_bytes)
+    row = block * itemsize(plan.types.a)
+    a_at, a_rs = b.select(in_place, a, memory), b.select(in_place, a_strides[0], i64(row))
+    a_step = b.select(in_place, i64(row), i64(row * plan.mr))
     more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
-    args = [a_at, a_rs, i64(4), height, *operand, *c, n, b.mul(tiles, plan.whole), more, i64(1), i64(0)]
+    args = [a_at, a_rs, a_step, height, *operand, *c, n, b.mul(tiles, plan.whole), more, i64(1), i64(0)]
     b.call("void", f"{plan.symbol}_stripe", args)
 
 

@@ -54,6 +54,9 @@ one panel of `nr` columns of B to the next."""
 ROW_GROUP = 3
 """Rows addressed from one pointer: p, p + rs, p + 2 rs are x86 addressing modes."""
 
+AHEAD = 8
+"""Steps that rows of B are fetched before the tallest kernels want them: panels come from the second level cache."""
+
 
 def row_counts(plan: GemmPlan) -> list[int]:
     """Heights of the kernels, tallest first."""
@@ -159,11 +162,14 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     unit = vector(plan.unit, plan.lanes)
     in_place = plan.kind == "plain" and plan.masks
     total = rows * nv
+    ahead = b.mul(b_rs, AHEAD)
 
     def step(carry: Carry) -> None:
         acc, at, row_b = carry.values[:total], carry.values[total:-1], carry.values[-1]
         ys: list[V] = []
         for v in range(nv):
+            if rows == plan.mr:
+                b.prefetch(b.offset(row_b, b.add(ahead, v * plan.lanes * plan.unit_bytes)))
             p = b.offset(row_b, v * plan.lanes * plan.unit_bytes)
             ys.append(b.masked_load(unit, p, tile.masks[v]) if in_place else b.load(unit, p))
         new: list[V] = []
@@ -240,7 +246,11 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     emit = emit_complex_kernel if plan.kind == "complex" else emit_kernel
     widths = [plan.nv] if plan.kind == "complex" else [plan.nv, 1]
     heights = row_counts(plan)
-    kernels = [[emit(module, plan, target, r, w) for r in heights] for w in widths]
+    kernels = [[emit(module, plan, target, r, plan.nv) for r in heights]]
+    if len(widths) > 1:
+        # With masks the last rows need no kernels of one vector: they are few.
+        narrow = [emit(module, plan, target, r, 1) for r in (heights[:1] if plan.masks else heights)]
+        kernels.append(narrow + kernels[0][len(narrow) :])
     zeros = f"{plan.symbol}_zeros"
     module.define_global(zeros, f"internal constant [{plan.nr * plan.out_bytes} x i8] zeroinitializer, align 64")
 
@@ -250,16 +260,16 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     start_rs = b.select(more, c_rs, i64(0))
     start_step = b.select(more, i64(plan.nr * plan.out_bytes), i64(0))
     tile = None if plan.masks and plan.parts == 1 else b.alloca("i8", plan.mr * plan.nr * plan.out_bytes)
-    # Full height, or the powers of two that sum up to it.
+    # Full height, or the powers of two that sum up to it: columns outside, so B comes from afar only once.
     pieces = b.select(b.icmp("eq", rows, plan.mr), i64(1), b.intrinsic("ctpop", "i64", [rows]))
-    with b.loop_carry(0, pieces, [rows, a, c]) as piece:
-        left, a_row, c_row = piece.values
-        size, functions = _choose(b, heights, kernels, left)
-        start = b.select(more, c_row, V("ptr", f"@{zeros}"))
-        with b.loop_carry(0, n, [b_first, c_row, start], plan.nr) as column:
-            b_at, c_at, start_at = column.values
-            width = b.min_(b.sub(n, column.index), plan.nr)
-            one = b.icmp("sle", width, plan.lanes)
+    start = b.select(more, c, V("ptr", f"@{zeros}"))
+    with b.loop_carry(0, n, [b_first, c, start], plan.nr) as column:
+        b_at, c_column, start_column = column.values
+        width = b.min_(b.sub(n, column.index), plan.nr)
+        one = b.icmp("sle", width, plan.lanes)
+        with b.loop_carry(0, pieces, [rows, a, c_column, start_column]) as piece:
+            left, a_row, c_at, start_at = piece.values
+            size, functions = _choose(b, heights, kernels, left)
             kernel = b.select(one, functions[-1], functions[0])
             args = [a_row, a_rs, a_cs, b_at, b_rs, c_at, c_rs, start_at, start_rs, k, width, runs, run_stride]
             if tile is None:
@@ -269,10 +279,11 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
                 if len(widths) > 1:
                     full = b.or_(full, b.icmp("eq", width, plan.lanes))
                 _call_or_copy(b, plan, kernel, args, full, size, tile)
-            column.next(
-                b.offset(b_at, b_panel), b.offset(c_at, plan.nr * plan.out_bytes), b.offset(start_at, start_step)
-            )
-        piece.next(b.sub(left, size), b.offset(a_row, b.mul(size, a_rs)), b.offset(c_row, b.mul(size, c_rs)))
+            places = [(a_row, a_rs), (c_at, c_rs), (start_at, start_rs)]
+            piece.next(b.sub(left, size), *(b.offset(at, b.mul(size, stride)) for at, stride in places))
+        column.next(
+            b.offset(b_at, b_panel), b.offset(c_column, plan.nr * plan.out_bytes), b.offset(start_column, start_step)
+        )
     b.ret()
 
 

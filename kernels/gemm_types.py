@@ -175,5 +175,5 @@ def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
     # A panel of mr x kc units takes about half of the first level cache, a chunk of 512 columns half of the second.
     if kind == "amx":
         return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, 256 * group, True)
-    kc = max(16, (24 << 10) // (mr * bits(unit) // 8 * (2 if kind == "complex" else 1)) // 16 * 16) * group
-    return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, min(kc, 384 * group), target.has_masks)
+    kc = max(16, (28 << 10) // (mr * bits(unit) // 8 * (2 if kind == "complex" else 1)) // 16 * 16) * group
+    return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, min(kc, 256 * group), target.has_masks)

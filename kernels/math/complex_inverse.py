@@ -42,20 +42,26 @@ def arc_parts(x: X, y: X) -> tuple[X, X]:
     return where(huge, y, d), where(huge, log_modulus((x, y)) + LN2, e)
 
 
+def _angle(x: X, d: X) -> X:
+    """atan2(x, d) for d of `arc_parts` and |x| of its x; 0 for 0, where d > 0 or a NaN."""
+    return where(x.eq(0.0), x, real("atan2", x, d))
+
+
 def asin(z: Z) -> Z:
     d, e = arc_parts(z[0].abs(), z[1].abs())
-    return copysign(real("atan2", z[0].abs(), d), z[0]), copysign(e, z[1])
+    return copysign(_angle(z[0].abs(), d), z[0]), copysign(e, z[1])
 
 
 def acos(z: Z) -> Z:
     d, e = arc_parts(z[0].abs(), z[1].abs())
-    return real("atan2", d, z[0]), copysign(e, -z[1])
+    re = where(z[0].eq(0.0), d.like(math.pi / 2), real("atan2", d, z[0]))
+    return re, copysign(e, -z[1])
 
 
 def asinh(z: Z) -> Z:
     """i asin(-i z)"""
     d, e = arc_parts(z[1].abs(), z[0].abs())
-    return copysign(e, z[0]), copysign(real("atan2", z[1].abs(), d), z[1])
+    return copysign(e, z[0]), copysign(_angle(z[1].abs(), d), z[1])
 
 
 def acosh(z: Z) -> Z:
@@ -65,17 +71,22 @@ def acosh(z: Z) -> Z:
 
 
 def _atanh_parts(x: X, y: X) -> tuple[X, X]:
-    """For x, y >= 0: log1p(4x / ((1 - x)^2 + y^2)) / 4 and atan2(2y, (1 - x)(1 + x) - y^2) / 2."""
+    """For x, y >= 0: log1p(4x / ((1 - x)^2 + y^2)) / 4 and atan2(2y, (1 - x)(1 + x) - y^2) / 2.
+
+    The first is 0 for x = 0 and for an infinite x or y, the second pi / 2 for an infinite y, whatever the other is.
+    """
     gap = 1.0 - x
     re = real("log1p", x * 4.0 / fma(gap, gap, y * y)) * 0.25
     pole = x.eq(1.0) & (y < 2.0**-100)
     re = where(pole, (LN2 - real("log", y)) * 0.5, re)
     m, n = larger(x, y)
     ratio = n / m
-    huge = m > HUGE
-    re = where(huge, where(m.eq(math.inf), x.like(0.0), x / m / fma(n, ratio, m)), re)
+    infinite = x.eq(math.inf) | y.eq(math.inf)
+    huge = (m > HUGE) | infinite
+    re = where(huge, x / m / fma(n, ratio, m), re)
+    re = where(infinite | x.eq(0.0), x.like(0.0), re)
     im = real("atan2", y + y, fma(gap, x + 1.0, -(y * y))) * 0.5
-    return re, where(huge, im.like(math.pi / 2), im)
+    return re, where(huge & y.eq(y), im.like(math.pi / 2), im)
 
 
 def atanh(z: Z) -> Z:

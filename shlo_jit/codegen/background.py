@@ -37,8 +37,8 @@ class Job(Generic[T]):
 
 
 class Background:
-    """Threads for one compilation, with a queue of jobs. Leaving the `with` block drops what has not begun and waits for
-    the rest."""
+    """Threads for one compilation, with a queue of jobs. Leaving the `with` block drops what has not begun and waits
+    for the rest."""
 
     def __init__(self, threads: int) -> None:
         self._executor = ThreadPoolExecutor(max(1, threads), "shlo_jit codegen")

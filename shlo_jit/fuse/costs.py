@@ -7,6 +7,10 @@ from shlo_jit.ir.core import Op
 
 FREE = set(MAPS)
 HEAVY = 12
+ROW_LIMIT = 1 << 16
+"""Elements of a row that is passed over several times: it has to stay in the cache."""
+COLUMN_LIMIT = 2048
+"""The same for rows whose elements are not adjacent."""
 _COSTS = {
     "stablehlo.divide": 4, "stablehlo.sqrt": 4, "stablehlo.rsqrt": 5, "stablehlo.remainder": 8,
     "stablehlo.exponential": HEAVY, "stablehlo.log": HEAVY, "stablehlo.log_plus_one": HEAVY, "stablehlo.cbrt": 16,
@@ -23,3 +27,15 @@ def cost(op: Op) -> int:
     if known is not None:
         return known
     return 20 if op.name.startswith("chlo.") else 1
+
+
+def longest_row(op: Op) -> int:
+    """Elements of the longest row that a reduce may join a nest with. Where they are not adjacent in memory, a line of
+    the cache each: fewer fit, and fewer still a multiple of half a page apart, since they fall into the same sets."""
+    source, last = op.operands[0].tensor, max(op.ints("dimensions"), default=-1)
+    stride = source.storage.itemsize
+    for n in source.extents[last + 1 :]:
+        stride *= n
+    if stride == source.storage.itemsize:
+        return ROW_LIMIT
+    return COLUMN_LIMIT if stride % 2048 else COLUMN_LIMIT // 4

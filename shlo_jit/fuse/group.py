@@ -9,7 +9,7 @@ anyway at each of its elements once, else by a nest of its own.
 from __future__ import annotations
 
 from shlo_jit.fuse import index as ix
-from shlo_jit.fuse.costs import FREE, cost
+from shlo_jit.fuse.costs import FREE, cost, longest_row
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.index import ORIGIN, At, Expr, NotAffine, Split
 from shlo_jit.fuse.maps import operand_places
@@ -21,8 +21,6 @@ from shlo_jit.ops import is_elementwise
 
 MAX_NODES = 400
 """Nodes of one nest; more would cost more to compile than they save."""
-ROW_LIMIT = 1 << 16
-"""Elements of a row that is passed over several times: it has to stay in the cache."""
 CONTROL = {"stablehlo.while", "stablehlo.if", "stablehlo.case"}
 TERMINATORS = {"stablehlo.return", "func.return"}
 
@@ -192,6 +190,8 @@ class _Grouper:
         places = max(len(n.pending[op.result]) for n in nests)
         if any(len(n.nodes) > MAX_NODES for n in nests):
             return False
+        if op.name == "stablehlo.gather" and self.visits(op.result, nests) > 2 * op.result.tensor.size:
+            return False  # a load a lane
         if price == 0 and op.name != "stablehlo.pad":
             return places <= 8 or not op.operands
         if len(nests) > 1 and self.visits(op.result, nests) <= op.result.tensor.size:
@@ -312,7 +312,7 @@ class _Grouper:
         first = op.results[0].tensor.extents
         at = space_of(nest, first)
         source = op.operands[0].tensor.extents
-        reduced = At(tuple(ix.variable(nest.add_var(source[d]), source[d]) for d in op.ints("dimensions")))
+        reduced = At(tuple(ix.variable(nest.add_var(source[d]), source[d]) for d in sorted(op.ints("dimensions"))))
         nest.reduce_vars = tuple(range(len(first), len(nest.extents)))
         for r in op.results:
             self.memory.add(r)
@@ -321,7 +321,8 @@ class _Grouper:
         self.write(self.of_nest[nest], op.results[0])
 
     def reduce_nodes(self, op: Op, nest: Nest, at: At, reduced: tuple[Expr, ...]) -> None:
-        """Put the reduce into a nest: its results at `at`, its operands at `at` with `reduced` in the dimensions."""
+        """Put the reduce into a nest: its results at `at`, its operands at `at` with `reduced` in the dimensions, which
+        it is for in ascending order."""
         dims = op.ints("dimensions")
         kept, inner = iter(at.index), iter(reduced)
         rank = op.operands[0].tensor.rank
@@ -351,7 +352,7 @@ class _Grouper:
             others += [s for s in self.readers.get(r, []) if s is not step]
         if any(depends(step, o) for o in others):
             return False
-        dims = op.ints("dimensions")
+        dims = sorted(op.ints("dimensions"))
         source = op.operands[0].tensor.extents
         extents = [source[d] for d in dims]
         free = [v for v, e in enumerate(nest.extents) if e > 1 and v not in rows]
@@ -372,7 +373,7 @@ class _Grouper:
             for v in free:
                 many *= nest.extents[v]
             rows = nest.rows if nest.reduce_vars else nest.rows // total
-            if many != total or total > ROW_LIMIT or (rows < 16 and total > 4096):
+            if many != total or total > longest_row(op) or (rows < 16 and total > 4096):
                 return False
             found = self.match_row(nest, free, extents, at)
             if found is None:
@@ -503,4 +504,3 @@ def captured(op: Op, inside: set[int], inner_args: set[int]) -> list[Value]:
 def group_block(block: Block) -> PlanBlock:
     """Fuse the ops of a block (and of the blocks inside its control flow) into steps."""
     return _Grouper(block).run()
-

@@ -37,6 +37,8 @@ class Frame:
         """i1 lanes that exist, of a tail; None: all."""
         self.memo: dict[Key, Reg] = {}
         self.parent = parent
+        self.slot = parent.slot if parent is not None else 0
+        """Which of the frames it is that go along a row together."""
 
     def child(self, variables: dict[int, V] | None = None) -> Frame:
         return Frame({**self.variables, **(variables or {})}, self.width, self.mask, self)
@@ -67,6 +69,10 @@ class Evaluator:
         """Values that passes share, and the row of memory each has."""
         self.kept: set[Key] = set()
         """Those of them that an earlier pass has filled in."""
+        self.frames = 1
+        """Frames that go along a row together."""
+        self.ahead: dict[Key, int] = {}
+        """Loads that come from memory, and how many bytes ahead of them is fetched."""
 
     # ------------------------------------------------------------------ values
     def value(self, frame: Frame, key: Key) -> Reg:
@@ -101,10 +107,13 @@ class Evaluator:
         for v in reversed(self.space.inner):
             number = self.b.add(number, self.b.mul(frame.variables[v], size))
             size *= self.space.extents[v]
+        if self.space.vector not in self.space.inner:
+            number = self.b.mul(self.b.add(self.b.mul(number, self.frames), frame.slot), frame.width)
         return self.b.element(self.keep[key], memory_type(key[0].tensor.storage), number)
 
     def remember(self, frame: Frame, key: Key, x: Reg) -> None:
-        """Keep a value for a later pass. The row is rounded up to whole vectors, so no mask is needed."""
+        """Keep a value for a later pass. The row has room for one more vector and its runs are written in order, so no
+        mask is needed."""
         assert isinstance(x, V)
         stored = to_memory(self.b, key[0].tensor.storage, self.b.splat(x, frame.width))
         self.b.store(stored, self.kept_address(frame, key))
@@ -246,7 +255,7 @@ class Evaluator:
             return self.load_at(dtype, pointer, index, mask)
         if spread or moves not in (1, -1):
             return self.load_gather(frame, dtype, pointer, offset, mask)
-        return self.load_run(frame, dtype, pointer, offset, moves, mask)
+        return self.load_run(frame, dtype, pointer, offset, moves, mask, self.ahead.get(key, 0))
 
     def mask(self, frame: Frame, conditions: Sequence[Condition]) -> V | None:
         """Lanes to touch: the tail's and the conditions'; one lane or all; None for all lanes."""
@@ -269,8 +278,10 @@ class Evaluator:
             return b.load(t, b.element(pointer, t, index)), b.load(t, b.element(pointer, t, b.add(index, 1)))
         return from_memory(b, dtype, b.load(t, b.element(pointer, t, index)))
 
-    def load_run(self, frame: Frame, dtype: DType, pointer: V, offset: Expr, moves: int, mask: V | None) -> Reg:
-        """Consecutive elements, up- or downwards."""
+    def load_run(
+        self, frame: Frame, dtype: DType, pointer: V, offset: Expr, moves: int, mask: V | None, ahead: int
+    ) -> Reg:
+        """Consecutive elements, up- or downwards; fetches what lies `ahead` bytes further."""
         b, n, t = self.b, frame.width, memory_type(dtype)
         index = self.base(frame, offset)
         if moves < 0:
@@ -281,6 +292,8 @@ class Evaluator:
         parts = 2 if dtype.is_complex else 1
         address = b.element(pointer, t, b.mul(index, parts))
         kind = vector(t, n * parts)
+        if ahead and frame.mask is None:
+            b.prefetch(b.offset(address, ahead))
         if mask is None:
             x = b.load(kind, address)
         else:

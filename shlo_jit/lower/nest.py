@@ -175,8 +175,19 @@ class NestLowering:
         if self.schedule.tasks == 1:
             self.all_rows()
             return
-        with self.b.loop(first, last, 1, "unit") as unit:
-            self.row_vectors(self.decode(self.plan.parallel_rows(), unit))
+        b, order = self.b, self.plan.parallel_rows()
+        if len(order) == 1:
+            with b.loop(first, last, 1, "unit") as unit:
+                self.row_vectors({order[0]: unit})
+            return
+        # Stretches of the innermost variable, so that only each stretch is decoded by divisions.
+        inner = self.space.extents[order[-1]]
+        with b.loop(b.udiv(first, inner), ceil_div(b, last, inner), 1, "stretch") as outer:
+            start = b.mul(outer, inner)
+            variables = self.decode(order[:-1], outer)
+            low = b.max_(b.sub(first, start), 0)
+            with b.loop(low, b.min_(b.sub(last, start), inner), 1, "unit") as i:
+                self.row_vectors({**variables, order[-1]: i})
 
     def chunked(self, first: V, last: V) -> None:
         """Units are chunks of the vector variable."""
@@ -220,6 +231,10 @@ class NestLowering:
         else:
             with b.loop(b.max_(start, whole), stop, 1, "tail") as i:
                 self.row.row([Frame({**variables, v: i}, 1)])
+
+
+def ceil_div(b: Builder, x: V, by: int) -> V:
+    return b.udiv(b.add(x, by - 1), by)
 
 
 def check_supported(nest: Nest) -> None:

@@ -32,7 +32,7 @@ from shlo_jit.lower.schedule import NestPlan, Reduction
 
 STASH_COST = 8
 """Cost of an op above which its result is kept for a later pass rather than computed again."""
-MAX_STASH = 1 << 17
+MAX_STASH = 1 << 18
 """Bytes of a row's intermediate results that are kept from one pass to the next."""
 
 Variables = dict[int, V]
@@ -61,13 +61,14 @@ class RowWriter:
 
     def row(self, frames: list[Frame]) -> None:
         """Everything for the rows of `frames`: passes in turn, then what remains to be stored."""
+        self.ev.ahead = self.plan.ahead
         if self.chunked:
-            self.walk(frames, self.plan.reductions(0), [])
+            self.walk(frames, self.plan.reductions(0), self.plan.inner_stores(0))
             return
         if self.partials is not None:
             self.partials.load(self.ev, frames, self.plan.reductions(0))
         else:
-            self.choose_stash()
+            self.choose_stash(frames)
             for p in range(self.plan.passes + 1):
                 reductions, stores = self.plan.reductions(p), self.plan.inner_stores(p)
                 if reductions or stores:
@@ -78,12 +79,17 @@ class RowWriter:
                     self.ev.store(f, s)
 
     # ------------------------------------------------------------------ results kept from pass to pass
-    def choose_stash(self) -> None:
+    def choose_stash(self, frames: list[Frame]) -> None:
         """Give heavy values that several passes need a row of memory: the first pass fills it, later ones read it."""
-        self.ev.keep, self.ev.kept = {}, set()
+        self.ev.keep, self.ev.kept, self.ev.frames = {}, set(), len(frames)
+        for slot, frame in enumerate(frames):
+            frame.slot = slot
         plan, width = self.plan, self.space.width
-        if not self.space.inner or self.space.vector in self.space.rows:
+        if not self.space.inner:
             return
+        along = self.space.vector in self.space.inner
+        # along lanes the masked tail writes a whole vector: it reaches past the last run of the row
+        elements = plan.nest.reduced + width if along else plan.nest.reduced * width * plan.unroll
         users: dict[Key, int] = {}
         for p in range(plan.passes + 1):
             for key in plan.needed(plan.roots(p)):
@@ -94,7 +100,7 @@ class RowWriter:
             dtype = key[0].tensor.storage
             if node is None or passes < 2 or cost(node.op) < STASH_COST or dtype.is_complex:
                 continue
-            size = -(-plan.nest.reduced // width) * width * dtype.itemsize
+            size = elements * dtype.itemsize
             if total + size <= MAX_STASH:
                 total += size
                 if key not in self.stash:
@@ -111,7 +117,9 @@ class RowWriter:
             self.walk_vectors(frames[0], reductions, stores)
         else:
             self.walk_serial(frames, reductions, stores)
-        self.ev.kept.update(k for k in self.plan.needed(roots) if k in self.ev.keep)
+        needed = self.plan.needed(roots)
+        self.ev.kept.update(k for k in needed if k in self.ev.keep)
+        self.ev.ahead = {k: n for k, n in self.ev.ahead.items() if k not in needed}
 
     def hoist(self, frame: Frame, roots: list[Key]) -> None:
         """Compute what belongs to the row before the pass's loops begin."""

@@ -17,13 +17,17 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.lower.crossing import STRIPE, find_crossing
 from shlo_jit.lower.reducers import Reducer, reducer_of
 from shlo_jit.lower.registers import flatten
-from shlo_jit.lower.space import Space, Tile, make_space, tile_space
+from shlo_jit.lower.space import Space, Tile, linear, make_space, tile_space
 
 TASK_WORK = 1 << 15
 """Element operations a task should have, so that handing it over costs little."""
 PARALLEL_WORK = 1 << 17
 """Element operations below which a nest runs on the caller."""
 MAX_TASKS = 64
+FAR = 1 << 21
+"""Bytes of an operand from which it comes from memory, or the last level of cache."""
+AHEAD = 2048
+"""Bytes that such operands are fetched ahead."""
 MIN_UNITS = 8
 """Row units below which a large reduction is split along the row."""
 
@@ -76,6 +80,7 @@ class NestPlan:
         self.chunk = self.choose_chunk()
         self.split_chunk = 0
         self.schedule = self.choose_schedule()
+        self.ahead = self.choose_ahead() if tile is None and self.crossing is None else {}
 
     def heavy(self) -> int:
         return sum(cost(n.op) for n in self.nest.nodes.values())
@@ -89,7 +94,8 @@ class NestPlan:
         size = len(self.nest.nodes) + len(self.nest.loads)
         along_rows = space.vector in space.rows
         if self.reduced and along_rows and space.inner:
-            limit = 16 if size <= 4 else 4 if size <= 12 else 1
+            several = self.passes > 1 + any(not self.inside(s) for s in self.nest.stores)
+            limit = 16 if size <= 4 else 4 if size <= (40 if several else 12) else 1
             limit = min(limit, self.target.vector_registers // 2)
         elif self.reduced:
             limit = 4 if size <= 24 else 2
@@ -98,6 +104,26 @@ class NestPlan:
         while limit > 1 and turns < limit:
             limit //= 2
         return limit
+
+    def choose_ahead(self) -> dict[Key, int]:
+        """Loads that stream a large operand from memory, and how many bytes ahead of each to fetch: the hardware's
+        prefetcher starts anew in every page. Of loads that follow each other (a stencil's) the foremost fetches."""
+        space = self.space
+        if space.vector is None or space.extents[space.vector] < 4 * space.width:
+            return {}
+        inner = space.vector if space.vector not in space.rows or not space.inner else space.inner[-1]
+        foremost: dict[tuple, tuple[int, Key, int]] = {}
+        for key in self.nest.loads:
+            storage, offset = key[0].tensor.storage, space.collapse(linear(key))
+            step = offset.coefficient(inner)
+            if key[0].tensor.nbytes < FAR or offset.coefficient(space.vector) != 1 or not step or offset.syms:
+                continue
+            turn = space.width * self.unroll * storage.itemsize
+            turns = max(1, AHEAD // turn) if inner != space.vector else AHEAD // storage.itemsize
+            group = (key[0], offset.terms)
+            if group not in foremost or foremost[group][0] < offset.const:
+                foremost[group] = (offset.const, key, turns * step * storage.itemsize)
+        return {key: distance for _, key, distance in foremost.values()}
 
     def parallel_rows(self) -> list[int]:
         rows = [v for v in self.space.rows if v != self.space.vector]
@@ -136,10 +162,10 @@ class NestPlan:
         return Schedule(units, max(1, min(MAX_TASKS, units, work // TASK_WORK)))
 
     def can_split(self) -> bool:
-        """One pass of simple reducers, and nothing stored inside it."""
+        """One pass of simple reducers; what is stored inside it needs none of them."""
         if not self.space.inner or any(r.simple is None for r in self.reduces.values()):
             return False
-        if any(self.inside(s) for s in self.nest.stores):
+        if any(self.inside(s) and self.phase((s.value, s.at)) for s in self.nest.stores):
             return False
         return all(self.phase(k) == 1 for k, n in self.nest.nodes.items() if n.op in self.reduces)
 

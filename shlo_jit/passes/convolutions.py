@@ -4,6 +4,8 @@ Needs: nothing. Guarantees: every convolution has operands of one element type, 
 result laid out [b, spatial..., f] or [b, f, spatial...].
 
     convolution(x, w) -> [f, 0, 1, b]   ->   transpose(convolution(x, w) -> [b, 0, 1, f])
+
+Convolutions over a dilated input become several (see `dilated_convolutions.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import Any
 
 from shlo_jit.ir.attributes import ConvDims, DenseArray
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import DType, tensor
+from shlo_jit.ir.types import DType, TensorType, tensor
+from shlo_jit.passes.dilated_convolutions import is_dilated, undilated
 from shlo_jit.passes.dots import accumulator, convert_to, operand_type
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
@@ -23,15 +26,23 @@ def canonical_convolutions(function: Op) -> Op:
     """The function with every convolution in the routine's form."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        return _convolution(rw, op, operands) if op.name == "stablehlo.convolution" else None
+        if op.name != "stablehlo.convolution":
+            return None
+        storage = op.result.tensor.storage
+
+        def convolve(x: Value, w: Value, shape: tuple[int, ...], attributes: dict[str, Any]) -> Value:
+            return _convolution(rw, [x, w], tensor(shape, storage), attributes)
+
+        if is_dilated(op):
+            return [undilated(rw, op, operands, convolve)]
+        return [convolve(operands[0], operands[1], op.result.tensor.extents, op.attributes)]
 
     return rewrite(function, visit)
 
 
-def _convolution(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
-    d = op.attributes["dimension_numbers"]
+def _convolution(rw: Rewriter, operands: list[Value], result: TensorType, old: dict[str, Any]) -> Value:
+    d = old["dimension_numbers"]
     assert isinstance(d, ConvDims)
-    result = op.result.tensor
     lhs, rhs = (o.tensor.storage for o in operands)
     acc = accumulator(lhs, result.storage)
     kind = operand_type(lhs, rhs, acc)
@@ -50,7 +61,7 @@ def _convolution(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]
         output_feature_dimension=place[d.output_feature_dimension],
         output_spatial_dimensions=tuple(place[i] for i in spatial),
     )
-    attributes = {**op.attributes, "dimension_numbers": numbers}
+    attributes = {**old, "dimension_numbers": numbers}
     values = [convert_to(rw, o, kind) for o in operands]
     if acc.is_complex:
         product = _complex(rw, values, shape, acc, attributes)
@@ -58,9 +69,9 @@ def _convolution(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]
         product = rw.emit1("stablehlo.convolution", values, tensor(shape, acc), attributes)
     product = convert_to(rw, product, result.storage)
     if order == straight:
-        return [product]
+        return product
     back = tuple(place[i] for i in range(result.rank))
-    return rw.emit("stablehlo.transpose", [product], [op.result.type], {"permutation": DenseArray("i64", back)})
+    return rw.emit1("stablehlo.transpose", [product], result, {"permutation": DenseArray("i64", back)})
 
 
 def _complex(

@@ -5,18 +5,25 @@ accumulator type, and free and contracting dimensions that each lie in memory as
 
     dot_general(bf16, bf16) : bf16   ->   convert(dot_general(bf16, bf16) : f32) : bf16
     dot_general(f32[a,b,c], [0, 2])  ->   dot_general(transpose(f32[a,b,c]), ...)
+    transpose(dot_general(a, b))     ->   dot_general(b, a), where that is all the transpose does
+    dot_general(f32[k], f32[k])      ->   reduce(multiply(a, b)), and so for small matrices
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 
-from shlo_jit.fuse.runs import roles_of, run_of
+from shlo_jit.fuse.runs import Roles, roles_of, run_of
 from shlo_jit.ir.attributes import DenseArray, StructAttr
-from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import F32, I8, I32, UI8, DType, tensor
+from shlo_jit.ir.core import Op, Value, walk
+from shlo_jit.ir.types import F32, I8, I32, UI8, DType, TensorType, tensor
+from shlo_jit.passes import expand_build as mk
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
+SMALL = 128
+"""Products of numbers up to which a product of matrices is a reduction."""
 DIRECT = {"f32", "f64", "bf16", "f16", "complex<f32>", "complex<f64>"}
 
 
@@ -75,19 +82,54 @@ def _through_transpose(value: Value, batch: Dims, contracting: Dims, free: Dims)
 
 def canonical_dots(function: Op) -> Op:
     """The function with every dot_general (and dot) in the routine's form."""
+    uses = Counter(v for op in walk(function.block()) for v in op.operands)
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op.name == "stablehlo.transpose":
+            return _transposed(rw, op, uses)
         if op.name != "stablehlo.dot_general":
             return None
-        return _dot_general(rw, op, operands)
+        return _dot_general(rw, op, operands, roles_of(op))
 
     return rewrite(function, visit)
 
 
-def _dot_general(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
-    roles = roles_of(op)
+def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] | None:
+    """The transpose of a product that nothing else reads: the product of the operands exchanged, whose sums are the
+    same. Conversions between the two are repeated behind it; what they were is dead then."""
+    between: list[Op] = []
+    dot = op.operands[0].op
+    while dot is not None and dot.name == "stablehlo.convert" and uses[dot.result] == 1:
+        between.append(dot)
+        dot = dot.operands[0].op
+    if dot is None or dot.name != "stablehlo.dot_general" or uses[dot.result] != 1:
+        return None
+    r = roles_of(dot)
+    n, m = len(r.lhs_batch), len(r.lhs_free)
+    order = op.ints("permutation")
+    batch = order[:n]
+    if sorted(batch) != list(range(n)) or order[n:] != (*range(n + m, len(order)), *range(n, n + m)):
+        return None
+    swapped = Roles(
+        tuple(r.rhs_batch[i] for i in batch), tuple(r.lhs_batch[i] for i in batch),
+        r.rhs_contracting, r.lhs_contracting, r.rhs_free, r.lhs_free,
+    )  # fmt: skip
+    lhs, rhs = (rw.get(o) for o in dot.operands)
+    (value,) = _dot_general(rw, dot, [rhs, lhs], swapped)
+    for convert in reversed(between):
+        value = convert_to(rw, value, convert.result.tensor.storage)
+    return [value]
+
+
+def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> Sequence[Value]:
+    """The product of these operands, of the element type of `op`."""
     result = op.result.tensor
     acc = accumulator(operands[0].tensor.storage, result.storage)
+    extents = [operands[0].tensor.extents[d] for d in (*roles.lhs_batch, *roles.lhs_free)]
+    extents += [operands[1].tensor.extents[d] for d in roles.rhs_free]
+    t = tensor(tuple(extents), acc)
+    if not acc.is_complex and is_small(operands[0], roles, extents):
+        return [convert_to(rw, _sum_of_products(rw, operands, roles, t), result.storage)]
     kinds = operand_types(operands[0].tensor.storage, operands[1].tensor.storage, acc)
     sides = []
     for kind, value, batch, contracting, free in (
@@ -113,7 +155,29 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]
             ("rhs_contracting_dimensions", rc),
         ),
     )
-    t = tensor(result.extents, acc)
     product = rw.emit1("stablehlo.dot_general", [lhs, rhs], t, {"dot_dimension_numbers": numbers})
     return [convert_to(rw, product, result.storage)]
 
+
+def is_small(lhs: Value, roles: Roles, extents: list[int]) -> bool:
+    """Whether the product (one of a batch) is better a reduction, which fuses with what is around it: of a vector with
+    a vector, without anything to sum, or of so few numbers that the routine would spend its time on deciding."""
+    products = math.prod(extents[len(roles.lhs_batch) :])
+    terms = math.prod(lhs.tensor.extents[d] for d in roles.lhs_contracting)
+    return products == 1 or terms == 1 or products * terms <= SMALL
+
+
+def _sum_of_products(rw: Rewriter, operands: list[Value], roles: Roles, t: TensorType) -> Value:
+    """reduce(multiply(lhs, rhs)) over [batch, free of lhs, free of rhs, contracting]."""
+    batch, rows, columns = len(roles.lhs_batch), len(roles.lhs_free), len(roles.rhs_free)
+    kept = batch + rows + columns
+    summed = [operands[0].tensor.extents[d] for d in roles.lhs_contracting]
+    last = range(kept, kept + len(summed))
+    full, sides = (*t.extents, *summed), []
+    for value, order, free in (
+        (operands[0], (*roles.lhs_batch, *roles.lhs_free, *roles.lhs_contracting), range(batch, batch + rows)),
+        (operands[1], (*roles.rhs_batch, *roles.rhs_free, *roles.rhs_contracting), range(batch + rows, kept)),
+    ):
+        value = mk.transpose(rw, convert_to(rw, value, t.storage), order)
+        sides.append(mk.broadcast(rw, value, full, (*range(batch), *free, *last)))
+    return mk.reduce_sum(rw, mk.apply(rw, "multiply", *sides), tuple(last))

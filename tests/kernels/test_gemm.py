@@ -183,6 +183,14 @@ def test_vectors(which: str, dtype: str) -> None:
             check(types, a, b, product(types, a, b))
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16", "i8", "i32"])
+def test_a_few_vectors(dtype: str) -> None:
+    """Few rows against a large B, which is streamed."""
+    types = GemmTypes(dtype, dtype, {"f16": "f32", "bf16": "f32", "i8": "i32"}.get(dtype, dtype))
+    for seed, (m, n, k) in enumerate([(2, 1100, 1021), (5, 777, 1400), (13, 520, 2050), (32, 1000, 1100)]):
+        run(types, (1, m, n, k), seed, threads=3)
+
+
 def test_special_values() -> None:
     """NaN and infinity stay in their row; rows that pad a tile do not leak."""
     rng = np.random.default_rng(0)
@@ -195,7 +203,7 @@ def test_special_values() -> None:
 def test_same_bits_for_any_threads() -> None:
     rng = np.random.default_rng(0)
     types = GemmTypes("f32", "f32", "f32")
-    for shape in [(1, 300, 700, 500), (1, 64, 900, 300), (20, 40, 50, 60), (1, 1, 3000, 500)]:
+    for shape in [(1, 300, 700, 500), (1, 64, 900, 300), (20, 40, 50, 60), (1, 1, 3000, 500), (1, 7, 900, 700)]:
         batch, m, n, k = shape
         a, b = values(rng, "f32", (batch, m, k)), values(rng, "f32", (batch, k, n))
         one, five = product(types, a, b), product(types, a, b, threads=5)

@@ -22,6 +22,8 @@ from shlo_jit.lower.kernels import Kernel
 from shlo_jit.lower.space import Tile
 
 if TYPE_CHECKING:
+    from shlo_jit.kernels.routine import Routine
+    from shlo_jit.kernels.target import Target
     from shlo_jit.lower.program import ProgramLowering
 
 
@@ -81,13 +83,17 @@ def scratch(low: ProgramLowering, step: OpStep) -> int:
     return scratch_bytes(gemm_types(step.op), low.target, batch, m, n, k, low.threads)
 
 
+def routines(op: Op, target: Target) -> list[Routine]:
+    types = gemm_types(op)
+    return [gemm_routine(types.a, types.b, types.acc, target)] if op.result.tensor.size else []
+
+
 def lower(low: ProgramLowering, step: OpStep) -> None:
     op, b = step.op, low.b
     roles, batch, m, n, k = extents(op)
     types = gemm_types(op)
     if batch * m * n == 0:
         return
-    low.use(gemm_routine(types.a, types.b, types.acc, low.target))
     lhs, rhs = (o.tensor.extents for o in op.operands)
     outer = len(roles.lhs_batch) and batch_split(op, roles)
     parts = [
@@ -140,4 +146,4 @@ def lower(low: ProgramLowering, step: OpStep) -> None:
         low.nest(late)
 
 
-KERNEL = Kernel(lower, scratch)
+KERNEL = Kernel(lower, scratch, routines)
