@@ -1,64 +1,33 @@
-"""Random StableHLO programs: typed text over elementwise ops, index maps, reductions, products, updates and loops."""
+"""Random StableHLO programs: typed text over elementwise ops, index maps, reductions, products, updates and control
+flow."""
 
 from __future__ import annotations
 
 import numpy as np
+from random_control import Control
+from random_structured import Structured
+from random_writer import MOST, Named, type_of
 
 UNARY = "negate abs floor ceil sign sqrt tanh exponential".split()
 BINARY = "add subtract multiply maximum minimum".split()
 INT_BINARY = "add subtract multiply maximum minimum and or xor divide remainder".split()
+NARROW = {"f32": ["bf16", "f16", "f64", "i8", "i1", "i64"], "i32": ["i8", "ui8", "i16", "i64", "ui32", "f16", "i1"]}
 
 
-def type_of(shape: tuple[int, ...], dtype: str) -> str:
-    return f"tensor<{''.join(f'{n}x' for n in shape)}{dtype}>"
-
-
-class Generator:
-    """Writes one program. `values` are (name, shape, dtype) of what may be read."""
+class Generator(Control, Structured):
+    """Writes one program."""
 
     def __init__(self, seed: int, size: int):
-        self.rng = np.random.default_rng(seed)
-        self.size = size
-        self.lines: list[str] = []
-        self.count = 0
-        self.values: list[tuple[str, tuple[int, ...], str]] = []
-
-    # ------------------------------------------------------------------ choices
-    def pick(self, options):
-        return options[int(self.rng.integers(len(options)))]
-
-    def shape(self, rank: int | None = None) -> tuple[int, ...]:
-        rank = int(self.rng.integers(0, 4)) if rank is None else rank
-        return tuple(int(self.pick([1, 2, 3, 4, 5, 8, 17, 20])) for _ in range(rank))
-
-    def new(self, shape: tuple[int, ...], dtype: str) -> str:
-        name = f"%v{self.count}"
-        self.count += 1
-        self.values.append((name, shape, dtype))
-        return name
-
-    def any(self, dtype: str | None = None, rank: int = 0) -> tuple[str, tuple[int, ...], str]:
-        found = [v for v in self.values if dtype in (None, v[2]) and len(v[1]) >= rank and v[2] != "i1"]
-        recent = found[-6:]
-        return self.pick(recent if self.rng.random() < 0.7 else found)
-
-    def same(self, shape: tuple[int, ...], dtype: str) -> str:
-        """A value of a type: one there is, or a broadcast constant."""
-        found = [v[0] for v in self.values if v[1:] == (shape, dtype)]
-        if found and self.rng.random() < 0.8:
-            return self.pick(found)
-        return self.constant(shape, dtype)
-
-    def constant(self, shape: tuple[int, ...], dtype: str, value: float | None = None) -> str:
-        value = int(self.rng.integers(-3, 4)) if value is None else value
-        name = self.new(shape, dtype)
-        self.lines.append(f"{name} = stablehlo.constant dense<{value}{'.0' if dtype[0] == 'f' else ''}> : {type_of(shape, dtype)}")
-        return name
-
-    def emit(self, shape: tuple[int, ...], dtype: str, text: str) -> str:
-        name = self.new(shape, dtype)
-        self.lines.append(f"{name} = {text}")
-        return name
+        super().__init__(seed, size)
+        self.simple = [self.unary, self.binary, self.select, self.reduce, self.reverse, self.transpose]
+        maps = [self.broadcast, self.transpose, self.reshape, self.slice, self.reverse, self.pad, self.concatenate]
+        self.every = [
+            self.unary, self.binary, self.binary, self.binary, self.select, self.convert, self.narrow, *maps,
+            self.reduce, self.reduce, self.rows, self.argmax, self.iota, self.dynamic, self.dynamic, self.dynamic_shape,
+            self.sort, self.window, self.select_and_scatter, self.gather, self.scatter, self.dot, self.convolution,
+            self.loop, self.loop, self.branch,
+        ]  # fmt: skip
+        self.control = [self.unary, self.binary, self.reshape, self.dynamic, self.transpose, self.loop, self.loop, self.branch]
 
     # ------------------------------------------------------------------ ops
     def unary(self) -> None:
@@ -87,17 +56,30 @@ class Generator:
         other = "i32" if dtype == "f32" else "f32"
         self.emit(shape, other, f"stablehlo.convert {x} : ({type_of(shape, dtype)}) -> {type_of(shape, other)}")
 
+    def narrow(self) -> None:
+        """Through another type and back."""
+        x, shape, dtype = self.any()
+        other = self.pick(NARROW[dtype])
+        t, u = type_of(shape, dtype), type_of(shape, other)
+        if dtype == "f32":  # within the range of all of them
+            x = self.emit(shape, dtype, f"stablehlo.tanh {x} : {t}")
+            x = self.emit(shape, dtype, f"stablehlo.multiply {x}, {self.constant(shape, dtype, 40.5)} : {t}")
+        y = self.line(f"stablehlo.convert {x} : ({t}) -> {u}")
+        if other != "i1" and self.chance(0.7):
+            y = self.line(f"stablehlo.{self.pick(['add', 'maximum', 'multiply'])} {y}, {y} : {u}")
+        self.emit(shape, dtype, f"stablehlo.convert {y} : ({u}) -> {t}")
+
     def broadcast(self) -> None:
         x, shape, dtype = self.any()
         target = self.shape(min(4, len(shape) + int(self.rng.integers(0, 3))))
         if len(target) < len(shape):
             return
-        dims = sorted(self.rng.choice(len(target), len(shape), replace=False).tolist())
+        dims = self.rng.choice(len(target), len(shape), replace=False).tolist()
         full = list(target)
         for d, n in zip(dims, shape, strict=True):
             if n != 1:
                 full[d] = n
-        if np.prod(full, initial=1) > 4000:
+        if np.prod(full, initial=1) > MOST:
             return
         text = f"stablehlo.broadcast_in_dim {x}, dims = {dims} : ({type_of(shape, dtype)}) -> {type_of(tuple(full), dtype)}"
         self.emit(tuple(full), dtype, text)
@@ -134,16 +116,16 @@ class Generator:
 
     def reverse(self) -> None:
         x, shape, dtype = self.any(rank=1)
-        dims = [d for d in range(len(shape)) if self.rng.random() < 0.5]
+        dims = self.some(len(shape))
         self.emit(shape, dtype, f"stablehlo.reverse {x}, dims = {dims} : {type_of(shape, dtype)}")
 
     def pad(self) -> None:
         x, shape, dtype = self.any()
         low = [int(self.rng.integers(-1, 3)) for _ in shape]
-        high = [int(self.rng.integers(0, 3)) for _ in shape]
+        high = [int(self.rng.integers(-2, 3)) for _ in shape]
         gap = [int(self.pick([0, 0, 0, 1])) for _ in shape]
         out = tuple(lo + n + hi + max(0, n - 1) * g for lo, n, hi, g in zip(low, shape, high, gap, strict=True))
-        if any(n < 1 for n in out) or np.prod(out, initial=1) > 4000:
+        if any(n < 1 for n in out) or np.prod(out, initial=1) > MOST:
             return
         value = self.constant((), dtype)
         t = f"({type_of(shape, dtype)}, {type_of((), dtype)}) -> {type_of(out, dtype)}"
@@ -157,44 +139,29 @@ class Generator:
         parts = [(x, shape, dtype), *(self.pick(found) for _ in range(int(self.rng.integers(1, 3))))]
         out = list(shape)
         out[d] = sum(p[1][d] for p in parts)
+        if np.prod(out, initial=1) > MOST:
+            return
         types = ", ".join(type_of(p[1], dtype) for p in parts)
         names = ", ".join(p[0] for p in parts)
         self.emit(tuple(out), dtype, f"stablehlo.concatenate {names}, dim = {d} : ({types}) -> {type_of(tuple(out), dtype)}")
 
     def reduce(self) -> None:
         x, shape, dtype = self.any(rank=1)
-        dims = sorted(self.rng.choice(len(shape), int(self.rng.integers(1, len(shape) + 1)), replace=False).tolist())
-        op = self.pick(["add", "maximum", "minimum"])
-        init = self.constant((), dtype)
-        out = tuple(n for d, n in enumerate(shape) if d not in dims)
-        t = f"({type_of(shape, dtype)}, {type_of((), dtype)}) -> {type_of(out, dtype)}"
-        text = f"stablehlo.reduce({x} init: {init}) applies stablehlo.{op} across dimensions = {dims} : {t}"
-        name = self.emit(out, dtype, text)
-        if self.rng.random() < 0.5:  # back over the reduced dimensions, as softmax does
+        dims = self.some(len(shape), 1)
+        name, out = self.fold(self.pick(["add", "maximum", "minimum"]), x, shape, dtype, dims, self.below(-3, 4))
+        if self.chance(0.5):  # back over the reduced dimensions, as softmax does
             kept = [d for d in range(len(shape)) if d not in dims]
-            full, small = type_of(shape, dtype), type_of(out, dtype)
-            y = self.emit(shape, dtype, f"stablehlo.broadcast_in_dim {name}, dims = {kept} : ({small}) -> {full}")
-            self.emit(shape, dtype, f"stablehlo.subtract {x}, {y} : {full}")
+            y = self.expand(name, out, kept, shape, dtype)
+            self.emit(shape, dtype, f"stablehlo.subtract {x}, {y} : {type_of(shape, dtype)}")
 
     def iota(self) -> None:
         shape, dtype = self.shape(int(self.rng.integers(1, 4))), self.pick(["f32", "i32"])
         d = int(self.rng.integers(len(shape)))
         self.emit(shape, dtype, f"stablehlo.iota dim = {d} : {type_of(shape, dtype)}")
 
-    def dot(self) -> None:
-        x, shape, dtype = self.any("f32", rank=2)
-        if len(shape) != 2:
-            return
-        n = int(self.pick([1, 3, 16, 20]))
-        w = self.constant((shape[1], n), dtype) if self.rng.random() < 0.5 else None
-        if w is None:
-            w = self.emit((shape[1], n), dtype, f"stablehlo.iota dim = 0 : {type_of((shape[1], n), dtype)}")
-        t = f"({type_of(shape, dtype)}, {type_of((shape[1], n), dtype)}) -> {type_of((shape[0], n), dtype)}"
-        self.emit((shape[0], n), dtype, f"stablehlo.dot_general {x}, {w}, contracting_dims = [1] x [0] : {t}")
-
     def dynamic(self) -> None:
         x, shape, dtype = self.any(rank=1)
-        starts = [self.constant((), "i32") for _ in shape]
+        starts = [self.index() for _ in shape]
         sizes = tuple(int(self.rng.integers(1, n + 1)) for n in shape)
         scalars = ", ".join(["tensor<i32>"] * len(shape))
         t = f"({type_of(shape, dtype)}, {scalars}) -> {type_of(sizes, dtype)}"
@@ -203,43 +170,48 @@ class Generator:
         t = f"({type_of(shape, dtype)}, {type_of(sizes, dtype)}, {scalars}) -> {type_of(shape, dtype)}"
         self.emit(shape, dtype, f"stablehlo.dynamic_update_slice {x}, {update}, {', '.join(starts)} : {t}")
 
-    def loop(self) -> None:
-        """A while of a few turns over a counter and two carried tensors."""
-        x, shape, dtype = self.any()
-        y = self.same(shape, dtype)
-        t = type_of(shape, dtype)
-        i, k = self.constant((), "i32", 0), self.count
-        self.count += 1
-        outer = self.values
-        self.values = [(f"%a{k}", shape, dtype), (f"%b{k}", shape, dtype)]
-        lines, self.lines = self.lines, []
-        for _ in range(int(self.rng.integers(1, 4))):
-            self.step([self.unary, self.binary, self.binary, self.select, self.reduce, self.dynamic, self.reverse])
-        mine = [v[0] for v in self.values if v[1:] == (shape, dtype)]
-        one, two = self.pick(mine), self.pick(mine)
-        body, self.lines, self.values = self.lines, lines, outer
-        turns = int(self.rng.integers(0, 5))
-        text = [
-            f"%w{k}:3 = stablehlo.while(%i{k} = {i}, %a{k} = {x}, %b{k} = {y}) : tensor<i32>, {t}, {t}",
-            "cond {",
-            f"%n{k} = stablehlo.constant dense<{turns}> : tensor<i32>",
-            f"%c{k} = stablehlo.compare LT, %i{k}, %n{k} : (tensor<i32>, tensor<i32>) -> tensor<i1>",
-            f"stablehlo.return %c{k} : tensor<i1>",
-            "} do {",
-            *body,
-            f"%one{k} = stablehlo.constant dense<1> : tensor<i32>",
-            f"%j{k} = stablehlo.add %i{k}, %one{k} : tensor<i32>",
-            f"stablehlo.return %j{k}, {one}, {two} : tensor<i32>, {t}, {t}",
-            "}",
-        ]
-        self.lines += text
-        self.values += [(f"%w{k}#1", shape, dtype), (f"%w{k}#2", shape, dtype)]
-
-    def step(self, choices) -> None:
-        try:
-            self.pick(choices)()
-        except (IndexError, ValueError):  # nothing of the wanted type yet
+    def dynamic_shape(self) -> None:
+        """Ops that take a shape as a value, which is a constant here."""
+        x, shape, dtype = self.any(rank=1)
+        t, rank = type_of(shape, dtype), len(shape)
+        sizes = lambda numbers: self.literal(np.array(numbers), "i64")  # noqa: E731
+        kind = self.pick(["reshape", "broadcast", "pad", "slice"])
+        if kind == "reshape":
+            out, operands = tuple(reversed(shape)), [sizes(list(reversed(shape)))]
+            text = "stablehlo.dynamic_reshape {}, {}"
+        elif kind == "broadcast":
+            out, operands = (2, *shape), [sizes([2, *shape])]
+            text = "stablehlo.dynamic_broadcast_in_dim {}, {}, dims = " + str(list(range(1, rank + 1)))
+        elif kind == "pad":
+            edges = [self.rng.integers(0, 3, rank).tolist() for _ in range(2)]
+            out = tuple(n + lo + hi for n, lo, hi in zip(shape, *edges, strict=True))
+            value = self.constant((), dtype)
+            operands = [sizes(edges[0]), sizes(edges[1]), sizes([0] * rank)]
+            types = ", ".join([t, type_of((), dtype), *[f"tensor<{rank}xi64>"] * 3])
+            self.emit(out, dtype, f"stablehlo.dynamic_pad {x}, {value}, {', '.join(operands)} : ({types}) -> {type_of(out, dtype)}")
             return
+        else:
+            low = [self.below(0, n) for n in shape]
+            out = tuple(n - lo for n, lo in zip(shape, low, strict=True))
+            operands = [sizes(low), sizes(list(shape)), sizes([1] * rank)]
+            text = "stablehlo.real_dynamic_slice {}, {}, {}, {}"
+        types = ", ".join([t, *[f"tensor<{len(out) if kind != 'slice' else rank}xi64>"] * len(operands)])
+        self.emit(out, dtype, f"{text.format(x, *operands)} : ({types}) -> {type_of(out, dtype)}")
+
+    def results(self) -> list[Named]:
+        """Recent values, some of them again, views of them, and arguments."""
+        live = [v for v in self.values if v[2] != "i1"]
+        results = [self.pick(live[-5:]), self.pick(live), self.pick(live)]
+        if self.chance(0.2):
+            results.append(self.pick(results))
+        if self.chance(0.2):
+            name, shape, dtype = self.pick(results)
+            flat = (int(np.prod(shape, initial=1)),)
+            text = f"stablehlo.reshape {name} : ({type_of(shape, dtype)}) -> {type_of(flat, dtype)}"
+            results.append((self.emit(flat, dtype, text), flat, dtype))
+        if self.chance(0.2):
+            results.insert(0, live[self.below(0, 3)])
+        return results
 
     def program(self) -> tuple[str, list[np.ndarray]]:
         """Text and arguments."""
@@ -250,15 +222,10 @@ class Generator:
             x = self.rng.integers(-4, 5, shape) if dtype == "i32" else self.rng.standard_normal(shape)
             arguments.append(np.asarray(x, np.int32 if dtype == "i32" else np.float32))
         inputs = ", ".join(f"{n}: {type_of(s, d)}" for n, s, d in self.values)
-        every = [
-            self.unary, self.binary, self.binary, self.select, self.convert, self.broadcast, self.transpose, self.reshape,
-            self.slice, self.reverse, self.pad, self.concatenate, self.reduce, self.reduce, self.iota, self.dot,
-            self.dynamic, self.loop,
-        ]  # fmt: skip
+        choices = self.control if self.chance(0.3) else self.every
         for _ in range(self.size):
-            self.step(every)
-        live = [v for v in self.values if v[2] != "i1"]
-        results = [self.pick(live[-5:]), self.pick(live), self.pick(live)]
+            self.step(choices)
+        results = self.results()
         types = [type_of(s, d) for _, s, d in results]
         body = "\n".join("  " + line for line in self.lines)
         names = ", ".join(n for n, _, _ in results)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from shlo_jit.fuse.costs import cost
-from shlo_jit.fuse.index import At
+from shlo_jit.fuse.index import At, Expr
 from shlo_jit.fuse.nest import Key, Nest, Store
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import bits
@@ -118,12 +118,24 @@ class NestPlan:
             step = offset.coefficient(inner)
             if key[0].tensor.nbytes < FAR or offset.coefficient(space.vector) != 1 or not step or offset.syms:
                 continue
+            if inner == space.vector and not self.streams(offset, AHEAD // storage.itemsize):
+                continue
             turn = space.width * self.unroll * storage.itemsize
             turns = max(1, AHEAD // turn) if inner != space.vector else AHEAD // storage.itemsize
             group = (key[0], offset.terms)
             if group not in foremost or foremost[group][0] < offset.const:
                 foremost[group] = (offset.const, key, turns * step * storage.itemsize)
         return {key: distance for _, key, distance in foremost.values()}
+
+    def streams(self, offset: Expr, ahead: int) -> bool:
+        """Whether what lies so many elements ahead is what comes next: runs along the vector variable are long, or the
+        next one begins where one ends."""
+        space = self.space
+        assert space.vector is not None
+        order = [*space.rows, *space.inner]
+        before = order[: order.index(space.vector)]
+        run = space.extents[space.vector]
+        return run >= 2 * ahead or (bool(before) and offset.coefficient(before[-1]) == run)
 
     def parallel_rows(self) -> list[int]:
         rows = [v for v in self.space.rows if v != self.space.vector]
