@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from importlib.metadata import version
 from types import ModuleType
 
 import numpy as np
@@ -105,6 +106,8 @@ def scipy_fft() -> ModuleType:
 @pytest.mark.parametrize("lengths", [(17,), (32,), (44,), (97,), (105,), (15, 16, 33)])
 def test_the_bits_of_the_usual_order(kind: str, part: str, lengths: tuple[int, ...], scipy_fft: ModuleType) -> None:
     """FFTPACK's order of radices, axes and sums, and plain products: what many portable FFTs have in common."""
+    if len(lengths) > 1 and kind in ("FFT", "IFFT") and int(version("scipy").split(".")[1]) >= 18:
+        pytest.skip("SciPy 1.18 takes the axes of complex transforms in another order")
     x = sequences(kind, part, (20, *lengths))
     function = {"FFT": scipy_fft.fftn, "IFFT": scipy_fft.ifftn, "RFFT": scipy_fft.rfftn, "IRFFT": scipy_fft.irfftn}[kind]
     want = function(x, s=lengths, axes=range(1, len(lengths) + 1))
