@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from random_control import Control
 from random_structured import Structured
-from random_writer import MOST, Named, type_of
+from random_writer import Named, count_of, type_of
 
 UNARY = "negate abs floor ceil sign sqrt tanh exponential".split()
 BINARY = "add subtract multiply maximum minimum".split()
@@ -27,7 +27,10 @@ class Generator(Control, Structured):
             self.sort, self.window, self.select_and_scatter, self.gather, self.scatter, self.dot, self.convolution,
             self.loop, self.loop, self.branch,
         ]  # fmt: skip
-        self.control = [self.unary, self.binary, self.reshape, self.dynamic, self.transpose, self.loop, self.loop, self.branch]
+        self.control = [*[self.loop] * 2, self.branch, self.unary, self.binary, self.reshape, self.dynamic, self.transpose]
+        if self.large:  # what the reference does fast
+            plain = [self.unary, self.binary, self.select, self.iota, self.convert, self.narrow, self.concatenate, self.dot]
+            self.every = [*plain, *maps, *[self.reduce, self.rows, self.loop] * 2, self.argmax, self.dynamic, self.branch]
 
     # ------------------------------------------------------------------ ops
     def unary(self) -> None:
@@ -79,7 +82,7 @@ class Generator(Control, Structured):
         for d, n in zip(dims, shape, strict=True):
             if n != 1:
                 full[d] = n
-        if np.prod(full, initial=1) > MOST:
+        if count_of(tuple(full)) > self.most:
             return
         text = f"stablehlo.broadcast_in_dim {x}, dims = {dims} : ({type_of(shape, dtype)}) -> {type_of(tuple(full), dtype)}"
         self.emit(tuple(full), dtype, text)
@@ -92,7 +95,7 @@ class Generator(Control, Structured):
 
     def reshape(self) -> None:
         x, shape, dtype = self.any()
-        rest, out = int(np.prod(shape, initial=1)), []
+        rest, out = count_of(shape), []
         while rest > 1:
             factors = [f for f in range(2, rest + 1) if rest % f == 0]
             f = self.pick(factors)
@@ -125,7 +128,7 @@ class Generator(Control, Structured):
         high = [int(self.rng.integers(-2, 3)) for _ in shape]
         gap = [int(self.pick([0, 0, 0, 1])) for _ in shape]
         out = tuple(lo + n + hi + max(0, n - 1) * g for lo, n, hi, g in zip(low, shape, high, gap, strict=True))
-        if any(n < 1 for n in out) or np.prod(out, initial=1) > MOST:
+        if any(n < 1 for n in out) or count_of(tuple(out)) > self.most:
             return
         value = self.constant((), dtype)
         t = f"({type_of(shape, dtype)}, {type_of((), dtype)}) -> {type_of(out, dtype)}"
@@ -139,7 +142,7 @@ class Generator(Control, Structured):
         parts = [(x, shape, dtype), *(self.pick(found) for _ in range(int(self.rng.integers(1, 3))))]
         out = list(shape)
         out[d] = sum(p[1][d] for p in parts)
-        if np.prod(out, initial=1) > MOST:
+        if count_of(tuple(out)) > self.most:
             return
         types = ", ".join(type_of(p[1], dtype) for p in parts)
         names = ", ".join(p[0] for p in parts)
@@ -206,7 +209,7 @@ class Generator(Control, Structured):
             results.append(self.pick(results))
         if self.chance(0.2):
             name, shape, dtype = self.pick(results)
-            flat = (int(np.prod(shape, initial=1)),)
+            flat = (count_of(shape),)
             text = f"stablehlo.reshape {name} : ({type_of(shape, dtype)}) -> {type_of(flat, dtype)}"
             results.append((self.emit(flat, dtype, text), flat, dtype))
         if self.chance(0.2):

@@ -11,14 +11,14 @@ from random_programs import random_program
 import shlo_jit
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(st.integers(0, 10**6), st.integers(4, 20))
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 10**6), st.integers(3, 14))
 def test_compiled_equals_reference(seed: int, size: int) -> None:
     check(*random_program(seed, size), donate=(0, 2) if seed % 4 == 1 else ())
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(st.integers(0, 10**6), st.integers(4, 16))
+@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 10**6), st.integers(3, 12))
 def test_without_masked_vectors(seed: int, size: int) -> None:
     check(*random_program(seed, size), target="x86-64-v3")
 

@@ -208,7 +208,7 @@ class Evaluator:
             total = b.add(total, vector_literal(element, [k * i for i in range(n)]))
         for s in e.syms:
             if self.varies(s.at):
-                x = self.sym(frame, s)
+                x = b.splat(self.sym(frame, s), n)  # one lane where only the place of it varies (an iota)
                 x = b.mul(x, const(x.type, s.coefficient)) if s.coefficient != 1 else x
                 total = b.add(total, b.cast("trunc", x, element) if element != "i64" else x)
         return total

@@ -171,7 +171,8 @@ class NestPlan:
                 return Schedule(chunks, chunks, True)
         if work < PARALLEL_WORK or units < 2:
             return Schedule(units, 1)
-        return Schedule(units, max(1, min(MAX_TASKS, units, work // TASK_WORK)))
+        grain = -(-units // max(1, min(MAX_TASKS, units, work // TASK_WORK)))
+        return Schedule(units, -(-units // grain))  # no task without units: it would run the tail of the last one
 
     def can_split(self) -> bool:
         """One pass of simple reducers; what is stored inside it needs none of them."""

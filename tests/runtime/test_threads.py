@@ -10,6 +10,7 @@ from programs import TARGET
 from shlo_jit.kernels import threads
 from shlo_jit.kernels.builder import ModuleText, V, i64
 
+import shlo_jit
 from shlo_jit.codegen import jit
 from shlo_jit.codegen.optimize import emit_assembly, emit_object, optimize
 from shlo_jit.codegen.target import resolve
@@ -179,3 +180,18 @@ def test_quota(tmp_path, cgroup, files, expected):
         (tmp_path / name).write_text(text)
     (tmp_path / "own").write_text(cgroup)
     assert cpus._cgroup_quota(str(tmp_path), str(tmp_path / "own")) == expected
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_no_task_is_beyond_the_end(count: int) -> None:
+    """More chunks than tasks there may be, two a task: in place, a task without a chunk of its own would compute the tail once more."""
+    text = """
+func.func @main(%x: tensor<154200xf32>) -> tensor<154200xf32> {
+  %one = stablehlo.constant dense<1.0> : tensor<154200xf32>
+  %y = stablehlo.tanh %x : tensor<154200xf32>
+  %z = stablehlo.add %y, %one : tensor<154200xf32>
+  return %z : tensor<154200xf32>
+}"""
+    x = np.linspace(-2, 2, 154200, dtype=np.float32)
+    exe = shlo_jit.compile(text, threads=count, donate=(0,), cache=False)
+    assert np.allclose(exe(x.copy()), np.tanh(x) + 1, atol=1e-6)
