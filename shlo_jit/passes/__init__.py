@@ -16,6 +16,7 @@ from shlo_jit.passes.dots import canonical_dots
 from shlo_jit.passes.dynamic_calls import dynamic_calls
 from shlo_jit.passes.expand import expand
 from shlo_jit.passes.flatten import flatten
+from shlo_jit.passes.global_constants import first_platform
 from shlo_jit.passes.host_calls import host_calls
 from shlo_jit.passes.inline import inline
 from shlo_jit.passes.known_calls import known_calls
@@ -31,6 +32,7 @@ from shlo_jit.passes.unroll import unroll
 Pass = Callable[[Op], Op]
 
 PASSES: tuple[Pass, ...] = (
+    first_platform,
     without_shardings,
     host_calls,
     alone,

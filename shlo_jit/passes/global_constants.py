@@ -1,0 +1,47 @@
+"""The argument that `jax.export` adds to a program for several platforms: which of them it runs on.
+
+Needs: a verified entry function. Guarantees: it has no argument with `jax.global_constant = "_platform_index"`; what
+read it reads 0, the first of the platforms that the program was exported for (its text does not name them). Callers of
+the exported function do not pass that argument either.
+
+    func @main(%i: tensor<i32> {jax.global_constant = "_platform_index"}, %x: ...)   ->   func @main(%x: ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shlo_jit.ir.attributes import Dense, DictAttr
+from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ir.types import I32, TensorType
+from shlo_jit.passes.rewriter import Rewriter, rebuilt
+
+NAME = "jax.global_constant"
+PLATFORM = "_platform_index"
+
+
+def first_platform(function: Op) -> Op:
+    """The function without the argument."""
+    described: Sequence[DictAttr | None] = function.attributes.get("arg_attrs") or ()
+    old = function.block()
+    known = {
+        argument
+        for argument, attributes in zip(old.arguments, described, strict=False)
+        if attributes is not None and attributes.get(NAME) == PLATFORM and argument.type == TensorType((), I32)
+    }
+    if not known:
+        return function
+    rw = Rewriter(lambda rw, op, operands: None)
+    for argument in old.arguments:
+        rw.values[argument] = Value(argument.type, name=argument.name)
+    rw.blocks.append(Block([rw.values[a] for a in old.arguments if a not in known]))
+    for argument in known:
+        zero = {"value": Dense(argument.tensor, np.zeros((), np.int32))}
+        rw.values[argument] = rw.emit1("stablehlo.constant", [], argument.type, zero)
+    rw.run(old.ops)
+    new = rebuilt(function, rw.block)
+    left = [attributes for a, attributes in zip(old.arguments, described, strict=True) if a not in known]
+    new.attributes["arg_attrs"] = tuple(left)
+    return new
