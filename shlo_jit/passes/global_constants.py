@@ -15,11 +15,12 @@ import numpy as np
 
 from shlo_jit.ir.attributes import Dense, DictAttr
 from shlo_jit.ir.core import Block, Op, Value
-from shlo_jit.ir.types import I32, TensorType
+from shlo_jit.ir.types import I32, I64, TensorType
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
 
 NAME = "jax.global_constant"
 PLATFORM = "_platform_index"
+INDEX = (TensorType((), I32), TensorType((), I64))
 
 
 def first_platform(function: Op) -> Op:
@@ -29,7 +30,7 @@ def first_platform(function: Op) -> Op:
     known = {
         argument
         for argument, attributes in zip(old.arguments, described, strict=False)
-        if attributes is not None and attributes.get(NAME) == PLATFORM and argument.type == TensorType((), I32)
+        if attributes is not None and attributes.get(NAME) == PLATFORM and argument.type in INDEX
     }
     if not known:
         return function
@@ -38,7 +39,7 @@ def first_platform(function: Op) -> Op:
         rw.values[argument] = Value(argument.type, name=argument.name)
     rw.blocks.append(Block([rw.values[a] for a in old.arguments if a not in known]))
     for argument in known:
-        zero = {"value": Dense(argument.tensor, np.zeros((), np.int32))}
+        zero = {"value": Dense(argument.tensor, np.zeros((), argument.tensor.storage.numpy))}
         rw.values[argument] = rw.emit1("stablehlo.constant", [], argument.type, zero)
     rw.run(old.ops)
     new = rebuilt(function, rw.block)

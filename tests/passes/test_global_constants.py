@@ -17,8 +17,11 @@ TEXT = """func.func @main(%platform: tensor<i32> {jax.global_constant = "_platfo
 }"""
 
 
-def test_the_first_platform_is_taken():
-    exe = shlo_jit.compile(TEXT, cache=False)
+@pytest.mark.parametrize("index", ["i32", "i64"])  # i64 where jax has 64-bit numbers enabled
+def test_the_first_platform_is_taken(index):
+    body = f"    %platform = stablehlo.convert %index : (tensor<{index}>) -> tensor<i32>\n  %0 ="
+    text = TEXT.replace("%platform: tensor<i32>", f"%index: tensor<{index}>").replace("  %0 =", body, 1)
+    exe = shlo_jit.compile(text, cache=False)
     assert [port.shape for port in exe.inputs] == [(3,)]
     np.testing.assert_array_equal(exe(np.arange(3, dtype=np.float32)), [0, 2, 4])
     with pytest.raises(TypeError):
