@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
+from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import ModuleText
 from shlo_jit.kernels.gemm import GEMM_PARAMS, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-
-from shlo_jit.codegen.target import resolve
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "kernels"))
 from loader import Loaded  # pyright: ignore[reportMissingImports]

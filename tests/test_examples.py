@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import re
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -129,8 +128,6 @@ def test_ops_can_be_added_as_the_page_says() -> None:
 
 
 def test_every_package_is_installed() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    folders = [*(ROOT / "shlo_jit").rglob("__init__.py"), *(ROOT / "kernels").rglob("__init__.py")]
-    names = {".".join(f.parent.relative_to(ROOT).parts).removeprefix("shlo_jit.") for f in folders}
-    listed = {name.removeprefix("shlo_jit.") for name in settings["tool"]["setuptools"]["packages"]}
-    assert listed == names
+    """setuptools finds packages by their `__init__.py`: a folder of modules without one would be left out."""
+    folders = {f.parent for f in (ROOT / "shlo_jit").rglob("*.py")}
+    assert [f for f in folders if not (f / "__init__.py").exists()] == []

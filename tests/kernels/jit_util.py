@@ -8,10 +8,10 @@ from functools import cache
 
 import llvmlite.binding as llvm
 import numpy as np
-from shlo_jit.kernels import math
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i64, vector
 
 from shlo_jit.codegen.target import resolve, target_machine
+from shlo_jit.kernels import math
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64, vector
 
 Body = Callable[..., V]
 

@@ -6,11 +6,11 @@ import ctypes
 import functools
 
 import llvmlite.binding as llvm
+
+from shlo_jit.codegen.target import target_machine
 from shlo_jit.kernels.builder import ModuleText, V
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-
-from shlo_jit.codegen.target import target_machine
 
 HEADER = 'target triple = "{}"\n'
 

@@ -10,11 +10,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from loader import compile_object, load, routine_text
-from shlo_jit.kernels.convolution import ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
-from shlo_jit.kernels.gemm import GemmTypes
 
 import shlo_jit
 from shlo_jit.codegen.target import resolve
+from shlo_jit.kernels.convolution import ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
+from shlo_jit.kernels.gemm import GemmTypes
 
 NUMPY = {
     "f32": np.float32,

@@ -10,12 +10,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from loader import Loaded, assembly, load
+
+from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import ModuleText
 from shlo_jit.kernels.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-
-from shlo_jit.codegen.target import resolve
 
 NUMPY = {
     "f32": np.float32,

@@ -10,12 +10,12 @@ import pytest
 from jit_util import Body, arity_of, compile_text, evaluate, loop_text
 from math_reference import BINARY, UNARY, away_from_zero, edges, in_f64, samples, ulps, ulps_exact
 from scipy import special
+
+from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels import math
 from shlo_jit.kernels.builder import Builder, V
 from shlo_jit.kernels.math import fit_pieces
 from shlo_jit.kernels.math.piece_coefficients import PIECES
-
-from shlo_jit.codegen.target import resolve
 
 COUNT = 300_000
 EXACT = 250

@@ -9,11 +9,11 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from shlo_jit.kernels.fft_plan import Transform, in_blocks, plan, radices
 
 import shlo_jit
 from shlo_jit.codegen.objects import compile_routine
 from shlo_jit.codegen.target import resolve
+from shlo_jit.kernels.fft_plan import Transform, in_blocks, plan, radices
 
 COMPLEX = {"f32": np.complex64, "f64": np.complex128}
 REAL = {"f32": np.float32, "f64": np.float64}

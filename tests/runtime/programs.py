@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
 
 from shlo_jit.codegen.program import Callback, Port, Program
 from shlo_jit.codegen.target import resolve
 from shlo_jit.ir.types import DTYPES
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
 
 TARGET = resolve()
 MAIN = [("ptr", "args"), ("ptr", "results"), ("ptr", "arena"), ("ptr", "context")]

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from programs import TARGET, binary, callback, constant, parallel
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const
-from shlo_jit.kernels.routine import Routine
 
 from shlo_jit.codegen import routines
 from shlo_jit.codegen.objects import compile_program, program_entry, read_program
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const
+from shlo_jit.kernels.routine import Routine
 from shlo_jit.runtime import cache as cache_module
 from shlo_jit.runtime.build import build, from_cache
 from shlo_jit.runtime.cache import ObjectCache, program_key

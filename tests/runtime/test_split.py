@@ -7,7 +7,6 @@ import subprocess
 import numpy as np
 import pytest
 from programs import MAIN, TARGET, pointer, port, program
-from shlo_jit.kernels.builder import ModuleText, V, i32, i64
 
 from shlo_jit.codegen import routines
 from shlo_jit.codegen import split as split_module
@@ -15,6 +14,7 @@ from shlo_jit.codegen.background import Background
 from shlo_jit.codegen.objects import compile_program
 from shlo_jit.codegen.program import Program
 from shlo_jit.codegen.split import split
+from shlo_jit.kernels.builder import ModuleText, V, i32, i64
 from shlo_jit.runtime.build import build, from_cache, load
 
 
@@ -72,9 +72,8 @@ def test_what_cannot_be_cut_stays_whole():
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_parts_link_into_a_shared_library(tmp_path):
-    from shlo_jit.kernels.threads import THREADS
-
     from shlo_jit.codegen.objects import compile_routine
+    from shlo_jit.kernels.threads import THREADS
 
     compiled = compile_program(chain(40), TARGET, parts=3)
     objects = [*compiled.objects, *compile_routine(THREADS, TARGET).objects]

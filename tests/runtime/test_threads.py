@@ -7,13 +7,13 @@ import time
 import numpy as np
 import pytest
 from programs import TARGET
-from shlo_jit.kernels import threads
-from shlo_jit.kernels.builder import ModuleText, V, i64
 
 import shlo_jit
 from shlo_jit.codegen import jit
 from shlo_jit.codegen.optimize import emit_assembly, emit_object, optimize
 from shlo_jit.codegen.target import resolve
+from shlo_jit.kernels import threads
+from shlo_jit.kernels.builder import ModuleText, V, i64
 from shlo_jit.runtime import cpus
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+
 from shlo_jit.kernels.builder import Builder, V, const
 
 Point = tuple[V, V]

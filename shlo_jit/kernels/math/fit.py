@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import mpmath as mp
+
 from shlo_jit.kernels.math.fit_tables import TABLES, Table
 
 mp.mp.dps = 70

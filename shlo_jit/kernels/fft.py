@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+
 from shlo_jit.kernels.builder import Builder, Index, ModuleText, V, i64
 from shlo_jit.kernels.fft_access import Mask, Side, load, side, span_loop, store, zip_lanes
 from shlo_jit.kernels.fft_butterfly import Point, butterfly, multiply, scale

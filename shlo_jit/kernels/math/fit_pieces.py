@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import mpmath as mp
+
 from shlo_jit.kernels.math.fit import fit, round_to
 from shlo_jit.kernels.math.fit_tables import Table
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+
 from shlo_jit.kernels.builder import Builder, V, const, i64, vector
 from shlo_jit.kernels.fft import Code, Sizes, dtype_of, roots
 from shlo_jit.kernels.fft_access import Mask, Side, load, side, span_loop, store

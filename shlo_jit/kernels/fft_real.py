@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+
 from shlo_jit.kernels.builder import Builder, Index, V, i64, vector
 from shlo_jit.kernels.fft import LARGEST_PRIME, Code, Sizes, interleaved, radix_roots, twiddles
 from shlo_jit.kernels.fft_butterfly import (

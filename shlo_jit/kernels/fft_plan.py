@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+
 from shlo_jit.kernels.fft import (
     LARGEST_PRIME,
     SLICE,
