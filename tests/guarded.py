@@ -1,29 +1,215 @@
-"""Arrays with an inaccessible page right before or right after them: touching one byte outside ends the process."""
+"""Memory that programs can't overstep: everything a call touches lies against inaccessible pages.
+
+`guarded(array, at_end)` is a copy of an array right before or right after such a page. `call(exe, arguments, at_end)`
+runs a program with its arguments, results, arena and constants laid out so; arguments that were not donated and
+constants can't be written to either. Touching a byte outside ends the process.
+
+`compile` compiles a program such that every call of it is made a second and third time in guarded memory, and has to
+give the same bits. With `apart`, the values in the arena do not share memory, and each of them lies in pages of its own.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import numpy as np
+import pytest
+
+import shlo_jit
+from shlo_jit.fuse import memory
+from shlo_jit.fuse.storage import Storage
+from shlo_jit.runtime.arguments import check_count, convert
+from shlo_jit.runtime.executable import Core, Executable
 
 PAGE = mmap.PAGESIZE
+STREAMED_BYTES = 8 << 20
+"""From this size on, results and the arena are aligned to cache lines: their stores may go past the caches."""
+LINE = 64
+UNWRITTEN = 0xA5
+NONE, READ = 0, 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-_keep: list[mmap.mmap] = []
+plain_compile = shlo_jit.compile
+
+
+def protect(address: int, nbytes: int, protection: int) -> None:
+    if nbytes and _libc.mprotect(address, nbytes, protection):
+        raise OSError(ctypes.get_errno(), "mprotect")
+
+
+class Pages:
+    """Pages of memory between two inaccessible ones; what `at` gives views of lives as long as they do."""
+
+    def __init__(self, nbytes: int):
+        self.nbytes = -(-max(1, nbytes) // PAGE) * PAGE
+        self.block = mmap.mmap(-1, self.nbytes + 2 * PAGE)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.block)) + PAGE
+        protect(self.address - PAGE, PAGE, NONE)
+        protect(self.address + self.nbytes, PAGE, NONE)
+
+    def view(self, start: int, nbytes: int) -> np.ndarray:
+        return np.frombuffer(self.block, np.uint8, nbytes, PAGE + start)
+
+    def read_only(self) -> None:
+        protect(self.address, self.nbytes, READ)
+
+
+def placed(nbytes: int, at_end: bool) -> tuple[Pages, np.ndarray]:
+    """Bytes against the page behind them or before them."""
+    pages = Pages(nbytes)
+    start = pages.nbytes - nbytes if at_end else 0
+    if nbytes >= STREAMED_BYTES:
+        start = start // LINE * LINE
+    return pages, pages.view(start, nbytes)
 
 
 def guarded(array: np.ndarray, at_end: bool) -> np.ndarray:
     """A copy that ends right before a guard page, or begins right after one."""
     array = np.asarray(array)
-    pages = -(-max(1, array.nbytes) // PAGE)
-    block = mmap.mmap(-1, (pages + 2) * PAGE)
-    _keep.append(block)
-    base = ctypes.addressof(ctypes.c_char.from_buffer(block))
-    for page in (0, pages + 1):
-        if _libc.mprotect(base + page * PAGE, PAGE, 0):
-            raise OSError(ctypes.get_errno(), "mprotect")
-    start = PAGE + (pages * PAGE - array.nbytes if at_end else 0)
-    copy = np.frombuffer(block, array.dtype, array.size, start).reshape(array.shape)
+    _, raw = placed(array.nbytes, at_end)
+    copy = raw.view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
+
+
+def read_only(array: np.ndarray, at_end: bool) -> np.ndarray:
+    """`guarded`, and the pages can't be written to."""
+    pages, raw = placed(array.nbytes, at_end)
+    copy = raw.view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    pages.read_only()
+    return copy
+
+
+def relaid(array: np.ndarray, at_end: bool) -> np.ndarray:
+    """`guarded`, with the array's strides: those of a transposed array that has no gaps. Others stay as they are."""
+    order = np.argsort([-s for s in array.strides], kind="stable")
+    ordered = array.transpose(order)
+    if not ordered.flags.c_contiguous:
+        return array
+    return guarded(ordered, at_end).transpose(np.argsort(order))
+
+
+def scratch(nbytes: int) -> np.ndarray:
+    """Unwritten memory at a cache line; fewer bytes than a line follow, then an inaccessible page."""
+    _, raw = placed(-(-nbytes // LINE) * LINE, at_end=True)
+    raw[...] = UNWRITTEN
+    return raw
+
+
+def address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+class Arena:
+    """An arena; with a layout from `spread`, only the storages in it can be touched."""
+
+    def __init__(self, nbytes: int, at_end: bool, layout: Sequence[tuple[int, int]]):
+        self.pages, raw = placed(nbytes, at_end)
+        raw[...] = UNWRITTEN
+        self.address = address(raw)
+        free = 0
+        for offset, extent in sorted(layout):
+            first, last = offset // PAGE * PAGE, -(-(offset + extent) // PAGE) * PAGE
+            protect(self.address + free, first - free, NONE)
+            free = last
+
+
+def call(
+    exe: Executable, arguments: Sequence[Any], at_end: bool = True, layout: Sequence[tuple[int, int]] = ()
+) -> list[np.ndarray]:
+    """The program's results, computed in guarded memory. `layout`: of an arena made by `spread`."""
+    core: Core = exe._core
+    compiled = core.compiled
+    check_count(len(arguments), compiled.inputs)
+    aliases = compiled.output_aliases
+    donated = set(aliases.values())
+    passed = []
+    for i, (value, port) in enumerate(zip(arguments, compiled.inputs, strict=True)):
+        array = convert(value, i, port)
+        passed.append(guarded(array, at_end) if i in donated else read_only(array, at_end))
+    results = []
+    for index, port in enumerate(compiled.outputs):
+        if index in aliases:
+            results.append(passed[aliases[index]].reshape(-1).view(port.dtype.numpy).reshape(port.shape))
+        else:
+            _, raw = placed(port.nbytes, at_end)
+            raw[...] = UNWRITTEN
+            results.append(raw.view(port.dtype.numpy).reshape(port.shape))
+    context = core._context.copy()
+    constants = [read_only(c, at_end) for c in compiled.constants]
+    context[len(context) - len(constants) :] = [address(c) for c in constants]
+    arena = Arena(compiled.arena_bytes, at_end, layout) if compiled.arena_bytes else None
+    inputs = (ctypes.c_void_p * max(1, len(passed)))(*map(address, passed))
+    outputs = (ctypes.c_void_p * max(1, len(results)))(*map(address, results))
+    status = core._main(inputs, outputs, arena.address if arena else None, address(context))
+    if status:
+        raise core._failure(status)
+    return results
+
+
+@contextmanager
+def spread(layout: list[tuple[int, int]], at_end: bool) -> Iterator[None]:
+    """Programs lowered meanwhile share no memory in the arena: each value has pages of its own, at whose end (or
+    beginning) it lies, with an inaccessible one between. Their offsets and sizes go to `layout`."""
+
+    def place(storages: list[Storage]) -> int:
+        total = 0
+        for s in storages:
+            if s.kind == "arena" and s.nbytes:
+                pages = -(-s.nbytes // PAGE) * PAGE
+                start = pages - s.nbytes if at_end else 0
+                s.number = total + (start // LINE * LINE if s.nbytes >= STREAMED_BYTES else start)
+                layout.append((s.number, s.nbytes))
+                total += pages + PAGE
+        return total
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "place", place)
+        yield
+
+
+def outputs(got: Any) -> list[np.ndarray]:
+    return [np.asarray(x) for x in (got if isinstance(got, tuple) else (got,))]
+
+
+class GuardedExecutable:
+    """An executable whose calls are repeated in guarded memory; everything else is the executable's."""
+
+    def __init__(self, exe: Executable, layout: Sequence[tuple[int, int]] = (), ends: Sequence[bool] = (True, False)):
+        self._exe, self._layout, self._ends = exe, layout, ends
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._exe, name)
+
+    def __call__(self, *arguments: Any) -> Any:
+        found = [call(self._exe, arguments, at_end, self._layout) for at_end in self._ends]
+        got = self._exe(*arguments)
+        for repeated in found:
+            for i, (x, y) in enumerate(zip(outputs(got), repeated, strict=True)):
+                assert x.tobytes() == y.tobytes(), f"result {i} differs in guarded memory"
+        return got
+
+
+def compile(source: Any, *args: Any, apart: bool | None = None, **options: Any) -> GuardedExecutable:
+    """`shlo_jit.compile`. `apart`: whether what is in the arena lies at the end (True) or the beginning (False) of
+    pages of its own; by default values share memory as the plan says."""
+    if apart is None:
+        return GuardedExecutable(plain_compile(source, *args, **options))
+    layout: list[tuple[int, int]] = []
+    with spread(layout, apart):
+        exe = plain_compile(source, *args, **{**options, "cache": False})
+    return GuardedExecutable(exe, layout, (apart,))
+
+
+@contextmanager
+def everywhere() -> Iterator[None]:
+    """What is compiled by `shlo_jit.compile` meanwhile is guarded."""
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(shlo_jit, "compile", compile)
+        yield

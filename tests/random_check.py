@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
+import guarded
 import numpy as np
 
 import shlo_jit
@@ -63,14 +65,20 @@ def sensitive(module: Any, arguments: list[np.ndarray], wants: list[np.ndarray])
 
 
 def check(text: str, arguments: list[np.ndarray], target: str = "native", donate: tuple[int, ...] = ()) -> None:
-    """Compiled for one thread and for three: the reference's results, the same bits, also in a second call."""
+    """Compiled for one thread and for three: the reference's results, the same bits, also in a second call, and between
+    inaccessible pages."""
     module = shlo_jit.parse(text)
     given = [x.copy() for x in arguments]
     with np.errstate(all="ignore"):
         wants = [np.asarray(w) for w in evaluate(module, *arguments)]
     seen: list[list[np.ndarray]] = []
-    for threads in (1, 3):
-        exe = shlo_jit.compile(text, cache=False, threads=threads, target=target, donate=donate)
+    options = {"cache": False, "target": target, "donate": donate}
+    apart = zlib.crc32(text.encode()) % 2 == 0
+    # The arena as it is planned, and its values apart, at one end of their pages.
+    for exe in (
+        guarded.compile(text, threads=1, **options),
+        guarded.compile(text, threads=3, apart=apart, **options),
+    ):
         for _ in range(2):
             passed = [x.copy() for x in given]
             out = exe(*passed)

@@ -11,6 +11,7 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp
 from jax import lax
 
+pytestmark = pytest.mark.usefixtures("guarded_memory")
 RNG = np.random.default_rng(0)
 
 

@@ -88,6 +88,7 @@ def _describe(name: str, triple: str, cpu: str, features: str, on: set[str]) -> 
         vector_registers=32 if wide or not x86 else 16,
         has_fma=not x86 or "fma" in on,
         has_masks=wide,
+        has_mask_registers=x86 and "avx512f" in on,
         has_bf16_dot=wide and "avx512bf16" in on,
         has_vnni=wide and "avx512vnni" in on,
     )

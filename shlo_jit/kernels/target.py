@@ -22,6 +22,8 @@ class Target:
     has_fma: bool
     has_masks: bool
     """Masked loads and stores of every element width cost about as much as plain ones (AVX-512 BW and VL)."""
+    has_mask_registers: bool
+    """LLVM may choose AVX-512's masked stores (AVX-512 F)."""
     has_bf16_dot: bool
     """`vdpbf16ps`."""
     has_vnni: bool

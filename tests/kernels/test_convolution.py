@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import random
 
+import guarded
 import ml_dtypes
 import numpy as np
 import pytest
@@ -121,6 +122,7 @@ def run(p: Problem, names: tuple[str, str, str], seed: int, target: str = "nativ
     out_last = pick.random() < 0.5
     out_order = (1, *axes, 0, last) if out_last else (1, 0, last, *axes)
     c = laid_out(np.full((p.g, p.n, *p.output, p.co), 77, NUMPY[names[2]]), out_order)
+    x, w, c = (guarded.relaid(array, at_end=seed % 2 == 0) for array in (x, w, c))
     xs, ws, cs = strides(x), strides(w), strides(c)
     if out_last:
         pixel = p.g * p.co
@@ -137,9 +139,8 @@ def run(p: Problem, names: tuple[str, str, str], seed: int, target: str = "nativ
     )  # fmt: skip
     assert cs[0] == p.co * feature or p.g == 1 or c.size == 0
     table = np.array(shape.pack(types, t), np.int64)
-    memory = np.full(conv_scratch_bytes(shape, types, t, threads) + 128, 0xFF, np.uint8)
-    scratch = (memory.ctypes.data + 63) // 64 * 64
-    end = scratch - memory.ctypes.data + conv_scratch_bytes(shape, types, t, threads)
+    size = conv_scratch_bytes(shape, types, t, threads)
+    scratch = guarded.scratch(size)
     pixels = int(np.prod(p.output))
     features = p.g * p.co
     cover = np.zeros((1, p.n * pixels, features) if shape.features_last else (p.n, features, pixels), np.int64)
@@ -155,12 +156,12 @@ def run(p: Problem, names: tuple[str, str, str], seed: int, target: str = "nativ
         x.ctypes.data,
         w.ctypes.data,
         c.ctypes.data,
-        scratch,
+        scratch.ctypes.data,
         ctypes.cast(epilogue, ctypes.c_void_p),
         None,
         threads,
     )
-    assert (memory[end:] == 0xFF).all(), "wrote beyond conv_scratch_bytes"
+    assert (scratch[size:] == guarded.UNWRITTEN).all(), "wrote beyond conv_scratch_bytes"
     wide = np.int64 if names[2].startswith("i") else np.float64
     want = p.reference(x.astype(wide), w.astype(wide))
     if wide is np.int64:

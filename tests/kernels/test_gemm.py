@@ -6,6 +6,7 @@ import ctypes
 import random
 import re
 
+import guarded
 import ml_dtypes
 import numpy as np
 import pytest
@@ -89,14 +90,14 @@ def product(
     t = resolve(target)
     f = load(gemm_routine(types.a, types.b, types.acc, t), t).function(gemm_symbol(types), SIGNATURE)
     (batch, m, k), n = a.shape, b.shape[2]
+    at_end = (m + n + k) % 2 == 0
+    a, b = guarded.relaid(a, at_end), guarded.relaid(b, at_end)
     c = np.zeros((batch, m, n + ld), NUMPY[types.acc])
     c.view(np.uint8)[:] = 0xA5
+    c = guarded.guarded(c, at_end)
     before = c[:, :, n:].copy()
-    guard = 64
     size = scratch_bytes(types, t, batch, m, n, k, threads)
-    memory = np.full(size + 64 + guard, 0xFF, np.uint8)
-    scratch = (memory.ctypes.data + 63) // 64 * 64
-    end = scratch - memory.ctypes.data + size
+    scratch = guarded.scratch(size)
 
     def told(_: int, at: int, i0: int, i1: int, j0: int, j1: int) -> None:
         assert cover is not None
@@ -109,9 +110,9 @@ def product(
     pointer = ctypes.cast(epilogue, ctypes.c_void_p).value if epilogue else None
     f(
         *(a.ctypes.data, ar, ac, ab, b.ctypes.data, br, bc, bb, c.ctypes.data, cr, cb),
-        *(batch, m, n, k, scratch, pointer, None, threads),
+        *(batch, m, n, k, scratch.ctypes.data, pointer, None, threads),
     )
-    assert (memory[end:] == 0xFF).all(), "wrote beyond scratch_bytes"
+    assert (scratch[size:] == guarded.UNWRITTEN).all(), "wrote beyond scratch_bytes"
     assert (c[:, :, n:].view(np.uint8) == before.view(np.uint8)).all(), "wrote beyond a row of C"
     return c[:, :, :n]
 

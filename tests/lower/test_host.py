@@ -13,6 +13,8 @@ import shlo_jit
 from shlo_jit.errors import ExecutionError, UnsupportedError
 from shlo_jit.runtime.host import HostTimeoutError
 
+STATEFUL = True
+
 X = np.arange(4, dtype=np.float32)
 TOKEN = "!stablehlo.token"
 

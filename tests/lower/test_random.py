@@ -9,6 +9,8 @@ import shlo_jit
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.reference.interpreter import evaluate
 
+STATEFUL = True
+
 
 def tensor(shape: tuple[int, ...], dtype: str) -> str:
     return "tensor<" + "".join(f"{n}x" for n in shape) + dtype + ">"

@@ -1,0 +1,10 @@
+"""All programs of these tests run in guarded memory as well."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _guarded(guarded_memory: None) -> None:
+    """See `guarded_memory`."""
