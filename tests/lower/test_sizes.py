@@ -26,8 +26,8 @@ def inputs(chosen: list[Case], dtype: DType) -> list[np.ndarray]:
     found = []
     for case in chosen:
         exact = any(word in case.name for word in SUMS)
-        for _, shape, d in types(case.parameters, dtype):
-            indices = case.name.startswith("scattered") and shape == (3, 1)
+        for word, (_, shape, d) in zip(case.parameters.split(), types(case.parameters, dtype), strict=True):
+            indices = case.name == "scattered" and word == "3x1xi32"
             found.append(np.array([[4], [0], [2]], np.int32) if indices else values(rng, shape, d, exact and d is dtype))
     return found
 
