@@ -17,7 +17,8 @@ MOST_HINTS, MOST_NAMES = 20, 1000
 """A hint compares a name with all others: so many findings of a module get one, from among so many names."""
 CALLEES = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Ops that call a function, and the attribute that names it."""
-NAMES_SYMBOLS = frozenset({*CALLEES, *(name for name, family in FAMILY_OF.items() if family == "collective")})
+_COLLECTIVES = {name for name, family in FAMILY_OF.items() if family == "collective"}
+NAMES_SYMBOLS = frozenset({*CALLEES, "stablehlo.custom_call", *_COLLECTIVES})
 """Ops that can refer to a function or mesh."""
 
 
@@ -111,6 +112,8 @@ def _user(op: Op, table: dict[str, Op], names: list[str]) -> str | None:
         if mesh is not None and mesh not in table:
             hint = did_you_mean(mesh, names)
             raise Violation("symbol", f"replica_groups: mesh symbol '{mesh}' not found", hint=hint)
+    if op.name == "stablehlo.custom_call":
+        return _called(op, table)
     attribute = CALLEES.get(op.name)
     name = symbol(op, attribute) if attribute else None
     if name is None:
@@ -130,6 +133,24 @@ def _user(op: Op, table: dict[str, Op], names: list[str]) -> str | None:
         if given != wanted:
             check = _check_decomposition if op.name == "stablehlo.composite" else _check_call
             check(what, given, wanted)
+    return name
+
+
+def _called(op: Op, table: dict[str, Op]) -> str | None:
+    """The function that a custom call with a meaning here computes with: it exists, and has the right type."""
+    from shlo_jit.ops.known_calls import called_function
+
+    found = called_function(op)
+    if found is None:
+        return None
+    name, wanted = found
+    callee = table.get(name)
+    if callee is None or callee.name != "func.func" or is_declaration(callee):
+        message = f"called_computations: '{name}' does not reference a function with a body"
+        raise Violation("target", message, found=f"@{name}", expected="a function of this module")
+    if function_type(callee) != wanted:
+        both = f"'{type_text(function_type(callee))}', but should be '{type_text(wanted)}'"
+        raise _mismatch("target", f"called_computations: '{name}' is {both}", [function_type(callee)], [wanted])
     return name
 
 

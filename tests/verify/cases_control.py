@@ -108,6 +108,8 @@ rules(
                          "(tensor<2x3xf32>) -> tensor<2x3xf32>"),
         "alias": custom(f"output_operand_aliases = [{ALIAS}]", "(tensor<2xf32>) -> tensor<2xf32>"),
         "pin": custom("api_version = 1 : i32", "(tensor<2xf32>) -> memref<2xf32>", name="Pin"),
+        "sparse": custom("api_version = 4 : i32", "(tensor<5xf32>, tensor<4xi32>, tensor<5xi32>, tensor<6xf32>) -> tensor<3xf32>",
+                         operands=4, name="cpu_csr_sparse_dense_ffi"),
         "create": custom("api_version = 1 : i32", "() -> memref<2xf32>", operands=0, name="CreateBuffer"),
     },
     ("api_version", "= 2 : i32", "= 5 : i32"),
@@ -122,4 +124,6 @@ rules(
     ("buffer pin", "memref<2xf32>", "memref<3xf32>"),
     ("buffer pin", "memref<2xf32>", "tensor<2xf32>"),
     ("buffer create", "memref<2xf32>", "tensor<2xf32>"),
+    ("target sparse", "-> tensor<3x", "-> tensor<4x"),
+    ("target sparse", "tensor<4xi32>, ", "tensor<4xf32>, "),
 )  # fmt: skip
