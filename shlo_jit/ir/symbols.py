@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from shlo_jit.ir.attributes import SymbolRef
-from shlo_jit.ir.core import Module, Op, function_type, is_declaration
+from shlo_jit.ir.core import Module, Op, function_type, is_declaration, walk
 from shlo_jit.ir.types import Type
 from shlo_jit.ops import Violation
 from shlo_jit.ops.families import FAMILY_OF
+from shlo_jit.ops.kinds import is_quantized_well
 from shlo_jit.ops.record import did_you_mean
 from shlo_jit.ops.shapes import compatible, compatible_lists, type_list, type_text, types_text
 
@@ -76,6 +77,11 @@ def _function(func: Op) -> Iterator[Finding]:
     except (AssertionError, KeyError):
         return  # reported as a missing attribute
     block = func.block()
+    for a in block.arguments:
+        # what an op uses is reported at the op
+        if not is_quantized_well(a.type) and not any(a in op.operands for op in walk(block)):
+            message = f"the quantization parameters of '{type_text(a.type)}' do not fit"
+            yield func, Violation("type", message, found=type_text(a.type))
     given = [a.type for a in block.arguments]
     if not compatible_lists(given, stated.inputs):
         both = f"{types_text(given)} vs {types_text(stated.inputs)}"

@@ -76,13 +76,17 @@ rules(
     call("stablehlo.optimization_barrier", 2, types="(tensor<f32>, tensor<i32>) -> (tensor<f32>, tensor<i32>)"),
     ("C1", "-> (tensor<f32>", "-> (tensor<f64>"),
 )
-START = "({\n^bb0(%x: tensor<2xf32>):\nstablehlo.return %x : tensor<2xf32>\n})"
+PART = "%z = stablehlo.slice %x [0:2] : (tensor<2xf32>) -> tensor<2xf32>\n"
+START = f"({{\n^bb0(%x: tensor<2xf32>):\n{PART}stablehlo.return %z : tensor<2xf32>\n}})"
 rules(
     "stablehlo.async_start",
     call("stablehlo.async_start", 1, types="(tensor<2xf32>) -> !stablehlo.future<tensor<2xf32>>", body=START),
-    ("C1", "(tensor<2xf32>) ->", "(tensor<3xf32>) ->"),
+    ("C1", "(tensor<2xf32>) -> !", "(tensor<3xf32>) -> !"),
     ("C1", "%x: tensor<2xf32>", "%x: tensor<2xf32>, %y: tensor<2xf32>"),
     ("C2", "future<tensor<2x", "future<tensor<3x"),
+    ("C3", PART, "", "return %z", "return %x"),
+    ("C3", PART, PART + PART.replace("%z", "%y")),
+    ("C3", "stablehlo.slice %x [0:2] : (tensor<2xf32>) -> tensor<2xf32>", "stablehlo.negate %x : tensor<2xf32>"),
 )
 rules(
     "stablehlo.async_done",
