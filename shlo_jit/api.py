@@ -11,6 +11,7 @@ from shlo_jit import pipeline
 from shlo_jit.errors import Diagnostic, StableHLOError, decode_text
 from shlo_jit.ir.core import Module
 from shlo_jit.ir.verifier import verify_module, warnings_of
+from shlo_jit.runtime.callbacks import registered
 from shlo_jit.text.parser import parse_module
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def parse(source: str | bytes | Path) -> Module:
 
 
 def verify(source: object, *, warnings: bool = False) -> list[Diagnostic]:
-    """What is wrong with a program, in the order of the text; empty when it is valid.
+    """What is wrong with a program, in the order of the text; empty when it is valid. Custom calls registered with
+    `register_custom_call` may be anything; others are held against what their targets mean, where they mean something.
 
     With `warnings`, also what a valid program may have but hardly on purpose, of severity `warning`: attributes that
     the specification does not know on their op and that no dialect's prefix (`jax.`, `mhlo.`) explains.
@@ -51,7 +53,7 @@ def verify(source: object, *, warnings: bool = False) -> list[Diagnostic]:
         module = source if isinstance(source, Module) else parse(source)  # type: ignore[arg-type]
     except StableHLOError as error:
         return error.diagnostics
-    found = verify_module(module)
+    found = verify_module(module, is_registered=registered().__contains__)
     if warnings:
         found = sorted([*found, *warnings_of(module)], key=lambda d: (d.line, d.column))
     return found

@@ -110,14 +110,15 @@ def lower(
     from shlo_jit.passes import run_passes
 
     module = parse_module(text, name)
-    diagnostics = verify_module(module)
+    is_registered = registered(calls).__contains__
+    diagnostics = verify_module(module, is_registered=is_registered)
     if diagnostics:
         raise VerifyError(diagnostics)
     function = module.function(entry)
     if function is None:
         known = ", ".join("@" + f.attributes["sym_name"] for f in module.functions())
         raise StableHLOError(Diagnostic(f"no function @{entry}; the program has {known or 'none'}", name))
-    function = run_passes(module, function, registered(calls).__contains__)
+    function = run_passes(module, function, is_registered)
     plan = group_block(function.block())
 
     def known_call(target: str) -> bool:

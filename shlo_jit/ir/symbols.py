@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from shlo_jit.ir.attributes import SymbolRef
-from shlo_jit.ir.core import Module, Op, function_type, is_declaration
+from shlo_jit.ir.core import Module, Op, function_type, is_declaration, walk
 from shlo_jit.ir.types import Type
 from shlo_jit.ops import Violation
 from shlo_jit.ops.families import FAMILY_OF
+from shlo_jit.ops.kinds import is_quantized_well
 from shlo_jit.ops.record import did_you_mean
 from shlo_jit.ops.shapes import compatible, compatible_lists, type_list, type_text, types_text
 
@@ -17,7 +18,8 @@ MOST_HINTS, MOST_NAMES = 20, 1000
 """A hint compares a name with all others: so many findings of a module get one, from among so many names."""
 CALLEES = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 """Ops that call a function, and the attribute that names it."""
-NAMES_SYMBOLS = frozenset({*CALLEES, *(name for name, family in FAMILY_OF.items() if family == "collective")})
+_COLLECTIVES = {name for name, family in FAMILY_OF.items() if family == "collective"}
+NAMES_SYMBOLS = frozenset({*CALLEES, "stablehlo.custom_call", *_COLLECTIVES})
 """Ops that can refer to a function or mesh."""
 
 
@@ -75,6 +77,11 @@ def _function(func: Op) -> Iterator[Finding]:
     except (AssertionError, KeyError):
         return  # reported as a missing attribute
     block = func.block()
+    for a in block.arguments:
+        # what an op uses is reported at the op
+        if not is_quantized_well(a.type) and not any(a in op.operands for op in walk(block)):
+            message = f"the quantization parameters of '{type_text(a.type)}' do not fit"
+            yield func, Violation("type", message, found=type_text(a.type))
     given = [a.type for a in block.arguments]
     if not compatible_lists(given, stated.inputs):
         both = f"{types_text(given)} vs {types_text(stated.inputs)}"
@@ -111,6 +118,8 @@ def _user(op: Op, table: dict[str, Op], names: list[str]) -> str | None:
         if mesh is not None and mesh not in table:
             hint = did_you_mean(mesh, names)
             raise Violation("symbol", f"replica_groups: mesh symbol '{mesh}' not found", hint=hint)
+    if op.name == "stablehlo.custom_call":
+        return _called(op, table)
     attribute = CALLEES.get(op.name)
     name = symbol(op, attribute) if attribute else None
     if name is None:
@@ -130,6 +139,24 @@ def _user(op: Op, table: dict[str, Op], names: list[str]) -> str | None:
         if given != wanted:
             check = _check_decomposition if op.name == "stablehlo.composite" else _check_call
             check(what, given, wanted)
+    return name
+
+
+def _called(op: Op, table: dict[str, Op]) -> str | None:
+    """The function that a custom call with a meaning here computes with: it exists, and has the right type."""
+    from shlo_jit.ops.known_calls import called_function
+
+    found = called_function(op)
+    if found is None:
+        return None
+    name, wanted = found
+    callee = table.get(name)
+    if callee is None or callee.name != "func.func" or is_declaration(callee):
+        message = f"called_computations: '{name}' does not reference a function with a body"
+        raise Violation("target", message, found=f"@{name}", expected="a function of this module")
+    if function_type(callee) != wanted:
+        both = f"'{type_text(function_type(callee))}', but should be '{type_text(wanted)}'"
+        raise _mismatch("target", f"called_computations: '{name}' is {both}", [function_type(callee)], [wanted])
     return name
 
 

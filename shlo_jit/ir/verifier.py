@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -36,15 +36,18 @@ OWN_DIALECTS = ("stablehlo", "chlo", "func", "builtin")
 
 
 @paused_collector()
-def verify_module(module: Module, *, foreign: bool = False) -> list[Diagnostic]:
-    """All errors of a module, in the order of the text. `foreign`: ops of other dialects are errors too."""
-    verifier = _Verifier(foreign)
+def verify_module(
+    module: Module, *, foreign: bool = False, is_registered: Callable[[str], bool] = lambda target: False
+) -> list[Diagnostic]:
+    """All errors of a module, in the order of the text. `foreign`: ops of other dialects are errors too.
+    `is_registered` says which custom calls the user implements: those are held against no record of ours."""
+    verifier = _Verifier(foreign, is_registered)
     verifier.op(module.op)
     verifier.block(module.body)
     if not module.scoped:
         verifier.found += check_scopes(module.body, set())
     found = [*verifier.found, *check_symbols(module, verifier.users)]
-    return [_diagnostic(finding) for finding in _in_order(found)] if found else []
+    return [diagnostic_of(*finding) for finding in _in_order(found)] if found else []
 
 
 def warnings_of(module: Module) -> list[Diagnostic]:
@@ -68,9 +71,8 @@ _EVERYWHERE = frozenset({"successors"})
 """Names the parser itself gives to what a generic op may have."""
 
 
-def _diagnostic(finding: Finding) -> Diagnostic:
+def diagnostic_of(op: Op, violation: Violation) -> Diagnostic:
     """`dot_general C5: 'stablehlo.dot_general' op ...`: our label, and the rest in the words of MLIR."""
-    op, violation = finding
     label = violation.label
     name = op.name.removeprefix("stablehlo.")
     message = violation.message
@@ -126,8 +128,9 @@ def _in_order(found: list[Finding]) -> list[Finding]:
 class _Verifier:
     """The walk over all ops. Its state: what was found, what is known to hold, and where it is."""
 
-    def __init__(self, foreign: bool):
+    def __init__(self, foreign: bool, is_registered: Callable[[str], bool]):
         self.foreign = foreign
+        self.is_registered = is_registered
         self.found: list[Finding] = []
         self.hints = MOST_HINTS
         self.known_good: set[Any] = set()
@@ -140,7 +143,7 @@ class _Verifier:
         """All ops of a block and of the regions inside."""
         known_good = self.known_good
         for op in block.ops:
-            if op.name in NAMES_SYMBOLS:
+            if op.name in NAMES_SYMBOLS and not self.is_users_own(op):
                 self.users.append((self.func, op))
             key = _key(op)
             if (key is None or key not in known_good) and self.op(op) and key is not None:
@@ -152,6 +155,10 @@ class _Verifier:
                     for inner in region.blocks:
                         self.block(inner)
 
+    def is_users_own(self, op: Op) -> bool:
+        """A custom call that the user implements."""
+        return op.name == "stablehlo.custom_call" and self.is_registered(str(op.attributes.get("call_target_name")))
+
     def op(self, op: Op) -> bool:
         """One op without what is inside of its regions; says whether those with the same key hold like it."""
         record = OPS.get(op.name)
@@ -161,6 +168,8 @@ class _Verifier:
                 check_unknown(op, self.foreign, OPS if self.hints >= 0 else ())
             else:
                 check_op(op, record)
+            if (op.name == "stablehlo.custom_call" and not self.is_users_own(op)) or op.dialect == "mhlo":
+                check_known_call(op)
         except Violation as violation:
             self.found.append((op, violation))
             return False
@@ -184,6 +193,19 @@ def check_scopes(block: Block, visible: set[Value]) -> Iterator[Finding]:
         visible.update(op.results)
         opened += op.results
     visible.difference_update(opened)
+
+
+def check_known_call(op: Op) -> None:
+    """A custom call (or an op of MHLO's) that means something here, against what it means."""
+    from shlo_jit.ops.call_record import check_call
+    from shlo_jit.ops.known_calls import call_record, stands_for
+
+    record = call_record(op) if op.name == "stablehlo.custom_call" else None
+    if record is not None:
+        check_call(record, op)
+    meant = stands_for(op)
+    if meant is not None:
+        check_op(meant, OPS[meant.name])
 
 
 def check_unknown(op: Op, foreign: bool, known: Iterable[str]) -> None:

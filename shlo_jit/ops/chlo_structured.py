@@ -37,7 +37,7 @@ from shlo_jit.ops.shapes import (
 def _infer_top_k(op: Op) -> list[Type]:
     t, k = operand_type(op, 0), op.int("k")
     if t.shape is None:
-        return [v.type for v in op.results]
+        return [t, TensorType(None, I32)]
     if t.rank < 1:
         raise Violation("C1", "operand's rank must be at least 1")
     last = t.shape[-1]
@@ -59,7 +59,8 @@ def _top_k(op: Op, x: Array) -> tuple[Array, Array]:
 
 
 define(
-    "chlo.top_k", operands=("operand: int|float",), results=("values: int|float", "indices: i32"),
+    "chlo.top_k", operands=("operand: pred|int|float|unranked",),
+    results=("values: pred|int|float|unranked", "indices: i32|unranked"),
     attributes={"k": required("i64 >= 0", "C2")}, infer=_infer_top_k, reference=_top_k,
 )  # fmt: skip
 

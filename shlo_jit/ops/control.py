@@ -255,10 +255,25 @@ define(
 # async
 
 
+ASYNCHRONOUS = {
+    f"stablehlo.{name}"
+    for name in (
+        "all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute", "collective_reduce",
+        "reduce_scatter", "slice", "dynamic_slice", "dynamic_update_slice",
+    )
+}  # fmt: skip
+"""What may run asynchronously."""
+
+
 def _infer_async_start(op: Op) -> list[Type]:
     if not op.regions or not op.regions[0].blocks:
         raise Violation("region", "op requires one region")
     block = block_of(op, 0, "region")
+    inside = [inner.name for inner in block.ops[:-1]]
+    if len(inside) != 1 or inside[0] not in ASYNCHRONOUS:
+        found = ", ".join(inside[:5]) or "none"
+        message = f"body must consist of one collective or slice op, but its ops are: {found}"
+        raise Violation("C3", message, found=found, expected=f"one of {', '.join(sorted(ASYNCHRONOUS))}")
     if len(op.operands) != len(block.arguments):
         raise Violation(
             "C1",

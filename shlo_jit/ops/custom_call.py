@@ -195,5 +195,5 @@ define(
         "result_layouts": optional("layouts"),
         "output_operand_aliases": optional("list", ()),
     },
-    regions=("regions*",), verify=_verify_custom_call, traits={"side_effect", "chooses_result"},
+    regions=("regions*",), verify=_verify_custom_call, traits={"side_effect", "chooses_result", "looks_at_operands"},
 )  # fmt: skip

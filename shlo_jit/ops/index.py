@@ -242,7 +242,9 @@ def _infer_gather(op: Op) -> list[Type]:
 
 def _infer_dynamic_gather(op: Op) -> list[Type]:
     known = constant_ints(op.operands[2])
-    t = operand_type(op, 0)
+    t, sizes = operand_type(op, 0), operand_type(op, 2)
+    if t.shape is not None and sizes.shape is not None and not same_dim(sizes.shape[0], t.rank):
+        raise Violation("C20", f"slice_sizes size ({sizes.shape[0]}) not equal to operand rank ({t.rank})")
     check_gather(op, known)
     shape, bounds = gather_shape(op, known if known is not None else [None] * t.rank)
     return [with_bounds(shape, t.dtype, bounds)]

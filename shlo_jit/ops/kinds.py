@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
-import numpy as np
+import ml_dtypes
 
 from shlo_jit.ir.types import (
     DTYPES,
@@ -70,21 +70,27 @@ class TypeKind:
 
     def _decide(self, t: Type) -> bool:
         if self.everything or isinstance(t, self.others):
-            return True
+            return is_quantized_well(t)
         if not isinstance(t, TensorType):
             return False
+        if t.shape is None and not self.unranked:
+            return False
         if t.shape is None:
-            return self.unranked
+            return isinstance(t.dtype, QuantizedType) or self.has(t)
         if self.rank is not None and t.rank != self.rank:
             return False
         if self.static and not t.is_static:
             return False
+        return self.has(t)
+
+    def has(self, t: TensorType) -> bool:
+        """Whether the elements are of this kind."""
         return element_word(t) in self.elements or str(t.dtype) in self.elements
 
     def describe(self) -> str:
         """In words, for messages: `0D tensor of i1 or float values`."""
         if self.everything:
-            return "any type"
+            return "a type whose quantization parameters, if any, fit"
         words = [kind.__name__.removesuffix("Type").lower() for kind in self.others]
         if self.elements:
             elements = " or ".join(sorted(_MEANING.get(e, e) for e in self.elements))
@@ -103,6 +109,15 @@ def element_word(t: TensorType) -> str:
             return ""
         return "quant" if dtype.axis is None else "quant_axis"
     return {"b": "pred", "i": "sint", "u": "uint", "f": "float", "c": "complex", "x": "index"}[dtype.kind]
+
+
+def is_quantized_well(t: Type) -> bool:
+    """Whether the quantization of a type, or of those it consists of, fits."""
+    if isinstance(t, TupleType | FutureType):
+        return all(map(is_quantized_well, t.types))
+    if not isinstance(t, TensorType) or not isinstance(t.dtype, QuantizedType):
+        return True
+    return t.shape is None or quantization_fits(t)
 
 
 def quantization_fits(t: TensorType) -> bool:
@@ -127,10 +142,9 @@ def quantization_fits(t: TensorType) -> bool:
 
 
 def _scales_fit(q: QuantizedType) -> bool:
-    """Scales are positive and finite as values of the expressed type."""
-    with np.errstate(over="ignore", under="ignore"):
-        scales = np.asarray(q.scales, np.float64).astype(q.expressed.numpy).astype(np.float64)
-    return bool(np.all((scales > 0) & (scales < np.inf)))
+    """Scales are positive numbers within the range of the expressed type."""
+    limits = ml_dtypes.finfo(q.expressed.numpy)
+    return all(float(limits.smallest_subnormal) <= scale <= float(limits.max) for scale in q.scales)
 
 
 def integer_range(dtype: ElementType) -> tuple[int, int]:

@@ -204,7 +204,7 @@ _SELECT_LABELS = {
 
 
 def select_window(op: Op, rank: int) -> Window:
-    dimensions = op.ints("window_dimensions", (1,) * rank)
+    dimensions = op.ints("window_dimensions", ())
     if len(dimensions) != rank:
         raise Violation(
             "C4", f"expects window-dimensions size == operand rank, but got window-dimensions size: {len(dimensions)} "

@@ -10,40 +10,33 @@ comparator is a function with one block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from shlo_jit.ir.attributes import DenseArray, DictAttr, IntegerAttr, SymbolRef, as_int
-from shlo_jit.ir.core import Module, Op, Region, Value, is_declaration, walk
-from shlo_jit.ir.types import TensorType
+from shlo_jit.ir.attributes import DenseArray, IntegerAttr
+from shlo_jit.ir.core import Module, Op, Region, Value, walk
+from shlo_jit.ops.call_record import configuration
+from shlo_jit.ops.known_calls import APPROXIMATE_TOP_K
+from shlo_jit.passes import expand_build as mk
 from shlo_jit.passes.inline import inline
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
-TARGETS = {"ApproxTopK", "stablehlo.dynamic_approx_top_k"}
-"""The second has k as an operand; the result's type says it too."""
 
-
-def exact_top_k(module: Module, function: Op) -> Op:
+def exact_top_k(module: Module, function: Op, is_registered: Callable[[str], bool] = lambda target: False) -> Op:
     """The function with every approximate top-k sorted out."""
 
+    def is_approximate(op: Op) -> bool:
+        if op.name != "stablehlo.custom_call" or op.attributes["call_target_name"] not in APPROXIMATE_TOP_K:
+            return False
+        return not is_registered(op.attributes["call_target_name"]) and all(map(mk.is_static, op.results))
+
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        if not _is_approximate(op):
+        if not is_approximate(op):
             return None
-        config = op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config"))
-        called = op.attributes.get("called_computations", ())
-        if not isinstance(config, DictAttr) or len(called) != 1 or not isinstance(called[0], SymbolRef):
-            return None
-        comparator = module.function(called[0].name)
-        if comparator is None or is_declaration(comparator):
-            return None
-        return _sorted(rw, op, operands, inline(module, comparator), as_int(dict(config.items)["reduction_dim"]))
+        comparator = module.function(op.attributes["called_computations"][0].name)
+        assert comparator is not None  # the verifier has looked
+        return _sorted(rw, op, operands, inline(module, comparator), configuration(op)["reduction_dim"])
 
-    return rewrite(function, visit) if any(map(_is_approximate, walk(function.block()))) else function
-
-
-def _is_approximate(op: Op) -> bool:
-    if op.name != "stablehlo.custom_call" or op.attributes["call_target_name"] not in TARGETS:
-        return False
-    return all(isinstance(r.type, TensorType) and r.type.is_static for r in op.results)
+    return rewrite(function, visit) if any(map(is_approximate, walk(function.block()))) else function
 
 
 def _sorted(rw: Rewriter, op: Op, operands: list[Value], comparator: Op, dimension: int) -> Sequence[Value]:

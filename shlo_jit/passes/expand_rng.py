@@ -19,11 +19,9 @@ import numpy as np
 from shlo_jit.ir.attributes import EnumAttr
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import DTYPES, F32, F64, UI32, UI64, DType, TensorType, tensor
+from shlo_jit.ops.known_calls import DRAW
 from shlo_jit.passes import expand_build as mk
 from shlo_jit.passes.rewriter import Rewriter
-
-DRAW = "shlo_jit.draw"
-"""Target of the custom call that gives a key nobody has had: tensor<2xui64>, the generator's initial state."""
 
 
 def expand_rng(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:

@@ -14,14 +14,14 @@ constant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from shlo_jit.ir.attributes import DictAttr, EnumAttr, IntegerAttr
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
 from shlo_jit.ir.types import I1, TensorType, tensor
-from shlo_jit.ops import OPS
+from shlo_jit.ops.known_calls import SHAPE_ASSERTION, SPARSE_PRODUCT
 from shlo_jit.passes import expand_build as mk
+from shlo_jit.passes.meaning import meaning
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 ANNOTATIONS = {
@@ -32,10 +32,6 @@ ANNOTATIONS = {
 """Where something lives, or how it is laid out: on one device of one memory, the operand."""
 DROPPED = {"dce_sink", "xla.sdy.ShardingGroup"}
 """What takes an operand and gives nothing."""
-SHAPE_ASSERTION = "shape_assertion"
-SPARSE_PRODUCT = "cpu_csr_sparse_dense_ffi"
-OTHER_NAMES = {"topk": "top_k"}
-"""Ops whose name in MHLO is not CHLO's."""
 
 
 def known_calls(function: Op, is_registered: Callable[[str], bool]) -> Op:
@@ -45,9 +41,9 @@ def known_calls(function: Op, is_registered: Callable[[str], bool]) -> Op:
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name == "mhlo.copy":
-            return operands
+            return _annotated(op, operands)
         if op.name.startswith("mhlo."):
-            return _mhlo(rw, op, operands, op.name.removeprefix("mhlo."), op.attributes)
+            return _meant(rw, op, operands)
         if op.name != "stablehlo.custom_call" or is_registered(op.attributes["call_target_name"]):
             return None
         return _replace(rw, op, operands)
@@ -58,11 +54,10 @@ def known_calls(function: Op, is_registered: Callable[[str], bool]) -> Op:
 def _replace(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     target = op.attributes["call_target_name"]
     if target in ANNOTATIONS:
-        same = [v.type for v in operands] == [r.type for r in op.results]
-        return operands if same else None
+        return _annotated(op, operands)
     if target in DROPPED and not op.results:
         return []
-    if target == "AllocateBuffer" and not operands:
+    if target == "AllocateBuffer" and all(map(mk.is_static, op.results)):
         return [mk.constant(rw, r.tensor, 0) for r in op.results]
     if target == SPARSE_PRODUCT:
         from shlo_jit.passes.sparse_calls import sparse_product
@@ -75,25 +70,24 @@ def _replace(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | N
         attributes = {"call_target_name": target, "has_side_effect": True, "backend_config": config}
         attributes["api_version"] = IntegerAttr(4, "i32")  # whose backend_config is a dictionary
         return rw.emit(op.name, operands, [], attributes)
-    if not target.startswith("mhlo."):
+    return _meant(rw, op, operands) if target.startswith("mhlo.") else None
+
+
+def _annotated(op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """The operands, where the results are the same but for what the call says of them."""
+    return operands if [v.type for v in operands] == [r.type for r in op.results] else None
+
+
+def _meant(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """The op that a call or an op of MHLO's stands for."""
+    meant = meaning(op)
+    if meant is None:
         return None
     given = op.attributes.get("mhlo.attributes", op.attributes.get("backend_config"))
-    found = dict(given.items) if isinstance(given, DictAttr) else {}
-    return _mhlo(rw, op, operands, target.removeprefix("mhlo."), found)
-
-
-def _mhlo(rw: Rewriter, op: Op, operands: list[Value], word: str, found: Mapping[str, Any]) -> Sequence[Value] | None:
-    """The op of that name; its attributes are those found with the call or the op of MHLO."""
-    word = OTHER_NAMES.get(word, word)
-    record = OPS.get("chlo." + word) or OPS.get("stablehlo." + word)
-    if record is None or record.regions or len(record.results) != len(op.results):
-        return None
+    found = dict(given.items) if isinstance(given, DictAttr) else op.attributes
     if not found.get("largest", True):
         return _smallest(rw, op, operands[0])
-    attributes = {k: v for k, v in found.items() if k in record.attributes}
-    if any(spec.required and name not in attributes for name, spec in record.attributes.items()):
-        return None
-    return rw.emit(record.name, operands, [r.type for r in op.results], attributes)
+    return rw.emit(meant.name, operands, [r.type for r in op.results], meant.attributes)
 
 
 def _smallest(rw: Rewriter, op: Op, x: Value) -> Sequence[Value] | None:

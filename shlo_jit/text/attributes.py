@@ -38,6 +38,8 @@ from shlo_jit.text.types import is_type_start
 if TYPE_CHECKING:
     from shlo_jit.text.parser import Parser
 
+ENCODINGS = ("stablehlo.bounds", "stablehlo.type_extensions")
+"""Attributes of types, which are kept as text elsewhere."""
 ENUMS_WITH_OWN_NAME = ("result_accuracy_mode",)
 """Written `#stablehlo.result_accuracy_mode<HIGHEST>` rather than `#stablehlo<... HIGHEST>`."""
 
@@ -378,6 +380,8 @@ def _alias_or_dialect(p: Parser) -> Any:
         value = p.word()
         p.expect(">")
         return _one_enum(dialect, mnemonic, value)
+    if dialect in ("stablehlo", "chlo") and name not in ENCODINGS:
+        p.error(f"unknown attribute `{mnemonic}` in dialect `{dialect}`", at)
     if "." not in name and p.tokens[at + 1] != "<":
         if name.startswith("loc"):
             p.i += 1
@@ -410,13 +414,16 @@ ENUMS = {
     "transpose": ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
     "rng_distribution": ("UNIFORM", "NORMAL"),
     "rng_algorithm": ("DEFAULT", "THREE_FRY", "PHILOX"),
+    "result_accuracy_mode": (),
     "custom_call_api_version": (),
 }
-"""Values of the enums of StableHLO and CHLO; an enum that is not here is taken as it is."""
+"""Values of the enums of StableHLO and CHLO; none are those that the verifier looks at."""
 
 
 def _check_enum(p: Parser, mnemonic: str, value: str) -> None:
-    allowed = ENUMS.get(mnemonic)
+    if mnemonic not in ENUMS:
+        p.error(f"unknown attribute `{mnemonic}` in dialect `stablehlo`", p.i - 3)
+    allowed = ENUMS[mnemonic]
     if allowed and value not in allowed:
         p.error(f"expected {enum_title(mnemonic)} to be one of: {', '.join(allowed)}, found '{value}'", p.i - 2)
 

@@ -276,18 +276,23 @@ def print_custom_call(printer: Printer, op: Op) -> str | None:
 
 
 def parse_composite(p: Parser, name: str) -> Op:
-    """composite ::= string operands dictionary? `:` function-type"""
+    """composite ::= string operands regions? dictionary? `:` function-type"""
     attributes: dict[str, Any] = {"name": parse_string(p)}
     keys = p.operands()
+    regions = p.regions(name) if p.peek() == "(" else []
     attributes.update(p.dictionary())
-    return typed(p, name, keys, attributes, same=False)
+    op = typed(p, name, keys, attributes, same=False)
+    op.regions = regions
+    return op
 
 
 def print_composite(printer: Printer, op: Op) -> str | None:
     called = op.attributes.get("name")
-    if not isinstance(called, str) or op.regions:
+    if not isinstance(called, str):
         return None
     text = f"{printer.attribute(called)} {printer.operands(op)}".rstrip()
+    if op.regions:
+        text += f" ({', '.join(map(printer.region, op.regions))})"
     return f"{text}{printer.spaced_dictionary(op, ('name',))} : {printer.function(op)}"
 
 

@@ -36,7 +36,7 @@ from shlo_jit.ir.types import (
 from shlo_jit.text.attributes import ENUMS_WITH_OWN_NAME
 from shlo_jit.text.pretty_contract import conv_dims_text
 from shlo_jit.text.print_dense import attribute_float_text, dense_text
-from shlo_jit.text.structs import CONV_FIELDS, DIMS, STRUCTS
+from shlo_jit.text.structs import CONV_FIELDS, DIMS, STRUCTS, SUB_AXIS
 from shlo_jit.text.syntax import NotPretty, int_list
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*$")
@@ -193,6 +193,8 @@ def struct_fields_text(value: StructAttr) -> str:
 def _field_text(content: Any, kind: str) -> str:
     if kind == DIMS:
         return int_list(content)
+    if kind == SUB_AXIS and isinstance(content, StructAttr):
+        return f"({content.get('pre_size')}){content.get('size')}"
     if isinstance(content, bool):
         return "true" if content else "false"
     if isinstance(content, int):

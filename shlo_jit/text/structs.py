@@ -16,7 +16,7 @@ from shlo_jit.ir.attributes import ConvDims, FloatAttr, StructAttr, TypeAttr
 if TYPE_CHECKING:
     from shlo_jit.text.parser import Parser
 
-DIMS, INT, BOOL, TYPE, FLOAT, ANY = "dims", "int", "bool", "type", "float", "any"
+DIMS, INT, BOOL, TYPE, FLOAT, SUB_AXIS, ANY = "dims", "int", "bool", "type", "float", "sub axis", "any"
 
 STRUCTS: dict[str, tuple[tuple[str, str, Any], ...]] = {
     "stablehlo.dot": (
@@ -62,7 +62,7 @@ STRUCTS: dict[str, tuple[tuple[str, str, Any], ...]] = {
         ("ulps", INT, 0),
         ("mode", ANY, None),
     ),
-    "stablehlo.axis_ref": (("name", ANY, None), ("sub_axis_info", ANY, ())),
+    "stablehlo.axis_ref": (("name", ANY, None), ("sub_axis_info", SUB_AXIS, ())),
     "stablehlo.sub_axis_info": (("pre_size", INT, None), ("size", INT, None)),
     "stablehlo.replica_group_mesh_axes": (("mesh", ANY, None), ("axes", ANY, ())),
     "chlo.ragged_dot": (
@@ -139,7 +139,17 @@ def _field(p: Parser, kind: str) -> Any:
     if kind == FLOAT:
         number = p.attribute()
         return number.value if isinstance(number, FloatAttr) else p.fail("a float", p.i - 1)
+    if kind == SUB_AXIS and p.peek() == "(":
+        return _sub_axis(p)
     return p.attribute()
+
+
+def _sub_axis(p: Parser) -> StructAttr:
+    """sub-axis ::= `(` pre-size `)` size"""
+    p.expect("(")
+    pre_size = p.integer()
+    p.expect(")")
+    return StructAttr("stablehlo.sub_axis_info", (("pre_size", pre_size), ("size", p.integer())))
 
 
 @functools.lru_cache(maxsize=1024)

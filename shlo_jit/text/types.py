@@ -50,6 +50,11 @@ _QUANTIZED = re.compile(
     re.VERBOSE,
 )
 _PARAMETER = re.compile(r"([-+]?[\d.]+(?:[eE][-+]?\d+)?)(?:\s*:\s*(-?\d+))?$")
+TYPES_OF_DIALECTS: dict[str, tuple[str, ...]] = {
+    "stablehlo": (), "chlo": (), "func": (), "builtin": (), "arith": (), "sdy": (),
+    "mhlo": ("async_bundle",), "quant": ("any", "uniform", "calibrated"),
+}  # fmt: skip
+"""Types, of dialects of which all are known, that are kept as text."""
 MAX_EXTENT = 2**63 - 1
 WIDEST_INTEGER = 2**24 - 1
 
@@ -119,6 +124,9 @@ def _other_type(p: Cursor, token: str, aliases: dict[str, Type], known: dict[str
             return aliases[token[1:]]
         if "." not in token:
             p.error(f"type alias '{token}' is not defined")
+        dialect, _, mnemonic = token[1:].partition(".")
+        if mnemonic not in TYPES_OF_DIALECTS.get(dialect, (mnemonic,)):
+            p.error(f"unknown type `{mnemonic}` in dialect `{dialect}`")
         return _opaque(p)
     if token in ("memref", "vector", "complex"):
         return _opaque(p)
@@ -212,14 +220,19 @@ def _tensor_text(text: str, aliases: dict[str, Type]) -> TensorType:
 
 
 def _encoded(shape: tuple[int | None, ...] | None, dtype: ElementType, encoding: str, at: int) -> TensorType:
-    m = _BOUNDS.match(encoding)
+    m = _BOUNDS.match(encoding) or _EXTENSIONS.match(encoding)
     if m:
         parts = [part.strip() for part in m[1].split(",")] if m[1].strip() else []
-        return TensorType(shape, dtype, tuple(_bound(part, at) for part in parts))
-    m = _EXTENSIONS.match(encoding)
-    if m:
-        parts = [part.strip() for part in m[1].split(",")] if m[1].strip() else []
-        return TensorType(shape, dtype, tuple(None if part.startswith("-") else _bound(part, at) for part in parts))
+        old = m.re is _EXTENSIONS  # where a negative number stands for no bound
+        bounds = tuple(None if old and part.startswith("-") else _bound(part, at) for part in parts)
+        assert shape is not None
+        if len(bounds) != len(shape):
+            message = f"Bounds length is {len(bounds)}, expected to be equal to rank({len(shape)}) of the tensor"
+            raise TypeRefusal(message, at)
+        for d, (n, bound) in enumerate(zip(shape, bounds, strict=True)):
+            if n is not None and bound is not None:
+                raise TypeRefusal(f"Static dimension {d} cannot have a bound, use `?` instead of a bound", at)
+        return TensorType(shape, dtype, bounds)
     if encoding[0] != "#" and not encoding[0].isalnum() and encoding[0] not in '"{[@':
         raise TypeRefusal("expected an encoding attribute", at)
     return TensorType(shape, dtype, None, encoding)

@@ -112,6 +112,11 @@ SNIPPETS = [
     'stablehlo.composite "foo.bar" {decomposition = @g} : () -> ()',
     '%0 = stablehlo.composite "foo.bar" %x, %i {decomposition = @g, version = 1 : i32} : (tensor<3xf32>, tensor<i32>)'
     " -> tensor<3xf32>",
+    'stablehlo.composite "foo.bar" ({\n    stablehlo.return %x : tensor<3xf32>\n  }) {decomposition = @g} : () -> ()',
+    '%0 = stablehlo.composite "foo.bar" %x, %i ({\n    stablehlo.return %x : tensor<3xf32>\n  }, {\n  ^bb0(%e: tensor<f32>):'
+    "\n    stablehlo.return %e : tensor<f32>\n  }) {decomposition = @g} : (tensor<3xf32>, tensor<i32>) -> tensor<3xf32>",
+    '%0 = stablehlo.negate %x {axes = [#stablehlo.axis_ref<name = "x", sub_axis_info = (1)2>, #stablehlo.axis_ref<name ='
+    ' "y">]} : tensor<3xf32>',
     "stablehlo.optimization_barrier()",
     "%0:2 = stablehlo.optimization_barrier %x, %i : tensor<3xf32>, tensor<i32>",
     "%0 = stablehlo.optimization_barrier {a = 1 : i32} %x : tensor<3xf32>",

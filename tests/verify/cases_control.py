@@ -76,13 +76,17 @@ rules(
     call("stablehlo.optimization_barrier", 2, types="(tensor<f32>, tensor<i32>) -> (tensor<f32>, tensor<i32>)"),
     ("C1", "-> (tensor<f32>", "-> (tensor<f64>"),
 )
-START = "({\n^bb0(%x: tensor<2xf32>):\nstablehlo.return %x : tensor<2xf32>\n})"
+PART = "%z = stablehlo.slice %x [0:2] : (tensor<2xf32>) -> tensor<2xf32>\n"
+START = f"({{\n^bb0(%x: tensor<2xf32>):\n{PART}stablehlo.return %z : tensor<2xf32>\n}})"
 rules(
     "stablehlo.async_start",
     call("stablehlo.async_start", 1, types="(tensor<2xf32>) -> !stablehlo.future<tensor<2xf32>>", body=START),
-    ("C1", "(tensor<2xf32>) ->", "(tensor<3xf32>) ->"),
+    ("C1", "(tensor<2xf32>) -> !", "(tensor<3xf32>) -> !"),
     ("C1", "%x: tensor<2xf32>", "%x: tensor<2xf32>, %y: tensor<2xf32>"),
     ("C2", "future<tensor<2x", "future<tensor<3x"),
+    ("C3", PART, "", "return %z", "return %x"),
+    ("C3", PART, PART + PART.replace("%z", "%y")),
+    ("C3", "stablehlo.slice %x [0:2] : (tensor<2xf32>) -> tensor<2xf32>", "stablehlo.negate %x : tensor<2xf32>"),
 )
 rules(
     "stablehlo.async_done",
@@ -108,6 +112,8 @@ rules(
                          "(tensor<2x3xf32>) -> tensor<2x3xf32>"),
         "alias": custom(f"output_operand_aliases = [{ALIAS}]", "(tensor<2xf32>) -> tensor<2xf32>"),
         "pin": custom("api_version = 1 : i32", "(tensor<2xf32>) -> memref<2xf32>", name="Pin"),
+        "sparse": custom("api_version = 4 : i32", "(tensor<5xf32>, tensor<4xi32>, tensor<5xi32>, tensor<6xf32>) -> tensor<3xf32>",
+                         operands=4, name="cpu_csr_sparse_dense_ffi"),
         "create": custom("api_version = 1 : i32", "() -> memref<2xf32>", operands=0, name="CreateBuffer"),
     },
     ("api_version", "= 2 : i32", "= 5 : i32"),
@@ -122,4 +128,6 @@ rules(
     ("buffer pin", "memref<2xf32>", "memref<3xf32>"),
     ("buffer pin", "memref<2xf32>", "tensor<2xf32>"),
     ("buffer create", "memref<2xf32>", "tensor<2xf32>"),
+    ("target sparse", "-> tensor<3x", "-> tensor<4x"),
+    ("target sparse", "tensor<4xi32>, ", "tensor<4xf32>, "),
 )  # fmt: skip

@@ -25,9 +25,8 @@ from shlo_jit.ir.attributes import (
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.lower.kernels import Kernel, draw
+from shlo_jit.ops.known_calls import DRAW, SHAPE_ASSERTION
 from shlo_jit.ops.shapes import constant_value, type_text
-from shlo_jit.passes.expand_rng import DRAW
-from shlo_jit.passes.known_calls import SHAPE_ASSERTION
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering

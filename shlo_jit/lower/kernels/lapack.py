@@ -15,9 +15,10 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const
-from shlo_jit.lower.kernels.lapack_calls import Call, lapack_target, read_call
+from shlo_jit.lower.kernels.lapack_calls import Call, read_call
 from shlo_jit.lower.kernels.lapack_eigen import EIGEN_ROUTINES
 from shlo_jit.lower.kernels.lapack_writer import BLOCK, Writer
+from shlo_jit.ops.lapack_records import lapack_target
 from shlo_jit.runtime import lapack as library
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from shlo_jit.runtime.lapack import PREFIX
 BLOCK = 64
 """Columns a blocked routine treats at once, at most."""
 ALIGN = 64
+MOST = 2**31 - 1
 
 
 class Writer:
@@ -87,6 +88,10 @@ class Writer:
 
     # ------------------------------------------------------------------ scalars, by reference
     def int(self, value: int) -> V:
+        if value > MOST:
+            target = self.call_.op.attributes["call_target_name"]
+            message = f"custom_call: @{target} needs numbers up to {value} for these sizes, and LAPACK's have 32 bits"
+            raise UnsupportedError(diagnose(message, self.call_.op.span))
         slot = self.b.alloca("i32", align=4)
         self.b.store(const("i32", value), slot)
         return slot
@@ -101,11 +106,6 @@ class Writer:
         return slot
 
     def option(self, name: str) -> Any:
-        if name not in self.call_.options:
-            op = self.call_.op
-            target = op.attributes["call_target_name"]
-            message = f"custom_call: @{target} needs attribute '{name}' in its backend_config"
-            raise UnsupportedError(diagnose(message, op.span))
         return self.call_.options[name]
 
     def char(self, name: str) -> V:

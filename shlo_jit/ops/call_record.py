@@ -1,0 +1,272 @@
+"""Records of custom calls: what the targets that mean something here take and give, as `record.py` has it for ops.
+
+    CallDef(
+        operands=ports("x: f32[m n], tau: f32[k]"),
+        results=ports("x: f32[m n]"),
+        rules=("k <= n <= m",),
+    )
+
+A port is `name: kind`, with `?` after the name where it may be left out and `*` where there may be any number (both
+only at the end), and a kind of `ops/kinds.py`. Behind the kind stand the extents of one matrix or vector, `[m n]`, of
+which there may be a whole batch: all ports with brackets have the same extents in front. An extent is a name or an
+expression over names; a name means the same wherever it stands. An operand `n: 0d int` without brackets is a number:
+it has to be a constant, and gives the name `n` its value. `batch` is the number of matrices.
+
+Shapes are those in memory: a port's layout turns its extents first, and a matrix `[m n]` is column-major, so that its
+last extent in memory is m.
+
+Rules are expressions over names and options. Options are the entries of the call's `backend_config`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any, NamedTuple
+
+from shlo_jit.ir.attributes import DictAttr, IntegerAttr, as_ints
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.types import TensorType, TupleType, Type
+from shlo_jit.ops.kinds import TypeKind, type_kind
+from shlo_jit.ops.record import Violation
+from shlo_jit.ops.shapes import compatible_shapes, constant_ints, type_text
+
+LABEL = "target"
+"""Of the violations found here."""
+_PORT = re.compile(r"\s*(?P<name>\w+)(?P<many>[?*]?)\s*:\s*(?P<kind>[\w |<>]+?)\s*(?:\[(?P<extents>[^\]]*)\])?\s*")
+
+
+@dataclass(frozen=True)
+class Port:
+    """An operand or a result."""
+
+    name: str
+    kind: TypeKind
+    extents: tuple[str, ...] | None
+    """Of one matrix or vector; None for what has no batch."""
+    many: str = ""
+    """`?` for one that may be left out, `*` for any number."""
+
+    @property
+    def is_number(self) -> bool:
+        return self.kind.text == "0d int" and self.extents is None
+
+
+
+@dataclass(frozen=True)
+class CallDef:
+    """What a call of one target takes and gives."""
+
+    operands: tuple[Port, ...] = ()
+    results: tuple[Port, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Entry of the configuration -> `bool`, `int`, or the letters it may be; `?` in front where it may be left out."""
+    rules: tuple[str, ...] = ()
+    verify: Callable[[Op], None] | None = None
+    """What else there is to check; raises Violation."""
+
+
+def ports(text: str) -> tuple[Port, ...]:
+    """`x: f32[m n], info: i32[]`"""
+    found = []
+    for part in re.split(r",(?![^\[]*\])", text) if text.strip() else []:
+        m = _PORT.fullmatch(part)
+        assert m, part
+        extents = None if m["extents"] is None else tuple(m["extents"].split())
+        found.append(Port(m["name"], type_kind(m["kind"]), extents, m["many"]))
+    return tuple(found)
+
+
+def assigned(declared: Sequence[Port], values: Sequence[Any]) -> list[tuple[Port, Any]]:
+    """Each value with its port. Their number has been checked."""
+    several = [*declared, *([declared[-1]] * len(values) if declared else [])]
+    return list(zip(several, values, strict=False))
+
+
+def configuration(op: Op) -> dict[str, Any]:
+    """The entries of a call's configuration, where it is a dictionary; letters and numbers as such."""
+    config = op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config"))
+    items = config.items if isinstance(config, DictAttr) else ()
+    return {k: v.value if isinstance(v, IntegerAttr) else v for k, v in items}
+
+
+def check_call(record: CallDef, op: Op, *, final: bool = False) -> None:
+    """Raise Violation unless a call is as its record says. Extents, and numbers among the operands, may be unknown
+    yet, but for the `final` check of what machine code is made for."""
+    _Check(record, op, final).run()
+
+
+class _Array(NamedTuple):
+    """A value of a batch."""
+
+    text: str
+    """Which one, for messages."""
+    batch: tuple[int | None, ...]
+    extents: list[tuple[str, int | None]]
+    """Of one matrix or vector, as the record calls them."""
+
+
+class _Check:
+    """The check of one call; `names` fills on the way."""
+
+    def __init__(self, record: CallDef, op: Op, final: bool):
+        self.target = op.attributes["call_target_name"]
+        self.record = record
+        self.op = op
+        self.final = final
+        self.names: dict[str, Any] = {}
+        self.batch: tuple[int | None, ...] | None = None
+
+    def run(self) -> None:
+        op, record = self.op, self.record
+        results = [v.type for v in op.results]
+        if len(results) == 1 and isinstance(results[0], TupleType):
+            results = list(results[0].types)
+        given = (("operand", record.operands, [v.type for v in op.operands]), ("result", record.results, results))
+        for what, declared, types in given:
+            self.count(what, declared, types)
+            self.kinds(what, declared, types)
+        self.options()
+        self.numbers()
+        arrays = [found for what, declared, types in given for found in self.arrays(what, declared, types)]
+        for array in arrays:
+            self.shape(array)
+        for array in arrays:
+            self.expressions(array)
+        for rule in record.rules:
+            if self.value(rule) is False:
+                raise self.wrong(f"{rule} does not hold{self.known(rule)}", expected=rule)
+        if record.verify is not None:
+            record.verify(op)
+
+    def wrong(self, message: str, found: str = "", expected: str = "") -> Violation:
+        return Violation(LABEL, f"custom_call @{self.target}: {message}", found=found, expected=expected)
+
+    def known(self, text: str) -> str:
+        """`, with m = 5, n = 3`: the names in an expression."""
+        words = [w for w in dict.fromkeys(re.findall(r"[A-Za-z_]\w*", text)) if w in self.names]
+        return ", with " + ", ".join(f"{w} = {self.names[w]}" for w in words) if words else ""
+
+    # ------------------------------------------------------------------ one by one
+    def count(self, what: str, declared: Sequence[Port], types: Sequence[Type]) -> None:
+        least = sum(not port.many for port in declared)
+        most = math.inf if any(port.many == "*" for port in declared) else len(declared)
+        if least <= len(types) <= most:
+            return
+        names = ", ".join(port.name + port.many for port in declared) or "none"
+        raise self.wrong(
+            f"expected the {what}s {names}, found {len(types)}", f"{len(types)} {what}s", f"{what}s {names}"
+        )
+
+    def kinds(self, what: str, declared: Sequence[Port], types: Sequence[Type]) -> None:
+        for i, (port, t) in enumerate(assigned(declared, types)):
+            if not port.kind.accepts(t) and not _is_unknown(t):
+                found, expected = type_text(t), port.kind.describe()
+                raise self.wrong(f"{what} #{i} '{port.name}' must be {expected}, but got '{found}'", found, expected)
+
+    def options(self) -> None:
+        given = configuration(self.op)
+        for name, wanted in self.record.options.items():
+            words = wanted.removeprefix("?")
+            if name not in given:
+                if wanted == words:
+                    raise self.wrong(f"needs attribute '{name}' in its backend_config", "no attribute", name)
+                continue
+            value = given[name]
+            if words not in ("bool", "int", "string") and type(value) is int and 0 <= value < 128:
+                value = chr(value)
+            if not _is_option(value, words):
+                expected = words if words in ("bool", "int", "string") else " or ".join(map(repr, words))
+                raise self.wrong(
+                    f"attribute '{name}' of the backend_config must be {expected}, but is {value!r}",
+                    f"{name} = {value!r}", expected,
+                )  # fmt: skip
+            self.names[name] = value
+
+    def numbers(self) -> None:
+        """The operands that are numbers give names their values."""
+        for port, v in assigned(self.record.operands, self.op.operands):
+            if not port.is_number:
+                continue
+            known = constant_ints(v)
+            if known:
+                self.names[port.name] = known[0]
+            elif self.final:
+                raise self.wrong(f"operand '{port.name}' must be a constant", "no constant", "a constant")
+
+    def arrays(self, what: str, declared: Sequence[Port], types: Sequence[Type]) -> Iterator[_Array]:
+        """The ports with brackets whose extents are known."""
+        layouts = self.op.attributes.get(f"{what}_layouts") or (None,) * len(types)
+        for (port, t), layout in zip(assigned(declared, types), layouts, strict=True):
+            if port.extents is None or not isinstance(t, TensorType) or t.shape is None:
+                continue
+            rest = t.rank - len(port.extents)
+            if rest < 0:
+                expected = f"rank {len(port.extents)} or more"
+                message = f"{what} '{port.name}' must have {expected}, but is '{type_text(t)}'"
+                raise self.wrong(message, type_text(t), expected)
+            order = tuple(range(t.rank)) if layout is None else tuple(reversed(as_ints(layout)))
+            if order[:rest] != tuple(range(rest)):
+                message = f"{what} '{port.name}': the layout has to leave the first {rest} dimensions in front"
+                raise self.wrong(message, str(list(as_ints(layout))), "a layout of matrices one after the other")
+            shape = [t.shape[d] for d in order]
+            own = list(zip(port.extents, reversed(shape[rest:]), strict=True))
+            yield _Array(f"{what} '{port.name}' is '{type_text(t)}'", tuple(shape[:rest]), own)
+
+    def shape(self, array: _Array) -> None:
+        """The batch, and the names that stand alone."""
+        if self.batch is None:
+            self.batch = array.batch
+        if not compatible_shapes(array.batch, self.batch):
+            batch = "x".join("?" if n is None else str(n) for n in self.batch) or "1"
+            expected = f"a batch of {batch}"
+            raise self.wrong(f"{array.text}, which is no batch of {batch} as the others", expected=expected)
+        if None not in array.batch:
+            self.bind("batch", math.prod(array.batch), array)  # type: ignore[arg-type]
+        for word, n in array.extents:
+            if word.isidentifier() and n is not None:
+                self.bind(word, n, array)
+
+    def bind(self, name: str, value: int, array: _Array) -> None:
+        known = self.names.setdefault(name, value)
+        if known != value:
+            message = f"{array.text}, where {name} is {value}, but elsewhere it is {known}"
+            raise self.wrong(message, f"{name} = {value}", f"{name} = {known}")
+
+    def expressions(self, array: _Array) -> None:
+        """The extents that are written as expressions."""
+        for word, n in array.extents:
+            expected = None if word.isidentifier() else self.value(word)
+            if expected is not None and n is not None and n != expected:
+                message = f"{array.text}, where {word} should be {expected}, but is {n}{self.known(word)}"
+                raise self.wrong(message, f"{word} = {n}", f"{word} = {expected}")
+
+    def value(self, text: str) -> Any:
+        """Of an expression of the record; None where a name is not known yet."""
+        code = _compiled(text)
+        if any(name not in self.names and name not in _FUNCTIONS for name in code.co_names):
+            return None
+        return eval(code, {"__builtins__": _FUNCTIONS}, self.names)  # the text is a record's
+
+
+_FUNCTIONS = {"min": min, "max": max}
+
+
+@functools.cache
+def _compiled(text: str) -> CodeType:
+    return compile(text, "<record>", "eval")
+
+
+def _is_unknown(t: Type) -> bool:
+    """A tensor without a rank, which may turn out to be anything."""
+    return isinstance(t, TensorType) and t.shape is None
+
+
+def _is_option(value: Any, words: str) -> bool:
+    if words in ("bool", "int", "string"):
+        return type(value) is {"bool": bool, "int": int, "string": str}[words]
+    return isinstance(value, str) and len(value) == 1 and value in words

@@ -1,0 +1,260 @@
+"""What the custom calls mean that mean something here: their records, and the ops that some of them stand for.
+
+Whoever asks has made sure that the user has not registered an implementation of the target: then a call is the user's
+own, and nothing here is said of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.ir.attributes import Dense, DenseArray, DictAttr, EnumAttr, IntegerAttr, SymbolRef
+from shlo_jit.ir.core import Block, Op, Region, Value
+from shlo_jit.ir.types import I1, I64, FunctionType, TensorType, Type, tensor
+from shlo_jit.ops import OPS
+from shlo_jit.ops.call_record import LABEL, CallDef, configuration, ports
+from shlo_jit.ops.lapack_records import LETTERS, lapack_record, lapack_target
+from shlo_jit.ops.record import Violation
+from shlo_jit.ops.shapes import compatible_shapes, constant_ints, type_text
+
+SHAPE_ASSERTION = "shape_assertion"
+SPARSE_PRODUCT = "cpu_csr_sparse_dense_ffi"
+DRAW = "shlo_jit.draw"
+"""Gives a key nobody has had: `passes/expand_rng.py`."""
+APPROXIMATE_TOP_K = {"ApproxTopK", "stablehlo.dynamic_approx_top_k"}
+"""The second has k as an operand; the result's type says it too."""
+
+
+def _wrong(op: Op, message: str) -> Violation:
+    return Violation(LABEL, f"custom_call @{op.attributes['call_target_name']}: {message}")
+
+
+def call_record(op: Op) -> CallDef | None:
+    """The record of a custom call's target, or None."""
+    target = op.attributes["call_target_name"]
+    found = lapack_target(target)
+    if found is None:
+        return _RECORDS.get(target)
+    _, routine, ffi = found
+    return lapack_record(lapack_letter(op), routine, ffi)
+
+
+def lapack_letter(op: Op) -> str:
+    """LAPACK's letter of a call's element type. Raises Violation where there is none."""
+    found = lapack_target(op.attributes["call_target_name"])
+    if found is not None and found[0]:
+        return found[0]
+    t = op.operands[0].type if op.operands else None
+    for letter, name in LETTERS.items():
+        if isinstance(t, TensorType) and str(t.dtype) == name:
+            return letter
+    what = "nothing" if t is None else f"'{type_text(t)}'"
+    raise _wrong(op, f"operand 'dl' must have elements of {', '.join(LETTERS.values())}, but got {what}")
+
+
+# A sparse matrix in rows, and a dense one
+
+
+def _check_sparse_product(op: Op) -> None:
+    types = [v.type for v in (*op.operands, *op.results)]
+    if not all(isinstance(t, TensorType) and t.shape is not None for t in types):
+        return
+    data, starts, columns, x, result = types
+    assert isinstance(data, TensorType) and isinstance(starts, TensorType) and isinstance(columns, TensorType)
+    assert isinstance(x, TensorType) and isinstance(result, TensorType) and starts.shape and x.shape is not None
+    if not 1 <= x.rank <= 2 or not data.dtype == x.dtype == result.dtype:
+        raise _wrong(op, f"expected a vector or matrix of '{data.dtype}', got '{type_text(x)}'")
+    if not compatible_shapes(data.shape, columns.shape):
+        raise _wrong(op, f"expected a column for each element, got '{type_text(data)}' and '{type_text(columns)}'")
+    rows = None if starts.shape[0] is None else starts.shape[0] - 1
+    if not compatible_shapes(result.shape, (rows, *x.shape[1:])):
+        expected = type_text(tensor((rows, *x.shape[1:]), x.dtype))
+        raise _wrong(op, f"expected the result '{expected}', got '{type_text(result)}'")
+
+
+# Approximate top-k
+
+
+def _check_approximate_top_k(op: Op) -> None:
+    extra = op.attributes["call_target_name"] != "ApproxTopK"
+    n = len(op.results)
+    if n == 0 or len(op.operands) != 2 * n + extra:
+        raise _wrong(op, f"expected {2 * n + extra} operands for {n} results, got {len(op.operands)}")
+    if not isinstance(op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config")), DictAttr):
+        raise _wrong(op, "needs a dictionary as its backend_config")
+    options = configuration(op)
+    dimension, k = options.get("reduction_dim"), options.get("top_k")
+    if type(dimension) is not int:
+        raise _wrong(op, "needs attribute 'reduction_dim', an integer, in its backend_config")
+    for i, result in enumerate(op.results):
+        t, init, r = op.operands[i].type, op.operands[n + i].type, result.type
+        if not isinstance(t, TensorType) or not isinstance(r, TensorType) or not isinstance(init, TensorType):
+            raise _wrong(op, f"expected tensors, got '{type_text(t)}', '{type_text(init)}' and '{type_text(r)}'")
+        if t.shape is None or r.shape is None:
+            continue
+        if not -t.rank <= dimension < t.rank:
+            raise _wrong(op, f"reduction_dim {dimension} is no dimension of '{type_text(t)}'")
+        d = dimension % t.rank
+        shape = list(t.shape)
+        shape[d] = r.shape[d] if r.rank == t.rank else None
+        first = op.operands[0].type
+        fits = compatible_shapes(tuple(shape), r.shape) and compatible_shapes(t.shape, first.shape)  # type: ignore[attr-defined]
+        if not fits or t.dtype != r.dtype or init.dtype != t.dtype or init.shape not in ((), None):
+            raise _wrong(op, f"'{type_text(t)}' and '{type_text(init)}' do not give '{type_text(r)}'")
+        have, wanted = t.shape[d], r.shape[d]
+        if have is not None and wanted is not None and wanted > have:
+            raise _wrong(op, f"there are no {wanted} elements along dimension {d} of '{type_text(t)}'")
+        if options.get("aggregate_to_topk") is True and type(k) is int and wanted not in (None, k):
+            raise _wrong(op, f"top_k = {k}, but the result is '{type_text(r)}'")
+
+
+def _comparator_type(op: Op) -> FunctionType:
+    elements = [_scalar(v.type) for v in op.operands[: len(op.results)]]
+    return FunctionType(tuple(t for t in elements for _ in range(2)), (tensor((), I1),))
+
+
+def _scalar(t: Type) -> Type:
+    return tensor((), t.dtype) if isinstance(t, TensorType) else t
+
+
+def _reducer_type(op: Op) -> FunctionType:
+    n = len(op.results)
+    elements = tuple(_scalar(v.type) for v in op.operands[n : 2 * n])
+    return FunctionType(elements * 2, elements)
+
+
+CALLED: dict[str, Callable[[Op], FunctionType]] = {
+    **dict.fromkeys(APPROXIMATE_TOP_K, _comparator_type),
+    "stablehlo.dynamic_reduce_window": _reducer_type,
+}
+"""The type that the one function in `called_computations` has to have, by target."""
+
+_RECORDS: dict[str, CallDef] = {
+    SHAPE_ASSERTION: CallDef(ports("condition: 0d pred, value*: 0d int|index"), options={"error_message": "?string"}),
+    SPARSE_PRODUCT: CallDef(
+        ports("data: 1d int|float|complex, starts: 1d i32|i64|ui32|ui64, columns: 1d i32|i64|ui32|ui64, x: tensor"),
+        ports("result: int|float|complex"), verify=_check_sparse_product,
+    ),
+    "AllocateBuffer": CallDef(results=ports("buffer*: any")),
+    DRAW: CallDef(results=ports("state: 1d ui64[2]")),
+    "stablehlo.infeed": CallDef(ports("token*: token"), ports("result*: any")),
+    "stablehlo.recv": CallDef(ports("token*: token"), ports("result*: any"), {"channel": "?int"}),
+    "stablehlo.outfeed": CallDef(ports("value*: any"), ports("token*: token")),
+    "stablehlo.send": CallDef(ports("value*: any"), ports("token*: token"), {"channel": "?int"}),
+    "stablehlo.dynamic_top_k": CallDef(ports("x: int|float, k: int|index"), ports("values: tensor, indices: tensor")),
+    "stablehlo.dynamic_rng_bit_generator": CallDef(
+        ports("state: 1d int|float, shape: 1d int|index"), ports("state: 1d int|float, bits: int|float")
+    ),
+    "stablehlo.dynamic_reduce_window": CallDef(ports("operand*: any"), ports("result*: any")),
+    **dict.fromkeys(
+        APPROXIMATE_TOP_K, CallDef(ports("operand*: any"), ports("result*: any"), verify=_check_approximate_top_k)
+    ),
+}  # fmt: skip
+
+
+# Calls, and ops of MHLO, that stand for an op
+
+
+OTHER_NAMES = {"topk": "top_k"}
+"""Ops whose name in MHLO is not CHLO's."""
+
+
+def stands_for(op: Op) -> Op | None:
+    """The op that a custom call, or an op of MHLO's, stands for, with a body that says no more than its types; None
+    when it stands for none, or when what would be its attributes is not known yet. Raises Violation where operands and
+    results contradict each other."""
+    if op.name.startswith("mhlo."):
+        return _of_mhlo(op, op.name.removeprefix("mhlo."), op.attributes)
+    target = op.attributes["call_target_name"]
+    if target.startswith("mhlo."):
+        given = op.attributes.get("mhlo.attributes", op.attributes.get("backend_config"))
+        return _of_mhlo(op, target.removeprefix("mhlo."), dict(given.items) if isinstance(given, DictAttr) else {})
+    rule = _STANDS_FOR.get(target)
+    static = all(isinstance(v.type, TensorType) and v.type.is_static for v in op.results)
+    return rule(op) if rule is not None and static else None
+
+
+def _op(like: Op, name: str, operands: list[Value], attributes: dict[str, Any], regions: list[Region]) -> Op:
+    types = [v.type for v in like.results]
+    return Op(name, operands, types, attributes, regions, like.source, like.start, like.end)
+
+
+def _of_mhlo(op: Op, word: str, found: dict[str, Any]) -> Op | None:
+    """CHLO and StableHLO ops under MHLO's name; their attributes are those found with the op or call."""
+    word = OTHER_NAMES.get(word, word)
+    record = OPS.get("chlo." + word) or OPS.get("stablehlo." + word)
+    if record is None or record.regions or record.has("terminator"):
+        return None
+    attributes = {k: v for k, v in found.items() if k in record.attributes}
+    if word == "top_k" and not isinstance(found.get("largest", True), bool):
+        raise Violation("attribute", "attribute 'largest' of mhlo.topk must be a bool")
+    return _op(op, record.name, op.operands, attributes, [])
+
+
+def _top_k(op: Op) -> Op | None:
+    values = op.results[0].type
+    if not isinstance(values, TensorType) or not values.extents:
+        raise _wrong(op, f"expected a result of rank 1 or more, got '{type_text(values)}'")
+    k, known = values.extents[-1], constant_ints(op.operands[1])
+    if known is not None and known != (k,):
+        raise _wrong(op, f"operand 'k' is {list(known)}, but the result is '{type_text(values)}'")
+    return _op(op, "chlo.top_k", op.operands[:1], {"k": IntegerAttr(k)}, [])
+
+
+def _random_bits(op: Op) -> Op | None:
+    bits, known = op.results[1].type, constant_ints(op.operands[1])
+    if isinstance(bits, TensorType) and known is not None and known != bits.extents:
+        raise _wrong(op, f"operand 'shape' is {list(known)}, but the result is '{type_text(bits)}'")
+    default = EnumAttr("stablehlo", "rng_algorithm", "DEFAULT")
+    attributes = {"rng_algorithm": op.attributes.get("rng_algorithm", default)}
+    return _op(op, "stablehlo.rng_bit_generator", op.operands[:1], attributes, [])
+
+
+WINDOW = ("window_dimensions", "window_strides", "base_dilations", "window_dilations", "padding")
+
+
+def _reduce_window(op: Op) -> Op | None:
+    n = len(op.results)
+    if n == 0 or len(op.operands) != 2 * n + len(WINDOW):
+        expected = f"{2 * n} arrays and initial values, {', '.join(WINDOW)}"
+        raise _wrong(op, f"expected the operands {expected}, got {len(op.operands)}")
+    arrays, window = op.operands[: -len(WINDOW)], [constant_ints(v) for v in op.operands[-len(WINDOW) :]]
+    if any(not isinstance(v.type, TensorType) for v in op.operands):
+        raise _wrong(op, "expected tensors as operands")
+    attributes: dict[str, Any] = {}
+    for name, known in zip(WINDOW, window, strict=True):
+        if known is None:
+            return None
+        attributes[name] = DenseArray("i64", known)
+    if len(window[-1] or ()) % 2:
+        raise _wrong(op, f"operand 'padding' must be pairs, got '{type_text(op.operands[-1].type)}'")
+    pairs = np.asarray(window[-1], np.int64).reshape(-1, 2)
+    attributes["padding"] = Dense(tensor(pairs.shape, I64), pairs)
+    return _op(op, "stablehlo.reduce_window", arrays, attributes, [_reducer_of(arrays[n:])])
+
+
+def _reducer_of(inits: list[Value]) -> Region:
+    """A body of the right types, for the rules on types."""
+    arguments = [Value(_scalar(v.type)) for _ in range(2) for v in inits]
+    return Region([Block(arguments, [Op("stablehlo.return", arguments[: len(inits)], [])])])
+
+
+_STANDS_FOR: dict[str, Callable[[Op], Op | None]] = {
+    "stablehlo.dynamic_top_k": _top_k,
+    "stablehlo.dynamic_rng_bit_generator": _random_bits,
+    "stablehlo.dynamic_reduce_window": _reduce_window,
+}
+
+
+def called_function(op: Op) -> tuple[str, FunctionType] | None:
+    """Name and type of the function that a known call needs; None when it needs none. Raises Violation."""
+    wanted = CALLED.get(op.attributes.get("call_target_name", ""))
+    if wanted is None:
+        return None
+    called = op.attributes.get("called_computations", ())
+    if len(called) != 1 or not isinstance(called[0], SymbolRef):
+        raise _wrong(op, "needs one function in its called_computations")
+    return called[0].name, wanted(op)

@@ -1,0 +1,201 @@
+"""Custom calls with a meaning here are held against their records: types, ranks, extents, numbers and options."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from call_programs import CALLS, Call, other_element, other_extents
+
+import shlo_jit
+from shlo_jit.ops.lapack_records import OLD_ROUTINES, ROUTINES
+
+
+def refused(call: Call) -> bool:
+    """By the verifier, with the line of the call and what the matter is."""
+    text = call.text()
+    found = shlo_jit.verify(text)
+    for d in found:
+        assert d.line == 1 + next(i for i, line in enumerate(text.splitlines()) if "custom_call" in line), d
+        assert d.op == "stablehlo.custom_call" and len(d.message) > 40
+    return bool(found)
+
+
+LAPACK = [name for name in CALLS if name.startswith(("lapack_", "blas_", "tridiagonal_"))]
+ONE_LETTER = [name for name in LAPACK if CALLS[name].target.startswith(("lapack_s", "blas_s", "lapack_z"))]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_valid(name: str) -> None:
+    assert shlo_jit.verify(CALLS[name].text()) == []
+
+
+def test_all_routines_are_there() -> None:
+    assert len(LAPACK) == 4 * (len(ROUTINES) + len(OLD_ROUTINES))
+
+
+def _free_of(call: Call, what: str, index: int) -> bool:
+    """Whether a LAPACK call leaves it open: workspaces, the length of dl and du, one more row of what is multiplied."""
+    name = call.names[what == "results"][index]
+    return name in ("work", "rwork", "vlwork", "vrwork")
+
+
+@pytest.mark.parametrize("name", LAPACK)
+def test_other_elements(name: str) -> None:
+    call = CALLS[name]
+    for what in ("operands", "results"):
+        for i, t in enumerate(getattr(call, what)):
+            numbers = what == "operands" and call.numbers[i] is not None
+            if numbers or _free_of(call, what, i):
+                continue
+            for other in other_element(t):
+                assert refused(call.with_type(what, i, other)), (what, i, other)
+
+
+@pytest.mark.parametrize("name", ONE_LETTER)
+def test_other_shapes(name: str) -> None:
+    """Every extent of every operand and result alone."""
+    call = CALLS[name]
+    for what in ("operands", "results"):
+        for i, t in enumerate(getattr(call, what)):
+            port = call.names[what == "results"][i]
+            for k, other in enumerate(other_extents(t)):
+                if _free_of(call, what, i) or ((port, k) in {("a", 1), ("tau", 1)} and what == "operands"):
+                    continue  # more columns than reflectors that are used, or one more of these
+                assert refused(call.with_type(what, i, other)), (what, i, other)
+
+
+@pytest.mark.parametrize("name", ONE_LETTER)
+def test_other_numbers(name: str) -> None:
+    """The operands that are numbers agree with the shapes, and are in their range."""
+    call = CALLS[name]
+    for i, number in enumerate(call.numbers):
+        if number is not None and call.names[0][i] != "lwork":
+            for wrong in (-1, 77):
+                numbers = (*call.numbers[:i], wrong, *call.numbers[i + 1 :])
+                assert refused(replace(call, numbers=numbers)), (call.names[0][i], wrong)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_missing_values(name: str) -> None:
+    call = CALLS[name]
+    assert refused(replace(call, operands=(*call.operands, "!stablehlo.token"))) or call.target in FREE
+    if call.names[1][-1:] == ("work",):
+        call = replace(call, results=call.results[:-1])
+    if call.operands:
+        fewer = replace(call, operands=call.operands[:-1], numbers=call.numbers[: len(call.operands) - 1])
+        assert refused(fewer) or call.target in FREE or "alpha" in call.names[0]
+    if call.results:
+        assert refused(replace(call, results=call.results[:-1])) or call.target in FREE
+
+
+FREE = {"Sharding", "MoveToHost", "dce_sink", "AllocateBuffer", "shape_assertion"}
+"""These take anything; where it makes no sense, they are not compiled."""
+
+
+@pytest.mark.parametrize("name", [n for n in LAPACK if CALLS[n].config])
+def test_options(name: str) -> None:
+    call = CALLS[name]
+    for i, (option, _) in enumerate(call.config):
+        without = (*call.config[:i], *call.config[i + 1 :])
+        assert refused(replace(call, config=without))
+        for wrong in ("88 : ui8", '"UL"', "-1 : i64", "1.5 : f32", "unit", "99999 : i64"):
+            assert refused(replace(call, config=(*without, (option, wrong)))), (option, wrong)
+
+
+@pytest.mark.parametrize("name", [n for n in ONE_LETTER if "lapack_s" in n or "blas_s" in n])
+def test_unknown_numbers_are_not_compiled(name: str) -> None:
+    """Sizes as arguments of the function: the verifier cannot know them, the compiler has to."""
+    call = CALLS[name]
+    if not any(number is not None for number in call.numbers):
+        return
+    free = replace(call, numbers=())
+    assert not refused(free)
+    with pytest.raises(shlo_jit.UnsupportedError, match=r"operand '\w+' must be a constant") as caught:
+        shlo_jit.compile(free.text(), cache=False)
+    assert caught.value.line > 0
+
+
+@pytest.mark.parametrize("name", [n for n in LAPACK if "_s" in n or "_z" in n])
+def test_valid_ones_run(name: str) -> None:
+    text = CALLS[name].text()
+    exe = shlo_jit.compile(text, cache=False)
+    rng = np.random.default_rng(1)
+    arrays = [rng.standard_normal(p.shape).astype(p.dtype) for p in exe.inputs]
+    out = exe(*arrays)
+    assert len(out if isinstance(out, tuple) else (out,)) == len(CALLS[name].results)
+
+
+LAYOUT = "operand_layouts = [{0}, {0}], result_layouts = [{0}]"
+
+
+def test_layouts() -> None:
+    """A batch has to stay in front; a matrix may be either way round, and its shape is that in memory."""
+    call = CALLS["lapack_strsm_ffi"]
+    turned = replace(call, operands=("tensor<2x4x4xf32>", "tensor<2x4x3xf32>"), results=("tensor<2x4x3xf32>",))
+    layout = LAYOUT.format("dense<[1, 2, 0]> : tensor<3xindex>")
+    assert not refused(replace(turned, attributes=layout))
+    assert refused(turned)
+    assert refused(replace(turned, attributes=LAYOUT.format("dense<[0, 1, 2]> : tensor<3xindex>")))
+
+
+@pytest.mark.parametrize(
+    "name,old,new,message",
+    [
+        ("lapack_sgeqrf_ffi", "tensor<2x3xf32>", "tensor<2x2xf32>", r"'tau' is .*min\(m,n\) should be 3, but is 2, with m = 4, n = 3"),
+        ("lapack_dpotrf_ffi", "tensor<2x3x3xf64>", "tensor<2x3x3xi8>", "operand #0 'x' must be .*f64.*'tensor<2x3x3xi8>'"),
+        ("lapack_sorgqr_ffi", "tensor<2x2xf32>", "tensor<2x9xf32>", "k <= n <= m does not hold, with k = 9, n = 3, m = 4"),
+        ("mhlo.topk7", "k = 3", "k = 7", "last dimension must be at least 7"),
+        ("mhlo.topk7", "k = 3", "k = 2", "incompatible"),
+        ("mhlo.topk7", "k = 3 : i64, ", "", "requires attribute 'k'"),
+        ("mhlo.topk7", "largest = true", "largest = 1 : i64", "must be a bool"),
+        ("mhlo.erf6", "xf32", "xi32", "must be ranked tensor of"),
+        ("stablehlo.dynamic_top_k9", "dense<3>", "dense<2>", r"operand 'k' is \[2\]"),
+        ("stablehlo.dynamic_top_k9", "2x5xf32", "2x2xf32", "last dimension must be at least 3"),
+        ("stablehlo.dynamic_rng_bit_generator10", "dense<3>", "dense<4>", r"operand 'shape' is \[4\]"),
+        ("stablehlo.dynamic_rng_bit_generator10", "tensor<2xui64>", "tensor<3xui64>", "state of THREE_FRY"),
+        ("stablehlo.dynamic_reduce_window11", "tensor<2x2xi32>", "tensor<3xi32>", "'padding' must be pairs"),
+        ("stablehlo.dynamic_reduce_window11", "[@sum]", "[@main]", "called_computations: 'main' is"),
+        ("stablehlo.dynamic_reduce_window11", "[@sum]", "[@none]", "'none' does not reference a function"),
+        ("stablehlo.dynamic_reduce_window11", "[@sum]", "[]", "needs one function"),
+        ("ApproxTopK12", "reduction_dim = 1", "reduction_dim = 2", "reduction_dim 2 is no dimension"),
+        ("ApproxTopK12", "top_k = 3", "top_k = 2", "top_k = 2, but the result is"),
+        ("ApproxTopK12", "2x5xi32", "2x4xi32", "do not give"),
+        ("ApproxTopK12", "2x3x", "2x6x", "there are no 6 elements"),
+        ("ApproxTopK12", "[@greater]", "[@main]", "called_computations: 'main' is"),
+        ("cpu_csr_sparse_dense_ffi1", "tensor<4xi32>", "tensor<5xi32>", "expected the result 'tensor<4x2xf32>'"),
+        ("cpu_csr_sparse_dense_ffi1", "tensor<5xi32>", "tensor<6xi32>", "a column for each element"),
+        ("cpu_csr_sparse_dense_ffi1", "tensor<5xf32>", "tensor<5xf64>", "expected a vector or matrix of 'f64'"),
+        ("shape_assertion0", "tensor<i1>", "tensor<3xi1>", "operand #0 'condition' must be 0D"),
+        ("shape_assertion0", "tensor<i32>", "tensor<2xi32>", "operand #1 'value' must be 0D"),
+    ],
+)  # fmt: skip
+def test_messages(name: str, old: str, new: str, message: str) -> None:
+    text = CALLS[name].text()
+    assert old in text
+    with pytest.raises(shlo_jit.VerifyError, match=message) as caught:
+        shlo_jit.compile(text.replace(old, new), cache=False)
+    assert caught.value.line > 0
+
+
+@pytest.mark.parametrize("name", ["lapack_sgeqrf_ffi", "lapack_spotrf", "mhlo.erf6", "stablehlo.dynamic_top_k9", "ApproxTopK12"])
+def test_the_users_own_call_is_the_users(name: str) -> None:
+    """No record is held against a call that the user implements, and it is the user's implementation that runs."""
+    call = replace(CALLS[name], operands=("tensor<3xi8>",), results=("tensor<5xi16>",), numbers=(), config=())
+    seen = []
+
+    def own(x: np.ndarray) -> np.ndarray:
+        seen.append(x.copy())
+        return np.arange(5, dtype=np.int16)
+
+    text = replace(call, attributes="").text()
+    exe = shlo_jit.compile(text, cache=False, custom_calls={call.target: own})
+    assert exe(np.array([1, 2, 3], np.int8)).tolist() == [0, 1, 2, 3, 4]
+    assert len(seen) == 1
+    assert shlo_jit.verify(text)
+    shlo_jit.register_custom_call(call.target, own)
+    try:
+        assert shlo_jit.verify(text) == []
+    finally:
+        shlo_jit.register_custom_call(call.target, None)
