@@ -160,6 +160,17 @@ class ExecutionError(RuntimeError):
     """A compiled program could not finish: a custom call raised, a collective timed out."""
 
 
+def check_text(text: str, name: str) -> str:
+    """The text. Raises ParseError at the first half of a surrogate pair, which is no character by itself."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as e:
+        shown = Source(text.encode("utf-8", "replace").decode("utf-8"), name)
+        message = f"the text is not Unicode: U+{ord(text[e.start]):04X} is half of a character"
+        raise ParseError(diagnose(message, Span(shown, e.start, e.start + 1))) from None
+    return text
+
+
 def decode_text(data: bytes, name: str) -> str:
     """The text of a program's bytes. Raises ParseError at the first one that is no UTF-8."""
     try:

@@ -10,8 +10,9 @@ from shlo_jit.codegen import routines
 from shlo_jit.codegen.background import Background
 from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.target import resolve
-from shlo_jit.errors import Diagnostic, StableHLOError, VerifyError
+from shlo_jit.errors import Diagnostic, StableHLOError, UnsupportedError, VerifyError, diagnose
 from shlo_jit.ir.collector import paused_collector
+from shlo_jit.ir.core import is_declaration
 from shlo_jit.ir.verifier import verify_module
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import build
@@ -76,7 +77,7 @@ def compile_text(
             starting.start(routine)
         try:
             lowered = lower(text, name, entry, machine, count, calls, donate, starting.start)
-        except StableHLOError:
+        except (StableHLOError, MemoryError):
             raise
         except Exception as error:  # whatever went wrong, the caller gets one documented exception
             what = f"{type(error).__name__}: {error}"
@@ -118,6 +119,8 @@ def lower(
     if function is None:
         known = ", ".join("@" + f.attributes["sym_name"] for f in module.functions())
         raise StableHLOError(Diagnostic(f"no function @{entry}; the program has {known or 'none'}", name))
+    if is_declaration(function):
+        raise UnsupportedError(diagnose(f"function @{entry} has no body", function.span))
     function = run_passes(module, function, is_registered)
     plan = group_block(function.block())
 

@@ -99,11 +99,14 @@ class Dense:
         if self.type != other.type:
             return False
         a, b = self.array, other.array
-        return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        if self.is_splat and other.is_splat:
+            return a.flat[:1].tobytes() == b.flat[:1].tobytes()
+        return a.tobytes() == b.tobytes()
 
     def __hash__(self) -> int:
-        a = self.array
-        return hash((self.type, a.ravel()[:8].tobytes() if a.size else b""))
+        return hash((self.type, self.array.flat[:8].tobytes()))
 
     def __repr__(self) -> str:
         return f"Dense({self.type})"

@@ -7,7 +7,7 @@ from typing import Any
 from shlo_jit.ir.attributes import Dense, DictAttr, StructAttr, as_ints
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import OpaqueType, TensorType, TupleType, Type
-from shlo_jit.ops.attribute_kinds import ENUMS
+from shlo_jit.ops.attribute_kinds import ENUMS, short_text
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.shapes import compatible, type_text
 
@@ -88,6 +88,8 @@ def _layout_text(layout: Any) -> str:
 
 # Aliases
 
+ALIAS = "stablehlo.output_operand_alias"
+
 
 def _part(t: Type, indices: tuple[int, ...], what: str) -> Type:
     """The part of a (nested) tuple type at `indices`."""
@@ -102,7 +104,8 @@ def _aliases(op: Op) -> list[tuple[tuple[int, ...], int, tuple[int, ...]]]:
     """(output indices, operand, operand indices) of each alias."""
     found = []
     for alias in op.attributes.get("output_operand_aliases") or ():
-        assert isinstance(alias, StructAttr)
+        if not isinstance(alias, StructAttr) or alias.name != ALIAS:
+            raise Violation("alias", f"output_operand_aliases has {short_text(alias)}, which is no #{ALIAS}")
         found.append(
             (
                 tuple(alias.get("output_tuple_indices", ())),

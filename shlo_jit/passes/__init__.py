@@ -26,12 +26,13 @@ from shlo_jit.passes.quantized import lower_quantized
 from shlo_jit.passes.shardings import without_shardings
 from shlo_jit.passes.simplify import simplify
 from shlo_jit.passes.single_process import alone
-from shlo_jit.passes.static import require_static
+from shlo_jit.passes.static import require_addressable, require_static
 from shlo_jit.passes.unroll import unroll
 
 Pass = Callable[[Op], Op]
 
 PASSES: tuple[Pass, ...] = (
+    require_addressable,
     first_platform,
     without_shardings,
     host_calls,

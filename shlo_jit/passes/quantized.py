@@ -1,6 +1,7 @@
 """Replace quantized types by their storage types, and what ops mean on them by core ops.
 
-Needs: inlined functions. Guarantees: no type is quantized. Data movement happens on storage; products of quantized
+Needs: inlined functions. Guarantees: no type is quantized. Shapes have to be known: an op on a quantized tensor with
+dynamic dimensions is refused. Data movement happens on storage; products of quantized
 tensors are formed in integers (`quantized_products.py`); a reduction whose body is over another quantized type has its
 operands requantized; every other op becomes dequantize, op, quantize (specification, "dequantize_op_quantize").
 
@@ -27,6 +28,7 @@ from shlo_jit.passes.quantized_math import (
 )
 from shlo_jit.passes.quantized_products import PRODUCTS
 from shlo_jit.passes.rewriter import Rewriter, rewrite
+from shlo_jit.passes.static import require_known_shapes
 
 ORDER = {"stablehlo." + n for n in ("maximum", "minimum", "clamp", "select", "compare")}
 """Ops that order or choose values: they may do so on storage."""
@@ -38,7 +40,7 @@ REDUCTIONS = {
 
 
 def lower_quantized(function: Op) -> Op:
-    """The function on storage types."""
+    """The function on storage types. Raises UnsupportedError."""
     values = [*function.block().arguments, *(r for op in walk(function.block()) for r in op.results)]
     if not any(quantization(v) is not None for v in values):
         return function
@@ -48,6 +50,7 @@ def lower_quantized(function: Op) -> Op:
 def _visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     if all(quantization(v) is None for v in (*op.operands, *op.results)):
         return None
+    require_known_shapes(op)
     if op.name == "stablehlo.uniform_dequantize":
         (source,) = (quantization(v) for v in op.operands)
         assert source is not None

@@ -1,7 +1,8 @@
 """Simplify: constants fold, equal ops become one, dead ops go, and a table of identities applies; one forward sweep.
 
 Needs: inlined functions. Guarantees: every block has its own copy of each constant of equal elements that it uses;
-no dead op without effect remains. Folding computes exact ops only (arithmetic, comparisons, conversions, data
+no dead op without effect remains; a tensor without elements is a constant, so that index maps and kernels never see
+one they would have to compute. Folding computes exact ops only (arithmetic, comparisons, conversions, data
 movement), with at most FOLD_LIMIT elements, so that the result has the bits it would have at run time.
 """
 
@@ -40,7 +41,8 @@ class _Simplify:
         """New constant values (of any block) and what they hold."""
         self.scopes: list[dict] = []
         """Per block: what has been computed, by structure."""
-        self.top: Block | None = None
+        self.empty: dict[TensorType, Value] = {}
+        """The constants without elements."""
 
     # ------------------------------------------------------------------ the visitor
     def visit(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -72,12 +74,12 @@ class _Simplify:
         regions = [Region([self.block(rw, b) for b in r.blocks]) for r in op.regions]
         new = Op(op.name, operands, [r.type for r in op.results], op.attributes, regions, op.source, op.start, op.end)
         rw.block.ops.append(new)
-        return new.results
+        return [self.nothing(r) for r in new.results]
 
     def block(self, rw: Rewriter, block: Block) -> Block:
         self.scopes.append({})
         new = Block([Value(a.type, name=a.name) for a in block.arguments])
-        rw.values.update(zip(block.arguments, new.arguments, strict=True))
+        rw.values.update(zip(block.arguments, map(self.nothing, new.arguments), strict=True))
         rw.blocks.append(new)
         rw.run(block.ops[:-1])
         end = block.terminator
@@ -99,6 +101,15 @@ class _Simplify:
         value = Value(dense.type)
         self.constants[value] = dense
         return value
+
+    def nothing(self, value: Value) -> Value:
+        """The value, or a constant for it that has as few elements: none."""
+        t = value.type
+        if not isinstance(t, TensorType) or t.shape is None or 0 not in t.shape or not t.is_static:
+            return value
+        if t not in self.empty:
+            self.empty[t] = self.make(Dense(t, np.empty(t.extents, t.storage.numpy)))
+        return self.empty[t]
 
     def settle(self, rw: Rewriter, value: Value) -> Value:
         """The value, or a constant op for it in the right block: of equal elements in this one, others at the top."""

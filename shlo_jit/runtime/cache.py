@@ -266,7 +266,7 @@ def info() -> CacheInfo:
 def program_key(text: str | bytes, options: Mapping[str, Any], target: Target) -> str:
     """The key of a program: its text, the options that matter for its code (values with a stable `repr`), the target
     and the versions of everything that took part."""
-    data = text.encode() if isinstance(text, str) else text
+    data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     return _key("program", target, data, repr(sorted(options.items())).encode())
 
 

@@ -97,7 +97,7 @@ class Core:
                     arrays[donated][...] = source
                 results.append(arrays[donated].reshape(-1).view(dtype).reshape(port.shape))
             else:
-                results.append(pool.empty(port.shape, dtype, port.nbytes))
+                results.append(_result(index, port))
         return results
 
     def _run(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> int:
@@ -117,7 +117,12 @@ class Core:
         try:
             return self._arenas.pop()
         except IndexError:
+            pass
+        try:
             return pool.lease(self.compiled.arena_bytes)
+        except MemoryError as error:
+            what = f"the program needs {self.compiled.arena_bytes} bytes of scratch memory"
+            raise MemoryError(f"{what}: {error}") from None
 
     def _failure(self, status: int) -> BaseException:
         if self._callbacks is None:
@@ -125,6 +130,13 @@ class Core:
 
             return ExecutionError(f"the program ended with status {status}")
         return self._callbacks.take_exception(status)
+
+
+def _result(index: int, port: Port) -> np.ndarray:
+    try:
+        return pool.empty(port.shape, port.dtype.numpy, port.nbytes)
+    except MemoryError as error:
+        raise MemoryError(f"result {index} has {port.nbytes} bytes: {error}") from None
 
 
 def _may_take(given: Any, index: int, arrays: Sequence[np.ndarray]) -> bool:

@@ -75,16 +75,19 @@ class _MethodDef(ctypes.Structure):
 # ---------------------------------------------------------------------- making one for an executable
 def fast_call(core: Core, target: Target, cache: ObjectCache | None) -> Any:
     """A built-in function that calls the program, or None where that cannot be: another interpreter, callbacks (which
-    may need an exception of Python's raised), donated arguments."""
+    may need an exception of Python's raised), donated arguments, scratch memory that cannot be had (the call will say
+    so)."""
     compiled = core.compiled
     if compiled.callbacks or compiled.output_aliases or not layout.as_expected():
         return None
     method = _method(target, cache)
     if method is None:
         return None
-    keep: list[Any] = [core]
-    arena = pool.lease(compiled.arena_bytes) if compiled.arena_bytes else None
-    keep.append(arena)
+    try:
+        arena = pool.lease(compiled.arena_bytes) if compiled.arena_bytes else None
+    except MemoryError:
+        return None
+    keep: list[Any] = [core, arena]
     array_type, new_array = _numpy_functions()
     record = Record(
         main=core.main_address,

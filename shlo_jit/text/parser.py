@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shlo_jit.errors import ParseError, Source, Span, decode_text, diagnose
+from shlo_jit.errors import ParseError, Source, Span, check_text, decode_text, diagnose
 from shlo_jit.ir.attributes import Dense, OpaqueAttr
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value
@@ -36,7 +36,7 @@ Handler = Callable[["Parser", str], Op]
 @paused_collector()
 def parse_module(text: str | bytes, name: str = "<text>") -> Module:
     """The program in `text`; raises `ParseError` with file, line, column and what was expected."""
-    source = Source(text if isinstance(text, str) else decode_text(text, name), name)
+    source = Source(check_text(text, name) if isinstance(text, str) else decode_text(text, name), name)
     try:
         return Parser(source).module()
     except SyntaxRefusal as refusal:
