@@ -1,66 +1,37 @@
-"""Loading object code into the process: one ORC JIT for all programs.
+"""Loading object code into the process.
 
-Objects are linked by JITLink, which gives all memory back when a library is unloaded; RuntimeDyld keeps some 9 KB of
-symbols for each program of 100 kernels. RuntimeDyld in turn tells gdb about the code: `SHLO_JIT_GDB=1` selects it.
+We link ourselves (`link.py`): LLVM's JIT keeps 9 KB of every library that was ever loaded, and is guarded by locks that
+a fork can leave held. LLVM's tells gdb about the code, though, and `SHLO_JIT_GDB=1` selects it.
 """
 
 from __future__ import annotations
 
 import ctypes
-import itertools
+import functools
+import mmap
 import os
-import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-import llvmlite.binding as llvm
+import numpy as np
 
+from shlo_jit.codegen.elf import read_object
 from shlo_jit.codegen.failure import InternalError
-from shlo_jit.codegen.target import initialize, resolve, target_machine
-
-_lock = threading.Lock()
-_names = itertools.count()
-_linker: llvm.LLJIT | None = None
-
-
-def _after_fork() -> None:
-    """Another thread may have held the lock, and it does not exist in the child."""
-    global _lock  # noqa: PLW0603
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
-def _jit() -> llvm.LLJIT:
-    """The process's JIT, made at first use and never disposed of: at the end of the process a worker of the thread
-    pool may still be spinning in code that it owns."""
-    global _linker  # noqa: PLW0603
-    with _lock:
-        if _linker is None:
-            initialize()
-            llvm.load_library_permanently("libm.so.6")
-            gdb = os.environ.get("SHLO_JIT_GDB", "") not in ("", "0")
-            _linker = llvm.create_lljit_compiler(target_machine(resolve()), use_jit_link=not gdb)
-            _immortalize(_linker)
-        return _linker
-
-
-def _immortalize(thing: object) -> None:
-    """Take a reference that is never given back, so that the end of the interpreter does not dispose of it either."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+from shlo_jit.codegen.link import Linker
 
 
 class Library:
     """Machine code in memory. Unloaded when the last reference to it goes, so whoever holds an address holds this."""
 
-    def __init__(self, tracker: llvm.ResourceTracker, addresses: Mapping[str, int], needs: tuple[Library, ...]) -> None:
-        self._tracker = tracker
+    def __init__(self, owner: object, addresses: Mapping[str, int], needs: tuple[Library, ...]) -> None:
+        self._owner = owner
+        """Its end is that of the code."""
         self._needs = needs
         self.addresses = addresses
 
     def keep_for_ever(self) -> None:
-        """Never unload: for code that threads of our own run."""
-        _immortalize(self._tracker)
+        """Never unload, nor at the end of the interpreter: for code that threads of our own run."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._owner))
 
 
 def load(
@@ -73,23 +44,82 @@ def load(
     libm, pthreads).
 
     `exports` are the symbols whose addresses are wanted. Raises InternalError when a symbol is missing or the object is
-    not one.
+    not one, MemoryError when there is no room.
     """
-    jit = _jit()
-    needs, exports = tuple(needs), tuple(exports)
-    builder = llvm.JITLibraryBuilder()
-    for code in objects:
-        builder.add_object_img(code)
-    for library in needs:
-        for name, address in library.addresses.items():
-            builder.import_symbol(name, address)
-    for name, address in (symbols or {}).items():
-        builder.import_symbol(name, address)
-    builder.add_current_process()
-    for name in exports:
-        builder.export_symbol(name)
+    needs, exports, objects = tuple(needs), tuple(exports), tuple(objects)
+    known = {name: address for library in needs for name, address in library.addresses.items()}
+    known |= symbols or {}
+    link = _link
+    if os.environ.get("SHLO_JIT_GDB", "") not in ("", "0"):
+        from shlo_jit.codegen.gdb import link
     try:
-        tracker = builder.link(jit, f"shlo_jit_{next(_names)}")
-    except RuntimeError as error:
+        owner, addresses = link(objects, exports, known)
+    except (LookupError, OverflowError, RuntimeError, ValueError) as error:
         raise InternalError(f"cannot link the generated code: {error}") from None
-    return Library(tracker, {name: tracker[name] for name in exports}, needs)
+    return Library(owner, addresses, needs)
+
+
+def _link(objects: Sequence[bytes], exports: Sequence[str], known: Mapping[str, int]) -> tuple[object, dict[str, int]]:
+    """The mapping that holds the code, and the addresses of the exports."""
+    linker = Linker([read_object(code) for code in objects])
+    offsets = {name: linker.symbol_offset(name) for name in exports}
+    try:
+        mapping = mmap.mmap(-1, max(1, linker.layout.size), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"cannot allocate {linker.layout.size} bytes for code: {error}") from None
+    base = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+    linker.write(np.frombuffer(mapping, np.uint8), base, lambda name: known.get(name) or _process_symbol(name))
+    _make_executable(base, linker.layout.fixed_bytes)
+    missing = [name for name, offset in offsets.items() if offset is None]
+    if missing:
+        raise LookupError(f"nothing defines {', '.join(missing)}")
+    return mapping, {name: base + offset for name, offset in offsets.items() if offset is not None}
+
+
+def _make_executable(address: int, size: int) -> None:
+    """Make memory that was written readable and executable."""
+    clear = _clear_cache()
+    if clear is not None:
+        clear(address, address + size)
+    if size and _mprotect()(address, size, mmap.PROT_READ | mmap.PROT_EXEC):
+        error = ctypes.get_errno()
+        raise RuntimeError(f"the system does not allow executable memory: {os.strerror(error)}")
+
+
+@functools.cache
+def _mprotect() -> Any:
+    function = ctypes.CDLL(None, use_errno=True).mprotect
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return function
+
+
+@functools.cache
+def _clear_cache() -> Callable[[int, int], None] | None:
+    """What makes the instruction cache see memory that was written; None where the processor does that itself."""
+    if os.uname().machine == "x86_64":
+        return None
+    function = ctypes.CDLL("libgcc_s.so.1")["__clear_cache"]
+    function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_void_p], None
+    return function
+
+
+@functools.cache
+def _libraries() -> list[ctypes.CDLL]:
+    """Where code finds what it does not define: the process, mathematics, and the compiler's helpers."""
+    found = [ctypes.CDLL(None)]
+    for name in ("libm.so.6", "libgcc_s.so.1"):
+        try:
+            found.append(ctypes.CDLL(name))
+        except OSError:  # not on this system
+            continue
+    return found
+
+
+@functools.cache
+def _process_symbol(name: str) -> int | None:
+    for library in _libraries():
+        try:
+            return ctypes.cast(library[name], ctypes.c_void_p).value
+        except AttributeError:
+            continue
+    return None

@@ -37,6 +37,7 @@ class Compiled:
     """Names of the routines it links against."""
     output_aliases: Mapping[int, int] = field(default_factory=dict)
     externals: tuple[str, ...] = ()
+    is_short: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ def compile_program(
         routines=tuple(names),
         output_aliases=dict(program.output_aliases),
         externals=tuple(program.externals),
+        is_short=program.is_short,
     )
 
 
@@ -138,6 +140,7 @@ def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
         "routines": list(compiled.routines),
         "output_aliases": sorted(compiled.output_aliases.items()),
         "externals": list(compiled.externals),
+        "is_short": compiled.is_short,
     }
     constants = [np.ascontiguousarray(c).reshape(-1).view(np.uint8) for c in compiled.constants]
     return header, [*compiled.objects, *constants]
@@ -162,6 +165,7 @@ def read_program(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> Comp
         routines=tuple(header["routines"]),
         output_aliases={int(r): int(a) for r, a in header["output_aliases"]},
         externals=tuple(header["externals"]),
+        is_short=header["is_short"],
     )
 
 

@@ -9,7 +9,9 @@ Of those 28 ms, instruction combining takes 12 and value numbering 10; both pay 
 from __future__ import annotations
 
 import re
-import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import llvmlite.binding as llvm
 
@@ -27,35 +29,53 @@ DEFAULT_LEVEL = 1
 """0: the text as it is (inlining only); 1: the short pipeline; 2: also function simplification everywhere."""
 
 
-class _PerThread(threading.local):
-    """Target machines: expensive to make (0.8 ms), and not for use by two threads at once."""
+class Tools:
+    """What LLVM needs for one target: expensive to make (1 ms), and not for use by two threads at once."""
 
-    def __init__(self) -> None:
-        self.machines: dict[Target, llvm.TargetMachine] = {}
+    def __init__(self, target: Target) -> None:
+        self.machine = target_machine(target)
+        self.builder = _pass_builder(self.machine)
+        self.inline = llvm.create_new_module_pass_manager()
+        self.inline.add_always_inliner_pass()
+        self.simplify = self.builder.getFunctionPassManager()
+        self._pipelines: dict[int, llvm.ModulePassManager] = {}
+
+    def pipeline(self, level: int) -> llvm.ModulePassManager:
+        """The passes of a level."""
+        if level not in self._pipelines:
+            self._pipelines[level] = _passes(level)
+        return self._pipelines[level]
 
 
-_per_thread = _PerThread()
+_idle: dict[Target, deque[Tools]] = {}
+"""Tools that nobody is using. They are kept, and there are as many as were ever in use at once: llvmlite 0.50 never
+disposes of pass managers (7 KB a pipeline), nor wholly of pass builders."""
 
 
-def machine(target: Target) -> llvm.TargetMachine:
-    """This thread's target machine for `target`."""
-    machines = _per_thread.machines
-    if target not in machines:
-        machines[target] = target_machine(target)
-    return machines[target]
+@contextmanager
+def tools(target: Target) -> Iterator[Tools]:
+    """Tools for `target`, nobody else's meanwhile."""
+    idle = _idle.setdefault(target, deque())
+    try:
+        taken = idle.pop()
+    except IndexError:
+        taken = Tools(target)
+    try:
+        yield taken
+    finally:
+        idle.append(taken)
 
 
-def parse(text: str, target: Target, verify: bool = True) -> llvm.ModuleRef:
+def parse(text: str, target: Target, machine: llvm.TargetMachine, verify: bool = True) -> llvm.ModuleRef:
     """The module of `text`, in an LLVM context of its own so that its types and constants die with it.
 
     Raises InternalError when the text is not LLVM's or (with `verify`) breaks its rules: code generation would end the
     process on such a module instead of raising.
     """
-    tm = machine(target)
     try:
         module = llvm.parse_assembly(text, llvm.create_context())
         module.triple = target.triple
-        module.data_layout = str(tm.target_data)
+        module.data_layout = str(machine.target_data)
         if verify:
             module.verify()
     except RuntimeError as error:
@@ -65,21 +85,21 @@ def parse(text: str, target: Target, verify: bool = True) -> llvm.ModuleRef:
 
 def optimize(text: str, target: Target, level: int = DEFAULT_LEVEL, verify: bool = True) -> llvm.ModuleRef:
     """The module of `text` after the passes of `level`. Raises InternalError as `parse` does."""
-    module = parse(text, target, verify)
-    builder = pass_builder(machine(target))
-    simplify(module, builder, text, level)
-    unlocked.run_passes(passes(level), module, builder)
+    with tools(target) as t:
+        module = parse(text, target, t.machine, verify)
+        _simplify(module, t, text, level)
+        unlocked.run_passes(t.pipeline(level), module, t.builder)
     return module
 
 
-def pass_builder(tm: llvm.TargetMachine) -> llvm.PassBuilder:
+def _pass_builder(machine: llvm.TargetMachine) -> llvm.PassBuilder:
     """A pass builder without LLVM's own vectorizers and unrolling."""
     options = llvm.create_pipeline_tuning_options(1)
     options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
-    return llvm.create_pass_builder(tm, options)
+    return llvm.create_pass_builder(machine, options)
 
 
-def passes(level: int) -> llvm.ModulePassManager:
+def _passes(level: int) -> llvm.ModulePassManager:
     """The pipeline of a level."""
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
@@ -93,14 +113,11 @@ def passes(level: int) -> llvm.ModulePassManager:
     return passes
 
 
-def simplify(module: llvm.ModuleRef, builder: llvm.PassBuilder, text: str, level: int) -> None:
+def _simplify(module: llvm.ModuleRef, tools: Tools, text: str, level: int) -> None:
     """Run LLVM's function simplification pipeline over the functions marked with SIMPLIFY (all, at level 2)."""
     if level <= 0 or (level == 1 and SIMPLIFY not in text):
         return
-    inline = llvm.create_new_module_pass_manager()
-    inline.add_always_inliner_pass()
-    inline.run(module, builder)
-    passes = builder.getFunctionPassManager()
+    tools.inline.run(module, tools.builder)
     if level >= 2:
         names = [f.name for f in module.functions if not f.is_declaration]
     else:
@@ -108,13 +125,14 @@ def simplify(module: llvm.ModuleRef, builder: llvm.PassBuilder, text: str, level
     left = {f.name: f for f in module.functions if not f.is_declaration}
     for name in names:
         if name in left:
-            passes.run(left[name], builder)
+            tools.simplify.run(left[name], tools.builder)
 
 
 def emit_object(module: llvm.ModuleRef, target: Target) -> bytes:
-    """Position-independent object code of an optimized module, for the JIT linker and for `ld` alike."""
+    """Position-independent object code of an optimized module, for our linker and for `ld` alike."""
     try:
-        return unlocked.emit_object(machine(target), module)
+        with tools(target) as t:
+            return unlocked.emit_object(t.machine, module)
     except RuntimeError as error:
         raise InternalError(f"LLVM cannot generate code: {error}") from None
 
@@ -122,6 +140,7 @@ def emit_object(module: llvm.ModuleRef, target: Target) -> bytes:
 def emit_assembly(module: llvm.ModuleRef, target: Target) -> str:
     """The same as assembly text, to look at."""
     try:
-        return machine(target).emit_assembly(module)
+        with tools(target) as t:
+            return t.machine.emit_assembly(module)
     except RuntimeError as error:
         raise InternalError(f"LLVM cannot generate code: {error}") from None

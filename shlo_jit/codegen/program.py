@@ -10,6 +10,11 @@ import numpy as np
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.routine import Routine
 
+PAUSE_SLOT, FIRST_CONSTANT_SLOT = 3, 4
+"""Of a program's context."""
+INTERRUPTED = 2
+"""The status of a program that was stopped at a look at signals; the exception is set."""
+
 
 @dataclass(frozen=True)
 class Port:
@@ -56,9 +61,11 @@ class Program:
         1                      `i32 (ptr executable, i64 callback, ptr operand_pointers, ptr result_pointers)`,
                                called for custom calls; non-zero stops the program
         2                      the `executable` handed to it
-        3 ...                  pointers to `constants`, in order, aligned to 64
+        3                      `i32 ()`, called now and then by programs that may be long, on the thread that called the
+                               program; non-zero stops it
+        4 ...                  pointers to `constants`, in order, aligned to 64
 
-    The result is 0, or the non-zero status of the callback that stopped it.
+    The result is 0, or the non-zero status of what stopped it.
     Parallel kernels call `void @shlo_parallel(ptr task, ptr frame, i64 tasks, i64 threads)`, which runs
     `task(ptr frame, i64 index, i64 worker)` for every index in [0, tasks), worker in [0, threads), and returns when all
     are done.
@@ -75,3 +82,5 @@ class Program:
     """Result -> donated argument whose buffer it takes over."""
     externals: tuple[str, ...] = ()
     """Symbols it refers to that are functions of LAPACK, defined when it is loaded (see `runtime/lapack.py`)."""
+    is_short: bool = False
+    """Whether it takes some microseconds at most, whatever its arguments are."""

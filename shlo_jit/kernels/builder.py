@@ -476,6 +476,12 @@ class Builder:
         self._entry.append(f"  {name} = alloca {type}, i64 {count}, align {align}")
         return V("ptr", name)
 
+    def variable(self, value: V) -> V:
+        """Stack space that holds a constant from the entry of the function on."""
+        place = self.alloca(value.type, align=8)
+        self._entry.append(f"  store {value.type} {value.text}, ptr {place.text}, align 8")
+        return place
+
     def memcpy(self, to: V, source: V, nbytes: Index) -> None:
         n = self._coerce(nbytes)
         self.call("void", "llvm.memcpy.p0.p0.i64", [to, source, n, V("i1", "false")])

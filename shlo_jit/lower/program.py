@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from shlo_jit.codegen.program import Callback, Port, Program
+from shlo_jit.codegen.program import FIRST_CONSTANT_SLOT, Callback, Port, Program
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.memory import Planner
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, all_steps
 from shlo_jit.fuse.storage import Copy, MemoryPlan, Storage, nbytes
+from shlo_jit.fuse.work import is_short, step_work
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
@@ -20,6 +21,7 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.lower.kernels import KERNELS, Kernel
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.lower.nest import NestLowering, check_supported
+from shlo_jit.lower.pauses import Pauses
 from shlo_jit.lower.space import Tile
 
 INLINE_CONSTANT = 512
@@ -27,7 +29,6 @@ INLINE_CONSTANT = 512
 INLINE_KERNEL = 60
 """Lines of text up to which a kernel called once is inlined into the entry function: loops of tiny kernels then keep
 their state in registers."""
-FIRST_CONSTANT_SLOT = 3
 
 
 class ProgramLowering:
@@ -65,6 +66,7 @@ class ProgramLowering:
         self.moved: dict[int, V] = {}
         """Addresses of storages that loops around the place being written exchange."""
         self.nests: dict[int, NestLowering] = {}
+        self.pauses = Pauses(self)
         self.use_routines()
         self.memory: MemoryPlan = Planner(plan, arguments, self.scratch_bytes, donate).run()
 
@@ -164,6 +166,7 @@ class ProgramLowering:
             tuple(self.routines.values()),
             self.memory.aliases,
             tuple(self.externals),
+            is_short(self.plan) and not self.callbacks,
         )
 
     def enter(self, storage: Storage, args: V, results: V) -> None:
@@ -216,6 +219,7 @@ class ProgramLowering:
         for step in block.steps:
             self.copies(self.memory.before.get(id(step), []))
             self.step(step)
+            self.pauses.spend(step_work(step))
 
     def copies(self, copies: list[Copy]) -> None:
         for c in copies:
@@ -329,11 +333,14 @@ class ProgramLowering:
         saved = dict(self.moved)
         for (s, t), (p, q) in zip(exchanges, places, strict=True):
             self.moved.update({id(s): p, id(t): q})
+        since, self.pauses.since = self.pauses.since, 0
         self.block(cond)
         b.branch_if(self.truth(cond.results[0]), inside, done)
         b.start(inside)
         self.block(body)
         self.copies(self.memory.block_end.get(id(body), []))
+        self.pauses.turn()
+        self.pauses.since = since
         last = b.block
         b.branch(head)
         for (p, q), (s0, t0) in zip(places, homes, strict=True):
@@ -362,15 +369,19 @@ class ProgramLowering:
             i = b.load("i32", self.pointer(index))
             cases = " ".join(f"i32 {k}, label %{l}" for k, l in enumerate(labels[:-1]))
             b.line(f"switch i32 {i.text}, label %{labels[-1]} [ {cases} ]")
+        since, longest = self.pauses.since, 0
         for label, block in zip(labels, step.blocks, strict=True):
             b.start(label)
+            self.pauses.since = since
             self.block(block)
+            longest = max(longest, self.pauses.since)
             self.copies(self.memory.block_end.get(id(block), []))
             b.branch(done)
         b.start(done)
+        self.pauses.since = longest
 
     def callback(self, callback: Callback, operands: list[V], results: list[V]) -> None:
-        """Call out; leave the program with the status if it is not zero."""
+        """Call out."""
         b = self.main
         number = len(self.callbacks)
         self.callbacks.append(callback)
@@ -382,7 +393,11 @@ class ProgramLowering:
             tables.append(table)
         function = b.load("ptr", b.element(self.context, "ptr", 1))
         executable = b.load("ptr", b.element(self.context, "ptr", 2))
-        status = b.call_pointer("i32", function, [executable, i64(number), *tables])
+        self.leave_unless_zero(b.call_pointer("i32", function, [executable, i64(number), *tables]))
+
+    def leave_unless_zero(self, status: V) -> None:
+        """Leave the program with the status if it is not zero."""
+        b = self.main
         fail, go_on = b.label("fail"), b.label("on")
         b.branch_if(b.icmp("ne", status, const("i32", 0)), fail, go_on)
         b.start(fail)

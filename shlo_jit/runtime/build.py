@@ -17,6 +17,7 @@ from shlo_jit.runtime import lapack
 from shlo_jit.runtime.cache import ObjectCache, default_cache
 from shlo_jit.runtime.cpus import thread_count
 from shlo_jit.runtime.executable import Core, Executable
+from shlo_jit.runtime.fastcall import call_library
 
 Stages = Mapping[str, Callable[[], str]]
 """Name of a stage -> a function that gives the program's text there; asked only when a user asks."""
@@ -92,7 +93,7 @@ def load(
             return None
         libraries.append(library)
     library = jit.load(compiled.objects, ["shlo_main"], libraries, lapack.addresses(compiled.externals))
-    core = Core(compiled, library, thread_count(threads), custom_calls)
+    core = Core(compiled, library, call_library(target, cache), thread_count(threads), custom_calls)
     return Executable(core, target, cache, stages)
 
 

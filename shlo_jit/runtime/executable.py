@@ -20,8 +20,7 @@ from shlo_jit.runtime.callbacks import CallbackTable, trampoline_address
 from shlo_jit.runtime.fastcall import fast_call
 from shlo_jit.runtime.host import Channel, Host, Infeed, Outfeed
 from shlo_jit.runtime.layout import data_address
-
-MAIN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+from shlo_jit.runtime.signals import CALL
 
 
 class Signature(NamedTuple):
@@ -47,27 +46,33 @@ class Core:
     """A loaded program: its code, constants and memory, and the way through Python to call it."""
 
     def __init__(
-        self, compiled: Compiled, library: Library, threads: int, custom_calls: Mapping[str, Any] | None
+        self,
+        compiled: Compiled,
+        library: Library,
+        calls: Library,
+        threads: int,
+        custom_calls: Mapping[str, Any] | None,
     ) -> None:
+        """`calls`: the functions of `runtime/signals.py`."""
         constants = tuple(_aligned(c) for c in compiled.constants)
         self.compiled = dataclasses.replace(compiled, constants=constants, objects=())
         self.threads = threads
         self._library = library
         """Keeps the code loaded."""
         self.main_address = library.addresses["shlo_main"]
-        self._main = MAIN(self.main_address)
+        self._call = CALL(calls.addresses["shlo_call"])
         self.host = Host()
         self._callbacks = CallbackTable(compiled.callbacks, custom_calls, self.host) if compiled.callbacks else None
-        self._context = self._make_context()
+        self._context = self._make_context(calls.addresses["shlo_pause"])
         self.context_address = data_address(self._context)
         self._arenas: list[Any] = []
         """Leases on blocks that no call is using."""
         self._input_pointers = ctypes.c_void_p * max(1, len(compiled.inputs))
         self._output_pointers = ctypes.c_void_p * max(1, len(compiled.outputs))
 
-    def _make_context(self) -> np.ndarray:
+    def _make_context(self, pause: int) -> np.ndarray:
         handle = self._callbacks.handle if self._callbacks else 0
-        slots = [self.threads, trampoline_address, handle, *(data_address(c) for c in self.compiled.constants)]
+        slots = [self.threads, trampoline_address, handle, pause, *map(data_address, self.compiled.constants)]
         return np.array(slots, np.uint64)
 
     def call(self, *args: Any) -> Any:
@@ -105,7 +110,7 @@ class Core:
         outputs = self._output_pointers(*map(data_address, results))
         arena = self.take_arena()
         try:
-            return self._main(inputs, outputs, arena, self.context_address)
+            return self._call(self.main_address, inputs, outputs, arena, self.context_address)
         finally:
             if arena is not None:
                 self._arenas.append(arena)

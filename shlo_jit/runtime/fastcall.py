@@ -10,7 +10,7 @@ it makes the result arrays (numpy's own C function; large ones by a Python calla
 `shlo_main`; otherwise it calls the slow way with the same arguments. Measured with two inputs of four floats:
 0.2 us, where the same through ctypes takes 0.7 us and through Python conversions 14 us.
 
-The GIL is released for the program's run, except for programs that ran for less than SHORT_CYCLES the last few times:
+The GIL is released for the program's run, except where the program is known to take microseconds (`Program.is_short`):
 getting the GIL back from a busy thread may take milliseconds.
 """
 
@@ -25,24 +25,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shlo_jit.codegen import routines
-from shlo_jit.codegen.program import Port
-from shlo_jit.kernels.builder import ModuleText, V, i32, i64
+from shlo_jit.codegen.program import INTERRUPTED, Port
+from shlo_jit.kernels.builder import ModuleText, V, i32
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.runtime import layout, pool
+from shlo_jit.runtime import layout, pool, signals
 
 if TYPE_CHECKING:
+    from shlo_jit.codegen.jit import Library
     from shlo_jit.runtime.cache import ObjectCache
     from shlo_jit.runtime.executable import Core
 
-SHORT_CYCLES = 12_000
-"""About 4 us: a run below this counts as short."""
-SHORT_RUNS = 8
-"""Short runs in a row after which the GIL is kept."""
-
 _FIELDS = (
     *("main", "context", "inputs", "outputs", "arena", "needs_arena"),
-    *("array_type", "new_array", "input_ports", "output_ports", "short_runs"),
+    *("array_type", "new_array", "input_ports", "output_ports", "is_short"),
 )
 _PORT_FIELDS = ("dtype", "rank", "dimensions", "allocate")
 NULL = V("ptr", "null")
@@ -100,6 +96,7 @@ def fast_call(core: Core, target: Target, cache: ObjectCache | None) -> Any:
         new_array=new_array,
         input_ports=_ports(compiled.inputs, keep, allocate=False),
         output_ports=_ports(compiled.outputs, keep, allocate=True),
+        is_short=compiled.is_short,
     )
     keep.append(record)
     self = (ctypes.addressof(record).to_bytes(8, sys.byteorder), core.call, *keep)
@@ -111,7 +108,7 @@ def _ports(ports: Sequence[Port], keep: list[Any], allocate: bool) -> int:
     rows = (PortRecord * max(1, len(ports)))()
     for row, port in zip(rows, ports, strict=False):
         dtype, extents = port.dtype.numpy, np.array(port.shape or (0,), np.int64)
-        row.dtype, row.rank, row.dimensions = id(dtype), len(port.shape), extents.ctypes.data
+        row.dtype, row.rank, row.dimensions = id(dtype), len(port.shape), layout.data_address(extents)
         keep += [dtype, extents]
         if allocate and port.nbytes >= pool.POOLED_BYTES:
             make = pool.maker(port.shape, dtype, port.nbytes)
@@ -139,23 +136,30 @@ def _numpy_functions() -> tuple[int, int]:
 
 
 @functools.cache
-def _method(target: Target, cache: ObjectCache | None) -> _MethodDef | None:
-    """The definition of the built-in function; it lives as long as the process."""
+def call_library(target: Target, cache: ObjectCache | None) -> Library:
+    """The functions below and those of `runtime/signals.py`; they live as long as the process."""
     library = routines.load(FASTCALL.name, target, cache)
-    if library is None or _numpy_functions()[0] != id(np.ndarray):
+    assert library is not None  # it is one of the code generator's own
+    signals.watch_main_thread(library)
+    return library
+
+
+@functools.cache
+def _method(target: Target, cache: ObjectCache | None) -> _MethodDef | None:
+    """The definition of the built-in function."""
+    if _numpy_functions()[0] != id(np.ndarray):
         return None
-    fastcall = 0x80
-    return _MethodDef(b"executable", library.addresses["shlo_fastcall"], fastcall, b"A program compiled by shlo_jit.")
+    address, fastcall = call_library(target, cache).addresses["shlo_fastcall"], 0x80
+    return _MethodDef(b"executable", address, fastcall, b"A program compiled by shlo_jit.")
 
 
 # ---------------------------------------------------------------------- the machine code
 class _Writer:
     """Writes shlo_fastcall."""
 
-    def __init__(self, module: ModuleText, target: Target) -> None:
+    def __init__(self, module: ModuleText) -> None:
         params = [("ptr", "self"), ("ptr", "args"), ("i64", "count")]
         self.b = b = module.function("shlo_fastcall", params, "ptr", linkage="external", attributes="nounwind")
-        self.clock = target.is_x86
         self.self, self.args, self.count = b.params
         self.slow, self.undo, self.fail = b.label("slow"), b.label("undo"), b.label("fail")
 
@@ -197,9 +201,12 @@ class _Writer:
         self.drop_results(outputs)
         b.line("ret ptr null")
 
-        b.start(self.undo)  # the program stopped: let the slow way find out why and say so
+        b.start(self.undo)
         self.drop_results(outputs)
-        b.branch(self.slow)
+        interrupted = b.label("interrupted")  # the exception is set; another status the slow way finds out about
+        b.branch_if(b.icmp("eq", status, i32(INTERRUPTED)), interrupted, self.slow)
+        b.start(interrupted)
+        b.line("ret ptr null")
 
         b.start(self.slow)
         slow = b.load("ptr", b.offset(self.self, layout.ITEMS + 8))
@@ -272,10 +279,8 @@ class _Writer:
     def write_run(self, arena: V) -> V:
         """Call shlo_main, with or without the GIL; its status."""
         b = self.b
-        runs = b.load("i64", self.place("short_runs"))
         arguments = [self.inputs, self.results, arena, self.field("context")]
         main = self.field("main")
-        before = self.time()
 
         def keep() -> list[V]:
             return [b.call_pointer("i32", main, arguments)]
@@ -283,29 +288,11 @@ class _Writer:
         def release() -> list[V]:
             thread = b.call("ptr", "PyEval_SaveThread", [])
             status = b.call_pointer("i32", main, arguments)
-            finished = self.time()
             b.call("void", "PyEval_RestoreThread", [thread])
-            self.note(b.sub(finished, before), runs)
             return [status]
 
-        def keep_and_note() -> list[V]:
-            (status,) = keep()
-            self.note(b.sub(self.time(), before), runs)
-            return [status]
-
-        (status,) = b.if_else(b.icmp("sge", runs, i64(SHORT_RUNS)), keep_and_note, release)
+        (status,) = b.if_else(b.icmp("ne", self.field("is_short"), NULL), keep, release)
         return status
-
-    def time(self) -> V:
-        """The cycle counter; AArch64's cannot be read by programs, so there no run is short."""
-        return self.b.call("i64", "llvm.readcyclecounter", []) if self.clock else i64(0)
-
-    def note(self, cycles: V, runs: V) -> None:
-        """Count the run as short, or start counting anew."""
-        b = self.b
-        if self.clock:
-            short = b.icmp("ult", cycles, SHORT_CYCLES)
-            b.store(b.select(short, b.min_(b.add(runs, 1), SHORT_RUNS), i64(0)), self.place("short_runs"))
 
     def write_return(self, outputs: V) -> None:
         """One result by itself, else a tuple."""
@@ -326,8 +313,9 @@ class _Writer:
 
 
 def build(module: ModuleText, target: Target) -> None:
-    """Write `shlo_fastcall` into `module`."""
-    _Writer(module, target).write()
+    """Write `shlo_fastcall` and the functions of `runtime/signals.py` into `module`."""
+    _Writer(module).write()
+    signals.build(module, target)
 
 
-FASTCALL = Routine(f"fastcall_{sys.implementation.cache_tag}", ("shlo_fastcall",), build)
+FASTCALL = Routine(f"fastcall_{sys.implementation.cache_tag}", ("shlo_fastcall", *signals.SYMBOLS), build)

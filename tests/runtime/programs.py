@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shlo_jit.codegen.program import Callback, Port, Program
+from shlo_jit.codegen.program import FIRST_CONSTANT_SLOT, Callback, Port, Program
 from shlo_jit.codegen.target import resolve
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
@@ -76,7 +76,7 @@ def constant(values: np.ndarray) -> Program:
     dtype = {d.numpy: n for n, d in DTYPES.items() if n != "index"}[values.dtype]
     m = ModuleText(TARGET)
     b = main(m)
-    b.memcpy(pointer(b, b.params[1], 0), pointer(b, b.params[3], 3), values.nbytes)
+    b.memcpy(pointer(b, b.params[1], 0), pointer(b, b.params[3], FIRST_CONSTANT_SLOT), values.nbytes)
     b.ret(i32(0))
     return program(m, [], [port("", values.shape, dtype)], constants=[values])
 

@@ -1,0 +1,137 @@
+"""Relocatable ELF objects, as LLVM writes them for x86-64 and AArch64: sections, symbols and relocations as arrays.
+
+Only what our objects have is known: 64 bits, little-endian, relocations with addends. Everything is checked against
+the bounds of the file, so that a damaged object is a ValueError.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+X86_64, AARCH64 = 62, 183
+"""Machines."""
+ABSOLUTE = 0xFFF1
+"""A symbol's section number where its value is no offset."""
+_RELOCATABLE = 1
+_RELA, _NOBITS, _REL = 4, 8, 9
+"""Types of sections: relocations with addends, zeros that are not in the file, relocations without."""
+_SYMTAB = 2
+_WRITE, _ALLOCATE = 1, 2
+"""Flags of sections."""
+_WEAK = 2
+"""A symbol's binding."""
+
+_HEADER = struct.Struct("<4s2B10x2H20xQ12xH2x")
+"""Magic, class, byte order, type, machine, place of the table of sections, number of sections."""
+_SECTION = np.dtype("<u4, <u4, <u8, <u8, <u8, <u8, <u4, <u4, <u8, <u8")
+_SYMBOL = np.dtype(
+    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
+)
+_RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
+
+
+class _Row(NamedTuple):
+    """Of the table of sections."""
+
+    name: int
+    type: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+    entry_size: int
+
+
+@dataclass
+class Section:
+    """A section that will be in memory."""
+
+    data: bytes | memoryview
+    """Empty where it is all zeros."""
+    size: int
+    alignment: int
+    writable: bool
+    relocations: np.ndarray = field(default_factory=lambda: np.empty(0, _RELOCATION))
+    """With the fields offset, type, symbol, addend."""
+
+
+@dataclass
+class ObjectFile:
+    machine: int
+    sections: dict[int, Section]
+    """By number."""
+    symbols: np.ndarray
+    """With the fields section, value, info."""
+    names: list[str]
+    """Of the symbols; empty for local ones."""
+
+    def is_weak(self, symbol: int) -> bool:
+        return int(self.symbols["info"][symbol]) >> 4 == _WEAK
+
+
+def read_object(data: bytes) -> ObjectFile:
+    """Raises ValueError for what is no such object."""
+    if len(data) < _HEADER.size:
+        raise ValueError("not an ELF object")
+    magic, width, order, kind, machine, start, count = _HEADER.unpack_from(data)
+    if (magic, width, order, kind) != (b"\x7fELF", 2, 1, _RELOCATABLE):
+        raise ValueError("not a relocatable 64-bit ELF object")
+    table = [_Row(*row) for row in _rows(data, _SECTION, start, count).tolist()]
+    sections = {number: _section(data, row) for number, row in enumerate(table) if row.flags & _ALLOCATE}
+    symbols, names = _symbols(data, table)
+    for row in table:
+        place = sections.get(row.info)
+        if place is None or row.type not in (_RELA, _REL):
+            continue
+        if row.type == _REL:
+            raise ValueError("relocations without addends")
+        place.relocations = _relocations(data, row, place, len(names))
+    return ObjectFile(machine, sections, symbols, names)
+
+
+def _rows(data: bytes, dtype: np.dtype, offset: int, count: int) -> np.ndarray:
+    if offset + count * dtype.itemsize > len(data):
+        raise ValueError("an ELF table ends beyond the object")
+    return np.frombuffer(data, dtype, count, offset)
+
+
+def _content(data: bytes, row: _Row) -> memoryview:
+    if row.offset + row.size > len(data):
+        raise ValueError("an ELF section ends beyond the object")
+    return memoryview(data)[row.offset : row.offset + row.size]
+
+
+def _section(data: bytes, row: _Row) -> Section:
+    if row.alignment & (row.alignment - 1):
+        raise ValueError(f"an ELF section is aligned to {row.alignment}")
+    content = memoryview(b"") if row.type == _NOBITS else _content(data, row)
+    return Section(content, row.size, max(1, row.alignment), bool(row.flags & _WRITE))
+
+
+def _symbols(data: bytes, table: list[_Row]) -> tuple[np.ndarray, list[str]]:
+    for row in table:
+        if row.type == _SYMTAB:
+            if row.link >= len(table):
+                raise ValueError("an ELF symbol table without names")
+            texts = bytes(_content(data, table[row.link]))
+            symbols = _rows(data, _SYMBOL, row.offset, row.size // _SYMBOL.itemsize)
+            names = [
+                texts[start : texts.find(b"\0", start)].decode() if info >> 4 else ""
+                for start, info in zip(symbols["name"].tolist(), symbols["info"].tolist(), strict=True)
+            ]
+            return symbols, names
+    return np.empty(0, _SYMBOL), []
+
+
+def _relocations(data: bytes, row: _Row, place: Section, symbols: int) -> np.ndarray:
+    found = _rows(data, _RELOCATION, row.offset, row.size // _RELOCATION.itemsize)
+    if (found["symbol"] >= symbols).any() or (found["offset"] + 4 > place.size).any():
+        raise ValueError("an ELF relocation points nowhere")
+    return found

@@ -1,0 +1,174 @@
+"""Objects to an image: laid out at an address, every reference resolved.
+
+Code and constants come first, then, from a page of its own, what programs write to. Symbols from elsewhere get an
+entry each: a stub that jumps there and behind it the address, which serves both for calls that do not reach and for
+references through a table of addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from shlo_jit.codegen.elf import ABSOLUTE, ObjectFile
+from shlo_jit.codegen.relocations import CALL_REACH, RELOCATIONS, STUBS
+
+PAGE = 1 << 16
+"""The largest page of any system we run on."""
+ENTRY = 16
+"""Bytes of a stub and its address."""
+
+Symbol = tuple[int, int]
+"""Number of an object and of a symbol in it."""
+
+
+class Layout(NamedTuple):
+    """Where everything is, as offsets in the image."""
+
+    sections: dict[tuple[int, int], int]
+    """Number of the object and of the section."""
+    entries: dict[Symbol, int]
+    fixed_bytes: int
+    """Of code and constants; a multiple of PAGE where data follow."""
+    size: int
+
+
+class Linker:
+    """Of objects that are all for one machine. Raises ValueError for objects that do not fit together."""
+
+    def __init__(self, objects: Sequence[ObjectFile]) -> None:
+        self.objects = objects
+        machines = {o.machine for o in objects}
+        if len(machines) != 1 or not machines <= set(RELOCATIONS):
+            raise ValueError(f"objects for unknown or different machines {sorted(machines)}")
+        (self.machine,) = machines
+        self.kinds = RELOCATIONS[self.machine]
+        self.defined = self._definitions()
+        self.layout = self._lay_out()
+
+    def _definitions(self) -> dict[str, Symbol]:
+        """Global symbols by name."""
+        found: dict[str, Symbol] = {}
+        for number, o in enumerate(self.objects):
+            for symbol in np.flatnonzero((o.symbols["section"] != 0) & (o.symbols["info"] >> 4 != 0)).tolist():
+                if found.setdefault(o.names[symbol], (number, symbol)) != (number, symbol) and not o.is_weak(symbol):
+                    raise ValueError(f"symbol {o.names[symbol]} is defined twice")
+        return found
+
+    def _lay_out(self) -> Layout:
+        places: dict[tuple[int, int], int] = {}
+        entries: dict[Symbol, int] = {}
+        end = self._place(False, 0, places)
+        end = _aligned(end, ENTRY)
+        for symbol in self._wanted():
+            entries[symbol] = end
+            end += ENTRY
+        fixed = end
+        if any(s.writable for o in self.objects for s in o.sections.values()):
+            fixed = _aligned(end, PAGE)
+            end = self._place(True, fixed, places)
+        return Layout(places, entries, fixed, end)
+
+    def _place(self, writable: bool, end: int, places: dict[tuple[int, int], int]) -> int:
+        """Put the sections of one kind behind `end`; where they end."""
+        for number, o in enumerate(self.objects):
+            for at, section in o.sections.items():
+                if section.writable == writable:
+                    places[number, at] = end = _aligned(end, section.alignment)
+                    end += section.size
+        return end
+
+    def _wanted(self) -> list[Symbol]:
+        """Symbols that need an entry: undefined ones, and what is looked up in a table of addresses."""
+        wanted: dict[Symbol, None] = {}
+        for number, o in enumerate(self.objects):
+            undefined = np.flatnonzero(o.symbols["section"] == 0).tolist()[1:]  # the first symbol is none
+            wanted.update(((number, symbol), None) for symbol in undefined)
+            for section in o.sections.values():
+                rows = section.relocations
+                for type in {t for t in set(rows["type"].tolist()) if t in self.kinds and self.kinds[t].slot}:
+                    wanted.update(((number, s), None) for s in rows["symbol"][rows["type"] == type].tolist())
+        return list(wanted)
+
+    def symbol_offset(self, name: str) -> int | None:
+        """Offset of a global symbol in the image; None when the objects do not define it."""
+        if name not in self.defined:
+            return None
+        number, symbol = self.defined[name]
+        row = self.objects[number].symbols[symbol]
+        place = self.layout.sections.get((number, int(row["section"])))
+        return None if place is None else place + int(row["value"])
+
+    def write(self, image: np.ndarray, base: int, find: Callable[[str], int | None]) -> None:
+        """Fill the image (zeroed bytes, which will be at address `base`); `find` gives the addresses of symbols from
+        elsewhere. Raises LookupError for a symbol that is nowhere, OverflowError for one that is too far."""
+        for number, o in enumerate(self.objects):
+            for at, section in o.sections.items():
+                start = self.layout.sections[number, at]
+                image[start : start + len(section.data)] = np.frombuffer(section.data, np.uint8)
+        for number, o in enumerate(self.objects):
+            addresses, slots = self._addresses(image, base, number, o, find)
+            for at, section in o.sections.items():
+                if len(section.relocations):
+                    start = self.layout.sections[number, at]
+                    self._relocate(image, base, start, section.relocations, addresses, slots)
+
+    def _addresses(
+        self, image: np.ndarray, base: int, number: int, o: ObjectFile, find: Callable[[str], int | None]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Of every symbol of an object: its address and that of its entry (0 where it has none); writes the entries."""
+        addresses, slots = np.zeros(len(o.names), np.int64), np.zeros(len(o.names), np.int64)
+        for symbol, (section, value) in enumerate(
+            zip(o.symbols["section"].tolist(), o.symbols["value"].tolist(), strict=True)
+        ):
+            if (number, section) in self.layout.sections:
+                addresses[symbol] = base + self.layout.sections[number, section] + value
+            elif section == ABSOLUTE:
+                addresses[symbol] = value
+        stub = np.frombuffer(STUBS[self.machine], np.uint8)
+        for (owner, symbol), at in self.layout.entries.items():
+            if owner != number:
+                continue
+            if o.symbols["section"][symbol] == 0:
+                addresses[symbol] = self._elsewhere(o, symbol, base, find)
+            image[at : at + 8] = stub
+            image[at + 8 : at + 16] = addresses[symbol : symbol + 1].view(np.uint8)
+            slots[symbol] = base + at
+        return addresses, slots
+
+    def _elsewhere(self, o: ObjectFile, symbol: int, base: int, find: Callable[[str], int | None]) -> int:
+        """Address of an undefined symbol: of another of the objects, or found outside."""
+        name = o.names[symbol]
+        offset = self.symbol_offset(name)
+        address = base + offset if offset is not None else find(name)
+        if address is None and not o.is_weak(symbol):
+            raise LookupError(f"nothing defines {name}")
+        return address or 0
+
+    def _relocate(
+        self, image: np.ndarray, base: int, start: int, rows: np.ndarray, addresses: np.ndarray, slots: np.ndarray
+    ) -> None:
+        """Apply the relocations of the section that begins at offset `start`."""
+        for type in set(rows["type"].tolist()):
+            if type not in self.kinds:
+                raise ValueError(f"unknown relocation type {type}")
+            kind = self.kinds[type]
+            group = rows[rows["type"] == type]
+            symbols, addends = group["symbol"], group["addend"]
+            at = start + group["offset"].astype(np.int64)
+            places, targets = base + at, addresses[symbols]
+            if kind.is_call:
+                far = (np.abs(targets - places) >= CALL_REACH[self.machine] - PAGE) & (slots[symbols] != 0)
+                targets = np.where(far, slots[symbols], targets)
+            bytes_of = at[:, None] + np.arange(np.dtype(kind.word).itemsize)
+            if (bytes_of >= len(image)).any():
+                raise ValueError("an ELF relocation points nowhere")
+            word = image[bytes_of].view(kind.word).astype(np.int64)[:, 0]
+            word = kind.formula(targets + addends, places, slots[symbols] + 8 + addends, word)
+            image[bytes_of] = word.astype(kind.word)[:, None].view(np.uint8)
+
+
+def _aligned(offset: int, alignment: int) -> int:
+    return -(-offset // alignment) * alignment

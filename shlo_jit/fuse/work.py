@@ -1,0 +1,57 @@
+"""How much work a step is at most, roughly, in additions. Known at compile time, where no `while` is in the way.
+
+Whoever asks wants to be sure that something is *not* long, so kernels whose work depends on how they do it count as if
+every element met every other.
+"""
+
+from __future__ import annotations
+
+import math
+
+from shlo_jit.fuse.costs import cost
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, all_steps
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.types import TensorType
+
+STEP_WORK = 8
+"""Of a step as such: a call and what goes with it."""
+SHORT_WORK = 1 << 14
+"""A program below this takes some 4 us at most."""
+
+
+def step_work(step: Step) -> int:
+    """Work of a step by itself: not of the blocks inside it."""
+    if isinstance(step, NestStep):
+        nest = step.nest
+        return STEP_WORK + math.prod(nest.extents) * (len(nest.loads) + sum(cost(n.op) for n in nest.nodes.values()))
+    if isinstance(step, OpStep):
+        return STEP_WORK + _op_work(step.op) + (step_work(step.epilogue) if step.epilogue is not None else 0)
+    return STEP_WORK
+
+
+def _op_work(op: Op) -> int:
+    if op.name == "stablehlo.custom_call":
+        return SHORT_WORK  # nobody knows
+    operands, results = ([_size(v) for v in values] for values in (op.operands, op.results))
+    if op.name == "stablehlo.dot_general":
+        numbers, lhs = op.attributes["dot_dimension_numbers"], op.operands[0].tensor
+        return results[0] * math.prod(lhs.extents[int(d)] for d in numbers.get("lhs_contracting_dimensions", ()))
+    if op.name == "stablehlo.convolution":
+        return results[0] * operands[1]
+    return (sum(operands) + sum(results)) ** 2
+
+
+def _size(value: Value) -> int:
+    return value.type.size if isinstance(value.type, TensorType) else 1
+
+
+def is_short(plan: PlanBlock) -> bool:
+    """Whether a program is done in microseconds whatever its arguments are."""
+    work = 0
+    for step in all_steps(plan):
+        if isinstance(step, ControlStep) and step.op.name == "stablehlo.while":
+            return False
+        work += step_work(step)
+        if work > SHORT_WORK:
+            return False
+    return True

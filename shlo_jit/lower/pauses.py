@@ -1,0 +1,53 @@
+"""Where a running program can be stopped: between steps and at the turns of loops, a look every so much work.
+
+A look is a call of the function in the context's slot PAUSE_SLOT; when that is not zero, the program returns it. It
+is for signals (see `runtime/signals.py`), and takes some 30 ns when there is nothing to do. Work is counted at compile
+time in straight lines; each turn of a loop takes that of its body from a budget in a register.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shlo_jit.codegen.program import PAUSE_SLOT
+from shlo_jit.fuse.work import STEP_WORK
+from shlo_jit.kernels.builder import V, i64
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+BUDGET = 1 << 21
+"""Work between looks: a millisecond or so, 20 where it is slow."""
+
+
+class Pauses:
+    """Of one entry function."""
+
+    def __init__(self, low: ProgramLowering) -> None:
+        self.low = low
+        self.since = 0
+        """Work on the way to the place being written, since the last look or the head of the loop around it."""
+        self._budget: V | None = None
+
+    def spend(self, work: int) -> None:
+        """Work was done in a straight line."""
+        self.since += work
+        if self.since >= BUDGET:
+            self.since = 0
+            self.look()
+
+    def turn(self) -> None:
+        """At the end of a turn of a loop, at whose head `since` was 0."""
+        b, work = self.low.main, self.since + STEP_WORK
+        if self._budget is None:
+            self._budget = b.variable(i64(BUDGET))
+        left = b.sub(b.load("i64", self._budget), work)
+        b.store(left, self._budget)
+        with b.if_(b.icmp("slt", left, 0), "pause"):
+            b.store(i64(BUDGET), self._budget)
+            self.look()
+
+    def look(self) -> None:
+        b = self.low.main
+        function = b.load("ptr", b.element(self.low.context, "ptr", PAUSE_SLOT))
+        self.low.leave_unless_zero(b.call_pointer("i32", function, []))
