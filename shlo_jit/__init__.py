@@ -7,10 +7,13 @@ Importing the package loads LLVM and the front end (parser and verifier); the st
 program that the object cache does not have is compiled.
 """
 
+from shlo_jit import startup  # isort: skip  # noqa: F401  first: what follows takes a while, and Ctrl-C may come meanwhile
 from shlo_jit.api import compile, infer, parse, verify
 from shlo_jit.codegen.failure import InternalError
 from shlo_jit.errors import Diagnostic, ExecutionError, ParseError, StableHLOError, UnsupportedError, VerifyError
 from shlo_jit.runtime.callbacks import register_custom_call
+
+__version__ = "0.1.0"
 
 __all__ = [
     "Diagnostic",
@@ -20,6 +23,7 @@ __all__ = [
     "StableHLOError",
     "UnsupportedError",
     "VerifyError",
+    "__version__",
     "compile",
     "infer",
     "parse",

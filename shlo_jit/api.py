@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shlo_jit import pipeline
-from shlo_jit.errors import Diagnostic, StableHLOError, decode_text
+from shlo_jit import options, pipeline
+from shlo_jit.errors import Diagnostic, StableHLOError
 from shlo_jit.ir.core import Module
 from shlo_jit.ir.verifier import verify_module, warnings_of
 from shlo_jit.runtime.callbacks import registered
+from shlo_jit.sources import read_source
 from shlo_jit.text.parser import parse_module
 
 if TYPE_CHECKING:
@@ -20,24 +20,9 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.executable import Executable
 
 
-def read_source(source: object) -> tuple[str, str]:
-    """Text and a name for it, of a path, a text, or a Module. Raises TypeError for anything else, and ParseError for
-    bytes that are not UTF-8."""
-    if isinstance(source, str) and "\n" not in source and len(source) < 4096 and os.path.isfile(source):
-        source = Path(source)
-    if isinstance(source, Path):
-        return decode_text(source.read_bytes(), str(source)), str(source)
-    if isinstance(source, str):
-        return source, "<text>"
-    if isinstance(source, bytes):
-        return decode_text(source, "<bytes>"), "<bytes>"
-    if isinstance(source, Module):
-        return str(source), source.source.name
-    raise TypeError(f"a program is StableHLO text, a path or a Module; got {type(source).__name__}")
-
-
-def parse(source: str | bytes | Path) -> Module:
-    """The Module of a text or file. Raises ParseError (a StableHLOError) with the place of the first error."""
+def parse(source: str | bytes | os.PathLike[str] | Module) -> Module:
+    """The Module of a text or file. Raises ParseError (a StableHLOError) with the place of the first error, OSError for
+    a file that cannot be read, TypeError for a `source` of another kind."""
     text, name = read_source(source)
     return parse_module(text, name)
 
@@ -82,7 +67,7 @@ def compile(
     custom_calls: Mapping[str, Callable[..., Any]] | None = None,
     composites: Mapping[str, Callable[..., Any]] | None = None,
     cache: bool = True,
-    donate: Sequence[int] = (),
+    donate: Iterable[int] = (),
 ) -> Executable:
     """Compile a program (text, a path, or a Module) to machine code.
 
@@ -93,13 +78,23 @@ def compile(
     cache. `donate`: indices of arguments whose memory results may take over.
 
     Raises StableHLOError (ParseError, VerifyError, UnsupportedError) with the places where the program is refused,
-    TypeError for a `source` of another kind, ValueError for an unknown target, InternalError for a defect of ours.
+    OSError for a file that cannot be read, TypeError for a `source` or option of another kind, ValueError for one that
+    cannot be (an unknown target, an argument to donate that there is none of), InternalError for a defect of ours.
     """
     text, name = read_source(source)
+    options.environment()
+    calls = options.calls("custom_calls", custom_calls)
     if composites:
         from shlo_jit.passes.inline import COMPOSITE
 
-        custom_calls = {**(custom_calls or {}), **{COMPOSITE + n: f for n, f in composites.items()}}
+        calls |= {COMPOSITE + n: f for n, f in options.calls("composites", composites).items()}
     return pipeline.compile_text(
-        text, name, entry, threads=threads, target=target, custom_calls=custom_calls, cache=cache, donate=tuple(donate)
+        text,
+        name,
+        options.entry(entry),
+        threads=threads,
+        target=options.target(target),
+        custom_calls=calls,
+        cache=options.cache(cache),
+        donate=options.donate(donate),
     )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 import typer
 from typer.core import TyperCommand
 
-from shlo_jit import cli_report, examples
+from shlo_jit import cli_report, examples, startup
 from shlo_jit.errors import Diagnostic, ExecutionError, StableHLOError
 
 if TYPE_CHECKING:
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
 
 INVALID, USAGE = 1, 2
 STAGES = ("module", "plan", "llvm", "asm")
-TIMING_SECONDS = 0.5
-"""How long `run` goes on calling the program for its best time."""
+TIMING_SECONDS, TIMING_CALLS = 0.5, 1000
+"""How long, and how often at most, `run` goes on calling the program for its best time."""
 PROGRESS_AFTER = 0.3
 """Seconds after which waiting is worth a word."""
 
 app = typer.Typer(
     name="shlo-jit",
-    help="Compile StableHLO text to machine code.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -46,6 +45,32 @@ app = typer.Typer(
 )
 cache_app = typer.Typer(help="Look after the object cache.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(cache_app, name="cache")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import shlo_jit
+
+        typer.echo(f"shlo-jit {shlo_jit.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def command(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Log cache hits and the times of stages on stderr.")] = False,
+) -> None:
+    """Compile StableHLO text to machine code, and run it.
+
+    Try: shlo-jit run --example mlp --random
+    """
+    if debug:
+        import logging
+
+        logging.basicConfig(format="%(message)s")
+        logging.getLogger("shlo_jit").setLevel(logging.DEBUG)
 
 
 class SeveralInputs(TyperCommand):
@@ -81,18 +106,22 @@ def run(
     output_dir: Annotated[
         Path | None, typer.Option(metavar="D", help="Write the results there, as output0.npy and so on.")
     ] = None,
+    repeat: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Calls of the program.  [default: one, and more for half a second]"),
+    ] = None,
     entry: Entry = "main",
     threads: Threads = None,
     no_cache: NoCache = False,
 ) -> None:
-    """Compile a program, run it, and print what it is, its results and times."""
+    """Compile a program, run it, and print its results and times."""
     source, name = _source(file, example)
     given = [_load(path) for path in inputs or []]
-    with _refusals():
+    with _refusals(name):
         module = _parse(source)
         executable, compile_seconds = _compile(source, entry, threads, not no_cache)
     arguments = _arguments(executable.inputs, given, random, seed)
-    results, times = _run(executable, arguments)
+    results, times = _run(executable, arguments, repeat)
     console = cli_report.make_console()
     cli_report.print_program(console, name, module, executable, compile_seconds, times)
     cli_report.print_inputs(console, executable.inputs, [*(p.name for p in inputs or []), *["random"] * len(arguments)])
@@ -109,11 +138,11 @@ def show(
     entry: Entry = "main",
     threads: Threads = None,
 ) -> None:
-    """Print a program as it is at a stage of its compilation."""
+    """Print a program at a stage of its compilation."""
     if stage not in STAGES:
         _fail(f"no stage {stage!r}: there are {', '.join(STAGES)}")
-    source, _ = _source(file, example)
-    with _refusals():
+    source, name = _source(file, example)
+    with _refusals(name):
         if stage == "module":
             text = str(_parse(source))
         else:
@@ -129,14 +158,16 @@ def verify(
     example: Example = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Check a program against the specification; exit status 1 when it is not valid (warnings do not count)."""
+    """Check a program against the specification.
+
+    The exit status is 1 when it is not valid; warnings do not count.
+    """
     import shlo_jit
 
     source, name = _source(file, example)
     with _progress("verifying"), _readable(name):
         findings = shlo_jit.verify(source, warnings=True)
-    if isinstance(source, bytes):
-        findings = [dataclasses.replace(d, file=name) for d in findings]
+    findings = _named(findings, name)
     wrong = any(d.severity == "error" for d in findings)
     if as_json:
         typer.echo(json.dumps([d.as_dict() for d in findings], indent=1))
@@ -152,7 +183,10 @@ def verify(
 def ops(
     markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
 ) -> None:
-    """Print every op that is known: how it gets to machine code, and what element types it takes."""
+    """Print every op that is known.
+
+    With how it gets to machine code, and what element types it takes.
+    """
     from shlo_jit import op_table
 
     if markdown:
@@ -170,7 +204,8 @@ def info() -> None:
     """Where the object cache is and what it holds."""
     from shlo_jit.runtime import cache
 
-    found = cache.info()
+    with _refusals():
+        found = cache.info()
     table = cli_report.make_table()
     table.add_row("folder", found.folder)
     table.add_row("entries", f"{found.entries:,}")
@@ -183,8 +218,9 @@ def clear() -> None:
     """Delete what the object cache holds."""
     from shlo_jit.runtime import cache
 
-    before = cache.info()
-    cache.clear()
+    with _refusals():
+        before = cache.info()
+        cache.clear()
     typer.echo(f"deleted {before.entries:,} entries, {cli_report.size(before.nbytes)}, of {before.folder}")
 
 
@@ -196,13 +232,20 @@ def _fail(message: str) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    """Programs that are refused end the command with their diagnostics."""
+def _refusals(name: str = "") -> Iterator[None]:
+    """Programs that are refused end the command with their diagnostics, options and variables with a line."""
     try:
         yield
     except StableHLOError as error:
-        _print_diagnostics(error.diagnostics, sys.stderr)
+        _print_diagnostics(_named(error.diagnostics, name), sys.stderr)
         raise typer.Exit(INVALID) from None
+    except (TypeError, ValueError) as error:
+        _fail(str(error))
+
+
+def _named(findings: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
+    """With the name of what was read from stdin or a pipe."""
+    return [dataclasses.replace(d, file=name) if d.file == "<bytes>" else d for d in findings]
 
 
 @contextlib.contextmanager
@@ -214,10 +257,10 @@ def _readable(name: str) -> Iterator[None]:
 
 
 def _print_diagnostics(findings: Sequence[Diagnostic], stream: TextIO) -> None:
-    """A line each; on a terminal in colour, with the place in the text."""
+    """With the place in the text, the rule and what to do; in colour on a terminal."""
     if not stream.isatty():
         for d in findings:
-            print(str(d).partition("\n")[0], file=stream)
+            print(d, file=stream)
         return
     from rich.console import Console
     from rich.text import Text
@@ -246,9 +289,14 @@ def _source(file: Path | None, example: str) -> tuple[Path | bytes, str]:
     assert file is not None
     if str(file) == "-":
         return sys.stdin.buffer.read(), "<stdin>"
-    if not file.is_file():
+    if not file.exists() or file.is_dir():
         _fail(f"cannot read {file}: {'it is a folder' if file.is_dir() else 'no such file'}")
-    return file, str(file)
+    if file.is_file():
+        return file, str(file)
+    from shlo_jit.sources import read_file
+
+    with _readable(str(file)):
+        return read_file(str(file)), str(file)  # a pipe, which can be read once
 
 
 def _parse(source: Path | bytes) -> Module:
@@ -262,24 +310,19 @@ def _compile(source: Path | bytes, entry: str, threads: int | None, cache: bool)
     """The program, and how long it took to compile."""
     import shlo_jit
     import shlo_jit.pipeline
-    from shlo_jit.runtime.cpus import thread_count
 
-    try:
-        thread_count(threads)
-    except ValueError as error:
-        _fail(str(error))
     with _progress("compiling"):
         start = time.perf_counter()
         executable = shlo_jit.compile(source, entry, threads=threads, cache=cache)
         return executable, time.perf_counter() - start
 
 
-def _run(executable: Executable, arguments: Sequence[Any]) -> tuple[tuple[Any, ...], list[float]]:
-    """Results of a first call, and the times of several more."""
+def _run(executable: Executable, arguments: Sequence[Any], repeat: int | None) -> tuple[tuple[Any, ...], list[float]]:
+    """Results of the last call, and the times of all."""
     try:
         with _progress("running"):
-            results = executable(*arguments)
-            return results if isinstance(results, tuple) else (results,), _times(lambda: executable(*arguments))
+            results, times = _timed(lambda: executable(*arguments), repeat)
+            return results if isinstance(results, tuple) else (results,), times
     except (TypeError, ValueError) as error:
         _fail(str(error))
     except ExecutionError as error:
@@ -287,15 +330,19 @@ def _run(executable: Executable, arguments: Sequence[Any]) -> tuple[tuple[Any, .
         raise typer.Exit(INVALID) from None
 
 
-def _times(call: Callable[[], Any], limit: int = 1000) -> list[float]:
-    """Seconds of a few calls: at least 3, at most `limit`, and no new one after `TIMING_SECONDS`."""
+def _timed(call: Callable[[], Any], repeat: int | None) -> tuple[Any, list[float]]:
+    """What the last of `repeat` calls returns, and the seconds of each. Without `repeat` there is one call, and more as
+    long as all of them take no more than `TIMING_SECONDS`."""
     times: list[float] = []
     end = time.perf_counter() + TIMING_SECONDS
-    while len(times) < 3 or (len(times) < limit and time.perf_counter() < end):
+    while True:
         start = time.perf_counter()
-        call()
+        results = call()
         times.append(time.perf_counter() - start)
-    return times
+        if len(times) == repeat:
+            return results, times
+        if repeat is None and (len(times) == TIMING_CALLS or time.perf_counter() + times[-1] > end):
+            return results, times
 
 
 # ---------------------------------------------------------------------- inputs and outputs
@@ -385,7 +432,11 @@ def _progress(what: str) -> Iterator[None]:
 
 def main() -> None:
     """Run the command and exit."""
-    app(prog_name="shlo-jit")
+    startup.started()
+    try:
+        app(prog_name="shlo-jit")
+    except KeyboardInterrupt:
+        sys.exit(startup.INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def make_console() -> Console:
-    """On a terminal as wide as that, else wide enough for a table not to fold."""
+    """On a terminal as wide as that, else wide enough for no table to be cut."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)
 
 
 def make_table(*columns: str) -> Any:
@@ -54,11 +54,9 @@ def print_program(
     rows.add_row("memory", f"arena {size(arena)}, constants {size(constants)}, results {size(outputs)}")
     rows.add_row("compile", _seconds(compile_seconds))
     best, middle = min(times), statistics.median(times)
-    rows.add_row(
-        "run",
-        f"[bold]{_seconds(best)}[/] best, {_seconds(middle)} median of {len(times)} calls, "
-        f"{executable.threads} thread{'s' if executable.threads > 1 else ''}",
-    )
+    several = f" best, {_seconds(middle)} median of {len(times)} calls" if len(times) > 1 else " in one call"
+    threads = f"{executable.threads} thread{'s' if executable.threads > 1 else ''}"
+    rows.add_row("run", f"[bold]{_seconds(best)}[/]{several}, {threads}")
     console.print(rows)
 
 

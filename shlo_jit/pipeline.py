@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from shlo_jit.codegen import routines
 from shlo_jit.codegen.background import Background
 from shlo_jit.codegen.failure import InternalError
-from shlo_jit.codegen.target import resolve
+from shlo_jit.codegen.target import check_runs_here, resolve
 from shlo_jit.errors import Diagnostic, StableHLOError, UnsupportedError, VerifyError, diagnose
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import is_declaration
 from shlo_jit.ir.verifier import verify_module
 from shlo_jit.kernels.target import Target
+from shlo_jit.log import LOG, stage
+from shlo_jit.options import check_donated
 from shlo_jit.runtime import build
 from shlo_jit.runtime.cache import program_key
 from shlo_jit.runtime.callbacks import find_custom_call, registered
@@ -59,8 +61,10 @@ def compile_text(
     cache: bool,
     donate: tuple[int, ...],
 ) -> Executable:
-    """Text to an Executable, from the object cache where it knows the program."""
+    """Text to an Executable, from the object cache where it knows the program. Raises ValueError for options that the
+    machine or the program cannot have."""
     machine = resolve(target)
+    check_runs_here(machine)
     count = thread_count(threads)
     calls = custom_calls or {}
     options = {"entry": entry, "threads": count, "calls": sorted(registered(calls)), "donate": donate}
@@ -68,6 +72,7 @@ def compile_text(
     stages = _stages(text, name, entry, machine, count, calls, donate)
     if cache:
         found = build.from_cache(key, machine, threads=threads, custom_calls=calls, stages=stages)
+        LOG.debug("%s: %s the object cache (%s)", name, "in" if found is not None else "not in", key[:12])
         if found is not None:
             return found
     cpus = usable_cpus()
@@ -82,6 +87,7 @@ def compile_text(
         except Exception as error:  # whatever went wrong, the caller gets one documented exception
             what = f"{type(error).__name__}: {error}"
             raise InternalError(f"shlo_jit failed on this program ({what}); please report it") from error
+        check_donated(donate, len(lowered.program.inputs))
         return build.build(
             lowered.program,
             machine,
@@ -110,9 +116,11 @@ def lower(
     from shlo_jit.lower.program import ProgramLowering
     from shlo_jit.passes import run_passes
 
-    module = parse_module(text, name)
     is_registered = registered(calls).__contains__
-    diagnostics = verify_module(module, is_registered=is_registered)
+    with stage("parse"):
+        module = parse_module(text, name)
+    with stage("verify"):
+        diagnostics = verify_module(module, is_registered=is_registered)
     if diagnostics:
         raise VerifyError(diagnostics)
     function = module.function(entry)
@@ -121,15 +129,19 @@ def lower(
         raise StableHLOError(Diagnostic(f"no function @{entry}; the program has {known or 'none'}", name))
     if is_declaration(function):
         raise UnsupportedError(diagnose(f"function @{entry} has no body", function.span))
-    function = run_passes(module, function, is_registered)
-    plan = group_block(function.block())
+    with stage("passes"):
+        function = run_passes(module, function, is_registered)
+    with stage("fuse"):
+        plan = group_block(function.block())
 
     def known_call(target: str) -> bool:
         return target in HOST_CALLS or find_custom_call(target, calls) is not None
 
     arguments = function.block().arguments
-    lowering = ProgramLowering(plan, arguments, machine, threads, known_call, frozenset(donate), on_routine)
-    return Lowered(module, function, plan, lowering.memory, lowering.run())
+    with stage("lower"):
+        lowering = ProgramLowering(plan, arguments, machine, threads, known_call, frozenset(donate), on_routine)
+        program = lowering.run()
+    return Lowered(module, function, plan, lowering.memory, program)
 
 
 def _stages(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import ml_dtypes
@@ -145,10 +149,12 @@ def test_mistakes_are_one_line(add: str, tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "binary.mlir"
-    path.write_bytes(b"ML\xefR\x00\xff\xfe")
+    path = tmp_path / "latin1.mlir"
+    path.write_bytes(b"// caf\xe9\n")
     for command in (["run"], ["verify"], ["show", "--stage", "module"]):
-        assert "not UTF-8" in invoke(*command, str(path), status=1).output
+        assert invoke(*command, str(path), status=1).output.startswith(f"{path}:1:7: error: the text is not UTF-8\n")
+        stdin = invoke(*command, "-", status=1, stdin="HloModule f\n").output
+        assert stdin.startswith("<stdin>:1:1: error: this is HLO text, not StableHLO\n  hint: ")
 
 
 def test_inputs_that_do_not_fit_are_mistakes(add: str, tmp_path: Path) -> None:
@@ -181,11 +187,60 @@ def test_thread_count_of_the_environment(add: str, monkeypatch: pytest.MonkeyPat
     assert "1 thread" in invoke("run", add, "--random", "--threads", "1").stdout
 
 
+def test_variables_that_make_no_sense(add: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHLO_JIT_CACHE_BYTES", "1Q")
+    expected = "SHLO_JIT_CACHE_BYTES must be a number of bytes such as 500M or 2GiB, got '1Q'"
+    assert mistake("run", add, "--random") == expected
+    assert mistake("cache", "info") == expected
+    monkeypatch.setenv("SHLO_JIT_CACHE_BYTES", "1G")
+    assert "of 1.0 GiB" in invoke("cache", "info").stdout
+
+
+@pytest.mark.parametrize("calls", [1, 2, 7])
+def test_run_calls_as_often_as_asked(calls: int, add: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    timed = cli._timed
+    monkeypatch.setattr(cli, "_timed", lambda call, repeat: timed(lambda: made.append(1) or call(), repeat))
+    words = "in one call" if calls == 1 else f"median of {calls} calls"
+    assert words in invoke("run", add, "--random", "--repeat", str(calls)).stdout
+    assert len(made) == calls
+
+
+def test_run_calls_a_long_program_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 1000, 2))  # the clock goes two seconds on whenever it is looked at
+    monkeypatch.setattr(cli.time, "perf_counter", lambda: float(next(now)))
+    assert cli._timed(lambda: "result", None) == ("result", [2.0])
+
+
+def test_run_reads_pipes(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=(ADD,))
+    writer.start()
+    assert str(path) in invoke("run", str(path), "--random").stdout
+    writer.join()
+
+
+def test_tables_are_not_cut_where_there_is_no_terminal(tmp_path: Path) -> None:
+    name = "a" * 150
+    text = f"func.func @{name}(%{name}: tensor<2xf32>) -> tensor<2xf32> {{ return %{name} : tensor<2xf32> }}"
+    shown = invoke("run", "-", "--random", "--entry", name, stdin=text).stdout
+    assert f"1: @{name}" in shown and f"0 {name} " in shown
+
+
+def test_version() -> None:
+    assert invoke("--version").stdout == f"shlo-jit {shlo_jit.__version__}\n"
+    assert importlib.metadata.version("shlo_jit") == shlo_jit.__version__
+
+
 # ---------------------------------------------------------------------- verify, show, ops, cache
 def test_verify_points_at_the_line(wrong: str) -> None:
-    result = invoke("verify", wrong, status=1)
-    (line,) = result.stdout.splitlines()
-    assert line.startswith(f"{wrong}:4:8: error: transpose C2")
+    head, line, carets, rule = invoke("verify", wrong, status=1).stdout.splitlines()
+    assert head.startswith(f"{wrong}:4:8: error: transpose C2")
+    assert line.strip() == WRONG.splitlines()[3].strip()
+    assert carets.strip() == "^" * len(carets.strip())
+    assert line[carets.index("^") :].startswith("stablehlo.transpose %0")
+    assert rule == "  rule: permutation is a permutation of range(rank(operand))"
 
 
 def test_verify_as_json(wrong: str, add: str) -> None:
@@ -271,6 +326,52 @@ def test_module_is_the_command(add: str, wrong: str) -> None:
     usage = python("-m", "shlo_jit", "run", "no-such-file")
     assert usage.returncode == 2 and "Traceback" not in usage.stderr
     assert python("-m", "shlo_jit", "no-such-command").returncode == 2
+
+
+def test_debug_logs_stages(add: str) -> None:
+    log = python("-m", "shlo_jit", "--debug", "run", add, "--random", "--repeat", "1").stderr
+    assert f"{add}: not in the object cache" in log
+    assert all(f"{stage}: " in log for stage in ("parse", "verify", "passes", "fuse", "lower", "optimize and emit", "load"))
+    assert f"{add}: in the object cache" in python("-m", "shlo_jit", "--debug", "run", add, "--random").stderr
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.15, 0.3, 0.6])
+def test_interrupted_at_any_moment_without_a_traceback(seconds: float) -> None:
+    command = [sys.executable, "-m", "shlo_jit", "run", "-"]  # waits for its input in the end
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=60)
+    if seconds > 0.1:  # before, Python itself is still starting
+        assert (process.returncode, out, error) == (130, b"", b"")
+
+
+def test_interrupted_while_importing(tmp_path: Path) -> None:
+    """Also where it is the package's own imports that take long."""
+    (tmp_path / "llvmlite").mkdir()
+    (tmp_path / "llvmlite" / "__init__.py").write_text("import time; print('here', flush=True); time.sleep(60)")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "shlo_jit", "--help"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env=environment) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"here\n"
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert (process.returncode, error) == (130, b"")
+
+
+def test_importing_leaves_interrupts_alone() -> None:
+    code = "import signal, shlo_jit; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    assert python("-c", code).stdout == "True\n"
+
+
+def test_a_reader_that_goes_away(tmp_path: Path) -> None:
+    lines = "\n".join(f"  %v{i} = stablehlo.negate %v{i - 1} : tensor<2xf32>" for i in range(1, 5000))
+    path = tmp_path / "long.mlir"
+    path.write_text(f"func.func @main(%v0: tensor<2xf32>) -> tensor<2xf32> {{\n{lines}\n  return %v9 : tensor<2xf32>\n}}")
+    command = f"{sys.executable} -m shlo_jit show {path} --stage module | head -1"
+    shown = subprocess.run(["bash", "-c", command], check=False, capture_output=True, text=True, timeout=120)
+    assert shown.stdout.count("\n") == 1 and shown.stderr == ""
 
 
 def test_importing_the_package_imports_no_command_line() -> None:

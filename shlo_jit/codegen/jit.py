@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from shlo_jit import environment
 from shlo_jit.codegen.elf import read_object
 from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.link import Linker
@@ -50,7 +51,7 @@ def load(
     known = {name: address for library in needs for name, address in library.addresses.items()}
     known |= symbols or {}
     link = _link
-    if os.environ.get("SHLO_JIT_GDB", "") not in ("", "0"):
+    if environment.flag("SHLO_JIT_GDB"):
         from shlo_jit.codegen.gdb import link
     try:
         owner, addresses = link(objects, exports, known)

@@ -76,6 +76,18 @@ _AARCH64 = {
 }
 
 
+def check_runs_here(target: Target) -> None:
+    """Raise ValueError unless this machine has what the target's code uses, as far as LLVM says."""
+    host = resolve()
+    if target.triple.partition("-")[0] != host.triple.partition("-")[0]:
+        raise ValueError(f"target {target.name!r} is another architecture than this machine's, {host.triple}")
+    named = target.is_x86 and target.name != "native"
+    wanted = _features_of(target.triple, target.cpu, target.name) if named else set[str]()
+    missing = sorted(f for f in wanted if f"+{f}" not in host.features.split(","))
+    if missing:
+        raise ValueError(f"target {target.name!r} needs {', '.join(missing)}, which this machine does not have")
+
+
 def _describe(name: str, triple: str, cpu: str, features: str, on: set[str]) -> Target:
     x86 = triple.startswith("x86_64")
     wide = {"avx512f", "avx512bw", "avx512vl", "avx512dq"} <= on

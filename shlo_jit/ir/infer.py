@@ -36,6 +36,7 @@ def infer(
     says what is meant. Stated `result_types` have to be compatible with what is inferred. Raises VerifyError, with op
     and constraint, when there is no such op, and ValueError when the types do not follow without `result_types`.
     """
+    _check_kinds(op_name, operand_types, attributes, regions, result_types)
     name = full_name(op_name)
     record = OPS.get(name)
     if record is None:
@@ -51,6 +52,19 @@ def infer(
         rule = record.constraints.get(violation.label, "")
         found = Diagnostic(message, "<infer>", op=name, label=violation.label, rule=rule, hint=violation.hint)
         raise VerifyError(found) from None
+
+
+def _check_kinds(op_name: object, operands: object, attributes: object, regions: object, results: object) -> None:
+    """Raise TypeError for arguments of another kind than `infer` takes."""
+    if not isinstance(op_name, str):
+        raise TypeError(f"op_name: expected a string, got {op_name!r}")
+    for name, types in (("operand_types", operands), ("result_types", () if results is None else results)):
+        if not isinstance(types, list | tuple) or not all(isinstance(t, Type | str) for t in types):
+            raise TypeError(f"{name}: expected a list of types or their texts, got {types!r}")
+    if attributes is not None and not isinstance(attributes, Mapping):
+        raise TypeError(f"attributes: expected a dictionary, got {attributes!r}")
+    if not isinstance(regions, list | tuple) or not all(isinstance(r, Region) for r in regions):
+        raise TypeError(f"regions: expected a list of Regions, got {regions!r}")
 
 
 def _inferred(op: Op, record: OpDef, stated: list[Type] | None) -> list[Type]:

@@ -5,7 +5,9 @@ Arrays are never cast. Python numbers become rank-0 arrays when the port's dtype
 
 from __future__ import annotations
 
+import array as buffers
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,6 +30,7 @@ def convert(value: Any, index: int, port: Port) -> np.ndarray:
     written to. Raises TypeError for a wrong kind or dtype, ValueError for a wrong shape or a number out of range."""
     dtype = port.dtype.numpy
     if isinstance(value, np.ndarray | np.generic):
+        _refuse_masked(value, index, port)
         array = np.asarray(value)
     elif isinstance(value, bool | int | float | complex):
         array = _number(value, index, port)
@@ -35,7 +38,8 @@ def convert(value: Any, index: int, port: Port) -> np.ndarray:
         array = _foreign(value, index, port)
     if array.dtype != dtype:
         if array.dtype.newbyteorder("=") != dtype:
-            raise TypeError(f"{_name(index, port)}: expected {_describe(port)}, got {_describe_array(array)}")
+            got = f"got {_describe_array(array)}{_cast_hint(array)}"
+            raise TypeError(f"{_name(index, port)}: expected {_describe(port)}, {got}")
         array = array.astype(dtype)
     if array.shape != port.shape:
         raise ValueError(f"{_name(index, port)}: expected {_describe(port)}, got {_describe_array(array)}")
@@ -59,6 +63,21 @@ def _describe_array(array: np.ndarray) -> str:
     return f"{name}[{','.join(map(str, array.shape))}]"
 
 
+def _cast_hint(array: np.ndarray) -> str:
+    """What to do about an array of another dtype. Arrays are not cast by themselves."""
+    if array.dtype.kind in "biufc" or (array.dtype.kind == "V" and array.dtype.isbuiltin == 2):  # 2: as of ml_dtypes
+        return "; cast it with .astype"
+    return "; convert it to an array of numbers" if array.dtype.kind in "OSUVT" else ""
+
+
+def _refuse_masked(value: object, index: int, port: Port) -> None:
+    """Masked elements have no value. (Where there is a masked array, its module has been imported.)"""
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(value, masked.MaskedArray) and masked.is_masked(value):
+        expected = f"expected {_describe(port)}, got a masked array with masked elements"
+        raise TypeError(f"{_name(index, port)}: {expected}; use its .filled(value)")
+
+
 def _foreign(value: Any, index: int, port: Port) -> np.ndarray:
     """An array of another library, by DLPack when it offers that, else by `__array__`."""
     failure: Exception | None = None
@@ -68,10 +87,13 @@ def _foreign(value: Any, index: int, port: Port) -> np.ndarray:
         except (BufferError, RuntimeError, TypeError, ValueError) as error:  # numpy's DLPack has no bfloat16, say
             failure = error
     if hasattr(value, "__array__"):
-        return np.asarray(value)
+        try:
+            return np.asarray(value)
+        except Exception as error:  # another library's: a tensor on another device, or one that has no elements yet
+            raise TypeError(f"{_name(index, port)}: cannot take {type(value).__name__} as an array: {error}") from error
     if failure is not None:
         raise TypeError(f"{_name(index, port)}: cannot take {type(value).__name__} by DLPack: {failure}") from failure
-    hint = "; use numpy.asarray" if isinstance(value, list | tuple) else ""
+    hint = "; use numpy.asarray" if isinstance(value, list | tuple | range | memoryview | buffers.array) else ""
     raise TypeError(f"{_name(index, port)}: expected {_describe(port)}, got {type(value).__name__}{hint}")
 
 
@@ -79,7 +101,7 @@ def _number(value: complex, index: int, port: Port) -> np.ndarray:
     """A Python number as a rank-0 array."""
     dtype, kind = port.dtype.numpy, port.dtype.kind
     if port.shape != ():
-        got = f"the number {value!r}"
+        got = f"the number {_shown(value)}"
         raise ValueError(f"{_name(index, port)}: expected {_describe(port)}, got {got}")
     if isinstance(value, complex) and kind != "c":
         raise TypeError(f"{_name(index, port)}: expected {_describe(port)}, got the complex number {value!r}")
@@ -91,8 +113,15 @@ def _number(value: complex, index: int, port: Port) -> np.ndarray:
     except OverflowError:
         array = None
     if array is None or (_finite(value) and not _finite(complex(array))):
-        raise ValueError(f"{_name(index, port)}: {value!r} is out of range for {dtype.name}")
+        raise ValueError(f"{_name(index, port)}: {_shown(value)} is out of range for {dtype.name}")
     return array
+
+
+def _shown(value: complex) -> str:
+    """A number for a message, where Python may refuse to write a long one."""
+    if isinstance(value, int) and value.bit_length() > 4096:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)
 
 
 def _finite(value: complex) -> bool:
@@ -115,5 +144,5 @@ def _integer(value: float, index: int, port: Port) -> np.ndarray:
         low, high = int(info.min), int(info.max)
     whole = int(value)
     if not low <= whole <= high:
-        raise ValueError(f"{_name(index, port)}: {value!r} is out of range for {dtype.name} ({low} to {high})")
+        raise ValueError(f"{_name(index, port)}: {_shown(value)} is out of range for {dtype.name} ({low} to {high})")
     return np.asarray(whole).astype(dtype) if abs(whole) < 1 << 63 else np.asarray(whole, dtype)

@@ -13,6 +13,7 @@ from shlo_jit.codegen import routines
 from shlo_jit.codegen.objects import Compiled, compile_program, program_entry, read_program
 from shlo_jit.codegen.program import Program
 from shlo_jit.kernels.target import Target
+from shlo_jit.log import stage
 from shlo_jit.runtime import lapack
 from shlo_jit.runtime.cache import ObjectCache, default_cache
 from shlo_jit.runtime.cpus import thread_count
@@ -44,10 +45,12 @@ def build(
     """
     store = resolve_cache(cache)
     parts, background = (1, None) if starting is None else (starting.parts, starting.background)
-    compiled = compile_program(program, target, level, verify, parts, background)
-    if starting is not None:
-        starting.finish()
-    routines.prepare(program.routines, target, store)
+    with stage("optimize and emit"):
+        compiled = compile_program(program, target, level, verify, parts, background)
+    with stage("routines"):
+        if starting is not None:
+            starting.finish()
+        routines.prepare(program.routines, target, store)
     if store is not None and key is not None:
         store.store(key, *program_entry(compiled))
     executable = load(compiled, target, threads=threads, custom_calls=custom_calls, cache=store, stages=stages)
@@ -92,7 +95,8 @@ def load(
         if library is None:
             return None
         libraries.append(library)
-    library = jit.load(compiled.objects, ["shlo_main"], libraries, lapack.addresses(compiled.externals))
+    with stage("load"):
+        library = jit.load(compiled.objects, ["shlo_main"], libraries, lapack.addresses(compiled.externals))
     core = Core(compiled, library, call_library(target, cache), thread_count(threads), custom_calls)
     return Executable(core, target, cache, stages)
 

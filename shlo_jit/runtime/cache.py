@@ -36,6 +36,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
+from shlo_jit import environment
 from shlo_jit.codegen.objects import Blob
 from shlo_jit.kernels.target import Target
 
@@ -249,7 +250,7 @@ def _cache_in(folder: str, limit: str) -> ObjectCache:
         import platformdirs
 
         folder = platformdirs.user_cache_dir("shlo_jit")
-    return ObjectCache(folder, int(limit) if limit.isdigit() else DEFAULT_BYTES)
+    return ObjectCache(folder, environment.size(limit, "SHLO_JIT_CACHE_BYTES", DEFAULT_BYTES))
 
 
 def clear() -> None:

@@ -48,10 +48,11 @@ def register_custom_call(name: str, target: Any) -> None:
     """Make `target` (a Python callable, or a C function as the module's text says) the custom call `name` of every
     program compiled or loaded from now on in this process; `compile`'s own `custom_calls` come first. None removes
     the name. Raises TypeError for anything else."""
+    check_name("custom call", name)
     if target is None:
         _registry.pop(name, None)
         return
-    _check_target(name, target)
+    check_target("custom call", name, target)
     _registry[name] = target
 
 
@@ -87,12 +88,17 @@ def _is_address(target: Any) -> bool:
     return isinstance(target, int) and not isinstance(target, bool)
 
 
-def _check_target(name: str, target: Any) -> None:
+def check_name(what: str, name: object) -> None:
+    """Raise TypeError unless a custom call, or `what` else it is, can have that name."""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"{what}: expected its name, got {name!r}")
+
+
+def check_target(what: str, name: str, target: Any) -> None:
+    """Raise TypeError unless the implementation of a custom call, or of `what` else it is, can be called."""
     if not (callable(target) or _is_capsule(target) or (_is_address(target) and target > 0)):
-        raise TypeError(
-            f"custom call {name!r}: expected a callable, a ctypes function, a PyCapsule or an address, "
-            f"got {type(target).__name__}"
-        )
+        expected = "expected a callable, a ctypes function, a PyCapsule or an address"
+        raise TypeError(f"{what} {name!r}: {expected}, got {type(target).__name__}")
 
 
 class CallbackTable:
@@ -145,7 +151,7 @@ def _target(callback: Callback, custom_calls: Mapping[str, Any] | None, host: Ho
 def _handler(callback: Callback, target: Any) -> Handler:
     if target is None:
         raise ExecutionError(f"custom call {callback.target!r} is not registered: pass it in custom_calls")
-    _check_target(callback.target, target)
+    check_target("custom call", callback.target, target)
     if _is_capsule(target) or _is_address(target) or isinstance(target, _C_FUNCTION):
         return _c_handler(callback, target)
     return _python_handler(callback, target)

@@ -4,22 +4,41 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import os
+
+from shlo_jit import environment
+from shlo_jit.kernels.threads import MAX_WORKERS
+
+VARIABLE = "SHLO_JIT_NUM_THREADS"
+MOST_THREADS = MAX_WORKERS + 1
+"""The caller and the pool's workers."""
 
 
 def thread_count(threads: int | None = None) -> int:
-    """`threads` if given, else `SHLO_JIT_NUM_THREADS`, else the CPUs this process may use. Raises ValueError for a
-    count below 1."""
+    """`threads` if given, else `SHLO_JIT_NUM_THREADS`, else the CPUs this process may use. Raises ValueError for what
+    is no count, and for more than the thread pool can have."""
     if threads is None:
-        text = os.environ.get("SHLO_JIT_NUM_THREADS", "").strip()
-        if not text:
-            return usable_cpus()
-        if not text.isdigit() or int(text) < 1:
-            raise ValueError(f"SHLO_JIT_NUM_THREADS must be a positive integer, got {text!r}")
-        return int(text)
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        name, count = VARIABLE, environment.count(VARIABLE)
+        if count is None:
+            return min(usable_cpus(), MOST_THREADS)
+    else:
+        name, count = "threads", _integer(threads)
+    if count < 1:
         raise ValueError(f"threads must be a positive integer, got {threads!r}")
-    return threads
+    if count > MOST_THREADS:
+        raise ValueError(f"{name} must be at most {MOST_THREADS}, got {count}")
+    return count
+
+
+def _integer(value: object) -> int:
+    """0 for what is no integer."""
+    if isinstance(value, bool):
+        return 0
+    try:
+        return operator.index(value)  # type: ignore[arg-type]  that is the question
+    except TypeError:
+        return 0
 
 
 @functools.cache

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import keyword
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from shlo_jit.runtime.host import Channel, Host, Infeed, Outfeed
 from shlo_jit.runtime.layout import data_address
 from shlo_jit.runtime.signals import CALL
 
+if TYPE_CHECKING:
+    import inspect
+
 
 class Signature(NamedTuple):
     """An argument or result of an executable."""
@@ -30,6 +34,9 @@ class Signature(NamedTuple):
     """Empty when it has none."""
     shape: tuple[int, ...]
     dtype: np.dtype
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
 
 class Memory(NamedTuple):
@@ -75,9 +82,12 @@ class Core:
         slots = [self.threads, trampoline_address, handle, pause, *map(data_address, self.compiled.constants)]
         return np.array(slots, np.uint64)
 
-    def call(self, *args: Any) -> Any:
+    def call(self, *args: Any, **named: Any) -> Any:
         """Call the program with anything that can be converted to its arguments."""
         ports = self.compiled.inputs
+        if named:
+            takes = ", ".join(port_names(ports))
+            raise TypeError(f"arguments are given by position: exe({takes}); got {', '.join(f'{n}=' for n in named)}")
         check_count(len(args), ports)
         arrays = [convert(value, i, port) for i, (value, port) in enumerate(zip(args, ports, strict=True))]
         results = self._results(args, arrays)
@@ -169,8 +179,35 @@ def _aligned(constant: np.ndarray) -> np.ndarray:
     return copy
 
 
+def port_names(ports: Sequence[Port | Signature]) -> list[str]:
+    """Names for arguments, as Python takes them: the program's own where it has such for all."""
+    names = [port.name for port in ports]
+    usable = all(n.isidentifier() and not keyword.iskeyword(n) for n in names) and len(set(names)) == len(names)
+    return names if usable else [f"arg{i}" for i in range(len(ports))]
+
+
+class _CallSignature:
+    """`__signature__` of an executable, for `inspect.signature` and editors; the class has none."""
+
+    def __get__(self, exe: Executable | None, owner: type) -> inspect.Signature:
+        import inspect
+
+        if exe is None:
+            raise AttributeError("__signature__")
+        kind = inspect.Parameter.POSITIONAL_ONLY
+        parameters = [
+            inspect.Parameter(name, kind, annotation=str(port))
+            for name, port in zip(port_names(exe.inputs), exe.inputs, strict=True)
+        ]
+        results = ", ".join(map(str, exe.outputs))
+        return inspect.Signature(parameters, return_annotation=results if len(exe.outputs) == 1 else f"({results})")
+
+
 class Executable:
-    """A compiled program. Call it with arrays: `exe(x, y)`. Threads may share it."""
+    """A compiled program. Call it with arrays, in the order of `inputs`: `exe(x, y)`. One result is an array, several
+    are a tuple. Threads may share it; copies are the executable itself, and other processes compile their own."""
+
+    __signature__ = _CallSignature()
 
     __slots__ = ("__call__", "__weakref__", "_core", "_stages", "inputs", "outputs")
 
@@ -215,16 +252,26 @@ class Executable:
     def text(self, stage: str) -> str:
         """The program at a stage of its compilation: `module`, `plan`, `llvm` or `asm`. Raises ValueError for another
         name."""
-        if stage not in self._stages:
+        if not isinstance(stage, str) or stage not in self._stages:
             known = ", ".join(self._stages) or "none"
             raise ValueError(f"unknown stage {stage!r}: expected one of {known}")
         return self._stages[stage]()
 
-    def __repr__(self) -> str:
-        def show(ports: Sequence[Signature]) -> str:
-            return ", ".join(f"{p.dtype.name}[{','.join(map(str, p.shape))}]" for p in ports)
+    def __copy__(self) -> Executable:
+        return self
 
-        return f"<Executable ({show(self.inputs)}) -> ({show(self.outputs)})>"
+    def __deepcopy__(self, memo: dict[int, Any]) -> Executable:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an Executable is machine code in this process and cannot be pickled: send the program's text and compile "
+            "it there, which the object cache makes quick"
+        )
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
+        return f"<Executable ({inputs}) -> ({outputs})>"
 
 
 def _signature(port: Port) -> Signature:

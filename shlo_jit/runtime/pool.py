@@ -18,6 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+from shlo_jit import environment
+
+VARIABLE = "SHLO_JIT_POOL_BYTES"
 POOLED_BYTES = 128 << 10
 """Results from this size on come from the pool. Below, the ~1 us a lease costs is more than aligned memory gains."""
 CHECKED_BYTES = 256 << 20
@@ -73,15 +76,22 @@ class BlockPool:
     unmapping memory only, and a finalizer does not wait for it.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        """Bytes of idle blocks kept; what is beyond goes back to the system."""
+    def __init__(self, limit: int | None = None) -> None:
+        if limit is not None:
+            self.limit = limit
         self.mapped_bytes = 0
         """Of all blocks, idle or not."""
         self._lock = threading.Lock()
         self._idle: dict[int, deque[int]] = {}
         """Size class -> addresses, the last used on the right."""
         self._mappings: dict[int, mmap.mmap] = {}
+
+    @functools.cached_property
+    def limit(self) -> int:
+        """Bytes of idle blocks kept; what is beyond goes back to the system. Raises ValueError when the environment
+        sets it to what is no size."""
+        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return environment.size(os.environ.get(VARIABLE, ""), VARIABLE, max(256 << 20, physical // 8))
 
     @property
     def idle_bytes(self) -> int:
@@ -152,15 +162,7 @@ class BlockPool:
         self.trim(0)
 
 
-def _default_limit() -> int:
-    text = os.environ.get("SHLO_JIT_POOL_BYTES", "")
-    if text.isdigit():
-        return int(text)
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(256 << 20, physical // 8)
-
-
-POOL = BlockPool(_default_limit())
+POOL = BlockPool()
 """The process's pool."""
 
 

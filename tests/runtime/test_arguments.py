@@ -279,3 +279,54 @@ def test_unknown_stage(add):
         add.text("x")
     exe = build(callback(), TARGET, cache=False, custom_calls={"f": lambda x, y: x}, stages={"llvm": lambda: "text"})
     assert exe.text("llvm") == "text"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.ma.masked_array(X, [0, 0, 1, 0]), r"expected float32\[4\], got a masked array .*; use its .filled\(value\)"),
+        (X.astype(object), r"expected float32\[4\], got object\[4\]; convert it to an array of numbers"),
+        (X.astype("S1"), r"expected float32\[4\], got bytes8\[4\]; convert it to an array of numbers"),
+        (np.zeros(4, [("a", "f4")]), r"expected float32\[4\], got void32\[4\]; convert it to an array of numbers"),
+        (X.astype(">f8"), r"expected float32\[4\], got byte-swapped float64\[4\]; cast it with .astype"),
+        (X > 1, r"expected float32\[4\], got bool\[4\]; cast it with .astype"),
+        (X.astype(ml_dtypes.bfloat16), r"expected float32\[4\], got bfloat16\[4\]; cast it with .astype"),
+        (list(X), r"expected float32\[4\], got list; use numpy.asarray"),
+        (memoryview(X), r"expected float32\[4\], got memoryview; use numpy.asarray"),
+        (range(4), r"expected float32\[4\], got range; use numpy.asarray"),
+        ({1: 2}, r"expected float32\[4\], got dict$"),
+    ],
+)
+def test_what_is_no_array_of_numbers(add, value, message):
+    with pytest.raises(TypeError, match=rf"^argument 1 \(y\): {message}"):
+        add(X, value)
+
+
+def test_masked_arrays_without_masked_elements_and_matrices(add, identity):
+    np.testing.assert_array_equal(add(np.ma.masked_array(X, [0, 0, 0, 0]), np.ma.masked_array(X)), X + X)
+    with warnings.catch_warnings(action="ignore"):  # a class that numpy advises against
+        matrix = np.matrix([[1, 2], [3, 4]], np.float32)
+    got = identity((2, 2), "f32")(matrix)
+    assert type(got) is np.ndarray
+    np.testing.assert_array_equal(got, np.asarray(matrix))
+
+
+def test_truth_values_are_numbers(identity):
+    for dtype in ("i1", "i8", "ui64", "f32", "complex<f32>"):
+        assert identity((), dtype)(True) == 1
+
+
+def test_arrays_of_libraries_that_fail(add):
+    class Remote:
+        def __array__(self, dtype=None, copy=None):
+            raise RuntimeError("it is on another device; call .cpu()")
+
+    with pytest.raises(TypeError, match=r"argument 0 \(x\): cannot take Remote as an array: it is on another device"):
+        add(Remote(), X)
+
+
+def test_numbers_that_python_does_not_write(identity):
+    with pytest.raises(ValueError, match=r"argument 0 \(x\): an integer of 33220 bits is out of range for int32"):
+        identity((), "i32")(10**10000)
+    with pytest.raises(ValueError, match=r"expected int32\[2\], got the number an integer of 33220 bits"):
+        identity((2,), "i32")(10**10000)

@@ -1,0 +1,140 @@
+"""What a user gives as a program (a text, a file, bytes or a Module) to its text. What is something else (bytecode, HLO,
+an archive) is named, with what to do about it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import time
+
+from shlo_jit.errors import Diagnostic, ParseError, decode_text
+from shlo_jit.ir.core import Module
+
+LONGEST_PATH = 4096
+PATH = re.compile(r"(?!//)[^\s{}()%@\"=<>#]*(/|\.[A-Za-z]\w{0,9}$)[^\s{}()%@\"=<>#]*")
+"""One word with a slash or a suffix, which no program is."""
+PIPE_WAIT = 10.0
+"""Seconds to wait for somebody to write to a named pipe."""
+
+_AS_TEXT = "write it as text: stablehlo-translate --deserialize FILE, or in JAX exported.mlir_module()"
+_SAVED_MODEL = "export its function as StableHLO text, as StableHLO's tutorial on SavedModel shows"
+BINARIES: tuple[tuple[bytes, str, str], ...] = (
+    (b"ML\xefR", "MLIR bytecode", _AS_TEXT),
+    (b"\x1f\x8b", "a gzip file", "decompress it first (gzip -d, or gzip.open in Python)"),
+    (b"BZh", "a bzip2 file", "decompress it first (bzip2 -d)"),
+    (b"\xfd7zXZ\0", "an xz file", "decompress it first (xz -d)"),
+    (b"\x28\xb5\x2f\xfd", "a zstd file", "decompress it first (zstd -d)"),
+    (b"PK\x03\x04", "a zip archive (as .npz files are)", "give the StableHLO text that is in it"),
+    (b"\x7fELF", "an ELF object or library", "give the StableHLO text that it was made from"),
+    (b"\x93NUMPY", "an array that numpy.save wrote", "numpy.load it and pass it to the executable"),
+    (b"BC\xc0\xde", "LLVM bitcode", "give the StableHLO text that it was made from"),
+    (b"\x89HDF", "an HDF5 file", "give a program's StableHLO text; arrays are passed to the executable"),
+    (b"\x80\x04\x95", "a Python pickle", "give the program's StableHLO text"),
+    (b"\x80\x05\x95", "a Python pickle", "give the program's StableHLO text"),
+    (b"\xff\xfe", "UTF-16 text", "save it as UTF-8"),
+    (b"\xfe\xff", "UTF-16 text", "save it as UTF-8"),
+    (b"\x08\x01\x12", "a protocol buffer, as in a SavedModel", _SAVED_MODEL),
+)
+"""First bytes, what it is, what to do."""
+TEXTS: tuple[tuple[str, str, str], ...] = (
+    (
+        "HloModule",
+        "HLO text, not StableHLO",
+        "give the StableHLO it was made from (in JAX .lower(...).as_text(), before .compile()), or convert it: "
+        "xla-translate --hlo-text-to-stablehlo FILE",
+    ),
+    ("{ lambda", "a jaxpr, not StableHLO", "give jax.jit(f).lower(...).as_text()"),
+    ("; ModuleID", "LLVM IR, not StableHLO", "give the StableHLO text that it was made from"),
+)
+"""First word, what it is, what to do."""
+
+
+def read_source(source: object) -> tuple[str, str]:
+    """Text and a name for it, of a text, a path, bytes or a Module.
+
+    Raises OSError for a file that cannot be read, ParseError for what is no text or that of another language, and
+    TypeError for any other object.
+    """
+    if isinstance(source, Module):
+        return str(source), source.source.name
+    if isinstance(source, str) and not _is_path(source):
+        return _checked(source.removeprefix("\ufeff"), "<text>"), "<text>"
+    if isinstance(source, str | os.PathLike):
+        name = os.fsdecode(source)
+        return _decode(read_file(name), name), name
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _decode(bytes(source), "<bytes>"), "<bytes>"
+    expected = "expected StableHLO text, a path, bytes or a Module"
+    raise TypeError(f"{expected}, got {type(source).__name__}{_hint(source)}")
+
+
+def _hint(source: object) -> str:
+    """What to pass instead of an object that has the text."""
+    for method in ("mlir_module", "as_text", "read"):
+        if callable(getattr(source, method, None)):
+            return f"; pass its .{method}()"
+    return ""
+
+
+def _is_path(text: str) -> bool:
+    """A file that is there, or one that was meant: a single word such as `modle.mlir`."""
+    if not text or len(text) > LONGEST_PATH or "\n" in text:
+        return False
+    return os.path.exists(text) or PATH.fullmatch(text) is not None
+
+
+# ---------------------------------------------------------------------- files
+def read_file(name: str) -> bytes:
+    """The bytes of a file or pipe. Raises OSError; a device, which may have no end, is none of the two."""
+    if os.path.isdir(name or "."):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb", buffering=0) as file:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISFIFO(mode):
+            first = _first_of_pipe(descriptor, name)
+            os.set_blocking(descriptor, True)
+            return first + file.readall()
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "a program is read from a file or a pipe, and this is a device", name)
+        return file.readall()
+
+
+def _first_of_pipe(descriptor: int, name: str) -> bytes:
+    """What a pipe has now; empty when a writer has not written yet. A named pipe without a writer does not hang."""
+    end = time.monotonic() + PIPE_WAIT
+    while time.monotonic() < end:
+        try:
+            found = os.read(descriptor, 1 << 16)
+        except BlockingIOError:
+            return b""
+        if found:
+            return found
+        time.sleep(0.01)
+    raise TimeoutError(errno.ETIMEDOUT, f"nobody wrote to the pipe for {PIPE_WAIT:g} s", name)
+
+
+# ---------------------------------------------------------------------- bytes and texts
+def _decode(data: bytes, name: str) -> str:
+    data = data.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
+    for start, what, hint in BINARIES:
+        if data.startswith(start):
+            raise _refused(what, hint, name)
+    if b"\0" in data[:64]:
+        raise _refused("binary data", "give a program's StableHLO text", name)
+    return _checked(decode_text(data, name), name)
+
+
+def _checked(text: str, name: str) -> str:
+    """The text, unless it begins as those of other languages do."""
+    start = text[:200].lstrip()
+    for word, what, hint in TEXTS:
+        if start.startswith(word):
+            raise _refused(what, hint, name)
+    return text
+
+
+def _refused(what: str, hint: str, name: str) -> ParseError:
+    return ParseError(Diagnostic(f"this is {what}", name, 1, 1, label="syntax", found=what, hint=hint))

@@ -1,0 +1,148 @@
+"""What may be given as a program, and what is said to what is none."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shlo_jit
+from shlo_jit import sources
+
+TEXT = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = stablehlo.negate %x : tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+"""
+DATA = TEXT.encode()
+
+
+class Given:
+    """An os.PathLike that is no Path."""
+
+    def __init__(self, path: Any) -> None:
+        self.path = path
+
+    def __fspath__(self) -> Any:
+        return self.path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    found = tmp_path / "model.mlir"
+    found.write_text(TEXT)
+    return found
+
+
+def test_texts_paths_bytes_and_modules(path: Path) -> None:
+    module = shlo_jit.parse(TEXT)
+    given = [path, str(path), Given(str(path)), Given(os.fsencode(path)), DATA, bytearray(DATA), memoryview(DATA), module]
+    for source in given:
+        assert shlo_jit.parse(source) == module
+        assert shlo_jit.verify(source) == []
+    for source in ("\ufeff" + TEXT, b"\xef\xbb\xbf" + DATA, TEXT.replace("\n", "\r\n")):
+        assert shlo_jit.parse(source) == module
+    assert shlo_jit.compile(bytearray(DATA))(np.ones(2, np.float32)).tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("call", [shlo_jit.parse, shlo_jit.verify, shlo_jit.compile])
+def test_files_that_are_not_there(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for source in ("modle.mlir", "models/first", "/no/such/file", Path("modle"), Given("modle")):
+        with pytest.raises(FileNotFoundError, match="modle|models/first|/no/such/file"):
+            call(source)
+    for source in (tmp_path, str(tmp_path), Path("")):
+        with pytest.raises(IsADirectoryError):
+            call(source)
+    with pytest.raises(OSError, match="a program is read from a file or a pipe, and this is a device: '/dev/zero'"):
+        call(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("text", ["module {}", "// only/a.comment", "%0 = foo.bar", "", "hello world", "func.func @f.g"])
+def test_texts_of_one_line_are_no_paths(text: str) -> None:
+    assert sources.read_source(text) == (text, "<text>")
+
+
+def test_pipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    large = TEXT + "// " + "x" * 1_000_000  # more than a pipe holds
+    writer = threading.Thread(target=path.write_text, args=(large,))
+    writer.start()
+    assert sources.read_source(path) == (large, str(path))
+    writer.join()
+    monkeypatch.setattr(sources, "PIPE_WAIT", 0.05)
+    with pytest.raises(TimeoutError, match="nobody wrote to the pipe"):
+        shlo_jit.compile(path)
+
+
+def written(function: Any) -> bytes:
+    buffer = io.BytesIO()
+    function(buffer)
+    return buffer.getvalue()
+
+
+OTHERS = {
+    "MLIR bytecode": b"ML\xefR\x0dStableHLO_v1.0.0\0",
+    "a gzip file": gzip.compress(DATA),
+    "a bzip2 file": bz2.compress(DATA),
+    "an xz file": lzma.compress(DATA),
+    "a zip archive (as .npz files are)": written(lambda b: np.savez(b, x=np.ones(2))),
+    "an ELF object or library": Path(np._core._multiarray_umath.__file__).read_bytes()[:4096],  # type: ignore[attr-defined]
+    "an array that numpy.save wrote": written(lambda b: np.save(b, np.ones(2))),
+    "a Python pickle": pickle.dumps({"text": TEXT}),
+    "UTF-16 text": TEXT.encode("utf-16"),
+    "a protocol buffer, as in a SavedModel": b"\x08\x01\x12\xc0\x84\x3d",
+    "binary data": TEXT.encode("utf-16-le"),
+    "HLO text, not StableHLO": b"HloModule jit_f, entry_computation_layout={()->f32[]}\n",
+    "a jaxpr, not StableHLO": b"{ lambda ; a:f32[2]. let b:f32[2] = neg a in (b,) }",
+    "LLVM IR, not StableHLO": b"; ModuleID = 'x'\n",
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_is_something_else_is_named(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "program"
+    path.write_bytes(OTHERS[what])
+    for source, name in ((OTHERS[what], "<bytes>"), (path, str(path))):
+        with pytest.raises(shlo_jit.ParseError) as caught:
+            shlo_jit.compile(source)
+        (found,) = caught.value.diagnostics
+        assert (found.message, found.file, found.line, found.column) == (f"this is {what}", name, 1, 1)
+        assert found.hint and f"hint: {found.hint}" in str(caught.value)
+        assert shlo_jit.verify(source) == [found]
+
+
+def test_what_is_no_text_at_all() -> None:
+    for source in (None, 3, [TEXT], {}, object(), np.ones(2)):
+        for call in (shlo_jit.parse, shlo_jit.verify, shlo_jit.compile):
+            with pytest.raises(TypeError, match=f"^expected StableHLO text, a path, bytes or a Module, got {type(source).__name__}$"):
+                call(source)
+    with pytest.raises(TypeError, match=r"got StringIO; pass its .read\(\)"):
+        shlo_jit.compile(io.StringIO(TEXT))
+
+
+@pytest.mark.xla
+def test_what_jax_has_for_programs() -> None:
+    jax = pytest.importorskip("jax")
+    x = np.ones(2, np.float32)
+    lowered = jax.jit(lambda x: -x).lower(x)
+    with pytest.raises(TypeError, match=r"got Lowered; pass its .as_text\(\)"):
+        shlo_jit.compile(lowered)
+    assert shlo_jit.compile(lowered.as_text())(x).tolist() == [-1, -1]
+    exported = jax.export.export(jax.jit(lambda x: -x))(x)
+    with pytest.raises(TypeError, match=r"got Exported; pass its .mlir_module\(\)"):
+        shlo_jit.compile(exported)
+    with pytest.raises(shlo_jit.ParseError, match="this is MLIR bytecode"):
+        shlo_jit.compile(exported.mlir_module_serialized)
+    with pytest.raises(shlo_jit.ParseError, match="this is HLO text, not StableHLO"):
+        shlo_jit.compile(lowered.compile().as_text())
