@@ -1,5 +1,5 @@
-"""What a user gives as a program (a text, a file, bytes or a Module) to its text. What is something else (bytecode, HLO,
-an archive) is named, with what to do about it."""
+"""What a user gives as a program (a text, a file, bytes or a Module) to its text. What is something else (bytecode,
+HLO, an archive) is named, with what to do about it."""
 
 from __future__ import annotations
 
