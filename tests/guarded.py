@@ -127,7 +127,7 @@ def call(
     compiled = core.compiled
     check_count(len(arguments), compiled.inputs)
     aliases = compiled.output_aliases
-    donated = set(aliases.values())
+    donated = {*aliases.values(), *compiled.overwritten}
     passed = []
     for i, (value, port) in enumerate(zip(arguments, compiled.inputs, strict=True)):
         array = convert(value, i, port)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import guarded
@@ -23,6 +25,16 @@ EXACT = frozenset(
 """Ops whose floating-point results do not depend on how they are computed (or only by additions, which count too)."""
 
 
+SUMS = frozenset({"stablehlo.dot_general", "stablehlo.convolution"})
+"""Ops that add up many products: what rounds is these, so it is the operands that are moved."""
+RUNS = 24
+"""Disturbed runs at most, for results that are not close at once."""
+FACTOR = 6
+"""How much further than the furthest of the disturbed runs a result may be: their moves are random and may cancel."""
+LOOSE = 1e-3
+"""Of the largest element. A tolerance above that says little."""
+
+
 class Disturbed(Interpreter):
     """Moves floating-point results by a few units in the last place of an f32, as another order of sums does."""
 
@@ -31,9 +43,13 @@ class Disturbed(Interpreter):
         self.rng = np.random.default_rng(seed)
 
     def op(self, op: Op, arrays: Any, values: Any = None) -> tuple[Any, ...]:
+        if op.name in SUMS:
+            arrays = [self.moved(x) for x in arrays]
         return tuple(x if op.name in EXACT else self.moved(x) for x in super().op(op, arrays, values))
 
     def moved(self, x: Any) -> Any:
+        if x.dtype.kind == "c":
+            return self.moved(x.view(x.real.dtype)).view(x.dtype) if x.ndim else x * (1 + self.rng.choice([-4e-7, 4e-7]))
         if x.dtype.kind != "f" or x.dtype.itemsize < 4:
             return x
         with np.errstate(all="ignore"):
@@ -41,32 +57,66 @@ class Disturbed(Interpreter):
             return np.where(np.isfinite(x), x * factor, x).astype(x.dtype)
 
 
-def near(got: np.ndarray, want: np.ndarray) -> bool:
-    """Equal but for rounding."""
-    if (got.shape, got.dtype) != (want.shape, want.dtype):
-        return False
-    if want.dtype.kind != "f":
-        return np.array_equal(got, want)
-    finite = np.isfinite(want)
-    if not np.array_equal(got[~finite], want[~finite], equal_nan=True):
-        return False
-    scale = max(1e-3, float(np.abs(want[finite]).max(initial=0)))
+def numbers(x: np.ndarray) -> np.ndarray:
+    """Flat, in f64 (integers below 2^53 are exact there); complex ones as pairs."""
+    flat = np.ascontiguousarray(x).reshape(-1)
+    return (flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat).astype(np.float64)
+
+
+def differs(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """By how much elements differ: 0 where both are the same infinity or NaN, infinite where one of them is."""
     with np.errstate(all="ignore"):
-        return float(np.abs(got[finite] - want[finite]).max(initial=0)) <= 1e-4 * scale
+        distance = np.abs(got - want)
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    return np.where(same, 0, np.where(np.isfinite(distance), distance, np.inf))
 
 
-def sensitive(module: Any, arguments: list[np.ndarray], wants: list[np.ndarray]) -> bool:
-    """Whether rounding alone changes the results: a comparison of values that are nearly the same, an overflow."""
-    for seed in range(8):
+def scale_of(want: np.ndarray) -> float:
+    return float(np.abs(want[np.isfinite(want)]).max(initial=0))
+
+
+def far(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """Where results differ by more than a few roundings."""
+    assert (got.shape, got.dtype) == (want.shape, want.dtype)
+    g, w = numbers(got), numbers(want)
+    if want.dtype.kind not in "fc":
+        return g != w
+    with np.errstate(all="ignore"):
+        return differs(g, w) > 1e-6 * np.abs(np.where(np.isfinite(w), w, 0)) + 1e-7 * scale_of(w)
+
+
+def judge(module: Any, arguments: list[np.ndarray], gots: list[np.ndarray], wants: list[np.ndarray]) -> bool:
+    """Whether every element could be compared with a tolerance that says something.
+
+    What is not the reference's but for a few roundings has to lie where runs of the reference come to that round
+    otherwise: about as far from its result, element by element. Integers may differ where those of such runs do. Raises
+    AssertionError for what does not.
+    """
+    wrong = [far(g, w) for g, w in zip(gots, wants, strict=True)]
+    if not any(x.any() for x in wrong):
+        return True
+    distances = [differs(numbers(g), numbers(w)) for g, w in zip(gots, wants, strict=True)]
+    spreads = [np.zeros_like(d) for d in distances]
+    for seed in range(RUNS):
         moved = Disturbed(module, seed).function(module.function("main"), list(arguments))
-        if not all(near(np.asarray(m), w) for m, w in zip(moved, wants, strict=True)):
-            return True
-    return False
+        for i, (m, want) in enumerate(zip(moved, wants, strict=True)):
+            spreads[i] = np.maximum(spreads[i], differs(numbers(np.asarray(m)), numbers(want)))
+            exact = want.dtype.kind not in "fc"
+            wrong[i] &= spreads[i] == 0 if exact else distances[i] > FACTOR * spreads[i]
+        if not any(x.any() for x in wrong):
+            break
+    for i, (bad, got, want) in enumerate(zip(wrong, gots, wants, strict=True)):
+        if bad.any():
+            at = int(np.argmax(bad))
+            found = f"got {numbers(got)[at]!r}, expected {numbers(want)[at]!r}, rounding moves that by {spreads[i][at]:.3g}"
+            raise AssertionError(f"result {i}, element {at} of {bad.size}: {found}")
+    loose = (f & (s > LOOSE * scale_of(numbers(w))) for f, s, w in zip(map(far, gots, wants), spreads, wants, strict=True))
+    return not any(x.any() for x in loose)
 
 
-def check(text: str, arguments: list[np.ndarray], target: str = "native", donate: tuple[int, ...] = ()) -> None:
+def check(text: str, arguments: list[np.ndarray], target: str = "native", donate: tuple[int, ...] = ()) -> bool:
     """Compiled for one thread and for three: the reference's results, the same bits, also in a second call, and between
-    inaccessible pages."""
+    inaccessible pages. Whether the results could be compared closely, see `judge`."""
     module = shlo_jit.parse(text)
     given = [x.copy() for x in arguments]
     with np.errstate(all="ignore"):
@@ -87,6 +137,16 @@ def check(text: str, arguments: list[np.ndarray], target: str = "native", donate
                 assert i in donate or x.tobytes() == y.tobytes(), f"argument {i} was written to"
     for again in seen[1:]:
         assert [x.tobytes() for x in again] == [x.tobytes() for x in seen[0]], "two calls differ"
-    if not all(near(g, w) for g, w in zip(seen[0], wants, strict=True)):
-        with np.errstate(all="ignore"):
-            assert sensitive(module, given, wants), "compiled and reference differ"
+    with np.errstate(all="ignore"):
+        return judge(module, given, seen[0], wants)
+
+
+@contextmanager
+def compared_closely(least: float) -> Iterator[list[bool]]:
+    """Takes what `check` says of each program. At least this share must have been compared closely, so that a check that
+    accepts anything does not go unseen."""
+    closely: list[bool] = []
+    yield closely
+    share = sum(closely) / len(closely)
+    print(f"{share:.1%} of {len(closely)} programs compared closely")
+    assert share >= least, f"only {share:.1%} of {len(closely)} programs could be compared closely"

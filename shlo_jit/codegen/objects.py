@@ -36,6 +36,7 @@ class Compiled:
     routines: tuple[str, ...]
     """Names of the routines it links against."""
     output_aliases: Mapping[int, int] = field(default_factory=dict)
+    overwritten: tuple[int, ...] = ()
     externals: tuple[str, ...] = ()
     is_short: bool = False
 
@@ -82,6 +83,7 @@ def compile_program(
         callbacks=tuple(program.callbacks),
         routines=tuple(names),
         output_aliases=dict(program.output_aliases),
+        overwritten=tuple(program.overwritten),
         externals=tuple(program.externals),
         is_short=program.is_short,
     )
@@ -139,6 +141,7 @@ def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
         "callbacks": [_write_callback(c) for c in compiled.callbacks],
         "routines": list(compiled.routines),
         "output_aliases": sorted(compiled.output_aliases.items()),
+        "overwritten": list(compiled.overwritten),
         "externals": list(compiled.externals),
         "is_short": compiled.is_short,
     }
@@ -164,6 +167,7 @@ def read_program(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> Comp
         callbacks=tuple(_read_callback(c) for c in header["callbacks"]),
         routines=tuple(header["routines"]),
         output_aliases={int(r): int(a) for r, a in header["output_aliases"]},
+        overwritten=tuple(map(int, header["overwritten"])),
         externals=tuple(header["externals"]),
         is_short=header["is_short"],
     )

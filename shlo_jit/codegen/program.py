@@ -80,6 +80,8 @@ class Program:
     routines: tuple[Routine, ...]
     output_aliases: dict[int, int] = field(default_factory=dict)
     """Result -> donated argument whose buffer it takes over."""
+    overwritten: tuple[int, ...] = ()
+    """Donated arguments whose buffers it writes to without a result taking them over."""
     externals: tuple[str, ...] = ()
     """Symbols it refers to that are functions of LAPACK, defined when it is loaded (see `runtime/lapack.py`)."""
     is_short: bool = False

@@ -81,8 +81,20 @@ class Planner:
         self.finish_results()
         total = place(self.arena)
         return MemoryPlan(
-            self.storage, total, self.constants, self.before, self.block_end, self.scratch, self.aliases, self.exchanges
+            self.storage,
+            total,
+            self.constants,
+            self.before,
+            self.block_end,
+            self.scratch,
+            self.aliases,
+            self.overwritten(),
+            self.exchanges,
         )
+
+    def overwritten(self) -> tuple[int, ...]:
+        taken = {i for i in self.donated if len(self.storage[self.arguments[i]].values) > 1}
+        return tuple(sorted(taken - set(self.aliases.values())))
 
     def number(self, block: PlanBlock) -> None:
         """Give every step its times: a control step spans those inside it."""

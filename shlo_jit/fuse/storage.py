@@ -50,6 +50,8 @@ class MemoryPlan:
     """Scratch memory of the step with this id()."""
     aliases: dict[int, int]
     """Result -> donated argument whose memory it has taken over."""
+    overwritten: tuple[int, ...]
+    """Donated arguments that have values of the program in their memory on the way, but no result."""
     exchanges: dict[int, list[tuple[Storage, Storage]]]
     """Of the while with this id(): storages whose memory changes places at the end of every turn."""
 

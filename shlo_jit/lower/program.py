@@ -165,6 +165,7 @@ class ProgramLowering:
             self.callbacks,
             tuple(self.routines.values()),
             self.memory.aliases,
+            self.memory.overwritten,
             tuple(self.externals),
             is_short(self.plan) and not self.callbacks,
         )

@@ -102,15 +102,15 @@ class Core:
         """Fresh arrays, or donated arguments' where the program wants that; `arrays` may get copies of those."""
         results: list[np.ndarray] = []
         aliases = self.compiled.output_aliases
+        for donated in (*aliases.values(), *self.compiled.overwritten):
+            if not _may_take(args[donated], donated, arrays):
+                source = arrays[donated]
+                arrays[donated] = pool.empty(source.shape, source.dtype, source.nbytes)
+                arrays[donated][...] = source
         for index, port in enumerate(self.compiled.outputs):
             dtype = port.dtype.numpy
             if index in aliases:
-                donated = aliases[index]
-                if not _may_take(args[donated], donated, arrays):
-                    source = arrays[donated]
-                    arrays[donated] = pool.empty(source.shape, source.dtype, source.nbytes)
-                    arrays[donated][...] = source
-                results.append(arrays[donated].reshape(-1).view(dtype).reshape(port.shape))
+                results.append(arrays[aliases[index]].reshape(-1).view(dtype).reshape(port.shape))
             else:
                 results.append(_result(index, port))
         return results
@@ -155,7 +155,7 @@ def _result(index: int, port: Port) -> np.ndarray:
 
 
 def _may_take(given: Any, index: int, arrays: Sequence[np.ndarray]) -> bool:
-    """Whether a donated argument's memory may become a result: it is the caller's own, contiguous, writable array and
+    """Whether a donated argument's memory may be written to: it is the caller's own, contiguous, writable array and
     no other argument lies in it."""
     array = arrays[index]
     if given is not array or type(given) is not np.ndarray or not array.flags.writeable:

@@ -74,7 +74,8 @@ def fast_call(core: Core, target: Target, cache: ObjectCache | None) -> Any:
     may need an exception of Python's raised), donated arguments, scratch memory that cannot be had (the call will say
     so)."""
     compiled = core.compiled
-    if compiled.callbacks or compiled.output_aliases or not layout.as_expected():
+    donated = compiled.output_aliases or compiled.overwritten
+    if compiled.callbacks or donated or not layout.as_expected():
         return None
     method = _method(target, cache)
     if method is None:

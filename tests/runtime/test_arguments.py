@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from programs import TARGET, binary, callback, copies
 
+import shlo_jit
 from shlo_jit.runtime.build import build
 
 
@@ -253,6 +254,43 @@ def test_donated_and_passed_twice():
     z = donating(4)(x, x)
     np.testing.assert_array_equal(z, X * 2)
     np.testing.assert_array_equal(x, X)
+
+
+LOOP = """
+func.func @main(%a: tensor<17xf32>, %b: tensor<17xf32>) -> tensor<9xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %zero, %c = %b) : tensor<i32>, tensor<17xf32>
+  cond {
+    %n = stablehlo.constant dense<300> : tensor<i32>
+    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %d = stablehlo.add %c, %a : tensor<17xf32>
+    stablehlo.return %j, %d : tensor<i32>, tensor<17xf32>
+  }
+  %o = stablehlo.slice %r#1 [0:9] : (tensor<17xf32>) -> tensor<9xf32>
+  return %o : tensor<9xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_donation_that_is_memory_on_the_way_only(cached):
+    """The state of the loop lies in the donated argument, and no result does: what must not be written is copied too."""
+    if cached:
+        shlo_jit.compile(LOOP, donate=[1])
+    exe = shlo_jit.compile(LOOP, donate=[1], cache=cached)
+    assert exe._core.compiled.overwritten == (1,)
+    ones = np.ones(17, np.float32)
+    frozen = ones.copy()
+    frozen.flags.writeable = False
+    both = np.ones(34, np.float32)
+    for a, b in ((ones, frozen), (ones, ones), (both[:17], both[17:])):
+        assert exe(a, b).tolist() == [301] * 9
+        assert (a == 1).all() and (b == 1).all()
+    assert exe(ones, np.ones(17, np.float32)).tolist() == [301] * 9
 
 
 def test_result_donated_again():
