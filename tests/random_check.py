@@ -49,7 +49,7 @@ class Disturbed(Interpreter):
 
     def moved(self, x: Any) -> Any:
         if x.dtype.kind == "c":
-            return self.moved(x.view(x.real.dtype)).view(x.dtype) if x.ndim else x * (1 + self.rng.choice([-4e-7, 4e-7]))
+            return self.moved(np.ascontiguousarray(x).reshape(-1).view(x.real.dtype)).view(x.dtype).reshape(x.shape)
         if x.dtype.kind != "f" or x.dtype.itemsize < 4:
             return x
         with np.errstate(all="ignore"):

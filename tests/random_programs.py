@@ -1,10 +1,11 @@
-"""Random StableHLO programs: typed text over elementwise ops, index maps, reductions, products, updates and control
-flow."""
+"""Random StableHLO programs: typed text over elementwise ops, index maps, reductions, products, updates, complex and
+quantized numbers, and control flow."""
 
 from __future__ import annotations
 
 import numpy as np
 from random_control import Control
+from random_numbers import Numbers
 from random_structured import Structured
 from random_writer import Named, count_of, type_of
 
@@ -14,7 +15,7 @@ INT_BINARY = "add subtract multiply maximum minimum and or xor divide remainder"
 NARROW = {"f32": ["bf16", "f16", "f64", "i8", "i1", "i64"], "i32": ["i8", "ui8", "i16", "i64", "ui32", "f16", "i1"]}
 
 
-class Generator(Control, Structured):
+class Generator(Control, Structured, Numbers):
     """Writes one program."""
 
     def __init__(self, seed: int, size: int):
@@ -25,12 +26,13 @@ class Generator(Control, Structured):
             self.unary, self.binary, self.binary, self.binary, self.select, self.convert, self.narrow, *maps,
             self.reduce, self.reduce, self.rows, self.argmax, self.iota, self.dynamic, self.dynamic, self.dynamic_shape,
             self.sort, self.window, self.select_and_scatter, self.gather, self.scatter, self.dot, self.convolution,
-            self.loop, self.loop, self.branch,
+            self.loop, self.loop, self.branch, self.complex, self.complex, self.quantized, self.quantized_product,
         ]  # fmt: skip
         self.control = [*[self.loop] * 2, self.branch, self.unary, self.binary, self.reshape, self.dynamic, self.transpose]
         if self.large:  # what the reference does fast
             plain = [self.unary, self.binary, self.select, self.iota, self.convert, self.narrow, self.concatenate, self.dot]
-            self.every = [*plain, *maps, *[self.reduce, self.rows, self.loop] * 2, self.argmax, self.dynamic, self.branch]
+            plain += [*maps, self.complex, self.quantized]
+            self.every = [*plain, *[self.reduce, self.rows, self.loop] * 2, self.argmax, self.dynamic, self.branch]
 
     # ------------------------------------------------------------------ ops
     def unary(self) -> None:

@@ -227,8 +227,9 @@ class Structured(Writer):
 
     def convolution(self) -> None:
         """Of two dimensions, in any layout."""
-        n, groups = self.pick([1, 2]), self.pick([1, 1, 2])
-        inputs, outputs = self.pick([1, 3, 4]), self.pick([1, 3, 8]) * groups
+        groups, batches = self.pick([(1, 1), (1, 1), (2, 1), (1, 2), (1, 3)])
+        n, inputs = self.pick([1, 2]), self.pick([1, 3, 4])
+        outputs = self.pick([1, 3, 8]) * groups * batches
         sides, taps = [self.below(3, 9) for _ in range(2)], [self.pick([1, 2, 3]) for _ in range(2)]
         stride, pads = [self.pick([1, 1, 2]) for _ in range(2)], [[self.below(-1, 3), self.below(0, 3)] for _ in range(2)]
         spread, tap_spread = [self.pick([1, 1, 2]) for _ in range(2)], [self.pick([1, 1, 2]) for _ in range(2)]
@@ -240,7 +241,7 @@ class Structured(Writer):
             return
         layouts = [self.rng.permutation(list("bf01" if i != 1 else "io01")).tolist() for i in range(3)]
         extents = [
-            {"b": n, "f": inputs * groups, "0": sides[0], "1": sides[1]},
+            {"b": n * batches, "f": inputs * groups, "0": sides[0], "1": sides[1]},
             {"i": inputs, "o": outputs, "0": taps[0], "1": taps[1]},
             {"b": n, "f": outputs, "0": out[0], "1": out[1]},
         ]
@@ -251,7 +252,7 @@ class Structured(Writer):
         dims = [f"[{', '.join(layout)}]" for layout in layouts]
         t = [type_of(s, "f32") for s in shapes]
         window = f"{{stride = {stride}, pad = {pads}, lhs_dilate = {spread}, rhs_dilate = {tap_spread}}}"
-        counts = f"{{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}}"
+        counts = f"{{batch_group_count = {batches} : i64, feature_group_count = {groups} : i64}}"
         r = self.emit(
             shapes[2], "f32",
             f"stablehlo.convolution({x}, {w}) dim_numbers = {dims[0]}x{dims[1]}->{dims[2]}, window = {window} {counts}"

@@ -1,0 +1,178 @@
+"""Where fusion stops: for every decision that goes by cost or size, a program on either side of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from shlo_jit.codegen.target import resolve
+from shlo_jit.fuse.plan import all_steps
+from shlo_jit.fuse.show import show_plan
+from shlo_jit.pipeline import lower
+
+
+def plan(arguments: str, results: str, lines: list[str], returned: str) -> tuple[list[str], str]:
+    """Titles of the steps, and the plan as it is printed."""
+    body = "\n".join([*lines, f"return {returned} : {results}"])
+    lowered = lower(f"func.func @main({arguments}) -> ({results}) {{\n{body}\n}}", "<test>", "main", resolve(), 2, {})
+    return [s.title for s in all_steps(lowered.plan)], show_plan(lowered.plan, lowered.memory)
+
+
+def check(found: tuple[list[str], str], titles: list[str], why: str = "") -> None:
+    """The steps, and the reason for one that would not be there if all were fused."""
+    steps, text = found
+    assert steps == titles, text
+    assert not why or f"({why})" in text, text
+
+
+# ---------------------------------------------------------------------- one reader
+def chain(count: int) -> tuple[list[str], str]:
+    t = "tensor<64xf32>"
+    lines = [f"%v{i + 1} = stablehlo.add %v{i}, %v{i} : {t}" for i in range(count)]
+    return plan(f"%v0: {t}", t, lines, f"%v{count}")
+
+
+def test_nodes_of_a_nest() -> None:
+    check(chain(400), ["loop"])
+    check(chain(402), ["loop", "loop"], "its reader has 400 ops")
+
+
+def shifted(op: str, count: int, more: int = 0) -> tuple[list[str], str]:
+    """An op read at `count` places of one nest, which has `more` other ops."""
+    t = "tensor<64xf32>"
+    lines = [f"%v = stablehlo.{op} %x{', dims = [0]' if op == 'reverse' else ''} : {t}"]
+    part = "tensor<32xf32>"
+    for i in range(count):
+        lines.append(f"%s{i} = stablehlo.slice %v [{i}:{i + 32}] : ({t}) -> {part}")
+    lines.append(f"%t0 = stablehlo.cosine %s0 : {part}")
+    lines += [f"%t{i} = stablehlo.add %t{i - 1}, %s{i} : {part}" for i in range(1, count)]
+    lines += [f"%t{i} = stablehlo.add %t{i - 1}, %t{i - 1} : {part}" for i in range(count, count + more)]
+    return plan(f"%x: {t}", part, lines, f"%t{count + more - 1}")
+
+
+def test_ops_read_at_several_places_of_a_nest() -> None:
+    several = "read at several places"
+    check(shifted("exponential", 1), ["loop"])
+    check(shifted("exponential", 2), ["loop", "loop"], several)
+    check(shifted("negate", 2), ["loop"])
+    check(shifted("negate", 3), ["loop", "loop"], several)
+    check(shifted("negate", 2, more=55), ["loop"])
+    check(shifted("negate", 2, more=75), ["loop", "loop"], several)
+
+
+def test_index_maps_read_at_several_places_of_a_nest() -> None:
+    check(shifted("reverse", 8), ["loop"])
+    check(shifted("reverse", 9), ["loop", "loop"], "read at several places")
+
+
+def gathered(times: int) -> tuple[list[str], str]:
+    g, out = "tensor<8xf32>", f"tensor<{times}x8xf32>"
+    numbers = "#stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>"
+    lines = [
+        f'%g = "stablehlo.gather"(%x, %i) <{{dimension_numbers = {numbers}, slice_sizes = array<i64: 1>}}>'
+        f" : (tensor<99xf32>, tensor<8x1xi32>) -> {g}",
+        f"%b = stablehlo.broadcast_in_dim %g, dims = [1] : ({g}) -> {out}",
+        f"%y = stablehlo.negate %b : {out}",
+    ]
+    return plan("%x: tensor<99xf32>, %i: tensor<8x1xi32>", out, lines, "%y")
+
+
+def test_gathers_are_repeated_once() -> None:
+    check(gathered(2), ["loop"])
+    check(gathered(3), ["loop", "loop"])
+
+
+# ---------------------------------------------------------------------- several readers
+def halves(op: str, first: int, second: int) -> tuple[list[str], str]:
+    """An op of which one nest reads the elements before `first`, another those from `second` on."""
+    t, a, b = "tensor<64xf32>", f"tensor<{first}xf32>", f"tensor<{64 - second}xf32>"
+    lines = [
+        f"%v = stablehlo.{op} : {t}",
+        f"%a = stablehlo.slice %v [0:{first}] : ({t}) -> {a}",
+        f"%b = stablehlo.slice %v [{second}:64] : ({t}) -> {b}",
+        f"%c = stablehlo.tanh %a : {a}",
+        f"%d = stablehlo.tanh %b : {b}",
+    ]
+    return plan(f"%x: {t}, %y: {t}", f"{a}, {b}", lines, "%c, %d")
+
+
+def test_readers_of_different_parts() -> None:
+    check(halves("exponential %x", 40, 40), ["loop", "loop"])
+    check(halves("exponential %x", 40, 39), ["loop"] * 3, "2 kernels read it, and computing it again costs 12")
+
+
+def test_readers_of_the_same_elements() -> None:
+    again = "2 kernels read it, and computing it again costs"
+    check(halves("negate %x", 40, 39), ["loop", "loop"])
+    check(halves("add %x, %y", 40, 39), ["loop"] * 3, f"{again} 1")  # two loads instead of one
+    check(halves("sqrt %x", 40, 39), ["loop"] * 3, f"{again} 4")
+    check(halves("tanh %x", 40, 39), ["loop"] * 3, f"{again} 16")
+
+
+def sums(op: str) -> list[str]:
+    """Of an op, over its rows and over its columns."""
+    t, out = "tensor<32x48xf32>", ("tensor<32xf32>", "tensor<48xf32>")
+    lines = ["%zero = stablehlo.constant dense<0.0> : tensor<f32>", f"%v = stablehlo.{op} : {t}"]
+    for d, name in ((1, "r"), (0, "s")):
+        types = f"({t}, tensor<f32>) -> {out[1 - d]}"
+        lines.append(f"%{name} = stablehlo.reduce(%v init: %zero) applies stablehlo.add across dimensions = [{d}] : {types}")
+    return plan(f"%x: {t}, %y: {t}", ", ".join(out), lines, "%r, %s")[0]
+
+
+def test_the_first_reader_of_each_element_writes_it_for_the_other() -> None:
+    assert sums("negate %x") == ["reduce", "reduce"]
+    assert sums("add %x, %y") == ["row", "reduce"]
+    assert sums("tanh %x") == ["row", "reduce"]
+
+
+# ---------------------------------------------------------------------- rows
+def centered(shape: tuple[int, int], dim: int) -> list[str]:
+    """Numbers less the largest of their row (dim 1) or column (dim 0)."""
+    t, rest = f"tensor<{shape[0]}x{shape[1]}xf32>", f"tensor<{shape[1 - dim]}xf32>"
+    lines = [
+        "%low = stablehlo.constant dense<0xFF800000> : tensor<f32>",
+        f"%m = stablehlo.reduce(%x init: %low) applies stablehlo.maximum across dimensions = [{dim}]"
+        f" : ({t}, tensor<f32>) -> {rest}",
+        f"%b = stablehlo.broadcast_in_dim %m, dims = [{1 - dim}] : ({rest}) -> {t}",
+        f"%d = stablehlo.subtract %x, %b : {t}",
+    ]
+    titles, text = plan(f"%x: {t}", t, lines, "%d")
+    assert len(titles) == 1 or "(its readers could not take the reduction in)" in text
+    return titles
+
+
+@pytest.mark.parametrize(
+    ("dim", "fits", "does_not"),
+    [
+        (1, (16, 1 << 16), (16, (1 << 16) + 8)),  # in the cache
+        (1, (15, 4096), (15, 4104)),  # few rows are cut along the row
+        (1, (16, 4104), (15, 4104)),
+        (0, (2048, 100), (2049, 100)),  # a line of the cache for each element
+        (0, (512, 512), (513, 512)),  # and all in the same set
+    ],
+)
+def test_how_long_a_row_may_be(dim: int, fits: tuple[int, int], does_not: tuple[int, int]) -> None:
+    assert centered(fits, dim) == ["row"]
+    assert len(centered(does_not, dim)) == 2
+
+
+# ---------------------------------------------------------------------- states of loops
+def reversing(elements: int) -> str:
+    t = f"tensor<{elements}xf32>"
+    lines = [
+        "%zero = stablehlo.constant dense<0> : tensor<i32>",
+        f"%r:2 = stablehlo.while(%i = %zero, %c = %x) : tensor<i32>, {t} cond {{",
+        "  %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>",
+        "  stablehlo.return %p : tensor<i1>",
+        "} do {",
+        "  %one = stablehlo.constant dense<1> : tensor<i32>",
+        "  %j = stablehlo.add %i, %one : tensor<i32>",
+        f"  %d = stablehlo.reverse %c, dims = [0] : {t}",
+        f"  stablehlo.return %j, %d : tensor<i32>, {t}",
+        "}",
+    ]
+    return plan(f"%x: {t}, %n: tensor<i32>", t, lines, "%r#1")[1]
+
+
+def test_large_states_exchange_their_memory() -> None:
+    assert "to the next turn" in reversing(1023)
+    assert "to the next turn" not in reversing(1024)
