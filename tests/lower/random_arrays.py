@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 
 from shlo_jit.ir.types import DType
 
-TOLERANCE = {"f16": 2e-2, "bf16": 1e-1, "f32": 2e-5, "f64": 1e-12, "complex<f32>": 2e-5, "complex<f64>": 1e-12}
+ROUNDINGS = 4
+"""Units in the last place of the largest element that another order of additions may make."""
 
 
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, special: bool = False) -> np.ndarray:
@@ -27,12 +29,13 @@ def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType,
 
 
 def close(got: np.ndarray, expected: np.ndarray, dtype: DType) -> None:
-    """Equal for integers, near for floats."""
+    """Equal for integers, to some roundings for floats."""
     assert got.shape == expected.shape
     assert got.dtype == expected.dtype
     if dtype.kind in "biu":
         np.testing.assert_array_equal(got, expected)
         return
-    wide = np.complex128 if dtype.is_complex else np.float64
-    tolerance = TOLERANCE.get(dtype.name, 0.3)
-    np.testing.assert_allclose(got.astype(wide), expected.astype(wide), rtol=tolerance, atol=tolerance)
+    want = expected.astype(np.complex128 if dtype.is_complex else np.float64)
+    unit = float(ml_dtypes.finfo(got.real.dtype if dtype.is_complex else got.dtype).eps)
+    largest = np.abs(want[np.isfinite(want)]).max(initial=0)
+    np.testing.assert_allclose(got.astype(want.dtype), want, rtol=0, atol=ROUNDINGS * unit * largest)
