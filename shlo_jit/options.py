@@ -11,6 +11,10 @@ from shlo_jit.runtime.callbacks import check_name, check_target
 from shlo_jit.runtime.pool import POOL
 
 
+class OptionError(ValueError):
+    """An option that this program cannot have."""
+
+
 def entry(given: object) -> str:
     """The name of a function; `@main` is the same as `main`."""
     return _text("entry", given).removeprefix("@")
@@ -58,12 +62,12 @@ def donate(given: object) -> tuple[int, ...]:
 
 
 def check_donated(indices: Iterable[int], arguments: int) -> None:
-    """Raise ValueError where a donated argument is none of the program's."""
+    """Raise OptionError where a donated argument is none of the program's."""
     for index in indices:
         if not 0 <= index < arguments:
             takes = f"takes {arguments} argument{'' if arguments == 1 else 's'}"
             known = f", numbered from 0 to {arguments - 1}" if arguments > 1 else ""
-            raise ValueError(f"donate: there is no argument {index}: the program {takes}{known}")
+            raise OptionError(f"donate: there is no argument {index}: the program {takes}{known}")
 
 
 def environment() -> None:

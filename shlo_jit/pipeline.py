@@ -16,7 +16,7 @@ from shlo_jit.ir.core import is_declaration
 from shlo_jit.ir.verifier import verify_module
 from shlo_jit.kernels.target import Target
 from shlo_jit.log import LOG, stage
-from shlo_jit.options import check_donated
+from shlo_jit.options import OptionError, check_donated
 from shlo_jit.runtime import build
 from shlo_jit.runtime.cache import program_key
 from shlo_jit.runtime.callbacks import find_custom_call, registered
@@ -82,12 +82,11 @@ def compile_text(
             starting.start(routine)
         try:
             lowered = lower(text, name, entry, machine, count, calls, donate, starting.start)
-        except (StableHLOError, MemoryError):
+        except (StableHLOError, MemoryError, OptionError):
             raise
         except Exception as error:  # whatever went wrong, the caller gets one documented exception
             what = f"{type(error).__name__}: {error}"
             raise InternalError(f"shlo_jit failed on this program ({what}); please report it") from error
-        check_donated(donate, len(lowered.program.inputs))
         return build.build(
             lowered.program,
             machine,
@@ -138,6 +137,7 @@ def lower(
         return target in HOST_CALLS or find_custom_call(target, calls) is not None
 
     arguments = function.block().arguments
+    check_donated(donate, len(arguments))
     with stage("lower"):
         lowering = ProgramLowering(plan, arguments, machine, threads, known_call, frozenset(donate), on_routine)
         program = lowering.run()

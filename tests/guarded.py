@@ -146,7 +146,7 @@ def call(
     arena = Arena(compiled.arena_bytes, at_end, layout) if compiled.arena_bytes else None
     inputs = (ctypes.c_void_p * max(1, len(passed)))(*map(address, passed))
     outputs = (ctypes.c_void_p * max(1, len(results)))(*map(address, results))
-    status = core._main(inputs, outputs, arena.address if arena else None, address(context))
+    status = core._call(core.main_address, inputs, outputs, arena.address if arena else None, address(context))
     if status:
         raise core._failure(status)
     return results

@@ -1,7 +1,8 @@
 """Ops whose regions do more than arithmetic on scalars, said in ops over whole tensors.
 
 Needs: inlined functions. Guarantees: the regions of the ops in `LIFTED` have elementwise ops alone, on scalars of their
-own, and take scalars: initial values with a shape, which the rules of some reductions allow, are refused. The rules stand in `lift.py` and `lift_rules.py`, which few programs need.
+own, and take scalars: initial values with a shape, which the rules of some reductions allow, are refused. The rules
+stand in `lift.py` and `lift_rules.py`, which few programs need.
 
     map(x, y) by a body with an `if`           ->   the body on x and y, both branches computed and selected from
     reduce(x, init) by a body with a `while`   ->   for k { total = body(total, x[:, k]) }, on whole columns of x
