@@ -1,0 +1,218 @@
+"""One mutant of a program: verified, and what is valid compiled, run in guarded memory and compared.
+
+    outcome, detail = check(text, number)
+
+Outcomes that are as they should be: `refused` (ParseError), `invalid` (VerifyError), `unsupported` (UnsupportedError
+with a place), `stopped` (ExecutionError, or a documented TypeError or ValueError), `large` (too much to run), `endless`
+(a loop that the reference does not finish), `unchecked` (run; it has no reference), `equal`, `close`. Those that are
+to be looked at: `differs`. Everything else is a finding, and raised.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+import guarded
+import numpy as np
+
+import shlo_jit
+from shlo_jit.codegen.failure import InternalError
+from shlo_jit.errors import StableHLOError
+from shlo_jit.ir.core import Module, Op, walk
+from shlo_jit.ir.types import DType, TensorType
+from shlo_jit.reference.interpreter import Interpreter, as_array
+
+MOST_ELEMENTS = 20_000
+"""Of any value of a program that is run."""
+MOST_OPS = 5_000
+"""That the reference computes before a program is called endless."""
+REFERENCE_SECONDS = 20
+TOLERANCE = {"f64": 1e-9, "f32": 1e-3, "complex<f64>": 1e-9, "complex<f32>": 1e-3}
+LOOSE = 0.3
+"""Of narrow floats, whose roundings add up."""
+
+
+class Endless(Exception):
+    """The reference has done enough."""
+
+
+class Bounded(Interpreter):
+    """The reference, for so many ops."""
+
+    def __init__(self, module: Module):
+        super().__init__(module)
+        self.left = MOST_OPS
+
+    def op(self, op: Op, arrays: list[Any], values: Any = None) -> tuple[Any, ...]:
+        self.left -= 1
+        if self.left < 0:
+            raise Endless
+        return super().op(op, arrays, values)
+
+
+def is_large(module: Module) -> bool:
+    """Whether any value, or window of one, has too many elements."""
+    for op in walk(module.body):
+        values = [*op.operands, *op.results, *(a for r in op.regions for b in r.blocks for a in b.arguments)]
+        for v in values:
+            if isinstance(v.type, TensorType) and v.type.is_static and v.type.size > MOST_ELEMENTS:
+                return True
+        for name in ("window_dimensions", "dilations", "base_dilations", "lhs_dilation", "interior_padding", "rhs_dilation"):
+            if name in op.attributes and math.prod(abs(n) + 1 for n in op.ints(name)) > MOST_ELEMENTS:
+                return True
+        if "padding" in op.attributes and any(abs(n) > MOST_ELEMENTS for n in op.ints("padding")):
+            return True
+        if op.name == "stablehlo.fft" and math.prod(op.ints("fft_length")) > MOST_ELEMENTS:
+            return True
+    return False
+
+
+def arrays_for(exe: Any, number: int) -> list[np.ndarray]:
+    """Arguments: numbers near 1, and in every third program any at all."""
+    rng = np.random.default_rng(number)
+    return [_array(rng, p.shape, guarded_dtype(p.dtype), wild=number % 3 == 0) for p in exe.inputs]
+
+
+def guarded_dtype(dtype: Any) -> DType:
+    from shlo_jit.ir.types import BY_NUMPY
+
+    return BY_NUMPY[np.dtype(dtype)]
+
+
+def _array(rng: np.random.Generator, shape: Sequence[int], dtype: DType, wild: bool) -> np.ndarray:
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(np.bool_)
+    if dtype.kind in "iu":
+        bits = min(dtype.bits, 62)
+        low, high = (0, 4) if dtype.kind == "u" else (-3, 4)
+        if dtype.bits == 2:
+            low, high = (0, 4) if dtype.kind == "u" else (-2, 2)
+        if wild:
+            low, high = (0, 1 << bits) if dtype.kind == "u" else (-(1 << bits - 1), 1 << bits - 1)
+        return rng.integers(low, high, shape).astype(np.int64).astype(dtype.numpy)
+    x = rng.standard_normal(shape)
+    if wild:
+        x = np.where(rng.random(shape) < 0.1, rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30], shape), x)
+    with np.errstate(all="ignore"):
+        return (x + 1j * rng.standard_normal(shape) if dtype.is_complex else x).astype(dtype.numpy)
+
+
+def check(text: str, number: int) -> tuple[str, str]:
+    """The outcome for a mutant, and what differs."""
+    try:
+        module = shlo_jit.parse(text)
+        found = shlo_jit.verify(module)
+    except shlo_jit.ParseError as error:
+        return "refused", _placed(error, text)
+    if found:
+        return "invalid", _placed(shlo_jit.VerifyError(found), text)
+    if is_large(module):
+        return "large", ""
+    function = module.function("main")
+    if function is None:
+        return "refused", ""
+    wants = None
+    try:
+        exe = shlo_jit.compile(text, cache=False, threads=(1, 3)[number % 2])
+        arrays = arrays_for(exe, number)
+    except StableHLOError as error:
+        return ("unsupported" if isinstance(error, shlo_jit.UnsupportedError) else "invalid"), _placed(error, text)
+    try:
+        wants = reference(module, function, arrays)
+    except Endless:
+        return "endless", ""
+    except shlo_jit.UnsupportedError:
+        pass
+    if _waits(module):
+        return "unchecked", ""
+    try:
+        gots = [guarded.call(exe, arrays, at_end) for at_end in (True, False)]
+        gots.append(guarded.outputs(exe(*arrays)) if exe.outputs else [])
+    except (shlo_jit.ExecutionError, InternalError) as error:
+        if isinstance(error, InternalError):
+            raise
+        return "stopped", ""
+    if wants is None or any("rng" in op.name or op.name == "stablehlo.custom_call" for op in walk(module.body)):
+        return "unchecked", ""
+    for got in gots[1:]:
+        for i, (x, y) in enumerate(zip(gots[0], got, strict=True)):
+            if x.tobytes() != y.tobytes():
+                return "differs", f"result {i} of two calls"
+    return compare(gots[0], wants)
+
+
+def _waits(module: Module) -> bool:
+    """For the host, whose queues are empty."""
+    return any(op.name in ("stablehlo.infeed", "stablehlo.recv") for op in walk(module.body)) or any(
+        op.attributes.get("call_target_name") in ("stablehlo.infeed", "stablehlo.recv") for op in walk(module.body)
+    )
+
+
+def _placed(error: StableHLOError, text: str) -> str:
+    """The first sentence of a refusal; all of them have a place inside the text."""
+    lines = text.split("\n")
+    for d in error.diagnostics:
+        assert 1 <= d.line <= len(lines) and 1 <= d.column <= len(lines[d.line - 1]) + 1, f"no place: {d}"
+        assert d.message
+    return error.diagnostics[0].message
+
+
+def reference(module: Module, function: Op, arrays: list[np.ndarray]) -> list[np.ndarray] | None:
+    """What the reference interpreter gives; None where it can't say, as far as the machine's numbers go."""
+
+    def late(*_: Any) -> None:
+        raise Endless
+
+    old = signal.signal(signal.SIGALRM, late)
+    signal.alarm(REFERENCE_SECONDS)
+    try:
+        with np.errstate(all="ignore"):
+            inputs = [as_array(x, a.type) for x, a in zip(arrays, function.block().arguments, strict=True)]
+            found = Bounded(module).function(function, inputs)
+    except ValueError as error:
+        if "zip()" in str(error):  # tuples and tokens among the arguments
+            return None
+        raise
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, old)
+    return _flat(found)
+
+
+def _flat(values: Sequence[Any]) -> list[np.ndarray]:
+    """Without tuples and tokens."""
+    out: list[np.ndarray] = []
+    for v in values:
+        if isinstance(v, tuple):
+            out += _flat(v)
+        elif v is not None:
+            out.append(np.asarray(v))
+    return out
+
+
+def compare(gots: Sequence[np.ndarray], wants: Sequence[np.ndarray]) -> tuple[str, str]:
+    """Equal, close, or where they differ."""
+    worst = "equal"
+    for i, (got, want) in enumerate(zip(gots, wants, strict=True)):
+        if got.dtype != want.dtype or got.shape != want.shape:
+            return "differs", f"result {i} is {got.dtype}{got.shape}, the reference has {want.dtype}{want.shape}"
+        if got.tobytes() == np.ascontiguousarray(want).tobytes():
+            continue
+        worst = "close"
+        dtype = guarded_dtype(got.dtype)
+        if dtype.kind in "biu":
+            same = got.astype(np.int64) == want.astype(np.int64)
+        else:
+            wide = np.complex128 if dtype.is_complex else np.float64
+            x, y = got.astype(wide), want.astype(wide)
+            tolerance = TOLERANCE.get(dtype.name, LOOSE)
+            with np.errstate(all="ignore"):
+                scale = np.abs(y)[np.isfinite(y)].max(initial=1.0)
+                same = (x == y) | (np.isnan(x) & np.isnan(y)) | (np.abs(x - y) <= tolerance * (np.abs(y) + scale / 8))
+        if not same.all():
+            at = tuple(int(k[0]) for k in np.nonzero(~same)) if got.ndim else ()
+            return "differs", f"result {i} at {at}: {got[at]}, the reference has {want[at]}"
+    return worst, ""

@@ -1,0 +1,155 @@
+"""Mutants of programs in bulk: verified, compiled, run in guarded memory and compared with the reference interpreter.
+
+    python tests/fuzz/run_programs.py [count] [first] [processes]      40000 from number 0 on is the standard
+
+Prints what is a finding (a crash, anything raised that is not documented, a call that does not end) with its number and
+program, the numbers of programs whose results differ from the reference's, and how often each outcome came.
+`python tests/fuzz/run_programs.py --show NUMBER` prints one mutant and what comes of it. Workers are processes, so a
+crash or a hang ends one mutant; each has a limit of memory and of time.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+
+from execute import check
+from mutate_programs import bases, mutant
+from rich.progress import Progress
+
+GIGABYTE = 1 << 30
+SECONDS = 60.0
+"""That one mutant may take."""
+STANDARD = 40_000
+
+
+def worker(numbers: Iterator[int], to: Connection) -> None:
+    """Says which number is next, then what came of it."""
+    texts = bases()
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + 8 * GIGABYTE
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    for number in numbers:
+        to.send((number, "", ""))
+        text = mutant(texts, number)
+        try:
+            outcome, detail = check(text, number)
+        except BaseException as error:
+            outcome, detail = "finding", f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-6)}"
+        to.send((number, outcome, detail))
+    to.send((-1, "", ""))
+
+
+@dataclass
+class Worker:
+    """A process, and what it is at."""
+
+    rest: list[int]
+    process: Any = None
+    answers: Any = None
+    number: int = -1
+    since: float = 0.0
+
+    def start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.answers, send = context.Pipe(duplex=False)
+        self.process = context.Process(target=worker, args=(list(self.rest), send), daemon=True)
+        self.process.start()
+        send.close()
+        self.number, self.since = -1, time.monotonic() + SECONDS
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.join()
+
+
+@dataclass
+class Report:
+    """What came of a run."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    findings: dict[int, str] = field(default_factory=dict)
+    differs: dict[int, str] = field(default_factory=dict)
+
+    def add(self, number: int, outcome: str, detail: str) -> None:
+        self.outcomes[outcome] += 1
+        if outcome == "finding":
+            self.findings[number] = detail
+        if outcome == "differs":
+            self.differs[number] = detail
+
+
+def run(count: int = STANDARD, first: int = 0, processes: int = 2) -> Report:
+    """`count` mutants from number `first` on."""
+    report = Report()
+    workers = [Worker(list(range(first + i, first + count, processes))) for i in range(processes)]
+    with Progress() as progress:
+        bar = progress.add_task("mutants", total=count)
+        for w in workers:
+            w.start()
+        while workers:
+            ready = wait([w.answers for w in workers], timeout=1.0)
+            for w in list(workers):
+                found = _next(w) if w.answers in ready else None
+                if time.monotonic() - w.since > SECONDS:
+                    found = (w.number, "finding", f"took more than {SECONDS:.0f} s")
+                if found is None:
+                    continue
+                number, outcome, detail = found
+                if number < 0:
+                    w.stop()
+                    workers.remove(w)
+                    continue
+                w.number, w.since = number, time.monotonic()
+                if not outcome:
+                    continue
+                w.rest = [n for n in w.rest if n > number]
+                report.add(number, outcome, detail)
+                progress.advance(bar)
+                if outcome == "finding":
+                    progress.console.print(f"{number}: {detail}", markup=False, highlight=False)
+                if detail.startswith(("took more", "crash")):
+                    w.stop()
+                    w.start()
+    return report
+
+
+def _next(w: Worker) -> tuple[int, str, str]:
+    """What a worker says; its death is a finding."""
+    try:
+        return w.answers.recv()
+    except EOFError:
+        w.process.join()
+        return w.number if w.number >= 0 else w.rest[0], "finding", f"crash: exit code {w.process.exitcode}"
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--show"]:
+        number = int(sys.argv[2])
+        text = mutant(bases(), number)
+        print(text)
+        print(check(text, number))
+        return
+    report = run(*[int(a) for a in sys.argv[1:]])
+    texts = bases()
+    for number, detail in report.differs.items():
+        print(f"{number} differs: {detail}")
+    for number in report.findings:
+        print(f"--- {number}: {report.findings[number]}\n{mutant(texts, number)}")
+    print(dict(report.outcomes), f"{len(report.findings)} findings, {len(report.differs)} differ")
+    sys.exit(bool(report.findings))
+
+
+if __name__ == "__main__":
+    main()
