@@ -114,14 +114,21 @@ def _infer_select(op: Op) -> list[Type]:
 _DIMENSIONS = {"broadcast_dimensions": optional("ints")}
 ANY = "tensor|unranked"
 
-for _name in (
-    "add", "subtract", "multiply", "divide", "remainder", "power", "maximum", "minimum", "atan2", "and", "or", "xor",
-    "shift_left", "shift_right_arithmetic", "shift_right_logical", "next_after", "polygamma", "zeta",
-):  # fmt: skip
-    define(
-        f"chlo.broadcast_{_name}", operands=(f"lhs: {ANY}", f"rhs: {ANY}"), results=(f"result: {ANY}",),
-        attributes=_DIMENSIONS, infer=_infer_same, reference=_reference(_name),
-    )  # fmt: skip
+_ELEMENTS = {
+    ANY: "add multiply maximum minimum",
+    "int|float|complex|quant|unranked": "subtract divide remainder power",
+    "float|complex|quant|unranked": "atan2",
+    "float|unranked": "next_after polygamma zeta",
+    "pred|int|unranked": "and or xor",
+    "int|unranked": "shift_left shift_right_arithmetic shift_right_logical",
+}
+"""Kinds of operands, and the ops that take them: as without broadcasting."""
+for _kind, _names in _ELEMENTS.items():
+    for _name in _names.split():
+        define(
+            f"chlo.broadcast_{_name}", operands=(f"lhs: {_kind}", f"rhs: {_kind}"), results=(f"result: {_kind}",),
+            attributes=_DIMENSIONS, infer=_infer_same, reference=_reference(_name),
+        )  # fmt: skip
 define(
     "chlo.broadcast_compare", operands=(f"lhs: {ANY}", f"rhs: {ANY}"), results=("result: pred|unranked",),
     attributes={

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import I32, TensorType, Type, tensor
+from shlo_jit.ir.types import I32, ScalarType, TensorType, Type, tensor
 from shlo_jit.ops.broadcast import broadcast_in_dim, check_broadcast, check_broadcast_axis
+from shlo_jit.ops.kinds import type_kind
 from shlo_jit.ops.numeric import Array, result_dtype
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.shape import check_reshape_axis, iota, pad, pad_type, same_elements
@@ -259,14 +260,24 @@ def resolve_shape(count: int, shape: Array) -> list[int]:
     return [count // rest if n == -1 and rest else n for n in wanted]
 
 
+def _verify_count(op: Op) -> None:
+    """The number of elements is a scalar, in a tensor or outside of one."""
+    t = op.operands[0].type
+    scalar = t in (ScalarType("index"), ScalarType("i32"), ScalarType("i64"))
+    if not scalar and not type_kind("0d int|index").accepts(t):
+        expected = "index, an integer or a 0D tensor of one"
+        message = f"operand #0 must be {expected}, but got '{type_text(t)}'"
+        raise Violation("type", message, found=type_text(t), expected=expected)
+
+
 define(
     "stablehlo.compute_reshape_shape", section="",
-    operands=("num_elements: any", "dynamic_shape: shape"), results=("result: shape",),
+    operands=("num_elements: any", "dynamic_shape: shape"), results=("result: shape",), verify=_verify_count,
     infer=lambda op: [op.operands[1].type],
     reference=lambda op, n, s: np.asarray(resolve_shape(int(n), s), s.dtype),
 )  # fmt: skip
 define(
     "stablehlo.cstr_reshapable", section="",
-    operands=("num_elements: any", "dynamic_shape: shape"), results=("result: any",),
+    operands=("num_elements: any", "dynamic_shape: shape"), results=("result: any",), verify=_verify_count,
     traits={"chooses_result"},
 )  # fmt: skip

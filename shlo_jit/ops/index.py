@@ -335,7 +335,7 @@ def _torch_index_select(op: Op, x: Array, index: Array) -> Array:
 
 define(
     "stablehlo.torch_index_select", section="",
-    operands=("operand: tensor", "index: tensor"),
+    operands=("operand: tensor", "index: int"),
     attributes={"dim": required("i64"), "batch_dims": required("i64")},
     traits={"moves_data"}, infer=_infer_torch_index_select, reference=_torch_index_select,
 )  # fmt: skip

@@ -22,6 +22,7 @@ from shlo_jit.passes.inline import inline
 from shlo_jit.passes.known_calls import known_calls
 from shlo_jit.passes.layouts import explicit_layouts
 from shlo_jit.passes.linalg import canonical_linalg
+from shlo_jit.passes.promote import promote
 from shlo_jit.passes.quantized import lower_quantized
 from shlo_jit.passes.shardings import without_shardings
 from shlo_jit.passes.simplify import simplify
@@ -39,6 +40,7 @@ PASSES: tuple[Pass, ...] = (
     alone,
     flatten,
     lower_quantized,
+    promote,
     simplify,
     unroll,
     simple_bodies,

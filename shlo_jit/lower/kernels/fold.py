@@ -69,7 +69,7 @@ def dims_of_window(op: Op) -> list[Dim]:
             dims[-1] = replace(dims[-1], extent=dims[-1].extent * n, out=dims[-1].out * n)
         else:
             dims.append(dim)
-    return dims
+    return dims or [Dim(1, 1, 1, 1, 0, 0, 1, 1)]  # a scalar is one element
 
 
 def known_scalar(value: Value) -> object | None:

@@ -74,12 +74,13 @@ def orgqr(w: Writer) -> None:
 def ormqr(w: Writer) -> None:
     m, n, k = w.rows("c"), w.columns("c"), w.length("tau")
     w.copy("c")
+    a = w.copied(w.operand("a"), math.prod(w.core("a")))  # the routine writes to it, and restores it
     work, size = w.work((max(m, n) + BLOCK + 1) * BLOCK)
     side = "L" if w.option("left") else "R"
     turn = "N" if not w.option("transpose") else "C" if w.call_.is_complex else "T"
     name = "unmqr" if w.call_.is_complex else "ormqr"
     w.call(
-        name, w.text(side), w.text(turn), w.int(m), w.int(n), w.int(k), w.operand("a"), w.ld(w.rows("a")),
+        name, w.text(side), w.text(turn), w.int(m), w.int(n), w.int(k), a, w.ld(w.rows("a")),
         w.operand("tau"), w.result("c"), w.ld(m), work, size, w.info(),
     )  # fmt: skip
 
