@@ -20,11 +20,7 @@ def check_op(op: Op, record: OpDef) -> None:
     """Everything its record says about an op; raises Violation."""
     check_values("operand", record.operands, record.operand_kinds, op.operands)
     if record.attributes:
-        attributes = op.attributes
-        for name, spec in record.attributes.items():
-            attr = attributes.get(name)
-            if attr is not None or spec.required:
-                check_attribute(name, spec, attr)
+        check_attributes(op, record)
     if op.regions or record.regions:
         check_regions(op, record)
     check_values("result", record.results, record.result_kinds, op.results)
@@ -32,6 +28,28 @@ def check_op(op: Op, record: OpDef) -> None:
         check_results(op, record)
     if record.verify is not None:
         record.verify(op)
+
+
+def has_declared_form(op: Op, record: OpDef) -> bool:
+    """Whether an op has as many operands, regions and results as its record declares, and attributes of the kinds it
+    declares; whatever their types are."""
+    try:
+        check_count("operand", record.operands, op.operands)
+        check_count("result", record.results, op.results)
+        check_attributes(op, record)
+        check_regions(op, record)
+    except Violation:
+        return False
+    return all(region.blocks for region in op.regions) or op.name == "func.func"
+
+
+def check_attributes(op: Op, record: OpDef) -> None:
+    """The attributes that the record declares are there, and of its kinds."""
+    attributes = op.attributes
+    for name, spec in record.attributes.items():
+        attr = attributes.get(name)
+        if attr is not None or spec.required:
+            check_attribute(name, spec, attr)
 
 
 def check_results(op: Op, record: OpDef) -> None:
@@ -82,20 +100,24 @@ def check_values(what: str, names: tuple[str, ...], kinds: Sequence[TypeKind], v
                 break
         else:
             return
+    check_count(what, names, values)
     least, variadic = _arity(names)
     if variadic:
-        if len(values) < least:
-            raise _wrong_count(what, f"{least} or more", len(values))
         each = (len(values) - least) // len(variadic)  # several variadic groups are of one size
         kinds = [kind for i, kind in enumerate(kinds) for _ in range(each if i in variadic else 1)]
-    elif len(values) != least:
-        raise _wrong_count(what, str(least), len(values))
     for i, (kind, v) in enumerate(zip(kinds, values, strict=False)):
         if not kind.accepts(v.type):
             many = "variadic of " if variadic else ""
             found, expected = type_text(v.type), f"{many}{kind.describe()}"
             message = f"{what} #{i} must be {expected}, but got '{found}'"
             raise Violation("type", message, found=found, expected=expected)
+
+
+def check_count(what: str, names: tuple[str, ...], values: list[Value]) -> None:
+    """The number of operands or results."""
+    least, variadic = _arity(names)
+    if len(values) < least if variadic else len(values) != least:
+        raise _wrong_count(what, f"{least} or more" if variadic else str(least), len(values))
 
 
 def _wrong_count(what: str, expected: str, found: int) -> Violation:

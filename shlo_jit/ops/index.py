@@ -22,6 +22,7 @@ from shlo_jit.ops.shapes import (
     operand_type,
     operand_types,
     same_dim,
+    shape_text,
     types_text,
     with_bounds,
 )
@@ -321,12 +322,19 @@ def _infer_torch_index_select(op: Op) -> list[Type]:
     if not 0 <= batch <= min(dim % t.rank, index.rank):
         raise Violation("C2", f"batch_dims {batch} is out of range: dim is {dim}, rank of index {index.rank}")
     dim %= t.rank
+    if not all(map(same_dim, t.shape[:batch], index.shape[:batch])):
+        raise Violation("C4", f"the first {batch} extents of operand and index differ: "
+                        f"{shape_text(t.shape[:batch])} and {shape_text(index.shape[:batch])}")  # fmt: skip
+    if t.shape[dim] == 0 and 0 not in (*t.shape[:dim], *index.shape[batch:], *t.shape[dim + 1 :]):
+        raise Violation("C5", f"dimension {dim} of the operand has no elements to select from")
     return [with_bounds(t.shape[:dim] + index.shape[batch:] + t.shape[dim + 1 :], t.dtype, None)]
 
 
 def _torch_index_select(op: Op, x: Array, index: Array) -> Array:
     dim, batch = op.int("dim") % x.ndim, op.int("batch_dims")
     out = np.empty(x.shape[:dim] + index.shape[batch:] + x.shape[dim + 1 :], x.dtype)
+    if not out.size:
+        return out
     for b in np.ndindex(x.shape[:batch]):
         wanted = np.clip(index[b].astype(np.int64), 0, x.shape[dim] - 1)
         out[b] = np.take(x[b], wanted, axis=dim - batch)

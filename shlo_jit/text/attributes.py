@@ -198,7 +198,7 @@ def _integer_attribute(p: Parser, token: str, type_name: str, at: int) -> Intege
         p.error(f"integer constant out of range for attribute: {token} does not fit {type_name}", at)
     if type_name == "i1":
         return bool(value)
-    return one_integer(value, type_name)
+    return one_integer(as_signed(value, type_name), type_name)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -239,7 +239,7 @@ def _array_text(text: str) -> DenseArray | str:
         values = tuple(numbers)
     else:
         wrong = next((part for part in parts if not fits_integer(part, name)), None)
-        values = () if wrong is not None else tuple(int(part) for part in parts)
+        values = () if wrong is not None else tuple(as_signed(int(part), name) for part in parts)
     if wrong is not None:
         return f"'{wrong[:40]}' is no element of type {name}"
     return DenseArray(name, values)
@@ -250,6 +250,12 @@ def fits_integer(part: str, type_name: str) -> bool:
     if not re.fullmatch(r"[-+]?\d{1,20}", part):
         return False
     return fits(int(part), int(type_name.lstrip("sui")))
+
+
+def as_signed(value: int, type_name: str) -> int:
+    """A number of a type without a sign, as the signed one with its bits: 255 of i8 is -1. (Those of `ui8` stay.)"""
+    bits = 64 if type_name == "index" else int(type_name.lstrip("sui"))
+    return value - (1 << bits) if type_name[0] == "i" and value >> (bits - 1) == 1 else value
 
 
 def fits(value: int, bits: int) -> bool:

@@ -164,6 +164,8 @@ def print_scan(printer: Printer, op: Op) -> str | None:
     results = op.attributes.get("resultSegmentSizes")
     if len(op.regions) != 1 or results != DenseArray("i32", (len(op.results) - sizes.values[1], sizes.values[1])):
         raise NotPretty
+    if sum(sizes.values) != len(op.operands) or min(sizes.values) < 0:
+        return None
     names = [printer.value(value) for value in op.operands]
     count = sizes.values[0]
     text = f"({', '.join(names[:count])}) inits ({', '.join(names[count:])}) dimension = {an_i64(dimension)}"

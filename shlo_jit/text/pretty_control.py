@@ -144,7 +144,7 @@ def applied_op(op: Op) -> str | None:
         return None
     body, end = block.ops
     type = op.operands[1].type
-    plain = not (body.attributes or body.regions or end.attributes or end.regions)
+    plain = not (body.attributes or body.regions or end.attributes or end.regions or end.results)
     if not plain or end.name != "stablehlo.return" or body.operands != block.arguments or end.operands != body.results:
         return None
     scalar = tensor((), type.dtype) if isinstance(type, TensorType) else None

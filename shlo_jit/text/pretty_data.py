@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shlo_jit.ir.attributes import Dense, EnumAttr, IntegerAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import TOKEN, FunctionType, TensorType, TupleType, Type
-from shlo_jit.text.attributes import parse_dense, parse_dictionary, parse_enum_value, parse_string
+from shlo_jit.text.attributes import fits, parse_dense, parse_dictionary, parse_enum_value, parse_string
 from shlo_jit.text.syntax import Syntax, all_ints, an_i64, i64s, typed
 
 if TYPE_CHECKING:
@@ -188,6 +188,8 @@ def parse_get_tuple_element(p: Parser, name: str) -> Op:
     index = p.ints()
     if len(index) != 1:
         p.error("expected one index", at)
+    if not fits(index[0], 32):
+        p.error("the index does not fit 32 bits", at)
     attributes = {"index": IntegerAttr(index[0], "i32"), **p.dictionary()}
     return typed(p, name, keys, attributes, same=False)
 

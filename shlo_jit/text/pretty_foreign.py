@@ -59,7 +59,7 @@ def parse_mesh(p: Parser, name: str) -> Op:
 
 def print_mesh(printer: Printer, op: Op) -> str | None:
     name = op.attributes.get("sym_name")
-    if not isinstance(name, str):
+    if not isinstance(name, str) or op.operands or op.results or op.regions:
         return None
     mesh = _bare(op.attributes.get("mesh"), "#sdy.mesh", "")
     return f"{printer.symbol(name)} = {mesh}{printer.spaced_dictionary(op, ('sym_name', 'mesh'))}"
@@ -150,9 +150,15 @@ def parse_sharding_constraint(p: Parser, name: str) -> Op:
 
 
 def print_sharding_constraint(printer: Printer, op: Op) -> str | None:
+    if not _is_unary(op):
+        return None
     sharding = _bare(op.attributes.get("sharding"), "#sdy.sharding", "")
     text = f"{printer.operands(op)} {sharding}{printer.spaced_dictionary(op, ('sharding',))}"
     return f"{text} : {printer.same_or_function(op)}"
+
+
+def _is_unary(op: Op) -> bool:
+    return len(op.operands) == 1 and len(op.results) == 1 and not op.regions
 
 
 AXIS_LISTS = "#sdy<list_of_axis_ref_lists"
@@ -178,6 +184,8 @@ def parse_sdy_collective(p: Parser, name: str) -> Op:
 
 
 def print_sdy_collective(printer: Printer, op: Op) -> str | None:
+    if not _is_unary(op):
+        return None
     attribute, prefix = COLLECTIVES[op.name]
     axes = _bare(op.attributes.get(attribute), prefix)
     sharding = _bare(op.attributes.get("out_sharding"), "#sdy.sharding", "")
@@ -234,7 +242,7 @@ def _type_of(value: Any) -> Type | None:
 
 def print_constant(printer: Printer, op: Op) -> str | None:
     value = op.attributes.get("value")
-    if op.operands or len(op.results) != 1 or _type_of(value) != op.result.type:
+    if op.operands or op.regions or len(op.results) != 1 or _type_of(value) != op.result.type:
         return None
     head = printer.dictionary(op, ("value",))
     return (head + " " if head else "") + printer.attribute(value)
@@ -300,6 +308,10 @@ def parse_unknown(p: Parser, name: str) -> Op:
     return Op(name, p.resolve(keys, types), results, attributes)
 
 
+def print_unary(printer: Printer, op: Op) -> str | None:
+    return print_arrow(printer, op) if _is_unary(op) else None
+
+
 def parse_dim(p: Parser, name: str) -> Op:
     """tensor.dim ::= operand `,` operand dictionary? `:` type"""
     keys = p.operands(2)
@@ -321,7 +333,7 @@ SYNTAX: dict[str, Syntax] = {
     "sdy.return": Syntax(parse_return, print_return),
     **{name: Syntax(parse_sdy_collective, print_sdy_collective) for name in COLLECTIVES},
     "arith.constant": Syntax(parse_constant, print_constant),
-    "shape.shape_of": Syntax(parse_unary, print_arrow),
+    "shape.shape_of": Syntax(parse_unary, print_unary),
     "tensor.dim": Syntax(parse_dim, print_generic),
     **{
         f"check.expect_{name}": Syntax(parse_check, print_generic)

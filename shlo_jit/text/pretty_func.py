@@ -140,10 +140,13 @@ def print_func(printer: Printer, op: Op) -> str | None:
     visibility = op.attributes.get("sym_visibility")
     if not isinstance(type, TypeAttr) or not isinstance(type.type, FunctionType) or not isinstance(name, str):
         return None
-    if len(op.regions) > 1 or visibility not in (None, *VISIBILITIES):
+    if len(op.regions) != 1 or visibility not in (None, *VISIBILITIES):
         return None
     function = type.type
-    region = op.regions[0] if op.regions else Region()
+    attributes = (op.attributes.get("arg_attrs"), function.inputs), (op.attributes.get("res_attrs"), function.results)
+    if not all(_are_dictionaries(given, types) for given, types in attributes):
+        return None
+    region = op.regions[0]
     values = region.blocks[0].arguments if region.blocks else []
     if region.blocks and [value.type for value in values] != list(function.inputs):
         return None
@@ -176,15 +179,21 @@ def _results_text(printer: Printer, function: FunctionType, op: Op) -> str:
     return f" -> ({', '.join(results)})"
 
 
+def _are_dictionaries(attributes: Any, types: tuple[Type, ...]) -> bool:
+    """Whether `arg_attrs` or `res_attrs` are absent, or a dictionary for each type and not all of them empty."""
+    if attributes is None:
+        return True
+    if not isinstance(attributes, tuple) or len(attributes) != len(types):
+        return False
+    return all(isinstance(d, DictAttr) for d in attributes) and any(d.items for d in attributes)
+
+
 def _with_attributes(printer: Printer, types: tuple[Type, ...], attributes: Any) -> list[str]:
     """Types with the dictionaries of `arg_attrs` or `res_attrs` behind them."""
     texts = [printer.type(type) for type in types]
-    if not isinstance(attributes, tuple) or len(attributes) != len(texts):
+    if attributes is None:
         return texts
-    return [
-        f"{text} {printer.attribute(d)}" if isinstance(d, DictAttr) and d.items else text
-        for text, d in zip(texts, attributes, strict=True)
-    ]
+    return [f"{text} {printer.attribute(d)}" if d.items else text for text, d in zip(texts, attributes, strict=True)]
 
 
 def parse_call(p: Parser, name: str) -> Op:

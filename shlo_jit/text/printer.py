@@ -12,8 +12,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from shlo_jit.ir.attributes import OpaqueAttr, StructAttr
+from shlo_jit.ir.check_op import has_declared_form
 from shlo_jit.ir.core import Block, Module, Op, Region, Value
 from shlo_jit.ir.types import Type
+from shlo_jit.ops import OPS
 from shlo_jit.text.print_attributes import (
     attribute_text,
     dictionary_text,
@@ -109,6 +111,9 @@ class Printer:
 
         pretty = PRINT.get(op.name)
         if pretty is None or "successors" in op.attributes:
+            return None
+        record = OPS.get(op.name)
+        if record is not None and not has_declared_form(op, record):  # what the pretty form takes for granted
             return None
         try:
             text = pretty(self, op)

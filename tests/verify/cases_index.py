@@ -171,4 +171,6 @@ rules(
     ("C2", "batch_dims = 1", "batch_dims = 2"),
     ("C2", "batch_dims = 1", "batch_dims = -1"),
     ("C3", "-> tensor<2x4x", "-> tensor<2x3x"),
+    ("C4", "tensor<2x4xi32>", "tensor<3x4xi32>"),
+    ("C5", "(tensor<2x3x", "(tensor<2x0x"),
 )  # fmt: skip
