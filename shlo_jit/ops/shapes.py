@@ -267,7 +267,11 @@ def constant_value(value: Value) -> np.ndarray | None:
     if op is None or op.name not in ("stablehlo.constant", "arith.constant", "chlo.constant"):
         return None
     attr = op.attributes.get("value")
-    return attr.array if isinstance(attr, Dense) else None
+    if not isinstance(attr, Dense):
+        return None
+    t = value.type
+    fits = isinstance(t, TensorType) and compatible_shapes(attr.type.shape, t.shape)  # else the constant is refused
+    return attr.array if fits else None
 
 
 def constant_ints(value: Value) -> tuple[int, ...] | None:

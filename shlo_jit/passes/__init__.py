@@ -11,6 +11,7 @@ from shlo_jit.ir.core import Block, Module, Op, Region
 from shlo_jit.passes.approximate_top_k import exact_top_k
 from shlo_jit.passes.bodies import simple_bodies
 from shlo_jit.passes.byte_convolutions import byte_convolutions
+from shlo_jit.passes.contradictions import may_contradict, refuse_contradictions
 from shlo_jit.passes.convolutions import canonical_convolutions
 from shlo_jit.passes.dots import canonical_dots
 from shlo_jit.passes.dynamic_calls import dynamic_calls
@@ -63,7 +64,7 @@ def run_passes(module: Module, entry: Op, is_registered: Callable[[str], bool] =
     """A verified module's entry function, brought to core ops and simplified; `is_registered` says which custom calls
     the user has implementations of."""
     function = inline(module, entry, is_registered)
-    checking = bool(os.environ.get(CHECK))
+    checking, open_ended = bool(os.environ.get(CHECK)), may_contradict(module)
     first: list[Pass] = [
         partial(exact_top_k, module, is_registered=is_registered),
         partial(dynamic_calls, module, is_registered=is_registered),
@@ -71,6 +72,8 @@ def run_passes(module: Module, entry: Op, is_registered: Callable[[str], bool] =
     ]
     for run in (*first, *PASSES):
         function = run(function)
+        if run is expand and open_ended:
+            refuse_contradictions(entry, function)
         if checking:
             check(function, getattr(run, "__name__", str(run)), is_registered)
     return function

@@ -144,6 +144,9 @@ def _trivial_reduce(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequ
     body = op.block()
     if any(o.regions or len(o.results) != 1 for o in body.ops[:-1]):
         return None
+    inside = {*body.arguments, *(v for o in body.ops for v in o.results)}
+    if any(v not in inside for o in body.ops for v in o.operands):
+        return None
     shape = op.results[0].tensor.extents
     values: dict[Value, Value] = {}
     for i, a in enumerate(body.arguments):

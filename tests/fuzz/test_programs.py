@@ -1,0 +1,50 @@
+"""Mutants of programs are refused, or compiled, run in guarded memory and right. A sample runs always, from numbers that
+never change; `pytest -m slow tests/fuzz` runs 10,000 more, `python tests/fuzz/run_programs.py` as many as one likes."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parents[1])]
+
+from mutate_programs import bases, mutant
+from run_programs import run
+
+from shlo_jit.passes import CHECK
+
+SAMPLE = 200
+
+
+def test_a_number_is_a_program() -> None:
+    texts = bases()
+    assert len(texts) > 1000
+    numbers = random.Random(1).sample(range(100_000), 20)
+    assert [mutant(texts, n) for n in numbers] == [mutant(texts, n) for n in numbers]
+    assert len({mutant(texts, n) for n in numbers}) > 15
+
+
+def _check(count: int, first: int) -> None:
+    report = run(count, first)
+    assert sum(report.outcomes.values()) == count
+    assert not report.findings, "\n".join(f"{n}: {text}" for n, text in report.findings.items())
+    assert not report.differs, report.differs
+    assert report.outcomes["equal"] > count / 10 and report.outcomes["invalid"] > count / 10
+
+
+@pytest.fixture(autouse=True)
+def _as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contradictions that passes would find are found after them."""
+    monkeypatch.delenv(CHECK, raising=False)
+
+
+def test_a_sample() -> None:
+    _check(SAMPLE, 0)
+
+
+@pytest.mark.slow
+def test_many() -> None:
+    _check(10_000, 1_000_000)
