@@ -1,7 +1,7 @@
 """Reductions and scatters whose body is of wider elements than what they are given.
 
-Needs: inlined functions. Guarantees: operands of a `reduce`, `scatter` and `select_and_scatter` have the element types
-that its body computes on.
+Needs: inlined functions. Guarantees: operands of a `reduce` and a `scatter` have the element types that its body
+computes on. (`reduce_window` and `select_and_scatter` convert what they load.)
 
     reduce(x : 3xf32, init : f32) by (f64, f64) -> f64     ->     reduce(convert(x) : 3xf64, convert(init) : f64)
 """
@@ -40,9 +40,9 @@ def _wanted(op: Op) -> list[DType]:
     return rule(op) if rule is not None and static else []
 
 
-def _elements(op: Op, region: int = 0) -> list[DType]:
+def _elements(op: Op) -> list[DType]:
     """What the body of an op combines."""
-    arguments = op.block(region).arguments
+    arguments = op.block().arguments
     return [a.tensor.storage for a in arguments[: len(arguments) // 2]]
 
 
@@ -55,13 +55,7 @@ def _scatter(op: Op) -> list[DType]:
     return [*elements, op.operands[len(elements)].tensor.storage, *elements]
 
 
-def _select_and_scatter(op: Op) -> list[DType]:
-    """The operand is only compared."""
-    return [op.operands[0].tensor.storage, *_elements(op, 1) * 2]
-
-
 WANTED: dict[str, Callable[[Op], list[DType]]] = {
     "stablehlo.reduce": _reduce,
     "stablehlo.scatter": _scatter,
-    "stablehlo.select_and_scatter": _select_and_scatter,
 }

@@ -139,6 +139,8 @@ class Mutator:
     # ------------------------------------------------------------------ types
     def type(self) -> None:
         """One value's type, or that of all values that have it."""
+        if not self.values:
+            return
         value = self.rng.choice(self.values)
         old = value.type
         new = self.other_type(old)
