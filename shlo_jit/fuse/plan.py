@@ -86,7 +86,10 @@ def updates(op: Op) -> list[tuple[Value, Value]]:
         return []
     aliases = op.attributes.get("output_operand_aliases") or ()
     places = [(a.get("operand_index", 0), (*a.get("output_tuple_indices", ()), 0)[0]) for a in aliases]
-    return [(op.operands[int(i)], op.results[int(o)]) for i, o in places]
+    found: dict[Value, Value] = {}
+    for i, o in places:  # a result can have the memory of one operand only
+        found.setdefault(op.results[int(o)], op.operands[int(i)])
+    return [(operand, result) for result, operand in found.items()]
 
 
 @dataclass(eq=False)

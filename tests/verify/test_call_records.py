@@ -128,6 +128,27 @@ def test_valid_ones_stay_inside(name: str) -> None:
         assert len(guarded.call(exe, arrays, at_end)) == len(CALLS[name].results)
 
 
+def aliases(*pairs: tuple[int, int]) -> str:
+    """Pairs of a result and an operand."""
+    texts = [
+        f"#stablehlo.output_operand_alias<output_tuple_indices = [{result}], operand_index = {operand}, operand_tuple_indices = []>"
+        for result, operand in pairs
+    ]
+    return f"output_operand_aliases = [{', '.join(texts)}]"
+
+
+@pytest.mark.parametrize("pairs", [[(0, 0), (1, 1)], [(0, 1), (1, 0)], [(0, 0), (0, 1)], [(0, 0), (1, 0), (2, 0)]])
+def test_aliases_change_nothing(pairs: list[tuple[int, int]]) -> None:
+    """Whatever operands are said to share memory with whatever results: also one result with two operands."""
+    call = CALLS["lapack_sgtsv_ffi"]
+    rng = np.random.default_rng(1)
+    exe = shlo_jit.compile(call.text(), cache=False)
+    arrays = [rng.standard_normal(p.shape).astype(p.dtype) for p in exe.inputs]
+    other = shlo_jit.compile(replace(call, attributes=aliases(*pairs)).text(), cache=False)
+    for x, y in zip(exe(*arrays), other(*arrays), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
 LAYOUT = "operand_layouts = [{0}, {0}], result_layouts = [{0}]"
 
 
