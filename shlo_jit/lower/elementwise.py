@@ -297,7 +297,8 @@ def _imag(b: Builder, op: Op, args: list) -> Reg:
 
 
 def _reduce_precision(b: Builder, op: Op, args: list) -> Reg:
-    """Round to fewer exponent and mantissa bits, to nearest even; overflow gives infinity, subnormals flush to zero."""
+    """Round to fewer exponent and mantissa bits, to nearest even; overflow gives infinity, subnormals flush to zero.
+    A NaN is kept, or becomes an infinity where no mantissa bit is left."""
     dtype = _dtype(op)
     x = to_f32(b, dtype, args[0]) if is_narrow(dtype) else args[0]
     wide = F32 if is_narrow(dtype) else dtype
@@ -324,7 +325,11 @@ def reduce_precision(b: Builder, dtype: DType, x: V, exponent_bits: int, mantiss
         under = b.icmp("ule", e, const(t, (bias - reduced) << mantissa))
         own = b.select(over, b.or_(sign, const(t, field)), own)
         own = b.select(under, sign, own)
-    return b.select(b.fcmp("uno", x, x), x, b.bitcast(own, x.type))
+    rounded, nan = b.bitcast(own, x.type), x
+    if mantissa_bits == 0:
+        infinity = const(t, ((1 << exponent) - 1) << mantissa)
+        nan = b.bitcast(b.or_(b.and_(b.bitcast(x, t), const(t, -1 << (width - 1))), infinity), x.type)
+    return b.select(b.fcmp("uno", x, x), nan, rounded)
 
 
 def _math(name: str, c: Handler | None = None) -> Emitter:

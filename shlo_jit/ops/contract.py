@@ -198,13 +198,13 @@ def dot_general(lhs: Array, rhs: Array, dims: DotDims, dtype: np.dtype) -> Array
 
 
 def multiply_matrices(a: Array, b: Array, dtype: np.dtype) -> Array:
-    """Matrix product. Floats as the specification writes it: each product rounded, then added, from left to right, in
-    the result's type (f32 where that is narrower); integers modulo 2^n; booleans by or of and."""
-    if dtype == np.bool_:
-        return (a.astype(np.int64) @ b.astype(np.int64)) != 0
-    kind = wide_dtype(a.dtype, b.dtype, dtype)
+    """Matrix product of the operands in the result's type. Floats as the specification writes it: each product
+    rounded, then added, from left to right (in f32 where the type is narrower); integers modulo 2^n; booleans by or of
+    and."""
+    kind = wide_dtype(dtype)
     if kind in (np.int64, np.uint64):
-        return wrap(a.astype(kind) @ b.astype(kind), dtype)
+        a, b = convert(a, dtype), convert(b, dtype)
+        return convert(a.astype(kind) @ b.astype(kind), dtype)
     working = dtype if dtype in WIDE else np.dtype(np.float32)
     a, b = convert(a, working), convert(b, working)
     total = np.zeros((*a.shape[:-1], b.shape[-1]), working)
@@ -314,9 +314,10 @@ def _infer_einsum(op: Op) -> list[Type]:
 
 
 def _einsum(op: Op, *xs: Array) -> Array:
-    wide = wide_dtype(*(x.dtype for x in xs))
-    out = np.asarray(np.einsum(op.attributes["einsum_config"], *(x.astype(wide) for x in xs)))
-    return convert(out, result_dtype(op))
+    dtype = result_dtype(op)
+    wide = wide_dtype(dtype)
+    terms = xs if wide.kind in "fc" else [convert(x, dtype) for x in xs]
+    return convert(np.asarray(np.einsum(op.attributes["einsum_config"], *(convert(x, wide) for x in terms))), dtype)
 
 
 define(

@@ -411,7 +411,8 @@ def _reduce_precision(op: Op, x: Array) -> Array:
 
 
 def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Round to a float format with so many bits. What is below its normal numbers becomes a zero of the same sign."""
+    """Round to a float format with so many bits. What is below its normal numbers becomes a zero of the same sign. A
+    NaN becomes an infinity where no bit is left to tell the two apart."""
     width, fraction = (32, 23) if x.dtype == np.float32 else (64, 52)
     unsigned_type = np.dtype(f"u{width // 8}").type
     bits = np.ascontiguousarray(x).view(unsigned_type).reshape(x.shape)
@@ -430,7 +431,8 @@ def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
         infinity = unsigned_type(((1 << (width - fraction - 1)) - 1) << fraction)
         size = np.where(exponent > bias, infinity, np.where(exponent <= -bias, unsigned_type(0), size))
     rounded = (sign | size.astype(unsigned_type)).view(x.dtype).reshape(x.shape)
-    return np.where(special, x, rounded)
+    kept = x if mantissa_bits else np.copysign(x.dtype.type(np.inf), x)
+    return np.where(special, kept, rounded)
 
 
 define(

@@ -18,7 +18,7 @@ from shlo_jit.ir.attributes import ConvDims, DenseArray
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import DType, TensorType, tensor
 from shlo_jit.passes.dilated_convolutions import is_dilated, undilated
-from shlo_jit.passes.dots import accumulator, convert_to, operand_type
+from shlo_jit.passes.dots import accumulator, convert_to, in_kind_of, operand_type
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
@@ -43,6 +43,7 @@ def canonical_convolutions(function: Op) -> Op:
 def _convolution(rw: Rewriter, operands: list[Value], result: TensorType, old: dict[str, Any]) -> Value:
     d = old["dimension_numbers"]
     assert isinstance(d, ConvDims)
+    operands = [in_kind_of(rw, o, result.storage) for o in operands]
     lhs, rhs = (o.tensor.storage for o in operands)
     acc = accumulator(lhs, result.storage)
     kind = operand_type(lhs, rhs, acc)

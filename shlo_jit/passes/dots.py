@@ -64,6 +64,15 @@ def _transpose(rw: Rewriter, value: Value, order: tuple[int, ...]) -> Value:
     return rw.emit1("stablehlo.transpose", [value], t, {"permutation": DenseArray("i64", order)})
 
 
+def in_kind_of(rw: Rewriter, value: Value, result: DType) -> Value:
+    """An operand of a product: of the result's type where that is another kind of number, which holds less. A float in
+    an integer product is cut off before it is multiplied."""
+    own = value.tensor.storage
+    if result.kind == "b" or (result.is_integer and (own.is_float or own.is_complex)):
+        return convert_to(rw, value, result)
+    return value
+
+
 Dims = tuple[int, ...]
 
 
@@ -124,6 +133,7 @@ def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] |
 def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> Sequence[Value]:
     """The product of these operands, of the element type of `op`."""
     result = op.result.tensor
+    operands = [in_kind_of(rw, value, result.storage) for value in operands]
     acc = accumulator(operands[0].tensor.storage, result.storage)
     extents = [operands[0].tensor.extents[d] for d in (*roles.lhs_batch, *roles.lhs_free)]
     extents += [operands[1].tensor.extents[d] for d in roles.rhs_free]

@@ -112,7 +112,7 @@ def _number(value: complex, index: int, port: Port) -> np.ndarray:
             array = np.asarray(complex(value) if kind == "c" else complex(value).real).astype(dtype)
     except OverflowError:
         array = None
-    if array is None or (_finite(value) and not _finite(complex(array))):
+    if array is None or not _holds(array, value):
         raise ValueError(f"{_name(index, port)}: {_shown(value)} is out of range for {dtype.name}")
     return array
 
@@ -122,6 +122,21 @@ def _shown(value: complex) -> str:
     if isinstance(value, int) and value.bit_length() > 4096:
         return f"an integer of {value.bit_length()} bits"
     return repr(value)
+
+
+def _holds(array: np.ndarray, value: complex) -> bool:
+    """Whether a number is the other one rounded: types without infinity or NaN turn those, and whatever is too large,
+    into numbers of their own."""
+    rounded = complex(array)
+    if array.dtype.kind == "c" or array.dtype.itemsize > 1:
+        return _finite(rounded) or not _finite(value)
+    given, got = complex(value).real, rounded.real
+    if not math.isfinite(given):
+        return math.isnan(got) if math.isnan(given) else got == given
+    limits = ml_dtypes.finfo(array.dtype)
+    largest = float(limits.max)
+    half_a_step = float(limits.eps) * 2.0 ** (math.frexp(largest)[1] - 2)
+    return math.isfinite(got) and (abs(got) != largest or abs(given) < largest + half_a_step)
 
 
 def _finite(value: complex) -> bool:
