@@ -187,6 +187,13 @@ def test_thread_count_of_the_environment(add: str, monkeypatch: pytest.MonkeyPat
     assert "1 thread" in invoke("run", add, "--random", "--threads", "1").stdout
 
 
+def test_programs_that_the_memory_is_too_small_for() -> None:
+    shape = "tensor<1000000x100000000xf32>"
+    text = f"func.func @main(%x: {shape}) -> {shape} {{ return %x : {shape} }}"
+    result = invoke("run", "-", "--random", status=1, stdin=text)
+    assert result.stderr.startswith("shlo-jit: error: ") and result.stderr.count("\n") == 1
+
+
 def test_variables_that_make_no_sense(add: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHLO_JIT_CACHE_BYTES", "1Q")
     expected = "SHLO_JIT_CACHE_BYTES must be a number of bytes such as 500M or 2GiB, got '1Q'"
