@@ -188,7 +188,7 @@ def test_thread_count_of_the_environment(add: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_programs_that_the_memory_is_too_small_for() -> None:
-    shape = "tensor<1000000x100000000xf32>"
+    shape = "tensor<1000000x1000000xf32>"
     text = f"func.func @main(%x: {shape}) -> {shape} {{ return %x : {shape} }}"
     result = invoke("run", "-", "--random", status=1, stdin=text)
     assert result.stderr.startswith("shlo-jit: error: ") and result.stderr.count("\n") == 1
