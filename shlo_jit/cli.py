@@ -120,8 +120,8 @@ def run(
     with _refusals(name):
         module = _parse(source)
         executable, compile_seconds = _compile(source, entry, threads, not no_cache)
-    arguments = _arguments(executable.inputs, given, random, seed)
-    results, times = _run(executable, arguments, repeat)
+        arguments = _arguments(executable.inputs, given, random, seed)
+        results, times = _run(executable, arguments, repeat)
     console = cli_report.make_console()
     cli_report.print_program(console, name, module, executable, compile_seconds, times)
     cli_report.print_inputs(console, executable.inputs, [*(p.name for p in inputs or []), *["random"] * len(arguments)])
@@ -233,7 +233,8 @@ def _fail(message: str) -> NoReturn:
 
 @contextlib.contextmanager
 def _refusals(name: str = "") -> Iterator[None]:
-    """Programs that are refused end the command with their diagnostics, options and variables with a line."""
+    """Programs that are refused end the command with their diagnostics; arguments, options and variables that do not
+    fit, and what stops a program, with a line."""
     try:
         yield
     except StableHLOError as error:
@@ -241,6 +242,9 @@ def _refusals(name: str = "") -> Iterator[None]:
         raise typer.Exit(INVALID) from None
     except (TypeError, ValueError) as error:
         _fail(str(error))
+    except (ExecutionError, MemoryError) as error:
+        typer.echo(f"shlo-jit: error: {error or 'not enough memory'}", err=True)
+        raise typer.Exit(INVALID) from None
 
 
 def _named(findings: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
@@ -319,15 +323,9 @@ def _compile(source: Path | bytes, entry: str, threads: int | None, cache: bool)
 
 def _run(executable: Executable, arguments: Sequence[Any], repeat: int | None) -> tuple[tuple[Any, ...], list[float]]:
     """Results of the last call, and the times of all."""
-    try:
-        with _progress("running"):
-            results, times = _timed(lambda: executable(*arguments), repeat)
-            return results if isinstance(results, tuple) else (results,), times
-    except (TypeError, ValueError) as error:
-        _fail(str(error))
-    except ExecutionError as error:
-        typer.echo(f"shlo-jit: error: {error}", err=True)
-        raise typer.Exit(INVALID) from None
+    with _progress("running"):
+        results, times = _timed(lambda: executable(*arguments), repeat)
+        return results if isinstance(results, tuple) else (results,), times
 
 
 def _timed(call: Callable[[], Any], repeat: int | None) -> tuple[Any, list[float]]:

@@ -93,8 +93,9 @@ class Planner:
         )
 
     def overwritten(self) -> tuple[int, ...]:
-        taken = {i for i in self.donated if len(self.storage[self.arguments[i]].values) > 1}
-        return tuple(sorted(taken - set(self.aliases.values())))
+        results = set(self.aliases.values())
+        free = (i for i in range(len(self.arguments)) if i in self.donated and i not in results)
+        return tuple(i for i in free if len(self.storage[self.arguments[i]].values) > 1)
 
     def number(self, block: PlanBlock) -> None:
         """Give every step its times: a control step spans those inside it."""
