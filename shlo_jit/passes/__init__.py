@@ -7,7 +7,9 @@ from collections.abc import Callable
 from functools import partial
 
 from shlo_jit.errors import StableHLOError
-from shlo_jit.ir.core import Block, Module, Op, Region
+from shlo_jit.ir.attributes import TypeAttr
+from shlo_jit.ir.core import Block, Module, Op, Region, walk
+from shlo_jit.ir.types import FunctionType
 from shlo_jit.passes.approximate_top_k import exact_top_k
 from shlo_jit.passes.bodies import simple_bodies
 from shlo_jit.passes.byte_convolutions import byte_convolutions
@@ -18,7 +20,7 @@ from shlo_jit.passes.expand import expand
 from shlo_jit.passes.flatten import flatten
 from shlo_jit.passes.global_constants import first_platform
 from shlo_jit.passes.host_calls import host_calls
-from shlo_jit.passes.inline import inline
+from shlo_jit.passes.inline import Registered, inlined
 from shlo_jit.passes.known_calls import known_calls
 from shlo_jit.passes.layouts import explicit_layouts
 from shlo_jit.passes.linalg import canonical_linalg
@@ -53,16 +55,20 @@ PASSES: tuple[Pass, ...] = (
     canonical_convolutions,
     simplify,
 )
-"""What runs on the inlined entry function, in order."""
+"""What runs on each function after inlining, in order."""
 
 CHECK = "SHLO_JIT_CHECK_PASSES"
 """Environment variable: verify the function after every pass (the tests set it)."""
 
 
-def run_passes(module: Module, entry: Op, is_registered: Callable[[str], bool] = lambda target: False) -> Op:
-    """A verified module's entry function, brought to core ops and simplified; `is_registered` says which custom calls
-    the user has implementations of."""
-    function = inline(module, entry, is_registered)
+def core_functions(module: Module, entry: Op, is_registered: Registered = lambda target: False) -> list[Op]:
+    """A verified module's entry function, last, and the functions that it still calls, callees first: in core ops and
+    simplified. `is_registered` says which custom calls the user has implementations of."""
+    return [run_passes(module, function, is_registered) for function in inlined(module, entry, is_registered)]
+
+
+def run_passes(module: Module, function: Op, is_registered: Registered = lambda target: False) -> Op:
+    """A function whose calls have been written out, brought to core ops and simplified."""
     checking = bool(os.environ.get(CHECK))
     first: list[Pass] = [
         partial(exact_top_k, module, is_registered=is_registered),
@@ -81,7 +87,15 @@ def check(function: Op, after: str, is_registered: Callable[[str], bool] = lambd
     from shlo_jit.ir.verifier import verify_module
     from shlo_jit.ops.known_calls import CALLED
 
-    module = Module(Op("builtin.module", [], [], {}, [Region([Block([], [function])])]), function.source)
+    callees: dict[str, Op] = {}
+    for op in walk(function.block()):
+        if op.name == "func.call":
+            name = op.attributes["callee"].name
+            type = FunctionType(tuple(v.type for v in op.operands), tuple(r.type for r in op.results))
+            attributes = {"sym_name": name, "function_type": TypeAttr(type), "sym_visibility": "private"}
+            callees[name] = Op("func.func", [], [], attributes, [Region([])])
+    ops = [*callees.values(), function]
+    module = Module(Op("builtin.module", [], [], {}, [Region([Block([], ops)])]), function.source)
     # the functions that some calls name are not in this module
     found = verify_module(module, is_registered=lambda target: target in CALLED or is_registered(target))
     assert not found, f"after {after}:\n{StableHLOError(found)}"
