@@ -143,19 +143,18 @@ def ports(n: int) -> str:
 def tree_of_ifs(n: int) -> str:
     """A binary tree of `if`s on one condition, with ops at its leaves."""
 
-    def tree(depth: int, v: str, name: str) -> list[str]:
-        if depth == 0:
+    def tree(leaves: int, v: str, name: str) -> list[str]:
+        if leaves == 1:
             return [f"%{name} = stablehlo.multiply {v}, %y : {VECTOR}"]
         out = [f'%{name} = "stablehlo.if"(%p) ({{']
-        for side, op in (("l", "add"), ("r", "subtract")):
+        for side, op, part in (("l", "add", leaves // 2), ("r", "subtract", leaves - leaves // 2)):
             inner = f"{name}{side}"
-            out += [f"  %{inner}v = stablehlo.{op} {v}, %y : {VECTOR}", *tree(depth - 1, f"%{inner}v", inner)]
+            out += [f"  %{inner}v = stablehlo.{op} {v}, %y : {VECTOR}", *tree(part, f"%{inner}v", inner)]
             out.append(f"  stablehlo.return %{inner} : {VECTOR}")
             out.append("}, {" if side == "l" else f"}}) : ({BOOL}) -> {VECTOR}")
         return out
 
-    depth = max(1, (n // 4).bit_length())
-    return _main(f"%p: {BOOL}, %x: {VECTOR}, %y: {VECTOR}", VECTOR, tree(depth, "%x", "t"), "%t")
+    return _main(f"%p: {BOOL}, %x: {VECTOR}, %y: {VECTOR}", VECTOR, tree(n // 4, "%x", "t"), "%t")
 
 
 def whiles(n: int) -> str:
