@@ -191,7 +191,7 @@ class _Grouper:
     def may_inline(self, op: Op, nests: list[Nest]) -> bool:
         price = cost(op)
         places = max(len(n.pending[op.result]) for n in nests)
-        if any(len(n.nodes) > MAX_NODES for n in nests):
+        if any(len(n.nodes) > MAX_NODES for n in nests) and not self.is_leaf(op):
             return False
         if op.name == "stablehlo.gather" and self.visits(op.result, nests) > 2 * op.result.tensor.size:
             return False  # a load a lane
@@ -202,6 +202,10 @@ class _Grouper:
         if places > 1 and (price > 1 or places > 2 or any(len(n.nodes) > 64 for n in nests)):
             return False
         return len(nests) == 1 or (price <= 1 and len(op.operands) == 1)
+
+    def is_leaf(self, op: Op) -> bool:
+        """The op reads only what is in memory in any case: a full nest that takes it in asks for nothing more."""
+        return all(o.op is None or id(o.op) not in self.here or is_inline_constant(o) for o in op.operands)
 
     def visits(self, value: Value, nests: list[Nest]) -> int:
         """How many elements would be computed, all readers together."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shlo_jit.fuse.plan import ControlStep, Step
+from shlo_jit.fuse.plan import ControlStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import V, const
 from shlo_jit.lower.scope import PARAMETERS, Scope
@@ -86,14 +87,15 @@ def _truth(low: ProgramLowering, value: Value) -> V:
     return b.icmp("ne", b.load("i8", low.pointer(value)), const("i8", 0))
 
 
-def write_part(low: ProgramLowering, steps: list[Step]) -> None:
-    """Write steps as a function of their own, and call it. Addresses that loops around it exchange are parameters."""
+def write_part(low: ProgramLowering, write: Callable[[], None]) -> None:
+    """Let `write` write into a function of its own, and call it. Addresses that loops around it exchange are
+    parameters."""
     outer = low.scope
     name = low.new_name("part")
     moved = [("ptr", f"moved{i}") for i in range(len(outer.moved))]
     b = low.step_function(name, [*PARAMETERS, *moved], internal=True)
     low.scope = Scope(b, dict(zip(outer.moved, b.params[len(PARAMETERS) :], strict=True)))
-    low.steps(steps)
+    write()
     low.pauses.leave()
     b.ret(const("i32", 0))
     may_fail = low.scope.may_fail

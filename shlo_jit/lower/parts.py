@@ -7,11 +7,11 @@ flow counted, is cut into runs of at most so many; each run becomes a function t
 from __future__ import annotations
 
 from shlo_jit.fuse.plan import ControlStep, PlanBlock, Step
-from shlo_jit.fuse.storage import MemoryPlan
+from shlo_jit.fuse.storage import Copy, MemoryPlan
 
 PART_STEPS = 100
 """Steps (kernel calls, copies, control flow) of one function: some 10 ms of LLVM's time."""
-SMALL_BLOCK = 4
+SMALL_BLOCK = 1
 """Steps of a region that stays where it is even if its op has many regions."""
 
 
@@ -44,7 +44,7 @@ class Parts:
         return len(runs)
 
     def _weigh_step(self, step: Step) -> int:
-        weight = 1 + len(self.memory.before.get(id(step), ()))
+        weight = 1 + self._copies(self.memory.before.get(id(step), []))
         if not isinstance(step, ControlStep):
             return weight
         inner = [self._weigh(block) for block in step.blocks]
@@ -53,4 +53,11 @@ class Parts:
                 if inner[i] > SMALL_BLOCK:
                     self._cut.setdefault(id(block), [block.steps])
                     inner[i] = len(self._cut[id(block)])
-        return weight + sum(inner) + sum(len(self.memory.block_end.get(id(b), ())) for b in step.blocks)
+        ends = sum(self._copies(self.memory.block_end.get(id(block), [])) for block in step.blocks)
+        return weight + sum(inner) + ends
+
+    @staticmethod
+    def _copies(copies: list[Copy]) -> int:
+        """Copies as steps: many are functions too."""
+        n = len(copies)
+        return n if n <= PART_STEPS else -(-n // PART_STEPS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from shlo_jit.lower.control import leave_unless_zero, lower_control, write_part
 from shlo_jit.lower.kernels import KERNELS, Kernel
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.lower.nest import NestLowering, check_supported
-from shlo_jit.lower.parts import Parts
+from shlo_jit.lower.parts import PART_STEPS, Parts
 from shlo_jit.lower.pauses import Pauses
 from shlo_jit.lower.scope import PARAMETERS, Scope
 from shlo_jit.lower.space import Tile
@@ -283,7 +284,7 @@ class ProgramLowering:
             self.steps(block.steps)
             return
         for steps in runs:
-            write_part(self, steps)
+            write_part(self, partial(self.steps, steps))
 
     def steps(self, steps: list[Step]) -> None:
         for step in steps:
@@ -292,6 +293,11 @@ class ProgramLowering:
             self.pauses.spend(step_work(step))
 
     def copies(self, copies: list[Copy]) -> None:
+        """Copies, in order; of many, so many to a function."""
+        if len(copies) > PART_STEPS:
+            for i in range(0, len(copies), PART_STEPS):
+                write_part(self, partial(self.copies, copies[i : i + PART_STEPS]))
+            return
         for c in copies:
             n = nbytes(c.source)
             if n:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from shlo_jit.deep import NESTING_LIMIT
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.order import acts
 from shlo_jit.ir.core import Block, Op, Value
@@ -54,13 +55,17 @@ class Function:
     sites: list[Site] = field(default_factory=list)
     own: int = 0
     """Ops it has."""
+    own_depth: int = 0
+    """Levels of regions it has."""
     depth: int = 0
-    """Levels of control flow, of what is written out in it too."""
+    """And with what is written out in it."""
     alone: bool = True
     """It can be compiled by itself."""
     has_effect: bool = False
     total: int = 0
     """Ops it has with what is written out in it."""
+    bound: bool = False
+    """It is written out where calls must be, so all it calls is too."""
     callers: int = 0
     """Calls of it in the text."""
 
@@ -94,22 +99,30 @@ def decide(functions: dict[str, Function]) -> None:
     """Set which sites are inlined. Raises UnsupportedError where more would have to be than is sensible."""
     for function in functions.values():
         function.has_effect |= any(functions[s.callee].has_effect for s in function.sites)
+    for function in reversed(functions.values()):
+        for site in function.sites:  # what is written out in a body that cannot call does not call either
+            site.bound |= function.bound
+            functions[site.callee].bound |= site.bound
     limit = max(SMALL_PROGRAM, GROWTH * sum(f.own for f in functions.values()))
     total = 0
     for size in SIZES:
         total = _written_out(functions, size)
         if total <= limit:
-            return
+            break
+    *_, entry = functions.values()
     if total > LARGEST_PROGRAM:
-        large = max(functions.values(), key=lambda f: f.total)
-        raise UnsupportedError(diagnose(f"with its calls written out, a function has {large.total} ops", large.op.span))
+        message = f"with its calls written out, the program has more than {LARGEST_PROGRAM:,} ops"
+        raise UnsupportedError(diagnose(message, entry.op.span))
+    if max(f.depth for f in functions.values()) > NESTING_LIMIT:
+        message = f"with its calls written out, it is nested too deeply (more than {NESTING_LIMIT} regions)"
+        raise UnsupportedError(diagnose(message, entry.op.span))
 
 
 def _written_out(functions: dict[str, Function], size: int) -> int:
     """Decide, with functions of up to so many ops written out. How many ops there are then, all together."""
     kept: set[str] = set()
     for function in functions.values():
-        function.total, function.depth = function.own, max((s.depth for s in function.sites), default=0)
+        function.total, function.depth = function.own, function.own_depth
         for site in function.sites:
             callee = functions[site.callee]
             depth = site.depth + callee.depth
@@ -128,6 +141,7 @@ def _function(op: Op, called: Called) -> Function:
     function = Function(op, alone=all(map(_is_static, op.block().arguments)))
     for inner, depth, bound in _walk(op.block()):
         function.own += 1
+        function.own_depth = max(function.own_depth, depth)
         found = called(inner)
         if found is not None:
             function.sites.append(Site(inner, found[0], depth, bound or inner.name == "func.constant"))
