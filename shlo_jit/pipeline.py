@@ -10,6 +10,7 @@ from shlo_jit.codegen import routines
 from shlo_jit.codegen.background import Background
 from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.target import check_runs_here, resolve
+from shlo_jit.deep import deeply
 from shlo_jit.errors import Diagnostic, StableHLOError, UnsupportedError, VerifyError, diagnose
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import is_declaration
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     from shlo_jit.codegen.program import Program
     from shlo_jit.fuse.plan import PlanBlock
     from shlo_jit.fuse.storage import MemoryPlan
-    from shlo_jit.ir.core import Module, Op
+    from shlo_jit.ir.core import Module
     from shlo_jit.kernels.routine import Routine
+    from shlo_jit.lower.program import FunctionPlan
 
 
 PARTS_PER_CPU = 2
@@ -43,11 +45,21 @@ class Lowered:
 
     module: Module
     """As parsed and verified."""
-    function: Op
-    """The entry function in core ops."""
-    plan: PlanBlock
-    memory: MemoryPlan
+    functions: list[FunctionPlan]
+    """Those that are called and not written out, callees first, and the entry function."""
     program: Program
+
+    @property
+    def plan(self) -> PlanBlock:
+        """The steps of the entry function."""
+        return self.functions[-1].plan
+
+    @property
+    def memory(self) -> MemoryPlan:
+        """Where the values of the entry function live."""
+        memory = self.functions[-1].memory
+        assert memory is not None
+        return memory
 
 
 def compile_text(
@@ -99,6 +111,7 @@ def compile_text(
         )
 
 
+@deeply
 @paused_collector()
 def lower(
     text: str,
@@ -112,8 +125,8 @@ def lower(
 ) -> Lowered:
     """Text to a Program, with what was made on the way. `on_routine` hears early of every routine it calls."""
     from shlo_jit.fuse.group import group_block
-    from shlo_jit.lower.program import ProgramLowering
-    from shlo_jit.passes import run_passes
+    from shlo_jit.lower.program import FunctionPlan, ProgramLowering
+    from shlo_jit.passes import core_functions
 
     is_registered = registered(calls).__contains__
     with stage("parse"):
@@ -129,19 +142,22 @@ def lower(
     if is_declaration(function):
         raise UnsupportedError(diagnose(f"function @{entry} has no body", function.span))
     with stage("passes"):
-        function = run_passes(module, function, is_registered)
+        cores = core_functions(module, function, is_registered)
     with stage("fuse"):
-        plan = group_block(function.block())
+        blocks = [core.block() for core in cores]
+        names = [core.attributes["sym_name"] for core in cores]
+        functions = [
+            FunctionPlan(name, block.arguments, group_block(block)) for name, block in zip(names, blocks, strict=True)
+        ]
 
     def known_call(target: str) -> bool:
         return target in HOST_CALLS or find_custom_call(target, calls) is not None
 
-    arguments = function.block().arguments
-    check_donated(donate, len(arguments))
+    check_donated(donate, len(functions[-1].arguments))
     with stage("lower"):
-        lowering = ProgramLowering(plan, arguments, machine, threads, known_call, frozenset(donate), on_routine)
+        lowering = ProgramLowering(functions, machine, threads, known_call, frozenset(donate), on_routine)
         program = lowering.run()
-    return Lowered(module, function, plan, lowering.memory, program)
+    return Lowered(module, functions, program)
 
 
 def _stages(
@@ -161,8 +177,8 @@ def _stages(
     def plan() -> str:
         from shlo_jit.fuse.show import show_plan
 
-        lowered = again()
-        return show_plan(lowered.plan, lowered.memory)
+        *callees, entry = [(f.name, show_plan(f.plan, f.memory)) for f in again().functions if f.memory is not None]
+        return "\n\n".join([entry[1], *(f"@{name}: {text}" for name, text in callees)])
 
     def optimized(emit: str) -> str:
         from shlo_jit.codegen import optimize

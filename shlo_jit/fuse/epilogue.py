@@ -12,37 +12,62 @@ from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step
 from shlo_jit.ir.core import Value
 
 HOSTS = {"stablehlo.dot_general", "stablehlo.convolution"}
+FARTHEST = 500
+"""Steps between the product and the loop: all of them are looked at."""
 
 
 def attach_epilogues(block: PlanBlock) -> None:
     """Move nests into the steps whose results they finish; the block's steps stay in an order that is allowed."""
-    index = 0
-    while index < len(block.steps):
-        step = block.steps[index]
-        if isinstance(step, OpStep) and step.op.name in HOSTS and step.epilogue is None:
-            attach(block, index, step)
-            index = block.steps.index(step)
-        index += 1
+    if any(isinstance(step, OpStep) and step.op.name in HOSTS for step in block.steps):
+        _Attaching(block).run()
 
 
-def attach(block: PlanBlock, index: int, host: OpStep) -> None:
-    (value,) = host.op.results
-    readers = [s for s in block.steps if value in s.reads]
-    if len(readers) != 1 or value in block.results:
-        return
-    (step,) = readers
-    if not isinstance(step, NestStep) or not fits(step.nest, value):
-        return
-    at = block.steps.index(step)
-    between = block.steps[index + 1 : at]
-    wanted = needed(step, between)
-    if any(value in s.reads or depends(s, host, between) for s in wanted):
-        return
-    host.epilogue = step
-    host.reads += [v for v in step.reads if v is not value and v not in host.reads]
-    host.writes += step.writes
-    rest = [s for s in between if s not in wanted]
-    block.steps[index : at + 1] = [*wanted, host, *rest]
+class _Attaching:
+    def __init__(self, block: PlanBlock):
+        self.block = block
+        self.steps: list[Step | None] = list(block.steps)
+        """In order; None where one has gone into another."""
+        self.place = {id(step): i for i, step in enumerate(block.steps)}
+        self.returned = set(block.results)
+        self.readers: dict[Value, dict[Step, None]] = {}
+        for step in block.steps:
+            for value in step.reads:
+                self.readers.setdefault(value, {})[step] = None
+
+    def run(self) -> None:
+        for step in self.block.steps:
+            if isinstance(step, OpStep) and step.op.name in HOSTS and step.epilogue is None:
+                self.attach(step)
+        self.block.steps = [step for step in self.steps if step is not None]
+
+    def attach(self, host: OpStep) -> None:
+        (value,) = host.op.results
+        readers = self.readers.get(value, {})
+        if len(readers) != 1 or value in self.returned:
+            return
+        (step,) = readers
+        if not isinstance(step, NestStep) or not fits(step.nest, value):
+            return
+        index, at = self.place[id(host)], self.place[id(step)]
+        if at - index > FARTHEST:
+            return
+        between = [s for s in self.steps[index + 1 : at] if s is not None]
+        wanted = needed(step, between)
+        if any(value in s.reads or depends(s, host, between) for s in wanted):
+            return
+        host.epilogue = step
+        for v in step.reads:
+            del self.readers[v][step]
+            if v is not value and v not in host.reads:
+                host.reads.append(v)
+                self.readers[v][host] = None
+        host.writes += step.writes
+        inside = {id(s) for s in wanted}
+        rest = [s for s in between if id(s) not in inside]
+        order = [*wanted, host, *rest]
+        self.steps[index : at + 1] = [*order, *[None] * (at + 1 - index - len(order))]
+        for i, s in enumerate(order, index):
+            self.place[id(s)] = i
 
 
 def fits(nest: Nest, value: Value) -> bool:

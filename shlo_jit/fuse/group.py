@@ -14,13 +14,15 @@ from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.index import ORIGIN, At, Expr, NotAffine, Split
 from shlo_jit.fuse.maps import operand_places
 from shlo_jit.fuse.nest import Nest, Node, Store, covers, space_of
-from shlo_jit.fuse.order import depends, ordered
+from shlo_jit.fuse.order import depends, ordered, step_acts
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
-from shlo_jit.ir.core import Block, Op, Value, walk
+from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ops import is_elementwise
 
 MAX_NODES = 400
 """Nodes of one nest; more would cost more to compile than they save."""
+MOST_HOMES = 50
+"""Of the nests that read a value, so many are asked whether they can also write it."""
 CONTROL = {"stablehlo.while", "stablehlo.if", "stablehlo.case"}
 TERMINATORS = {"stablehlo.return", "func.return"}
 
@@ -55,11 +57,15 @@ class _Grouper:
         self.block = block
         self.here = {id(op) for op in block.ops}
         self.steps: list[Step] = []
+        self.inner: dict[int, list[Value]] = {}
+        """What the blocks of control flow read from outside, by id of the block."""
         self.of_nest: dict[Nest, NestStep] = {}
         self.memory: set[Value] = set()
         """Values that must be in memory."""
         self.producers: dict[Value, list[Step]] = {}
         self.readers: dict[Value, list[Step]] = {}
+        self.reading: set[tuple[Step, Value]] = set()
+        """What stands in a step's `reads`."""
         self.wanting: dict[Value, list[Nest]] = {}
         """Nests that have the value pending (a nest may be listed after it no longer has)."""
 
@@ -86,14 +92,13 @@ class _Grouper:
         for at in nest.pending.pop(value, []):
             nest.loads[(value, at)] = None
         step = self.of_nest[nest]
-        if value not in step.reads:
-            step.reads.append(value)
-            self.readers.setdefault(value, []).append(step)
-            self.memory.add(value)
+        if (step, value) not in self.reading:
+            self.read(step, value)
             step.after.extend(self.producers.get(value, []))
 
     def read(self, step: Step, value: Value) -> None:
-        if value not in step.reads:
+        if (step, value) not in self.reading:
+            self.reading.add((step, value))
             step.reads.append(value)
             self.readers.setdefault(value, []).append(step)
         self.memory.add(value)
@@ -106,11 +111,7 @@ class _Grouper:
                 reader.after.append(step)
 
     def nests_wanting(self, value: Value) -> list[Nest]:
-        out: list[Nest] = []
-        for nest in self.wanting.get(value, ()):
-            if value in nest.pending and nest not in out:
-                out.append(nest)
-        return out
+        return list(dict.fromkeys(nest for nest in self.wanting.get(value, ()) if value in nest.pending))
 
     # ------------------------------------------------------------------ the sweep
     def run(self) -> PlanBlock:
@@ -136,7 +137,9 @@ class _Grouper:
                 self.fusible(op, position)
             else:
                 self.kernel(op, position)
-        block = PlanBlock(self.block, ordered(self.steps, self.producers, self.readers), results)
+        steps = ordered(self.steps, self.producers, self.readers)
+        outside, acts = outside_values(self.block, self.inner), any(map(step_acts, steps))
+        block = PlanBlock(self.block, steps, results, outside, acts)
         attach_epilogues(block)
         return block
 
@@ -154,10 +157,10 @@ class _Grouper:
         if op.name in CONTROL:
             blocks = [group_block(r.block) for r in op.regions]
             step: Step = ControlStep(position=position, op=op, blocks=blocks)
-            inside = {id(o) for r in op.regions for o in walk(r.block)}
-            inner_args = {id(a) for r in op.regions for a in r.block.arguments}
-            for value in captured(op, inside, inner_args):
-                self.read(step, value)
+            for block in blocks:
+                self.inner[id(block.block)] = block.outside
+                for value in block.outside:
+                    self.read(step, value)
         else:
             step = OpStep(position=position, op=op)
         self.steps.append(step)
@@ -188,7 +191,7 @@ class _Grouper:
     def may_inline(self, op: Op, nests: list[Nest]) -> bool:
         price = cost(op)
         places = max(len(n.pending[op.result]) for n in nests)
-        if any(len(n.nodes) > MAX_NODES for n in nests):
+        if any(len(n.nodes) > MAX_NODES for n in nests) and not self.is_leaf(op):
             return False
         if op.name == "stablehlo.gather" and self.visits(op.result, nests) > 2 * op.result.tensor.size:
             return False  # a load a lane
@@ -199,6 +202,10 @@ class _Grouper:
         if places > 1 and (price > 1 or places > 2 or any(len(n.nodes) > 64 for n in nests)):
             return False
         return len(nests) == 1 or (price <= 1 and len(op.operands) == 1)
+
+    def is_leaf(self, op: Op) -> bool:
+        """The op reads only what is in memory in any case: a full nest that takes it in asks for nothing more."""
+        return all(o.op is None or id(o.op) not in self.here or is_inline_constant(o) for o in op.operands)
 
     def visits(self, value: Value, nests: list[Nest]) -> int:
         """How many elements would be computed, all readers together."""
@@ -230,7 +237,7 @@ class _Grouper:
         shape = value.tensor.extents
         why = self.reason(op, nests)
         home = None
-        for nest in nests:
+        for nest in nests[:MOST_HOMES]:
             if home is None and self.can_store(nest, value, nests) and self.store_in(nest, op):
                 home = nest
         for nest in nests:
@@ -271,8 +278,8 @@ class _Grouper:
         if seen is None or (wide - seen and wide - seen != wide & set(nest.reduce_vars)):
             return False
         step = self.of_nest[nest]
-        others = [self.of_nest[n] for n in nests if n is not nest] + self.readers.get(value, [])
-        return not any(o is not step and depends(step, o) for o in others)
+        others = [self.of_nest[n] for n in nests] + self.readers.get(value, [])
+        return not depends(step, *(o for o in others if o is not step))
 
     def store_in(self, nest: Nest, op: Op) -> bool:
         value = op.result
@@ -289,11 +296,11 @@ class _Grouper:
         results = op.results
         nests: list[Nest] = []
         for r in results:
-            nests += [n for n in self.nests_wanting(r) if n not in nests]
+            nests = list(dict.fromkeys([*nests, *self.nests_wanting(r)]))
         if not nests and not any(r in self.memory for r in results):
             return
         home = None
-        for nest in nests:
+        for nest in nests[:MOST_HOMES]:
             if self.reduce_in(op, nest, nests):
                 home = nest
                 break
@@ -350,7 +357,7 @@ class _Grouper:
         others = [self.of_nest[n] for n in nests if n is not nest]
         for r in results:
             others += [s for s in self.readers.get(r, []) if s is not step]
-        if any(depends(step, o) for o in others):
+        if depends(step, *others):
             return False
         dims = sorted(op.ints("dimensions"))
         source = op.operands[0].tensor.extents
@@ -484,21 +491,16 @@ class _Grouper:
         self.request(put, operand, At(tuple(place)))
 
 
-def captured(op: Op, inside: set[int], inner_args: set[int]) -> list[Value]:
-    """Values from outside that the regions of an op read, inline constants left out."""
-    out: dict[Value, None] = {}
-    args = set(inner_args)
-    for region in op.regions:
-        for inner in walk(region.block):
-            for r in inner.regions:
-                args.update(id(a) for b in r.blocks for a in b.arguments)
-    for region in op.regions:
-        for inner in walk(region.block):
-            for o in inner.operands:
-                outside = id(o.op) not in inside if o.op is not None else id(o) not in args
-                if outside and not is_inline_constant(o):
-                    out[o] = None
-    return list(out)
+def outside_values(block: Block, inner: dict[int, list[Value]]) -> list[Value]:
+    """Values from outside of a block that its ops read, those in its regions too, inline constants left out. `inner`
+    has, by id, those of blocks inside that are known."""
+    found: dict[Value, None] = {}
+    here = {id(op) for op in block.ops}
+    for op in block.ops:
+        found.update(dict.fromkeys(op.operands))
+        for b in (b for r in op.regions for b in r.blocks):
+            found.update(dict.fromkeys(inner[id(b)] if id(b) in inner else outside_values(b, inner)))
+    return [v for v in found if v.owner is not block and id(v.op) not in here and not is_inline_constant(v)]
 
 
 def group_block(block: Block) -> PlanBlock:

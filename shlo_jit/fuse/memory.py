@@ -8,6 +8,7 @@ until the loop ends.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from shlo_jit.fuse.storage import (
     pointwise,
     read_inside,
     view_closure,
+    views_of,
 )
 from shlo_jit.ir.core import Value
 
@@ -31,7 +33,7 @@ EXCHANGE_BYTES = 1 << 12
 
 @dataclass
 class Loop:
-    """A loop whose body is being assigned: its first step, and per state storage the first of its values inside."""
+    """A loop whose body is being assigned: its first step, and per state storage the last use of its values inside."""
 
     start: int
     states: dict[int, int]
@@ -93,9 +95,8 @@ class Planner:
         )
 
     def overwritten(self) -> tuple[int, ...]:
-        results = set(self.aliases.values())
-        free = (i for i in range(len(self.arguments)) if i in self.donated and i not in results)
-        return tuple(i for i in free if len(self.storage[self.arguments[i]].values) > 1)
+        taken = {i for i in self.donated if self.storage[self.arguments[i]].bound > 1}
+        return tuple(sorted(taken - set(self.aliases.values())))
 
     def number(self, block: PlanBlock) -> None:
         """Give every step its times: a control step spans those inside it."""
@@ -132,7 +133,12 @@ class Planner:
     def bind(self, value: Value, storage: Storage) -> Storage:
         assert value not in self.storage, value
         self.storage[value] = storage
-        storage.values.append(value)
+        storage.bound += 1
+        use = self.last_use.get(value, -1)
+        storage.last_read = max(storage.last_read, use)
+        for loop in self.loops:
+            if id(storage) in loop.states:
+                loop.states[id(storage)] = max(loop.states[id(storage)], use)
         return storage
 
     def new(self, value: Value, at: int) -> Storage:
@@ -154,14 +160,13 @@ class Planner:
     def results(self) -> None:
         """Let values that the program returns be computed in the result's memory."""
         self.wanted: dict[Value, Storage] = {}
+        viewed = {s.op.results[0]: s.op.operands[0] for s in self.plan.steps if isinstance(s, ViewStep)}
+        written = {v for s in self.plan.steps for v in s.writes}
         for i, r in enumerate(self.plan.results):
             root = r
-            while root.op is not None and root.op.name == "stablehlo.reshape" and any(
-                isinstance(s, ViewStep) and s.op is root.op for s in self.plan.steps
-            ):
-                root = root.op.operands[0]
-            written = any(root in s.writes for s in self.plan.steps)
-            if root in self.wanted or root.op is None or not written:
+            while root in viewed:
+                root = viewed[root]
+            if root in self.wanted or root.op is None or root not in written:
                 continue
             self.wanted[root] = Storage("result", nbytes(r), i)
         self.want_updated()
@@ -269,17 +274,16 @@ class Planner:
         if storage is None or not self.is_ours(storage):
             return False
         end = self.finish[id(step)]
-        values = storage.values
         if self.loops:
             loop = self.loops[-1]
             if id(storage) in loop.states:
                 # The state of the loop we are in: what the turn made of it counts, not what it was outside.
-                values = values[loop.states[id(storage)] :]
-            elif storage.first < loop.start:
+                return loop.states[id(storage)] <= end
+            if storage.first < loop.start:
                 return False  # from outside: the next turn reads it again
         elif storage.last > end:
             return False
-        return all(self.last_use.get(v, -1) <= end for v in values)
+        return storage.last_read <= end
 
     def is_ours(self, storage: Storage) -> bool:
         """Memory the program may overwrite."""
@@ -342,17 +346,18 @@ class Planner:
         start, end = self.begin[id(step)], self.finish[id(step)]
         cond, body = step.blocks
         op = step.op
-        taken = {id(self.storage[v]) for v in read_inside(step) if v in self.storage}
+        taken = {id(self.storage[v]) for v in read_inside(*step.blocks) if v in self.storage}
         states: dict[int, int] = {}
+        times = Counter(op.operands)
         for i, init in enumerate(op.operands):
-            storage = self.state(step, i, init, taken)
+            storage = self.state(step, i, init, taken if times[init] == 1 else None)
             storage.live(start)
             storage.live(end)
             taken.add(id(storage))
             for v in (cond.block.arguments[i], op.results[i], body.block.arguments[i]):
                 if v not in self.storage:
                     self.bind(v, storage)
-            states[id(storage)] = len(storage.values) - 1
+            states[id(storage)] = self.last_use.get(body.block.arguments[i], -1)
             storage.live(self.last_use.get(op.results[i], end))
         for v in step.reads:  # captured values must survive every turn
             self.of(v).live(end)
@@ -373,13 +378,13 @@ class Planner:
         """Let a large state and the new value the body makes of it exchange their memory instead of copying it. What
         is left has to be copied."""
         start, finish = self.begin[id(step)], self.finish[id(step)]
-        sources = [id(self.of(c.source)) for c in ends]
+        sources = Counter(id(self.of(c.source)) for c in ends)
         states = {id(self.storage[v]) for v in step.op.results}
         left: list[Copy] = []
         for c in ends:
             source, state = self.of(c.source), self.storage[c.target]
             mine = source.kind == "arena" and source.first > start and id(source) not in states
-            alone = sources.count(id(source)) == 1 and source.nbytes == state.nbytes >= EXCHANGE_BYTES
+            alone = sources[id(source)] == 1 and source.nbytes == state.nbytes >= EXCHANGE_BYTES
             if not (mine and alone):
                 left.append(c)
                 continue
@@ -388,13 +393,13 @@ class Planner:
             self.exchanges.setdefault(id(step), []).append((state, source))
         return left
 
-    def state(self, step: ControlStep, i: int, init: Value, taken: set[int]) -> Storage:
+    def state(self, step: ControlStep, i: int, init: Value, taken: set[int] | None) -> Storage:
         """The storage of carried value i: the initial value's when it dies here, the program result's, or a new one.
-        `taken`: storages that another state has or that the regions read."""
+        `taken`: storages that another state has or that the regions read; None where the initial value is another
+        state's too."""
         result = step.op.results[i]
         storage = self.storage.get(init)
-        mine = storage is not None and id(storage) not in taken and self.dies(init, step)
-        mine = mine and step.op.operands.count(init) == 1
+        mine = storage is not None and taken is not None and id(storage) not in taken and self.dies(init, step)
         mine = mine and result not in self.storage
         if mine and result not in self.wanted:
             assert storage is not None
@@ -413,23 +418,32 @@ class Planner:
 
     def claim(self, body: PlanBlock, states: list[Storage]) -> None:
         """Let results of the body be written straight into the state where nothing reads the old state any more."""
-        writer = {v: s for s in body.steps for v in s.writes}
+        writers: dict[Value, list[Step]] = {}
+        readers: dict[Value, list[Step]] = {}
+        for s in body.steps:
+            for v in s.writes:
+                writers.setdefault(v, []).append(s)
+            for v in s.reads:
+                readers.setdefault(v, []).append(s)
+        views_made, times = views_of(body), Counter(body.results)
         for i, r in enumerate(body.results):
             argument, state = body.block.arguments[i], states[i]
-            step = writer.get(r)
-            if step is None or body.results.count(r) > 1 or nbytes(r) == 0 or r in self.storage:
+            step = writers[r][-1] if r in writers else None
+            if step is None or times[r] > 1 or nbytes(r) == 0 or r in self.storage:
                 continue
             if isinstance(step, (ViewStep,)) or self.overwriting(step):
                 continue
-            views = view_closure(body, argument)
-            readers = [s for s in body.steps for v in s.reads if v in views]
+            if state.kind == "argument" and isinstance(step, OpStep) and step.op.name == "func.call":
+                continue  # functions take their results' memory to be aligned
+            views = view_closure(views_made, argument)
+            reading = [s for v in views for s in readers.get(v, ())]
             begin = self.begin[id(step)]
-            if any(v in views for v in body.results):
+            if any(v in times for v in views):
                 continue
-            late = [s for s in readers if self.begin[id(s)] > begin]
-            if late or sum(r in s.writes for s in body.steps) > 1:
+            late = [s for s in reading if self.begin[id(s)] > begin]
+            if late or len(writers[r]) > 1:
                 continue
-            if step in readers:
+            if step in reading:
                 if not isinstance(step, NestStep):
                     continue
                 (store, *more) = [s for s in step.nest.stores if s.target is r]

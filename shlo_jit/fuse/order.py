@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, Step
-from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ops import OPS
 
 Users = dict[Value, list[Step]]
+LONG_SEARCH = 1000
+"""Steps that are looked at before one step is taken to depend on another."""
 
 
 def ordered(steps: list[Step], producers: Users, readers: Users) -> list[Step]:
@@ -39,16 +41,20 @@ def ordered(steps: list[Step], producers: Users, readers: Users) -> list[Step]:
     return out
 
 
-def depends(step: Step, on: Step) -> bool:
-    """Whether `step` must run after `on`, by what is known so far."""
-    seen, todo = {id(step)}, [step]
+def depends(step: Step, *on: Step) -> bool:
+    """Whether `step` must run after one of `on`, by what is known so far. Taken to be so where that would be a long
+    search."""
+    wanted = {id(s) for s in on}
+    seen, todo = {id(step)}, [step] if wanted else []
     while todo:
         for before in todo.pop().after:
-            if before is on:
+            if id(before) in wanted:
                 return True
             if id(before) not in seen:
                 seen.add(id(before))
                 todo.append(before)
+        if len(seen) > LONG_SEARCH:
+            return True
     return False
 
 
@@ -56,10 +62,17 @@ def order_effects(steps: list[Step]) -> None:
     """Steps with effects keep the program's order."""
     previous: Step | None = None
     for step in sorted(steps, key=lambda s: s.position):
-        if isinstance(step, (OpStep, ControlStep)) and has_effect(step.op):
+        if step_acts(step):
             if previous is not None:
                 step.after.append(previous)
             previous = step
+
+
+def step_acts(step: Step) -> bool:
+    """The step, or one inside it, has an effect."""
+    if isinstance(step, ControlStep):
+        return any(block.acts for block in step.blocks)
+    return isinstance(step, OpStep) and acts(step.op)
 
 
 def readers_before_updates(steps: list[Step], readers: Users) -> None:
@@ -72,11 +85,25 @@ def readers_before_updates(steps: list[Step], readers: Users) -> None:
                 step.after.append(reader)
 
 
-def has_effect(op: Op) -> bool:
-    """The op, or one inside its regions, must stay in order with others of its kind."""
-    record = OPS.get(op.name)
-    if op.name == "stablehlo.custom_call":
+def acts(op: Op) -> bool:
+    """The op itself, whatever its regions do, must stay in order with others of its kind."""
+    if op.name in ("stablehlo.custom_call", "func.call"):
         return bool(op.attributes.get("has_side_effect", False))
-    if record is not None and record.has("side_effect"):
-        return True
-    return any(has_effect(o) for r in op.regions for b in r.blocks for o in b.ops)
+    record = OPS.get(op.name)
+    return record is not None and record.has("side_effect")
+
+
+def acting(block: Block) -> set[Op]:
+    """The ops of a block, and of the regions inside, that have an effect: their own, or of an op in their regions."""
+    found: set[Op] = set()
+
+    def note(block: Block) -> bool:
+        any_acts = False
+        for op in block.ops:
+            if any([acts(op), *(note(b) for r in op.regions for b in r.blocks)]):
+                found.add(op)
+                any_acts = True
+        return any_acts
+
+    note(block)
+    return found

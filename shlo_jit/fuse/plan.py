@@ -99,6 +99,10 @@ class PlanBlock:
     block: Block
     steps: list[Step]
     results: list[Value]
+    outside: list[Value]
+    """Values from blocks around it that its ops read, those in its regions too."""
+    acts: bool
+    """A step of it has an effect."""
 
 
 def all_steps(block: PlanBlock) -> Iterator[Step]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from shlo_jit.deep import deeply
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step
 from shlo_jit.fuse.storage import MemoryPlan
@@ -14,6 +15,7 @@ from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
 
 
+@deeply
 def show_plan(plan: PlanBlock, memory: MemoryPlan) -> str:
     """The plan, and where its values live."""
     lines: list[str] = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from bisect import bisect_left, insort
+from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from shlo_jit.fuse import index as ix
 from shlo_jit.fuse.nest import Nest
@@ -23,7 +25,10 @@ class Storage:
     """Which argument, result or constant; of the arena, the offset in bytes."""
     first: int = 1 << 60
     last: int = -1
-    values: list[Value] = field(default_factory=list)
+    bound: int = 0
+    """How many values have been bound to it."""
+    last_read: int = -1
+    """The last use of any value bound to it so far."""
 
     def live(self, at: int) -> None:
         self.first, self.last = min(self.first, at), max(self.last, at)
@@ -64,11 +69,70 @@ def nbytes(value: Value) -> int:
     return 0
 
 
+FEW_STORAGES = 1000
+"""As many are placed the largest first, which is quadratic."""
+
+
 def place(storages: list[Storage]) -> int:
+    """Give the storages in the arena their offsets, so that none overlaps another that is alive at the same time. How
+    many bytes they need."""
+    mine = [s for s in storages if s.kind == "arena"]
+    return place_by_size(mine) if len(mine) <= FEW_STORAGES else place_by_time(mine)
+
+
+def place_by_time(storages: list[Storage]) -> int:
+    """In the order in which they come to life, each in the smallest gap that takes it, as an allocator does."""
+    gaps: list[tuple[int, int]] = []
+    """Bytes and offset, the smallest first."""
+    starts: dict[int, int] = {}
+    """Offset of a gap -> its bytes."""
+    ends: dict[int, int] = {}
+    """End of a gap -> its offset."""
+    alive: list[tuple[int, int, int]] = []
+    """Last time of use, offset, bytes: a heap."""
+    total = 0
+
+    def take_gap(offset: int, size: int) -> None:
+        del starts[offset], ends[offset + size]
+        del gaps[bisect_left(gaps, (size, offset))]
+
+    def add_gap(offset: int, size: int) -> None:
+        starts[offset], ends[offset + size] = size, offset
+        insort(gaps, (size, offset))
+
+    for s in sorted(storages, key=lambda s: (s.first, -s.nbytes)):
+        while alive and alive[0][0] < s.first:
+            _, offset, size = heappop(alive)
+            if offset in ends:
+                before = ends[offset]
+                take_gap(before, offset - before)
+                offset, size = before, size + offset - before
+            if offset + size in starts:
+                after = starts[offset + size]
+                take_gap(offset + size, after)
+                size += after
+            add_gap(offset, size)
+        size = -(-s.nbytes // ALIGN) * ALIGN
+        at = bisect_left(gaps, (size, 0))
+        if at < len(gaps):
+            found, s.number = gaps[at]
+            take_gap(s.number, found)
+            if found > size:
+                add_gap(s.number + size, found - size)
+        else:
+            s.number = ends.get(total, total)
+            if s.number < total:
+                take_gap(s.number, total - s.number)
+            total = s.number + size
+        heappush(alive, (s.last, s.number, size))
+    return total
+
+
+def place_by_size(storages: list[Storage]) -> int:
     """First fit by size: each storage at the lowest offset where no storage alive at the same time lies."""
     placed: list[Storage] = []
     total = 0
-    for s in sorted((s for s in storages if s.kind == "arena"), key=lambda s: (-s.nbytes, s.first)):
+    for s in sorted(storages, key=lambda s: (-s.nbytes, s.first)):
         meeting = [p for p in placed if p.first <= s.last and s.first <= p.last]
         offset = 0
         for p in sorted(meeting, key=lambda p: p.number):
@@ -81,24 +145,37 @@ def place(storages: list[Storage]) -> int:
     return -(-total // ALIGN) * ALIGN
 
 
-def read_inside(step: ControlStep) -> set[Value]:
-    """What the regions of a control step read or return: their own values, and those of the blocks around."""
+def read_inside(*blocks: PlanBlock) -> set[Value]:
+    """What blocks, and those inside them, read or return: their own values, and those of the blocks around."""
     found: set[Value] = set()
-    for block in step.blocks:
+    todo = list(blocks)
+    while todo:
+        block = todo.pop()
         found.update(block.results)
-        for inner in block.steps:
-            found.update(inner.reads)
-            if isinstance(inner, ControlStep):
-                found |= read_inside(inner)
+        for step in block.steps:
+            found.update(step.reads)
+            if isinstance(step, ControlStep):
+                todo += step.blocks
     return found
 
 
-def view_closure(body: PlanBlock, value: Value) -> set[Value]:
-    """The value and everything that is a view of it in the block."""
+def view_closure(views: dict[Value, list[Value]], value: Value) -> set[Value]:
+    """The value and everything that is a view of it; `views`: of each value."""
     out = {value}
+    todo = [value]
+    while todo:
+        for view in views.get(todo.pop(), ()):
+            out.add(view)
+            todo.append(view)
+    return out
+
+
+def views_of(body: PlanBlock) -> dict[Value, list[Value]]:
+    """The views that a block makes of each value."""
+    out: dict[Value, list[Value]] = {}
     for step in body.steps:
-        if isinstance(step, ViewStep) and step.op.operands[0] in out:
-            out.add(step.op.results[0])
+        if isinstance(step, ViewStep):
+            out.setdefault(step.op.operands[0], []).append(step.op.results[0])
     return out
 
 

@@ -30,8 +30,8 @@ def step_work(step: Step) -> int:
 
 
 def _op_work(op: Op) -> int:
-    if op.name == "stablehlo.custom_call":
-        return SHORT_WORK  # nobody knows
+    if op.name in ("stablehlo.custom_call", "func.call"):
+        return SHORT_WORK  # nobody knows; of functions, whoever has lowered them
     operands, results = ([_size(v) for v in values] for values in (op.operands, op.results))
     if op.name == "stablehlo.dot_general":
         numbers, lhs = op.attributes["dot_dimension_numbers"], op.operands[0].tensor

@@ -211,8 +211,12 @@ def is_declaration(func: Op) -> bool:
 
 def walk(block: Block) -> Iterator[Op]:
     """All ops of a block and of the regions below it, an op before those inside it."""
-    for op in block.ops:
+    stack = [iter(block.ops)]
+    while stack:
+        op = next(stack[-1], None)
+        if op is None:
+            stack.pop()
+            continue
         yield op
-        for region in op.regions:
-            for inner in region.blocks:
-                yield from walk(inner)
+        if op.regions:
+            stack.append(inner for region in op.regions for b in region.blocks for inner in b.ops)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from shlo_jit.deep import deeply
 from shlo_jit.ir.attributes import DictAttr, FloatAttr, StructAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, Value
 
@@ -17,6 +18,7 @@ def equal_modules(a: Module, b: Module) -> bool:
     return difference(a, b) is None
 
 
+@deeply
 def difference(a: Module, b: Module) -> str | None:
     """The first difference between two programs, in words; None when they are equal."""
     return _Comparison().ops(a.op, b.op)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from shlo_jit.deep import deeply
 from shlo_jit.errors import Diagnostic, Span, diagnose
 from shlo_jit.ir.attributes import ConvDims, Dense, StructAttr, SymbolRef
 from shlo_jit.ir.check_op import check_op
@@ -35,6 +36,7 @@ from shlo_jit.ops.shapes import type_text
 OWN_DIALECTS = ("stablehlo", "chlo", "func", "builtin")
 
 
+@deeply
 @paused_collector()
 def verify_module(
     module: Module, *, foreign: bool = False, is_registered: Callable[[str], bool] = lambda target: False

@@ -181,7 +181,7 @@ class Builder:
         self._head = f"define {linkage} {ret} @{name}({ps}) {attributes} {{"
         self._lines: list[str] = []
         self._entry: list[str] = []
-        """Allocas; they must stand in the entry block, or a loop would grow the stack."""
+        """What stands at the head of the entry block: allocas above all, or a loop would grow the stack."""
         self._masks: dict[int, V] = {}
         """Lanes -> what `_all_lanes` has made."""
         self._n = 0
@@ -481,6 +481,14 @@ class Builder:
         place = self.alloca(value.type, align=8)
         self._entry.append(f"  store {value.type} {value.text}, ptr {place.text}, align 8")
         return place
+
+    @contextmanager
+    def at_entry(self) -> Iterator[None]:
+        """What is written inside the `with` (no branches) stands at the entry of the function, and is there from
+        anywhere in it."""
+        lines, self._lines = self._lines, self._entry
+        yield
+        self._lines = lines
 
     def memcpy(self, to: V, source: V, nbytes: Index) -> None:
         n = self._coerce(nbytes)

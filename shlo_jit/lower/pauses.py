@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.codegen.program import PAUSE_SLOT
 from shlo_jit.fuse.work import STEP_WORK
-from shlo_jit.kernels.builder import V, i64
+from shlo_jit.kernels.builder import i64
+from shlo_jit.lower.control import leave_unless_zero
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -21,13 +22,12 @@ BUDGET = 1 << 21
 
 
 class Pauses:
-    """Of one entry function."""
+    """Of one function of the program, and its parts."""
 
     def __init__(self, low: ProgramLowering) -> None:
         self.low = low
         self.since = 0
         """Work on the way to the place being written, since the last look or the head of the loop around it."""
-        self._budget: V | None = None
 
     def spend(self, work: int) -> None:
         """Work was done in a straight line."""
@@ -38,16 +38,22 @@ class Pauses:
 
     def turn(self) -> None:
         """At the end of a turn of a loop, at whose head `since` was 0."""
-        b, work = self.low.main, self.since + STEP_WORK
-        if self._budget is None:
-            self._budget = b.variable(i64(BUDGET))
-        left = b.sub(b.load("i64", self._budget), work)
-        b.store(left, self._budget)
+        scope, work = self.low.scope, self.since + STEP_WORK
+        b = scope.b
+        if scope.budget is None:
+            scope.budget = b.variable(i64(BUDGET))
+        left = b.sub(b.load("i64", scope.budget), work)
+        b.store(left, scope.budget)
         with b.if_(b.icmp("slt", left, 0), "pause"):
-            b.store(i64(BUDGET), self._budget)
+            b.store(i64(BUDGET), scope.budget)
+            self.look()
+
+    def leave(self) -> None:
+        """At the end of a function that others call, maybe in a loop: they know nothing of the turns in it."""
+        if self.low.scope.budget is not None:
             self.look()
 
     def look(self) -> None:
-        b = self.low.main
-        function = b.load("ptr", b.element(self.low.context, "ptr", PAUSE_SLOT))
-        self.low.leave_unless_zero(b.call_pointer("i32", function, []))
+        b = self.low.b
+        function = b.load("ptr", b.element(self.low.scope.context, "ptr", PAUSE_SLOT))
+        leave_unless_zero(self.low, b.call_pointer("i32", function, []))

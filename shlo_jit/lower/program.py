@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -11,17 +13,20 @@ from shlo_jit.codegen.program import FIRST_CONSTANT_SLOT, Callback, Port, Progra
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.memory import Planner
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, all_steps
-from shlo_jit.fuse.storage import Copy, MemoryPlan, Storage, nbytes
+from shlo_jit.fuse.storage import Copy, MemoryPlan, Storage, nbytes, read_inside
 from shlo_jit.fuse.work import is_short, step_work
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.lower.control import leave_unless_zero, lower_control, write_part
 from shlo_jit.lower.kernels import KERNELS, Kernel
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.lower.nest import NestLowering, check_supported
+from shlo_jit.lower.parts import PART_STEPS, Parts
 from shlo_jit.lower.pauses import Pauses
+from shlo_jit.lower.scope import PARAMETERS, Scope
 from shlo_jit.lower.space import Tile
 
 INLINE_CONSTANT = 512
@@ -31,13 +36,33 @@ INLINE_KERNEL = 60
 their state in registers."""
 
 
+@dataclass(eq=False)
+class FunctionPlan:
+    """A function in steps; its memory is planned when it is lowered."""
+
+    name: str
+    arguments: list[Value]
+    plan: PlanBlock
+    memory: MemoryPlan | None = None
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A function that has been lowered: its LLVM name, and what a call must know."""
+
+    name: str
+    arena_bytes: int
+    may_fail: bool
+    work: int
+    """Work on the way to its end, since it last looked at signals (see `pauses.py`)."""
+
+
 class ProgramLowering:
     """State of one lowering; kernels in `lower/kernels` see it as `low`."""
 
     def __init__(
         self,
-        plan: PlanBlock,
-        arguments: list[Value],
+        functions: list[FunctionPlan],
         target: Target,
         threads: int,
         known_calls: Callable[[str], bool],
@@ -46,8 +71,17 @@ class ProgramLowering:
     ):
         self.is_known_call = known_calls
         """Whether a custom call of that name can be made."""
-        self.plan = plan
-        self.arguments = arguments
+        self.functions = functions
+        """Callees before their callers; the last is the entry."""
+        self.plan: PlanBlock
+        """Of the function being lowered."""
+        self.memory: MemoryPlan
+        self.parts: Parts
+        self.read: set[Value]
+        """What its steps read and its blocks return."""
+        self.callees: dict[str, Callee] = {}
+        """Functions that have been lowered."""
+        self.donate = donate
         self.target = target
         self.threads = threads
         self.module = ModuleText(target)
@@ -60,45 +94,62 @@ class ProgramLowering:
         """Symbols that are defined when the program is loaded (see `runtime/lapack.py`)."""
         self.constants: list[np.ndarray] = []
         self.nests: dict[int, NestLowering] = {}
+        self.scope: Scope
+        """The function being written."""
         self.kernel_names: dict[str, str] = {}
         self.calls: dict[str, int] = {}
-        self.pointer_cache: dict[int, V] = {}
-        self.moved: dict[int, V] = {}
-        """Addresses of storages that loops around the place being written exchange."""
-        self.nests: dict[int, NestLowering] = {}
-        self.pauses = Pauses(self)
+        self.tables: dict[str, str] = {}
+        """Text of a constant table -> its name."""
+        self.step_functions: set[str] = set()
+        """Names of the functions that run steps: the entry and its parts."""
+        self.pauses: Pauses
         self.use_routines()
-        self.memory: MemoryPlan = Planner(plan, arguments, self.scratch_bytes, donate).run()
 
     # ------------------------------------------------------------------ services for kernels
     @property
     def b(self) -> Builder:
-        return self.main
+        return self.scope.b
+
+    @property
+    def thread_count(self) -> V:
+        """The number of threads the call may use."""
+        return self.b.load("i64", self.scope.context)
 
     def pointer(self, value: Value) -> V:
-        """Address of a value's buffer, in the entry function."""
+        """Address of a value's buffer, in the function being written."""
         return self.address(self.memory.storage[value])
 
     def address(self, storage: Storage) -> V:
-        b = self.main
-        if id(storage) in self.moved:
-            return self.moved[id(storage)]
+        scope = self.scope
+        if id(storage) in scope.moved:
+            return scope.moved[id(storage)]
         if storage.kind == "arena":
-            return b.offset(self.arena, storage.number)
+            return scope.b.offset(scope.arena, storage.number)
         if storage.kind == "none":
-            return self.arena
-        return self.pointer_cache[id(storage)]
+            return scope.arena
+        if id(storage) not in scope.addresses:
+            with scope.b.at_entry():
+                scope.addresses[id(storage)] = self.fixed_address(storage)
+        return scope.addresses[id(storage)]
+
+    def fixed_address(self, storage: Storage) -> V:
+        """Address of an argument, a result or a constant."""
+        if storage.kind == "constant":
+            return self.constant(self.memory.constants[storage.number])
+        table = self.scope.args if storage.kind == "argument" else self.scope.results
+        return self.b.load("ptr", self.b.element(table, "ptr", storage.number))
 
     def scratch(self, step: Step) -> V:
         """Address of the step's scratch memory."""
         return self.address(self.memory.scratch[id(step)])
 
     def use_routines(self) -> None:
-        """Note all routines of the plan's kernels, before the rest of the work."""
-        for step in all_steps(self.plan):
-            if isinstance(step, OpStep):
-                for routine in self.kernel(step).routines(step.op, self.target):
-                    self.use(routine)
+        """Note all routines of the plans' kernels, before the rest of the work."""
+        for function in self.functions:
+            for step in all_steps(function.plan):
+                if isinstance(step, OpStep):
+                    for routine in self.kernel(step).routines(step.op, self.target):
+                        self.use(routine)
 
     def kernel(self, step: OpStep) -> Kernel:
         """The kernel of a step. Raises UnsupportedError when there is none."""
@@ -118,7 +169,7 @@ class ProgramLowering:
 
     def parallel(self, task: str, pointers: list[V], tasks: int) -> None:
         """Run `void task(ptr frame, i64 index, i64 worker)` for every index; the frame holds the pointers."""
-        b = self.main
+        b = self.b
         frame = b.alloca("ptr", max(1, len(pointers)))
         for i, p in enumerate(pointers):
             b.store(p, b.element(frame, "ptr", i))
@@ -143,18 +194,12 @@ class ProgramLowering:
 
     # ------------------------------------------------------------------ entry
     def run(self) -> Program:
-        params = [("ptr", "args"), ("ptr", "results"), ("ptr", "arena"), ("ptr", "context")]
-        b = self.module.function("shlo_main", params, "i32", linkage="", attributes="nounwind", noalias=True)
-        self.main = b
-        args, results, self.arena, self.context = b.params
-        self.thread_count = b.load("i64", self.context)
-        for storage in dict.fromkeys(self.memory.storage.values()):
-            self.enter(storage, args, results)
-        self.block(self.plan)
-        self.copies(self.memory.block_end.get(id(self.plan), []))
-        b.ret(V("i32", "0"))
+        *callees, entry = self.functions
+        for i, function in enumerate(callees):
+            self.function(f"function{i}", function)
+        self.function("shlo_main", entry, self.donate)
         self.inline_small_kernels()
-        inputs = tuple(port(a) for a in self.arguments)
+        inputs = tuple(port(a) for a in entry.arguments)
         outputs = tuple(port(r) for r in self.plan.results)
         return Program(
             self.module.text(f'target triple = "{self.target.triple}"'),
@@ -170,17 +215,35 @@ class ProgramLowering:
             is_short(self.plan) and not self.callbacks,
         )
 
-    def enter(self, storage: Storage, args: V, results: V) -> None:
-        """Load the addresses that do not change: arguments, results, constants."""
-        b = self.main
-        if storage.kind in ("argument", "result"):
-            table = args if storage.kind == "argument" else results
-            p = b.load("ptr", b.element(table, "ptr", storage.number))
-        elif storage.kind == "constant":
-            p = self.constant(self.memory.constants[storage.number])
-        else:
-            return
-        self.pointer_cache[id(storage)] = p
+    def function(self, name: str, function: FunctionPlan, donated: frozenset[int] = frozenset()) -> None:
+        """Plan a function's memory and write it."""
+        self.plan = function.plan
+        self.read = read_inside(self.plan)
+        self.pauses = Pauses(self)
+        self.memory = function.memory = Planner(self.plan, function.arguments, self.scratch_bytes, donated).run()
+        self.parts = Parts(self.plan, self.memory)
+        b = self.step_function(name, PARAMETERS, internal=name != "shlo_main")
+        self.scope = Scope(b)
+        self.block(self.plan)
+        self.copies(self.memory.block_end.get(id(self.plan), []))
+        if name != "shlo_main":
+            self.pauses.leave()
+        b.ret(const("i32", 0))
+        callee = Callee(name, self.memory.arena_bytes, self.scope.may_fail, self.pauses.since)
+        self.callees[function.name] = callee
+
+    def step_function(self, name: str, params: list[tuple[str, str]], internal: bool = False) -> Builder:
+        """A builder for a function that runs steps."""
+        self.step_functions.add(name)
+        # Addresses that a loop exchanges point into the arena too.
+        return self.module.function(
+            name,
+            params,
+            "i32",
+            linkage="internal" if internal else "",
+            attributes="nounwind",
+            noalias=len(params) == len(PARAMETERS),
+        )
 
     def constant(self, value: Value) -> V:
         assert value.op is not None
@@ -194,35 +257,47 @@ class ProgramLowering:
             return V("ptr", f"@{name}")
         self.constants.append(array)
         slot = FIRST_CONSTANT_SLOT + len(self.constants) - 1
-        return self.main.load("ptr", self.main.element(self.context, "ptr", slot))
+        return self.b.load("ptr", self.b.element(self.scope.context, "ptr", slot))
 
     def constant_array(self, array: np.ndarray) -> V:
-        """Address of a kernel's own constant array, at this place of the entry function."""
+        """Address of a kernel's own constant array, at this place of the function being written."""
         key = hashlib.sha256(array.dtype.str.encode() + array.tobytes()).digest()
         if key not in self.array_slots:
             self.constants.append(array)
             self.array_slots[key] = FIRST_CONSTANT_SLOT + len(self.constants) - 1
-        return self.main.load("ptr", self.main.element(self.context, "ptr", self.array_slots[key]))
+        return self.b.load("ptr", self.b.element(self.scope.context, "ptr", self.array_slots[key]))
 
     def table(self, values: list[int]) -> str:
         """Name of a constant array of i64."""
         text = ", ".join(f"i64 {v}" for v in values)
         text = f"private unnamed_addr constant [{len(values)} x i64] [{text}], align 8"
-        for name, line in self.module.globals.items():
-            if line.endswith(text):
-                return name
-        name = f"table{len(self.module.globals)}"
-        self.module.define_global(name, text)
-        return name
+        if text not in self.tables:
+            self.tables[text] = f"table{len(self.module.globals)}"
+            self.module.define_global(self.tables[text], text)
+        return self.tables[text]
 
     # ------------------------------------------------------------------ steps
     def block(self, block: PlanBlock) -> None:
-        for step in block.steps:
+        """The steps of a block; those of a long one are functions of their own."""
+        runs = self.parts.runs(block)
+        if runs is None:
+            self.steps(block.steps)
+            return
+        for steps in runs:
+            write_part(self, partial(self.steps, steps))
+
+    def steps(self, steps: list[Step]) -> None:
+        for step in steps:
             self.copies(self.memory.before.get(id(step), []))
             self.step(step)
             self.pauses.spend(step_work(step))
 
     def copies(self, copies: list[Copy]) -> None:
+        """Copies, in order; of many, so many to a function."""
+        if len(copies) > PART_STEPS:
+            for i in range(0, len(copies), PART_STEPS):
+                write_part(self, partial(self.copies, copies[i : i + PART_STEPS]))
+            return
         for c in copies:
             n = nbytes(c.source)
             if n:
@@ -232,7 +307,7 @@ class ProgramLowering:
         if isinstance(step, NestStep):
             self.nest(step)
         elif isinstance(step, ControlStep):
-            self.control(step)
+            lower_control(self, step)
         elif isinstance(step, OpStep):
             self.kernel(step).lower(self, step)
         else:
@@ -278,18 +353,18 @@ class ProgramLowering:
         low.write(self.module, name, buffers, self.aligned(step))
         name = self.share(hint, name)
         if schedule.tasks == 1:
-            self.main.call("void", name, [*pointers, i64(0), i64(schedule.units)], declare=False)
+            self.b.call("void", name, [*pointers, i64(0), i64(schedule.units)], declare=False)
             return
         self.parallel(self.task_of(name, len(pointers), schedule.units, schedule.grain), pointers, schedule.tasks)
         if schedule.split:
             name = self.new_name(hint)
             low.write_finish(self.module, name, buffers)
-            self.main.call("void", self.share(hint, name), [*pointers, i64(0), i64(1)], declare=False)
+            self.b.call("void", self.share(hint, name), [*pointers, i64(0), i64(1)], declare=False)
 
     def epilogue(self, step: NestStep, tile: Tile) -> tuple[V, V]:
         """A nest as the epilogue of a product: its function's address, and the frame to hand to it."""
         check_supported(step.nest)
-        b, nest = self.main, step.nest
+        b, nest = self.b, step.nest
         values = list(dict.fromkeys([*(k[0] for k in nest.loads), *(s.target for s in nest.stores)]))
         hint = "epilogue_" + kernel_hint(step)
         name = self.new_name(hint)
@@ -313,77 +388,9 @@ class ProgramLowering:
         b.ret()
         return task
 
-    def control(self, step: ControlStep) -> None:
-        if step.op.name == "stablehlo.while":
-            self.loop(step)
-        else:
-            self.branches(step)
-
-    def loop(self, step: ControlStep) -> None:
-        """A while; storages that exchange their memory have addresses that change from turn to turn."""
-        b = self.main
-        cond, body = step.blocks
-        exchanges = self.memory.exchanges.get(id(step), [])
-        homes = [(self.address(s), self.address(t)) for s, t in exchanges]
-        head, inside, done = b.label("while"), b.label("do"), b.label("done")
-        before = b.block
-        b.branch(head)
-        b.start(head)
-        at = b.position()
-        places = [(b.reserve("ptr"), b.reserve("ptr")) for _ in exchanges]
-        saved = dict(self.moved)
-        for (s, t), (p, q) in zip(exchanges, places, strict=True):
-            self.moved.update({id(s): p, id(t): q})
-        since, self.pauses.since = self.pauses.since, 0
-        self.block(cond)
-        b.branch_if(self.truth(cond.results[0]), inside, done)
-        b.start(inside)
-        self.block(body)
-        self.copies(self.memory.block_end.get(id(body), []))
-        self.pauses.turn()
-        self.pauses.since = since
-        last = b.block
-        b.branch(head)
-        for (p, q), (s0, t0) in zip(places, homes, strict=True):
-            b.fill_phi(at, p, [(s0, before), (q, last)])
-            b.fill_phi(at, q, [(t0, before), (p, last)])
-        b.start(done)
-        self.moved = saved
-        for (s, _), (p, _), (home, _) in zip(exchanges, places, homes, strict=True):
-            with b.if_(b.icmp("ne", p, home)):
-                b.memcpy(home, p, s.nbytes)
-
-    def truth(self, value: Value) -> V:
-        b = self.main
-        if value.op is not None and value.op.name == "stablehlo.constant" and value not in self.memory.storage:
-            return const("i1", bool(value.op.constant.array.reshape(-1)[0]))
-        return b.icmp("ne", b.load("i8", self.pointer(value)), const("i8", 0))
-
-    def branches(self, step: ControlStep) -> None:
-        b = self.main
-        done = b.label("join")
-        labels = [b.label("branch") for _ in step.blocks]
-        index = step.op.operands[0]
-        if step.op.name == "stablehlo.if":
-            b.branch_if(self.truth(index), labels[0], labels[1])
-        else:
-            i = b.load("i32", self.pointer(index))
-            cases = " ".join(f"i32 {k}, label %{l}" for k, l in enumerate(labels[:-1]))
-            b.line(f"switch i32 {i.text}, label %{labels[-1]} [ {cases} ]")
-        since, longest = self.pauses.since, 0
-        for label, block in zip(labels, step.blocks, strict=True):
-            b.start(label)
-            self.pauses.since = since
-            self.block(block)
-            longest = max(longest, self.pauses.since)
-            self.copies(self.memory.block_end.get(id(block), []))
-            b.branch(done)
-        b.start(done)
-        self.pauses.since = longest
-
     def callback(self, callback: Callback, operands: list[V], results: list[V]) -> None:
         """Call out."""
-        b = self.main
+        b = self.b
         number = len(self.callbacks)
         self.callbacks.append(callback)
         tables = []
@@ -392,23 +399,14 @@ class ProgramLowering:
             for i, p in enumerate(values):
                 b.store(p, b.element(table, "ptr", i))
             tables.append(table)
-        function = b.load("ptr", b.element(self.context, "ptr", 1))
-        executable = b.load("ptr", b.element(self.context, "ptr", 2))
-        self.leave_unless_zero(b.call_pointer("i32", function, [executable, i64(number), *tables]))
-
-    def leave_unless_zero(self, status: V) -> None:
-        """Leave the program with the status if it is not zero."""
-        b = self.main
-        fail, go_on = b.label("fail"), b.label("on")
-        b.branch_if(b.icmp("ne", status, const("i32", 0)), fail, go_on)
-        b.start(fail)
-        b.line(f"ret i32 {status.text}")
-        b.start(go_on)
+        function = b.load("ptr", b.element(self.scope.context, "ptr", 1))
+        executable = b.load("ptr", b.element(self.scope.context, "ptr", 2))
+        leave_unless_zero(self, b.call_pointer("i32", function, [executable, i64(number), *tables]))
 
     def inline_small_kernels(self) -> None:
         """Mark short kernels for inlining, so that loops over tiny tensors run in registers."""
         for name, text in self.module.functions.items():
-            if name != "shlo_main" and text.count("\n") <= INLINE_KERNEL and "alwaysinline" not in text:
+            if name not in self.step_functions and text.count("\n") <= INLINE_KERNEL and "alwaysinline" not in text:
                 self.module.functions[name] = text.replace(" nounwind {", " nounwind alwaysinline {", 1)
 
 

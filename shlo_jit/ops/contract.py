@@ -10,7 +10,7 @@ import numpy as np
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import QuantizedType, TensorType, Type, tensor
-from shlo_jit.ops.numeric import WIDE, Array, convert, result_dtype, wrap
+from shlo_jit.ops.numeric import WIDE, Array, convert, result_dtype
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.shapes import (
     bounds_of,

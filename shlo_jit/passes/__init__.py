@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 
 from shlo_jit.errors import StableHLOError
-from shlo_jit.ir.core import Block, Module, Op, Region
+from shlo_jit.ir.core import Module, Op
 from shlo_jit.passes.approximate_top_k import exact_top_k
 from shlo_jit.passes.bodies import simple_bodies
 from shlo_jit.passes.byte_convolutions import byte_convolutions
-from shlo_jit.passes.contradictions import may_contradict, refuse_contradictions
+from shlo_jit.passes.contradictions import may_contradict, module_of, refuse_contradictions
 from shlo_jit.passes.convolutions import canonical_convolutions
 from shlo_jit.passes.dots import canonical_dots
 from shlo_jit.passes.dynamic_calls import dynamic_calls
@@ -19,7 +19,7 @@ from shlo_jit.passes.expand import expand
 from shlo_jit.passes.flatten import flatten
 from shlo_jit.passes.global_constants import first_platform
 from shlo_jit.passes.host_calls import host_calls
-from shlo_jit.passes.inline import inline
+from shlo_jit.passes.inline import Registered, inlined
 from shlo_jit.passes.known_calls import known_calls
 from shlo_jit.passes.layouts import explicit_layouts
 from shlo_jit.passes.linalg import canonical_linalg
@@ -54,17 +54,22 @@ PASSES: tuple[Pass, ...] = (
     canonical_convolutions,
     simplify,
 )
-"""What runs on the inlined entry function, in order."""
+"""What runs on each function after inlining, in order."""
 
 CHECK = "SHLO_JIT_CHECK_PASSES"
 """Environment variable: verify the function after every pass (the tests set it)."""
 
 
-def run_passes(module: Module, entry: Op, is_registered: Callable[[str], bool] = lambda target: False) -> Op:
-    """A verified module's entry function, brought to core ops and simplified; `is_registered` says which custom calls
-    the user has implementations of."""
-    function = inline(module, entry, is_registered)
+def core_functions(module: Module, entry: Op, is_registered: Registered = lambda target: False) -> list[Op]:
+    """A verified module's entry function, last, and the functions that it still calls, callees first: in core ops and
+    simplified. `is_registered` says which custom calls the user has implementations of."""
+    return [run_passes(module, function, is_registered) for function in inlined(module, entry, is_registered)]
+
+
+def run_passes(module: Module, function: Op, is_registered: Registered = lambda target: False) -> Op:
+    """A function whose calls have been written out, brought to core ops and simplified."""
     checking, open_ended = bool(os.environ.get(CHECK)), may_contradict(module)
+    stated = module.function(function.attributes["sym_name"]) or function
     first: list[Pass] = [
         partial(exact_top_k, module, is_registered=is_registered),
         partial(dynamic_calls, module, is_registered=is_registered),
@@ -73,7 +78,7 @@ def run_passes(module: Module, entry: Op, is_registered: Callable[[str], bool] =
     for run in (*first, *PASSES):
         function = run(function)
         if run is expand and open_ended:
-            refuse_contradictions(entry, function)
+            refuse_contradictions(stated, function)
         if checking:
             check(function, getattr(run, "__name__", str(run)), is_registered)
     return function
@@ -84,7 +89,6 @@ def check(function: Op, after: str, is_registered: Callable[[str], bool] = lambd
     from shlo_jit.ir.verifier import verify_module
     from shlo_jit.ops.known_calls import CALLED
 
-    module = Module(Op("builtin.module", [], [], {}, [Region([Block([], [function])])]), function.source)
     # the functions that some calls name are not in this module
-    found = verify_module(module, is_registered=lambda target: target in CALLED or is_registered(target))
+    found = verify_module(module_of(function), is_registered=lambda target: target in CALLED or is_registered(target))
     assert not found, f"after {after}:\n{StableHLOError(found)}"

@@ -8,8 +8,9 @@ programs are verified again when their calls are inlined, their constants folded
 from __future__ import annotations
 
 from shlo_jit.errors import VerifyError, diagnose
+from shlo_jit.ir.attributes import TypeAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, function_type, walk
-from shlo_jit.ir.types import TensorType
+from shlo_jit.ir.types import FunctionType, TensorType
 from shlo_jit.ir.verifier import verify_module
 from shlo_jit.ops import OPS
 from shlo_jit.ops.shapes import compatible_shapes, type_text
@@ -30,10 +31,22 @@ def _is_open(op: Op) -> bool:
     return record is not None and bool(op.operands) and record.has("looks_at_operands")
 
 
+def module_of(function: Op) -> Module:
+    """A module of the function and declarations of those it calls."""
+    callees: dict[str, Op] = {}
+    for op in walk(function.block()):
+        if op.name == "func.call":
+            name = op.attributes["callee"].name
+            type = FunctionType(tuple(v.type for v in op.operands), tuple(r.type for r in op.results))
+            attributes = {"sym_name": name, "function_type": TypeAttr(type), "sym_visibility": "private"}
+            callees[name] = Op("func.func", [], [], attributes, [Region([])])
+    ops = [*callees.values(), function]
+    return Module(Op("builtin.module", [], [], {}, [Region([Block([], ops)])]), function.source)
+
+
 def refuse_contradictions(entry: Op, function: Op) -> None:
     """Raise VerifyError unless the function, by itself, is valid, and gives what the entry function says."""
-    module = Module(Op("builtin.module", [], [], {}, [Region([Block([], [function])])]), function.source)
-    found = verify_module(module, is_registered=lambda target: True)
+    found = verify_module(module_of(function), is_registered=lambda target: True)
     if found:
         raise VerifyError(found)
     stated = [leaf for t in function_type(entry).results for leaf in leaves(t)]

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from shlo_jit.fuse.order import has_effect
+from shlo_jit.fuse.order import acting
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import TensorType
@@ -36,7 +36,9 @@ SPREADS = {"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpo
 
 
 class _Simplify:
-    def __init__(self) -> None:
+    def __init__(self, function: Op) -> None:
+        self.acting = acting(function.block())
+        """Ops with an effect."""
         self.constants: dict[Value, Dense] = {}
         """New constant values (of any block) and what they hold."""
         self.scopes: list[dict] = []
@@ -56,7 +58,7 @@ class _Simplify:
             if found is not None:
                 return found
         operands = [self.settle(rw, o) for o in operands]
-        if has_effect(op) or (op.regions and op.name != "stablehlo.reduce"):
+        if op in self.acting or (op.regions and op.name != "stablehlo.reduce"):
             return self.keep(rw, op, operands)
         body = body_key(op.block()) if op.regions else ()
         key = (op.name, tuple(operands), tuple(op.attributes.items()), tuple(r.type for r in op.results), body)
@@ -189,7 +191,7 @@ def body_key(block: Block) -> tuple:
 
 def simplify(function: Op) -> Op:
     """The function simplified; run it again for what one sweep opened up."""
-    state = _Simplify()
+    state = _Simplify(function)
     rw = Rewriter(state.visit)
     return eliminate(rebuilt(function, state.block(rw, function.block())))
 
@@ -197,11 +199,12 @@ def simplify(function: Op) -> Op:
 def eliminate(function: Op) -> Op:
     """Drop ops whose results nobody reads and that have no effect (in place: the sweep made them anew)."""
     used: set[Value] = set()
+    with_effect = acting(function.block())
 
     def block(b: Block) -> None:
         kept = []
         for op in reversed(b.ops):
-            needed = op is b.terminator or any(r in used for r in op.results) or has_effect(op)
+            needed = op is b.terminator or any(r in used for r in op.results) or op in with_effect
             if not needed:
                 continue
             for region in op.regions:

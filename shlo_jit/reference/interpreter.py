@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from shlo_jit.deep import deeply
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Block, Module, Op, Value
 from shlo_jit.ir.types import TensorType, TupleType
@@ -24,6 +25,7 @@ Array = Any
 CustomCall = Callable[..., Any]
 
 
+@deeply
 def evaluate(
     source: Module | Op,
     *arrays: Array,

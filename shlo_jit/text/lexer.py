@@ -51,7 +51,7 @@ INVALID = "\0"
 """Put before the token that swallowed the rest of a text, so that it is taken for nothing else."""
 LONGEST_MESSAGE = 600
 DEPTH_LIMIT = 100
-"""Regions, attributes and types may nest this deep."""
+"""Attributes and types may nest this deep; regions `deep.NESTING_LIMIT`."""
 
 
 def tokenize(text: str) -> tuple[list[str], list[int]]:

@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shlo_jit.errors import ParseError, Source, Span, check_text, decode_text, diagnose
+from shlo_jit.deep import NESTING_LIMIT, deeply
+from shlo_jit.errors import ParseError, Source, check_text, decode_text
 from shlo_jit.ir.attributes import Dense, OpaqueAttr
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value
@@ -33,6 +34,7 @@ from shlo_jit.text.syntax import Argument, parse_argument
 Handler = Callable[["Parser", str], Op]
 
 
+@deeply
 @paused_collector()
 def parse_module(text: str | bytes, name: str = "<text>") -> Module:
     """The program in `text`; raises `ParseError` with file, line, column and what was expected."""
@@ -43,16 +45,14 @@ def parse_module(text: str | bytes, name: str = "<text>") -> Module:
         from shlo_jit.text.explain import diagnosed
 
         raise ParseError([diagnosed(source, refusal), *refusal.context]) from None
-    except RecursionError:
-        raise ParseError(diagnose("nested too deeply", Span(source, 0, 1), label="syntax")) from None
 
 
 class Parser(Cursor):
     """A cursor with the names that are known at its place."""
 
     __slots__ = (
-        "attribute_aliases", "defined", "forward", "in_blocks", "known_types", "locations", "resources", "scope",
-        "type_aliases", "unread",
+        "attribute_aliases", "defined", "forward", "in_blocks", "known_types", "locations", "open_regions", "resources",
+        "scope", "type_aliases", "unread",
     )  # fmt: skip
 
     def __init__(self, source: Source):
@@ -67,6 +67,8 @@ class Parser(Cursor):
         self.forward: dict[str, tuple[Value, int]] = {}
         self.in_blocks = False
         self.unread: list[Dense] = []
+        self.open_regions = 0
+        """How many are open."""
 
     # ---- the whole text
 
@@ -366,7 +368,9 @@ class Parser(Cursor):
         """region ::= `{` block* `}`. `arguments` are those of the first block, where the op's syntax names them."""
         first = self.i
         self.expect("{")
-        self.deeper()
+        self.open_regions += 1
+        if self.open_regions > NESTING_LIMIT:
+            self.error(f"nested too deeply (more than {NESTING_LIMIT} regions)", first)
         outer = (self.scope, self.defined, self.forward, self.in_blocks)
         if isolated:
             self.scope = {}
@@ -390,7 +394,7 @@ class Parser(Cursor):
         for key in self.defined:
             del scope[key]
         self.scope, self.defined, self.forward, self.in_blocks = outer
-        self.depth -= 1
+        self.open_regions -= 1
         return region
 
     def _labelled_block(self, labels: dict[str, int], first: int) -> Block:

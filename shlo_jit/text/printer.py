@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from shlo_jit.deep import deeply
 from shlo_jit.ir.attributes import OpaqueAttr, StructAttr
 from shlo_jit.ir.check_op import has_declared_form
 from shlo_jit.ir.core import Block, Module, Op, Region, Value
@@ -50,6 +51,7 @@ PROPERTIES = frozenset(_PROPERTIES.split())
 """Inherent attributes: the generic form has them in `<{...}>`, all others in `{...}`."""
 
 
+@deeply
 def print_module(module: Module) -> str:
     """The whole program, location aliases in front."""
     printer = Printer()

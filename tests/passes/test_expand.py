@@ -10,8 +10,9 @@ import pytest
 import shlo_jit
 from shlo_jit.ir.core import walk
 from shlo_jit.ir.types import DTYPES
-from shlo_jit.passes import expand, inline, simplify
+from shlo_jit.passes import expand, simplify
 from shlo_jit.passes.expand import EXPANSIONS, expansion
+from shlo_jit.passes.inline import inline
 from shlo_jit.reference.interpreter import evaluate
 
 RNG = np.random.default_rng(7)

@@ -78,6 +78,7 @@ KERNELS = Kernels(
         "stablehlo.select_and_scatter": ("select_and_scatter", "KERNEL"),
         "stablehlo.sort": ("sort", "KERNEL"),
         "chlo.top_k": ("top_k", "KERNEL"),
+        "func.call": ("call", "KERNEL"),
         "stablehlo.after_all": ("token", "KERNEL"),
         "stablehlo.create_token": ("token", "KERNEL"),
     }

@@ -16,7 +16,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.plan import ControlStep, OpStep, all_steps
+from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.types import I64, DType
 from shlo_jit.kernels import sort as records_sort
@@ -236,14 +236,9 @@ def move(
 
 def kept_of(low: ProgramLowering, op: Op) -> tuple[str, ...]:
     """What each result needs (see RecordSort): values, the places they come from, or nothing."""
-    read = set(low.plan.results)
-    for step in all_steps(low.plan):
-        read.update(step.reads)
-        if isinstance(step, ControlStep):
-            read.update(v for inner in step.blocks for v in inner.results)
     dimension = op.int("dimension", -1) % max(1, op.result.tensor.rank)
     return tuple(
-        "" if result not in read else "index" if _counts(operand, dimension) else "value"
+        "" if result not in low.read else "index" if _counts(operand, dimension) else "value"
         for operand, result in zip(op.operands, op.results, strict=True)
     )
 

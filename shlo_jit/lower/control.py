@@ -1,0 +1,121 @@
+"""Control flow in a function that runs steps: loops, branches, and calls of its own parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from shlo_jit.fuse.plan import ControlStep
+from shlo_jit.ir.core import Value
+from shlo_jit.kernels.builder import V, const
+from shlo_jit.lower.scope import PARAMETERS, Scope
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+
+def lower_control(low: ProgramLowering, step: ControlStep) -> None:
+    """A while, if or case with the steps of its regions."""
+    if step.op.name == "stablehlo.while":
+        _loop(low, step)
+    else:
+        _branches(low, step)
+
+
+def _loop(low: ProgramLowering, step: ControlStep) -> None:
+    """A while; storages that exchange their memory have addresses that change from turn to turn."""
+    b, moved = low.b, low.scope.moved
+    cond, body = step.blocks
+    exchanges = low.memory.exchanges.get(id(step), [])
+    homes = [(low.address(s), low.address(t)) for s, t in exchanges]
+    head, inside, done = b.label("while"), b.label("do"), b.label("done")
+    before = b.block
+    b.branch(head)
+    b.start(head)
+    at = b.position()
+    places = [(b.reserve("ptr"), b.reserve("ptr")) for _ in exchanges]
+    saved = dict(moved)
+    for (s, t), (p, q) in zip(exchanges, places, strict=True):
+        moved.update({id(s): p, id(t): q})
+    since, low.pauses.since = low.pauses.since, 0
+    low.block(cond)
+    b.branch_if(_truth(low, cond.results[0]), inside, done)
+    b.start(inside)
+    low.block(body)
+    low.copies(low.memory.block_end.get(id(body), []))
+    low.pauses.turn()
+    low.pauses.since = since
+    last = b.block
+    b.branch(head)
+    for (p, q), (s0, t0) in zip(places, homes, strict=True):
+        b.fill_phi(at, p, [(s0, before), (q, last)])
+        b.fill_phi(at, q, [(t0, before), (p, last)])
+    b.start(done)
+    low.scope.moved = saved
+    for (s, _), (p, _), (home, _) in zip(exchanges, places, homes, strict=True):
+        with b.if_(b.icmp("ne", p, home)):
+            b.memcpy(home, p, s.nbytes)
+
+
+def _branches(low: ProgramLowering, step: ControlStep) -> None:
+    b = low.b
+    done = b.label("join")
+    labels = [b.label("branch") for _ in step.blocks]
+    index = step.op.operands[0]
+    if step.op.name == "stablehlo.if":
+        b.branch_if(_truth(low, index), labels[0], labels[1])
+    else:
+        i = b.load("i32", low.pointer(index))
+        cases = " ".join(f"i32 {k}, label %{l}" for k, l in enumerate(labels[:-1]))
+        b.line(f"switch i32 {i.text}, label %{labels[-1]} [ {cases} ]")
+    since, longest = low.pauses.since, 0
+    for label, block in zip(labels, step.blocks, strict=True):
+        b.start(label)
+        low.pauses.since = since
+        low.block(block)
+        longest = max(longest, low.pauses.since)
+        low.copies(low.memory.block_end.get(id(block), []))
+        b.branch(done)
+    b.start(done)
+    low.pauses.since = longest
+
+
+def _truth(low: ProgramLowering, value: Value) -> V:
+    b = low.b
+    if value.op is not None and value.op.name == "stablehlo.constant" and value not in low.memory.storage:
+        return const("i1", bool(value.op.constant.array.reshape(-1)[0]))
+    return b.icmp("ne", b.load("i8", low.pointer(value)), const("i8", 0))
+
+
+def write_part(low: ProgramLowering, write: Callable[[], None]) -> None:
+    """Let `write` write into a function of its own, and call it. Addresses that loops around it exchange are
+    parameters."""
+    outer = low.scope
+    name = low.new_name("part")
+    moved = [("ptr", f"moved{i}") for i in range(len(outer.moved))]
+    b = low.step_function(name, [*PARAMETERS, *moved], internal=True)
+    low.scope = Scope(b, dict(zip(outer.moved, b.params[len(PARAMETERS) :], strict=True)))
+    write()
+    low.pauses.leave()
+    b.ret(const("i32", 0))
+    may_fail = low.scope.may_fail
+    low.scope = outer
+    call_steps(low, name, [outer.args, outer.results, outer.arena, outer.context, *outer.moved.values()], may_fail)
+
+
+def call_steps(low: ProgramLowering, name: str, arguments: list[V], may_fail: bool) -> None:
+    """Call a function that runs steps."""
+    status = low.b.call("i32", name, arguments, declare=False)
+    if may_fail:
+        leave_unless_zero(low, status)
+
+
+def leave_unless_zero(low: ProgramLowering, status: V) -> None:
+    """Return the status from the function being written where it is not zero."""
+    b = low.b
+    fail, go_on = b.label("fail"), b.label("on")
+    b.branch_if(b.icmp("ne", status, const("i32", 0)), fail, go_on)
+    b.start(fail)
+    b.line(f"ret i32 {status.text}")
+    b.start(go_on)
+    low.scope.may_fail = True

@@ -1,0 +1,170 @@
+"""Which calls are written out, and which stay calls.
+
+A call that is written out can fuse with what is around it, so all are while the program stays small. A program whose
+functions call each other often may have exponentially many ops written out: then functions of more than some number of
+ops stay functions, and so do those that would make control flow nest too deeply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from shlo_jit.deep import NESTING_LIMIT
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.order import acts
+from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ir.types import TensorType
+
+SMALL_PROGRAM = 4000
+"""Ops that a program may have written out in any case."""
+GROWTH = 4
+"""And as multiples of what it has with every function once."""
+SIZES = (1 << 60, 1000, 300, 100, 30, 10, 0)
+"""Ops of the largest function that is written out: the first with which the program is small enough."""
+LARGEST_PROGRAM = 5_000_000
+"""Ops that a program may have; more only where calls must be written out exponentially often."""
+DEEPEST = 50
+"""Levels of control flow that writing out may make of less."""
+CONTROL = {"stablehlo.while", "stablehlo.if", "stablehlo.case"}
+NEEDS_CONSTANTS = ("stablehlo.dynamic_", "stablehlo.real_dynamic_slice", "stablehlo.rng")
+"""Ops with operands that must be constant, which they may only be where the function is called (names begin so)."""
+RUNS_ON_VALUES = {"stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice", "stablehlo.rng_bit_generator"}
+
+Called = Callable[[Op], "tuple[str, Op] | None"]
+"""The function that an op calls or names, if it does: its name and itself."""
+
+
+@dataclass
+class Site:
+    """A call: the op, the callee's name, levels of control flow around it; whether it must be written out (the bodies
+    of reductions and the like cannot call)."""
+
+    op: Op
+    callee: str
+    depth: int
+    bound: bool
+    inlined: bool = True
+
+
+@dataclass
+class Function:
+    """A function that the program uses."""
+
+    op: Op
+    sites: list[Site] = field(default_factory=list)
+    own: int = 0
+    """Ops it has."""
+    own_depth: int = 0
+    """Levels of regions it has."""
+    depth: int = 0
+    """And with what is written out in it."""
+    alone: bool = True
+    """It can be compiled by itself."""
+    has_effect: bool = False
+    total: int = 0
+    """Ops it has with what is written out in it."""
+    bound: bool = False
+    """It is written out where calls must be, so all it calls is too."""
+    callers: int = 0
+    """Calls of it in the text."""
+
+
+def call_graph(name: str, entry: Op, called: Called) -> dict[str, Function]:
+    """The functions that an entry function uses, callees before callers. Raises UnsupportedError for recursion."""
+    out: dict[str, Function] = {}
+    open_: dict[str, Function] = {name: _function(entry, called)}
+    stack = [(name, iter(open_[name].sites))]
+    while stack:
+        name, sites = stack[-1]
+        site = next(sites, None)
+        if site is None:
+            stack.pop()
+            out[name] = open_.pop(name)
+            continue
+        if site.callee in open_:
+            raise UnsupportedError(diagnose(f"recursion: @{site.callee} calls itself", site.op.span))
+        if site.callee not in out:
+            found = called(site.op)
+            assert found is not None
+            open_[site.callee] = _function(found[1], called)
+            stack.append((site.callee, iter(open_[site.callee].sites)))
+    for function in out.values():
+        for site in function.sites:
+            out[site.callee].callers += 1
+    return out
+
+
+def decide(functions: dict[str, Function]) -> None:
+    """Set which sites are inlined. Raises UnsupportedError where more would have to be than is sensible."""
+    for function in functions.values():
+        function.has_effect |= any(functions[s.callee].has_effect for s in function.sites)
+    for function in reversed(functions.values()):
+        for site in function.sites:  # what is written out in a body that cannot call does not call either
+            site.bound |= function.bound
+            functions[site.callee].bound |= site.bound
+    limit = max(SMALL_PROGRAM, GROWTH * sum(f.own for f in functions.values()))
+    total = 0
+    for size in SIZES:
+        total = _written_out(functions, size)
+        if total <= limit:
+            break
+    *_, entry = functions.values()
+    if total > LARGEST_PROGRAM:
+        message = f"with its calls written out, the program has more than {LARGEST_PROGRAM:,} ops"
+        raise UnsupportedError(diagnose(message, entry.op.span))
+    if max(f.depth for f in functions.values()) > NESTING_LIMIT:
+        message = f"with its calls written out, it is nested too deeply (more than {NESTING_LIMIT} regions)"
+        raise UnsupportedError(diagnose(message, entry.op.span))
+
+
+def _written_out(functions: dict[str, Function], size: int) -> int:
+    """Decide, with functions of up to so many ops written out. How many ops there are then, all together."""
+    kept: set[str] = set()
+    for function in functions.values():
+        function.total, function.depth = function.own, function.own_depth
+        for site in function.sites:
+            callee = functions[site.callee]
+            depth = site.depth + callee.depth
+            fits = callee.total <= size or callee.callers == 1
+            site.inlined = site.bound or not callee.alone or (fits and (site.depth == 0 or depth <= DEEPEST))
+            if site.inlined:
+                function.total = min(function.total + callee.total, 1 << 60)
+                function.depth = max(function.depth, depth)
+            else:
+                kept.add(site.callee)
+    *_, entry = functions.values()
+    return entry.total + sum(functions[name].total for name in kept)
+
+
+def _function(op: Op, called: Called) -> Function:
+    function = Function(op, alone=all(map(_is_static, op.block().arguments)))
+    for inner, depth, bound in _walk(op.block()):
+        function.own += 1
+        function.own_depth = max(function.own_depth, depth)
+        found = called(inner)
+        if found is not None:
+            function.sites.append(Site(inner, found[0], depth, bound or inner.name == "func.constant"))
+            function.alone &= inner.name != "func.constant"
+        elif inner.name.startswith(NEEDS_CONSTANTS) and inner.name not in RUNS_ON_VALUES:
+            function.alone = False
+        function.alone &= all(map(_is_static, inner.results))
+        function.has_effect |= acts(inner)
+    return function
+
+
+def _walk(block: Block) -> Iterator[tuple[Op, int, bool]]:
+    """Every op of a block and below, with the levels of control flow around it, and whether it is in another region."""
+    todo = [(block, 0, False)]
+    while todo:
+        block, depth, bound = todo.pop()
+        for op in block.ops:
+            yield op, depth, bound
+            for region in op.regions:
+                todo += [(b, depth + 1, bound or op.name not in CONTROL) for b in region.blocks]
+
+
+def _is_static(value: Value) -> bool:
+    """A plain tensor, which any function can take and give."""
+    t = value.type
+    return isinstance(t, TensorType) and t.is_static and t.dtype is t.storage
