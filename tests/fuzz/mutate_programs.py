@@ -229,10 +229,8 @@ class Mutator:
     def other_attribute(self, attr: Any) -> Any:
         rng = self.rng
         match attr:
-            case bool():
-                return not attr
-            case int():
-                return self.other_number(attr)
+            case bool() | int():
+                return not attr if isinstance(attr, bool) else self.other_number(attr)
             case str():
                 return rng.choice([attr + "x", "", *[call.target for call in CALLS.values()]])
             case IntegerAttr():

@@ -16,7 +16,7 @@ from run_programs import run
 
 from shlo_jit.passes import CHECK
 
-SAMPLE = 200
+SAMPLE = 120
 
 
 def test_a_number_is_a_program() -> None:
