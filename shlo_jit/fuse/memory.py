@@ -70,14 +70,14 @@ class Planner:
 
     # ------------------------------------------------------------------ entry
     def run(self) -> MemoryPlan:
-        for i, a in enumerate(self.arguments):
-            self.bind(a, Storage("argument", nbytes(a), i))
         self.number(self.plan)
         self.time += 1
         self.end_time = self.time
         self.uses(self.plan)
         for r in self.plan.results:
             self.last_use[r] = self.end_time
+        for i, a in enumerate(self.arguments):
+            self.bind(a, Storage("argument", nbytes(a), i))
         self.results()
         self.assign(self.plan)
         self.finish_results()

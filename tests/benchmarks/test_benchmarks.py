@@ -217,3 +217,24 @@ def test_seconds(value: float | None, text: str) -> None:
 def test_one_case_makes_a_chart(tmp_path: Path) -> None:
     report.draw([row("a one", 1e-3, 2e-3, NumPy=3e-3)], tmp_path / "chart.png")
     assert (tmp_path / "chart.png").stat().st_size > 1000
+
+
+# ---------------------------------------------------------------------- compile time over size
+def test_compile_growth_writes_its_files(tmp_path: Path) -> None:
+    from benchmarks import compile_growth
+
+    arguments = ["--only", "elementwise", "--sizes", "20,40", "--output", str(tmp_path)]
+    assert compile_growth.main(arguments) == 0
+    rows = json.loads((tmp_path / "growth.json").read_text())
+    assert [row[1:3] for row in rows] == [["elementwise chain", 20], ["elementwise chain", 40]]
+    assert all(row[3] > 0 for row in rows)
+    assert "| elementwise chain | 40 | shlo_jit |" in (tmp_path / "growth.md").read_text()
+    assert (tmp_path / "growth.png").stat().st_size > 1000
+
+
+def test_growth_that_is_too_steep_is_named() -> None:
+    from benchmarks.compile_growth import OURS, Cost, too_steep
+
+    costs = {(OURS, "s", 1000): Cost(1.0, 1.0, 1000), (OURS, "s", 10_000): Cost(1.0, 21.0, 9000),
+             (OURS, "t", 1000): "> 9 s"}  # fmt: skip
+    assert too_steep(costs) == ["s at 10,000: 2.10 times the time and 0.90 times the memory an op", "t at 1,000: > 9 s"]

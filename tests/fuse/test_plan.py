@@ -149,3 +149,26 @@ def test_a_long_chain_is_cut_into_loops() -> None:
     body = f"%v0 = stablehlo.multiply %x, %x : {t}\n" + "\n".join(lines) + f"\nreturn %v1500 : {t}"
     lowered = plan_of(body, f"(%x: {t}) -> {t}")
     assert 3 <= len(titles(lowered)) <= 5
+
+
+def test_a_donated_argument_that_is_read_again_is_not_overwritten() -> None:
+    t = "tensor<64xf32>"
+    text = f"""func.func @main(%x: {t}) -> ({t}, {t}) {{
+      %0 = stablehlo.add %x, %x : {t}
+      %1 = stablehlo.sine %x : {t}
+      %n = stablehlo.constant dense<1> : tensor<i32>
+      %z = stablehlo.constant dense<0> : tensor<i32>
+      %2:2 = stablehlo.while(%i = %z, %a = %x) : tensor<i32>, {t} cond {{
+        %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      }} do {{
+        %j = stablehlo.add %i, %n : tensor<i32>
+        %b = stablehlo.add %a, %1 : {t}
+        stablehlo.return %j, %b : tensor<i32>, {t}
+      }}
+      return %0, %2#1 : {t}, {t}
+    }}"""
+    x = np.linspace(0, 1, 64, dtype=np.float32)
+    first, second = shlo_jit.compile(text, cache=False, donate=(0,))(x.copy())
+    np.testing.assert_array_equal(first, x + x)
+    np.testing.assert_allclose(second, x + np.sin(x), rtol=1e-6)
