@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -42,6 +45,45 @@ CASES = {
         "  return %0 : tensor<1x3x3x3x3x2xf32>\n}",
         shlo_jit.UnsupportedError, 2,
     ),
+    "an entry without a body": ("func.func private @main(tensor<4xf32>) -> tensor<4xf32>", shlo_jit.UnsupportedError, 1),
+    "quantized per axis, of unknown shape": (
+        "func.func @main(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {\n"
+        "  %0 = stablehlo.uniform_quantize %x : (tensor<?x2xf32>) -> tensor<?x2x!quant.uniform<i8:f32:1, {0.5, 0.25}>>\n"
+        "  %1 = stablehlo.uniform_dequantize %0 : (tensor<?x2x!quant.uniform<i8:f32:1, {0.5, 0.25}>>) -> tensor<?x2xf32>\n"
+        "  return %1 : tensor<?x2xf32>\n}",
+        shlo_jit.UnsupportedError, 2,
+    ),
+    "an initial value with a shape": (
+        "func.func @main(%x: tensor<4xf32>, %i: tensor<1xf32>) -> tensor<4xf32> {\n"
+        '  %0 = "stablehlo.reduce_window"(%x, %i) <{window_dimensions = array<i64: 1>}> ({\n'
+        "  ^bb0(%a: tensor<1xf32>, %b: tensor<1xf32>):\n"
+        "    stablehlo.return %a : tensor<1xf32>\n"
+        "  }) : (tensor<4xf32>, tensor<1xf32>) -> tensor<4xf32>\n  return %0 : tensor<4xf32>\n}",
+        shlo_jit.StableHLOError, 2,
+    ),
+    "an argument beyond the address space": (
+        "func.func @main(%x: tensor<4611686018427387904xf32>) -> tensor<4611686018427387904xf32> {\n"
+        "  return %x : tensor<4611686018427387904xf32>\n}",
+        shlo_jit.UnsupportedError, 1,
+    ),
+    "a value beyond the address space": (
+        "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n"
+        "  %0 = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<9223372036854775807x9223372036854775807xf32>\n"
+        "  return %x : tensor<f32>\n}",
+        shlo_jit.UnsupportedError, 2,
+    ),
+    "an empty tensor beyond the address space": (
+        "func.func @main() -> tensor<4611686018427387904x0xf32> {\n"
+        "  %0 = stablehlo.iota dim = 0 : tensor<4611686018427387904x0xf32>\n"
+        "  return %0 : tensor<4611686018427387904x0xf32>\n}",
+        shlo_jit.UnsupportedError, 2,
+    ),
+    "an alias that is none": (
+        "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+        '  %0 = "stablehlo.custom_call"(%x) {call_target_name = "f", output_operand_aliases = [#chlo<comparison_type FLOAT>]} '
+        ": (tensor<4xf32>) -> tensor<4xf32>\n  return %0 : tensor<4xf32>\n}",
+        shlo_jit.VerifyError, 2,
+    ),
 }  # fmt: skip
 GOOD = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %x : tensor<4xf32>\n}"
 
@@ -67,5 +109,40 @@ def test_missing_entry() -> None:
 
 @pytest.mark.parametrize("source", [3, None, ["text"]])
 def test_not_a_program(source: object) -> None:
-    with pytest.raises(TypeError, match="StableHLO text, a path or a Module"):
+    with pytest.raises(TypeError, match="StableHLO text, a path, bytes or a Module"):
         shlo_jit.compile(source)
+
+
+@pytest.mark.parametrize("compiles", [shlo_jit.compile, shlo_jit.parse])
+def test_half_a_character(compiles: Any) -> None:
+    with pytest.raises(shlo_jit.ParseError, match="D800") as caught:
+        compiles(GOOD.replace("return", "// \ud800\n  return"))
+    assert (caught.value.line, caught.value.column) == (2, 6)
+
+
+SORTED = """
+func.func @main(%x: tensor<f32>) -> tensor<1xf32> {{
+  %0 = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<{n}xf32>
+  %1 = "stablehlo.sort"(%0) <{{dimension = 0 : i64}}> ({{
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %c = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  }}) : (tensor<{n}xf32>) -> tensor<{n}xf32>
+  %2 = stablehlo.slice %1 [0:1] : (tensor<{n}xf32>) -> tensor<1xf32>
+  return %2 : tensor<1xf32>
+}}"""
+SPREAD = """
+func.func @main(%x: tensor<f32>) -> tensor<{n}xf32> {{
+  %0 = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<{n}xf32>
+  return %0 : tensor<{n}xf32>
+}}"""
+
+
+@pytest.mark.parametrize("text", [SORTED, SPREAD], ids=["scratch", "result"])
+@pytest.mark.parametrize("times", [2, 100])
+def test_more_memory_than_there_is(text: str, times: int) -> None:
+    """The system may promise it all the same; the process is not to find out by using it."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    exe = shlo_jit.compile(text.format(n=times * physical // 4), cache=False)
+    with pytest.raises(MemoryError, match=r"\d+ bytes of memory are available"):
+        exe(np.float32(1))

@@ -13,6 +13,7 @@ import numpy as np
 from shlo_jit.ir.attributes import Dense, FloatAttr, IntegerAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DTYPES, I1, DType, Type
+from shlo_jit.ops import complex_math
 from shlo_jit.ops.numeric import Array, Meaning, convert, dtype_of, meaning, result_type, widen_int, wrap
 from shlo_jit.ops.record import Violation, define, required
 from shlo_jit.ops.shapes import operand_type, same_type, with_element
@@ -94,7 +95,7 @@ unary("cosh", FLOAT, function(np.cosh))
 unary("sinh", FLOAT, function(np.sinh))
 unary("tan", FLOAT, function(np.tan))
 unary("conj", "float|complex|int|unranked", lambda op, x: np.conj(x) if dtype_of(x).kind == "c" else x)
-unary("square", "int|float|complex|unranked", meaning(i=np.square, f=np.square))
+unary("square", "int|float|complex|unranked", meaning(i=np.square, f=np.square, c=complex_math.square))
 unary("erf", "float|unranked", function(special("erf")))
 unary("erfc", "float|unranked", function(special("erfc")))
 unary("erf_inv", "float|unranked", function(special("erfinv")))

@@ -115,8 +115,16 @@ def exp(x: Array) -> Array:
     imag = np.where(np.isinf(size), half * (half * np.sin(x.imag)), size * np.sin(x.imag))
     imag = np.where(x.imag == 0, x.imag, imag)
     real = np.where(x.imag == 0, size, real)
-    still = x.real == -np.inf
-    return join(np.where(still, 0.0, real), np.where(still, 0.0, imag))
+    gone, far = x.real == -np.inf, (x.real == np.inf) & ~np.isfinite(x.imag)
+    return join(np.where(gone, 0.0, np.where(far, np.inf, real)), np.where(gone, 0.0, imag))
+
+
+def square(x: Array) -> Array:
+    """(a - b)(a + b) + 2ab i, where neither square overflows by itself."""
+    a, b = x.real, x.imag
+    real = np.where(np.isfinite(a) & (np.abs(a) == np.abs(b)), 0.0, (a - b) * (a + b)).astype(a.dtype)
+    product = a * b
+    return join(real, product + product)
 
 
 def expm1(x: Array) -> Array:

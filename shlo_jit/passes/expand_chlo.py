@@ -7,14 +7,25 @@ from collections.abc import Sequence
 import numpy as np
 
 from shlo_jit.ir.core import Block, Op, Region, Value
-from shlo_jit.ir.types import F32, I64, tensor
+from shlo_jit.ir.types import F32, I1, I64, tensor
 from shlo_jit.ops import OPS
 from shlo_jit.passes import expand_build as mk
 from shlo_jit.passes.rewriter import Rewriter
 
 
 def expand_square(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
-    """square(x) = x * x"""
+    """square(x) = x * x; square(a + bi) = (a - b)(a + b) + 2ab i, whose real part is 0 for |a| = |b|"""
+    x, dtype = operands[0], operands[0].tensor.storage
+    if dtype.is_complex:
+        part = mk.with_dtype(x, dtype.part)
+        a, b = (rw.emit1(f"stablehlo.{name}", [x], part) for name in ("real", "imag"))
+        product = mk.apply(rw, "multiply", mk.apply(rw, "subtract", a, b), mk.apply(rw, "add", a, b))
+        finite = rw.emit1("stablehlo.is_finite", [a], mk.with_dtype(a, I1))
+        even = mk.compare(rw, "EQ", mk.apply(rw, "abs", a), mk.apply(rw, "abs", b))
+        even = mk.apply(rw, "and", finite, even)
+        real = rw.emit1("stablehlo.select", [even, mk.splat_like(rw, a, 0), product], part)
+        half = mk.apply(rw, "multiply", a, b)
+        return rw.emit("stablehlo.complex", [real, mk.apply(rw, "add", half, half)], [op.result.type])
     return rw.emit("stablehlo.multiply", [operands[0], operands[0]], [op.result.type])
 
 

@@ -11,7 +11,6 @@ from shlo_jit.kernels.math.complex_numbers import (
     exponent_of_scale,
     larger,
     log_modulus,
-    modulus,
     modulus_in_range,
     multiply,
     real,
@@ -53,9 +52,10 @@ def sqrt(z: Z) -> Z:
 def rsqrt(z: Z) -> Z:
     """conj(sqrt(z)) / |z|"""
     a, b = z
-    u, v, h, k = _root(z)
+    u, _, h, k = _root(z)
     back = scale(k, 0.5)
-    u, v = u / h * back, v / h * back
+    v = where(u.eq(0.0), u, b.abs() * scale(k) / h / (u + u)) * back  # b / 2u may be subnormal where this is not
+    u = u / h * back
     right = a >= 0.0
     re, im = where(right, u, v), where(right, v, u)
     nan = a.is_nan() | b.is_nan()
@@ -68,21 +68,30 @@ def rsqrt(z: Z) -> Z:
 
 def cbrt(z: Z) -> Z:
     """The root with a third of the argument."""
-    root = real("cbrt", modulus(z))
+    m, n = larger(*z)
+    k = exponent_of_scale(m)
+    s = scale(k)
+    root = real("cbrt", modulus_in_range(m * s, n * s)) * scale(-k, 1 / 3)
+    root = where(m.eq(math.inf) | n.eq(math.inf), root.like(math.inf), root)
     third = real("atan2", z[1], z[0]) / 3.0
-    return root * real("cos", third), root * real("sin", third)
+    flat = z[1].abs() < z[0] * 2.0**-28  # an angle that may be subnormal where its product with the root is not
+    im = where(flat, z[1] * (1.0 / (root * root * 3.0)), root * real("sin", third))
+    return root * real("cos", third), im
 
 
 def exp(z: Z) -> Z:
-    """e^a (cos b + i sin b)"""
+    """e^a (cos b + i sin b), which for an infinite a is infinite or 0 whatever b is (as in C's Annex G)."""
     a, b = z
     far = a > FAR
     size = real("exp", where(far, a - FAR, a))
     back = where(far, a.like(EXP_FAR), a.like(1.0))
-    re, im = size * real("cos", b) * back, size * real("sin", b) * back
-    real_line, gone = b.eq(0.0), a.eq(-math.inf)
-    re = where(real_line, size * back, where(gone, a.like(0.0), re))
-    return re, where(real_line, b, where(gone, a.like(0.0), im))
+    cosine, sine = real("cos", b), real("sin", b)
+    re, im = size * cosine * back, size * sine * back
+    nowhere, gone = cosine.is_nan(), a.eq(-math.inf)  # b is infinite or a NaN
+    re = where(gone, a.like(0.0), where(a.eq(math.inf) & nowhere, a, re))
+    im = where(gone, a.like(0.0), im)
+    real_line = b.eq(0.0)
+    return where(real_line, size * back, re), where(real_line, b, im)
 
 
 def expm1(z: Z) -> Z:

@@ -31,10 +31,11 @@ def arc_parts(x: X, y: X) -> tuple[X, X]:
     ratio = where(y.eq(0.0), y, y / past)
     outside = y.sqrt() * fma(half, ratio, y / above * half).sqrt()
     d = where(left, inside, outside)
-    # a - 1, and sqrt(a^2 - 1)
+    # a - 1, and sqrt(a^2 - 1); what may be subnormal is not halved, but what it is multiplied by
     weight = 0.5 / above + 0.5 / short  # for x < 1
-    excess = where(x < 1.0, y * y * weight, (y * y / above + past) * 0.5)
-    root = where(x < 1.0, y * (weight * (a + 1.0)).sqrt(), (excess * (a + 1.0)).sqrt())
+    twice = y * y / above + past
+    excess = where(x < 1.0, y * y * weight, twice * 0.5)
+    root = where(x < 1.0, y * (weight * (a + 1.0)).sqrt(), (twice * ((a + 1.0) * 0.5)).sqrt())
     small = real("log1p", excess + root)
     large = real("log", a + ((a - 1.0) * (a + 1.0)).sqrt())
     e = where(a <= 1.5, small, large)
@@ -83,7 +84,7 @@ def _atanh_parts(x: X, y: X) -> tuple[X, X]:
     ratio = n / m
     infinite = x.eq(math.inf) | y.eq(math.inf)
     huge = (m > HUGE) | infinite
-    re = where(huge, x / m / fma(n, ratio, m), re)
+    re = where(huge, x / m / fma(n * 0.25, ratio, m * 0.25) * 0.25, re)
     re = where(infinite | x.eq(0.0), x.like(0.0), re)
     im = real("atan2", y + y, fma(gap, x + 1.0, -(y * y))) * 0.5
     return re, where(huge & y.eq(y), im.like(math.pi / 2), im)
