@@ -13,8 +13,9 @@ from shlo_jit.errors import Diagnostic, ParseError, decode_text
 from shlo_jit.ir.core import Module
 
 LONGEST_PATH = 4096
-PATH = re.compile(r"(?!//)[^\s{}()%@\"=<>#]*(/|\.[A-Za-z]\w{0,9}$)[^\s{}()%@\"=<>#]*")
-"""One word with a slash or a suffix, which no program is."""
+_NAME = r"[^\n{}()%@\"=<>#]*"
+PATH = re.compile(rf"(?!\s*//){_NAME}(/{_NAME}|\.[A-Za-z]\w{{0,9}})")
+"""A slash or a suffix, and nothing that is in every program."""
 PIPE_WAIT = 10.0
 """Seconds to wait for somebody to write to a named pipe."""
 
@@ -79,7 +80,7 @@ def _hint(source: object) -> str:
 
 
 def _is_path(text: str) -> bool:
-    """A file that is there, or one that was meant: a single word such as `modle.mlir`."""
+    """A file that is there, or one that was meant, such as `modle.mlir`."""
     if not text or len(text) > LONGEST_PATH or "\n" in text:
         return False
     return os.path.exists(text) or PATH.fullmatch(text) is not None

@@ -138,6 +138,22 @@ def test_stages(stage: Any) -> None:
         shlo_jit.compile(TEXT).text(stage)
 
 
+@pytest.mark.parametrize(("seconds", "error"), [("1", TypeError), (True, TypeError), (-1, ValueError), (np.nan, ValueError)])
+def test_times_to_wait(seconds: Any, error: type[Exception]) -> None:
+    exe = shlo_jit.compile(TEXT)
+    for call in (lambda: exe.outfeed.get(seconds), lambda: setattr(exe.infeed, "time_out", seconds)):
+        with pytest.raises(error, match="time_out: expected a number of seconds"):
+            call()
+    exe.outfeed.queue.append((X,))
+    assert exe.outfeed.get(float("inf")) is X
+
+
+@pytest.mark.parametrize("handle", ["3", None, 3.0, True])
+def test_channels(handle: Any) -> None:
+    with pytest.raises(TypeError, match="channel: expected its handle, an integer, got"):
+        shlo_jit.compile(TEXT).channel(handle)
+
+
 # ---------------------------------------------------------------------- environment variables
 @pytest.mark.parametrize(
     ("text", "expected"),

@@ -57,7 +57,7 @@ def test_texts_paths_bytes_and_modules(path: Path) -> None:
 @pytest.mark.parametrize("call", [shlo_jit.parse, shlo_jit.verify, shlo_jit.compile])
 def test_files_that_are_not_there(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for source in ("modle.mlir", "models/first", "/no/such/file", Path("modle"), Given("modle")):
+    for source in ("modle.mlir", "my modle.mlir", "models/first", "/no/such/file", Path("modle"), Given("modle")):
         with pytest.raises(FileNotFoundError, match="modle|models/first|/no/such/file"):
             call(source)
     for source in (tmp_path, str(tmp_path), Path("")):

@@ -58,12 +58,20 @@ class Queue:
 
     def take(self, time_out: float | None = None) -> Item:
         """The oldest item. Raises HostTimeoutError when none comes in time."""
-        seconds = self.time_out if time_out is None else time_out
-        seconds = min(float(seconds), threading.TIMEOUT_MAX)
+        seconds = self.time_out if time_out is None else _seconds(time_out)
         with self._changed:
             if not self._changed.wait_for(lambda: bool(self._items), seconds):
                 raise HostTimeoutError(f"{self.name}: nothing came for {seconds:g} s")
             return self._items.popleft()
+
+
+def _seconds(time_out: float) -> float:
+    """Raises TypeError or ValueError for what is no time to wait."""
+    if isinstance(time_out, bool) or not isinstance(time_out, int | float):
+        raise TypeError(f"time_out: expected a number of seconds, got {time_out!r}")
+    if not time_out >= 0:
+        raise ValueError(f"time_out: expected a number of seconds that is not negative, got {time_out!r}")
+    return float(time_out) if time_out < threading.TIMEOUT_MAX else threading.TIMEOUT_MAX
 
 
 class Infeed:
@@ -85,7 +93,7 @@ class Infeed:
 
     @time_out.setter
     def time_out(self, seconds: float) -> None:
-        self.queue.time_out = float(seconds)
+        self.queue.time_out = _seconds(seconds)
 
 
 class Outfeed:
@@ -137,6 +145,8 @@ class Host:
         return Outfeed(self.queue("outfeed"))
 
     def channel(self, handle: int) -> Channel:
+        if isinstance(handle, bool) or not isinstance(handle, int):
+            raise TypeError(f"channel: expected its handle, an integer, got {handle!r}")
         return Channel(self.queue("recv", handle), self.queue("send", handle))
 
     def target(self, callback: Callback) -> Target:

@@ -1,0 +1,134 @@
+"""Memory that values share: programs whose results are wrong when a value is overwritten that is still read."""
+
+from __future__ import annotations
+
+import guarded
+import numpy as np
+import pytest
+
+import shlo_jit
+from shlo_jit.reference.interpreter import evaluate
+
+T = "tensor<64xf32>"
+
+
+def check(lines: str, results: str, returned: str, size: int = 64) -> None:
+    """Compiled equals the reference interpreter, on integers, which no rounding hides."""
+    text = f"func.func @main(%x: {T}, %y: {T}, %n: tensor<i32>) -> ({results}) {{\n{lines}\nreturn {returned} : {results}\n}}"
+    text = text.replace("64xf32", f"{size}xf32")
+    x = np.arange(size, dtype=np.float32) % 13 + 1
+    given = x, x[::-1] * 3, np.int32(7)
+    wants = evaluate(shlo_jit.parse(text), *given)
+    exe = guarded.compile(text, cache=False)
+    for got, want in zip(guarded.outputs(exe(*given)), wants, strict=True):
+        np.testing.assert_array_equal(got, want, exe.text("plan"))
+
+
+def in_memory(name: str, value: str) -> str:
+    """A value that is written to memory that is not a result's: two ops of other kinds than loops sort it first."""
+    return f'''
+  %{name} = "stablehlo.sort"(%{value}) <{{dimension = 0 : i64}}> ({{
+  ^bb0(%{name}_a: tensor<f32>, %{name}_b: tensor<f32>):
+    %{name}_p = stablehlo.compare LT, %{name}_a, %{name}_b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    stablehlo.return %{name}_p : tensor<i1>
+  }}) : ({T}) -> {T}'''
+
+
+def test_a_loop_that_reads_an_operand_elsewhere_than_it_writes() -> None:
+    lines = f"""{in_memory("a", "x")}
+  %r = stablehlo.reverse %a, dims = [0] : {T}
+  %b = stablehlo.multiply %a, %r : {T}
+  %c = stablehlo.subtract %b, %r : {T}"""
+    check(lines + in_memory("d", "c"), T, "%d")
+
+
+@pytest.mark.parametrize("update", ["%a", "%v"])
+def test_a_scatter_of_a_tensor_into_itself(update: str) -> None:
+    """Of the tensor, or of a view of its memory."""
+    lines = f"""{in_memory("a", "x")}
+  %m = stablehlo.reshape %a : ({T}) -> tensor<1x64xf32>
+  %v = stablehlo.reshape %m : (tensor<1x64xf32>) -> {T}
+  %i = stablehlo.iota dim = 0 : tensor<64xi32>
+  %j = stablehlo.reverse %i, dims = [0] : tensor<64xi32>
+  %k = stablehlo.reshape %j : (tensor<64xi32>) -> tensor<64x1xi32>
+  %s = "stablehlo.scatter"(%a, %k, {update}) <{{scatter_dimension_numbers = #stablehlo.scatter<
+      inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}> ({{
+  ^bb0(%p: tensor<f32>, %q: tensor<f32>):
+    %t = stablehlo.add %p, %q : tensor<f32>
+    stablehlo.return %t : tensor<f32>
+  }}) : ({T}, tensor<64x1xi32>, {T}) -> {T}"""
+    check(lines + in_memory("d", "s"), T, "%d")
+
+
+def test_an_update_that_is_read_from_what_it_updates() -> None:
+    lines = f"""{in_memory("a", "x")}
+  %part = stablehlo.slice %a [5:64] : ({T}) -> tensor<59xf32>
+  %back = stablehlo.reverse %part, dims = [0] : tensor<59xf32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %u = stablehlo.dynamic_update_slice %a, %back, %one : ({T}, tensor<59xf32>, tensor<i32>) -> {T}"""
+    check(lines + in_memory("d", "u"), T, "%d")
+
+
+def loop(body: str, returned: str) -> str:
+    """Turns over the states %a and %b, as many as the program is told, so that they are not unrolled."""
+    return f"""
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %r:3 = stablehlo.while(%i = %zero, %a = %x, %b = %y) : tensor<i32>, {T}, {T} cond {{
+    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  }} do {{
+    %j = stablehlo.add %i, %one : tensor<i32>
+{body}
+    stablehlo.return %j, {returned} : tensor<i32>, {T}, {T}
+  }}"""
+
+
+STATES = {
+    "the old state is another's new one": (f"%c = stablehlo.add %a, %b : {T}", "%c, %a"),
+    "states change places": ("", "%b, %a"),
+    "a state goes round through a view": (
+        f"""%m = stablehlo.reshape %a : ({T}) -> tensor<1x64xf32>
+        %v = stablehlo.reshape %m : (tensor<1x64xf32>) -> {T}
+        %c = stablehlo.maximum %a, %b : {T}""",
+        "%c, %v",
+    ),
+    "a value made of both is both": (f"{in_memory('c', 'a')}\n%d = stablehlo.add %c, %b : {T}{in_memory('e', 'd')}", "%e, %e"),
+    "the old state is read after the new one is made": (
+        f"""%c = stablehlo.subtract %b, %a : {T}
+        {in_memory("d", "c")}
+        %e = stablehlo.reverse %a, dims = [0] : {T}
+        %f = stablehlo.add %d, %e : {T}""",
+        "%c, %f",
+    ),
+    "the old state is read elsewhere than the new one is written": (
+        f"""%e = stablehlo.reverse %a, dims = [0] : {T}
+        %c = stablehlo.subtract %b, %e : {T}""",
+        "%c, %b",
+    ),
+    "what a turn makes is read twice": (
+        f"{in_memory('u', 'a')}\n%w = stablehlo.add %u, %b : {T}{in_memory('s', 'w')}\n%t = stablehlo.subtract %s, %u : {T}",
+        "%t, %s",
+    ),
+    "one value is two states": (f"%c = stablehlo.subtract %a, %b : {T}", "%c, %c"),
+    "the same from outside": (f"%c = stablehlo.subtract %y, %b : {T}", "%c, %y"),
+}
+
+
+@pytest.mark.parametrize("size", [64, 2048], ids=["copied", "exchanged"])
+@pytest.mark.parametrize("name", STATES)
+def test_states_of_loops(name: str, size: int) -> None:
+    body, returned = STATES[name]
+    check(loop(body, returned), f"{T}, {T}", "%r#1, %r#2", size)
+
+
+@pytest.mark.parametrize("size", [64, 2048])
+def test_states_that_begin_alike(size: int) -> None:
+    lines = loop(f"%c = stablehlo.add %a, %b : {T}\n%d = stablehlo.negate %b : {T}", "%c, %d")
+    lines = in_memory("z", "x") + lines.replace("%a = %x, %b = %y", "%a = %z, %b = %z")
+    check(lines + in_memory("u", "r#1") + in_memory("v", "r#2"), f"{T}, {T}", "%u, %v", size)
+
+
+def test_values_that_every_turn_reads() -> None:
+    lines = in_memory("z", "x") + loop(in_memory("c", "a") + f"\n%d = stablehlo.add %c, %z : {T}", "%d, %c")
+    check(lines, f"{T}, {T}", "%r#1, %r#2")
