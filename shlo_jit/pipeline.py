@@ -77,11 +77,11 @@ def compile_text(
     machine or the program cannot have."""
     machine = resolve(target)
     check_runs_here(machine)
-    count = thread_count(threads)
+    threads = thread_count(threads)
     calls = custom_calls or {}
-    options = {"entry": entry, "threads": count, "calls": sorted(registered(calls)), "donate": donate}
+    options = {"entry": entry, "calls": sorted(registered(calls)), "donate": donate}
     key = program_key(text, options, machine)
-    stages = _stages(text, name, entry, machine, count, calls, donate)
+    stages = _stages(text, name, entry, machine, calls, donate)
     if cache:
         found = build.from_cache(key, machine, threads=threads, custom_calls=calls, stages=stages)
         LOG.debug("%s: %s the object cache (%s)", name, "in" if found is not None else "not in", key[:12])
@@ -93,7 +93,7 @@ def compile_text(
         for routine in routines.own_routines().values():
             starting.start(routine)
         try:
-            lowered = lower(text, name, entry, machine, count, calls, donate, starting.start)
+            lowered = lower(text, name, entry, machine, calls, donate, starting.start)
         except (StableHLOError, MemoryError, OptionError):
             raise
         except Exception as error:  # whatever went wrong, the caller gets one documented exception
@@ -118,7 +118,6 @@ def lower(
     name: str,
     entry: str,
     machine: Target,
-    threads: int,
     calls: Mapping[str, Any],
     donate: tuple[int, ...] = (),
     on_routine: Callable[[Routine], None] = lambda routine: None,
@@ -155,7 +154,7 @@ def lower(
 
     check_donated(donate, len(functions[-1].arguments))
     with stage("lower"):
-        lowering = ProgramLowering(functions, machine, threads, known_call, frozenset(donate), on_routine)
+        lowering = ProgramLowering(functions, machine, known_call, frozenset(donate), on_routine)
         program = lowering.run()
     return Lowered(module, functions, program)
 
@@ -165,14 +164,13 @@ def _stages(
     name: str,
     entry: str,
     machine: Target,
-    threads: int,
     calls: Mapping[str, Any],
     donate: tuple[int, ...],
 ) -> dict[str, Callable[[], str]]:
     """What `exe.text(stage)` shows, lowered again when asked: an executable does not keep its program."""
 
     def again() -> Lowered:
-        return lower(text, name, entry, machine, threads, calls, donate)
+        return lower(text, name, entry, machine, calls, donate)
 
     def plan() -> str:
         from shlo_jit.fuse.show import show_plan

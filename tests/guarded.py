@@ -109,7 +109,7 @@ class Arena:
     """An arena; with a layout from `spread`, only the storages in it can be touched."""
 
     def __init__(self, nbytes: int, at_end: bool, layout: Sequence[tuple[int, int]]):
-        self.pages, raw = placed(nbytes, at_end)
+        self.pages, raw = placed(-(-nbytes // PAGE) * PAGE if layout else nbytes, at_end)
         raw[...] = UNWRITTEN
         self.address = address(raw)
         free = 0
@@ -143,7 +143,9 @@ def call(
     context = core._context.copy()
     constants = [read_only(c, at_end) for c in compiled.constants]
     context[len(context) - len(constants) :] = [address(c) for c in constants]
-    arena = Arena(compiled.arena_bytes, at_end, layout) if compiled.arena_bytes else None
+    if layout:  # what grows with the threads comes behind it
+        layout = [*layout, (compiled.arena_bytes, core.arena_bytes - compiled.arena_bytes)]
+    arena = Arena(core.arena_bytes, at_end, layout) if core.arena_bytes else None
     inputs = (ctypes.c_void_p * max(1, len(passed)))(*map(address, passed))
     outputs = (ctypes.c_void_p * max(1, len(results)))(*map(address, results))
     status = core._call(core.main_address, inputs, outputs, arena.address if arena else None, address(context))

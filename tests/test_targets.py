@@ -40,7 +40,7 @@ def check_object(data: bytes, name: str, symbols: Iterable[str]) -> None:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_vector_width(name: str) -> None:
     target = resolve(name)
-    program = lower(TEXT, "<test>", "main", target, 2, {}).program
+    program = lower(TEXT, "<test>", "main", target, {}).program
     module = optimize.optimize(program.text, target)
     check_object(optimize.emit_object(module, target), name, ["shlo_main"])
     assembly = optimize.emit_assembly(module, target)
@@ -54,7 +54,7 @@ def test_routines_compile(name: str) -> None:
     from shlo_jit.codegen.objects import compile_routine
 
     target = resolve(name)
-    for routine in lower(TEXT, "<test>", "main", target, 2, {}).program.routines:
+    for routine in lower(TEXT, "<test>", "main", target, {}).program.routines:
         compiled = compile_routine(routine, target)
         assert set(routine.symbols) <= set(compiled.symbols)
         check_object(b"".join(compiled.objects), name, compiled.symbols)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shlo_jit.codegen.program import Callback, Port, Program
+from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
@@ -31,6 +32,7 @@ class Compiled:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     arena_bytes: int
+    scratch: tuple[Scratch, ...]
     constants: tuple[np.ndarray, ...]
     callbacks: tuple[Callback, ...]
     routines: tuple[str, ...]
@@ -79,6 +81,7 @@ def compile_program(
         inputs=program.inputs,
         outputs=program.outputs,
         arena_bytes=program.arena_bytes,
+        scratch=program.scratch,
         constants=tuple(program.constants),
         callbacks=tuple(program.callbacks),
         routines=tuple(names),
@@ -137,6 +140,7 @@ def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
         "inputs": [_write_port(p) for p in compiled.inputs],
         "outputs": [_write_port(p) for p in compiled.outputs],
         "arena_bytes": compiled.arena_bytes,
+        "scratch": compiled.scratch,
         "constants": [[_dtype_name(c.dtype), list(c.shape)] for c in compiled.constants],
         "callbacks": [_write_callback(c) for c in compiled.callbacks],
         "routines": list(compiled.routines),
@@ -163,6 +167,7 @@ def read_program(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> Comp
         inputs=tuple(_read_port(p) for p in header["inputs"]),
         outputs=tuple(_read_port(p) for p in header["outputs"]),
         arena_bytes=header["arena_bytes"],
+        scratch=tuple(Scratch(*row) for row in header["scratch"]),
         constants=tuple(constants),
         callbacks=tuple(_read_callback(c) for c in header["callbacks"]),
         routines=tuple(header["routines"]),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from shlo_jit.fuse.scratch import ALIGN, Scratch
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.routine import Routine
 
@@ -48,14 +50,20 @@ class Callback:
     """Result -> operand whose memory it has: the operand's elements are in it when the call begins."""
 
 
+def arena_bytes(fixed: int, scratch: Sequence[Scratch], threads: int) -> int:
+    """Of a call that may use so many threads: a program's `arena_bytes` and `scratch`."""
+    behind = max((s.nbytes(threads) for s in scratch), default=0)
+    return fixed + -(-behind // ALIGN) * ALIGN
+
+
 @dataclass
 class Program:
     """LLVM text whose entry is
 
         i32 @shlo_main(ptr args, ptr results, ptr arena, ptr context)
 
-    `args` and `results` are arrays of pointers to row-major dense buffers; `arena` is `arena_bytes` of memory aligned
-    to 64, undefined at entry; `context` is an array of 8-byte slots:
+    `args` and `results` are arrays of pointers to row-major dense buffers; `arena` is memory aligned to 64, undefined
+    at entry, of `arena_bytes(program, threads)`; `context` is an array of 8-byte slots:
 
         0                      number of threads the call may use (i64)
         1                      `i32 (ptr executable, i64 callback, ptr operand_pointers, ptr result_pointers)`,
@@ -75,6 +83,9 @@ class Program:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     arena_bytes: int
+    """Without `scratch`."""
+    scratch: tuple[Scratch, ...]
+    """What steps need for each thread; the greatest of these comes behind the rest of the arena."""
     constants: list[np.ndarray]
     callbacks: list[Callback]
     routines: tuple[Routine, ...]

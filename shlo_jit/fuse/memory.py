@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from shlo_jit.fuse import index as ix
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, updates
+from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.fuse.storage import (
     Copy,
     MemoryPlan,
@@ -40,13 +41,13 @@ class Loop:
 
 
 class Planner:
-    """Assigns storages. `scratch_bytes(step)` says how much scratch a step wants."""
+    """Assigns storages. `scratch(step)` says how much scratch a step wants."""
 
     def __init__(
         self,
         plan: PlanBlock,
         arguments: list[Value],
-        scratch_bytes: Callable[[Step], int],
+        scratch: Callable[[Step], Scratch],
         donated: frozenset[int] = frozenset(),
     ):
         self.plan = plan
@@ -55,7 +56,8 @@ class Planner:
         self.before: dict[int, list[Copy]] = {}
         self.block_end: dict[int, list[Copy]] = {}
         self.scratch: dict[int, Storage] = {}
-        self.scratch_bytes = scratch_bytes
+        self.scratch_of = scratch
+        self.shared: dict[Scratch, Storage] = {}
         self.time = 0
         self.begin: dict[int, int] = {}
         self.finish: dict[int, int] = {}
@@ -82,9 +84,12 @@ class Planner:
         self.assign(self.plan)
         self.finish_results()
         total = place(self.arena)
+        for storage in self.shared.values():
+            storage.number = total
         return MemoryPlan(
             self.storage,
             total,
+            tuple(self.shared),
             self.constants,
             self.before,
             self.block_end,
@@ -200,18 +205,22 @@ class Planner:
             return False
         return storage.number not in self.aliases.values() and storage.nbytes == nbytes(result)
 
+    def assign_scratch(self, step: Step, at: int) -> None:
+        amount = self.scratch_of(step)
+        if amount.per_thread:
+            self.scratch[id(step)] = self.shared.setdefault(amount, Storage("arena", 0))
+        elif amount.fixed:
+            scratch = self.scratch[id(step)] = Storage("arena", amount.fixed)
+            scratch.live(at)
+            self.arena.append(scratch)
+
     # ------------------------------------------------------------------ the walk
     def assign(self, block: PlanBlock) -> None:
         for step in block.steps:
             at = self.begin[id(step)]
             for v in step.reads:
                 self.of(v).live(self.finish[id(step)])
-            amount = self.scratch_bytes(step)
-            if amount:
-                scratch = Storage("arena", amount)
-                scratch.live(at)
-                self.arena.append(scratch)
-                self.scratch[id(step)] = scratch
+            self.assign_scratch(step, at)
             if isinstance(step, ViewStep):
                 self.share(step.op.results[0], self.of(step.op.operands[0]), at)
             elif isinstance(step, ControlStep) and step.op.name == "stablehlo.while":

@@ -23,7 +23,9 @@ def show_plan(plan: PlanBlock, memory: MemoryPlan) -> str:
     _block(plan, memory, names, lines, 0)
     steps = Counter(line.split()[1] for line in lines if line.lstrip()[0].isdigit())
     total = ", ".join(f"{n} {kind}" for kind, n in steps.most_common())
-    size = f"arena {memory.arena_bytes:,} bytes, {len(memory.constants)} constants"
+    behind = max(memory.shared, key=lambda s: s.nbytes(1), default=None)
+    more = f" and {behind.fixed:,} + {behind.per_thread:,} a thread" if behind is not None else ""
+    size = f"arena {memory.arena_bytes:,} bytes{more}, {len(memory.constants)} constants"
     return "\n".join([f"{sum(steps.values())} steps: {total}; {size}", *lines])
 
 

@@ -9,10 +9,9 @@ from heapq import heappop, heappush
 from shlo_jit.fuse import index as ix
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import ControlStep, PlanBlock, ViewStep
+from shlo_jit.fuse.scratch import ALIGN, Scratch
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType, TokenType, TupleType
-
-ALIGN = 64
 
 
 @dataclass(eq=False)
@@ -46,6 +45,9 @@ class Copy:
 class MemoryPlan:
     storage: dict[Value, Storage]
     arena_bytes: int
+    """A multiple of ALIGN."""
+    shared: tuple[Scratch, ...]
+    """Scratch that grows with the number of threads: behind the rest of the arena, all in the same place."""
     constants: list[Value]
     before: dict[int, list[Copy]]
     """Copies to run before the step with this id() (updates that could not be in place, initial loop state)."""
@@ -59,6 +61,12 @@ class MemoryPlan:
     """Donated arguments that have values of the program in their memory on the way, but no result."""
     exchanges: dict[int, list[tuple[Storage, Storage]]]
     """Of the while with this id(): storages whose memory changes places at the end of every turn."""
+
+    @property
+    def arena(self) -> Scratch:
+        """The arena as the scratch memory of a call."""
+        fixed = max((s.fixed for s in self.shared), default=0)
+        return Scratch(self.arena_bytes + fixed, max((s.per_thread for s in self.shared), default=0))
 
 
 def nbytes(value: Value) -> int:

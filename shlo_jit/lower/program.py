@@ -13,6 +13,7 @@ from shlo_jit.codegen.program import FIRST_CONSTANT_SLOT, Callback, Port, Progra
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.memory import Planner
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, all_steps
+from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.fuse.storage import Copy, MemoryPlan, Storage, nbytes, read_inside
 from shlo_jit.fuse.work import is_short, step_work
 from shlo_jit.ir.core import Value
@@ -51,7 +52,7 @@ class Callee:
     """A function that has been lowered: its LLVM name, and what a call must know."""
 
     name: str
-    arena_bytes: int
+    arena: Scratch
     may_fail: bool
     work: int
     """Work on the way to its end, since it last looked at signals (see `pauses.py`)."""
@@ -64,7 +65,6 @@ class ProgramLowering:
         self,
         functions: list[FunctionPlan],
         target: Target,
-        threads: int,
         known_calls: Callable[[str], bool],
         donate: frozenset[int] = frozenset(),
         on_routine: Callable[[Routine], None] = lambda routine: None,
@@ -83,7 +83,6 @@ class ProgramLowering:
         """Functions that have been lowered."""
         self.donate = donate
         self.target = target
-        self.threads = threads
         self.module = ModuleText(target)
         self.routines: dict[str, Routine] = {}
         self.on_routine = on_routine
@@ -206,6 +205,7 @@ class ProgramLowering:
             inputs,
             outputs,
             self.memory.arena_bytes,
+            self.memory.shared,
             self.constants,
             self.callbacks,
             tuple(self.routines.values()),
@@ -220,7 +220,7 @@ class ProgramLowering:
         self.plan = function.plan
         self.read = read_inside(self.plan)
         self.pauses = Pauses(self)
-        self.memory = function.memory = Planner(self.plan, function.arguments, self.scratch_bytes, donated).run()
+        self.memory = function.memory = Planner(self.plan, function.arguments, self.scratch_of, donated).run()
         self.parts = Parts(self.plan, self.memory)
         b = self.step_function(name, PARAMETERS, internal=name != "shlo_main")
         self.scope = Scope(b)
@@ -229,7 +229,7 @@ class ProgramLowering:
         if name != "shlo_main":
             self.pauses.leave()
         b.ret(const("i32", 0))
-        callee = Callee(name, self.memory.arena_bytes, self.scope.may_fail, self.pauses.since)
+        callee = Callee(name, self.memory.arena, self.scope.may_fail, self.pauses.since)
         self.callees[function.name] = callee
 
     def step_function(self, name: str, params: list[tuple[str, str]], internal: bool = False) -> Builder:
@@ -313,13 +313,13 @@ class ProgramLowering:
         else:
             assert isinstance(step, ViewStep)
 
-    def scratch_bytes(self, step: Step) -> int:
+    def scratch_of(self, step: Step) -> Scratch:
         """Scratch a step wants; asked while memory is planned."""
         if isinstance(step, OpStep):
             return self.kernel(step).scratch(self, step)
         if isinstance(step, NestStep):
-            return self.lowering(step).plan.scratch_bytes()
-        return 0
+            return Scratch(self.lowering(step).plan.scratch_bytes())
+        return Scratch()
 
     def aligned(self, step: NestStep) -> set[Value]:
         """Store targets whose memory is ours, and so aligned to 64 bytes (a donated argument's need not be)."""

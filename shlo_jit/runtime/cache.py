@@ -5,12 +5,16 @@ One entry is one file, named by its key:
     8 bytes   magic
     8 bytes   length of the header
     4 bytes   CRC-32 of the header
-    header    JSON: `blobs` is a list of [offset, size, CRC-32]; the rest is the caller's
+    header    JSON: `key`; `blobs` is a list of [offset, size], `checks` the CRC-32 of each CHUNK of them; the rest is
+              the caller's
     blobs     object code and raw constants, each at a multiple of 64
 
 An entry is written to a temporary file and renamed, so readers see all of it or nothing and writers in several
 processes need no lock. What does not check out (damaged, truncated, foreign) is deleted and counts as absent. Nothing
 is ever unpickled. A folder that cannot be used means no cache, with one warning.
+
+Object code runs, so it is read only from regular files, and folders, that belong to this user (or root) and that nobody
+else may write. Entries are copied into memory: whatever happens to a file afterwards does not reach the program.
 
 `SHLO_JIT_CACHE_DIR` moves the folder, `SHLO_JIT_CACHE_BYTES` sets its size (default 1 GiB). The entries that were not
 used for the longest time go first.
@@ -22,10 +26,11 @@ import contextlib
 import functools
 import hashlib
 import json
-import mmap
 import os
 import random
+import stat
 import struct
+import tempfile
 import threading
 import time
 import warnings
@@ -39,14 +44,23 @@ import numpy as np
 from shlo_jit import environment
 from shlo_jit.codegen.objects import Blob
 from shlo_jit.kernels.target import Target
+from shlo_jit.runtime import pool
+from shlo_jit.runtime.cpus import usable_cpus
+from shlo_jit.text.normal import normal
 
 T = TypeVar("T")
 
-MAGIC = b"shlojit1"
+MAGIC = b"shlojit2"
 PREFIX = struct.Struct("<8sQI")
 ALIGNMENT = 64
 DEFAULT_BYTES = 1 << 30
 SUFFIX = ".shlo"
+CHUNK = 1 << 20
+"""What is read and checked in one go, while it is in a core's cache."""
+THREADED_CHUNKS = 8
+"""From this many on, several threads read: most of the time goes into the first touch of memory."""
+_DAMAGED = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError, struct.error)
+"""What reading an entry raises that is none of ours, or damaged."""
 EVICT_TO = 0.8
 """Eviction goes down to this part of the limit, so that it does not run at every store."""
 
@@ -80,34 +94,51 @@ class ObjectCache:
             return None
         try:
             return decode(*entry)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        except _DAMAGED:
             self._delete(self._path(key))
             return None
 
     def lookup(self, key: str) -> tuple[dict[str, Any], list[memoryview]] | None:
-        """Header and blobs of a key, checksums verified; None when there is none. The blobs are a private mapping of
-        the file, which lives as long as they do."""
+        """Header and blobs of a key, checksums verified; None when there is none. The blobs are a copy."""
         path = self._path(key)
         try:
-            with open(path, "rb") as file:
-                data = memoryview(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError):  # ValueError: an empty file
-            self._delete(path)
+            if not self._is_trusted(os.stat(self.folder), str(self.folder)):
+                return None
+            file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
+        except OSError:  # there is none, or something else has its name
             return None
         try:
-            entry = _decode(data)
-        except (ValueError, KeyError, TypeError, struct.error):
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode) or not self._is_trusted(status, str(path)):
+                return None
+            entry = _read_entry(file, status.st_size, key)
+        except (OSError, MemoryError):
+            return None
+        except _DAMAGED:
             self._delete(path)
             return None
+        finally:
+            os.close(file)
         with contextlib.suppress(OSError):
             os.utime(path)  # the time of use is what eviction goes by
         return entry
 
+    def _is_trusted(self, status: os.stat_result, what: str) -> bool:
+        """Whether nobody else can have put code there."""
+        if status.st_uid not in (os.geteuid(), 0):
+            self._warn(f"{what} belongs to another user")
+        elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            self._warn(f"others may write to {what} (chmod go-w would help)")
+        else:
+            return True
+        return False
+
     def has(self, key: str) -> bool:
         """Whether there is a file for the key; it may still be damaged."""
-        return self._path(key).exists()
+        try:
+            return stat.S_ISREG(os.lstat(self._path(key)).st_mode)
+        except OSError:
+            return False
 
     # ------------------------------------------------------------------ writing
     def store(self, key: str, header: Mapping[str, Any], blobs: Sequence[Blob]) -> bool:
@@ -115,28 +146,32 @@ class ObjectCache:
         path = self._path(key)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.{random.getrandbits(32):08x}")
         try:
-            parts = _encode(header, blobs)
+            parts = _encode(key, header, blobs)
             size = sum(len(part) for part in parts)
             if size > self.limit:
                 return False
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with open(temporary, "xb") as file:
+            if not self.folder.is_dir():
+                self.folder.parent.mkdir(parents=True, exist_ok=True)
+                self.folder.mkdir(mode=0o700, exist_ok=True)
+            if not self._is_trusted(os.stat(self.folder), str(self.folder)):
+                return False
+            with open(temporary, "xb", opener=_open_private) as file:
                 file.writelines(parts)
             os.replace(temporary, path)
         except OSError as error:
             with contextlib.suppress(OSError):
                 temporary.unlink()
-            self._warn(error)
+            self._warn(str(error))
             return False
         self._written += size
         if not self._checked or self._written > self.limit // 16:
             self._evict()
         return True
 
-    def _warn(self, error: OSError) -> None:
+    def _warn(self, why: str) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(f"shlo_jit: no object cache in {self.folder}: {error}", RuntimeWarning, stacklevel=4)
+            warnings.warn(f"shlo_jit: no object cache in {self.folder}: {why}", RuntimeWarning, stacklevel=4)
 
     # ------------------------------------------------------------------ housekeeping
     def _path(self, key: str) -> Path:
@@ -152,9 +187,9 @@ class ObjectCache:
         rows = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as found:
             for entry in found:
-                if entry.name.endswith(SUFFIX):
+                if entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
                     with contextlib.suppress(OSError):
-                        status = entry.stat()
+                        status = entry.stat(follow_symlinks=False)
                         rows.append((status.st_mtime, status.st_size, entry.path))
         return rows
 
@@ -199,14 +234,19 @@ class ObjectCache:
 
 
 # ---------------------------------------------------------------------- the format
-def _encode(header: Mapping[str, Any], blobs: Sequence[Blob]) -> list[bytes | memoryview]:
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _encode(key: str, header: Mapping[str, Any], blobs: Sequence[Blob]) -> list[bytes | memoryview]:
     views = [memoryview(cast(bytes, blob)).cast("B") if _size(blob) else memoryview(b"") for blob in blobs]
     # The table has the blobs' offsets from the end of the header, whose length is not known yet.
-    table, offset = [], 0
+    table, checks, offset = [], [], 0
     for view in views:
-        table.append([offset, len(view), zlib.crc32(view)])
+        table.append([offset, len(view)])
+        checks.append([zlib.crc32(view[at : at + CHUNK]) for at in range(0, len(view), CHUNK)])
         offset += len(view) + -len(view) % ALIGNMENT
-    text = json.dumps({**header, "blobs": table}, separators=(",", ":")).encode()
+    text = json.dumps({**header, "key": key, "blobs": table, "checks": checks}, separators=(",", ":")).encode()
     text += b" " * (-(PREFIX.size + len(text)) % ALIGNMENT)
     parts: list[bytes | memoryview] = [PREFIX.pack(MAGIC, len(text), zlib.crc32(text)), text]
     for view in views:
@@ -218,24 +258,68 @@ def _size(blob: Blob) -> int:
     return blob.nbytes if isinstance(blob, np.ndarray | memoryview) else len(blob)
 
 
-def _decode(data: memoryview) -> tuple[dict[str, Any], list[memoryview]]:
-    """Raises ValueError, KeyError, TypeError or struct.error for what is not an undamaged entry."""
-    magic, length, checksum = PREFIX.unpack_from(data)
+def _read_entry(file: int, size: int, key: str) -> tuple[dict[str, Any], list[memoryview]]:
+    """Raises what is in `_DAMAGED` for what is not the undamaged entry of that key."""
+    prefix = os.pread(file, PREFIX.size, 0)
+    magic, length, checksum = PREFIX.unpack(prefix)
     start = PREFIX.size + length
-    text = bytes(data[PREFIX.size : start])
-    if magic != MAGIC or len(text) != length or zlib.crc32(text) != checksum:
+    if magic != MAGIC or start > size:
+        raise ValueError("not an entry")
+    text = os.pread(file, length, PREFIX.size)
+    if len(text) != length or zlib.crc32(text) != checksum:
         raise ValueError("damaged header")
     header = json.loads(text)
-    blobs, end = [], start
-    for offset, size, expected in header.pop("blobs"):
-        blob = data[start + offset : start + offset + size]
-        if len(blob) != size or zlib.crc32(blob) != expected:
-            raise ValueError("damaged blob")
-        blobs.append(blob)
-        end = start + offset + size + -size % ALIGNMENT
-    if len(data) != end:
+    if header.pop("key") != key:
+        raise ValueError("another entry's name")
+    table, checks = header.pop("blobs"), header.pop("checks")
+    end = 0
+    for offset, nbytes in table:
+        if offset != end or nbytes < 0:
+            raise ValueError("blobs that do not follow each other")
+        end += nbytes + -nbytes % ALIGNMENT
+    if start + end != size:
         raise ValueError("wrong length")
-    return header, blobs
+    data = _memory(end)
+    pieces = [
+        (offset + at, min(CHUNK, nbytes - at), check)
+        for (offset, nbytes), found in zip(table, checks, strict=True)
+        for at, check in zip(range(0, nbytes, CHUNK), found, strict=True)
+    ]
+
+    def read(piece: tuple[int, int, int]) -> None:
+        at, nbytes, check = piece
+        place = data[at : at + nbytes]
+        done = 0
+        while done < nbytes:
+            got = os.preadv(file, [place[done:]], start + at + done)
+            if not got:
+                raise ValueError("truncated")
+            done += got
+        if zlib.crc32(place) != check:
+            raise ValueError("damaged blob")
+
+    _for_each(read, pieces)
+    return header, [data[offset : offset + nbytes].toreadonly() for offset, nbytes in table]
+
+
+def _memory(nbytes: int) -> memoryview:
+    """Memory for blobs, aligned as they are when it is large."""
+    if nbytes < pool.POOLED_BYTES:
+        return memoryview(bytearray(nbytes))
+    return memoryview(pool.lease(nbytes)).cast("B")[:nbytes]
+
+
+def _for_each(work: Callable[[tuple[int, int, int]], None], pieces: Sequence[tuple[int, int, int]]) -> None:
+    """Do the work for all pieces, of many in several threads. Raises what it raises."""
+    if len(pieces) < THREADED_CHUNKS:
+        for piece in pieces:
+            work(piece)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(usable_cpus(), "shlo_jit cache") as executor:
+        for _ in executor.map(work, pieces):
+            pass
 
 
 # ---------------------------------------------------------------------- the user's cache
@@ -250,6 +334,8 @@ def _cache_in(folder: str, limit: str) -> ObjectCache:
         import platformdirs
 
         folder = platformdirs.user_cache_dir("shlo_jit")
+        if not os.path.isabs(folder):  # a user without a home
+            folder = os.path.join(tempfile.gettempdir(), f"shlo_jit-{os.geteuid()}")
     return ObjectCache(folder, environment.size(limit, "SHLO_JIT_CACHE_BYTES", DEFAULT_BYTES))
 
 
@@ -265,9 +351,9 @@ def info() -> CacheInfo:
 
 # ---------------------------------------------------------------------- keys
 def program_key(text: str | bytes, options: Mapping[str, Any], target: Target) -> str:
-    """The key of a program: its text, the options that matter for its code (values with a stable `repr`), the target
-    and the versions of everything that took part."""
-    data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    """The key of a program: its text without what does not matter (see `text/normal.py`), the options that matter for
+    its code (values with a stable `repr`), the target and the versions of everything that took part."""
+    data = normal(text).encode(errors="surrogatepass") if isinstance(text, str) else text
     return _key("program", target, data, repr(sorted(options.items())).encode())
 
 

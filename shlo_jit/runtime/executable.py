@@ -12,8 +12,9 @@ import numpy as np
 
 from shlo_jit.codegen.jit import Library
 from shlo_jit.codegen.objects import Compiled
-from shlo_jit.codegen.program import Port
+from shlo_jit.codegen.program import Port, arena_bytes
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.threads import MAX_WORKERS
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.arguments import check_count, convert
 from shlo_jit.runtime.cache import ObjectCache
@@ -64,6 +65,8 @@ class Core:
         constants = tuple(_aligned(c) for c in compiled.constants)
         self.compiled = dataclasses.replace(compiled, constants=constants, objects=())
         self.threads = threads
+        self._hands = min(threads, MAX_WORKERS + 1)
+        self.arena_bytes = arena_bytes(compiled.arena_bytes, compiled.scratch, self._hands)
         self._library = library
         """Keeps the code loaded."""
         self.main_address = library.addresses["shlo_main"]
@@ -79,7 +82,8 @@ class Core:
 
     def _make_context(self, pause: int) -> np.ndarray:
         handle = self._callbacks.handle if self._callbacks else 0
-        slots = [self.threads, trampoline_address, handle, pause, *map(data_address, self.compiled.constants)]
+        constants = map(data_address, self.compiled.constants)
+        slots = [self._hands, trampoline_address, handle, pause, *constants]
         return np.array(slots, np.uint64)
 
     def call(self, *args: Any, **named: Any) -> Any:
@@ -127,16 +131,16 @@ class Core:
 
     def take_arena(self) -> Any:
         """A lease on memory for one call; None when the program needs none."""
-        if not self.compiled.arena_bytes:
+        if not self.arena_bytes:
             return None
         try:
             return self._arenas.pop()
         except IndexError:
             pass
         try:
-            return pool.lease(self.compiled.arena_bytes)
+            return pool.lease(self.arena_bytes)
         except MemoryError as error:
-            what = f"the program needs {self.compiled.arena_bytes} bytes of scratch memory"
+            what = f"the program needs {self.arena_bytes} bytes of scratch memory"
             raise MemoryError(f"{what}: {error}") from None
 
     def _failure(self, status: int) -> BaseException:
@@ -228,7 +232,7 @@ class Executable:
     def memory(self) -> Memory:
         compiled = self._core.compiled
         outputs = sum(p.nbytes for p in compiled.outputs)
-        return Memory(compiled.arena_bytes, sum(c.nbytes for c in compiled.constants), outputs)
+        return Memory(self._core.arena_bytes, sum(c.nbytes for c in compiled.constants), outputs)
 
     @property
     def threads(self) -> int:

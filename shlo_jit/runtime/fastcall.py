@@ -81,7 +81,7 @@ def fast_call(core: Core, target: Target, cache: ObjectCache | None) -> Any:
     if method is None:
         return None
     try:
-        arena = pool.lease(compiled.arena_bytes) if compiled.arena_bytes else None
+        arena = pool.lease(core.arena_bytes) if core.arena_bytes else None
     except MemoryError:
         return None
     keep: list[Any] = [core, arena]

@@ -13,7 +13,7 @@ from shlo_jit.pipeline import lower
 def plan(arguments: str, results: str, lines: list[str], returned: str) -> tuple[list[str], str]:
     """Titles of the steps, and the plan as it is printed."""
     body = "\n".join([*lines, f"return {returned} : {results}"])
-    lowered = lower(f"func.func @main({arguments}) -> ({results}) {{\n{body}\n}}", "<test>", "main", resolve(), 2, {})
+    lowered = lower(f"func.func @main({arguments}) -> ({results}) {{\n{body}\n}}", "<test>", "main", resolve(), {})
     return [s.title for s in all_steps(lowered.plan)], show_plan(lowered.plan, lowered.memory)
 
 

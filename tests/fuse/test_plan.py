@@ -12,7 +12,7 @@ from shlo_jit.pipeline import Lowered, lower
 
 
 def plan_of(body: str, signature: str) -> Lowered:
-    return lower(f"func.func @main{signature} {{\n{body}\n}}", "<test>", "main", resolve(), 2, {})
+    return lower(f"func.func @main{signature} {{\n{body}\n}}", "<test>", "main", resolve(), {})
 
 
 def titles(lowered: Lowered) -> list[str]:

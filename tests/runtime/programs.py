@@ -22,7 +22,7 @@ def pointer(b: Builder, array: V, index: int) -> V:
 
 
 def program(module: ModuleText, inputs, outputs, **fields) -> Program:
-    defaults = {"arena_bytes": 0, "constants": [], "callbacks": [], "routines": ()}
+    defaults = {"arena_bytes": 0, "scratch": (), "constants": [], "callbacks": [], "routines": ()}
     return Program(module.text(), tuple(inputs), tuple(outputs), **{**defaults, **fields})
 
 

@@ -1,7 +1,7 @@
 """Kernels of ops that are not nests, by op name.
 
 Each is a `Kernel`: `lower(low, step)` writes what runs the step into the entry function `low.b` (and its own functions
-into `low.module`); `scratch(low, step)` is the bytes of scratch memory it wants in the arena; `routines(op, target)`
+into `low.module`); `scratch(low, step)` is the scratch memory it wants in the arena; `routines(op, target)`
 are the routines it calls, told before lowering so that they are compiled meanwhile.
 """
 
@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.scratch import Scratch
 
 if TYPE_CHECKING:
     from shlo_jit.ir.core import Op
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
 
 
-def no_scratch(low: ProgramLowering, step: OpStep) -> int:
-    return 0
+def no_scratch(low: ProgramLowering, step: OpStep) -> Scratch:
+    return Scratch()
 
 
 def no_routines(op: Op, target: Target) -> Sequence[Routine]:
@@ -34,7 +35,7 @@ class Kernel:
     """How ops of one name are lowered."""
 
     lower: Callable[[ProgramLowering, OpStep], None]
-    scratch: Callable[[ProgramLowering, OpStep], int] = no_scratch
+    scratch: Callable[[ProgramLowering, OpStep], Scratch] = no_scratch
     routines: Callable[[Op, Target], Sequence[Routine]] = no_routines
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import V
 from shlo_jit.lower.control import call_steps
@@ -21,15 +22,15 @@ def callee_of(low: ProgramLowering, step: OpStep) -> Callee:
     return low.callees[step.op.attributes["callee"].name]
 
 
-def scratch(low: ProgramLowering, step: OpStep) -> int:
+def scratch(low: ProgramLowering, step: OpStep) -> Scratch:
     """The callee's arena."""
-    return callee_of(low, step).arena_bytes
+    return callee_of(low, step).arena
 
 
 def lower(low: ProgramLowering, step: OpStep) -> None:
     """Call it with tables of addresses."""
     callee = callee_of(low, step)
-    arena = low.scratch(step) if callee.arena_bytes else low.scope.arena
+    arena = low.scratch(step) if any(callee.arena) else low.scope.arena
     args, results = _table(low, step.op.operands), _table(low, step.op.results)
     call_steps(low, callee.name, [args, results, arena, low.scope.context], callee.may_fail)
     low.pauses.spend(callee.work)

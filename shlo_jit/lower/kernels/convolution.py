@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.index import strides_of
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import V
@@ -85,10 +86,11 @@ def _values(attr: object) -> list:
     return list(attr)  # type: ignore[call-overload]
 
 
-def scratch(low: ProgramLowering, step: OpStep) -> int:
+def scratch(low: ProgramLowering, step: OpStep) -> Scratch:
     if step.op.result.tensor.size == 0:
-        return 0
-    return conv_scratch_bytes(conv_shape(step.op), gemm_types(step.op), low.target, low.threads)
+        return Scratch()
+    shape, types = conv_shape(step.op), gemm_types(step.op)
+    return Scratch.of(lambda threads: conv_scratch_bytes(shape, types, low.target, threads))
 
 
 def epilogue_tile(step: OpStep, shape: ConvShape) -> Tile | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shlo_jit.codegen.program import Callback, Port
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep, updates
+from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.ir.attributes import (
     UNIT,
     Dense,
@@ -128,9 +129,10 @@ def _holds(condition: Value) -> bool:
     return known is not None and bool(known)
 
 
-def scratch(low: ProgramLowering, step: OpStep) -> int:
+def scratch(low: ProgramLowering, step: OpStep) -> Scratch:
     target = step.op.attributes["call_target_name"]
-    return lapack().scratch(low, step) if not low.is_known_call(target) and is_lapack(target) else 0
+    nbytes = lapack().scratch(low, step) if not low.is_known_call(target) and is_lapack(target) else 0
+    return Scratch(nbytes)
 
 
 KERNEL = Kernel(lower, scratch)

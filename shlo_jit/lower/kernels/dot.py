@@ -15,6 +15,7 @@ from shlo_jit.fuse.index import strides_of
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.fuse.runs import Roles, roles_of, run_of
+from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.kernels.builder import V, i64
 from shlo_jit.kernels.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
@@ -78,9 +79,10 @@ def tile_of(nest: Nest, product: Value, batch: int, m: int, n: int) -> Tile | No
     return tile
 
 
-def scratch(low: ProgramLowering, step: OpStep) -> int:
+def scratch(low: ProgramLowering, step: OpStep) -> Scratch:
     _, batch, m, n, k = extents(step.op)
-    return scratch_bytes(gemm_types(step.op), low.target, batch, m, n, k, low.threads)
+    types = gemm_types(step.op)
+    return Scratch.of(lambda threads: scratch_bytes(types, low.target, batch, m, n, k, threads))
 
 
 def routines(op: Op, target: Target) -> list[Routine]:

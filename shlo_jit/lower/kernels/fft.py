@@ -16,6 +16,7 @@ import numpy as np
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import Builder, V, const, i64
 from shlo_jit.kernels.fft import PARAMS, Step
@@ -120,11 +121,11 @@ def _copy_bytes(op: Op, axes: list[Axis]) -> int:
     return op.operands[0].tensor.nbytes if op.attributes["fft_type"].value == "IRFFT" and len(axes) > 1 else 0
 
 
-def scratch(low: ProgramLowering, step: OpStep) -> int:
+def scratch(low: ProgramLowering, step: OpStep) -> Scratch:
     if step.op.result.tensor.size == 0:
-        return 0
+        return Scratch()
     axes = axes_of(step.op, low.target)
-    return -(-_copy_bytes(step.op, axes) // 64) * 64 + low.threads * max(_block_bytes(a) for a in axes)
+    return Scratch(-(-_copy_bytes(step.op, axes) // 64) * 64, max(_block_bytes(a) for a in axes))
 
 
 def routines(op: Op, target: Target) -> list[Routine]:

@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.kernels.builder import Builder, V, const, i64
 from shlo_jit.kernels.substitution import (
     SOLVE,
@@ -37,15 +38,15 @@ def _on_one_matrix(count: int, n: int) -> bool:
     return count == 1 or n >= PARALLEL_MATRIX
 
 
-def cholesky_scratch_bytes(low: ProgramLowering, step: OpStep) -> int:
+def scratch_of_cholesky(low: ProgramLowering, step: OpStep) -> Scratch:
     """Of one matrix for all threads, or of one matrix for each thread."""
     *batch, _, n = step.op.result.tensor.extents
     count, dtype = math.prod(batch), step.op.result.tensor.storage.name
     if count * n == 0:
-        return 0
+        return Scratch()
     if _on_one_matrix(count, n):
-        return cholesky_scratch(dtype, low.target, n, low.threads)
-    return low.threads * _aligned(cholesky_scratch(dtype, low.target, n, 1))
+        return Scratch.of(lambda threads: cholesky_scratch(dtype, low.target, n, threads))
+    return Scratch(0, _aligned(cholesky_scratch(dtype, low.target, n, 1)))
 
 
 def _aligned(nbytes: int) -> int:
@@ -133,5 +134,5 @@ def triangular_solve(low: ProgramLowering, step: OpStep) -> None:
     run_units(low, "triangular_solve", pointers, write, strips * count, count * n * n * m // 16 + count * n * m)
 
 
-CHOLESKY = Kernel(cholesky, cholesky_scratch_bytes, cholesky_routines)
+CHOLESKY = Kernel(cholesky, scratch_of_cholesky, cholesky_routines)
 TRIANGULAR_SOLVE = Kernel(triangular_solve, routines=solve_routines)

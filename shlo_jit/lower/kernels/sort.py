@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.types import I64, DType
 from shlo_jit.kernels import sort as records_sort
@@ -337,11 +338,11 @@ def check_body(op: Op, body: Block) -> None:
                 raise UnsupportedError(diagnose("sort: a comparator of other than elementwise ops", op.span))
 
 
-def scratch(low: ProgramLowering, step: OpStep) -> int:
+def scratch(low: ProgramLowering, step: OpStep) -> Scratch:
     how = record_sort(step.op)
     if how is None:
-        return low.threads * 2 * _rounded(8 * lines_of(step.op).n)
-    return how.scratch_bytes * (1 if how.is_chunked else low.threads)
+        return Scratch(0, 2 * _rounded(8 * lines_of(step.op).n))
+    return Scratch(how.scratch_bytes) if how.is_chunked else Scratch(0, how.scratch_bytes)
 
 
 def lower(low: ProgramLowering, step: OpStep) -> None:

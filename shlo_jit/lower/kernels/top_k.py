@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels import top_k as best
 from shlo_jit.kernels.builder import Builder, V, bits, const, i64, vector
@@ -152,10 +153,10 @@ def scratch_per_worker(low: ProgramLowering, op: Op) -> int:
     return how.scratch_bytes
 
 
-def scratch(low: ProgramLowering, step: OpStep) -> int:
+def scratch(low: ProgramLowering, step: OpStep) -> Scratch:
     if step.op.operands[0].tensor.size == 0 or step.op.result.tensor.size == 0:
-        return 0
-    return low.threads * scratch_per_worker(low, step.op)
+        return Scratch()
+    return Scratch(0, scratch_per_worker(low, step.op))
 
 
 KERNEL = Kernel(lower, scratch)
