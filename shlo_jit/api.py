@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from shlo_jit import options, pipeline
 from shlo_jit.errors import Diagnostic, StableHLOError
+from shlo_jit.forking import compiling
 from shlo_jit.ir.core import Module
 from shlo_jit.ir.verifier import verify_module, warnings_of
 from shlo_jit.runtime.callbacks import registered
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.executable import Executable
 
 
+@compiling()
 def parse(source: str | bytes | os.PathLike[str] | Module) -> Module:
     """The Module of a text or file. Raises ParseError (a StableHLOError) with the place of the first error, OSError for
     a file that cannot be read, TypeError for a `source` of another kind."""
@@ -27,6 +29,7 @@ def parse(source: str | bytes | os.PathLike[str] | Module) -> Module:
     return parse_module(text, name)
 
 
+@compiling()
 def verify(source: object, *, warnings: bool = False) -> list[Diagnostic]:
     """What is wrong with a program, in the order of the text; empty when it is valid. Custom calls registered with
     `register_custom_call` may be anything; others are held against what their targets mean, where they mean something.
@@ -44,6 +47,7 @@ def verify(source: object, *, warnings: bool = False) -> list[Diagnostic]:
     return found
 
 
+@compiling()
 def infer(
     op_name: str,
     operand_types: Sequence[Type | str],

@@ -12,6 +12,7 @@ from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.target import check_runs_here, resolve
 from shlo_jit.deep import deeply
 from shlo_jit.errors import Diagnostic, StableHLOError, UnsupportedError, VerifyError, diagnose
+from shlo_jit.forking import compiling, pause
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import is_declaration
 from shlo_jit.ir.verifier import verify_module
@@ -62,6 +63,7 @@ class Lowered:
         return memory
 
 
+@compiling()
 def compile_text(
     text: str,
     name: str,
@@ -130,10 +132,12 @@ def lower(
     is_registered = registered(calls).__contains__
     with stage("parse"):
         module = parse_module(text, name)
+    pause()
     with stage("verify"):
         diagnostics = verify_module(module, is_registered=is_registered)
     if diagnostics:
         raise VerifyError(diagnostics)
+    pause()
     function = module.function(entry)
     if function is None:
         known = ", ".join("@" + f.attributes["sym_name"] for f in module.functions())
@@ -148,6 +152,7 @@ def lower(
         functions = [
             FunctionPlan(name, block.arguments, group_block(block)) for name, block in zip(names, blocks, strict=True)
         ]
+    pause()
 
     def known_call(target: str) -> bool:
         return target in HOST_CALLS or find_custom_call(target, calls) is not None
@@ -169,15 +174,18 @@ def _stages(
 ) -> dict[str, Callable[[], str]]:
     """What `exe.text(stage)` shows, lowered again when asked: an executable does not keep its program."""
 
+    @compiling()
     def again() -> Lowered:
         return lower(text, name, entry, machine, calls, donate)
 
+    @compiling()
     def plan() -> str:
         from shlo_jit.fuse.show import show_plan
 
         *callees, entry = [(f.name, show_plan(f.plan, f.memory)) for f in again().functions if f.memory is not None]
         return "\n\n".join([entry[1], *(f"@{name}: {text}" for name, text in callees)])
 
+    @compiling()
     def optimized(emit: str) -> str:
         from shlo_jit.codegen import optimize
 

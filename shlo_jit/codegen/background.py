@@ -6,6 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
+from shlo_jit.forking import GATE
+
 T = TypeVar("T")
 
 
@@ -33,7 +35,8 @@ class Job(Generic[T]):
     def result(self) -> T:
         """What the work returned. Raises what it raised."""
         self.take()
-        return self._done.result()
+        with GATE.outside():
+            return self._done.result()
 
 
 class Background:
@@ -59,4 +62,5 @@ class Background:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._executor.shutdown(cancel_futures=True)
+        with GATE.outside():
+            self._executor.shutdown(cancel_futures=True)

@@ -18,6 +18,7 @@ import llvmlite.binding as llvm
 from shlo_jit.codegen import unlocked
 from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.target import target_machine
+from shlo_jit.forking import compiling
 from shlo_jit.kernels.target import Target
 
 SIMPLIFY = '"shlo-simplify"'
@@ -83,6 +84,7 @@ def parse(text: str, target: Target, machine: llvm.TargetMachine, verify: bool =
     return module
 
 
+@compiling()
 def optimize(text: str, target: Target, level: int = DEFAULT_LEVEL, verify: bool = True) -> llvm.ModuleRef:
     """The module of `text` after the passes of `level`. Raises InternalError as `parse` does."""
     with tools(target) as t:
@@ -128,6 +130,7 @@ def _simplify(module: llvm.ModuleRef, tools: Tools, text: str, level: int) -> No
             tools.simplify.run(left[name], tools.builder)
 
 
+@compiling()
 def emit_object(module: llvm.ModuleRef, target: Target) -> bytes:
     """Position-independent object code of an optimized module, for our linker and for `ld` alike."""
     try:
@@ -137,6 +140,7 @@ def emit_object(module: llvm.ModuleRef, target: Target) -> bytes:
         raise InternalError(f"LLVM cannot generate code: {error}") from None
 
 
+@compiling()
 def emit_assembly(module: llvm.ModuleRef, target: Target) -> str:
     """The same as assembly text, to look at."""
     try:

@@ -11,6 +11,7 @@ import numpy as np
 
 from shlo_jit.codegen.program import FIRST_CONSTANT_SLOT, Callback, Port, Program
 from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.forking import pause
 from shlo_jit.fuse.memory import Planner
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, all_steps
 from shlo_jit.fuse.scratch import Scratch
@@ -291,6 +292,7 @@ class ProgramLowering:
             self.copies(self.memory.before.get(id(step), []))
             self.step(step)
             self.pauses.spend(step_work(step))
+            pause()
 
     def copies(self, copies: list[Copy]) -> None:
         """Copies, in order; of many, so many to a function."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from shlo_jit.errors import StableHLOError
+from shlo_jit.forking import pause
 from shlo_jit.ir.core import Module, Op
 from shlo_jit.passes.approximate_top_k import exact_top_k
 from shlo_jit.passes.bodies import simple_bodies
@@ -79,6 +80,7 @@ def run_passes(module: Module, function: Op, is_registered: Registered = lambda 
         function = run(function)
         if run is expand and open_ended:
             refuse_contradictions(stated, function)
+        pause()
         if checking:
             check(function, getattr(run, "__name__", str(run)), is_registered)
     return function

@@ -14,7 +14,6 @@ from shlo_jit.codegen.jit import Library
 from shlo_jit.codegen.objects import Compiled
 from shlo_jit.codegen.program import Port, arena_bytes
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.threads import MAX_WORKERS
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.arguments import check_count, convert
 from shlo_jit.runtime.cache import ObjectCache
@@ -65,8 +64,7 @@ class Core:
         constants = tuple(_aligned(c) for c in compiled.constants)
         self.compiled = dataclasses.replace(compiled, constants=constants, objects=())
         self.threads = threads
-        self._hands = min(threads, MAX_WORKERS + 1)
-        self.arena_bytes = arena_bytes(compiled.arena_bytes, compiled.scratch, self._hands)
+        self.arena_bytes = arena_bytes(compiled.arena_bytes, compiled.scratch, threads)
         self._library = library
         """Keeps the code loaded."""
         self.main_address = library.addresses["shlo_main"]
@@ -83,7 +81,7 @@ class Core:
     def _make_context(self, pause: int) -> np.ndarray:
         handle = self._callbacks.handle if self._callbacks else 0
         constants = map(data_address, self.compiled.constants)
-        slots = [self._hands, trampoline_address, handle, pause, *constants]
+        slots = [self.threads, trampoline_address, handle, pause, *constants]
         return np.array(slots, np.uint64)
 
     def call(self, *args: Any, **named: Any) -> Any:

@@ -24,7 +24,7 @@ MOST_LINES = 1500
 
 def llvm_functions(text: str) -> dict[str, str]:
     """The LLVM functions of a program, by name, before optimization."""
-    program = lower(text, "test", "main", resolve(), 2, {}).program.text
+    program = lower(text, "test", "main", resolve(), {}).program.text
     return {m[1]: m[0] for m in re.finditer(r"^define [^\n@]*@([\w.$]+)\(.*?^}", program, re.MULTILINE | re.DOTALL)}
 
 

@@ -192,7 +192,7 @@ def test_threads_comments_and_locations_make_no_other_entry():
     entries = cache_module.info().entries
     commented = TEXT.replace("\n  return", "\n  // says what comes\n  return").replace("f32>\n", 'f32> loc("a":1:2)\n')
     for text in (TEXT, commented):
-        for threads in (1, 2, 7, 3000):
+        for threads in (1, 2, 7, 1000):
             exe = shlo_jit.compile(text, threads=threads)
             np.testing.assert_array_equal(exe(x, y), expected)
             assert exe.threads == threads

@@ -1,0 +1,139 @@
+"""Forks while other threads compile.
+
+A child has only the thread that forked. What others held is held for ever in it: LLVM's locks, llvmlite's, those of
+modules being imported. So a fork waits until the threads that compile come to a place where they hold nothing of that
+kind (`pause`, between two steps of a compilation) or are done, and keeps them there until it has happened.
+
+    with compiling():           # nobody forks meanwhile, but for this thread
+        ...
+        pause()                 # unless somebody waits to
+
+A fork waits for FORK_SECONDS at most. When LLVM takes longer than that over one function, the fork goes on, and the child
+must not compile (`compiling` raises RuntimeError there); it can call what is compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+FORK_SECONDS = 10.0
+
+
+class Gate:
+    """What keeps compilations and forks apart."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside: dict[int, int] = {}
+        """Threads that compile, and how often each has entered."""
+        self._forking: int | None = None
+        """The thread that forks, or waits to."""
+        self._llvm: Any = None
+        """llvmlite's lock, while a fork holds it."""
+        self._in_time = True
+        """Whether the fork under way found all threads at rest."""
+        self.is_broken = False
+        """Whether this is a child of a fork that did not."""
+
+    @property
+    def someone_waits(self) -> bool:
+        return self._forking is not None
+
+    def enter(self, times: int = 1) -> None:
+        """Wait until nobody forks."""
+        this = threading.get_ident()
+        with self._changed:
+            while self._forking not in (None, this) and this not in self._inside:
+                self._changed.wait()
+            self._inside[this] = self._inside.get(this, 0) + times
+
+    def leave(self) -> int:
+        """Leave once; how often this thread is still inside."""
+        this = threading.get_ident()
+        with self._changed:
+            left = self._inside.pop(this) - 1
+            if left:
+                self._inside[this] = left
+            self._changed.notify_all()
+        return left
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Let others fork meanwhile, from inside."""
+        this = threading.get_ident()
+        with self._changed:
+            times = self._inside.pop(this, 0)
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            if times:
+                self.enter(times)
+
+    # ------------------------------------------------------------------ around a fork
+    def before(self) -> None:
+        this, deadline = threading.get_ident(), time.monotonic() + FORK_SECONDS
+        with self._changed:
+            while self._forking is not None:
+                self._changed.wait()
+            self._forking = this
+            self._in_time = self._changed.wait_for(lambda: not self._inside.keys() - {this}, FORK_SECONDS)
+        ffi = sys.modules.get("llvmlite.binding.ffi")
+        if ffi is not None:  # others may use llvmlite, too
+            lock = ffi.lib._lock._lock
+            if lock.acquire(timeout=max(0.0, deadline - time.monotonic()) or 0.01):
+                self._llvm = lock
+            else:
+                self._in_time = False
+
+    def after_in_parent(self) -> None:
+        self._give_back()
+        with self._changed:
+            self._forking = None
+            self._changed.notify_all()
+
+    def after_in_child(self) -> None:
+        self._give_back()
+        times = self._inside.get(threading.get_ident())
+        self._changed = threading.Condition()  # another thread may have held it
+        self.is_broken |= not self._in_time
+        self._inside = {} if times is None else {threading.get_ident(): times}
+        self._forking = None
+
+    def _give_back(self) -> None:
+        if self._llvm is not None:
+            self._llvm.release()
+            self._llvm = None
+
+
+GATE = Gate()
+os.register_at_fork(before=GATE.before, after_in_parent=GATE.after_in_parent, after_in_child=GATE.after_in_child)
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Imports and LLVM at work: no fork in between. Raises RuntimeError in a child that was forked in the middle of it
+    all the same."""
+    if GATE.is_broken:
+        raise RuntimeError(
+            f"this process was forked while another thread had been compiling for {FORK_SECONDS:g} s; compile before the "
+            f"fork, or start the process with multiprocessing's 'spawn' or 'forkserver'"
+        )
+    GATE.enter()
+    try:
+        yield
+    finally:
+        GATE.leave()
+
+
+def pause() -> None:
+    """Let those fork who wait to. Not with a lock that other threads may wait for."""
+    if GATE.someone_waits:
+        with GATE.outside():
+            pass
