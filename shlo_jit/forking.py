@@ -8,7 +8,7 @@ kind (`pause`, between two steps of a compilation) or are done, and keeps them t
         ...
         pause()                 # unless somebody waits to
 
-A fork waits for FORK_SECONDS at most. When LLVM takes longer than that over one function, the fork goes on, and the child
+A fork waits for FORK_SECONDS at most. When LLVM takes longer than that over one call, the fork goes on, and the child
 must not compile (`compiling` raises RuntimeError there); it can call what is compiled.
 """
 
@@ -122,8 +122,8 @@ def compiling() -> Iterator[None]:
     all the same."""
     if GATE.is_broken:
         raise RuntimeError(
-            f"this process was forked while another thread had been compiling for {FORK_SECONDS:g} s; compile before the "
-            f"fork, or start the process with multiprocessing's 'spawn' or 'forkserver'"
+            f"this process was forked while another thread had been compiling for {FORK_SECONDS:g} s; compile before "
+            f"the fork, or start the process with multiprocessing's 'spawn' or 'forkserver'"
         )
     GATE.enter()
     try:
