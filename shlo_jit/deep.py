@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from shlo_jit.forking import GATE, compiling
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -64,7 +66,8 @@ def _in_deep_thread(work: Callable[[], T]) -> T:
         _here.is_deep = True
         _raise_limit()
         try:
-            results.append(work())
+            with compiling():
+                results.append(work())
         except BaseException as error:
             errors.append(error)
         finally:
@@ -77,7 +80,8 @@ def _in_deep_thread(work: Callable[[], T]) -> T:
             thread.start()
         finally:
             threading.stack_size(before)
-    thread.join()
+    with GATE.outside():
+        thread.join()
     if errors:
         raise errors[0]
     return results[0]
