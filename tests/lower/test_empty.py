@@ -11,7 +11,7 @@ import pytest
 from element_cases import BITS, EQUAL, MOVES, NUMBERS, ORDERED, SUMS, Case, filled
 
 import shlo_jit
-from shlo_jit.ir.types import DTYPES, FunctionType
+from shlo_jit.ir.types import DTYPES, FunctionType, TensorType
 from shlo_jit.reference.interpreter import evaluate
 
 MORE = [
@@ -134,8 +134,10 @@ def surrounded(text: str) -> str:
     types = main.attributes["function_type"].type
     assert isinstance(types, FunctionType)
     parameters, lines = [], []
-    inputs = [(t.extents, t.storage.name) for t in types.inputs]
-    ((shape, dtype),) = [(t.extents, t.storage.name) for t in types.results]
+    inputs, ((shape, dtype),) = (
+        [(t.extents, t.storage.name) for t in listed if isinstance(t, TensorType)]
+        for listed in (types.inputs, types.results)
+    )
     for i, (extents, d) in enumerate(inputs):
         turned, whole = tensor_text(extents[::-1], d), tensor_text(extents, d)
         flat = tensor_text((0, 7) if 0 in extents else (int(np.prod(extents)), 1), d)
