@@ -19,6 +19,9 @@ from shlo_jit.ops.shapes import (
     with_bounds,
 )
 
+LARGEST_RANK = 1 << 16
+"""Of a result whose rank is an extent: one that is as large as extents may be would take terabytes to write down."""
+
 # rng
 
 
@@ -31,7 +34,10 @@ def _infer_rng(op: Op) -> list[Type]:
         raise Violation("C2", f"mu and sigma must be floats, got '{type_text(a)}'")
     known = constant_ints(op.operands[2])
     if known is None:
-        return [with_bounds((None,) * shape.extents[0], a.dtype, None)]
+        rank = shape.extents[0]
+        if rank > LARGEST_RANK:
+            raise Violation("C3", f"shape must have a number for each dimension of the result, got {rank:,}")
+        return [with_bounds((None,) * rank, a.dtype, None)]
     if any(n < 0 for n in known):
         raise Violation("C3", f"shape must not be negative, got {list(known)}")
     return [with_bounds(known, a.dtype, None)]
