@@ -86,12 +86,13 @@ def read_only(array: np.ndarray, at_end: bool) -> np.ndarray:
 
 
 def relaid(array: np.ndarray, at_end: bool) -> np.ndarray:
-    """`guarded`, with the array's strides: those of a transposed array that has no gaps. Others stay as they are."""
-    order = np.argsort([-s for s in array.strides], kind="stable")
-    ordered = array.transpose(order)
+    """`guarded`, with the array's strides where its memory has no gaps: transposed, reversed. Others stay as they are."""
+    forward = tuple(slice(None, None, -1 if s < 0 else None) for s in array.strides)
+    order = np.argsort([-abs(s) for s in array.strides], kind="stable")
+    ordered = array[forward].transpose(order)
     if not ordered.flags.c_contiguous:
         return array
-    return guarded(ordered, at_end).transpose(np.argsort(order))
+    return guarded(ordered, at_end).transpose(np.argsort(order))[forward]
 
 
 def scratch(nbytes: int) -> np.ndarray:
