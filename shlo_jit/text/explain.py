@@ -84,7 +84,8 @@ def diagnosed(source: Source, refusal: SyntaxRefusal) -> Diagnostic:
         from shlo_jit.ops.families import FAMILY_OF
         from shlo_jit.ops.record import did_you_mean
 
-        hint = did_you_mean(name, FAMILY_OF)
+        generic = f'{name} has the generic form only: "{name}"(...) : (...) -> ...'
+        hint = generic if name in FAMILY_OF else did_you_mean(name, FAMILY_OF)
         message += f"; {hint}" if hint else ""
     place = Span(source, refusal.start, refusal.end)
     return diagnose(message, place, label="syntax", hint=hint, found=refusal.token, expected=refusal.expected)

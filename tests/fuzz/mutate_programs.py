@@ -43,6 +43,7 @@ from shlo_jit.ir.core import Block, Module, Op, Region, Value, walk
 from shlo_jit.ir.types import DTYPES, FunctionType, QuantizedType, TensorType, Type, tensor
 from shlo_jit.ops import OPS
 from shlo_jit.ops.attribute_kinds import ENUMS
+from shlo_jit.ops.numeric import convert
 
 NUMBERS = [0, -1, 1, 2, 3, 5, 7, 8, 16, 17, 33, 64, 100, 65536, 2**31 - 1, 2**31, 2**62, -(2**63)]
 SMALL = [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33]
@@ -185,7 +186,7 @@ class Mutator:
             if not isinstance(value, Dense) or not isinstance(t, TensorType) or not t.is_static or t.size > 1 << 20:
                 continue
             if value.type != t and not isinstance(t.dtype, QuantizedType):
-                flat = value.array.reshape(-1).astype(t.storage.numpy)
+                flat = convert(value.array.reshape(-1), t.storage.numpy)
                 new = np.resize(flat, t.extents) if flat.size else np.zeros(t.extents, t.storage.numpy)
                 op.attributes["value"] = Dense(tensor(t.shape, t.dtype), new)
 

@@ -101,6 +101,12 @@ def test_text_with_caret() -> None:
     )
 
 
+def test_an_op_without_a_pretty_form() -> None:
+    text = "func.func @main(%a: tensor<?xf32>, %s: tensor<1xi64>) {\n  %0 = chlo.dynamic_reshape %a, %s : tensor<?xf32>\n}"
+    (found,) = shlo_jit.verify(text)
+    assert found.hint.startswith('chlo.dynamic_reshape has the generic form only: "chlo.dynamic_reshape"(...)')
+
+
 def test_grammar_adds_what_else_is_possible() -> None:
     error = refusal(HEADER + "  %0 = stablehlo.add %x, %x tensor<3xf32>\n}")
     assert error.diagnostics[0].message == "expected ':', found 'tensor<3xf32>' (the grammar also allows '{')"
