@@ -14,8 +14,8 @@ from shlo_jit.ir.core import Module
 
 LONGEST_PATH = 4096
 _NAME = r"[^\n{}()%@\"=<>#]*"
-PATH = re.compile(rf"(?!\s*//){_NAME}(/{_NAME}|\.[A-Za-z]\w{{0,9}})")
-"""A slash or a suffix, and nothing that is in every program."""
+PATH = re.compile(rf"(?!\s*(//|func\.func\b|builtin\.module\b)){_NAME}(/{_NAME}|\.[A-Za-z]\w{{0,9}})")
+"""A slash or a suffix, and nothing that is in every program, nor what one begins with."""
 PIPE_WAIT = 10.0
 """Seconds to wait for somebody to write to a named pipe."""
 

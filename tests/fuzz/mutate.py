@@ -124,7 +124,9 @@ def check(data: str | bytes) -> str:
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     start = time.process_time()
     try:
-        found = shlo_jit.verify(shlo_jit.parse(data))
+        # as bytes: a text of one word could be a file's name
+        given = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
+        found = shlo_jit.verify(shlo_jit.parse(given))
         answer = "invalid" if found else "valid"
     except shlo_jit.ParseError as error:
         found, answer = error.diagnostics, "refused"
