@@ -64,13 +64,19 @@ CHECK = "SHLO_JIT_CHECK_PASSES"
 def core_functions(module: Module, entry: Op, is_registered: Registered = lambda target: False) -> list[Op]:
     """A verified module's entry function, last, and the functions that it still calls, callees first: in core ops and
     simplified. `is_registered` says which custom calls the user has implementations of."""
-    return [run_passes(module, function, is_registered) for function in inlined(module, entry, is_registered)]
+    as_written = {f.attributes["sym_name"]: f for f in module.functions()} if may_contradict(module) else {}
+    return [
+        run_passes(module, function, is_registered, as_written.get(function.attributes["sym_name"]))
+        for function in inlined(module, entry, is_registered)
+    ]
 
 
-def run_passes(module: Module, function: Op, is_registered: Registered = lambda target: False) -> Op:
-    """A function whose calls have been written out, brought to core ops and simplified."""
-    checking, open_ended = bool(os.environ.get(CHECK)), may_contradict(module)
-    stated = module.function(function.attributes["sym_name"]) or function
+def run_passes(
+    module: Module, function: Op, is_registered: Registered = lambda target: False, as_written: Op | None = None
+) -> Op:
+    """A function whose calls have been written out, brought to core ops and simplified. `as_written`: the function
+    before, where it may contradict itself."""
+    checking = bool(os.environ.get(CHECK))
     first: list[Pass] = [
         partial(exact_top_k, module, is_registered=is_registered),
         partial(dynamic_calls, module, is_registered=is_registered),
@@ -78,8 +84,8 @@ def run_passes(module: Module, function: Op, is_registered: Registered = lambda 
     ]
     for run in (*first, *PASSES):
         function = run(function)
-        if run is expand and open_ended:
-            refuse_contradictions(stated, function)
+        if run is expand and as_written is not None:
+            refuse_contradictions(as_written, function)
         pause()
         if checking:
             check(function, getattr(run, "__name__", str(run)), is_registered)
