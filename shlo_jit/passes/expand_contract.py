@@ -95,14 +95,15 @@ def _sum_out(rw: Rewriter, x: Value, term: list[str], kept: set[str]) -> tuple[V
 
 
 def expand_unary_einsum(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """einsum "ab->b" (x) = transpose(sum(diagonal(x)))"""
+    """einsum "ab->b" (x) = transpose(sum(diagonal(x))), of x in the result's type as all products"""
     x = operands[0]
     found = _terms(op.attributes["einsum_config"], [x.tensor.rank]) if mk.is_static(x) else None
     if found is None:
         return None
     (term,), output = found
+    x = mk.convert(rw, x, op.result.tensor.storage)
     x, term = _sum_out(rw, *_diagonal(rw, x, term), set(output))
-    return [mk.convert(rw, mk.transpose(rw, x, [term.index(label) for label in output]), op.result.tensor.storage)]
+    return [mk.transpose(rw, x, [term.index(label) for label in output])]
 
 
 def expand_einsum(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:

@@ -68,6 +68,15 @@ def test_products(target: str) -> None:
         np.testing.assert_array_equal(g, w, call)
 
 
+@pytest.mark.parametrize("target", RESULTS)
+def test_sums_of_one_operand(target: str) -> None:
+    rng = np.random.default_rng(2)
+    for source in OPERANDS:
+        a, c = f"tensor<4x6x{source}>", f"tensor<4x{target}>"
+        line = f'%0 = "stablehlo.unary_einsum"(%a) <{{einsum_config = "ij->i"}}> : ({a}) -> {c}'
+        compare(f"func.func @main(%a: {a}) -> {c} {{\n{line}\nreturn %0 : {c}\n}}", operand(rng, (4, 6), DTYPES[source]))
+
+
 def test_a_float_is_cut_off_before_it_is_multiplied() -> None:
     x = np.array([[1.7, 300.0, -0.5]], np.float32)
     for target, want in (("i32", 1 + 300 * 300), ("i8", (1 + 127 * 127 + 128) % 256 - 128), ("i1", True)):
