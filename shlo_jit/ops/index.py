@@ -251,6 +251,13 @@ def _infer_dynamic_gather(op: Op) -> list[Type]:
     return [with_bounds(shape, t.dtype, bounds)]
 
 
+def as_index(numbers: Array) -> Array:
+    """As i64. What it cannot hold becomes the largest it can, which lies outside of every tensor as well."""
+    if numbers.dtype == np.uint64:
+        numbers = np.minimum(numbers, np.uint64(2**63 - 1))
+    return numbers.astype(np.int64)
+
+
 def gather(x: Array, indices: Array, numbers: StructAttr, sizes: Sequence[int]) -> Array:
     """result[i] = operand[clamped start + offset], by one index array a dimension of the operand."""
     offsets = dims_of(numbers, "offset_dims")
@@ -261,7 +268,7 @@ def gather(x: Array, indices: Array, numbers: StructAttr, sizes: Sequence[int]) 
     gone = dims_of(numbers, "collapsed_slice_dims") + batching
     at = int(numbers.get("index_vector_dim", 0))
     starts = indices if at < indices.ndim else indices[..., None]
-    starts = np.moveaxis(starts.astype(np.int64), min(at, starts.ndim - 1), -1)
+    starts = np.moveaxis(as_index(starts), min(at, starts.ndim - 1), -1)
     batch_shape = starts.shape[:-1]
     rank = len(batch_shape) + len(offsets)
     batch_dims = [d for d in range(rank) if d not in offsets]
@@ -336,7 +343,7 @@ def _torch_index_select(op: Op, x: Array, index: Array) -> Array:
     if not out.size:
         return out
     for b in np.ndindex(x.shape[:batch]):
-        wanted = np.clip(index[b].astype(np.int64), 0, x.shape[dim] - 1)
+        wanted = np.clip(as_index(index[b]), 0, x.shape[dim] - 1)
         out[b] = np.take(x[b], wanted, axis=dim - batch)
     return out
 

@@ -7,7 +7,7 @@ import numpy as np
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops.contract import dims_of
-from shlo_jit.ops.index import DimLabels, check_batching, check_index_dims, index_depth
+from shlo_jit.ops.index import DimLabels, as_index, check_batching, check_index_dims, index_depth
 from shlo_jit.ops.numeric import Array
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.reduce import check_same_shapes, update_in_order
@@ -134,7 +134,7 @@ def scatter_places(op: Op, shape: tuple[int, ...], indices: Array, update_shape:
     gone = dims_of(numbers, "inserted_window_dims") + batching
     at = int(numbers.get("index_vector_dim", 0))
     starts = indices if at < indices.ndim else indices[..., None]
-    starts = np.moveaxis(starts.astype(np.int64), min(at, starts.ndim - 1), -1)
+    starts = np.moveaxis(as_index(starts), min(at, starts.ndim - 1), -1)
     batch_shape = starts.shape[:-1]
     rank = len(update_shape)
     scatter_dims = [d for d in range(rank) if d not in windows]
