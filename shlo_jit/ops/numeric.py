@@ -80,6 +80,8 @@ def narrow(x: Array, dtype: np.dtype) -> Array:
         return x
     if x.dtype == np.float64 and dtype not in (np.dtype(np.float32), np.dtype(np.float16)):
         return to_odd(x).astype(dtype)
+    if x.dtype.itemsize == 1:  # exact in f32; ml_dtypes does not convert all of them to each other
+        x = x.astype(np.float32)
     return x.astype(dtype)
 
 

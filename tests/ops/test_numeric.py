@@ -115,3 +115,12 @@ def test_mulhi():
     assert mulhi(x, x).tolist() == [(int(v) * int(v)) >> 32 for v in x]
     u = np.asarray([2**64 - 1, 3], np.uint64)
     assert mulhi(u, u).tolist() == [2**64 - 2, 0]
+
+
+@pytest.mark.parametrize("source", DTYPES.values(), ids=str)
+def test_one_converts_to_every_type(source) -> None:
+    """Every type has a 1."""
+    for target in DTYPES.values():
+        one = convert(np.ones(3).astype(source.numpy), target.numpy)
+        assert one.dtype == target.numpy
+        assert np.array_equal(convert(one, np.dtype(np.float64)), np.ones(3))
