@@ -83,9 +83,7 @@ def dots() -> Iterator[Case]:
     )  # fmt: skip
     for batch, n in ((16, 256), (2000, 12)):
         operand = normal(batch, n, n)
-        yield Case(
-            f"dot f32 {batch} of {n}", "dot", jnp.matmul, (operand, operand), 2 * batch * n**3, numpy=np.matmul
-        )
+        yield Case(f"dot f32 {batch} of {n}", "dot", jnp.matmul, (operand, operand), 2 * batch * n**3, numpy=np.matmul)
 
 
 def convolutions() -> Iterator[Case]:

@@ -63,8 +63,7 @@ def dots(n: int) -> str:
     """A chain of small matrix products."""
     dims = "contracting_dims = [1] x [0]"
     lines = [
-        f"%{i} = stablehlo.dot_general {'%x' if i == 0 else f'%{i - 1}'}, %w, {dims} : "
-        f"({MATRIX}, {MATRIX}) -> {MATRIX}"
+        f"%{i} = stablehlo.dot_general {'%x' if i == 0 else f'%{i - 1}'}, %w, {dims} : ({MATRIX}, {MATRIX}) -> {MATRIX}"
         for i in range(n)
     ]
     return _main(f"%x: {MATRIX}, %w: {MATRIX}", MATRIX, lines, f"%{n - 1}")

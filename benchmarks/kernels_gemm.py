@@ -15,7 +15,7 @@ import numpy as np
 
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.gemm import GEMM_PARAMS, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
+from shlo_jit.kernels.gemm.gemm import GEMM_PARAMS, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 

@@ -10,10 +10,10 @@ from shlo_jit import options, pipeline
 from shlo_jit.errors import Diagnostic, StableHLOError
 from shlo_jit.forking import compiling
 from shlo_jit.ir.core import Module
-from shlo_jit.ir.verifier import verify_module, warnings_of
 from shlo_jit.runtime.callbacks import registered
 from shlo_jit.sources import read_source
 from shlo_jit.text.parser import parse_module
+from shlo_jit.verify.verifier import verify_module, warnings_of
 
 if TYPE_CHECKING:
     from shlo_jit.ir.core import Region
@@ -56,8 +56,11 @@ def infer(
     *,
     result_types: Sequence[Type | str] | None = None,
 ) -> list[Type]:
-    """Result types of an op: `infer("transpose", ["tensor<2x3xf32>"], {"permutation": [1, 0]})`; see `ir/infer.py`."""
-    from shlo_jit.ir import infer as inference
+    """Result types of an op: `infer("transpose", ["tensor<2x3xf32>"], {"permutation": [1, 0]})`.
+
+    See `verify/infer.py`.
+    """
+    from shlo_jit.verify import infer as inference
 
     return inference.infer(op_name, operand_types, attributes, regions, result_types=result_types)
 
@@ -89,7 +92,7 @@ def compile(
     options.environment()
     calls = options.calls("custom_calls", custom_calls)
     if composites:
-        from shlo_jit.passes.inline import COMPOSITE
+        from shlo_jit.passes.frontend.inline import COMPOSITE
 
         calls |= {COMPOSITE + n: f for n, f in options.calls("composites", composites).items()}
     return pipeline.compile_text(

@@ -98,9 +98,7 @@ NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even what the
 def run(
     file: File = None,
     example: Example = "",
-    inputs: Annotated[
-        list[Path] | None, typer.Option("--input", metavar="X.npy ...", help="Inputs, in order.")
-    ] = None,
+    inputs: Annotated[list[Path] | None, typer.Option("--input", metavar="X.npy ...", help="Inputs, in order.")] = None,
     random: Annotated[bool, typer.Option("--random", help="Make up the inputs that were not given.")] = False,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the inputs made up.")] = 0,
     output_dir: Annotated[

@@ -1,7 +1,7 @@
 """The table of ops, made from their records and from the tables that lowering goes by.
 
-    python -m shlo_jit.op_table              prints it in Markdown
-    python -m shlo_jit.op_table README.md    writes it between the markers of a file
+python -m shlo_jit.op_table              prints it in Markdown
+python -m shlo_jit.op_table README.md    writes it between the markers of a file
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ STRUCTURE = {"builtin.module", "func.func", "func.return", "stablehlo.return"}
 GROUPED = {"stablehlo.reduce", "stablehlo.concatenate", "stablehlo.dynamic_update_slice"}
 """Ops that `fuse/group.py` puts into nests by hand."""
 QUANTIZED = {"stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"}
-"""Ops that `passes/quantized.py` says in others."""
+"""Ops that `passes/quantized/lower_quantized.py` says in others."""
 REMOVED = {
     "stablehlo.optimization_barrier", "stablehlo.tuple", "stablehlo.get_tuple_element", "stablehlo.after_all",
     "stablehlo.create_token", "stablehlo.async_start", "stablehlo.async_done", "func.constant",
 }  # fmt: skip
-"""Ops that leave nothing behind: `passes/flatten.py`, `passes/inline.py` and `passes/identities.py`."""
+"""Ops that leave nothing behind: see `passes/frontend/` and `passes/identities.py`."""
 WORDS = {
     "pred": "bool", "sint": "int", "uint": "uint", "index": "index", "float": "float", "complex": "complex",
     "quant": "quantized", "quant_axis": "quantized per axis",
@@ -76,11 +76,11 @@ def _routes() -> dict[str, str]:
     what usually happens."""
     from shlo_jit.fuse.group import CONTROL
     from shlo_jit.fuse.maps import MAPS
-    from shlo_jit.lower.elementwise import EMITTERS
+    from shlo_jit.lower.elements.elementwise import EMITTERS
     from shlo_jit.lower.kernels import KERNELS
-    from shlo_jit.passes.expand import EXPANSIONS
-    from shlo_jit.passes.host_calls import FEEDS, TRANSFERS
-    from shlo_jit.passes.inline import CALLS
+    from shlo_jit.passes.expand.expand import EXPANSIONS
+    from shlo_jit.passes.frontend.host_calls import FEEDS, TRANSFERS
+    from shlo_jit.passes.frontend.inline import CALLS
 
     collective = [name for name, record in OPS.items() if record.has("collective")]
     ways: tuple[tuple[str, Iterable[str]], ...] = (

@@ -15,7 +15,6 @@ from shlo_jit.errors import Diagnostic, StableHLOError, UnsupportedError, Verify
 from shlo_jit.forking import compiling, pause
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import is_declaration
-from shlo_jit.ir.verifier import verify_module
 from shlo_jit.kernels.target import Target
 from shlo_jit.log import LOG, stage
 from shlo_jit.options import OptionError, check_donated
@@ -26,14 +25,15 @@ from shlo_jit.runtime.cpus import thread_count, usable_cpus
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.runtime.host import HOST_CALLS
 from shlo_jit.text.parser import parse_module
+from shlo_jit.verify.verifier import verify_module
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.program import Program
     from shlo_jit.fuse.plan import PlanBlock
-    from shlo_jit.fuse.storage import MemoryPlan
     from shlo_jit.ir.core import Module
     from shlo_jit.kernels.routine import Routine
     from shlo_jit.lower.program import FunctionPlan
+    from shlo_jit.memory.storage import MemoryPlan
 
 
 PARTS_PER_CPU = 2

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import shlo_jit
-from shlo_jit.fuse import memory
-from shlo_jit.fuse.storage import Storage
+from shlo_jit.memory import planner as memory
+from shlo_jit.memory.storage import Storage
 from shlo_jit.runtime.arguments import check_count, convert
 from shlo_jit.runtime.executable import Core, Executable
 

@@ -108,9 +108,13 @@ def judge(module: Any, arguments: list[np.ndarray], gots: list[np.ndarray], want
     for i, (bad, got, want) in enumerate(zip(wrong, gots, wants, strict=True)):
         if bad.any():
             at = int(np.argmax(bad))
-            found = f"got {numbers(got)[at]!r}, expected {numbers(want)[at]!r}, rounding moves that by {spreads[i][at]:.3g}"
+            found = (
+                f"got {numbers(got)[at]!r}, expected {numbers(want)[at]!r}, rounding moves that by {spreads[i][at]:.3g}"
+            )
             raise AssertionError(f"result {i}, element {at} of {bad.size}: {found}")
-    loose = (f & (s > LOOSE * scale_of(numbers(w))) for f, s, w in zip(map(far, gots, wants), spreads, wants, strict=True))
+    loose = (
+        f & (s > LOOSE * scale_of(numbers(w))) for f, s, w in zip(map(far, gots, wants), spreads, wants, strict=True)
+    )
     return not any(x.any() for x in loose)
 
 

@@ -28,9 +28,26 @@ class Generator(Control, Structured, Numbers):
             self.sort, self.window, self.select_and_scatter, self.gather, self.scatter, self.dot, self.convolution,
             self.loop, self.loop, self.branch, self.complex, self.complex, self.quantized, self.quantized_product,
         ]  # fmt: skip
-        self.control = [*[self.loop] * 2, self.branch, self.unary, self.binary, self.reshape, self.dynamic, self.transpose]
+        self.control = [
+            *[self.loop] * 2,
+            self.branch,
+            self.unary,
+            self.binary,
+            self.reshape,
+            self.dynamic,
+            self.transpose,
+        ]
         if self.large:  # what the reference does fast
-            plain = [self.unary, self.binary, self.select, self.iota, self.convert, self.narrow, self.concatenate, self.dot]
+            plain = [
+                self.unary,
+                self.binary,
+                self.select,
+                self.iota,
+                self.convert,
+                self.narrow,
+                self.concatenate,
+                self.dot,
+            ]
             plain += [*maps, self.complex, self.quantized]
             self.every = [*plain, *[self.reduce, self.rows, self.loop] * 2, self.argmax, self.dynamic, self.branch]
 
@@ -93,7 +110,9 @@ class Generator(Control, Structured, Numbers):
         x, shape, dtype = self.any()
         p = self.rng.permutation(len(shape)).tolist()
         out = tuple(shape[i] for i in p)
-        self.emit(out, dtype, f"stablehlo.transpose {x}, dims = {p} : ({type_of(shape, dtype)}) -> {type_of(out, dtype)}")
+        self.emit(
+            out, dtype, f"stablehlo.transpose {x}, dims = {p} : ({type_of(shape, dtype)}) -> {type_of(out, dtype)}"
+        )
 
     def reshape(self) -> None:
         x, shape, dtype = self.any()
@@ -105,7 +124,9 @@ class Generator(Control, Structured, Numbers):
             rest //= f
         if self.rng.random() < 0.3:
             out.insert(int(self.rng.integers(len(out) + 1)), 1)
-        self.emit(tuple(out), dtype, f"stablehlo.reshape {x} : ({type_of(shape, dtype)}) -> {type_of(tuple(out), dtype)}")
+        self.emit(
+            tuple(out), dtype, f"stablehlo.reshape {x} : ({type_of(shape, dtype)}) -> {type_of(tuple(out), dtype)}"
+        )
 
     def slice(self) -> None:
         x, shape, dtype = self.any(rank=1)
@@ -148,7 +169,9 @@ class Generator(Control, Structured, Numbers):
             return
         types = ", ".join(type_of(p[1], dtype) for p in parts)
         names = ", ".join(p[0] for p in parts)
-        self.emit(tuple(out), dtype, f"stablehlo.concatenate {names}, dim = {d} : ({types}) -> {type_of(tuple(out), dtype)}")
+        self.emit(
+            tuple(out), dtype, f"stablehlo.concatenate {names}, dim = {d} : ({types}) -> {type_of(tuple(out), dtype)}"
+        )
 
     def reduce(self) -> None:
         x, shape, dtype = self.any(rank=1)
@@ -193,7 +216,11 @@ class Generator(Control, Structured, Numbers):
             value = self.constant((), dtype)
             operands = [sizes(edges[0]), sizes(edges[1]), sizes([0] * rank)]
             types = ", ".join([t, type_of((), dtype), *[f"tensor<{rank}xi64>"] * 3])
-            self.emit(out, dtype, f"stablehlo.dynamic_pad {x}, {value}, {', '.join(operands)} : ({types}) -> {type_of(out, dtype)}")
+            self.emit(
+                out,
+                dtype,
+                f"stablehlo.dynamic_pad {x}, {value}, {', '.join(operands)} : ({types}) -> {type_of(out, dtype)}",
+            )
             return
         else:
             low = [self.below(0, n) for n in shape]
@@ -234,7 +261,9 @@ class Generator(Control, Structured, Numbers):
         types = [type_of(s, d) for _, s, d in results]
         body = "\n".join("  " + line for line in self.lines)
         names = ", ".join(n for n, _, _ in results)
-        text = f"func.func @main({inputs}) -> ({', '.join(types)}) {{\n{body}\n  return {names} : {', '.join(types)}\n}}\n"
+        text = (
+            f"func.func @main({inputs}) -> ({', '.join(types)}) {{\n{body}\n  return {names} : {', '.join(types)}\n}}\n"
+        )
         return text, arguments
 
 

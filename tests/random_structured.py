@@ -22,7 +22,9 @@ class Structured(Writer):
             top = self.mean(top, small, count_of(shape) // count_of(small))
         wide = self.expand(top, small, kept, shape, dtype)
         y = self.emit(shape, dtype, f"stablehlo.subtract {x}, {wide} : {t}")
-        e = self.emit(shape, dtype, f"stablehlo.exponential {y} : {t}" if softmax else f"stablehlo.multiply {y}, {y} : {t}")
+        e = self.emit(
+            shape, dtype, f"stablehlo.exponential {y} : {t}" if softmax else f"stablehlo.multiply {y}, {y} : {t}"
+        )
         total, _ = self.fold("add", e, shape, dtype, dims, 0)
         if softmax:
             wide = self.expand(total, small, kept, shape, dtype)
@@ -68,10 +70,14 @@ class Structured(Writer):
             other = self.pick(["f32", "i32"])
             operands.append((self.filled(shape, other), other))
         d, k = self.below(0, len(shape)), self.fresh()
-        order = f"stablehlo.compare {self.pick(['LT', 'GT'])}, {k}_a, {k}_b" + (", TOTALORDER" if dtype == "f32" else "")
+        order = f"stablehlo.compare {self.pick(['LT', 'GT'])}, {k}_a, {k}_b" + (
+            ", TOTALORDER" if dtype == "f32" else ""
+        )
         arguments = [f"{k}_{a}: tensor<{t}>" for i, (_, t) in enumerate(operands) for a in ("ab", "cd")[i]]
         types = ", ".join(type_of(shape, t) for _, t in operands)
-        head = f'"stablehlo.sort"({", ".join(n for n, _ in operands)}) <{{dimension = {d} : i64, is_stable = true}}> ({{'
+        head = (
+            f'"stablehlo.sort"({", ".join(n for n, _ in operands)}) <{{dimension = {d} : i64, is_stable = true}}> ({{'
+        )
         self.lines += [
             f"{k}:{len(operands)} = {head}",
             f"^bb0({', '.join(arguments)}):",
@@ -114,7 +120,13 @@ class Structured(Writer):
         self.reducer("select_and_scatter", operands, dtype, words, ["GE", "add"], shape)
 
     def reducer(
-        self, op: str, operands: Sequence[tuple[str, Shape]], dtype: str, words: Sequence[str], ops: Sequence[str], out: Shape
+        self,
+        op: str,
+        operands: Sequence[tuple[str, Shape]],
+        dtype: str,
+        words: Sequence[str],
+        ops: Sequence[str],
+        out: Shape,
     ) -> None:
         """An op with regions of one op of two scalars each; a comparison where that is upper case."""
         k, t = self.fresh(), f"tensor<{dtype}>"
@@ -159,7 +171,9 @@ class Structured(Writer):
         if count_of(out) > self.most:
             return
         numbers = f"offset_dims = {dims}, collapsed_slice_dims = {collapsed}, start_index_map = {mapped}"
-        words = f"dimension_numbers = #stablehlo.gather<{numbers}, index_vector_dim = {at}>, slice_sizes = {array(sizes)}"
+        words = (
+            f"dimension_numbers = #stablehlo.gather<{numbers}, index_vector_dim = {at}>, slice_sizes = {array(sizes)}"
+        )
         types = f"({type_of(shape, dtype)}, {type_of(indices, 'i32')}) -> {type_of(out, dtype)}"
         self.emit(out, dtype, f'"stablehlo.gather"({x}, {self.indices(indices)}) <{{{words}}}> : {types}')
 
@@ -175,7 +189,9 @@ class Structured(Writer):
         ordered = dims == list(range(len(out) - len(dims), len(out)))  # the order of others is the implementation's
         op = self.pick(["add", "maximum", "set" if ordered else "minimum"])
         body = f"{k}_c = stablehlo.{op} {k}_a, {k}_b : {t}\n" if op != "set" else ""
-        types = f"({type_of(shape, dtype)}, {type_of(indices, 'i32')}, {type_of(out, dtype)}) -> {type_of(shape, dtype)}"
+        types = (
+            f"({type_of(shape, dtype)}, {type_of(indices, 'i32')}, {type_of(out, dtype)}) -> {type_of(shape, dtype)}"
+        )
         self.lines.append(
             f'{k} = "stablehlo.scatter"({x}, {places}, {update}) <{{scatter_dimension_numbers = '
             f"#stablehlo.scatter<{numbers}>}}> ({{\n^bb0({k}_a: {t}, {k}_b: {t}):\n{body}"
@@ -191,7 +207,10 @@ class Structured(Writer):
         out = tuple(batch + rows + columns)
         if max(count_of(tuple(part)) for part in (out, batch + rows + inner, batch + columns + inner)) > self.most:
             return
-        left, right = self.rng.permutation(len(batch + inner + rows)), self.rng.permutation(len(batch + inner + columns))
+        left, right = (
+            self.rng.permutation(len(batch + inner + rows)),
+            self.rng.permutation(len(batch + inner + columns)),
+        )
         sides, numbers = [], []
         for order, free in ((left, rows), (right, columns)):
             dims = batch + inner + free
@@ -231,7 +250,10 @@ class Structured(Writer):
         n, inputs = self.pick([1, 2]), self.pick([1, 3, 4])
         outputs = self.pick([1, 3, 8]) * groups * batches
         sides, taps = [self.below(3, 9) for _ in range(2)], [self.pick([1, 2, 3]) for _ in range(2)]
-        stride, pads = [self.pick([1, 1, 2]) for _ in range(2)], [[self.below(-1, 3), self.below(0, 3)] for _ in range(2)]
+        stride, pads = (
+            [self.pick([1, 1, 2]) for _ in range(2)],
+            [[self.below(-1, 3), self.below(0, 3)] for _ in range(2)],
+        )
         spread, tap_spread = [self.pick([1, 1, 2]) for _ in range(2)], [self.pick([1, 1, 2]) for _ in range(2)]
         out = []
         for d in range(2):

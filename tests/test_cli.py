@@ -338,7 +338,9 @@ def test_module_is_the_command(add: str, wrong: str) -> None:
 def test_debug_logs_stages(add: str) -> None:
     log = python("-m", "shlo_jit", "--debug", "run", add, "--random", "--repeat", "1").stderr
     assert f"{add}: not in the object cache" in log
-    assert all(f"{stage}: " in log for stage in ("parse", "verify", "passes", "fuse", "lower", "optimize and emit", "load"))
+    assert all(
+        f"{stage}: " in log for stage in ("parse", "verify", "passes", "fuse", "lower", "optimize and emit", "load")
+    )
     assert f"{add}: in the object cache" in python("-m", "shlo_jit", "--debug", "run", add, "--random").stderr
 
 
@@ -377,7 +379,9 @@ def test_importing_leaves_interrupts_alone() -> None:
 def test_a_reader_that_goes_away(tmp_path: Path) -> None:
     lines = "\n".join(f"  %v{i} = stablehlo.negate %v{i - 1} : tensor<2xf32>" for i in range(1, 5000))
     path = tmp_path / "long.mlir"
-    path.write_text(f"func.func @main(%v0: tensor<2xf32>) -> tensor<2xf32> {{\n{lines}\n  return %v9 : tensor<2xf32>\n}}")
+    path.write_text(
+        f"func.func @main(%v0: tensor<2xf32>) -> tensor<2xf32> {{\n{lines}\n  return %v9 : tensor<2xf32>\n}}"
+    )
     command = f"{sys.executable} -m shlo_jit show {path} --stage module | head -1"
     shown = subprocess.run(["bash", "-c", command], check=False, capture_output=True, text=True, timeout=120)
     assert shown.stdout.count("\n") == 1 and shown.stderr == ""

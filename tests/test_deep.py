@@ -100,7 +100,9 @@ def test_deeper_is_a_syntax_error_with_its_place(levels: int) -> None:
 
 
 def test_errors_in_deep_programs_have_their_place() -> None:
-    text = nested("if", 250).replace(f"%leaf = stablehlo.add %x, %y : {VECTOR}", f"%leaf = stablehlo.add %x, %p : {VECTOR}")
+    text = nested("if", 250).replace(
+        f"%leaf = stablehlo.add %x, %y : {VECTOR}", f"%leaf = stablehlo.add %x, %p : {VECTOR}"
+    )
     with pytest.raises((ParseError, VerifyError)) as raised:
         shlo_jit.compile(text, cache=False)
     assert "%leaf" in str(raised.value)

@@ -44,7 +44,11 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"donate": [True]}, TypeError, "donate: expected argument indices, got True"),
     ({"donate": [[0]]}, TypeError, r"donate: expected argument indices, got \[0\]"),
     ({"donate": [0, 0]}, ValueError, "donate: argument 0 is given twice"),
-    ({"donate": [7]}, ValueError, "donate: there is no argument 7: the program takes 2 arguments, numbered from 0 to 1"),
+    (
+        {"donate": [7]},
+        ValueError,
+        "donate: there is no argument 7: the program takes 2 arguments, numbered from 0 to 1",
+    ),
     ({"donate": [-1]}, ValueError, "donate: there is no argument -1"),
     ({"threads": 0}, ValueError, "threads must be a positive integer, got 0"),
     ({"threads": 2.5}, ValueError, "threads must be a positive integer, got 2.5"),
@@ -89,7 +93,9 @@ def test_a_target_with_more_than_this_machine_has(monkeypatch: pytest.MonkeyPatc
     from shlo_jit.codegen import target
 
     real = target.resolve
-    host = dataclasses.replace(real(), triple="x86_64-unknown-linux-gnu", features="+avx,+avx2,+fma,+f16c,+bmi2,-avx512f")
+    host = dataclasses.replace(
+        real(), triple="x86_64-unknown-linux-gnu", features="+avx,+avx2,+fma,+f16c,+bmi2,-avx512f"
+    )
     monkeypatch.setattr(target, "resolve", lambda name="native": host if name == "native" else real(name))
     with pytest.raises(ValueError, match=r"target 'x86-64-v4' needs avx512bw, .*, which this machine does not have"):
         target.check_runs_here(real("x86-64-v4"))
@@ -138,7 +144,9 @@ def test_stages(stage: Any) -> None:
         shlo_jit.compile(TEXT).text(stage)
 
 
-@pytest.mark.parametrize(("seconds", "error"), [("1", TypeError), (True, TypeError), (-1, ValueError), (np.nan, ValueError)])
+@pytest.mark.parametrize(
+    ("seconds", "error"), [("1", TypeError), (True, TypeError), (-1, ValueError), (np.nan, ValueError)]
+)
 def test_times_to_wait(seconds: Any, error: type[Exception]) -> None:
     exe = shlo_jit.compile(TEXT)
     for call in (lambda: exe.outfeed.get(seconds), lambda: setattr(exe.infeed, "time_out", seconds)):
@@ -183,7 +191,15 @@ def test_the_pool_s_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_flags(monkeypatch: pytest.MonkeyPatch) -> None:
-    for text, expected in {"1": True, "true": True, "ON": True, "0": False, "no": False, "": False, "off": False}.items():
+    for text, expected in {
+        "1": True,
+        "true": True,
+        "ON": True,
+        "0": False,
+        "no": False,
+        "": False,
+        "off": False,
+    }.items():
         monkeypatch.setenv("SHLO_JIT_GDB", text)
         assert environment.flag("SHLO_JIT_GDB") is expected
     monkeypatch.setenv("SHLO_JIT_GDB", "maybe")

@@ -45,7 +45,16 @@ def path(tmp_path: Path) -> Path:
 
 def test_texts_paths_bytes_and_modules(path: Path) -> None:
     module = shlo_jit.parse(TEXT)
-    given = [path, str(path), Given(str(path)), Given(os.fsencode(path)), DATA, bytearray(DATA), memoryview(DATA), module]
+    given = [
+        path,
+        str(path),
+        Given(str(path)),
+        Given(os.fsencode(path)),
+        DATA,
+        bytearray(DATA),
+        memoryview(DATA),
+        module,
+    ]
     for source in given:
         assert shlo_jit.parse(source) == module
         assert shlo_jit.verify(source) == []
@@ -67,7 +76,9 @@ def test_files_that_are_not_there(call: Any, tmp_path: Path, monkeypatch: pytest
         call(Path("/dev/zero"))
 
 
-@pytest.mark.parametrize("text", ["module {}", "// only/a.comment", "%0 = foo.bar", "", "hello world", "func.func @f.g"])
+@pytest.mark.parametrize(
+    "text", ["module {}", "// only/a.comment", "%0 = foo.bar", "", "hello world", "func.func @f.g"]
+)
 def test_texts_of_one_line_are_no_paths(text: str) -> None:
     assert sources.read_source(text) == (text, "<text>")
 
@@ -125,7 +136,9 @@ def test_what_is_something_else_is_named(what: str, tmp_path: Path) -> None:
 def test_what_is_no_text_at_all() -> None:
     for source in (None, 3, [TEXT], {}, object(), np.ones(2)):
         for call in (shlo_jit.parse, shlo_jit.verify, shlo_jit.compile):
-            with pytest.raises(TypeError, match=f"^expected StableHLO text, a path, bytes or a Module, got {type(source).__name__}$"):
+            with pytest.raises(
+                TypeError, match=f"^expected StableHLO text, a path, bytes or a Module, got {type(source).__name__}$"
+            ):
                 call(source)
     with pytest.raises(TypeError, match=r"got StringIO; pass its .read\(\)"):
         shlo_jit.compile(io.StringIO(TEXT))

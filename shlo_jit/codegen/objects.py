@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shlo_jit.codegen.program import Callback, Port, Program
-from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.memory.scratch import Scratch
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.background import Background

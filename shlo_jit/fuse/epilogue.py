@@ -6,9 +6,9 @@ and nothing that is made after the dot from it, moves into the dot's step as its
 
 from __future__ import annotations
 
-from shlo_jit.fuse import index as ix
 from shlo_jit.fuse.nest import Nest, covers
 from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step
+from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 
 HOSTS = {"stablehlo.dot_general", "stablehlo.convolution"}

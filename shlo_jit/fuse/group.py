@@ -8,15 +8,15 @@ anyway at each of its elements once, else by a nest of its own.
 
 from __future__ import annotations
 
-from shlo_jit.fuse import index as ix
 from shlo_jit.fuse.costs import FREE, cost, longest_row
 from shlo_jit.fuse.epilogue import attach_epilogues
-from shlo_jit.fuse.index import ORIGIN, At, Expr, NotAffine, Split
 from shlo_jit.fuse.maps import operand_places
 from shlo_jit.fuse.nest import Nest, Node, Store, covers, space_of
 from shlo_jit.fuse.order import depends, ordered, step_acts
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
+from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ir.index import ORIGIN, At, Expr, NotAffine, Split
 from shlo_jit.ops import is_elementwise
 
 MAX_NODES = 400

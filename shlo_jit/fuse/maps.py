@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shlo_jit.fuse import index as ix
-from shlo_jit.fuse.index import ORIGIN, ZERO, At, Condition, Expr, Sym
+from shlo_jit.ir import index as ix
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.index import ORIGIN, ZERO, At, Condition, Expr, Sym
 
 Places = list[tuple[Value, At]]
 
@@ -147,7 +147,7 @@ MAPS: dict[str, Callable[[Op, At, list[int]], Places]] = {
 
 
 def operand_places(op: Op, at: At, extents: list[int]) -> Places:
-    """Operand places of a fused op whose result is wanted `at`; raises Split or NotAffine (see fuse/index.py)."""
+    """Operand places of a fused op whose result is wanted `at`; raises Split or NotAffine (see ir/index.py)."""
     return MAPS.get(op.name, _elementwise)(op, at, extents)
 
 

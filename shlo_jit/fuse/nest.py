@@ -2,16 +2,16 @@
 
 `extents` are the loop variables' ranges. Variables in `reduce_vars` are summed over (by whatever body a reduce has);
 the others span the rows. A nest without reduce variables is a plain loop. A value that depends on row variables only
-belongs to the row; values are computed at an `At` (fuse/index.py), and one value may be computed at several places.
+belongs to the row; values are computed at an `At` (ir/index.py), and one value may be computed at several places.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shlo_jit.fuse import index as ix
-from shlo_jit.fuse.index import ORIGIN, At, Expr
+from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.index import ORIGIN, At, Expr
 
 Key = tuple[Value, At]
 

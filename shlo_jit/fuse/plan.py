@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from shlo_jit.fuse.index import At, variables
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ir.index import At, variables
 
 
 @dataclass(eq=False)

@@ -1,6 +1,6 @@
 """The Plan as text: one line a step, what is fused into it, what it reads and writes, and why it ended there.
 
-    0  row     16x1024 over 1024   subtract exponential divide ...     %arg0 -> %5 : returned
+0  row     16x1024 over 1024   subtract exponential divide ...     %arg0 -> %5 : returned
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections import Counter
 from shlo_jit.deep import deeply
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step
-from shlo_jit.fuse.storage import MemoryPlan
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
+from shlo_jit.memory.storage import MemoryPlan
 
 
 @deeply

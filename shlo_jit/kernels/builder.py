@@ -656,9 +656,7 @@ class Builder:
         self.branch(exit_)
         self.start(exit_)
 
-    def if_else(
-        self, condition: V, then: Callable[[], Sequence[V]], otherwise: Callable[[], Sequence[V]]
-    ) -> list[V]:
+    def if_else(self, condition: V, then: Callable[[], Sequence[V]], otherwise: Callable[[], Sequence[V]]) -> list[V]:
         """Write both branches; the values they return are joined."""
         labels = self.label("then"), self.label("else"), self.label("fi")
         self.branch_if(condition, labels[0], labels[1])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shlo_jit.kernels.builder import Builder, V, const
-from shlo_jit.kernels.fft_access import Mask, Side, load, store
-from shlo_jit.kernels.gemm_types import itemsize, storage
+from shlo_jit.kernels.fft.access import Mask, Side, load, store
+from shlo_jit.kernels.gemm.types import itemsize, storage
 from shlo_jit.kernels.target import Target
 
 Number = tuple[V, ...]
@@ -85,9 +85,7 @@ class Field:
             (d,) = self.splat(b, y)
             return [(b.fdiv(x[0], d),) for x in xs]
         re, im = self.splat(b, _reciprocal(b, y))
-        return [
-            (b.fsub(b.fmul(x[0], re), b.fmul(x[1], im)), b.fadd(b.fmul(x[0], im), b.fmul(x[1], re))) for x in xs
-        ]
+        return [(b.fsub(b.fmul(x[0], re), b.fmul(x[1], im)), b.fadd(b.fmul(x[0], im), b.fmul(x[1], re))) for x in xs]
 
 
 def _reciprocal(b: Builder, y: Number) -> Number:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
-from shlo_jit.kernels.fft_access import Mask, first_lanes
+from shlo_jit.kernels.fft.access import Mask, first_lanes
 from shlo_jit.kernels.field import Field, Number
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
@@ -102,9 +102,7 @@ class _Tile:
 
     def row(self, k: V, column: V) -> list[Number]:
         b, at = self.b, self.b.add(self.b.mul(k, self.x_row), column)
-        return [
-            self.field.load(b, self.X, b.add(at, v * self.field.lanes), mask) for v, mask in enumerate(self.masks)
-        ]
+        return [self.field.load(b, self.X, b.add(at, v * self.field.lanes), mask) for v, mask in enumerate(self.masks)]
 
     def write(self, column: V) -> None:
         b, field = self.b, self.field
@@ -291,5 +289,3 @@ def _finish_cholesky(b: Builder, field: Field, U: V, n: V) -> None:
         return []
 
     b.if_else(carry.values[0], clear, spoil)
-
-

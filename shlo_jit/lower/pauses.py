@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shlo_jit.codegen.program import PAUSE_SLOT
-from shlo_jit.fuse.work import STEP_WORK
 from shlo_jit.kernels.builder import i64
 from shlo_jit.lower.control import leave_unless_zero
+from shlo_jit.schedule.work import STEP_WORK
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering

@@ -12,11 +12,7 @@ import numpy as np
 from shlo_jit.codegen.program import FIRST_CONSTANT_SLOT, Callback, Port, Program
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.forking import pause
-from shlo_jit.fuse.memory import Planner
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, all_steps
-from shlo_jit.fuse.scratch import Scratch
-from shlo_jit.fuse.storage import Copy, MemoryPlan, Storage, nbytes, read_inside
-from shlo_jit.fuse.work import is_short, step_work
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
@@ -25,11 +21,15 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.lower.control import leave_unless_zero, lower_control, write_part
 from shlo_jit.lower.kernels import KERNELS, Kernel
 from shlo_jit.lower.kernels.copy import copy
-from shlo_jit.lower.nest import NestLowering, check_supported
-from shlo_jit.lower.parts import PART_STEPS, Parts
+from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.lower.pauses import Pauses
 from shlo_jit.lower.scope import PARAMETERS, Scope
-from shlo_jit.lower.space import Tile
+from shlo_jit.memory.planner import Planner
+from shlo_jit.memory.scratch import Scratch
+from shlo_jit.memory.storage import Copy, MemoryPlan, Storage, nbytes, read_inside
+from shlo_jit.schedule.parts import PART_STEPS, Parts
+from shlo_jit.schedule.space import Tile
+from shlo_jit.schedule.work import is_short, step_work
 
 INLINE_CONSTANT = 512
 """Bytes up to which a constant stands in the LLVM text."""
@@ -423,4 +423,3 @@ def port(value: Value) -> Port:
     t = value.type
     assert isinstance(t, TensorType)
     return Port(value.name, t.extents, t.storage)
-

@@ -1,17 +1,17 @@
 """Kinds of attributes: how records say what an attribute may hold, and the one check of it.
 
-    i64, i32, index      an integer; `i64 >= 0` and `i64 > 0` limit its value
-    float, f32           a number, an f32
-    bool, string         a truth value (or unit), a text
-    ints, bools          a list of i64 or i1, `array<i64: 1, 2>` or as of old `dense<[1, 2]> : tensor<2xi64>`
-    segments             how many of the operands or results belong to each group, `array<i32: 1, 1>`
-    pairs                a list of pairs of integers, `dense<...> : tensor<Nx2xi64>`
-    groups               a matrix of process ids, or mesh axes
-    enum NAME, enums NAME  one or a list of the words of an enumeration
-    struct NAME          fields, such as `#stablehlo.gather<...>`
-    conv                 dimension numbers of a convolution
-    layouts              lists of dimensions, most minor one first: `[dense<[1, 0]> : tensor<2xindex>]`
-    dense, symbol, symbols, list, dict, type, any
+i64, i32, index      an integer; `i64 >= 0` and `i64 > 0` limit its value
+float, f32           a number, an f32
+bool, string         a truth value (or unit), a text
+ints, bools          a list of i64 or i1, `array<i64: 1, 2>` or as of old `dense<[1, 2]> : tensor<2xi64>`
+segments             how many of the operands or results belong to each group, `array<i32: 1, 1>`
+pairs                a list of pairs of integers, `dense<...> : tensor<Nx2xi64>`
+groups               a matrix of process ids, or mesh axes
+enum NAME, enums NAME  one or a list of the words of an enumeration
+struct NAME          fields, such as `#stablehlo.gather<...>`
+conv                 dimension numbers of a convolution
+layouts              lists of dimensions, most minor one first: `[dense<[1, 0]> : tensor<2xindex>]`
+dense, symbol, symbols, list, dict, type, any
 """
 
 from __future__ import annotations

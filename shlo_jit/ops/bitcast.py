@@ -41,7 +41,8 @@ def _verify_bitcast(op: Op) -> None:
     extent, low, high = small.shape[-1], min(m, n), max(m, n)
     if extent is not None and extent * low != high:
         raise Violation(
-            "C1", f"requires compatible bit widths. Got: '{type_text(a)}' and '{type_text(b)}', "
+            "C1",
+            f"requires compatible bit widths. Got: '{type_text(a)}' and '{type_text(b)}', "
             f"but {low} * {extent} != {high}.",
         )
 

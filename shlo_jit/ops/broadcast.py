@@ -72,9 +72,7 @@ def check_broadcast_axis(t: TensorType, result: TensorType, dims: tuple[int, ...
     if t.shape[x.axis] == 1:
         for i, (scale, zero) in enumerate(zip(y.scales, y.zero_points, strict=True)):
             if scale != x.scales[0]:
-                raise Violation(
-                    "C6", f"mismatch result scale {i} ({scale:e}) and operand scale 0 ({x.scales[0]:e})"
-                )
+                raise Violation("C6", f"mismatch result scale {i} ({scale:e}) and operand scale 0 ({x.scales[0]:e})")
             if zero != x.zero_points[0]:
                 raise Violation(
                     "C6", f"mismatch result zero_point {i} ({zero}) and operand zero_point 0 ({x.zero_points[0]})"

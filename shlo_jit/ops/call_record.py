@@ -56,7 +56,6 @@ class Port:
         return self.kind.text == "0d int" and self.extents is None
 
 
-
 @dataclass(frozen=True)
 class CallDef:
     """What a call of one target takes and gives."""

@@ -90,9 +90,7 @@ def group_size(op: Op) -> int | None:
 
 def _check_global_ids(op: Op, label: str) -> None:
     if op.attributes.get("use_global_device_ids") and channel_id(op) <= 0:
-        raise Violation(
-            label, f"channel_id must be positive when useGlobalDeviceIds is set but got: {channel_id(op)}"
-        )
+        raise Violation(label, f"channel_id must be positive when useGlobalDeviceIds is set but got: {channel_id(op)}")
 
 
 def _results(op: Op) -> list[TensorType]:
@@ -279,9 +277,7 @@ def _infer_collective_permute(op: Op) -> list[Type]:
     if shape is None or len(shape) != 2:
         raise Violation("C1", f"expect source_target_pairs attribute to be of rank 2, but got rank {len(shape or ())}")
     if shape[1] != 2:
-        raise Violation(
-            "C1", f"expect source_target_pairs attribute of shape (N, 2), but got ({shape[0]}, {shape[1]})"
-        )
+        raise Violation("C1", f"expect source_target_pairs attribute of shape (N, 2), but got ({shape[0]}, {shape[1]})")
     pairs = [(int(a), int(b)) for a, b in attr.array]
     for label, what, ids in (("C2", "sources", [a for a, _ in pairs]), ("C3", "targets", [b for _, b in pairs])):
         if len(set(ids)) != len(ids):

@@ -109,9 +109,7 @@ PRODUCT_LABELS = {"which": "C14", "storage": "C17", "expressed": "C18", "axis": 
 """Of dot_general, for `check_quantized_product`."""
 
 
-def check_quantized_product(
-    lhs: TensorType, rhs: TensorType, result: TensorType, labels: Mapping[str, str]
-) -> None:
+def check_quantized_product(lhs: TensorType, rhs: TensorType, result: TensorType, labels: Mapping[str, str]) -> None:
     """C14, C17 to C20 of dot_general, C28, C31 to C34 of convolution: which quantized types go together."""
     if not is_quantized(rhs) or is_quantized(lhs) != is_quantized(result):
         raise Violation(
@@ -253,13 +251,9 @@ def _infer_dot(op: Op) -> list[Type]:
     assert lhs.shape is not None and rhs.shape is not None
     check_precision(op, "C11")
     if not 1 <= lhs.rank <= 2 or not 1 <= rhs.rank <= 2:
-        raise Violation(
-            "C1", f"expected both lhs/rhs ranks to be either 1 or 2, got {lhs.rank} and {rhs.rank}"
-        )
+        raise Violation("C1", f"expected both lhs/rhs ranks to be either 1 or 2, got {lhs.rank} and {rhs.rank}")
     if not same_dim(lhs.shape[-1], rhs.shape[0]):
-        raise Violation(
-            "C2", f"contracting dimensions must match, got '{type_text(lhs)}' and '{type_text(rhs)}'"
-        )
+        raise Violation("C2", f"contracting dimensions must match, got '{type_text(lhs)}' and '{type_text(rhs)}'")
     bounds = bounds_of(lhs)[:-1] + bounds_of(rhs)[1:]
     inferred = with_bounds(lhs.shape[:-1] + rhs.shape[1:], stated_result(op).dtype, bounds)
     check_shape("C3", inferred.shape, stated_result(op))

@@ -1,7 +1,7 @@
 """Ops of control flow, functions, tuples and tokens (specification, "if", "while", "Functions").
 
-What needs the whole module (does the callee exist, do its types fit) is checked by `ir/verifier.py`. References of ops
-with regions get `run`; those that call functions get `call(name, *arrays)`.
+What needs the whole module (does the callee exist, do its types fit) is checked by `verify/verifier.py`. References of
+ops with regions get `run`; those that call functions get `call(name, *arrays)`.
 """
 
 from __future__ import annotations

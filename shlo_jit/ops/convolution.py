@@ -74,9 +74,7 @@ def _check_dimensions(numbers: ConvDims, rank: int) -> None:
         ("C20", "output", (numbers.output_batch_dimension, numbers.output_feature_dimension, *outputs)),
     ):
         if any(not 0 <= d < rank for d in dims):
-            raise Violation(
-                label, f"expects input, kernel, and output dimension-numbers to be in-range [0, {rank})."
-            )
+            raise Violation(label, f"expects input, kernel, and output dimension-numbers to be in-range [0, {rank}).")
         if len(set(dims)) != rank:
             raise Violation(
                 label, f"expects {what} dimension-numbers to be unique, got {{{', '.join(map(str, dims))}}}."

@@ -41,9 +41,7 @@ def _shaped(op: Op, operand: int, label: str, name: str) -> TensorType:
     if known is None:
         rank = vector.shape[0] if vector.shape else None
         if result.shape is not None and not same_dim(rank, result.rank):
-            raise Violation(
-                label, f"result rank ({result.rank}) is not equal to {name} size ({rank})"
-            )
+            raise Violation(label, f"result rank ({result.rank}) is not equal to {name} size ({rank})")
         return result
     if any(n < 0 for n in known) or not compatible_shapes(known, result.shape):
         raise Violation(
@@ -79,9 +77,7 @@ def _check_expansion_hints(op: Op, t: TensorType) -> None:
     for label, dims in (("C9", expanding), ("C10", fixed)):
         for d in dims:
             if t.shape is not None and not 0 <= d < t.rank:
-                raise Violation(
-                    label, f"hint for expanding dimension {d} does not refer to a valid operand dimension"
-                )
+                raise Violation(label, f"hint for expanding dimension {d} does not refer to a valid operand dimension")
 
 
 define(

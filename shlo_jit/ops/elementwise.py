@@ -124,7 +124,6 @@ binary("minimum", "tensor", meaning(b=np.logical_and, i=np.minimum, f=_minimum, 
 binary("atan2", FLOAT, meaning(f=np.arctan2, c=cm.atan2, exact=False))
 
 
-
 def _infer_add(op: Op) -> list[Type]:
     types = [*operand_types(op), stated_result(op)]
     if not any(isinstance(t.dtype, QuantizedType) for t in types):

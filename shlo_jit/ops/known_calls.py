@@ -23,7 +23,7 @@ from shlo_jit.ops.shapes import compatible_shapes, constant_ints, type_text
 SHAPE_ASSERTION = "shape_assertion"
 SPARSE_PRODUCT = "cpu_csr_sparse_dense_ffi"
 DRAW = "shlo_jit.draw"
-"""Gives a key nobody has had: `passes/expand_rng.py`."""
+"""Gives a key nobody has had: `passes/expand/rng.py`."""
 APPROXIMATE_TOP_K = {"ApproxTopK", "stablehlo.dynamic_approx_top_k"}
 """The second has k as an operand; the result's type says it too."""
 

@@ -3,7 +3,7 @@
 `lapack_spotrf_ffi` takes its options in its configuration, characters by their ASCII code; the older `lapack_spotrf`
 and `blas_strsm` take options and sizes as constant operands before the arrays, and return workspaces among the results.
 T stands for the element type that the target's letter names (s, d, c, z), R for that of a real part, C for the complex
-one. The names of ports are those that `lower/kernels/lapack.py` knows.
+one. The names of ports are those that `lower/kernels/lapack/factors.py` knows.
 """
 
 from __future__ import annotations

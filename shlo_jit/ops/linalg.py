@@ -83,9 +83,7 @@ def _infer_triangular_solve(op: Op) -> list[Type]:
     if a.rank < 2:
         raise Violation("C2", f"operand 'a' must have rank >= 2, but got '{type_text(a)}'")
     if a.rank != b.rank:
-        raise Violation(
-            "C2", f"operands must have equal rank, but got '{type_text(a)}' and '{type_text(b)}'"
-        )
+        raise Violation("C2", f"operands must have equal rank, but got '{type_text(a)}' and '{type_text(b)}'")
     if not same_dim(a.shape[-2], a.shape[-1]):
         raise Violation("C3", f"two minor dimensions of operand 'a' must be compatible, but got '{type_text(a)}'")
     left = bool(op.attributes["left_side"])

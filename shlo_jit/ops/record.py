@@ -12,8 +12,8 @@
     )
 
 Parser, verifier, folder, fusion, reference interpreter and tests read the record; no stage compares op names where a
-trait says the same. How an elementwise op is computed in machine code stands in `lower/elementwise.py`, since records
-import no code generation.
+trait says the same. How an elementwise op is computed in machine code stands in `lower/elements/elementwise.py`, since
+records import no code generation.
 """
 
 from __future__ import annotations
@@ -57,9 +57,7 @@ class AttributeSpec:
 class Violation(Exception):
     """A constraint that does not hold. `label` is the specification's (`C5`), or a word such as `type`."""
 
-    def __init__(
-        self, label: str, message: str, *, hint: str = "", at: str = "", found: str = "", expected: str = ""
-    ):
+    def __init__(self, label: str, message: str, *, hint: str = "", at: str = "", found: str = "", expected: str = ""):
         super().__init__(message)
         self.label = label
         self.message = message

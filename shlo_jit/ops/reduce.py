@@ -226,13 +226,9 @@ def _infer_select_and_scatter(op: Op) -> list[Type]:
     window = select_window(op, operand.rank)
     expected = with_bounds(window_counts(operand.shape, window), operand.dtype, None)
     if not compatible_elements(source.dtype, operand.dtype):
-        raise Violation(
-            "C1", f"expects source-type to be '{type_text(expected)}', but got'{type_text(source)}'"
-        )
+        raise Violation("C1", f"expects source-type to be '{type_text(expected)}', but got'{type_text(source)}'")
     if not compatible_shapes(source.shape, expected.shape):
-        raise Violation(
-            "C2", f"expects source-type to be '{type_text(expected)}', but got'{type_text(source)}'"
-        )
+        raise Violation("C2", f"expects source-type to be '{type_text(expected)}', but got'{type_text(source)}'")
     check_inits([operand], [init], "C3")
     return [with_element(operand, results[0].dtype)]
 
@@ -285,9 +281,7 @@ def _select_and_scatter(op: Op, operand: Array, source: Array, init: Array, *, r
     return out.reshape(operand.shape)
 
 
-def update_in_order(
-    run: RegionRunner, region: int, targets: list[Array], places: Array, updates: list[Array]
-) -> None:
+def update_in_order(run: RegionRunner, region: int, targets: list[Array], places: Array, updates: list[Array]) -> None:
     """targets[place] = body(targets[place], update) for each update in turn, in place.
 
     Updates of different places are independent, so round k does the k-th update of every place at once.
@@ -328,9 +322,7 @@ def _infer_sort(op: Op) -> list[Type]:
     known = check_same_shapes(types, "C3")
     rank, d = known.rank if known.shape is not None else None, op.int("dimension", -1)
     if rank is not None and not -rank <= d < rank and not (rank == 0 and d in (0, -1)):
-        raise Violation(
-            "C4", f"dimension attribute value must be in range [-{rank}, {rank}), but found {d}"
-        )
+        raise Violation("C4", f"dimension attribute value must be in range [-{rank}, {rank}), but found {d}")
     block = block_of(op, 0, "C5")
     if len(block.arguments) != 2 * len(types):
         raise Violation("C5", f"comparator block should have {2 * len(types)} arguments")

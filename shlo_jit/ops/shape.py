@@ -87,7 +87,8 @@ def _verify_iota(op: Op) -> None:
     check_known_shape(t)
     if op.int("iota_dimension") >= t.rank:
         raise Violation(
-            "C1", "iota dimension cannot go beyond the output rank or be negative. "
+            "C1",
+            "iota dimension cannot go beyond the output rank or be negative. "
             f"Got {op.int('iota_dimension')} of {t.rank}.",
         )
 
@@ -169,8 +170,7 @@ def _infer_transpose(op: Op) -> list[Type]:
         if axis is not None and axis < t.rank and permutation[axis] != dtype.axis:
             raise Violation(
                 "C4",
-                f"operand quantization_dimension {dtype.axis} is not same as "
-                f"permutation[{axis}] = {permutation[axis]}",
+                f"operand quantization_dimension {dtype.axis} is not same as permutation[{axis}] = {permutation[axis]}",
             )
         dtype = stated.dtype
     shape, bounds = tuple(t.shape[p] for p in permutation), bounds_of(t)

@@ -9,28 +9,28 @@ from functools import partial
 from shlo_jit.errors import StableHLOError
 from shlo_jit.forking import pause
 from shlo_jit.ir.core import Module, Op
-from shlo_jit.passes.approximate_top_k import exact_top_k
-from shlo_jit.passes.bodies import simple_bodies
-from shlo_jit.passes.byte_convolutions import byte_convolutions
+from shlo_jit.passes.canonical.byte_convolutions import byte_convolutions
+from shlo_jit.passes.canonical.canonical_convolutions import canonical_convolutions
+from shlo_jit.passes.canonical.canonical_dots import canonical_dots
+from shlo_jit.passes.canonical.canonical_linalg import canonical_linalg
+from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
 from shlo_jit.passes.contradictions import may_contradict, module_of, refuse_contradictions
-from shlo_jit.passes.convolutions import canonical_convolutions
-from shlo_jit.passes.dots import canonical_dots
-from shlo_jit.passes.dynamic_calls import dynamic_calls
-from shlo_jit.passes.expand import expand
-from shlo_jit.passes.flatten import flatten
-from shlo_jit.passes.global_constants import first_platform
-from shlo_jit.passes.host_calls import host_calls
-from shlo_jit.passes.inline import Registered, inlined
-from shlo_jit.passes.known_calls import known_calls
-from shlo_jit.passes.layouts import explicit_layouts
-from shlo_jit.passes.linalg import canonical_linalg
-from shlo_jit.passes.promote import promote
-from shlo_jit.passes.quantized import lower_quantized
-from shlo_jit.passes.shardings import without_shardings
+from shlo_jit.passes.expand.expand import expand
+from shlo_jit.passes.frontend.dynamic_calls import dynamic_calls
+from shlo_jit.passes.frontend.exact_top_k import exact_top_k
+from shlo_jit.passes.frontend.first_platform import first_platform
+from shlo_jit.passes.frontend.flatten import flatten
+from shlo_jit.passes.frontend.host_calls import host_calls
+from shlo_jit.passes.frontend.inline import Registered, inlined
+from shlo_jit.passes.frontend.known_calls import known_calls
+from shlo_jit.passes.frontend.single_process import single_process
+from shlo_jit.passes.frontend.without_shardings import without_shardings
+from shlo_jit.passes.quantized.lower_quantized import lower_quantized
+from shlo_jit.passes.regions.promote import promote
+from shlo_jit.passes.regions.simple_bodies import simple_bodies
+from shlo_jit.passes.regions.unroll import unroll
 from shlo_jit.passes.simplify import simplify
-from shlo_jit.passes.single_process import alone
 from shlo_jit.passes.static import require_addressable, require_static
-from shlo_jit.passes.unroll import unroll
 
 Pass = Callable[[Op], Op]
 
@@ -39,7 +39,7 @@ PASSES: tuple[Pass, ...] = (
     first_platform,
     without_shardings,
     host_calls,
-    alone,
+    single_process,
     flatten,
     lower_quantized,
     promote,
@@ -94,8 +94,8 @@ def run_passes(
 
 def check(function: Op, after: str, is_registered: Callable[[str], bool] = lambda target: False) -> None:
     """Verify a function by itself. Raises AssertionError: a pass has broken a rule."""
-    from shlo_jit.ir.verifier import verify_module
     from shlo_jit.ops.known_calls import CALLED
+    from shlo_jit.verify.verifier import verify_module
 
     # the functions that some calls name are not in this module
     found = verify_module(module_of(function), is_registered=lambda target: target in CALLED or is_registered(target))

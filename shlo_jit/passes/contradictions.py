@@ -11,10 +11,10 @@ from shlo_jit.errors import VerifyError, diagnose
 from shlo_jit.ir.attributes import TypeAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, function_type, walk
 from shlo_jit.ir.types import FunctionType, TensorType
-from shlo_jit.ir.verifier import verify_module
 from shlo_jit.ops import OPS
 from shlo_jit.ops.shapes import compatible_shapes, type_text
-from shlo_jit.passes.flatten import leaves
+from shlo_jit.passes.frontend.flatten import leaves
+from shlo_jit.verify.verifier import verify_module
 
 
 def may_contradict(module: Module) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from shlo_jit.errors import VerifyError
-from shlo_jit.ir.check_op import check_op
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.verifier import diagnostic_of
 from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.known_calls import stands_for
+from shlo_jit.verify.check_op import check_op
+from shlo_jit.verify.verifier import diagnostic_of
 
 
 def meaning(op: Op) -> Op | None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from shlo_jit.deep import deeply
 from shlo_jit.ir.attributes import OpaqueAttr, StructAttr
-from shlo_jit.ir.check_op import has_declared_form
 from shlo_jit.ir.core import Block, Module, Op, Region, Value
 from shlo_jit.ir.types import Type
 from shlo_jit.ops import OPS
@@ -27,6 +26,7 @@ from shlo_jit.text.print_attributes import (
     type_text,
 )
 from shlo_jit.text.syntax import NotPretty
+from shlo_jit.verify.check_op import has_declared_form
 
 __all__ = ["Printer", "print_module", "print_op", "type_text"]
 

@@ -115,7 +115,9 @@ def sums(op: str) -> list[str]:
     lines = ["%zero = stablehlo.constant dense<0.0> : tensor<f32>", f"%v = stablehlo.{op} : {t}"]
     for d, name in ((1, "r"), (0, "s")):
         types = f"({t}, tensor<f32>) -> {out[1 - d]}"
-        lines.append(f"%{name} = stablehlo.reduce(%v init: %zero) applies stablehlo.add across dimensions = [{d}] : {types}")
+        lines.append(
+            f"%{name} = stablehlo.reduce(%v init: %zero) applies stablehlo.add across dimensions = [{d}] : {types}"
+        )
     return plan(f"%x: {t}, %y: {t}", ", ".join(out), lines, "%r, %s")[0]
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shlo_jit.fuse import index as ix
-from shlo_jit.fuse.index import At, Expr, NotAffine, Split
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.index import At, Expr, NotAffine, Split
 
 
 def value_of(e: Expr, variables: dict[int, int]) -> int:

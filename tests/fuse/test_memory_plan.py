@@ -26,12 +26,12 @@ def check(lines: str, results: str, returned: str, size: int = 64) -> None:
 
 def in_memory(name: str, value: str) -> str:
     """A value that is written to memory that is not a result's: two ops of other kinds than loops sort it first."""
-    return f'''
+    return f"""
   %{name} = "stablehlo.sort"(%{value}) <{{dimension = 0 : i64}}> ({{
   ^bb0(%{name}_a: tensor<f32>, %{name}_b: tensor<f32>):
     %{name}_p = stablehlo.compare LT, %{name}_a, %{name}_b : (tensor<f32>, tensor<f32>) -> tensor<i1>
     stablehlo.return %{name}_p : tensor<i1>
-  }}) : ({T}) -> {T}'''
+  }}) : ({T}) -> {T}"""
 
 
 def test_a_loop_that_reads_an_operand_elsewhere_than_it_writes() -> None:
@@ -93,7 +93,10 @@ STATES = {
         %c = stablehlo.maximum %a, %b : {T}""",
         "%c, %v",
     ),
-    "a value made of both is both": (f"{in_memory('c', 'a')}\n%d = stablehlo.add %c, %b : {T}{in_memory('e', 'd')}", "%e, %e"),
+    "a value made of both is both": (
+        f"{in_memory('c', 'a')}\n%d = stablehlo.add %c, %b : {T}{in_memory('e', 'd')}",
+        "%e, %e",
+    ),
     "the old state is read after the new one is made": (
         f"""%c = stablehlo.subtract %b, %a : {T}
         {in_memory("d", "c")}

@@ -98,7 +98,14 @@ def is_large(module: Module) -> bool:
         for v in values:
             if isinstance(v.type, TensorType) and v.type.is_static and v.type.size > MOST_ELEMENTS:
                 return True
-        for name in ("window_dimensions", "dilations", "base_dilations", "lhs_dilation", "interior_padding", "rhs_dilation"):
+        for name in (
+            "window_dimensions",
+            "dilations",
+            "base_dilations",
+            "lhs_dilation",
+            "interior_padding",
+            "rhs_dilation",
+        ):
             if name in op.attributes and math.prod(abs(n) + 1 for n in op.ints(name)) > MOST_ELEMENTS:
                 return True
         if "padding" in op.attributes and any(abs(n) > MOST_ELEMENTS for n in op.ints("padding")):
@@ -262,8 +269,10 @@ def compare(gots: Sequence[np.ndarray], wants: Sequence[np.ndarray]) -> tuple[st
         if dtype.kind in "biu":
             same = got.astype(np.int64) == want.astype(np.int64)
         else:
-            same = _close(got.real, want.real, dtype) & _close(got.imag, want.imag, dtype) if dtype.is_complex else _close(
-                got, want, dtype
+            same = (
+                _close(got.real, want.real, dtype) & _close(got.imag, want.imag, dtype)
+                if dtype.is_complex
+                else _close(got, want, dtype)
             )
         if not same.all():
             at = tuple(int(k[0]) for k in np.nonzero(~same)) if got.ndim else ()

@@ -172,7 +172,9 @@ class Mutator:
         if not used:
             return
         old, new = self.rng.choice(used), self.rng.choice(SMALL)
-        self.each_type(lambda t: dataclasses.replace(t, shape=t.shape and tuple(new if n == old else n for n in t.shape)))
+        self.each_type(
+            lambda t: dataclasses.replace(t, shape=t.shape and tuple(new if n == old else n for n in t.shape))
+        )
         everywhere = self.rng.random() < 0.7
         for op in self.ops:
             for name, attr in op.attributes.items():
@@ -258,7 +260,9 @@ class Mutator:
             case StructAttr() if attr.fields:
                 i = rng.randrange(len(attr.fields))
                 name, value = attr.fields[i]
-                return StructAttr(attr.name, (*attr.fields[:i], (name, self.other_attribute(value)), *attr.fields[i + 1 :]))
+                return StructAttr(
+                    attr.name, (*attr.fields[:i], (name, self.other_attribute(value)), *attr.fields[i + 1 :])
+                )
             case DictAttr() if attr.items:
                 i = rng.randrange(len(attr.items))
                 if rng.random() < 0.1:
@@ -362,7 +366,9 @@ class Mutator:
         """Another op that takes as many operands."""
         if self.ops:
             op = self.rng.choice(self.ops)
-            alike = [n for n in OPS if len(OPS[n].operands) == len(op.operands) and "." in n and n[:4] in ("stab", "chlo")]
+            alike = [
+                n for n in OPS if len(OPS[n].operands) == len(op.operands) and "." in n and n[:4] in ("stab", "chlo")
+            ]
             op.name = self.rng.choice(alike or [op.name])
 
     def target(self) -> None:

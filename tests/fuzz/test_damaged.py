@@ -94,9 +94,7 @@ def test_many_errors(name: str) -> None:
     assert check(MANY[name]) == "invalid"
 
 
-@pytest.mark.parametrize(
-    "data", [b"\xff", b"module {}\n\xc3(", b"module { // \x80\n}", b'"\xed\xa0\x80"']
-)
+@pytest.mark.parametrize("data", [b"\xff", b"module {}\n\xc3(", b"module { // \x80\n}", b'"\xed\xa0\x80"'])
 def test_bytes_that_are_no_text(data: bytes) -> None:
     assert check(data) == "refused"
 

@@ -14,8 +14,8 @@ from loader import compile_object, load, routine_text
 
 import shlo_jit
 from shlo_jit.codegen.target import resolve
-from shlo_jit.kernels.convolution import ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
-from shlo_jit.kernels.gemm import GemmTypes
+from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
+from shlo_jit.kernels.gemm.gemm import GemmTypes
 
 NUMPY = {
     "f32": np.float32,

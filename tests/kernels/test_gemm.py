@@ -14,7 +14,7 @@ from loader import Loaded, assembly, load
 
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
+from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 

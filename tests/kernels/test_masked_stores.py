@@ -15,7 +15,15 @@ from shlo_jit.kernels.builder import ModuleText, V, vector
 
 HEADER = 'target triple = "{}"\n'
 WIDTHS = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "float": 4, "double": 8}
-NARROWED = [("i16", "i8"), ("i32", "i8"), ("i32", "i16"), ("i64", "i8"), ("i64", "i16"), ("i64", "i32"), ("double", "float")]
+NARROWED = [
+    ("i16", "i8"),
+    ("i32", "i8"),
+    ("i32", "i16"),
+    ("i64", "i8"),
+    ("i64", "i16"),
+    ("i64", "i32"),
+    ("double", "float"),
+]
 
 
 def stored(wide: str, narrow: str, n: int, lanes: list[int], target: str, at_end: bool) -> np.ndarray:

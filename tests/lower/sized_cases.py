@@ -14,7 +14,9 @@ from shlo_jit.ir.types import DType
 def conversions(n: int) -> list[Case]:
     """Plain rows of other types, and of E in other types."""
     made = [
-        Case(f"from_{t}", f"3x{n}x{t}", f"%0 = stablehlo.convert %a : (tensor<3x{n}x{t}>) -> tensor<3x{n}xE>", f"3x{n}xE")
+        Case(
+            f"from_{t}", f"3x{n}x{t}", f"%0 = stablehlo.convert %a : (tensor<3x{n}x{t}>) -> tensor<3x{n}xE>", f"3x{n}xE"
+        )
         for t in ("i32", "i64", "f32")
     ]
     return made + [

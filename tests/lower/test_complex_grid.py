@@ -46,7 +46,9 @@ def grid(dtype: type[np.floating], dense: bool) -> np.ndarray:
     if not dense:
         parts = [parts[i] for i in (0, 2, 4, 7, 8)]
     signed = [*parts, *(-p for p in parts[::2])]
-    return np.array([complex(a, b) for a in signed for b in (signed if dense else parts)]).astype(np.dtype(f"c{2 * limits.bits // 8}"))
+    return np.array([complex(a, b) for a in signed for b in (signed if dense else parts)]).astype(
+        np.dtype(f"c{2 * limits.bits // 8}")
+    )
 
 
 def program(names: list[str], count: int, element: str) -> str:
@@ -111,7 +113,9 @@ def test_exponential_at_infinities() -> None:
 
 
 def test_square_of_large_numbers() -> None:
-    z = np.array([complex(2e19, 2e19), complex(-2e19, 2e19), complex(3e38, 3e38), complex(2e19, 1e19), complex(0.0, 1e30)]).astype(np.complex64)
+    z = np.array(
+        [complex(2e19, 2e19), complex(-2e19, 2e19), complex(3e38, 3e38), complex(2e19, 1e19), complex(0.0, 1e30)]
+    ).astype(np.complex64)
     text = program(["chlo.square"], len(z), "complex<f32>")
     (meant,) = evaluate(shlo_jit.parse(text), z)
     got = shlo_jit.compile(text, cache=False)(z)

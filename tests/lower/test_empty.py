@@ -222,7 +222,9 @@ def test_collectives() -> None:
 @pytest.mark.parametrize("dtype", ["i32", "i4", "bf16", "i1", "complex<f32>", "f8E4M3FN"])
 def test_every_type(dtype: str) -> None:
     chosen = [*MOVES, *EQUAL, *SUMS]
-    chosen += [] if dtype.startswith("complex") else [c for c in ORDERED if c.name != "sort_as_payload" or dtype != "i1"]
+    chosen += (
+        [] if dtype.startswith("complex") else [c for c in ORDERED if c.name != "sort_as_payload" or dtype != "i1"]
+    )
     chosen += BITS if dtype in ("i32", "i4", "i1") else []
     chosen = [c for c in chosen if dtype[0] != "c" or not c.name.startswith("select_and_scatter")]
     texts = [text for case in chosen for text in emptied(function(case, dtype))]

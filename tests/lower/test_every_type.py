@@ -108,7 +108,9 @@ def test_bitcast(source: str) -> None:
                 inner = f"{count}x" if count > 1 else ""
                 lines.append((f"tensor<3x5x{source}>", f"tensor<3x5x{inner}{target}>"))
         for operand in dict.fromkeys(t for t, _ in lines):
-            shape = tuple(int(n) for n in operand[7:].split("x")[: 3 if operand.count("x") - source.count("x") == 3 else 2])
+            shape = tuple(
+                int(n) for n in operand[7:].split("x")[: 3 if operand.count("x") - source.count("x") == 3 else 2]
+            )
             x = any_bits(np.random.default_rng(2), shape, a)
             chosen = [(f"stablehlo.bitcast_convert %a : ({s}) -> {t}", t) for s, t in lines if s == operand]
             for line, got, want in compiled_and_meant(chosen, f"%a: {operand}", [x]):

@@ -13,7 +13,7 @@ import pytest
 import shlo_jit
 from shlo_jit.codegen.objects import compile_routine
 from shlo_jit.codegen.target import resolve
-from shlo_jit.kernels.fft_plan import Transform, in_blocks, plan, radices
+from shlo_jit.kernels.fft.plan import Transform, in_blocks, plan, radices
 
 COMPLEX = {"f32": np.complex64, "f64": np.complex128}
 REAL = {"f32": np.float32, "f64": np.float64}
@@ -109,7 +109,9 @@ def test_the_bits_of_the_usual_order(kind: str, part: str, lengths: tuple[int, .
     if len(lengths) > 1 and kind in ("FFT", "IFFT") and int(version("scipy").split(".")[1]) >= 18:
         pytest.skip("SciPy 1.18 takes the axes of complex transforms in another order")
     x = sequences(kind, part, (20, *lengths))
-    function = {"FFT": scipy_fft.fftn, "IFFT": scipy_fft.ifftn, "RFFT": scipy_fft.rfftn, "IRFFT": scipy_fft.irfftn}[kind]
+    function = {"FFT": scipy_fft.fftn, "IFFT": scipy_fft.ifftn, "RFFT": scipy_fft.rfftn, "IRFFT": scipy_fft.irfftn}[
+        kind
+    ]
     want = function(x, s=lengths, axes=range(1, len(lengths) + 1))
     np.testing.assert_array_equal(run(kind, part, x, lengths), want)
 

@@ -98,7 +98,10 @@ def test_batches_of_gathers_and_scatters(vector_dim: int, batch_dim: int) -> Non
     whole = [*extents[:vector_dim], 2, *extents[vector_dim:]]
     batching = batch_dim if batch_dim < vector_dim else batch_dim + 1
     n = len(extents)
-    types = [f"tensor<{'x'.join(map(str, shape))}x{t}>" for shape, t in (((5, 6, 8), "f32"), (whole, "i32"), (extents, "f32"))]
+    types = [
+        f"tensor<{'x'.join(map(str, shape))}x{t}>"
+        for shape, t in (((5, 6, 8), "f32"), (whole, "i32"), (extents, "f32"))
+    ]
     rng = np.random.default_rng(vector_dim * n + batch_dim)
     i = rng.integers(-2, 9, whole).astype(np.int32)
     x, u = rng.integers(0, 99, (5, 6, 8)).astype(np.float32), rng.integers(0, 99, extents).astype(np.float32)

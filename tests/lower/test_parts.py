@@ -13,7 +13,7 @@ import shlo_jit
 from benchmarks.growth_shapes import SHAPES
 from shlo_jit.codegen.target import resolve
 from shlo_jit.errors import UnsupportedError
-from shlo_jit.fuse.storage import ALIGN, FEW_STORAGES, Storage, place, place_by_time
+from shlo_jit.memory.storage import ALIGN, FEW_STORAGES, Storage, place, place_by_time
 from shlo_jit.pipeline import lower
 from shlo_jit.reference.interpreter import evaluate
 
@@ -143,7 +143,7 @@ def test_parts_see_memory_that_a_loop_exchanges() -> None:
 
 def test_a_custom_call_that_fails_in_a_part_stops_the_program() -> None:
     lines = "\n".join(
-        f'%c{i} = stablehlo.custom_call @step(%{"x" if i == 0 else f"c{i - 1}"}) {{has_side_effect = true}} : '
+        f"%c{i} = stablehlo.custom_call @step(%{'x' if i == 0 else f'c{i - 1}'}) {{has_side_effect = true}} : "
         f"({VECTOR}) -> {VECTOR}"
         for i in range(250)
     )
@@ -183,7 +183,9 @@ def test_very_many_values_share_memory() -> None:
     random = np.random.default_rng(3)
     storages = [
         Storage("arena", int(size), 0, i, i + int(length))
-        for i, (size, length) in enumerate(zip(random.integers(64, 4096, 5000), random.integers(1, 9, 5000), strict=True))
+        for i, (size, length) in enumerate(
+            zip(random.integers(64, 4096, 5000), random.integers(1, 9, 5000), strict=True)
+        )
     ]
     assert len(storages) > FEW_STORAGES
     needed = max(sum(s.nbytes for s in storages if s.first <= t <= s.last) for t in range(0, 5000, 7))
@@ -222,7 +224,9 @@ def test_kept_calls_compute_what_the_reference_says() -> None:
 
 
 def test_effects_in_functions_happen_in_order() -> None:
-    leaf = f"%0 = stablehlo.custom_call @note(%x) {{has_side_effect = true}} : ({VECTOR}) -> {VECTOR} return %0 : {VECTOR}"
+    leaf = (
+        f"%0 = stablehlo.custom_call @note(%x) {{has_side_effect = true}} : ({VECTOR}) -> {VECTOR} return %0 : {VECTOR}"
+    )
     seen: list[float] = []
     failing = False
 
@@ -284,7 +288,9 @@ def test_calls_in_the_body_of_a_reduction_are_written_out() -> None:
 
 def test_a_function_that_writes_into_a_donated_state() -> None:
     """A callee takes its results' memory to be aligned; a donated argument's need not be."""
-    text = call_dag(12, HALF).replace("@main", "@inner").replace("func.func @inner", "func.func private @inner") + f"""
+    text = (
+        call_dag(12, HALF).replace("@main", "@inner").replace("func.func @inner", "func.func private @inner")
+        + f"""
     func.func @main(%x: {VECTOR}) -> {VECTOR} {{
       %zero = stablehlo.constant dense<0> : tensor<i32>
       %one = stablehlo.constant dense<1> : tensor<i32>
@@ -299,6 +305,7 @@ def test_a_function_that_writes_into_a_donated_state() -> None:
       }}
       return %r#1 : {VECTOR}
     }}"""
+    )
     numbers = np.linspace(-1e-3, 1e-3, 17, dtype=np.float32)[1:]  # aligned to 4 bytes only
     expected = shlo_jit.compile(text, cache=False)(numbers)
     np.testing.assert_array_equal(shlo_jit.compile(text, donate=(0,), cache=False)(numbers), expected)

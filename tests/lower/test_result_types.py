@@ -74,7 +74,9 @@ def test_sums_of_one_operand(target: str) -> None:
     for source in OPERANDS:
         a, c = f"tensor<4x6x{source}>", f"tensor<4x{target}>"
         line = f'%0 = "stablehlo.unary_einsum"(%a) <{{einsum_config = "ij->i"}}> : ({a}) -> {c}'
-        compare(f"func.func @main(%a: {a}) -> {c} {{\n{line}\nreturn %0 : {c}\n}}", operand(rng, (4, 6), DTYPES[source]))
+        compare(
+            f"func.func @main(%a: {a}) -> {c} {{\n{line}\nreturn %0 : {c}\n}}", operand(rng, (4, 6), DTYPES[source])
+        )
 
 
 def test_a_float_is_cut_off_before_it_is_multiplied() -> None:

@@ -15,8 +15,7 @@ BODIES = {
     "set": "%r = stablehlo.or %u, %u : tensor<{t}>",
     "multiply": "%r = stablehlo.multiply %a, %u : tensor<{t}>",
     "maximum": "%r = stablehlo.maximum %a, %u : tensor<{t}>",
-    "twice": "%d = stablehlo.add %u, %u : tensor<{t}>\n"
-    "%r = stablehlo.subtract %a, %d : tensor<{t}>",
+    "twice": "%d = stablehlo.add %u, %u : tensor<{t}>\n%r = stablehlo.subtract %a, %d : tensor<{t}>",
     "branch": "%p = stablehlo.compare LT, %a, %u : (tensor<{t}>, tensor<{t}>) -> tensor<i1>\n"
     '%r = "stablehlo.if"(%p) ({{ stablehlo.return %u : tensor<{t}> }}, {{ stablehlo.return %a : tensor<{t}> }}) '
     ": (tensor<i1>) -> tensor<{t}>",

@@ -28,7 +28,9 @@ def inputs(chosen: list[Case], dtype: DType) -> list[np.ndarray]:
         exact = any(word in case.name for word in SUMS)
         for word, (_, shape, d) in zip(case.parameters.split(), types(case.parameters, dtype), strict=True):
             indices = case.name == "scattered" and word == "3x1xi32"
-            found.append(np.array([[4], [0], [2]], np.int32) if indices else values(rng, shape, d, exact and d is dtype))
+            found.append(
+                np.array([[4], [0], [2]], np.int32) if indices else values(rng, shape, d, exact and d is dtype)
+            )
     return found
 
 

@@ -9,8 +9,8 @@ import pytest
 from loops import compiled
 
 from shlo_jit.ir.types import DTYPES
-from shlo_jit.lower.registers import round_bf16
-from shlo_jit.lower.small_floats import FORMATS, decode, encode
+from shlo_jit.lower.elements.registers import round_bf16
+from shlo_jit.lower.elements.small_floats import FORMATS, decode, encode
 
 NAMES = [*FORMATS, "f8E8M0FNU"]
 

@@ -8,7 +8,7 @@ from random_arrays import random_array
 
 import shlo_jit
 from shlo_jit.ir.types import DTYPES
-from shlo_jit.lower.kernels.sort_keys import keys_of
+from shlo_jit.lower.kernels.sort.keys import keys_of
 from shlo_jit.reference.interpreter import evaluate
 
 DTYPE_CHOICES = ["f32", "f64", "bf16", "f16", "i32", "i64", "ui8", "i8", "i16", "i4", "ui64", "i1", "f8E4M3FN"]
@@ -118,9 +118,9 @@ def test_top_k(dtype: str, n: int, k: int) -> None:
     x = random_array(np.random.default_rng(n), (3, n), DTYPES[dtype], special=True)
     types = f"{tensor((3, n), dtype)} -> ({tensor((3, k), dtype)}, {tensor((3, k), 'i32')})"
     check(
-        f"""func.func @main(%x: {tensor((3, n), dtype)}) -> ({tensor((3, k), dtype)}, {tensor((3, k), 'i32')}) {{
+        f"""func.func @main(%x: {tensor((3, n), dtype)}) -> ({tensor((3, k), dtype)}, {tensor((3, k), "i32")}) {{
   %0:2 = chlo.top_k(%x, k = {k}) : {types}
-  return %0#0, %0#1 : {tensor((3, k), dtype)}, {tensor((3, k), 'i32')}
+  return %0#0, %0#1 : {tensor((3, k), dtype)}, {tensor((3, k), "i32")}
 }}""",
         x,
     )

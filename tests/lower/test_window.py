@@ -18,9 +18,7 @@ def tensor(shape: tuple[int, ...], dtype: str) -> str:
 
 
 def window_text(shape, out, dtype, window, body) -> str:
-    attributes = ", ".join(
-        f"{k} = array<i64: {', '.join(map(str, v))}>" for k, v in window.items() if k != "padding"
-    )
+    attributes = ", ".join(f"{k} = array<i64: {', '.join(map(str, v))}>" for k, v in window.items() if k != "padding")
     pairs = ", ".join(str(list(p)) for p in window["padding"])
     t = f"tensor<{dtype}>"
     return f"""

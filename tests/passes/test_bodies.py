@@ -95,12 +95,17 @@ def agrees(text: str, arrays: list[np.ndarray]) -> None:
 def test_against_reference(op: str, body: str) -> None:
     line, result = OPS[op]
     text = region(BODIES[body])
-    less = region(BODIES[body] + "\n    %q = stablehlo.compare LT, %o, %r : (tensor<f32>, tensor<f32>) -> tensor<i1>", "%q", "i1")
+    less = region(
+        BODIES[body] + "\n    %q = stablehlo.compare LT, %o, %r : (tensor<f32>, tensor<f32>) -> tensor<i1>", "%q", "i1"
+    )
     line = line.replace("MAT", T).replace("(LESS, BODY)", f"({less}, {text})").replace("BODY", f"({text})")
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(s).astype(np.float32) * 3 for s in ((4, 6), (4, 6), (), (5, 6), (3, 3))]
     arrays.insert(3, np.array([[0], [2], [0], [-1], [4]], np.int32))
-    agrees(f"func.func @main({ARGUMENTS}) -> {result} {{\n  %0 = {line}\n  return %0 : {result}\n}}", [np.asarray(a) for a in arrays])
+    agrees(
+        f"func.func @main({ARGUMENTS}) -> {result} {{\n  %0 = {line}\n  return %0 : {result}\n}}",
+        [np.asarray(a) for a in arrays],
+    )
 
 
 @pytest.mark.parametrize("dimension", [0, 1])

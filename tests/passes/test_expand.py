@@ -10,9 +10,9 @@ import pytest
 import shlo_jit
 from shlo_jit.ir.core import walk
 from shlo_jit.ir.types import DTYPES
-from shlo_jit.passes import expand, simplify
-from shlo_jit.passes.expand import EXPANSIONS, expansion
-from shlo_jit.passes.inline import inline
+from shlo_jit.passes import simplify
+from shlo_jit.passes.expand.expand import EXPANSIONS, expand, expansion
+from shlo_jit.passes.frontend.inline import inline
 from shlo_jit.reference.interpreter import evaluate
 
 RNG = np.random.default_rng(7)
@@ -383,7 +383,7 @@ def test_the_table_says_which_module_has_which_rule():
     found = {
         name: module
         for module in dict.fromkeys(EXPANSIONS.values())
-        for name in import_module(f"shlo_jit.passes.{module}").RULES
+        for name in import_module(f"shlo_jit.passes.expand.{module}").RULES
     }
     assert found == EXPANSIONS
     assert all(callable(expansion(name)) for name in EXPANSIONS)

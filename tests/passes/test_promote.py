@@ -42,7 +42,12 @@ def test_wider_bodies(op: str, body: str, narrow: str, wide: str) -> None:
     result = text.rsplit("-> ", 1)[1]
     arguments = "%x: tensor<4x5xN>, %z: tensor<N>, %i: tensor<3x1xi32>, %u: tensor<3x5xN>, %s: tensor<3x4xN>"
     text = f"func.func @main({arguments}) -> {result} {{\n    {text}\n    return %0 : {result}\n}}"
-    text = text.replace("xN>", f"x{narrow}>").replace("<N>", f"<{narrow}>").replace("xW>", f"x{wide}>").replace("<W>", f"<{wide}>")
+    text = (
+        text.replace("xN>", f"x{narrow}>")
+        .replace("<N>", f"<{narrow}>")
+        .replace("xW>", f"x{wide}>")
+        .replace("<W>", f"<{wide}>")
+    )
     exe = shlo_jit.compile(text, cache=False)
     rng = np.random.default_rng(0)
     arrays = [rng.integers(-4 if narrow[0] != "u" else 0, 5, p.shape).astype(p.dtype) for p in exe.inputs]

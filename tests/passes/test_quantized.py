@@ -10,7 +10,7 @@ from shlo_jit.ir.core import Op, walk
 from shlo_jit.ir.types import DTYPES, QuantizedType
 from shlo_jit.ops.quantized import dequantize, quantize
 from shlo_jit.passes import run_passes
-from shlo_jit.passes.quantized_math import returns
+from shlo_jit.passes.quantized.math import returns
 from shlo_jit.reference.interpreter import evaluate
 
 RNG = np.random.default_rng(11)

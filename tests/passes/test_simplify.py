@@ -7,8 +7,8 @@ import pytest
 
 import shlo_jit
 from shlo_jit.ir.core import Op, walk
-from shlo_jit.passes.dots import canonical_dots
-from shlo_jit.passes.inline import inline
+from shlo_jit.passes.canonical.canonical_dots import canonical_dots
+from shlo_jit.passes.frontend.inline import inline
 from shlo_jit.passes.simplify import simplify
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import shlo_jit
 from shlo_jit.ir.core import walk
-from shlo_jit.passes.inline import inline
-from shlo_jit.passes.unroll import unroll
+from shlo_jit.passes.frontend.inline import inline
+from shlo_jit.passes.regions.unroll import unroll
 from shlo_jit.reference.interpreter import evaluate
 
 

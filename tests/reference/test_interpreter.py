@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from shlo_jit.errors import UnsupportedError
-from shlo_jit.ir.verifier import verify_module
 from shlo_jit.reference.interpreter import evaluate, evaluate_op
 from shlo_jit.text.parser import parse_module
+from shlo_jit.verify.verifier import verify_module
 
 
 def run(body: str, *arrays):

@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from shlo_jit.ir.verifier import verify_module
 from shlo_jit.reference.interpreter import evaluate
 from shlo_jit.text.parser import parse_module
+from shlo_jit.verify.verifier import verify_module
 
 jax = pytest.importorskip("jax")
 jax.config.update("jax_enable_x64", True)

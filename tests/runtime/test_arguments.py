@@ -322,7 +322,10 @@ def test_unknown_stage(add):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (np.ma.masked_array(X, [0, 0, 1, 0]), r"expected float32\[4\], got a masked array .*; use its .filled\(value\)"),
+        (
+            np.ma.masked_array(X, [0, 0, 1, 0]),
+            r"expected float32\[4\], got a masked array .*; use its .filled\(value\)",
+        ),
         (X.astype(object), r"expected float32\[4\], got object\[4\]; convert it to an array of numbers"),
         (X.astype("S1"), r"expected float32\[4\], got bytes8\[4\]; convert it to an array of numbers"),
         (np.zeros(4, [("a", "f4")]), r"expected float32\[4\], got void32\[4\]; convert it to an array of numbers"),

@@ -65,7 +65,9 @@ def test_signature(add: Executable) -> None:
 
 @pytest.mark.parametrize("first", ["0", "lambda", "a.b", "y$"])
 def test_names_that_are_none_in_python(first: str) -> None:
-    exe = shlo_jit.compile(f"func.func @main(%{first}: tensor<f32>, %y: tensor<f32>) -> tensor<f32> {{ return %y : tensor<f32> }}")
+    exe = shlo_jit.compile(
+        f"func.func @main(%{first}: tensor<f32>, %y: tensor<f32>) -> tensor<f32> {{ return %y : tensor<f32> }}"
+    )
     assert list(inspect.signature(exe).parameters) == ["arg0", "arg1"]
 
 
@@ -105,7 +107,15 @@ def test_the_log_tells_of_the_cache_and_stages(caplog: pytest.LogCaptureFixture)
         second = [r.getMessage() for r in caplog.records]
     assert first[0].startswith("<text>: not in the object cache (")
     stages = [line.partition(":")[0] for line in first[1:]]
-    assert [s for s in stages if s != "load"] == ["parse", "verify", "passes", "fuse", "lower", "optimize and emit", "routines"]
+    assert [s for s in stages if s != "load"] == [
+        "parse",
+        "verify",
+        "passes",
+        "fuse",
+        "lower",
+        "optimize and emit",
+        "routines",
+    ]
     assert all(line.endswith(" ms") for line in first[1:])
     assert [line.partition(":")[0] for line in second] == ["load", "<text>"]
     assert second[1].startswith("<text>: in the object cache (")

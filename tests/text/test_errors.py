@@ -103,7 +103,9 @@ def test_text_with_caret() -> None:
 
 
 def test_an_op_without_a_pretty_form() -> None:
-    text = "func.func @main(%a: tensor<?xf32>, %s: tensor<1xi64>) {\n  %0 = chlo.dynamic_reshape %a, %s : tensor<?xf32>\n}"
+    text = (
+        "func.func @main(%a: tensor<?xf32>, %s: tensor<1xi64>) {\n  %0 = chlo.dynamic_reshape %a, %s : tensor<?xf32>\n}"
+    )
     (found,) = verify(text)
     assert found.hint.startswith('chlo.dynamic_reshape has the generic form only: "chlo.dynamic_reshape"(...)')
 

@@ -69,13 +69,13 @@ def test_strings_count(old, new):
 @pytest.mark.parametrize(
     "line",
     [
-        "  %x = stablehlo.add %a, %a {k = loc(\"p\")} : tensor<4xf32>",
-        "  %x = stablehlo.add %a, %a {k = [unit, loc(\"p\")]} : tensor<4xf32>",
+        '  %x = stablehlo.add %a, %a {k = loc("p")} : tensor<4xf32>',
+        '  %x = stablehlo.add %a, %a {k = [unit, loc("p")]} : tensor<4xf32>',
         "  %x = stablehlo.add %a, %a {k = #loc1} : tensor<4xf32>",
-        "  %x = stablehlo.add %a, %a loc(\"p\") : tensor<4xf32>",
-        "  %x = stablehlo.add %a, %a loc(\"p\")\n  : tensor<4xf32>",
-        "  loc(\"p\") %x = stablehlo.add %a, %a : tensor<4xf32>",
-        "  %x = stablehlo.add %a, %a : tensor<4xf32> loc(\"p\"",
+        '  %x = stablehlo.add %a, %a loc("p") : tensor<4xf32>',
+        '  %x = stablehlo.add %a, %a loc("p")\n  : tensor<4xf32>',
+        '  loc("p") %x = stablehlo.add %a, %a : tensor<4xf32>',
+        '  %x = stablehlo.add %a, %a : tensor<4xf32> loc("p"',
     ],
 )
 def test_what_is_no_location_of_an_op_stays(line):

@@ -48,6 +48,7 @@ def test_odd_counts_and_attributes(line: str) -> None:
 
 def test_numbers_are_kept_in_their_bits() -> None:
     """As in MLIR, a type without sign has one number for its bits."""
+
     def values(name: str, *numbers: int) -> list[Module]:
         head = f'func.func @f() {{\n"a.b"() {{x = %d : {name}, y = array<{name}: %d>}} : () -> ()\nfunc.return\n}}'
         return [parse_module(head % (n, n)) for n in numbers]
@@ -58,7 +59,9 @@ def test_numbers_are_kept_in_their_bits() -> None:
 
 def test_an_index_that_does_not_fit() -> None:
     with pytest.raises(StableHLOError, match="32 bits"):
-        parse_module("func.func @f(%x: tuple<tensor<f32>>) {\n%0 = stablehlo.get_tuple_element %x[4294967296] : (tuple<tensor<f32>>) -> tensor<f32>\nreturn\n}")
+        parse_module(
+            "func.func @f(%x: tuple<tensor<f32>>) {\n%0 = stablehlo.get_tuple_element %x[4294967296] : (tuple<tensor<f32>>) -> tensor<f32>\nreturn\n}"
+        )
 
 
 class Generic(Printer):

@@ -1,6 +1,6 @@
 """A program for every custom call that means something here, made from its record.
 
-    CALLS["lapack_sgeqrf_ffi"].text()      # tensor<2x4x3xf32> -> tensor<2x4x3xf32>, tensor<2x3xf32>
+CALLS["lapack_sgeqrf_ffi"].text()      # tensor<2x4x3xf32> -> tensor<2x4x3xf32>, tensor<2x3xf32>
 """
 
 from __future__ import annotations

@@ -23,7 +23,9 @@ NO_GROUPS = ("groups", "dense<[[0, 1]]> : tensor<1x2xi64>", "dense<> : tensor<0x
 
 rules(
     "stablehlo.all_gather",
-    call("stablehlo.all_gather", 1, f"all_gather_dim = 1 : i64, {GROUPS}{GLOBAL}", "(tensor<2x3xf32>) -> tensor<2x6xf32>"),
+    call(
+        "stablehlo.all_gather", 1, f"all_gather_dim = 1 : i64, {GROUPS}{GLOBAL}", "(tensor<2x3xf32>) -> tensor<2x6xf32>"
+    ),
     *group_rules("C2", "C4"),
     NO_GROUPS,
     ("C1", "dim = 1", "dim = 2"),

@@ -28,7 +28,9 @@ rules(
     HEAD + call("stablehlo.case", 1, types="(tensor<i32>) -> ()", body=f"({branch(result='')})"),
     ("C1", f" ({branch(result='')})", ""),
 )
-COND = "{\n^bb0(%x: tensor<2xf32>):\n%p = stablehlo.constant dense<true> : tensor<i1>\nstablehlo.return %p : tensor<i1>\n}"
+COND = (
+    "{\n^bb0(%x: tensor<2xf32>):\n%p = stablehlo.constant dense<true> : tensor<i1>\nstablehlo.return %p : tensor<i1>\n}"
+)
 BODY = "{\n^bb0(%y: tensor<2xf32>):\nstablehlo.return %y : tensor<2xf32>\n}"
 rules(
     "stablehlo.while",

@@ -31,12 +31,16 @@ def same_type(name: str, operands: int) -> None:
         rules(name, good, ("C1", f"({t}, ", f"({t.replace('<2', '<3')}, "))
 
 
-SAME_UNARY = "abs cbrt ceil cosine count_leading_zeros exponential exponential_minus_one floor log log_plus_one logistic "
+SAME_UNARY = (
+    "abs cbrt ceil cosine count_leading_zeros exponential exponential_minus_one floor log log_plus_one logistic "
+)
 SAME_UNARY += "negate not popcnt round_nearest_afz round_nearest_even rsqrt sign sine sqrt tan tanh"
 ACCURATE = "cbrt cosine exponential exponential_minus_one log log_plus_one logistic rsqrt sine sqrt tan tanh"
 BINARY = "add and atan2 divide maximum minimum multiply or power remainder shift_left shift_right_arithmetic "
 BINARY += "shift_right_logical subtract xor"
-CHLO_UNARY = "_asin_acos_kernel acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc lgamma sinh "
+CHLO_UNARY = (
+    "_asin_acos_kernel acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc lgamma sinh "
+)
 CHLO_UNARY += "square tan"
 
 for _name in SAME_UNARY.split():

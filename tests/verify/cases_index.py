@@ -86,8 +86,10 @@ def dynamic_gather(text: str) -> str:
     """The same with an operand for the sizes."""
     head, sizes = text.split(", slice_sizes = array<i64: ")
     values, types = sizes.split(">}", 1)
-    text = f"{head}}}{types}".replace("stablehlo.gather\"", "stablehlo.dynamic_gather\"").replace("%b)", "%b, %c)")
-    return f"%c = stablehlo.constant dense<[{values}]> : tensor<3xi64>\n;;" + text.replace(") ->", ", tensor<3xi64>) ->")
+    text = f"{head}}}{types}".replace('stablehlo.gather"', 'stablehlo.dynamic_gather"').replace("%b)", "%b, %c)")
+    return f"%c = stablehlo.constant dense<[{values}]> : tensor<3xi64>\n;;" + text.replace(
+        ") ->", ", tensor<3xi64>) ->"
+    )
 
 
 rules(

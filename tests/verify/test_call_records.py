@@ -201,7 +201,9 @@ def test_messages(name: str, old: str, new: str, message: str) -> None:
     assert caught.value.line > 0
 
 
-@pytest.mark.parametrize("name", ["lapack_sgeqrf_ffi", "lapack_spotrf", "mhlo.erf6", "stablehlo.dynamic_top_k9", "ApproxTopK12"])
+@pytest.mark.parametrize(
+    "name", ["lapack_sgeqrf_ffi", "lapack_spotrf", "mhlo.erf6", "stablehlo.dynamic_top_k9", "ApproxTopK12"]
+)
 def test_the_users_own_call_is_the_users(name: str) -> None:
     """No record is held against a call that the user implements, and it is the user's implementation that runs."""
     call = replace(CALLS[name], operands=("tensor<3xi8>",), results=("tensor<5xi16>",), numbers=(), config=())

@@ -20,9 +20,9 @@ import pytest
 from table import CASES, Case, program
 
 import shlo_jit
-from shlo_jit.ir.verifier import verify_module
 from shlo_jit.ops.constraints import registry
 from shlo_jit.text.parser import parse_module
+from shlo_jit.verify.verifier import verify_module
 
 
 def _parameters() -> list:

@@ -7,9 +7,9 @@ import pytest
 import shlo_jit
 from shlo_jit.ir.core import Block, Module, Op, Region
 from shlo_jit.ir.types import F32, tensor
-from shlo_jit.ir.verifier import verify_module
 from shlo_jit.ops.constraints import GENERAL
 from shlo_jit.text.parser import parse_module
+from shlo_jit.verify.verifier import verify_module
 
 
 def labels(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.fuse.scratch import Scratch
+from shlo_jit.memory.scratch import Scratch
 
 if TYPE_CHECKING:
     from shlo_jit.ir.core import Op
@@ -75,10 +75,10 @@ KERNELS = Kernels(
         "stablehlo.cholesky": ("linalg", "CHOLESKY"),
         "stablehlo.triangular_solve": ("linalg", "TRIANGULAR_SOLVE"),
         "stablehlo.scatter": ("scatter", "KERNEL"),
-        "stablehlo.reduce_window": ("window", "KERNEL"),
-        "stablehlo.select_and_scatter": ("select_and_scatter", "KERNEL"),
-        "stablehlo.sort": ("sort", "KERNEL"),
-        "chlo.top_k": ("top_k", "KERNEL"),
+        "stablehlo.reduce_window": ("window.window", "KERNEL"),
+        "stablehlo.select_and_scatter": ("window.select_and_scatter", "KERNEL"),
+        "stablehlo.sort": ("sort.sort", "KERNEL"),
+        "chlo.top_k": ("sort.top_k", "KERNEL"),
         "func.call": ("call", "KERNEL"),
         "stablehlo.after_all": ("token", "KERNEL"),
         "stablehlo.create_token": ("token", "KERNEL"),

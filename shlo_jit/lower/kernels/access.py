@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder, V, const, i64, lanes, vector
 from shlo_jit.kernels.target import Target
-from shlo_jit.lower.registers import Reg, from_memory, is_pair, memory_type, to_memory
-from shlo_jit.lower.space import register_bits
+from shlo_jit.lower.elements.registers import Reg, from_memory, is_pair, memory_type, to_memory
+from shlo_jit.schedule.space import register_bits
 
 
 @dataclass(frozen=True)

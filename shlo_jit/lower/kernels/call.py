@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import V
 from shlo_jit.lower.control import call_steps
 from shlo_jit.lower.kernels import Kernel
+from shlo_jit.memory.scratch import Scratch
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import Callee, ProgramLowering

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.index import strides_of
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op
+from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.builder import V
-from shlo_jit.kernels.convolution import ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
+from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
 from shlo_jit.lower.kernels import Kernel
 from shlo_jit.lower.kernels.dot import gemm_types, tile_of
-from shlo_jit.lower.space import Tile
+from shlo_jit.memory.scratch import Scratch
+from shlo_jit.schedule.space import Tile
 
 if TYPE_CHECKING:
     from shlo_jit.kernels.routine import Routine
@@ -26,7 +26,7 @@ MAX_SPATIAL = 3
 
 def conv_shape(op: Op) -> ConvShape:
     """The op's extents and strides, in elements. The output has been brought to [b, spatial..., f] or
-    [b, f, spatial...] before (`passes/convolutions.py`)."""
+    [b, f, spatial...] before (`passes/canonical/canonical_convolutions.py`)."""
     d = op.attributes["dimension_numbers"]
     assert isinstance(d, ConvDims)
     n = len(d.input_spatial_dimensions)

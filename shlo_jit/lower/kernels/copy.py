@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shlo_jit.kernels.builder import Builder, V, i64, vector
-from shlo_jit.lower.schedule import MAX_TASKS
+from shlo_jit.schedule.nest import MAX_TASKS
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering

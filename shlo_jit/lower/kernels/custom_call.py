@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from shlo_jit.codegen.program import Callback, Port
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep, updates
-from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.ir.attributes import (
     UNIT,
     Dense,
@@ -26,6 +25,7 @@ from shlo_jit.ir.attributes import (
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.lower.kernels import Kernel, draw
+from shlo_jit.memory.scratch import Scratch
 from shlo_jit.ops.known_calls import DRAW, SHAPE_ASSERTION
 from shlo_jit.ops.shapes import constant_value, type_text
 
@@ -80,7 +80,7 @@ def is_lapack(target: str) -> bool:
 
 
 def lapack() -> ModuleType:
-    from shlo_jit.lower.kernels import lapack
+    from shlo_jit.lower.kernels.lapack import factors as lapack
 
     return lapack
 

@@ -2,7 +2,7 @@
 
 Dimension numbers become strides; operands are read as they lie. Dimensions of one role (batch, rows, columns,
 contracting) that do not form one run of equal stride are looped over (batch) or were transposed before (the others, see
-`passes/dots.py`).
+`passes/canonical/canonical_dots.py`).
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse import index as ix
-from shlo_jit.fuse.index import strides_of
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.fuse.runs import Roles, roles_of, run_of
-from shlo_jit.fuse.scratch import Scratch
+from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.builder import V, i64
-from shlo_jit.kernels.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
+from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.lower.kernels import Kernel
-from shlo_jit.lower.space import Tile
+from shlo_jit.memory.scratch import Scratch
+from shlo_jit.ops.runs import Roles, roles_of, run_of
+from shlo_jit.schedule.space import Tile
 
 if TYPE_CHECKING:
     from shlo_jit.kernels.routine import Routine
@@ -56,8 +56,12 @@ def extents(op: Op) -> tuple[Roles, int, int, int, int]:
             n *= shape[d]
         return n
 
-    return roles, size(lhs, roles.lhs_batch[outer:]), size(lhs, roles.lhs_free), size(rhs, roles.rhs_free), size(
-        lhs, roles.lhs_contracting
+    return (
+        roles,
+        size(lhs, roles.lhs_batch[outer:]),
+        size(lhs, roles.lhs_free),
+        size(rhs, roles.rhs_free),
+        size(lhs, roles.lhs_contracting),
     )
 
 

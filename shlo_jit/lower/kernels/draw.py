@@ -1,4 +1,4 @@
-"""The custom call `shlo_jit.draw` of `passes/expand_rng.py`: a key no rng of this program has had yet.
+"""The custom call `shlo_jit.draw` of `passes/expand/rng.py`: a key no rng of this program has had yet.
 
 The program's module has a counter of its own, which calls in several threads share.
 """

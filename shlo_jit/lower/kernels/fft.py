@@ -1,4 +1,4 @@
-"""fft: one-dimensional transforms, an axis at a time, by the passes of `kernels/fft_plan.py`.
+"""fft: one-dimensional transforms, an axis at a time, by the passes of `kernels/fft/plan.py`.
 
 A tensor is seen as [outer, n, inner]. A unit is a block of `columns` of the inner elements for one of the outer, or a
 block of several of the outer where there is no inner; tasks are ranges of units, each with buffers of its own. A single
@@ -16,12 +16,12 @@ import numpy as np
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import Builder, V, const, i64
-from shlo_jit.kernels.fft import PARAMS, Step
-from shlo_jit.kernels.fft_plan import Transform, in_blocks, plan, scratch_numbers
+from shlo_jit.kernels.fft.fft import PARAMS, Step
+from shlo_jit.kernels.fft.plan import Transform, in_blocks, plan, scratch_numbers
 from shlo_jit.lower.kernels import Kernel
+from shlo_jit.memory.scratch import Scratch
 
 if TYPE_CHECKING:
     from shlo_jit.kernels.routine import Routine

@@ -1,4 +1,4 @@
-"""cholesky and triangular_solve by the routines of `kernels/substitution.py`, as `passes/linalg.py` has prepared them.
+"""cholesky and triangular_solve by the routines of `kernels/substitution.py`, as `canonical_linalg` has prepared them.
 
 Both work in place: the result starts as a copy of the operand. Cost of each: n^2 / 2 multiply-adds a column.
 """
@@ -9,7 +9,6 @@ import math
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.fuse.scratch import Scratch
 from shlo_jit.kernels.builder import Builder, V, const, i64
 from shlo_jit.kernels.substitution import (
     SOLVE,
@@ -22,6 +21,7 @@ from shlo_jit.kernels.substitution import (
 )
 from shlo_jit.lower.kernels import Kernel
 from shlo_jit.lower.kernels.units import MAX_TASKS, TASK_WORK, run_units
+from shlo_jit.memory.scratch import Scratch
 
 if TYPE_CHECKING:
     from shlo_jit.ir.core import Op

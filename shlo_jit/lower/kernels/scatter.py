@@ -16,18 +16,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.index import strides_of
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
+from shlo_jit.ir.index import strides_of
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder, V, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.lower.convert import convert
+from shlo_jit.lower.elements.convert import convert
+from shlo_jit.lower.elements.reducers import run_body
+from shlo_jit.lower.elements.registers import Reg, lanes_of, widen
 from shlo_jit.lower.kernels import Kernel
 from shlo_jit.lower.kernels.access import Buffer, choose_lanes, lanes_loop
 from shlo_jit.lower.kernels.units import body_cost, run_units
-from shlo_jit.lower.reducers import run_body
-from shlo_jit.lower.registers import Reg, lanes_of, widen
 from shlo_jit.ops.contract import dims_of
 
 if TYPE_CHECKING:

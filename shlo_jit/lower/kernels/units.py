@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from shlo_jit.fuse.costs import cost
 from shlo_jit.ir.core import Block
 from shlo_jit.kernels.builder import Builder, V, i64
-from shlo_jit.lower.schedule import MAX_TASKS, PARALLEL_WORK, TASK_WORK
+from shlo_jit.schedule.nest import MAX_TASKS, PARALLEL_WORK, TASK_WORK
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering

@@ -1,0 +1,123 @@
+"""Convolutions as products (implicit GEMM), with the micro-kernel of the product of the same type.
+
+`conv_routine(types, target)` is one object with the symbol `shlo_conv_<input>_<kernel>_<acc>` (CONV_PARAMS); extents,
+strides and blocking are read from a table (`ConvShape.pack`), so every convolution of these types shares it.
+
+    1. An input that needs padding, dilation or conversion, or has no adjacent features, is copied to
+       [group, image, d, h, w, feature] with its padding. After that no pixel needs a test.
+    2. Weights are packed into panels, k in the order (window d, h, w, feature).
+    3. Products. With adjacent output features, rows are pixels and columns features: 14 pixels of a line are 14 rows at
+       a constant distance, read in place, and a line of the window is one run of k; where lines are too short for that,
+       the pixels are gathered into a panel. With adjacent output pixels, rows are features and columns pixels.
+
+A convolution with one channel a group (depthwise) is done directly, see `convolution_depthwise` and
+`convolution_planes`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.convolution.depthwise import emit_depthwise_task
+from shlo_jit.kernels.convolution.input import FRAME, Arguments, emit_copy_task, emit_packers, emit_weights_task
+from shlo_jit.kernels.convolution.planes import emit_planes_task
+from shlo_jit.kernels.convolution.products import emit_first_task, emit_gather, emit_last_task
+from shlo_jit.kernels.convolution.shape import (
+    DEPTHWISE,
+    FIRST,
+    PLANES,
+    SERIAL,
+    ConvShape,
+    conv_scratch_bytes,
+)
+from shlo_jit.kernels.gemm.gemm import gemm_routine
+from shlo_jit.kernels.gemm.micro import attributes
+from shlo_jit.kernels.gemm.types import GemmTypes
+from shlo_jit.kernels.routine import Routine
+from shlo_jit.kernels.target import Target
+
+__all__ = ["CONV_PARAMS", "ConvShape", "conv_routine", "conv_scratch_bytes", "conv_symbol"]
+
+CONV_PARAMS = (
+    ("ptr", "table"),
+    ("ptr", "input"),
+    ("ptr", "kernel"),
+    ("ptr", "output"),
+    ("ptr", "scratch"),
+    ("ptr", "epilogue"),
+    ("ptr", "frame"),
+    ("i64", "threads"),
+)
+"""Of the routine's symbol. `table` is `ConvShape.pack(...)` as i64; `scratch` has `conv_scratch_bytes(...)` bytes.
+
+`epilogue` is null or `void (ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`, called once for every rectangle:
+the second index of the output's feature f is `group * co + feature of the group`:
+features last: batch = 0, i = image * pixels + pixel (row-major), j = f;
+features first: batch = image, i = f, j = pixel.
+"""
+
+
+def conv_symbol(types: GemmTypes) -> str:
+    return f"shlo_conv_{types.name}"
+
+
+@cache
+def conv_routine(types: GemmTypes, target: Target) -> Routine:
+    """The routine for these types of input, kernel and sums (= output). Complex numbers are not supported."""
+    if "complex" in types.name:
+        raise ValueError("convolutions of complex numbers are made of real ones by the caller")
+    product = gemm_routine(types.acc, types.acc, types.acc, target)
+
+    def build(module: ModuleText, target: Target) -> None:
+        emit_packers(module, types, target)
+        emit_gather(module, types, target)
+        tasks = {
+            "copy": emit_copy_task(module, types, target),
+            "weight": emit_weights_task(module, types, target),
+            "last": emit_last_task(module, types, target),
+            "first": emit_first_task(module, types, target),
+            "depthwise": emit_depthwise_task(module, types, target),
+            "planes": emit_planes_task(module, types, target),
+        }
+        _emit_entry(module, types, target, tasks)
+
+    return Routine(conv_symbol(types), (conv_symbol(types),), build, (product,))
+
+
+def _emit_entry(module: ModuleText, types: GemmTypes, target: Target, tasks: dict[str, str]) -> None:
+    b = module.function(conv_symbol(types), CONV_PARAMS, linkage="", attributes=attributes(target))
+    frame = b.alloca("ptr", len(FRAME))
+    for i, value in enumerate(b.params[: len(FRAME)]):
+        b.store(value, b.offset(frame, 8 * i), align=8)
+    g = Arguments(b, frame)
+    kind = g.get("kind")
+    main = b.select(b.icmp("eq", kind, FIRST), V("ptr", f"@{tasks['first']}"), V("ptr", f"@{tasks['last']}"))
+    main = b.select(b.icmp("eq", kind, DEPTHWISE), V("ptr", f"@{tasks['depthwise']}"), main)
+    main = b.select(b.icmp("eq", kind, PLANES), V("ptr", f"@{tasks['planes']}"), main)
+    work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _taps(b, g))
+    threads = b.select(b.icmp("sle", work, SERIAL), i64(1), b.params[-1])
+    phases = (("copy_tasks", V("ptr", f"@{tasks['copy']}")), ("weight_tasks", V("ptr", f"@{tasks['weight']}")))
+    for count, task in (*phases, ("main_tasks", main)):
+        _parallel(b, task, frame, g.get(count), threads)
+    b.ret()
+
+
+def _taps(b: Builder, g: Arguments) -> V:
+    kd, kh, kw = g.ints("kd kh kw")
+    return b.mul(b.mul(kd, kh), kw)
+
+
+def _parallel(b: Builder, task: V, frame: V, tasks: V, threads: V) -> None:
+    """One thread or one task: here, without waking anyone."""
+
+    def here() -> list[V]:
+        with b.loop(0, tasks, hint="task") as i:
+            b.call_pointer("void", task, [frame, i, i64(0)])
+        return []
+
+    def spread() -> list[V]:
+        b.call("void", "shlo_parallel", [task, frame, tasks, threads])
+        return []
+
+    b.if_else(b.or_(b.icmp("eq", threads, 1), b.icmp("sle", tasks, 1)), here, spread)

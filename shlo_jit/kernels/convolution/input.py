@@ -1,0 +1,168 @@
+"""What runs before the products of a convolution: the padded copy of the input, and the packed weights."""
+
+from __future__ import annotations
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.convolution.shape import FIELDS, conv_plan
+from shlo_jit.kernels.gemm.micro import attributes
+from shlo_jit.kernels.gemm.pack import PackPlan, convert, emit_pack, pack_plans
+from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, itemsize, storage
+from shlo_jit.kernels.target import Target
+
+FRAME = ("table", "input", "kernel", "output", "scratch", "epilogue", "frame")
+"""Slots of the frame of the tasks."""
+TASK_PARAMS = [("ptr", "frame"), ("i64", "index"), ("i64", "worker")]
+
+
+class Arguments:
+    """The frame of a task and the parameter table it points to."""
+
+    def __init__(self, b: Builder, frame: V):
+        self.b, self.frame = b, frame
+        self.table = self.pointer("table")
+
+    def pointer(self, name: str) -> V:
+        return self.b.load("ptr", self.b.offset(self.frame, 8 * FRAME.index(name)), align=8)
+
+    def get(self, name: str) -> V:
+        return self.b.load("i64", self.b.offset(self.table, 8 * FIELDS.index(name)), align=8)
+
+    def ints(self, names: str) -> list[V]:
+        return [self.get(name) for name in names.split()]
+
+
+def split(b: Builder, index: V, *extents: V) -> list[V]:
+    """A row-major index into its parts; the first part is not bounded by an extent."""
+    parts: list[V] = []
+    for extent in reversed(extents):
+        parts.append(b.urem(index, extent))
+        index = b.udiv(index, extent)
+    return [index, *reversed(parts)]
+
+
+def dot(b: Builder, *pairs: tuple[V, V]) -> V:
+    """The sum of products: an offset from indices and strides."""
+    total: V = i64(0)
+    for x, y in pairs:
+        total = b.add(total, b.mul(x, y))
+    return total
+
+
+def packers(types: GemmTypes, target: Target) -> tuple[PackPlan, PackPlan]:
+    """The packers of input and kernel: the product's own where nothing has to be converted."""
+    plan = conv_plan(types, target)
+    own = pack_plans(plan)[0]
+
+    def of(dtype: str) -> PackPlan:
+        if storage(dtype) == plan.unit:
+            return own
+        name = f"shlo_conv_{types.name}_pack_{dtype}"
+        return PackPlan(name, dtype, plan.unit, 1, 1, plan.lanes, plan.masks)
+
+    return of(types.a), of(types.b)
+
+
+def emit_packers(module: ModuleText, types: GemmTypes, target: Target) -> None:
+    own = pack_plans(conv_plan(types, target))[0]
+    for pack in dict.fromkeys(packers(types, target)):
+        if pack != own:
+            emit_pack(module, pack, target, attributes(target))
+
+
+def emit_copy_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
+    """Some lines (group, image, d, h) of the padded input: zeros, and the pixels of the input's line if it has one."""
+    plan = conv_plan(types, target)
+    name = f"shlo_conv_{types.name}_copy"
+    b = module.function(name, TASK_PARAMS, attributes=attributes(target))
+    frame, index, _ = b.params
+    g = Arguments(b, frame)
+    lines, chunk, line_bytes, images, pd, ph = g.ints("copy_lines copy_chunk a_h batch pd ph")
+    first = b.mul(index, chunk)
+    extents, pads, dilations = (g.ints(f"{p}d {p}h") for p in ("in_", "pad_", "ldil_"))
+    with b.loop(first, b.min_(b.add(first, chunk), lines), hint="line") as line:
+        to = b.offset(g.pointer("scratch"), b.mul(line, line_bytes))
+        group, image, d, h = split(b, line, images, pd, ph)
+        b.memset(to, 0, line_bytes)
+        inside: V | None = None
+        at: list[V] = []
+        for x, pad, dilation, extent in zip((d, h), pads, dilations, extents, strict=True):
+            moved = b.sub(x, pad)
+            safe = b.max_(moved, 0)
+            i = b.udiv(safe, dilation)
+            at.append(i)
+            tests = (b.icmp("sge", moved, 0), b.icmp("eq", b.urem(safe, dilation), 0), b.icmp("slt", i, extent))
+            for test in tests:
+                inside = test if inside is None else b.and_(inside, test)
+        assert inside is not None
+        with b.if_(inside):
+            places = zip(
+                (group, image, *at, g.get("copy_iw0")), g.ints("in_group in_batch in_sd in_sh in_sw"), strict=True
+            )
+            source = b.offset(g.pointer("input"), dot(b, *places))
+            _copy_line(b, g, types, plan, target, source, b.offset(to, g.get("copy_w0")))
+    b.ret()
+    return name
+
+
+def _copy_line(b: Builder, g: Arguments, types: GemmTypes, plan: GemmPlan, target: Target, source: V, to: V) -> None:
+    """`copy_count` pixels of `ci` features, to pixels `ldil_w` apart: a panel of width ci * ldil_w of the packer."""
+    ci, pixel, feature, dilation, count = g.ints("ci in_sw in_feature ldil_w copy_count")
+    width = b.mul(ci, dilation)
+    size = itemsize(types.a)
+
+    def by_packer() -> list[V]:
+        b.call("void", packers(types, target)[0].name, [source, feature, pixel, to, width, ci, count, i64(0)])
+        return []
+
+    def one_by_one() -> list[V]:
+        """The packer may write beyond `ci` of a pixel where stores have no masks."""
+        with b.loop(0, count) as w, b.loop(0, ci) as c:
+            x = b.load(storage(types.a), b.offset(source, dot(b, (w, pixel), (c, feature))))
+            place = b.mul(b.add(b.mul(w, width), c), plan.unit_bytes)
+            b.store(convert(b, x, types.a, plan.unit), b.offset(to, place))
+        return []
+
+    def dense() -> list[V]:
+        b.memcpy(to, source, b.mul(b.mul(count, ci), size))
+        return []
+
+    def other() -> list[V]:
+        if plan.masks:
+            return by_packer()
+        whole = b.and_(b.icmp("eq", b.urem(ci, plan.lanes), 0), b.icmp("eq", dilation, 1))
+        return b.if_else(b.or_(whole, b.icmp("eq", feature, size)), by_packer, one_by_one)
+
+    if storage(types.a) != plan.unit:
+        other()
+        return
+    plain = b.and_(b.icmp("eq", feature, size), b.icmp("eq", pixel, b.mul(ci, size)))
+    b.if_else(b.and_(plain, b.icmp("eq", dilation, 1)), dense, other)
+
+
+def emit_weights_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
+    """Some panels of features of one group, some taps; k is in the order (d, h, w, input feature)."""
+    plan = conv_plan(types, target)
+    name = f"shlo_conv_{types.name}_weights"
+    b = module.function(name, TASK_PARAMS, attributes=attributes(target))
+    frame, index, _ = b.params
+    g = Arguments(b, frame)
+    chunk, chunks, width, co, ci, panel_bytes = g.ints("w_chunk w_chunks w_width co ci k_bytes_per_panel")
+    kd, kh, kw = g.ints("kd kh kw")
+    taps, each = b.mul(b.mul(kd, kh), kw), g.get("w_taps")
+    group, block, nth = split(b, index, b.udiv(b.add(taps, b.sub(each, 1)), each), chunks)
+    tap0 = b.mul(block, each)
+    first = b.mul(nth, b.mul(chunk, width))
+    count = b.min_(b.sub(co, first), b.mul(chunk, width))
+    w_in, w_out = g.ints("w_in w_out")
+    to = b.offset(g.pointer("scratch"), g.get("scratch_weights"))
+    to = b.offset(to, dot(b, (group, g.get("w_group_bytes")), (b.mul(nth, chunk), panel_bytes)))
+    source = b.offset(g.pointer("kernel"), g.get("w_offset"))
+    source = b.offset(source, dot(b, (group, g.get("w_group")), (first, w_out)))
+    step = b.mul(b.mul(ci, width), plan.unit_bytes)
+    with b.loop(tap0, b.min_(b.add(tap0, each), taps), hint="tap") as tap:
+        d, h, w = split(b, tap, kh, kw)
+        at = b.offset(source, dot(b, *zip((d, h, w), g.ints("w_sd w_sh w_sw"), strict=True)))
+        args = [at, w_out, w_in, b.offset(to, b.mul(tap, step)), width, count, ci, panel_bytes]
+        b.call("void", packers(types, target)[1].name, args)
+    b.ret()
+    return name

@@ -1,0 +1,232 @@
+"""The tasks that multiply: stripes of pixels against panels of features, or the other way round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64, vector
+from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
+from shlo_jit.kernels.convolution.shape import LAST_IN_PLACE, conv_plan
+from shlo_jit.kernels.gemm.micro import attributes
+from shlo_jit.kernels.gemm.pack import transpose
+from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes
+from shlo_jit.kernels.target import Target
+
+GATHER_PARAMS = [
+    ("ptr", "pointers"),
+    ("i64", "count"),
+    ("i64", "width"),
+    ("ptr", "to"),
+    ("i64", "run"),
+    ("i64", "runs"),
+    ("i64", "run_stride"),
+]
+
+
+def emit_gather(module: ModuleText, types: GemmTypes, target: Target) -> None:
+    """A panel of `width` from `count` pixels given by address: `runs` stretches of `run` adjacent units of each."""
+    plan = conv_plan(types, target)
+    b = module.function(f"shlo_conv_{types.name}_gather", GATHER_PARAMS, attributes=attributes(target))
+    pointers, count, width, to, run, runs, run_stride = b.params
+    n, unit = plan.lanes, plan.unit_bytes
+    step = b.mul(width, unit)
+    last = b.sub(count, 1)
+    whole = b.mul(b.udiv(run, n), n)
+
+    def pixel(j: V) -> V:
+        return b.load("ptr", b.element(pointers, "ptr", j), align=8)
+
+    with b.loop_carry(0, runs, [to, i64(0)], hint="run") as at:
+        panel, offset = at.values
+        some = b.select(b.icmp("sgt", whole, 0), count, i64(0))
+        with b.loop(0, some, n, "jblock") as j:
+            rows = [b.offset(pixel(b.min_(b.add(j, r), last)), offset) for r in range(n)]
+            place = b.offset(panel, b.mul(j, unit))
+            with b.loop(0, whole, n, "kblock") as k:
+                block = [b.load(vector(plan.unit, n), b.offset(row, b.mul(k, unit))) for row in rows]
+                _store_block(b, plan, transpose(b, block), b.offset(place, b.mul(k, step)), step, b.sub(width, j))
+        with b.loop(0, count, hint="rest") as j:
+            row = b.offset(pixel(j), offset)
+            place = b.offset(panel, b.mul(j, unit))
+            with b.loop(whole, run) as k:
+                b.store(b.load(plan.unit, b.offset(row, b.mul(k, unit))), b.offset(place, b.mul(k, step)))
+        at.next(b.offset(panel, b.mul(run, step)), b.add(offset, run_stride))
+    b.ret()
+
+
+def _store_block(b: Builder, plan: GemmPlan, block: list[V], place: V, step: V, left: V) -> None:
+    """Vector after vector; lanes beyond the panel's width are masked, or lie where the next step is written later."""
+    n = plan.lanes
+    mask: V | None = None
+    if plan.masks:
+        short = b.cast("trunc", b.sub(n, b.min_(left, n)), f"i{n}")
+        word = b.lshr(V(f"i{n}", "-1"), short)
+        mask = b.emit(f"<{n} x i1>", f"bitcast i{n} {word.text} to <{n} x i1>")
+    for x in block:
+        if mask is None:
+            b.store(x, place)
+        else:
+            b.masked_store(x, place, mask)
+        place = b.offset(place, step)
+
+
+class _Task:
+    """What both kinds of tasks share."""
+
+    def __init__(self, b: Builder, types: GemmTypes, target: Target):
+        self.b, self.types, self.plan = b, types, conv_plan(types, target)
+        frame, self.index, worker = b.params
+        self.g = g = Arguments(b, frame)
+        scratch = g.pointer("scratch")
+        copied = b.icmp("ne", g.get("copy_tasks"), 0)
+        self.input = b.select(copied, scratch, g.pointer("input"))
+        self.weights = b.offset(scratch, g.get("scratch_weights"))
+        at = b.add(g.get("scratch_workers"), b.mul(worker, g.get("worker_bytes")))
+        self.memory = b.offset(scratch, at)
+        self.unit = self.plan.unit_bytes
+
+    def pixel_offset(self, d: V, h: V, w: V) -> V:
+        """Of the corner of an output pixel's window."""
+        b, g = self.b, self.g
+        strides = zip(g.ints("stride_d stride_h stride_w"), g.ints("a_d a_h a_w"), strict=True)
+        return dot(b, *((x, b.mul(s, a)) for x, (s, a) in zip((d, h, w), strides, strict=True)))
+
+    def pointers(self, table: V, first: V, count: V, group: V, offset: V) -> None:
+        """Addresses of `count` pixels from flat pixel (image, d, h, w) `first` on."""
+        b, g = self.b, self.g
+        extents = g.ints("od oh ow")
+        with b.loop(0, count, hint="pixel") as r:
+            image, d, h, w = split(b, b.add(first, r), *extents)
+            at = b.add(dot(b, (image, g.get("a_batch")), (group, g.get("a_group"))), self.pixel_offset(d, h, w))
+            b.store(b.offset(self.input, b.add(at, offset)), b.element(table, "ptr", r), align=8)
+
+    def gather(self, table: V, count: V, width: V, to: V, runs: V) -> None:
+        g = self.g
+        args = [table, count, width, to, g.get("run"), runs, g.get("run_stride")]
+        self.b.call("void", f"shlo_conv_{self.types.name}_gather", args)
+
+    def each_call(self, body: Callable[[V, V, V, V, V], None]) -> None:
+        """`body(offset of A, k done before, runs, accumulate, final)` for every part of the window, in order of k."""
+        b, g = self.b, self.g
+        outer0, stride0, outer1, stride1 = g.ints("outer0 outer0_stride outer1 outer1_stride")
+        runs, run, run_stride, each = g.ints("runs run run_stride runs_per_call")
+        with b.loop(0, outer0, hint="depth") as x, b.loop(0, outer1, hint="height") as y, b.loop(0, runs, each) as s:
+            n = b.min_(b.sub(runs, s), each)
+            line = b.add(b.mul(x, outer1), y)
+            done = b.mul(b.add(b.mul(line, runs), s), run)
+            first = b.and_(b.icmp("eq", line, 0), b.icmp("eq", s, 0))
+            final = b.and_(b.icmp("eq", b.add(line, 1), b.mul(outer0, outer1)), b.icmp("sge", b.add(s, n), runs))
+            offset = dot(b, (x, stride0), (y, stride1), (s, run_stride))
+            body(offset, done, n, b.cast("zext", b.not_(first), "i64"), final)
+
+    def stripe(self, args: list[V]) -> None:
+        self.b.call("void", f"{self.plan.symbol}_stripe", args)
+
+    def report(self, final: V, ends: list[V]) -> None:
+        b = self.b
+        epilogue = self.g.pointer("epilogue")
+        with b.if_(b.and_(final, b.icmp("ne", epilogue, V("ptr", "null")))):
+            b.call_pointer("void", epilogue, [self.g.pointer("frame"), *ends])
+
+
+def emit_last_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
+    """Rows are pixels: a chunk of rows (lines of pixels when read in place) against a chunk of features."""
+    name = f"shlo_conv_{types.name}_last"
+    b = module.function(name, TASK_PARAMS, attributes=attributes(target))
+    t = _Task(b, types, target)
+    g, plan = t.g, t.plan
+    group, column, row = split(b, t.index, g.get("column_chunks"), g.get("row_chunks"))
+    nc, co = g.ints("nc co")
+    j0 = b.mul(column, nc)
+    n = b.min_(b.sub(co, j0), nc)
+    panel_bytes = g.get("k_bytes_per_panel")
+    weights = b.offset(t.weights, dot(b, (group, g.get("w_group_bytes")), (b.udiv(j0, plan.nr), panel_bytes)))
+    output = b.offset(g.pointer("output"), dot(b, (group, g.get("o_group")), (j0, i64(plan.out_bytes))))
+    pixel = g.get("o_pixel")
+    feature = b.add(b.mul(group, co), j0)
+    r0 = b.mul(row, g.get("row_chunk"))
+    r1 = b.add(r0, g.get("row_chunk"))
+    table = b.alloca("ptr", plan.mr)
+    group_offset = b.mul(group, g.get("a_group"))
+
+    def part(offset: V, done: V, runs: V, more: V, final: V) -> None:
+        packed = b.offset(weights, b.mul(done, plan.b_step))
+
+        def stripe(i: V, height: V, a: V, a_rs: V, a_cs: V, k: V, runs: V) -> None:
+            c = b.offset(output, b.mul(i, pixel))
+            operand = [packed, i64(plan.b_step), panel_bytes, c, pixel]
+            t.stripe([a, a_rs, a_cs, height, *operand, n, k, more, runs, g.get("run_stride")])
+            t.report(final, [i64(0), i, b.add(i, height), feature, b.add(feature, n)])
+
+        def in_place() -> list[V]:
+            od, oh, ow = g.ints("od oh ow")
+            lines = b.mul(b.mul(g.get("batch"), od), oh)
+            step = b.mul(g.get("stride_w"), g.get("a_w"))
+            with b.loop(r0, b.min_(r1, lines), hint="line") as line:
+                image, d, h = split(b, line, od, oh)
+                at = b.add(b.mul(image, g.get("a_batch")), t.pixel_offset(d, h, i64(0)))
+                start = b.offset(t.input, b.add(b.add(at, offset), group_offset))
+                with b.loop(0, ow, plan.mr, "stripe") as w:
+                    height = b.min_(b.sub(ow, w), plan.mr)
+                    a = b.offset(start, b.mul(w, step))
+                    stripe(b.add(b.mul(line, ow), w), height, a, step, i64(t.unit), g.get("run"), runs)
+            return []
+
+        def gathered() -> list[V]:
+            with b.loop(r0, b.min_(r1, g.get("rows")), plan.mr, "stripe") as i:
+                height = b.min_(b.sub(b.min_(r1, g.get("rows")), i), plan.mr)
+                width = height if plan.masks else i64(plan.mr)
+                t.pointers(table, i, height, group, offset)
+                t.gather(table, height, width, t.memory, runs)
+                k = b.mul(g.get("run"), runs)
+                stripe(i, height, t.memory, i64(t.unit), b.mul(width, t.unit), k, i64(1))
+            return []
+
+        b.if_else(b.icmp("eq", g.get("kind"), LAST_IN_PLACE), in_place, gathered)
+
+    t.each_call(part)
+    b.ret()
+    return name
+
+
+def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
+    """Rows are features: all features of a group against a chunk of an image's pixels, gathered into panels of B."""
+    name = f"shlo_conv_{types.name}_first"
+    b = module.function(name, TASK_PARAMS, attributes=attributes(target))
+    t = _Task(b, types, target)
+    g, plan = t.g, t.plan
+    group, image, column = split(b, t.index, g.get("batch"), g.get("column_chunks"))
+    od, oh, ow = g.ints("od oh ow")
+    pixels = b.mul(b.mul(od, oh), ow)
+    nc, co = g.ints("nc co")
+    p0 = b.mul(column, nc)
+    n = b.min_(b.sub(pixels, p0), nc)
+    weights = b.offset(t.weights, b.mul(group, g.get("w_group_bytes")))
+    feature_stride = g.get("o_feature")
+    places = ((group, g.get("o_group")), (image, g.get("o_image")), (p0, i64(plan.out_bytes)))
+    output = b.offset(g.pointer("output"), dot(b, *places))
+    table = b.alloca("ptr", plan.nr)
+    first_feature = b.mul(group, co)
+    first_pixel = b.add(b.mul(image, pixels), p0)
+
+    def part(offset: V, done: V, runs: V, more: V, final: V) -> None:
+        k = b.mul(g.get("run"), runs)
+        panel = b.mul(k, plan.b_step)
+        with b.loop(0, n, plan.nr, "panel") as j:
+            count = b.min_(b.sub(n, j), plan.nr)
+            t.pointers(table, b.add(first_pixel, j), count, group, offset)
+            t.gather(table, count, i64(plan.nr), b.offset(t.memory, b.mul(b.udiv(j, plan.nr), panel)), runs)
+        with b.loop(0, co, plan.mr, "stripe") as i:
+            height = b.min_(b.sub(co, i), plan.mr)
+            a = b.offset(
+                weights, dot(b, (b.udiv(i, plan.mr), g.get("k_bytes_per_panel")), (done, i64(plan.mr * t.unit)))
+            )
+            c = b.offset(output, b.mul(i, feature_stride))
+            a_args = [a, i64(t.unit), i64(plan.mr * t.unit), height]
+            t.stripe([*a_args, t.memory, i64(plan.b_step), panel, c, feature_stride, n, k, more, i64(1), i64(0)])
+            feature = b.add(first_feature, i)
+            t.report(final, [image, feature, b.add(feature, height), p0, b.add(p0, n)])
+
+    t.each_call(part)
+    b.ret()
+    return name

@@ -1,0 +1,313 @@
+"""A convolution's extents and strides, and what is decided from them: which way it runs, how it is cut.
+
+The decisions are made here, in Python, once per convolution; the machine code reads them from a table of i64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize, storage
+from shlo_jit.kernels.target import Target
+
+_FIELDS = (
+    "kind copy_tasks copy_lines copy_chunk weight_tasks main_tasks "
+    "batch groups ci co k_bytes_per_panel scratch_weights scratch_workers worker_bytes "
+    "in_d in_h in_w kd kh kw od oh ow rows "
+    "stride_d stride_h stride_w pad_d pad_h pad_w ldil_d ldil_h ldil_w rdil_d rdil_h rdil_w "
+    "in_batch in_group in_sd in_sh in_sw in_feature "
+    "w_sd w_sh w_sw w_in w_out w_group w_offset w_width w_chunk w_chunks w_taps w_group_bytes "
+    "o_pixel o_image o_feature o_group "
+    "pd ph pw copy_iw0 copy_count copy_w0 "
+    "a_group a_batch a_d a_h a_w "
+    "run runs run_stride runs_per_call outer0 outer0_stride outer1 outer1_stride "
+    "row_chunk row_chunks nc column_chunks inside0 inside1"
+)
+FIELDS = tuple(_FIELDS.split())
+"""Slots of the parameter table, 8 bytes each. All strides in bytes."""
+
+Three = tuple[int, int, int]
+
+LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES = range(5)
+"""Ways: rows of A are pixels, read in place or gathered; rows of A are features; one input channel
+a feature, channels adjacent or pixels adjacent."""
+
+TASK = 4 << 20
+"""Multiply-adds of a task, about."""
+SERIAL = 1 << 20
+"""Multiply-adds up to which the caller does everything."""
+CALL_K = 1024
+"""k elements of a micro-kernel call, unless one run is longer."""
+
+
+def three(values: tuple[int, ...], fill: int) -> Three:
+    """Up to three spatial values as (depth, height, width)."""
+    a, b, c = (fill,) * (3 - len(values)) + tuple(values)
+    return a, b, c
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """A convolution over up to three spatial dimensions, given in order; missing ones are put before with extent 1.
+
+    Strides are in elements and of any size and sign for input and kernel (a reversed window has negative kernel
+    strides and `kernel_offset` at its last element). Groups: `groups` products that share nothing; feature groups
+    advance the input by `ci` features, batch groups by their share of the batch.
+
+    The output is dense in one of two ways: `out_feature == 1` with pixels of an image and then images following each
+    other at `out_pixel` (features last), or `out_pixel == 1` with features at `out_feature` (features first).
+    """
+
+    batch: int
+    """Images a group."""
+    groups: int
+    ci: int
+    """Input features a group."""
+    co: int
+    """Output features a group."""
+    input: tuple[int, ...]
+    window: tuple[int, ...]
+    output: tuple[int, ...]
+    in_strides: tuple[int, ...]
+    in_batch: int
+    in_feature: int
+    in_group: int
+    kernel_strides: tuple[int, ...]
+    kernel_in: int
+    kernel_out: int
+    kernel_group: int
+    out_pixel: int
+    out_image: int
+    out_feature: int
+    out_group: int
+    strides: tuple[int, ...] = ()
+    pad_low: tuple[int, ...] = ()
+    """May be negative. What is needed at the high end follows from the output."""
+    lhs_dilation: tuple[int, ...] = ()
+    rhs_dilation: tuple[int, ...] = ()
+    kernel_offset: int = 0
+
+    @property
+    def pixel_stride(self) -> int:
+        """`out_pixel`; where an image is one pixel, the distance of images."""
+        one = all(extent == 1 for extent in self.output)
+        return self.out_image if one and self.batch > 1 else self.out_pixel
+
+    @property
+    def features_last(self) -> bool:
+        """How the epilogue is told of rectangles (see `convolution.CONV_PARAMS`); decides where both readings fit."""
+        return self.out_feature == 1 if self.co > 1 else self.pixel_stride != 1
+
+    def pack(self, types: GemmTypes, target: Target) -> list[int]:
+        """The parameter table of the routine, `FIELDS` in order."""
+        return _Decision(self, types, target).table()
+
+
+def conv_plan(types: GemmTypes, target: Target) -> GemmPlan:
+    """The product a convolution is made of: operands are brought to the type of the sums first."""
+    return gemm_plan(GemmTypes(types.acc, types.acc, types.acc), target)
+
+
+def conv_scratch_bytes(shape: ConvShape, types: GemmTypes, target: Target, threads: int) -> int:
+    """Bytes of scratch, aligned to 64: the padded input where one is made, packed weights, a part per worker."""
+    t = dict(zip(FIELDS, shape.pack(types, target), strict=True))
+    return t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64
+
+
+def _round(value: int, to: int) -> int:
+    return -(-value // to) * to
+
+
+@dataclass
+class _Decision:
+    shape: ConvShape
+    types: GemmTypes
+    target: Target
+    values: dict[str, int] = field(default_factory=dict)
+
+    def table(self) -> list[int]:
+        s = self.shape
+        self.plan = conv_plan(self.types, self.target)
+        self.window, self.output, self.input = three(s.window, 1), three(s.output, 1), three(s.input, 1)
+        self.stride, self.pad = three(s.strides or (1,) * len(s.window), 1), three(s.pad_low, 0)
+        self.ldil = three(s.lhs_dilation, 1)
+        self.rdil = three(s.rhs_dilation, 1)
+        self.taps = self.window[0] * self.window[1] * self.window[2]
+        self.pixels = self.output[0] * self.output[1] * self.output[2]
+        self.images = s.batch
+        self._pointwise()
+        self._set(batch=self.images, groups=s.groups, ci=s.ci, co=s.co)
+        self._set_three("in_{}", self.input)
+        self._set_three("k{}", self.window)
+        self._set_three("o{}", self.output)
+        self._set_three("stride_{}", self.stride)
+        self._set_three("pad_{}", self.pad)
+        self._set_three("ldil_{}", self.ldil)
+        self._set_three("rdil_{}", self.rdil)
+        size = itemsize(self.types.a)
+        self._set_three("in_s{}", three(tuple(x * size for x in s.in_strides), 0))
+        self._set(in_batch=s.in_batch * size, in_group=s.in_group * size, in_feature=s.in_feature * size)
+        size = itemsize(self.types.b)
+        self._set_three("w_s{}", three(tuple(x * size for x in s.kernel_strides), 0))
+        self._set(w_in=s.kernel_in * size, w_out=s.kernel_out * size, w_group=s.kernel_group * size)
+        self._set(w_offset=s.kernel_offset * size)
+        size = itemsize(self.types.acc)
+        self._set(o_pixel=s.pixel_stride * size, o_image=s.out_image * size)
+        self._set(o_feature=s.out_feature * size, o_group=s.out_group * size)
+        self._set(rows=self.images * self.pixels)
+        self._inside()
+        if self._depthwise():
+            self._cut_depthwise(DEPTHWISE, self.images * self.output[0] * self.output[1], s.groups)
+        elif self._planes():
+            features = s.groups * s.co
+            self._cut_depthwise(PLANES, self.images * features * self.output[0] * self.output[1], 1)
+        else:
+            self._padded_input()
+            self._runs()
+            self._cut()
+        if 0 in (self.images, self.pixels, s.groups, s.co):
+            self._set(copy_tasks=0, weight_tasks=0, main_tasks=0)
+        return [self.values.get(name, 0) for name in FIELDS]
+
+    def _pointwise(self) -> None:
+        """A 1x1 window without strides over a dense input is a plain product: one line of all pixels."""
+        s = self.shape
+        if (self.window, self.stride, self.pad, self.ldil) != ((1, 1, 1), (1, 1, 1), (0, 0, 0), (1, 1, 1)):
+            return
+        _, h, w = self.input
+        sd, sh, sw = three(s.in_strides, 0)
+        dense = self.input == self.output and (h == 1 or sh == sw * w) and (self.input[0] == 1 or sd == sw * w * h)
+        if dense and s.features_last and (s.batch == 1 or s.in_batch == sw * self.pixels):
+            self.input = self.output = (1, 1, s.batch * self.pixels)
+            self.images = 1
+            self.pixels *= s.batch
+
+    def _set(self, **values: int) -> None:
+        unknown = set(values) - set(FIELDS)
+        assert not unknown, unknown
+        self.values |= values
+
+    def _set_three(self, pattern: str, values: Three) -> None:
+        self._set(**{pattern.format(d): v for d, v in zip("dhw", values, strict=True)})
+
+    # ------------------------------------------------------------------ depthwise
+    def _depthwise(self) -> bool:
+        """One channel a group, channels adjacent everywhere."""
+        s = self.shape
+        adjacent = s.in_group == s.kernel_group == s.out_group == 1
+        return s.features_last and s.ci == 1 and s.co == 1 and s.groups > 1 and adjacent and self.ldil == (1, 1, 1)
+
+    def _inside(self) -> None:
+        """Pixels of a line whose whole window lies inside the input's width."""
+        stride, pad, extent = self.stride[2], self.pad[2], self.input[2]
+        reach = (self.window[2] - 1) * self.rdil[2]
+        first = max(0, -(-pad // stride))
+        end = max(first, min(self.output[2], (extent - 1 - reach + pad) // stride + 1))
+        self._set(inside0=min(first, end, self.output[2]), inside1=end if end > first else min(first, self.output[2]))
+
+    def _planes(self) -> bool:
+        """One channel a group, pixels adjacent in a line of input and output."""
+        s = self.shape
+        adjacent = s.out_pixel == 1 and self.values["in_sw"] == itemsize(self.types.a)
+        return not s.features_last and s.ci == 1 and s.co <= 8 and adjacent and self.ldil == (1, 1, 1)
+
+    def _cut_depthwise(self, kind: int, lines: int, channels: int) -> None:
+        work = max(1, self.output[2] * channels * self.taps)
+        chunk = max(1, (TASK // 32) // work)
+        if work * lines <= SERIAL // 8:
+            chunk = max(1, lines)
+        self._set(kind=kind, row_chunk=chunk, main_tasks=-(-lines // chunk))
+
+    # ------------------------------------------------------------------ the input products read
+    def _padded_input(self) -> None:
+        """Reads the input in place if no pixel needs padding; else a padded copy [group, image, d, h, w, feature]."""
+        s, unit = self.shape, self.plan.unit_bytes
+        needed = tuple(
+            (o - 1) * t + (k - 1) * r + 1
+            for o, t, k, r in zip(self.output, self.stride, self.window, self.rdil, strict=True)
+        )
+        same = storage(self.types.a) == self.plan.unit and (s.in_feature == 1 or s.ci == 1)
+        fits = all(n <= x for n, x in zip(needed, self.input, strict=True))
+        dilated = any(d > 1 and x > 1 for d, x in zip(self.ldil, self.input, strict=True))
+        if same and fits and not dilated and self.pad == (0, 0, 0):
+            v = self.values
+            self._set(a_d=v["in_sd"], a_h=v["in_sh"], a_w=v["in_sw"], a_batch=v["in_batch"], a_group=v["in_group"])
+            self.copy_bytes = 0
+            return
+        pd, ph, pw = (max(1, x) for x in needed)
+        a_w = s.ci * unit
+        a_h, a_d, a_batch = a_w * pw, a_w * pw * ph, a_w * pw * ph * pd
+        self._set(pd=pd, ph=ph, pw=pw, a_w=a_w, a_h=a_h, a_d=a_d, a_batch=a_batch, a_group=a_batch * self.images)
+        lines = s.groups * self.images * pd * ph
+        self.copy_bytes = lines * a_h
+        chunk = max(1, (128 << 10) // max(a_h, 1))
+        self._set(copy_lines=lines, copy_chunk=chunk, copy_tasks=-(-lines // chunk))
+        pad, dilation = self.pad[2], self.ldil[2]
+        first = max(0, -(pad // dilation)) if pad < 0 else 0
+        end = min(self.input[2], (pw - 1 - pad) // dilation + 1)
+        self._set(copy_iw0=first, copy_count=max(0, end - first), copy_w0=(pad + first * dilation) * a_w)
+
+    def _runs(self) -> None:
+        """k as stretches that are adjacent in the input: (width, feature) of the window where that is, else feature."""
+        s, v = self.shape, self.values
+        taps = [v[f"a_{d}"] * r for d, r in zip("dhw", self.rdil, strict=True)]
+        kd, kh, kw = self.window
+        if kw == 1 or (self.rdil[2] == 1 and v["a_w"] == s.ci * self.plan.unit_bytes):
+            run, runs, stride, outer = s.ci * kw, kh, taps[1], (1, 0)
+        else:
+            run, runs, stride, outer = s.ci, kw, taps[2], (kh, taps[1])
+        self._set(run=run, runs=runs, run_stride=stride, outer0=kd, outer0_stride=taps[0])
+        self._set(
+            outer1=outer[0], outer1_stride=outer[1], runs_per_call=min(max(1, CALL_K // max(run, 1)), max(runs, 1))
+        )
+
+    # ------------------------------------------------------------------ cutting
+    def _cut(self) -> None:
+        s, plan, v = self.shape, self.plan, self.values
+        k = s.ci * self.window[0] * self.window[1] * self.window[2]
+        call_k = max(1, v["run"] * v["runs_per_call"])
+        last = s.features_last
+        if not last and s.out_pixel != 1 and self.pixels > 1:
+            raise ValueError("a convolution's output needs adjacent features or adjacent pixels")
+        width = plan.nr if last else plan.mr
+        panel = k * width * plan.unit_bytes * plan.parts
+        panels = -(-s.co // width)
+        # Some taps and up to 16 panels at a time: lines of the kernel are read in long pieces.
+        per_task = min(panels, 16) if self.taps > 1 else min(panels, 4)
+        chunks = -(-panels // max(per_task, 1))
+        taps = max(1, (128 << 10) // max(1, s.ci * width * per_task * plan.unit_bytes))
+        self._set(w_width=width, k_bytes_per_panel=panel, w_chunk=per_task, w_chunks=chunks, w_taps=taps)
+        self._set(weight_tasks=chunks * s.groups * -(-self.taps // taps), w_group_bytes=panel * panels)
+        weights = _round(self.copy_bytes + 256, 64)
+        # A store of the packer may stick out by a vector.
+        workers = weights + _round(panel * panels * s.groups + 256, 64)
+        self._set(scratch_weights=weights, scratch_workers=workers)
+        (self._cut_last if last else self._cut_first)(k, call_k)
+
+    def _cut_last(self, k: int, call_k: int) -> None:
+        s, plan = self.shape, self.plan
+        columns = max(plan.nr, min(512, (192 << 10) // call_k) // plan.nr * plan.nr)
+        columns = min(columns, _round(s.co, plan.nr))
+        width = max(1, self.output[2])
+        wasted = _round(width, plan.mr) - width
+        in_place = wasted * 2 * -(-s.co // plan.nr) <= width
+        rows = max(2, TASK // max(1, columns * k * plan.mr)) * plan.mr
+        if in_place:
+            lines = self.images * self.output[0] * self.output[1]
+            chunk = max(1, rows // width)
+            self._set(kind=LAST_IN_PLACE, row_chunk=chunk, row_chunks=-(-lines // chunk))
+        else:
+            self._set(kind=LAST_GATHER, row_chunk=rows, row_chunks=-(-self.values["rows"] // rows))
+        column_chunks = -(-s.co // columns)
+        self._set(nc=columns, column_chunks=column_chunks)
+        self._set(main_tasks=self.values["row_chunks"] * column_chunks * s.groups)
+        self._set(worker_bytes=_round(call_k * plan.mr * plan.unit_bytes + 1024, 64))
+
+    def _cut_first(self, k: int, call_k: int) -> None:
+        """Rows of the product are features, its columns pixels of an image."""
+        s, plan = self.shape, self.plan
+        columns = max(1, min(TASK // max(1, k * s.co * plan.nr), (192 << 10) // (call_k * plan.nr))) * plan.nr
+        columns = min(columns, _round(max(1, self.pixels), plan.nr))
+        chunks = -(-self.pixels // columns)
+        self._set(kind=FIRST, nc=columns, column_chunks=chunks, main_tasks=s.groups * self.images * chunks)
+        self._set(worker_bytes=_round(columns * call_k * plan.unit_bytes + 1024, 64))

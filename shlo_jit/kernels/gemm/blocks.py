@@ -1,0 +1,277 @@
+"""The loops above the stripes: how a product is cut into tasks, what is packed where, and in which order.
+
+C is cut into rectangles of `mc` x `nc` elements, a task each; the cut depends on the shapes alone. A task runs through
+its rows in stripes of `mr`, each against the task's columns of B. Either operand is read in one of three ways:
+
+    in place    it is small, or each of its elements is used so rarely that packing costs more
+    shared      a parallel phase before packs kc steps of the whole operand, then the tasks run, and so on
+    private     the task packs what it needs: a stripe of A at a time, all its columns of B
+
+Shared packing is for large products: a stripe of A that every task packs anew comes from far away each time, and with
+four chunks of columns that was 10 % of a 2048 x 2048 x 2048 product.
+
+k is cut into blocks of `kc`, in order, and the sums go on in C; so every element is the serial sum over k, with one
+rounding per multiply-add, and the same bits for any number of threads.
+"""
+
+from __future__ import annotations
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.gemm.micro import attributes
+from shlo_jit.kernels.gemm.pack import pack_plans
+from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
+from shlo_jit.kernels.target import Target
+
+IN_PLACE, SHARED, PRIVATE = 0, 1, 2
+
+_FIELDS = (
+    "a a_rs a_cs a_bs b b_rs b_cs b_bs c c_rs c_bs batch m n k mc nc rows columns group pack_a mode_b k0 k1 "
+    "shared panel_bytes shared_a a_panel worker worker_bytes epilogue frame batch0 x_rs y_rs"
+)
+FIELDS = tuple(_FIELDS.split())
+"""Slots of the frame a task reads. Strides in bytes; `rows` x `columns` chunks a product; `group` products a task;
+k0 to k1 the part of k to do; `pack_a` and `mode_b` say where A and B are read from. The last two: see `gemm_vector`."""
+
+
+class Frame:
+    """An array of 8-byte slots by name."""
+
+    def __init__(self, b: Builder, pointer: V):
+        self.b, self.pointer = b, pointer
+
+    def set(self, **values: V | int) -> None:
+        for name, value in values.items():
+            v = value if isinstance(value, V) else i64(value)
+            self.b.store(v, self._slot(name), align=8)
+
+    def get(self, name: str, type: str = "i64") -> V:
+        return self.b.load(type, self._slot(name), align=8)
+
+    def pointers(self, *names: str) -> list[V]:
+        return [self.get(n, "ptr") for n in names]
+
+    def ints(self, *names: str) -> list[V]:
+        return [self.get(n) for n in names]
+
+    def _slot(self, name: str) -> V:
+        return self.b.offset(self.pointer, 8 * FIELDS.index(name))
+
+
+SERIAL = 1 << 20
+"""Multiply-adds up to which a product runs on the caller: some 10 us, where waking threads costs as much."""
+TASK = 6 << 20
+"""Multiply-adds of a task: small enough that 8 threads get several each of a 1024 x 1024 x 1024 product."""
+PRIVATE_ROWS = 160
+"""Rows of C up to which a task packs its own chunk of B."""
+PRIVATE_PRODUCT = 32 << 20
+"""Multiply-adds up to which a product of a batch is a task of its own, with its own packed B."""
+GROUP = 256 << 10
+"""Multiply-adds of a task made of many small products."""
+WIDEST = 512
+"""Columns of C in a task, about: with kc steps of k a chunk of B takes 3/4 MB of the second level cache."""
+B_RESIDENT = 128 << 10
+"""Bytes of B that are read in place whatever m is: they stay in the second level cache as they are."""
+
+
+AMX_IN_PLACE = 128
+"""Columns up to which tiles of A are loaded from where A lies."""
+
+
+def ceil_div(b: Builder, a: V, c: V | int) -> V:
+    return b.udiv(b.add(a, b.sub(c, 1)), c)
+
+
+def worker_bytes(plan: GemmPlan, n: int, k: int) -> int:
+    """Packing memory of a worker: an A panel (with room for a store that sticks out) and a chunk of B."""
+    panels = min(-(-n // plan.nr), columns_of(plan, WIDEST) // plan.nr)
+    return a_panel_bytes(plan) + panels * plan.panel_bytes(min(k, plan.kc))
+
+
+def columns_of(plan: GemmPlan, about: int) -> int:
+    """Whole panels of about that many columns."""
+    return about // plan.nr * plan.nr
+
+
+def a_panel_bytes(plan: GemmPlan) -> int:
+    size = plan.kc // plan.group * plan.mr * plan.unit_bytes * plan.parts + 256
+    return -(-size // 64) * 64
+
+
+def scratch_bytes(types: GemmTypes, target: Target, batch: int, m: int, n: int, k: int, threads: int) -> int:
+    """Bytes of scratch (aligned to 64) that a product needs for any strides.
+
+    One packed block of B, all columns and kc rows, for large products; an A panel and a chunk of B a worker.
+    """
+    plan = gemm_plan(types, target)
+    k = min(k, plan.kc)
+    shared = -(-n // plan.nr) * plan.panel_bytes(k) + -(-m // plan.mr) * a_panel_bytes(plan) if m > PRIVATE_ROWS else 0
+    return shared + max(threads, 1) * worker_bytes(plan, n, k) + 64
+
+
+def emit_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
+    """`void task(ptr frame, i64 index, i64 worker)`: `group` products' worth of one rectangle of C."""
+    name = f"{plan.symbol}_task"
+    b = module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes=attributes(target))
+    pointer, index, worker = b.params
+    f = Frame(b, pointer)
+    m, n, mc, nc, rows, columns, group = f.ints("m", "n", "mc", "nc", "rows", "columns", "group")
+    grid = b.mul(rows, columns)
+    first = b.add(b.mul(b.udiv(index, grid), group), f.get("batch0"))
+    place = b.urem(index, grid)
+    # Chunks of rows are innermost: neighbours share the chunk of B.
+    i0, j0 = b.mul(b.urem(place, rows), mc), b.mul(b.udiv(place, rows), nc)
+    i1, j1 = b.min_(b.add(i0, mc), m), b.min_(b.add(j0, nc), n)
+    memory = b.offset(f.get("worker", "ptr"), b.mul(worker, f.get("worker_bytes")))
+    last = b.min_(b.add(first, group), f.get("batch"))
+    with b.loop(first, last, hint="batch") as at:
+        b.call("void", f"{plan.symbol}_rectangle", [pointer, at, i0, i1, j0, j1, memory])
+    b.ret()
+    return name
+
+
+def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
+    """`void rectangle(frame, batch, i0, i1, j0, j1, memory)`: the k loop and the stripes of a rectangle of C."""
+    params = [("ptr", "frame"), *(("i64", x) for x in ("batch", "i0", "i1", "j0", "j1")), ("ptr", "memory")]
+    b = module.function(f"{plan.symbol}_rectangle", params, attributes=attributes(target))
+    pointer, batch, i0, i1, j0, j1, memory = b.params
+    f = Frame(b, pointer)
+    a, b_first, c = f.pointers("a", "b", "c")
+    a_rs, a_cs, b_rs, b_cs, c_rs, k0, k1, k = f.ints("a_rs", "a_cs", "b_rs", "b_cs", "c_rs", "k0", "k1", "k")
+    a = b.offset(a, b.mul(batch, f.get("a_bs")))
+    b_first = b.offset(b.offset(b_first, b.mul(batch, f.get("b_bs"))), b.mul(j0, b_cs))
+    c = b.offset(b.offset(c, b.mul(batch, f.get("c_bs"))), b.mul(j0, plan.out_bytes))
+    n = b.sub(j1, j0)
+    chunk = b.offset(memory, a_panel_bytes(plan))
+    # k == 0 still takes one turn: C becomes zero.
+    with b.loop(k0, b.max_(k1, 1), plan.kc, "kblock") as kb:
+        kc = b.min_(b.sub(k1, kb), plan.kc)
+        rows_b = b.offset(b_first, b.mul(kb, b_rs))
+        mode = f.get("mode_b")
+        in_place = b.icmp("eq", mode, IN_PLACE)
+        with b.if_(b.icmp("eq", mode, PRIVATE)):
+            args = [rows_b, b_cs, b_rs, chunk, i64(plan.nr), n, kc, f.get("panel_bytes")]
+            b.call("void", pack_plans(plan)[1].name, args)
+        shared = b.offset(f.get("shared", "ptr"), b.mul(b.udiv(j0, plan.nr), f.get("panel_bytes")))
+        packed = b.select(b.icmp("eq", mode, SHARED), shared, chunk)
+        operand = (
+            b.select(in_place, rows_b, packed),
+            b.select(in_place, b_rs, i64(plan.b_step)),
+            b.select(in_place, b.mul(b_cs, plan.nr), f.get("panel_bytes")),
+        )
+        final = b.icmp("sge", b.add(kb, kc), k)
+        report = b.and_(final, b.icmp("ne", f.get("epilogue", "ptr"), V("ptr", "null")))
+        with b.loop(i0, i1, plan.mr, "stripe") as i:
+            height = b.min_(b.sub(i1, i), plan.mr)
+            at = b.offset(b.offset(a, b.mul(i, a_rs)), b.mul(kb, a_cs))
+            row = b.offset(c, b.mul(i, c_rs))
+            _stripe(b, plan, f, at, (a_rs, a_cs), i, height, operand, row, c_rs, n, kc, kb, memory)
+            with b.if_(report):
+                ends = [batch, i, b.add(i, height), j0, j1]
+                b.call_pointer("void", f.get("epilogue", "ptr"), [f.get("frame", "ptr"), *ends])
+    b.ret()
+
+
+def _stripe(
+    b: Builder,
+    plan: GemmPlan,
+    f: Frame,
+    a: V,
+    a_strides: tuple[V, V],
+    i: V,
+    height: V,
+    operand: tuple[V, V, V],
+    c: V,
+    c_rs: V,
+    n: V,
+    kc: V,
+    kb: V,
+    memory: V,
+) -> None:
+    """Packs the rows of A where wanted and calls the stripe."""
+    if plan.kind == "amx":
+        _amx_stripe(b, plan, f, a, a_strides, height, operand, (c, c_rs), n, kc, kb, memory)
+        return
+    width = height if plan.masks else i64(plan.mr)
+    with b.if_(b.icmp("eq", f.get("pack_a"), PRIVATE)):
+        args = [a, *a_strides, memory, width, height, kc, i64(0)]
+        b.call("void", pack_plans(plan)[0].name, args)
+    shared = b.offset(f.get("shared_a", "ptr"), b.mul(b.udiv(i, plan.mr), f.get("a_panel")))
+    in_place, far = (b.icmp("eq", f.get("pack_a"), mode) for mode in (IN_PLACE, SHARED))
+    unit = plan.unit_bytes
+    a_at = b.select(in_place, a, b.select(far, shared, memory))
+    a_rs = b.select(in_place, a_strides[0], i64(unit))
+    packed_step = b.mul(b.select(far, i64(plan.mr), width), unit * plan.parts)
+    a_cs = b.select(in_place, a_strides[1], packed_step)
+    steps = b.udiv(b.add(kc, plan.group - 1), plan.group)
+    more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
+    b_at, b_rs, b_panel = operand
+    args = [a_at, a_rs, a_cs, height, b_at, b_rs, b_panel, c, c_rs, n, steps, more, i64(1), i64(0)]
+    b.call("void", f"{plan.symbol}_stripe", args)
+
+
+def _amx_stripe(
+    b: Builder,
+    plan: GemmPlan,
+    f: Frame,
+    a: V,
+    a_strides: tuple[V, V],
+    height: V,
+    operand: tuple[V, V, V],
+    c: tuple[V, V],
+    n: V,
+    kc: V,
+    kb: V,
+    memory: V,
+) -> None:
+    """A is read in place if its rows are adjacent elements that fill whole tiles and meet few columns; else it is
+    packed tile by tile."""
+    block = plan.group * plan.whole
+    tiles = b.udiv(b.add(kc, block - 1), block)
+    row_bytes = b.mul(tiles, block * itemsize(plan.types.a))
+    whole = b.and_(b.icmp("eq", b.mul(tiles, block), kc), b.icmp("eq", height, plan.mr))
+    in_place = b.and_(whole, b.icmp("eq", a_strides[1], itemsize(plan.types.a)))
+    in_place = b.and_(in_place, b.icmp("sle", n, AMX_IN_PLACE))
+    with b.if_(b.not_(in_place)):
+        args = [a, *a_strides, memory, i64(plan.mr), height, kc, row_bytes]
+        b.call("void", pack_plans(plan)[0].name, args)
+    row = block * itemsize(plan.types.a)
+    a_at, a_rs = b.select(in_place, a, memory), b.select(in_place, a_strides[0], i64(row))
+    a_step = b.select(in_place, i64(row), i64(row * plan.mr))
+    more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
+    args = [a_at, a_rs, a_step, height, *operand, *c, n, b.mul(tiles, plan.whole), more, i64(1), i64(0)]
+    b.call("void", f"{plan.symbol}_stripe", args)
+
+
+PACK_WIDTH = 128
+"""Columns of B or rows of A, about, that a task of the packing phase takes."""
+
+
+def emit_pack_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
+    """`void task(ptr frame, i64 index, i64 worker)`: packs steps k0 to k1 of some columns of B, then some rows of A."""
+    name = f"{plan.symbol}_pack_task"
+    b = module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes=attributes(target))
+    pointer, index, _ = b.params
+    f = Frame(b, pointer)
+    batch, k0, k1 = f.ints("batch0", "k0", "k1")
+    for_b = ceil_div(b, f.get("n"), columns_of(plan, PACK_WIDTH))
+
+    def pack(operand: int, nth: V) -> list[V]:
+        of, j_stride, k_stride = ("a", "a_rs", "a_cs") if operand == 0 else ("b", "b_cs", "b_rs")
+        width, extent, to, each = (
+            (plan.mr, "m", "shared_a", "a_panel") if operand == 0 else (plan.nr, "n", "shared", "panel_bytes")
+        )
+        panels = PACK_WIDTH // width
+        first = b.mul(nth, panels * width)
+        strides = f.ints(j_stride, k_stride)
+        source = b.offset(f.get(of, "ptr"), b.mul(batch, f.get(f"{of}_bs")))
+        source = b.offset(b.offset(source, b.mul(first, strides[0])), b.mul(k0, strides[1]))
+        panel = f.get(each)
+        place = b.offset(f.get(to, "ptr"), b.mul(nth, b.mul(panel, panels)))
+        count = b.min_(b.sub(f.get(extent), first), panels * width)
+        args = [source, *strides, place, i64(width), count, b.sub(k1, k0), panel]
+        b.call("void", pack_plans(plan)[operand].name, args)
+        return []
+
+    b.if_else(b.icmp("slt", index, for_b), lambda: pack(1, index), lambda: pack(0, b.sub(index, for_b)))
+    b.ret()
+    return name

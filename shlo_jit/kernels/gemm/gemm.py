@@ -1,0 +1,246 @@
+"""Matrix products of any layout, batch, shape and element type: C[b] = A[b] @ B[b].
+
+`gemm_routine(a, b, acc, target)` is one object with the external symbol `shlo_gemm_<a>_<b>_<acc>`, which takes
+extents and strides as arguments (GEMM_PARAMS), so it is compiled once per types and target. See `gemm_blocks` for the
+blocking, `gemm_micro` for the register tile, `pack` for the layouts, `gemm_vector` for products with a vector.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.gemm.amx import emit_amx
+from shlo_jit.kernels.gemm.blocks import (
+    B_RESIDENT,
+    FIELDS,
+    GROUP,
+    IN_PLACE,
+    PACK_WIDTH,
+    PRIVATE,
+    PRIVATE_PRODUCT,
+    PRIVATE_ROWS,
+    SERIAL,
+    SHARED,
+    TASK,
+    WIDEST,
+    Frame,
+    a_panel_bytes,
+    ceil_div,
+    columns_of,
+    emit_pack_task,
+    emit_rectangle,
+    emit_task,
+    scratch_bytes,
+)
+from shlo_jit.kernels.gemm.micro import attributes, emit_stripe
+from shlo_jit.kernels.gemm.pack import emit_pack, pack_plans
+from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
+from shlo_jit.kernels.gemm.vector import emit_vector_entry, emit_vector_tasks, has_vector_path
+from shlo_jit.kernels.routine import Routine
+from shlo_jit.kernels.target import Target
+
+__all__ = ["GEMM_PARAMS", "GemmTypes", "gemm_routine", "gemm_symbol", "scratch_bytes"]
+
+GEMM_PARAMS = (
+    ("ptr", "A"),
+    ("i64", "a_row_stride"),
+    ("i64", "a_col_stride"),
+    ("i64", "a_batch_stride"),
+    ("ptr", "B"),
+    ("i64", "b_row_stride"),
+    ("i64", "b_col_stride"),
+    ("i64", "b_batch_stride"),
+    ("ptr", "C"),
+    ("i64", "c_row_stride"),
+    ("i64", "c_batch_stride"),
+    ("i64", "batch"),
+    ("i64", "m"),
+    ("i64", "n"),
+    ("i64", "k"),
+    ("ptr", "scratch"),
+    ("ptr", "epilogue"),
+    ("ptr", "frame"),
+    ("i64", "threads"),
+)
+"""Of the routine's symbol. Strides in elements, of any size and sign, 0 broadcasts; the columns of C are adjacent.
+
+`scratch` has `scratch_bytes(...)` bytes aligned to 64. `epilogue` is null or
+`void (ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`, called once for every rectangle of C when it is final,
+by the thread that made it; the rectangles partition C.
+"""
+
+
+def gemm_symbol(types: GemmTypes) -> str:
+    """The external symbol for these types."""
+    return f"shlo_gemm_{types.name}"
+
+
+@cache
+def gemm_routine(a_dtype: str, b_dtype: str, acc_dtype: str, target: Target) -> Routine:
+    """The routine for these element types (StableHLO names)."""
+    plan = gemm_plan(GemmTypes(a_dtype, b_dtype, acc_dtype), target)
+    a, b = pack_plans(plan)
+    inner = (f"{plan.symbol}_stripe", *dict.fromkeys((a.name, b.name)))
+
+    def build(module: ModuleText, target: Target) -> None:
+        _build(module, plan, target)
+
+    return Routine(plan.symbol, (plan.symbol, *inner), build)
+
+
+def _build(module: ModuleText, plan: GemmPlan, target: Target) -> None:
+    packs = pack_plans(plan)
+    if plan.kind == "amx":
+        emit_amx(module, plan, target)
+        packs = packs[1:]
+    else:
+        emit_stripe(module, plan, target)
+    for pack in dict.fromkeys(packs):
+        emit_pack(module, pack, target, attributes(target))
+    emit_rectangle(module, plan, target)
+    task = emit_task(module, plan, target)
+    pack_task = emit_pack_task(module, plan, target)
+    emit_entry(module, plan, target, task, pack_task)
+
+
+class _Shape:
+    """The arguments, strides in bytes."""
+
+    def __init__(self, b: Builder, plan: GemmPlan):
+        p = {v.text[1:]: v for v in b.params}
+        sizes = {"a": itemsize(plan.types.a), "b": itemsize(plan.types.b), "c": itemsize(plan.types.acc)}
+        self.a, self.b, self.c = p["A"], p["B"], p["C"]
+        self.a_rs, self.a_cs, self.a_bs = (b.mul(p[f"a_{x}_stride"], sizes["a"]) for x in ("row", "col", "batch"))
+        self.b_rs, self.b_cs, self.b_bs = (b.mul(p[f"b_{x}_stride"], sizes["b"]) for x in ("row", "col", "batch"))
+        self.c_rs, self.c_bs = (b.mul(p[f"c_{x}_stride"], sizes["c"]) for x in ("row", "batch"))
+        self.batch, self.m, self.n, self.k = p["batch"], p["m"], p["n"], p["k"]
+        self.scratch, self.epilogue, self.frame, self.threads = (
+            p[x] for x in ("scratch", "epilogue", "frame", "threads")
+        )
+
+
+def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pack_task: str) -> None:
+    """The external symbol: decides on blocking and packing by the shape, and runs the tasks."""
+    b = module.function(plan.symbol, GEMM_PARAMS, linkage="", attributes=attributes(target))
+    s = _Shape(b, plan)
+    run, end = b.label("run"), b.label("empty")
+    b.branch_if(b.icmp("sgt", b.mul(b.mul(s.batch, s.m), s.n), 0), run, end)
+    b.start(run)
+    f = Frame(b, b.alloca("i64", len(FIELDS)))
+    f.set(a=s.a, a_rs=s.a_rs, a_cs=s.a_cs, a_bs=s.a_bs, b=s.b, b_rs=s.b_rs, b_cs=s.b_cs, b_bs=s.b_bs)
+    f.set(c=s.c, c_rs=s.c_rs, c_bs=s.c_bs, batch=s.batch, m=s.m, n=s.n, k=s.k, k0=0, k1=s.k, batch0=0)
+    f.set(epilogue=s.epilogue, frame=s.frame)
+    if has_vector_path(plan):
+        general = b.label("general")
+        tasks_of_vectors = emit_vector_tasks(module, plan, target)
+        emit_vector_entry(b, plan, f, tasks_of_vectors, s.threads, general, end)
+        b.start(general)
+    product = b.mul(b.mul(s.m, s.n), b.max_(s.k, 1))
+    mode = _packing(b, plan, s, product)
+    f.set(mode_b=mode[0], pack_a=mode[1])
+    tasks = _cut(b, plan, s, f, mode[0], product)
+    shared, far = (b.icmp("eq", x, SHARED) for x in mode)
+    _lay_out(b, plan, s, f, shared, far)
+    task_at, pack_at = V("ptr", f"@{task}"), V("ptr", f"@{pack_task}")
+
+    def phases() -> list[V]:
+        """All of B is packed kc rows at a time, then all of C goes kc steps on."""
+        pack_tasks = ceil_div(b, s.n, columns_of(plan, PACK_WIDTH))
+        for_a = ceil_div(b, s.m, PACK_WIDTH // plan.mr * plan.mr)
+        pack_tasks = b.add(pack_tasks, b.select(far, for_a, i64(0)))
+        with b.loop(0, s.batch, hint="batch") as at, b.loop(0, b.max_(s.k, 1), plan.kc, "phase") as kb:
+            f.set(batch0=at, k0=kb, k1=b.min_(b.add(kb, plan.kc), s.k))
+            _parallel(b, pack_at, f, pack_tasks, s.threads)
+            _parallel(b, task_at, f, tasks, s.threads)
+        return []
+
+    def once() -> list[V]:
+        serial = b.or_(b.icmp("sle", b.mul(product, s.batch), SERIAL), b.icmp("eq", tasks, 1))
+
+        def here() -> list[V]:
+            with b.loop(0, tasks, hint="task") as i:
+                b.call("void", task, [f.pointer, i, i64(0)])
+            return []
+
+        def spread() -> list[V]:
+            _parallel(b, task_at, f, tasks, s.threads)
+            return []
+
+        b.if_else(serial, here, spread)
+        return []
+
+    b.if_else(shared, phases, once)
+    b.branch(end)
+    b.start(end)
+    b.ret()
+
+
+def _parallel(b: Builder, task: V, f: Frame, tasks: V, threads: V) -> None:
+    b.call("void", "shlo_parallel", [task, f.pointer, tasks, threads])
+
+
+def _panel_bytes(b: Builder, plan: GemmPlan, k: V) -> V:
+    steps = b.mul(ceil_div(b, k, plan.group * plan.whole), plan.whole)
+    return b.add(b.mul(steps, plan.b_step), plan.header)
+
+
+def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, shared: V, far: V) -> None:
+    """Divides the scratch memory: all of B and all of A (kc steps) where they are shared, then a part per worker."""
+    panels = ceil_div(b, s.n, plan.nr)
+    panel_bytes = _panel_bytes(b, plan, b.min_(s.k, plan.kc))
+    chunk = b.mul(b.min_(panels, columns_of(plan, WIDEST) // plan.nr), panel_bytes)
+    a_panel = a_panel_bytes(plan)
+    shared_a = b.offset(s.scratch, b.select(shared, b.mul(panels, panel_bytes), i64(0)))
+    workers = b.offset(shared_a, b.select(far, b.mul(ceil_div(b, s.m, plan.mr), a_panel), i64(0)))
+    f.set(shared=s.scratch, shared_a=shared_a, worker=workers)
+    f.set(panel_bytes=panel_bytes, a_panel=a_panel, worker_bytes=b.add(chunk, a_panel))
+
+
+def _packing(b: Builder, plan: GemmPlan, s: _Shape, product: V) -> tuple[V, V]:
+    """Where B is read from (IN_PLACE, SHARED, PRIVATE) and whether A is packed."""
+    convert_a, convert_b = plan.convert
+    few_rows = b.icmp("sle", s.m, PRIVATE_ROWS)
+    many = b.and_(b.icmp("sge", s.batch, 8), b.icmp("sle", product, PRIVATE_PRODUCT))
+    mode = b.select(b.or_(few_rows, many), i64(PRIVATE), i64(SHARED))
+    if not convert_b:
+        size = itemsize(plan.types.b)
+        rare = b.icmp("sle", s.m, plan.mr)
+        resident = b.icmp("sle", b.mul(b.mul(s.k, s.n), size), B_RESIDENT)
+        # Rows a multiple of half a page apart fall into few sets of the first level cache.
+        resident = b.and_(resident, b.icmp("ne", b.and_(s.b_rs, i64(2047)), 0))
+        adjacent = b.or_(b.icmp("eq", s.b_cs, size), b.icmp("eq", s.n, 1))
+        if not plan.masks:
+            adjacent = b.and_(adjacent, b.icmp("eq", b.urem(s.n, plan.lanes), 0))
+        mode = b.select(b.and_(adjacent, b.or_(rare, resident)), i64(IN_PLACE), mode)
+    wide = b.icmp("sgt", s.n, columns_of(plan, WIDEST))
+    far = b.select(b.and_(wide, b.icmp("eq", mode, SHARED)), i64(SHARED), i64(IN_PLACE))
+    if plan.kind == "amx":
+        return mode, i64(PRIVATE)
+    if convert_a:
+        return mode, b.select(b.icmp("eq", far, IN_PLACE), i64(PRIVATE), far)
+    return mode, far
+
+
+def _cut(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, mode: V, product: V) -> V:
+    """Sets the chunk sizes and their numbers; returns the number of tasks (of one product when B is shared).
+
+    All but the batch of SHARED: a task has about TASK multiply-adds, whole stripes and whole panels.
+    """
+    widest = columns_of(plan, WIDEST)
+    per_element = b.max_(b.select(b.icmp("eq", mode, SHARED), b.min_(s.k, plan.kc), s.k), 1)
+    private = b.icmp("eq", mode, PRIVATE)
+    # Few rows: one chunk of rows, and columns to fill a task. Otherwise wide chunks, and rows to fill it.
+    columns = b.udiv(i64(TASK), b.mul(s.m, per_element))
+    columns = b.min_(b.max_(b.mul(b.udiv(columns, plan.nr), plan.nr), columns_of(plan, 128)), widest)
+    nc = b.select(private, columns, i64(widest))
+    rows = b.udiv(i64(TASK), b.mul(b.min_(s.n, widest), per_element))
+    rows = b.mul(b.max_(b.udiv(rows, plan.mr), 2), plan.mr)
+    mc = b.select(private, s.m, rows)
+    row_chunks, column_chunks = ceil_div(b, s.m, mc), ceil_div(b, s.n, nc)
+    grid = b.mul(row_chunks, column_chunks)
+    # A shared B is one product's, and so is what a task does with it.
+    shared = b.icmp("eq", mode, SHARED)
+    group = b.select(shared, i64(1), b.max_(b.udiv(i64(GROUP), product), 1))
+    f.set(mc=mc, nc=nc, rows=row_chunks, columns=column_chunks, group=group)
+    return b.select(shared, grid, b.mul(grid, ceil_div(b, s.batch, group)))

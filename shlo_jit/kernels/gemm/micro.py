@@ -1,0 +1,319 @@
+"""The register-tile micro-kernel and the stripe above it.
+
+Strides of A and the row stride of B are arguments, so one kernel serves packed panels and operands read in place.
+A stripe is up to `mr` rows of A against any number of columns; rows short of `mr` are done by kernels of 8, 4, 2 and 1
+rows, and the last columns by a kernel one vector wide, so no product is computed in vain by more than a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_jit.kernels.builder import Builder, Carry, ModuleText, V, const, i64, vector
+from shlo_jit.kernels.gemm.types import GemmPlan
+from shlo_jit.kernels.target import Target
+
+KERNEL_PARAMS = [
+    ("ptr", "a"),
+    ("i64", "a_rs"),
+    ("i64", "a_cs"),
+    ("ptr", "b"),
+    ("i64", "b_rs"),
+    ("ptr", "c"),
+    ("i64", "c_rs"),
+    ("ptr", "start"),
+    ("i64", "start_rs"),
+    ("i64", "k"),
+    ("i64", "n"),
+    ("i64", "runs"),
+    ("i64", "run_stride"),
+]
+"""Of a micro-kernel. Strides in bytes, k in units; A is `runs` stretches of k, `run_stride` apart (a row of the window
+of a convolution each; one for a product), while B goes on; `start` is what the sums are added to at the end (C, or
+zeros with stride 0); C is fetched while k runs."""
+
+STRIPE_PARAMS = [
+    ("ptr", "a"),
+    ("i64", "a_rs"),
+    ("i64", "a_cs"),
+    ("i64", "rows"),
+    ("ptr", "b"),
+    ("i64", "b_rs"),
+    ("i64", "b_panel"),
+    ("ptr", "c"),
+    ("i64", "c_rs"),
+    ("i64", "n"),
+    ("i64", "k"),
+    ("i64", "accumulate"),
+    ("i64", "runs"),
+    ("i64", "run_stride"),
+]
+"""Of `<symbol>_stripe`: C[rows, n] = (accumulate ? C : 0) + A @ B. Strides in bytes, k in units; `b_panel` leads from
+one panel of `nr` columns of B to the next."""
+
+ROW_GROUP = 3
+"""Rows addressed from one pointer: p, p + rs, p + 2 rs are x86 addressing modes."""
+
+AHEAD = 8
+"""Steps that rows of B are fetched before the tallest kernels want them: panels come from the second level cache."""
+
+
+def row_counts(plan: GemmPlan) -> list[int]:
+    """Heights of the kernels, tallest first."""
+    return [plan.mr, *(r for r in (8, 4, 2, 1) if r < plan.mr)]
+
+
+def attributes(target: Target) -> str:
+    """Of every function: no unwinding, and vectors as wide as the target's."""
+    wide = f' "prefer-vector-width"="{target.vector_bits}"' if target.vector_bits == 512 else ""
+    return f"nounwind{wide}"
+
+
+def lane_masks(b: Builder, plan: GemmPlan, n: V, nv: int) -> list[V]:
+    """For each of nv vectors, which lanes are below n (n <= 32)."""
+    all_ = b.sub(b.shl(i64(1), n), 1)
+    masks: list[V] = []
+    for v in range(nv):
+        word = b.cast("trunc", b.lshr(all_, v * plan.lanes), f"i{plan.lanes}")
+        masks.append(b.emit(f"<{plan.lanes} x i1>", f"bitcast {word.type} {word.text} to <{plan.lanes} x i1>"))
+    return masks
+
+
+def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, acc: V) -> V:
+    """acc + x * y, one k step of a vector of sums; x is the broadcast of A, y a row of B."""
+    if plan.kind == "bf16":
+        pair = "<32 x bfloat>"
+        args = [acc, b.bitcast(x, pair), b.bitcast(y, pair)]
+        return b.call(acc.type, "llvm.x86.avx512bf16.dpbf16ps.512", args)
+    if plan.kind == "vnni":
+        # The first operand is unsigned, the second signed. B is kept as it is, and A brought to the other sign.
+        u, s = (y, x) if plan.types.b == "ui8" else (x, y)
+        four = "<64 x i8>"
+        return b.call(acc.type, "llvm.x86.avx512.vpdpbusd.512", [acc, b.bitcast(u, four), b.bitcast(s, four)])
+    if plan.unit in ("float", "double"):
+        return b.fma(x, y, acc) if target.has_fma else b.fadd(b.fmul(x, y), acc)
+    return b.add(b.mul(x, y), acc)
+
+
+def row_pointers(b: Builder, first: V, stride: V, rows: int) -> list[V]:
+    """The first pointer of every group of `ROW_GROUP` rows.
+
+    `freeze` hides how they follow from each other, here and in the loop: LLVM 22 otherwise keeps one pointer and
+    reaches the rows by a chain of additions, as long as the whole step, or keeps a pointer for every row and spills.
+    """
+    pointers = [first]
+    for _ in range(ROW_GROUP, rows, ROW_GROUP):
+        following = b.offset(pointers[-1], b.mul(stride, ROW_GROUP))
+        pointers.append(b.emit("ptr", f"freeze ptr {following.text}"))
+    return pointers
+
+
+def row_pointer(b: Builder, groups: Sequence[V], stride: V, r: int) -> V:
+    base, i = groups[r // ROW_GROUP], r % ROW_GROUP
+    return b.offset(base, b.mul(stride, i)) if i else base
+
+
+class _Tile:
+    """The C side of a kernel: loads the sums it starts from and stores them at the end."""
+
+    def __init__(self, b: Builder, plan: GemmPlan, nv: int, n: V):
+        self.b, self.plan, self.nv = b, plan, nv
+        self.masks = lane_masks(b, plan, n, nv) if plan.masks else []
+
+    def _move(self, pointer: V, v: int) -> V:
+        return self.b.offset(pointer, v * self.plan.lanes * self.plan.out_bytes)
+
+    def load(self, pointer: V, v: int, type: str) -> V:
+        at = self._move(pointer, v)
+        if self.masks:
+            return self.b.masked_load(type, at, self.masks[v])
+        return self.b.load(type, at)
+
+    def load_sums(self, row: V) -> list[V]:
+        b, plan = self.b, self.plan
+        loaded = [self.load(row, v, vector(plan.out, plan.lanes)) for v in range(self.nv)]
+        return loaded if plan.out == plan.acc else [b.cast("sext", x, plan.acc) for x in loaded]
+
+    def store_sums(self, row: V, sums: Sequence[V]) -> None:
+        b, plan = self.b, self.plan
+        for v, x in enumerate(sums):
+            x = x if plan.out == plan.acc else b.cast("trunc", x, plan.out)
+            if self.masks:
+                b.masked_store(x, self._move(row, v), self.masks[v])
+            else:
+                b.store(x, self._move(row, v))
+
+
+def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, nv: int) -> str:
+    """`void kernel(KERNEL_PARAMS)`: a tile of `rows` x `nv` vectors. Returns its name."""
+    name = f"{plan.symbol}_tile{rows}x{nv}"
+    b = module.function(name, KERNEL_PARAMS, attributes=attributes(target))
+    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride = b.params
+    tile = _Tile(b, plan, nv, n)
+    ends = row_pointers(b, c, c_rs, rows)
+    for r in range(rows):
+        for v in range(nv):
+            b.prefetch(b.offset(row_pointer(b, ends, c_rs, r), v * plan.lanes * plan.out_bytes), write=True)
+    acc_type = vector(plan.acc, plan.lanes)
+    sums = [const(acc_type, 0)] * (rows * nv)
+    if plan.header:
+        heads = [b.load(acc_type, b.offset(bp, v * plan.lanes * 4)) for v in range(nv)]
+        sums, bp = heads * rows, b.offset(bp, plan.header)
+    unit = vector(plan.unit, plan.lanes)
+    in_place = plan.kind == "plain" and plan.masks
+    total = rows * nv
+    ahead = b.mul(b_rs, AHEAD)
+
+    def step(carry: Carry) -> None:
+        acc, at, row_b = carry.values[:total], carry.values[total:-1], carry.values[-1]
+        ys: list[V] = []
+        for v in range(nv):
+            if rows == plan.mr:
+                b.prefetch(b.offset(row_b, b.add(ahead, v * plan.lanes * plan.unit_bytes)))
+            p = b.offset(row_b, v * plan.lanes * plan.unit_bytes)
+            ys.append(b.masked_load(unit, p, tile.masks[v]) if in_place else b.load(unit, p))
+        new: list[V] = []
+        here = [b.emit("ptr", f"freeze ptr {p.text}") for p in at]
+        for r in range(rows):
+            x = b.splat(b.load(plan.unit, row_pointer(b, here, a_rs, r)), plan.lanes)
+            new += [multiply_add(b, plan, target, x, ys[v], acc[r * nv + v]) for v in range(nv)]
+        carry.next(*new, *(b.offset(p, a_cs) for p in at), b.offset(row_b, b_rs))
+
+    with b.loop_carry(0, runs, [*sums, a, bp], hint="run") as run:
+        *acc, first, row_b = run.values
+        with b.loop_carry(0, k, [*acc, *row_pointers(b, first, a_rs, rows), row_b]) as carry:
+            step(carry)
+        run.next(*carry.values[:total], b.offset(first, run_stride), carry.values[-1])
+    starts = row_pointers(b, start, start_rs, rows)
+    add = b.fadd if plan.acc in ("float", "double") else b.add
+    for r in range(rows):
+        before = tile.load_sums(row_pointer(b, starts, start_rs, r))
+        tile.store_sums(row_pointer(b, ends, c_rs, r), list(map(add, before, run.values[r * nv : (r + 1) * nv])))
+    b.ret()
+    return name
+
+
+def emit_complex_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, nv: int) -> str:
+    """The kernel for complex numbers: panels hold real and imaginary planes, C interleaved pairs.
+
+    (x + iy)(u + iv) = (xu - yv) + i(xv + yu): four multiply-adds on two sets of sums. `a_rs` leads from row to row,
+    the imaginary plane of A lies half of `a_cs` after the real one.
+    """
+    name = f"{plan.symbol}_tile{rows}x{nv}"
+    b = module.function(name, KERNEL_PARAMS, attributes=attributes(target))
+    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, _, runs, run_stride = b.params
+    lanes, unit = plan.lanes, vector(plan.unit, plan.lanes)
+    pair = vector(plan.unit, 2 * lanes)
+    sums: list[V] = []
+    for r in range(rows):
+        row = b.offset(start, b.mul(start_rs, r))
+        for v in range(nv):
+            x = b.load(pair, b.offset(row, v * lanes * plan.out_bytes))
+            sums += [b.shuffle(x, None, range(0, 2 * lanes, 2)), b.shuffle(x, None, range(1, 2 * lanes, 2))]
+    half = b.lshr(a_cs, 1)
+    assert runs.type == run_stride.type  # products only: there is one run
+    with b.loop_carry(0, k, [*sums, a, bp]) as carry:
+        *acc, at, row_b = carry.values
+        planes = [
+            [b.load(unit, b.offset(row_b, (p * nv + v) * lanes * plan.unit_bytes)) for v in range(nv)] for p in (0, 1)
+        ]
+        new: list[V] = []
+        for r in range(rows):
+            p = b.offset(at, b.mul(a_rs, r))
+            x = b.splat(b.load(plan.unit, p), lanes)
+            y = b.splat(b.load(plan.unit, b.offset(p, half)), lanes)
+            minus_y = b.fneg(y)
+            for v in range(nv):
+                re, im = acc[2 * (r * nv + v) : 2 * (r * nv + v) + 2]
+                re = multiply_add(
+                    b, plan, target, minus_y, planes[1][v], multiply_add(b, plan, target, x, planes[0][v], re)
+                )
+                im = multiply_add(b, plan, target, y, planes[0][v], multiply_add(b, plan, target, x, planes[1][v], im))
+                new += [re, im]
+        carry.next(*new, b.offset(at, a_cs), b.offset(row_b, b_rs))
+    zip_ = [i // 2 + (i % 2) * lanes for i in range(2 * lanes)]
+    for r in range(rows):
+        row = b.offset(c, b.mul(c_rs, r))
+        for v in range(nv):
+            re, im = carry.values[2 * (r * nv + v) : 2 * (r * nv + v) + 2]
+            b.store(b.shuffle(re, im, zip_), b.offset(row, v * lanes * plan.out_bytes))
+    b.ret()
+    return name
+
+
+def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
+    """`<symbol>_stripe(STRIPE_PARAMS)`: cuts a stripe of at most `mr` rows into tiles and calls the kernels."""
+    emit = emit_complex_kernel if plan.kind == "complex" else emit_kernel
+    widths = [plan.nv] if plan.kind == "complex" else [plan.nv, 1]
+    heights = row_counts(plan)
+    kernels = [[emit(module, plan, target, r, plan.nv) for r in heights]]
+    if len(widths) > 1:
+        # With masks the last rows need no kernels of one vector: they are few.
+        narrow = [emit(module, plan, target, r, 1) for r in (heights[:1] if plan.masks else heights)]
+        kernels.append(narrow + kernels[0][len(narrow) :])
+    zeros = f"{plan.symbol}_zeros"
+    module.define_global(zeros, f"internal constant [{plan.nr * plan.out_bytes} x i8] zeroinitializer, align 64")
+
+    b = module.function(f"{plan.symbol}_stripe", STRIPE_PARAMS, linkage="", attributes=attributes(target))
+    a, a_rs, a_cs, rows, b_first, b_rs, b_panel, c, c_rs, n, k, accumulate, runs, run_stride = b.params
+    more = b.icmp("ne", accumulate, 0)
+    start_rs = b.select(more, c_rs, i64(0))
+    start_step = b.select(more, i64(plan.nr * plan.out_bytes), i64(0))
+    tile = None if plan.masks and plan.parts == 1 else b.alloca("i8", plan.mr * plan.nr * plan.out_bytes)
+    # Full height, or the powers of two that sum up to it: columns outside, so B comes from afar only once.
+    pieces = b.select(b.icmp("eq", rows, plan.mr), i64(1), b.intrinsic("ctpop", "i64", [rows]))
+    start = b.select(more, c, V("ptr", f"@{zeros}"))
+    with b.loop_carry(0, n, [b_first, c, start], plan.nr) as column:
+        b_at, c_column, start_column = column.values
+        width = b.min_(b.sub(n, column.index), plan.nr)
+        one = b.icmp("sle", width, plan.lanes)
+        with b.loop_carry(0, pieces, [rows, a, c_column, start_column]) as piece:
+            left, a_row, c_at, start_at = piece.values
+            size, functions = _choose(b, heights, kernels, left)
+            kernel = b.select(one, functions[-1], functions[0])
+            args = [a_row, a_rs, a_cs, b_at, b_rs, c_at, c_rs, start_at, start_rs, k, width, runs, run_stride]
+            if tile is None:
+                b.call_pointer("void", kernel, args)
+            else:
+                full = b.icmp("eq", width, plan.nr)
+                if len(widths) > 1:
+                    full = b.or_(full, b.icmp("eq", width, plan.lanes))
+                _call_or_copy(b, plan, kernel, args, full, size, tile)
+            places = [(a_row, a_rs), (c_at, c_rs), (start_at, start_rs)]
+            piece.next(b.sub(left, size), *(b.offset(at, b.mul(size, stride)) for at, stride in places))
+        column.next(
+            b.offset(b_at, b_panel), b.offset(c_column, plan.nr * plan.out_bytes), b.offset(start_column, start_step)
+        )
+    b.ret()
+
+
+def _choose(b: Builder, heights: list[int], kernels: list[list[str]], left: V) -> tuple[V, list[V]]:
+    """The tallest kernels not taller than `left`: their height and, per width, the function."""
+    size: V = i64(heights[-1])
+    functions = [V("ptr", f"@{names[-1]}") for names in kernels]
+    for i in range(len(heights) - 2, -1, -1):
+        fits = b.icmp("sge", left, heights[i])
+        size = b.select(fits, i64(heights[i]), size)
+        functions = [b.select(fits, V("ptr", f"@{names[i]}"), f) for names, f in zip(kernels, functions, strict=True)]
+    return size, functions
+
+
+def _call_or_copy(b: Builder, plan: GemmPlan, kernel: V, args: list[V], full: V, rows: V, tile: V) -> None:
+    """Without masked stores, a tile that sticks out of C is computed on the stack and its columns copied."""
+    c, c_rs, start, start_rs, _, width = args[5:11]
+    tile_rs = i64(plan.nr * plan.out_bytes)
+
+    def direct() -> list[V]:
+        b.call_pointer("void", kernel, args)
+        return []
+
+    def through_stack() -> list[V]:
+        nbytes = b.mul(width, plan.out_bytes)
+        with b.loop(0, rows) as r:
+            b.memcpy(b.offset(tile, b.mul(r, tile_rs)), b.offset(start, b.mul(r, start_rs)), nbytes)
+        b.call_pointer("void", kernel, [*args[:5], tile, tile_rs, tile, tile_rs, *args[9:]])
+        with b.loop(0, rows) as r:
+            b.memcpy(b.offset(c, b.mul(r, c_rs)), b.offset(tile, b.mul(r, tile_rs)), nbytes)
+        return []
+
+    b.if_else(full, direct, through_stack)

@@ -1,0 +1,338 @@
+"""Packing an operand of a product into panels, converting its elements on the way.
+
+A panel holds `width` indices j of the operand that is cut (rows of A, columns of B) for a range of k: step after step
+of k, `width` units next to each other, so the micro-kernel reads it front to back. Elements are read through strides,
+hence any layout and any transposed, sliced or broadcast view can be packed.
+
+Three ways to read: along j (`copy`), along k with a transpose of lanes x lanes blocks in registers (`transpose`), or
+one element at a time (`scalar`: both strides odd, and the ends the other two leave).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, bits, const, i64, is_float, vector
+from shlo_jit.kernels.gemm.types import GemmPlan, storage
+from shlo_jit.kernels.target import Target
+
+PACK_PARAMS = [
+    ("ptr", "source"),
+    ("i64", "j_stride"),
+    ("i64", "k_stride"),
+    ("ptr", "panels"),
+    ("i64", "width"),
+    ("i64", "count"),
+    ("i64", "k"),
+    ("i64", "panel_bytes"),
+]
+"""`count` indices j in panels of `width`, each `panel_bytes` after the last; strides in bytes, k in elements. Lanes of
+the last panel beyond `count` are left undefined: they only meet lanes of C that are not stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackPlan:
+    """How one operand is packed."""
+
+    name: str
+    dtype: str
+    unit: str
+    group: int
+    parts: int
+    lanes: int
+    masks: bool
+    flip: bool = False
+    """Add 128 to every byte, so a signed one becomes unsigned or the reverse."""
+    header: int = 0
+    """Factor of the sums over k at the head of a panel: they undo the `flip` of the other operand. 0: no head."""
+    has_header: bool = False
+    whole: int = 1
+    """Steps are filled up with zeros to a multiple of this."""
+
+    @property
+    def element(self) -> str:
+        return storage(self.dtype)
+
+    @property
+    def element_bytes(self) -> int:
+        return bits(self.element) // 8 * self.parts
+
+    @property
+    def unit_bytes(self) -> int:
+        return bits(self.unit) // 8
+
+
+def pack_plans(plan: GemmPlan) -> tuple[PackPlan, PackPlan]:
+    """The packers of A and B; equal up to the name when one function can do both."""
+    flip = header = False
+    if plan.kind == "vnni":
+        flip = (plan.types.a == "ui8") == (plan.types.b == "ui8")
+        header = True
+    factor = 0 if not flip else (128 if plan.types.a == "ui8" else -128)
+    common = (plan.unit, plan.group, plan.parts, plan.lanes, plan.masks)
+    a = PackPlan(f"{plan.symbol}_pack_a", plan.types.a, *common, flip=flip)
+    b = PackPlan(f"{plan.symbol}_pack_b", plan.types.b, *common, header=factor, has_header=header, whole=plan.whole)
+    if plan.types.a == plan.types.b and not header and plan.kind != "amx":
+        b = a
+    return a, b
+
+
+def convert(b: Builder, x: V, dtype: str, to: str) -> V:
+    """A stored element (or a vector of them) as the LLVM type `to`."""
+    if dtype == "bf16" and to in ("float", "double"):
+        word = b.shl(
+            b.cast("zext", x if "bfloat" not in x.type else b.bitcast(x, x.type.replace("bfloat", "i16")), "i32"), 16
+        )
+        x = b.bitcast(word, word.type.replace("i32", "float"))
+        return x if to == "float" else b.cast("fpext", x, to)
+    if is_float(x.type) and is_float(to):
+        wider = bits(to) > bits(x.type)
+        return x if bits(to) == bits(x.type) else b.cast("fpext" if wider else "fptrunc", x, to)
+    signed = not dtype.startswith("ui") and dtype != "i1"
+    if is_float(to):
+        return b.cast("sitofp" if signed else "uitofp", x, to)
+    if bits(to) == bits(x.type):
+        return x
+    return b.cast(("sext" if signed else "zext") if bits(to) > bits(x.type) else "trunc", x, to)
+
+
+def transpose(b: Builder, rows: list[V]) -> list[V]:
+    """An n x n block held in n vectors of n lanes: log2 n rounds that interleave vector i with vector i + n/2."""
+    n = len(rows)
+    low = [i // 2 + (i % 2) * n for i in range(n)]
+    high = [x + n // 2 for x in low]
+    for _ in range(n.bit_length() - 1):
+        pairs = [(rows[i], rows[i + n // 2]) for i in range(n // 2)]
+        rows = [b.shuffle(x, y, mask) for x, y in pairs for mask in (low, high)]
+    return rows
+
+
+def emit_pack(module: ModuleText, plan: PackPlan, target: Target, attributes: str) -> None:
+    """`void <name>(PACK_PARAMS)`."""
+    b = module.function(plan.name, PACK_PARAMS, linkage="", attributes=attributes)
+    p = _Packer(b, plan, target)
+    along_j = b.icmp("eq", p.j_stride, plan.element_bytes)
+    along_k = b.icmp("eq", p.k_stride, plan.element_bytes)
+
+    def copy() -> list[V]:
+        p.copy()
+        return []
+
+    def other() -> list[V]:
+        with p.each_panel() as panel:
+            if plan.parts == 1:
+                units = p.units_of(b.select(along_k, p.k, i64(0)))
+                p.transposed(panel, units)
+                p.scalar(panel, b.mul(units, plan.group), i64(0))
+            else:
+                p.scalar(panel, i64(0), i64(0))
+        return []
+
+    b.if_else(along_j, copy, other)
+    if plan.has_header:
+        p.heads()
+    if plan.whole > 1:
+        p.fill()
+    b.ret()
+
+
+class _Panel:
+    """One panel: where it is written, read from, and how many of its lanes exist."""
+
+    def __init__(self, to: V, source: V, count: V):
+        self.to, self.source, self.count = to, source, count
+
+
+class _Panels:
+    """A loop over panels, as a context manager."""
+
+    def __init__(self, p: _Packer):
+        self.p = p
+        self.loop = p.b.loop_carry(0, p.count, [p.first], p.width, "panel")
+
+    def __enter__(self) -> _Panel:
+        p = self.p
+        self.carry = self.loop.__enter__()
+        at = self.carry.values[0]
+        count = p.b.min_(p.b.sub(p.count, self.carry.index), p.width)
+        return _Panel(at, p.b.offset(p.source, p.b.mul(self.carry.index, p.j_stride)), count)
+
+    def __exit__(self, *error: object) -> None:
+        self.carry.next(self.p.b.offset(self.carry.values[0], self.p.panel_bytes))
+        self.loop.__exit__(None, None, None)
+
+
+class _Packer:
+    def __init__(self, b: Builder, plan: PackPlan, target: Target):
+        self.b, self.plan, self.target = b, plan, target
+        self.source, self.j_stride, self.k_stride, panels, self.width, self.count, self.k, self.panel_bytes = b.params
+        self.step = b.mul(self.width, plan.unit_bytes * plan.parts)
+        """Bytes of one step of k in a panel."""
+        self.base = panels
+        self.first = b.offset(panels, plan.lanes * 2 * 4) if plan.has_header else panels
+
+    def each_panel(self) -> _Panels:
+        return _Panels(self)
+
+    def units_of(self, k: V) -> V:
+        """Steps that the vector paths do: whole blocks of `lanes` units."""
+        block = self.plan.lanes * self.plan.group
+        return self.b.mul(self.b.udiv(k, block), self.plan.lanes)
+
+    # ------------------------------------------------------------------ along j
+    def copy(self) -> None:
+        """Steps outside, panels inside: a row of B is read in one go. Groups of k are interleaved bytewise."""
+        b, plan = self.b, self.plan
+        units = b.udiv(b.add(self.k, plan.group - 1), plan.group)
+        with b.loop(0, units, hint="step") as u:
+            row = b.offset(self.source, b.mul(b.mul(u, plan.group), self.k_stride))
+            left = b.sub(self.k, b.mul(u, plan.group))
+            with b.loop_carry(0, self.count, [b.offset(self.first, b.mul(u, self.step))], self.width, "panel") as panel:
+                count = b.min_(b.sub(self.count, panel.index), self.width)
+                at, source = panel.values[0], b.offset(row, b.mul(panel.index, plan.element_bytes))
+                whole = count if plan.masks else b.mul(b.udiv(count, plan.lanes), plan.lanes)
+                with b.loop(0, whole, plan.lanes, "j") as j:
+                    self._copy_vector(b.offset(source, b.mul(j, plan.element_bytes)), at, j, b.sub(count, j), left)
+                if not plan.masks:
+                    with b.loop(whole, count, hint="rest") as j:
+                        self._copy_element(b.offset(source, b.mul(j, plan.element_bytes)), at, j)
+                panel.next(b.offset(at, self.panel_bytes))
+
+    def _copy_vector(self, source: V, to: V, j: V, count: V, left: V) -> None:
+        """`lanes` units of one step; `count` lanes and `left` elements of k exist."""
+        b, plan = self.b, self.plan
+        mask = self._mask(count, plan.lanes) if plan.masks else None
+        at = b.offset(to, b.mul(j, plan.unit_bytes))
+        if plan.parts == 2:
+            n = 2 * plan.lanes
+            wide = self._mask(b.mul(count, 2), n) if plan.masks else None
+            x = self._load(vector(plan.element, n), source, wide)
+            re, im = (b.shuffle(x, None, range(part, n, 2)) for part in (0, 1))
+            self._store(re, at, mask)
+            self._store(im, b.offset(at, b.mul(self.width, plan.unit_bytes)), mask)
+            return
+        if plan.group == 1:
+            x = self._load(vector(plan.element, plan.lanes), source, mask)
+            self._store(convert(b, x, plan.dtype, plan.unit), at, mask)
+            return
+        width = 32 // plan.group
+        word = const(vector("i32", plan.lanes), 0)
+        assert mask is not None
+        for t in range(plan.group):
+            here = b.select(b.icmp("slt", i64(t), left), mask, const(mask.type, 0)) if t else mask
+            x = self._load(vector(f"i{width}", plan.lanes), b.offset(source, b.mul(self.k_stride, t)), here)
+            x = b.cast("zext", x, "i32")
+            word = b.or_(word, b.shl(x, t * width)) if t else x
+        self._store(self._flipped(word), at, mask)
+
+    def _copy_element(self, source: V, to: V, j: V) -> None:
+        b, plan = self.b, self.plan
+        for part in range(plan.parts):
+            x = b.load(plan.element, b.offset(source, part * bits(plan.element) // 8))
+            to_part = b.offset(to, b.mul(b.add(j, b.mul(self.width, part)), plan.unit_bytes))
+            b.store(convert(b, x, plan.dtype, plan.unit), to_part)
+
+    # ------------------------------------------------------------------ along k
+    def transposed(self, panel: _Panel, units: V) -> None:
+        """Blocks of `lanes` indices j by `lanes` units. Rows beyond the last index repeat it."""
+        b, plan = self.b, self.plan
+        n = plan.lanes
+        last = b.sub(panel.count, 1)
+        whole = b.select(b.icmp("sgt", units, 0), panel.count, i64(0))
+        with b.loop(0, whole, n, "jblock") as j:
+            rows = [b.offset(panel.source, b.mul(b.min_(b.add(j, r), last), self.j_stride)) for r in range(n)]
+            mask = self._mask(b.sub(panel.count, j), n) if plan.masks else None
+            to = b.offset(panel.to, b.mul(j, plan.unit_bytes))
+            with b.loop(0, units, n, "kblock") as u:
+                at = b.mul(u, plan.group * plan.element_bytes)
+                block = transpose(b, [self._load_units(b.offset(row, at)) for row in rows])
+                place = b.offset(to, b.mul(u, self.step))
+                for x in block:
+                    self._store(x, place, mask)
+                    place = b.offset(place, self.step)
+
+    def _load_units(self, at: V) -> V:
+        b, plan = self.b, self.plan
+        if plan.group == 1:
+            return convert(b, b.load(vector(plan.element, plan.lanes), at), plan.dtype, plan.unit)
+        return self._flipped(b.load(vector("i32", plan.lanes), at, align=1))
+
+    # ------------------------------------------------------------------ one by one
+    def scalar(self, panel: _Panel, k0: V, j0: V) -> None:
+        """Elements k >= k0, j >= j0 of a panel, with zeros up to a whole unit."""
+        b, plan = self.b, self.plan
+        end = b.mul(b.udiv(b.add(self.k, plan.group - 1), plan.group), plan.group)
+        with b.loop(k0, end, hint="k") as k:
+            step = b.offset(panel.to, b.mul(b.udiv(k, plan.group), self.step))
+            row = b.offset(panel.source, b.mul(k, self.k_stride))
+            with b.loop(j0, panel.count, hint="j") as j:
+                source = b.offset(row, b.mul(j, self.j_stride))
+                if plan.group == 1:
+                    self._copy_element(source, step, j)
+                else:
+                    self._scalar_in_group(source, step, j, k)
+
+    def _scalar_in_group(self, source: V, step: V, j: V, k: V) -> None:
+        b, plan = self.b, self.plan
+        small = f"i{32 // plan.group}"
+        inside = b.icmp("slt", k, self.k)
+        x = b.load(small, b.select(inside, source, self.source))
+        x = b.select(inside, x, const(small, 0))
+        if plan.flip:
+            x = b.xor(x, const(small, -128))
+        at = b.add(b.mul(j, plan.group), b.urem(k, plan.group))
+        b.store(x, b.offset(step, b.mul(at, 4 // plan.group)))
+
+    # ------------------------------------------------------------------ helpers
+    def heads(self) -> None:
+        """`header` times the sum over k of each column, before every panel (see `vnni` in `gemm_micro`)."""
+        b, plan = self.b, self.plan
+        units = b.udiv(b.add(self.k, plan.group - 1), plan.group)
+        nv = 2
+        ones = const("<64 x i8>", 1)
+        zero = const(vector("i32", plan.lanes), 0)
+        with self.each_panel() as panel:
+            head = b.offset(panel.to, -nv * plan.lanes * 4)
+            if plan.header == 0:
+                for v in range(nv):
+                    b.store(zero, b.offset(head, v * plan.lanes * 4))
+            else:
+                with b.loop_carry(0, units, [zero] * nv) as k:
+                    row = b.offset(panel.to, b.mul(k.index, self.step))
+                    sums: list[V] = []
+                    for v in range(nv):
+                        x = b.load("<64 x i8>", b.offset(row, v * plan.lanes * 4))
+                        pair = [x, ones] if plan.dtype == "ui8" else [ones, x]
+                        sums.append(b.call(zero.type, "llvm.x86.avx512.vpdpbusd.512", [k.values[v], *pair]))
+                    k.next(*sums)
+                for v in range(nv):
+                    scaled = b.mul(k.values[v], const(zero.type, plan.header))
+                    b.store(scaled, b.offset(head, v * plan.lanes * 4))
+
+    def fill(self) -> None:
+        """Zeros from the last step to a multiple of `whole`."""
+        b, plan = self.b, self.plan
+        units = b.udiv(b.add(self.k, plan.group - 1), plan.group)
+        filled = b.mul(b.udiv(b.add(units, plan.whole - 1), plan.whole), plan.whole)
+        with self.each_panel() as panel:
+            b.memset(b.offset(panel.to, b.mul(units, self.step)), 0, b.mul(b.sub(filled, units), self.step))
+
+    def _flipped(self, x: V) -> V:
+        return self.b.xor(x, const(x.type, 0x80808080 - (1 << 32))) if self.plan.flip else x
+
+    def _mask(self, count: V, n: int) -> V:
+        b = self.b
+        left = b.sub(n, b.min_(count, n))
+        word = b.lshr(const(f"i{n}", -1), b.cast("trunc", left, f"i{n}")) if n > 8 else None
+        if word is None:
+            word = b.cast("trunc", b.lshr(V("i64", "255"), b.sub(8, b.min_(count, 8))), f"i{n}")
+        return b.emit(f"<{n} x i1>", f"bitcast {word.type} {word.text} to <{n} x i1>")
+
+    def _load(self, type: str, at: V, mask: V | None) -> V:
+        return self.b.load(type, at) if mask is None else self.b.masked_load(type, at, mask)
+
+    def _store(self, x: V, at: V, mask: V | None) -> None:
+        if mask is None:
+            self.b.store(x, at)
+        else:
+            self.b.masked_store(x, at, mask)

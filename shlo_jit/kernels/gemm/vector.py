@@ -1,0 +1,237 @@
+"""Products of a matrix with a vector, or a few: bound by memory, so the matrix is read once, front to back.
+
+    y[r, o] = sum over k of M[o, k] * x[r, k]
+
+With o adjacent in memory (`axpy`) a task keeps some hundred sums in the first level cache and adds eight steps of k at
+a time to them; with k adjacent (`dot`, one vector only) it runs along eight rows together and folds the lanes of their
+sums in halves. Both orders depend on the shape alone. Rows of M are columns of B when A is the vectors. Other layouts,
+short vectors and complex numbers take the general way.
+"""
+
+from __future__ import annotations
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, lanes, vector
+from shlo_jit.kernels.gemm.blocks import Frame, ceil_div
+from shlo_jit.kernels.gemm.micro import attributes, lane_masks
+from shlo_jit.kernels.gemm.pack import convert
+from shlo_jit.kernels.gemm.types import GemmPlan, itemsize, storage
+from shlo_jit.kernels.target import Target
+
+STEPS = 8
+"""Steps of k, or rows, done together."""
+CHUNK = 32 << 10
+"""Bytes of sums an `axpy` task keeps at most."""
+THIN = 32
+"""Rows of A that are taken as vectors at most: then M is at least `FAR` bytes, and comes from beyond the caches."""
+FAR = 1 << 20
+SERIAL = 1 << 17
+"""Elements of the matrix up to which the caller does it alone."""
+
+
+def has_vector_path(plan: GemmPlan) -> bool:
+    return plan.kind != "complex" and plan.types.a == plan.types.b and plan.out == plan.acc
+
+
+class _Vector:
+    """What both emitters share: loads that convert, and a multiply-add."""
+
+    def __init__(self, b: Builder, plan: GemmPlan, target: Target):
+        self.b, self.plan, self.target = b, plan, target
+        self.element, self.size = storage(plan.types.a), itemsize(plan.types.a)
+        self.float = plan.acc in ("float", "double")
+
+    def load(self, at: V, n: int, mask: V | None = None) -> V:
+        """n elements as sums have them."""
+        t = vector(self.element, n)
+        x = self.b.load(t, at) if mask is None else self.b.masked_load(t, at, mask)
+        return convert(self.b, x, self.plan.types.a, self.plan.acc)
+
+    def fma(self, x: V, y: V, z: V) -> V:
+        b = self.b
+        if not self.float:
+            return b.add(b.mul(x, y), z)
+        return b.fma(x, y, z) if self.target.has_fma else b.fadd(b.fmul(x, y), z)
+
+    def fold(self, x: V) -> V:
+        """The sum of the lanes, halves first."""
+        b = self.b
+        while (n := lanes(x.type)) > 1:
+            low, high = b.shuffle(x, None, range(n // 2)), b.shuffle(x, None, range(n // 2, n))
+            if n == 2:
+                low, high = b.extract(x, 0), b.extract(x, 1)
+            x = b.fadd(low, high) if self.float else b.add(low, high)
+        return x
+
+
+TASK_PARAMS = [("ptr", "frame"), ("i64", "index"), ("i64", "worker")]
+
+
+def emit_vector_tasks(module: ModuleText, plan: GemmPlan, target: Target) -> tuple[str, str]:
+    """The tasks `axpy` and `dot`. Slots of the frame: a = M (a_rs to the next output, a_cs to the next k), b = x
+    (b_rs), c = y (c_rs), n outputs, nc of them a task, mode_b = 1 when A is the vectors; m vectors, x_rs and y_rs from
+    one to the next."""
+    return _emit(module, plan, target, "axpy"), _emit(module, plan, target, "dot")
+
+
+def _emit(module: ModuleText, plan: GemmPlan, target: Target, which: str) -> str:
+    name = f"{plan.symbol}_{which}"
+    b = module.function(name, TASK_PARAMS, attributes=attributes(target))
+    pointer, index, _ = b.params
+    f = Frame(b, pointer)
+    n, chunk, chunks = f.ints("n", "nc", "columns")
+    batch = b.udiv(index, chunks)
+    o0 = b.mul(b.urem(index, chunks), chunk)
+    o1 = b.min_(b.add(o0, chunk), n)
+    matrix, x, y = (b.offset(f.get(p, "ptr"), b.mul(batch, f.get(f"{p}_bs"))) for p in "abc")
+    v = _Vector(b, plan, target)
+    (_axpy if which == "axpy" else _dot)(v, f, matrix, x, y, o0, o1)
+    epilogue = f.get("epilogue", "ptr")
+    with b.if_(b.icmp("ne", epilogue, V("ptr", "null"))):
+        row = b.icmp("ne", f.get("mode_b"), 0)
+        zero, one = i64(0), i64(1)
+        ends = [b.select(row, p, q) for p, q in ((zero, o0), (f.get("m"), o1), (o0, zero), (o1, one))]
+        b.call_pointer("void", epilogue, [f.get("frame", "ptr"), batch, *ends])
+    b.ret()
+    return name
+
+
+def _axpy(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
+    """Sums lie row after row, whole vectors each. STEPS rows of M are held in registers, a vector of each, against all
+    vectors x."""
+    b, plan = v.b, v.plan
+    bytes_, n = plan.out_bytes, plan.lanes
+    k, k_stride, x_stride, y_stride, m, x_rs, y_rs = f.ints("k", "a_cs", "b_rs", "c_rs", "m", "x_rs", "y_rs")
+    sums = b.alloca("i8", CHUNK)
+    factors = b.alloca("i8", THIN * STEPS * bytes_)
+    count = b.sub(o1, o0)
+    vectors = b.mul(b.udiv(count, n), n)
+    row_bytes = b.mul(b.mul(ceil_div(b, count, n), n), bytes_)
+    b.memset(sums, 0, b.mul(row_bytes, m))
+    matrix = b.offset(matrix, b.mul(o0, v.size))
+
+    def columns(rows: list[V], ahead: V | None, o: V, width: int, mask: V | None) -> None:
+        """Some columns of some rows of M against all vectors."""
+        here = [b.offset(r, b.mul(o, v.size)) for r in rows]
+        if ahead is not None:
+            for p in here:
+                b.prefetch(b.offset(p, ahead))
+        parts = [v.load(p, width, mask) for p in here]
+        with b.loop_carry(0, m, [b.offset(sums, b.mul(o, bytes_)), factors], hint="row") as carry:
+            place, c = carry.values
+            total = b.load(vector(plan.acc, width), place)
+            for t, part in enumerate(parts):
+                total = v.fma(b.splat(b.load(plan.acc, b.offset(c, t * bytes_)), width), part, total)
+            b.store(total, place)
+            carry.next(b.offset(place, row_bytes), b.offset(c, STEPS * bytes_))
+
+    def some(first: V, steps: int) -> None:
+        at = b.offset(x, b.mul(first, x_stride))
+        with b.loop(0, m, hint="vector") as r:
+            of, to = b.offset(at, b.mul(r, x_rs)), b.offset(factors, b.mul(r, STEPS * bytes_))
+            for t in range(steps):
+                b.store(v.load(b.offset(of, b.mul(x_stride, t)), 1), b.offset(to, t * bytes_))
+        row = b.offset(matrix, b.mul(first, k_stride))
+        rows = [b.offset(row, b.mul(k_stride, t)) for t in range(steps)]
+        ahead = b.mul(k_stride, STEPS) if steps > 1 else None
+        if plan.masks:
+            with b.loop(0, count, n) as o:
+                columns(rows, ahead, o, n, lane_masks(b, plan, b.min_(b.sub(count, o), n), 1)[0])
+            return
+        with b.loop(0, vectors, n) as o:
+            columns(rows, ahead, o, n, None)
+        with b.loop(vectors, count) as o:
+            columns(rows, None, o, 1, None)
+
+    whole = b.mul(b.udiv(k, STEPS), STEPS)
+    with b.loop(0, whole, STEPS) as t:
+        some(t, STEPS)
+    with b.loop(whole, k) as t:
+        some(t, 1)
+    with b.loop(0, m, hint="row") as r:
+        of, to = b.offset(sums, b.mul(r, row_bytes)), b.offset(y, b.mul(r, y_rs))
+        with b.loop(0, count) as o:
+            value = b.load(plan.out, b.offset(of, b.mul(o, bytes_)))
+            b.store(value, b.offset(to, b.mul(b.add(o0, o), y_stride)))
+
+
+def _dot(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
+    """x is adjacent here, in the type of the sums when it had to be copied (see `emit_vector_entry`)."""
+    b, plan = v.b, v.plan
+    k, stride, y_stride = f.ints("k", "a_rs", "c_rs")
+    n = plan.lanes
+    whole = b.mul(b.udiv(k, n), n)
+    last = b.sub(o1, 1)
+    acc = vector(plan.acc, n)
+    out = b.alloca("i8", STEPS * plan.out_bytes)
+    with b.loop(o0, o1, STEPS) as o:
+        rows = [b.offset(matrix, b.mul(b.min_(b.add(o, r), last), stride)) for r in range(STEPS)]
+        with b.loop_carry(0, whole, [const(acc, 0)] * STEPS, n) as c:
+            at = b.mul(c.index, v.size)
+            part = v.load(b.offset(x, at), n)
+            c.next(*(v.fma(v.load(b.offset(r, at), n), part, s) for r, s in zip(rows, c.values, strict=True)))
+        with b.loop_carry(whole, k, [v.fold(s) for s in c.values]) as rest:
+            at = b.mul(rest.index, v.size)
+            part = v.load(b.offset(x, at), 1)
+            rest.next(*(v.fma(v.load(b.offset(r, at), 1), part, s) for r, s in zip(rows, rest.values, strict=True)))
+        for r, s in enumerate(rest.values):
+            b.store(s, b.offset(out, r * plan.out_bytes))
+        with b.loop(0, b.min_(b.sub(o1, o), STEPS)) as r:
+            value = b.load(plan.out, b.offset(out, b.mul(r, plan.out_bytes)))
+            b.store(value, b.offset(y, b.mul(b.add(o, r), y_stride)))
+
+
+def emit_vector_entry(
+    b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, str], threads: V, general: str, end: str
+) -> None:
+    """Branches to `general` unless m is small or n is 1 and the layout fits; else runs the tasks and goes to `end`.
+
+    The frame holds the general fields and is rewritten for the tasks.
+    """
+    m, n, k = f.ints("m", "n", "k")
+    size = itemsize(plan.types.a)
+    thin = b.icmp("sle", m, THIN if plan.kind == "plain" else 1)
+    thin = b.and_(thin, b.icmp("sge", b.mul(b.mul(n, k), size), FAR))
+    row = b.or_(b.icmp("eq", m, 1), b.and_(thin, b.icmp("sgt", n, 1)))
+    outputs = b.select(row, n, m)
+    count = b.select(row, m, i64(1))
+    matrix, x = (b.select(row, f.get(p, "ptr"), f.get(q, "ptr")) for p, q in (("b", "a"), ("a", "b")))
+
+    def pick(if_row: str, otherwise: str) -> V:
+        return b.select(row, f.get(if_row), f.get(otherwise))
+
+    stride, k_stride, m_bs = pick("b_cs", "a_rs"), pick("b_rs", "a_cs"), pick("b_bs", "a_bs")
+    x_stride, x_bs = pick("a_cs", "b_rs"), pick("a_bs", "b_bs")
+    y_stride = b.select(row, i64(plan.out_bytes), f.get("c_rs"))
+    axpy = b.icmp("eq", stride, size)
+    dot = b.and_(b.icmp("eq", k_stride, size), b.icmp("eq", x_stride, size))
+    dot = b.and_(dot, b.icmp("eq", count, 1))
+    fits = b.and_(b.or_(row, b.icmp("eq", n, 1)), b.icmp("sge", outputs, 4 * plan.lanes))
+    fits = b.and_(fits, b.icmp("sge", k, plan.lanes))
+    go = b.label("vector")
+    b.branch_if(b.and_(fits, b.or_(axpy, dot)), go, general)
+    b.start(go)
+    f.set(x_rs=f.get("a_rs"), y_rs=f.get("c_rs"), m=count)
+    f.set(a=matrix, a_rs=stride, a_cs=k_stride, a_bs=m_bs, b=x, b_rs=x_stride, b_bs=x_bs, c_rs=y_stride, n=outputs)
+    f.set(mode_b=b.cast("zext", row, "i64"))
+    batch = f.get("batch")
+    most = b.max_(b.mul(b.udiv(i64(CHUNK // plan.out_bytes // 64), count), 64), 64)
+    most = b.min_(most, 1024)
+    sums = b.min_(b.max_(b.mul(b.udiv(outputs, 8 * 64), 64), 256), most)
+    rows = b.mul(b.max_(b.udiv(i64(SERIAL // 4), b.mul(k, STEPS)), 1), STEPS)
+    chunk = b.select(axpy, sums, rows)
+    chunks = ceil_div(b, outputs, chunk)
+    f.set(nc=chunk, columns=chunks)
+    tasks_ = b.mul(chunks, batch)
+    task = b.select(axpy, V("ptr", f"@{tasks[0]}"), V("ptr", f"@{tasks[1]}"))
+
+    def here() -> list[V]:
+        with b.loop(0, tasks_) as i:
+            b.call_pointer("void", task, [f.pointer, i, i64(0)])
+        return []
+
+    def spread() -> list[V]:
+        b.call("void", "shlo_parallel", [task, f.pointer, tasks_, threads])
+        return []
+
+    b.if_else(b.icmp("sle", b.mul(b.mul(outputs, k), batch), SERIAL), here, spread)
+    b.branch(end)

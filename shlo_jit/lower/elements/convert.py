@@ -1,0 +1,113 @@
+"""`convert` between any two element types (specification, "convert").
+
+Float to integer truncates and saturates, NaN gives 0; integer to integer wraps; anything to i1 asks whether it differs
+from zero; complex to real drops the imaginary part; floats round once, to nearest even.
+"""
+
+from __future__ import annotations
+
+from shlo_jit.ir.types import DType, storage_range
+from shlo_jit.kernels.builder import Builder, V, const, lanes, vector
+from shlo_jit.lower.elements.registers import Reg, from_f32, is_pair, register_type, to_f32
+
+
+def convert(b: Builder, source: DType, target: DType, x: Reg) -> Reg:
+    if source == target:
+        return x
+    if is_pair(x):
+        if target.is_complex:
+            return tuple(_real(b, source.part, target.part, p) for p in x)  # type: ignore[return-value]
+        return _real(b, source.part, target, x[0])  # type: ignore[index]
+    assert isinstance(x, V)
+    if target.is_complex:
+        re = _real(b, source, target.part, x)
+        return re, const(re.type, 0.0)
+    return _real(b, source, target, x)
+
+
+def _real(b: Builder, source: DType, target: DType, x: V) -> V:
+    if source == target:
+        return x
+    if source.is_float:
+        return _from_float(b, source, target, x)
+    if target.kind == "b":
+        return b.icmp("ne", x, const(x.type, 0))
+    if target.is_float:
+        return _int_to_float(b, source, target, x)
+    if target.bits > source.bits or source.kind == "b":
+        return b.cast("zext" if source.kind in "ub" else "sext", x, register_type(target))
+    return b.cast("trunc", x, register_type(target)) if target.bits < source.bits else x
+
+
+def _from_float(b: Builder, source: DType, target: DType, x: V) -> V:
+    wide = x if source.name == "f64" else to_f32(b, source, x)
+    if target.kind == "b":
+        return b.fcmp("une", wide, const(wide.type, 0.0))
+    if not target.is_float:
+        return _float_to_int(b, target, wide)
+    if target.name == "f64":
+        return b.cast("fpext", wide, "double")
+    if source.name != "f64":
+        return from_f32(b, target, wide)
+    if target.name == "f32":
+        return b.cast("fptrunc", wide, "float")
+    return from_f32(b, target, _round_to_odd(b, wide))
+
+
+def _round_to_odd(b: Builder, x: V) -> V:
+    """f64 to f32, inexact results with their last bit set: rounding once more to a narrower type is then exact."""
+    n = lanes(x.type)
+    i32, single = vector("i32", n), vector("float", n)
+    y = b.cast("fptrunc", x, "float")
+    back = b.cast("fpext", y, "double")
+    bits = b.bitcast(y, i32)
+    magnitude = b.intrinsic("fabs", x.type, [x])
+    away = b.fcmp("ogt", b.intrinsic("fabs", back.type, [back]), magnitude)
+    inexact = b.fcmp("one", back, x)
+    toward_zero = b.select(away, b.sub(bits, const(i32, 1)), bits)
+    odd = b.or_(toward_zero, const(i32, 1))
+    return b.bitcast(b.select(inexact, odd, bits), single)
+
+
+def _float_to_int(b: Builder, target: DType, x: V) -> V:
+    """Convert what is in range, and put the ends of the range where it is not. (`llvm.fptosi.sat` says the same, but
+    LLVM 22 does it an element at a time.)"""
+    n = lanes(x.type)
+    wide = vector(register_type(target) if target.bits >= 32 else "i32", n)
+    unsigned = target.kind == "u"
+    low, high = storage_range(target)
+    above = b.fcmp("oge", x, const(x.type, float(high + 1)))
+    below = b.fcmp("olt", x, const(x.type, float(low)))
+    outside = b.or_(b.or_(above, below), b.fcmp("uno", x, x))
+    inside = b.select(outside, const(x.type, 0.0), x)
+    y = b.cast("fptoui" if unsigned and target.bits >= 32 else "fptosi", inside, wide)
+    y = b.select(above, const(wide, high), y)
+    if not unsigned:
+        y = b.select(below, const(wide, low), y)
+    return b.cast("trunc", y, vector(register_type(target), n)) if target.bits < 32 else y
+
+
+def _int_to_float(b: Builder, source: DType, target: DType, x: V) -> V:
+    op = "sitofp" if source.kind in "ix" else "uitofp"
+    if target.name in ("f32", "f64"):
+        return b.cast(op, x, register_type(target))
+    if source.bits <= 16:  # exact in f32
+        return from_f32(b, target, b.cast(op, x, "float"))
+    if source.bits <= 32:  # exact in f64
+        return from_f32(b, target, _round_to_odd(b, b.cast(op, x, "double")))
+    return from_f32(b, target, _wide_int_to_odd(b, source, x))
+
+
+def _wide_int_to_odd(b: Builder, source: DType, x: V) -> V:
+    """A 64-bit integer as f32 with its last bit sticky: drop low bits into one before the exact conversion."""
+    t = x.type
+    magnitude = x if source.kind == "u" else b.intrinsic_with_flag("abs", x, False)
+    large = b.icmp("ugt", magnitude, const(t, (1 << 53) - 1))
+    low = b.icmp("ne", b.and_(magnitude, const(t, 0x7FF)), const(t, 0))
+    sticky = b.or_(b.and_(magnitude, const(t, ~0x7FF)), b.cast("zext", low, t))
+    # with a sticky bit at 2^11 the value has at most 53 significant bits
+    sticky = b.or_(b.and_(sticky, const(t, ~0x7FF)), b.shl(b.cast("zext", low, t), 11))
+    y = _round_to_odd(b, b.cast("uitofp", b.select(large, sticky, magnitude), "double"))
+    if source.kind == "u":
+        return y
+    return b.select(b.icmp("slt", x, const(t, 0)), b.fneg(y), y)

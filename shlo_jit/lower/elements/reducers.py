@@ -1,0 +1,149 @@
+"""Reducer bodies: the combine step of reduce, over registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ir.types import F32, DType
+from shlo_jit.kernels.builder import Builder, V, lanes, vector
+from shlo_jit.lower.elements import elementwise
+from shlo_jit.lower.elements.convert import convert
+from shlo_jit.lower.elements.registers import Reg, constant, is_pair, lanes_of, widen
+
+COMMUTATIVE = {
+    "stablehlo.add", "stablehlo.multiply", "stablehlo.maximum", "stablehlo.minimum", "stablehlo.and", "stablehlo.or",
+    "stablehlo.xor",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """What a reduce does with an accumulator and an element."""
+
+    op: Op
+    body: Block
+    simple: str | None
+    """Name of the op, when the body is one commutative op of the two arguments; else None."""
+
+    @property
+    def dtype(self) -> DType:
+        return self.op.results[0].tensor.storage
+
+    @property
+    def accumulator(self) -> DType:
+        """Sums and products of narrow floats are carried in f32 and rounded once."""
+        return F32 if self.wide else self.dtype
+
+    @property
+    def wide(self) -> bool:
+        sums = self.simple in ("stablehlo.add", "stablehlo.multiply")
+        return bool(sums and self.dtype.is_float and self.dtype.bits < 32)
+
+    def combine(self, b: Builder, left: list[Reg], right: list[Reg]) -> list[Reg]:
+        if self.simple:
+            return [elementwise.apply(b, self.simple, self.accumulator, [left[0], right[0]])]
+        return run_body(b, self.body, [*left, *right])
+
+    def enter(self, b: Builder, values: list[Reg]) -> list[Reg]:
+        """Elements as accumulators."""
+        return [convert(b, self.dtype, F32, values[0])] if self.wide else values
+
+    def leave(self, b: Builder, values: list[Reg]) -> list[Reg]:
+        return [convert(b, F32, self.dtype, values[0])] if self.wide else values
+
+    def neutral(self) -> Reg:
+        """e with combine(e, x) = x, bit for bit (of a simple reducer)."""
+        import numpy as np
+
+        dtype = self.accumulator
+        if self.simple == "stablehlo.add":
+            if dtype.is_complex:
+                return constant(dtype, complex(-0.0, -0.0))
+            return constant(dtype, -0.0 if dtype.is_float else 0)
+        if self.simple == "stablehlo.multiply":
+            return constant(dtype, 1)
+        if self.simple in ("stablehlo.or", "stablehlo.xor"):
+            return constant(dtype, 0)
+        if self.simple == "stablehlo.and":
+            return constant(dtype, 1 if dtype.kind == "b" else -1)
+        most = self.simple == "stablehlo.minimum"
+        if dtype.kind == "b":
+            return constant(dtype, most)
+        if dtype.is_float:
+            limit = float("inf") if most else float("-inf")
+            return constant(dtype, np.asarray(limit).astype(dtype.numpy))
+        low = 0 if dtype.kind == "u" else -(2 ** (dtype.bits - 1))
+        return constant(dtype, (low + 2**dtype.bits - 1) if most else low)
+
+
+def reducer_of(op: Op) -> Reducer:
+    """The reducer of a reduce (or of another op with such a body)."""
+    body = op.block()
+    simple = None
+    if len(body.ops) == 2 and len(body.arguments) == 2:
+        inner, end = body.ops
+        args = set(body.arguments)
+        same = len({o.type for o in [*inner.operands, *inner.results]}) == 1
+        complete = set(inner.operands) == args and end.operands == inner.results
+        if inner.name in COMMUTATIVE and same and complete and has_neutral(inner):
+            simple = inner.name
+    return Reducer(op, body, simple)
+
+
+def has_neutral(inner: Op) -> bool:
+    """Complex and saturating small-float extremes have no neutral element we can name."""
+    dtype = inner.result.tensor.storage
+    extreme = inner.name in ("stablehlo.maximum", "stablehlo.minimum")
+    return not (extreme and (dtype.is_complex or (dtype.is_float and dtype.bits < 16))) and not (
+        dtype.is_complex and inner.name == "stablehlo.multiply"
+    )
+
+
+def run_body(b: Builder, body: Block, args: list[Reg], outside: dict[Value, Reg] | None = None) -> list[Reg]:
+    """Emit a region of elementwise ops on registers; what it returns."""
+    env: dict[Value, Reg] = dict(outside or {})
+    env.update(zip(body.arguments, args, strict=True))
+
+    def get(v: Value) -> Reg:
+        if v not in env:
+            assert v.op is not None and v.op.name == "stablehlo.constant"
+            env[v] = constant(v.tensor.storage, v.op.constant.array.reshape(-1)[0])
+        return env[v]
+
+    for op in body.ops:
+        if op.name == "stablehlo.constant":
+            get(op.result)
+        elif op.name.endswith(".return"):
+            n = max(lanes_of(a) for a in args)
+            return [widen(b, get(o), n) for o in op.operands]
+        elif op.name in ("stablehlo.reshape", "stablehlo.broadcast_in_dim"):
+            env[op.result] = get(op.operands[0])
+        else:
+            values = [get(o) for o in op.operands]
+            n = max(lanes_of(v) for v in values)
+            env[op.result] = elementwise.emit(b, op, [widen(b, v, n) for v in values])
+    raise AssertionError("a body ends in a return")
+
+
+def across(b: Builder, reducer: Reducer, values: list[Reg]) -> list[Reg]:
+    """Combine the lanes of a simple reducer's accumulator: halves with halves, a tree of fixed shape."""
+    n = lanes_of(values[0])
+    while n > 1:
+        n //= 2
+
+        def half(x: V, first: int, count: int = n) -> V:
+            if count == 1:
+                return b.extract(x, first)
+            return b.shuffle(x, None, range(first, first + count))
+
+        def split(x: Reg, first: int) -> Reg:
+            if is_pair(x):
+                return tuple(half(p, first) for p in x)  # type: ignore[return-value, union-attr]
+            return half(x, first)  # type: ignore[arg-type]
+
+        values = reducer.combine(b, [split(v, 0) for v in values], [split(v, n) for v in values])
+    return values
+
+
+__all__ = ["Reducer", "across", "lanes", "reducer_of", "run_body", "vector"]

@@ -1,0 +1,171 @@
+"""Element types in memory and in registers.
+
+A register holds a scalar or a vector of lanes. i1 is LLVM's i1 (a byte in memory), i2 and i4 are LLVM's (a byte in
+memory), f16 is `half`; bf16 and the small floats stay bit patterns, decoded to f32 by each op that computes with them
+and rounded back, since LLVM's own bf16 truncation flushes subnormals on AVX-512. A complex number is a pair of
+registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from shlo_jit.ir.types import DTYPES, DType
+from shlo_jit.kernels.builder import Builder, V, const, lanes, vector, vector_literal
+
+Reg = V | tuple[V, V]
+"""A value in a register; a complex number is (real, imaginary)."""
+
+
+def is_bits(dtype: DType) -> bool:
+    """Floats kept as bit patterns in registers."""
+    return dtype.is_float and dtype.name not in ("f16", "f32", "f64")
+
+
+def register_type(dtype: DType) -> str:
+    """Scalar LLVM type of a register (of a part, for complex)."""
+    if dtype.is_complex:
+        return register_type(dtype.part)
+    if dtype.is_float:
+        return {"f16": "half", "f32": "float", "f64": "double"}.get(dtype.name) or f"i{8 * dtype.itemsize}"
+    return "i64" if dtype.kind == "x" else f"i{dtype.bits}"
+
+
+def memory_type(dtype: DType) -> str:
+    """Scalar LLVM type of an element in memory (of a part, for complex)."""
+    t = register_type(dtype)
+    return "i8" if t in ("i1", "i2", "i4") else t
+
+
+def from_memory(b: Builder, dtype: DType, x: V) -> V:
+    """A loaded value (memory type) as a register."""
+    if dtype.kind == "b":
+        return b.icmp("ne", x, const(x.type, 0))
+    return b.cast("trunc", x, register_type(dtype))
+
+
+def to_memory(b: Builder, dtype: DType, x: V) -> V:
+    """A register as what is stored; the bits above i2 and i4 are zero, as ml_dtypes leaves them."""
+    return b.cast("zext", x, memory_type(dtype)) if dtype.kind in "biu" else x
+
+
+def lanes_of(x: Reg) -> int:
+    return lanes(x[0].type) if isinstance(x, tuple) and not isinstance(x, V) else lanes(x.type)  # type: ignore[union-attr]
+
+
+def is_pair(x: Reg) -> bool:
+    return not isinstance(x, V)
+
+
+def widen(b: Builder, x: Reg, n: int) -> Reg:
+    """Splat a scalar register to n lanes; a register of n lanes as it is."""
+    if isinstance(x, V):
+        return b.splat(x, n)
+    return b.splat(x[0], n), b.splat(x[1], n)
+
+
+def constant(dtype: DType, value: object) -> Reg:
+    """A literal register (one lane) of an element of a numpy array."""
+    import numpy as np
+
+    if dtype.is_complex:
+        z = complex(value)  # type: ignore[arg-type]
+        return const(register_type(dtype), z.real), const(register_type(dtype), z.imag)
+    if is_bits(dtype) or dtype.is_float:
+        return float_literal(dtype, np.asarray(value, dtype.numpy))
+    return const(register_type(dtype), int(value))  # type: ignore[call-overload]
+
+
+def float_literal(dtype: DType, value) -> V:
+    """Bit-exact literal, NaN payloads included."""
+    import numpy as np
+
+    raw = int(np.asarray(value, dtype.numpy).reshape(()).view(f"u{dtype.itemsize}"))
+    t = register_type(dtype)
+    if t == "half":
+        return V(t, f"0xH{raw:04X}")
+    if t == "double":
+        return V(t, f"0x{raw:016X}")
+    if t == "float":
+        wide = int(np.asarray(raw, np.uint32).view(np.float32).astype(np.float64).view(np.uint64))
+        return V(t, f"0x{wide:016X}")
+    return const(t, raw)
+
+
+# ---------------------------------------------------------------------------- bf16 and the small floats
+def to_f32(b: Builder, dtype: DType, x: V) -> V:
+    """An exact f32 of an f16, bf16 or small float register; f32 as it is."""
+    if dtype.name == "f32":
+        return x
+    if dtype.name == "f16":
+        return b.cast("fpext", x, "float")
+    if dtype.name == "bf16":
+        return b.bitcast(b.shl(b.cast("zext", x, "i32"), 16), vector("float", lanes(x.type)))
+    from shlo_jit.lower.elements.small_floats import decode
+
+    return decode(b, dtype, x)
+
+
+def from_f32(b: Builder, dtype: DType, x: V) -> V:
+    """Round f32 to nearest even into an f16, bf16 or small float register."""
+    if dtype.name == "f32":
+        return x
+    if dtype.name == "f16":
+        return b.cast("fptrunc", x, "half")
+    if dtype.name == "bf16":
+        return round_bf16(b, x)
+    from shlo_jit.lower.elements.small_floats import encode
+
+    return encode(b, dtype, x)
+
+
+def round_bf16(b: Builder, x: V) -> V:
+    n = lanes(x.type)
+    i32 = vector("i32", n)
+    bits = b.bitcast(x, i32)
+    lsb = b.and_(b.lshr(bits, 16), const(i32, 1))
+    rounded = b.lshr(b.add(b.add(bits, lsb), const(i32, 0x7FFF)), 16)
+    quiet = b.or_(b.lshr(bits, 16), const(i32, 0x40))
+    nan = b.fcmp("uno", x, x)
+    return b.cast("trunc", b.select(nan, quiet, rounded), "i16")
+
+
+F32 = DTYPES["f32"]
+
+
+def flatten(values: Sequence[Reg]) -> list[V]:
+    """Registers with complex pairs laid out."""
+    out: list[V] = []
+    for r in values:
+        out.extend(r if is_pair(r) else [r])  # type: ignore[arg-type, list-item]
+    return out
+
+
+def regroup(values: Sequence[V], like: list[list[Reg]]) -> list[list[Reg]]:
+    """The inverse of flatten, with the structure of `like`."""
+    it = iter(values)
+    return [[(next(it), next(it)) if is_pair(r) else next(it) for r in group] for group in like]
+
+
+def map_parts(x: Reg, f: Callable[[V], V]) -> Reg:
+    """Apply to a register, or to both parts of a pair."""
+    return (f(x[0]), f(x[1])) if is_pair(x) else f(x)  # type: ignore[index]
+
+
+def put_lane(b: Builder, old: Reg, x: Reg) -> Reg:
+    """Replace lane 0."""
+    if is_pair(old):
+        return tuple(b.insert(o, p, 0) for o, p in zip(old, x, strict=True))  # type: ignore[arg-type, return-value]
+    return b.insert(old, x, 0)  # type: ignore[arg-type]
+
+
+def select_lanes(b: Builder, mask: V, x: Reg, other: Reg) -> Reg:
+    """Lanes of x where the mask holds, of `other` elsewhere."""
+    if is_pair(x):
+        return tuple(b.select(mask, p, q) for p, q in zip(x, other, strict=True))  # type: ignore[arg-type, return-value]
+    return b.select(mask, x, other)  # type: ignore[arg-type]
+
+
+def first_lanes(width: int, count: int) -> V:
+    """A mask of the first `count` lanes."""
+    return vector_literal("i1", [k < count for k in range(width)])

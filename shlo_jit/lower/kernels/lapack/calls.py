@@ -1,0 +1,88 @@
+"""The custom calls by which JAX reaches LAPACK, read into one form.
+
+Newer targets (`lapack_spotrf_ffi`) have options as attributes, older ones (`lapack_spotrf`, `blas_strsm`) as constant
+operands; `ops/lapack_records.py` has the records of both. Here both become a `Call`: arrays by name, and options as
+LAPACK spells them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from shlo_jit.errors import UnsupportedError
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ops import Violation
+from shlo_jit.ops.call_record import assigned, check_call, configuration
+from shlo_jit.ops.known_calls import call_record, lapack_letter
+from shlo_jit.ops.lapack_records import lapack_target
+from shlo_jit.ops.shapes import constant_ints
+from shlo_jit.verify.verifier import diagnostic_of
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a LAPACK routine for a batch of matrices."""
+
+    op: Op
+    letter: str
+    """s, d, c or z: the element type."""
+    routine: str
+    """By its real name: `orgqr`, for `cungqr` too."""
+    operands: dict[str, Value]
+    results: dict[str, Value]
+    options: dict[str, Any]
+
+    @property
+    def is_complex(self) -> bool:
+        return self.letter in "cz"
+
+
+def read_call(op: Op) -> Call:
+    """The call of a custom_call whose target `lapack_target` knows. Raises UnsupportedError where an operand that has
+    to be a constant is none."""
+    record, target = call_record(op), lapack_target(op.attributes["call_target_name"])
+    assert record is not None and target is not None
+    try:
+        check_call(record, op, final=True)
+    except Violation as violation:
+        raise UnsupportedError(diagnostic_of(op, violation)) from None
+    _, routine, ffi = target
+    operands = {port.name: v for port, v in assigned(record.operands, op.operands)}
+    results = {port.name: v for port, v in assigned(record.results, op.results)}
+    options = _options(op) if ffi else _old_options(routine, operands)
+    return Call(op, lapack_letter(op), routine, operands, results, options)
+
+
+def _options(op: Op) -> dict[str, Any]:
+    """Characters come by their code."""
+    given = configuration(op)
+    return {k: chr(v) if k not in ("low", "high") and type(v) is int else v for k, v in given.items()}
+
+
+def _old_options(routine: str, operands: dict[str, Value]) -> dict[str, Any]:
+    def number(name: str) -> int:
+        known = constant_ints(operands[name])
+        assert known is not None
+        return known[0]
+
+    def triangle() -> str:
+        return "L" if number("lower") else "U"
+
+    readers: dict[str, Callable[[], dict[str, Any]]] = {
+        "potrf": lambda: {"uplo": triangle()},
+        "sytrd": lambda: {"uplo": triangle()},
+        "syevd": lambda: {"uplo": triangle(), "mode": "V"},
+        "gesdd": lambda: {"mode": ("A" if number("full") else "S") if number("compute") else "N"},
+        "geev": lambda: {"compute_left": chr(number("left")), "compute_right": chr(number("right"))},
+        "gees": lambda: {"mode": chr(number("mode")), "sort": chr(number("sort"))},
+        "gehrd": lambda: {"low": number("low"), "high": number("high")},
+        "trsm": lambda: {
+            "side": "L" if number("left") else "R",
+            "uplo": triangle(),
+            "trans_x": "NTC"[number("trans")],
+            "diag": "U" if number("unit") else "N",
+        },
+    }
+    return readers.get(routine, dict)()

@@ -1,0 +1,164 @@
+"""top_k: the k largest of each line and their indices, the lower index first among equals, floats in total order.
+
+Elements become records of key and index (`kernels/sort.py`) whose keys order the other way round. For small k a line is
+read once, a vector of keys at a time; only a vector with a key below the k-th smallest so far inserts into the sorted
+array of the best (`kernels/top_k.py`), which for random lines happens some k * log(n / k) times. For large k, and for
+keys of 64 bits, the line is sorted. Lines are independent tasks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Op
+from shlo_jit.kernels import top_k as best
+from shlo_jit.kernels.builder import Builder, V, bits, const, i64, vector
+from shlo_jit.kernels.sort import INDEX_BITS, records_for
+from shlo_jit.lower.kernels import Kernel
+from shlo_jit.lower.kernels.access import Buffer, lanes_loop
+from shlo_jit.lower.kernels.sort.keys import Key, emit_order
+from shlo_jit.lower.kernels.sort.sort import Lines, RecordSort, each_line
+from shlo_jit.memory.scratch import Scratch
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+
+def record_sort(op: Op) -> RecordSort:
+    operand = op.operands[0]
+    n = operand.tensor.extents[-1]
+    dtype = operand.tensor.storage
+    key = Key(operand, descending=True, total=True)
+    records = records_for(key.bits, n)
+    if records is None or dtype.is_complex:
+        raise UnsupportedError(diagnose(f"top_k of {operand.tensor}", op.span))
+    return RecordSort(Lines(n, 1, operand.tensor.size // n), (dtype,), (key,), records)
+
+
+def uses_insertion(op: Op, how: RecordSort) -> bool:
+    k = op.int("k")
+    return how.records.bits == 64 and k <= best.MOST and (k <= 16 or 8 * k <= how.lines.n)
+
+
+def lower(low: ProgramLowering, step: OpStep) -> None:
+    op = step.op
+    if op.operands[0].tensor.size == 0 or op.result.tensor.size == 0:
+        return
+    how = record_sort(op)
+    k, n, lanes = op.int("k"), how.lines.n, low.target.lanes(64)
+    types = [v.tensor.storage for v in (op.operands[0], *op.results)]
+
+    def line_body(b: Builder, pointers: list[V], scratch: V, line: V) -> None:
+        operand, values, indices = (Buffer(b, t, p) for t, p in zip(types, pointers, strict=True))
+        start = b.mul(line, n)
+        if uses_insertion(op, how):
+            records = select(b, low, operand, start, how, best.begin(b, scratch, k, lanes), k)
+        else:
+            order_line(b, low, operand, start, how, scratch)
+            records = how.sort_line(b, low, scratch)
+        with b.loop(0, k, 1, "place") as i:
+            index, out = how.index(b, records, i), b.add(b.mul(line, k), i)
+            values.store(out, operand.load(b.add(start, index)))
+            indices.store(out, b.cast("trunc", index, "i32"))
+
+    pointers = [low.pointer(v) for v in (op.operands[0], *op.results)]
+    each_line(low, "top_k", step, pointers, scratch_per_worker(low, op), how.lines.count, 2 * n, line_body)
+
+
+def order(b: Builder, how: RecordSort, x: V) -> V:
+    key = how.keys[0]
+    found = emit_order(b, how.dtypes[0], x, key.total, key.descending)
+    return b.cast("zext", found, key_type(how)) if bits(found.type) < 8 else found
+
+
+def key_type(how: RecordSort) -> str:
+    """Type of a key in memory: whole bytes, or a vector of keys would lie packed."""
+    return f"i{max(8, how.keys[0].bits)}"
+
+
+def record_of(b: Builder, how: RecordSort, key: V, i: V) -> V:
+    """The record of an element of a key at index i."""
+    wide = b.cast("zext", key, how.records.type)
+    return b.or_(b.shl(wide, INDEX_BITS), b.cast("zext", i, how.records.type))
+
+
+def order_line(b: Builder, low: ProgramLowering, operand: Buffer, start: V, how: RecordSort, records: V) -> None:
+    """All records of a line."""
+    with b.loop(0, how.lines.n, 1, "record") as i:
+        x = operand.load(b.add(start, i))
+        assert isinstance(x, V)
+        b.store(record_of(b, how, order(b, how, x), i), b.element(records, how.records.type, i), align=8)
+
+
+def select(b: Builder, low: ProgramLowering, operand: Buffer, start: V, how: RecordSort, array: V, k: int) -> V:
+    """The k smallest records of a line, in `array`."""
+    n, function = how.lines.n, best.insert_function(low.module, k, low.target.lanes(64))
+
+    def insert(key: V, i: V) -> V:
+        """The key of the largest record kept."""
+        last = b.call("i64", function, [array, record_of(b, how, key, i)], declare=False)
+        return b.cast("trunc", b.lshr(last, INDEX_BITS), key.type)
+
+    def key_at(i: V) -> V:
+        x = operand.load(b.add(start, i))
+        assert isinstance(x, V)
+        return order(b, how, x)
+
+    kept = b.alloca(key_type(how))
+    with b.loop(0, k, 1, "first") as i:
+        b.store(insert(key_at(i), i), kept)
+    width = low.target.lanes(max(8, how.keys[0].bits))
+
+    def body(i: V, lanes: int, mask: V | None) -> None:
+        x = operand.load(b.add(start, i), lanes, mask)
+        assert isinstance(x, V)
+        keys = order(b, how, x)
+        better = b.icmp("ult", keys, b.splat(b.load(f"i{bits(keys.type)}", kept), lanes))
+        if mask is not None:
+            better = b.and_(better, mask)
+        if lanes == 1:
+            with b.if_(better, "better"):
+                b.store(insert(keys, i), kept)
+            return
+        found = b.emit(f"i{lanes}", f"bitcast {better.type} {better.text} to i{lanes}")
+        with b.if_(b.icmp("ne", found, const(found.type, 0)), "better"):
+            some_better(keys, found, i, lanes)
+
+    def some_better(keys: V, found: V, i: V, lanes: int) -> None:
+        """Insert the lanes that are set in `found`, unless an earlier one has raised the bar above them."""
+        line = b.alloca(vector(key_type(how), lanes))
+        b.store(keys, line)
+        count = (
+            b.cast("zext", b.intrinsic("ctpop", found.type, [found]), "i64")
+            if lanes < 64
+            else b.intrinsic("ctpop", found.type, [found])
+        )
+        with b.loop_carry(0, count, [found], 1, "lane") as carry:
+            (rest,) = carry.values
+            lane = b.intrinsic_with_flag("cttz", rest, False)
+            lane = b.cast("zext", lane, "i64") if lanes < 64 else lane
+            key = b.load(key_type(how), b.element(line, key_type(how), lane))
+            with b.if_(b.icmp("ult", key, b.load(key.type, kept)), "insert"):
+                b.store(insert(key, b.add(i, lane)), kept)
+            carry.next(b.and_(rest, b.sub(rest, const(rest.type, 1))))
+
+    lanes_loop(b, low.target, i64(k), i64(n), width, body)
+    return array
+
+
+def scratch_per_worker(low: ProgramLowering, op: Op) -> int:
+    how = record_sort(op)
+    if uses_insertion(op, how):
+        return -(-best.array_bytes(op.int("k"), low.target.lanes(64)) // 64) * 64
+    return how.scratch_bytes
+
+
+def scratch(low: ProgramLowering, step: OpStep) -> Scratch:
+    if step.op.operands[0].tensor.size == 0 or step.op.result.tensor.size == 0:
+        return Scratch()
+    return Scratch(0, scratch_per_worker(low, step.op))
+
+
+KERNEL = Kernel(lower, scratch)

@@ -1,0 +1,181 @@
+"""Cumulative reduce_window (cumsum, cummax, ...): one fold along a dimension that writes every prefix, in O(n).
+
+The window has the dimension's extent and padding on one side only, so output i folds elements 0 to i, or i to the last.
+Along a strided dimension the lanes are neighbouring columns and each is folded serially. Along the contiguous one a
+vector of elements is scanned in registers, in log2(lanes) steps that combine each lane with the one 1, 2, 4, ... away,
+and then combined with the total so far. Left and right stay left and right, so the order is that of a binary tree over
+the elements, as the specification allows, and a sum is as accurate as the serial one. Several rows run side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from shlo_jit.ir.core import Op
+from shlo_jit.kernels.builder import Builder, V, i64, vector_literal
+from shlo_jit.kernels.target import Target
+from shlo_jit.lower.elements.registers import Reg, widen
+from shlo_jit.lower.kernels.access import choose_lanes, lanes_loop
+from shlo_jit.lower.kernels.units import body_cost
+from shlo_jit.lower.kernels.window.fold import Dim, Fold, dims_of_window
+
+ROWS = 4
+"""Rows that are scanned side by side, to hide the latency of the chain from vector to vector."""
+COLUMN_VECTORS = 4
+"""Vectors of columns side by side in a unit, where the scanned dimension is strided."""
+
+
+def scan_dim(dims: Sequence[Dim]) -> int | None:
+    """The dimension a window is cumulative along, when it is plain along the others."""
+    busy = [k for k, d in enumerate(dims) if not d.is_plain]
+    if len(busy) != 1:
+        return None
+    d = dims[busy[0]]
+    steps = d.stride == d.base == d.dilation == 1
+    one_sided = sorted((d.low, d.high)) == [0, d.extent - 1]
+    return busy[0] if steps and one_sided and d.size == d.extent == d.out else None
+
+
+class ScanKernel:
+    """Writes the kernel of a cumulative reduce_window whose initial value changes nothing when it is folded twice."""
+
+    def __init__(self, op: Op, target: Target):
+        self.op = op
+        self.target = target
+        dims = dims_of_window(op)
+        k = scan_dim(dims)
+        assert k is not None
+        self.n = dims[k].extent
+        self.reverse = dims[k].low == 0
+        self.rows = prod(d.extent for d in dims[:k])
+        self.columns = prod(d.extent for d in dims[k + 1 :])
+        types = [v.tensor.storage for v in (*op.operands, *op.results, *op.block().arguments)]
+        self.width = choose_lanes(target, types, self.n if self.columns == 1 else self.columns)
+        small = body_cost(op.block()) <= 4 and len(op.results) == 1
+        self.side = ROWS if small else 1
+        self.block = self.width * (COLUMN_VECTORS if small else 1)
+        self.blocks = -(-self.columns // self.block)
+
+    @property
+    def units(self) -> int:
+        return self.rows if self.columns == 1 else self.rows * self.blocks
+
+    @property
+    def work(self) -> int:
+        return self.rows * self.columns * self.n * (body_cost(self.op.block()) + 1)
+
+    def write(self, b: Builder, pointers: list[V], first: V, last: V) -> None:
+        self.b = b
+        self.fold = Fold(self.op, b, pointers)
+        if self.columns > 1:
+            with b.loop(first, last, 1, "unit") as unit:
+                self.column_block(b.udiv(unit, self.blocks), b.urem(unit, self.blocks))
+            return
+        bulk = b.add(first, b.mul(b.udiv(b.sub(last, first), self.side), self.side))
+        with b.loop(first, bulk, self.side, "rows") as row:
+            self.scan_rows([b.mul(b.add(row, k), self.n) for k in range(self.side)])
+        if self.side > 1:
+            with b.loop(bulk, last, 1, "row") as row:
+                self.scan_rows([b.mul(row, self.n)])
+
+    def join(self, before: list[Reg], values: list[Reg]) -> list[Reg]:
+        """What was folded so far and what comes next, in the order of the elements."""
+        return self.fold.combine(values, before) if self.reverse else self.fold.combine(before, values)
+
+    def turned(self, i: V) -> V:
+        """The i-th index of the scan."""
+        return self.b.sub(i64(self.n - 1), i) if self.reverse else i
+
+    # ------------------------------------------------------------------ a strided dimension: lanes are columns
+    def column_block(self, row: V, block: V) -> None:
+        b, fold = self.b, self.fold
+        start = b.mul(block, self.block)
+        stop = b.min_(b.add(start, self.block), self.columns)
+        origin = b.mul(row, self.n * self.columns)
+
+        def columns(at: Sequence[V], n: int, mask: V | None) -> None:
+            """Scan several vectors of columns side by side."""
+            begin = [x for _ in at for x in fold.flat(fold.start(n))]
+            size = len(begin) // len(at)
+            with b.loop_carry(0, self.n, begin, 1, "scan") as carry:
+                line = b.add(origin, b.mul(self.turned(carry.index), self.columns))
+                after: list[V] = []
+                for k, x in enumerate(at):
+                    place = b.add(line, x)
+                    before = fold.like(carry.values[k * size : (k + 1) * size])
+                    values = self.join(before, fold.load(place, n, mask))
+                    fold.store(place, values, n, mask)
+                    after += fold.flat(values)
+                carry.next(*after)
+
+        whole = self.columns >= self.block and self.block > self.width
+        if not whole:
+            lanes_loop(b, self.target, start, stop, self.width, lambda i, n, mask: columns([i], n, mask))
+            return
+
+        def side_by_side() -> list[V]:
+            columns([b.add(start, k * self.width) for k in range(self.block // self.width)], self.width, None)
+            return []
+
+        def rest() -> list[V]:
+            lanes_loop(b, self.target, start, stop, self.width, lambda i, n, mask: columns([i], n, mask))
+            return []
+
+        if self.columns % self.block == 0:
+            side_by_side()
+        else:
+            b.if_else(b.icmp("eq", b.sub(stop, start), self.block), side_by_side, rest)
+
+    # ------------------------------------------------------------------ the contiguous dimension: lanes are elements
+    def scan_rows(self, rows: list[V]) -> None:
+        """Scan the rows that begin at the given places side by side."""
+        b, fold, w = self.b, self.fold, self.width
+        whole = self.n // w * w if w > 1 else 0
+        carried = [x for _ in rows for x in fold.flat(fold.init)]
+        size = len(carried) // len(rows)
+
+        def turn(at: V, carried: Sequence[V], n: int, mask: V | None = None, valid: int = 0) -> list[V]:
+            after: list[V] = []
+            for k, row in enumerate(rows):
+                place = b.add(row, at)
+                before = fold.like(list(carried[k * size : (k + 1) * size]))
+                values = self.in_register(fold.load(place, n, mask), n, valid or n)
+                values = self.join([widen(b, x, n) for x in before], values)
+                fold.store(place, values, n, mask)
+                after += [b.extract(x, 0 if self.reverse else n - 1) for x in fold.flat(values)]
+            return after
+
+        def tail(carried: Sequence[V]) -> Sequence[V]:
+            left = self.n - whole
+            if left and w > 1 and self.target.has_masks:
+                return turn(i64(whole), carried, w, vector_literal("i1", [k < left for k in range(w)]), left)
+            with b.loop_carry(0, left, list(carried), 1, "scan") as carry:
+                at = b.sub(self.n - 1, carry.index) if self.reverse else b.add(carry.index, whole)
+                carry.next(*turn(at, carry.values, 1))
+            return carry.values
+
+        if self.reverse and self.n > whole:
+            carried = tail(carried)
+        if whole:
+            with b.loop_carry(0, whole, list(carried), w, "scan") as carry:
+                at = b.sub(whole - w, carry.index) if self.reverse else carry.index
+                carry.next(*turn(at, carry.values, w))
+            carried = carry.values
+        if not self.reverse and self.n > whole:
+            tail(carried)
+
+    def in_register(self, values: list[Reg], n: int, valid: int) -> list[Reg]:
+        """Every prefix (or suffix) of the lanes, of which the first `valid` exist."""
+        b, fold, step = self.b, self.fold, 1
+        while step < n:
+            if self.reverse:
+                order = [min(i + step, n - 1) for i in range(n)]
+                has_partner = [i + step < valid for i in range(n)]
+            else:
+                order = [max(i - step, 0) for i in range(n)]
+                has_partner = [i >= step for i in range(n)]
+            away = fold.like([b.shuffle(x, None, order) for x in fold.flat(values)])
+            values = fold.select(vector_literal("i1", has_partner), self.join(away, values), values)
+            step *= 2
+        return values

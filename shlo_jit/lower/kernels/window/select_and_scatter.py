@@ -1,0 +1,175 @@
+"""select_and_scatter: each source element goes to the place its window selects, combined by a second region.
+
+Windows are visited in row-major order. In a window the first element that is not padding is chosen, then each next one
+replaces it unless select(chosen, next) holds; a window of padding alone chooses nothing. Lanes are neighbours along
+the last dimension where it has no window (channels, in NHWC): their windows do not meet. Tasks split the dimensions
+without windows. Cost: a load and a select per window position, then one load and store.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.group import is_inline_constant_op
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.index import strides_of
+from shlo_jit.kernels.builder import Builder, V, const, i64, vector
+from shlo_jit.kernels.target import Target
+from shlo_jit.lower.elements.convert import convert
+from shlo_jit.lower.elements.reducers import run_body
+from shlo_jit.lower.elements.registers import Reg, constant, flatten, lanes_of, regroup, widen
+from shlo_jit.lower.kernels import Kernel
+from shlo_jit.lower.kernels.access import Buffer, choose_lanes, lanes_loop
+from shlo_jit.lower.kernels.units import body_cost, run_units
+from shlo_jit.lower.kernels.window.fold import dims_of_window
+from shlo_jit.ops import is_elementwise
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+ENOUGH_UNITS = 16
+FILL_BLOCK = 1 << 14
+
+
+class SelectKernel:
+    """Writes the kernel of one select_and_scatter; the result holds the initial value already."""
+
+    def __init__(self, op: Op, target: Target):
+        self.op = op
+        self.target = target
+        dims = dims_of_window(op)
+        in_strides = strides_of(tuple(d.extent for d in dims))
+        out_strides = strides_of(tuple(d.out for d in dims))
+        columns = list(zip(dims, in_strides, out_strides, strict=True))
+        self.lanes = columns.pop()[0] if dims[-1].is_plain else None
+        self.plain = [c for c in columns if c[0].is_plain]
+        self.windowed = [c for c in columns if not c[0].is_plain]
+        types = [v.tensor.storage for v in (*op.operands, op.result, *op.block(1).arguments)]
+        self.columns = self.lanes.extent if self.lanes is not None else 1
+        self.width = choose_lanes(target, types, self.columns)
+        rows = prod(d.extent for d, _, _ in self.plain)
+        self.block = self.columns if rows >= ENOUGH_UNITS else self.width
+        self.blocks = -(-self.columns // self.block)
+        self.units = rows * self.blocks
+
+    @property
+    def work(self) -> int:
+        size = prod(d.size for d, _, _ in self.windowed)
+        return self.op.operands[1].tensor.size * (size * (body_cost(self.op.block()) + 2) + 8)
+
+    def write(self, b: Builder, pointers: list[V], first: V, last: V) -> None:
+        self.b = b
+        values = [*self.op.operands[:2], self.op.result]
+        buffers = [Buffer(b, v.tensor.storage, p) for v, p in zip(values, pointers, strict=True)]
+        self.operand, self.source, self.result = buffers
+        with b.loop(first, last, 1, "unit") as unit:
+            start = b.mul(b.urem(unit, self.blocks), self.block)
+            stop = b.min_(b.add(start, self.block), self.columns)
+            rest, read, source = b.udiv(unit, self.blocks), i64(0), i64(0)
+            for d, in_stride, out_stride in reversed(self.plain):
+                i, rest = b.urem(rest, d.extent), b.udiv(rest, d.extent)
+                read, source = b.add(read, b.mul(i, in_stride)), b.add(source, b.mul(i, out_stride))
+            self.windows([], read, source, start, stop)
+
+    def windows(self, index: list[V], read: V, source: V, start: V, stop: V) -> None:
+        """All windows of a slice: `read` and `source` are where it begins in the operand and in the source."""
+        b = self.b
+        if len(index) < len(self.windowed):
+            d, _, stride = self.windowed[len(index)]
+            with b.loop(0, d.out, 1, "window") as i:
+                self.windows([*index, i], read, b.add(source, b.mul(i, stride)), start, stop)
+            return
+
+        def body(i: V, n: int, mask: V | None) -> None:
+            place = self.choose(index, b.add(read, i), n, mask)
+            self.combine(place, self.source.load(b.add(source, i), n, mask), n, mask)
+
+        lanes_loop(b, self.target, start, stop, self.width, body)
+
+    def choose(self, index: list[V], read: V, n: int, mask: V | None) -> V:
+        """The selected place of each lane's window; -1 where there is none."""
+        b = self.b
+        lane = b.iota("i64", n)
+        start = widen(b, constant(self.operand.dtype, np.zeros((), self.operand.dtype.numpy)), n)
+
+        def loops(k: int, inside: V, at: V, state: list[V]) -> list[V]:
+            if k < len(index):
+                d, stride, _ = self.windowed[k]
+                with b.loop_carry(0, d.size, state, 1, "position") as carry:
+                    x = b.sub(b.add(b.mul(index[k], d.stride), carry.index), d.low)
+                    ok = b.and_(inside, b.icmp("ult", x, i64(d.extent)))
+                    carry.next(*loops(k + 1, ok, b.add(at, b.mul(x, stride)), carry.values))
+                return carry.values
+            place, chosen = state[0], regroup(state[1:], [[start]])[0][0]
+            at = b.select(inside, at, read)
+            element = self.operand.load(at, n, mask)
+            (keep,) = run_body(b, self.op.block(), [chosen, element])
+            assert isinstance(keep, V)
+            keep = b.and_(keep, b.icmp("sge", place, const(place.type, 0)))
+            keep = b.or_(keep, b.splat(b.not_(inside), n))
+            here = b.add(b.splat(at, n), lane) if n > 1 else at
+            new = [b.select(keep, x, y) for x, y in zip(flatten([chosen]), flatten([element]), strict=True)]
+            return [b.select(keep, place, here), *new]
+
+        begin = [const(vector("i64", n), -1), *flatten([start])]
+        return loops(0, V("i1", "true"), read, begin)[0]
+
+    def combine(self, place: V, source: Reg, n: int, mask: V | None) -> None:
+        """result[place] = scatter(result[place], source), where there is a place."""
+        b = self.b
+        found = b.icmp("sge", place, const(place.type, 0))
+        dtype = self.op.block(1).arguments[1].tensor.storage
+        source = convert(b, self.source.dtype, dtype, source)
+        if n == 1:
+            with b.if_(found, "found"):
+                (value,) = run_body(b, self.op.block(1), [self.result.load(place), source])
+                self.result.store(place, value)
+            return
+        found = found if mask is None else b.and_(found, mask)
+        (value,) = run_body(b, self.op.block(1), [self.result.gather(place, found), source])
+        self.result.scatter(place, value if lanes_of(value) == n else widen(b, value, n), found)
+
+
+def fill(low: ProgramLowering, op: Op) -> None:
+    """Set the result to the initial value."""
+    size = op.result.tensor.size
+    dtype = op.result.tensor.storage
+    width = choose_lanes(low.target, [dtype], size)
+
+    def write(b: Builder, pointers: list[V], first: V, last: V) -> None:
+        initial = Buffer(b, op.operands[2].tensor.storage, pointers[0])
+        value = convert(b, initial.dtype, dtype, initial.load(0))
+        result = Buffer(b, dtype, pointers[1])
+
+        def body(i: V, n: int, mask: V | None) -> None:
+            result.store(i, widen(b, value, n), n, mask)
+
+        stop = b.min_(b.mul(last, FILL_BLOCK), size)
+        lanes_loop(b, low.target, b.mul(first, FILL_BLOCK), stop, width, body, 4)
+
+    pointers = [low.pointer(op.operands[2]), low.pointer(op.result)]
+    run_units(low, "fill", pointers, write, -(-size // FILL_BLOCK), size)
+
+
+def lower(low: ProgramLowering, step: OpStep) -> None:
+    op = step.op
+    for region in op.regions:
+        for inner in region.block.ops[:-1]:
+            if not is_elementwise(inner) and not is_inline_constant_op(inner):
+                raise UnsupportedError(diagnose(f"select_and_scatter: {inner.name} in a region", inner.span))
+    if op.result.tensor.size == 0:
+        return
+    fill(low, op)
+    if op.operands[1].tensor.size == 0:
+        return
+    kernel = SelectKernel(op, low.target)
+    pointers = [low.pointer(v) for v in (*op.operands[:2], op.result)]
+    run_units(low, "select_and_scatter", pointers, kernel.write, kernel.units, kernel.work)
+
+
+KERNEL = Kernel(lower)

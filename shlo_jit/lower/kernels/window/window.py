@@ -1,0 +1,257 @@
+"""reduce_window: fold the elements under a window with a region, starting from initial values.
+
+Each output is folded in row-major order of its window; a place in the padding or between dilated elements counts as an
+initial value, as the specification has it. Lanes are consecutive outputs of the last dimension (channels, in NHWC).
+Outputs whose window lies inside the input, which in most pooling is nearly all, take loads at constant distances with
+no tests at all; the others test every window position. A window that covers all that came before (cumsum and its kin)
+is a scan: see `scan.py`. Cost: a load and a body per output and window position.
+"""
+
+from __future__ import annotations
+
+import itertools
+from math import prod
+from typing import TYPE_CHECKING
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.group import has_plain_body
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.index import strides_of
+from shlo_jit.kernels.builder import Builder, V, const, i64, lanes, vector, vector_literal
+from shlo_jit.kernels.target import Target
+from shlo_jit.lower.elements.registers import Reg
+from shlo_jit.lower.kernels import Kernel
+from shlo_jit.lower.kernels.access import choose_lanes, lanes_loop
+from shlo_jit.lower.kernels.units import body_cost, run_units
+from shlo_jit.lower.kernels.window.fold import Dim, Fold, dims_of_window
+from shlo_jit.lower.kernels.window.scan import ScanKernel, scan_dim
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+UNROLLED_WINDOW = 64
+"""Window positions up to which the fold is written out."""
+UNROLL = 4
+ENOUGH_UNITS = 64
+BLOCK = 1024
+"""Outputs of the last dimension in a unit, when the other dimensions give few units."""
+
+
+class WindowKernel:
+    """Writes the kernel of one reduce_window."""
+
+    def __init__(self, op: Op, target: Target):
+        self.op = op
+        self.target = target
+        *self.outer, self.last = dims_of_window(op)
+        self.dims = [*self.outer, self.last]
+        self.in_strides = strides_of(tuple(d.extent for d in self.dims))
+        self.out_strides = strides_of(tuple(d.out for d in self.dims))
+        self.positions = prod(d.size for d in self.dims)
+        types = [v.tensor.storage for v in (*op.operands, *op.results, *op.block().arguments)]
+        self.width = choose_lanes(target, types, self.last.out)
+        self.unroll = UNROLL if self.positions <= 16 and len(op.results) == 1 else 1
+        self.split = 0
+        """How many of the outer dimensions the units count."""
+        while self.split < len(self.outer) and prod(d.out for d in self.outer[: self.split]) < ENOUGH_UNITS:
+            self.split += 1
+        rows = prod(d.out for d in self.outer)
+        self.blocks = -(-self.last.out // BLOCK) if rows < ENOUGH_UNITS else 1
+
+    @property
+    def units(self) -> int:
+        return prod(d.out for d in self.outer[: self.split]) * self.blocks
+
+    @property
+    def work(self) -> int:
+        return prod(d.out for d in self.dims) * self.positions * (body_cost(self.op.block()) + len(self.op.results))
+
+    # ------------------------------------------------------------------ loops over the outputs
+    def write(self, b: Builder, pointers: list[V], first: V, last: V) -> None:
+        self.b = b
+        self.fold = Fold(self.op, b, pointers)
+        self.skip_init = self.fold.starts_neutral
+        with b.loop(first, last, 1, "unit") as unit:
+            block, rest = b.urem(unit, self.blocks), b.udiv(unit, self.blocks)
+            index: list[V] = []
+            for k, d in reversed(list(enumerate(self.outer[: self.split]))):
+                index.insert(0, rest if k == 0 else b.urem(rest, d.out))
+                rest = b.udiv(rest, d.out)
+            start = b.mul(block, BLOCK)
+            stop = i64(self.last.out) if self.blocks == 1 else b.min_(b.add(start, BLOCK), self.last.out)
+            self.rows(index, i64(0) if self.blocks == 1 else start, stop)
+
+    def rows(self, index: list[V], start: V, stop: V) -> None:
+        """The outer dimensions not yet fixed, then the last one from `start` to `stop`."""
+        if len(index) < len(self.outer):
+            with self.b.loop(0, self.outer[len(index)].out, 1, "row") as i:
+                self.rows([*index, i], start, stop)
+            return
+        b, inside = self.b, None
+        for i, d in zip(index, self.outer, strict=True):
+            low, high = d.interior
+            if (low, high) == (0, d.out):
+                continue
+            within = b.icmp("ult", b.sub(i, low), i64(high - low))
+            inside = within if inside is None else b.and_(inside, within)
+        if inside is None:
+            self.segments(index, start, stop)
+            return
+
+        def fast() -> list[V]:
+            self.segments(index, start, stop)
+            return []
+
+        def slow() -> list[V]:
+            self.tested(index, start, stop)
+            return []
+
+        b.if_else(inside, fast, slow)
+
+    def segments(self, index: list[V], start: V, stop: V) -> None:
+        """A row whose window is inside along the outer dimensions: tests at its ends only."""
+        b = self.b
+        low, high = self.last.interior
+        if low > 0 or high == 0:
+            self.tested(index, start, b.min_(stop, low if high else self.last.out))
+        if high == 0:
+            return
+
+        def body(i: V, n: int, mask: V | None) -> None:
+            self.fold.store(self.place(index, i), self.inner_fold(index, i, n, mask), n, mask)
+
+        lanes_loop(b, self.target, b.max_(start, low), b.min_(stop, high), self.width, body, self.unroll)
+        if high < self.last.out:
+            self.tested(index, b.max_(start, high), stop)
+
+    def tested(self, index: list[V], start: V, stop: V) -> None:
+        def body(i: V, n: int, mask: V | None) -> None:
+            self.fold.store(self.place(index, i), self.tested_fold(index, i, n, mask), n, mask)
+
+        lanes_loop(self.b, self.target, start, stop, self.width, body)
+
+    def place(self, index: list[V], i: V) -> V:
+        """Where output (index, i) is."""
+        total = i
+        for x, stride in zip(index, self.out_strides, strict=False):
+            total = self.b.add(total, self.b.mul(x, stride))
+        return total
+
+    # ------------------------------------------------------------------ windows inside the input
+    def inner_fold(self, index: list[V], i: V, n: int, mask: V | None) -> list[Reg]:
+        b = self.b
+        origin = i64(0)
+        for x, d, stride in zip([*index, i], self.dims, self.in_strides, strict=True):
+            origin = b.add(origin, b.mul(b.sub(b.mul(x, d.stride), d.low), stride))
+        steps = [(d.size, d.dilation * s) for d, s in zip(self.dims, self.in_strides, strict=True) if d.size > 1]
+        if self.positions <= UNROLLED_WINDOW:
+            values = None if self.skip_init else self.fold.start(n)
+            for w in itertools.product(*(range(size) for size, _ in steps)):
+                at = b.add(origin, sum(k * step for k, (_, step) in zip(w, steps, strict=True)))
+                x = self.run_of(at, n, mask)
+                values = x if values is None else self.fold.combine(values, x)
+            assert values is not None
+            return values
+        return self.fold_loops(steps, origin, self.fold.start(n), n, mask)
+
+    def fold_loops(self, steps: list[tuple[int, int]], at: V, values: list[Reg], n: int, mask: V | None) -> list[Reg]:
+        if not steps:
+            return self.fold.combine(values, self.run_of(at, n, mask))
+        (size, step), *rest = steps
+        with self.b.loop_carry(0, size, self.fold.flat(values), 1, "window") as carry:
+            inner = self.b.add(at, self.b.mul(carry.index, step))
+            carry.next(*self.fold.flat(self.fold_loops(rest, inner, self.fold.like(carry.values), n, mask)))
+        return self.fold.like(carry.values)
+
+    def run_of(self, at: V, n: int, mask: V | None) -> list[Reg]:
+        """What n neighbouring outputs read, the first at `at`."""
+        if n == 1 or self.last.stride == 1:
+            return self.fold.load(at, n, mask)
+        b = self.b
+        steps = vector_literal("i64", [k * self.last.stride for k in range(n)])
+        every = mask if mask is not None else const(vector("i1", n), 1)
+        return self.fold.gather(b.add(b.splat(at, n), steps), every)
+
+    # ------------------------------------------------------------------ windows that may reach out of it
+    def tested_fold(self, index: list[V], i: V, n: int, mask: V | None) -> list[Reg]:
+        """Fold all window positions of n outputs, the first at (index, i)."""
+        b, fold = self.b, self.fold
+
+        def loops(k: int, inside: V, at: V, values: list[Reg]) -> list[Reg]:
+            """The positions along dimension k and those after it, with the place and the tests so far."""
+            d = self.dims[k]
+            with b.loop_carry(0, d.size, fold.flat(values), 1, "window") as carry:
+                values = fold.like(carry.values)
+                if k == len(index):
+                    values = fold.combine(values, self.element(i, carry.index, inside, at, n, mask))
+                else:
+                    x, ok = self.input_index(d, index[k], carry.index)
+                    values = loops(k + 1, b.and_(inside, ok), b.add(at, b.mul(x, self.in_strides[k])), values)
+                carry.next(*fold.flat(values))
+            return fold.like(carry.values)
+
+        return loops(0, V("i1", "true"), i64(0), fold.start(n))
+
+    def input_index(self, d: Dim, o: V, w: V) -> tuple[V, V]:
+        """What output o (lanes or one) reads at window position w of a dimension, and whether that exists."""
+        b = self.b
+        at = b.add(_scaled(b, o, d.stride), b.splat(b.sub(b.mul(w, d.dilation), d.low), lanes(o.type)))
+        if d.base == 1:
+            return at, b.icmp("ult", at, const(at.type, d.extent))
+        base = const(at.type, d.base)
+        x = b.emit(at.type, f"udiv {at.type} {at.text}, {base.text}")
+        gap = b.emit(at.type, f"urem {at.type} {at.text}, {base.text}")
+        return x, b.and_(b.icmp("ult", x, const(at.type, d.extent)), b.icmp("eq", gap, const(at.type, 0)))
+
+    def element(self, i: V, w: V, inside: V, at: V, n: int, mask: V | None) -> list[Reg]:
+        """The elements under window position w of the last dimension; initial values where there are none."""
+        b, fold = self.b, self.fold
+        if any(d.extent == 0 for d in self.dims):
+            return fold.start(n)
+        if self.last.is_plain or n == 1:
+            x, ok = self.input_index(self.last, i, w)
+            ok = b.and_(inside, ok)
+            place = b.select(ok, b.add(at, x), i64(0))
+            return fold.select(ok, fold.load(place, n, mask), fold.start(n))
+        x, ok = self.input_index(self.last, b.add(b.splat(i, n), b.iota("i64", n)), w)
+        ok = b.and_(b.splat(inside, n), ok)
+        return fold.select(ok, fold.gather(b.add(b.splat(at, n), x), ok), fold.start(n))
+
+
+def _scaled(b: Builder, x: V, factor: int) -> V:
+    return x if factor == 1 else b.mul(x, const(x.type, factor))
+
+
+def lower(low: ProgramLowering, step: OpStep) -> None:
+    op = step.op
+    if not has_plain_body(op):
+        raise UnsupportedError(diagnose("reduce_window: a region of other than elementwise ops", op.span))
+    if op.result.tensor.size == 0:
+        return
+    pointers = [low.pointer(v) for v in (*op.operands, *op.results)]
+
+    def window() -> list[V]:
+        kernel = WindowKernel(op, low.target)
+        run_units(low, "reduce_window", pointers, kernel.write, kernel.units, kernel.work)
+        return []
+
+    def scan() -> list[V]:
+        kernel = ScanKernel(op, low.target)
+        run_units(low, "scan", pointers, kernel.write, kernel.units, kernel.work)
+        return []
+
+    if scan_dim(dims_of_window(op)) is None:
+        window()
+        return
+    fold = Fold(op, low.b, pointers)
+    absorbs = fold.absorbs_init
+    if absorbs is None:
+        low.b.if_else(fold.init_is_absorbed(), scan, window)
+    elif absorbs:
+        scan()
+    else:
+        window()
+
+
+KERNEL = Kernel(lower)

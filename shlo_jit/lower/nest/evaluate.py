@@ -1,0 +1,380 @@
+"""Values inside a nest: loads, fused ops and index expressions, a register of lanes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_jit.fuse.nest import Key, Nest, Store
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.index import At, Condition, Expr, Sym
+from shlo_jit.ir.types import I32, I64, DType
+from shlo_jit.kernels.builder import Builder, V, bits, const, i64, lanes, vector, vector_literal
+from shlo_jit.lower.elements import elementwise
+from shlo_jit.lower.elements.convert import convert
+from shlo_jit.lower.elements.registers import (
+    Reg,
+    constant,
+    from_memory,
+    is_pair,
+    lanes_of,
+    memory_type,
+    to_memory,
+    widen,
+)
+from shlo_jit.schedule.space import Space, linear
+
+
+class Frame:
+    """Where the loops are: the variables' values, the lanes, and what has been computed here.
+
+    A child frame sees what its parents computed; what it computes is gone with it (it stands in a loop body).
+    """
+
+    def __init__(self, variables: dict[int, V], width: int, mask: V | None = None, parent: Frame | None = None):
+        self.variables = variables
+        self.width = width
+        self.mask = mask
+        """i1 lanes that exist, of a tail; None: all."""
+        self.memo: dict[Key, Reg] = {}
+        self.parent = parent
+        self.slot = parent.slot if parent is not None else 0
+        """Which of the frames it is that go along a row together."""
+
+    def child(self, variables: dict[int, V] | None = None) -> Frame:
+        return Frame({**self.variables, **(variables or {})}, self.width, self.mask, self)
+
+    def find(self, key: Key) -> Reg | None:
+        frame: Frame | None = self
+        while frame is not None:
+            found = frame.memo.get(key)
+            if found is not None:
+                return found
+            frame = frame.parent
+        return None
+
+
+class Evaluator:
+    """Emits the computation of a nest's values. `pointer(value)` is the register with a buffer's address."""
+
+    def __init__(self, b: Builder, nest: Nest, space: Space, pointers: dict[Value, V]):
+        self.b = b
+        self.nest = nest
+        self.space = space
+        self.pointers = pointers
+        self.along = {space.vector} if space.vector is not None else set()
+        self._varies: dict[At, bool] = {}
+        self.streaming: set[Value] = set()
+        """Targets written past the caches; their vectors are aligned."""
+        self.keep: dict[Key, V] = {}
+        """Values that passes share, and the row of memory each has."""
+        self.kept: set[Key] = set()
+        """Those of them that an earlier pass has filled in."""
+        self.frames = 1
+        """Frames that go along a row together."""
+        self.ahead: dict[Key, int] = {}
+        """Loads that come from memory, and how many bytes ahead of them is fetched."""
+
+    # ------------------------------------------------------------------ values
+    def value(self, frame: Frame, key: Key) -> Reg:
+        """The register of a value at a place: one lane where it does not vary along the vector variable."""
+        found = frame.find(key)
+        if found is not None:
+            return found
+        todo, entered = [key], set[Key]()
+        while todo:  # operands first; not by recursion: chains of ops are as deep as programs are long
+            k = todo[-1]
+            node = self.nest.nodes.get(k)
+            if node is not None and k not in entered and k not in self.kept and frame.find(k) is None:
+                entered.add(k)
+                todo.extend(reversed(node.operands))
+                continue
+            todo.pop()
+            if frame.find(k) is None:
+                frame.memo[k] = self.make(frame, k)
+        return frame.memo[key]
+
+    def make(self, frame: Frame, key: Key) -> Reg:
+        """A value whose operands have been computed."""
+        if key in self.kept:
+            return self.recall(frame, key)
+        x = self.compute(frame, key) if key in self.nest.nodes else self.load(frame, key)
+        if key in self.keep:
+            self.remember(frame, key, x)
+        return x
+
+    def kept_address(self, frame: Frame, key: Key) -> V:
+        number, size = i64(0), 1
+        for v in reversed(self.space.inner):
+            number = self.b.add(number, self.b.mul(frame.variables[v], size))
+            size *= self.space.extents[v]
+        if self.space.vector not in self.space.inner:
+            number = self.b.mul(self.b.add(self.b.mul(number, self.frames), frame.slot), frame.width)
+        return self.b.element(self.keep[key], memory_type(key[0].tensor.storage), number)
+
+    def remember(self, frame: Frame, key: Key, x: Reg) -> None:
+        """Keep a value for a later pass. The row has room for one more vector and its runs are written in order, so no
+        mask is needed."""
+        assert isinstance(x, V)
+        stored = to_memory(self.b, key[0].tensor.storage, self.b.splat(x, frame.width))
+        self.b.store(stored, self.kept_address(frame, key))
+
+    def recall(self, frame: Frame, key: Key) -> V:
+        dtype = key[0].tensor.storage
+        kind = vector(memory_type(dtype), frame.width)
+        return from_memory(self.b, dtype, self.b.load(kind, self.kept_address(frame, key)))
+
+    def compute(self, frame: Frame, key: Key) -> Reg:
+        value, at = key
+        node = self.nest.nodes[key]
+        op, name = node.op, node.op.name
+        if name == "stablehlo.constant":
+            return constant(value.tensor.storage, op.constant.array.reshape(-1)[0])
+        if name == "stablehlo.iota":
+            return self.iota(frame, value.tensor.storage, at.index[op.int("iota_dimension")])
+        if name == "stablehlo.pad":
+            return self.pad(frame, key)
+        if name in INDEX_MAPS:
+            return self.value(frame, node.operands[0])
+        assert name != "stablehlo.reduce", "a reduce is computed by its pass"
+        args = [self.value(frame, o) for o in node.operands]
+        n = max((lanes_of(a) for a in args), default=1)
+        return elementwise.emit(self.b, op, [widen(self.b, a, n) for a in args])
+
+    def pad(self, frame: Frame, key: Key) -> Reg:
+        node = self.nest.nodes[key]
+        (inside, outside), own = node.operands, set(key[1].conditions)
+        conditions = [c for c in inside[1].conditions if c not in own]
+        x = self.value(frame, inside)
+        if not conditions:
+            return x
+        y = self.value(frame, outside)
+        mask = self.condition(frame, conditions)
+        assert mask is not None
+        n = max(lanes_of(x), lanes_of(y), lanes(mask.type))
+        x, y, mask = widen(self.b, x, n), widen(self.b, y, n), self.b.splat(mask, n)
+        if is_pair(x):
+            return tuple(self.b.select(mask, u, v) for u, v in zip(x, y, strict=True))  # type: ignore[return-value, arg-type]
+        return self.b.select(mask, x, y)  # type: ignore[arg-type]
+
+    # ------------------------------------------------------------------ index expressions
+    def varies(self, at: At) -> bool:
+        """Whether a place differs from lane to lane."""
+        found = self._varies.get(at)
+        if found is None:
+            found = self._varies[at] = self.space.depends(at, self.along)
+        return found
+
+    def base(self, frame: Frame, e: Expr) -> V:
+        """The scalar part of an expression at lane 0 (run-time terms that vary along the lanes left out)."""
+        b, e = self.b, self.space.collapse(e)
+        total = i64(e.const)
+        for v, k in e.terms:
+            total = b.add(total, b.mul(frame.variables[v], k))
+        for s in e.syms:
+            if not self.varies(s.at):
+                x = self.sym(frame, s)
+                total = b.add(total, b.mul(x, s.coefficient))
+        return total
+
+    def sym(self, frame: Frame, s: Sym) -> V:
+        """clamp(value, 0, limit) as i64, one lane or all."""
+        b, dtype = self.b, s.value.tensor.storage
+        x = self.value(frame, (s.value, s.at))
+        assert isinstance(x, V)
+        n = lanes(x.type)
+        t = vector("i64", n)
+        if dtype.kind in "ub":
+            wide = b.cast("zext", x, "i64")
+            return b.intrinsic("umin", t, [wide, const(t, s.limit)])
+        wide = b.cast("sext", x, "i64")
+        return b.intrinsic("smin", t, [b.intrinsic("smax", t, [wide, const(t, 0)]), const(t, s.limit)])
+
+    def step(self, e: Expr) -> int:
+        """How far an expression moves from lane to lane (run-time terms aside)."""
+        return 0 if self.space.vector is None else self.space.collapse(e).coefficient(self.space.vector)
+
+    def scattered(self, e: Expr) -> bool:
+        return any(self.varies(s.at) for s in e.syms)
+
+    def vector_index(self, frame: Frame, e: Expr, element: str = "i64") -> V:
+        """An expression as a vector, a lane each."""
+        b, n = self.b, frame.width
+        base = self.base(frame, e)
+        if element != "i64":
+            base = b.cast("trunc", base, element) if base.literal is None else const(element, base.literal)
+        total = b.splat(base, n)
+        k = self.step(e)
+        if k and n > 1:
+            total = b.add(total, vector_literal(element, [k * i for i in range(n)]))
+        for s in e.syms:
+            if self.varies(s.at):
+                x = b.splat(self.sym(frame, s), n)  # one lane where only the place of it varies (an iota)
+                x = b.mul(x, const(x.type, s.coefficient)) if s.coefficient != 1 else x
+                total = b.add(total, b.cast("trunc", x, element) if element != "i64" else x)
+        return total
+
+    def iota(self, frame: Frame, dtype: DType, e: Expr) -> Reg:
+        varies = self.step(e) != 0 or self.scattered(e)
+        small = abs(e.const) + sum(abs(k) * self.nest.extents[v] for v, k in e.terms) < 2**31
+        element = "i32" if small else "i64"
+        if varies:
+            x = self.vector_index(frame, e, element)
+        else:
+            x = self.base(frame, e)
+            x = (self.b.cast("trunc", x, element) if x.literal is None else const(element, x.literal)) if small else x
+        return convert(self.b, I32 if small else I64, dtype, x)
+
+    def condition(self, frame: Frame, conditions: Sequence[Condition], along: bool | None = None) -> V | None:
+        """All conditions as an i1 (one lane where none varies); None when there are none."""
+        b, total = self.b, None
+        for c in conditions:
+            varies = self.step(c.expr) != 0 or self.scattered(c.expr)
+            if along is not None and varies != along:
+                continue
+            moved = Expr(c.expr.const - c.low, c.expr.terms, c.expr.syms)
+            x = self.vector_index(frame, moved) if varies else self.base(frame, moved)
+            hit = b.icmp("ult", x, const(x.type, c.high - c.low))
+            if total is None:
+                total = hit
+            else:
+                n = max(lanes(total.type), lanes(hit.type))
+                total = b.and_(b.splat(total, n), b.splat(hit, n))
+        return total
+
+    # ------------------------------------------------------------------ memory
+    def load(self, frame: Frame, key: Key) -> Reg:
+        value, at = key
+        dtype, offset, pointer = value.tensor.storage, linear(key), self.pointers[value]
+        moves = self.step(offset)
+        spread = self.scattered(offset)
+        if not moves and not spread:
+            return self.load_one(frame, dtype, pointer, offset, at)
+        mask = self.mask(frame, at.conditions)
+        if frame.width == 1:
+            index = self.vector_index(frame, offset) if spread else self.base(frame, offset)
+            return self.load_at(dtype, pointer, index, mask)
+        if spread or moves not in (1, -1):
+            return self.load_gather(frame, dtype, pointer, offset, mask)
+        return self.load_run(frame, dtype, pointer, offset, moves, mask, self.ahead.get(key, 0))
+
+    def mask(self, frame: Frame, conditions: Sequence[Condition]) -> V | None:
+        """Lanes to touch: the tail's and the conditions'; one lane or all; None for all lanes."""
+        m = self.condition(frame, conditions)
+        if frame.mask is None:
+            return m
+        return frame.mask if m is None else self.b.and_(frame.mask, self.b.splat(m, frame.width))
+
+    def load_one(self, frame: Frame, dtype: DType, pointer: V, offset: Expr, at: At) -> Reg:
+        safe = self.condition(frame, at.conditions, along=False)
+        return self.load_at(dtype, pointer, self.base(frame, offset), safe)
+
+    def load_at(self, dtype: DType, pointer: V, index: V, safe: V | None) -> Reg:
+        """One element; where `safe` is false, the buffer's first element instead."""
+        b, t = self.b, memory_type(dtype)
+        if safe is not None:
+            index = b.select(safe, index, i64(0))
+        if dtype.is_complex:
+            index = b.mul(index, 2)
+            return b.load(t, b.element(pointer, t, index)), b.load(t, b.element(pointer, t, b.add(index, 1)))
+        return from_memory(b, dtype, b.load(t, b.element(pointer, t, index)))
+
+    def load_run(
+        self, frame: Frame, dtype: DType, pointer: V, offset: Expr, moves: int, mask: V | None, ahead: int
+    ) -> Reg:
+        """Consecutive elements, up- or downwards; fetches what lies `ahead` bytes further."""
+        b, n, t = self.b, frame.width, memory_type(dtype)
+        index = self.base(frame, offset)
+        if moves < 0:
+            index = b.sub(index, n - 1)
+        if mask is not None:
+            mask = b.splat(mask, n)
+            mask = b.reverse(mask) if moves < 0 else mask
+        parts = 2 if dtype.is_complex else 1
+        address = b.element(pointer, t, b.mul(index, parts))
+        kind = vector(t, n * parts)
+        if ahead and frame.mask is None:
+            b.prefetch(b.offset(address, ahead))
+        if mask is None:
+            x = b.load(kind, address)
+        else:
+            both = mask if parts == 1 else b.shuffle(mask, None, [i // 2 for i in range(2 * n)])
+            x = b.masked_load(kind, address, both)
+        if dtype.is_complex:
+            pair = [b.shuffle(x, None, range(p, 2 * n, 2)) for p in (0, 1)]
+            return tuple(b.reverse(p) if moves < 0 else p for p in pair)  # type: ignore[return-value]
+        return from_memory(b, dtype, b.reverse(x) if moves < 0 else x)
+
+    def load_gather(self, frame: Frame, dtype: DType, pointer: V, offset: Expr, mask: V | None) -> Reg:
+        b, n, t = self.b, frame.width, memory_type(dtype)
+        index = self.vector_index(frame, offset)
+        mask = b.splat(mask if mask is not None else V("i1", "true"), n)
+        if dtype.is_complex:
+            index = b.mul(index, const(index.type, 2))
+            where = [b.pointers(pointer, t, b.add(index, const(index.type, p))) for p in (0, 1)]
+            return tuple(b.gather(vector(t, n), p, mask) for p in where)  # type: ignore[return-value]
+        return from_memory(b, dtype, b.gather(vector(t, n), b.pointers(pointer, t, index), mask))
+
+    def store(self, frame: Frame, s: Store) -> None:
+        """Write a store's value; it has been computed or is computed now."""
+        from shlo_jit.ir import index as ix
+
+        b, dtype = self.b, s.target.tensor.storage
+        x = self.value(frame, (s.value, s.at))
+        offset = ix.linearize(s.index, s.target.tensor.extents)
+        pointer, t, moves = self.pointers[s.target], memory_type(dtype), self.step(offset)
+        spread = self.scattered(offset)
+        if frame.width == 1 or (not moves and not spread):
+            index = self.vector_index(frame, offset) if spread else self.base(frame, offset)
+            self.store_at(dtype, pointer, index, x)
+            return
+        n = frame.width
+        x = widen(b, x, n)
+        mask = frame.mask
+        if moves == 1 and not spread:
+            place = b.mul(self.base(frame, offset), 2 if dtype.is_complex else 1)
+            whole = offset.const % n == 0 and not offset.syms
+            streaming = s.target in self.streaming and whole
+            self.store_run(dtype, b.element(pointer, t, place), x, mask, n, streaming)
+            return
+        index = self.vector_index(frame, offset)
+        mask = mask or b.splat(V("i1", "true"), n)
+        if is_pair(x):
+            index = b.mul(index, const(index.type, 2))
+            for p in (0, 1):
+                b.scatter(x[p], b.pointers(pointer, t, b.add(index, const(index.type, p))), mask)  # type: ignore[index]
+            return
+        b.scatter(to_memory(b, dtype, x), b.pointers(pointer, t, index), mask)  # type: ignore[arg-type]
+
+    def store_at(self, dtype: DType, pointer: V, index: V, x: Reg) -> None:
+        b, t = self.b, memory_type(dtype)
+        if is_pair(x):
+            index = b.mul(index, 2)
+            for p in (0, 1):
+                b.store(x[p], b.element(pointer, t, b.add(index, p)))  # type: ignore[index]
+            return
+        b.store(to_memory(b, dtype, x), b.element(pointer, t, index))  # type: ignore[arg-type]
+
+    def store_run(self, dtype: DType, address: V, x: Reg, mask: V | None, n: int, streaming: bool) -> None:
+        b = self.b
+        if is_pair(x):
+            y = b.shuffle(x[0], x[1], [i // 2 + (i % 2) * n for i in range(2 * n)])  # type: ignore[arg-type]
+            mask = None if mask is None else b.shuffle(mask, None, [i // 2 for i in range(2 * n)])
+        else:
+            y = to_memory(b, dtype, x)  # type: ignore[arg-type]
+        if mask is None and streaming:
+            b.store(y, address, bits(y.type) * lanes(y.type) // 8, ", !nontemporal !{i32 1}")
+        elif mask is None:
+            b.store(y, address)
+        else:
+            b.masked_store(y, address, mask)
+
+
+INDEX_MAPS = {
+    "stablehlo.broadcast_in_dim",
+    "stablehlo.transpose",
+    "stablehlo.slice",
+    "stablehlo.reverse",
+    "stablehlo.reshape",
+    "stablehlo.dynamic_slice",
+    "stablehlo.gather",
+}

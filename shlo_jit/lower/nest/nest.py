@@ -1,0 +1,245 @@
+"""A nest as LLVM functions: the loops over its rows, in units that tasks can share.
+
+    void @name(ptr buffers..., i64 first, i64 last)
+
+runs the units [first, last). A unit is one turn of the outer row loops, or, where the vector variable is the only row
+variable, a chunk of it; of a reduction split along its row, a chunk of the row. What happens in a row is in `rows.py`,
+what was decided before in `schedule.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.nest import Nest
+from shlo_jit.ir.core import Value
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.target import Target
+from shlo_jit.lower.elements.elementwise import EMITTERS
+from shlo_jit.lower.elements.registers import first_lanes
+from shlo_jit.lower.nest.evaluate import INDEX_MAPS, Evaluator, Frame
+from shlo_jit.lower.nest.partials import Partials
+from shlo_jit.lower.nest.rows import RowWriter, Variables
+from shlo_jit.lower.nest.tiles import TileWriter
+from shlo_jit.schedule.crossing import STRIPE, Crossing
+from shlo_jit.schedule.nest import NestPlan, Schedule
+from shlo_jit.schedule.space import Tile
+
+STREAM_BYTES = 1 << 23
+"""Bytes of an output from which a plain loop writes it with non-temporal stores."""
+
+Buffers = Sequence[tuple[str, list[Value]]]
+"""Parameter names, and the values that live in each."""
+
+
+class NestLowering:
+    """Writes the functions of one nest."""
+
+    def __init__(self, nest: Nest, target: Target, tile: Tile | None = None):
+        self.nest = nest
+        self.target = target
+        self.plan = NestPlan(nest, target, tile)
+        self.space = self.plan.space
+
+    @property
+    def schedule(self) -> Schedule:
+        return self.plan.schedule
+
+    # ------------------------------------------------------------------ functions
+    def write(self, module: ModuleText, name: str, buffers: Buffers, aligned: set[Value]) -> None:
+        """The function of the units. Of a split nest, the last buffer is scratch. `aligned`: targets whose memory is
+        aligned to 64 bytes."""
+        b, pointers = self.begin(module, name, buffers)
+        first, last = b.params[-2:]
+        if self.schedule.tasks == 1:
+            first, last = i64(0), i64(self.schedule.units)
+        if self.schedule.split:
+            self.split(pointers, b.params[-3], first, last)
+        else:
+            self.row = RowWriter(b, self.plan, Evaluator(b, self.nest, self.space, pointers))
+            if self.plan.crossing is not None:
+                self.stripes(self.plan.crossing, first, last)
+            elif self.plan.chunk:
+                self.stream(aligned)
+                self.chunked(first, last)
+            else:
+                self.rows_from(first, last)
+        b.ret()
+
+    def write_finish(self, module: ModuleText, name: str, buffers: Buffers) -> None:
+        """Of a split nest, the function that combines the partial results and stores the rows."""
+        b, pointers = self.begin(module, name, buffers)
+        partials = Partials(b, self.plan, b.params[-3], None)
+        self.row = RowWriter(b, self.plan, Evaluator(b, self.nest, self.space, pointers), partials)
+        self.all_rows()
+        b.ret()
+
+    def begin(self, module: ModuleText, name: str, buffers: Buffers) -> tuple[Builder, dict[Value, V]]:
+        params = [("ptr", n) for n, _ in buffers] + [("i64", "first"), ("i64", "last")]
+        self.b = module.function(name, params, noalias=True, attributes="nounwind")
+        return self.b, {v: V("ptr", f"%{n}") for n, values in buffers for v in values}
+
+    def split(self, pointers: dict[Value, V], scratch: V, first: V, last: V) -> None:
+        b, v = self.b, self.space.inner[0]
+        with b.loop(first, last, 1, "chunk") as number:
+            partials = Partials(b, self.plan, scratch, number)
+            self.row = RowWriter(b, self.plan, Evaluator(b, self.nest, self.space, pointers), partials)
+            low = b.mul(number, self.plan.split_chunk)
+            self.row.bounds = {v: (low, b.min_(b.add(low, self.plan.split_chunk), self.space.extents[v]))}
+            self.all_rows()
+
+    def write_epilogue(self, module: ModuleText, name: str, values: list[Value], tile: Tile) -> None:
+        """`void @name(ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`: the nest on a rectangle of a matrix.
+
+        The frame holds the addresses of `values` in order. `tile` says which variables number batches, rows, columns.
+        """
+        params = [("ptr", "frame"), *(("i64", n) for n in ("batch", "i0", "i1", "j0", "j1"))]
+        b = module.function(name, params, attributes="nounwind")
+        frame, batch, i0, i1, j0, j1 = b.params
+        extra = ", !invariant.load !{}"
+        pointers = {v: b.load("ptr", b.element(frame, "ptr", i), 8, extra) for i, v in enumerate(values)}
+        self.b = b
+        self.row = RowWriter(b, self.plan, Evaluator(b, self.nest, self.space, pointers))
+        outer = self.decode(tile.batch, batch)
+        with b.loop(i0, i1, 1, "row") as i:
+            variables = {**outer, **self.decode(tile.rows, i)}
+            if self.space.vector is None:
+                with b.loop(j0, j1, 1, "column") as j:
+                    self.row.row([Frame({**variables, **self.decode(tile.columns, j)}, 1)])
+            else:
+                self.columns(variables, j0, j1)
+        b.ret()
+
+    def decode(self, order: list[int], number: V) -> Variables:
+        """The values of variables (outermost first) that a running number stands for."""
+        out: Variables = {}
+        for v in reversed(order[1:]):
+            out[v] = self.b.urem(number, self.space.extents[v])
+            number = self.b.udiv(number, self.space.extents[v])
+        if order:
+            out[order[0]] = number
+        return out
+
+    def columns(self, variables: Variables, start: V, stop: V) -> None:
+        """Columns [start, stop), any bounds: whole vectors, then what is left."""
+        b, w, v = self.b, self.space.width, self.space.vector
+        assert v is not None
+        whole = b.add(start, b.and_(b.sub(stop, start), i64(-w)))
+        with b.loop(start, whole, w, "vector") as j:
+            self.row.row([Frame({**variables, v: j}, w)])
+        if self.target.has_masks:
+            with b.loop(whole, stop, w, "tail") as j:
+                left = b.splat(b.cast("trunc", b.sub(stop, j), "i32"), w)
+                mask = b.icmp("slt", b.iota("i32", w), left)
+                self.row.row([Frame({**variables, v: j}, w, mask)])
+        else:
+            with b.loop(whole, stop, 1, "tail") as j:
+                self.row.row([Frame({**variables, v: j}, 1)])
+
+    # ------------------------------------------------------------------ loops over rows
+    def stream(self, aligned: set[Value]) -> None:
+        """Outputs of a plain loop over one run that no cache will hold are written past it (DESIGN, Memory)."""
+        if self.nest.reduce_vars or self.nest.overwrites is not None:
+            return
+        read = {id(self.row.ev.pointers[k[0]]) for k in self.nest.loads}
+        for s in self.nest.stores:
+            large = s.target.tensor.nbytes >= STREAM_BYTES
+            if large and s.target in aligned and id(self.row.ev.pointers[s.target]) not in read:
+                self.row.ev.streaming.add(s.target)
+
+    def all_rows(self) -> None:
+        """Plain nested loops over every row."""
+        self.nested(self.plan.parallel_rows(), {}, self.row_vectors)
+
+    def nested(self, order: list[int], variables: Variables, body: Callable[[Variables], None]) -> None:
+        if not order:
+            body(variables)
+            return
+        with self.b.loop(0, self.space.extents[order[0]], 1, "row") as i:
+            self.nested(order[1:], {**variables, order[0]: i}, body)
+
+    def stripes(self, crossing: Crossing, first: V, last: V) -> None:
+        """Units are stripes of tiles."""
+        b, tiles = self.b, TileWriter(self.b, self.row, crossing)
+        width = STRIPE * crossing.side
+        count = -(-self.space.extents[crossing.across] // width)
+        others = [v for v in self.plan.parallel_rows() if v != crossing.across]
+        with b.loop(first, last, 1, "stripe") as unit:
+            start = b.mul(b.urem(unit, count), width)
+            tiles.stripe(self.decode(others, b.udiv(unit, count)), start)
+
+    def rows_from(self, first: V, last: V) -> None:
+        """Units are rows."""
+        if self.schedule.tasks == 1:
+            self.all_rows()
+            return
+        b, order = self.b, self.plan.parallel_rows()
+        if len(order) == 1:
+            with b.loop(first, last, 1, "unit") as unit:
+                self.row_vectors({order[0]: unit})
+            return
+        # Stretches of the innermost variable, so that only each stretch is decoded by divisions.
+        inner = self.space.extents[order[-1]]
+        with b.loop(b.udiv(first, inner), ceil_div(b, last, inner), 1, "stretch") as outer:
+            start = b.mul(outer, inner)
+            variables = self.decode(order[:-1], outer)
+            low = b.max_(b.sub(first, start), 0)
+            with b.loop(low, b.min_(b.sub(last, start), inner), 1, "unit") as i:
+                self.row_vectors({**variables, order[-1]: i})
+
+    def chunked(self, first: V, last: V) -> None:
+        """Units are chunks of the vector variable."""
+        b, vector_var = self.b, self.space.vector
+        assert vector_var is not None
+        n = self.space.extents[vector_var]
+        start, stop = b.mul(first, self.plan.chunk), b.min_(b.mul(last, self.plan.chunk), n)
+        self.lanes_loop(start, stop, n, {})
+
+    def row_vectors(self, variables: Variables) -> None:
+        space = self.space
+        if space.vector in space.rows:
+            assert space.vector is not None
+            n = space.extents[space.vector]
+            self.lanes_loop(i64(0), i64(n), n, variables)
+        else:
+            self.row.row([Frame(variables, space.width if space.vector is not None else 1)])
+
+    def lanes_loop(self, start: V, stop: V, n: int, variables: Variables) -> None:
+        """The vector variable runs over rows [start, stop) of n: unrolled vectors, single vectors, a tail."""
+        b, space, w = self.b, self.space, self.space.width
+        v = space.vector
+        assert v is not None
+        step = w * self.plan.unroll
+        whole = n - n % w
+        if self.plan.unroll > 1:
+            bulk = n - n % step
+            with b.loop(start, b.min_(stop, bulk), step, "vectors") as i:
+                self.row.row([Frame({**variables, v: b.add(i, k * w)}, w) for k in range(self.plan.unroll)])
+            if whole > bulk:
+                with b.loop(b.max_(start, bulk), b.min_(stop, whole), w, "vector") as i:
+                    self.row.row([Frame({**variables, v: i}, w)])
+        elif whole:
+            with b.loop(start, b.min_(stop, whole), w, "vector") as i:
+                self.row.row([Frame({**variables, v: i}, w)])
+        if n == whole:
+            return
+        if self.target.has_masks or (self.nest.stores and n < w):
+            with b.if_(b.icmp("eq", stop, n)) if stop.literal is None else nullcontext():
+                self.row.row([Frame({**variables, v: i64(whole)}, w, first_lanes(w, n - whole))])
+        else:
+            with b.loop(b.max_(start, whole), stop, 1, "tail") as i:
+                self.row.row([Frame({**variables, v: i}, 1)])
+
+
+def ceil_div(b: Builder, x: V, by: int) -> V:
+    return b.udiv(b.add(x, by - 1), by)
+
+
+def check_supported(nest: Nest) -> None:
+    """Refuse what no emitter computes, at its line, before any text is written."""
+    known = INDEX_MAPS | {"stablehlo.constant", "stablehlo.iota", "stablehlo.pad", "stablehlo.reduce"}
+    for node in nest.nodes.values():
+        if node.op.name not in known and node.op.name not in EMITTERS:
+            raise UnsupportedError(diagnose(f"{node.op.name} has no lowering yet", node.op.span))

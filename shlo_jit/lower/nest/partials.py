@@ -1,0 +1,79 @@
+"""Partial results of a reduction that is split along its row: where they lie, saving and combining them.
+
+Chunk c of row r keeps accumulator a at scratch[a][c][r]. They are combined in the order of the chunks.
+"""
+
+from __future__ import annotations
+
+from shlo_jit.kernels.builder import Builder, V, bits, i64, lanes, vector
+from shlo_jit.lower.elements.registers import Reg, flatten, regroup, widen
+from shlo_jit.lower.nest.evaluate import Evaluator, Frame
+from shlo_jit.schedule.nest import NestPlan, Reduction
+
+
+class Partials:
+    def __init__(self, b: Builder, plan: NestPlan, scratch: V, chunk: V | None):
+        self.b = b
+        self.plan = plan
+        self.scratch = scratch
+        self.chunk = chunk
+        """Number of the chunk whose part of the row is being computed; None where the chunks are combined."""
+        self.parts = plan.partials()[0]
+
+    def row_number(self, frame: Frame) -> V:
+        """Number of the row (of the first of a vector's rows)."""
+        number, size = i64(0), 1
+        for v in reversed(self.plan.space.rows):
+            number = self.b.add(number, self.b.mul(frame.variables[v], size))
+            size *= self.plan.space.extents[v]
+        return number
+
+    def address(self, frame: Frame, chunk: V, part: tuple[str, int]) -> V:
+        b, (kind, offset) = self.b, part
+        place = b.add(b.mul(chunk, self.plan.nest.rows), self.row_number(frame))
+        return b.element(b.offset(self.scratch, offset), memory_of(kind), place)
+
+    def save(self, ev: Evaluator, frames: list[Frame], values: list[V]) -> None:
+        """Store the accumulators of the chunk at hand, frame by frame."""
+        assert self.chunk is not None
+        n = len(self.parts)
+        for i, f in enumerate(frames):
+            for part, x in zip(self.parts, values[i * n : (i + 1) * n], strict=True):
+                x = self.b.cast("zext", x, "i8") if bits(x.type) == 1 else x
+                address = self.address(f, self.chunk, part)
+                if f.mask is not None and lanes(x.type) > 1:
+                    self.b.masked_store(x, address, f.mask)
+                else:
+                    self.b.store(x, address)
+
+    def read(self, frame: Frame, chunk: V, width: int) -> list[V]:
+        b, out = self.b, []
+        for part in self.parts:
+            address, kind = self.address(frame, chunk, part), vector(memory_of(part[0]), width)
+            mask = frame.mask if width > 1 else None
+            x = b.load(kind, address) if mask is None else b.masked_load(kind, address, mask)
+            out.append(b.cast("trunc", x, "i1") if part[0] == "i1" else x)
+        return out
+
+    def load(self, ev: Evaluator, frames: list[Frame], reductions: list[Reduction]) -> None:
+        """Combine the chunks in order, then with the initial values: the reductions' results in the frames."""
+        from shlo_jit.lower.nest.rows import finish
+
+        b, space = self.b, self.plan.space
+        for f in frames:
+            width = f.width if space.vector in space.rows else 1
+            like = [[widen(b, r.reducer.neutral(), width)] for r in reductions]
+            with b.loop_carry(1, self.plan.schedule.units, self.read(f, i64(0), width), 1, "chunks") as carry:
+                before, here = regroup(carry.values, like), regroup(self.read(f, carry.index, width), like)
+                new: list[Reg] = []
+                for r, x, y in zip(reductions, before, here, strict=True):
+                    new += r.reducer.combine(b, x, y)
+                carry.next(*flatten(new))
+            for r, total in zip(reductions, regroup(carry.values, like), strict=True):
+                start = [widen(b, ev.value(f, k), width) for k in r.initial]
+                finish(b, f, r, r.reducer.combine(b, r.reducer.enter(b, start), total))
+
+
+def memory_of(kind: str) -> str:
+    """The type an accumulator is stored as."""
+    return "i8" if kind == "i1" else kind

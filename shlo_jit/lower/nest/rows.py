@@ -1,0 +1,307 @@
+"""What happens in a row of a nest: passes over the reduced variables, then the row's stores.
+
+Pass 0 walks the row for every reduction whose operands need no other reduction, pass 1 for those that need results of
+pass 0, and so on; stores of whole rows happen in the pass where their value is known. Softmax is three passes over a
+row that stays in the cache.
+
+Lanes run along a reduced variable (then several vectors accumulate and are combined in a fixed tree) or along rows
+(then every lane is a row of its own, its elements taken in order).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shlo_jit.fuse.costs import cost
+from shlo_jit.fuse.nest import Key, Store
+from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.lower.elements.reducers import across
+from shlo_jit.lower.elements.registers import (
+    Reg,
+    first_lanes,
+    flatten,
+    map_parts,
+    put_lane,
+    regroup,
+    select_lanes,
+    widen,
+)
+from shlo_jit.lower.nest.evaluate import Evaluator, Frame
+from shlo_jit.lower.nest.partials import Partials
+from shlo_jit.schedule.nest import NestPlan, Reduction
+
+STASH_COST = 8
+"""Cost of an op above which its result is kept for a later pass rather than computed again."""
+MAX_STASH = 1 << 18
+"""Bytes of a row's intermediate results that are kept from one pass to the next."""
+
+Variables = dict[int, V]
+
+
+class RowWriter:
+    """Writes the code of rows. `partials` is set in the two functions of a split nest: while `partials.chunk` is set,
+    the row is that chunk's part of it, and its accumulators are saved; else they are loaded and the row is finished."""
+
+    def __init__(self, b: Builder, plan: NestPlan, evaluator: Evaluator, partials: Partials | None = None):
+        self.b = b
+        self.plan = plan
+        self.space = plan.space
+        self.ev = evaluator
+        self.partials = partials
+        self.bounds: dict[int, tuple[V, V]] = {}
+        """Ranges of variables that do not run over their whole extent."""
+        self.stash: dict[Key, V] = {}
+
+    @property
+    def chunked(self) -> bool:
+        return self.partials is not None and self.partials.chunk is not None
+
+    def range_of(self, var: int) -> tuple[V, V]:
+        return self.bounds.get(var, (i64(0), i64(self.space.extents[var])))
+
+    def row(self, frames: list[Frame]) -> None:
+        """Everything for the rows of `frames`: passes in turn, then what remains to be stored."""
+        self.ev.ahead = self.plan.ahead
+        if self.chunked:
+            self.walk(frames, self.plan.reductions(0), self.plan.inner_stores(0))
+            return
+        if self.partials is not None:
+            self.partials.load(self.ev, frames, self.plan.reductions(0))
+        else:
+            self.choose_stash(frames)
+            for p in range(self.plan.passes + 1):
+                reductions, stores = self.plan.reductions(p), self.plan.inner_stores(p)
+                if reductions or stores:
+                    self.walk(frames, reductions, stores)
+        for s in self.plan.nest.stores:
+            if not self.plan.inside(s):
+                for f in frames:
+                    self.ev.store(f, s)
+
+    # ------------------------------------------------------------------ results kept from pass to pass
+    def choose_stash(self, frames: list[Frame]) -> None:
+        """Give heavy values that several passes need a row of memory: the first pass fills it, later ones read it."""
+        self.ev.keep, self.ev.kept, self.ev.frames = {}, set(), len(frames)
+        for slot, frame in enumerate(frames):
+            frame.slot = slot
+        plan, width = self.plan, self.space.width
+        if not self.space.inner:
+            return
+        along = self.space.vector in self.space.inner
+        # along lanes the masked tail writes a whole vector: it reaches past the last run of the row
+        elements = plan.nest.reduced + width if along else plan.nest.reduced * width * plan.unroll
+        users: dict[Key, int] = {}
+        for p in range(plan.passes + 1):
+            for key in plan.needed(plan.roots(p)):
+                users[key] = users.get(key, 0) + 1
+        total = 0
+        for key, passes in users.items():
+            node = plan.nest.nodes.get(key)
+            dtype = key[0].tensor.storage
+            if node is None or passes < 2 or cost(node.op) < STASH_COST or dtype.is_complex:
+                continue
+            size = elements * dtype.itemsize
+            if total + size <= MAX_STASH:
+                total += size
+                if key not in self.stash:
+                    self.stash[key] = self.b.alloca("i8", size)
+                self.ev.keep[key] = self.stash[key]
+
+    # ------------------------------------------------------------------ one pass
+    def walk(self, frames: list[Frame], reductions: list[Reduction], stores: list[Store]) -> None:
+        """One pass over the reduced variables."""
+        roots = [(s.value, s.at) for s in stores] + [k for r in reductions for k in r.operands]
+        for f in frames:
+            self.hoist(f, roots)
+        if self.space.vector in self.space.inner:
+            self.walk_vectors(frames[0], reductions, stores)
+        else:
+            self.walk_serial(frames, reductions, stores)
+        needed = self.plan.needed(roots)
+        self.ev.kept.update(k for k in needed if k in self.ev.keep)
+        self.ev.ahead = {k: n for k, n in self.ev.ahead.items() if k not in needed}
+
+    def hoist(self, frame: Frame, roots: list[Key]) -> None:
+        """Compute what belongs to the row before the pass's loops begin."""
+        seen, todo = set(), list(roots)
+        while todo:
+            key = todo.pop()
+            if key in seen:
+                continue
+            seen.add(key)
+            node = self.plan.nest.nodes.get(key)
+            if self.plan.in_row(key):
+                if node is None or node.op.name != "stablehlo.constant":
+                    self.ev.value(frame, key)
+            elif node is not None:
+                todo.extend(node.operands)
+
+    def carry_loops(
+        self, order: list[int], variables: Variables, values: list[V], body: Callable[[Variables, list[V]], list[V]]
+    ) -> list[V]:
+        """Nested loops over variables that carry values."""
+        if not order:
+            return body(variables, values)
+        low, high = self.range_of(order[0])
+        with self.b.loop_carry(low, high, values, 1, "reduce") as carry:
+            after = self.carry_loops(order[1:], {**variables, order[0]: carry.index}, carry.values, body)
+            carry.next(*after)
+        return carry.values
+
+    def elements(self, frame: Frame, r: Reduction, width: int) -> list[Reg]:
+        values = [self.ev.value(frame, k) for k in r.operands]
+        return r.reducer.enter(self.b, [widen(self.b, v, width) for v in values])
+
+    # ------------------------------------------------------------------ lanes along rows: one element a turn each
+    def walk_serial(self, frames: list[Frame], reductions: list[Reduction], stores: list[Store]) -> None:
+        """Elements of the row one after another, from the initial value on; lanes (if any) are rows."""
+        starts = [self.first(f, r) for f in frames for r in reductions]
+
+        def body(variables: Variables, values: list[V]) -> list[V]:
+            groups = iter(regroup(values, starts))
+            out: list[Reg] = []
+            for f in frames:
+                child = f.child(variables)
+                for r in reductions:
+                    out += r.reducer.combine(self.b, next(groups), self.elements(child, r, f.width))
+                for s in stores:
+                    self.ev.store(child, s)
+            return flatten(out)
+
+        flat = flatten([r for s in starts for r in s])
+        values = self.carry_loops(self.space.inner, {}, flat, body)
+        if self.chunked:
+            assert self.partials is not None
+            self.partials.save(self.ev, frames, values)
+            return
+        final = iter(regroup(values, starts))
+        for f in frames:
+            for r in reductions:
+                finish(self.b, f, r, next(final))
+
+    def first(self, frame: Frame, r: Reduction) -> list[Reg]:
+        """What the accumulators of a row start from: the initial value, in a chunk of a row the neutral one."""
+        if self.chunked:
+            return [widen(self.b, r.reducer.neutral(), frame.width)]
+        values = [self.ev.value(frame, k) for k in r.initial]
+        return r.reducer.enter(self.b, [widen(self.b, v, frame.width) for v in values])
+
+    # ------------------------------------------------------------------ lanes along the reduced variable
+    def walk_vectors(self, frame: Frame, reductions: list[Reduction], stores: list[Store]) -> None:
+        """Vectors of a row: several accumulators of lanes from the neutral element, combined in a fixed tree."""
+        v = self.space.vector
+        assert v is not None
+        neutral = [widen(self.b, r.reducer.neutral(), self.space.width) for r in reductions]
+        like = [[r] for r in neutral]
+        unroll = self.plan.unroll
+
+        def turn(child: Frame, values: list[V]) -> list[V]:
+            out: list[Reg] = []
+            for r, group, empty in zip(reductions, regroup(values, like), neutral, strict=True):
+                element = self.elements(child, r, child.width)
+                if child.mask is not None:
+                    element = [select_lanes(self.b, child.mask, e, empty) for e in element]
+                out += r.reducer.combine(self.b, group, element)
+            for s in stores:
+                self.ev.store(child, s)
+            return flatten(out)
+
+        def inner(variables: Variables, values: list[V]) -> list[V]:
+            return self.vectors(frame, variables, values, len(flatten(neutral)), turn, reductions, stores)
+
+        outer = [x for x in self.space.inner if x != v]
+        final = self.carry_loops(outer, {}, flatten(neutral * unroll), inner)
+        width = len(final) // unroll
+        parts = [regroup(final[u * width : (u + 1) * width], like) for u in range(unroll)]
+        self.combine(frame, reductions, parts)
+
+    def vectors(
+        self,
+        frame: Frame,
+        variables: Variables,
+        values: list[V],
+        width: int,
+        turn: Callable[[Frame, list[V]], list[V]],
+        reductions: list[Reduction],
+        stores: list[Store],
+    ) -> list[V]:
+        """The loop along the lanes: unrolled vectors, single ones, the tail. `width`: values one vector carries."""
+        b, w, k, v = self.b, self.space.width, self.plan.unroll, self.space.vector
+        assert v is not None
+        n = self.space.extents[v]
+        step, whole = w * k, n - n % w
+        bulk = n - n % step
+        low, high = self.range_of(v)
+        if bulk:
+            with b.loop_carry(low, b.min_(high, bulk), values, step, "vectors") as carry:
+                out: list[V] = []
+                for u in range(k):
+                    place = {**variables, v: b.add(carry.index, u * w)}
+                    out += turn(frame.child(place), carry.values[u * width : (u + 1) * width])
+                carry.next(*out)
+            values = carry.values
+        head, rest = values[:width], values[width:]
+        if whole > bulk:
+            with b.loop_carry(b.max_(low, bulk), b.min_(high, whole), head, w, "vector") as carry:
+                carry.next(*turn(frame.child({**variables, v: carry.index}), carry.values))
+            head = carry.values
+        if n > whole and self.plan.target.has_masks:
+            # one turn, or none in a chunk that ends before
+            with b.loop_carry(b.max_(low, whole), high, head, w, "tail") as carry:
+                place = {**frame.variables, **variables, v: carry.index}
+                carry.next(*turn(Frame(place, w, first_lanes(w, n - whole), frame), carry.values))
+            head = carry.values
+        elif n > whole:
+            head = self.tail(frame, variables, head, reductions, stores, whole)
+        return [*head, *rest]
+
+    def tail(
+        self,
+        frame: Frame,
+        variables: Variables,
+        head: list[V],
+        reductions: list[Reduction],
+        stores: list[Store],
+        whole: int,
+    ) -> list[V]:
+        """Where masks are dear: the elements that fill no vector go into lane 0 one by one."""
+        b, v = self.b, self.space.vector
+        assert v is not None
+        low, high = self.range_of(v)
+        like = [[widen(b, r.reducer.neutral(), self.space.width)] for r in reductions]
+        with b.loop_carry(b.max_(low, whole), high, head, 1, "tail") as carry:
+            child = Frame({**frame.variables, **variables, v: carry.index}, 1, None, frame)
+            out: list[Reg] = []
+            for r, group in zip(reductions, regroup(carry.values, like), strict=True):
+                lane0 = [map_parts(x, lambda p: b.extract(p, 0)) for x in group]
+                new = r.reducer.combine(b, lane0, self.elements(child, r, 1))
+                out += [put_lane(b, old, x) for old, x in zip(group, new, strict=True)]
+            for s in stores:
+                self.ev.store(child, s)
+            carry.next(*flatten(out))
+        return carry.values
+
+    def combine(self, frame: Frame, reductions: list[Reduction], parts: list[list[list[Reg]]]) -> None:
+        """Accumulators with accumulators, lanes with lanes, then with the initial value."""
+        b, sums = self.b, []
+        for i, r in enumerate(reductions):
+            values = [p[i] for p in parts]
+            while len(values) > 1:
+                half = len(values) // 2
+                values = [r.reducer.combine(b, values[j], values[j + half]) for j in range(half)]
+            total = across(b, r.reducer, values[0])
+            if self.chunked:
+                sums += total
+                continue
+            start = r.reducer.enter(b, [self.ev.value(frame, k) for k in r.initial])
+            finish(b, frame, r, r.reducer.combine(b, start, total))
+        if self.chunked:
+            assert self.partials is not None
+            self.partials.save(self.ev, [frame], flatten(sums))
+
+
+def finish(b: Builder, frame: Frame, r: Reduction, values: list[Reg]) -> None:
+    """Make the accumulators the results of a reduction in the row's frame."""
+    results = r.reducer.leave(b, values)
+    for key in r.results:
+        frame.memo[key] = results[r.op.results.index(key[0])]

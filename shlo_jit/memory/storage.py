@@ -1,0 +1,199 @@
+"""Memory of a plan's values, as data: storages, copies between them, and the arena's layout."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from shlo_jit.fuse.nest import Nest
+from shlo_jit.fuse.plan import ControlStep, PlanBlock, ViewStep
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.types import TensorType, TokenType, TupleType
+from shlo_jit.memory.scratch import ALIGN, Scratch
+
+
+@dataclass(eq=False)
+class Storage:
+    """Memory of one or more values. `kind`: argument, result, constant, arena, none (tokens)."""
+
+    kind: str
+    nbytes: int
+    number: int = 0
+    """Which argument, result or constant; of the arena, the offset in bytes."""
+    first: int = 1 << 60
+    last: int = -1
+    bound: int = 0
+    """How many values have been bound to it."""
+    last_read: int = -1
+    """The last use of any value bound to it so far."""
+
+    def live(self, at: int) -> None:
+        self.first, self.last = min(self.first, at), max(self.last, at)
+
+
+@dataclass
+class Copy:
+    """Copy one value's memory to another's, at a place the plan names."""
+
+    source: Value
+    target: Value
+
+
+@dataclass
+class MemoryPlan:
+    storage: dict[Value, Storage]
+    arena_bytes: int
+    """A multiple of ALIGN."""
+    shared: tuple[Scratch, ...]
+    """Scratch that grows with the number of threads: behind the rest of the arena, all in the same place."""
+    constants: list[Value]
+    before: dict[int, list[Copy]]
+    """Copies to run before the step with this id() (updates that could not be in place, initial loop state)."""
+    block_end: dict[int, list[Copy]]
+    """Copies to run at the end of the block with this id() (loop state, branch results, program results)."""
+    scratch: dict[int, Storage]
+    """Scratch memory of the step with this id()."""
+    aliases: dict[int, int]
+    """Result -> donated argument whose memory it has taken over."""
+    overwritten: tuple[int, ...]
+    """Donated arguments that have values of the program in their memory on the way, but no result."""
+    exchanges: dict[int, list[tuple[Storage, Storage]]]
+    """Of the while with this id(): storages whose memory changes places at the end of every turn."""
+
+    @property
+    def arena(self) -> Scratch:
+        """The arena as the scratch memory of a call."""
+        fixed = max((s.fixed for s in self.shared), default=0)
+        return Scratch(self.arena_bytes + fixed, max((s.per_thread for s in self.shared), default=0))
+
+
+def nbytes(value: Value) -> int:
+    t = value.type
+    if isinstance(t, TensorType):
+        return t.nbytes
+    assert isinstance(t, (TokenType, TupleType)), t
+    return 0
+
+
+FEW_STORAGES = 1000
+"""As many are placed the largest first, which is quadratic."""
+
+
+def place(storages: list[Storage]) -> int:
+    """Give the storages in the arena their offsets, so that none overlaps another that is alive at the same time. How
+    many bytes they need."""
+    mine = [s for s in storages if s.kind == "arena"]
+    return place_by_size(mine) if len(mine) <= FEW_STORAGES else place_by_time(mine)
+
+
+def place_by_time(storages: list[Storage]) -> int:
+    """In the order in which they come to life, each in the smallest gap that takes it, as an allocator does."""
+    gaps: list[tuple[int, int]] = []
+    """Bytes and offset, the smallest first."""
+    starts: dict[int, int] = {}
+    """Offset of a gap -> its bytes."""
+    ends: dict[int, int] = {}
+    """End of a gap -> its offset."""
+    alive: list[tuple[int, int, int]] = []
+    """Last time of use, offset, bytes: a heap."""
+    total = 0
+
+    def take_gap(offset: int, size: int) -> None:
+        del starts[offset], ends[offset + size]
+        del gaps[bisect_left(gaps, (size, offset))]
+
+    def add_gap(offset: int, size: int) -> None:
+        starts[offset], ends[offset + size] = size, offset
+        insort(gaps, (size, offset))
+
+    for s in sorted(storages, key=lambda s: (s.first, -s.nbytes)):
+        while alive and alive[0][0] < s.first:
+            _, offset, size = heappop(alive)
+            if offset in ends:
+                before = ends[offset]
+                take_gap(before, offset - before)
+                offset, size = before, size + offset - before
+            if offset + size in starts:
+                after = starts[offset + size]
+                take_gap(offset + size, after)
+                size += after
+            add_gap(offset, size)
+        size = -(-s.nbytes // ALIGN) * ALIGN
+        at = bisect_left(gaps, (size, 0))
+        if at < len(gaps):
+            found, s.number = gaps[at]
+            take_gap(s.number, found)
+            if found > size:
+                add_gap(s.number + size, found - size)
+        else:
+            s.number = ends.get(total, total)
+            if s.number < total:
+                take_gap(s.number, total - s.number)
+            total = s.number + size
+        heappush(alive, (s.last, s.number, size))
+    return total
+
+
+def place_by_size(storages: list[Storage]) -> int:
+    """First fit by size: each storage at the lowest offset where no storage alive at the same time lies."""
+    placed: list[Storage] = []
+    total = 0
+    for s in sorted(storages, key=lambda s: (-s.nbytes, s.first)):
+        meeting = [p for p in placed if p.first <= s.last and s.first <= p.last]
+        offset = 0
+        for p in sorted(meeting, key=lambda p: p.number):
+            if p.number >= offset + s.nbytes:
+                break
+            offset = max(offset, -(-(p.number + p.nbytes) // ALIGN) * ALIGN)
+        s.number = offset
+        placed.append(s)
+        total = max(total, offset + s.nbytes)
+    return -(-total // ALIGN) * ALIGN
+
+
+def read_inside(*blocks: PlanBlock) -> set[Value]:
+    """What blocks, and those inside them, read or return: their own values, and those of the blocks around."""
+    found: set[Value] = set()
+    todo = list(blocks)
+    while todo:
+        block = todo.pop()
+        found.update(block.results)
+        for step in block.steps:
+            found.update(step.reads)
+            if isinstance(step, ControlStep):
+                todo += step.blocks
+    return found
+
+
+def view_closure(views: dict[Value, list[Value]], value: Value) -> set[Value]:
+    """The value and everything that is a view of it; `views`: of each value."""
+    out = {value}
+    todo = [value]
+    while todo:
+        for view in views.get(todo.pop(), ()):
+            out.add(view)
+            todo.append(view)
+    return out
+
+
+def views_of(body: PlanBlock) -> dict[Value, list[Value]]:
+    """The views that a block makes of each value."""
+    out: dict[Value, list[Value]] = {}
+    for step in body.steps:
+        if isinstance(step, ViewStep):
+            out.setdefault(step.op.operands[0], []).append(step.op.results[0])
+    return out
+
+
+def pointwise(nest: Nest, operand: Value, index: tuple[ix.Expr, ...], target: Value) -> bool:
+    """Every element of `operand` is read only by the turn that writes the same element of the target, before it."""
+    phases = len(nest.reduce_vars) > 0
+    want = ix.linearize(index, target.tensor.extents)
+    places = [at for v, at in nest.loads if v is operand]
+    if phases or any(at.conditions for at in places):
+        return False
+    if operand.tensor.storage.itemsize != target.tensor.storage.itemsize:
+        return False
+    return all(ix.linearize(at.index, operand.tensor.extents) == want for at in places)

@@ -1,0 +1,53 @@
+"""Dimensions of products: which do what, and which are walked as one run of memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.index import strides_of
+
+
+@dataclass(frozen=True)
+class Run:
+    """Dimensions walked as one: extent and stride in elements; extent 1 has stride 0."""
+
+    extent: int
+    stride: int
+
+
+def run_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> Run | None:
+    """The dimensions as one run, the first outermost; None when their strides do not nest."""
+    strides = strides_of(shape)
+    extent, stride = 1, 0
+    for d in reversed(dims):
+        if shape[d] == 1:
+            continue
+        if extent == 1:
+            extent, stride = shape[d], strides[d]
+        elif strides[d] == stride * extent:
+            extent *= shape[d]
+        else:
+            return None
+    return Run(extent, stride)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Dimensions of both operands by what they do."""
+
+    lhs_batch: tuple[int, ...]
+    rhs_batch: tuple[int, ...]
+    lhs_contracting: tuple[int, ...]
+    rhs_contracting: tuple[int, ...]
+    lhs_free: tuple[int, ...]
+    rhs_free: tuple[int, ...]
+
+
+def roles_of(op: Op) -> Roles:
+    d = op.attributes["dot_dimension_numbers"]
+    lb, rb = tuple(d.get("lhs_batching_dimensions", ())), tuple(d.get("rhs_batching_dimensions", ()))
+    lc, rc = tuple(d.get("lhs_contracting_dimensions", ())), tuple(d.get("rhs_contracting_dimensions", ()))
+    lf = tuple(i for i in range(op.operands[0].tensor.rank) if i not in lb and i not in lc)
+    rf = tuple(i for i in range(op.operands[1].tensor.rank) if i not in rb and i not in rc)
+    return Roles(lb, rb, lc, rc, lf, rf)

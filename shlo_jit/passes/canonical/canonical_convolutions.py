@@ -1,0 +1,93 @@
+"""Bring convolution to what the routine takes.
+
+Needs: nothing. Guarantees: every convolution has operands of one element type, a result of its accumulator type, and a
+result laid out [b, spatial..., f] or [b, f, spatial...].
+
+    convolution(x, w) -> [f, 0, 1, b]   ->   transpose(convolution(x, w) -> [b, 0, 1, f])
+
+Convolutions over a dilated input become several (see `dilated_convolutions.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from shlo_jit.ir.attributes import ConvDims, DenseArray
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.types import DType, TensorType, tensor
+from shlo_jit.passes.canonical.canonical_dots import accumulator, convert_to, in_kind_of, operand_type
+from shlo_jit.passes.canonical.dilated_convolutions import is_dilated, undilated
+from shlo_jit.passes.rewriter import Rewriter, rewrite
+
+
+def canonical_convolutions(function: Op) -> Op:
+    """The function with every convolution in the routine's form."""
+
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op.name != "stablehlo.convolution":
+            return None
+        storage = op.result.tensor.storage
+
+        def convolve(x: Value, w: Value, shape: tuple[int, ...], attributes: dict[str, Any]) -> Value:
+            return _convolution(rw, [x, w], tensor(shape, storage), attributes)
+
+        if is_dilated(op):
+            return [undilated(rw, op, operands, convolve)]
+        return [convolve(operands[0], operands[1], op.result.tensor.extents, op.attributes)]
+
+    return rewrite(function, visit)
+
+
+def _convolution(rw: Rewriter, operands: list[Value], result: TensorType, old: dict[str, Any]) -> Value:
+    d = old["dimension_numbers"]
+    assert isinstance(d, ConvDims)
+    operands = [in_kind_of(rw, o, result.storage) for o in operands]
+    lhs, rhs = (o.tensor.storage for o in operands)
+    acc = accumulator(lhs, result.storage)
+    kind = operand_type(lhs, rhs, acc)
+    if not kind.is_float and not kind.is_complex:
+        kind = acc
+    spatial = d.output_spatial_dimensions
+    last = (d.output_batch_dimension, *spatial, d.output_feature_dimension)
+    first = (d.output_batch_dimension, d.output_feature_dimension, *spatial)
+    straight = tuple(range(result.rank))
+    order = straight if straight in (last, first) else last
+    shape = tuple(result.extents[i] for i in order)
+    place = {dim: i for i, dim in enumerate(order)}
+    numbers = replace(
+        d,
+        output_batch_dimension=place[d.output_batch_dimension],
+        output_feature_dimension=place[d.output_feature_dimension],
+        output_spatial_dimensions=tuple(place[i] for i in spatial),
+    )
+    attributes = {**old, "dimension_numbers": numbers}
+    values = [convert_to(rw, o, kind) for o in operands]
+    if acc.is_complex:
+        product = _complex(rw, values, shape, acc, attributes)
+    else:
+        product = rw.emit1("stablehlo.convolution", values, tensor(shape, acc), attributes)
+    product = convert_to(rw, product, result.storage)
+    if order == straight:
+        return product
+    back = tuple(place[i] for i in range(result.rank))
+    return rw.emit1("stablehlo.transpose", [product], result, {"permutation": DenseArray("i64", back)})
+
+
+def _complex(
+    rw: Rewriter, values: list[Value], shape: tuple[int, ...], acc: DType, attributes: dict[str, Any]
+) -> Value:
+    """(a + bi) * (c + di) = (a*c - b*d) + (a*d + b*c)i, a convolution each"""
+    part, t = acc.part, tensor(shape, acc.part)
+    (a, b), (c, d) = (
+        tuple(rw.emit1(f"stablehlo.{half}", [v], tensor(v.tensor.extents, part)) for half in ("real", "imag"))
+        for v in values
+    )
+
+    def product(x: Value, w: Value) -> Value:
+        return rw.emit1("stablehlo.convolution", [x, w], t, attributes)
+
+    real = rw.emit1("stablehlo.subtract", [product(a, c), product(b, d)], t)
+    imag = rw.emit1("stablehlo.add", [product(a, d), product(b, c)], t)
+    return rw.emit1("stablehlo.complex", [real, imag], tensor(shape, acc))

@@ -1,0 +1,193 @@
+"""Bring dot_general to what the GEMM routine takes.
+
+Needs: nothing. Guarantees: every dot_general has operands of element types the routine knows, a result of its
+accumulator type, and free and contracting dimensions that each lie in memory as one run.
+
+    dot_general(bf16, bf16) : bf16   ->   convert(dot_general(bf16, bf16) : f32) : bf16
+    dot_general(f32[a,b,c], [0, 2])  ->   dot_general(transpose(f32[a,b,c]), ...)
+    transpose(dot_general(a, b))     ->   dot_general(b, a), where that is all the transpose does
+    dot_general(f32[k], f32[k])      ->   reduce(multiply(a, b)), and so for small matrices
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from shlo_jit.ir.attributes import DenseArray, StructAttr
+from shlo_jit.ir.core import Op, Value, walk
+from shlo_jit.ir.types import F32, I8, I32, UI8, DType, TensorType, tensor
+from shlo_jit.ops.runs import Roles, roles_of, run_of
+from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes.rewriter import Rewriter, rewrite
+
+SMALL = 128
+"""Products of numbers up to which a product of matrices is a reduction."""
+DIRECT = {"f32", "f64", "bf16", "f16", "complex<f32>", "complex<f64>"}
+
+
+def accumulator(operand: DType, result: DType) -> DType:
+    """What sums are kept in."""
+    if result.is_complex:
+        return result
+    if result.is_float:
+        return result if result.name == "f64" else F32
+    return result if result.bits >= 32 and result.kind in "iu" else I32
+
+
+def operand_type(lhs: DType, rhs: DType, acc: DType) -> DType:
+    """The type both operands are brought to: their own where the routine takes it, else the accumulator's."""
+    if lhs == rhs and acc.is_float and lhs.is_float and lhs.name in DIRECT and (acc.name == "f32" or lhs == acc):
+        return lhs if lhs.name != "f64" else acc
+    return acc
+
+
+def operand_types(lhs: DType, rhs: DType, acc: DType) -> tuple[DType, DType]:
+    """The types the operands are brought to: bytes of either sign for integers that fit one, else `operand_type`."""
+    if acc.is_integer and acc.bits == 32 and all(t.is_integer and t.bits <= 8 for t in (lhs, rhs)):
+        return tuple(UI8 if t.kind == "u" else I8 for t in (lhs, rhs))  # type: ignore[return-value]
+    kind = operand_type(lhs, rhs, acc)
+    return kind, kind
+
+
+def convert_to(rw: Rewriter, value: Value, dtype: DType) -> Value:
+    """The value in another element type."""
+    if value.tensor.storage == dtype:
+        return value
+    return rw.emit1("stablehlo.convert", [value], tensor(value.tensor.extents, dtype))
+
+
+def _transpose(rw: Rewriter, value: Value, order: tuple[int, ...]) -> Value:
+    shape = value.tensor.extents
+    t = tensor(tuple(shape[d] for d in order), value.tensor.dtype)
+    return rw.emit1("stablehlo.transpose", [value], t, {"permutation": DenseArray("i64", order)})
+
+
+def in_kind_of(rw: Rewriter, value: Value, result: DType) -> Value:
+    """An operand of a product: of the result's type where that is another kind of number, which holds less. A float in
+    an integer product is cut off before it is multiplied."""
+    own = value.tensor.storage
+    if result.kind == "b" or (result.is_integer and (own.is_float or own.is_complex)):
+        return convert_to(rw, value, result)
+    return value
+
+
+Dims = tuple[int, ...]
+
+
+def _through_transpose(value: Value, batch: Dims, contracting: Dims, free: Dims) -> tuple[Value, Dims, Dims, Dims]:
+    """Read the operand of a transpose as it lies, where its dimensions still form runs."""
+    op = value.op
+    if op is None or op.name != "stablehlo.transpose":
+        return value, batch, contracting, free
+    p, source = op.ints("permutation"), op.operands[0]
+    moved = tuple(tuple(p[d] for d in dims) for dims in (batch, contracting, free))
+    shape = source.tensor.extents
+    if run_of(shape, moved[1]) is None or run_of(shape, moved[2]) is None:
+        return value, batch, contracting, free
+    return source, moved[0], moved[1], moved[2]
+
+
+def canonical_dots(function: Op) -> Op:
+    """The function with every dot_general (and dot) in the routine's form."""
+    uses = Counter(v for op in walk(function.block()) for v in op.operands)
+
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op.name == "stablehlo.transpose":
+            return _transposed(rw, op, uses)
+        if op.name != "stablehlo.dot_general":
+            return None
+        return _dot_general(rw, op, operands, roles_of(op))
+
+    return rewrite(function, visit)
+
+
+def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] | None:
+    """The transpose of a product that nothing else reads: the product of the operands exchanged, whose sums are the
+    same. Conversions between the two are repeated behind it; what they were is dead then."""
+    between: list[Op] = []
+    dot = op.operands[0].op
+    while dot is not None and dot.name == "stablehlo.convert" and uses[dot.result] == 1:
+        between.append(dot)
+        dot = dot.operands[0].op
+    if dot is None or dot.name != "stablehlo.dot_general" or uses[dot.result] != 1:
+        return None
+    r = roles_of(dot)
+    n, m = len(r.lhs_batch), len(r.lhs_free)
+    order = op.ints("permutation")
+    batch = order[:n]
+    if sorted(batch) != list(range(n)) or order[n:] != (*range(n + m, len(order)), *range(n, n + m)):
+        return None
+    swapped = Roles(
+        tuple(r.rhs_batch[i] for i in batch), tuple(r.lhs_batch[i] for i in batch),
+        r.rhs_contracting, r.lhs_contracting, r.rhs_free, r.lhs_free,
+    )  # fmt: skip
+    lhs, rhs = (rw.get(o) for o in dot.operands)
+    (value,) = _dot_general(rw, dot, [rhs, lhs], swapped)
+    for convert in reversed(between):
+        value = convert_to(rw, value, convert.result.tensor.storage)
+    return [value]
+
+
+def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> Sequence[Value]:
+    """The product of these operands, of the element type of `op`."""
+    result = op.result.tensor
+    operands = [in_kind_of(rw, value, result.storage) for value in operands]
+    acc = accumulator(operands[0].tensor.storage, result.storage)
+    extents = [operands[0].tensor.extents[d] for d in (*roles.lhs_batch, *roles.lhs_free)]
+    extents += [operands[1].tensor.extents[d] for d in roles.rhs_free]
+    t = tensor(tuple(extents), acc)
+    if not acc.is_complex and is_small(operands[0], roles, extents):
+        return [convert_to(rw, _sum_of_products(rw, operands, roles, t), result.storage)]
+    kinds = operand_types(operands[0].tensor.storage, operands[1].tensor.storage, acc)
+    sides = []
+    for kind, value, batch, contracting, free in (
+        (kinds[0], operands[0], roles.lhs_batch, roles.lhs_contracting, roles.lhs_free),
+        (kinds[1], operands[1], roles.rhs_batch, roles.rhs_contracting, roles.rhs_free),
+    ):
+        value, batch, contracting, free = _through_transpose(value, batch, contracting, free)
+        value = convert_to(rw, value, kind)
+        shape = value.tensor.extents
+        if run_of(shape, contracting) is None or run_of(shape, free) is None:
+            value = _transpose(rw, value, (*batch, *free, *contracting))
+            n, m = len(batch), len(free)
+            batch, free = tuple(range(n)), tuple(range(n, n + m))
+            contracting = tuple(range(n + m, len(shape)))
+        sides.append((value, batch, contracting))
+    (lhs, lb, lc), (rhs, rb, rc) = sides
+    numbers = StructAttr(
+        "stablehlo.dot",
+        (
+            ("lhs_batching_dimensions", lb),
+            ("rhs_batching_dimensions", rb),
+            ("lhs_contracting_dimensions", lc),
+            ("rhs_contracting_dimensions", rc),
+        ),
+    )
+    product = rw.emit1("stablehlo.dot_general", [lhs, rhs], t, {"dot_dimension_numbers": numbers})
+    return [convert_to(rw, product, result.storage)]
+
+
+def is_small(lhs: Value, roles: Roles, extents: list[int]) -> bool:
+    """Whether the product (one of a batch) is better a reduction, which fuses with what is around it: of a vector with
+    a vector, without anything to sum, or of so few numbers that the routine would spend its time on deciding."""
+    products = math.prod(extents[len(roles.lhs_batch) :])
+    terms = math.prod(lhs.tensor.extents[d] for d in roles.lhs_contracting)
+    return products == 1 or terms == 1 or products * terms <= SMALL
+
+
+def _sum_of_products(rw: Rewriter, operands: list[Value], roles: Roles, t: TensorType) -> Value:
+    """reduce(multiply(lhs, rhs)) over [batch, free of lhs, free of rhs, contracting]."""
+    batch, rows, columns = len(roles.lhs_batch), len(roles.lhs_free), len(roles.rhs_free)
+    kept = batch + rows + columns
+    summed = [operands[0].tensor.extents[d] for d in roles.lhs_contracting]
+    last = range(kept, kept + len(summed))
+    full, sides = (*t.extents, *summed), []
+    for value, order, free in (
+        (operands[0], (*roles.lhs_batch, *roles.lhs_free, *roles.lhs_contracting), range(batch, batch + rows)),
+        (operands[1], (*roles.rhs_batch, *roles.rhs_free, *roles.rhs_contracting), range(batch + rows, kept)),
+    ):
+        value = mk.transpose(rw, convert_to(rw, value, t.storage), order)
+        sides.append(mk.broadcast(rw, value, full, (*range(batch), *free, *last)))
+    return mk.reduce_sum(rw, mk.apply(rw, "multiply", *sides), tuple(last))

@@ -1,0 +1,125 @@
+"""Replace quantized types by their storage types, and what ops mean on them by core ops.
+
+Needs: inlined functions. Guarantees: no type is quantized. Shapes have to be known: an op on a quantized tensor with
+dynamic dimensions is refused. Data movement happens on storage; products of quantized
+tensors are formed in integers (`quantized_products.py`); a reduction whose body is over another quantized type has its
+operands requantized; every other op becomes dequantize, op, quantize (specification, "dequantize_op_quantize").
+
+    %z = tanh(%x) : q          ->   %z = quantize(tanh(dequantize(%x))) : i8
+    %z = maximum(%x, %y) : q   ->   %z = maximum(%x, %y) : i8      # where quantize(dequantize(x)) = x
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_jit.ir.attributes import Dense
+from shlo_jit.ir.core import Op, Region, Value, walk
+from shlo_jit.ir.types import QuantizedType
+from shlo_jit.ops import OPS
+from shlo_jit.ops.quantized import computes_on_quantized, quantization
+from shlo_jit.passes.quantized.math import (
+    dequantize,
+    expressed_type,
+    quantize,
+    requantize,
+    returns,
+    storage_type,
+)
+from shlo_jit.passes.quantized.products import PRODUCTS
+from shlo_jit.passes.rewriter import Rewriter, rewrite
+from shlo_jit.passes.static import require_known_shapes
+
+ORDER = {"stablehlo." + n for n in ("maximum", "minimum", "clamp", "select", "compare")}
+"""Ops that order or choose values: they may do so on storage."""
+REDUCTIONS = {
+    "stablehlo." + n: region
+    for n, region in (("reduce", 0), ("reduce_window", 0), ("scatter", 0), ("select_and_scatter", 1), ("all_reduce", 0))
+}
+"""Ops that bring their operands to the type their body computes with, and which region that is."""
+
+
+def lower_quantized(function: Op) -> Op:
+    """The function on storage types. Raises UnsupportedError."""
+    values = [*function.block().arguments, *(r for op in walk(function.block()) for r in op.results)]
+    if not any(quantization(v) is not None for v in values):
+        return function
+    return rewrite(function, _visit, storage_type)
+
+
+def _visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    if all(quantization(v) is None for v in (*op.operands, *op.results)):
+        return None
+    require_known_shapes(op)
+    if op.name == "stablehlo.uniform_dequantize":
+        (source,) = (quantization(v) for v in op.operands)
+        assert source is not None
+        return [dequantize(rw, operands[0], source)]
+    if op.name == "stablehlo.uniform_quantize":
+        return [_quantize(rw, op, operands[0])]
+    if op.name == "stablehlo.constant":
+        dense = Dense(storage_type(op.result.type), op.constant.array)  # type: ignore[arg-type]
+        return rw.emit(op.name, [], [dense.type], {**op.attributes, "value": dense})
+    if op.name in PRODUCTS:
+        found = PRODUCTS[op.name](rw, op, operands)
+        if found is not None:
+            return found
+    if op.name in REDUCTIONS:
+        return _reduction(rw, op, operands)
+    record = OPS.get(op.name)
+    if record is None or not computes_on_quantized(op, record) or _keeps_order(op):
+        return None
+    return _compute(rw, op, operands)
+
+
+def _quantize(rw: Rewriter, op: Op, x: Value) -> Value:
+    source, target = quantization(op.operands[0]), quantization(op.result)
+    assert target is not None
+    return quantize(rw, x, target) if source is None else requantize(rw, x, source, target)
+
+
+def _compute(rw: Rewriter, op: Op, operands: list[Value]) -> list[Value]:
+    """Dequantize, compute, quantize."""
+    floats = []
+    for old, new in zip(op.operands, operands, strict=True):
+        q = quantization(old)
+        floats.append(new if q is None else dequantize(rw, new, q))
+    results = rw.emit(op.name, floats, [expressed_type(r.type) for r in op.results], op.attributes)
+    out = []
+    for old, new in zip(op.results, results, strict=True):
+        q = quantization(old)
+        out.append(new if q is None else quantize(rw, new, q))
+    return out
+
+
+def _keeps_order(op: Op) -> bool:
+    """The op orders or chooses among values of one quantized type whose storage orders as they do."""
+    if op.name not in ORDER:
+        return False
+    types = {q for q in (quantization(v) for v in (*op.operands, *op.results)) if q is not None}
+    return len(types) == 1 and all(map(returns, types))
+
+
+def _reduction(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """Requantize the operands whose type is not the body's (`to_destination_type`)."""
+    region = REDUCTIONS[op.name]
+    wanted = [quantization(a) for a in op.block(region).arguments]
+    brought = []
+    for i, (old, new) in enumerate(zip(op.operands, operands, strict=True)):
+        source, target = quantization(old), _body_type(op, i, wanted)
+        differs = source is not None and target is not None and source != target
+        brought.append(requantize(rw, new, source, target) if differs else new)  # type: ignore[arg-type]
+    regions = [Region([rw.sweep(b) for b in r.blocks]) for r in op.regions]
+    return rw.emit(op.name, brought, [storage_type(r.type) for r in op.results], op.attributes, regions)
+
+
+def _body_type(op: Op, operand: int, arguments: list[QuantizedType | None]) -> QuantizedType | None:
+    """What the body takes an operand as: operands go as its arguments do, but for the indices of a scatter."""
+    n = len(op.results)
+    if op.name == "stablehlo.scatter":
+        if operand == n:
+            return None
+        operand -= operand > n
+    elif op.name == "stablehlo.select_and_scatter":
+        return arguments[0] if operand else None
+    return arguments[operand % len(arguments)]

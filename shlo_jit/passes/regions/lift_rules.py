@@ -1,0 +1,271 @@
+"""The rules of `bodies.py`: what an op with a region of any kind is in terms of the region on whole tensors."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.ir.attributes import StructAttr
+from shlo_jit.ir.core import Block, Op, Region, Value
+from shlo_jit.ir.types import I1, I32, I64, tensor
+from shlo_jit.ops.contract import dims_of
+from shlo_jit.ops.reduce import reduce_window_window, select_window
+from shlo_jit.ops.window import Window
+from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes.regions.lift import along_last, counted, folded, lifted, places, plain_sort, window
+from shlo_jit.passes.regions.simple_bodies import does_more
+from shlo_jit.passes.rewriter import Rewriter
+
+MOST_POSITIONS = 1 << 10
+"""Positions of a window: each is a slice."""
+MOST_PAIRS = 1 << 26
+"""Comparisons of a sort: every element with every other one."""
+
+
+def lift_map(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    """map(f, x, y) = f(x, y)"""
+    return lifted(rw, op.block(), operands, mk.shape_of(op.result))
+
+
+def lift_reduce(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    """reduce(x, init) = fold of x along its reduced dimensions"""
+    values = _as_arguments(rw, op.block(), operands)
+    n = len(op.results)
+    shape = mk.shape_of(op.result)
+    lines = [along_last(rw, v, op.ints("dimensions")) for v in values[:n]]
+    return folded(rw, op.block(), lines, [mk.broadcast(rw, v, shape, ()) for v in values[n:]])
+
+
+def lift_reduce_window(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    """reduce_window(x, init) = fold of what each position of the window sees in the padded x"""
+    values = _as_arguments(rw, op.block(), operands)
+    n, rank, out = len(op.results), operands[0].tensor.rank, mk.shape_of(op.result)
+    shape = reduce_window_window(op, rank)
+    positions = _positions(op, shape)
+    low, high = ([p[i] for p in shape.padding] for i in range(2))
+    attributes = {
+        "edge_padding_low": mk.dims(low),
+        "edge_padding_high": mk.dims(high),
+        "interior_padding": mk.dims([b - 1 for b in shape.base_dilations]),
+    }
+    lines = []
+    for value, init in zip(values[:n], values[n:], strict=True):
+        extents = zip(mk.shape_of(value), low, high, shape.base_dilations, strict=True)
+        padded = tensor(tuple(a + b + max(0, (s - 1) * d + 1) for s, a, b, d in extents), value.tensor.storage)
+        x = rw.emit1("stablehlo.pad", [value, init], padded, attributes)
+        parts = [mk.reshape(rw, _seen(rw, x, shape, position, out), (*out, 1)) for position in positions]
+        lines.append(mk.concatenate(rw, parts, rank) if len(parts) > 1 else parts[0])
+    return folded(rw, op.block(), lines, [mk.broadcast(rw, v, out, ()) for v in values[n:]])
+
+
+def _positions(op: Op, shape: Window) -> list[tuple[int, ...]]:
+    """The positions in a window, in order."""
+    sizes = [d or 0 for d in shape.dimensions]
+    if math.prod(sizes) > MOST_POSITIONS:
+        raise UnsupportedError(diagnose(f"{op.name}: so large a window with such a region", op.span))
+    return list(itertools.product(*map(range, sizes)))
+
+
+def _seen(rw: Rewriter, padded: Value, shape: Window, position: Sequence[int], out: Sequence[int]) -> Value:
+    """What all windows have at a position."""
+    t = tensor(tuple(out), padded.tensor.storage)
+    if not math.prod(out):
+        return mk.constant(rw, t, 0)
+    starts = [p * d for p, d in zip(position, shape.window_dilations, strict=True)]
+    limits = [s + (m - 1) * t + 1 for s, m, t in zip(starts, out, shape.strides, strict=True)]
+    slices = {"start_indices": starts, "limit_indices": limits, "strides": shape.strides}
+    return rw.emit1("stablehlo.slice", [padded], t, {k: mk.dims(v) for k, v in slices.items()})
+
+
+def lift_select_and_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    """scatter(full(init), places, source): the place in each window that its elements' comparison leaves"""
+    x, source, init = operands
+    rank, out, extents = x.tensor.rank, mk.shape_of(operands[1]), mk.shape_of(x)
+    shape = select_window(op, rank)
+    low, high = ([p[i] for p in shape.padding] for i in range(2))
+    padded = mk.pad(rw, x, 0, low, high, [0] * rank)
+    chosen = place = None
+    for position in _positions(op, shape):
+        found = _place_of(shape, position, out, extents)
+        value, where = _seen(rw, padded, shape, position, out), mk.constant(rw, tensor(out, I64), found)
+        if chosen is None or place is None:
+            chosen, place = value, where
+            continue
+        keep = lifted(rw, op.block(), [chosen, value], out)[0]
+        zero = mk.splat_like(rw, place, 0)
+        keep = mk.apply(rw, "and", keep, mk.compare(rw, "GE", place, zero))
+        keep = mk.apply(rw, "or", keep, mk.compare(rw, "LT", where, zero))
+        chosen = rw.emit1("stablehlo.select", [keep, chosen, value], value.type)
+        place = rw.emit1("stablehlo.select", [keep, place, where], place.type)
+    assert place is not None
+    values = _as_arguments(rw, op.block(1), [init, source])
+    count, size = math.prod(out), math.prod(extents)
+    numbers = StructAttr(
+        "stablehlo.scatter",
+        (("inserted_window_dims", (0,)), ("scatter_dims_to_operand_dims", (0,)), ("index_vector_dim", 1)),
+    )
+    full = mk.broadcast(rw, values[0], (size,), ())
+    given = [full, mk.reshape(rw, place, (count, 1)), mk.reshape(rw, values[1], (count,))]
+    region = Region([rw.sweep(op.block(1))])
+    scatter = Op("stablehlo.scatter", given, [full.type], {"scatter_dimension_numbers": numbers}, [region], *rw.place())
+    if does_more(op.block(1)):
+        (total,) = lift_scatter(rw, scatter, given)
+    else:
+        rw.block.ops.append(scatter)
+        total = scatter.result
+    return [mk.reshape(rw, total, extents)]
+
+
+def _place_of(shape: Window, position: Sequence[int], out: Sequence[int], extents: Sequence[int]) -> np.ndarray:
+    """The number of the element that each window has at a position; -1 in the padding."""
+    grid = np.indices(tuple(out), sparse=True)
+    found, inside = np.zeros(tuple(out), np.int64), np.ones(tuple(out), bool)
+    for d, index in enumerate(grid):
+        at = index * shape.strides[d] + position[d] - shape.padding[d][0]
+        inside &= (at >= 0) & (at < extents[d])
+        found = found * extents[d] + at
+    return np.where(inside, found, -1)
+
+
+def lift_sort(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    """sort(x) = x in the order of how many elements come before each one"""
+    dimension = op.int("dimension") % operands[0].tensor.rank
+    shape = mk.shape_of(operands[0])
+    rank, n = len(shape), shape[dimension]
+    pairs = (*shape[:dimension], n, *shape[dimension:])  # element, then the one it is compared with
+    if math.prod(pairs) > MOST_PAIRS:
+        raise UnsupportedError(diagnose(f"{op.name}: so many elements with such a comparator", op.span))
+    element = [d if d <= dimension else d + 1 for d in range(rank)]
+    other = [d if d < dimension else d + 1 for d in range(rank)]
+    both = [[mk.broadcast(rw, v, pairs, where) for where in (other, element)] for v in operands]
+    before = lifted(rw, op.block(), [v for pair in both for v in pair], pairs)[0]
+    swapped = [*range(dimension), dimension + 1, dimension, *range(dimension + 2, rank + 1)]
+    after = mk.transpose(rw, before, swapped)
+    earlier = mk.compare(rw, "LT", places(rw, pairs, dimension + 1), places(rw, pairs, dimension))
+    tied = mk.apply(rw, "and", earlier, rw.emit1("stablehlo.not", [after], after.type))
+    comes_first = mk.convert(rw, mk.apply(rw, "or", before, tied), I32)
+    position = mk.reduce_sum(rw, comes_first, (dimension + 1,))
+    return plain_sort(rw, position, operands, dimension)
+
+
+def lift_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    """One index after the other: its window is taken out, combined with the update, and put back.
+
+    The inputs get a border as wide as the window, so that one which lies partly outside can be taken out as it is.
+    """
+    n = len(op.results)
+    numbers = op.attributes["scatter_dimension_numbers"]
+    assert isinstance(numbers, StructAttr)
+    inputs, indices, updates = operands[:n], operands[n], operands[n + 1 :]
+    how = _Scatter(numbers, mk.shape_of(inputs[0]), mk.shape_of(indices), mk.shape_of(updates[0]))
+    if not how.count:
+        return inputs
+    values = _as_arguments(rw, op.block(), [*inputs, *updates])
+    border = how.window
+    padded = [mk.pad(rw, v, 0, border, border, [0] * len(border)) for v in values[:n]]
+    starts = how.starts(rw, indices)
+    lines = [how.lines(rw, v) for v in values[n:]]
+
+    def turn(number: Value, current: list[Value]) -> list[Value]:
+        corner, inside = how.corner(rw, starts, number)
+        old = [window(rw, v, corner, how.window) for v in current]
+        new = [mk.reshape(rw, _row(rw, v, number), how.window) for v in lines]
+        combined = lifted(rw, op.block(), [*old, *new], how.window)
+        spread = mk.broadcast(rw, inside, how.window, ())
+        kept = [rw.emit1("stablehlo.select", [spread, a, b], a.type) for a, b in zip(combined, old, strict=True)]
+        pairs = zip(current, kept, strict=True)
+        return [rw.emit1("stablehlo.dynamic_update_slice", [v, k, *corner], v.type) for v, k in pairs]
+
+    found = counted(rw, how.count, padded, turn)
+    return [mk.pad(rw, v, 0, [-b for b in border], [-b for b in border], [0] * len(border)) for v in found]
+
+
+class _Scatter:
+    """The dimension numbers of a scatter in terms of one window an index."""
+
+    def __init__(self, numbers: StructAttr, shape: Sequence[int], indices: Sequence[int], updates: Sequence[int]):
+        self.shape = shape
+        self.vector = int(numbers.get("index_vector_dim", len(indices)))
+        self.index_map = dims_of(numbers, "scatter_dims_to_operand_dims")
+        self.window_dims = dims_of(numbers, "update_window_dims")
+        self.batching = dims_of(numbers, "input_batching_dims")
+        self.indices_batching = dims_of(numbers, "scatter_indices_batching_dims")
+        thin = {*dims_of(numbers, "inserted_window_dims"), *self.batching}
+        sizes = iter([updates[d] for d in self.window_dims])
+        self.window = tuple(1 if d in thin else next(sizes) for d in range(len(shape)))
+        self.batch = [d for d in range(len(indices)) if d != self.vector]
+        self.index_shape = tuple(indices)
+        self.count = math.prod(indices[d] for d in self.batch) if math.prod(self.window) else 0
+
+    def starts(self, rw: Rewriter, indices: Value) -> Value:
+        """(count, rank): where each window starts in the input, as i32; all starts far outside are alike."""
+        if self.vector == len(self.index_shape):
+            indices = mk.reshape(rw, indices, (*self.index_shape, 1))
+        turned = mk.transpose(rw, indices, [*self.batch, self.vector])
+        rows = mk.reshape(rw, turned, (self.count, len(self.index_map)))
+        columns = []
+        for d in range(len(self.shape)):
+            if d in self.index_map:
+                column = mk.slice_dim(rw, rows, 1, k := self.index_map.index(d), k + 1)
+                columns.append(_saturated(rw, column, -self.window[d] - 1, self.shape[d] + 1))
+            elif d in self.batching:
+                source = self.batch.index(self.indices_batching[self.batching.index(d)])
+                extents = [self.index_shape[b] for b in self.batch]
+                columns.append(mk.reshape(rw, places(rw, extents, source), (self.count, 1)))
+            else:
+                columns.append(mk.constant(rw, tensor((self.count, 1), I32), 0))
+        return mk.concatenate(rw, columns, 1) if len(columns) > 1 else columns[0]
+
+    def lines(self, rw: Rewriter, updates: Value) -> Value:
+        """The updates with one row an index."""
+        rest = [d for d in range(updates.tensor.rank) if d not in self.window_dims]
+        turned = mk.transpose(rw, updates, [*rest, *self.window_dims])
+        return mk.reshape(rw, turned, (self.count, math.prod(self.window)))
+
+    def corner(self, rw: Rewriter, starts: Value, turn: Value) -> tuple[list[Value], Value]:
+        """Where the window of a turn starts in the padded input, and whether any of it lies inside."""
+        row = _row(rw, starts, turn)
+        scalars = [mk.reshape(rw, mk.slice_dim(rw, row, 1, d, d + 1), ()) for d in range(len(self.shape))]
+        inside = mk.constant(rw, tensor((), I1), True)
+        corner = []
+        for d, start in enumerate(scalars):
+            low = mk.compare(rw, "GT", start, mk.splat_like(rw, start, -self.window[d]))
+            high = mk.compare(rw, "LT", start, mk.splat_like(rw, start, self.shape[d]))
+            inside = mk.apply(rw, "and", inside, mk.apply(rw, "and", low, high))
+            corner.append(mk.apply(rw, "add", start, mk.splat_like(rw, start, self.window[d])))
+        return corner, inside
+
+
+def _saturated(rw: Rewriter, value: Value, low: int, high: int) -> Value:
+    """Integers of any type as i32 in [low, high]."""
+    dtype = value.tensor.storage
+    least, most = (0 if dtype.kind == "u" else -(1 << (dtype.bits - 1))), (1 << (dtype.bits - (dtype.kind != "u"))) - 1
+    bounds = [mk.splat_like(rw, value, min(max(b, least), most)) for b in (low, high)]
+    limited = rw.emit1("stablehlo.clamp", [bounds[0], value, bounds[1]], value.type)
+    return mk.convert(rw, limited, I32)
+
+
+def _row(rw: Rewriter, value: Value, index: Value) -> Value:
+    """One row of a matrix, as a matrix."""
+    zero = mk.splat_like(rw, index, 0)
+    return window(rw, value, [index, zero], (1, mk.shape_of(value)[1]))
+
+
+def _as_arguments(rw: Rewriter, body: Block, operands: Sequence[Value]) -> list[Value]:
+    """Operands in the element types of the region's arguments: a reducer may compute in a wider type."""
+    pairs = zip(operands, body.arguments, strict=True)
+    return [mk.convert(rw, v, a.tensor.storage) for v, a in pairs]
+
+
+RULES: dict[str, Callable[[Rewriter, Op, list[Value]], Sequence[Value]]] = {
+    "stablehlo.map": lift_map,
+    "stablehlo.reduce": lift_reduce,
+    "stablehlo.reduce_window": lift_reduce_window,
+    "stablehlo.sort": lift_sort,
+    "stablehlo.scatter": lift_scatter,
+    "stablehlo.select_and_scatter": lift_select_and_scatter,
+}

@@ -1,0 +1,63 @@
+"""Which steps are written as functions of their own, so that no function of a program becomes large.
+
+LLVM's passes are superlinear in the size of a function. A block of more than PART_STEPS steps, those inside its control
+flow counted, is cut into runs of at most so many; each run becomes a function that the enclosing one calls.
+"""
+
+from __future__ import annotations
+
+from shlo_jit.fuse.plan import ControlStep, PlanBlock, Step
+from shlo_jit.memory.storage import Copy, MemoryPlan
+
+PART_STEPS = 100
+"""Steps (kernel calls, copies, control flow) of one function: some 10 ms of LLVM's time."""
+SMALL_BLOCK = 1
+"""Steps of a region that stays where it is even if its op has many regions."""
+
+
+class Parts:
+    """The cuts of a plan. `runs(block)` is how the function that has the block writes it."""
+
+    def __init__(self, plan: PlanBlock, memory: MemoryPlan):
+        self.memory = memory
+        self._cut: dict[int, list[list[Step]]] = {}
+        self._weigh(plan)
+
+    def runs(self, block: PlanBlock) -> list[list[Step]] | None:
+        """The runs of steps a block is cut into, or None for one that stays whole."""
+        return self._cut.get(id(block))
+
+    def _weigh(self, block: PlanBlock) -> int:
+        """Steps that the function with this block will have of it, after cuts inside and of the block itself."""
+        weights = [self._weigh_step(step) for step in block.steps]
+        if sum(weights) <= PART_STEPS:
+            return sum(weights)
+        runs: list[list[Step]] = []
+        room = 0
+        for step, weight in zip(block.steps, weights, strict=True):
+            if weight > room:
+                runs.append([])
+                room = PART_STEPS
+            runs[-1].append(step)
+            room -= weight
+        self._cut[id(block)] = runs
+        return len(runs)
+
+    def _weigh_step(self, step: Step) -> int:
+        weight = 1 + self._copies(self.memory.before.get(id(step), []))
+        if not isinstance(step, ControlStep):
+            return weight
+        inner = [self._weigh(block) for block in step.blocks]
+        if sum(inner) > PART_STEPS:
+            for i, block in enumerate(step.blocks):
+                if inner[i] > SMALL_BLOCK:
+                    self._cut.setdefault(id(block), [block.steps])
+                    inner[i] = len(self._cut[id(block)])
+        ends = sum(self._copies(self.memory.block_end.get(id(block), [])) for block in step.blocks)
+        return weight + sum(inner) + ends
+
+    @staticmethod
+    def _copies(copies: list[Copy]) -> int:
+        """Copies as steps: many are functions too."""
+        n = len(copies)
+        return n if n <= PART_STEPS else -(-n // PART_STEPS)

@@ -1,0 +1,126 @@
+"""`infer`: the result types of an op that has not been written yet, from operand types and attributes.
+
+The same functions of the records that the verifier holds stated types against. Where the specification leaves the
+program a choice (the elements of a dot_general's result, the shape of a reshape's), the record has the trait
+`chooses_result`; `result_types` says what is chosen, and without it the elements are those of the first operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shlo_jit.errors import Diagnostic, VerifyError
+from shlo_jit.ir.attributes import DenseArray, EnumAttr, FloatAttr, IntegerAttr
+from shlo_jit.ir.core import Op, Region, Value
+from shlo_jit.ir.types import F32, ElementType, TensorType, Type
+from shlo_jit.ops import OPS, OpDef, Violation
+from shlo_jit.ops.attribute_kinds import check_attribute
+from shlo_jit.ops.constraints import full_name
+from shlo_jit.ops.record import did_you_mean
+from shlo_jit.ops.shapes import compatible_lists, types_text
+from shlo_jit.verify.check_op import check_values
+
+
+def infer(
+    op_name: str,
+    operand_types: Sequence[Type | str],
+    attributes: Mapping[str, Any] | None = None,
+    regions: Sequence[Region] = (),
+    *,
+    result_types: Sequence[Type | str] | None = None,
+) -> list[Type]:
+    """Result types of an op, as far as operands, attributes and regions determine them (`?` where they do not).
+
+    Types may be written as text; attributes may be Python numbers, truth values, texts and lists where the op's record
+    says what is meant. Stated `result_types` have to be compatible with what is inferred. Raises VerifyError, with op
+    and constraint, when there is no such op, and ValueError when the types do not follow without `result_types`.
+    """
+    _check_kinds(op_name, operand_types, attributes, regions, result_types)
+    name = full_name(op_name)
+    record = OPS.get(name)
+    if record is None:
+        raise VerifyError(Diagnostic(f"unknown op {name}", op=name, label="unknown", hint=did_you_mean(name, OPS)))
+    operands = [Value(_type(t)) for t in operand_types]
+    attrs = {key: _attribute(record, key, value) for key, value in (attributes or {}).items()}
+    stated = None if result_types is None else [_type(t) for t in result_types]
+    op = Op(name, operands, stated or _placeholders(record, operands), attrs, list(regions))
+    try:
+        return _inferred(op, record, stated)
+    except Violation as violation:
+        message = f"{op_name} {violation.label}: '{name}' op {violation.message}"
+        rule = record.constraints.get(violation.label, "")
+        found = Diagnostic(message, "<infer>", op=name, label=violation.label, rule=rule, hint=violation.hint)
+        raise VerifyError(found) from None
+
+
+def _check_kinds(op_name: object, operands: object, attributes: object, regions: object, results: object) -> None:
+    """Raise TypeError for arguments of another kind than `infer` takes."""
+    if not isinstance(op_name, str):
+        raise TypeError(f"op_name: expected a string, got {op_name!r}")
+    for name, types in (("operand_types", operands), ("result_types", () if results is None else results)):
+        if not isinstance(types, list | tuple) or not all(isinstance(t, Type | str) for t in types):
+            raise TypeError(f"{name}: expected a list of types or their texts, got {types!r}")
+    if attributes is not None and not isinstance(attributes, Mapping):
+        raise TypeError(f"attributes: expected a dictionary, got {attributes!r}")
+    if not isinstance(regions, list | tuple) or not all(isinstance(r, Region) for r in regions):
+        raise TypeError(f"regions: expected a list of Regions, got {regions!r}")
+
+
+def _inferred(op: Op, record: OpDef, stated: list[Type] | None) -> list[Type]:
+    check_values("operand", record.operands, record.operand_kinds, op.operands)
+    for key, spec in record.attributes.items():
+        check_attribute(key, spec, op.attributes.get(key))
+    if record.infer is None:
+        if stated is None:
+            raise ValueError(f"the result types of {op.name} do not follow from its operands: give result_types")
+        found: list[Type] = list(stated)
+    else:
+        try:
+            found = list(record.infer(op))
+        except (AssertionError, AttributeError, IndexError):
+            if stated is not None:
+                raise
+            raise ValueError(f"the result types of {op.name} do not follow without result_types") from None
+    if stated is not None:
+        if not compatible_lists(found, stated):
+            both = f"inferred {types_text(found)}, stated {types_text(stated)}"
+            raise Violation(record.result_label(0, "s"), f"result types do not fit: {both}")
+        check_values("result", record.results, record.result_kinds, op.results)
+        if record.verify is not None:
+            record.verify(op)
+    return found
+
+
+def _type(t: Type | str) -> Type:
+    if isinstance(t, Type):
+        return t
+    from shlo_jit.text.types import type_of_text
+
+    return type_of_text(t)
+
+
+def _placeholders(record: OpDef, operands: Sequence[Value]) -> list[Type]:
+    """Results that nothing is known of; elements as those of the first tensor, for ops that leave them open."""
+    elements = [v.type.dtype for v in operands if isinstance(v.type, TensorType)]
+    element: ElementType = elements[0] if elements else F32
+    return [TensorType(None, element) for name in record.results if name[-1] not in "*?"]
+
+
+def _attribute(record: OpDef, name: str, value: Any) -> Any:
+    """A Python value as the attribute that the record asks for; attributes stay as they are."""
+    spec = record.attributes.get(name)
+    word, _, rest = (spec.kind if spec is not None else "").partition(" ")
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return IntegerAttr(value, word if word in ("i32", "i64") else "i64")
+    if isinstance(value, float):
+        return FloatAttr(value, "f32")
+    if isinstance(value, str) and word == "enum":
+        return EnumAttr("stablehlo", rest, value)
+    if isinstance(value, list | tuple) and word == "enums":
+        return tuple(EnumAttr("stablehlo", rest, v) if isinstance(v, str) else v for v in value)
+    if isinstance(value, list | tuple) and word in ("ints", "bools"):
+        return DenseArray("i64" if word == "ints" else "i1", tuple(value))
+    return value

@@ -1,0 +1,265 @@
+"""Is a module a valid program? `verify_module` reports everything that is wrong, each finding at its op.
+
+Checked for every op, in this order; the first failure of an op is reported and the next op is looked at:
+- its name is known (an unknown StableHLO or CHLO op is an error, ops of other dialects are if the caller says so);
+- values are defined before they are used, in this function, and in a scope that is still open;
+- number and kinds of operands, kinds of attributes, number of regions, terminators, number and kinds of results;
+- the constraints of its record, by label, and the stated result types against the inferred ones.
+For the module as a whole (`verify/symbols.py`):
+- symbols are unique, callees exist and have the types of the call, calls are not recursive.
+
+`warnings_of` reports what a valid program may have, but hardly on purpose: attributes that no one knows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from shlo_jit.deep import deeply
+from shlo_jit.errors import Diagnostic, Span, diagnose
+from shlo_jit.ir.attributes import ConvDims, Dense, StructAttr, SymbolRef
+from shlo_jit.ir.collector import paused_collector
+from shlo_jit.ir.core import Block, Module, Op, Value, walk
+from shlo_jit.ir.types import FunctionType
+from shlo_jit.ops import OPS, Violation
+from shlo_jit.ops.attribute_kinds import short_text
+from shlo_jit.ops.constraints import GENERAL
+from shlo_jit.ops.record import did_you_mean
+from shlo_jit.ops.shapes import type_text
+from shlo_jit.verify.check_op import check_op
+from shlo_jit.verify.symbols import MOST_HINTS, NAMES_SYMBOLS, Finding, check_symbols, symbol
+
+OWN_DIALECTS = ("stablehlo", "chlo", "func", "builtin")
+
+
+@deeply
+@paused_collector()
+def verify_module(
+    module: Module, *, foreign: bool = False, is_registered: Callable[[str], bool] = lambda target: False
+) -> list[Diagnostic]:
+    """All errors of a module, in the order of the text. `foreign`: ops of other dialects are errors too.
+    `is_registered` says which custom calls the user implements: those are held against no record of ours."""
+    verifier = _Verifier(foreign, is_registered)
+    verifier.op(module.op)
+    verifier.block(module.body)
+    if not module.scoped:
+        verifier.found += check_scopes(module.body, set())
+    found = [*verifier.found, *check_symbols(module, verifier.users)]
+    return [diagnostic_of(*finding) for finding in _in_order(found)] if found else []
+
+
+def warnings_of(module: Module) -> list[Diagnostic]:
+    """Attributes that an op's record does not know and no dialect's prefix (`jax.`, `mhlo.`) explains."""
+    found: list[Diagnostic] = []
+    for op in walk(module.body):
+        record = OPS.get(op.name)
+        if record is None or op.dialect not in ("stablehlo", "chlo"):
+            continue
+        for name in op.attributes:
+            if name in record.attributes or "." in name or name in _EVERYWHERE:
+                continue
+            hint = did_you_mean(name, record.attributes)
+            message = f"{op.name} has no attribute '{name}'" + (f"; {hint}" if hint else "")
+            about = {"op": op.name, "label": "attribute", "hint": hint, "found": name}
+            found.append(diagnose(message, op.span, severity="warning", **about))
+    return found
+
+
+_EVERYWHERE = frozenset({"successors"})
+"""Names the parser itself gives to what a generic op may have."""
+
+
+def diagnostic_of(op: Op, violation: Violation) -> Diagnostic:
+    """`dot_general C5: 'stablehlo.dot_general' op ...`: our label, and the rest in the words of MLIR."""
+    label = violation.label
+    name = op.name.removeprefix("stablehlo.")
+    message = violation.message
+    if label != "unknown":
+        message = f"{name} {label}: '{op.name}' op {message}"
+    if violation.hint.startswith("did you mean"):
+        message += f"; {violation.hint}"
+    record = OPS.get(op.name)
+    rule = record.constraints.get(label, "") if record is not None else ""
+    found = violation.found or _what_there_is(op, rule)
+    expected = violation.expected or rule or GENERAL.get(label, "")
+    return diagnose(
+        message, _place(op, violation.at), op=op.name, label=label, rule=rule, hint=violation.hint,
+        found=found, expected=expected,
+    )  # fmt: skip
+
+
+def _what_there_is(op: Op, rule: str) -> str:
+    """The attributes that a rule names, and the types: `dimensions = array<i64: 5>, (tensor<i8>) -> (tensor<i8>)`"""
+    words = set(_WORD.findall(rule))
+    found = []
+    for name, attr in op.attributes.items():
+        fields = _fields(attr) or {name: attr}
+        found += [f"{key} = {short_text(value)}" for key, value in fields.items() if key in words]
+    types = FunctionType(tuple(v.type for v in op.operands), tuple(v.type for v in op.results))
+    return ", ".join([*found, type_text(types)])
+
+
+def _fields(attr: Any) -> dict[str, Any]:
+    """Of a structure."""
+    if isinstance(attr, StructAttr):
+        return dict(attr.fields)
+    return {f.name: getattr(attr, f.name) for f in dataclasses.fields(attr)} if isinstance(attr, ConvDims) else {}
+
+
+_WORD = re.compile(r"\w+")
+
+
+def _place(op: Op, part: str) -> Span | None:
+    """Where an op is, or the part of its text that is to blame."""
+    span = op.span
+    if span is None or not part:
+        return span
+    at = span.source.text.find(part, span.start, span.end)
+    return Span(span.source, at, at + len(part)) if at >= 0 else span
+
+
+def _in_order(found: list[Finding]) -> list[Finding]:
+    """By place in the text; what has no place stays as it was found."""
+    return [f for _, _, f in sorted(((f[0].start, i, f) for i, f in enumerate(found)), key=itemgetter(0, 1))]
+
+
+class _Verifier:
+    """The walk over all ops. Its state: what was found, what is known to hold, and where it is."""
+
+    def __init__(self, foreign: bool, is_registered: Callable[[str], bool]):
+        self.foreign = foreign
+        self.is_registered = is_registered
+        self.found: list[Finding] = []
+        self.hints = MOST_HINTS
+        self.known_good: set[Any] = set()
+        """Keys of ops that hold: an op that is equal but for its values need not be looked at again."""
+        self.func = ""
+        self.users: list[tuple[str, Op]] = []
+        """Ops that name symbols, with the function they are in."""
+
+    def block(self, block: Block) -> None:
+        """All ops of a block and of the regions inside."""
+        known_good = self.known_good
+        for op in block.ops:
+            if op.name in NAMES_SYMBOLS and not self.is_users_own(op):
+                self.users.append((self.func, op))
+            key = _key(op)
+            if (key is None or key not in known_good) and self.op(op) and key is not None:
+                known_good.add(key)
+            if op.regions:
+                if op.name == "func.func":
+                    self.func = symbol(op, "sym_name") or ""
+                for region in op.regions:
+                    for inner in region.blocks:
+                        self.block(inner)
+
+    def is_users_own(self, op: Op) -> bool:
+        """A custom call that the user implements."""
+        return op.name == "stablehlo.custom_call" and self.is_registered(str(op.attributes.get("call_target_name")))
+
+    def op(self, op: Op) -> bool:
+        """One op without what is inside of its regions; says whether those with the same key hold like it."""
+        record = OPS.get(op.name)
+        try:
+            if record is None:
+                self.hints -= 1
+                check_unknown(op, self.foreign, OPS if self.hints >= 0 else ())
+            else:
+                check_op(op, record)
+            if (op.name == "stablehlo.custom_call" and not self.is_users_own(op)) or op.dialect == "mhlo":
+                check_known_call(op)
+        except Violation as violation:
+            self.found.append((op, violation))
+            return False
+        return record is None or not record.has("looks_at_operands")
+
+
+def check_scopes(block: Block, visible: set[Value]) -> Iterator[Finding]:
+    """Values are defined before they are used, in a block that is still open. `visible` has the values of the blocks
+    around this one; functions and modules see none of them."""
+    opened = list(block.arguments)
+    visible.update(opened)
+    for op in block.ops:
+        for i, v in enumerate(op.operands):
+            if v not in visible:
+                message = f"operand #{i} ({v!r}) does not dominate this use: not defined before it, or in another scope"
+                yield op, Violation("dominance", message)
+        isolated = op.name in ("func.func", "builtin.module")
+        for region in op.regions:
+            for inner in region.blocks:
+                yield from check_scopes(inner, set() if isolated else visible)
+        visible.update(op.results)
+        opened += op.results
+    visible.difference_update(opened)
+
+
+def check_known_call(op: Op) -> None:
+    """A custom call (or an op of MHLO's) that means something here, against what it means."""
+    from shlo_jit.ops.call_record import check_call
+    from shlo_jit.ops.known_calls import call_record, stands_for
+
+    record = call_record(op) if op.name == "stablehlo.custom_call" else None
+    if record is not None:
+        check_call(record, op)
+    meant = stands_for(op)
+    if meant is not None:
+        check_op(meant, OPS[meant.name])
+
+
+def check_unknown(op: Op, foreign: bool, known: Iterable[str]) -> None:
+    """An op without a record: one of another dialect is the business of others, unless `foreign` says no. The hint is
+    one of `known`."""
+    if op.dialect in OWN_DIALECTS:
+        raise Violation("unknown", f"unknown op {op.name}", hint=did_you_mean(op.name, known))
+    if foreign:
+        raise Violation("unknown", f"op {op.name} is of a dialect that is not known here")
+
+
+_type = attrgetter("type")
+
+
+def _key(op: Op) -> Any:
+    """Equal for ops that verify alike, unless they look at the ops before them; None for ops with more to look at than
+    types and attributes.
+
+    Types and attributes are told apart by identity, which is cheap, and good for one module: it keeps them alive. The
+    parser gives equal ones the same object wherever that matters.
+    """
+    if op.regions:
+        return _region_key(op)
+    name, operands, results, attributes = op.name, op.operands, op.results, op.attributes
+    count = len(operands)
+    if len(results) == 1 and count < 3 and len(attributes) < 2:  # unrolled, since it is what most ops have
+        first = id(operands[0].type) if count else 0
+        second = id(operands[1].type) if count == 2 else 0
+        if not attributes:
+            return (name, first, second, id(results[0].type))
+        for key, value in attributes.items():
+            if type(value) is SymbolRef:
+                return (name, first, second, id(results[0].type), key, value.path)
+            what = value.type if type(value) is Dense and name == "stablehlo.constant" else value
+            return (name, first, second, id(results[0].type), key, id(what))
+    types = (name, count, *[id(v.type) for v in operands], *[id(v.type) for v in results])
+    if not attributes:
+        return types
+    return (*types, *attributes, *[v.path if type(v) is SymbolRef else id(v) for v in attributes.values()])
+
+
+def _region_key(op: Op) -> Any:
+    """Of an op with regions: what the op itself asks of them is what they take and give."""
+    if op.name in ("func.func", "builtin.module") or any(len(region.blocks) != 1 for region in op.regions):
+        return None
+    key: list[Any] = [op.name, len(op.operands), *op.attributes, *map(id, op.attributes.values())]
+    key += map(id, map(_type, op.operands))
+    key += map(id, map(_type, op.results))
+    for region in op.regions:
+        block = region.blocks[0]
+        if not block.ops:
+            return None
+        key += ("(", *map(id, map(_type, block.arguments)), block.ops[-1].name)
+        key += map(id, map(_type, block.ops[-1].operands))
+    return tuple(key)
