@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shlo_jit.codegen import routines
+from shlo_jit.codegen import abi, routines
 from shlo_jit.codegen.objects import Compiled, compile_program, program_entry, read_program
 from shlo_jit.codegen.program import Program
 from shlo_jit.kernels.target import Target
@@ -96,7 +96,7 @@ def load(
             return None
         libraries.append(library)
     with stage("load"):
-        library = jit.load(compiled.objects, ["shlo_main"], libraries, lapack.addresses(compiled.externals))
+        library = jit.load(compiled.objects, [abi.ENTRY], libraries, lapack.addresses(compiled.externals))
     core = Core(compiled, library, call_library(target, cache), thread_count(threads), custom_calls)
     return Executable(core, target, cache, stages)
 

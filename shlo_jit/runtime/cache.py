@@ -42,6 +42,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from shlo_jit import environment
+from shlo_jit.codegen.abi import ABI_VERSION
 from shlo_jit.codegen.objects import Blob
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions
@@ -364,7 +365,7 @@ def routine_key(name: str, target: Target) -> str:
 
 def _key(kind: str, *parts: bytes) -> str:
     digest = hashlib.sha256()
-    for part in (kind.encode(), fingerprint(), *parts):
+    for part in (kind.encode(), str(ABI_VERSION).encode(), fingerprint(), *parts):
         digest.update(struct.pack("<Q", len(part)))
         digest.update(part)
     return digest.hexdigest()

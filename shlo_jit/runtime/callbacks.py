@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from shlo_jit.codegen.abi import Status
 from shlo_jit.codegen.program import Callback, Port
 from shlo_jit.errors import ExecutionError
 from shlo_jit.runtime.host import HOST_CALLS, Host
@@ -129,7 +130,7 @@ class CallbackTable:
 
 _handles = itertools.count(1)
 _tables: dict[int, tuple[list[Handler], dict[int, BaseException]]] = {}
-"""Handle (what programs have in their context's slot 2) -> handlers and exceptions of a table."""
+"""Handle (what programs have in their instance as `handle`) -> handlers and exceptions of a table."""
 
 
 def _dispatch(handle: int, index: int, operands: int, results: int) -> int:
@@ -138,13 +139,13 @@ def _dispatch(handle: int, index: int, operands: int, results: int) -> int:
         handlers[index](operands, results)
     except BaseException as error:  # it goes on after the machine code has returned
         raised[threading.get_ident()] = error
-        return 1
-    return 0
+        return Status.CALL_FAILED
+    return Status.OK
 
 
 _trampoline = TRAMPOLINE(_dispatch)
 trampoline_address: int = ctypes.cast(_trampoline, ctypes.c_void_p).value or 0
-"""What programs have in their context's slot 1."""
+"""What programs have in their instance as `callback`."""
 
 
 def _target(callback: Callback, custom_calls: Mapping[str, Any] | None, host: Host | None) -> Any:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from shlo_jit.codegen import abi
 from shlo_jit.codegen.jit import Library
 from shlo_jit.codegen.objects import Compiled
-from shlo_jit.codegen.program import Port, arena_bytes
+from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.arguments import check_count, convert
@@ -20,6 +21,7 @@ from shlo_jit.runtime.cache import ObjectCache
 from shlo_jit.runtime.callbacks import CallbackTable, trampoline_address
 from shlo_jit.runtime.fastcall import fast_call
 from shlo_jit.runtime.host import Channel, Host, Infeed, Outfeed
+from shlo_jit.runtime.instance import record_type
 from shlo_jit.runtime.layout import data_address
 from shlo_jit.runtime.signals import CALL
 
@@ -64,25 +66,30 @@ class Core:
         constants = tuple(_aligned(c) for c in compiled.constants)
         self.compiled = dataclasses.replace(compiled, constants=constants, objects=())
         self.threads = threads
-        self.arena_bytes = arena_bytes(compiled.arena_bytes, compiled.scratch, threads)
+        self.arena_bytes = abi.arena_bytes(compiled.arena_bytes, compiled.scratch, threads)
         self._library = library
         """Keeps the code loaded."""
-        self.main_address = library.addresses["shlo_main"]
+        self.main_address = library.addresses[abi.ENTRY]
         self._call = CALL(calls.addresses["shlo_call"])
         self.host = Host()
         self._callbacks = CallbackTable(compiled.callbacks, custom_calls, self.host) if compiled.callbacks else None
-        self._context = self._make_context(calls.addresses["shlo_pause"])
-        self.context_address = data_address(self._context)
+        self._instance = self._make_instance(calls.addresses["shlo_pause"])
+        self.instance_address = ctypes.addressof(self._instance)
         self._arenas: list[Any] = []
         """Leases on blocks that no call is using."""
         self._input_pointers = ctypes.c_void_p * max(1, len(compiled.inputs))
         self._output_pointers = ctypes.c_void_p * max(1, len(compiled.outputs))
 
-    def _make_context(self, pause: int) -> np.ndarray:
-        handle = self._callbacks.handle if self._callbacks else 0
-        constants = map(data_address, self.compiled.constants)
-        slots = [self.threads, trampoline_address, handle, pause, *constants]
-        return np.array(slots, np.uint64)
+    def _make_instance(self, pause: int) -> ctypes.Structure:
+        constants = self.compiled.constants
+        return record_type(len(constants))(
+            threads=self.threads,
+            callback=trampoline_address,
+            handle=self._callbacks.handle if self._callbacks else 0,
+            pause=pause,
+            error_call=abi.NO_CALL,
+            constants=tuple(map(data_address, constants)),
+        )
 
     def call(self, *args: Any, **named: Any) -> Any:
         """Call the program with anything that can be converted to its arguments."""
@@ -122,7 +129,7 @@ class Core:
         outputs = self._output_pointers(*map(data_address, results))
         arena = self.take_arena()
         try:
-            return self._call(self.main_address, inputs, outputs, arena, self.context_address)
+            return self._call(self.main_address, inputs, outputs, None, arena, self.instance_address)
         finally:
             if arena is not None:
                 self._arenas.append(arena)

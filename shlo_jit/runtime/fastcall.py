@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shlo_jit.codegen import routines
-from shlo_jit.codegen.program import INTERRUPTED, Port
+from shlo_jit.codegen.abi import Status
+from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.builder import ModuleText, V, i32
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.executable import Core
 
 _FIELDS = (
-    *("main", "context", "inputs", "outputs", "arena", "needs_arena"),
+    *("main", "instance", "inputs", "outputs", "arena", "needs_arena"),
     *("array_type", "new_array", "input_ports", "output_ports", "is_short"),
 )
 _PORT_FIELDS = ("dtype", "rank", "dimensions", "allocate")
@@ -88,7 +89,7 @@ def fast_call(core: Core, target: Target, cache: ObjectCache | None) -> Any:
     array_type, new_array = _numpy_functions()
     record = Record(
         main=core.main_address,
-        context=core.context_address,
+        instance=core.instance_address,
         inputs=len(compiled.inputs),
         outputs=len(compiled.outputs),
         arena=ctypes.addressof(arena) if arena is not None else 0,
@@ -195,7 +196,7 @@ class _Writer:
         self.write_allocation(outputs)
         status = self.write_run(arena)
         self.give_arena(arena)
-        self.need(b.icmp("eq", status, i32(0)), self.undo)
+        self.need(b.icmp("eq", status, i32(Status.OK)), self.undo)
         self.write_return(outputs)
 
         b.start(self.fail)  # no memory for a result
@@ -206,7 +207,7 @@ class _Writer:
         b.start(self.undo)
         self.drop_results(outputs)
         interrupted = b.label("interrupted")  # the exception is set; another status the slow way finds out about
-        b.branch_if(b.icmp("eq", status, i32(INTERRUPTED)), interrupted, self.slow)
+        b.branch_if(b.icmp("eq", status, i32(Status.INTERRUPTED)), interrupted, self.slow)
         b.start(interrupted)
         b.line("ret ptr null")
 
@@ -281,7 +282,7 @@ class _Writer:
     def write_run(self, arena: V) -> V:
         """Call shlo_main, with or without the GIL; its status."""
         b = self.b
-        arguments = [self.inputs, self.results, arena, self.field("context")]
+        arguments = [self.inputs, self.results, NULL, arena, self.field("instance")]
         main = self.field("main")
 
         def keep() -> list[V]:
