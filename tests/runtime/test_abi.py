@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
-import numpy as np
 import pytest
 
-import shlo_jit
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.target import resolve
 from shlo_jit.lower.nest import nest
