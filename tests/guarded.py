@@ -24,7 +24,7 @@ from shlo_jit.codegen.abi import ALIGNED_RESULT_BYTES, ALIGNMENT
 from shlo_jit.memory import planner as memory
 from shlo_jit.memory.storage import Storage
 from shlo_jit.runtime.arguments import check_count, convert
-from shlo_jit.runtime.executable import Core, Executable
+from shlo_jit.runtime.executable import Executable
 
 PAGE = mmap.PAGESIZE
 UNWRITTEN = 0xA5
@@ -122,8 +122,8 @@ def call(
     exe: Executable, arguments: Sequence[Any], at_end: bool = True, layout: Sequence[tuple[int, int]] = ()
 ) -> list[np.ndarray]:
     """The program's results, computed in guarded memory. `layout`: of an arena made by `spread`."""
-    core: Core = exe._core
-    compiled = core.compiled
+    instance = exe._front.instance
+    loaded, compiled = instance.loaded, instance.loaded.program
     check_count(len(arguments), compiled.inputs)
     aliases = compiled.output_aliases
     donated = {*aliases.values(), *compiled.overwritten}
@@ -139,19 +139,17 @@ def call(
             _, raw = placed(port.nbytes, at_end)
             raw[...] = UNWRITTEN
             results.append(raw.view(port.dtype.numpy).reshape(port.shape))
-    constants = [read_only(c, at_end) for c in compiled.constants]
-    instance = type(core._instance).from_buffer_copy(core._instance)
-    instance.constants[:] = [address(c) for c in constants]
+    constants = [read_only(c.data, at_end) for c in loaded.constants]
+    record = type(instance.record).from_buffer_copy(instance.record)
+    record.constants[:] = [address(c) for c in constants]
     if layout:  # what grows with the threads comes behind it
-        layout = [*layout, (compiled.arena_bytes, core.arena_bytes - compiled.arena_bytes)]
-    arena = Arena(core.arena_bytes, at_end, layout) if core.arena_bytes else None
+        layout = [*layout, (compiled.arena_bytes, instance.arena_bytes - compiled.arena_bytes)]
+    arena = Arena(instance.arena_bytes, at_end, layout) if instance.arena_bytes else None
     inputs = (ctypes.c_void_p * max(1, len(passed)))(*map(address, passed))
     outputs = (ctypes.c_void_p * max(1, len(results)))(*map(address, results))
-    status = core._call(
-        core.main_address, inputs, outputs, None, arena.address if arena else None, ctypes.addressof(instance)
-    )
+    status = instance.run_in(arena.address if arena else None, inputs, outputs, record)
     if status:
-        raise core._failure(status)
+        raise instance.failure(status)
     return results
 
 

@@ -121,8 +121,7 @@ class ObjectCache:
             return None
         finally:
             os.close(file)
-        with contextlib.suppress(OSError):
-            os.utime(path)  # the time of use is what eviction goes by
+        self.touch(key)
         return entry
 
     def _is_trusted(self, status: os.stat_result, what: str) -> bool:
@@ -141,6 +140,11 @@ class ObjectCache:
             return stat.S_ISREG(os.lstat(self._path(key)).st_mode)
         except OSError:
             return False
+
+    def touch(self, key: str) -> None:
+        """Note that an entry is used."""
+        with contextlib.suppress(OSError):
+            os.utime(self._path(key))  # the time of use is what eviction goes by
 
     # ------------------------------------------------------------------ writing
     def store(self, key: str, header: Mapping[str, Any], blobs: Sequence[Blob]) -> bool:
@@ -361,6 +365,11 @@ def program_key(text: str, options: CompileOptions) -> str:
 def routine_key(name: str, target: Target) -> str:
     """The key of a routine."""
     return _key("routine", repr(target.identity).encode(), name.encode())
+
+
+def constant_key(digest: str) -> str:
+    """The key of a constant: of whatever programs and versions, as its content says all."""
+    return f"constant-{digest}"
 
 
 def _key(kind: str, *parts: bytes) -> str:

@@ -108,7 +108,7 @@ def check_target(what: str, name: str, target: Any) -> None:
 
 
 class CallbackTable:
-    """The custom calls of one executable. It must be alive while the program runs."""
+    """The custom calls of one instance. It must be alive while the program runs."""
 
     def __init__(
         self, callbacks: Sequence[Callback], custom_calls: Mapping[str, Any] | None, host: Host | None = None
@@ -122,10 +122,9 @@ class CallbackTable:
     def __del__(self) -> None:
         _tables.pop(self.handle, None)
 
-    def take_exception(self, status: int) -> BaseException:
-        """What stopped this thread's call, after it ended with a non-zero status."""
-        raised = self._raised.pop(threading.get_ident(), None)
-        return ExecutionError(f"the program ended with status {status}") if raised is None else raised
+    def take_exception(self) -> BaseException | None:
+        """What stopped this thread's call, if that was one of ours."""
+        return self._raised.pop(threading.get_ident(), None)
 
 
 _handles = itertools.count(1)

@@ -35,7 +35,7 @@ from shlo_jit.runtime import layout, pool, signals
 if TYPE_CHECKING:
     from shlo_jit.codegen.jit import Library
     from shlo_jit.runtime.cache import ObjectCache
-    from shlo_jit.runtime.executable import Core
+    from shlo_jit.runtime.front import Front
 
 _FIELDS = (
     *("main", "instance", "inputs", "outputs", "arena", "needs_arena"),
@@ -70,38 +70,38 @@ class _MethodDef(ctypes.Structure):
 
 
 # ---------------------------------------------------------------------- making one for an executable
-def fast_call(core: Core, target: Target, cache: ObjectCache | None) -> Any:
+def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> Any:
     """A built-in function that calls the program, or None where that cannot be: another interpreter, callbacks (which
     may need an exception of Python's raised), donated arguments, scratch memory that cannot be had (the call will say
     so)."""
-    compiled = core.compiled
-    donated = compiled.output_aliases or compiled.overwritten
-    if compiled.callbacks or donated or not layout.as_expected():
+    instance, program = front.instance, front.program
+    donated = program.output_aliases or program.overwritten
+    if program.callbacks or donated or not layout.as_expected():
         return None
     method = _method(target, cache)
     if method is None:
         return None
     try:
-        arena = pool.lease(core.arena_bytes) if core.arena_bytes else None
+        arena = instance.take_arena()
     except MemoryError:
         return None
-    keep: list[Any] = [core, arena]
+    keep: list[Any] = [front, arena]
     array_type, new_array = _numpy_functions()
     record = Record(
-        main=core.main_address,
-        instance=core.instance_address,
-        inputs=len(compiled.inputs),
-        outputs=len(compiled.outputs),
+        main=instance.loaded.entry,
+        instance=ctypes.addressof(instance.record),
+        inputs=len(program.inputs),
+        outputs=len(program.outputs),
         arena=ctypes.addressof(arena) if arena is not None else 0,
         needs_arena=arena is not None,
         array_type=array_type,
         new_array=new_array,
-        input_ports=_ports(compiled.inputs, keep, allocate=False),
-        output_ports=_ports(compiled.outputs, keep, allocate=True),
-        is_short=compiled.is_short,
+        input_ports=_ports(program.inputs, keep, allocate=False),
+        output_ports=_ports(program.outputs, keep, allocate=True),
+        is_short=program.is_short,
     )
     keep.append(record)
-    self = (ctypes.addressof(record).to_bytes(8, sys.byteorder), core.call, *keep)
+    self = (ctypes.addressof(record).to_bytes(8, sys.byteorder), front.call, *keep)
     return _new_function(ctypes.addressof(method), self, None)
 
 
