@@ -12,8 +12,7 @@ from shlo_jit.api import compile, infer, parse, verify
 from shlo_jit.codegen.failure import InternalError
 from shlo_jit.errors import Diagnostic, ExecutionError, ParseError, StableHLOError, UnsupportedError, VerifyError
 from shlo_jit.runtime.callbacks import register_custom_call
-
-__version__ = "0.1.0"
+from shlo_jit.version import __version__
 
 __all__ = [
     "Diagnostic",

@@ -93,7 +93,7 @@ class ProgramLowering:
         self.array_numbers: dict[bytes, int] = {}
         """Digest of a kernel's own array -> its number among the constants."""
         self.externals: dict[str, None] = {}
-        """Symbols that are defined when the program is loaded (see `runtime/lapack.py`)."""
+        """Symbols that are defined when the program is loaded (see `codegen/lapack.py`)."""
         self.constants: list[np.ndarray] = []
         self.nests: dict[int, NestLowering] = {}
         self.scope: Scope

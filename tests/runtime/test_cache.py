@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 from programs import TARGET, binary, callback, constant, parallel
 
-from shlo_jit.codegen import abi, routines
+from shlo_jit.codegen import abi
 from shlo_jit.codegen.objects import compile_program, program_entry, read_program
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.options import CompileOptions
 from shlo_jit.runtime import cache as cache_module
+from shlo_jit.runtime import routines
 from shlo_jit.runtime.build import build, from_cache
 from shlo_jit.runtime.cache import ObjectCache, program_key
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from shlo_jit.codegen import lapack as library
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
@@ -19,7 +20,6 @@ from shlo_jit.lower.kernels.lapack.calls import Call, read_call
 from shlo_jit.lower.kernels.lapack.eigen import EIGEN_ROUTINES
 from shlo_jit.lower.kernels.lapack.writer import BLOCK, Writer
 from shlo_jit.ops.lapack_records import lapack_target
-from shlo_jit.runtime import lapack as library
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from shlo_jit.codegen.lapack import PREFIX
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import updates
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, V, const
 from shlo_jit.lower.kernels.lapack.calls import Call
-from shlo_jit.runtime.lapack import PREFIX
 
 BLOCK = 64
 """Columns a blocked routine treats at once, at most."""
