@@ -58,7 +58,7 @@ GRAPH = {name: sorted(set(imports(path)) - {name}) for name, path in MODULES.ite
 
 
 def layer(module: str) -> int:
-    return LAYERS.index(module.split(".")[0])
+    return LAYERS.index(module.split(".", maxsplit=1)[0])
 
 
 def test_every_module_has_a_layer() -> None:
