@@ -13,9 +13,9 @@ import shlo_jit
 
 ROOT = Path(shlo_jit.__file__).parent
 LAYERS = [
-    *("version", "startup", "errors", "log", "environment", "forking", "deep"),
+    *("version", "startup", "tuning", "errors", "log", "environment", "forking", "deep"),
     *("kernels", "options", "ir", "ops", "verify", "text", "sources", "reference", "passes", "fuse", "schedule"),
-    *("memory", "codegen", "lower", "runtime", "pipeline", "check_options", "api", "__init__"),
+    *("memory", "codegen", "lower", "stages", "runtime", "pipeline", "check_options", "api", "__init__"),
     *("examples", "op_table", "cli_report", "cli", "__main__"),
 ]
 HELD = ["kernels", "codegen", "runtime", "pipeline", "check_options", "api", "__init__", "cli", "__main__"]

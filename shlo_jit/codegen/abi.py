@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shlo_jit.kernels.builder import Builder, V, i32
-from shlo_jit.memory.scratch import ALIGN, Scratch
+from shlo_jit.schedule.scratch import ALIGN, Scratch
 
 ABI_VERSION = 1
 """Changes with anything in this file that code or hosts rely on. Part of the keys of cached code."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.routine import Routine
-from shlo_jit.memory.scratch import Scratch
+from shlo_jit.schedule.scratch import Scratch
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,6 @@ class Program:
     overwritten: tuple[int, ...] = ()
     """Donated arguments whose buffers it writes to without a result taking them over."""
     externals: tuple[str, ...] = ()
-    """Symbols it refers to that are functions of LAPACK, defined when it is loaded (see `codegen/lapack.py`)."""
+    """Symbols it refers to that are functions of LAPACK, defined when it is loaded (see `runtime/lapack.py`)."""
     is_short: bool = False
     """Whether it takes some microseconds at most, whatever its arguments are."""

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from shlo_jit.codegen import abi, lapack
+from shlo_jit.codegen import abi
 from shlo_jit.codegen.objects import Compiled, compile_program, program_entry, read_program
 from shlo_jit.codegen.program import Program
 from shlo_jit.kernels.target import Target
 from shlo_jit.log import stage
-from shlo_jit.runtime import constants, routines
+from shlo_jit.runtime import constants, lapack, routines
 from shlo_jit.runtime.cache import ObjectCache, default_cache
 from shlo_jit.runtime.cpus import thread_count
 from shlo_jit.runtime.executable import Executable

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shlo_jit
-from shlo_jit.codegen import lapack
+from shlo_jit.runtime import lapack
 
 jax = pytest.importorskip("jax")
 pytestmark = pytest.mark.xla

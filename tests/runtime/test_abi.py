@@ -6,9 +6,9 @@ import ctypes
 
 import pytest
 
+from shlo_jit import tuning
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.target import resolve
-from shlo_jit.lower.nest import nest
 from shlo_jit.options import CompileOptions
 from shlo_jit.pipeline import program_of
 from shlo_jit.runtime import cache
@@ -54,7 +54,7 @@ def test_statuses_have_texts() -> None:
 
 
 def test_what_is_streamed_to_is_aligned() -> None:
-    assert nest.STREAM_BYTES >= abi.ALIGNED_RESULT_BYTES
+    assert tuning.STREAM_BYTES >= abi.ALIGNED_RESULT_BYTES
 
 
 def test_the_version_is_part_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:

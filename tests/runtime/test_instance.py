@@ -13,12 +13,12 @@ import shlo_jit
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.program import Program
 from shlo_jit.errors import ExecutionError
-from shlo_jit.memory.scratch import Scratch
 from shlo_jit.runtime.build import build
 from shlo_jit.runtime.callbacks import TRAMPOLINE
 from shlo_jit.runtime.fastcall import call_library
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.loaded import Loaded
+from shlo_jit.schedule.scratch import Scratch
 
 X = np.arange(4, dtype=np.float32)
 CALLS = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
