@@ -8,7 +8,7 @@ anyway at each of its elements once, else by a nest of its own.
 
 from __future__ import annotations
 
-from shlo_jit.fuse.costs import FREE, cost, longest_row
+from shlo_jit.fuse.costs import cost, longest_row
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.maps import operand_places
 from shlo_jit.fuse.nest import Nest, Node, Store, covers, space_of
@@ -17,7 +17,7 @@ from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, V
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import ORIGIN, At, Expr, NotAffine, Split
-from shlo_jit.ops import is_elementwise
+from shlo_jit.ops import OPS, is_elementwise
 
 MAX_NODES = 400
 """Nodes of one nest; more would cost more to compile than they save."""
@@ -33,7 +33,7 @@ def is_fusible(op: Op) -> bool:
         return not any(op.ints("interior_padding"))
     if op.name == "stablehlo.constant":
         return is_inline_constant(op.result)
-    return op.name in FREE or is_elementwise(op)
+    return OPS[op.name].index_map is not None or is_elementwise(op)
 
 
 def is_inline_constant(value: Value) -> bool:

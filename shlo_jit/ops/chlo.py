@@ -65,17 +65,17 @@ def _digamma(x: Array) -> Array:
     return np.where(pole, np.nan, special("psi")(np.where(pole, 1.0, x)))
 
 
-def unary(name: str, kinds: str, reference: Meaning) -> None:
+def unary(name: str, kinds: str, reference: Meaning, *, exact: str = "", cost: int = 20) -> None:
     define(
         f"chlo.{name}", operands=(f"operand: {kinds}",), results=(f"result: {kinds}",),
-        traits={"elementwise"}, infer=same_type, reference=reference,
+        traits={"elementwise"}, exact=exact, cost=cost, infer=same_type, reference=reference,
     )  # fmt: skip
 
 
-def binary(name: str, kinds: str, reference: Meaning) -> None:
+def binary(name: str, kinds: str, reference: Meaning, *, exact: str = "", cost: int = 20) -> None:
     define(
         f"chlo.{name}", operands=(f"lhs: {kinds}", f"rhs: {kinds}"), results=(f"result: {kinds}",),
-        traits={"elementwise"}, infer=same_type, reference=reference,
+        traits={"elementwise"}, exact=exact, cost=cost, infer=same_type, reference=reference,
     )  # fmt: skip
 
 
@@ -135,8 +135,8 @@ def mulhi(x: Array, y: Array) -> Array:
     return wrap(high.astype(np.uint64 if unsigned_64 else np.int64), x.dtype)
 
 
-binary("next_after", "float|unranked", lambda op, x, y: next_after(x, y))
-binary("mulhi", "int|unranked", lambda op, x, y: mulhi(x, y))
+binary("next_after", "float|unranked", lambda op, x, y: next_after(x, y), exact="f")
+binary("mulhi", "int|unranked", lambda op, x, y: mulhi(x, y), exact="i")
 
 
 # is_inf and its kind
@@ -149,7 +149,7 @@ def _infer_pred(op: Op) -> list[Type]:
 for _name, _test in (("is_inf", np.isinf), ("is_pos_inf", np.isposinf), ("is_neg_inf", np.isneginf)):
     define(
         f"chlo.{_name}", operands=("operand: float|unranked",), results=("result: pred|unranked",),
-        traits={"elementwise"}, infer=_infer_pred,
+        traits={"elementwise"}, exact="f", cost=20, infer=_infer_pred,
         reference=lambda op, x, test=_test: np.asarray(test(x.astype(np.float64))),
     )  # fmt: skip
 

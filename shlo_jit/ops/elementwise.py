@@ -10,6 +10,7 @@ import numpy as np
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import I1, DType, QuantizedType, TensorType, Type
 from shlo_jit.ops import complex_math as cm
+from shlo_jit.ops import neutral
 from shlo_jit.ops.numeric import (
     Array,
     Meaning,
@@ -26,7 +27,7 @@ from shlo_jit.ops.numeric import (
     unsigned,
     wrap,
 )
-from shlo_jit.ops.record import Violation, define, optional, required
+from shlo_jit.ops.record import KINDS, Neutral, Violation, define, optional, required
 from shlo_jit.ops.result_accuracy import check_result_accuracy
 from shlo_jit.ops.shapes import (
     compatible_elements,
@@ -44,7 +45,7 @@ from shlo_jit.ops.shapes import (
 ACCURACY = {"result_accuracy": optional("struct result_accuracy")}
 
 
-def unary(name: str, kinds: str, reference: Meaning, *, accuracy: bool = False) -> None:
+def unary(name: str, kinds: str, reference: Meaning, *, exact: str = "", cost: int = 1, accuracy: bool = False) -> None:
     """An op of one operand whose result has the operand's type."""
     define(
         f"stablehlo.{name}",
@@ -53,20 +54,34 @@ def unary(name: str, kinds: str, reference: Meaning, *, accuracy: bool = False) 
         results=(f"result: {kinds}",),
         attributes=ACCURACY if accuracy else None,
         traits={"elementwise"},
+        exact=exact,
+        cost=cost,
         infer=same_type,
         verify=check_result_accuracy if accuracy else None,
         reference=reference,
     )
 
 
-def binary(name: str, kinds: str, reference: Meaning, *, commutative: bool = False) -> None:
+def binary(
+    name: str,
+    kinds: str,
+    reference: Meaning,
+    *,
+    traits: tuple[str, ...] = (),
+    exact: str = "",
+    neutral: Neutral | None = None,
+    cost: int = 1,
+) -> None:
     """An op of two operands of one type, which is the result's too."""
     define(
         f"stablehlo.{name}",
         section=name,
         operands=(f"lhs: {kinds}", f"rhs: {kinds}"),
         results=(f"result: {kinds}",),
-        traits={"elementwise", "commutative"} if commutative else {"elementwise"},
+        traits={"elementwise", *traits},
+        exact=exact,
+        neutral=neutral,
+        cost=cost,
         infer=same_type,
         reference=reference,
     )
@@ -107,21 +122,30 @@ def _minimum(x: Array, y: Array) -> Array:
 NUMBER = "int|float|complex|quant"
 FLOAT = "float|complex|quant"
 
-unary("negate", NUMBER, meaning(i=lambda x: -x, f=np.negative))
-unary("sign", "sint|float|complex|quant", meaning(i=np.sign, f=_sign_float, c=cm.sign))
-unary("ceil", "float|quant", meaning(f=np.ceil))
-unary("floor", "float|quant", meaning(f=np.floor))
-unary("round_nearest_afz", "float|quant", meaning(f=_round_afz))
-unary("round_nearest_even", "float|quant", meaning(f=np.rint))
+unary("negate", NUMBER, meaning(i=lambda x: -x, f=np.negative), exact="ifc")
+unary("sign", "sint|float|complex|quant", meaning(i=np.sign, f=_sign_float, c=cm.sign), exact="if")
+unary("ceil", "float|quant", meaning(f=np.ceil), exact="f")
+unary("floor", "float|quant", meaning(f=np.floor), exact="f")
+unary("round_nearest_afz", "float|quant", meaning(f=_round_afz), exact="f")
+unary("round_nearest_even", "float|quant", meaning(f=np.rint), exact="f")
 
-binary("subtract", NUMBER, meaning(i=np.subtract, f=np.subtract))
-binary("multiply", "tensor", meaning(b=np.logical_and, i=np.multiply, f=np.multiply, c=cm.multiply), commutative=True)
-binary("divide", NUMBER, meaning(i=divide_int, f=np.divide, c=cm.divide))
-binary("remainder", NUMBER, meaning(i=remainder_int, f=np.fmod))
-binary("power", NUMBER, meaning(i=power_int, f=np.power, c=cm.power, exact=False))
-binary("maximum", "tensor", meaning(b=np.logical_or, i=np.maximum, f=_maximum, c=cm.maximum), commutative=True)
-binary("minimum", "tensor", meaning(b=np.logical_and, i=np.minimum, f=_minimum, c=cm.minimum), commutative=True)
-binary("atan2", FLOAT, meaning(f=np.arctan2, c=cm.atan2, exact=False))
+binary("subtract", NUMBER, meaning(i=np.subtract, f=np.subtract), exact="ifc")
+binary(
+    "multiply", "tensor", meaning(b=np.logical_and, i=np.multiply, f=np.multiply, c=cm.multiply),
+    traits=("commutative",), exact="bifc", neutral=neutral.of_product,
+)  # fmt: skip
+binary("divide", NUMBER, meaning(i=divide_int, f=np.divide, c=cm.divide), exact="if", cost=4)
+binary("remainder", NUMBER, meaning(i=remainder_int, f=np.fmod), exact="if", cost=8)
+binary("power", NUMBER, meaning(i=power_int, f=np.power, c=cm.power, exact=False), exact="i", cost=40)
+binary(
+    "maximum", "tensor", meaning(b=np.logical_or, i=np.maximum, f=_maximum, c=cm.maximum),
+    traits=("commutative", "idempotent"), exact="bifc", neutral=neutral.of_maximum,
+)  # fmt: skip
+binary(
+    "minimum", "tensor", meaning(b=np.logical_and, i=np.minimum, f=_minimum, c=cm.minimum),
+    traits=("commutative", "idempotent"), exact="bifc", neutral=neutral.of_minimum,
+)  # fmt: skip
+binary("atan2", FLOAT, meaning(f=np.arctan2, c=cm.atan2, exact=False), cost=24)
 
 
 def _infer_add(op: Op) -> list[Type]:
@@ -159,24 +183,24 @@ def _verify_add(op: Op) -> None:
 define(
     "stablehlo.add", section="add",
     operands=("lhs: any_tensor", "rhs: any_tensor"), results=("result: any_tensor",),
-    traits={"elementwise", "commutative"}, infer=_infer_add, verify=_verify_add,
+    traits={"elementwise", "commutative"}, exact="bifc", neutral=neutral.of_sum, infer=_infer_add, verify=_verify_add,
     reference=meaning(b=np.logical_or, i=np.add, f=np.add),
 )  # fmt: skip
 
 # Functions
 
-unary("sqrt", FLOAT, meaning(f=np.sqrt, c=cm.sqrt), accuracy=True)
-unary("rsqrt", FLOAT, meaning(f=_rsqrt, c=cm.rsqrt, exact=False), accuracy=True)
-unary("cbrt", FLOAT, meaning(f=np.cbrt, c=cm.cbrt, exact=False), accuracy=True)
-unary("exponential", FLOAT, meaning(f=np.exp, c=cm.exp, exact=False), accuracy=True)
-unary("exponential_minus_one", FLOAT, meaning(f=np.expm1, c=cm.expm1, exact=False), accuracy=True)
-unary("log", FLOAT, meaning(f=np.log, c=cm.log, exact=False), accuracy=True)
-unary("log_plus_one", FLOAT, meaning(f=np.log1p, c=cm.log1p, exact=False), accuracy=True)
-unary("logistic", FLOAT, meaning(f=_logistic, c=cm.logistic, exact=False), accuracy=True)
-unary("sine", FLOAT, meaning(f=np.sin, c=cm.sin, exact=False), accuracy=True)
-unary("cosine", FLOAT, meaning(f=np.cos, c=cm.cos, exact=False), accuracy=True)
-unary("tan", FLOAT, meaning(f=np.tan, c=cm.tan, exact=False), accuracy=True)
-unary("tanh", FLOAT, meaning(f=np.tanh, c=cm.tanh, exact=False), accuracy=True)
+unary("sqrt", FLOAT, meaning(f=np.sqrt, c=cm.sqrt), exact="f", cost=4, accuracy=True)
+unary("rsqrt", FLOAT, meaning(f=_rsqrt, c=cm.rsqrt, exact=False), cost=5, accuracy=True)
+unary("cbrt", FLOAT, meaning(f=np.cbrt, c=cm.cbrt, exact=False), cost=16, accuracy=True)
+unary("exponential", FLOAT, meaning(f=np.exp, c=cm.exp, exact=False), cost=12, accuracy=True)
+unary("exponential_minus_one", FLOAT, meaning(f=np.expm1, c=cm.expm1, exact=False), cost=12, accuracy=True)
+unary("log", FLOAT, meaning(f=np.log, c=cm.log, exact=False), cost=12, accuracy=True)
+unary("log_plus_one", FLOAT, meaning(f=np.log1p, c=cm.log1p, exact=False), cost=12, accuracy=True)
+unary("logistic", FLOAT, meaning(f=_logistic, c=cm.logistic, exact=False), cost=16, accuracy=True)
+unary("sine", FLOAT, meaning(f=np.sin, c=cm.sin, exact=False), cost=20, accuracy=True)
+unary("cosine", FLOAT, meaning(f=np.cos, c=cm.cos, exact=False), cost=20, accuracy=True)
+unary("tan", FLOAT, meaning(f=np.tan, c=cm.tan, exact=False), cost=24, accuracy=True)
+unary("tanh", FLOAT, meaning(f=np.tanh, c=cm.tanh, exact=False), cost=16, accuracy=True)
 
 # Bits
 
@@ -218,15 +242,24 @@ def _signed(x: Array, bits: int) -> Array:
     return np.where(raw >> (bits - 1), raw - (1 << bits), raw)
 
 
-unary("not", "pred|int", meaning(b=np.logical_not, i=np.invert))
-unary("popcnt", "int", _popcnt)
-unary("count_leading_zeros", "int", _count_leading_zeros)
-binary("and", "pred|int", meaning(b=np.logical_and, i=np.bitwise_and), commutative=True)
-binary("or", "pred|int", meaning(b=np.logical_or, i=np.bitwise_or), commutative=True)
-binary("xor", "pred|int", meaning(b=np.logical_xor, i=np.bitwise_xor), commutative=True)
-binary("shift_left", "int", _shift("left"))
-binary("shift_right_arithmetic", "int", _shift("arithmetic"))
-binary("shift_right_logical", "int", _shift("logical"))
+unary("not", "pred|int", meaning(b=np.logical_not, i=np.invert), exact="bi")
+unary("popcnt", "int", _popcnt, exact="i")
+unary("count_leading_zeros", "int", _count_leading_zeros, exact="i")
+binary(
+    "and", "pred|int", meaning(b=np.logical_and, i=np.bitwise_and),
+    traits=("commutative", "idempotent"), exact="bi", neutral=neutral.all_bits,
+)  # fmt: skip
+binary(
+    "or", "pred|int", meaning(b=np.logical_or, i=np.bitwise_or),
+    traits=("commutative", "idempotent"), exact="bi", neutral=neutral.no_bits,
+)  # fmt: skip
+binary(
+    "xor", "pred|int", meaning(b=np.logical_xor, i=np.bitwise_xor),
+    traits=("commutative",), exact="bi", neutral=neutral.no_bits,
+)  # fmt: skip
+binary("shift_left", "int", _shift("left"), exact="i")
+binary("shift_right_arithmetic", "int", _shift("arithmetic"), exact="i")
+binary("shift_right_logical", "int", _shift("logical"), exact="i")
 
 # Complex parts
 
@@ -262,23 +295,23 @@ def _imag(op: Op, x: Array) -> Array:
 define(
     "stablehlo.abs", section="abs",
     operands=("operand: sint|float|complex|quant",), results=("result: sint|float|quant",),
-    traits={"elementwise"}, infer=_part_type, reference=_abs,
+    traits={"elementwise"}, exact="if", infer=_part_type, reference=_abs,
 )  # fmt: skip
 define(
     "stablehlo.real", section="real",
     operands=("operand: float|complex",), results=("result: float",),
-    traits={"elementwise"}, infer=_part_type,
+    traits={"elementwise"}, exact=KINDS, infer=_part_type,
     reference=lambda op, x: np.real(x) if dtype_of(x).kind == "c" else x,
 )  # fmt: skip
 define(
     "stablehlo.imag", section="imag",
     operands=("operand: float|complex",), results=("result: float",),
-    traits={"elementwise"}, infer=_part_type, reference=_imag,
+    traits={"elementwise"}, exact=KINDS, infer=_part_type, reference=_imag,
 )  # fmt: skip
 define(
     "stablehlo.complex", section="complex",
     operands=("lhs: f32|f64", "rhs: f32|f64"), results=("result: complex",),
-    traits={"elementwise"}, infer=_infer_complex,
+    traits={"elementwise"}, exact=KINDS, infer=_infer_complex,
     reference=lambda op, x, y: make_complex(x, y, result_dtype(op)),
 )  # fmt: skip
 
@@ -335,12 +368,12 @@ define(
         "comparison_direction": required("enum comparison_direction"),
         "compare_type": optional("enum comparison_type"),
     },
-    traits={"elementwise"}, infer=_infer_compare, verify=_verify_compare, reference=_compare,
+    traits={"elementwise"}, exact=KINDS, infer=_infer_compare, verify=_verify_compare, reference=_compare,
 )  # fmt: skip
 define(
     "stablehlo.is_finite", section="is_finite",
     operands=("x: float|quant",), results=("y: pred",),
-    traits={"elementwise"}, infer=_to_pred,
+    traits={"elementwise"}, exact=KINDS, infer=_to_pred,
     reference=lambda op, x: np.asarray(np.isfinite(x.astype(np.float64))),
 )  # fmt: skip
 
@@ -386,13 +419,13 @@ def _clamp(op: Op, low: Array, x: Array, high: Array) -> Array:
 define(
     "stablehlo.select", section="select",
     operands=("pred: pred", "on_true: tensor", "on_false: tensor"),
-    traits={"elementwise"}, infer=_infer_select,
+    traits={"elementwise"}, exact=KINDS, infer=_infer_select,
     reference=lambda op, pred, on_true, on_false: np.where(pred, on_true, on_false),
 )  # fmt: skip
 define(
     "stablehlo.clamp", section="clamp",
     operands=("min: tensor", "operand: tensor", "max: tensor"),
-    traits={"elementwise"}, infer=_infer_clamp, reference=_clamp,
+    traits={"elementwise"}, exact=KINDS, infer=_infer_clamp, reference=_clamp,
 )  # fmt: skip
 
 # Conversion
@@ -437,12 +470,12 @@ def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
 define(
     "stablehlo.convert", section="convert",
     operands=("operand: pred|int|float|complex|index",), results=("result: pred|int|float|complex|index",),
-    traits={"elementwise", "chooses_result"}, infer=_infer_convert,
+    traits={"elementwise", "chooses_result"}, exact=KINDS, infer=_infer_convert,
     reference=lambda op, x: convert(x, result_dtype(op)),
 )  # fmt: skip
 define(
     "stablehlo.reduce_precision", section="reduce_precision",
     operands=("operand: float|quant",), results=("output: float|quant",),
     attributes={"exponent_bits": required("i32 > 0", "C2"), "mantissa_bits": required("i32 >= 0", "C3")},
-    traits={"elementwise"}, infer=same_type, reference=_reduce_precision,
+    traits={"elementwise"}, exact=KINDS, infer=same_type, reference=_reduce_precision,
 )  # fmt: skip

@@ -61,7 +61,7 @@ def quantization(v: Value) -> QuantizedType | None:
 
 def computes_on_quantized(op: Op, record: OpDef) -> bool:
     """Whether an op computes on quantized tensors, rather than moving them or running regions that compute."""
-    if record.has("moves_data") or record.has("view") or record.has("terminator") or record.has("collective"):
+    if record.has("moves_data") or record.has("terminator") or record.has("collective"):
         return False
     if record.regions or op.name in _ON_STORAGE:
         return False

@@ -24,18 +24,18 @@ from importlib import import_module
 from typing import Any
 
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import Type
+from shlo_jit.ir.index import IndexMap
+from shlo_jit.ir.types import DType, Type
 from shlo_jit.ops.constraints import constraints_of
 from shlo_jit.ops.families import FAMILY_OF
 from shlo_jit.ops.kinds import TypeKind, type_kind
 
 TRAITS = {
     "elementwise",  # result element i depends on element i of the operands only (rank-0 operands may broadcast)
-    "commutative",  # op(a, b) == op(b, a), bit for bit
+    "commutative",  # op(a, b) = op(b, a), bit for bit (of complex numbers, those without NaN or zero in their parts)
+    "idempotent",  # op(a, a) = a, bit for bit
     "terminator",
     "side_effect",  # must not be removed, duplicated or reordered with others of its kind
-    "view",  # result has the operand's elements in the operand's order (reshape)
-    "index_map",  # every result element is a copy of one operand element, found by an affine map
     "moves_data",  # result elements are operand elements (or constants); their values are not looked at
     "collective",  # talks to other processes
     "chooses_result",  # the specification allows several result types, and the program says which (shape or elements)
@@ -78,7 +78,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"did you mean '{close[0]}'?" if close else ""
 
 
-@dataclass(frozen=True)
+Neutral = Callable[[DType], "int | float | complex | None"]
+"""The number e of an element type with op(e, x) = op(x, e) = x for every x, bit for bit (a NaN stays one); None where
+there is none."""
+KINDS = "bifc"
+"""All kinds of elements, as `define` takes them: booleans, integers of either signedness, floats, complex numbers."""
+
+
+@dataclass(frozen=True, eq=False)
 class OpDef:
     """A record, as `define` makes it."""
 
@@ -94,6 +101,14 @@ class OpDef:
     attributes: dict[str, AttributeSpec]
     regions: tuple[str, ...]
     traits: frozenset[str]
+    exact: frozenset[str]
+    """Kinds of elements (`DType.kind`) on which `reference` gives the bits of run time, so that the op may be computed
+    when a program is compiled."""
+    neutral: Neutral | None
+    index_map: IndexMap | None
+    """Where the elements of the result are copied from; None for an op that computes or is no such copy."""
+    cost: int
+    """Of one element, in additions. It only steers fusion and how work is cut."""
     infer: Callable[[Op], Sequence[Type]] | None
     """Result types from operands, attributes and regions; raises Violation. None: results are as stated."""
     verify: Callable[[Op], None] | None
@@ -104,6 +119,14 @@ class OpDef:
 
     def has(self, trait: str) -> bool:
         return trait in self.traits
+
+    def is_exact_on(self, *dtypes: DType) -> bool:
+        """Whether `reference` gives the bits of run time on operands of these element types."""
+        return all(dtype.kind in self.exact for dtype in dtypes)
+
+    def neutral_on(self, dtype: DType) -> int | float | complex | None:
+        """The neutral element among numbers of an element type; None where there is none."""
+        return None if self.neutral is None else self.neutral(dtype)
 
     @property
     def constraints(self) -> Mapping[str, str]:
@@ -170,12 +193,20 @@ def define(
     attributes: dict[str, AttributeSpec] | None = None,
     regions: tuple[str, ...] = (),
     traits: set[str] | frozenset[str] = frozenset(),
+    exact: str = "",
+    neutral: Neutral | None = None,
+    index_map: IndexMap | None = None,
+    cost: int | None = None,
     infer: Callable[[Op], Sequence[Type]] | None = None,
     verify: Callable[[Op], None] | None = None,
     reference: Callable[..., Any] | None = None,
 ) -> OpDef:
-    """Make and register a record. Operands and results are written `name: kind`, with `*` or `?` after the name."""
+    """Make and register a record. Operands and results are written `name: kind`, with `*` or `?` after the name;
+    `exact` is some of `KINDS`, all of them for an op that moves data. The cost, where none is given, is 0 of an index
+    map and 1 of any other op."""
     assert set(traits) <= TRAITS, set(traits) - TRAITS
+    assert set(exact) <= set(KINDS), exact
+    kinds = KINDS if "moves_data" in traits else exact
     operand_names, operand_kinds = _declarations(operands)
     result_names, result_kinds = _declarations(results)
     record = OpDef(
@@ -188,6 +219,10 @@ def define(
         attributes=attributes or {},
         regions=regions,
         traits=frozenset(traits),
+        exact=frozenset(kinds + "ux" if "i" in kinds else kinds),
+        neutral=neutral,
+        index_map=index_map,
+        cost=int(index_map is None) if cost is None else cost,
         infer=infer,
         verify=verify,
         reference=reference,

@@ -10,11 +10,7 @@ from shlo_jit.kernels.builder import Builder, V, lanes, vector
 from shlo_jit.lower.elements import elementwise
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import Reg, constant, is_pair, lanes_of, widen
-
-COMMUTATIVE = {
-    "stablehlo.add", "stablehlo.multiply", "stablehlo.maximum", "stablehlo.minimum", "stablehlo.and", "stablehlo.or",
-    "stablehlo.xor",
-}  # fmt: skip
+from shlo_jit.ops import OPS, OpDef
 
 
 @dataclass(frozen=True)
@@ -23,8 +19,8 @@ class Reducer:
 
     op: Op
     body: Block
-    simple: str | None
-    """Name of the op, when the body is one commutative op of the two arguments; else None."""
+    simple: OpDef | None
+    """The op, when the body is one commutative op of the two arguments that has a neutral element; else None."""
 
     @property
     def dtype(self) -> DType:
@@ -33,16 +29,15 @@ class Reducer:
     @property
     def accumulator(self) -> DType:
         """Sums and products of narrow floats are carried in f32 and rounded once."""
-        return F32 if self.wide else self.dtype
+        return _accumulator(self.simple, self.dtype) if self.simple is not None else self.dtype
 
     @property
     def wide(self) -> bool:
-        sums = self.simple in ("stablehlo.add", "stablehlo.multiply")
-        return bool(sums and self.dtype.is_float and self.dtype.bits < 32)
+        return self.accumulator != self.dtype
 
     def combine(self, b: Builder, left: list[Reg], right: list[Reg]) -> list[Reg]:
         if self.simple:
-            return [elementwise.apply(b, self.simple, self.accumulator, [left[0], right[0]])]
+            return [elementwise.apply(b, self.simple.name, self.accumulator, [left[0], right[0]])]
         return run_body(b, self.body, [*left, *right])
 
     def enter(self, b: Builder, values: list[Reg]) -> list[Reg]:
@@ -54,27 +49,8 @@ class Reducer:
 
     def neutral(self) -> Reg:
         """e with combine(e, x) = x, bit for bit (of a simple reducer)."""
-        import numpy as np
-
-        dtype = self.accumulator
-        if self.simple == "stablehlo.add":
-            if dtype.is_complex:
-                return constant(dtype, complex(-0.0, -0.0))
-            return constant(dtype, -0.0 if dtype.is_float else 0)
-        if self.simple == "stablehlo.multiply":
-            return constant(dtype, 1)
-        if self.simple in ("stablehlo.or", "stablehlo.xor"):
-            return constant(dtype, 0)
-        if self.simple == "stablehlo.and":
-            return constant(dtype, 1 if dtype.kind == "b" else -1)
-        most = self.simple == "stablehlo.minimum"
-        if dtype.kind == "b":
-            return constant(dtype, most)
-        if dtype.is_float:
-            limit = float("inf") if most else float("-inf")
-            return constant(dtype, np.asarray(limit).astype(dtype.numpy))
-        low = 0 if dtype.kind == "u" else -(2 ** (dtype.bits - 1))
-        return constant(dtype, (low + 2**dtype.bits - 1) if most else low)
+        assert self.simple is not None
+        return constant(self.accumulator, self.simple.neutral_on(self.accumulator))
 
 
 def reducer_of(op: Op) -> Reducer:
@@ -86,18 +62,18 @@ def reducer_of(op: Op) -> Reducer:
         args = set(body.arguments)
         same = len({o.type for o in [*inner.operands, *inner.results]}) == 1
         complete = set(inner.operands) == args and end.operands == inner.results
-        if inner.name in COMMUTATIVE and same and complete and has_neutral(inner):
-            simple = inner.name
+        record = OPS[inner.name]
+        if record.has("elementwise") and record.has("commutative") and same and complete:
+            e = record.neutral_on(_accumulator(record, inner.result.tensor.storage))
+            simple = record if e is not None else None
     return Reducer(op, body, simple)
 
 
-def has_neutral(inner: Op) -> bool:
-    """Complex and saturating small-float extremes have no neutral element we can name."""
-    dtype = inner.result.tensor.storage
-    extreme = inner.name in ("stablehlo.maximum", "stablehlo.minimum")
-    return not (extreme and (dtype.is_complex or (dtype.is_float and dtype.bits < 16))) and not (
-        dtype.is_complex and inner.name == "stablehlo.multiply"
-    )
+def _accumulator(record: OpDef, dtype: DType) -> DType:
+    """What numbers of an element type are combined in: f32 for narrow floats, unless the op only chooses between its
+    operands, which rounds nothing."""
+    chooses = record.has("idempotent")
+    return F32 if dtype.is_float and dtype.bits < 32 and not chooses else dtype
 
 
 def run_body(b: Builder, body: Block, args: list[Reg], outside: dict[Value, Reg] | None = None) -> list[Reg]:

@@ -19,10 +19,11 @@ from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.elements.elementwise import EMITTERS
 from shlo_jit.lower.elements.registers import first_lanes
-from shlo_jit.lower.nest.evaluate import INDEX_MAPS, Evaluator, Frame
+from shlo_jit.lower.nest.evaluate import Evaluator, Frame
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.lower.nest.tiles import TileWriter
+from shlo_jit.ops import OPS
 from shlo_jit.schedule.crossing import STRIPE, Crossing
 from shlo_jit.schedule.nest import NestPlan, Schedule
 from shlo_jit.schedule.space import Tile
@@ -239,7 +240,7 @@ def ceil_div(b: Builder, x: V, by: int) -> V:
 
 def check_supported(nest: Nest) -> None:
     """Refuse what no emitter computes, at its line, before any text is written."""
-    known = INDEX_MAPS | {"stablehlo.constant", "stablehlo.iota", "stablehlo.pad", "stablehlo.reduce"}
     for node in nest.nodes.values():
-        if node.op.name not in known and node.op.name not in EMITTERS:
+        copies = OPS[node.op.name].index_map is not None
+        if not copies and node.op.name != "stablehlo.reduce" and node.op.name not in EMITTERS:
             raise UnsupportedError(diagnose(f"{node.op.name} has no lowering yet", node.op.span))

@@ -12,8 +12,6 @@ from shlo_jit.lower.elements.registers import Reg, constant, flatten, lanes_of, 
 from shlo_jit.lower.kernels.access import Buffer, same_lanes
 from shlo_jit.ops.window import padding_pairs
 
-IDEMPOTENT = {"stablehlo.maximum", "stablehlo.minimum", "stablehlo.and", "stablehlo.or"}
-
 
 @dataclass(frozen=True)
 class Dim:
@@ -135,7 +133,8 @@ class Fold:
     @property
     def starts_neutral(self) -> bool:
         """Whether combine(init, x) is x, bit for bit; known for constant initial values only."""
-        known = known_scalar(self.op.operands[self.n]) if self.reducer.simple in IDEMPOTENT else None
+        simple = self.reducer.simple
+        known = known_scalar(self.op.operands[self.n]) if simple is not None and simple.has("idempotent") else None
         if known is None or self.reducer.wide:
             return False
         return constant(self.op.operands[self.n].tensor.storage, known) == self.reducer.neutral()
@@ -143,15 +142,13 @@ class Fold:
     @property
     def absorbs_init(self) -> bool | None:
         """Whether combine(init, init) is init; None where that depends on the value at run time."""
-        if self.reducer.simple in IDEMPOTENT:
-            return True
-        if self.reducer.simple is None:
+        simple = self.reducer.simple
+        if simple is None:
             return None
+        if simple.has("idempotent"):
+            return True
         known = known_scalar(self.op.operands[self.n])
-        if known is None:
-            return False
-        neutral = {"stablehlo.add": 0, "stablehlo.xor": 0, "stablehlo.multiply": 1}
-        return bool(known == neutral[self.reducer.simple])  # type: ignore[index]
+        return known is not None and bool(known == simple.neutral_on(self.reducer.dtype))
 
     def init_is_absorbed(self) -> V:
         """i1: combine(init, init) has the same bits as init."""
