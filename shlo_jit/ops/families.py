@@ -10,9 +10,10 @@ _FAMILIES = {
     "elementwise": """
         negate sign ceil floor round_nearest_afz round_nearest_even subtract multiply divide remainder power maximum
         minimum atan2 add sqrt rsqrt cbrt exponential exponential_minus_one log log_plus_one logistic sine cosine
-        tan tanh not popcnt count_leading_zeros and or xor shift_left shift_right_arithmetic shift_right_logical abs
-        real imag complex compare is_finite select clamp convert reduce_precision
+        tan tanh not popcnt count_leading_zeros and or xor shift_left shift_right_arithmetic shift_right_logical
     """,
+    "choice": "compare is_finite select clamp",
+    "conversion": "abs real imag complex convert reduce_precision",
     "shape": "constant iota reshape transpose reverse slice pad concatenate",
     "broadcast": "broadcast broadcast_in_dim",
     "bitcast": "bitcast_convert",

@@ -29,6 +29,7 @@ from shlo_jit.ir.types import DType, Type
 from shlo_jit.ops.constraints import constraints_of
 from shlo_jit.ops.families import FAMILY_OF
 from shlo_jit.ops.kinds import TypeKind, type_kind
+from shlo_jit.ops.machine import ByKind, Computation
 
 TRAITS = {
     "elementwise",  # result element i depends on element i of the operands only (rank-0 operands may broadcast)
@@ -109,6 +110,9 @@ class OpDef:
     """Where the elements of the result are copied from; None for an op that computes or is no such copy."""
     cost: int
     """Of one element, in additions. It only steers fusion and how work is cut."""
+    machine: ByKind | Computation | None
+    """How an elementwise op is computed in machine code, in the words of `ops/machine.py`. A plain computation gets
+    registers of the operands' own types."""
     infer: Callable[[Op], Sequence[Type]] | None
     """Result types from operands, attributes and regions; raises Violation. None: results are as stated."""
     verify: Callable[[Op], None] | None
@@ -197,6 +201,7 @@ def define(
     neutral: Neutral | None = None,
     index_map: IndexMap | None = None,
     cost: int | None = None,
+    machine: ByKind | Computation | None = None,
     infer: Callable[[Op], Sequence[Type]] | None = None,
     verify: Callable[[Op], None] | None = None,
     reference: Callable[..., Any] | None = None,
@@ -223,6 +228,7 @@ def define(
         neutral=neutral,
         index_map=index_map,
         cost=int(index_map is None) if cost is None else cost,
+        machine=machine,
         infer=infer,
         verify=verify,
         reference=reference,

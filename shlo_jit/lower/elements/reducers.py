@@ -37,7 +37,7 @@ class Reducer:
 
     def combine(self, b: Builder, left: list[Reg], right: list[Reg]) -> list[Reg]:
         if self.simple:
-            return [elementwise.apply(b, self.simple.name, self.accumulator, [left[0], right[0]])]
+            return [elementwise.apply(b, self.simple, self.accumulator, [left[0], right[0]])]
         return run_body(b, self.body, [*left, *right])
 
     def enter(self, b: Builder, values: list[Reg]) -> list[Reg]:

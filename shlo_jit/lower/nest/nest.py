@@ -17,7 +17,6 @@ from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.lower.elements.elementwise import EMITTERS
 from shlo_jit.lower.elements.registers import first_lanes
 from shlo_jit.lower.nest.evaluate import Evaluator, Frame
 from shlo_jit.lower.nest.partials import Partials
@@ -239,8 +238,8 @@ def ceil_div(b: Builder, x: V, by: int) -> V:
 
 
 def check_supported(nest: Nest) -> None:
-    """Refuse what no emitter computes, at its line, before any text is written."""
+    """Refuse what no record says how to compute, at its line, before any text is written."""
     for node in nest.nodes.values():
-        copies = OPS[node.op.name].index_map is not None
-        if not copies and node.op.name != "stablehlo.reduce" and node.op.name not in EMITTERS:
+        record = OPS[node.op.name]
+        if record.index_map is None and record.machine is None and node.op.name != "stablehlo.reduce":
             raise UnsupportedError(diagnose(f"{node.op.name} has no lowering yet", node.op.span))
