@@ -72,7 +72,7 @@ def unary(
     """An op of one operand whose result has the operand's type; one without `machine` is said in other ops."""
     define(
         f"chlo.{name}", operands=(f"operand: {kinds}",), results=(f"result: {kinds}",), traits={"elementwise"},
-        exact=exact, cost=cost, machine=machine, infer=same_type, reference=reference,
+        exact=exact, cost=cost, machine=machine, infer=same_type, rules=("unary",), reference=reference,
     )  # fmt: skip
 
 
@@ -82,7 +82,8 @@ def binary(
     """An op of two operands of one type, which is the result's too."""
     define(
         f"chlo.{name}", operands=(f"lhs: {kinds}", f"rhs: {kinds}"), results=(f"result: {kinds}",),
-        traits={"elementwise"}, exact=exact, cost=cost, machine=machine, infer=same_type, reference=reference,
+        traits={"elementwise"}, exact=exact, cost=cost, machine=machine, infer=same_type, rules=("binary",),
+        reference=reference,
     )  # fmt: skip
 
 

@@ -59,6 +59,7 @@ def unary(
         machine=machine,
         infer=same_type,
         verify=check_result_accuracy if accuracy else None,
+        rules=("unary", "accurate") if accuracy else ("unary",),
         reference=reference,
     )
 
@@ -86,6 +87,7 @@ def binary(
         cost=cost,
         machine=machine,
         infer=same_type,
+        rules=("binary",),
         reference=reference,
     )
 

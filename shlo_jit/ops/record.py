@@ -27,7 +27,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import IndexMap
 from shlo_jit.ir.types import DType, Type
 from shlo_jit.ops.constraints import constraints_of
-from shlo_jit.ops.families import FAMILY_OF
+from shlo_jit.ops.families import ELEMENTWISE, FAMILY_OF, family_of
 from shlo_jit.ops.kinds import TypeKind, type_kind
 from shlo_jit.ops.machine import ByKind, Computation
 
@@ -117,6 +117,8 @@ class OpDef:
     """Result types from operands, attributes and regions; raises Violation. None: results are as stated."""
     verify: Callable[[Op], None] | None
     """Checks what inference does not; raises Violation."""
+    rules: tuple[str, ...]
+    """Which of the shared rules in `constraints.txt` it keeps, besides those under its own name."""
     reference: Callable[..., Any] | None
     """numpy meaning: called as reference(op, *arrays) by the reference interpreter, gives an array or a tuple of
     arrays. Ops with regions get the interpreter too: see `reference/interpreter.py`."""
@@ -135,39 +137,47 @@ class OpDef:
     @property
     def constraints(self) -> Mapping[str, str]:
         """Label to statement of every rule of this op's own (`C5`: `0 <= lhs_batching_dimensions < rank(lhs)`)."""
-        return constraints_of(self.name).statements
+        return constraints_of(self.name, self.rules).statements
 
     def result_label(self, index: int, part: str) -> str:
         """The rule that is broken when a stated result type is not the inferred one; `type` when none says so."""
-        return constraints_of(self.name).result_label(index, part)
+        return constraints_of(self.name, self.rules).result_label(index, part)
 
 
 class Records(Mapping[str, OpDef]):
-    """All ops by full name, in the order of `families.py`. Raises KeyError for a name that is none."""
+    """All ops by full name. Raises KeyError for a name that is none. A family's module is imported when one of its ops
+    is asked for, all of them elementwise ones when all names are."""
 
     def __init__(self) -> None:
         self._defined: dict[str, OpDef] = {}
 
     def __getitem__(self, name: str) -> OpDef:
-        record = self._defined.get(name)
+        record = self.get(name)
         if record is None:
-            import_module(f"shlo_jit.ops.{FAMILY_OF[name]}")
-            record = self._defined[name]
+            raise KeyError(name)
         return record
 
     def get(self, name: str, default: Any = None) -> Any:
         """As of any mapping; asked for every op of a program, so without an exception on the way."""
         record = self._defined.get(name)
-        return record or (self[name] if name in FAMILY_OF else default)
+        if record is None and (family := family_of(name)) is not None:
+            import_module(f"shlo_jit.ops.{family}")
+            record = self._defined.get(name)
+        return record or default
 
     def __contains__(self, name: object) -> bool:
-        return name in FAMILY_OF
+        return name in FAMILY_OF or (isinstance(name, str) and self.get(name) is not None)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(FAMILY_OF)
+        return iter(self._names())
 
     def __len__(self) -> int:
-        return len(FAMILY_OF)
+        return len(self._names())
+
+    def _names(self) -> list[str]:
+        for family in ELEMENTWISE.values():
+            import_module(f"shlo_jit.ops.{family}")
+        return [*(name for name in self._defined if name not in FAMILY_OF), *FAMILY_OF]
 
     def add(self, record: OpDef) -> None:
         """Called by `define` while the family's module is imported."""
@@ -204,6 +214,7 @@ def define(
     machine: ByKind | Computation | None = None,
     infer: Callable[[Op], Sequence[Type]] | None = None,
     verify: Callable[[Op], None] | None = None,
+    rules: tuple[str, ...] = (),
     reference: Callable[..., Any] | None = None,
 ) -> OpDef:
     """Make and register a record. Operands and results are written `name: kind`, with `*` or `?` after the name;
@@ -231,6 +242,7 @@ def define(
         machine=machine,
         infer=infer,
         verify=verify,
+        rules=rules,
         reference=reference,
     )
     OPS.add(record)
