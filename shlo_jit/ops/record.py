@@ -1,19 +1,21 @@
-"""One record per op: what every stage knows about it (STYLE, lesson 1).
+"""One record per op: what every stage knows about it.
 
     define(
         "stablehlo.multiply",
         section="multiply",
-        operands=("lhs: tensor", "rhs: tensor"),    # name and kind: words of `ops/kinds.py`
+        operands=("lhs: tensor", "rhs: tensor"),  # name and kind: words of `ops/kinds.py`
         results=("result: tensor",),
         traits={"elementwise", "commutative"},
-        infer=same_type,                            # result types from operands and attributes
-        verify=...,                                 # constraints beyond inference, each with its label
-        reference=multiply,                         # what it means, in numpy
+        exact="bifc",  # may be computed at compile time on elements of these kinds
+        neutral=neutral.of_product,  # 1
+        machine=by_kind(f="fmul", i="mul", b="and_", c="cmul"),  # words of `ops/machine.py`
+        infer=same_type,  # result types from operands and attributes
+        rules=("binary",),  # what holds besides, by label, for messages
+        reference=meaning(b=np.logical_and, i=np.multiply, f=np.multiply, c=cm.multiply),  # in numpy
     )
 
-Parser, verifier, folder, fusion, reference interpreter and tests read the record; no stage compares op names where a
-trait says the same. How an elementwise op is computed in machine code stands in `lower/elements/elementwise.py`, since
-records import no code generation.
+Parser, verifier, folder, fusion, lowering, reference interpreter and tests read the record; no stage has a list of ops
+where a fact says the same. Records import no code generation: what it can do is `Machine`, in `ops/machine.py`.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ TRAITS = {
     "terminator",
     "side_effect",  # must not be removed, duplicated or reordered with others of its kind
     "moves_data",  # result elements are operand elements (or constants); their values are not looked at
+    "on_storage",  # has a meaning of its own on quantized values, or none: they are not dequantized for it
     "collective",  # talks to other processes
     "chooses_result",  # the specification allows several result types, and the program says which (shape or elements)
     "looks_at_operands",  # inference or verification reads the ops that define the operands (constant shapes)

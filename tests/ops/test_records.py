@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -12,7 +13,8 @@ import pytest
 
 from shlo_jit import ops
 from shlo_jit.ir.types import F32, I32, tensor
-from shlo_jit.ops import OPS
+from shlo_jit.ops import OPS, elementwise
+from shlo_jit.ops import record as record_module
 from shlo_jit.ops.attribute_kinds import ENUMS, describe
 from shlo_jit.ops.families import FAMILY_OF
 from shlo_jit.ops.kinds import type_kind
@@ -70,6 +72,22 @@ def test_a_reference_takes_what_the_interpreter_gives(record):
 
 def test_elementwise_ops_have_no_regions():
     assert not [r.name for r in OPS.values() if r.has("elementwise") and r.regions]
+
+
+def test_the_example_is_the_record():
+    """What the module says about multiply, run where the record stands."""
+    example = re.search(r"define(\(.*?\n    \))\n", record_module.__doc__ or "", re.S)
+    assert example is not None
+    name, found = eval(example[1].replace("(", "capture(", 1), {**vars(elementwise), "capture": lambda n, **f: (n, f)})
+    record = OPS[name]
+    del found["reference"]
+    assert found.pop("operands") == tuple(
+        f"{n}: {kind.text}" for n, kind in zip(record.operands, record.operand_kinds, strict=True)
+    )
+    assert found.pop("results") == (f"{record.results[0]}: {record.result_kinds[0].text}",)
+    assert {*found.pop("exact"), *"ux"} == record.exact
+    for fact, value in found.items():
+        assert getattr(record, fact) == value, fact
 
 
 def test_kinds():
