@@ -139,8 +139,11 @@ def mulhi(x: Array, y: Array) -> Array:
     return wrap(high.astype(np.uint64 if unsigned_64 else np.int64), x.dtype)
 
 
-binary("next_after", "float|unranked", lambda op, x, y: next_after(x, y), lambda m, x, y: m.next_after(x, y), exact="f")
-binary("mulhi", "int|unranked", lambda op, x, y: mulhi(x, y), by_kind(i="mulhi"), exact="i")
+binary(
+    "next_after", "float|unranked", lambda op, x, y: next_after(x, y), lambda m, x, y: m.next_after(x, y),
+    exact="f", cost=10,
+)  # fmt: skip
+binary("mulhi", "int|unranked", lambda op, x, y: mulhi(x, y), by_kind(i="mulhi"), exact="i", cost=4)
 
 
 # is_inf and its kind
@@ -153,7 +156,7 @@ def _infer_pred(op: Op) -> list[Type]:
 def _test(name: str, test: Callable[..., Any], machine: ByKind) -> None:
     define(
         f"chlo.{name}", operands=("operand: float|unranked",), results=("result: pred|unranked",),
-        traits={"elementwise"}, exact="f", cost=20, infer=_infer_pred, machine=machine,
+        traits={"elementwise"}, exact="f", cost=2, infer=_infer_pred, machine=machine,
         reference=lambda op, x: np.asarray(test(x.astype(np.float64))),
     )  # fmt: skip
 
