@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import re
+import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +27,12 @@ def add_the_ops() -> list[str]:
     for code in re.findall(r"```python\n(.*?)```", text, re.S):
         name = re.match(r"# (shlo_jit/\S+)\.py\n", code)
         assert name is not None, code
+        place = name[1].replace("/", ".").removesuffix(".__init__")
         try:
-            module = importlib.import_module(name[1].replace("/", "."))
-        except ModuleNotFoundError:
-            module = importlib.import_module("shlo_jit.lower.kernels")
-        exec(code, dict(vars(module)))
+            module = importlib.import_module(place)
+        except ModuleNotFoundError:  # one that the page adds
+            module = sys.modules[place] = types.ModuleType(place)
+        exec(code, vars(module))
     return re.findall(r"```mlir\n(.*?)```", text, re.S)
 
 

@@ -10,7 +10,8 @@ from shlo_jit.kernels.builder import Builder, V, lanes, vector
 from shlo_jit.lower.elements import elementwise
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import Reg, constant, is_pair, lanes_of, widen
-from shlo_jit.ops import OPS, OpDef
+from shlo_jit.ops import OpDef
+from shlo_jit.schedule.reducers import accumulator, simple_op
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,7 @@ class Reducer:
 
     @property
     def accumulator(self) -> DType:
-        """Sums and products of narrow floats are carried in f32 and rounded once."""
-        return _accumulator(self.simple, self.dtype) if self.simple is not None else self.dtype
+        return accumulator(self.op, self.simple)
 
     @property
     def wide(self) -> bool:
@@ -55,25 +55,7 @@ class Reducer:
 
 def reducer_of(op: Op) -> Reducer:
     """The reducer of a reduce (or of another op with such a body)."""
-    body = op.block()
-    simple = None
-    if len(body.ops) == 2 and len(body.arguments) == 2:
-        inner, end = body.ops
-        args = set(body.arguments)
-        same = len({o.type for o in [*inner.operands, *inner.results]}) == 1
-        complete = set(inner.operands) == args and end.operands == inner.results
-        record = OPS[inner.name]
-        if record.has("elementwise") and record.has("commutative") and same and complete:
-            e = record.neutral_on(_accumulator(record, inner.result.tensor.storage))
-            simple = record if e is not None else None
-    return Reducer(op, body, simple)
-
-
-def _accumulator(record: OpDef, dtype: DType) -> DType:
-    """What numbers of an element type are combined in: f32 for narrow floats, unless the op only chooses between its
-    operands, which rounds nothing."""
-    chooses = record.has("idempotent")
-    return F32 if dtype.is_float and dtype.bits < 32 and not chooses else dtype
+    return Reducer(op, op.block(), simple_op(op))
 
 
 def run_body(b: Builder, body: Block, args: list[Reg], outside: dict[Value, Reg] | None = None) -> list[Reg]:
