@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from shlo_jit.codegen import routines
 from shlo_jit.codegen.background import Background
-from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.target import check_runs_here, resolve
 from shlo_jit.deep import deeply
-from shlo_jit.errors import Diagnostic, StableHLOError, UnsupportedError, VerifyError, diagnose
+from shlo_jit.errors import Diagnostic, InternalError, StableHLOError, UnsupportedError, VerifyError, diagnose
 from shlo_jit.forking import compiling, pause
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import is_declaration

@@ -26,8 +26,8 @@ from shlo_jit.passes.frontend.known_calls import known_calls
 from shlo_jit.passes.frontend.single_process import single_process
 from shlo_jit.passes.frontend.without_shardings import without_shardings
 from shlo_jit.passes.quantized.lower_quantized import lower_quantized
+from shlo_jit.passes.regions.elementwise_bodies import elementwise_bodies
 from shlo_jit.passes.regions.promote import promote
-from shlo_jit.passes.regions.simple_bodies import simple_bodies
 from shlo_jit.passes.regions.unroll import unroll
 from shlo_jit.passes.simplify import simplify
 from shlo_jit.passes.static import require_addressable, require_static
@@ -45,7 +45,7 @@ PASSES: tuple[Pass, ...] = (
     promote,
     simplify,
     unroll,
-    simple_bodies,
+    elementwise_bodies,
     expand,
     require_static,
     canonical_linalg,

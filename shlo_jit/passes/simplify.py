@@ -12,11 +12,11 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from shlo_jit.fuse.order import acting
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops import OPS
+from shlo_jit.ops.effects import acting
 from shlo_jit.passes.identities import IDENTITIES
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
 

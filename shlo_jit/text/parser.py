@@ -27,7 +27,7 @@ from shlo_jit.ir.core import Block, Module, Op, Region, Value
 from shlo_jit.ir.types import FunctionType, TensorType, Type
 from shlo_jit.text import attributes as attribute_syntax
 from shlo_jit.text import types as type_syntax
-from shlo_jit.text.lexer import Cursor, SyntaxRefusal
+from shlo_jit.text.lexer import Cursor, SyntaxRefusal, unescape
 from shlo_jit.text.resources import parse_resources
 from shlo_jit.text.syntax import Argument, parse_argument
 
@@ -345,7 +345,7 @@ class Parser(Cursor):
         self.error(f"use of undeclared SSA value name '{token}'", key)
 
     def _wrong_type(self, key: int, has: Type, wanted: Type) -> None:
-        from shlo_jit.text.printer import type_text
+        from shlo_jit.ir.type_text import type_text
 
         token = self.tokens[key]
         texts = f"'{type_text(wanted)}' vs '{type_text(has)}'"
@@ -486,7 +486,7 @@ class Parser(Cursor):
         if token[:1] != "@" or len(token) < 2:
             self.fail("valid '@'-identifier for symbol name")
         self.i += 1
-        return attribute_syntax.unescape(token[1:]) if token[1] == '"' else token[1:]
+        return unescape(token[1:]) if token[1] == '"' else token[1:]
 
     def at_location(self) -> bool:
         """Whether a location is next."""

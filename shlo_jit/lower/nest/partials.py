@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder, V, bits, i64, lanes, vector
 from shlo_jit.lower.elements.registers import Reg, flatten, regroup, widen
-from shlo_jit.lower.nest.evaluate import Evaluator, Frame
+from shlo_jit.lower.nest.evaluate import Evaluator, Frame, finish
 from shlo_jit.schedule.nest import NestPlan, Reduction
 
 
@@ -57,8 +57,6 @@ class Partials:
 
     def load(self, ev: Evaluator, frames: list[Frame], reductions: list[Reduction]) -> None:
         """Combine the chunks in order, then with the initial values: the reductions' results in the frames."""
-        from shlo_jit.lower.nest.rows import finish
-
         b, space = self.b, self.plan.space
         for f in frames:
             width = f.width if space.vector in space.rows else 1

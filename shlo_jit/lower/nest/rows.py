@@ -26,7 +26,7 @@ from shlo_jit.lower.elements.registers import (
     select_lanes,
     widen,
 )
-from shlo_jit.lower.nest.evaluate import Evaluator, Frame
+from shlo_jit.lower.nest.evaluate import Evaluator, Frame, finish
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.schedule.nest import NestPlan, Reduction
 
@@ -298,10 +298,3 @@ class RowWriter:
         if self.chunked:
             assert self.partials is not None
             self.partials.save(self.ev, [frame], flatten(sums))
-
-
-def finish(b: Builder, frame: Frame, r: Reduction, values: list[Reg]) -> None:
-    """Make the accumulators the results of a reduction in the row's frame."""
-    results = r.reducer.leave(b, values)
-    for key in r.results:
-        frame.memo[key] = results[r.op.results.index(key[0])]

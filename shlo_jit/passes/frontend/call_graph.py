@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from shlo_jit.deep import NESTING_LIMIT
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.order import acts
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.types import TensorType
+from shlo_jit.ops.effects import acts
 
 SMALL_PROGRAM = 4000
 """Ops that a program may have written out in any case."""
