@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shlo_jit import options, pipeline
+from shlo_jit import pipeline
+from shlo_jit.check_options import compile_options
 from shlo_jit.errors import Diagnostic, StableHLOError
 from shlo_jit.forking import compiling
 from shlo_jit.ir.core import Module
 from shlo_jit.runtime.callbacks import registered
 from shlo_jit.sources import read_source
-from shlo_jit.text.parser import parse_module
 from shlo_jit.verify.verifier import verify_module, warnings_of
 
 if TYPE_CHECKING:
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 @compiling()
 def parse(source: str | bytes | os.PathLike[str] | Module) -> Module:
     """The Module of a text or file. Raises ParseError (a StableHLOError) with the place of the first error, OSError for
-    a file that cannot be read, TypeError for a `source` of another kind."""
-    text, name = read_source(source)
-    return parse_module(text, name)
+    a file that cannot be read, TypeError for a `source` of another kind. A Module is what it is given as."""
+    return pipeline.parsed(read_source(source))
 
 
 @compiling()
@@ -94,20 +93,15 @@ def compile(
     OSError for a file that cannot be read, TypeError for a `source` or option of another kind, ValueError for one that
     cannot be (an unknown target, an argument to donate that there is none of), InternalError for a defect of ours.
     """
-    text, name = read_source(source)
-    options.environment()
-    calls = options.calls("custom_calls", custom_calls)
-    if composites:
-        from shlo_jit.passes.frontend.inline import COMPOSITE
-
-        calls |= {COMPOSITE + n: f for n, f in options.calls("composites", composites).items()}
-    return pipeline.compile_text(
-        text,
-        name,
-        options.entry(entry),
-        threads=threads,
-        target=options.target(target),
-        custom_calls=calls,
-        cache=options.cache(cache),
-        donate=options.donate(donate),
-    )
+    given = read_source(source)
+    with compiling():
+        options = compile_options(
+            entry,
+            threads=threads,
+            target=target,
+            custom_calls=custom_calls,
+            composites=composites,
+            cache=cache,
+            donate=donate,
+        )
+        return pipeline.compile_source(given, options)

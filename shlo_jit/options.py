@@ -1,64 +1,50 @@
-"""The options of `compile`, checked: each function gives the option as the pipeline takes it, or raises TypeError or
-ValueError that names it and says what was expected and what came."""
+"""What `compile` was asked for besides the program: one value that goes through all stages."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from shlo_jit.runtime.callbacks import check_name, check_target
-from shlo_jit.runtime.pool import POOL
+from shlo_jit.kernels.target import Target
 
 
 class OptionError(ValueError):
     """An option that this program cannot have."""
 
 
-def entry(given: object) -> str:
-    """The name of a function; `@main` is the same as `main`."""
-    return _text("entry", given).removeprefix("@")
+@dataclass(frozen=True)
+class CompileOptions:
+    """Every field that is compared changes the code, and so is part of the program's key in the object cache; options
+    that are equal give the same code. The fields behind `compare=False` only say how the code is loaded."""
+
+    target: Target
+    entry: str = "main"
+    """The function to run, without `@`."""
+    donate: tuple[int, ...] = ()
+    """Indices of arguments whose memory results may take over, ascending."""
+    calls: frozenset[str] = frozenset()
+    """Names of the custom calls (and of composites, see `passes/frontend/inline.py`) that users have implemented."""
+    num_replicas: int = 1
+    num_partitions: int = 1
+    """The grid of processes that the program runs in; there is one as yet."""
+
+    threads: int = field(default=1, compare=False)
+    """How many a call may use."""
+    implementations: Mapping[str, Callable[..., Any]] = field(default_factory=dict, compare=False)
+    """Those of `calls` that were given to `compile`; the others are looked up when the program is loaded."""
+    cache: bool = field(default=True, compare=False)
+    """Whether to look into the object cache, and to store there."""
+
+    def identity(self) -> str:
+        """The fields that are compared, as a text that is the same in every process."""
+        return repr([(f.name, _stable(getattr(self, f.name))) for f in fields(self) if f.compare])
 
 
-def target(given: object) -> str:
-    return _text("target", given)
-
-
-def cache(given: object) -> bool:
-    if not isinstance(given, bool):
-        raise TypeError(f"cache: expected True or False, got {given!r}")
-    return given
-
-
-def calls(option: str, given: object) -> dict[str, Any]:
-    """Implementations by name: a copy, so that what the user does to the dictionary later changes nothing."""
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{option}: expected a dictionary of names and callables, got {type(given).__name__}")
-    what = option.removesuffix("s").replace("_", " ")
-    for name, function in given.items():
-        check_name(what, name)
-        check_target(what, name, function)
-    return dict(given)
-
-
-def donate(given: object) -> tuple[int, ...]:
-    """Indices of arguments, ascending; `check_donated` holds them against the arguments, once these are known."""
-    if not isinstance(given, Iterable) or isinstance(given, str | bytes):
-        raise TypeError(f"donate: expected a sequence of argument indices, got {given!r}")
-    indices = []
-    for item in given:
-        try:
-            if isinstance(item, bool):
-                raise TypeError
-            indices.append(operator.index(item))
-        except TypeError:
-            raise TypeError(f"donate: expected argument indices, got {item!r}") from None
-    twice = sorted({i for i in indices if indices.count(i) > 1})
-    if twice:
-        raise ValueError(f"donate: argument {twice[0]} is given twice")
-    return tuple(sorted(indices))
+def _stable(value: object) -> object:
+    if isinstance(value, Target):
+        return value.identity
+    return sorted(value) if isinstance(value, frozenset) else value
 
 
 def check_donated(indices: Iterable[int], arguments: int) -> None:
@@ -68,14 +54,3 @@ def check_donated(indices: Iterable[int], arguments: int) -> None:
             takes = f"takes {arguments} argument{'' if arguments == 1 else 's'}"
             known = f", numbered from 0 to {arguments - 1}" if arguments > 1 else ""
             raise OptionError(f"donate: there is no argument {index}: the program {takes}{known}")
-
-
-def environment() -> None:
-    """Raise ValueError for a variable that would be read too late to say so: when memory is given back."""
-    assert POOL.limit >= 0
-
-
-def _text(option: str, given: object) -> str:
-    if not isinstance(given, str):
-        raise TypeError(f"{option}: expected a string, got {given!r}")
-    return given

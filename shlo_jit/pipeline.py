@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from shlo_jit.codegen import routines
 from shlo_jit.codegen.background import Background
-from shlo_jit.codegen.target import check_runs_here, resolve
 from shlo_jit.deep import deeply
 from shlo_jit.errors import Diagnostic, InternalError, StableHLOError, UnsupportedError, VerifyError, diagnose
 from shlo_jit.forking import compiling, pause
 from shlo_jit.ir.collector import paused_collector
-from shlo_jit.ir.core import is_declaration
+from shlo_jit.ir.core import Module, is_declaration
 from shlo_jit.kernels.target import Target
 from shlo_jit.log import LOG, stage
-from shlo_jit.options import OptionError, check_donated
+from shlo_jit.options import CompileOptions, OptionError, check_donated
 from shlo_jit.runtime import build
 from shlo_jit.runtime.cache import program_key
-from shlo_jit.runtime.callbacks import find_custom_call, registered
-from shlo_jit.runtime.cpus import thread_count, usable_cpus
+from shlo_jit.runtime.callbacks import is_known
+from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.executable import Executable
-from shlo_jit.runtime.host import HOST_CALLS
+from shlo_jit.sources import Text
 from shlo_jit.text.parser import parse_module
 from shlo_jit.verify.verifier import verify_module
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.program import Program
     from shlo_jit.fuse.plan import PlanBlock
-    from shlo_jit.ir.core import Module
     from shlo_jit.kernels.routine import Routine
     from shlo_jit.lower.program import FunctionPlan
     from shlo_jit.memory.storage import MemoryPlan
@@ -62,39 +61,31 @@ class Lowered:
         return memory
 
 
-@compiling()
-def compile_text(
-    text: str,
-    name: str,
-    entry: str,
-    *,
-    threads: int | None,
-    target: str,
-    custom_calls: Mapping[str, Callable[..., Any]] | None,
-    cache: bool,
-    donate: tuple[int, ...],
-) -> Executable:
-    """Text to an Executable, from the object cache where it knows the program. Raises ValueError for options that the
-    machine or the program cannot have."""
-    machine = resolve(target)
-    check_runs_here(machine)
-    threads = thread_count(threads)
-    calls = custom_calls or {}
-    options = {"entry": entry, "calls": sorted(registered(calls)), "donate": donate}
-    key = program_key(text, options, machine)
-    stages = _stages(text, name, entry, machine, calls, donate)
-    if cache:
-        found = build.from_cache(key, machine, threads=threads, custom_calls=calls, stages=stages)
-        LOG.debug("%s: %s the object cache (%s)", name, "in" if found is not None else "not in", key[:12])
+def compile_source(source: Text | Module, options: CompileOptions) -> Executable:
+    """Program to an Executable, from the object cache where it knows the program. Raises OptionError for options that
+    the program cannot have."""
+    stages = _stages(source, options)
+    key = None
+    if options.cache:
+        key = program_key(_text_of(source), options)
+        found = build.from_cache(
+            key,
+            options.target,
+            threads=options.threads,
+            custom_calls=options.implementations,
+            stages=stages,
+        )
+        LOG.debug("%s: %s the object cache (%s)", _name_of(source), "in" if found is not None else "not in", key[:12])
         if found is not None:
             return found
     cpus = usable_cpus()
     with Background(cpus - 1) as background:
-        starting = routines.Starting(machine, build.resolve_cache(cache), background, PARTS_PER_CPU * cpus)
+        store = build.resolve_cache(options.cache)
+        starting = routines.Starting(options.target, store, background, PARTS_PER_CPU * cpus)
         for routine in routines.own_routines().values():
             starting.start(routine)
         try:
-            lowered = lower(text, name, entry, machine, calls, donate, starting.start)
+            lowered = lower(parsed(source), options, starting.start)
         except (StableHLOError, MemoryError, OptionError):
             raise
         except Exception as error:  # whatever went wrong, the caller gets one documented exception
@@ -102,35 +93,51 @@ def compile_text(
             raise InternalError(f"shlo_jit failed on this program ({what}); please report it") from error
         return build.build(
             lowered.program,
-            machine,
-            threads=threads,
-            custom_calls=calls,
+            options.target,
+            threads=options.threads,
+            custom_calls=options.implementations,
             key=key,
-            cache=cache,
+            cache=options.cache,
             stages=stages,
             starting=starting,
         )
 
 
+def program_of(text: str, name: str, target: Target, calls: Iterable[str] = ()) -> Program:
+    """Text to LLVM text, for a machine that need not be this one; `calls` as in CompileOptions."""
+    return lower(parsed(Text(text, name)), CompileOptions(target, calls=frozenset(calls))).program
+
+
+def parsed(source: Text | Module) -> Module:
+    """The Module of a text; one that is given as such, as it is. Raises ParseError."""
+    if isinstance(source, Module):
+        return source
+    with stage("parse"):
+        return parse_module(source.text, source.name)
+
+
+def _text_of(source: Text | Module) -> str:
+    """What the cache knows a program by. A Module is printed for this only."""
+    return str(source) if isinstance(source, Module) else source.text
+
+
+def _name_of(source: Text | Module) -> str:
+    return source.source.name if isinstance(source, Module) else source.name
+
+
 @deeply
 @paused_collector()
 def lower(
-    text: str,
-    name: str,
-    entry: str,
-    machine: Target,
-    calls: Mapping[str, Any],
-    donate: tuple[int, ...] = (),
+    module: Module,
+    options: CompileOptions,
     on_routine: Callable[[Routine], None] = lambda routine: None,
 ) -> Lowered:
-    """Text to a Program, with what was made on the way. `on_routine` hears early of every routine it calls."""
+    """A Module to a Program, with what was made on the way. `on_routine` hears early of every routine it calls."""
     from shlo_jit.fuse.group import group_block
     from shlo_jit.lower.program import FunctionPlan, ProgramLowering
     from shlo_jit.passes import core_functions
 
-    is_registered = registered(calls).__contains__
-    with stage("parse"):
-        module = parse_module(text, name)
+    entry, is_registered = options.entry, options.calls.__contains__
     pause()
     with stage("verify"):
         diagnostics = verify_module(module, is_registered=is_registered)
@@ -140,7 +147,7 @@ def lower(
     function = module.function(entry)
     if function is None:
         known = ", ".join("@" + f.attributes["sym_name"] for f in module.functions())
-        raise StableHLOError(Diagnostic(f"no function @{entry}; the program has {known or 'none'}", name))
+        raise StableHLOError(Diagnostic(f"no function @{entry}; the program has {known or 'none'}", module.source.name))
     if is_declaration(function):
         raise UnsupportedError(diagnose(f"function @{entry} has no body", function.span))
     with stage("passes"):
@@ -153,29 +160,20 @@ def lower(
         ]
     pause()
 
-    def known_call(target: str) -> bool:
-        return target in HOST_CALLS or find_custom_call(target, calls) is not None
-
-    check_donated(donate, len(functions[-1].arguments))
+    check_donated(options.donate, len(functions[-1].arguments))
     with stage("lower"):
-        lowering = ProgramLowering(functions, machine, known_call, frozenset(donate), on_routine)
+        known_call = partial(is_known, calls=options.calls)
+        lowering = ProgramLowering(functions, options.target, known_call, frozenset(options.donate), on_routine)
         program = lowering.run()
     return Lowered(module, functions, program)
 
 
-def _stages(
-    text: str,
-    name: str,
-    entry: str,
-    machine: Target,
-    calls: Mapping[str, Any],
-    donate: tuple[int, ...],
-) -> dict[str, Callable[[], str]]:
+def _stages(source: Text | Module, options: CompileOptions) -> dict[str, Callable[[], str]]:
     """What `exe.text(stage)` shows, lowered again when asked: an executable does not keep its program."""
 
     @compiling()
     def again() -> Lowered:
-        return lower(text, name, entry, machine, calls, donate)
+        return lower(parsed(source), options)
 
     @compiling()
     def plan() -> str:
@@ -188,8 +186,8 @@ def _stages(
     def optimized(emit: str) -> str:
         from shlo_jit.codegen import optimize
 
-        module = optimize.optimize(again().program.text, machine)
-        return str(module) if emit == "llvm" else optimize.emit_assembly(module, machine)
+        module = optimize.optimize(again().program.text, options.target)
+        return str(module) if emit == "llvm" else optimize.emit_assembly(module, options.target)
 
     return {
         "module": lambda: str(again().module),

@@ -1,5 +1,5 @@
-"""What a user gives as a program (a text, a file, bytes or a Module) to its text. What is something else (bytecode,
-HLO, an archive) is named, with what to do about it."""
+"""What a user gives as a program (a text, a file, bytes or a Module) to its text, or the Module. What is something else
+(bytecode, HLO, an archive) is named, with what to do about it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import time
+from typing import NamedTuple
 
 from shlo_jit.errors import Diagnostic, ParseError, decode_text
 from shlo_jit.ir.core import Module
@@ -52,21 +53,28 @@ TEXTS: tuple[tuple[str, str, str], ...] = (
 """First word, what it is, what to do."""
 
 
-def read_source(source: object) -> tuple[str, str]:
-    """Text and a name for it, of a text, a path, bytes or a Module.
+class Text(NamedTuple):
+    """A program that has not been parsed, and a name for it."""
+
+    text: str
+    name: str
+
+
+def read_source(source: object) -> Text | Module:
+    """The text of a text, a path or bytes; a Module as it is.
 
     Raises OSError for a file that cannot be read, ParseError for what is no text or that of another language, and
     TypeError for any other object.
     """
     if isinstance(source, Module):
-        return str(source), source.source.name
+        return source
     if isinstance(source, str) and not _is_path(source):
-        return _checked(source.removeprefix("\ufeff"), "<text>"), "<text>"
+        return Text(_checked(source.removeprefix("\ufeff"), "<text>"), "<text>")
     if isinstance(source, str | os.PathLike):
         name = os.fsdecode(source)
-        return _decode(read_file(name), name), name
+        return Text(_decode(read_file(name), name), name)
     if isinstance(source, bytes | bytearray | memoryview):
-        return _decode(bytes(source), "<bytes>"), "<bytes>"
+        return Text(_decode(bytes(source), "<bytes>"), "<bytes>")
     expected = "expected StableHLO text, a path, bytes or a Module"
     raise TypeError(f"{expected}, got {type(source).__name__}{_hint(source)}")
 

@@ -15,16 +15,14 @@ import pytest
 import shlo_jit
 
 ROOT = Path(shlo_jit.__file__).parent
-BASE = "check_options deep environment errors forking log startup".split()
+BASE = "deep environment errors forking log startup".split()
 LAYERS = (
     ("base", BASE),
-    *(
-        (name, [name])
-        for name in "kernels ir ops verify text reference passes fuse schedule memory codegen lower".split()
-    ),
-    ("runtime", ["runtime", "options"]),
-    ("pipeline", ["pipeline"]),
-    ("api", ["sources", "api", "shlo_jit"]),
+    ("kernels", ["kernels", "options"]),
+    *((name, [name]) for name in "ir ops verify text reference passes fuse schedule memory codegen lower".split()),
+    ("runtime", ["runtime"]),
+    ("pipeline", ["sources", "pipeline"]),
+    ("api", ["check_options", "api", "shlo_jit"]),
     ("command", ["op_table", "cli_report", "cli", "examples", "__main__"]),
 )
 """Layers, lowest first, and the modules and packages of each. A module imports those of its own layer and below."""

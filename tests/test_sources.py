@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import shlo_jit
-from shlo_jit import sources
+from shlo_jit import pipeline, sources
 
 TEXT = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = stablehlo.negate %x : tensor<2xf32>
@@ -61,6 +61,32 @@ def test_texts_paths_bytes_and_modules(path: Path) -> None:
     for source in ("\ufeff" + TEXT, b"\xef\xbb\xbf" + DATA, TEXT.replace("\n", "\r\n")):
         assert shlo_jit.parse(source) == module
     assert shlo_jit.compile(bytearray(DATA))(np.ones(2, np.float32)).tolist() == [-1, -1]
+
+
+def test_what_is_parsed_already_or_in_the_cache_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.ones(2, np.float32)
+    module = shlo_jit.parse(TEXT)
+    shlo_jit.compile(TEXT)
+
+    def parse_module(text: str, name: str) -> Any:
+        raise AssertionError("parsed")
+
+    monkeypatch.setattr(pipeline, "parse_module", parse_module)
+    assert shlo_jit.parse(module) is module
+    exe = shlo_jit.compile(module, cache=False)
+    assert exe(x).tolist() == [-1, -1]
+    assert exe.text("module") == str(module)
+    assert shlo_jit.compile(TEXT)(x).tolist() == [-1, -1]
+    with pytest.raises(shlo_jit.InternalError, match="parsed"):
+        shlo_jit.compile(TEXT, cache=False)
+
+
+def test_errors_in_a_module_are_at_the_places_of_its_text() -> None:
+    module = shlo_jit.parse("// comments\n" * 5 + TEXT.replace("-> tensor<2xf32>", "-> tensor<3xf32>"))
+    with pytest.raises(shlo_jit.VerifyError) as found:
+        shlo_jit.compile(module)
+    assert found.value.diagnostics == shlo_jit.verify(module)
+    assert found.value.diagnostics[0].line == 8
 
 
 @pytest.mark.parametrize("call", [shlo_jit.parse, shlo_jit.verify, shlo_jit.compile])

@@ -9,7 +9,7 @@ import pytest
 
 from shlo_jit.codegen import optimize
 from shlo_jit.codegen.target import resolve
-from shlo_jit.pipeline import lower
+from shlo_jit.pipeline import program_of
 
 TEXT = """
 func.func @main(%x: tensor<40x50xf32>, %w: tensor<50x77xf32>) -> (tensor<40x77xf32>, tensor<77xf32>) {
@@ -40,7 +40,7 @@ def check_object(data: bytes, name: str, symbols: Iterable[str]) -> None:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_vector_width(name: str) -> None:
     target = resolve(name)
-    program = lower(TEXT, "<test>", "main", target, {}).program
+    program = program_of(TEXT, "<test>", target)
     module = optimize.optimize(program.text, target)
     check_object(optimize.emit_object(module, target), name, ["shlo_main"])
     assembly = optimize.emit_assembly(module, target)
@@ -54,7 +54,7 @@ def test_routines_compile(name: str) -> None:
     from shlo_jit.codegen.objects import compile_routine
 
     target = resolve(name)
-    for routine in lower(TEXT, "<test>", "main", target, {}).program.routines:
+    for routine in program_of(TEXT, "<test>", target).routines:
         compiled = compile_routine(routine, target)
         assert set(routine.symbols) <= set(compiled.symbols)
         check_object(b"".join(compiled.objects), name, compiled.symbols)

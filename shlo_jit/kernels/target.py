@@ -31,6 +31,11 @@ class Target:
     l1_bytes: int = 32 << 10
     l2_bytes: int = 1 << 20
 
+    @property
+    def identity(self) -> tuple[str, str, str, int]:
+        """What of a target changes code: `native` and the same CPU by its name are one target."""
+        return self.triple, self.cpu, self.features, self.vector_bits
+
     def lanes(self, bits: int) -> int:
         """Lanes of a register for elements of a width."""
         return max(1, self.vector_bits // bits)

@@ -1,6 +1,6 @@
 """From a lowered program, or the object cache, to an `Executable`. What the pipeline calls.
 
-key = cache.program_key(text, options, target)
+key = cache.program_key(text, options)
 exe = from_cache(key, target, ...) or build(lower(...), target, key=key, ...)
 """
 

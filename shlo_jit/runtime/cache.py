@@ -44,6 +44,7 @@ import numpy as np
 from shlo_jit import environment
 from shlo_jit.codegen.objects import Blob
 from shlo_jit.kernels.target import Target
+from shlo_jit.options import CompileOptions
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.text.normal import normal
@@ -350,29 +351,23 @@ def info() -> CacheInfo:
 
 
 # ---------------------------------------------------------------------- keys
-def program_key(text: str | bytes, options: Mapping[str, Any], target: Target) -> str:
-    """The key of a program: its text without what does not matter (see `text/normal.py`), the options that matter for
-    its code (values with a stable `repr`), the target and the versions of everything that took part."""
-    data = normal(text).encode(errors="surrogatepass") if isinstance(text, str) else text
-    return _key("program", target, data, repr(sorted(options.items())).encode())
+def program_key(text: str, options: CompileOptions) -> str:
+    """The key of a program: its text without what does not matter (see `text/normal.py`), the options that change its
+    code, and the versions of everything that took part."""
+    return _key("program", options.identity().encode(), normal(text).encode(errors="surrogatepass"))
 
 
 def routine_key(name: str, target: Target) -> str:
     """The key of a routine."""
-    return _key("routine", target, name.encode())
+    return _key("routine", repr(target.identity).encode(), name.encode())
 
 
-def _key(kind: str, target: Target, *parts: bytes) -> str:
+def _key(kind: str, *parts: bytes) -> str:
     digest = hashlib.sha256()
-    for part in (kind.encode(), _target_text(target), fingerprint(), *parts):
+    for part in (kind.encode(), fingerprint(), *parts):
         digest.update(struct.pack("<Q", len(part)))
         digest.update(part)
     return digest.hexdigest()
-
-
-def _target_text(target: Target) -> bytes:
-    """What of a target changes code: `native` and the same CPU by its name are one target."""
-    return "\n".join([target.triple, target.cpu, target.features, str(target.vector_bits)]).encode()
 
 
 @functools.cache

@@ -22,7 +22,7 @@ import ctypes
 import inspect
 import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,11 @@ def find_custom_call(name: str, custom_calls: Mapping[str, Any] | None = None) -
     found = (custom_calls or {}).get(name)
     found = _registry.get(name) if found is None else found
     return _OWN.get(name) if found is None else found
+
+
+def is_known(name: str, calls: Container[str]) -> bool:
+    """Whether programs can make the custom call: one of `calls`, which users have implemented, or of the run time's."""
+    return name in calls or name in _OWN or name in HOST_CALLS
 
 
 def registered(custom_calls: Mapping[str, Any] | None = None) -> frozenset[str]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from shlo_jit import parse
 from shlo_jit.codegen.target import resolve
 from shlo_jit.fuse.plan import all_steps
 from shlo_jit.fuse.show import show_plan
+from shlo_jit.options import CompileOptions
 from shlo_jit.pipeline import lower
 
 
 def plan(arguments: str, results: str, lines: list[str], returned: str) -> tuple[list[str], str]:
     """Titles of the steps, and the plan as it is printed."""
     body = "\n".join([*lines, f"return {returned} : {results}"])
-    lowered = lower(f"func.func @main({arguments}) -> ({results}) {{\n{body}\n}}", "<test>", "main", resolve(), {})
+    lowered = lower(parse(f"func.func @main({arguments}) -> ({results}) {{\n{body}\n}}"), CompileOptions(resolve()))
     return [s.title for s in all_steps(lowered.plan)], show_plan(lowered.plan, lowered.memory)
 
 

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 import shlo_jit
+from shlo_jit import parse
 from shlo_jit.codegen.target import resolve
 from shlo_jit.fuse.plan import NestStep, OpStep, all_steps
+from shlo_jit.options import CompileOptions
 from shlo_jit.pipeline import Lowered, lower
 
 
 def plan_of(body: str, signature: str) -> Lowered:
-    return lower(f"func.func @main{signature} {{\n{body}\n}}", "<test>", "main", resolve(), {})
+    return lower(parse(f"func.func @main{signature} {{\n{body}\n}}"), CompileOptions(resolve()))
 
 
 def titles(lowered: Lowered) -> list[str]:

@@ -14,7 +14,7 @@ from benchmarks.growth_shapes import SHAPES
 from shlo_jit.codegen.target import resolve
 from shlo_jit.errors import UnsupportedError
 from shlo_jit.memory.storage import ALIGN, FEW_STORAGES, Storage, place, place_by_time
-from shlo_jit.pipeline import lower
+from shlo_jit.pipeline import program_of
 from shlo_jit.reference.interpreter import evaluate
 
 VECTOR = "tensor<16xf32>"
@@ -24,7 +24,7 @@ MOST_LINES = 1500
 
 def llvm_functions(text: str) -> dict[str, str]:
     """The LLVM functions of a program, by name, before optimization."""
-    program = lower(text, "test", "main", resolve(), {}).program.text
+    program = program_of(text, "test", resolve()).text
     return {m[1]: m[0] for m in re.finditer(r"^define [^\n@]*@([\w.$]+)\(.*?^}", program, re.MULTILINE | re.DOTALL)}
 
 

@@ -1,5 +1,6 @@
 """The object cache: nothing that is in its folder can do harm."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -15,8 +16,10 @@ from programs import TARGET, binary, callback, constant, parallel
 
 from shlo_jit.codegen import routines
 from shlo_jit.codegen.objects import compile_program, program_entry, read_program
+from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const
 from shlo_jit.kernels.routine import Routine
+from shlo_jit.options import CompileOptions
 from shlo_jit.runtime import cache as cache_module
 from shlo_jit.runtime.build import build, from_cache
 from shlo_jit.runtime.cache import ObjectCache, program_key
@@ -30,7 +33,7 @@ def entries(cache):
 
 
 def test_program_comes_back(cache):
-    key = program_key("text", {}, TARGET)
+    key = program_key("text", CompileOptions(TARGET))
     assert from_cache(key, TARGET, cache=cache) is None
     build(binary(4), TARGET, key=key, cache=cache)
     exe = from_cache(key, TARGET, cache=cache)
@@ -209,15 +212,41 @@ def test_cache_off(tmp_path, monkeypatch):
     assert not (tmp_path / "off").exists()
 
 
-def test_key_depends_on_what_matters():
-    keys = {
-        program_key("a", {}, TARGET),
-        program_key("b", {}, TARGET),
-        program_key("a", {"x": 1}, TARGET),
-        program_key("a", {"x": 2}, TARGET),
-    }
-    assert len(keys) == 4
-    assert program_key("a", {"x": 1, "y": 2}, TARGET) == program_key(b"a", {"y": 2, "x": 1}, TARGET)
+OTHER = {
+    "target": resolve("x86-64-v3"),
+    "entry": "other",
+    "donate": (1,),
+    "calls": frozenset({"f"}),
+    "num_replicas": 2,
+    "num_partitions": 2,
+    "threads": 7,
+    "implementations": {"f": print},
+    "cache": False,
+}
+"""Of every option, a value that is not its default."""
+SAME_CODE = {"threads", "implementations", "cache"}
+
+
+def test_key_depends_on_the_text():
+    options = CompileOptions(TARGET)
+    assert program_key("a", options) != program_key("b", options)
+    assert program_key("a // b", options) == program_key("a // c", options)
+
+
+@pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(CompileOptions)])
+def test_key_depends_on_the_options_that_change_the_code(name):
+    usual = CompileOptions(TARGET)
+    other = dataclasses.replace(usual, **{name: OTHER[name]})
+    assert (program_key("a", other) == program_key("a", usual)) == (name in SAME_CODE)
+    assert (other == usual) == (name in SAME_CODE)
+
+
+def test_key_is_the_same_for_the_same_options():
+    names = [f"call{i}" for i in range(100)]
+    there, back = (CompileOptions(TARGET, calls=frozenset(n)) for n in (names, names[::-1]))
+    assert program_key("a", there) == program_key("a", back)
+    by_name = dataclasses.replace(TARGET, name=TARGET.cpu)
+    assert program_key("a", CompileOptions(by_name)) == program_key("a", CompileOptions(TARGET))
 
 
 WRITER = """
