@@ -4,6 +4,8 @@ Needs: inlined functions. Guarantees: every block has its own copy of each const
 no dead op without effect remains; a tensor without elements is a constant, so that index maps and kernels never see
 one they would have to compute. Folding computes exact ops only (arithmetic, comparisons, conversions, data
 movement), with at most FOLD_LIMIT elements, so that the result has the bits it would have at run time.
+
+    multiply(%x, 2.0 * 0.5), negate(%x), negate(%x)   ->   %x, negate(%x)
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops import OPS
 from shlo_jit.ops.effects import acting
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.identities import IDENTITIES
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
 
@@ -189,7 +192,7 @@ def body_key(block: Block) -> tuple:
     return tuple(key)
 
 
-def simplify(function: Op) -> Op:
+def simplify(function: Op, _: Context) -> Op:
     """The function simplified; run it again for what one sweep opened up."""
     state = _Simplify(function)
     rw = Rewriter(state.visit)

@@ -2,6 +2,8 @@
 
 Needs: inlined functions. Guarantees: ops named in `EXPANSIONS` are gone, as far as their shapes are static (a rule that
 cannot say anything leaves the op alone). The rules stand in this folder by family; each shows its equation.
+
+    chlo.square %x   ->   multiply %x, %x
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from shlo_jit.ir.core import Op, Value, walk
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 Expansion = Callable[[Rewriter, Op, list[Value]], "Sequence[Value] | None"]
@@ -51,9 +54,9 @@ def expansion(name: str) -> Expansion | None:
     return None if module is None else import_module(f"shlo_jit.passes.expand.{module}").RULES[name]
 
 
-def expand(function: Op) -> Op:
+def expand(function: Op, _: Context) -> Op:
     """The function with every expandable op replaced, and what they expand to expanded in turn."""
-    for _ in range(ROUNDS):
+    for _round in range(ROUNDS):
         changed = False
 
         def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:

@@ -20,7 +20,7 @@ from shlo_jit.ir.attributes import EnumAttr
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import DTYPES, F32, F64, UI32, UI64, DType, TensorType, tensor
 from shlo_jit.ops.known_calls import DRAW
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 
 

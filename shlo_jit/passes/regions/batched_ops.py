@@ -16,7 +16,7 @@ from shlo_jit.ops.bodies import is_plain
 from shlo_jit.ops.contract import dims_of
 from shlo_jit.ops.reduce import reduce_window_window, select_window
 from shlo_jit.ops.window import Window
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.regions.batched_region import along_last, batched, counted, folded, places, plain_sort, window
 from shlo_jit.passes.rewriter import Rewriter
 

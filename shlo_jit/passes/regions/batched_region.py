@@ -20,7 +20,7 @@ from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import I1, I32, TensorType, tensor
 from shlo_jit.ops import is_elementwise
 from shlo_jit.ops.contract import dims_of
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 
 

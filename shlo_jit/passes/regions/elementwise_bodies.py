@@ -17,10 +17,11 @@ from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops.bodies import PLAIN_BODIES, is_plain
 from shlo_jit.ops.shapes import type_text
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
-def elementwise_bodies(function: Op) -> Op:
+def elementwise_bodies(function: Op, _: Context) -> Op:
     """The function with those ops replaced. Raises UnsupportedError."""
     for op in walk(function.block()):
         if op.name in PLAIN_BODIES:
