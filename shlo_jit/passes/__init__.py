@@ -31,7 +31,7 @@ from shlo_jit.passes.canonical.canonical_linalg import canonical_linalg
 from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
 from shlo_jit.passes.context import Context, Registered, nothing_registered
-from shlo_jit.passes.expand.expand import expand
+from shlo_jit.passes.expand.expand import EXPANDED, expand
 from shlo_jit.passes.frontend.dynamic_calls import dynamic_calls
 from shlo_jit.passes.frontend.exact_top_k import exact_top_k
 from shlo_jit.passes.frontend.first_platform import first_platform
@@ -90,7 +90,7 @@ PASSES = (
     # expand
     Pass(expand),
     Pass(refuse_contradictions),
-    Pass(require_static, (core.STATIC, core.CORE_OPS)),
+    Pass(require_static, (core.STATIC, EXPANDED)),
     Pass(require_addressable),
     # canonical
     Pass(canonical_linalg, (core.LINALG,)),

@@ -4,8 +4,9 @@
 and each pass names the rules that it establishes (`passes/__init__.py`). From there on they hold to the end: a pass
 that breaks one is defective, whatever the program. Together they are two languages:
 
-* core: what is left when compound ops are expanded. Every value is a static tensor, every op one that has a lowering;
-  no composites, tuples, quantized types, collectives; regions of reductions and the like are over scalars.
+* core: what is left when compound ops are expanded. Every value is a static tensor, and every op has a lowering
+  (`tests/verify/test_core.py` holds the two against each other); no composites, tuples, quantized types, collectives;
+  regions of reductions and the like are over scalars.
 * canonical: core, with products, convolutions and linear algebra in the forms that the routines take, and no op left
   that does nothing.
 
@@ -32,25 +33,10 @@ from shlo_jit.ops.shapes import type_text
 CONTROL = frozenset({"stablehlo.while", "stablehlo.if", "stablehlo.case"})
 """Ops whose regions run as a whole."""
 
-STRUCTURED = frozenset(
-    {f"stablehlo.{name}" for name in """
-        constant iota reshape broadcast_in_dim transpose slice reverse pad concatenate gather dynamic_slice
-        dynamic_update_slice bitcast_convert reduce reduce_window select_and_scatter scatter sort dot_general
-        convolution fft cholesky triangular_solve custom_call return
-    """.split()}
-    | {"chlo.top_k", "func.call", "func.return"}
-    | CONTROL
-)  # fmt: skip
-"""Core ops that are not elementwise."""
-COMPOUND = frozenset({"chlo.square", "chlo.conj", "stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"})
-"""Elementwise ops that are said in others."""
 
-
-@functools.cache
-def is_core(name: str) -> bool:
-    """Whether an op of this name has a lowering of its own."""
-    record = OPS.get(name)
-    return name in STRUCTURED or (record is not None and record.has("elementwise") and name not in COMPOUND)
+def is_still_there(op: Op) -> str | None:
+    """Of rules that allow no op that they concern."""
+    return "it is still there"
 
 
 @dataclass(frozen=True)
@@ -60,7 +46,7 @@ class Rule:
     statement: str
     concerns: Callable[[str], bool] = lambda name: False
     """The ops that `op_is_wrong` looks at, by name."""
-    op_is_wrong: Callable[[Op], str | None] = lambda op: "it is still there"
+    op_is_wrong: Callable[[Op], str | None] = is_still_there
     type_is_wrong: Callable[[Type], bool] = lambda t: False
     """Of the types of all values."""
     wrong_ops: Callable[[Op, list[Op]], Iterable[Op]] = lambda function, ops: ()
@@ -120,7 +106,7 @@ def _named(*names: str) -> Callable[[str], bool]:
 # ---------------------------------------------------------------------------- frontend
 def _call_is_wrong(op: Op) -> str | None:
     if op.name != "func.call":
-        return "it is still there"
+        return is_still_there(op)
     return None if "has_side_effect" in op.attributes else "it does not say whether it has an effect"
 
 
@@ -131,7 +117,7 @@ def _call_in_region(op: Op) -> str | None:
 
 def _sharding_is_wrong(op: Op) -> str | None:
     same = [v.type for v in op.operands] == [r.type for r in op.results]
-    return "it is still there" if op.regions or not op.results or same else None
+    return is_still_there(op) if op.regions or not op.results or same else None
 
 
 def _is_collective(name: str) -> bool:
@@ -202,7 +188,6 @@ STATIC = Rule(
     "every value is a tensor of known extents",
     type_is_wrong=lambda t: not isinstance(t, TensorType) or not t.is_static,
 )
-CORE_OPS = Rule("no compound op", concerns=lambda name: name in OPS and not is_core(name))
 
 
 # ---------------------------------------------------------------------------- canonical

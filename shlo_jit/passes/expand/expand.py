@@ -14,6 +14,7 @@ from importlib import import_module
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
+from shlo_jit.verify.core import Rule
 
 Expansion = Callable[[Rewriter, Op, list[Value]], "Sequence[Value] | None"]
 
@@ -44,6 +45,10 @@ EXPANSIONS: dict[str, str] = {
     name if "." in name else f"stablehlo.{name}": module for module, names in _MODULES.items() for name in names.split()
 }
 """Name of an op -> module of this package whose `RULES` has its rule; imported when a program has the op."""
+PARTLY = {"stablehlo.dot_general", "stablehlo.bitcast_convert", "chlo.cosh", "chlo.sinh"}
+"""Ops that are core ops too: their rules are for some of them."""
+EXPANDED = Rule("no compound op", concerns=lambda name: name in EXPANSIONS and name not in PARTLY)
+"""What holds once all shapes are known to be static."""
 ROUNDS = 4
 """An expansion may give ops that expand in turn; none goes deeper."""
 

@@ -2,7 +2,7 @@
 
 Needs: inlined functions. Guarantees: no type is quantized. Shapes have to be known: an op on a quantized tensor with
 dynamic dimensions is refused. Data movement happens on storage; products of quantized
-tensors are formed in integers (`quantized_products.py`); a reduction whose body is over another quantized type has its
+tensors are formed in integers (`products.py`); a reduction whose body is over another quantized type has its
 operands requantized; every other op becomes dequantize, op, quantize (specification, "dequantize_op_quantize").
 
     %z = tanh(%x) : q          ->   %z = quantize(tanh(dequantize(%x))) : i8
