@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,6 +104,12 @@ def test_no_import_against_the_layers() -> None:
     against = [found for found in imports() if level(found.imported) > level(found.module)]
     wrong = [str(found) for found in against if not is_known(found)]
     assert not wrong, "\n".join(["against the layers:", *wrong])
+
+
+def test_the_table_of_packages_is_in_their_order() -> None:
+    text = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    packages = re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE)
+    assert packages == [part for _, parts in LAYERS for part in parts if (ROOT / part).is_dir() and part != "examples"]
 
 
 def test_no_cycles() -> None:
