@@ -1,10 +1,12 @@
-"""Regions that machine code computes an element at a time: of which ops, and what they may hold."""
+"""What ops do with their regions: run them as a whole, or an element at a time, and what they may hold then."""
 
 from __future__ import annotations
 
 from shlo_jit.ir.core import Block
 from shlo_jit.ir.types import TensorType
 
+CONTROL = frozenset({"stablehlo.while", "stablehlo.if", "stablehlo.case"})
+"""Control flow: ops whose regions run as a whole."""
 PLAIN_BODIES = frozenset(
     f"stablehlo.{name}" for name in ("map", "reduce", "reduce_window", "sort", "scatter", "select_and_scatter")
 )

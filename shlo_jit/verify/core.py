@@ -24,14 +24,11 @@ from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op, walk
 from shlo_jit.ir.types import FutureType, QuantizedType, TensorType, TokenType, TupleType, Type
 from shlo_jit.ops import OPS
-from shlo_jit.ops.bodies import PLAIN_BODIES, is_plain
+from shlo_jit.ops.bodies import CONTROL, PLAIN_BODIES, is_plain
 from shlo_jit.ops.effects import acting
 from shlo_jit.ops.products import accumulator, operand_type, operand_types
 from shlo_jit.ops.runs import roles_of, run_of
 from shlo_jit.ops.shapes import type_text
-
-CONTROL = frozenset({"stablehlo.while", "stablehlo.if", "stablehlo.case"})
-"""Ops whose regions run as a whole."""
 
 
 def is_still_there(op: Op) -> str | None:
@@ -41,14 +38,15 @@ def is_still_there(op: Op) -> str | None:
 
 @dataclass(frozen=True)
 class Rule:
-    """Something that holds of every function from some pass on. Each check gives what is wrong, or None."""
+    """Something that holds of every function from some pass on."""
 
     statement: str
     concerns: Callable[[str], bool] = lambda name: False
     """The ops that `op_is_wrong` looks at, by name."""
     op_is_wrong: Callable[[Op], str | None] = is_still_there
+    """What is wrong with such an op; None where it keeps the rule."""
     type_is_wrong: Callable[[Type], bool] = lambda t: False
-    """Of the types of all values."""
+    """Of the type of any value."""
     wrong_ops: Callable[[Op, list[Op]], Iterable[Op]] = lambda function, ops: ()
     """Of a function and all ops in it: those that break the rule."""
 
@@ -83,7 +81,7 @@ def violations(function: Op, rules: tuple[Rule, ...]) -> Iterator[tuple[Op, Rule
 @functools.cache
 def _level(rules: tuple[Rule, ...]) -> Callable[[str], list[Rule]]:
     """The rules that concern an op, by its name."""
-    return functools.cache(lambda name: [rule for rule in rules if rule.concerns(name)])
+    return functools.lru_cache(4096)(lambda name: [rule for rule in rules if rule.concerns(name)])
 
 
 def _types(ops: list[Op]) -> dict[int, tuple[Type, Op]]:

@@ -12,11 +12,12 @@ from shlo_jit.ir.core import Op
 from shlo_jit.lower.elements.elementwise import EMITTERS
 from shlo_jit.lower.kernels import KERNELS
 from shlo_jit.op_table import GROUPED, QUANTIZED
+from shlo_jit.ops.bodies import CONTROL
 from shlo_jit.ops.families import FAMILY_OF
 from shlo_jit.passes import CANONICAL
 from shlo_jit.passes.expand.expand import EXPANDED
 from shlo_jit.verify import core
-from shlo_jit.verify.core import CONTROL, Rule, check_level
+from shlo_jit.verify.core import Rule, check_level
 
 F = "tensor<4xf32>"
 DOT = "stablehlo.dot_general %x, %x, contracting_dims = [{}] x [{}]"
