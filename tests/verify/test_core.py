@@ -7,13 +7,8 @@ import re
 import pytest
 
 import shlo_jit
-from shlo_jit.fuse.maps import MAPS
 from shlo_jit.ir.core import Op
-from shlo_jit.lower.elements.elementwise import EMITTERS
-from shlo_jit.lower.kernels import KERNELS
-from shlo_jit.op_table import GROUPED, QUANTIZED
-from shlo_jit.ops.bodies import CONTROL
-from shlo_jit.ops.families import FAMILY_OF
+from shlo_jit.op_table import QUANTIZED, rows
 from shlo_jit.passes import CANONICAL
 from shlo_jit.passes.expand.expand import EXPANDED
 from shlo_jit.verify import core
@@ -144,12 +139,11 @@ def test_a_canonical_function_breaks_none(rule: Rule) -> None:
 
 
 def test_what_no_rule_forbids_has_a_lowering() -> None:
-    """Or disappears otherwise: functions and modules are around what rules are for, `simplify` drops the barrier, and
-    quantized types are forbidden, whatever op makes them. Lowering knows tokens, which are gone before."""
+    """Or disappears otherwise: `simplify` drops the barrier, no value has the type of a `func.constant`, and quantized
+    types are forbidden, whatever op makes them."""
     forbidden = [rule.concerns for rule in CANONICAL if rule.op_is_wrong is core.is_still_there]
-    left = {name for name in FAMILY_OF if not any(concerns(name) for concerns in forbidden)}
-    calls = {"stablehlo.composite", "func.call_indirect", "func.constant"}
-    others = {"func.func", "builtin.module", "stablehlo.optimization_barrier", *QUANTIZED, *calls}
-    tokens = {"stablehlo.create_token", "stablehlo.after_all"}
-    lowered = {*EMITTERS, *MAPS, *KERNELS, *GROUPED, *CONTROL, "stablehlo.return", "func.return"} & set(FAMILY_OF)
-    assert left - others == lowered - tokens
+    left = {row.name for row in rows() if not any(concerns(row.name) for concerns in forbidden)}
+    calls = {"stablehlo.composite", "func.call_indirect", "func.constant"}  # core.CALLS, core.STATIC
+    others = {"stablehlo.optimization_barrier", *QUANTIZED, *calls}
+    lowered = {row.name for row in rows() if row.how in ("kernel", "control flow", "fused loop")}
+    assert left - others == lowered | {"func.call"}
