@@ -22,6 +22,7 @@ from typer.core import TyperCommand
 
 from shlo_jit import cli_report, examples, startup
 from shlo_jit.errors import Diagnostic, ExecutionError, StableHLOError
+from shlo_jit.stages import STAGES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.executable import Executable, Signature
 
 INVALID, USAGE = 1, 2
-STAGES = ("module", "plan", "llvm", "asm")
 TIMING_SECONDS, TIMING_CALLS = 0.5, 1000
 """How long, and how often at most, `run` goes on calling the program for its best time."""
 PROGRESS_AFTER = 0.3

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shlo_jit.ops import OPS, OpDef
+from shlo_jit.ops.bodies import CONTROL
 from shlo_jit.ops.kinds import TypeKind
 
 BEGIN, END = "<!-- op table: begin -->", "<!-- op table: end -->"
 STRUCTURE = {"builtin.module", "func.func", "func.return", "stablehlo.return"}
 """What a program is built of, no operations."""
 GROUPED = {"stablehlo.reduce", "stablehlo.concatenate", "stablehlo.dynamic_update_slice"}
-"""Ops that `fuse/group.py` puts into nests by hand."""
+"""Ops that `fuse/fuse.py` puts into nests by hand."""
 QUANTIZED = {"stablehlo.uniform_quantize", "stablehlo.uniform_dequantize"}
 """Ops that `passes/quantized/lower_quantized.py` says in others."""
 REMOVED = {
@@ -74,7 +75,6 @@ def written_into(text: str) -> str:
 def _routes() -> dict[str, str]:
     """Op name to its way to machine code, of every op that has one. Where two tables know an op, the later one is
     what usually happens."""
-    from shlo_jit.fuse.group import CONTROL
     from shlo_jit.fuse.maps import MAPS
     from shlo_jit.lower.elements.elementwise import EMITTERS
     from shlo_jit.lower.kernels import KERNELS

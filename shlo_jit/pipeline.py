@@ -3,68 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from shlo_jit import tuning
 from shlo_jit.codegen import routines
 from shlo_jit.codegen.background import Background
 from shlo_jit.deep import deeply
 from shlo_jit.errors import Diagnostic, InternalError, StableHLOError, UnsupportedError, VerifyError, diagnose
-from shlo_jit.forking import compiling, pause
+from shlo_jit.forking import pause
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Module, is_declaration
 from shlo_jit.kernels.target import Target
 from shlo_jit.log import LOG, stage
 from shlo_jit.options import CompileOptions, OptionError, check_donated
-from shlo_jit.runtime import build
+from shlo_jit.runtime import build, lapack
 from shlo_jit.runtime.cache import program_key
 from shlo_jit.runtime.callbacks import is_known
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.sources import Text
+from shlo_jit.stages import texts
 from shlo_jit.text.parser import parse_module
 from shlo_jit.verify.verifier import verify_module
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.program import Program
-    from shlo_jit.fuse.plan import PlanBlock
+    from shlo_jit.ir.core import Op
     from shlo_jit.kernels.routine import Routine
-    from shlo_jit.lower.program import FunctionPlan
+    from shlo_jit.lower.planned import Lowered, PlannedFunction
     from shlo_jit.memory.storage import MemoryPlan
-
-
-PARTS_PER_CPU = 2
-"""Parts that large texts are cut into for LLVM: more than one, since they take different times."""
-
-
-@dataclass
-class Lowered:
-    """A program at every stage before machine code."""
-
-    module: Module
-    """As parsed and verified."""
-    functions: list[FunctionPlan]
-    """Those that are called and not written out, callees first, and the entry function."""
-    program: Program
-
-    @property
-    def plan(self) -> PlanBlock:
-        """The steps of the entry function."""
-        return self.functions[-1].plan
-
-    @property
-    def memory(self) -> MemoryPlan:
-        """Where the values of the entry function live."""
-        memory = self.functions[-1].memory
-        assert memory is not None
-        return memory
 
 
 def compile_source(source: Text | Module, options: CompileOptions) -> Executable:
     """Program to an Executable, from the object cache where it knows the program. Raises OptionError for options that
     the program cannot have."""
-    stages = _stages(source, options)
+    stages = texts(lambda: lower(parsed(source), options), options.target)
     key = None
     if options.cache:
         key = program_key(_text_of(source), options)
@@ -81,7 +55,7 @@ def compile_source(source: Text | Module, options: CompileOptions) -> Executable
     cpus = usable_cpus()
     with Background(cpus - 1) as background:
         store = build.resolve_cache(options.cache)
-        starting = routines.Starting(options.target, store, background, PARTS_PER_CPU * cpus)
+        starting = routines.Starting(options.target, store, background, tuning.PARTS_PER_CPU * cpus)
         for routine in routines.own_routines().values():
             starting.start(routine)
         try:
@@ -132,66 +106,55 @@ def lower(
     options: CompileOptions,
     on_routine: Callable[[Routine], None] = lambda routine: None,
 ) -> Lowered:
-    """A Module to a Program, with what was made on the way. `on_routine` hears early of every routine it calls."""
-    from shlo_jit.fuse.group import group_block
-    from shlo_jit.lower.program import FunctionPlan, ProgramLowering
-    from shlo_jit.passes import core_functions
+    """A Module to a Program, with what was made on the way. `on_routine` hears early of every routine it calls.
 
-    entry, is_registered = options.entry, options.calls.__contains__
-    pause()
+    Each stage is a function, and what it makes can be printed: see `shlo_jit/stages.py`.
+    """
+    from shlo_jit.fuse.fuse import fuse
+    from shlo_jit.lower.planned import Lowered, PlannedFunction
+    from shlo_jit.lower.program import lower_program
+    from shlo_jit.memory.planner import plan_memory
+    from shlo_jit.passes import core_functions
+    from shlo_jit.schedule.schedule import Context, schedule
+
     with stage("verify"):
-        diagnostics = verify_module(module, is_registered=is_registered)
+        function = verified(module, options)
+    with stage("passes"):
+        cores = core_functions(module, function, options.calls.__contains__)
+    pause()
+    check_donated(options.donate, len(cores[-1].block().arguments))
+    with stage("fuse"):
+        plans = [fuse(core) for core in cores]
+    pause()
+    with stage("schedule"):
+        context = Context(options.target, partial(is_known, calls=options.calls), has_lapack=lapack.is_available)
+        schedules = [schedule(plan, context) for plan in plans]
+    for routine in (r for s in schedules for r in s.routines.values()):
+        on_routine(routine)
+    pause()
+    functions: list[PlannedFunction] = []
+    with stage("memory"):
+        memories: dict[str, MemoryPlan] = {}
+        for core, plan, scheduled in zip(cores, plans, schedules, strict=True):
+            donated = frozenset(options.donate if core is cores[-1] else ())
+            memory = memories[core.attributes["sym_name"]] = plan_memory(plan, scheduled, donated, memories)
+            functions.append(PlannedFunction(core, plan, scheduled, memory))
+    pause()
+    with stage("lower"):
+        program = lower_program(functions, options.target)
+    return Lowered(module, functions, program)
+
+
+def verified(module: Module, options: CompileOptions) -> Op:
+    """The entry function of a valid module. Raises VerifyError, and StableHLOError where there is no such function."""
+    diagnostics = verify_module(module, is_registered=options.calls.__contains__)
     if diagnostics:
         raise VerifyError(diagnostics)
-    pause()
+    entry = options.entry
     function = module.function(entry)
     if function is None:
         known = ", ".join("@" + f.attributes["sym_name"] for f in module.functions())
         raise StableHLOError(Diagnostic(f"no function @{entry}; the program has {known or 'none'}", module.source.name))
     if is_declaration(function):
         raise UnsupportedError(diagnose(f"function @{entry} has no body", function.span))
-    with stage("passes"):
-        cores = core_functions(module, function, is_registered)
-    with stage("fuse"):
-        blocks = [core.block() for core in cores]
-        names = [core.attributes["sym_name"] for core in cores]
-        functions = [
-            FunctionPlan(name, block.arguments, group_block(block)) for name, block in zip(names, blocks, strict=True)
-        ]
-    pause()
-
-    check_donated(options.donate, len(functions[-1].arguments))
-    with stage("lower"):
-        known_call = partial(is_known, calls=options.calls)
-        lowering = ProgramLowering(functions, options.target, known_call, frozenset(options.donate), on_routine)
-        program = lowering.run()
-    return Lowered(module, functions, program)
-
-
-def _stages(source: Text | Module, options: CompileOptions) -> dict[str, Callable[[], str]]:
-    """What `exe.text(stage)` shows, lowered again when asked: an executable does not keep its program."""
-
-    @compiling()
-    def again() -> Lowered:
-        return lower(parsed(source), options)
-
-    @compiling()
-    def plan() -> str:
-        from shlo_jit.fuse.show import show_plan
-
-        *callees, entry = [(f.name, show_plan(f.plan, f.memory)) for f in again().functions if f.memory is not None]
-        return "\n\n".join([entry[1], *(f"@{name}: {text}" for name, text in callees)])
-
-    @compiling()
-    def optimized(emit: str) -> str:
-        from shlo_jit.codegen import optimize
-
-        module = optimize.optimize(again().program.text, options.target)
-        return str(module) if emit == "llvm" else optimize.emit_assembly(module, options.target)
-
-    return {
-        "module": lambda: str(again().module),
-        "plan": plan,
-        "llvm": lambda: optimized("llvm"),
-        "asm": lambda: optimized("asm"),
-    }
+    return function

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import re
+import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -107,11 +109,12 @@ def add_ops_as_the_page_says() -> list[np.ndarray]:
     for code in re.findall(r"```python\n(.*?)```", text, re.S):
         name = re.match(r"# (shlo_jit/\S+)\.py\n", code)
         assert name is not None, code
+        place = name[1].replace("/", ".").removesuffix(".__init__")
         try:
-            module = importlib.import_module(name[1].replace("/", "."))
-        except ModuleNotFoundError:
-            module = importlib.import_module("shlo_jit.lower.kernels")
-        exec(code, dict(vars(module)))
+            module = importlib.import_module(place)
+        except ModuleNotFoundError:  # one that the page adds
+            module = sys.modules[place] = types.ModuleType(place)
+        exec(code, vars(module))
     results = []
     for program in re.findall(r"```mlir\n(.*?)```", text, re.S):
         exe = shlo_jit.compile(program, cache=False)

@@ -140,7 +140,9 @@ def test_infer(arguments: Any, message: str) -> None:
 
 @pytest.mark.parametrize("stage", ["foo", "", 3, None, ["plan"]])
 def test_stages(stage: Any) -> None:
-    with pytest.raises(ValueError, match="unknown stage .*: expected one of module, plan, llvm, asm"):
+    with pytest.raises(
+        ValueError, match="unknown stage .*: expected one of module, core, plan, schedule, memory, lowered, llvm, asm"
+    ):
         shlo_jit.compile(TEXT).text(stage)
 
 

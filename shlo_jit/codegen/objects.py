@@ -16,7 +16,7 @@ from shlo_jit.codegen.program import Callback, Port, Program
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.memory.scratch import Scratch
+from shlo_jit.schedule.scratch import Scratch
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.background import Background

@@ -10,7 +10,7 @@ import numpy as np
 
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.routine import Routine
-from shlo_jit.memory.scratch import ALIGN, Scratch
+from shlo_jit.schedule.scratch import ALIGN, Scratch
 
 PAUSE_SLOT, FIRST_CONSTANT_SLOT = 3, 4
 """Of a program's context."""

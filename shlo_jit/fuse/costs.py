@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from shlo_jit import tuning
 from shlo_jit.fuse.maps import MAPS
 from shlo_jit.ir.core import Op
 
 FREE = set(MAPS)
 HEAVY = 12
-ROW_LIMIT = 1 << 16
-"""Elements of a row that is passed over several times: it has to stay in the cache."""
-COLUMN_LIMIT = 2048
-"""The same for rows whose elements are not adjacent."""
 _COSTS = {
     "stablehlo.divide": 4, "stablehlo.sqrt": 4, "stablehlo.rsqrt": 5, "stablehlo.remainder": 8,
     "stablehlo.exponential": HEAVY, "stablehlo.log": HEAVY, "stablehlo.log_plus_one": HEAVY, "stablehlo.cbrt": 16,
@@ -37,5 +34,5 @@ def longest_row(op: Op) -> int:
     for n in source.extents[last + 1 :]:
         stride *= n
     if stride == source.storage.itemsize:
-        return ROW_LIMIT
-    return COLUMN_LIMIT if stride % 2048 else COLUMN_LIMIT // 4
+        return tuning.ROW_ELEMENTS
+    return tuning.COLUMN_ELEMENTS if stride % 2048 else tuning.COLUMN_ELEMENTS // 4

@@ -6,14 +6,14 @@ and nothing that is made after the dot from it, moves into the dot's step as its
 
 from __future__ import annotations
 
+from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest, covers
 from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step
+from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 
 HOSTS = {"stablehlo.dot_general", "stablehlo.convolution"}
-FARTHEST = 500
-"""Steps between the product and the loop: all of them are looked at."""
 
 
 def attach_epilogues(block: PlanBlock) -> None:
@@ -37,24 +37,30 @@ class _Attaching:
     def run(self) -> None:
         for step in self.block.steps:
             if isinstance(step, OpStep) and step.op.name in HOSTS and step.epilogue is None:
-                self.attach(step)
+                step.no_epilogue = self.attach(step)
         self.block.steps = [step for step in self.steps if step is not None]
 
-    def attach(self, host: OpStep) -> None:
+    def attach(self, host: OpStep) -> Refusal | None:
+        """Move the loop that reads a product into its step; why not, where that cannot be."""
         (value,) = host.op.results
         readers = self.readers.get(value, {})
-        if len(readers) != 1 or value in self.returned:
-            return
+        if value in self.returned:
+            return Refusal("the product is returned")
+        if len(readers) != 1:
+            return Refusal(f"{len(readers)} steps read the product")
         (step,) = readers
-        if not isinstance(step, NestStep) or not fits(step.nest, value):
-            return
+        if not isinstance(step, NestStep):
+            return Refusal(f"a {step.title} reads the product")
+        refusal = unfit(step.nest, value)
+        if refusal is not None:
+            return refusal
         index, at = self.place[id(host)], self.place[id(step)]
-        if at - index > FARTHEST:
-            return
+        if at - index > tuning.EPILOGUE_DISTANCE:
+            return Refusal(f"the loop that reads it is more than {tuning.EPILOGUE_DISTANCE} steps away")
         between = [s for s in self.steps[index + 1 : at] if s is not None]
         wanted = needed(step, between)
         if any(value in s.reads or depends(s, host, between) for s in wanted):
-            return
+            return Refusal("the loop that reads it also reads what is made of the product")
         host.epilogue = step
         for v in step.reads:
             del self.readers[v][step]
@@ -66,23 +72,27 @@ class _Attaching:
         rest = [s for s in between if id(s) not in inside]
         order = [*wanted, host, *rest]
         self.steps[index : at + 1] = [*order, *[None] * (at + 1 - index - len(order))]
+        host.why |= step.why
         for i, s in enumerate(order, index):
             self.place[id(s)] = i
+        return None
 
 
-def fits(nest: Nest, value: Value) -> bool:
-    """The nest reads the value at each element once, in the order of its memory, and is a plain loop."""
-    if nest.reduce_vars or nest.overwrites is not None or nest.after is not None:
-        return False
+def unfit(nest: Nest, value: Value) -> Refusal | None:
+    """Why a nest is no plain loop that reads the value at each element once, in the order of its memory."""
+    if nest.reduce_vars:
+        return Refusal("what reads it passes over its rows several times")
+    if nest.overwrites is not None or nest.after is not None:
+        return Refusal("what reads it writes a part of a buffer")
     places = [at for v, at in nest.loads if v is value]
     if len(places) != 1 or value.tensor.size == 0:
-        return False
+        return Refusal("the loop reads it at several places")
     seen = covers(nest, places[0], value.tensor.extents)
     wide = {v for v, e in enumerate(nest.extents) if e > 1}
-    if seen is None or seen != wide:
-        return False
     stores = [covers(nest, ix.At(s.index), s.target.tensor.extents) for s in nest.stores]
-    return all(s == wide for s in stores)
+    if seen is None or seen != wide or any(s != wide for s in stores):
+        return Refusal("the loop does not go over each of its elements once")
+    return None
 
 
 def needed(step: Step, among: list[Step]) -> list[Step]:

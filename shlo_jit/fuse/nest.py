@@ -48,8 +48,6 @@ class Nest:
     """Another nest writes the rest of the target before this one does (pad's fill)."""
     pending: dict[Value, list[At]] = field(default_factory=dict)
     """While fusing: operands wanted, not yet decided."""
-    why: str = ""
-    """Why it took in no more."""
 
     @property
     def rows(self) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from shlo_jit import tuning
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, Step
 from shlo_jit.ir.core import Value
 from shlo_jit.ops.effects import acts
 
 Users = dict[Value, list[Step]]
-LONG_SEARCH = 1000
-"""Steps that are looked at before one step is taken to depend on another."""
 
 
 def ordered(steps: list[Step], producers: Users, readers: Users) -> list[Step]:
@@ -53,7 +52,7 @@ def depends(step: Step, *on: Step) -> bool:
             if id(before) not in seen:
                 seen.add(id(before))
                 todo.append(before)
-        if len(seen) > LONG_SEARCH:
+        if len(seen) > tuning.ORDER_SEARCH:
             return True
     return False
 

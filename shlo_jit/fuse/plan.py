@@ -9,19 +9,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from shlo_jit.fuse.nest import Nest
+from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import At, variables
 
 
 @dataclass(eq=False)
 class Step:
-    """Base. `position` is the place in the block of the last op in it; `why` says why it ended where it did."""
+    """Base. `position` is the place in the block of the last op in it."""
 
     reads: list[Value] = field(default_factory=list)
     writes: list[Value] = field(default_factory=list)
     position: int = 0
     after: list[Step] = field(default_factory=list)
     """Steps that must run before this one."""
+    why: dict[Value, str] = field(default_factory=dict)
+    """Why each value it writes is in memory."""
 
     @property
     def title(self) -> str:
@@ -42,6 +45,13 @@ class NestStep(Step):
         reduces = {n.op for n in self.nest.nodes.values() if n.op.name == "stablehlo.reduce"}
         return "row" if wide or len(reduces) > 1 else "reduce"
 
+    @property
+    def hint(self) -> str:
+        """A telling name: the ops that do the most, last first."""
+        words = [n.op.name.partition(".")[2] for n in self.nest.nodes.values()]
+        words = [w for w in dict.fromkeys(words) if w not in ("constant", "broadcast_in_dim", "reshape", "convert")]
+        return "_".join([self.title, *words[:3]])
+
 
 @dataclass(eq=False)
 class OpStep(Step):
@@ -49,6 +59,8 @@ class OpStep(Step):
 
     op: Op = None  # type: ignore[assignment]
     epilogue: NestStep | None = None
+    no_epilogue: Refusal | None = None
+    """Of a product: why no loop runs on its tiles."""
 
     @property
     def title(self) -> str:
@@ -112,3 +124,37 @@ def all_steps(block: PlanBlock) -> Iterator[Step]:
         if isinstance(step, ControlStep):
             for inner in step.blocks:
                 yield from all_steps(inner)
+
+
+def labels_of(block: PlanBlock, prefix: str = "") -> dict[int, str]:
+    """What each step is called where a plan is printed, by its id(): `2`; within the regions of step 2, `2.0.5`."""
+    labels: dict[int, str] = {}
+    for i, step in enumerate(block.steps):
+        labels[id(step)] = f"{prefix}{i}"
+        if isinstance(step, ControlStep):
+            for k, inner in enumerate(step.blocks):
+                labels |= labels_of(inner, f"{prefix}{i}.{k}.")
+    return labels
+
+
+def all_blocks(block: PlanBlock) -> Iterator[PlanBlock]:
+    """A block and those inside it."""
+    yield block
+    for step in block.steps:
+        if isinstance(step, ControlStep):
+            for inner in step.blocks:
+                yield from all_blocks(inner)
+
+
+def read_inside(*blocks: PlanBlock) -> set[Value]:
+    """What blocks, and those inside them, read or return: their own values, and those of the blocks around."""
+    found: set[Value] = set()
+    todo = list(blocks)
+    while todo:
+        block = todo.pop()
+        found.update(block.results)
+        for step in block.steps:
+            found.update(step.reads)
+            if isinstance(step, ControlStep):
+                todo += step.blocks
+    return found

@@ -24,6 +24,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
 from shlo_jit.kernels.fft.access import Mask, first_lanes
 from shlo_jit.kernels.field import Field, Number
@@ -33,8 +34,6 @@ from shlo_jit.kernels.target import Target
 ROWS = 4
 SOLVE, UNIT, FACTOR, BELOW = range(4)
 MODES = (SOLVE, UNIT, FACTOR, BELOW)
-PARALLEL_WORK = 1 << 17
-"""Multiply-adds of a block row from which on threads pay."""
 
 PARAMS = (
     ("ptr", "A"), ("i64", "a_row"), ("i64", "a_col"), ("ptr", "X"), ("i64", "x_row"),
@@ -228,7 +227,7 @@ def _emit_cholesky(module: ModuleText, dtype: str, target: Target) -> None:
             b.call("void", factor, args, declare=False)
             _copy_rows(b, field, (at, n), (scratch, i64(width)), j, end, columns)
             b.store(j, b.element(frame, "i64", 2))
-            alone = b.icmp("slt", b.mul(b.mul(right, end), width), PARALLEL_WORK)
+            alone = b.icmp("slt", b.mul(b.mul(right, end), width), tuning.SUBSTITUTION_PARALLEL)
             some = b.select(alone, i64(1), threads)
             tasks = b.udiv(b.add(right, width - 1), width)
             with b.if_(b.icmp("sgt", right, 0), "right"):

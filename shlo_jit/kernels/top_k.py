@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
 
-MOST = 256
-"""k up to which insertion is worth it."""
-
 
 def array_bytes(k: int, lanes: int) -> int:
     """Of the array, what stands in front of it and behind it included."""

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shlo_jit import tuning
 from shlo_jit.codegen.program import PAUSE_SLOT
 from shlo_jit.kernels.builder import i64
 from shlo_jit.lower.control import leave_unless_zero
-from shlo_jit.schedule.work import STEP_WORK
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
-
-BUDGET = 1 << 21
-"""Work between looks: a millisecond or so, 20 where it is slow."""
 
 
 class Pauses:
@@ -32,20 +29,20 @@ class Pauses:
     def spend(self, work: int) -> None:
         """Work was done in a straight line."""
         self.since += work
-        if self.since >= BUDGET:
+        if self.since >= tuning.PAUSE_WORK:
             self.since = 0
             self.look()
 
     def turn(self) -> None:
         """At the end of a turn of a loop, at whose head `since` was 0."""
-        scope, work = self.low.scope, self.since + STEP_WORK
+        scope, work = self.low.scope, self.since + tuning.STEP_WORK
         b = scope.b
         if scope.budget is None:
-            scope.budget = b.variable(i64(BUDGET))
+            scope.budget = b.variable(i64(tuning.PAUSE_WORK))
         left = b.sub(b.load("i64", scope.budget), work)
         b.store(left, scope.budget)
         with b.if_(b.icmp("slt", left, 0), "pause"):
-            b.store(i64(BUDGET), scope.budget)
+            b.store(i64(tuning.PAUSE_WORK), scope.budget)
             self.look()
 
     def leave(self) -> None:

@@ -3,49 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.codegen.program import FIRST_CONSTANT_SLOT, Callback, Port, Program
-from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.forking import pause
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, all_steps
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.control import leave_unless_zero, lower_control, write_part
-from shlo_jit.lower.kernels import KERNELS, Kernel
+from shlo_jit.lower.kernels import kernel
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
+from shlo_jit.lower.parts import Parts
 from shlo_jit.lower.pauses import Pauses
+from shlo_jit.lower.planned import PlannedFunction
 from shlo_jit.lower.scope import PARAMETERS, Scope
-from shlo_jit.memory.planner import Planner
-from shlo_jit.memory.scratch import Scratch
-from shlo_jit.memory.storage import Copy, MemoryPlan, Storage, nbytes, read_inside
-from shlo_jit.schedule.parts import PART_STEPS, Parts
-from shlo_jit.schedule.space import Tile
+from shlo_jit.memory.storage import Copy, MemoryPlan, Storage, nbytes
+from shlo_jit.schedule.kernel import NOTHING
+from shlo_jit.schedule.nest import NestSchedule
+from shlo_jit.schedule.schedule import Schedule
+from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.work import is_short, step_work
-
-INLINE_CONSTANT = 512
-"""Bytes up to which a constant stands in the LLVM text."""
-INLINE_KERNEL = 60
-"""Lines of text up to which a kernel called once is inlined into the entry function: loops of tiny kernels then keep
-their state in registers."""
-
-
-@dataclass(eq=False)
-class FunctionPlan:
-    """A function in steps; its memory is planned when it is lowered."""
-
-    name: str
-    arguments: list[Value]
-    plan: PlanBlock
-    memory: MemoryPlan | None = None
 
 
 @dataclass(frozen=True)
@@ -62,38 +47,24 @@ class Callee:
 class ProgramLowering:
     """State of one lowering; kernels in `lower/kernels` see it as `low`."""
 
-    def __init__(
-        self,
-        functions: list[FunctionPlan],
-        target: Target,
-        known_calls: Callable[[str], bool],
-        donate: frozenset[int] = frozenset(),
-        on_routine: Callable[[Routine], None] = lambda routine: None,
-    ):
-        self.is_known_call = known_calls
-        """Whether a custom call of that name can be made."""
+    def __init__(self, functions: list[PlannedFunction], target: Target):
         self.functions = functions
         """Callees before their callers; the last is the entry."""
         self.plan: PlanBlock
         """Of the function being lowered."""
+        self.schedule: Schedule
         self.memory: MemoryPlan
         self.parts: Parts
-        self.read: set[Value]
-        """What its steps read and its blocks return."""
         self.callees: dict[str, Callee] = {}
         """Functions that have been lowered."""
-        self.donate = donate
         self.target = target
         self.module = ModuleText(target)
         self.routines: dict[str, Routine] = {}
-        self.on_routine = on_routine
-        """Called with a routine when it turns out that the program needs it."""
         self.callbacks: list[Callback] = []
         self.array_slots: dict[bytes, int] = {}
         self.externals: dict[str, None] = {}
         """Symbols that are defined when the program is loaded (see `runtime/lapack.py`)."""
         self.constants: list[np.ndarray] = []
-        self.nests: dict[int, NestLowering] = {}
         self.scope: Scope
         """The function being written."""
         self.kernel_names: dict[str, str] = {}
@@ -103,7 +74,6 @@ class ProgramLowering:
         self.step_functions: set[str] = set()
         """Names of the functions that run steps: the entry and its parts."""
         self.pauses: Pauses
-        self.use_routines()
 
     # ------------------------------------------------------------------ services for kernels
     @property
@@ -140,32 +110,15 @@ class ProgramLowering:
         return self.b.load("ptr", self.b.element(table, "ptr", storage.number))
 
     def scratch(self, step: Step) -> V:
-        """Address of the step's scratch memory."""
-        return self.address(self.memory.scratch[id(step)])
+        """Address of the step's scratch memory; null where it has none."""
+        storage = self.memory.scratch.get(id(step))
+        return const("ptr", 0) if storage is None else self.address(storage)
 
-    def use_routines(self) -> None:
-        """Note all routines of the plans' kernels, before the rest of the work."""
-        for function in self.functions:
-            for step in all_steps(function.plan):
-                if isinstance(step, OpStep):
-                    for routine in self.kernel(step).routines(step.op, self.target):
-                        self.use(routine)
-
-    def kernel(self, step: OpStep) -> Kernel:
-        """The kernel of a step. Raises UnsupportedError when there is none."""
-        kernel = KERNELS.get(step.op.name)
-        if kernel is None:
-            raise UnsupportedError(diagnose(f"{step.op.name} has no lowering yet", step.op.span))
-        return kernel
-
-    def use(self, routine: Routine) -> Routine:
+    def use(self, routine: Routine) -> None:
         """Note that the program calls a routine's symbols."""
-        if routine.name not in self.routines:
-            self.routines[routine.name] = routine
-            self.on_routine(routine)
+        self.routines[routine.name] = routine
         for need in routine.needs:
             self.use(need)
-        return routine
 
     def parallel(self, task: str, pointers: list[V], tasks: int) -> None:
         """Run `void task(ptr frame, i64 index, i64 worker)` for every index; the frame holds the pointers."""
@@ -194,10 +147,13 @@ class ProgramLowering:
 
     # ------------------------------------------------------------------ entry
     def run(self) -> Program:
+        for function in self.functions:
+            for routine in function.schedule.routines.values():
+                self.use(routine)
         *callees, entry = self.functions
         for i, function in enumerate(callees):
             self.function(f"function{i}", function)
-        self.function("shlo_main", entry, self.donate)
+        self.function("shlo_main", entry)
         self.inline_small_kernels()
         inputs = tuple(port(a) for a in entry.arguments)
         outputs = tuple(port(r) for r in self.plan.results)
@@ -216,12 +172,9 @@ class ProgramLowering:
             is_short(self.plan) and not self.callbacks,
         )
 
-    def function(self, name: str, function: FunctionPlan, donated: frozenset[int] = frozenset()) -> None:
-        """Plan a function's memory and write it."""
-        self.plan = function.plan
-        self.read = read_inside(self.plan)
+    def function(self, name: str, function: PlannedFunction) -> None:
+        self.plan, self.schedule, self.memory = function.plan, function.schedule, function.memory
         self.pauses = Pauses(self)
-        self.memory = function.memory = Planner(self.plan, function.arguments, self.scratch_of, donated).run()
         self.parts = Parts(self.plan, self.memory)
         b = self.step_function(name, PARAMETERS, internal=name != "shlo_main")
         self.scope = Scope(b)
@@ -249,7 +202,7 @@ class ProgramLowering:
     def constant(self, value: Value) -> V:
         assert value.op is not None
         array = np.ascontiguousarray(value.op.constant.array)
-        if array.nbytes <= INLINE_CONSTANT:
+        if array.nbytes <= tuning.INLINE_CONSTANT_BYTES:
             name = f"constant{len(self.module.globals)}"
             raw = "".join(f"\\{byte:02X}" for byte in array.tobytes())
             n = max(1, array.nbytes)
@@ -296,9 +249,9 @@ class ProgramLowering:
 
     def copies(self, copies: list[Copy]) -> None:
         """Copies, in order; of many, so many to a function."""
-        if len(copies) > PART_STEPS:
-            for i in range(0, len(copies), PART_STEPS):
-                write_part(self, partial(self.copies, copies[i : i + PART_STEPS]))
+        if len(copies) > tuning.PART_STEPS:
+            for i in range(0, len(copies), tuning.PART_STEPS):
+                write_part(self, partial(self.copies, copies[i : i + tuning.PART_STEPS]))
             return
         for c in copies:
             n = nbytes(c.source)
@@ -306,40 +259,28 @@ class ProgramLowering:
                 copy(self, self.pointer(c.target), self.pointer(c.source), n)
 
     def step(self, step: Step) -> None:
+        schedule = self.schedule[step]
         if isinstance(step, NestStep):
-            self.nest(step)
+            assert isinstance(schedule, NestSchedule)
+            self.nest(step, schedule)
         elif isinstance(step, ControlStep):
             lower_control(self, step)
         elif isinstance(step, OpStep):
-            self.kernel(step).lower(self, step)
+            if schedule is not NOTHING:
+                kernel(step.op.name)(self, step, schedule)
         else:
             assert isinstance(step, ViewStep)
-
-    def scratch_of(self, step: Step) -> Scratch:
-        """Scratch a step wants; asked while memory is planned."""
-        if isinstance(step, OpStep):
-            return self.kernel(step).scratch(self, step)
-        if isinstance(step, NestStep):
-            return Scratch(self.lowering(step).plan.scratch_bytes())
-        return Scratch()
 
     def aligned(self, step: NestStep) -> set[Value]:
         """Store targets whose memory is ours, and so aligned to 64 bytes (a donated argument's need not be)."""
         return {v for v in step.writes if self.memory.storage[v].kind in ("arena", "result")}
 
-    def lowering(self, step: NestStep) -> NestLowering:
-        low = self.nests.get(id(step))
-        if low is None:
-            check_supported(step.nest)
-            low = self.nests[id(step)] = NestLowering(step.nest, self.target)
-        return low
-
-    def nest(self, step: NestStep) -> None:
+    def nest(self, step: NestStep, schedule: NestSchedule) -> None:
+        check_supported(step.nest)
         if any(s.target.tensor.size == 0 for s in step.nest.stores) and step.nest.rows == 0:
             return
-        low = self.lowering(step)
-        schedule = low.schedule
-        if schedule.units == 0:
+        tasks, low = schedule.tasks, NestLowering(schedule)
+        if tasks.units == 0:
             return
         groups: dict[int, list[Value]] = {}
         values = dict.fromkeys([*(k[0] for k in step.nest.loads), *(s.target for s in step.nest.stores)])
@@ -347,35 +288,21 @@ class ProgramLowering:
             groups.setdefault(id(self.memory.storage[v]), []).append(v)
         buffers = [(f"p{i}", vs) for i, vs in enumerate(groups.values())]
         pointers = [self.pointer(vs[0]) for _, vs in buffers]
-        if schedule.split:
+        if schedule.split is not None:
             buffers.append(("scratch", []))
             pointers.append(self.scratch(step))
-        hint = kernel_hint(step)
+        hint = step.hint
         name = self.new_name(hint)
         low.write(self.module, name, buffers, self.aligned(step))
         name = self.share(hint, name)
-        if schedule.tasks == 1:
-            self.b.call("void", name, [*pointers, i64(0), i64(schedule.units)], declare=False)
+        if tasks.tasks == 1:
+            self.b.call("void", name, [*pointers, i64(0), i64(tasks.units)], declare=False)
             return
-        self.parallel(self.task_of(name, len(pointers), schedule.units, schedule.grain), pointers, schedule.tasks)
-        if schedule.split:
+        self.parallel(self.task_of(name, len(pointers), tasks.units, tasks.grain), pointers, tasks.tasks)
+        if schedule.split is not None:
             name = self.new_name(hint)
             low.write_finish(self.module, name, buffers)
             self.b.call("void", self.share(hint, name), [*pointers, i64(0), i64(1)], declare=False)
-
-    def epilogue(self, step: NestStep, tile: Tile) -> tuple[V, V]:
-        """A nest as the epilogue of a product: its function's address, and the frame to hand to it."""
-        check_supported(step.nest)
-        b, nest = self.b, step.nest
-        values = list(dict.fromkeys([*(k[0] for k in nest.loads), *(s.target for s in nest.stores)]))
-        hint = "epilogue_" + kernel_hint(step)
-        name = self.new_name(hint)
-        NestLowering(nest, self.target, tile).write_epilogue(self.module, name, values, tile)
-        name = self.share(hint, name)
-        frame = b.alloca("ptr", len(values))
-        for i, v in enumerate(values):
-            b.store(self.pointer(v), b.element(frame, "ptr", i))
-        return V("ptr", f"@{name}"), frame
 
     def task_of(self, name: str, count: int, units: int, grain: int) -> str:
         """The task around a kernel: index to a range of units, pointers from the frame."""
@@ -408,18 +335,20 @@ class ProgramLowering:
     def inline_small_kernels(self) -> None:
         """Mark short kernels for inlining, so that loops over tiny tensors run in registers."""
         for name, text in self.module.functions.items():
-            if name not in self.step_functions and text.count("\n") <= INLINE_KERNEL and "alwaysinline" not in text:
+            if (
+                name not in self.step_functions
+                and text.count("\n") <= tuning.INLINE_KERNEL_LINES
+                and "alwaysinline" not in text
+            ):
                 self.module.functions[name] = text.replace(" nounwind {", " nounwind alwaysinline {", 1)
-
-
-def kernel_hint(step: NestStep) -> str:
-    """A telling name: the ops that do the most, last first."""
-    words = [n.op.name.partition(".")[2] for n in step.nest.nodes.values()]
-    words = [w for w in dict.fromkeys(words) if w not in ("constant", "broadcast_in_dim", "reshape", "convert")]
-    return "_".join([step.title, *words[:3]])
 
 
 def port(value: Value) -> Port:
     t = value.type
     assert isinstance(t, TensorType)
     return Port(value.name, t.extents, t.storage)
+
+
+def lower_program(functions: list[PlannedFunction], target: Target) -> Program:
+    """Write the functions of a program, callees before their callers, the entry last."""
+    return ProgramLowering(functions, target).run()

@@ -8,14 +8,13 @@ until the loop ends.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, updates
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
-from shlo_jit.memory.scratch import Scratch
+from shlo_jit.memory.in_place import cannot_take, victim
+from shlo_jit.memory.loops import Loop, assign_loop
 from shlo_jit.memory.storage import (
     Copy,
     MemoryPlan,
@@ -23,21 +22,26 @@ from shlo_jit.memory.storage import (
     nbytes,
     place,
     pointwise,
-    read_inside,
-    view_closure,
-    views_of,
 )
+from shlo_jit.schedule.schedule import Schedule
+from shlo_jit.schedule.scratch import Scratch
 
-EXCHANGE_BYTES = 1 << 12
-"""Bytes from which a loop's state is exchanged rather than copied."""
 
+def plan_memory(
+    plan: PlanBlock,
+    schedule: Schedule,
+    donated: frozenset[int] = frozenset(),
+    callees: Mapping[str, MemoryPlan] | None = None,
+) -> MemoryPlan:
+    """Give every value and every step's scratch memory a place. `donated`: arguments whose memory may be overwritten.
+    `callees`: memory of the functions it calls, whose arenas are scratch memory of the calls."""
 
-@dataclass
-class Loop:
-    """A loop whose body is being assigned: its first step, and per state storage the last use of its values inside."""
+    def scratch(step: Step) -> Scratch:
+        if isinstance(step, OpStep) and step.op.name == "func.call":
+            return (callees or {})[step.op.attributes["callee"].name].arena
+        return schedule.scratch(step)
 
-    start: int
-    states: dict[int, int]
+    return Planner(plan, plan.block.arguments, scratch, donated).run()
 
 
 class Planner:
@@ -97,6 +101,7 @@ class Planner:
             self.aliases,
             self.overwritten(),
             self.exchanges,
+            {step: (at, self.finish[step]) for step, at in self.begin.items()},
         )
 
     def overwritten(self) -> tuple[int, ...]:
@@ -197,7 +202,9 @@ class Planner:
                 continue
             home = Value(r.type, None, i, f"result{i}")
             self.bind(home, Storage("result", nbytes(r), i))
-            self.block_end.setdefault(id(self.plan), []).append(Copy(r, home))
+            self.block_end.setdefault(id(self.plan), []).append(
+                Copy(r, home, "the program's result is an argument, a constant or another result")
+            )
 
     def took_over(self, result: Value, storage: Storage) -> bool:
         """A result that has been computed in a donated argument's memory, the first to be so."""
@@ -224,7 +231,7 @@ class Planner:
             if isinstance(step, ViewStep):
                 self.share(step.op.results[0], self.of(step.op.operands[0]), at)
             elif isinstance(step, ControlStep) and step.op.name == "stablehlo.while":
-                self.loop(step)
+                assign_loop(self, step)
             elif isinstance(step, ControlStep):
                 self.branches(step)
             else:
@@ -259,9 +266,9 @@ class Planner:
             self.host(step, step.epilogue)
         for v in step.writes:
             if v not in self.storage and isinstance(step, NestStep):
-                victim = self.victim(step, v)
-                if victim is not None:
-                    self.share(v, victim, at)
+                taken = victim(self, step, v)
+                if taken is not None:
+                    self.share(v, taken, at)
                     continue
             self.define(v, at)
 
@@ -277,48 +284,6 @@ class Planner:
                 self.bind(product, self.storage[v])
         self.define(product, at)
 
-    def dies(self, value: Value, step: Step) -> bool:
-        """No step after this one reads the value's memory, and it is ours to overwrite."""
-        storage = self.storage.get(value)
-        if storage is None or not self.is_ours(storage):
-            return False
-        end = self.finish[id(step)]
-        if self.loops:
-            loop = self.loops[-1]
-            if id(storage) in loop.states:
-                # The state of the loop we are in: what the turn made of it counts, not what it was outside.
-                return loop.states[id(storage)] <= end
-            if storage.first < loop.start:
-                return False  # from outside: the next turn reads it again
-        elif storage.last > end:
-            return False
-        return storage.last_read <= end
-
-    def is_ours(self, storage: Storage) -> bool:
-        """Memory the program may overwrite."""
-        donated = storage.kind == "argument" and storage.number in self.donated
-        return donated or storage.kind in ("arena", "result")
-
-    def victim(self, step: NestStep, value: Value) -> Storage | None:
-        """The storage of an operand that this nest reads for the last time, and only where it writes."""
-        nest = step.nest
-        (store, *more) = [s for s in nest.stores if s.target is value]
-        if more:
-            return None
-        for operand in step.reads:
-            if nbytes(operand) != nbytes(value) or not self.dies(operand, step):
-                continue
-            storage = self.of(operand)
-            taken = storage.kind == "arena" and value not in self.wanted
-            if not (taken or storage.kind == "argument") or storage.nbytes != nbytes(value):
-                continue
-            if any(self.storage.get(o.target) is storage for o in nest.stores):
-                continue
-            same = [r for r in step.reads if self.storage.get(r) is storage]
-            if all(pointwise(nest, r, store.index, value) for r in same):
-                return storage
-        return None
-
     def update(self, step: NestStep, operand: Value) -> None:
         (store,) = [s for s in step.nest.stores if s.target is step.writes[0]]
         for extra in step.writes[1:]:
@@ -328,143 +293,15 @@ class Planner:
     def take_or_copy(self, step: Step, operand: Value, result: Value, index: tuple[ix.Expr, ...] = ()) -> None:
         """Let the result take over the operand's memory; where that is not safe, copy the operand first."""
         at = self.begin[id(step)]
-        storage = self.of(operand)
-        safe = self.dies(operand, step) and result not in self.storage
-        if safe and result in self.wanted:
-            safe = storage is self.wanted[result] or storage.kind == "argument"
-        if safe and isinstance(step, NestStep):
-            same = {r for r in step.reads if self.storage.get(r) is storage}
-            single = step.nest.rows == 1 and not step.nest.reduce_vars
-            reads = [k for k in step.nest.loads if k[0] in same]
-            shape = result.tensor.extents
-            safe = single or all(
-                ix.linearize(k[1].index, k[0].tensor.extents) == ix.linearize(index, shape) for k in reads
-            )
-        if safe and isinstance(step, OpStep):
-            others = [o for o in step.op.operands if o is not operand and self.storage.get(o) is storage]
-            safe = not others and step.op.operands.count(operand) == 1
-        if safe:
-            self.share(result, storage, at)
+        refusal = cannot_take(self, step, operand, result, index)
+        if refusal is None:
+            self.share(result, self.of(operand), at)
             return
         self.define(result, at)
-        self.before.setdefault(id(step), []).append(Copy(operand, result))
+        why = f"what is updated: {refusal.reason}"
+        self.before.setdefault(id(step), []).append(Copy(operand, result, why))
 
     # ------------------------------------------------------------------ control flow
-    def loop(self, step: ControlStep) -> None:
-        """Carried values live in one storage each: argument of both regions, result of the body, result of the op."""
-        start, end = self.begin[id(step)], self.finish[id(step)]
-        cond, body = step.blocks
-        op = step.op
-        taken = {id(self.storage[v]) for v in read_inside(*step.blocks) if v in self.storage}
-        states: dict[int, int] = {}
-        times = Counter(op.operands)
-        for i, init in enumerate(op.operands):
-            storage = self.state(step, i, init, taken if times[init] == 1 else None)
-            storage.live(start)
-            storage.live(end)
-            taken.add(id(storage))
-            for v in (cond.block.arguments[i], op.results[i], body.block.arguments[i]):
-                if v not in self.storage:
-                    self.bind(v, storage)
-            states[id(storage)] = self.last_use.get(body.block.arguments[i], -1)
-            storage.live(self.last_use.get(op.results[i], end))
-        for v in step.reads:  # captured values must survive every turn
-            self.of(v).live(end)
-        self.loops.append(Loop(start, {}))
-        self.assign(cond)  # leaves every state alone: it is also the result when the loop ends here
-        self.loops[-1].states = states
-        self.claim(body, [self.storage[v] for v in op.results])
-        self.assign(body)
-        self.loops.pop()
-        ends: list[Copy] = []
-        for r, target in zip(body.results, body.block.arguments, strict=True):
-            if self.of(r) is not self.storage[target]:
-                ends.append(Copy(r, target))
-        ends = self.exchanged(step, ends)
-        self.block_end[id(body)] = self.ordered(ends, self.finish[id(body)])
-
-    def exchanged(self, step: ControlStep, ends: list[Copy]) -> list[Copy]:
-        """Let a large state and the new value the body makes of it exchange their memory instead of copying it. What
-        is left has to be copied."""
-        start, finish = self.begin[id(step)], self.finish[id(step)]
-        sources = Counter(id(self.of(c.source)) for c in ends)
-        states = {id(self.storage[v]) for v in step.op.results}
-        left: list[Copy] = []
-        for c in ends:
-            source, state = self.of(c.source), self.storage[c.target]
-            mine = source.kind == "arena" and source.first > start and id(source) not in states
-            alone = sources[id(source)] == 1 and source.nbytes == state.nbytes >= EXCHANGE_BYTES
-            if not (mine and alone):
-                left.append(c)
-                continue
-            source.live(start)
-            source.live(finish)
-            self.exchanges.setdefault(id(step), []).append((state, source))
-        return left
-
-    def state(self, step: ControlStep, i: int, init: Value, taken: set[int] | None) -> Storage:
-        """The storage of carried value i: the initial value's when it dies here, the program result's, or a new one.
-        `taken`: storages that another state has or that the regions read; None where the initial value is another
-        state's too."""
-        result = step.op.results[i]
-        storage = self.storage.get(init)
-        mine = storage is not None and taken is not None and id(storage) not in taken and self.dies(init, step)
-        mine = mine and result not in self.storage
-        if mine and result not in self.wanted:
-            assert storage is not None
-            return storage
-        if result in self.storage:  # the loop around this one wants it in its own state
-            fresh = self.storage[result]
-        elif result in self.wanted:
-            fresh = self.wanted[result]
-        else:
-            fresh = Storage("arena" if nbytes(result) else "none", nbytes(result))
-            self.arena.append(fresh)
-        home = Value(init.type, None, i, "state")
-        self.bind(home, fresh)
-        self.before.setdefault(id(step), []).append(Copy(init, home))
-        return fresh
-
-    def claim(self, body: PlanBlock, states: list[Storage]) -> None:
-        """Let results of the body be written straight into the state where nothing reads the old state any more."""
-        writers: dict[Value, list[Step]] = {}
-        readers: dict[Value, list[Step]] = {}
-        for s in body.steps:
-            for v in s.writes:
-                writers.setdefault(v, []).append(s)
-            for v in s.reads:
-                readers.setdefault(v, []).append(s)
-        views_made, times = views_of(body), Counter(body.results)
-        for i, r in enumerate(body.results):
-            argument, state = body.block.arguments[i], states[i]
-            step = writers[r][-1] if r in writers else None
-            if step is None or times[r] > 1 or nbytes(r) == 0 or r in self.storage:
-                continue
-            if isinstance(step, (ViewStep,)) or self.overwriting(step):
-                continue
-            if state.kind == "argument" and isinstance(step, OpStep) and step.op.name == "func.call":
-                continue  # functions take their results' memory to be aligned
-            views = view_closure(views_made, argument)
-            reading = [s for v in views for s in readers.get(v, ())]
-            begin = self.begin[id(step)]
-            if any(v in times for v in views):
-                continue
-            late = [s for s in reading if self.begin[id(s)] > begin]
-            if late or len(writers[r]) > 1:
-                continue
-            if step in reading:
-                if not isinstance(step, NestStep):
-                    continue
-                (store, *more) = [s for s in step.nest.stores if s.target is r]
-                if more or not all(pointwise(step.nest, v, store.index, r) for v in step.reads if v in views):
-                    continue
-            self.bind(r, state)
-
-    def overwriting(self, step: Step) -> bool:
-        if isinstance(step, NestStep):
-            return step.nest.overwrites is not None
-        return isinstance(step, OpStep) and bool(updates(step.op))
-
     def branches(self, step: ControlStep) -> None:
         at = self.begin[id(step)]
         for r in step.op.results:
@@ -472,7 +309,7 @@ class Planner:
             self.storage[r].live(self.finish[id(step)])
         for block in step.blocks:
             self.assign(block)
-            ends = [Copy(v, r) for v, r in zip(block.results, step.op.results, strict=True)]
+            ends = [Copy(v, r, "the branch's result") for v, r in zip(block.results, step.op.results, strict=True)]
             self.block_end[id(block)] = ends
             for v in block.results:
                 self.of(v).live(self.finish[id(block)])
@@ -485,8 +322,8 @@ class Planner:
             if id(self.of(c.source)) in targets:
                 temp = Value(c.source.type, None, 0, "swap")
                 self.new(temp, at)
-                out.append(Copy(c.source, temp))
-                late.append(Copy(temp, c.target))
+                out.append(Copy(c.source, temp, c.why))
+                late.append(Copy(temp, c.target, "it was overwritten meanwhile"))
             else:
                 late.append(c)
             self.of(c.source).live(at)

@@ -6,12 +6,13 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest
-from shlo_jit.fuse.plan import ControlStep, PlanBlock, ViewStep
+from shlo_jit.fuse.plan import PlanBlock, ViewStep
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType, TokenType, TupleType
-from shlo_jit.memory.scratch import ALIGN, Scratch
+from shlo_jit.schedule.scratch import ALIGN, Scratch
 
 
 @dataclass(eq=False)
@@ -39,6 +40,7 @@ class Copy:
 
     source: Value
     target: Value
+    why: str
 
 
 @dataclass
@@ -61,6 +63,8 @@ class MemoryPlan:
     """Donated arguments that have values of the program in their memory on the way, but no result."""
     exchanges: dict[int, list[tuple[Storage, Storage]]]
     """Of the while with this id(): storages whose memory changes places at the end of every turn."""
+    times: dict[int, tuple[int, int]]
+    """When the step with this id() begins and ends, in the time that lives are counted in."""
 
     @property
     def arena(self) -> Scratch:
@@ -77,15 +81,11 @@ def nbytes(value: Value) -> int:
     return 0
 
 
-FEW_STORAGES = 1000
-"""As many are placed the largest first, which is quadratic."""
-
-
 def place(storages: list[Storage]) -> int:
     """Give the storages in the arena their offsets, so that none overlaps another that is alive at the same time. How
     many bytes they need."""
     mine = [s for s in storages if s.kind == "arena"]
-    return place_by_size(mine) if len(mine) <= FEW_STORAGES else place_by_time(mine)
+    return place_by_size(mine) if len(mine) <= tuning.FEW_STORAGES else place_by_time(mine)
 
 
 def place_by_time(storages: list[Storage]) -> int:
@@ -151,20 +151,6 @@ def place_by_size(storages: list[Storage]) -> int:
         placed.append(s)
         total = max(total, offset + s.nbytes)
     return -(-total // ALIGN) * ALIGN
-
-
-def read_inside(*blocks: PlanBlock) -> set[Value]:
-    """What blocks, and those inside them, read or return: their own values, and those of the blocks around."""
-    found: set[Value] = set()
-    todo = list(blocks)
-    while todo:
-        block = todo.pop()
-        found.update(block.results)
-        for step in block.steps:
-            found.update(step.reads)
-            if isinstance(step, ControlStep):
-                todo += step.blocks
-    return found
 
 
 def view_closure(views: dict[Value, list[Value]], value: Value) -> set[Value]:

@@ -14,10 +14,7 @@ import importlib.util
 from collections.abc import Iterable
 
 from shlo_jit.errors import ExecutionError
-
-PREFIX = "shlo_lapack_"
-"""Of the external symbols; the rest is the Fortran name without its underscore."""
-MISSING = "needs LAPACK, which SciPy provides: pip install 'shlo_jit[lapack]'"
+from shlo_jit.kernels.externals import LAPACK_MISSING, LAPACK_PREFIX
 
 
 def is_available() -> bool:
@@ -32,10 +29,10 @@ def addresses(symbols: Iterable[str]) -> dict[str, int]:
 
 @functools.cache
 def _address(symbol: str) -> int:
-    name = symbol.removeprefix(PREFIX)
+    name = symbol.removeprefix(LAPACK_PREFIX)
     capsules = _capsules()
     if capsules is None:
-        raise ExecutionError(f"the program calls {name} and {MISSING}")
+        raise ExecutionError(f"the program calls {name} and {LAPACK_MISSING}")
     if name not in capsules:
         raise ExecutionError(f"the program calls {name}, which SciPy's LAPACK does not have")
     capsule = capsules[name]

@@ -1,113 +1,183 @@
-"""Decisions about a nest before any code is written: lanes, unrolling, passes over the row, the cut into tasks.
+"""Decisions about a nest: lanes, unrolling, passes over the row, the cut into tasks, what is kept, fetched, streamed.
 
 All of them depend on shapes and the target alone, never on the number of threads.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
+from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
-from shlo_jit.fuse.nest import Key, Nest, Store
-from shlo_jit.ir.core import Op
-from shlo_jit.ir.index import At, Expr
-from shlo_jit.kernels.builder import bits
+from shlo_jit.fuse.nest import Key, Nest
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.index import Expr
 from shlo_jit.kernels.target import Target
-from shlo_jit.lower.elements.reducers import Reducer, reducer_of
-from shlo_jit.lower.elements.registers import flatten
-from shlo_jit.schedule.crossing import STRIPE, find_crossing
+from shlo_jit.schedule.choice import Choice, Note, count
+from shlo_jit.schedule.crossing import Crossing, find_crossing
+from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.passes import Passes
+from shlo_jit.schedule.reducers import accumulator, simple_op
+from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.space import Space, Tile, linear, make_space, tile_space
-
-TASK_WORK = 1 << 15
-"""Element operations a task should have, so that handing it over costs little."""
-PARALLEL_WORK = 1 << 17
-"""Element operations below which a nest runs on the caller."""
-MAX_TASKS = 64
-FAR = 1 << 21
-"""Bytes of an operand from which it comes from memory, or the last level of cache."""
-AHEAD = 2048
-"""Bytes that such operands are fetched ahead."""
-MIN_UNITS = 8
-"""Row units below which a large reduction is split along the row."""
+from shlo_jit.schedule.tasks import Tasks, cut
 
 
-@dataclass
-class Schedule:
-    """How a nest's function is to be called."""
-
-    units: int
-    tasks: int
-    """1: call it directly with (0, units)."""
-    split: bool = False
+@dataclass(frozen=True)
+class Split:
     """Units are chunks of the outermost reduced variable: each leaves partial results in scratch memory, and a second
     function, called once, combines them in order and finishes the rows."""
 
-    @property
-    def grain(self) -> int:
-        return -(-self.units // self.tasks)
+    chunk: int
+    """Elements of the variable that a chunk has."""
+    offsets: tuple[int, ...]
+    """Bytes into scratch memory of every part of every accumulator (two of a complex one)."""
+    nbytes: int
+    """Of all."""
 
 
-class Reduction(NamedTuple):
-    """A reduce at one place of a nest."""
-
-    op: Op
-    reducer: Reducer
-    results: list[Key]
-    operands: list[Key]
-    initial: list[Key]
-
-
-class NestPlan:
+@dataclass(frozen=True, kw_only=True)
+class NestSchedule(KernelSchedule):
     """A nest with everything decided."""
 
-    def __init__(self, nest: Nest, target: Target, tile: Tile | None = None):
+    nest: Nest
+    target: Target
+    space: Space
+    tile: Tile | None
+    """Of an epilogue: how its variables number the rectangles of the product."""
+    passes: Passes
+    crossing: Crossing | None
+    unroll: Choice[int]
+    """Vectors that a turn of the vector loop handles."""
+    chunk: int
+    """Elements of the vector variable that a unit has, where that is the only row variable; else 0."""
+    tasks: Tasks
+    """A unit is a turn of the outer row loops, a chunk of the vector variable, or (`split`) of the row."""
+    split: Split | None
+    ahead: dict[Key, int]
+    """Loads that stream a large operand from memory, and how many bytes ahead of each is fetched."""
+    stash: dict[Key, int]
+    """Values that several passes need, and the bytes of a row of each: the first pass fills it, later ones read it."""
+    streams: tuple[Value, ...]
+    """Targets that no cache will hold: written past it, where their memory is aligned and not read here."""
+
+    @property
+    def row_loops(self) -> list[int]:
+        """The loops around the vectors, outermost first."""
+        return [v for v in self.space.rows if v != self.space.vector]
+
+    @property
+    def notes(self) -> list[Note]:
+        space = self.space
+        out = [Note("loops", _loops(space))]
+        lanes = f"{space.width} along v{space.vector}" if space.vector is not None else "none"
+        why = f"{space.why_vector}; {space.why_width}" if space.vector is not None else space.why_vector
+        out.append(Note("lanes", lanes, why))
+        if self.unroll.value > 1 or space.vector is not None:
+            out.append(Note("unroll", count(self.unroll.value, "vector"), self.unroll.why))
+        if self.crossing is not None:
+            side, loads = self.crossing.side, count(len(self.crossing.loads), "load")
+            why = f"{loads} run along v{self.crossing.across}, across the lanes"
+            out.append(Note("tiles", f"{side} x {side}, transposed in registers", why))
+        if space.inner:
+            out.append(
+                Note("passes", f"{sum(1 for p in range(self.passes.count) if self.passes.roots(p))} over the row")
+            )
+        if self.tile is None:
+            of = "chunk of the row" if self.split else f"chunk of {self.chunk}" if self.chunk else "row"
+            of = "stripe" if self.crossing is not None else of
+            out.append(self.tasks.note(of))
+        if self.stash:
+            kept = f"{count(len(self.stash), 'value')}, {count(sum(self.stash.values()), 'byte')}"
+            out.append(Note("keeps", kept, f"dear ones (cost {tuning.STASH_COST} or more) that several passes need"))
+        if self.ahead:
+            distances = ", ".join(f"{n:,}" for n in sorted(set(self.ahead.values())))
+            far = f"{count(len(self.ahead), 'load')}, {distances} bytes ahead"
+            out.append(Note("fetches", far, f"operands of {tuning.PREFETCH_BYTES:,} bytes or more come from memory"))
+        if self.streams:
+            why = f"{tuning.STREAM_BYTES:,} bytes or more: no cache holds them"
+            out.append(Note("streams", count(len(self.streams), "result"), why))
+        return out
+
+
+def schedule_nest(nest: Nest, target: Target, tile: Tile | None = None) -> NestSchedule:
+    """Decide how a nest runs; with a `tile`, as the epilogue of a product on rectangles of it."""
+    return _Scheduler(nest, target, tile).run()
+
+
+def _loops(space: Space) -> str:
+    rows = " ".join(f"v{v}={space.extents[v]}" for v in space.rows) or "1 row"
+    inner = " ".join(f"v{v}={space.extents[v]}" for v in space.inner)
+    return f"{rows} over {inner}" if inner else rows
+
+
+class _Scheduler:
+    """The state of one scheduling: what has been decided is what the next decisions look at."""
+
+    def __init__(self, nest: Nest, target: Target, tile: Tile | None):
         self.nest = nest
         self.target = target
-        self.reduces: dict[Op, Reducer] = {}
-        for node in nest.nodes.values():
-            if node.op.name == "stablehlo.reduce" and node.op not in self.reduces:
-                self.reduces[node.op] = reducer_of(node.op)
-        scalar = any(r.simple is None for r in self.reduces.values())
-        self.space: Space = make_space(nest, target, scalar) if tile is None else tile_space(nest, target, tile)
-        self.reduced = set(nest.reduce_vars)
-        self.phases: dict[Key, int] = {}
-        self._row: dict[Key, bool] = {}
+        self.simple = {n.op: simple_op(n.op) for n in nest.nodes.values() if n.op.name == "stablehlo.reduce"}
+        ordered = any(simple is None for simple in self.simple.values())
+        self.tile = tile
+        if tile is None:
+            self.space = make_space(nest, target, ordered)
+        else:
+            self.space, self.tile = tile_space(nest, target, tile)
         self.crossing = find_crossing(nest, self.space) if tile is None else None
         if self.crossing is not None:
-            self.space.width = self.crossing.side
+            self.space = replace(self.space, width=self.crossing.side)
+        self.passes = Passes(nest, self.space)
+        self.heavy = sum(cost(n.op) for n in nest.nodes.values())
+
+    def run(self) -> NestSchedule:
         self.unroll = self.choose_unroll()
         self.chunk = self.choose_chunk()
-        self.split_chunk = 0
-        self.schedule = self.choose_schedule()
-        self.ahead = self.choose_ahead() if tile is None and self.crossing is None else {}
+        tasks, split = self.choose_tasks()
+        plain = self.tile is None and self.crossing is None
+        streams = self.choose_streams() if self.chunk and plain and split is None else ()
+        return NestSchedule(
+            nest=self.nest,
+            target=self.target,
+            space=self.space,
+            tile=self.tile,
+            passes=self.passes,
+            crossing=self.crossing,
+            unroll=self.unroll,
+            chunk=self.chunk,
+            tasks=tasks,
+            split=split,
+            ahead=self.choose_ahead() if plain else {},
+            stash=self.choose_stash() if split is None else {},
+            streams=streams,
+            scratch=Scratch(split.nbytes if split is not None else 0),
+        )
 
-    def heavy(self) -> int:
-        return sum(cost(n.op) for n in self.nest.nodes.values())
-
-    def choose_unroll(self) -> int:
-        """Vectors a turn of the vector loop handles: several for small bodies, to hide latency."""
-        space = self.space
+    # ------------------------------------------------------------------ vectors
+    def choose_unroll(self) -> Choice[int]:
+        """Several vectors a turn for small bodies, to hide latency."""
+        space, passes = self.space, self.passes
         if space.vector is None:
-            return 1
+            return Choice(1, "no vectors")
         turns = space.extents[space.vector] // space.width
         size = len(self.nest.nodes) + len(self.nest.loads)
-        along_rows = space.vector in space.rows
-        if self.reduced and along_rows and space.inner:
-            several = self.passes > 1 + any(not self.inside(s) for s in self.nest.stores)
+        if self.nest.reduce_vars and space.vector in space.rows and space.inner:
+            several = passes.count > 1 + any(not passes.inside(s) for s in self.nest.stores)
             limit = 16 if size <= 4 else 4 if size <= (40 if several else 12) else 1
             limit = min(limit, self.target.vector_registers // 2)
-        elif self.reduced:
+        elif self.nest.reduce_vars:
             limit = 4 if size <= 24 else 2
         else:
-            limit = 4 if size <= 8 else 2 if size <= 16 and self.heavy() < 40 else 1
+            limit = 4 if size <= 8 else 2 if size <= 16 and self.heavy < 40 else 1
+        why = f"{size} ops and loads in the body"
         while limit > 1 and turns < limit:
             limit //= 2
-        return limit
+            why = f"the loop has {count(turns, 'vector')}"
+        return Choice(limit, why)
 
     def choose_ahead(self) -> dict[Key, int]:
-        """Loads that stream a large operand from memory, and how many bytes ahead of each to fetch: the hardware's
-        prefetcher starts anew in every page. Of loads that follow each other (a stencil's) the foremost fetches."""
+        """The hardware's prefetcher starts anew in every page. Of loads that follow each other (a stencil's) the
+        foremost fetches."""
         space = self.space
         if space.vector is None or space.extents[space.vector] < 4 * space.width:
             return {}
@@ -115,19 +185,20 @@ class NestPlan:
         foremost: dict[tuple, tuple[int, Key, int]] = {}
         for key in self.nest.loads:
             storage, offset = key[0].tensor.storage, space.collapse(linear(key))
-            step = offset.coefficient(inner)
-            if key[0].tensor.nbytes < FAR or offset.coefficient(space.vector) != 1 or not step or offset.syms:
+            step, near = offset.coefficient(inner), key[0].tensor.nbytes < tuning.PREFETCH_BYTES
+            if near or offset.coefficient(space.vector) != 1 or not step or offset.syms:
                 continue
-            if inner == space.vector and not self.streams(offset, AHEAD // storage.itemsize):
+            ahead = tuning.PREFETCH_AHEAD // storage.itemsize
+            if inner == space.vector and not self.follows(offset, ahead):
                 continue
-            turn = space.width * self.unroll * storage.itemsize
-            turns = max(1, AHEAD // turn) if inner != space.vector else AHEAD // storage.itemsize
+            turn = space.width * self.unroll.value * storage.itemsize
+            turns = max(1, tuning.PREFETCH_AHEAD // turn) if inner != space.vector else ahead
             group = (key[0], offset.terms)
             if group not in foremost or foremost[group][0] < offset.const:
                 foremost[group] = (offset.const, key, turns * step * storage.itemsize)
         return {key: distance for _, key, distance in foremost.values()}
 
-    def streams(self, offset: Expr, ahead: int) -> bool:
+    def follows(self, offset: Expr, ahead: int) -> bool:
         """Whether what lies so many elements ahead is what comes next: runs along the vector variable are long, or the
         next one begins where one ends."""
         space = self.space
@@ -137,143 +208,93 @@ class NestPlan:
         run = space.extents[space.vector]
         return run >= 2 * ahead or (bool(before) and offset.coefficient(before[-1]) == run)
 
-    def parallel_rows(self) -> list[int]:
-        rows = [v for v in self.space.rows if v != self.space.vector]
-        return rows
+    def choose_streams(self) -> tuple[Value, ...]:
+        """Outputs of a plain loop over one run."""
+        if self.nest.reduce_vars or self.nest.overwrites is not None:
+            return ()
+        return tuple(s.target for s in self.nest.stores if s.target.tensor.nbytes >= tuning.STREAM_BYTES)
 
+    # ------------------------------------------------------------------ tasks
     def choose_chunk(self) -> int:
-        """Elements of the vector variable a unit has, when that is the only row variable; 0 otherwise."""
         space = self.space
-        if space.vector not in space.rows or self.parallel_rows():
+        if space.vector not in space.rows or len(space.rows) > 1:
             return 0
-        assert space.vector is not None
-        step = space.width * self.unroll
-        work = max(1, self.heavy() + len(self.nest.loads)) * max(1, self.nest.reduced)
-        blocks = max(1, TASK_WORK // (step * work))
+        step = space.width * self.unroll.value
+        work = max(1, self.heavy + len(self.nest.loads)) * max(1, self.nest.reduced)
+        blocks = max(1, tuning.TASK_WORK // (step * work))
         return step * blocks
 
-    def choose_schedule(self) -> Schedule:
+    def choose_tasks(self) -> tuple[Tasks, Split | None]:
         space = self.space
         if self.chunk:
             assert space.vector is not None
             units = -(-space.extents[space.vector] // self.chunk)
         else:
             units = 1
-            for v in self.parallel_rows():
-                units *= space.extents[v]
+            for v in space.rows:
+                units *= space.extents[v] if v != space.vector else 1
             if self.crossing is not None:
                 across = space.extents[self.crossing.across]
-                units = units // across * -(-across // (STRIPE * self.crossing.side))
-        work = max(1, self.heavy() + len(self.nest.loads) + 1) * self.nest.rows * self.nest.reduced
-        if work >= PARALLEL_WORK and units < MIN_UNITS and self.can_split():
-            self.split_chunk, chunks = self.choose_split(work)
+                units = units // across * -(-across // (tuning.TILE_STRIPE * self.crossing.side))
+        work = max(1, self.heavy + len(self.nest.loads) + 1) * self.nest.rows * self.nest.reduced
+        if work >= tuning.PARALLEL_WORK and units < tuning.SPLIT_UNITS and self.can_split():
+            chunk, chunks = self.choose_split(work)
             if chunks > 1:
-                return Schedule(chunks, chunks, True)
-        if work < PARALLEL_WORK or units < 2:
-            return Schedule(units, 1)
-        grain = -(-units // max(1, min(MAX_TASKS, units, work // TASK_WORK)))
-        return Schedule(units, -(-units // grain))  # no task without units: it would run the tail of the last one
+                why = f"{work:,} element operations in {count(units, 'row')}: the row itself is cut"
+                return Tasks(chunks, chunks, why), self.split_of(chunk, chunks)
+        return cut(units, work), None
 
     def can_split(self) -> bool:
         """One pass of simple reducers; what is stored inside it needs none of them."""
-        if not self.space.inner or any(r.simple is None for r in self.reduces.values()):
+        passes = self.passes
+        if not self.space.inner or None in self.simple.values():
             return False
-        if any(self.inside(s) and self.phase((s.value, s.at)) for s in self.nest.stores):
+        if any(passes.inside(s) and passes.phase((s.value, s.at)) for s in self.nest.stores):
             return False
-        return all(self.phase(k) == 1 for k, n in self.nest.nodes.items() if n.op in self.reduces)
+        return all(passes.phase(k) == 1 for k in passes.reduces)
 
     def choose_split(self, work: int) -> tuple[int, int]:
         """Elements of the outermost reduced variable a chunk has, and the number of chunks."""
         v = self.space.inner[0]
         extent = self.space.extents[v]
-        step = self.space.width * self.unroll if v == self.space.vector else 1
-        tasks = max(1, min(MAX_TASKS, work // TASK_WORK))
+        step = self.space.width * self.unroll.value if v == self.space.vector else 1
+        tasks = max(1, min(tuning.MAX_TASKS, work // tuning.TASK_WORK))
         chunk = -(-extent // tasks)
         chunk = -(-chunk // step) * step
         return chunk, -(-extent // chunk)
 
-    def scratch_bytes(self) -> int:
-        """Memory for the partial results of a split nest."""
-        return self.partials()[1] if self.schedule.split else 0
-
-    # ------------------------------------------------------------------ classification
-    def in_row(self, key: Key) -> bool:
-        """Whether a value belongs to the row: it does not vary over the reduced variables."""
-        found = self._row.get(key)
-        if found is None:
-            found = self._row[key] = not self.space.depends(key[1], set(self.space.inner))
-        return found
-
-    def phase(self, key: Key) -> int:
-        """Passes that must have run before the value can be computed in (or, for a row's value, after) one."""
-        if key in self.phases:
-            return self.phases[key]
-        todo = [key]
-        while todo:  # not by recursion: chains of ops are as deep as programs are long
-            k = todo[-1]
-            node = self.nest.nodes.get(k)
-            operands = node.operands if node is not None else []
-            missing = [o for o in operands if o not in self.phases]
-            if missing:
-                todo.extend(missing)
-                continue
-            todo.pop()
-            reduces = node is not None and node.op.name == "stablehlo.reduce"
-            self.phases[k] = max((self.phases[o] for o in operands), default=0) + int(reduces)
-        return self.phases[key]
-
-    def inside(self, s: Store) -> bool:
-        """The store happens at every turn of the reduced variables."""
-        return self.space.depends(At(s.index), set(self.space.inner))
-
-    def reductions(self, p: int) -> list[Reduction]:
-        """Reductions whose operands are known in pass p."""
-        found: dict[tuple, Reduction] = {}
-        for key, node in self.nest.nodes.items():
-            if node.op in self.reduces and self.phase(key) == p + 1:
-                entry = found.get((node.op, tuple(node.operands)))
-                if entry is None:
-                    n = len(node.op.results)
-                    entry = Reduction(node.op, self.reduces[node.op], [], node.operands[:n], node.operands[n:])
-                    found[(node.op, tuple(node.operands))] = entry
-                entry.results.append(key)
-        return list(found.values())
-
-    def inner_stores(self, p: int) -> list[Store]:
-        """Stores that happen at every turn of pass p."""
-        return [s for s in self.nest.stores if self.inside(s) and self.phase((s.value, s.at)) == p]
-
-    def roots(self, p: int) -> list[Key]:
-        """What pass p computes."""
-        roots = [(s.value, s.at) for s in self.inner_stores(p)]
-        return roots + [k for r in self.reductions(p) for k in r.operands]
-
-    @property
-    def passes(self) -> int:
-        """Passes over the row, a last one for what is stored after them included."""
-        stores = [self.phase((s.value, s.at)) for s in self.nest.stores]
-        reduces = [self.phase(k) for k, n in self.nest.nodes.items() if n.op in self.reduces]
-        return 1 + max([*stores, *reduces], default=0)
-
-    def needed(self, roots: list[Key]) -> set[Key]:
-        """Values of the inner loops that the roots are computed from."""
-        seen: set[Key] = set()
-        todo = list(roots)
-        while todo:
-            key = todo.pop()
-            if key in seen or self.in_row(key):
-                continue
-            seen.add(key)
-            node = self.nest.nodes.get(key)
-            todo.extend(node.operands if node is not None else [])
-        return seen
-
-    def partials(self) -> tuple[list[tuple[str, int]], int]:
-        """Of a split nest: type and byte offset in scratch of every accumulator part, and the bytes of all."""
-        out, offset = [], 0
-        for r in self.reductions(0):
-            for part in flatten([r.reducer.neutral()]):
-                out.append((part.type, offset))
-                size = max(1, bits(part.type) // 8) * self.schedule.units * self.nest.rows
+    def split_of(self, chunk: int, chunks: int) -> Split:
+        """Where the accumulators' parts lie: an array of chunks by rows each."""
+        offsets, offset = [], 0
+        for r in self.passes.reductions(0):
+            dtype = accumulator(r.op, self.simple[r.op])
+            parts, bits = (2, dtype.bits // 2) if dtype.is_complex else (1, dtype.bits)
+            for _ in range(parts):
+                offsets.append(offset)
+                size = max(1, bits // 8) * chunks * self.nest.rows
                 offset += -(-size // 64) * 64
-        return out, offset
+        return Split(chunk, tuple(offsets), offset)
+
+    # ------------------------------------------------------------------ what passes share
+    def choose_stash(self) -> dict[Key, int]:
+        space, passes = self.space, self.passes
+        if not space.inner:
+            return {}
+        along = space.vector in space.inner
+        # along lanes the masked tail writes a whole vector: it reaches past the last run of the row
+        reduced, width = self.nest.reduced, space.width
+        elements = reduced + width if along else reduced * width * self.unroll.value
+        users: dict[Key, int] = {}
+        for p in range(passes.count + 1):
+            for key in passes.needed(passes.roots(p)):
+                users[key] = users.get(key, 0) + 1
+        stash: dict[Key, int] = {}
+        for key, times in users.items():
+            node = self.nest.nodes.get(key)
+            dtype = key[0].tensor.storage
+            if node is None or times < 2 or cost(node.op) < tuning.STASH_COST or dtype.is_complex:
+                continue
+            size = elements * dtype.itemsize
+            if sum(stash.values()) + size <= tuning.STASH_BYTES:
+                stash[key] = size
+        return stash

@@ -8,30 +8,28 @@ from __future__ import annotations
 
 import math
 
+from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, all_steps
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
-
-STEP_WORK = 8
-"""Of a step as such: a call and what goes with it."""
-SHORT_WORK = 1 << 14
-"""A program below this takes some 4 us at most."""
 
 
 def step_work(step: Step) -> int:
     """Work of a step by itself: not of the blocks inside it."""
     if isinstance(step, NestStep):
         nest = step.nest
-        return STEP_WORK + math.prod(nest.extents) * (len(nest.loads) + sum(cost(n.op) for n in nest.nodes.values()))
+        return tuning.STEP_WORK + math.prod(nest.extents) * (
+            len(nest.loads) + sum(cost(n.op) for n in nest.nodes.values())
+        )
     if isinstance(step, OpStep):
-        return STEP_WORK + _op_work(step.op) + (step_work(step.epilogue) if step.epilogue is not None else 0)
-    return STEP_WORK
+        return tuning.STEP_WORK + _op_work(step.op) + (step_work(step.epilogue) if step.epilogue is not None else 0)
+    return tuning.STEP_WORK
 
 
 def _op_work(op: Op) -> int:
     if op.name in ("stablehlo.custom_call", "func.call"):
-        return SHORT_WORK  # nobody knows; of functions, whoever has lowered them
+        return tuning.SHORT_WORK  # nobody knows; of functions, whoever has lowered them
     operands, results = ([_size(v) for v in values] for values in (op.operands, op.results))
     if op.name == "stablehlo.dot_general":
         numbers, lhs = op.attributes["dot_dimension_numbers"], op.operands[0].tensor
@@ -52,6 +50,6 @@ def is_short(plan: PlanBlock) -> bool:
         if isinstance(step, ControlStep) and step.op.name == "stablehlo.while":
             return False
         work += step_work(step)
-        if work > SHORT_WORK:
+        if work > tuning.SHORT_WORK:
             return False
     return True

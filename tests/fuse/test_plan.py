@@ -9,8 +9,9 @@ import shlo_jit
 from shlo_jit import parse
 from shlo_jit.codegen.target import resolve
 from shlo_jit.fuse.plan import NestStep, OpStep, all_steps
+from shlo_jit.lower.planned import Lowered
 from shlo_jit.options import CompileOptions
-from shlo_jit.pipeline import Lowered, lower
+from shlo_jit.pipeline import lower
 
 
 def plan_of(body: str, signature: str) -> Lowered:
@@ -140,7 +141,7 @@ def test_loop_state_is_updated_in_place_where_that_is_safe(body: str, copies: in
 def test_plan_prints_reasons() -> None:
     exe = shlo_jit.compile(f"func.func @main(%x: tensor<8x32xf32>) -> tensor<8x32xf32> {{{SOFTMAX}}}", cache=False)
     text = exe.text("plan")
-    assert text.startswith("1 steps: 1 row")
+    assert text.startswith("1 step: 1 row")
     assert "8 over 32" in text
     assert "(returned)" in text
 

@@ -112,6 +112,8 @@ def test_the_log_tells_of_the_cache_and_stages(caplog: pytest.LogCaptureFixture)
         "verify",
         "passes",
         "fuse",
+        "schedule",
+        "memory",
         "lower",
         "optimize and emit",
         "routines",

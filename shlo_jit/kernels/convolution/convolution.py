@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.kernels.convolution.depthwise import emit_depthwise_task
 from shlo_jit.kernels.convolution.input import FRAME, Arguments, emit_copy_task, emit_packers, emit_weights_task
@@ -27,7 +28,6 @@ from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
     FIRST,
     PLANES,
-    SERIAL,
     ConvShape,
     conv_scratch_bytes,
 )
@@ -96,7 +96,7 @@ def _emit_entry(module: ModuleText, types: GemmTypes, target: Target, tasks: dic
     main = b.select(b.icmp("eq", kind, DEPTHWISE), V("ptr", f"@{tasks['depthwise']}"), main)
     main = b.select(b.icmp("eq", kind, PLANES), V("ptr", f"@{tasks['planes']}"), main)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _taps(b, g))
-    threads = b.select(b.icmp("sle", work, SERIAL), i64(1), b.params[-1])
+    threads = b.select(b.icmp("sle", work, tuning.CONV_SERIAL), i64(1), b.params[-1])
     phases = (("copy_tasks", V("ptr", f"@{tasks['copy']}")), ("weight_tasks", V("ptr", f"@{tasks['weight']}")))
     for count, task in (*phases, ("main_tasks", main)):
         _parallel(b, task, frame, g.get(count), threads)

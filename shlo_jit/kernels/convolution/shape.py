@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from shlo_jit import tuning
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize, storage
 from shlo_jit.kernels.target import Target
 
@@ -29,15 +30,17 @@ FIELDS = tuple(_FIELDS.split())
 Three = tuple[int, int, int]
 
 LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES = range(5)
-"""Ways: rows of A are pixels, read in place or gathered; rows of A are features; one input channel
-a feature, channels adjacent or pixels adjacent."""
-
-TASK = 4 << 20
-"""Multiply-adds of a task, about."""
-SERIAL = 1 << 20
-"""Multiply-adds up to which the caller does everything."""
-CALL_K = 1024
-"""k elements of a micro-kernel call, unless one run is longer."""
+WAYS = (
+    (
+        "pixels by features, pixels read in place",
+        "features are adjacent, and lines long enough to fill the tile's rows",
+    ),
+    ("pixels by features, pixels gathered", "features are adjacent, and lines too short to fill the tile's rows"),
+    ("features by pixels", "pixels are adjacent"),
+    ("depthwise, lanes along channels", "one input channel a feature, channels adjacent"),
+    ("depthwise, lanes along pixels", "one input channel a feature, pixels adjacent"),
+)
+"""What the five do, and when."""
 
 
 def three(values: tuple[int, ...], fill: int) -> Three:
@@ -213,8 +216,8 @@ class _Decision:
 
     def _cut_depthwise(self, kind: int, lines: int, channels: int) -> None:
         work = max(1, self.output[2] * channels * self.taps)
-        chunk = max(1, (TASK // 32) // work)
-        if work * lines <= SERIAL // 8:
+        chunk = max(1, (tuning.CONV_TASK // 32) // work)
+        if work * lines <= tuning.CONV_SERIAL // 8:
             chunk = max(1, lines)
         self._set(kind=kind, row_chunk=chunk, main_tasks=-(-lines // chunk))
 
@@ -258,7 +261,9 @@ class _Decision:
             run, runs, stride, outer = s.ci, kw, taps[2], (kh, taps[1])
         self._set(run=run, runs=runs, run_stride=stride, outer0=kd, outer0_stride=taps[0])
         self._set(
-            outer1=outer[0], outer1_stride=outer[1], runs_per_call=min(max(1, CALL_K // max(run, 1)), max(runs, 1))
+            outer1=outer[0],
+            outer1_stride=outer[1],
+            runs_per_call=min(max(1, tuning.CONV_CALL_K // max(run, 1)), max(runs, 1)),
         )
 
     # ------------------------------------------------------------------ cutting
@@ -291,7 +296,7 @@ class _Decision:
         width = max(1, self.output[2])
         wasted = _round(width, plan.mr) - width
         in_place = wasted * 2 * -(-s.co // plan.nr) <= width
-        rows = max(2, TASK // max(1, columns * k * plan.mr)) * plan.mr
+        rows = max(2, tuning.CONV_TASK // max(1, columns * k * plan.mr)) * plan.mr
         if in_place:
             lines = self.images * self.output[0] * self.output[1]
             chunk = max(1, rows // width)
@@ -306,7 +311,9 @@ class _Decision:
     def _cut_first(self, k: int, call_k: int) -> None:
         """Rows of the product are features, its columns pixels of an image."""
         s, plan = self.shape, self.plan
-        columns = max(1, min(TASK // max(1, k * s.co * plan.nr), (192 << 10) // (call_k * plan.nr))) * plan.nr
+        columns = (
+            max(1, min(tuning.CONV_TASK // max(1, k * s.co * plan.nr), (192 << 10) // (call_k * plan.nr))) * plan.nr
+        )
         columns = min(columns, _round(max(1, self.pixels), plan.nr))
         chunks = -(-self.pixels // columns)
         self._set(kind=FIRST, nc=columns, column_chunks=chunks, main_tasks=s.groups * self.images * chunks)

@@ -37,8 +37,6 @@ SLICE = 2048
 """Elements of a row that one unit of a pass treats, where rows are long."""
 WRITTEN_OUT = (2, 3, 4, 5, 7, 8, 11)
 """Radices with a butterfly of their own; other primes go by `fft_generic`."""
-LARGEST_PRIME = 127
-"""Of the radices; lengths with a larger prime factor go by Bluestein's algorithm."""
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, V, i64, vector
 from shlo_jit.kernels.fft.access import Mask, Side, load, store
 from shlo_jit.kernels.fft.butterfly import multiply, scale
-from shlo_jit.kernels.fft.fft import LARGEST_PRIME, PassCode, Sizes
+from shlo_jit.kernels.fft.fft import PassCode, Sizes
 
 Numbers = tuple[V, ...]
 """The parts of a number: two, or the real one only."""
@@ -92,7 +93,7 @@ class GenericPassCode(PassCode):
     def _rows(self, b: Builder, sizes: Sizes, u: V, source: Side, target: Side) -> None:
         n, radix = self.lanes, sizes.radix
         p, at_in, at_out = self._place(b, sizes, u)
-        spaces = [Workspace.new(b, self.part, n, LARGEST_PRIME // 2 + 2) for _ in range(4)]
+        spaces = [Workspace.new(b, self.part, n, tuning.FFT_LARGEST_PRIME // 2 + 2) for _ in range(4)]
         after = b.element(b.params[2], self.part, b.mul(radix, 2))
 
         def finish(i: V, x: tuple[V, V], to: V, mask: Mask | None) -> None:

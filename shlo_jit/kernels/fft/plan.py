@@ -16,10 +16,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.kernels.fft.blocks import BlockCode
 from shlo_jit.kernels.fft.convert import HermitianCode, RealCode, RowsCode, planes
 from shlo_jit.kernels.fft.fft import (
-    LARGEST_PRIME,
     SLICE,
     WRITTEN_OUT,
     PassCode,
@@ -32,11 +32,6 @@ from shlo_jit.kernels.fft.fft import (
 )
 from shlo_jit.kernels.fft.generic import GenericPassCode
 from shlo_jit.kernels.fft.real import REAL_WRITTEN_OUT, RealPassCode, pass_table, real_radices
-
-BLOCK_ELEMENTS = 1 << 14
-"""Of a block of short sequences, at the most."""
-LARGEST_ALONE = 31
-"""Largest radix of a pass that has no whole registers to work on."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ def radices(n: int) -> list[int] | None:
             out, rest = [*out, radix], rest // radix
     if rest % 2 == 0:
         out, rest = [2, *out[1:], *out[:1]], rest // 2
-    for prime in range(3, LARGEST_PRIME + 1, 2):
+    for prime in range(3, tuning.FFT_LARGEST_PRIME + 1, 2):
         while rest % prime == 0:
             out, rest = [*out, prime], rest // prime
     return out if rest == 1 and not _bluestein_pays(n, max(out, default=1)) else None
@@ -108,7 +103,7 @@ def _convenient(least: int) -> int:
 def in_blocks(kind: str, n: int, outer: int, lanes: int) -> bool:
     """Whether `outer` sequences of the last axis, of length n, are better transposed. Not from some length on if powers
     of two fill the registers soon: alone, sequences take less memory."""
-    if n < 2 or n * lanes > BLOCK_ELEMENTS or radices(n) is None:
+    if n < 2 or n * lanes > tuning.FFT_BLOCK_ELEMENTS or radices(n) is None:
         return False
     points = n if kind == "c2c" or n % 2 else n // 2
     if points & -points >= lanes and points >= 128:
@@ -166,7 +161,7 @@ def _rows(
 def _complex(t: Transform, n: int, source: End, target: End) -> list[Step]:
     """Passes of a transform of length n, of kinds pairs or split at its ends."""
     factors = radices(n)
-    if factors is None or (max(factors, default=1) > LARGEST_ALONE and t.columns * (n & -n) < t.lanes):
+    if factors is None or (max(factors, default=1) > tuning.FFT_LARGEST_ALONE and t.columns * (n & -n) < t.lanes):
         return _bluestein(t, n, source, target)
     if not factors:
         return [_rows(t, 1, 1, source, target)]

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, Index, V, i64, vector
 from shlo_jit.kernels.fft.butterfly import (
     Point,
@@ -25,7 +26,7 @@ from shlo_jit.kernels.fft.butterfly import (
     multiply,
     real_butterfly,
 )
-from shlo_jit.kernels.fft.fft import LARGEST_PRIME, Code, Sizes, interleaved, radix_roots, twiddles
+from shlo_jit.kernels.fft.fft import Code, Sizes, interleaved, radix_roots, twiddles
 from shlo_jit.kernels.fft.generic import Sums, Workspace, b_half, fold
 
 REAL_WRITTEN_OUT = (2, 3, 4, 5)
@@ -199,7 +200,7 @@ class _Generic(_Work):
 
     def __init__(self, code: RealPassCode, b: Builder, sizes: Sizes, k: V) -> None:
         super().__init__(code, b, sizes, k)
-        self.spaces = [Workspace.new(b, code.part, code.lanes, LARGEST_PRIME // 2 + 2) for _ in range(4)]
+        self.spaces = [Workspace.new(b, code.part, code.lanes, tuning.FFT_LARGEST_PRIME // 2 + 2) for _ in range(4)]
         self.table = b.element(b.params[2], code.part, b.mul(sizes.radix, 2))
 
     def sums(self, j: V) -> Sums:

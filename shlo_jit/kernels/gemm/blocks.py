@@ -16,13 +16,13 @@ rounding per multiply-add, and the same bits for any number of threads.
 
 from __future__ import annotations
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import pack_plans
+from shlo_jit.kernels.gemm.policy import IN_PLACE, PRIVATE, SHARED, columns_of
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.target import Target
-
-IN_PLACE, SHARED, PRIVATE = 0, 1, 2
 
 _FIELDS = (
     "a a_rs a_cs a_bs b b_rs b_cs b_bs c c_rs c_bs batch m n k mc nc rows columns group pack_a mode_b k0 k1 "
@@ -57,39 +57,14 @@ class Frame:
         return self.b.offset(self.pointer, 8 * FIELDS.index(name))
 
 
-SERIAL = 1 << 20
-"""Multiply-adds up to which a product runs on the caller: some 10 us, where waking threads costs as much."""
-TASK = 6 << 20
-"""Multiply-adds of a task: small enough that 8 threads get several each of a 1024 x 1024 x 1024 product."""
-PRIVATE_ROWS = 160
-"""Rows of C up to which a task packs its own chunk of B."""
-PRIVATE_PRODUCT = 32 << 20
-"""Multiply-adds up to which a product of a batch is a task of its own, with its own packed B."""
-GROUP = 256 << 10
-"""Multiply-adds of a task made of many small products."""
-WIDEST = 512
-"""Columns of C in a task, about: with kc steps of k a chunk of B takes 3/4 MB of the second level cache."""
-B_RESIDENT = 128 << 10
-"""Bytes of B that are read in place whatever m is: they stay in the second level cache as they are."""
-
-
-AMX_IN_PLACE = 128
-"""Columns up to which tiles of A are loaded from where A lies."""
-
-
 def ceil_div(b: Builder, a: V, c: V | int) -> V:
     return b.udiv(b.add(a, b.sub(c, 1)), c)
 
 
 def worker_bytes(plan: GemmPlan, n: int, k: int) -> int:
     """Packing memory of a worker: an A panel (with room for a store that sticks out) and a chunk of B."""
-    panels = min(-(-n // plan.nr), columns_of(plan, WIDEST) // plan.nr)
+    panels = min(-(-n // plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr)
     return a_panel_bytes(plan) + panels * plan.panel_bytes(min(k, plan.kc))
-
-
-def columns_of(plan: GemmPlan, about: int) -> int:
-    """Whole panels of about that many columns."""
-    return about // plan.nr * plan.nr
 
 
 def a_panel_bytes(plan: GemmPlan) -> int:
@@ -104,7 +79,11 @@ def scratch_bytes(types: GemmTypes, target: Target, batch: int, m: int, n: int, 
     """
     plan = gemm_plan(types, target)
     k = min(k, plan.kc)
-    shared = -(-n // plan.nr) * plan.panel_bytes(k) + -(-m // plan.mr) * a_panel_bytes(plan) if m > PRIVATE_ROWS else 0
+    shared = (
+        -(-n // plan.nr) * plan.panel_bytes(k) + -(-m // plan.mr) * a_panel_bytes(plan)
+        if m > tuning.GEMM_PRIVATE_ROWS
+        else 0
+    )
     return shared + max(threads, 1) * worker_bytes(plan, n, k) + 64
 
 
@@ -230,7 +209,7 @@ def _amx_stripe(
     row_bytes = b.mul(tiles, block * itemsize(plan.types.a))
     whole = b.and_(b.icmp("eq", b.mul(tiles, block), kc), b.icmp("eq", height, plan.mr))
     in_place = b.and_(whole, b.icmp("eq", a_strides[1], itemsize(plan.types.a)))
-    in_place = b.and_(in_place, b.icmp("sle", n, AMX_IN_PLACE))
+    in_place = b.and_(in_place, b.icmp("sle", n, tuning.GEMM_AMX_IN_PLACE))
     with b.if_(b.not_(in_place)):
         args = [a, *a_strides, memory, i64(plan.mr), height, kc, row_bytes]
         b.call("void", pack_plans(plan)[0].name, args)
@@ -242,10 +221,6 @@ def _amx_stripe(
     b.call("void", f"{plan.symbol}_stripe", args)
 
 
-PACK_WIDTH = 128
-"""Columns of B or rows of A, about, that a task of the packing phase takes."""
-
-
 def emit_pack_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
     """`void task(ptr frame, i64 index, i64 worker)`: packs steps k0 to k1 of some columns of B, then some rows of A."""
     name = f"{plan.symbol}_pack_task"
@@ -253,14 +228,14 @@ def emit_pack_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
     pointer, index, _ = b.params
     f = Frame(b, pointer)
     batch, k0, k1 = f.ints("batch0", "k0", "k1")
-    for_b = ceil_div(b, f.get("n"), columns_of(plan, PACK_WIDTH))
+    for_b = ceil_div(b, f.get("n"), columns_of(plan, tuning.GEMM_PACK_WIDTH))
 
     def pack(operand: int, nth: V) -> list[V]:
         of, j_stride, k_stride = ("a", "a_rs", "a_cs") if operand == 0 else ("b", "b_cs", "b_rs")
         width, extent, to, each = (
             (plan.mr, "m", "shared_a", "a_panel") if operand == 0 else (plan.nr, "n", "shared", "panel_bytes")
         )
-        panels = PACK_WIDTH // width
+        panels = tuning.GEMM_PACK_WIDTH // width
         first = b.mul(nth, panels * width)
         strides = f.ints(j_stride, k_stride)
         source = b.offset(f.get(of, "ptr"), b.mul(batch, f.get(f"{of}_bs")))

@@ -9,25 +9,15 @@ from __future__ import annotations
 
 from functools import cache
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.gemm import policy
 from shlo_jit.kernels.gemm.amx import emit_amx
 from shlo_jit.kernels.gemm.blocks import (
-    B_RESIDENT,
     FIELDS,
-    GROUP,
-    IN_PLACE,
-    PACK_WIDTH,
-    PRIVATE,
-    PRIVATE_PRODUCT,
-    PRIVATE_ROWS,
-    SERIAL,
-    SHARED,
-    TASK,
-    WIDEST,
     Frame,
     a_panel_bytes,
     ceil_div,
-    columns_of,
     emit_pack_task,
     emit_rectangle,
     emit_task,
@@ -35,8 +25,9 @@ from shlo_jit.kernels.gemm.blocks import (
 )
 from shlo_jit.kernels.gemm.micro import attributes, emit_stripe
 from shlo_jit.kernels.gemm.pack import emit_pack, pack_plans
+from shlo_jit.kernels.gemm.policy import SHARED, Extents, Registers, columns_of, has_vector_path
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
-from shlo_jit.kernels.gemm.vector import emit_vector_entry, emit_vector_tasks, has_vector_path
+from shlo_jit.kernels.gemm.vector import emit_vector_entry, emit_vector_tasks
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 
@@ -137,17 +128,20 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
         emit_vector_entry(b, plan, f, tasks_of_vectors, s.threads, general, end)
         b.start(general)
     product = b.mul(b.mul(s.m, s.n), b.max_(s.k, 1))
-    mode = _packing(b, plan, s, product)
+    numbers, extents = Registers(b), Extents(s.batch, s.m, s.n, s.k, s.b_cs, s.b_rs)
+    mode = policy.packing(numbers, plan, extents, product)
     f.set(mode_b=mode[0], pack_a=mode[1])
-    tasks = _cut(b, plan, s, f, mode[0], product)
+    pieces = policy.cut(numbers, plan, extents, mode[0], product)
+    f.set(mc=pieces.mc, nc=pieces.nc, rows=pieces.rows, columns=pieces.columns, group=pieces.group)
+    tasks = policy.task_count(numbers, pieces, s.batch)
     shared, far = (b.icmp("eq", x, SHARED) for x in mode)
     _lay_out(b, plan, s, f, shared, far)
     task_at, pack_at = V("ptr", f"@{task}"), V("ptr", f"@{pack_task}")
 
     def phases() -> list[V]:
         """All of B is packed kc rows at a time, then all of C goes kc steps on."""
-        pack_tasks = ceil_div(b, s.n, columns_of(plan, PACK_WIDTH))
-        for_a = ceil_div(b, s.m, PACK_WIDTH // plan.mr * plan.mr)
+        pack_tasks = ceil_div(b, s.n, columns_of(plan, tuning.GEMM_PACK_WIDTH))
+        for_a = ceil_div(b, s.m, tuning.GEMM_PACK_WIDTH // plan.mr * plan.mr)
         pack_tasks = b.add(pack_tasks, b.select(far, for_a, i64(0)))
         with b.loop(0, s.batch, hint="batch") as at, b.loop(0, b.max_(s.k, 1), plan.kc, "phase") as kb:
             f.set(batch0=at, k0=kb, k1=b.min_(b.add(kb, plan.kc), s.k))
@@ -156,7 +150,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
         return []
 
     def once() -> list[V]:
-        serial = b.or_(b.icmp("sle", b.mul(product, s.batch), SERIAL), b.icmp("eq", tasks, 1))
+        serial = b.or_(b.icmp("sle", b.mul(product, s.batch), tuning.GEMM_SERIAL), b.icmp("eq", tasks, 1))
 
         def here() -> list[V]:
             with b.loop(0, tasks, hint="task") as i:
@@ -189,58 +183,9 @@ def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, shared: V, far: V)
     """Divides the scratch memory: all of B and all of A (kc steps) where they are shared, then a part per worker."""
     panels = ceil_div(b, s.n, plan.nr)
     panel_bytes = _panel_bytes(b, plan, b.min_(s.k, plan.kc))
-    chunk = b.mul(b.min_(panels, columns_of(plan, WIDEST) // plan.nr), panel_bytes)
+    chunk = b.mul(b.min_(panels, columns_of(plan, tuning.GEMM_WIDEST) // plan.nr), panel_bytes)
     a_panel = a_panel_bytes(plan)
     shared_a = b.offset(s.scratch, b.select(shared, b.mul(panels, panel_bytes), i64(0)))
     workers = b.offset(shared_a, b.select(far, b.mul(ceil_div(b, s.m, plan.mr), a_panel), i64(0)))
     f.set(shared=s.scratch, shared_a=shared_a, worker=workers)
     f.set(panel_bytes=panel_bytes, a_panel=a_panel, worker_bytes=b.add(chunk, a_panel))
-
-
-def _packing(b: Builder, plan: GemmPlan, s: _Shape, product: V) -> tuple[V, V]:
-    """Where B is read from (IN_PLACE, SHARED, PRIVATE) and whether A is packed."""
-    convert_a, convert_b = plan.convert
-    few_rows = b.icmp("sle", s.m, PRIVATE_ROWS)
-    many = b.and_(b.icmp("sge", s.batch, 8), b.icmp("sle", product, PRIVATE_PRODUCT))
-    mode = b.select(b.or_(few_rows, many), i64(PRIVATE), i64(SHARED))
-    if not convert_b:
-        size = itemsize(plan.types.b)
-        rare = b.icmp("sle", s.m, plan.mr)
-        resident = b.icmp("sle", b.mul(b.mul(s.k, s.n), size), B_RESIDENT)
-        # Rows a multiple of half a page apart fall into few sets of the first level cache.
-        resident = b.and_(resident, b.icmp("ne", b.and_(s.b_rs, i64(2047)), 0))
-        adjacent = b.or_(b.icmp("eq", s.b_cs, size), b.icmp("eq", s.n, 1))
-        if not plan.masks:
-            adjacent = b.and_(adjacent, b.icmp("eq", b.urem(s.n, plan.lanes), 0))
-        mode = b.select(b.and_(adjacent, b.or_(rare, resident)), i64(IN_PLACE), mode)
-    wide = b.icmp("sgt", s.n, columns_of(plan, WIDEST))
-    far = b.select(b.and_(wide, b.icmp("eq", mode, SHARED)), i64(SHARED), i64(IN_PLACE))
-    if plan.kind == "amx":
-        return mode, i64(PRIVATE)
-    if convert_a:
-        return mode, b.select(b.icmp("eq", far, IN_PLACE), i64(PRIVATE), far)
-    return mode, far
-
-
-def _cut(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, mode: V, product: V) -> V:
-    """Sets the chunk sizes and their numbers; returns the number of tasks (of one product when B is shared).
-
-    All but the batch of SHARED: a task has about TASK multiply-adds, whole stripes and whole panels.
-    """
-    widest = columns_of(plan, WIDEST)
-    per_element = b.max_(b.select(b.icmp("eq", mode, SHARED), b.min_(s.k, plan.kc), s.k), 1)
-    private = b.icmp("eq", mode, PRIVATE)
-    # Few rows: one chunk of rows, and columns to fill a task. Otherwise wide chunks, and rows to fill it.
-    columns = b.udiv(i64(TASK), b.mul(s.m, per_element))
-    columns = b.min_(b.max_(b.mul(b.udiv(columns, plan.nr), plan.nr), columns_of(plan, 128)), widest)
-    nc = b.select(private, columns, i64(widest))
-    rows = b.udiv(i64(TASK), b.mul(b.min_(s.n, widest), per_element))
-    rows = b.mul(b.max_(b.udiv(rows, plan.mr), 2), plan.mr)
-    mc = b.select(private, s.m, rows)
-    row_chunks, column_chunks = ceil_div(b, s.m, mc), ceil_div(b, s.n, nc)
-    grid = b.mul(row_chunks, column_chunks)
-    # A shared B is one product's, and so is what a task does with it.
-    shared = b.icmp("eq", mode, SHARED)
-    group = b.select(shared, i64(1), b.max_(b.udiv(i64(GROUP), product), 1))
-    f.set(mc=mc, nc=nc, rows=row_chunks, columns=column_chunks, group=group)
-    return b.select(shared, grid, b.mul(grid, ceil_div(b, s.batch, group)))

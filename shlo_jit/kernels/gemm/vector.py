@@ -10,26 +10,18 @@ short vectors and complex numbers take the general way.
 
 from __future__ import annotations
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, lanes, vector
+from shlo_jit.kernels.gemm import policy
 from shlo_jit.kernels.gemm.blocks import Frame, ceil_div
 from shlo_jit.kernels.gemm.micro import attributes, lane_masks
 from shlo_jit.kernels.gemm.pack import convert
+from shlo_jit.kernels.gemm.policy import Registers
 from shlo_jit.kernels.gemm.types import GemmPlan, itemsize, storage
 from shlo_jit.kernels.target import Target
 
 STEPS = 8
 """Steps of k, or rows, done together."""
-CHUNK = 32 << 10
-"""Bytes of sums an `axpy` task keeps at most."""
-THIN = 32
-"""Rows of A that are taken as vectors at most: then M is at least `FAR` bytes, and comes from beyond the caches."""
-FAR = 1 << 20
-SERIAL = 1 << 17
-"""Elements of the matrix up to which the caller does it alone."""
-
-
-def has_vector_path(plan: GemmPlan) -> bool:
-    return plan.kind != "complex" and plan.types.a == plan.types.b and plan.out == plan.acc
 
 
 class _Vector:
@@ -101,8 +93,8 @@ def _axpy(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
     b, plan = v.b, v.plan
     bytes_, n = plan.out_bytes, plan.lanes
     k, k_stride, x_stride, y_stride, m, x_rs, y_rs = f.ints("k", "a_cs", "b_rs", "c_rs", "m", "x_rs", "y_rs")
-    sums = b.alloca("i8", CHUNK)
-    factors = b.alloca("i8", THIN * STEPS * bytes_)
+    sums = b.alloca("i8", tuning.GEMM_VECTOR_CHUNK)
+    factors = b.alloca("i8", tuning.GEMM_THIN * STEPS * bytes_)
     count = b.sub(o1, o0)
     vectors = b.mul(b.udiv(count, n), n)
     row_bytes = b.mul(b.mul(ceil_div(b, count, n), n), bytes_)
@@ -188,12 +180,9 @@ def emit_vector_entry(
     The frame holds the general fields and is rewritten for the tasks.
     """
     m, n, k = f.ints("m", "n", "k")
-    size = itemsize(plan.types.a)
-    thin = b.icmp("sle", m, THIN if plan.kind == "plain" else 1)
-    thin = b.and_(thin, b.icmp("sge", b.mul(b.mul(n, k), size), FAR))
-    row = b.or_(b.icmp("eq", m, 1), b.and_(thin, b.icmp("sgt", n, 1)))
-    outputs = b.select(row, n, m)
-    count = b.select(row, m, i64(1))
+    numbers = Registers(b)
+    shape = policy.vector_shape(numbers, plan, m, n, k)
+    row, outputs, count = shape
     matrix, x = (b.select(row, f.get(p, "ptr"), f.get(q, "ptr")) for p, q in (("b", "a"), ("a", "b")))
 
     def pick(if_row: str, otherwise: str) -> V:
@@ -202,22 +191,18 @@ def emit_vector_entry(
     stride, k_stride, m_bs = pick("b_cs", "a_rs"), pick("b_rs", "a_cs"), pick("b_bs", "a_bs")
     x_stride, x_bs = pick("a_cs", "b_rs"), pick("a_bs", "b_bs")
     y_stride = b.select(row, i64(plan.out_bytes), f.get("c_rs"))
-    axpy = b.icmp("eq", stride, size)
-    dot = b.and_(b.icmp("eq", k_stride, size), b.icmp("eq", x_stride, size))
-    dot = b.and_(dot, b.icmp("eq", count, 1))
-    fits = b.and_(b.or_(row, b.icmp("eq", n, 1)), b.icmp("sge", outputs, 4 * plan.lanes))
-    fits = b.and_(fits, b.icmp("sge", k, plan.lanes))
+    axpy, fits = policy.vector_layout(numbers, plan, shape, n, k, (stride, k_stride, x_stride))
     go = b.label("vector")
-    b.branch_if(b.and_(fits, b.or_(axpy, dot)), go, general)
+    b.branch_if(fits, go, general)
     b.start(go)
     f.set(x_rs=f.get("a_rs"), y_rs=f.get("c_rs"), m=count)
     f.set(a=matrix, a_rs=stride, a_cs=k_stride, a_bs=m_bs, b=x, b_rs=x_stride, b_bs=x_bs, c_rs=y_stride, n=outputs)
     f.set(mode_b=b.cast("zext", row, "i64"))
     batch = f.get("batch")
-    most = b.max_(b.mul(b.udiv(i64(CHUNK // plan.out_bytes // 64), count), 64), 64)
+    most = b.max_(b.mul(b.udiv(i64(tuning.GEMM_VECTOR_CHUNK // plan.out_bytes // 64), count), 64), 64)
     most = b.min_(most, 1024)
     sums = b.min_(b.max_(b.mul(b.udiv(outputs, 8 * 64), 64), 256), most)
-    rows = b.mul(b.max_(b.udiv(i64(SERIAL // 4), b.mul(k, STEPS)), 1), STEPS)
+    rows = b.mul(b.max_(b.udiv(i64(tuning.GEMM_VECTOR_SERIAL // 4), b.mul(k, STEPS)), 1), STEPS)
     chunk = b.select(axpy, sums, rows)
     chunks = ceil_div(b, outputs, chunk)
     f.set(nc=chunk, columns=chunks)
@@ -233,5 +218,5 @@ def emit_vector_entry(
         b.call("void", "shlo_parallel", [task, f.pointer, tasks_, threads])
         return []
 
-    b.if_else(b.icmp("sle", b.mul(b.mul(outputs, k), batch), SERIAL), here, spread)
+    b.if_else(b.icmp("sle", b.mul(b.mul(outputs, k), batch), tuning.GEMM_VECTOR_SERIAL), here, spread)
     b.branch(end)

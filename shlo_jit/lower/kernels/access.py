@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder, V, const, i64, lanes, vector
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.elements.registers import Reg, from_memory, is_pair, memory_type, to_memory
-from shlo_jit.schedule.space import register_bits
 
 
 @dataclass(frozen=True)
@@ -80,17 +79,6 @@ class Buffer:
     def _both(self, mask: V, n: int) -> V:
         """A mask of elements as one of the numbers in memory."""
         return mask if self.parts == 1 else self.b.shuffle(mask, None, [i // 2 for i in range(2 * n)])
-
-
-def choose_lanes(target: Target, dtypes: Iterable[DType], extent: int) -> int:
-    """Lanes for a run of `extent` elements: a full register's, or for a short run the power of two that fits."""
-    full = target.lanes(max(register_bits(t) for t in dtypes))
-    width = 1
-    while width < min(extent, full):
-        width *= 2
-    if width > extent and not target.has_masks:
-        width //= 2
-    return max(1, width)
 
 
 LaneBody = Callable[[V, int, "V | None"], None]

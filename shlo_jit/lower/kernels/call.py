@@ -11,8 +11,7 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import V
 from shlo_jit.lower.control import call_steps
-from shlo_jit.lower.kernels import Kernel
-from shlo_jit.memory.scratch import Scratch
+from shlo_jit.schedule.kernel import KernelSchedule
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import Callee, ProgramLowering
@@ -22,12 +21,7 @@ def callee_of(low: ProgramLowering, step: OpStep) -> Callee:
     return low.callees[step.op.attributes["callee"].name]
 
 
-def scratch(low: ProgramLowering, step: OpStep) -> Scratch:
-    """The callee's arena."""
-    return callee_of(low, step).arena
-
-
-def lower(low: ProgramLowering, step: OpStep) -> None:
+def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
     """Call it with tables of addresses."""
     callee = callee_of(low, step)
     arena = low.scratch(step) if any(callee.arena) else low.scope.arena
@@ -42,6 +36,3 @@ def _table(low: ProgramLowering, values: list[Value]) -> V:
     for i, value in enumerate(values):
         b.store(low.pointer(value), b.element(table, "ptr", i))
     return table
-
-
-KERNEL = Kernel(lower, scratch)

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, V, i64, vector
-from shlo_jit.schedule.nest import MAX_TASKS
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
 
-PARALLEL_BYTES = 1 << 19
-STREAM_BYTES = 1 << 25
-"""Bytes from which stores are non-temporal: they need no reading of what they overwrite."""
-LINE = 64
-UNROLL = 4
+LINE, UNROLL = 64, 4
+"""Bytes of a cache line, and lines that a turn copies."""
 
 
 def copy(low: ProgramLowering, target: V, source: V, nbytes: int) -> None:
-    if nbytes < PARALLEL_BYTES:
+    if nbytes < tuning.COPY_PARALLEL_BYTES:
         low.b.memcpy(target, source, nbytes)
         return
-    chunk = -(-max(PARALLEL_BYTES // 4, -(-nbytes // MAX_TASKS)) // (LINE * UNROLL)) * LINE * UNROLL
+    chunk = -(-max(tuning.COPY_PARALLEL_BYTES // 4, -(-nbytes // tuning.MAX_TASKS)) // (LINE * UNROLL)) * LINE * UNROLL
     low.parallel(_task(low, nbytes, chunk), [target, source], -(-nbytes // chunk))
 
 
@@ -35,7 +32,7 @@ def _task(low: ProgramLowering, nbytes: int, chunk: int) -> str:
     first = b.mul(index, chunk)
     count = b.sub(b.min_(b.add(first, chunk), nbytes), first)
     target, source = b.offset(target, first), b.offset(source, first)
-    if nbytes < STREAM_BYTES:
+    if nbytes < tuning.COPY_STREAM_BYTES:
         b.memcpy(target, source, count)
     else:
         aligned = b.icmp("eq", b.and_(b.cast("ptrtoint", target, "i64"), i64(LINE - 1)), 0)

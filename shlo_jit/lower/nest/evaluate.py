@@ -21,7 +21,6 @@ from shlo_jit.lower.elements.registers import (
     to_memory,
     widen,
 )
-from shlo_jit.schedule.nest import Reduction
 from shlo_jit.schedule.space import Space, linear
 
 
@@ -379,10 +378,3 @@ INDEX_MAPS = {
     "stablehlo.dynamic_slice",
     "stablehlo.gather",
 }
-
-
-def finish(b: Builder, frame: Frame, r: Reduction, values: list[Reg]) -> None:
-    """Make the accumulators the results of a reduction in the row's frame."""
-    results = r.reducer.leave(b, values)
-    for key in r.results:
-        frame.memo[key] = results[r.op.results.index(key[0])]

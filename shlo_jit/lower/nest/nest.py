@@ -12,23 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
+from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
-from shlo_jit.kernels.target import Target
 from shlo_jit.lower.elements.elementwise import EMITTERS
 from shlo_jit.lower.elements.registers import first_lanes
 from shlo_jit.lower.nest.evaluate import INDEX_MAPS, Evaluator, Frame
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.lower.nest.tiles import TileWriter
-from shlo_jit.schedule.crossing import STRIPE, Crossing
-from shlo_jit.schedule.nest import NestPlan, Schedule
-from shlo_jit.schedule.space import Tile
-
-STREAM_BYTES = 1 << 23
-"""Bytes of an output from which a plain loop writes it with non-temporal stores."""
+from shlo_jit.schedule.crossing import Crossing
+from shlo_jit.schedule.nest import NestSchedule, Split
 
 Buffers = Sequence[tuple[str, list[Value]]]
 """Parameter names, and the values that live in each."""
@@ -37,15 +33,11 @@ Buffers = Sequence[tuple[str, list[Value]]]
 class NestLowering:
     """Writes the functions of one nest."""
 
-    def __init__(self, nest: Nest, target: Target, tile: Tile | None = None):
-        self.nest = nest
-        self.target = target
-        self.plan = NestPlan(nest, target, tile)
-        self.space = self.plan.space
-
-    @property
-    def schedule(self) -> Schedule:
-        return self.plan.schedule
+    def __init__(self, schedule: NestSchedule):
+        self.schedule = schedule
+        self.nest = schedule.nest
+        self.target = schedule.target
+        self.space = schedule.space
 
     # ------------------------------------------------------------------ functions
     def write(self, module: ModuleText, name: str, buffers: Buffers, aligned: set[Value]) -> None:
@@ -53,15 +45,15 @@ class NestLowering:
         aligned to 64 bytes."""
         b, pointers = self.begin(module, name, buffers)
         first, last = b.params[-2:]
-        if self.schedule.tasks == 1:
-            first, last = i64(0), i64(self.schedule.units)
-        if self.schedule.split:
-            self.split(pointers, b.params[-3], first, last)
+        if self.schedule.tasks.tasks == 1:
+            first, last = i64(0), i64(self.schedule.tasks.units)
+        if self.schedule.split is not None:
+            self.split(self.schedule.split, pointers, b.params[-3], first, last)
         else:
-            self.row = RowWriter(b, self.plan, Evaluator(b, self.nest, self.space, pointers))
-            if self.plan.crossing is not None:
-                self.stripes(self.plan.crossing, first, last)
-            elif self.plan.chunk:
+            self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers))
+            if self.schedule.crossing is not None:
+                self.stripes(self.schedule.crossing, first, last)
+            elif self.schedule.chunk:
                 self.stream(aligned)
                 self.chunked(first, last)
             else:
@@ -71,8 +63,8 @@ class NestLowering:
     def write_finish(self, module: ModuleText, name: str, buffers: Buffers) -> None:
         """Of a split nest, the function that combines the partial results and stores the rows."""
         b, pointers = self.begin(module, name, buffers)
-        partials = Partials(b, self.plan, b.params[-3], None)
-        self.row = RowWriter(b, self.plan, Evaluator(b, self.nest, self.space, pointers), partials)
+        partials = Partials(b, self.schedule, b.params[-3], None)
+        self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers), partials)
         self.all_rows()
         b.ret()
 
@@ -81,27 +73,30 @@ class NestLowering:
         self.b = module.function(name, params, noalias=True, attributes="nounwind")
         return self.b, {v: V("ptr", f"%{n}") for n, values in buffers for v in values}
 
-    def split(self, pointers: dict[Value, V], scratch: V, first: V, last: V) -> None:
+    def split(self, split: Split, pointers: dict[Value, V], scratch: V, first: V, last: V) -> None:
         b, v = self.b, self.space.inner[0]
         with b.loop(first, last, 1, "chunk") as number:
-            partials = Partials(b, self.plan, scratch, number)
-            self.row = RowWriter(b, self.plan, Evaluator(b, self.nest, self.space, pointers), partials)
-            low = b.mul(number, self.plan.split_chunk)
-            self.row.bounds = {v: (low, b.min_(b.add(low, self.plan.split_chunk), self.space.extents[v]))}
+            partials = Partials(b, self.schedule, scratch, number)
+            self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers), partials)
+            low = b.mul(number, split.chunk)
+            self.row.bounds = {v: (low, b.min_(b.add(low, split.chunk), self.space.extents[v]))}
             self.all_rows()
 
-    def write_epilogue(self, module: ModuleText, name: str, values: list[Value], tile: Tile) -> None:
+    def write_epilogue(self, module: ModuleText, name: str, values: list[Value]) -> None:
         """`void @name(ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`: the nest on a rectangle of a matrix.
 
-        The frame holds the addresses of `values` in order. `tile` says which variables number batches, rows, columns.
+        The frame holds the addresses of `values` in order. The schedule's tile says which variables number batches,
+        rows, columns.
         """
+        tile = self.schedule.tile
+        assert tile is not None
         params = [("ptr", "frame"), *(("i64", n) for n in ("batch", "i0", "i1", "j0", "j1"))]
         b = module.function(name, params, attributes="nounwind")
         frame, batch, i0, i1, j0, j1 = b.params
         extra = ", !invariant.load !{}"
         pointers = {v: b.load("ptr", b.element(frame, "ptr", i), 8, extra) for i, v in enumerate(values)}
         self.b = b
-        self.row = RowWriter(b, self.plan, Evaluator(b, self.nest, self.space, pointers))
+        self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers))
         outer = self.decode(tile.batch, batch)
         with b.loop(i0, i1, 1, "row") as i:
             variables = {**outer, **self.decode(tile.rows, i)}
@@ -112,7 +107,7 @@ class NestLowering:
                 self.columns(variables, j0, j1)
         b.ret()
 
-    def decode(self, order: list[int], number: V) -> Variables:
+    def decode(self, order: Sequence[int], number: V) -> Variables:
         """The values of variables (outermost first) that a running number stands for."""
         out: Variables = {}
         for v in reversed(order[1:]):
@@ -140,18 +135,15 @@ class NestLowering:
 
     # ------------------------------------------------------------------ loops over rows
     def stream(self, aligned: set[Value]) -> None:
-        """Outputs of a plain loop over one run that no cache will hold are written past it (DESIGN, Memory)."""
-        if self.nest.reduce_vars or self.nest.overwrites is not None:
-            return
+        """Write past the caches what the schedule says, as far as the memory is aligned and nothing reads it here."""
         read = {id(self.row.ev.pointers[k[0]]) for k in self.nest.loads}
-        for s in self.nest.stores:
-            large = s.target.tensor.nbytes >= STREAM_BYTES
-            if large and s.target in aligned and id(self.row.ev.pointers[s.target]) not in read:
-                self.row.ev.streaming.add(s.target)
+        for target in self.schedule.streams:
+            if target in aligned and id(self.row.ev.pointers[target]) not in read:
+                self.row.ev.streaming.add(target)
 
     def all_rows(self) -> None:
         """Plain nested loops over every row."""
-        self.nested(self.plan.parallel_rows(), {}, self.row_vectors)
+        self.nested(self.schedule.row_loops, {}, self.row_vectors)
 
     def nested(self, order: list[int], variables: Variables, body: Callable[[Variables], None]) -> None:
         if not order:
@@ -163,19 +155,19 @@ class NestLowering:
     def stripes(self, crossing: Crossing, first: V, last: V) -> None:
         """Units are stripes of tiles."""
         b, tiles = self.b, TileWriter(self.b, self.row, crossing)
-        width = STRIPE * crossing.side
+        width = tuning.TILE_STRIPE * crossing.side
         count = -(-self.space.extents[crossing.across] // width)
-        others = [v for v in self.plan.parallel_rows() if v != crossing.across]
+        others = [v for v in self.schedule.row_loops if v != crossing.across]
         with b.loop(first, last, 1, "stripe") as unit:
             start = b.mul(b.urem(unit, count), width)
             tiles.stripe(self.decode(others, b.udiv(unit, count)), start)
 
     def rows_from(self, first: V, last: V) -> None:
         """Units are rows."""
-        if self.schedule.tasks == 1:
+        if self.schedule.tasks.tasks == 1:
             self.all_rows()
             return
-        b, order = self.b, self.plan.parallel_rows()
+        b, order = self.b, self.schedule.row_loops
         if len(order) == 1:
             with b.loop(first, last, 1, "unit") as unit:
                 self.row_vectors({order[0]: unit})
@@ -194,7 +186,7 @@ class NestLowering:
         b, vector_var = self.b, self.space.vector
         assert vector_var is not None
         n = self.space.extents[vector_var]
-        start, stop = b.mul(first, self.plan.chunk), b.min_(b.mul(last, self.plan.chunk), n)
+        start, stop = b.mul(first, self.schedule.chunk), b.min_(b.mul(last, self.schedule.chunk), n)
         self.lanes_loop(start, stop, n, {})
 
     def row_vectors(self, variables: Variables) -> None:
@@ -211,12 +203,12 @@ class NestLowering:
         b, space, w = self.b, self.space, self.space.width
         v = space.vector
         assert v is not None
-        step = w * self.plan.unroll
+        step = w * self.schedule.unroll.value
         whole = n - n % w
-        if self.plan.unroll > 1:
+        if self.schedule.unroll.value > 1:
             bulk = n - n % step
             with b.loop(start, b.min_(stop, bulk), step, "vectors") as i:
-                self.row.row([Frame({**variables, v: b.add(i, k * w)}, w) for k in range(self.plan.unroll)])
+                self.row.row([Frame({**variables, v: b.add(i, k * w)}, w) for k in range(self.schedule.unroll.value)])
             if whole > bulk:
                 with b.loop(b.max_(start, bulk), b.min_(stop, whole), w, "vector") as i:
                     self.row.row([Frame({**variables, v: i}, w)])

@@ -7,30 +7,36 @@ from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder, V, bits, i64, lanes, vector
 from shlo_jit.lower.elements.registers import Reg, flatten, regroup, widen
-from shlo_jit.lower.nest.evaluate import Evaluator, Frame, finish
-from shlo_jit.schedule.nest import NestPlan, Reduction
+from shlo_jit.lower.nest.evaluate import Evaluator, Frame
+from shlo_jit.lower.nest.reductions import RowReduction, finish, row_reductions
+from shlo_jit.schedule.nest import NestSchedule
 
 
 class Partials:
-    def __init__(self, b: Builder, plan: NestPlan, scratch: V, chunk: V | None):
+    def __init__(self, b: Builder, schedule: NestSchedule, scratch: V, chunk: V | None):
         self.b = b
-        self.plan = plan
+        self.schedule = schedule
+        split = schedule.split
+        assert split is not None
         self.scratch = scratch
         self.chunk = chunk
         """Number of the chunk whose part of the row is being computed; None where the chunks are combined."""
-        self.parts = plan.partials()[0]
+        self.reductions = row_reductions(schedule.passes, 0)
+        types = [part.type for r in self.reductions for part in flatten([r.reducer.neutral()])]
+        self.parts = list(zip(types, split.offsets, strict=True))
+        """Type and byte offset in scratch of every part of every accumulator."""
 
     def row_number(self, frame: Frame) -> V:
         """Number of the row (of the first of a vector's rows)."""
         number, size = i64(0), 1
-        for v in reversed(self.plan.space.rows):
+        for v in reversed(self.schedule.space.rows):
             number = self.b.add(number, self.b.mul(frame.variables[v], size))
-            size *= self.plan.space.extents[v]
+            size *= self.schedule.space.extents[v]
         return number
 
     def address(self, frame: Frame, chunk: V, part: tuple[str, int]) -> V:
         b, (kind, offset) = self.b, part
-        place = b.add(b.mul(chunk, self.plan.nest.rows), self.row_number(frame))
+        place = b.add(b.mul(chunk, self.schedule.nest.rows), self.row_number(frame))
         return b.element(b.offset(self.scratch, offset), memory_of(kind), place)
 
     def save(self, ev: Evaluator, frames: list[Frame], values: list[V]) -> None:
@@ -55,13 +61,13 @@ class Partials:
             out.append(b.cast("trunc", x, "i1") if part[0] == "i1" else x)
         return out
 
-    def load(self, ev: Evaluator, frames: list[Frame], reductions: list[Reduction]) -> None:
+    def load(self, ev: Evaluator, frames: list[Frame], reductions: list[RowReduction]) -> None:
         """Combine the chunks in order, then with the initial values: the reductions' results in the frames."""
-        b, space = self.b, self.plan.space
+        b, space = self.b, self.schedule.space
         for f in frames:
             width = f.width if space.vector in space.rows else 1
             like = [[widen(b, r.reducer.neutral(), width)] for r in reductions]
-            with b.loop_carry(1, self.plan.schedule.units, self.read(f, i64(0), width), 1, "chunks") as carry:
+            with b.loop_carry(1, self.schedule.tasks.units, self.read(f, i64(0), width), 1, "chunks") as carry:
                 before, here = regroup(carry.values, like), regroup(self.read(f, carry.index, width), like)
                 new: list[Reg] = []
                 for r, x, y in zip(reductions, before, here, strict=True):

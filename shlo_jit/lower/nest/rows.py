@@ -10,9 +10,8 @@ Lanes run along a reduced variable (then several vectors accumulate and are comb
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Key, Store
 from shlo_jit.kernels.builder import Builder, V, i64
 from shlo_jit.lower.elements.reducers import across
@@ -26,14 +25,10 @@ from shlo_jit.lower.elements.registers import (
     select_lanes,
     widen,
 )
-from shlo_jit.lower.nest.evaluate import Evaluator, Frame, finish
+from shlo_jit.lower.nest.evaluate import Evaluator, Frame
 from shlo_jit.lower.nest.partials import Partials
-from shlo_jit.schedule.nest import NestPlan, Reduction
-
-STASH_COST = 8
-"""Cost of an op above which its result is kept for a later pass rather than computed again."""
-MAX_STASH = 1 << 18
-"""Bytes of a row's intermediate results that are kept from one pass to the next."""
+from shlo_jit.lower.nest.reductions import RowReduction, finish, row_reductions
+from shlo_jit.schedule.nest import NestSchedule
 
 Variables = dict[int, V]
 
@@ -42,10 +37,12 @@ class RowWriter:
     """Writes the code of rows. `partials` is set in the two functions of a split nest: while `partials.chunk` is set,
     the row is that chunk's part of it, and its accumulators are saved; else they are loaded and the row is finished."""
 
-    def __init__(self, b: Builder, plan: NestPlan, evaluator: Evaluator, partials: Partials | None = None):
+    def __init__(self, b: Builder, schedule: NestSchedule, evaluator: Evaluator, partials: Partials | None = None):
         self.b = b
-        self.plan = plan
-        self.space = plan.space
+        self.schedule = schedule
+        self.nest = schedule.nest
+        self.passes = schedule.passes
+        self.space = schedule.space
         self.ev = evaluator
         self.partials = partials
         self.bounds: dict[int, tuple[V, V]] = {}
@@ -61,54 +58,36 @@ class RowWriter:
 
     def row(self, frames: list[Frame]) -> None:
         """Everything for the rows of `frames`: passes in turn, then what remains to be stored."""
-        self.ev.ahead = self.plan.ahead
+        self.ev.ahead = self.schedule.ahead
         if self.chunked:
-            self.walk(frames, self.plan.reductions(0), self.plan.inner_stores(0))
+            self.walk(frames, row_reductions(self.passes, 0), self.passes.inner_stores(0))
             return
         if self.partials is not None:
-            self.partials.load(self.ev, frames, self.plan.reductions(0))
+            self.partials.load(self.ev, frames, row_reductions(self.passes, 0))
         else:
-            self.choose_stash(frames)
-            for p in range(self.plan.passes + 1):
-                reductions, stores = self.plan.reductions(p), self.plan.inner_stores(p)
+            self.make_stash(frames)
+            for p in range(self.passes.count + 1):
+                reductions, stores = row_reductions(self.passes, p), self.passes.inner_stores(p)
                 if reductions or stores:
                     self.walk(frames, reductions, stores)
-        for s in self.plan.nest.stores:
-            if not self.plan.inside(s):
+        for s in self.nest.stores:
+            if not self.passes.inside(s):
                 for f in frames:
                     self.ev.store(f, s)
 
     # ------------------------------------------------------------------ results kept from pass to pass
-    def choose_stash(self, frames: list[Frame]) -> None:
-        """Give heavy values that several passes need a row of memory: the first pass fills it, later ones read it."""
+    def make_stash(self, frames: list[Frame]) -> None:
+        """Give the values that the schedule keeps from pass to pass a row of memory each."""
         self.ev.keep, self.ev.kept, self.ev.frames = {}, set(), len(frames)
         for slot, frame in enumerate(frames):
             frame.slot = slot
-        plan, width = self.plan, self.space.width
-        if not self.space.inner:
-            return
-        along = self.space.vector in self.space.inner
-        # along lanes the masked tail writes a whole vector: it reaches past the last run of the row
-        elements = plan.nest.reduced + width if along else plan.nest.reduced * width * plan.unroll
-        users: dict[Key, int] = {}
-        for p in range(plan.passes + 1):
-            for key in plan.needed(plan.roots(p)):
-                users[key] = users.get(key, 0) + 1
-        total = 0
-        for key, passes in users.items():
-            node = plan.nest.nodes.get(key)
-            dtype = key[0].tensor.storage
-            if node is None or passes < 2 or cost(node.op) < STASH_COST or dtype.is_complex:
-                continue
-            size = elements * dtype.itemsize
-            if total + size <= MAX_STASH:
-                total += size
-                if key not in self.stash:
-                    self.stash[key] = self.b.alloca("i8", size)
-                self.ev.keep[key] = self.stash[key]
+        for key, size in self.schedule.stash.items():
+            if key not in self.stash:
+                self.stash[key] = self.b.alloca("i8", size)
+            self.ev.keep[key] = self.stash[key]
 
     # ------------------------------------------------------------------ one pass
-    def walk(self, frames: list[Frame], reductions: list[Reduction], stores: list[Store]) -> None:
+    def walk(self, frames: list[Frame], reductions: list[RowReduction], stores: list[Store]) -> None:
         """One pass over the reduced variables."""
         roots = [(s.value, s.at) for s in stores] + [k for r in reductions for k in r.operands]
         for f in frames:
@@ -117,7 +96,7 @@ class RowWriter:
             self.walk_vectors(frames[0], reductions, stores)
         else:
             self.walk_serial(frames, reductions, stores)
-        needed = self.plan.needed(roots)
+        needed = self.passes.needed(roots)
         self.ev.kept.update(k for k in needed if k in self.ev.keep)
         self.ev.ahead = {k: n for k, n in self.ev.ahead.items() if k not in needed}
 
@@ -129,15 +108,15 @@ class RowWriter:
             if key in seen:
                 continue
             seen.add(key)
-            node = self.plan.nest.nodes.get(key)
-            if self.plan.in_row(key):
+            node = self.nest.nodes.get(key)
+            if self.passes.in_row(key):
                 if node is None or node.op.name != "stablehlo.constant":
                     self.ev.value(frame, key)
             elif node is not None:
                 todo.extend(node.operands)
 
     def carry_loops(
-        self, order: list[int], variables: Variables, values: list[V], body: Callable[[Variables, list[V]], list[V]]
+        self, order: Sequence[int], variables: Variables, values: list[V], body: Callable[[Variables, list[V]], list[V]]
     ) -> list[V]:
         """Nested loops over variables that carry values."""
         if not order:
@@ -148,12 +127,12 @@ class RowWriter:
             carry.next(*after)
         return carry.values
 
-    def elements(self, frame: Frame, r: Reduction, width: int) -> list[Reg]:
+    def elements(self, frame: Frame, r: RowReduction, width: int) -> list[Reg]:
         values = [self.ev.value(frame, k) for k in r.operands]
         return r.reducer.enter(self.b, [widen(self.b, v, width) for v in values])
 
     # ------------------------------------------------------------------ lanes along rows: one element a turn each
-    def walk_serial(self, frames: list[Frame], reductions: list[Reduction], stores: list[Store]) -> None:
+    def walk_serial(self, frames: list[Frame], reductions: list[RowReduction], stores: list[Store]) -> None:
         """Elements of the row one after another, from the initial value on; lanes (if any) are rows."""
         starts = [self.first(f, r) for f in frames for r in reductions]
 
@@ -179,7 +158,7 @@ class RowWriter:
             for r in reductions:
                 finish(self.b, f, r, next(final))
 
-    def first(self, frame: Frame, r: Reduction) -> list[Reg]:
+    def first(self, frame: Frame, r: RowReduction) -> list[Reg]:
         """What the accumulators of a row start from: the initial value, in a chunk of a row the neutral one."""
         if self.chunked:
             return [widen(self.b, r.reducer.neutral(), frame.width)]
@@ -187,13 +166,13 @@ class RowWriter:
         return r.reducer.enter(self.b, [widen(self.b, v, frame.width) for v in values])
 
     # ------------------------------------------------------------------ lanes along the reduced variable
-    def walk_vectors(self, frame: Frame, reductions: list[Reduction], stores: list[Store]) -> None:
+    def walk_vectors(self, frame: Frame, reductions: list[RowReduction], stores: list[Store]) -> None:
         """Vectors of a row: several accumulators of lanes from the neutral element, combined in a fixed tree."""
         v = self.space.vector
         assert v is not None
         neutral = [widen(self.b, r.reducer.neutral(), self.space.width) for r in reductions]
         like = [[r] for r in neutral]
-        unroll = self.plan.unroll
+        unroll = self.schedule.unroll.value
 
         def turn(child: Frame, values: list[V]) -> list[V]:
             out: list[Reg] = []
@@ -222,11 +201,11 @@ class RowWriter:
         values: list[V],
         width: int,
         turn: Callable[[Frame, list[V]], list[V]],
-        reductions: list[Reduction],
+        reductions: list[RowReduction],
         stores: list[Store],
     ) -> list[V]:
         """The loop along the lanes: unrolled vectors, single ones, the tail. `width`: values one vector carries."""
-        b, w, k, v = self.b, self.space.width, self.plan.unroll, self.space.vector
+        b, w, k, v = self.b, self.space.width, self.schedule.unroll.value, self.space.vector
         assert v is not None
         n = self.space.extents[v]
         step, whole = w * k, n - n % w
@@ -245,7 +224,7 @@ class RowWriter:
             with b.loop_carry(b.max_(low, bulk), b.min_(high, whole), head, w, "vector") as carry:
                 carry.next(*turn(frame.child({**variables, v: carry.index}), carry.values))
             head = carry.values
-        if n > whole and self.plan.target.has_masks:
+        if n > whole and self.schedule.target.has_masks:
             # one turn, or none in a chunk that ends before
             with b.loop_carry(b.max_(low, whole), high, head, w, "tail") as carry:
                 place = {**frame.variables, **variables, v: carry.index}
@@ -260,7 +239,7 @@ class RowWriter:
         frame: Frame,
         variables: Variables,
         head: list[V],
-        reductions: list[Reduction],
+        reductions: list[RowReduction],
         stores: list[Store],
         whole: int,
     ) -> list[V]:
@@ -281,7 +260,7 @@ class RowWriter:
             carry.next(*flatten(out))
         return carry.values
 
-    def combine(self, frame: Frame, reductions: list[Reduction], parts: list[list[list[Reg]]]) -> None:
+    def combine(self, frame: Frame, reductions: list[RowReduction], parts: list[list[list[Reg]]]) -> None:
         """Accumulators with accumulators, lanes with lanes, then with the initial value."""
         b, sums = self.b, []
         for i, r in enumerate(reductions):

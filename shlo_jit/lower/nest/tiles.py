@@ -8,17 +8,18 @@ then runs for each of them. Every line that is touched is read or written whole.
 
 from __future__ import annotations
 
+from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key
 from shlo_jit.kernels.builder import Builder, V, i64, vector
 from shlo_jit.lower.elements.registers import first_lanes, from_memory, memory_type
 from shlo_jit.lower.nest.evaluate import Evaluator, Frame
 from shlo_jit.lower.nest.rows import RowWriter, Variables
-from shlo_jit.schedule.crossing import STRIPE, Crossing
+from shlo_jit.schedule.crossing import Crossing
 from shlo_jit.schedule.space import linear
 
 
 class TileWriter:
-    """Writes the tiles of a stripe: STRIPE tiles wide along `across`, the whole extent long along the lanes."""
+    """Writes the tiles of a stripe: TILE_STRIPE tiles wide along `across`, the whole extent long along the lanes."""
 
     def __init__(self, b: Builder, row: RowWriter, crossing: Crossing):
         self.b = b
@@ -35,13 +36,13 @@ class TileWriter:
         assert v is not None
         n, across = self.space.extents[v], self.space.extents[self.crossing.across]
         whole_a = across - across % side
-        stop = b.min_(b.add(start, STRIPE * side), whole_a)
+        stop = b.min_(b.add(start, tuning.TILE_STRIPE * side), whole_a)
 
         def turns(j: V, count: int) -> None:
             with b.loop(start, stop, side, "across") as i:
                 self.tile(variables, i, j, side, count)
             if across > whole_a:
-                with b.if_(b.icmp("sgt", b.add(start, STRIPE * side), whole_a)):
+                with b.if_(b.icmp("sgt", b.add(start, tuning.TILE_STRIPE * side), whole_a)):
                     self.tile(variables, i64(whole_a), j, across - whole_a, count)
 
         whole = n - n % side

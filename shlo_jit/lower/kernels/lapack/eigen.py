@@ -1,32 +1,28 @@
-"""Calls of LAPACK's eigenvalue and singular value routines (see `lapack.py`)."""
+"""Calls of LAPACK's eigenvalue and singular value routines (see `factors.py`)."""
 
 from __future__ import annotations
 
 from shlo_jit.kernels.builder import V, const
-from shlo_jit.lower.kernels.lapack.writer import BLOCK, Writer
+from shlo_jit.lower.kernels.lapack.writer import Writer
 
 
 def gesdd(w: Writer) -> None:
-    m, n = w.rows("x"), w.columns("x")
+    m, n = w.call.rows("x"), w.call.columns("x")
     w.copy("x")
-    small, large = min(m, n), max(m, n)
-    work, size = w.work(4 * small * small + 7 * small + 3 * large + (m + n) * BLOCK)
-    rwork = []
-    if w.call_.is_complex:
-        rwork = [w.real_work(max(5 * small * small + 7 * small, 2 * large * small + 2 * small * small + small))]
+    work, size = w.told_workspace("work")
+    rwork = w.rwork()
     arguments = [
         w.char("mode"), w.int(m), w.int(n), w.result("x"), w.ld(m), w.result("s"), w.result("u"), w.ld(m),
-        w.result("vt"), w.ld(_rows_of_vt(w)), work, size, *rwork, w.int_work(8 * small), w.result("info"),
+        w.result("vt"), w.ld(_rows_of_vt(w)), work, size, *rwork, w.workspace("iwork"), w.result("info"),
     ]  # fmt: skip
     w.guarded("gesdd", arguments, w.result("x"), m * n, w.result("info"))
 
 
 def gesvd(w: Writer) -> None:
-    m, n = w.rows("x"), w.columns("x")
+    m, n = w.call.rows("x"), w.call.columns("x")
     w.copy("x")
-    small, large = min(m, n), max(m, n)
-    work, size = w.work(small * small + 5 * small + 3 * large + (m + n) * BLOCK)
-    rwork = [w.real_work(5 * small)] if w.call_.is_complex else []
+    work, size = w.told_workspace("work")
+    rwork = w.rwork()
     arguments = [
         w.char("mode"), w.char("mode"), w.int(m), w.int(n), w.result("x"), w.ld(m), w.result("s"), w.result("u"),
         w.ld(m), w.result("vt"), w.ld(_rows_of_vt(w)), work, size, *rwork, w.result("info"),
@@ -35,73 +31,67 @@ def gesvd(w: Writer) -> None:
 
 
 def _rows_of_vt(w: Writer) -> int:
-    m, n = w.rows("x"), w.columns("x")
+    m, n = w.call.rows("x"), w.call.columns("x")
     return n if w.option("mode") == "A" else min(m, n)
 
 
 def syevd(w: Writer) -> None:
-    n = w.columns("x")
+    n = w.call.columns("x")
     w.copy("x")
     head = [w.char("mode"), w.char("uplo"), w.int(n), w.result("x"), w.ld(n), w.result("w")]
-    if w.call_.is_complex:
-        work, size = w.work(2 * n + n * n + n * BLOCK)
-        length = 1 + 5 * n + 2 * n * n
-        middle = [work, size, w.real_work(length), w.int(length)]
-    else:
-        middle = list(w.work(1 + 6 * n + 2 * n * n + n * BLOCK))
-    whole = 3 + 5 * n
-    name = "heevd" if w.call_.is_complex else "syevd"
-    w.call(name, *head, *middle, w.int_work(whole), w.int(whole), w.result("info"))
+    work = w.told_workspace("work")
+    rwork = w.told_workspace("rwork") if w.call.is_complex else ()
+    name = "heevd" if w.call.is_complex else "syevd"
+    w.invoke(name, *head, *work, *rwork, *w.told_workspace("iwork"), w.result("info"))
 
 
 def sytrd(w: Writer) -> None:
-    n = w.columns("x")
+    n = w.call.columns("x")
     w.copy("x")
-    work, size = w.work(n * BLOCK)
-    name = "hetrd" if w.call_.is_complex else "sytrd"
-    w.call(
+    work, size = w.told_workspace("work")
+    name = "hetrd" if w.call.is_complex else "sytrd"
+    w.invoke(
         name, w.char("uplo"), w.int(n), w.result("x"), w.ld(n), w.result("d"), w.result("e"), w.result("tau"), work,
         size, w.result("info"),
     )  # fmt: skip
 
 
 def gehrd(w: Writer) -> None:
-    n = w.columns("x")
+    n = w.call.columns("x")
     w.copy("x")
-    work, size = w.work((n + BLOCK + 1) * BLOCK)
-    w.call(
+    work, size = w.told_workspace("work")
+    w.invoke(
         "gehrd", w.int(n), w.int(w.option("low")), w.int(w.option("high")), w.result("x"), w.ld(n), w.result("tau"),
         work, size, w.result("info"),
     )  # fmt: skip
 
 
 def gees(w: Writer) -> None:
-    n = w.columns("x")
+    n = w.call.columns("x")
     w.copy("x")
-    values = [w.result("w")] if w.call_.is_complex else [w.result("wr"), w.result("wi")]
-    work, size = w.work(3 * n + n * BLOCK)
-    rwork = [w.real_work(n)] if w.call_.is_complex else []
+    values = [w.result("w")] if w.call.is_complex else [w.result("wr"), w.result("wi")]
+    work, size = w.told_workspace("work")
+    rwork = w.rwork()
     arguments = [
         w.char("mode"), w.text("N"), const("ptr", 0), w.int(n), w.result("x"), w.ld(n), w.result("sdim"), *values,
-        w.result("vs"), w.ld(n), work, size, *rwork, w.int_work(n), w.result("info"),
+        w.result("vs"), w.ld(n), work, size, *rwork, w.workspace("bwork"), w.result("info"),
     ]  # fmt: skip
     w.guarded("gees", arguments, w.result("x"), n * n, w.result("info"))
 
 
 def geev(w: Writer) -> None:
-    n = w.columns("x")
-    matrix = w.take(n * n * w.itemsize)
-    w.b.memcpy(matrix, w.operand("x"), n * n * w.itemsize)
-    work, size = w.work(4 * n + 2 * n * BLOCK)
+    n = w.call.columns("x")
+    matrix = w.copied("x", w.operand("x"))
+    work, size = w.told_workspace("work")
     head = [w.char("compute_left"), w.char("compute_right"), w.int(n), matrix, w.ld(n)]
-    if w.call_.is_complex:
+    if w.call.is_complex:
         arguments = [
-            *head, w.result("w"), w.result("vl"), w.ld(n), w.result("vr"), w.ld(n), work, size, w.real_work(2 * n),
+            *head, w.result("w"), w.result("vl"), w.ld(n), w.result("vr"), w.ld(n), work, size, *w.rwork(),
             w.result("info"),
         ]  # fmt: skip
         w.guarded("geev", arguments, matrix, n * n, w.result("info"))
         return
-    wr, wi, left, right = w.result("wr"), w.result("wi"), w.real_work(n * n), w.real_work(n * n)
+    wr, wi, left, right = w.result("wr"), w.result("wi"), w.workspace("vl"), w.workspace("vr")
     arguments = [*head, wr, wi, left, w.ld(n), right, w.ld(n), work, size, w.result("info")]
     w.guarded("geev", arguments, matrix, n * n, w.result("info"))
     for option, packed, name in (("compute_left", left, "vl"), ("compute_right", right, "vr")):

@@ -1,96 +1,81 @@
 """custom_call of LAPACK routines: machine code that calls them, matrix by matrix, with no Python in between.
 
-Matrices come column-major: the pass `explicit_layouts` has made the transposes explicit, so a program's row-major
-tensor of shape [..., columns, rows] is the matrix LAPACK sees. Routines that work in place get a copy of the operand,
-in the result's buffer. Workspaces are part of the program's arena; their sizes are those the routines document, with
-room for blocks of BLOCK columns where a routine runs faster with it.
+Routines that work in place get a copy of the operand, in the result's buffer; what else they work in is decided in
+`schedule/lapack.py`.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.ir.core import Value
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const
-from shlo_jit.lower.kernels.lapack.calls import Call, read_call
 from shlo_jit.lower.kernels.lapack.eigen import EIGEN_ROUTINES
-from shlo_jit.lower.kernels.lapack.writer import BLOCK, Writer
-from shlo_jit.ops.lapack_records import lapack_target
-from shlo_jit.runtime import lapack as library
+from shlo_jit.lower.kernels.lapack.writer import Writer
+from shlo_jit.schedule.lapack import LapackSchedule
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
 
-__all__ = ["is_lapack", "lower", "scratch"]
-
-
-def is_lapack(target: str) -> bool:
-    """Whether a custom call of this name is ours to make."""
-    return lapack_target(target) is not None
-
 
 def potrf(w: Writer) -> None:
-    n = w.columns("x")
+    n = w.call.columns("x")
     w.copy("x")
-    w.call("potrf", w.char("uplo"), w.int(n), w.result("x"), w.ld(n), w.result("info"))
+    w.invoke("potrf", w.char("uplo"), w.int(n), w.result("x"), w.ld(n), w.result("info"))
 
 
 def getrf(w: Writer) -> None:
-    m, n = w.rows("x"), w.columns("x")
+    m, n = w.call.rows("x"), w.call.columns("x")
     w.copy("x")
-    w.call("getrf", w.int(m), w.int(n), w.result("x"), w.ld(m), w.result("ipiv"), w.result("info"))
+    w.invoke("getrf", w.int(m), w.int(n), w.result("x"), w.ld(m), w.result("ipiv"), w.result("info"))
 
 
 def geqrf(w: Writer) -> None:
-    m, n = w.rows("x"), w.columns("x")
+    m, n = w.call.rows("x"), w.call.columns("x")
     w.copy("x")
-    work, size = w.work(n * BLOCK)
-    w.call("geqrf", w.int(m), w.int(n), w.result("x"), w.ld(m), w.result("tau"), work, size, w.info())
+    work, size = w.told_workspace("work")
+    w.invoke("geqrf", w.int(m), w.int(n), w.result("x"), w.ld(m), w.result("tau"), work, size, w.info())
 
 
 def geqp3(w: Writer) -> None:
-    m, n = w.rows("x"), w.columns("x")
+    m, n = w.call.rows("x"), w.call.columns("x")
     w.copy("x")
     w.copy("jpvt")
-    work, size = w.work(2 * n + (n + 1) * BLOCK)
-    rwork = [w.real_work(2 * n)] if w.call_.is_complex else []
-    w.call(
+    work, size = w.told_workspace("work")
+    rwork = w.rwork()
+    w.invoke(
         "geqp3", w.int(m), w.int(n), w.result("x"), w.ld(m), w.result("jpvt"), w.result("tau"), work, size, *rwork,
         w.info(),
     )  # fmt: skip
 
 
 def orgqr(w: Writer) -> None:
-    m, n, k = w.rows("x"), w.columns("x"), w.length("tau")
+    m, n, k = w.call.rows("x"), w.call.columns("x"), w.call.length("tau")
     w.copy("x")
-    work, size = w.work(n * BLOCK)
-    name = "ungqr" if w.call_.is_complex else "orgqr"
-    w.call(name, w.int(m), w.int(n), w.int(k), w.result("x"), w.ld(m), w.operand("tau"), work, size, w.info())
+    work, size = w.told_workspace("work")
+    name = "ungqr" if w.call.is_complex else "orgqr"
+    w.invoke(name, w.int(m), w.int(n), w.int(k), w.result("x"), w.ld(m), w.operand("tau"), work, size, w.info())
 
 
 def ormqr(w: Writer) -> None:
-    m, n, k = w.rows("c"), w.columns("c"), w.length("tau")
+    m, n, k = w.call.rows("c"), w.call.columns("c"), w.call.length("tau")
     w.copy("c")
-    a = w.copied(w.operand("a"), math.prod(w.core("a")))  # the routine writes to it, and restores it
-    work, size = w.work((max(m, n) + BLOCK + 1) * BLOCK)
+    a = w.copied("a", w.operand("a"))  # the routine writes to it, and restores it
+    work, size = w.told_workspace("work")
     side = "L" if w.option("left") else "R"
-    turn = "N" if not w.option("transpose") else "C" if w.call_.is_complex else "T"
-    name = "unmqr" if w.call_.is_complex else "ormqr"
-    w.call(
-        name, w.text(side), w.text(turn), w.int(m), w.int(n), w.int(k), a, w.ld(w.rows("a")),
+    turn = "N" if not w.option("transpose") else "C" if w.call.is_complex else "T"
+    name = "unmqr" if w.call.is_complex else "ormqr"
+    w.invoke(
+        name, w.text(side), w.text(turn), w.int(m), w.int(n), w.int(k), a, w.ld(w.call.rows("a")),
         w.operand("tau"), w.result("c"), w.ld(m), work, size, w.info(),
     )  # fmt: skip
 
 
 def gtsv(w: Writer) -> None:
-    n, columns = w.length("d"), w.columns("b")
+    n, columns = w.call.length("d"), w.call.columns("b")
     for name in ("dl", "d", "du", "b"):
         w.copy(name)
-    lower = w.skip(w.result("dl"), w.length("dl") - n + 1)  # its first element belongs to no row
-    w.call(
+    lower = w.skip(w.result("dl"), w.call.length("dl") - n + 1)  # its first element belongs to no row
+    w.invoke(
         "gtsv", w.int(n), w.int(columns), lower, w.result("d"), w.result("du"), w.result("b"), w.ld(n),
         w.result("info"),
     )  # fmt: skip
@@ -99,31 +84,31 @@ def gtsv(w: Writer) -> None:
 def gtsv_perturbed(w: Writer) -> None:
     """The solution by way of the factors L U, with pivots that are too small to divide by replaced: by the precision
     times the largest element."""
-    n, columns = w.length("d"), w.columns("b")
+    n, columns = w.call.length("d"), w.call.columns("b")
     w.copy("b")
     if n == 0:
         return
-    lower = w.skip(w.operand("dl"), w.length("dl") - n + 1)
-    sources = ((lower, n - 1), (w.operand("d"), n), (w.operand("du"), n - 1))
-    dl, d, du = (w.copied(source, length) for source, length in sources)
+    lower = w.skip(w.operand("dl"), w.call.length("dl") - n + 1)
+    sources = (("dl", lower), ("d", w.operand("d")), ("du", w.operand("du")))
+    dl, d, du = (w.copied(name, source) for name, source in sources)
     tiny = w.tiny()
     small = w.b.fmul(w.largest(((dl, n - 1), (d, n), (du, n - 1))), w.precision())
     small = w.b.intrinsic("maxnum", w.part, [small, tiny])
-    second, swaps, order = w.take((n - 1) * w.itemsize), w.int_work(n), w.int(n)
-    w.call("gttrf", order, dl, d, du, second, swaps, w.info())
+    second, swaps, order = w.workspace("du2"), w.workspace("ipiv"), w.int(n)
+    w.invoke("gttrf", order, dl, d, du, second, swaps, w.info())
     with w.b.loop(0, n, 1, "pivot") as i:
         w.keep_away_from_zero(d, i, tiny, small)
-    w.call(
+    w.invoke(
         "gttrs", w.text("N"), order, w.int(columns), dl, d, du, second, swaps, w.result("b"), w.ld(n), w.info(),
     )  # fmt: skip
 
 
 def trsm(w: Writer) -> None:
-    m, n = w.rows("b"), w.columns("b")
+    m, n = w.call.rows("b"), w.call.columns("b")
     w.copy("b")
-    alpha = w.whole("alpha") if "alpha" in w.call_.operands else w.one()
+    alpha = w.whole("alpha") if "alpha" in w.call.operands else w.one()
     order = m if w.option("side") == "L" else n
-    w.call(
+    w.invoke(
         "trsm", w.char("side"), w.char("uplo"), w.char("trans_x"), w.char("diag"), w.int(m), w.int(n), alpha,
         w.operand("a"), w.ld(order), w.result("b"), w.ld(m),
     )  # fmt: skip
@@ -144,45 +129,17 @@ ROUTINES = {
 """What writes the body of the loop over the batch."""
 
 
-def _batch(call: Call) -> tuple[int, int]:
-    """Number of batch dimensions and how many matrices there are in them."""
-    matrix = max(call.operands.values(), key=lambda v: v.tensor.rank)
-    dims = matrix.tensor.rank - 2
-    return dims, math.prod(matrix.tensor.extents[:dims])
-
-
-def _write(b: Builder, call: Call, pointers: dict[Value, V], work: V) -> Writer:
-    """The loop over the batch; the writer knows the scratch memory it took."""
-    dims, count = _batch(call)
-    with b.loop(0, count, 1, "matrix") as i:
-        writer = Writer(b, call, pointers, work, i, dims)
-        ROUTINES[call.routine](writer)
-    return writer
-
-
-def scratch(low: ProgramLowering, step: OpStep) -> int:
-    """Bytes of workspaces: what a trial run of the writer takes."""
-    call = read_call(step.op)
-    if not library.is_available():
-        target = step.op.attributes["call_target_name"]
-        raise UnsupportedError(diagnose(f"custom_call: @{target} {library.MISSING}", step.op.span))
-    trial = ModuleText(low.target).function("trial", [])
-    values = [*step.op.operands, *step.op.results]
-    return _write(trial, call, dict.fromkeys(values, const("ptr", 0)), const("ptr", 0)).taken
-
-
-def lower(low: ProgramLowering, step: OpStep) -> None:
-    call = read_call(step.op)
-    if _batch(call)[1] == 0:
-        return
+def lower(low: ProgramLowering, step: OpStep, schedule: LapackSchedule) -> None:
+    """A function with the loop over the batch, and a call of it."""
+    call = schedule.call
     values = list(dict.fromkeys([*call.operands.values(), *call.results.values()]))
-    pointers = [low.pointer(v) for v in values]
-    pointers.append(low.scratch(step) if id(step) in low.memory.scratch else const("ptr", 0))
+    pointers = [*(low.pointer(v) for v in values), low.scratch(step)]
     hint = f"lapack_{call.letter}{call.routine}"
     name = low.new_name(hint)
-    params = [("ptr", f"p{i}") for i in range(len(pointers))]
-    b = low.module.function(name, params, attributes="nounwind")
-    writer = _write(b, call, dict(zip(values, b.params, strict=False)), b.params[-1])
+    b = low.module.function(name, [("ptr", f"p{i}") for i in range(len(pointers))], attributes="nounwind")
+    with b.loop(0, call.count, 1, "matrix") as i:
+        writer = Writer(b, schedule, dict(zip(values, b.params, strict=False)), b.params[-1], i)
+        ROUTINES[call.routine](writer)
     b.ret()
     low.externals.update(writer.symbols)
     low.b.call("void", low.share(hint, name), pointers, declare=False)

@@ -6,92 +6,62 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import updates
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, V, const
-from shlo_jit.lower.kernels.lapack.calls import Call
-from shlo_jit.runtime.lapack import PREFIX
-
-BLOCK = 64
-"""Columns a blocked routine treats at once, at most."""
-ALIGN = 64
-MOST = 2**31 - 1
+from shlo_jit.kernels.externals import LAPACK_PREFIX
+from shlo_jit.schedule.lapack import LARGEST, LapackSchedule
 
 
 class Writer:
     """Writes the call for one matrix of the batch."""
 
-    def __init__(self, b: Builder, call: Call, pointers: dict[Value, V], scratch: V, index: V, batch_dims: int):
+    def __init__(self, b: Builder, schedule: LapackSchedule, pointers: dict[Value, V], scratch: V, index: V):
         self.b = b
-        self.call_ = call
+        self.schedule = schedule
+        self.call = schedule.call
         self.pointers = pointers
         self.scratch = scratch
         self.index = index
-        self.batch_dims = batch_dims
-        self.taken = 0
-        """Bytes of scratch memory in use."""
         self.symbols: dict[str, None] = {}
         """External symbols called."""
-        self.part = "float" if call.letter in "sc" else "double"
-        self.part_bytes = 4 if call.letter in "sc" else 8
-        self.itemsize = self.part_bytes * (2 if call.is_complex else 1)
+        self.part = "float" if self.call.part_bytes == 4 else "double"
+        """LLVM's type of a real number."""
 
     # ------------------------------------------------------------------ arrays
-    def _value(self, name: str) -> Value:
-        found = self.call_.operands.get(name) or self.call_.results.get(name)
-        assert found is not None, name
-        return found
-
-    def core(self, name: str) -> tuple[int, ...]:
-        """Shape of one matrix or vector of the batch, as it lies in memory."""
-        return self._value(name).tensor.extents[self.batch_dims :]
-
-    def rows(self, name: str) -> int:
-        return self.core(name)[-1]
-
-    def columns(self, name: str) -> int:
-        return self.core(name)[-2]
-
-    def length(self, name: str) -> int:
-        return self.core(name)[-1]
-
     def _at(self, value: Value) -> V:
         t = value.tensor
-        size = math.prod(t.extents[self.batch_dims :]) * t.storage.itemsize
+        size = math.prod(t.extents[len(self.call.batch) :]) * t.storage.itemsize
         return self.b.offset(self.pointers[value], self.b.mul(self.index, size))
 
     def operand(self, name: str) -> V:
         """Address of the current matrix of an operand."""
-        return self._at(self.call_.operands[name])
+        return self._at(self.call.operands[name])
 
     def result(self, name: str) -> V:
-        return self._at(self.call_.results[name])
+        return self._at(self.call.results[name])
 
     def has_result(self, name: str) -> bool:
-        return name in self.call_.results
+        return name in self.call.results
 
     def whole(self, name: str) -> V:
         """Address of an operand that has no batch."""
-        return self.pointers[self.call_.operands[name]]
+        return self.pointers[self.call.operands[name]]
 
     def skip(self, pointer: V, elements: int) -> V:
-        return self.b.offset(pointer, elements * self.itemsize)
+        return self.b.offset(pointer, elements * self.call.itemsize)
 
     def copy(self, name: str) -> None:
         """The operand's current matrix into the result of the same name, unless it is there already."""
-        value = self.call_.operands[name]
-        if (value, self.call_.results[name]) in updates(self.call_.op):
+        value = self.call.operands[name]
+        if (value, self.call.results[name]) in updates(self.call.op):
             return
-        nbytes = math.prod(self.core(name)) * value.tensor.storage.itemsize
+        nbytes = math.prod(self.call.core(name)) * value.tensor.storage.itemsize
         self.b.memcpy(self.result(name), self.operand(name), nbytes)
 
     # ------------------------------------------------------------------ scalars, by reference
     def int(self, value: int) -> V:
-        if value > MOST:
-            target = self.call_.op.attributes["call_target_name"]
-            message = f"custom_call: @{target} needs numbers up to {value} for these sizes, and LAPACK's have 32 bits"
-            raise UnsupportedError(diagnose(message, self.call_.op.span))
+        assert value <= LARGEST, value
         slot = self.b.alloca("i32", align=4)
         self.b.store(const("i32", value), slot)
         return slot
@@ -106,7 +76,7 @@ class Writer:
         return slot
 
     def option(self, name: str) -> Any:
-        return self.call_.options[name]
+        return self.call.options[name]
 
     def char(self, name: str) -> V:
         """An option that is a letter."""
@@ -114,7 +84,7 @@ class Writer:
 
     def one(self) -> V:
         """The number 1 of the matrices' type."""
-        slot = self.b.alloca(self.part, 2, align=self.part_bytes)
+        slot = self.b.alloca(self.part, 2, align=self.call.part_bytes)
         self.b.store(const(self.part, 1.0), slot)
         self.b.store(const(self.part, 0.0), self.b.element(slot, self.part, 1))
         return slot
@@ -124,39 +94,34 @@ class Writer:
         return self.result("info") if self.has_result("info") else self.b.alloca("i32", align=4)
 
     # ------------------------------------------------------------------ workspaces
-    def take(self, nbytes: int) -> V:
-        at = self.b.offset(self.scratch, self.taken)
-        self.taken += -(-max(1, nbytes) // ALIGN) * ALIGN
-        return at
+    def workspace(self, name: str) -> V:
+        return self.b.offset(self.scratch, self.schedule.offsets[name])
 
-    def work(self, elements: int) -> tuple[V, V]:
-        """A workspace of matrix elements, and its length by reference."""
-        elements = max(1, elements)
-        return self.take(elements * self.itemsize), self.int(elements)
+    def told_workspace(self, name: str) -> tuple[V, V]:
+        """A workspace, and its length by reference."""
+        return self.workspace(name), self.int(self.schedule.workspaces[name].length)
 
-    def real_work(self, elements: int) -> V:
-        return self.take(elements * self.part_bytes)
+    def rwork(self) -> list[V]:
+        """The workspace of real numbers that routines for complex matrices have, as arguments."""
+        return [self.workspace("rwork")] if self.call.is_complex else []
 
-    def int_work(self, elements: int) -> V:
-        return self.take(elements * 4)
-
-    def copied(self, source: V, elements: int) -> V:
-        """A workspace with a copy of so many matrix elements."""
-        copy = self.take(elements * self.itemsize)
-        self.b.memcpy(copy, source, elements * self.itemsize)
+    def copied(self, name: str, source: V) -> V:
+        """A workspace with a copy of so many matrix elements as it has room for."""
+        copy = self.workspace(name)
+        self.b.memcpy(copy, source, self.schedule.workspaces[name].elements * self.call.itemsize)
         return copy
 
     # ------------------------------------------------------------------ numbers
     def tiny(self) -> V:
         """The least number whose reciprocal is finite."""
-        return const(self.part, 2.0 ** (-126 if self.part_bytes == 4 else -1022))
+        return const(self.part, 2.0 ** (-126 if self.call.part_bytes == 4 else -1022))
 
     def precision(self) -> V:
-        return const(self.part, 2.0 ** (-23 if self.part_bytes == 4 else -52))
+        return const(self.part, 2.0 ** (-23 if self.call.part_bytes == 4 else -52))
 
     def size(self, pointer: V, index: V) -> V:
         """Absolute value of a matrix element."""
-        b, parts = self.b, self.itemsize // self.part_bytes
+        b, parts = self.b, self.call.itemsize // self.call.part_bytes
         first = b.mul(index, parts)
         squares = [b.load(self.part, b.element(pointer, self.part, b.add(first, k))) for k in range(parts)]
         if parts == 1:
@@ -180,7 +145,7 @@ class Writer:
 
     def keep_away_from_zero(self, pointer: V, index: V, tiny: V, small: V) -> None:
         """Replace an element below `tiny` by `small`, with the sign it has when it is real."""
-        b, parts = self.b, self.itemsize // self.part_bytes
+        b, parts = self.b, self.call.itemsize // self.call.part_bytes
         is_tiny = b.fcmp("olt", self.size(pointer, index), tiny)
         for k in range(parts):
             place = b.element(pointer, self.part, b.add(b.mul(index, parts), k))
@@ -191,14 +156,14 @@ class Writer:
             b.store(b.select(is_tiny, new, old), place)
 
     # ------------------------------------------------------------------ the call
-    def call(self, routine: str, *arguments: V) -> None:
-        symbol = f"{PREFIX}{self.call_.letter}{routine}"
+    def invoke(self, routine: str, *arguments: V) -> None:
+        symbol = f"{LAPACK_PREFIX}{self.call.letter}{routine}"
         self.symbols[symbol] = None
         self.b.call("void", symbol, list(arguments))
 
     def is_finite(self, pointer: V, elements: int) -> V:
         """i1: no infinity or NaN among so many matrix elements. Some routines do not end when there are."""
-        b, n = self.b, elements * (self.itemsize // self.part_bytes)
+        b, n = self.b, elements * (self.call.itemsize // self.call.part_bytes)
         with b.loop_carry(0, n, [const(self.part, 0.0)], 1, "finite") as carry:
             x = b.load(self.part, b.element(pointer, self.part, carry.index))
             carry.next(b.fadd(carry.values[0], b.fmul(x, const(self.part, 0.0))))
@@ -208,7 +173,7 @@ class Writer:
         """A call, if the matrix is finite; else the status -4 instead."""
 
         def run() -> list[V]:
-            self.call(name, *arguments)
+            self.invoke(name, *arguments)
             return []
 
         def refuse() -> list[V]:

@@ -10,61 +10,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.ir.core import Op
 from shlo_jit.kernels import top_k as best
 from shlo_jit.kernels.builder import Builder, V, bits, const, i64, vector
-from shlo_jit.kernels.sort import INDEX_BITS, records_for
-from shlo_jit.lower.kernels import Kernel
+from shlo_jit.kernels.sort import INDEX_BITS
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
-from shlo_jit.lower.kernels.sort.keys import Key, emit_order
-from shlo_jit.lower.kernels.sort.sort import Lines, RecordSort, each_line
-from shlo_jit.memory.scratch import Scratch
+from shlo_jit.lower.kernels.sort.keys import emit_order
+from shlo_jit.lower.kernels.sort.sort import RecordWriter, each_line
+from shlo_jit.schedule.sort import RecordSort, TopKSchedule
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
 
 
-def record_sort(op: Op) -> RecordSort:
-    operand = op.operands[0]
-    n = operand.tensor.extents[-1]
-    dtype = operand.tensor.storage
-    key = Key(operand, descending=True, total=True)
-    records = records_for(key.bits, n)
-    if records is None or dtype.is_complex:
-        raise UnsupportedError(diagnose(f"top_k of {operand.tensor}", op.span))
-    return RecordSort(Lines(n, 1, operand.tensor.size // n), (dtype,), (key,), records)
-
-
-def uses_insertion(op: Op, how: RecordSort) -> bool:
-    k = op.int("k")
-    return how.records.bits == 64 and k <= best.MOST and (k <= 16 or 8 * k <= how.lines.n)
-
-
-def lower(low: ProgramLowering, step: OpStep) -> None:
-    op = step.op
-    if op.operands[0].tensor.size == 0 or op.result.tensor.size == 0:
-        return
-    how = record_sort(op)
-    k, n, lanes = op.int("k"), how.lines.n, low.target.lanes(64)
+def lower(low: ProgramLowering, step: OpStep, schedule: TopKSchedule) -> None:
+    op, how, k = step.op, schedule.records, schedule.k
+    writer = RecordWriter(how)
+    n, lanes = how.lines.n, low.target.lanes(64)
     types = [v.tensor.storage for v in (op.operands[0], *op.results)]
 
     def line_body(b: Builder, pointers: list[V], scratch: V, line: V) -> None:
         operand, values, indices = (Buffer(b, t, p) for t, p in zip(types, pointers, strict=True))
         start = b.mul(line, n)
-        if uses_insertion(op, how):
+        if schedule.inserts.value:
             records = select(b, low, operand, start, how, best.begin(b, scratch, k, lanes), k)
         else:
             order_line(b, low, operand, start, how, scratch)
-            records = how.sort_line(b, low, scratch)
+            records = writer.sort_line(b, low, scratch)
         with b.loop(0, k, 1, "place") as i:
-            index, out = how.index(b, records, i), b.add(b.mul(line, k), i)
+            index, out = writer.index(b, records, i), b.add(b.mul(line, k), i)
             values.store(out, operand.load(b.add(start, index)))
             indices.store(out, b.cast("trunc", index, "i32"))
 
     pointers = [low.pointer(v) for v in (op.operands[0], *op.results)]
-    each_line(low, "top_k", step, pointers, scratch_per_worker(low, op), how.lines.count, 2 * n, line_body)
+    each_line(low, "top_k", step, pointers, schedule.worker_bytes, schedule.tasks, line_body)
 
 
 def order(b: Builder, how: RecordSort, x: V) -> V:
@@ -146,19 +125,3 @@ def select(b: Builder, low: ProgramLowering, operand: Buffer, start: V, how: Rec
 
     lanes_loop(b, low.target, i64(k), i64(n), width, body)
     return array
-
-
-def scratch_per_worker(low: ProgramLowering, op: Op) -> int:
-    how = record_sort(op)
-    if uses_insertion(op, how):
-        return -(-best.array_bytes(op.int("k"), low.target.lanes(64)) // 64) * 64
-    return how.scratch_bytes
-
-
-def scratch(low: ProgramLowering, step: OpStep) -> Scratch:
-    if step.op.operands[0].tensor.size == 0 or step.op.result.tensor.size == 0:
-        return Scratch()
-    return Scratch(0, scratch_per_worker(low, step.op))
-
-
-KERNEL = Kernel(lower, scratch)

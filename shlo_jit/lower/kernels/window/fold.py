@@ -1,85 +1,14 @@
-"""What reduce_window's kernels share: its dimensions, and folding elements with its body in registers."""
+"""What reduce_window's kernels share: folding elements with its body in registers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import Builder, V, bits, is_float, lanes, vector
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.reducers import Reducer, reducer_of
 from shlo_jit.lower.elements.registers import Reg, constant, flatten, lanes_of, regroup, widen
 from shlo_jit.lower.kernels.access import Buffer, same_lanes
-from shlo_jit.ops.window import padding_pairs
-
-IDEMPOTENT = {"stablehlo.maximum", "stablehlo.minimum", "stablehlo.and", "stablehlo.or"}
-
-
-@dataclass(frozen=True)
-class Dim:
-    """A dimension: extents of the input and of the result, and the window over it.
-
-    Output o and window position w read input (o * stride + w * dilation - low) / base, where that is whole and inside.
-    """
-
-    extent: int
-    out: int
-    size: int
-    stride: int
-    low: int
-    high: int
-    base: int
-    dilation: int
-
-    @property
-    def is_plain(self) -> bool:
-        """Output o reads input o."""
-        return self.size == 1 and self.stride == 1 and self.low == self.high == 0 and self.base == 1
-
-    @property
-    def interior(self) -> tuple[int, int]:
-        """Outputs whose window lies inside the input: from, and up to."""
-        if self.base != 1 and self.extent > 1:
-            return 0, 0
-        first = max(0, -(-self.low // self.stride))
-        last = (self.extent - 1 + self.low - (self.size - 1) * self.dilation) // self.stride + 1
-        return (first, min(last, self.out)) if first < min(last, self.out) else (0, 0)
-
-
-def dims_of_window(op: Op) -> list[Dim]:
-    """The dimensions of a reduce_window or select_and_scatter; neighbours that are plain are merged into one."""
-    operand = op.operands[0].tensor.extents
-    result = op.operands[1] if op.name == "stablehlo.select_and_scatter" else op.result
-    rank = len(operand)
-    ones = (1,) * rank
-    columns = zip(
-        operand,
-        result.tensor.extents,
-        op.ints("window_dimensions", ones),
-        op.ints("window_strides", ones),
-        padding_pairs(op.attributes.get("padding"), rank, ""),
-        op.ints("base_dilations", ones),
-        op.ints("window_dilations", ones),
-        strict=True,
-    )
-    dims: list[Dim] = []
-    for n, out, size, stride, (low, high), base, dilation in columns:
-        dim = Dim(n, out, size, stride, low, high, base, dilation)
-        if dims and dim.is_plain and dims[-1].is_plain:
-            dims[-1] = replace(dims[-1], extent=dims[-1].extent * n, out=dims[-1].out * n)
-        else:
-            dims.append(dim)
-    return dims or [Dim(1, 1, 1, 1, 0, 0, 1, 1)]  # a scalar is one element
-
-
-def known_scalar(value: Value) -> object | None:
-    """The element of a scalar constant, also one that was broadcast or reshaped."""
-    op = value.op
-    while op is not None and op.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
-        op = op.operands[0].op
-    if op is None or op.name != "stablehlo.constant":
-        return None
-    return op.constant.array.reshape(-1)[0]
+from shlo_jit.schedule.window import IDEMPOTENT, known_scalar
 
 
 class Fold:
@@ -139,19 +68,6 @@ class Fold:
         if known is None or self.reducer.wide:
             return False
         return constant(self.op.operands[self.n].tensor.storage, known) == self.reducer.neutral()
-
-    @property
-    def absorbs_init(self) -> bool | None:
-        """Whether combine(init, init) is init; None where that depends on the value at run time."""
-        if self.reducer.simple in IDEMPOTENT:
-            return True
-        if self.reducer.simple is None:
-            return None
-        known = known_scalar(self.op.operands[self.n])
-        if known is None:
-            return False
-        neutral = {"stablehlo.add": 0, "stablehlo.xor": 0, "stablehlo.multiply": 1}
-        return bool(known == neutral[self.reducer.simple])  # type: ignore[index]
 
     def init_is_absorbed(self) -> V:
         """i1: combine(init, init) has the same bits as init."""

@@ -10,72 +10,36 @@ the elements, as the specification allows, and a sum is as accurate as the seria
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import Builder, V, i64, vector_literal
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.elements.registers import Reg, widen
-from shlo_jit.lower.kernels.access import choose_lanes, lanes_loop
-from shlo_jit.lower.kernels.units import body_cost
-from shlo_jit.lower.kernels.window.fold import Dim, Fold, dims_of_window
-
-ROWS = 4
-"""Rows that are scanned side by side, to hide the latency of the chain from vector to vector."""
-COLUMN_VECTORS = 4
-"""Vectors of columns side by side in a unit, where the scanned dimension is strided."""
+from shlo_jit.lower.kernels.access import lanes_loop
+from shlo_jit.lower.kernels.window.fold import Fold
+from shlo_jit.schedule.window import Scan
 
 
-def scan_dim(dims: Sequence[Dim]) -> int | None:
-    """The dimension a window is cumulative along, when it is plain along the others."""
-    busy = [k for k, d in enumerate(dims) if not d.is_plain]
-    if len(busy) != 1:
-        return None
-    d = dims[busy[0]]
-    steps = d.stride == d.base == d.dilation == 1
-    one_sided = sorted((d.low, d.high)) == [0, d.extent - 1]
-    return busy[0] if steps and one_sided and d.size == d.extent == d.out else None
-
-
-class ScanKernel:
+class ScanWriter:
     """Writes the kernel of a cumulative reduce_window whose initial value changes nothing when it is folded twice."""
 
-    def __init__(self, op: Op, target: Target):
+    def __init__(self, op: Op, target: Target, scan: Scan):
         self.op = op
         self.target = target
-        dims = dims_of_window(op)
-        k = scan_dim(dims)
-        assert k is not None
-        self.n = dims[k].extent
-        self.reverse = dims[k].low == 0
-        self.rows = prod(d.extent for d in dims[:k])
-        self.columns = prod(d.extent for d in dims[k + 1 :])
-        types = [v.tensor.storage for v in (*op.operands, *op.results, *op.block().arguments)]
-        self.width = choose_lanes(target, types, self.n if self.columns == 1 else self.columns)
-        small = body_cost(op.block()) <= 4 and len(op.results) == 1
-        self.side = ROWS if small else 1
-        self.block = self.width * (COLUMN_VECTORS if small else 1)
-        self.blocks = -(-self.columns // self.block)
-
-    @property
-    def units(self) -> int:
-        return self.rows if self.columns == 1 else self.rows * self.blocks
-
-    @property
-    def work(self) -> int:
-        return self.rows * self.columns * self.n * (body_cost(self.op.block()) + 1)
+        self.scan = scan
+        self.n, self.columns, self.reverse = scan.n, scan.columns, scan.reverse
 
     def write(self, b: Builder, pointers: list[V], first: V, last: V) -> None:
         self.b = b
         self.fold = Fold(self.op, b, pointers)
         if self.columns > 1:
             with b.loop(first, last, 1, "unit") as unit:
-                self.column_block(b.udiv(unit, self.blocks), b.urem(unit, self.blocks))
+                self.column_block(b.udiv(unit, self.scan.blocks), b.urem(unit, self.scan.blocks))
             return
-        bulk = b.add(first, b.mul(b.udiv(b.sub(last, first), self.side), self.side))
-        with b.loop(first, bulk, self.side, "rows") as row:
-            self.scan_rows([b.mul(b.add(row, k), self.n) for k in range(self.side)])
-        if self.side > 1:
+        bulk = b.add(first, b.mul(b.udiv(b.sub(last, first), self.scan.side), self.scan.side))
+        with b.loop(first, bulk, self.scan.side, "rows") as row:
+            self.scan_rows([b.mul(b.add(row, k), self.n) for k in range(self.scan.side)])
+        if self.scan.side > 1:
             with b.loop(bulk, last, 1, "row") as row:
                 self.scan_rows([b.mul(row, self.n)])
 
@@ -90,8 +54,8 @@ class ScanKernel:
     # ------------------------------------------------------------------ a strided dimension: lanes are columns
     def column_block(self, row: V, block: V) -> None:
         b, fold = self.b, self.fold
-        start = b.mul(block, self.block)
-        stop = b.min_(b.add(start, self.block), self.columns)
+        start = b.mul(block, self.scan.block)
+        stop = b.min_(b.add(start, self.scan.block), self.columns)
         origin = b.mul(row, self.n * self.columns)
 
         def columns(at: Sequence[V], n: int, mask: V | None) -> None:
@@ -109,28 +73,32 @@ class ScanKernel:
                     after += fold.flat(values)
                 carry.next(*after)
 
-        whole = self.columns >= self.block and self.block > self.width
+        whole = self.columns >= self.scan.block and self.scan.block > self.scan.width
         if not whole:
-            lanes_loop(b, self.target, start, stop, self.width, lambda i, n, mask: columns([i], n, mask))
+            lanes_loop(b, self.target, start, stop, self.scan.width, lambda i, n, mask: columns([i], n, mask))
             return
 
         def side_by_side() -> list[V]:
-            columns([b.add(start, k * self.width) for k in range(self.block // self.width)], self.width, None)
+            columns(
+                [b.add(start, k * self.scan.width) for k in range(self.scan.block // self.scan.width)],
+                self.scan.width,
+                None,
+            )
             return []
 
         def rest() -> list[V]:
-            lanes_loop(b, self.target, start, stop, self.width, lambda i, n, mask: columns([i], n, mask))
+            lanes_loop(b, self.target, start, stop, self.scan.width, lambda i, n, mask: columns([i], n, mask))
             return []
 
-        if self.columns % self.block == 0:
+        if self.columns % self.scan.block == 0:
             side_by_side()
         else:
-            b.if_else(b.icmp("eq", b.sub(stop, start), self.block), side_by_side, rest)
+            b.if_else(b.icmp("eq", b.sub(stop, start), self.scan.block), side_by_side, rest)
 
     # ------------------------------------------------------------------ the contiguous dimension: lanes are elements
     def scan_rows(self, rows: list[V]) -> None:
         """Scan the rows that begin at the given places side by side."""
-        b, fold, w = self.b, self.fold, self.width
+        b, fold, w = self.b, self.fold, self.scan.width
         whole = self.n // w * w if w > 1 else 0
         carried = [x for _ in rows for x in fold.flat(fold.init)]
         size = len(carried) // len(rows)

@@ -8,59 +8,35 @@ without windows. Cost: a load and a select per window position, then one load an
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.group import is_inline_constant_op
+from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.builder import Builder, V, const, i64, vector
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.reducers import run_body
 from shlo_jit.lower.elements.registers import Reg, constant, flatten, lanes_of, regroup, widen
-from shlo_jit.lower.kernels import Kernel
-from shlo_jit.lower.kernels.access import Buffer, choose_lanes, lanes_loop
-from shlo_jit.lower.kernels.units import body_cost, run_units
-from shlo_jit.lower.kernels.window.fold import dims_of_window
-from shlo_jit.ops import is_elementwise
+from shlo_jit.lower.kernels.access import Buffer, lanes_loop
+from shlo_jit.lower.kernels.units import run_units
+from shlo_jit.schedule.select_and_scatter import Selection, SelectSchedule
+from shlo_jit.schedule.tasks import Tasks
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
 
-ENOUGH_UNITS = 16
-FILL_BLOCK = 1 << 14
 
-
-class SelectKernel:
+class SelectWriter:
     """Writes the kernel of one select_and_scatter; the result holds the initial value already."""
 
-    def __init__(self, op: Op, target: Target):
+    def __init__(self, op: Op, target: Target, selection: Selection):
         self.op = op
         self.target = target
-        dims = dims_of_window(op)
-        in_strides = strides_of(tuple(d.extent for d in dims))
-        out_strides = strides_of(tuple(d.out for d in dims))
-        columns = list(zip(dims, in_strides, out_strides, strict=True))
-        self.lanes = columns.pop()[0] if dims[-1].is_plain else None
-        self.plain = [c for c in columns if c[0].is_plain]
-        self.windowed = [c for c in columns if not c[0].is_plain]
-        types = [v.tensor.storage for v in (*op.operands, op.result, *op.block(1).arguments)]
-        self.columns = self.lanes.extent if self.lanes is not None else 1
-        self.width = choose_lanes(target, types, self.columns)
-        rows = prod(d.extent for d, _, _ in self.plain)
-        self.block = self.columns if rows >= ENOUGH_UNITS else self.width
-        self.blocks = -(-self.columns // self.block)
-        self.units = rows * self.blocks
-
-    @property
-    def work(self) -> int:
-        size = prod(d.size for d, _, _ in self.windowed)
-        return self.op.operands[1].tensor.size * (size * (body_cost(self.op.block()) + 2) + 8)
+        self.selection = selection
+        self.plain, self.windowed = selection.plain, selection.windowed
 
     def write(self, b: Builder, pointers: list[V], first: V, last: V) -> None:
         self.b = b
@@ -68,9 +44,9 @@ class SelectKernel:
         buffers = [Buffer(b, v.tensor.storage, p) for v, p in zip(values, pointers, strict=True)]
         self.operand, self.source, self.result = buffers
         with b.loop(first, last, 1, "unit") as unit:
-            start = b.mul(b.urem(unit, self.blocks), self.block)
-            stop = b.min_(b.add(start, self.block), self.columns)
-            rest, read, source = b.udiv(unit, self.blocks), i64(0), i64(0)
+            start = b.mul(b.urem(unit, self.selection.blocks), self.selection.block)
+            stop = b.min_(b.add(start, self.selection.block), self.selection.columns)
+            rest, read, source = b.udiv(unit, self.selection.blocks), i64(0), i64(0)
             for d, in_stride, out_stride in reversed(self.plain):
                 i, rest = b.urem(rest, d.extent), b.udiv(rest, d.extent)
                 read, source = b.add(read, b.mul(i, in_stride)), b.add(source, b.mul(i, out_stride))
@@ -89,7 +65,7 @@ class SelectKernel:
             place = self.choose(index, b.add(read, i), n, mask)
             self.combine(place, self.source.load(b.add(source, i), n, mask), n, mask)
 
-        lanes_loop(b, self.target, start, stop, self.width, body)
+        lanes_loop(b, self.target, start, stop, self.selection.width, body)
 
     def choose(self, index: list[V], read: V, n: int, mask: V | None) -> V:
         """The selected place of each lane's window; -1 where there is none."""
@@ -135,11 +111,9 @@ class SelectKernel:
         self.result.scatter(place, value if lanes_of(value) == n else widen(b, value, n), found)
 
 
-def fill(low: ProgramLowering, op: Op) -> None:
+def fill(low: ProgramLowering, op: Op, width: int, tasks: Tasks) -> None:
     """Set the result to the initial value."""
-    size = op.result.tensor.size
-    dtype = op.result.tensor.storage
-    width = choose_lanes(low.target, [dtype], size)
+    size, dtype = op.result.tensor.size, op.result.tensor.storage
 
     def write(b: Builder, pointers: list[V], first: V, last: V) -> None:
         initial = Buffer(b, op.operands[2].tensor.storage, pointers[0])
@@ -149,27 +123,17 @@ def fill(low: ProgramLowering, op: Op) -> None:
         def body(i: V, n: int, mask: V | None) -> None:
             result.store(i, widen(b, value, n), n, mask)
 
-        stop = b.min_(b.mul(last, FILL_BLOCK), size)
-        lanes_loop(b, low.target, b.mul(first, FILL_BLOCK), stop, width, body, 4)
+        stop = b.min_(b.mul(last, tuning.FILL_BLOCK), size)
+        lanes_loop(b, low.target, b.mul(first, tuning.FILL_BLOCK), stop, width, body, 4)
 
-    pointers = [low.pointer(op.operands[2]), low.pointer(op.result)]
-    run_units(low, "fill", pointers, write, -(-size // FILL_BLOCK), size)
+    run_units(low, "fill", [low.pointer(op.operands[2]), low.pointer(op.result)], write, tasks)
 
 
-def lower(low: ProgramLowering, step: OpStep) -> None:
+def lower(low: ProgramLowering, step: OpStep, schedule: SelectSchedule) -> None:
     op = step.op
-    for region in op.regions:
-        for inner in region.block.ops[:-1]:
-            if not is_elementwise(inner) and not is_inline_constant_op(inner):
-                raise UnsupportedError(diagnose(f"select_and_scatter: {inner.name} in a region", inner.span))
-    if op.result.tensor.size == 0:
+    fill(low, op, schedule.fill_width, schedule.fill)
+    if schedule.selection is None:
         return
-    fill(low, op)
-    if op.operands[1].tensor.size == 0:
-        return
-    kernel = SelectKernel(op, low.target)
+    writer = SelectWriter(op, low.target, schedule.selection)
     pointers = [low.pointer(v) for v in (*op.operands[:2], op.result)]
-    run_units(low, "select_and_scatter", pointers, kernel.write, kernel.units, kernel.work)
-
-
-KERNEL = Kernel(lower)
+    run_units(low, "select_and_scatter", pointers, writer.write, schedule.selection.tasks)

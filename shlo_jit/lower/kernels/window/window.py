@@ -10,62 +10,35 @@ is a scan: see `scan.py`. Cost: a load and a body per output and window position
 from __future__ import annotations
 
 import itertools
-from math import prod
 from typing import TYPE_CHECKING
 
-from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.group import has_plain_body
+from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.builder import Builder, V, const, i64, lanes, vector, vector_literal
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.elements.registers import Reg
-from shlo_jit.lower.kernels import Kernel
-from shlo_jit.lower.kernels.access import choose_lanes, lanes_loop
-from shlo_jit.lower.kernels.units import body_cost, run_units
-from shlo_jit.lower.kernels.window.fold import Dim, Fold, dims_of_window
-from shlo_jit.lower.kernels.window.scan import ScanKernel, scan_dim
+from shlo_jit.lower.kernels.access import lanes_loop
+from shlo_jit.lower.kernels.units import run_units
+from shlo_jit.lower.kernels.window.fold import Fold
+from shlo_jit.lower.kernels.window.scan import ScanWriter
+from shlo_jit.schedule.window import Dim, Windows, WindowSchedule
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
 
-UNROLLED_WINDOW = 64
-"""Window positions up to which the fold is written out."""
-UNROLL = 4
-ENOUGH_UNITS = 64
-BLOCK = 1024
-"""Outputs of the last dimension in a unit, when the other dimensions give few units."""
 
-
-class WindowKernel:
+class WindowWriter:
     """Writes the kernel of one reduce_window."""
 
-    def __init__(self, op: Op, target: Target):
+    def __init__(self, op: Op, target: Target, windows: Windows):
         self.op = op
         self.target = target
-        *self.outer, self.last = dims_of_window(op)
-        self.dims = [*self.outer, self.last]
+        self.windows = windows
+        self.outer, self.last, self.dims = list(windows.outer), windows.last, list(windows.dims)
         self.in_strides = strides_of(tuple(d.extent for d in self.dims))
         self.out_strides = strides_of(tuple(d.out for d in self.dims))
-        self.positions = prod(d.size for d in self.dims)
-        types = [v.tensor.storage for v in (*op.operands, *op.results, *op.block().arguments)]
-        self.width = choose_lanes(target, types, self.last.out)
-        self.unroll = UNROLL if self.positions <= 16 and len(op.results) == 1 else 1
-        self.split = 0
-        """How many of the outer dimensions the units count."""
-        while self.split < len(self.outer) and prod(d.out for d in self.outer[: self.split]) < ENOUGH_UNITS:
-            self.split += 1
-        rows = prod(d.out for d in self.outer)
-        self.blocks = -(-self.last.out // BLOCK) if rows < ENOUGH_UNITS else 1
-
-    @property
-    def units(self) -> int:
-        return prod(d.out for d in self.outer[: self.split]) * self.blocks
-
-    @property
-    def work(self) -> int:
-        return prod(d.out for d in self.dims) * self.positions * (body_cost(self.op.block()) + len(self.op.results))
 
     # ------------------------------------------------------------------ loops over the outputs
     def write(self, b: Builder, pointers: list[V], first: V, last: V) -> None:
@@ -73,14 +46,18 @@ class WindowKernel:
         self.fold = Fold(self.op, b, pointers)
         self.skip_init = self.fold.starts_neutral
         with b.loop(first, last, 1, "unit") as unit:
-            block, rest = b.urem(unit, self.blocks), b.udiv(unit, self.blocks)
+            block, rest = b.urem(unit, self.windows.blocks), b.udiv(unit, self.windows.blocks)
             index: list[V] = []
-            for k, d in reversed(list(enumerate(self.outer[: self.split]))):
+            for k, d in reversed(list(enumerate(self.outer[: self.windows.split]))):
                 index.insert(0, rest if k == 0 else b.urem(rest, d.out))
                 rest = b.udiv(rest, d.out)
-            start = b.mul(block, BLOCK)
-            stop = i64(self.last.out) if self.blocks == 1 else b.min_(b.add(start, BLOCK), self.last.out)
-            self.rows(index, i64(0) if self.blocks == 1 else start, stop)
+            start = b.mul(block, tuning.WINDOW_BLOCK)
+            stop = (
+                i64(self.last.out)
+                if self.windows.blocks == 1
+                else b.min_(b.add(start, tuning.WINDOW_BLOCK), self.last.out)
+            )
+            self.rows(index, i64(0) if self.windows.blocks == 1 else start, stop)
 
     def rows(self, index: list[V], start: V, stop: V) -> None:
         """The outer dimensions not yet fixed, then the last one from `start` to `stop`."""
@@ -121,7 +98,9 @@ class WindowKernel:
         def body(i: V, n: int, mask: V | None) -> None:
             self.fold.store(self.place(index, i), self.inner_fold(index, i, n, mask), n, mask)
 
-        lanes_loop(b, self.target, b.max_(start, low), b.min_(stop, high), self.width, body, self.unroll)
+        lanes_loop(
+            b, self.target, b.max_(start, low), b.min_(stop, high), self.windows.width, body, self.windows.unroll
+        )
         if high < self.last.out:
             self.tested(index, b.max_(start, high), stop)
 
@@ -129,7 +108,7 @@ class WindowKernel:
         def body(i: V, n: int, mask: V | None) -> None:
             self.fold.store(self.place(index, i), self.tested_fold(index, i, n, mask), n, mask)
 
-        lanes_loop(self.b, self.target, start, stop, self.width, body)
+        lanes_loop(self.b, self.target, start, stop, self.windows.width, body)
 
     def place(self, index: list[V], i: V) -> V:
         """Where output (index, i) is."""
@@ -145,7 +124,7 @@ class WindowKernel:
         for x, d, stride in zip([*index, i], self.dims, self.in_strides, strict=True):
             origin = b.add(origin, b.mul(b.sub(b.mul(x, d.stride), d.low), stride))
         steps = [(d.size, d.dilation * s) for d, s in zip(self.dims, self.in_strides, strict=True) if d.size > 1]
-        if self.positions <= UNROLLED_WINDOW:
+        if self.windows.is_unrolled:
             values = None if self.skip_init else self.fold.start(n)
             for w in itertools.product(*(range(size) for size, _ in steps)):
                 at = b.add(origin, sum(k * step for k, (_, step) in zip(w, steps, strict=True)))
@@ -223,35 +202,24 @@ def _scaled(b: Builder, x: V, factor: int) -> V:
     return x if factor == 1 else b.mul(x, const(x.type, factor))
 
 
-def lower(low: ProgramLowering, step: OpStep) -> None:
+def lower(low: ProgramLowering, step: OpStep, schedule: WindowSchedule) -> None:
     op = step.op
-    if not has_plain_body(op):
-        raise UnsupportedError(diagnose("reduce_window: a region of other than elementwise ops", op.span))
-    if op.result.tensor.size == 0:
-        return
     pointers = [low.pointer(v) for v in (*op.operands, *op.results)]
 
-    def window() -> list[V]:
-        kernel = WindowKernel(op, low.target)
-        run_units(low, "reduce_window", pointers, kernel.write, kernel.units, kernel.work)
+    def windows() -> list[V]:
+        assert schedule.windows is not None
+        writer = WindowWriter(op, low.target, schedule.windows)
+        run_units(low, "reduce_window", pointers, writer.write, schedule.windows.tasks)
         return []
 
     def scan() -> list[V]:
-        kernel = ScanKernel(op, low.target)
-        run_units(low, "scan", pointers, kernel.write, kernel.units, kernel.work)
+        assert schedule.scan is not None
+        run_units(low, "scan", pointers, ScanWriter(op, low.target, schedule.scan).write, schedule.scan.tasks)
         return []
 
-    if scan_dim(dims_of_window(op)) is None:
-        window()
-        return
-    fold = Fold(op, low.b, pointers)
-    absorbs = fold.absorbs_init
-    if absorbs is None:
-        low.b.if_else(fold.init_is_absorbed(), scan, window)
-    elif absorbs:
+    if schedule.scan is None:
+        windows()
+    elif schedule.windows is None:
         scan()
     else:
-        window()
-
-
-KERNEL = Kernel(lower)
+        low.b.if_else(Fold(op, low.b, pointers).init_is_absorbed(), scan, windows)

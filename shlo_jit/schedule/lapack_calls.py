@@ -3,10 +3,14 @@
 Newer targets (`lapack_spotrf_ffi`) have options as attributes, older ones (`lapack_spotrf`, `blas_strsm`) as constant
 operands; `ops/lapack_records.py` has the records of both. Here both become a `Call`: arrays by name, and options as
 LAPACK spells them.
+
+Matrices come column-major: the pass `explicit_layouts` has made the transposes explicit, so a program's row-major
+tensor of shape [..., columns, rows] is the matrix LAPACK sees.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +41,43 @@ class Call:
     @property
     def is_complex(self) -> bool:
         return self.letter in "cz"
+
+    @property
+    def part_bytes(self) -> int:
+        """Of a real number, or of the real part of a complex one."""
+        return 4 if self.letter in "sc" else 8
+
+    @property
+    def itemsize(self) -> int:
+        """Of a matrix element, in bytes."""
+        return self.part_bytes * (2 if self.is_complex else 1)
+
+    # ------------------------------------------------------------------ the batch, and one matrix of it
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Extents of the batch dimensions."""
+        matrix = max(self.operands.values(), key=lambda v: v.tensor.rank)
+        return matrix.tensor.extents[:-2]
+
+    @property
+    def count(self) -> int:
+        """Matrices in the batch."""
+        return math.prod(self.batch)
+
+    def core(self, name: str) -> tuple[int, ...]:
+        """Shape of one matrix or vector of the batch, as it lies in memory: of an operand, or of a result."""
+        value = self.operands[name] if name in self.operands else self.results[name]
+        return value.tensor.extents[len(self.batch) :]
+
+    def rows(self, name: str) -> int:
+        return self.core(name)[-1]
+
+    def columns(self, name: str) -> int:
+        return self.core(name)[-2]
+
+    def length(self, name: str) -> int:
+        """Of a vector."""
+        return self.core(name)[-1]
 
 
 def read_call(op: Op) -> Call:

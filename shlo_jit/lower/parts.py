@@ -6,11 +6,10 @@ flow counted, is cut into runs of at most so many; each run becomes a function t
 
 from __future__ import annotations
 
+from shlo_jit import tuning
 from shlo_jit.fuse.plan import ControlStep, PlanBlock, Step
 from shlo_jit.memory.storage import Copy, MemoryPlan
 
-PART_STEPS = 100
-"""Steps (kernel calls, copies, control flow) of one function: some 10 ms of LLVM's time."""
 SMALL_BLOCK = 1
 """Steps of a region that stays where it is even if its op has many regions."""
 
@@ -30,14 +29,14 @@ class Parts:
     def _weigh(self, block: PlanBlock) -> int:
         """Steps that the function with this block will have of it, after cuts inside and of the block itself."""
         weights = [self._weigh_step(step) for step in block.steps]
-        if sum(weights) <= PART_STEPS:
+        if sum(weights) <= tuning.PART_STEPS:
             return sum(weights)
         runs: list[list[Step]] = []
         room = 0
         for step, weight in zip(block.steps, weights, strict=True):
             if weight > room:
                 runs.append([])
-                room = PART_STEPS
+                room = tuning.PART_STEPS
             runs[-1].append(step)
             room -= weight
         self._cut[id(block)] = runs
@@ -48,7 +47,7 @@ class Parts:
         if not isinstance(step, ControlStep):
             return weight
         inner = [self._weigh(block) for block in step.blocks]
-        if sum(inner) > PART_STEPS:
+        if sum(inner) > tuning.PART_STEPS:
             for i, block in enumerate(step.blocks):
                 if inner[i] > SMALL_BLOCK:
                     self._cut.setdefault(id(block), [block.steps])
@@ -60,4 +59,4 @@ class Parts:
     def _copies(copies: list[Copy]) -> int:
         """Copies as steps: many are functions too."""
         n = len(copies)
-        return n if n <= PART_STEPS else -(-n // PART_STEPS)
+        return n if n <= tuning.PART_STEPS else -(-n // tuning.PART_STEPS)

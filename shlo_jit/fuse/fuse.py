@@ -1,0 +1,231 @@
+"""Fusion: a block of core ops to the steps of a PlanBlock.
+
+Ops are visited last to first, so that the consumers of a value have found their nests when its producer is decided.
+A value is *pending* in every nest that wants it. Its producer then either moves into those nests (one nest, or so cheap
+that computing it twice costs less than writing and reading it), or it is written to memory: by a nest that computes it
+anyway at each of its elements once, else by a nest of its own. Whoever decides says why not (`Refusal`).
+"""
+
+from __future__ import annotations
+
+from shlo_jit import tuning
+from shlo_jit.fuse.costs import FREE, cost
+from shlo_jit.fuse.epilogue import attach_epilogues
+from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_inline_constant
+from shlo_jit.fuse.nest import Nest, covers, space_of
+from shlo_jit.fuse.order import depends, ordered, step_acts
+from shlo_jit.fuse.partial import fuse_concatenate, fuse_spread, fuse_update
+from shlo_jit.fuse.plan import ControlStep, OpStep, PlanBlock, Step, ViewStep
+from shlo_jit.fuse.reductions import fuse_reduce
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ops import is_elementwise
+from shlo_jit.ops.bodies import CONTROL
+
+
+def fuse(function: Op) -> PlanBlock:
+    """A function of core ops as steps."""
+    return fuse_block(function.block())
+
+
+def fuse_block(block: Block) -> PlanBlock:
+    """The ops of a block, and of the blocks inside its control flow, as steps."""
+    return _Fusion(block).run()
+
+
+def is_fusible(op: Op) -> bool:
+    """Can be computed an element at a time, wherever it is wanted."""
+    if op.name == "stablehlo.pad":
+        return not any(op.ints("interior_padding"))
+    if op.name == "stablehlo.constant":
+        return is_inline_constant(op.result)
+    return op.name in FREE or is_elementwise(op)
+
+
+class _Fusion(Grouping):
+    """The sweep over a block."""
+
+    def __init__(self, block: Block):
+        super().__init__(block)
+        self.inner: dict[int, list[Value]] = {}
+        """What the blocks of control flow read from outside, by id of the block."""
+
+    def run(self) -> PlanBlock:
+        results: list[Value] = []
+        for position in range(len(self.block.ops) - 1, -1, -1):
+            op = self.block.ops[position]
+            if op.name in TERMINATORS:
+                results = list(op.operands)
+                self.memory.update(dict.fromkeys(results, "returned"))
+            elif op.name == "stablehlo.constant":
+                self.constant(op, position)
+            elif op.name == "stablehlo.reduce" and has_plain_body(op):
+                fuse_reduce(self, op, position)
+            elif op.name == "stablehlo.dynamic_update_slice":
+                fuse_update(self, op, position)
+            elif op.name == "stablehlo.concatenate":
+                fuse_concatenate(self, op, position)
+            elif op.name == "stablehlo.pad" and not is_fusible(op):
+                fuse_spread(self, op, position)
+            elif op.name == "stablehlo.reshape" and op.result in self.memory:
+                self.view(op, position)
+            elif is_fusible(op):
+                self.fusible(op, position)
+            else:
+                self.kernel(op, position)
+        steps = ordered(self.steps, self.producers, self.readers)
+        outside, acts = outside_values(self.block, self.inner), any(map(step_acts, steps))
+        block = PlanBlock(self.block, steps, results, outside, acts)
+        attach_epilogues(block)
+        return block
+
+    def constant(self, op: Op, position: int) -> None:
+        """A constant of equal elements is written where memory is wanted; the others are in memory already."""
+        value = op.result
+        if is_inline_constant(value):
+            if value in self.memory:
+                self.materialize(op, position, [], self.memory[value])
+            return
+        for nest in self.nests_wanting(value):
+            self.load(nest, value)
+
+    def kernel(self, op: Op, position: int) -> None:
+        """An op that has a kernel of its own, or control flow."""
+        if op.name in CONTROL:
+            blocks = [fuse_block(r.block) for r in op.regions]
+            step: Step = ControlStep(position=position, op=op, blocks=blocks)
+            for block in blocks:
+                self.inner[id(block.block)] = block.outside
+                for value in block.outside:
+                    self.read(step, value)
+        else:
+            step = OpStep(position=position, op=op)
+        self.steps.append(step)
+        for r in op.results:
+            for nest in self.nests_wanting(r):
+                self.load(nest, r)
+            self.write(step, r, f"a {step.title} writes memory")
+        for o in op.operands:
+            self.read(step, o)
+
+    def view(self, op: Op, position: int) -> None:
+        step = ViewStep(position=position, op=op)
+        self.steps.append(step)
+        for nest in self.nests_wanting(op.result):
+            self.load(nest, op.result)
+        self.write(step, op.result, "")
+        self.read(step, op.operands[0])
+
+    # ------------------------------------------------------------------ ops that can be computed anywhere
+    def fusible(self, op: Op, position: int) -> None:
+        value = op.result
+        nests = self.nests_wanting(value)
+        if not nests and value not in self.memory:
+            return  # dead
+        why = self.memory.get(value)
+        if why is None:
+            refusal = self.inline_everywhere(op, nests)
+            if refusal is None:
+                return
+            why = refusal.reason
+        self.materialize(op, position, self.nests_wanting(value), why)
+
+    def inline_everywhere(self, op: Op, nests: list[Nest]) -> Refusal | None:
+        """Compute an op in each nest that wants it, unless that is dear or cannot be."""
+        refusal = self.dear(op, nests)
+        for nest in nests:
+            refusal = refusal or self.inline(op, nest)
+        return refusal
+
+    def dear(self, op: Op, nests: list[Nest]) -> Refusal | None:
+        """Why computing an op where it is read costs more than writing it."""
+        price = cost(op)
+        places = max(len(n.pending[op.result]) for n in nests)
+        if any(len(n.nodes) > tuning.NEST_OPS for n in nests) and not self.is_leaf(op):
+            return Refusal(f"its reader has {tuning.NEST_OPS} ops already")
+        visits, size = self.visits(op.result, nests), op.result.tensor.size
+        if op.name == "stablehlo.gather" and visits > 2 * size:
+            return Refusal(f"its readers want {visits:,} elements of {size:,}, a load a lane")
+        if price == 0 and op.name != "stablehlo.pad":
+            return None if places <= tuning.FREE_PLACES or not op.operands else Refusal(f"read at {places} places")
+        if len(nests) > 1 and visits <= size:  # each reads a part of its own: nothing is computed twice
+            return None if places == 1 else Refusal(f"read at {places} places")
+        if places > 1 and price > 1:
+            return Refusal(f"read at {places} places, and computing it again costs {price}")
+        if places > 2:
+            return Refusal(f"read at {places} places")
+        if places > 1 and any(len(n.nodes) > tuning.NEST_TWICE_OPS for n in nests):
+            return Refusal(f"read at {places} places of a loop with more than {tuning.NEST_TWICE_OPS} ops")
+        if len(nests) > 1 and (price > 1 or len(op.operands) > 1):
+            return Refusal(f"{len(nests)} kernels read it, and computing it again costs {price}")
+        return None
+
+    def is_leaf(self, op: Op) -> bool:
+        """The op reads only what is in memory in any case: a full nest that takes it in asks for nothing more."""
+        return all(o.op is None or id(o.op) not in self.here or is_inline_constant(o) for o in op.operands)
+
+    def visits(self, value: Value, nests: list[Nest]) -> int:
+        """How many elements would be computed, all readers together."""
+        return sum(n.rows * n.reduced * len(n.pending[value]) for n in nests)
+
+    # ------------------------------------------------------------------ values in memory
+    def materialize(self, op: Op, position: int, nests: list[Nest], why: str) -> None:
+        """Write the value to memory, from a nest that visits each of its elements once, or from a new one. `why` it has
+        to be in memory."""
+        value = op.result
+        if op.name == "stablehlo.reshape":
+            return self.view(op, position)
+        home, refusal = None, None
+        for nest in nests[: tuning.HOMES_ASKED]:
+            if home is None:
+                refused = self.store_in(nest, op, nests, why)
+                home = nest if refused is None else None
+                refusal = refusal or refused
+        for nest in nests:
+            if nest is not home:
+                self.load(nest, value)
+        if home is None:
+            nest = self.new_nest(position)
+            at = space_of(nest, value.tensor.extents)
+            nest.pending[value] = [at]
+            own = f"; a loop of its own, since its reader {refusal.reason}" if refusal is not None else ""
+            self.store(nest, value, at, why + own)
+            refused = self.inline(op, nest)
+            assert refused is None, f"{op.name} has no index map over its own elements"
+
+    def store_in(self, nest: Nest, op: Op, nests: list[Nest], why: str) -> Refusal | None:
+        """Let a nest that reads a value compute and write it."""
+        value = op.result
+        refusal = self.cannot_store(nest, value, nests) or self.inline(op, nest)
+        if refusal is None:
+            self.store(nest, value, next(k[1] for k in nest.nodes if k[0] is value), why)
+        return refusal
+
+    def cannot_store(self, nest: Nest, value: Value, nests: list[Nest]) -> Refusal | None:
+        """Why the nest does not have the value at each of its elements once, or may not run before other readers."""
+        places = nest.pending[value]
+        if len(nest.nodes) > tuning.NEST_OPS:
+            return Refusal(f"has {tuning.NEST_OPS} ops already")
+        if len(places) != 1 or value in self.of_nest[nest].reads:
+            return Refusal("reads it at several places")
+        seen = covers(nest, places[0], value.tensor.extents)
+        wide = {v for v, e in enumerate(nest.extents) if e > 1}
+        if 0 in nest.extents or seen is None or (wide - seen and wide - seen != wide & set(nest.reduce_vars)):
+            return Refusal("does not go over each of its elements once")
+        step = self.of_nest[nest]
+        others = [self.of_nest[n] for n in nests] + self.readers.get(value, [])
+        if depends(step, *(o for o in others if o is not step)):
+            return Refusal("has to wait for another one")
+        return None
+
+
+def outside_values(block: Block, inner: dict[int, list[Value]]) -> list[Value]:
+    """Values from outside of a block that its ops read, those in its regions too, inline constants left out. `inner`
+    has, by id, those of blocks inside that are known."""
+    found: dict[Value, None] = {}
+    here = {id(op) for op in block.ops}
+    for op in block.ops:
+        found.update(dict.fromkeys(op.operands))
+        for b in (b for r in op.regions for b in r.blocks):
+            found.update(dict.fromkeys(inner[id(b)] if id(b) in inner else outside_values(b, inner)))
+    return [v for v in found if v.owner is not block and id(v.op) not in here and not is_inline_constant(v)]

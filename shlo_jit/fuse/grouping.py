@@ -1,0 +1,121 @@
+"""The state of fusion: the steps so far, and which nest wants which value.
+
+A value is *pending* in every nest that wants it, until its producer is decided. `memory` says why a value has to be in
+memory whatever fusion would like.
+"""
+
+from __future__ import annotations
+
+from shlo_jit.fuse.maps import operand_places
+from shlo_jit.fuse.nest import Nest, Node, Store
+from shlo_jit.fuse.plan import NestStep, Step
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ir.index import At, NotAffine, Split
+from shlo_jit.ops import is_elementwise
+
+TERMINATORS = {"stablehlo.return", "func.return"}
+
+
+def is_inline_constant(value: Value) -> bool:
+    """A constant whose elements are all the same: it needs no memory and may be used in any block."""
+    return value.op is not None and is_inline_constant_op(value.op)
+
+
+def is_inline_constant_op(op: Op) -> bool:
+    return op.name == "stablehlo.constant" and op.constant.is_splat
+
+
+def has_plain_body(op: Op) -> bool:
+    """The reducer consists of elementwise ops and constants."""
+    ops = op.block().ops
+    return all(is_elementwise(o) or is_inline_constant_op(o) or o.name in TERMINATORS for o in ops)
+
+
+class Grouping:
+    """Of the ops of one block."""
+
+    def __init__(self, block: Block):
+        self.block = block
+        self.here = {id(op) for op in block.ops}
+        self.steps: list[Step] = []
+        self.of_nest: dict[Nest, NestStep] = {}
+        self.memory: dict[Value, str] = {}
+        """Values that must be in memory, and why."""
+        self.producers: dict[Value, list[Step]] = {}
+        self.readers: dict[Value, list[Step]] = {}
+        self.reading: set[tuple[Step, Value]] = set()
+        """What stands in a step's `reads`."""
+        self.wanting: dict[Value, list[Nest]] = {}
+        """Nests that have the value pending (a nest may be listed after it no longer has)."""
+
+    def new_nest(self, position: int) -> Nest:
+        nest = Nest([])
+        step = NestStep(position=position, nest=nest)
+        self.of_nest[nest] = step
+        self.steps.append(step)
+        return nest
+
+    # ------------------------------------------------------------------ values that nests want
+    def request(self, nest: Nest, value: Value, at: At) -> None:
+        if is_inline_constant(value):
+            nest.nodes.setdefault((value, at), Node(value.op, []))  # type: ignore[arg-type]
+            return
+        nest.request(value, at)
+        if value.op is None or id(value.op) not in self.here:
+            self.load(nest, value)
+        else:
+            self.wanting.setdefault(value, []).append(nest)
+
+    def nests_wanting(self, value: Value) -> list[Nest]:
+        return list(dict.fromkeys(nest for nest in self.wanting.get(value, ()) if value in nest.pending))
+
+    def load(self, nest: Nest, value: Value) -> None:
+        """Settle the pending places of a value as reads from memory."""
+        for at in nest.pending.pop(value, []):
+            nest.loads[(value, at)] = None
+        step = self.of_nest[nest]
+        if (step, value) not in self.reading:
+            self.read(step, value)
+            step.after.extend(self.producers.get(value, []))
+
+    def inline(self, op: Op, nest: Nest) -> Refusal | None:
+        """Compute the op inside a nest at every place it is pending there."""
+        value = op.result
+        while True:
+            try:
+                found = [(at, operand_places(op, at, nest.extents)) for at in nest.pending[value]]
+                break
+            except Split as split:
+                nest.split(split.var, split.factor)
+            except NotAffine:
+                return Refusal(f"no affine map leads from a reader's loops through the {op.name.partition('.')[2]}")
+        del nest.pending[value]
+        for at, operands in found:
+            nest.nodes[(value, at)] = Node(op, list(operands))
+            for o, place in operands:
+                self.request(nest, o, place)
+        return None
+
+    # ------------------------------------------------------------------ memory
+    def read(self, step: Step, value: Value) -> None:
+        """Note that a step reads a value from memory."""
+        if (step, value) not in self.reading:
+            self.reading.add((step, value))
+            step.reads.append(value)
+            self.readers.setdefault(value, []).append(step)
+        self.memory.setdefault(value, f"read by a {step.title}")
+
+    def write(self, step: Step, value: Value, why: str) -> None:
+        """Note that a step writes a value to memory, and why that is so."""
+        step.writes.append(value)
+        step.why.setdefault(value, why)
+        self.producers.setdefault(value, []).append(step)
+        for reader in self.readers.get(value, []):
+            if reader is not step:
+                reader.after.append(step)
+
+    def store(self, nest: Nest, value: Value, at: At, why: str) -> None:
+        """Let a nest write a value that it computes at `at` to the same place of its memory."""
+        nest.stores.append(Store(value, at, value, at.index))
+        self.write(self.of_nest[nest], value, why)

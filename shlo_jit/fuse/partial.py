@@ -1,0 +1,88 @@
+"""Nests that write a part of their target: dynamic_update_slice, concatenate, pad with interior padding."""
+
+from __future__ import annotations
+
+from shlo_jit.fuse.grouping import Grouping
+from shlo_jit.fuse.nest import Nest, Store, space_of
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.index import ORIGIN, At, Expr
+
+
+def _nest(g: Grouping, position: int, target: Value, why: str) -> Nest:
+    for nest in g.nests_wanting(target):
+        g.load(nest, target)
+    nest = g.new_nest(position)
+    g.memory.setdefault(target, why)
+    g.write(g.of_nest[nest], target, why)
+    return nest
+
+
+def _is_dead(g: Grouping, target: Value) -> bool:
+    return not g.nests_wanting(target) and target not in g.memory
+
+
+def fuse_update(g: Grouping, op: Op, position: int) -> None:
+    """dynamic_update_slice: a nest over the update that writes into the operand's buffer."""
+    target = op.result
+    if _is_dead(g, target):
+        return
+    operand, update, *starts = op.operands
+    nest = _nest(g, position, target, "writes a part of a buffer in place")
+    nest.overwrites = operand
+    g.read(g.of_nest[nest], operand)
+    for p in g.producers.get(operand, []):
+        g.of_nest[nest].after.append(p)
+    sizes, shape = update.tensor.extents, operand.tensor.extents
+    at = space_of(nest, sizes)
+    index = []
+    for e, s, n, k in zip(at.index, starts, shape, sizes, strict=True):
+        index.append(ix.add(e, Expr(0, (), (ix.Sym(1, s, ORIGIN, n - k),))) if n > k else e)
+        if n > k:
+            g.request(nest, s, ORIGIN)
+    nest.stores.append(Store(update, at, target, tuple(index)))
+    g.request(nest, update, at)
+
+
+def fuse_concatenate(g: Grouping, op: Op, position: int) -> None:
+    """A nest an operand, each writing its part of the result."""
+    target = op.result
+    if _is_dead(g, target):
+        return
+    dim, offset = op.int("dimension"), 0
+    for o in op.operands:
+        n = o.tensor.extents[dim]
+        if o.tensor.size or (target.tensor.size == 0 and offset == 0):
+            nest = _nest(g, position, target, "writes a part of a concatenation")
+            at = space_of(nest, o.tensor.extents)
+            index = tuple(ix.shift(e, offset) if d == dim else e for d, e in enumerate(at.index))
+            nest.stores.append(Store(o, at, target, index))
+            g.request(nest, o, at)
+        offset += n
+
+
+def fuse_spread(g: Grouping, op: Op, position: int) -> None:
+    """pad with interior padding: a nest fills, another writes the operand's elements in between."""
+    target = op.result
+    if _is_dead(g, target):
+        return
+    operand, value = op.operands
+    low, interior = op.ints("edge_padding_low"), op.ints("interior_padding")
+    put = _nest(g, position, target, "spreads a tensor over a padded one")
+    fill = _nest(g, position, target, "fills what a pad leaves free")
+    put.after = target
+    g.of_nest[put].after.append(g.of_nest[fill])
+    g.of_nest[fill].after = [s for s in g.of_nest[fill].after if s is not g.of_nest[put]]
+    at = space_of(fill, target.tensor.extents)
+    fill.stores.append(Store(value, ORIGIN, target, at.index))
+    g.request(fill, value, ORIGIN)
+    place, index = [], []
+    for n, m, lo, gap in zip(operand.tensor.extents, target.tensor.extents, low, interior, strict=True):
+        first = max(0, -(lo // (gap + 1)))  # first operand index that lands at 0 or later
+        last = (m - 1 - lo) // (gap + 1)
+        count = max(0, min(n - 1, last) - first + 1)
+        e = ix.shift(ix.variable(put.add_var(count), count), first)
+        place.append(e)
+        index.append(ix.shift(ix.scale(e, gap + 1), lo))
+    put.stores.append(Store(operand, At(tuple(place)), target, tuple(index)))
+    g.request(put, operand, At(tuple(place)))

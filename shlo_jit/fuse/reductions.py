@@ -1,0 +1,157 @@
+"""Fusion of reductions: into a nest that reads their results, or a nest of their own."""
+
+from __future__ import annotations
+
+import math
+
+from shlo_jit import tuning
+from shlo_jit.fuse.costs import longest_row
+from shlo_jit.fuse.grouping import Grouping
+from shlo_jit.fuse.nest import Nest, Node, covers, space_of
+from shlo_jit.fuse.order import depends
+from shlo_jit.fuse.plan import NestStep
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.index import ORIGIN, At, Expr, NotAffine, Split
+
+
+def fuse_reduce(g: Grouping, op: Op, position: int) -> None:
+    """Put a reduce into the plan: as an epilogue or a row program of a nest that reads it, where one takes it in."""
+    results = op.results
+    nests: list[Nest] = []
+    for r in results:
+        nests = list(dict.fromkeys([*nests, *g.nests_wanting(r)]))
+    if not nests and not any(r in g.memory for r in results):
+        return
+    home, refusal = None, None
+    for nest in nests[: tuning.HOMES_ASKED]:
+        refused = _take_in(g, op, nest, nests)
+        if refused is None:
+            home = nest
+            break
+        refusal = refusal or refused
+    if home is None:
+        home = g.new_nest(position)
+        _alone(g, op, home, refusal)
+    for r in results:
+        for nest in g.nests_wanting(r):
+            g.load(nest, r)
+        if r in g.memory and home not in [p.nest for p in g.producers.get(r, []) if isinstance(p, NestStep)]:
+            g.store(home, r, next(k[1] for k in home.nodes if k[0] is r), g.memory[r])
+
+
+def _alone(g: Grouping, op: Op, nest: Nest, refusal: Refusal | None) -> None:
+    """A nest of its own; `refusal`: why the first of its readers did not take it in."""
+    first = op.results[0]
+    at = space_of(nest, first.tensor.extents)
+    source = op.operands[0].tensor.extents
+    reduced = At(tuple(ix.variable(nest.add_var(source[d]), source[d]) for d in sorted(op.ints("dimensions"))))
+    nest.reduce_vars = tuple(range(len(first.tensor.extents), len(nest.extents)))
+    own = f"its reader does not take the reduction in: {refusal.reason}" if refusal is not None else ""
+    for r in op.results:
+        g.memory.setdefault(r, own or "a reduction writes all its results")
+    _add_nodes(g, op, nest, at, reduced.index)
+    g.store(nest, first, at, own or g.memory[first])
+
+
+def _add_nodes(g: Grouping, op: Op, nest: Nest, at: At, reduced: tuple[Expr, ...]) -> None:
+    """Put the reduce into a nest: its results at `at`, its operands at `at` with `reduced` in the dimensions, which it
+    is for in ascending order."""
+    dims = op.ints("dimensions")
+    kept, inner = iter(at.index), iter(reduced)
+    rank = op.operands[0].tensor.rank
+    index = tuple(next(inner) if d in dims else next(kept) for d in range(rank))
+    n = len(op.results)
+    operands = [(o, At(index)) for o in op.operands[:n]] + [(o, ORIGIN) for o in op.operands[n:]]
+    for r in op.results:
+        nest.nodes[(r, at)] = Node(op, operands)
+        nest.pending.pop(r, None)
+    for o, place in operands:
+        g.request(nest, o, place)
+
+
+def _take_in(g: Grouping, op: Op, nest: Nest, nests: list[Nest]) -> Refusal | None:
+    """Take the reduce into a nest that reads its results: an epilogue, or a row program."""
+    results = op.results
+    places = {at for r in results for at in nest.pending.get(r, [])}
+    if len(places) != 1:
+        return Refusal("it reads the result at several places")
+    if nest.overwrites is not None or nest.after is not None:
+        return Refusal("it writes a part of a buffer")
+    (at,) = places
+    rows = covers(nest, at, results[0].tensor.extents)
+    if rows is None:
+        return Refusal("it does not read each element of the result once")
+    if len(nest.nodes) > tuning.NEST_OPS:
+        return Refusal(f"it has {tuning.NEST_OPS} ops already")
+    step = g.of_nest[nest]
+    others = [g.of_nest[n] for n in nests if n is not nest]
+    for r in results:
+        others += [s for s in g.readers.get(r, []) if s is not step]
+    if depends(step, *others):
+        return Refusal("it has to wait for another reader of the result")
+    source = op.operands[0].tensor.extents
+    extents = [source[d] for d in sorted(op.ints("dimensions"))]
+    free = [v for v, e in enumerate(nest.extents) if e > 1 and v not in rows]
+    if nest.reduce_vars and set(free) != {v for v in nest.reduce_vars if nest.extents[v] > 1}:
+        return Refusal("it reduces over other loops")
+    total = math.prod(extents)
+    if total == 0:
+        return Refusal("there is nothing to reduce")
+    if not free:
+        if total != 1 and nest.reduce_vars:
+            return Refusal("it reduces over other loops")
+        reduced = tuple(ix.variable(nest.add_var(e), e) for e in extents)
+        nest.reduce_vars = tuple(v for e in reduced for v, _ in e.terms)
+    else:
+        found = _row_of(op, nest, free, extents)
+        if isinstance(found, Refusal):
+            return found
+        reduced = found
+    at = next(a for r in results for a in nest.pending.get(r, []))
+    _add_nodes(g, op, nest, at, reduced)
+    return None
+
+
+def _row_of(op: Op, nest: Nest, free: list[int], extents: list[int]) -> tuple[Expr, ...] | Refusal:
+    """The reduced dimensions over the loops of a nest that goes over the same rows again; in `free` those of a row."""
+    total = math.prod(extents)
+    rows = nest.rows if nest.reduce_vars else nest.rows // total
+    if math.prod(nest.extents[v] for v in free) != total:
+        return Refusal("its loops are not those of the reduced row")
+    if total > longest_row(op):
+        return Refusal(f"a row of {total:,} elements does not stay in the cache")
+    if rows < tuning.FEW_ROWS and total > tuning.FEW_ROWS_ELEMENTS:
+        return Refusal(f"there are {rows} long rows: fewer than {tuning.FEW_ROWS}")
+    found = _match(nest, free, extents)
+    return Refusal("its loops do not line up with the reduced dimensions") if found is None else found
+
+
+def _match(nest: Nest, free: list[int], extents: list[int]) -> tuple[Expr, ...] | None:
+    """The reduced dimensions over the nest's free variables, in order; None when they do not line up."""
+    if nest.reduce_vars:
+        free = [v for v in nest.reduce_vars if nest.extents[v] > 1]
+    else:
+        ordered = [v for v in nest.order() if v in free]
+        if sorted(ordered) != sorted(free):
+            return None
+        free = ordered
+    while True:
+        offset, size = ix.ZERO, 1
+        for v in reversed(free):
+            offset = ix.add(offset, Expr(0, ((v, size),)))
+            size *= nest.extents[v]
+        try:
+            found = ix.delinearize(offset, tuple(extents), nest.extents)
+            break
+        except Split as split:
+            before = len(nest.extents)
+            nest.split(split.var, split.factor)
+            k = free.index(split.var)
+            free[k + 1 : k + 1] = [before]
+        except NotAffine:
+            return None
+    if not nest.reduce_vars:
+        nest.reduce_vars = tuple(v for v in free if nest.extents[v] > 1)
+    return found

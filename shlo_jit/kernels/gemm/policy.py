@@ -1,0 +1,311 @@
+"""How a product is done, by its extents and strides: the one place where that is decided.
+
+The machine code of the routine decides at run time, since it serves all shapes; people, and whoever plans memory, want
+to know at compile time. So a policy is written once over `Numbers`, which are Python's (`Ints`) or registers
+(`Registers`). `override` is how one case after the other is told apart: each has a reason, which `Ints` keeps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from shlo_jit import tuning
+from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
+from shlo_jit.kernels.target import Target
+
+N = Any
+"""A number or a truth value: an int or a bool, or a register."""
+IN_PLACE, SHARED, PRIVATE = 0, 1, 2
+"""Ways to read an operand; see `blocks.py`."""
+WORDS = ("read in place", "packed once for all tasks", "packed by each task")
+
+
+class Numbers(Protocol):
+    """Arithmetic on extents. Comparisons are signed."""
+
+    def number(self, value: int) -> N: ...
+    def compare(self, predicate: str, x: N, y: N | int) -> N: ...
+    def both(self, x: N, y: N) -> N: ...
+    def either(self, x: N, y: N) -> N: ...
+    def bits(self, x: N, mask: int) -> N: ...
+    def select(self, condition: N, x: N, y: N) -> N: ...
+    def mul(self, x: N, y: N | int) -> N: ...
+    def div(self, x: N, y: N | int) -> N: ...
+    def rem(self, x: N, y: N | int) -> N: ...
+    def ceil_div(self, x: N, y: N | int) -> N: ...
+    def least(self, x: N, y: N | int) -> N: ...
+    def most(self, x: N, y: N | int) -> N: ...
+    def decided(self, value: int, why: str) -> N:
+        """What is so unless it is overridden."""
+        ...
+
+    def override(self, before: N, condition: N, value: N, why: str) -> N:
+        """`value` where the condition holds, else what was decided before."""
+        ...
+
+
+class Registers:
+    """Numbers that are registers of a function being written."""
+
+    def __init__(self, b: Builder):
+        self.b = b
+
+    def number(self, value: int) -> V:
+        return i64(value)
+
+    def compare(self, predicate: str, x: V, y: V | int) -> V:
+        return self.b.icmp(predicate if predicate in ("eq", "ne") else "s" + predicate, x, y)
+
+    def both(self, x: V, y: V) -> V:
+        return self.b.and_(x, y)
+
+    def either(self, x: V, y: V) -> V:
+        return self.b.or_(x, y)
+
+    def bits(self, x: V, mask: int) -> V:
+        return self.b.and_(x, i64(mask))
+
+    def select(self, condition: V, x: V, y: V) -> V:
+        return self.b.select(condition, x, y)
+
+    def mul(self, x: V, y: V | int) -> V:
+        return self.b.mul(x, y)
+
+    def div(self, x: V, y: V | int) -> V:
+        return self.b.udiv(x, y)
+
+    def rem(self, x: V, y: V | int) -> V:
+        return self.b.urem(x, y)
+
+    def ceil_div(self, x: V, y: V | int) -> V:
+        return self.b.udiv(self.b.add(x, self.b.sub(y, 1)), y)
+
+    def least(self, x: V, y: V | int) -> V:
+        return self.b.min_(x, y)
+
+    def most(self, x: V, y: V | int) -> V:
+        return self.b.max_(x, y)
+
+    def decided(self, value: int, why: str) -> V:
+        return i64(value)
+
+    def override(self, before: V, condition: V, value: V, why: str) -> V:
+        return self.b.select(condition, value, before)
+
+
+class Reasoned(int):
+    """A decided number, and why it was that."""
+
+    why: str = ""
+
+    @classmethod
+    def of(cls, value: int, why: str) -> Reasoned:
+        made = cls(value)
+        made.why = why
+        return made
+
+
+class Ints:
+    """Numbers known now."""
+
+    def number(self, value: int) -> int:
+        return value
+
+    def compare(self, predicate: str, x: int, y: int) -> bool:
+        return {"eq": x == y, "ne": x != y, "le": x <= y, "lt": x < y, "ge": x >= y, "gt": x > y}[predicate]
+
+    def both(self, x: bool, y: bool) -> bool:
+        return x and y
+
+    def either(self, x: bool, y: bool) -> bool:
+        return x or y
+
+    def bits(self, x: int, mask: int) -> int:
+        return x & mask
+
+    def select(self, condition: bool, x: int, y: int) -> int:
+        return x if condition else y
+
+    def mul(self, x: int, y: int) -> int:
+        return x * y
+
+    def div(self, x: int, y: int) -> int:
+        return x // y
+
+    def rem(self, x: int, y: int) -> int:
+        return x % y
+
+    def ceil_div(self, x: int, y: int) -> int:
+        return -(-x // y)
+
+    def least(self, x: int, y: int) -> int:
+        return min(x, y)
+
+    def most(self, x: int, y: int) -> int:
+        return max(x, y)
+
+    def decided(self, value: int, why: str) -> int:
+        return Reasoned.of(value, why)
+
+    def override(self, before: int, condition: bool, value: int, why: str) -> int:
+        return Reasoned.of(value, why) if condition else before
+
+
+class Extents(NamedTuple):
+    """Of a product; strides in bytes, of B along n and k."""
+
+    batch: N
+    m: N
+    n: N
+    k: N
+    b_cs: N
+    b_rs: N
+
+
+class Cut(NamedTuple):
+    """Rectangles of `mc` x `nc` elements of C, `rows` x `columns` of them; `group` products a task."""
+
+    mc: N
+    nc: N
+    rows: N
+    columns: N
+    group: N
+    grid: N
+    shared: N
+    """B is packed for all tasks."""
+
+
+def columns_of(plan: GemmPlan, about: int) -> int:
+    """Whole panels of about that many columns."""
+    return about // plan.nr * plan.nr
+
+
+def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
+    """Where B is read from, and A. `product`: the multiply-adds of one product."""
+    convert_a, convert_b = plan.convert
+    few_rows = a.compare("le", s.m, tuning.GEMM_PRIVATE_ROWS)
+    many = a.both(a.compare("ge", s.batch, tuning.GEMM_BATCH), a.compare("le", product, tuning.GEMM_PRIVATE_PRODUCT))
+    why = f"more than {tuning.GEMM_PRIVATE_ROWS} rows use each element"
+    mode = a.decided(SHARED, why)
+    why = f"few rows use it ({tuning.GEMM_PRIVATE_ROWS} at most), or there are many small products"
+    mode = a.override(mode, a.either(few_rows, many), a.number(PRIVATE), why)
+    if not convert_b:
+        size = itemsize(plan.types.b)
+        rare = a.compare("le", s.m, plan.mr)
+        resident = a.compare("le", a.mul(a.mul(s.k, s.n), size), tuning.GEMM_B_RESIDENT)
+        # Rows a multiple of half a page apart fall into few sets of the first level cache.
+        resident = a.both(resident, a.compare("ne", a.bits(s.b_rs, 2047), 0))
+        adjacent = a.either(a.compare("eq", s.b_cs, size), a.compare("eq", s.n, 1))
+        if not plan.masks:
+            adjacent = a.both(adjacent, a.compare("eq", a.rem(s.n, plan.lanes), 0))
+        why = f"its rows are adjacent, and it stays in the cache or {plan.mr} rows at most use it"
+        mode = a.override(mode, a.both(adjacent, a.either(rare, resident)), a.number(IN_PLACE), why)
+    wide = a.compare("gt", s.n, columns_of(plan, tuning.GEMM_WIDEST))
+    far = a.both(wide, a.compare("eq", mode, SHARED))
+    mode_a = a.decided(IN_PLACE, "its elements are used in few columns")
+    mode_a = a.override(mode_a, far, a.number(SHARED), "several tasks use each of its rows")
+    if plan.kind == "amx":
+        return mode, a.decided(PRIVATE, "tiles want their own layout")
+    if convert_a:
+        here = a.compare("eq", mode_a, IN_PLACE)
+        return mode, a.override(mode_a, here, a.number(PRIVATE), "its elements are converted")
+    return mode, mode_a
+
+
+def cut(a: Numbers, plan: GemmPlan, s: Extents, mode: N, product: N) -> Cut:
+    """The rectangles: of about GEMM_TASK multiply-adds a task, whole stripes and whole panels."""
+    widest = columns_of(plan, tuning.GEMM_WIDEST)
+    shared = a.compare("eq", mode, SHARED)
+    per_element = a.most(a.select(shared, a.least(s.k, plan.kc), s.k), 1)
+    private = a.compare("eq", mode, PRIVATE)
+    # Few rows: one chunk of rows, and columns to fill a task. Otherwise wide chunks, and rows to fill it.
+    columns = a.div(a.number(tuning.GEMM_TASK), a.mul(s.m, per_element))
+    columns = a.least(a.most(a.mul(a.div(columns, plan.nr), plan.nr), columns_of(plan, 128)), widest)
+    nc = a.select(private, columns, a.number(widest))
+    rows = a.div(a.number(tuning.GEMM_TASK), a.mul(a.least(s.n, widest), per_element))
+    rows = a.mul(a.most(a.div(rows, plan.mr), 2), plan.mr)
+    mc = a.select(private, s.m, rows)
+    row_chunks, column_chunks = a.ceil_div(s.m, mc), a.ceil_div(s.n, nc)
+    grid = a.mul(row_chunks, column_chunks)
+    # A shared B is one product's, and so is what a task does with it.
+    shared = a.compare("eq", mode, SHARED)
+    group = a.select(shared, a.number(1), a.most(a.div(a.number(tuning.GEMM_GROUP), product), 1))
+    return Cut(mc, nc, row_chunks, column_chunks, group, grid, shared)
+
+
+def task_count(a: Numbers, cut: Cut, batch: N) -> N:
+    """Tasks of one product where B is shared, of all products else."""
+    return a.select(cut.shared, cut.grid, a.mul(cut.grid, a.ceil_div(batch, cut.group)))
+
+
+class VectorShape(NamedTuple):
+    """A product as one of a matrix with vectors: `row` where the vectors are rows of A (else the column of B)."""
+
+    row: N
+    outputs: N
+    count: N
+    """Vectors."""
+
+
+def has_vector_path(plan: GemmPlan) -> bool:
+    return plan.kind != "complex" and plan.types.a == plan.types.b and plan.out == plan.acc
+
+
+def vector_shape(a: Numbers, plan: GemmPlan, m: N, n: N, k: N) -> VectorShape:
+    """One vector, or a few where the matrix comes from beyond the caches."""
+    size = itemsize(plan.types.a)
+    thin = a.compare("le", m, tuning.GEMM_THIN if plan.kind == "plain" else 1)
+    thin = a.both(thin, a.compare("ge", a.mul(a.mul(n, k), size), tuning.GEMM_THIN_BYTES))
+    row = a.either(a.compare("eq", m, 1), a.both(thin, a.compare("gt", n, 1)))
+    return VectorShape(row, a.select(row, n, m), a.select(row, m, a.number(1)))
+
+
+def vector_layout(a: Numbers, plan: GemmPlan, v: VectorShape, n: N, k: N, strides: tuple[N, N, N]) -> tuple[N, N]:
+    """Whether the matrix is read along its outputs (`axpy`), and whether the vector path fits at all. `strides` in
+    bytes: of the matrix along the outputs and along k, of the vector along k."""
+    size = itemsize(plan.types.a)
+    stride, k_stride, x_stride = strides
+    axpy = a.compare("eq", stride, size)
+    dot = a.both(a.compare("eq", k_stride, size), a.compare("eq", x_stride, size))
+    dot = a.both(dot, a.compare("eq", v.count, 1))
+    fits = a.both(a.either(v.row, a.compare("eq", n, 1)), a.compare("ge", v.outputs, 4 * plan.lanes))
+    fits = a.both(fits, a.compare("ge", k, plan.lanes))
+    return axpy, a.both(fits, a.either(axpy, dot))
+
+
+def describe(
+    types: GemmTypes, target: Target, batch: int, m: int, n: int, k: int, strides: tuple[int, ...]
+) -> list[tuple[str, str, str]]:
+    """What the routine decides for these extents and strides (in elements: of A along m, k and the batch, of B along
+    k, n and the batch), as lines of what, how, why."""
+    plan, a = gemm_plan(types, target), Ints()
+    a_rs, a_cs, _, b_rs, b_cs, _ = strides
+    size_a, size_b = itemsize(types.a), itemsize(types.b)
+    if has_vector_path(plan):
+        v = vector_shape(a, plan, m, n, k)
+        picked = (
+            (b_cs * size_b, b_rs * size_b, a_cs * size_a) if v.row else (a_rs * size_a, a_cs * size_a, b_rs * size_b)
+        )
+        axpy, fits = vector_layout(a, plan, v, n, k, picked)
+        if fits:
+            vectors = f"{v.count} vector{'' if v.count == 1 else 's'}"
+            how = "sums of all outputs" if axpy else "one output after the other"
+            return [("blocking", f"a matrix with {vectors}, {how}", "bound by memory: the matrix is read once")]
+    product = m * n * max(k, 1)
+    s = Extents(batch, m, n, k, b_cs * size_b, b_rs * size_b)
+    mode_b, mode_a = (mode if isinstance(mode, Reasoned) else Reasoned(mode) for mode in packing(a, plan, s, product))
+    c = cut(a, plan, s, mode_b, product)
+    tasks = task_count(a, c, batch)
+    serial = mode_b != SHARED and (product * batch <= tuning.GEMM_SERIAL or tasks == 1)
+    why = f"{product * batch:,} multiply-adds; up to {tuning.GEMM_SERIAL:,} the caller does all" if serial else ""
+    many = f"{tasks:,} task{'' if tasks == 1 else 's'}"
+    if mode_b == SHARED:
+        many += f" for every {plan.kc} steps of k{', product by product' if batch > 1 else ''}"
+    grouped = f", {c.group:,} products each" if c.group > 1 else ""
+    return [
+        ("tile", f"{plan.mr} x {plan.nr} in registers", ""),
+        ("A", WORDS[mode_a], mode_a.why),
+        ("B", WORDS[mode_b], mode_b.why),
+        ("tasks", f"{many} of {min(c.mc, m):,} x {min(c.nc, n):,}{grouped}", why),
+    ]

@@ -1,0 +1,31 @@
+"""The loop that finishes a product on its tiles, as a function that the product's routine calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shlo_jit.kernels.builder import V
+from shlo_jit.lower.nest.nest import NestLowering, check_supported
+from shlo_jit.schedule.epilogue import Epilogue
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+NULL = V("ptr", "null")
+
+
+def write_epilogue(low: ProgramLowering, epilogue: Epilogue | None) -> tuple[V, V]:
+    """The address of the epilogue's function, and the frame to hand to it; nulls where there is none, or it is late."""
+    if epilogue is None or epilogue.is_late:
+        return NULL, NULL
+    check_supported(epilogue.step.nest)
+    b, nest = low.b, epilogue.step.nest
+    values = list(dict.fromkeys([*(k[0] for k in nest.loads), *(s.target for s in nest.stores)]))
+    hint = f"epilogue_{epilogue.step.hint}"
+    name = low.new_name(hint)
+    NestLowering(epilogue.schedule).write_epilogue(low.module, name, values)
+    name = low.share(hint, name)
+    frame = b.alloca("ptr", len(values))
+    for i, v in enumerate(values):
+        b.store(low.pointer(v), b.element(frame, "ptr", i))
+    return V("ptr", f"@{name}"), frame

@@ -1,0 +1,83 @@
+"""Whether a step may overwrite an operand, and why not where it may not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shlo_jit.fuse.plan import NestStep, OpStep, Step
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Value
+from shlo_jit.memory.storage import Storage, nbytes, pointwise
+
+if TYPE_CHECKING:
+    from shlo_jit.memory.planner import Planner
+
+
+def kept_alive(p: Planner, value: Value, step: Step) -> Refusal | None:
+    """Why a value's memory may not be overwritten by a step: it is read later, or not ours."""
+    storage = p.storage.get(value)
+    if storage is None or not is_ours(p, storage):
+        return Refusal("it is an argument or a constant, which must stay")
+    end = p.finish[id(step)]
+    if p.loops:
+        loop = p.loops[-1]
+        if id(storage) in loop.states:
+            # The state of the loop we are in: what the turn made of it counts, not what it was outside.
+            return Refusal("the turn reads it later") if loop.states[id(storage)] > end else None
+        if storage.first < loop.start:
+            return Refusal("the next turn of the loop reads it again")
+    elif storage.last > end:
+        return Refusal("it is read later")
+    return Refusal("it is read later") if storage.last_read > end else None
+
+
+def is_ours(p: Planner, storage: Storage) -> bool:
+    """Memory the program may overwrite."""
+    donated = storage.kind == "argument" and storage.number in p.donated
+    return donated or storage.kind in ("arena", "result")
+
+
+def victim(p: Planner, step: NestStep, value: Value) -> Storage | None:
+    """The storage of an operand that this nest reads for the last time, and only where it writes."""
+    nest = step.nest
+    (store, *more) = [s for s in nest.stores if s.target is value]
+    if more:
+        return None
+    for operand in step.reads:
+        if nbytes(operand) != nbytes(value) or kept_alive(p, operand, step) is not None:
+            continue
+        storage = p.of(operand)
+        taken = storage.kind == "arena" and value not in p.wanted
+        if not (taken or storage.kind == "argument") or storage.nbytes != nbytes(value):
+            continue
+        if any(p.storage.get(o.target) is storage for o in nest.stores):
+            continue
+        same = [r for r in step.reads if p.storage.get(r) is storage]
+        if all(pointwise(nest, r, store.index, value) for r in same):
+            return storage
+    return None
+
+
+def cannot_take(p: Planner, step: Step, operand: Value, result: Value, index: tuple[ix.Expr, ...]) -> Refusal | None:
+    """Why the result of an update cannot take over the memory of the operand it updates."""
+    storage = p.of(operand)
+    refusal = kept_alive(p, operand, step)
+    if refusal is not None:
+        return refusal
+    if result in p.storage:
+        return Refusal("the result has memory of its own already")
+    if result in p.wanted and not (storage is p.wanted[result] or storage.kind == "argument"):
+        return Refusal("the result is wanted elsewhere")
+    if isinstance(step, NestStep):
+        same = {r for r in step.reads if p.storage.get(r) is storage}
+        single = step.nest.rows == 1 and not step.nest.reduce_vars
+        target = ix.linearize(index, result.tensor.extents)
+        reads = [ix.linearize(at.index, v.tensor.extents) for v, at in step.nest.loads if v in same]
+        if not single and any(read != target for read in reads):
+            return Refusal("the update reads it at other places than it writes")
+    if isinstance(step, OpStep):
+        others = [o for o in step.op.operands if o is not operand and p.storage.get(o) is storage]
+        if others or step.op.operands.count(operand) != 1:
+            return Refusal("it is also another operand")
+    return None

@@ -1,0 +1,175 @@
+"""Loops: the memory of carried values, which the body updates in place where it can."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shlo_jit import tuning
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, read_inside, updates
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir.core import Value
+from shlo_jit.memory.in_place import kept_alive
+from shlo_jit.memory.storage import Copy, Storage, nbytes, pointwise, view_closure, views_of
+
+if TYPE_CHECKING:
+    from shlo_jit.memory.planner import Planner
+
+
+@dataclass
+class Loop:
+    """A loop whose body is being assigned: its first step, and per state storage the last use of its values inside."""
+
+    start: int
+    states: dict[int, int]
+
+
+def assign_loop(p: Planner, step: ControlStep) -> None:
+    """Carried values live in one storage each: argument of both regions, result of the body, result of the op."""
+    start, end = p.begin[id(step)], p.finish[id(step)]
+    cond, body = step.blocks
+    op = step.op
+    taken = {id(p.storage[v]) for v in read_inside(*step.blocks) if v in p.storage}
+    states: dict[int, int] = {}
+    times = Counter(op.operands)
+    for i, init in enumerate(op.operands):
+        storage = _state(p, step, i, init, taken if times[init] == 1 else None)
+        storage.live(start)
+        storage.live(end)
+        taken.add(id(storage))
+        for v in (cond.block.arguments[i], op.results[i], body.block.arguments[i]):
+            if v not in p.storage:
+                p.bind(v, storage)
+        states[id(storage)] = p.last_use.get(body.block.arguments[i], -1)
+        storage.live(p.last_use.get(op.results[i], end))
+    for v in step.reads:  # captured values must survive every turn
+        p.of(v).live(end)
+    p.loops.append(Loop(start, {}))
+    p.assign(cond)  # leaves every state alone: it is also the result when the loop ends here
+    p.loops[-1].states = states
+    refusals = _claim(p, body, [p.storage[v] for v in op.results])
+    p.assign(body)
+    p.loops.pop()
+    ends: list[Copy] = []
+    for r, target in zip(body.results, body.block.arguments, strict=True):
+        if p.of(r) is not p.storage[target]:
+            why = refusals[r].reason if r in refusals else "it is computed elsewhere"
+            ends.append(Copy(r, target, f"the next turn's state: {why}"))
+    ends = _exchanged(p, step, ends)
+    p.block_end[id(body)] = p.ordered(ends, p.finish[id(body)])
+
+
+def _exchanged(p: Planner, step: ControlStep, ends: list[Copy]) -> list[Copy]:
+    """Let a large state and the new value the body makes of it exchange their memory instead of copying it. What is
+    left has to be copied."""
+    start, finish = p.begin[id(step)], p.finish[id(step)]
+    sources = Counter(id(p.of(c.source)) for c in ends)
+    states = {id(p.storage[v]) for v in step.op.results}
+    left: list[Copy] = []
+    for c in ends:
+        source, state = p.of(c.source), p.storage[c.target]
+        mine = source.kind == "arena" and source.first > start and id(source) not in states
+        alone = sources[id(source)] == 1 and source.nbytes == state.nbytes >= tuning.EXCHANGE_BYTES
+        if not (mine and alone):
+            left.append(c)
+            continue
+        source.live(start)
+        source.live(finish)
+        p.exchanges.setdefault(id(step), []).append((state, source))
+    return left
+
+
+def _state(p: Planner, step: ControlStep, i: int, init: Value, taken: set[int] | None) -> Storage:
+    """The storage of carried value i: the initial value's when it dies here, the program result's, or a new one.
+    `taken`: storages that another state has or that the regions read; None where the initial value is another state's
+    too."""
+    result = step.op.results[i]
+    storage = p.storage.get(init)
+    if storage is None or taken is None or id(storage) in taken:
+        refusal: Refusal | None = Refusal("another state or the loop's regions need it")
+    else:
+        refusal = kept_alive(p, init, step)
+    if result in p.storage:
+        refusal = refusal or Refusal("the loop around wants it in its own state")
+    if result in p.wanted:
+        refusal = refusal or Refusal("the loop's result is returned")
+    if refusal is None:
+        assert storage is not None
+        return storage
+    if result in p.storage:  # the loop around this one wants it in its own state
+        fresh = p.storage[result]
+    elif result in p.wanted:
+        fresh = p.wanted[result]
+    else:
+        fresh = Storage("arena" if nbytes(result) else "none", nbytes(result))
+        p.arena.append(fresh)
+    home = Value(init.type, None, i, "state")
+    p.bind(home, fresh)
+    p.before.setdefault(id(step), []).append(Copy(init, home, f"the loop's first state: {refusal.reason}"))
+    return fresh
+
+
+def _claim(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Refusal]:
+    """Let results of the body be written straight into the state where nothing reads the old state any more; of the
+    others, why not."""
+    writers: dict[Value, list[Step]] = {}
+    readers: dict[Value, list[Step]] = {}
+    for s in body.steps:
+        for v in s.writes:
+            writers.setdefault(v, []).append(s)
+        for v in s.reads:
+            readers.setdefault(v, []).append(s)
+    views_made, times = views_of(body), Counter(body.results)
+    refusals: dict[Value, Refusal] = {}
+    for i, r in enumerate(body.results):
+        step = writers[r][-1] if r in writers else None
+        if step is None or times[r] > 1 or nbytes(r) == 0 or r in p.storage:
+            refusals[r] = Refusal("the body does not compute it, or not for this state alone")
+            continue
+        views = view_closure(views_made, body.block.arguments[i])
+        reading = [s for v in views for s in readers.get(v, ())]
+        refusal = _unclaimed(step, states[i]) or _read_late(p, step, r, views, reading, times)
+        if refusal is None and len(writers[r]) > 1:
+            refusal = Refusal("several steps write it")
+        if refusal is None:
+            p.bind(r, states[i])
+        else:
+            refusals[r] = refusal
+    return refusals
+
+
+def _unclaimed(step: Step, state: Storage) -> Refusal | None:
+    """What about the writing step keeps it from writing into the state."""
+    if isinstance(step, ViewStep):
+        return Refusal("it is a view of other memory")
+    if _overwrites(step):
+        return Refusal("it is an update of another buffer")
+    if state.kind == "argument" and isinstance(step, OpStep) and step.op.name == "func.call":
+        return Refusal("functions take their results' memory to be aligned")
+    return None
+
+
+def _read_late(
+    p: Planner, step: Step, result: Value, views: set[Value], reading: list[Step], times: Counter[Value]
+) -> Refusal | None:
+    """What reads the old state once the new one is being written."""
+    begin = p.begin[id(step)]
+    if any(v in times for v in views):
+        return Refusal("the old state is a result of the turn too")
+    if any(p.begin[id(s)] > begin for s in reading):
+        return Refusal("the old state is read later")
+    if step not in reading:
+        return None
+    if not isinstance(step, NestStep):
+        return Refusal("what writes it reads the old state")
+    (store, *more) = [s for s in step.nest.stores if s.target is result]
+    if more or not all(pointwise(step.nest, v, store.index, result) for v in step.reads if v in views):
+        return Refusal("what writes it reads the old state at other places")
+    return None
+
+
+def _overwrites(step: Step) -> bool:
+    if isinstance(step, NestStep):
+        return step.nest.overwrites is not None
+    return isinstance(step, OpStep) and bool(updates(step.op))

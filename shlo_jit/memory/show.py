@@ -1,0 +1,77 @@
+"""The memory plan as text: every storage with its bytes, its place, the time it is alive and what lives in it; and
+the copies that could not be avoided, each with why."""
+
+from __future__ import annotations
+
+from shlo_jit.fuse.names import Names, type_text
+from shlo_jit.fuse.plan import PlanBlock, all_blocks, all_steps, labels_of
+from shlo_jit.ir.core import Value
+from shlo_jit.memory.storage import MemoryPlan, Storage
+
+
+def show_memory(plan: PlanBlock, memory: MemoryPlan, names: Names) -> str:
+    """The plan's storages in the order of their lives, its scratch memory, exchanges and copies."""
+    values: dict[int, list[Value]] = {}
+    storages: dict[int, Storage] = {}
+    for value, storage in memory.storage.items():
+        values.setdefault(id(storage), []).append(value)
+        storages[id(storage)] = storage
+    rows = [("storage", "bytes", "at", "alive", "holds")]
+    for key, s in sorted(storages.items(), key=lambda item: (item[1].first, item[1].number)):
+        rows.append((_word(s), f"{s.nbytes:,}", _place(s), _life(s), _holds(values[key], names)))
+    labels = labels_of(plan)
+    for key, s in memory.scratch.items():
+        rows.append(("scratch", f"{s.nbytes:,}" if s.nbytes else "shared", _place(s), _life(s), f"step {labels[key]}"))
+    lines = [_summary(memory), "", *_table(rows), "", "time      step"]
+    for step in all_steps(plan):
+        begin, end = memory.times[id(step)]
+        lines.append(f"{f'{begin}-{end}' if end > begin else str(begin):<9} {labels[id(step)]} {step.title}")
+    return "\n".join([*lines, *_copies(plan, memory, labels, names)])
+
+
+def _summary(memory: MemoryPlan) -> str:
+    behind = max(memory.shared, key=lambda s: s.nbytes(1), default=None)
+    more = f" and {behind.fixed:,} + {behind.per_thread:,} a thread" if behind is not None else ""
+    count = len(memory.constants)
+    return f"arena {memory.arena_bytes:,} bytes{more}, {count} constant{'' if count == 1 else 's'}"
+
+
+def _word(s: Storage) -> str:
+    return s.kind if s.kind in ("arena", "none") else f"{s.kind} {s.number}"
+
+
+def _place(s: Storage) -> str:
+    return f"{s.number:,}" if s.kind == "arena" else ""
+
+
+def _life(s: Storage) -> str:
+    return f"{s.first}-{s.last}" if s.last >= 0 else "always"
+
+
+def _holds(values: list[Value], names: Names) -> str:
+    shown = "  ".join(f"{names(v)} {type_text(v)}" for v in values[:4])
+    return shown + (f"  and {len(values) - 4} more" if len(values) > 4 else "")
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[k]) for row in rows) for k in range(4)]
+    return [
+        f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d:<{widths[3]}}  {e}".rstrip()
+        for a, b, c, d, e in rows
+    ]
+
+
+def _copies(plan: PlanBlock, memory: MemoryPlan, labels: dict[int, str], names: Names) -> list[str]:
+    """Copies before steps and at the ends of blocks, and what loops exchange."""
+    lines: list[str] = []
+    for step in all_steps(plan):
+        label = labels[id(step)]
+        for c in memory.before.get(id(step), []):
+            lines.append(f"before step {label}: copy {names(c.source)} {type_text(c.source)}   ({c.why})")
+        for s, t in memory.exchanges.get(id(step), []):
+            lines.append(f"step {label}: {s.nbytes:,} bytes at {_place(s)} and {_place(t)} change places every turn")
+    for block in all_blocks(plan):
+        for c in memory.block_end.get(id(block), []):
+            where = "at the end" if block is plan else "at the end of a region"
+            lines.append(f"{where}: copy {names(c.source)} {type_text(c.source)}   ({c.why})")
+    return ["", *lines] if lines else []

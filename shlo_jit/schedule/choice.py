@@ -1,0 +1,33 @@
+"""Decisions with their reasons: what a scheduler settles on comes with why, and that is what the schedule prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Choice(Generic[T]):
+    """A value that was chosen, and why it was."""
+
+    value: T
+    why: str
+
+
+class Note(NamedTuple):
+    """A line of the printed schedule: what was decided, what it is, and why."""
+
+    what: str
+    value: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.what:<10} {self.value}"
+        return f"{text}   ({self.why})" if self.why else text
+
+
+def count(n: int, word: str) -> str:
+    """`1 task`, `1,200 tasks`."""
+    return f"{n:,} {word}{'' if n == 1 else 's'}"

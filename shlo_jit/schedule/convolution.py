@@ -1,0 +1,138 @@
+"""convolution as a call of the shared routine: dimension numbers become strides, the shape becomes a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.index import strides_of
+from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_symbol
+from shlo_jit.kernels.convolution.shape import FIELDS, WAYS
+from shlo_jit.kernels.gemm.types import GemmTypes
+from shlo_jit.schedule.choice import Note, count
+from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
+from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.products import gemm_types
+from shlo_jit.schedule.schedule import Context
+from shlo_jit.schedule.scratch import Scratch
+
+MAX_SPATIAL = 3
+"""Spatial dimensions that the routine has loops for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionSchedule(KernelSchedule):
+    """A convolution with everything decided."""
+
+    shape: ConvShape
+    types: GemmTypes
+    table: tuple[int, ...]
+    """The routine's parameters; see `kernels/convolution/shape.py`."""
+    epilogue: Epilogue | None
+
+    @property
+    def notes(self) -> list[Note]:
+        t = dict(zip(FIELDS, self.table, strict=True))
+        window = " x ".join(map(str, self.shape.window)) or "1"
+        out = [
+            Note(
+                "product", f"window {window}, {self.shape.ci} to {self.shape.co} features by {conv_symbol(self.types)}"
+            ),
+            Note("way", *WAYS[t["kind"]]),
+        ]
+        if t["copy_tasks"]:
+            out.append(
+                Note(
+                    "input", f"copied with its padding, {count(t['copy_tasks'], 'task')}", "no pixel needs a test then"
+                )
+            )
+        if t["weight_tasks"]:
+            out.append(Note("weights", f"packed, {count(t['weight_tasks'], 'task')}"))
+        out.append(Note("tasks", count(t["main_tasks"], "task")))
+        return out + (self.epilogue.notes if self.epilogue is not None else [])
+
+
+def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
+    op, target = step.op, context.target
+    if op.result.tensor.size == 0:
+        return NOTHING
+    shape, types = conv_shape(op), gemm_types(op)
+    table = tuple(shape.pack(types, target))
+    t = dict(zip(FIELDS, table, strict=True))
+    pixels, features = prod(shape.output), shape.co * shape.groups
+    if shape.features_last:
+        numbers = 1, shape.batch * pixels, features
+    else:
+        numbers = shape.batch, features, pixels
+    return ConvolutionSchedule(
+        shape=shape,
+        types=types,
+        table=table,
+        epilogue=schedule_epilogue(step, target, *numbers),
+        scratch=Scratch.of(lambda threads: t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64),
+        routines=(conv_routine(types, target),),
+    )
+
+
+def conv_shape(op: Op) -> ConvShape:
+    """The op's extents and strides, in elements. The output has been brought to [b, spatial..., f] or
+    [b, f, spatial...] before (`canonical_convolutions`)."""
+    d = op.attributes["dimension_numbers"]
+    assert isinstance(d, ConvDims)
+    n = len(d.input_spatial_dimensions)
+    if n > MAX_SPATIAL:
+        raise UnsupportedError(diagnose(f"convolution over {n} spatial dimensions; at most {MAX_SPATIAL}", op.span))
+    x, w, y = op.operands[0].tensor.extents, op.operands[1].tensor.extents, op.result.tensor.extents
+    xs, ws, ys = strides_of(x), strides_of(w), strides_of(y)
+    feature_groups, batch_groups = op.int("feature_group_count", 1), op.int("batch_group_count", 1)
+    groups = feature_groups * batch_groups
+    ci, co = w[d.kernel_input_feature_dimension], w[d.kernel_output_feature_dimension] // groups
+    batch = x[d.input_batch_dimension] // batch_groups
+    in_feature, in_batch = xs[d.input_feature_dimension], xs[d.input_batch_dimension]
+    out_feature, kernel_out = ys[d.output_feature_dimension], ws[d.kernel_output_feature_dimension]
+    flags = op.attributes.get("window_reversal")
+    reverse = [bool(v) for v in _values(flags)] if flags is not None else [False] * n
+    kernel_strides, offset = [], 0
+    for flipped, k in zip(reverse, d.kernel_spatial_dimensions, strict=True):
+        kernel_strides.append(-ws[k] if flipped else ws[k])
+        offset += (w[k] - 1) * ws[k] if flipped else 0
+    padding = op.ints("padding", (0, 0) * n)
+    output = tuple(y[i] for i in d.output_spatial_dimensions)
+    return ConvShape(
+        batch=batch,
+        groups=groups,
+        ci=ci,
+        co=co,
+        input=tuple(x[i] for i in d.input_spatial_dimensions),
+        window=tuple(w[i] for i in d.kernel_spatial_dimensions),
+        output=output,
+        in_strides=tuple(xs[i] for i in d.input_spatial_dimensions),
+        in_batch=in_batch,
+        in_feature=in_feature,
+        in_group=batch * in_batch if batch_groups > 1 else ci * in_feature,
+        kernel_strides=tuple(kernel_strides),
+        kernel_in=ws[d.kernel_input_feature_dimension],
+        kernel_out=kernel_out,
+        kernel_group=kernel_out * co,
+        out_pixel=ys[d.output_spatial_dimensions[-1]] if n else y[d.output_feature_dimension],
+        out_image=ys[d.output_batch_dimension],
+        out_feature=out_feature,
+        out_group=out_feature * co,
+        strides=op.ints("window_strides", (1,) * n),
+        pad_low=tuple(padding[0::2]),
+        lhs_dilation=op.ints("lhs_dilation", (1,) * n),
+        rhs_dilation=op.ints("rhs_dilation", (1,) * n),
+        kernel_offset=offset,
+    )
+
+
+def _values(attr: object) -> list:
+    if isinstance(attr, DenseArray):
+        return list(attr.values)
+    if isinstance(attr, Dense):
+        return list(attr.array.reshape(-1))
+    return list(attr)  # type: ignore[call-overload]

@@ -1,0 +1,76 @@
+"""custom_call: which of the ways to run a call it goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.plan import OpStep, updates
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.types import TensorType
+from shlo_jit.ops.known_calls import DRAW, SHAPE_ASSERTION
+from shlo_jit.ops.lapack_records import lapack_target
+from shlo_jit.ops.shapes import constant_value
+from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.schedule import Context
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallbackSchedule(KernelSchedule):
+    """A call of an implementation that the user, or the run time, has registered."""
+
+    target: str
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    """Those that are tensors."""
+    aliases: dict[int, int]
+    """Result -> operand whose memory it has."""
+
+    @property
+    def notes(self) -> list[Note]:
+        out = [Note("call", f"the implementation of @{self.target}", "it has been registered")]
+        pairs = ", ".join(f"result {result} in that of operand {operand}" for result, operand in self.aliases.items())
+        return [*out, Note("memory", pairs)] if pairs else out
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawSchedule(KernelSchedule):
+    """A key no rng of this program has had yet: see `passes/expand/rng.py`."""
+
+    @property
+    def notes(self) -> list[Note]:
+        return [Note("call", "the program's own counter")]
+
+
+def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
+    """What is registered comes before what we know ourselves. Raises UnsupportedError for a target nobody implements,
+    and as `schedule_lapack` does."""
+    op = step.op
+    target = op.attributes["call_target_name"]
+    if target == DRAW:
+        return DrawSchedule()
+    if not context.is_known_call(target):
+        if lapack_target(target) is None:
+            raise UnsupportedError(diagnose(f"custom_call: no callable is registered for target @{target}", op.span))
+        from shlo_jit.schedule.lapack import schedule_lapack
+
+        return schedule_lapack(step, context)
+    if target == SHAPE_ASSERTION and _holds(op.operands[0]):
+        return NOTHING
+    return CallbackSchedule(
+        target=target,
+        operands=_tensors(op.operands),
+        results=_tensors(op.results),
+        aliases={list(op.results).index(r): list(op.operands).index(o) for o, r in updates(op)},
+    )
+
+
+def _tensors(values: list[Value]) -> tuple[Value, ...]:
+    return tuple(v for v in values if isinstance(v.type, TensorType))
+
+
+def _holds(condition: Value) -> bool:
+    """Known at compile time to be true."""
+    known = constant_value(condition)
+    return known is not None and bool(known)

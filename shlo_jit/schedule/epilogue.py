@@ -1,0 +1,67 @@
+"""How the loop that finishes a product runs: on the product's tiles, or after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shlo_jit.fuse.nest import Nest
+from shlo_jit.fuse.plan import NestStep, OpStep
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Value
+from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.nest import NestSchedule, schedule_nest
+from shlo_jit.schedule.space import Tile
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """The loop over a product's result. With a tile in its schedule it is called for every rectangle while that is in
+    the cache; without, it is a kernel of its own after the product."""
+
+    step: NestStep
+    schedule: NestSchedule
+    why_late: str = ""
+    """Why it is not called for rectangles; empty where it is."""
+
+    @property
+    def is_late(self) -> bool:
+        return bool(self.why_late)
+
+    @property
+    def notes(self) -> list[Note]:
+        head = Note("epilogue", "after the product" if self.is_late else "on the product's tiles", self.why_late)
+        return [head, *(Note(f"  {n.what}", n.value, n.why) for n in self.schedule.notes)]
+
+
+def schedule_epilogue(
+    step: OpStep, target: Target, batch: int, rows: int, columns: int, why_late: str = ""
+) -> Epilogue | None:
+    """Of a step whose product is numbered as `batch` matrices of `rows` x `columns`; None when it has none. `why_late`:
+    what is known to be in the way of tiles."""
+    if step.epilogue is None:
+        return None
+    nest = step.epilogue.nest
+    tile = None if why_late else tile_of(nest, step.op.result, batch, rows, columns)
+    if tile is None:
+        why = why_late or "one of its loops spans rows and columns of the product"
+        return Epilogue(step.epilogue, schedule_nest(nest, target), why)
+    return Epilogue(step.epilogue, schedule_nest(nest, target, tile))
+
+
+def tile_of(nest: Nest, product: Value, batch: int, m: int, n: int) -> Tile | None:
+    """The nest's variables as batch, rows and columns of the product; None when one of them spans two parts."""
+    ((_, at),) = [k for k in nest.loads if k[0] is product]
+    offset = ix.linearize(at.index, product.tensor.extents)
+    parts: tuple[list[int], list[int], list[int]] = ([], [], [])
+    for v, c in sorted(offset.terms, key=lambda t: -t[1]):
+        extent = nest.extents[v]
+        if c >= m * n and batch > 1:
+            parts[0].append(v)
+        elif c >= n and c * extent <= m * n:
+            parts[1].append(v)
+        elif c < n and c * extent <= n:
+            parts[2].append(v)
+        else:
+            return None
+    return Tile(*map(tuple, parts))

@@ -1,0 +1,177 @@
+"""fft as one-dimensional transforms, an axis at a time, by the passes of `kernels/fft/plan.py`.
+
+A tensor is seen as [outer, n, inner]. A unit is a block of `columns` of the inner elements for one of the outer, or a
+block of several of the outer where there is no inner; tasks are ranges of units, each with buffers of its own. A single
+large block is cut inside of its passes instead. Cost: O(n log n) for every n.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from shlo_jit import tuning
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Op
+from shlo_jit.kernels.fft.fft import Step
+from shlo_jit.kernels.fft.plan import Transform, in_blocks, plan, scratch_numbers
+from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.choice import Note, count
+from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.schedule import Context
+from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.tasks import Tasks
+
+HEADER = 64
+"""Bytes in front of a buffer that passes may use."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The transforms along one axis."""
+
+    transform: Transform
+    passes: tuple[Step, ...]
+    """In order; the first reads the axis' source, the last writes its target."""
+    outer: int
+    inner: int
+    source_rows: int
+    target_rows: int
+    source_bytes: int
+    target_bytes: int
+    """Of an element."""
+
+    @property
+    def chunks(self) -> int:
+        return self.inner // self.transform.columns
+
+    @property
+    def units(self) -> int:
+        t = self.transform
+        return -(-self.outer // t.lanes) if t.block else self.outer * self.chunks
+
+    @property
+    def size(self) -> int:
+        return self.outer * self.inner * self.transform.n
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Of one of the two buffers that a worker has."""
+        part_bytes = 4 if self.transform.part == "float" else 8
+        return _aligned(HEADER + scratch_numbers(list(self.passes)) * part_bytes)
+
+    @property
+    def is_cut_in_passes(self) -> bool:
+        """Whether each pass is cut into tasks; otherwise a task takes whole blocks through all passes."""
+        return self.units == 1 and self.size >= tuning.FFT_PARALLEL and not self.transform.block
+
+    @property
+    def tasks(self) -> Tasks:
+        """Of the blocks."""
+        if self.size < tuning.FFT_PARALLEL:
+            return Tasks(self.units, 1, f"{self.size:,} elements; from {tuning.FFT_PARALLEL:,} on threads pay")
+        return _cut(self.units, f"{self.size:,} elements, {tuning.MAX_TASKS} tasks at most")
+
+    @property
+    def pass_tasks(self) -> list[Tasks]:
+        """Of each pass by itself."""
+        return [_cut(step.units, "there is one block") for step in self.passes]
+
+    @property
+    def notes(self) -> list[Note]:
+        t = self.transform
+        size = f"{self.outer} x {t.n} x {self.inner}"
+        routines = ", ".join(step.routine.name for step in self.passes)
+        out = [Note("axis", f"{t.kind} of [outer, n, inner] = {size}"), Note("passes", routines)]
+        if self.is_cut_in_passes:
+            tasks = ", ".join(str(tasks.tasks) for tasks in self.pass_tasks)
+            return [*out, Note("tasks", f"{tasks} of the passes", "one large block is cut inside of its passes")]
+        unit = f"block of {count(t.lanes, 'sequence')}" if t.block else f"block of {count(t.columns, 'column')}"
+        return [*out, self.tasks.note(unit)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FftSchedule(KernelSchedule):
+    """An fft with everything decided."""
+
+    axes: tuple[Axis, ...]
+    """In the order they are transformed."""
+    copy_bytes: int
+    """Of scratch memory, before the buffers: the tensor between the complex axes and the real one of an inverse
+    transform, or 0 where the result holds what is between axes."""
+
+    @property
+    def notes(self) -> list[Note]:
+        return [note for axis in self.axes for note in axis.notes]
+
+
+def schedule_fft(step: OpStep, context: Context) -> KernelSchedule:
+    """Raises UnsupportedError for an empty operand with a result that is not."""
+    op = step.op
+    if op.result.tensor.size == 0:
+        return NOTHING
+    if 0 in op.operands[0].tensor.extents:
+        raise UnsupportedError(diagnose("fft: an empty operand with a result that is not", op.span))
+    axes = _axes_of(op, context.target)
+    needs_copy = op.attributes["fft_type"].value == "IRFFT" and len(axes) > 1
+    copy_bytes = _aligned(op.operands[0].tensor.nbytes) if needs_copy else 0
+    return FftSchedule(
+        axes=tuple(axes),
+        copy_bytes=copy_bytes,
+        scratch=Scratch(copy_bytes, max(2 * axis.buffer_bytes for axis in axes)),
+        routines=tuple(step.routine for axis in axes for step in axis.passes),
+    )
+
+
+def _axes_of(op: Op, target: Target) -> list[Axis]:
+    """The axes in the order they are transformed: from first to last, but the real end of a real transform is next to
+    the real tensor. An inverse transform is scaled once, on the first of complex axes or on the real one."""
+    kind, lengths = op.attributes["fft_type"].value, op.ints("fft_length")
+    source, result = op.operands[0].tensor, op.result.tensor
+    complex_bytes = max(source.storage.itemsize, result.storage.itemsize)
+    part = {8: "float", 16: "double"}[complex_bytes]
+    rank, lanes = source.rank, target.lanes(complex_bytes * 4)
+    inverse = kind in ("IFFT", "IRFFT")
+    complex_shape = source.extents if kind == "IRFFT" else result.extents
+    first = rank - len(lengths)
+    scale = 1 / math.prod(lengths) if inverse else 1.0
+
+    def complex_axis(d: int) -> Axis:
+        n, inner, outer = complex_shape[d], math.prod(complex_shape[d + 1 :]), math.prod(complex_shape[:d])
+        columns = _columns(n, inner, lanes, complex_bytes)
+        block = inner == 1 and in_blocks("c2c", n, outer, lanes)
+        factor = scale if d == first and kind == "IFFT" else 1.0
+        t = Transform("c2c", part, n, columns, inner, inverse, lanes, factor, block)
+        return Axis(t, tuple(plan(t)), outer, inner, n, n, complex_bytes, complex_bytes)
+
+    if kind in ("FFT", "IFFT"):
+        return [complex_axis(d) for d in range(first, rank)]
+    n, outer = lengths[-1], math.prod(complex_shape[:-1])
+    half = n // 2 + 1
+    which = "r2c" if kind == "RFFT" else "c2r"
+    t = Transform(which, part, n, 1, 1, inverse, lanes, scale, in_blocks(which, n, outer, lanes))
+    passes = tuple(plan(t))
+    others = [complex_axis(d) for d in range(first, rank - 1)]
+    if kind == "RFFT":
+        return [Axis(t, passes, outer, 1, n, half, complex_bytes // 2, complex_bytes), *others]
+    return [*others, Axis(t, passes, outer, 1, half, n, complex_bytes, complex_bytes // 2)]
+
+
+def _columns(n: int, inner: int, lanes: int, itemsize: int) -> int:
+    """How many of the inner elements make a block: all, or a divisor that fits the cache."""
+    if n * inner * itemsize <= tuning.FFT_BLOCK_BYTES:
+        return inner
+    most = max(lanes, tuning.FFT_BLOCK_BYTES // (n * itemsize))
+    fitting = [c for c in range(lanes, min(most, inner) + 1, lanes) if inner % c == 0]
+    return max(fitting, default=inner)
+
+
+def _cut(units: int, why: str) -> Tasks:
+    """MAX_TASKS tasks at most, each of which has units."""
+    grain = max(1, -(-units // tuning.MAX_TASKS))
+    return Tasks(units, max(1, -(-units // grain)), why)
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGN) * ALIGN

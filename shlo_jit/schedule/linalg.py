@@ -1,0 +1,147 @@
+"""cholesky and triangular_solve by the routines of `kernels/substitution.py`, as `canonical_linalg` has prepared them.
+
+Both work in place: the result starts as a copy of the operand. Cost of each: n^2 / 2 multiply-adds a column.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from shlo_jit import tuning
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.kernels.substitution import (
+    SOLVE,
+    UNIT,
+    cholesky_routine,
+    cholesky_scratch,
+    solve_routine,
+    strip_columns,
+    symbol,
+)
+from shlo_jit.schedule.choice import Choice, Note
+from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.schedule import Context
+from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.tasks import Tasks, cut
+
+
+@dataclass(frozen=True, kw_only=True)
+class CholeskySchedule(KernelSchedule):
+    """A cholesky with everything decided."""
+
+    symbol: str
+    """Of the routine, which factors one matrix."""
+    count: int
+    n: int
+    """There are `count` matrices of n x n elements."""
+    nbytes: int
+    """Of a matrix."""
+    together: Choice[bool]
+    """Whether threads work together on each matrix, not on different ones."""
+    tasks: Tasks
+    """Where they do not: of whole matrices."""
+
+    @property
+    def notes(self) -> list[Note]:
+        head = Note("matrices", f"{self.count} of {self.n} x {self.n} by {self.symbol}")
+        if self.together.value:
+            return [head, Note("threads", "together on each matrix", self.together.why)]
+        return [head, Note("threads", "each on matrices of its own", self.together.why), self.tasks.note("matrix")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolveSchedule(KernelSchedule):
+    """A triangular_solve with everything decided. Lengths and strides are in elements."""
+
+    symbol: str
+    """Of the routine, which solves one matrix for a strip of right-hand sides."""
+    n: int
+    m: int
+    """A is n x n, B and X are n x m."""
+    a_start: int
+    a_row: int
+    a_col: int
+    """Where the elimination begins in A, and its steps from there: from the last row up, strides turn round."""
+    x_start: int
+    x_row: int
+    width: int
+    """Columns of a strip."""
+    strips: int
+    """Of one matrix."""
+    tasks: Tasks
+
+    @property
+    def notes(self) -> list[Note]:
+        way = "from the last row up" if self.x_row < 0 else "from the first row down"
+        return [
+            Note("matrices", f"{self.n} x {self.n}, {self.m} right-hand sides by {self.symbol}"),
+            Note("way", way),
+            self.tasks.note(f"strip of {self.width} columns"),
+        ]
+
+
+def schedule_cholesky(step: OpStep, context: Context) -> KernelSchedule:
+    """Scratch memory is that of one matrix for all threads, or of one matrix for each thread."""
+    t = step.op.result.tensor
+    if t.size == 0:
+        return NOTHING
+    *batch, _, n = t.extents
+    dtype, count, target = t.storage.name, math.prod(batch), context.target
+    together = _together(count, n)
+    if together.value:
+        scratch = Scratch.of(lambda threads: cholesky_scratch(dtype, target, n, threads))
+    else:
+        scratch = Scratch(0, -(-cholesky_scratch(dtype, target, n, 1) // ALIGN) * ALIGN)
+    return CholeskySchedule(
+        symbol=symbol("cholesky", dtype),
+        count=count,
+        n=n,
+        nbytes=n * n * t.storage.itemsize,
+        together=together,
+        tasks=_matrices_cut(count, n),
+        scratch=scratch,
+        routines=(cholesky_routine(dtype, target),),
+    )
+
+
+def _together(count: int, n: int) -> Choice[bool]:
+    if count == 1:
+        return Choice(True, "there is one matrix")
+    if n >= tuning.MATRIX_TOGETHER:
+        return Choice(True, f"its order is {tuning.MATRIX_TOGETHER} at least")
+    return Choice(False, f"{count} matrices of order {n}, which is less than {tuning.MATRIX_TOGETHER}")
+
+
+def _matrices_cut(count: int, n: int) -> Tasks:
+    work = count * n * n * (n + 8) // 48
+    tasks = max(1, min(tuning.MAX_TASKS, count, work // tuning.TASK_WORK))
+    grain = -(-count // tasks)
+    return Tasks(count, -(-count // grain), f"{work:,} element operations, {tuning.TASK_WORK:,} a task at least")
+
+
+def schedule_triangular_solve(step: OpStep, context: Context) -> KernelSchedule:
+    op, target = step.op, context.target
+    if op.result.tensor.size == 0:
+        return NOTHING
+    *batch, n, m = op.result.tensor.extents
+    dtype, count = op.result.tensor.storage.name, math.prod(batch)
+    transposed = op.attributes["transpose_a"].value != "NO_TRANSPOSE"
+    backward = bool(op.attributes["lower"]) == transposed
+    a_row, a_col, x_row = (1, n, m) if transposed else (n, 1, m)
+    width = min(m, strip_columns(dtype, target))
+    strips, sign = -(-m // width), -1 if backward else 1
+    return SolveSchedule(
+        symbol=symbol(f"substitute{UNIT if op.attributes['unit_diagonal'] else SOLVE}", dtype),
+        n=n,
+        m=m,
+        a_start=n * n - 1 if backward else 0,
+        a_row=sign * a_row,
+        a_col=sign * a_col,
+        x_start=(n - 1) * m if backward else 0,
+        x_row=sign * x_row,
+        width=width,
+        strips=strips,
+        tasks=cut(strips * count, count * n * n * m // 16 + count * n * m),
+        routines=(solve_routine(dtype, target),),
+    )

@@ -1,0 +1,96 @@
+"""dot_general as calls of the shared GEMM routine: C[batch, m, n] = A[batch, m, k] @ B[batch, k, n].
+
+Dimension numbers become strides; operands are read as they lie. Batch dimensions that do not form one run of equal
+stride are looped over; the others were transposed before where they do not (see `canonical_dots`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Op
+from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
+from shlo_jit.kernels.gemm.policy import describe
+from shlo_jit.ops.runs import Roles, roles_of, run_of
+from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
+from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.schedule import Context
+from shlo_jit.schedule.scratch import Scratch
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductSchedule(KernelSchedule):
+    """A dot_general with everything decided."""
+
+    types: GemmTypes
+    roles: Roles
+    looped: int
+    """Leading batch dimensions that are looped over, a call each."""
+    batch: int
+    """Products of one call."""
+    m: int
+    n: int
+    k: int
+    strides: tuple[int, ...]
+    """In elements: of A along m, k and the batch, of B along k, n and the batch."""
+    epilogue: Epilogue | None
+    blocking: tuple[Note, ...]
+    """What the routine decides from these extents and strides."""
+
+    @property
+    def notes(self) -> list[Note]:
+        size = f"{self.batch} x " if self.batch > 1 else ""
+        calls = [Note("calls", "one for each of the outer batch dimensions", "they are no run of equal stride")]
+        head = Note("product", f"{size}{self.m} x {self.n} x {self.k} by {gemm_symbol(self.types)}")
+        return [head, *(calls if self.looped else []), *self.blocking, *(self.epilogue.notes if self.epilogue else [])]
+
+
+def gemm_types(op: Op) -> GemmTypes:
+    """Element types of a product or convolution: of both operands and of the result, which is the accumulator."""
+    a, b = (o.tensor.storage.name for o in op.operands)
+    return GemmTypes(a, b, op.result.tensor.storage.name)
+
+
+def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
+    op = step.op
+    if op.result.tensor.size == 0:
+        return NOTHING
+    roles, types, target = roles_of(op), gemm_types(op), context.target
+    lhs, rhs = (o.tensor.extents for o in op.operands)
+    looped = _looped(lhs, rhs, roles)
+    parts = [
+        run_of(lhs, roles.lhs_free), run_of(lhs, roles.lhs_contracting), run_of(lhs, roles.lhs_batch[looped:]),
+        run_of(rhs, roles.rhs_contracting), run_of(rhs, roles.rhs_free), run_of(rhs, roles.rhs_batch[looped:]),
+    ]  # fmt: skip
+    if None in parts:
+        raise UnsupportedError(diagnose("dot_general: dimensions that do not form runs", op.span))
+    strides = tuple(p.stride for p in parts if p is not None)
+    batch, m = (math.prod(lhs[d] for d in dims) for dims in (roles.lhs_batch[looped:], roles.lhs_free))
+    n, k = math.prod(rhs[d] for d in roles.rhs_free), math.prod(lhs[d] for d in roles.lhs_contracting)
+    why_late = "the product is several calls" if looped else ""
+    return ProductSchedule(
+        types=types,
+        roles=roles,
+        looped=looped,
+        batch=batch,
+        m=m,
+        n=n,
+        k=k,
+        strides=strides,
+        epilogue=schedule_epilogue(step, target, batch, m, n, why_late),
+        blocking=tuple(Note(*line) for line in describe(types, target, batch, m, n, k, strides)),
+        scratch=Scratch.of(lambda threads: scratch_bytes(types, target, batch, m, n, k, threads)),
+        routines=(gemm_routine(types.a, types.b, types.acc, target),),
+    )
+
+
+def _looped(lhs: tuple[int, ...], rhs: tuple[int, ...], roles: Roles) -> int:
+    """How many leading batch dimensions are looped over, so that the rest is one run in both operands."""
+    for outer in range(len(roles.lhs_batch) + 1):
+        if run_of(lhs, roles.lhs_batch[outer:]) and run_of(rhs, roles.rhs_batch[outer:]):
+            return outer
+    raise AssertionError("no batch dimension at all is one run")

@@ -1,0 +1,193 @@
+"""How scatter runs: its loops, which of them runs along lanes, and which is cut into tasks.
+
+Loops, outermost first: window dimensions moved out (see `order`), scatter dimensions, window dimensions, and along the
+lanes the window dimension that is contiguous in both the result and the updates. Tasks split a loop whose turns touch
+different elements: window dimensions that no index moves, batching dimensions, or any loop when indices are unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from shlo_jit import tuning
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.index import strides_of
+from shlo_jit.ops.contract import dims_of
+from shlo_jit.schedule.bodies import body_cost, choose_lanes
+from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.schedule import Context
+from shlo_jit.schedule.tasks import Tasks, cut
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop and how far a turn moves in the result, the updates and the indices, in elements."""
+
+    extent: int
+    result: int
+    update: int
+    index: int = 0
+    disjoint: bool = False
+    """Different turns touch different elements of the result."""
+    start: int | None = None
+    """The component of the index vector that moves this window dimension."""
+    scale: int = 1
+    """Turns per element of that dimension."""
+
+    def merged(self, inner: Loop) -> Loop | None:
+        """This loop and the one inside it as one, where their steps nest."""
+        n = inner.extent
+        steps = (self.result, self.update, self.index) == (inner.result * n, inner.update * n, inner.index * n)
+        if not steps or self.disjoint != inner.disjoint or inner.start is not None:
+            return None
+        return replace(inner, extent=self.extent * n, start=self.start, scale=self.scale * n)
+
+
+@dataclass(frozen=True)
+class Start:
+    """One component of an index vector: its place there, what it moves in the result, and along which dimension."""
+
+    at: int
+    stride: int
+    extent: int
+    window: int
+    """Extents of the operand and of the window."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A scatter as loops."""
+
+    outer: tuple[Loop, ...]
+    """Window dimensions moved out of the positions."""
+    scatter: tuple[Loop, ...]
+    window: tuple[Loop, ...]
+    lanes: Loop | None
+    starts: tuple[Start, ...]
+
+
+def _merge(loops: Sequence[Loop]) -> list[Loop]:
+    out: list[Loop] = []
+    for loop in loops:
+        if loop.extent == 1:
+            continue
+        both = out[-1].merged(loop) if out else None
+        if both is not None:
+            out[-1] = both
+        else:
+            out.append(loop)
+    return out
+
+
+def _shape_of(op: Op) -> Shape:
+    """The loops of a scatter."""
+    n = len(op.results)
+    numbers = op.attributes["scatter_dimension_numbers"]
+    operand, indices, update = (op.operands[i].tensor.extents for i in (0, n, n + 1))
+    strides, index_strides, update_strides = strides_of(operand), strides_of(indices), strides_of(update)
+    windows, batching = dims_of(numbers, "update_window_dims"), dims_of(numbers, "input_batching_dims")
+    gone = (*dims_of(numbers, "inserted_window_dims"), *batching)
+    to_operand = dims_of(numbers, "scatter_dims_to_operand_dims")
+    vector_dim = int(numbers.get("index_vector_dim", 0))
+    batch_of = dict(zip(dims_of(numbers, "scatter_indices_batching_dims"), batching, strict=True))
+    unique = bool(op.attributes.get("unique_indices", False))
+
+    scatter: list[Loop] = []
+    index_dims = [d for d in range(len(indices)) if d != vector_dim]
+    for d, k in zip([d for d in range(len(update)) if d not in windows], index_dims, strict=True):
+        stride = strides[batch_of[k]] if k in batch_of else 0
+        scatter.append(Loop(update[d], stride, update_strides[d], index_strides[k], unique or k in batch_of))
+    positions = 1
+    for loop in scatter:
+        positions *= loop.extent
+    window: list[Loop] = []
+    window_extents = [1] * len(operand)
+    for d, w in zip(windows, [d for d in range(len(operand)) if d not in gone], strict=True):
+        start = to_operand.index(w) if w in to_operand else None
+        fixed = unique or positions == 1 or start is None
+        window.append(Loop(update[d], strides[w], update_strides[d], 0, fixed, start))
+        window_extents[w] = update[d]
+    step = index_strides[vector_dim] if vector_dim < len(indices) else 0
+    starts = [Start(k * step, strides[d], operand[d], window_extents[d]) for k, d in enumerate(to_operand)]
+    return _order(_merge(scatter), _merge(window), starts)
+
+
+def _order(scatter: list[Loop], window: list[Loop], starts: list[Start]) -> Shape:
+    """Choose the lanes. Without any, window loops go outside of the positions where that changes no element's order
+    of updates: they are the ones with long strides."""
+    if window and window[-1].result == 1 and window[-1].update == 1:
+        return Shape((), tuple(scatter), tuple(window[:-1]), window[-1], tuple(starts))
+    if not scatter:
+        return Shape((), tuple(scatter), tuple(window), None, tuple(starts))
+    fixed = [w for w in window if w.disjoint and w.start is None]
+    inner = tuple(w for w in window if w not in fixed)
+    return Shape(tuple(fixed), tuple(scatter), inner, None, tuple(starts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScatterSchedule(KernelSchedule):
+    """A scatter with everything decided."""
+
+    shape: Shape
+    width: int
+    """Lanes."""
+    block: int
+    """Elements of the lane loop that a unit has."""
+    split: Loop | None
+    """The loop whose turns are the units."""
+    tasks: Tasks
+
+    @property
+    def notes(self) -> list[Note]:
+        s = self.shape
+        groups = [("moved out", s.outer), ("positions", s.scatter), ("window", s.window)]
+        loops = ", ".join(f"{name} {' x '.join(str(x.extent) for x in part)}" for name, part in groups if part)
+        lanes = f"{self.width}, along a window dimension of {s.lanes.extent}" if s.lanes else "none"
+        why = "contiguous in the result and in the updates" if s.lanes else "no window dimension is contiguous in both"
+        safe = "turns touch different elements" if self.split else "updates of one element happen in order"
+        tasks = self.tasks.note("turn")
+        return [
+            Note("loops", loops or "one element"),
+            Note("lanes", lanes, why),
+            tasks._replace(why=f"{safe}; {tasks.why}"),
+        ]
+
+
+def schedule_scatter(step: OpStep, context: Context) -> KernelSchedule:
+    """Raises UnsupportedError for a region of other element types than the inputs'."""
+    op = step.op
+    _check(op)
+    n = len(op.results)
+    if op.operands[n + 1].tensor.size == 0 or op.result.tensor.size == 0:
+        return NOTHING
+    shape, body = _shape_of(op), op.block()
+    width = block = 1
+    if shape.lanes is not None:
+        width = choose_lanes(context.target, [a.tensor.storage for a in body.arguments], shape.lanes.extent)
+        block = min(width * tuning.SCATTER_VECTORS, shape.lanes.extent)
+
+    def turns(loop: Loop) -> int:
+        return -(-loop.extent // block) if loop is shape.lanes else loop.extent
+
+    split = _choose_split(shape, turns)
+    work = op.operands[-1].tensor.size * (body_cost(body) + tuning.SCATTER_ACCESS_COST * n)
+    tasks = cut(1 if split is None else turns(split), work)
+    return ScatterSchedule(shape=shape, width=width, block=block, split=split, tasks=tasks)
+
+
+def _choose_split(s: Shape, turns: Callable[[Loop], int]) -> Loop | None:
+    """The outermost with turns enough, or that with most."""
+    loops = [x for x in (*s.outer, *s.scatter, *s.window, *([s.lanes] if s.lanes else [])) if x.disjoint]
+    enough = [x for x in loops if turns(x) >= tuning.SCATTER_UNITS]
+    return enough[0] if enough else max(loops, key=turns, default=None)
+
+
+def _check(op: Op) -> None:
+    """The results share the inputs' memory, so both have the body's types."""
+    for operand, argument, result in zip(op.operands, op.block().arguments, op.results, strict=False):
+        if not operand.tensor.storage == argument.tensor.storage == result.tensor.storage:
+            raise UnsupportedError(diagnose("scatter: a region of other element types than the inputs'", op.span))

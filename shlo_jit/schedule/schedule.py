@@ -1,0 +1,95 @@
+"""Scheduling: how every step of a plan runs, before any code is written or memory assigned.
+
+A kernel's scheduler looks at its op, the target and what is read of its results, and gives a `KernelSchedule`, which
+memory planning (scratch), lowering (everything) and people (`exe.text("schedule")`) read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step, all_steps, read_inside
+from shlo_jit.ir.core import Value
+from shlo_jit.kernels.routine import Routine
+from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.nest import NestSchedule, schedule_nest
+from shlo_jit.schedule.scratch import Scratch
+
+
+@dataclass(frozen=True)
+class Context:
+    """What schedulers look at beside the op."""
+
+    target: Target
+    is_known_call: Callable[[str], bool]
+    """Whether a custom call of that name has an implementation of the user's or of the run time's."""
+    read: set[Value] = field(default_factory=set)
+    """What the plan's steps read and its blocks return."""
+    has_lapack: Callable[[], bool] = lambda: True
+    """Whether there is a LAPACK to call."""
+
+
+SCHEDULERS: dict[str, tuple[str, str]] = {
+    "stablehlo.dot_general": ("products", "schedule_dot"),
+    "stablehlo.convolution": ("convolution", "schedule_convolution"),
+    "stablehlo.custom_call": ("custom_call", "schedule_custom_call"),
+    "stablehlo.fft": ("fft", "schedule_fft"),
+    "stablehlo.cholesky": ("linalg", "schedule_cholesky"),
+    "stablehlo.triangular_solve": ("linalg", "schedule_triangular_solve"),
+    "stablehlo.scatter": ("scatter", "schedule_scatter"),
+    "stablehlo.reduce_window": ("window", "schedule_window"),
+    "stablehlo.select_and_scatter": ("select_and_scatter", "schedule_select_and_scatter"),
+    "stablehlo.sort": ("sort", "schedule_sort"),
+    "chlo.top_k": ("sort", "schedule_top_k"),
+    "func.call": ("kernel", "schedule_call"),
+    "stablehlo.after_all": ("kernel", "schedule_token"),
+    "stablehlo.create_token": ("kernel", "schedule_token"),
+}
+"""By op name, the module of this package and the function in it; imported when a program has such an op."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How the steps of a plan run."""
+
+    steps: dict[int, KernelSchedule]
+    """By id() of the step."""
+
+    def __getitem__(self, step: Step) -> KernelSchedule:
+        return self.steps[id(step)]
+
+    def scratch(self, step: Step) -> Scratch:
+        """Memory that a step works in."""
+        found = self.steps.get(id(step))
+        return Scratch() if found is None else found.scratch
+
+    @property
+    def routines(self) -> dict[str, Routine]:
+        """The shared objects that steps call, by name."""
+        return {r.name: r for s in self.steps.values() for r in s.routines}
+
+
+def schedule(plan: PlanBlock, context: Context) -> Schedule:
+    """Decide how each step of a plan runs, those inside control flow too. Raises UnsupportedError at the line of an op
+    that no kernel computes."""
+    context = replace(context, read=read_inside(plan))
+    return Schedule({id(step): schedule_step(step, context) for step in all_steps(plan)})
+
+
+def schedule_step(step: Step, context: Context) -> KernelSchedule:
+    if isinstance(step, NestStep):
+        return schedule_nest(step.nest, context.target)
+    if not isinstance(step, OpStep):
+        return NOTHING
+    place = SCHEDULERS.get(step.op.name)
+    if place is None:
+        raise UnsupportedError(diagnose(f"{step.op.name} has no lowering yet", step.op.span))
+    module, name = place
+    return getattr(import_module(f"shlo_jit.schedule.{module}"), name)(step, context)
+
+
+__all__ = ["Context", "KernelSchedule", "NestSchedule", "Schedule", "schedule", "schedule_step"]

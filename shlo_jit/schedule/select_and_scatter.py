@@ -1,0 +1,98 @@
+"""How select_and_scatter runs: lanes are neighbours along the last dimension where it has no window, tasks split the
+dimensions without windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from shlo_jit import tuning
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.grouping import is_inline_constant_op
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.index import strides_of
+from shlo_jit.kernels.target import Target
+from shlo_jit.ops import is_elementwise
+from shlo_jit.schedule.bodies import body_cost, choose_lanes
+from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.schedule import Context
+from shlo_jit.schedule.tasks import Tasks, cut
+from shlo_jit.schedule.window import Dim, dims_of_window
+
+Column = tuple[Dim, int, int]
+"""A dimension, and its strides in the operand and in the source."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The windows, each of which chooses a place and combines a source element with what is there."""
+
+    plain: tuple[Column, ...]
+    """Dimensions without windows, but for that of the lanes: their products are the units."""
+    windowed: tuple[Column, ...]
+    columns: int
+    """Extent of the last dimension where it has no window; else 1."""
+    width: int
+    block: int
+    """Columns of a unit."""
+    blocks: int
+    tasks: Tasks
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectSchedule(KernelSchedule):
+    """A select_and_scatter: a kernel that fills the result, and one that goes through the windows."""
+
+    fill_width: int
+    fill: Tasks
+    selection: Selection | None
+    """None where the source is empty."""
+
+    @property
+    def notes(self) -> list[Note]:
+        fill = self.fill.note(f"block of {tuning.FILL_BLOCK:,}")
+        out = [Note("fill", f"{self.fill_width} lanes, {fill.value}", fill.why)]
+        s = self.selection
+        if s is not None:
+            windows = " x ".join(f"{d.out} of {d.size}" for d, _, _ in s.windowed)
+            out += [Note("windows", windows or "none"), Note("lanes", f"{s.width} of {s.columns} columns")]
+            out.append(s.tasks.note(f"{s.block} columns"))
+        return out
+
+
+def schedule_select_and_scatter(step: OpStep, context: Context) -> KernelSchedule:
+    """Raises UnsupportedError for regions of other than elementwise ops."""
+    op, target = step.op, context.target
+    for region in op.regions:
+        for inner in region.block.ops[:-1]:
+            if not is_elementwise(inner) and not is_inline_constant_op(inner):
+                raise UnsupportedError(diagnose(f"select_and_scatter: {inner.name} in a region", inner.span))
+    size = op.result.tensor.size
+    if size == 0:
+        return NOTHING
+    return SelectSchedule(
+        fill_width=choose_lanes(target, [op.result.tensor.storage], size),
+        fill=cut(-(-size // tuning.FILL_BLOCK), size),
+        selection=_selection(op, target) if op.operands[1].tensor.size else None,
+    )
+
+
+def _selection(op: Op, target: Target) -> Selection:
+    dims = dims_of_window(op)
+    in_strides = strides_of(tuple(d.extent for d in dims))
+    out_strides = strides_of(tuple(d.out for d in dims))
+    all_columns = list(zip(dims, in_strides, out_strides, strict=True))
+    lanes = all_columns.pop()[0] if dims[-1].is_plain else None
+    plain = tuple(c for c in all_columns if c[0].is_plain)
+    windowed = tuple(c for c in all_columns if not c[0].is_plain)
+    types = [v.tensor.storage for v in (*op.operands, op.result, *op.block(1).arguments)]
+    columns = lanes.extent if lanes is not None else 1
+    width = choose_lanes(target, types, columns)
+    rows = prod(d.extent for d, _, _ in plain)
+    block = columns if rows >= tuning.SELECT_UNITS else width
+    blocks = -(-columns // block)
+    size = prod(d.size for d, _, _ in windowed)
+    work = op.operands[1].tensor.size * (size * (body_cost(op.block()) + 2) + 8)
+    return Selection(plain, windowed, columns, width, block, blocks, cut(rows * blocks, work))

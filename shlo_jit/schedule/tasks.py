@@ -1,0 +1,41 @@
+"""The cut of a kernel's units of work into tasks, which any number of threads may share.
+
+The cut depends on shapes alone, so results have the same bits for any number of threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shlo_jit import tuning
+from shlo_jit.schedule.choice import Note, count
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """`units` of work in `tasks` tasks of `grain` units each, the last maybe of fewer."""
+
+    units: int
+    tasks: int
+    why: str = ""
+
+    @property
+    def grain(self) -> int:
+        return -(-self.units // self.tasks)
+
+    def note(self, of: str) -> Note:
+        cut = f"{count(self.tasks, 'task')} of {count(self.grain, of)}" if self.tasks > 1 else "1 task"
+        return Note("tasks", f"{cut}, {count(self.units, of)} in all" if self.tasks > 1 else cut, self.why)
+
+
+def cut(units: int, work: int) -> Tasks:
+    """Cut so many units that take `work` element operations in all: tasks of TASK_WORK at least, where there is
+    enough work for handing any over."""
+    if work < tuning.PARALLEL_WORK:
+        return Tasks(units, 1, f"{work:,} element operations; from {tuning.PARALLEL_WORK:,} on threads pay")
+    if units < 2:
+        return Tasks(units, 1, "there is one unit of work")
+    tasks = max(1, min(tuning.MAX_TASKS, units, work // tuning.TASK_WORK))
+    grain = -(-units // tasks)
+    # no task without units: it would run the tail of the last one
+    return Tasks(units, -(-units // grain), f"{work:,} element operations, {tuning.TASK_WORK:,} a task at least")

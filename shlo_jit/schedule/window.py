@@ -1,0 +1,269 @@
+"""How reduce_window runs: as windows, or, where each covers all that came before, as a scan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from shlo_jit import tuning
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.grouping import has_plain_body
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.kernels.target import Target
+from shlo_jit.ops.window import padding_pairs
+from shlo_jit.schedule.bodies import body_cost, choose_lanes
+from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.reducers import simple_op
+from shlo_jit.schedule.schedule import Context
+from shlo_jit.schedule.tasks import Tasks, cut
+
+IDEMPOTENT = {"stablehlo.maximum", "stablehlo.minimum", "stablehlo.and", "stablehlo.or"}
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A dimension: extents of the input and of the result, and the window over it.
+
+    Output o and window position w read input (o * stride + w * dilation - low) / base, where that is whole and inside.
+    """
+
+    extent: int
+    out: int
+    size: int
+    stride: int
+    low: int
+    high: int
+    base: int
+    dilation: int
+
+    @property
+    def is_plain(self) -> bool:
+        """Output o reads input o."""
+        return self.size == 1 and self.stride == 1 and self.low == self.high == 0 and self.base == 1
+
+    @property
+    def interior(self) -> tuple[int, int]:
+        """Outputs whose window lies inside the input: from, and up to."""
+        if self.base != 1 and self.extent > 1:
+            return 0, 0
+        first = max(0, -(-self.low // self.stride))
+        last = (self.extent - 1 + self.low - (self.size - 1) * self.dilation) // self.stride + 1
+        return (first, min(last, self.out)) if first < min(last, self.out) else (0, 0)
+
+
+def dims_of_window(op: Op) -> list[Dim]:
+    """The dimensions of a reduce_window or select_and_scatter; neighbours that are plain are merged into one."""
+    operand = op.operands[0].tensor.extents
+    result = op.operands[1] if op.name == "stablehlo.select_and_scatter" else op.result
+    rank = len(operand)
+    ones = (1,) * rank
+    columns = zip(
+        operand,
+        result.tensor.extents,
+        op.ints("window_dimensions", ones),
+        op.ints("window_strides", ones),
+        padding_pairs(op.attributes.get("padding"), rank, ""),
+        op.ints("base_dilations", ones),
+        op.ints("window_dilations", ones),
+        strict=True,
+    )
+    dims: list[Dim] = []
+    for n, out, size, stride, (low, high), base, dilation in columns:
+        dim = Dim(n, out, size, stride, low, high, base, dilation)
+        if dims and dim.is_plain and dims[-1].is_plain:
+            dims[-1] = replace(dims[-1], extent=dims[-1].extent * n, out=dims[-1].out * n)
+        else:
+            dims.append(dim)
+    return dims or [Dim(1, 1, 1, 1, 0, 0, 1, 1)]  # a scalar is one element
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Each output folds the elements under its window."""
+
+    outer: tuple[Dim, ...]
+    last: Dim
+    width: int
+    """Lanes: neighbouring outputs of the last dimension."""
+    unroll: int
+    """Vectors of outputs that a turn folds."""
+    split: int
+    """How many of the outer dimensions the units count."""
+    blocks: int
+    """Pieces of the last dimension, a unit each."""
+    tasks: Tasks
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        return (*self.outer, self.last)
+
+    @property
+    def positions(self) -> int:
+        """Elements under a window."""
+        return prod(d.size for d in self.dims)
+
+    @property
+    def is_unrolled(self) -> bool:
+        return self.positions <= tuning.WINDOW_UNROLLED
+
+    @property
+    def notes(self) -> list[Note]:
+        inside = " x ".join(f"{d.interior[1] - d.interior[0]} of {d.out}" for d in self.dims if not d.is_plain)
+        how = "written out" if self.is_unrolled else "a loop"
+        return [
+            Note("windows", f"{self.positions} elements each, {how}", f"{tuning.WINDOW_UNROLLED} are written out"),
+            Note("inside", f"outputs without tests: {inside or 'all'}"),
+            Note("lanes", f"{self.width}, outputs of the last dimension ({self.last.out})"),
+            Note("unroll", f"{self.unroll}", f"{self.positions} positions; up to {tuning.WINDOW_SMALL} side by side"),
+            self.tasks.note("row of outputs" if self.blocks == 1 else f"block of {tuning.WINDOW_BLOCK}"),
+        ]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Every output folds all elements up to it, or from it on: one pass that writes every prefix."""
+
+    n: int
+    rows: int
+    columns: int
+    """The scanned dimension has `n` elements, and is one of rows x n x columns."""
+    reverse: bool
+    width: int
+    side: int
+    """Rows that are scanned side by side."""
+    block: int
+    """Columns of a unit, where there are several."""
+    blocks: int
+    tasks: Tasks
+
+    @property
+    def notes(self) -> list[Note]:
+        lanes = "elements of a row" if self.columns == 1 else "columns"
+        return [
+            Note("scan", f"{self.rows} x {self.n} x {self.columns}{' from the end' if self.reverse else ''}"),
+            Note("lanes", f"{self.width}, {lanes}"),
+            Note("unroll", f"{self.side if self.columns == 1 else self.block // self.width} side by side"),
+            self.tasks.note("row" if self.columns == 1 else f"block of {self.block} columns"),
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowSchedule(KernelSchedule):
+    """A reduce_window: windows, a scan, or both and a test at run time."""
+
+    windows: Windows | None
+    scan: Scan | None
+    why: str
+
+    @property
+    def notes(self) -> list[Note]:
+        ways = [w for w in (self.scan, self.windows) if w is not None]
+        return [
+            Note(
+                "way", "a scan or windows, told apart at run time" if len(ways) == 2 else _WAYS[type(ways[0])], self.why
+            ),
+            *(n for w in ways for n in w.notes),
+        ]
+
+
+_WAYS = {Windows: "windows", Scan: "a scan"}
+
+
+def schedule_window(step: OpStep, context: Context) -> KernelSchedule:
+    """Of a reduce_window. Raises UnsupportedError for a body of other than elementwise ops."""
+    op, target = step.op, context.target
+    if not has_plain_body(op):
+        raise UnsupportedError(diagnose("reduce_window: a region of other than elementwise ops", op.span))
+    if op.result.tensor.size == 0:
+        return NOTHING
+    dims = dims_of_window(op)
+    k = scan_dim(dims)
+    if k is None:
+        return WindowSchedule(windows=_windows(op, dims, target), scan=None, why="no window covers all before it")
+    absorbed = absorbs_initial(op)
+    if absorbed is None:
+        why = "the body may or may not change the initial value when it is folded twice"
+        return WindowSchedule(windows=_windows(op, dims, target), scan=_scan(op, dims, k, target), why=why)
+    if absorbed:
+        why = "windows cover all before, and folding the initial value twice changes nothing"
+        return WindowSchedule(windows=None, scan=_scan(op, dims, k, target), why=why)
+    why = "padding counts as initial values, which change the result"
+    return WindowSchedule(windows=_windows(op, dims, target), scan=None, why=why)
+
+
+def _windows(op: Op, dims: list[Dim], target: Target) -> Windows:
+    *outer, last = dims
+    positions = prod(d.size for d in dims)
+    types = [v.tensor.storage for v in (*op.operands, *op.results, *op.block().arguments)]
+    split, rows = 0, prod(d.out for d in outer)
+    while split < len(outer) and prod(d.out for d in outer[:split]) < tuning.WINDOW_UNITS:
+        split += 1
+    blocks = -(-last.out // tuning.WINDOW_BLOCK) if rows < tuning.WINDOW_UNITS else 1
+    work = prod(d.out for d in dims) * positions * (body_cost(op.block()) + len(op.results))
+    return Windows(
+        outer=tuple(outer),
+        last=last,
+        width=choose_lanes(target, types, last.out),
+        unroll=tuning.WINDOW_VECTORS if positions <= tuning.WINDOW_SMALL and len(op.results) == 1 else 1,
+        split=split,
+        blocks=blocks,
+        tasks=cut(prod(d.out for d in outer[:split]) * blocks, work),
+    )
+
+
+def scan_dim(dims: list[Dim]) -> int | None:
+    """The dimension a window is cumulative along, when it is plain along the others."""
+    busy = [k for k, d in enumerate(dims) if not d.is_plain]
+    if len(busy) != 1:
+        return None
+    d = dims[busy[0]]
+    steps = d.stride == d.base == d.dilation == 1
+    one_sided = sorted((d.low, d.high)) == [0, d.extent - 1]
+    return busy[0] if steps and one_sided and d.size == d.extent == d.out else None
+
+
+def _scan(op: Op, dims: list[Dim], k: int, target: Target) -> Scan:
+    n, rows, columns = dims[k].extent, prod(d.extent for d in dims[:k]), prod(d.extent for d in dims[k + 1 :])
+    types = [v.tensor.storage for v in (*op.operands, *op.results, *op.block().arguments)]
+    width = choose_lanes(target, types, n if columns == 1 else columns)
+    small = body_cost(op.block()) <= tuning.SCAN_SIMPLE_COST and len(op.results) == 1
+    block = width * (tuning.SCAN_COLUMN_VECTORS if small else 1)
+    blocks = -(-columns // block)
+    work = rows * columns * n * (body_cost(op.block()) + 1)
+    return Scan(
+        n=n,
+        rows=rows,
+        columns=columns,
+        reverse=dims[k].low == 0,
+        width=width,
+        side=tuning.SCAN_ROWS if small else 1,
+        block=block,
+        blocks=blocks,
+        tasks=cut(rows if columns == 1 else rows * blocks, work),
+    )
+
+
+def absorbs_initial(op: Op) -> bool | None:
+    """Whether combine(init, init) is init; None where that depends on the value at run time."""
+    simple = simple_op(op)
+    if simple in IDEMPOTENT:
+        return True
+    if simple is None:
+        return None
+    known = known_scalar(op.operands[len(op.results)])
+    if known is None:
+        return False
+    neutral = {"stablehlo.add": 0, "stablehlo.xor": 0, "stablehlo.multiply": 1}
+    return bool(known == neutral[simple])
+
+
+def known_scalar(value: Value) -> object | None:
+    """The element of a scalar constant, also one that was broadcast or reshaped."""
+    op = value.op
+    while op is not None and op.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape"):
+        op = op.operands[0].op
+    if op is None or op.name != "stablehlo.constant":
+        return None
+    return op.constant.array.reshape(-1)[0]

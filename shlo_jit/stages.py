@@ -1,0 +1,68 @@
+"""What `exe.text(stage)` and `shlo-jit show` print: a program at each stage of its compilation.
+
+An executable does not keep its program: the stages are made again when one is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from shlo_jit.deep import deeply
+from shlo_jit.forking import compiling
+from shlo_jit.kernels.target import Target
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.planned import Lowered, PlannedFunction
+
+STAGES = ("module", "core", "plan", "schedule", "memory", "lowered", "llvm", "asm")
+"""In the order they are made: the text as parsed; in core ops; in steps; how each step runs; where values live; as LLVM
+text; after LLVM's passes; as assembly."""
+
+
+def texts(lower: Callable[[], Lowered], target: Target) -> dict[str, Callable[[], str]]:
+    """By name of the stage, a function that gives its text. `lower` makes the program again."""
+
+    def text_of(name: str) -> Callable[[], str]:
+        @compiling()
+        def text() -> str:
+            return show(lower(), name, target)
+
+        return text
+
+    return {name: text_of(name) for name in STAGES}
+
+
+@deeply
+def show(lowered: Lowered, stage: str, target: Target) -> str:
+    """The text of one stage. Functions that are called follow the entry function."""
+    if stage == "module":
+        return str(lowered.module)
+    if stage in ("core", "plan", "schedule", "memory"):
+        *callees, entry = [(f.name, _planned(f, stage, target)) for f in lowered.functions]
+        separate = "\n\n" if stage == "core" else "\n\n@{}: "
+        return "".join([entry[1], *(separate.format(name) + text for name, text in callees)])
+    if stage == "lowered":
+        return lowered.program.text
+    from shlo_jit.codegen import optimize
+
+    module = optimize.optimize(lowered.program.text, target)
+    return str(module) if stage == "llvm" else optimize.emit_assembly(module, target)
+
+
+def _planned(function: PlannedFunction, stage: str, target: Target) -> str:
+    """A function in core ops, or as planned."""
+    if stage == "core":
+        from shlo_jit.text.printer import print_op
+
+        return print_op(function.core)
+    from shlo_jit.fuse.show import names_of, show_plan
+    from shlo_jit.memory.show import show_memory
+    from shlo_jit.schedule.show import show_schedule
+
+    names = names_of(function.plan)
+    if stage == "plan":
+        return show_plan(function.plan, names)
+    if stage == "schedule":
+        return show_schedule(function.plan, function.schedule, target, names)
+    return show_memory(function.plan, function.memory, names)

@@ -1,0 +1,221 @@
+"""Every threshold that steers a choice, once: its unit, what it separates, and where the figure is from.
+
+None of them changes what a program means; most change neither its results' bits. `python -m benchmarks CASE` runs the
+cases that are named here. "Chosen" stands for a figure that was reasoned out, and that no case has contradicted.
+"""
+
+from __future__ import annotations
+
+# ---------------------------------------------------------------------------- size of a program (passes)
+FOLD_ELEMENTS = 4096
+"""Elements of a constant up to which ops on constants are folded. Chosen: the table of a sinusoid folds, weights of a
+layer do not."""
+INLINE_OPS = 4000
+"""Ops of a program up to which every call is written out. `benchmarks.compile_growth`: below, planning and compiling
+the whole is no dearer than its parts."""
+INLINE_GROWTH = 4
+"""How much larger than its text a program may become by writing out calls. `benchmarks.compile_growth`."""
+UNROLL_TURNS = 8
+"""Turns of a counted loop up to which it is written out. Case `mlp_sgd_step_b64` and loops of a few turns in real
+programs; chosen."""
+UNROLL_OPS = 320
+"""Ops that a loop written out may have in all. Chosen: below the size of one loop nest."""
+SMALL_PRODUCT = 128
+"""Multiply-adds per result row and column extents up to which a product is a reduction and fuses like one. Cases
+`tiny_mlp_1x16`, `bmm_f32_1000x16x16`."""
+SMALL_COMPLEX_PRODUCT = 1 << 12
+"""Multiply-adds up to which a complex product is one of complex numbers, not four real ones. Chosen."""
+DILATION_PHASES = 16
+"""Convolutions at most that one over a dilated input becomes. Chosen: strides of 4 x 4 in a gradient."""
+BYTE_PATCHES = 1 << 28
+"""Bytes of gathered patches up to which a convolution of bytes is a product of them. Chosen: bounds memory."""
+LIFT_UNROLLED = 4
+"""Turns up to which a loop in a lifted region is written out. Chosen."""
+LIFT_POSITIONS = 1 << 10
+"""Window positions up to which a window with a lifted body goes position by position. Chosen: bounds compile time."""
+LIFT_PAIRS = 1 << 26
+"""Pairs of elements up to which a sort by a lifted comparator compares every pair. Chosen: bounds memory."""
+
+# ---------------------------------------------------------------------------- fusion
+NEST_OPS = 400
+"""Ops of one loop nest. More would cost more to compile than they save: `benchmarks.compile_growth`."""
+NEST_TWICE_OPS = 64
+"""Ops of a nest up to which a value is computed in it at two places rather than written. Chosen."""
+FREE_PLACES = 8
+"""Places of one nest at which an index map is still followed rather than its operand's copy written. Chosen: a
+stencil's."""
+HOMES_ASKED = 50
+"""Of the nests that read a value, so many are asked whether they can also write it: bounds compile time."""
+ROW_ELEMENTS = 1 << 16
+"""Elements of a row that is passed over several times: it has to stay in the cache. Case `softmax_4096x1024` and wider
+rows: above 2^16 floats the second pass comes from memory."""
+COLUMN_ELEMENTS = 2048
+"""The same for rows whose elements are not adjacent; a quarter where they lie a multiple of half a page apart, since
+they fall into the same sets of the cache. Batch norm over NHWC tensors."""
+FEW_ROWS, FEW_ROWS_ELEMENTS = 16, 4096
+"""Rows below which longer rows are no row program: there is too little to do side by side. Chosen."""
+EPILOGUE_DISTANCE = 500
+"""Steps between a product and the loop that becomes its epilogue: all of them are looked at. Bounds compile time."""
+ORDER_SEARCH = 1000
+"""Steps looked at before one step is taken to depend on another. Bounds compile time."""
+
+# ---------------------------------------------------------------------------- tasks
+TASK_WORK = 1 << 15
+"""Element operations a task should have, so that handing it over (some 0.3 us) costs little."""
+PARALLEL_WORK = 1 << 17
+"""Element operations below which a kernel runs on the caller: waking a worker takes some 5 us. Case `add_64K`."""
+MAX_TASKS = 64
+"""Tasks of a kernel: several for each of 16 threads, so that a slow one does not hold up the rest."""
+SPLIT_UNITS = 8
+"""Units of rows below which a large reduction is split along the row instead. Case `reduce_all`."""
+COPY_PARALLEL_BYTES = 1 << 19
+"""Bytes from which a copy is cut into tasks. Case `dus_4096x1024_16rows`."""
+
+# ---------------------------------------------------------------------------- loop nests
+SHORT_LANES, SHORTER_LANES = 8, 4
+"""Extents below which lanes along a variable are not worth much, and nothing. Chosen."""
+SMALL_TENSOR = 256
+"""Elements up to which a strided walk costs little, since the tensor stays in the first level cache. Chosen."""
+TILE_SIDE = 16
+"""Elements of a side of the tiles that are transposed in registers. Case `transpose_4096x4096`."""
+TILE_LEAST_SIDE = 4
+"""Lanes below which a transpose in registers gains nothing. Chosen."""
+TILE_EXTENT = 8
+"""Extents below which crossing loads are not tiled. Chosen."""
+TILE_OPS = 60
+"""Ops of a nest up to which it is tiled: its body is written for every line of a tile. Chosen."""
+TILE_STRIPE = 4
+"""Tiles next to each other that a turn handles: it touches fewer memory pages that way. Case `transpose_4096x4096`."""
+ROW_SUM_UNROLL = 16
+"""Vectors of neighbouring rows that a reduction with a tiny body carries. Case `reduce_col`."""
+PREFETCH_BYTES = 1 << 21
+"""Bytes of an operand from which it comes from memory, or the last level of cache. Case `gelu_tanh_4M`."""
+PREFETCH_AHEAD = 2048
+"""Bytes that such operands are fetched ahead: gelu 6.9 to 4.6, silu 14.1 to 5.8 ns a vector on 4M elements."""
+STASH_COST = 8
+"""Cost of an op above which its result is kept for a later pass over the row rather than computed again. Case
+`softmax_4096x1024`."""
+STASH_BYTES = 1 << 18
+"""Bytes of a row's intermediate results that are kept from pass to pass, on the stack of a thread."""
+STREAM_BYTES = 1 << 23
+"""Bytes of an output from which a plain loop writes it with non-temporal stores. Case `add_4M`."""
+COPY_STREAM_BYTES = 1 << 25
+"""Bytes from which a copy's stores are non-temporal: they need no reading of what they overwrite."""
+
+# ---------------------------------------------------------------------------- other kernels
+WINDOW_UNROLLED = 64
+"""Window positions up to which a window's fold is written out. Case `maxpool_3x3_s2`."""
+WINDOW_SMALL = 16
+"""Window positions up to which several vectors of outputs are folded side by side. Case `maxpool_3x3_s2`."""
+WINDOW_VECTORS = 4
+"""How many."""
+WINDOW_UNITS = 64
+"""Units that a window kernel should have."""
+WINDOW_BLOCK = 1024
+"""Outputs of the last dimension in a unit, where the other dimensions give few units."""
+SCAN_SIMPLE_COST = 4
+"""Cost of a body up to which scans run side by side. Case `cumsum_4096x1024`."""
+SCAN_ROWS = 4
+"""Rows that are scanned side by side, to hide the latency of the chain from vector to vector."""
+SCAN_COLUMN_VECTORS = 4
+"""Vectors of columns side by side in a unit, where the scanned dimension is strided."""
+SELECT_UNITS = 16
+"""Units that a select_and_scatter should have."""
+FILL_BLOCK = 1 << 14
+"""Elements of a unit that fills a tensor."""
+SCATTER_UNITS = 16
+"""Turns of a loop from which it is the one that is cut into tasks."""
+SCATTER_VECTORS = 4
+"""Vectors of a window that a unit has. Case `scatter_add_rows_8192of50000x256`."""
+SCATTER_ACCESS_COST = 4
+"""Of an element update's memory accesses, in element operations."""
+SORT_LONG_LINE = 1 << 17
+"""Elements from which one line is worth several tasks. Case `argsort_1M`."""
+SORT_CHUNKS = 8
+"""Chunks of such a line. More would be more counters to add up than threads to gain; chosen."""
+TOP_K_INSERTED = 256
+"""k up to which a top-k keeps a sorted array. Case `topk16_1024x4096`."""
+FFT_BLOCK_BYTES = 128 << 10
+"""Of a block's elements: the two buffers of a block stay in the second level cache."""
+FFT_PARALLEL = 1 << 14
+"""Elements from which on threads pay. Case `fft_64x4096`."""
+FFT_BLOCK_ELEMENTS = 1 << 14
+"""Of a block of short sequences, at the most. Case `fft_64x4096` and shorter ones."""
+FFT_LARGEST_ALONE = 31
+"""Largest radix of a pass that has no whole registers to work on. Timed by length; see docs/architecture.md."""
+FFT_LARGEST_PRIME = 127
+"""Largest radix: beyond, Bluestein's algorithm. Timed by length: 101 is about where it begins to win."""
+MATRIX_TOGETHER = 256
+"""Order from which threads work together on one matrix rather than on several. Case `cholesky_512_shlo`."""
+SUBSTITUTION_PARALLEL = 1 << 17
+"""Multiply-adds of a block row from which on threads pay. Case `cholesky_512_shlo`."""
+LAPACK_BLOCK = 64
+"""Columns a blocked routine of LAPACK treats at once, at most: what its own tables say for these sizes."""
+
+# ---------------------------------------------------------------------------- products
+GEMM_SERIAL = 1 << 20
+"""Multiply-adds up to which a product runs on the caller: some 10 us, where waking threads costs as much."""
+GEMM_TASK = 6 << 20
+"""Multiply-adds of a task: small enough that 8 threads get several each of a 1024 x 1024 x 1024 product. Case
+`dot_f32_1024`."""
+GEMM_PRIVATE_ROWS = 160
+"""Rows of C up to which a task packs its own chunk of B. Case `dot_f32_64x768x3072`."""
+GEMM_PRIVATE_PRODUCT = 32 << 20
+"""Multiply-adds up to which a product of a batch is a task of its own, with its own packed B. Case
+`bmm_12x512x64_nt`."""
+GEMM_BATCH = 8
+"""Products from which a batch has enough of them for that."""
+GEMM_GROUP = 256 << 10
+"""Multiply-adds of a task made of many small products. Case `bmm_f32_1000x16x16`."""
+GEMM_WIDEST = 512
+"""Columns of C in a task, about: with kc steps of k a chunk of B takes 3/4 MB of the second level cache. Case
+`dot_f32_2048`."""
+GEMM_B_RESIDENT = 128 << 10
+"""Bytes of B that are read in place whatever m is: they stay in the second level cache as they are. Case
+`dot_f32_128`."""
+GEMM_AMX_IN_PLACE = 128
+"""Columns up to which tiles of A are loaded from where A lies. `benchmarks.kernels_gemm`."""
+GEMM_PACK_WIDTH = 128
+"""Columns of B or rows of A, about, that a task of the packing phase takes."""
+GEMM_THIN = 32
+"""Rows of A that are taken as vectors at most. `benchmarks.kernels_gemm`."""
+GEMM_THIN_BYTES = 1 << 20
+"""Bytes of the matrix from which several vectors are taken so: it comes from beyond the caches. Case
+`dot_f32_1x4096x4096`."""
+GEMM_VECTOR_SERIAL = 1 << 17
+"""Elements of the matrix up to which the caller does a product with a vector alone."""
+GEMM_VECTOR_CHUNK = 32 << 10
+"""Bytes of sums that a task of such a product keeps at most: the first level cache."""
+CONV_TASK = 4 << 20
+"""Multiply-adds of a convolution's task, about. Case `conv_nhwc_3x3_56x56x64`."""
+CONV_SERIAL = 1 << 20
+"""Multiply-adds up to which the caller does everything."""
+CONV_CALL_K = 1024
+"""k elements of a micro-kernel call, unless one run is longer. Case `conv_nhwc_3x3_14x14x256`."""
+
+# ---------------------------------------------------------------------------- memory
+EXCHANGE_BYTES = 1 << 12
+"""Bytes from which a loop's state and its new value exchange their memory rather than being copied. Case
+`heat_stencil_1024_100steps`."""
+FEW_STORAGES = 1000
+"""Storages up to which the largest are placed first, which is quadratic. `benchmarks.compile_growth`."""
+
+# ---------------------------------------------------------------------------- program text and run time
+STEP_WORK = 8
+"""Of a step as such, in additions: a call and what goes with it."""
+SHORT_WORK = 1 << 14
+"""Additions of a program that keeps Python's lock: 4 us at most. Case `tiny_add_4`."""
+PAUSE_WORK = 1 << 21
+"""Additions between looks at signals: a millisecond or so, 20 where it is slow. Case `while_10000_tiny`."""
+PART_STEPS = 100
+"""Steps (kernel calls, copies, control flow) of one function: some 10 ms of LLVM's time, which is superlinear.
+`benchmarks.compile_growth`."""
+INLINE_CONSTANT_BYTES = 512
+"""Bytes up to which a constant stands in the program's text. Chosen: a row of cache lines."""
+INLINE_KERNEL_LINES = 60
+"""Lines of text up to which a kernel called once is inlined into the entry function: loops of tiny kernels then keep
+their state in registers. Case `while_10000_tiny`."""
+SPLIT_TEXT_BYTES = 50_000
+"""Bytes of text of a part, at least, that texts are cut into for several cores: some 20 ms of LLVM's time."""
+PARTS_PER_CPU = 2
+"""Parts that large texts are cut into for LLVM: more than one, since they take different times."""
