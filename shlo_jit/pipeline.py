@@ -141,7 +141,7 @@ def lower(
             functions.append(PlannedFunction(core, plan, scheduled, memory))
     pause()
     with stage("lower"):
-        program = lower_program(functions, options.target)
+        program = lower_program(functions, options.target, timed=options.profile)
     return Lowered(module, functions, program)
 
 
