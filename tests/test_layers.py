@@ -1,10 +1,14 @@
-"""The order of the packages: each imports only those before it, imports inside functions counted, and no two files import
-each other. Imports for type checkers do not count."""
+"""The layers of the package: what a module may import is said here, and that no modules need each other."""
 
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,83 +16,116 @@ import pytest
 import shlo_jit
 
 ROOT = Path(shlo_jit.__file__).parent
-LAYERS = [
-    *("version", "startup", "tuning", "errors", "log", "environment", "forking", "deep"),
-    *("kernels", "options", "ir", "ops", "verify", "text", "sources", "reference", "passes", "fuse", "schedule"),
-    *("memory", "codegen", "lower", "stages", "runtime", "pipeline", "check_options", "api", "__init__"),
-    *("examples", "op_table", "cli_report", "cli", "__main__"),
-]
-HELD = ["kernels", "codegen", "runtime", "pipeline", "check_options", "api", "__init__", "cli", "__main__"]
+BASE = "deep environment errors forking log startup tuning version".split()
+LAYERS = (
+    ("base", BASE),
+    ("kernels", ["kernels", "options"]),
+    *((name, [name]) for name in "ir ops verify text reference passes fuse schedule memory codegen lower".split()),
+    ("runtime", ["runtime"]),
+    ("pipeline", ["sources", "pipeline", "stages"]),
+    ("api", ["check_options", "api", "shlo_jit"]),
+    ("command", ["op_table", "cli_report", "cli", "examples", "__main__"]),
+)
+"""Layers, lowest first, and the modules and packages of each. A module imports those of its own layer and below."""
+LEVEL = {part: level for level, (_, parts) in enumerate(LAYERS) for part in parts}
 
 
+@dataclass(frozen=True)
+class Import:
+    """`module` imports `imported` in this line."""
+
+    module: str
+    imported: str
+    line: int
+
+    def __str__(self) -> str:
+        path = ROOT.parent.joinpath(*self.module.split("."))
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        return f"{file.relative_to(ROOT.parent)}:{self.line} imports {self.imported}"
+
+
+@cache
 def modules() -> dict[str, Path]:
-    """Name (`runtime.cache`, `__init__`) -> file."""
+    """Name to file of every module of the package."""
     found = {}
     for path in sorted(ROOT.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)] = path
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
-MODULES = modules()
+@cache
+def imports() -> tuple[Import, ...]:
+    """All imports of our own modules, those inside functions too; not those for type checkers alone."""
+    return tuple(found for name, path in modules().items() for found in imports_of(name, ast.parse(path.read_text())))
 
 
-def imports(path: Path) -> Iterator[str]:
-    """The modules of ours that a file imports when it runs."""
-    todo: list[ast.AST] = [ast.parse(path.read_text())]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            todo += node.orelse
+def imports_of(module: str, node: ast.AST) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            names = [alias.name for alias in child.names]
+        elif isinstance(child, ast.ImportFrom):
+            inside = [f"{child.module}.{alias.name}" for alias in child.names]
+            names = list(dict.fromkeys(name if name in modules() else child.module or "" for name in inside))
+        elif isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
             continue
-        todo += ast.iter_child_nodes(node)
-        if isinstance(node, ast.Import):
-            yield from (_own(a.name, "") for a in node.names if a.name.split(".")[0] == "shlo_jit")
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "shlo_jit":
-            yield from (_own(str(node.module), a.name) for a in node.names)
+        else:
+            yield from imports_of(module, child)
+            continue
+        yield from (Import(module, name, child.lineno) for name in names if name in modules() and name != module)
 
 
-def _own(module: str, name: str) -> str:
-    inside = module.removeprefix("shlo_jit").lstrip(".")
-    full = f"{inside}.{name}".strip(".")
-    return full if full in MODULES else inside or "__init__"
-
-
-GRAPH = {name: sorted(set(imports(path)) - {name}) for name, path in MODULES.items()}
-
-
-def layer(module: str) -> int:
-    return LAYERS.index(module.split(".", maxsplit=1)[0])
+def level(module: str) -> int:
+    _, _, inside = module.partition(".")
+    return LEVEL[inside.partition(".")[0] or module]
 
 
 def test_every_module_has_a_layer() -> None:
-    assert {name.split(".")[0] for name in MODULES} == set(LAYERS)
+    assert [name for name in modules() if (name.split(".")[1:] or [name])[0] not in LEVEL] == []
 
 
-@pytest.mark.parametrize("package", HELD)
-def test_imports_go_one_way(package: str) -> None:
-    against = [
-        f"{name} imports {other}"
-        for name, others in GRAPH.items()
-        for other in others
-        if name.split(".")[0] == package and layer(other) > layer(name)
+def test_no_import_against_the_layers() -> None:
+    against = [found for found in imports() if level(found.imported) > level(found.module)]
+    wrong = [str(found) for found in against]
+    assert not wrong, "\n".join(["against the layers:", *wrong])
+
+
+def test_the_table_of_packages_is_in_their_order() -> None:
+    text = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    packages = re.findall(r"^\| `(\w+)/` \|", text, re.MULTILINE)
+    assert packages == [part for _, parts in LAYERS for part in parts if (ROOT / part).is_dir() and part != "examples"]
+
+
+def test_no_cycles() -> None:
+    """Modules that reach each other by imports need each other, and neither can be read or tested first."""
+    reached: dict[str, set[str]] = {name: set() for name in modules()}
+    for found in imports():
+        reached[found.module].add(found.imported)
+    for middle, beyond in reached.items():  # Warshall's algorithm
+        for targets in reached.values():
+            if middle in targets:
+                targets |= beyond
+    wrong = [str(found) for found in imports() if found.module in reached[found.imported]]
+    assert not wrong, "\n".join(["in a cycle:", *wrong])
+
+
+@pytest.mark.parametrize(("package", "allowed"), [("kernels", [*BASE, "kernels"]), ("ir", [*BASE, "ir"])])
+def test_packages_that_stand_alone(package: str, allowed: list[str]) -> None:
+    inside = [found for found in imports() if found.module.split(".")[1:2] == [package]]
+    wrong = [str(found) for found in inside if found.imported.split(".")[1] not in allowed]
+    assert inside and not wrong, "\n".join([f"{package} imports nothing of:", *wrong])
+
+
+def test_code_generation_knows_no_lowering() -> None:
+    wrong = [
+        str(f) for f in imports() if f.module.startswith("shlo_jit.codegen") and f.imported.startswith("shlo_jit.lower")
     ]
-    assert not against
+    assert not wrong, "\n".join(wrong)
 
 
-def test_nobody_imports_the_package_itself() -> None:
-    assert not [name for name, others in GRAPH.items() if "__init__" in others]
-
-
-@pytest.mark.parametrize("package", HELD)
-def test_no_files_import_each_other(package: str) -> None:
-    """Follow the imports of each file until they come back to it."""
-    for start in (name for name in GRAPH if name.split(".")[0] == package):
-        seen: set[str] = set()
-        todo = list(GRAPH[start])
-        while todo:
-            name = todo.pop()
-            assert name != start, f"{start} imports itself by way of others"
-            if name not in seen:
-                seen.add(name)
-                todo += GRAPH[name]
+def test_modules_print_whatever_was_imported() -> None:
+    """The printer is above `ir` and handed down to it."""
+    made = "Module(Op('builtin.module', [], [], {}, [Region([Block([], [])])]))"
+    code = f"from shlo_jit.ir.core import Block, Module, Op, Region; print({made})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["module", "{", "}"]

@@ -25,8 +25,8 @@ from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.lower.parts import Parts
 from shlo_jit.lower.pauses import Pauses
 from shlo_jit.lower.planned import PlannedFunction
-from shlo_jit.lower.timing import Timing
 from shlo_jit.lower.scope import Scope
+from shlo_jit.lower.timing import Timing
 from shlo_jit.memory.storage import Copy, MemoryPlan, Storage, nbytes
 from shlo_jit.schedule.kernel import NOTHING
 from shlo_jit.schedule.nest import NestSchedule
@@ -175,16 +175,18 @@ class ProgramLowering:
             self.memory.overwritten,
             tuple(self.externals),
             is_short(self.plan) and not self.callbacks,
+            self.timing.result(),
         )
 
     def function(self, name: str, function: PlannedFunction) -> None:
         self.plan, self.schedule, self.memory = function.plan, function.schedule, function.memory
         self.pauses = Pauses(self)
         self.parts = Parts(self.plan, self.memory)
+        self.timing.begin_function(function.name, self.plan, name == abi.ENTRY)
         b = self.step_function(name, [*abi.PARAMETERS], internal=name != abi.ENTRY)
         self.scope = Scope(b)
         self.block(self.plan)
-        self.copies(self.memory.block_end.get(id(self.plan), []))
+        self.finish(self.plan)
         if name != abi.ENTRY:
             self.pauses.leave()
         b.ret(i32(abi.Status.OK))
@@ -253,6 +255,12 @@ class ProgramLowering:
                 self.step(step)
             self.pauses.spend(step_work(step))
             pause()
+
+    def finish(self, block: PlanBlock) -> None:
+        """The copies at the end of a block."""
+        copies = self.memory.block_end.get(id(block), [])
+        with self.timing.copies(None, sum(nbytes(c.source) for c in copies)):
+            self.copies(copies)
 
     def copies(self, copies: list[Copy]) -> None:
         """Copies, in order; of many, so many to a function."""

@@ -107,7 +107,7 @@ def _described(ops: list[Op]) -> str:
     names = [op.name.removeprefix("stablehlo.") for op in ops]
     names = list(dict.fromkeys(names))
     shown = " ".join(names[:SHOWN_OPS]) + (f" and {len(names) - SHOWN_OPS} more" if len(names) > SHOWN_OPS else "")
-    lines = sorted({op.span.source.position(op.span.start)[0] for op in ops if op.span is not None})
+    lines = sorted({op.span.source.line_column(op.span.start)[0] for op in ops if op.span is not None})
     if not lines:
         return shown
     where = f"line {lines[0]}" if lines[0] == lines[-1] else f"lines {lines[0]}-{lines[-1]}"

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from shlo_jit.codegen.abi import PROFILE_BYTES, PROFILE_SAMPLES
 from shlo_jit.codegen.program import TimedStep
-from shlo_jit.lower.timing import RECORD_BYTES, SAMPLES
 
 if TYPE_CHECKING:
     from shlo_jit.runtime.executable import Executable
@@ -50,13 +50,13 @@ class Profile:
     """Times of the steps of one executable's calls, from `Executable.profile`. Calls from several threads at once are
     counted together, and some may be missed."""
 
-    def __init__(self, executable: Executable, variant: Callable[[], Executable]) -> None:
-        """`variant` makes the executable that looks at the clock."""
+    def __init__(self, executable: Executable, variant: Executable) -> None:
+        """`variant`: the same program, compiled to look at the clock."""
         self._executable = executable
-        self._variant = variant()
+        self._variant = variant
         instance = self._variant._front.instance
         self._timed: tuple[TimedStep, ...] = instance.loaded.program.timed
-        self._records = np.zeros((max(1, len(self._timed)), RECORD_BYTES // 8), np.int64)
+        self._records = np.zeros((max(1, len(self._timed)), PROFILE_BYTES // 8), np.int64)
         instance.record.profile = self._records.ctypes.data_as(ctypes.c_void_p).value
         self._call: Callable[..., object] | None = None
 
@@ -65,9 +65,15 @@ class Profile:
         self._executable.__call__ = self._variant.__call__
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         assert self._call is not None
         self._executable.__call__ = self._call
+
+    def reset(self) -> None:
+        """Forget what was measured, a warm-up say."""
+        self._records[...] = 0
 
     @property
     def steps(self) -> list[StepTime]:
@@ -77,7 +83,7 @@ class Profile:
         for record, step in zip(self._records, self._timed, strict=False):
             calls, total = int(record[0]), int(record[1])
             if calls:
-                median = float(np.median(record[2 : 2 + min(calls, SAMPLES)]))
+                median = float(np.median(record[2 : 2 + min(calls, PROFILE_SAMPLES)]))
                 out.append(_measured(step, calls, total, median, inside))
         return out
 

@@ -103,4 +103,4 @@ def source_ops(step: Step) -> list[Op]:
         found = [step.op, *(source_ops(step.epilogue) if step.epilogue is not None else [])]
     else:
         found = [step.op] if isinstance(step, ControlStep) else []
-    return sorted(dict.fromkeys(found), key=lambda op: op.span.start)
+    return sorted(dict.fromkeys(found), key=lambda op: op.span.start if op.span is not None else -1)
