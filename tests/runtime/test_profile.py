@@ -8,12 +8,11 @@ import time
 
 import numpy as np
 import pytest
+from programs import TARGET, constant
 
 import shlo_jit
 from shlo_jit.runtime.build import build
 from shlo_jit.runtime.profile import Profile
-
-from .programs import TARGET, constant
 
 SOFTMAX_LAYER = """func.func @main(%x: tensor<64x784xf32>, %w: tensor<784x10xf32>, %b: tensor<10xf32>) -> tensor<64x10xf32> {
   %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<64x784xf32>, tensor<784x10xf32>) -> tensor<64x10xf32>
