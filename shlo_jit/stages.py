@@ -74,7 +74,7 @@ def files(lower: Callable[[Callable[[str, Op], None]], Lowered], target: Target)
     texts = [(f"{first}.{ENDINGS[first]}", show(lowered, first, target))]
     texts += [(f"pass-{name}.mlir", "\n\n".join(functions)) for name, functions in passes.items()]
     texts += [(f"{stage}.{ENDINGS.get(stage, 'txt')}", show(lowered, stage, target)) for stage in others]
-    return {f"{number:02}-{name}": text + "\n" for number, (name, text) in enumerate(texts)}
+    return {f"{number:02}-{name}": text.rstrip("\n") + "\n" for number, (name, text) in enumerate(texts)}
 
 
 def _planned(function: PlannedFunction, stage: str, target: Target) -> str:
