@@ -3,7 +3,7 @@
 Needs: inlined functions. Guarantees: every block has its own copy of each constant of equal elements that it uses;
 no dead op without effect remains; a tensor without elements is a constant, so that index maps and kernels never see
 one they would have to compute. Folding computes exact ops only (arithmetic, comparisons, conversions, data
-movement), with at most FOLD_LIMIT elements, so that the result has the bits it would have at run time.
+movement), with at most FOLD_ELEMENTS elements, so that the result has the bits it would have at run time.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.fuse.order import acting
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.core import Block, Op, Region, Value
@@ -20,8 +21,6 @@ from shlo_jit.ops import OPS
 from shlo_jit.passes.identities import IDENTITIES
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
 
-FOLD_LIMIT = 4096
-"""Elements of a result that is computed at compile time."""
 EXACT = {
     "stablehlo." + n
     for n in (
@@ -153,7 +152,8 @@ class _Simplify:
             return [self.make(Dense(t, np.broadcast_to(one, t.extents)))]
         if splat and record.has("elementwise") and t.size > 1:
             return self.fold_splat(op, t, [k for k in known if k is not None])
-        large = t.size > FOLD_LIMIT or any(k is None or k.array.size > 16 * FOLD_LIMIT for k in known)
+        most = tuning.FOLD_ELEMENTS
+        large = t.size > most or any(k is None or k.array.size > 16 * most for k in known)
         if large or record.reference is None:
             return None
         with np.errstate(all="ignore"):
