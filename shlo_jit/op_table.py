@@ -75,14 +75,13 @@ def _routes() -> dict[str, str]:
     """Op name to its way to machine code, of every op that has one. Where two tables know an op, the later one is
     what usually happens."""
     from shlo_jit.fuse.fuse import CONTROL
-    from shlo_jit.fuse.maps import MAPS
-    from shlo_jit.lower.elements.elementwise import EMITTERS
     from shlo_jit.lower.kernels import KERNELS
     from shlo_jit.passes.expand.expand import EXPANSIONS
     from shlo_jit.passes.frontend.host_calls import FEEDS, TRANSFERS
     from shlo_jit.passes.frontend.inline import CALLS
 
     collective = [name for name, record in OPS.items() if record.has("collective")]
+    fused = [name for name, record in OPS.items() if record.index_map is not None or record.machine is not None]
     ways: tuple[tuple[str, Iterable[str]], ...] = (
         ("collective", collective),
         ("host call", (*FEEDS, *TRANSFERS)),
@@ -91,7 +90,7 @@ def _routes() -> dict[str, str]:
         ("kernel", KERNELS),
         ("removed", REMOVED),
         ("control flow", CONTROL),
-        ("fused loop", (*MAPS, *EMITTERS, *GROUPED)),
+        ("fused loop", (*fused, *GROUPED)),
     )
     return {name: way for way, names in ways for name in names}
 

@@ -9,7 +9,7 @@ anyway at each of its elements once, else by a nest of its own. Whoever decides 
 from __future__ import annotations
 
 from shlo_jit import tuning
-from shlo_jit.fuse.costs import FREE, cost
+from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.grouping import CONTROL, TERMINATORS, Grouping, has_plain_body, is_inline_constant
 from shlo_jit.fuse.nest import Nest, covers, space_of
@@ -19,7 +19,7 @@ from shlo_jit.fuse.plan import ControlStep, OpStep, PlanBlock, Step, ViewStep
 from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Block, Op, Value
-from shlo_jit.ops import is_elementwise
+from shlo_jit.ops import OPS, is_elementwise
 
 
 def fuse(function: Op) -> PlanBlock:
@@ -38,7 +38,7 @@ def is_fusible(op: Op) -> bool:
         return not any(op.ints("interior_padding"))
     if op.name == "stablehlo.constant":
         return is_inline_constant(op.result)
-    return op.name in FREE or is_elementwise(op)
+    return OPS[op.name].index_map is not None or is_elementwise(op)
 
 
 class _Fusion(Grouping):

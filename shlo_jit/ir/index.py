@@ -2,14 +2,15 @@
 
 A value inside a nest is asked for `At` a place: one `Expr` a dimension, plus conditions under which the element exists
 at all (below a pad). An index-map op (broadcast, transpose, slice, reverse, reshape, pad, gather, dynamic_slice)
-computes nothing: it turns the place of its result into the place of its operand.
+computes nothing: its record's `IndexMap` turns the place of its result into the places of its operands.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-from shlo_jit.ir.core import Value
+from shlo_jit.ir.core import Op, Value
 
 
 class Sym(NamedTuple):
@@ -52,6 +53,13 @@ class At(NamedTuple):
 
 ZERO = Expr(0)
 ORIGIN = At(())
+
+Places = list[tuple[Value, At]]
+"""Operands, and where each of them is read."""
+IndexMap = Callable[[Op, At, list[int]], Places]
+"""map(op, at, extents): where the operands of an op are read whose result is wanted `at`, the operand that is copied
+first. What is read through run-time terms (gather's indices) is listed too, since it has to be computed or loaded as
+well. `extents` are those of the nest's variables. Raises Split or NotAffine."""
 
 
 def variable(var: int, extent: int) -> Expr:

@@ -44,6 +44,10 @@ def _place(s: Storage) -> str:
     return f"{s.number:,}" if s.kind == "arena" else ""
 
 
+def _at(s: Storage) -> str:
+    return f"{_word(s)} at {_place(s)}" if s.kind == "arena" else _word(s)
+
+
 def _life(s: Storage) -> str:
     return f"{s.first}-{s.last}" if s.last >= 0 else "always"
 
@@ -69,7 +73,7 @@ def _copies(plan: PlanBlock, memory: MemoryPlan, labels: dict[int, str], names: 
         for c in memory.before.get(id(step), []):
             lines.append(f"before step {label}: copy {names(c.source)} {type_text(c.source)}   ({c.why})")
         for s, t in memory.exchanges.get(id(step), []):
-            lines.append(f"step {label}: {s.nbytes:,} bytes at {_place(s)} and {_place(t)} change places every turn")
+            lines.append(f"step {label}: {_at(s)} and {_at(t)}, {s.nbytes:,} bytes each, change places every turn")
     for block in all_blocks(plan):
         for c in memory.block_end.get(id(block), []):
             where = "at the end" if block is plan else "at the end of a region"

@@ -78,5 +78,5 @@ def _bitcast(op: Op, x: Array) -> Array:
 define(
     "stablehlo.bitcast_convert", section="bitcast_convert",
     operands=("operand: any_tensor",), results=("result: any_tensor",), traits={*MOVES, "chooses_result"},
-    verify=_verify_bitcast, reference=_bitcast,
+    verify=_verify_bitcast, machine=lambda m, x: m.bitcast(x, m.op.result.tensor.storage), reference=_bitcast,
 )  # fmt: skip

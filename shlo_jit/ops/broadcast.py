@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from shlo_jit.ir.core import Op
+from shlo_jit.ir.index import ZERO, At, Places
 from shlo_jit.ir.types import QuantizedType, TensorType, Type
 from shlo_jit.ops.numeric import Array, result_type
 from shlo_jit.ops.record import Violation, define, required
-from shlo_jit.ops.shape import COPIES, check_known_shape, same_elements
+from shlo_jit.ops.shape import MOVES, check_known_shape, same_elements
 from shlo_jit.ops.shapes import (
     Shape,
     bounds_of,
@@ -89,16 +90,23 @@ def broadcast_in_dim(x: Array, shape: tuple[int, ...], dims: tuple[int, ...]) ->
     return np.broadcast_to(x.transpose(order).reshape(extents), shape)
 
 
+def _places(op: Op, at: At, extents: list[int]) -> Places:
+    (operand,) = op.operands
+    shape = operand.tensor.extents
+    index = tuple(ZERO if shape[i] == 1 else at.index[d] for i, d in enumerate(op.ints("broadcast_dimensions")))
+    return [(operand, At(index, at.conditions))]
+
+
 define(
     "stablehlo.broadcast", section="",
     operands=("operand: any_tensor",), results=("result: any_tensor",),
-    attributes={"broadcast_sizes": required("ints")}, traits=COPIES, infer=_infer_broadcast,
+    attributes={"broadcast_sizes": required("ints")}, traits=MOVES, infer=_infer_broadcast,
     reference=lambda op, x: np.broadcast_to(x, op.ints("broadcast_sizes") + x.shape),
 )  # fmt: skip
 define(
     "stablehlo.broadcast_in_dim", section="broadcast_in_dim",
     operands=("operand: any_tensor",), results=("result: any_tensor",),
     attributes={"broadcast_dimensions": required("ints")},
-    traits={*COPIES, "chooses_result"}, verify=_verify_broadcast_in_dim,
+    traits={*MOVES, "chooses_result"}, verify=_verify_broadcast_in_dim, index_map=_places,
     reference=lambda op, x: broadcast_in_dim(x, result_type(op).extents, op.ints("broadcast_dimensions")),
 )  # fmt: skip

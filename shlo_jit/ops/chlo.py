@@ -14,7 +14,8 @@ from shlo_jit.ir.attributes import Dense, FloatAttr, IntegerAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DTYPES, I1, DType, Type
 from shlo_jit.ops import complex_math
-from shlo_jit.ops.numeric import Array, Meaning, convert, dtype_of, meaning, result_type, widen_int, wrap
+from shlo_jit.ops.machine import ByKind, Computation, by_kind, call, elementary
+from shlo_jit.ops.numeric import Array, Meaning, convert, dtype_of, function, meaning, result_type, widen_int, wrap
 from shlo_jit.ops.record import Violation, define, required
 from shlo_jit.ops.shapes import operand_type, same_type, with_element
 
@@ -65,47 +66,50 @@ def _digamma(x: Array) -> Array:
     return np.where(pole, np.nan, special("psi")(np.where(pole, 1.0, x)))
 
 
-def unary(name: str, kinds: str, reference: Meaning) -> None:
+def unary(
+    name: str, kinds: str, reference: Meaning, machine: ByKind | None = None, *, exact: str = "", cost: int = 20
+) -> None:
+    """An op of one operand whose result has the operand's type; one without `machine` is said in other ops."""
     define(
-        f"chlo.{name}", operands=(f"operand: {kinds}",), results=(f"result: {kinds}",),
-        traits={"elementwise"}, infer=same_type, reference=reference,
+        f"chlo.{name}", operands=(f"operand: {kinds}",), results=(f"result: {kinds}",), traits={"elementwise"},
+        exact=exact, cost=cost, machine=machine, infer=same_type, rules=("unary",), reference=reference,
     )  # fmt: skip
 
 
-def binary(name: str, kinds: str, reference: Meaning) -> None:
+def binary(
+    name: str, kinds: str, reference: Meaning, machine: ByKind | Computation, *, exact: str = "", cost: int = 20
+) -> None:
+    """An op of two operands of one type, which is the result's too."""
     define(
         f"chlo.{name}", operands=(f"lhs: {kinds}", f"rhs: {kinds}"), results=(f"result: {kinds}",),
-        traits={"elementwise"}, infer=same_type, reference=reference,
+        traits={"elementwise"}, exact=exact, cost=cost, machine=machine, infer=same_type, rules=("binary",),
+        reference=reference,
     )  # fmt: skip
-
-
-def function(f: Callable[..., Any], c: Callable[..., Any] | None = None) -> Meaning:
-    return meaning(f=f, c=c, exact=False)
 
 
 FLOAT = "float|complex|unranked"
 
-unary("acos", FLOAT, function(np.arccos))
-unary("acosh", FLOAT, function(np.arccosh))
-unary("asin", FLOAT, function(np.arcsin))
-unary("asinh", FLOAT, function(np.arcsinh))
-unary("atan", FLOAT, function(np.arctan))
-unary("atanh", FLOAT, function(np.arctanh))
-unary("cosh", FLOAT, function(np.cosh))
-unary("sinh", FLOAT, function(np.sinh))
-unary("tan", FLOAT, function(np.tan))
+unary("acos", FLOAT, function(np.arccos), elementary("acos"))
+unary("acosh", FLOAT, function(np.arccosh), elementary("acosh"))
+unary("asin", FLOAT, function(np.arcsin), elementary("asin"))
+unary("asinh", FLOAT, function(np.arcsinh), elementary("asinh"))
+unary("atan", FLOAT, function(np.arctan), elementary("atan"))
+unary("atanh", FLOAT, function(np.arctanh), elementary("atanh"))
+unary("cosh", FLOAT, function(np.cosh), elementary("cosh"))
+unary("sinh", FLOAT, function(np.sinh), elementary("sinh"))
+unary("tan", FLOAT, function(np.tan), elementary("tan"))
 unary("conj", "float|complex|int|unranked", lambda op, x: np.conj(x) if dtype_of(x).kind == "c" else x)
 unary("square", "int|float|complex|unranked", meaning(i=np.square, f=np.square, c=complex_math.square))
-unary("erf", "float|unranked", function(special("erf")))
-unary("erfc", "float|unranked", function(special("erfc")))
-unary("erf_inv", "float|unranked", function(special("erfinv")))
-unary("lgamma", "float|unranked", function(_lgamma))
-unary("digamma", "float|unranked", function(_digamma))
-unary("bessel_i1e", "float|unranked", function(special("i1e")))
-unary("_asin_acos_kernel", "complex", lambda op, x: x)
+unary("erf", "float|unranked", function(special("erf")), by_kind(f=call("erf")))
+unary("erfc", "float|unranked", function(special("erfc")), by_kind(f=call("erfc")))
+unary("erf_inv", "float|unranked", function(special("erfinv")), by_kind(f=call("erf_inv")))
+unary("lgamma", "float|unranked", function(_lgamma), by_kind(f=call("lgamma")))
+unary("digamma", "float|unranked", function(_digamma), by_kind(f=call("digamma")))
+unary("bessel_i1e", "float|unranked", function(special("i1e")), by_kind(f=call("bessel_i1e")))
+unary("_asin_acos_kernel", "complex", lambda op, x: x, by_kind(c=call("asin_acos_kernel")))
 
-binary("polygamma", "float|unranked", function(_polygamma))
-binary("zeta", "float|unranked", function(_zeta))
+binary("polygamma", "float|unranked", function(_polygamma), by_kind(f=call("polygamma")))
+binary("zeta", "float|unranked", function(_zeta), by_kind(f=call("zeta")))
 
 
 # next_after, mulhi
@@ -135,8 +139,11 @@ def mulhi(x: Array, y: Array) -> Array:
     return wrap(high.astype(np.uint64 if unsigned_64 else np.int64), x.dtype)
 
 
-binary("next_after", "float|unranked", lambda op, x, y: next_after(x, y))
-binary("mulhi", "int|unranked", lambda op, x, y: mulhi(x, y))
+binary(
+    "next_after", "float|unranked", lambda op, x, y: next_after(x, y), lambda m, x, y: m.next_after(x, y),
+    exact="f", cost=10,
+)  # fmt: skip
+binary("mulhi", "int|unranked", lambda op, x, y: mulhi(x, y), by_kind(i="mulhi"), exact="i", cost=4)
 
 
 # is_inf and its kind
@@ -146,12 +153,17 @@ def _infer_pred(op: Op) -> list[Type]:
     return [with_element(operand_type(op, 0), I1)]
 
 
-for _name, _test in (("is_inf", np.isinf), ("is_pos_inf", np.isposinf), ("is_neg_inf", np.isneginf)):
+def _test(name: str, test: Callable[..., Any], machine: ByKind) -> None:
     define(
-        f"chlo.{_name}", operands=("operand: float|unranked",), results=("result: pred|unranked",),
-        traits={"elementwise"}, infer=_infer_pred,
-        reference=lambda op, x, test=_test: np.asarray(test(x.astype(np.float64))),
+        f"chlo.{name}", operands=("operand: float|unranked",), results=("result: pred|unranked",),
+        traits={"elementwise"}, exact="f", cost=2, infer=_infer_pred, machine=machine,
+        reference=lambda op, x: np.asarray(test(x.astype(np.float64))),
     )  # fmt: skip
+
+
+_test("is_inf", np.isinf, by_kind(f=lambda m, x: m.fcmp("oeq", m.fabs(x), m.number(float("inf")))))
+_test("is_pos_inf", np.isposinf, by_kind(f=lambda m, x: m.fcmp("oeq", x, m.number(float("inf")))))
+_test("is_neg_inf", np.isneginf, by_kind(f=lambda m, x: m.fcmp("oeq", x, m.number(float("-inf")))))
 
 
 # constants

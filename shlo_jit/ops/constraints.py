@@ -7,6 +7,8 @@ keeps the rule and no program that breaks it. The file is read when it is first 
       C5  0 <= lhs_batching_dimensions < rank(lhs)
       C12 >  shape(result) = ...
 
+A name in angle brackets is that of rules which several ops share: their records name it (`define(..., rules=...)`).
+
 Behind `>` stand the stated results that are held against this rule when inference gives other types: a result's number
 (every result without one), and `s` or `e` when only shape or element type is meant. A `~` marks what is known only when
 the program runs (how many processes there are): no verifier can check it, and no test is asked for.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 _LINE = re.compile(r"  (?P<label>\w+)\s+(?:(?P<mark>>\d?[se]?|~)\s+)?(?P<statement>\S.*)")
@@ -73,13 +76,19 @@ def _add(op: Constraints, label: str, mark: str, statement: str) -> None:
 
 
 def full_name(name: str) -> str:
-    """`add` to `stablehlo.add`."""
-    return name if "." in name else f"stablehlo.{name}"
+    """`add` to `stablehlo.add`; a name in brackets is left alone."""
+    return name if "." in name or name[0] == "<" else f"stablehlo.{name}"
 
 
-def constraints_of(name: str) -> Constraints:
-    """Of an op by its full name; empty when it has none of its own."""
-    return registry().get(name) or Constraints()
+def constraints_of(name: str, shared: Sequence[str] = ()) -> Constraints:
+    """Of an op by its full name, with those shared ones it names (without brackets); empty when there are none."""
+    found = Constraints()
+    for own in (registry().get(name), *(registry()[f"<{rules}>"] for rules in shared)):
+        if own is not None:
+            found.statements.update(own.statements)
+            found.at_run_time.update(own.at_run_time)
+            found.results.extend(own.results)
+    return found
 
 
 GENERAL = {

@@ -141,7 +141,7 @@ define(
 )  # fmt: skip
 define(
     "func.call", operands=("operands*: any",), results=("results*: any",), attributes={"callee": required("symbol")},
-    traits={"side_effect", "chooses_result"},
+    traits={"on_storage", "side_effect", "chooses_result"},
     reference=lambda op, *xs, call: call(_symbol(op, "callee"), *xs),
 )  # fmt: skip
 define(
@@ -186,7 +186,7 @@ define(
         "composite_attributes": optional("dict"),
         "version": optional("i32", 0),
     },
-    regions=("composite_regions*",), traits={"chooses_result"}, verify=_verify_composite,
+    regions=("composite_regions*",), traits={"on_storage", "chooses_result"}, verify=_verify_composite,
     reference=lambda op, *xs, call: call(_symbol(op, "decomposition"), *xs),
 )  # fmt: skip
 
@@ -209,12 +209,12 @@ def _infer_get_tuple_element(op: Op) -> list[Type]:
 define(
     "stablehlo.tuple", section="tuple",
     operands=("val*: any_tensor|token|tuple|buffer",), results=("result: tuple",),
-    infer=_infer_tuple, reference=lambda op, *xs: (tuple(xs),),
+    traits={"on_storage"}, infer=_infer_tuple, reference=lambda op, *xs: (tuple(xs),),
 )  # fmt: skip
 define(
     "stablehlo.get_tuple_element", section="get_tuple_element",
     operands=("operand: tuple",), results=("result: any",), attributes={"index": required("i32 >= 0", "C1")},
-    infer=_infer_get_tuple_element, reference=lambda op, x: (x[op.int("index")],),
+    traits={"on_storage"}, infer=_infer_get_tuple_element, reference=lambda op, x: (x[op.int("index")],),
 )  # fmt: skip
 
 # order
@@ -232,7 +232,7 @@ def _token(op: Op, *xs: Array) -> tuple[None]:
 define(
     "stablehlo.optimization_barrier", section="optimization_barrier",
     operands=("operand*: tensor|token",), results=("result*: tensor|token",),
-    traits={"side_effect"}, infer=_infer_operands, reference=lambda op, *xs: xs,
+    traits={"on_storage", "side_effect"}, infer=_infer_operands, reference=lambda op, *xs: xs,
 )  # fmt: skip
 define(
     "stablehlo.after_all", section="after_all",
@@ -300,5 +300,6 @@ define(
 )  # fmt: skip
 define(
     "stablehlo.async_done", section="async_done",
-    operands=("future: future",), results=("results*: any",), infer=_infer_async_done, reference=lambda op, x: x,
+    operands=("future: future",), results=("results*: any",), traits={"on_storage"},
+    infer=_infer_async_done, reference=lambda op, x: x,
 )  # fmt: skip

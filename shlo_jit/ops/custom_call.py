@@ -198,5 +198,6 @@ define(
         "result_layouts": optional("layouts"),
         "output_operand_aliases": optional("list", ()),
     },
-    regions=("regions*",), verify=_verify_custom_call, traits={"side_effect", "chooses_result", "looks_at_operands"},
+    regions=("regions*",), verify=_verify_custom_call,
+    traits={"on_storage", "side_effect", "chooses_result", "looks_at_operands"},
 )  # fmt: skip

@@ -238,7 +238,8 @@ define(
     "stablehlo.get_dimension_size", section="get_dimension_size",
     operands=("operand: any_tensor",), results=("result: 0d i32",),
     attributes={"dimension": required("i64 >= 0", "C1")},
-    infer=_infer_dimension_size, reference=lambda op, x: np.asarray(x.shape[op.int("dimension")], np.int32),
+    traits={"on_storage"}, infer=_infer_dimension_size,
+    reference=lambda op, x: np.asarray(x.shape[op.int("dimension")], np.int32),
 )  # fmt: skip
 define(
     "stablehlo.set_dimension_size", section="",

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shlo_jit.ir import index as ix
 from shlo_jit.ir.attributes import StructAttr
-from shlo_jit.ir.core import Op
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.index import ORIGIN, ZERO, At, Expr, Places, Sym
 from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops.contract import dims_of
 from shlo_jit.ops.numeric import Array
@@ -68,6 +70,20 @@ def _dynamic_slice(op: Op, x: Array, *starts: Array) -> Array:
     return x[_clamped_slices(x.shape, op.ints("slice_sizes"), starts)]
 
 
+def _clamped(value: Value, at: At, limit: int) -> Expr:
+    """A start index: the value at a place, clamped to 0 and the limit."""
+    return ZERO if limit <= 0 else Expr(0, (), (Sym(1, value, at, limit),))
+
+
+def _dynamic_slice_places(op: Op, at: At, extents: list[int]) -> Places:
+    operand, *starts = op.operands
+    shape, sizes = operand.tensor.extents, op.ints("slice_sizes")
+    index = tuple(
+        ix.add(e, _clamped(s, ORIGIN, n - k)) for e, s, n, k in zip(at.index, starts, shape, sizes, strict=True)
+    )
+    return [(operand, At(index, at.conditions)), *((s, ORIGIN) for s in starts)]
+
+
 def _infer_dynamic_update_slice(op: Op) -> list[Type]:
     t, update = operand_types(op, 0, 2)
     if t.shape is None or update.shape is None:
@@ -96,7 +112,7 @@ def _dynamic_update_slice(op: Op, x: Array, update: Array, *starts: Array) -> Ar
 define(
     "stablehlo.dynamic_slice", section="dynamic_slice",
     operands=("operand: tensor", "start_indices*: 0d int"), attributes={"slice_sizes": required("ints")},
-    traits={"moves_data"}, infer=_infer_dynamic_slice, reference=_dynamic_slice,
+    traits={"moves_data"}, infer=_infer_dynamic_slice, index_map=_dynamic_slice_places, reference=_dynamic_slice,
 )  # fmt: skip
 define(
     "stablehlo.dynamic_update_slice", section="dynamic_update_slice",
@@ -301,12 +317,47 @@ def gather(x: Array, indices: Array, numbers: StructAttr, sizes: Sequence[int]) 
     return np.broadcast_to(x[tuple(index)], shape)
 
 
+def _gather_places(op: Op, at: At, extents: list[int]) -> Places:
+    operand, indices = op.operands[:2]
+    d = op.attributes["dimension_numbers"]
+    assert isinstance(d, StructAttr)
+    offset_dims, collapsed = d.get("offset_dims", ()), d.get("collapsed_slice_dims", ())
+    batching, batching_of = d.get("operand_batching_dims", ()), d.get("start_indices_batching_dims", ())
+    start_map, vector_dim = d.get("start_index_map", ()), d.get("index_vector_dim", 0)
+    sizes, shape = op.ints("slice_sizes"), operand.tensor.extents
+    ishape = indices.tensor.extents
+    batch = [e for i, e in enumerate(at.index) if i not in offset_dims]
+    window = iter([at.index[i] for i in offset_dims])
+
+    def place(component: int) -> At:
+        rest = list(batch)
+        if vector_dim < len(ishape):
+            rest.insert(vector_dim, Expr(component))
+        return At(tuple(rest), at.conditions)
+
+    components = {dim: place(k) for k, dim in enumerate(start_map)}
+    index: list[Expr] = []
+    for dim in range(len(shape)):
+        if dim in batching:
+            position = batching_of[tuple(batching).index(dim)]
+            e = batch[position - (1 if vector_dim < position else 0)]
+        elif dim in collapsed:
+            e = ZERO
+        else:
+            e = next(window)
+        if dim in components:
+            e = ix.add(e, _clamped(indices, components[dim], shape[dim] - sizes[dim]))
+        index.append(e)
+    reads = [(indices, p) for dim, p in components.items() if shape[dim] > sizes[dim]]
+    return [(operand, At(tuple(index), at.conditions)), *reads]
+
+
 _GATHER = {"dimension_numbers": required("struct gather"), "indices_are_sorted": optional("bool", False)}
 
 define(
     "stablehlo.gather", section="gather",
     operands=("operand: tensor", "start_indices: int"), attributes={**_GATHER, "slice_sizes": required("ints")},
-    traits={"moves_data"}, infer=_infer_gather,
+    traits={"moves_data"}, infer=_infer_gather, index_map=_gather_places,
     reference=lambda op, x, i: gather(x, i, op.attributes["dimension_numbers"], op.ints("slice_sizes")),
 )  # fmt: skip
 define(

@@ -149,6 +149,11 @@ def meaning(
     return reference
 
 
+def function(f: Callable[..., Any], c: Callable[..., Any] | None = None) -> Meaning:
+    """A reference of floats and complex numbers (as of floats when left out) that goes through f64."""
+    return meaning(f=f, c=c, exact=False)
+
+
 def divide_int(x: Array, y: Array) -> Array:
     """Quotient rounded to zero; x / 0 is all ones, and the most negative number by -1 is itself."""
     zero = y == 0

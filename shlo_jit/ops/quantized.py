@@ -43,16 +43,6 @@ def quantize(x: Array, q: QuantizedType) -> Array:
 # Which ops compute: dequantize, compute, quantize (specification, "dequantize_op_quantize")
 
 
-_ON_STORAGE = frozenset(
-    {
-        "stablehlo.uniform_quantize", "stablehlo.uniform_dequantize", "func.call", "stablehlo.composite",
-        "stablehlo.tuple", "stablehlo.get_tuple_element", "stablehlo.optimization_barrier", "stablehlo.async_done",
-        "stablehlo.get_dimension_size", "stablehlo.custom_call",
-    }
-)  # fmt: skip
-"""Ops that have a meaning of their own on quantized values, or none at all."""
-
-
 def quantization(v: Value) -> QuantizedType | None:
     """The quantized type of a value's elements, if they are."""
     t = v.type
@@ -61,9 +51,7 @@ def quantization(v: Value) -> QuantizedType | None:
 
 def computes_on_quantized(op: Op, record: OpDef) -> bool:
     """Whether an op computes on quantized tensors, rather than moving them or running regions that compute."""
-    if record.has("moves_data") or record.has("view") or record.has("terminator") or record.has("collective"):
-        return False
-    if record.regions or op.name in _ON_STORAGE:
+    if record.regions or any(map(record.has, ("moves_data", "on_storage", "terminator", "collective"))):
         return False
     return any(quantization(v) is not None for v in (*op.operands, *op.results))
 
@@ -108,10 +96,10 @@ def _dequantize(op: Op, x: Array) -> Array:
 define(
     "stablehlo.uniform_quantize", section="uniform_quantize",
     operands=("operand: float|quant|quant_axis",), results=("result: quant|quant_axis",),
-    traits={"elementwise", "chooses_result"}, infer=_infer_quantize, reference=_quantize,
+    traits={"on_storage", "elementwise", "chooses_result"}, infer=_infer_quantize, reference=_quantize,
 )  # fmt: skip
 define(
     "stablehlo.uniform_dequantize", section="uniform_dequantize",
     operands=("operand: quant|quant_axis",), results=("result: float",),
-    traits={"elementwise"}, infer=_infer_dequantize, verify=_verify_dequantize, reference=_dequantize,
+    traits={"on_storage", "elementwise"}, infer=_infer_dequantize, verify=_verify_dequantize, reference=_dequantize,
 )  # fmt: skip

@@ -1,19 +1,21 @@
-"""One record per op: what every stage knows about it (STYLE, lesson 1).
+"""One record per op: what every stage knows about it.
 
     define(
         "stablehlo.multiply",
         section="multiply",
-        operands=("lhs: tensor", "rhs: tensor"),    # name and kind: words of `ops/kinds.py`
+        operands=("lhs: tensor", "rhs: tensor"),  # name and kind: words of `ops/kinds.py`
         results=("result: tensor",),
         traits={"elementwise", "commutative"},
-        infer=same_type,                            # result types from operands and attributes
-        verify=...,                                 # constraints beyond inference, each with its label
-        reference=multiply,                         # what it means, in numpy
+        exact="bifc",  # may be computed at compile time on elements of these kinds
+        neutral=neutral.of_product,  # 1
+        machine=by_kind(f="fmul", i="mul", b="and_", c="cmul"),  # words of `ops/machine.py`
+        infer=same_type,  # result types from operands and attributes
+        rules=("binary",),  # what holds besides, by label, for messages
+        reference=meaning(b=np.logical_and, i=np.multiply, f=np.multiply, c=cm.multiply),  # in numpy
     )
 
-Parser, verifier, folder, fusion, reference interpreter and tests read the record; no stage compares op names where a
-trait says the same. How an elementwise op is computed in machine code stands in `lower/elements/elementwise.py`, since
-records import no code generation.
+Parser, verifier, folder, fusion, lowering, reference interpreter and tests read the record; no stage has a list of ops
+where a fact says the same. Records import no code generation: what it can do is `Machine`, in `ops/machine.py`.
 """
 
 from __future__ import annotations
@@ -24,19 +26,21 @@ from importlib import import_module
 from typing import Any
 
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import Type
+from shlo_jit.ir.index import IndexMap
+from shlo_jit.ir.types import DType, Type
 from shlo_jit.ops.constraints import constraints_of
-from shlo_jit.ops.families import FAMILY_OF
+from shlo_jit.ops.families import ELEMENTWISE, FAMILY_OF, family_of
 from shlo_jit.ops.kinds import TypeKind, type_kind
+from shlo_jit.ops.machine import ByKind, Computation
 
 TRAITS = {
     "elementwise",  # result element i depends on element i of the operands only (rank-0 operands may broadcast)
-    "commutative",  # op(a, b) == op(b, a), bit for bit
+    "commutative",  # op(a, b) = op(b, a), bit for bit (of complex numbers, those without NaN or zero in their parts)
+    "idempotent",  # op(a, a) = a, bit for bit
     "terminator",
     "side_effect",  # must not be removed, duplicated or reordered with others of its kind
-    "view",  # result has the operand's elements in the operand's order (reshape)
-    "index_map",  # every result element is a copy of one operand element, found by an affine map
     "moves_data",  # result elements are operand elements (or constants); their values are not looked at
+    "on_storage",  # has a meaning of its own on quantized values, or none: they are not dequantized for it
     "collective",  # talks to other processes
     "chooses_result",  # the specification allows several result types, and the program says which (shape or elements)
     "looks_at_operands",  # inference or verification reads the ops that define the operands (constant shapes)
@@ -78,7 +82,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"did you mean '{close[0]}'?" if close else ""
 
 
-@dataclass(frozen=True)
+Neutral = Callable[[DType], "int | float | complex | None"]
+"""The number e of an element type with op(e, x) = op(x, e) = x for every x, bit for bit (a NaN stays one); None where
+there is none."""
+KINDS = "bifc"
+"""All kinds of elements, as `define` takes them: booleans, integers of either signedness, floats, complex numbers."""
+
+
+@dataclass(frozen=True, eq=False)
 class OpDef:
     """A record, as `define` makes it."""
 
@@ -94,10 +105,23 @@ class OpDef:
     attributes: dict[str, AttributeSpec]
     regions: tuple[str, ...]
     traits: frozenset[str]
+    exact: frozenset[str]
+    """Kinds of elements (`DType.kind`) on which `reference` gives the bits of run time, so that the op may be computed
+    when a program is compiled."""
+    neutral: Neutral | None
+    index_map: IndexMap | None
+    """Where the elements of the result are copied from; None for an op that computes or is no such copy."""
+    cost: int
+    """Of one element, in additions. It only steers fusion and how work is cut."""
+    machine: ByKind | Computation | None
+    """How an elementwise op is computed in machine code, in the words of `ops/machine.py`. A plain computation gets
+    registers of the operands' own types."""
     infer: Callable[[Op], Sequence[Type]] | None
     """Result types from operands, attributes and regions; raises Violation. None: results are as stated."""
     verify: Callable[[Op], None] | None
     """Checks what inference does not; raises Violation."""
+    rules: tuple[str, ...]
+    """Which of the shared rules in `constraints.txt` it keeps, besides those under its own name."""
     reference: Callable[..., Any] | None
     """numpy meaning: called as reference(op, *arrays) by the reference interpreter, gives an array or a tuple of
     arrays. Ops with regions get the interpreter too: see `reference/interpreter.py`."""
@@ -105,42 +129,58 @@ class OpDef:
     def has(self, trait: str) -> bool:
         return trait in self.traits
 
+    def is_exact_on(self, *dtypes: DType) -> bool:
+        """Whether `reference` gives the bits of run time on operands of these element types."""
+        return all(dtype.kind in self.exact for dtype in dtypes)
+
+    def neutral_on(self, dtype: DType) -> int | float | complex | None:
+        """The neutral element among numbers of an element type; None where there is none."""
+        return None if self.neutral is None else self.neutral(dtype)
+
     @property
     def constraints(self) -> Mapping[str, str]:
         """Label to statement of every rule of this op's own (`C5`: `0 <= lhs_batching_dimensions < rank(lhs)`)."""
-        return constraints_of(self.name).statements
+        return constraints_of(self.name, self.rules).statements
 
     def result_label(self, index: int, part: str) -> str:
         """The rule that is broken when a stated result type is not the inferred one; `type` when none says so."""
-        return constraints_of(self.name).result_label(index, part)
+        return constraints_of(self.name, self.rules).result_label(index, part)
 
 
 class Records(Mapping[str, OpDef]):
-    """All ops by full name, in the order of `families.py`. Raises KeyError for a name that is none."""
+    """All ops by full name. Raises KeyError for a name that is none. A family's module is imported when one of its ops
+    is asked for, all of them elementwise ones when all names are."""
 
     def __init__(self) -> None:
         self._defined: dict[str, OpDef] = {}
 
     def __getitem__(self, name: str) -> OpDef:
-        record = self._defined.get(name)
+        record = self.get(name)
         if record is None:
-            import_module(f"shlo_jit.ops.{FAMILY_OF[name]}")
-            record = self._defined[name]
+            raise KeyError(name)
         return record
 
     def get(self, name: str, default: Any = None) -> Any:
         """As of any mapping; asked for every op of a program, so without an exception on the way."""
         record = self._defined.get(name)
-        return record or (self[name] if name in FAMILY_OF else default)
+        if record is None and (family := family_of(name)) is not None:
+            import_module(f"shlo_jit.ops.{family}")
+            record = self._defined.get(name)
+        return record or default
 
     def __contains__(self, name: object) -> bool:
-        return name in FAMILY_OF
+        return name in FAMILY_OF or (isinstance(name, str) and self.get(name) is not None)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(FAMILY_OF)
+        return iter(self._names())
 
     def __len__(self) -> int:
-        return len(FAMILY_OF)
+        return len(self._names())
+
+    def _names(self) -> list[str]:
+        for family in ELEMENTWISE.values():
+            import_module(f"shlo_jit.ops.{family}")
+        return [*(name for name in self._defined if name not in FAMILY_OF), *FAMILY_OF]
 
     def add(self, record: OpDef) -> None:
         """Called by `define` while the family's module is imported."""
@@ -170,12 +210,22 @@ def define(
     attributes: dict[str, AttributeSpec] | None = None,
     regions: tuple[str, ...] = (),
     traits: set[str] | frozenset[str] = frozenset(),
+    exact: str = "",
+    neutral: Neutral | None = None,
+    index_map: IndexMap | None = None,
+    cost: int | None = None,
+    machine: ByKind | Computation | None = None,
     infer: Callable[[Op], Sequence[Type]] | None = None,
     verify: Callable[[Op], None] | None = None,
+    rules: tuple[str, ...] = (),
     reference: Callable[..., Any] | None = None,
 ) -> OpDef:
-    """Make and register a record. Operands and results are written `name: kind`, with `*` or `?` after the name."""
+    """Make and register a record. Operands and results are written `name: kind`, with `*` or `?` after the name;
+    `exact` is some of `KINDS`, all of them for an op that moves data. The cost, where none is given, is 0 of an index
+    map and 1 of any other op."""
     assert set(traits) <= TRAITS, set(traits) - TRAITS
+    assert set(exact) <= set(KINDS), exact
+    kinds = KINDS if "moves_data" in traits else exact
     operand_names, operand_kinds = _declarations(operands)
     result_names, result_kinds = _declarations(results)
     record = OpDef(
@@ -188,8 +238,14 @@ def define(
         attributes=attributes or {},
         regions=regions,
         traits=frozenset(traits),
+        exact=frozenset(kinds + "ux" if "i" in kinds else kinds),
+        neutral=neutral,
+        index_map=index_map,
+        cost=int(index_map is None) if cost is None else cost,
+        machine=machine,
         infer=infer,
         verify=verify,
+        rules=rules,
         reference=reference,
     )
     OPS.add(record)

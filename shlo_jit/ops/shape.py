@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 
+from shlo_jit.ir import index as ix
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.core import Op
+from shlo_jit.ir.index import ZERO, At, Condition, Places
 from shlo_jit.ir.types import QuantizedType, TensorType, Type
 from shlo_jit.ops.numeric import Array, convert, result_dtype, result_type
-from shlo_jit.ops.record import Violation, define, required
+from shlo_jit.ops.record import KINDS, Violation, define, required
 from shlo_jit.ops.shapes import (
     Shape,
     bounds_of,
@@ -27,7 +29,11 @@ from shlo_jit.ops.shapes import (
 )
 
 MOVES = {"moves_data"}
-COPIES = {"moves_data", "index_map"}
+
+
+def from_nowhere(op: Op, at: At, extents: list[int]) -> Places:
+    """The index map of an op without operands."""
+    return []
 
 
 def same_elements(op: Op, *, spreads: bool = False) -> None:
@@ -103,12 +109,12 @@ def iota(shape: tuple[int, ...], dimension: int, dtype: np.dtype) -> Array:
 define(
     "stablehlo.constant", section="constant",
     results=("output: any_tensor",), attributes={"value": required("dense")},
-    infer=_infer_constant, reference=_constant, traits=MOVES,
+    infer=_infer_constant, reference=_constant, traits=MOVES, index_map=from_nowhere,
 )  # fmt: skip
 define(
     "stablehlo.iota", section="iota",
     results=("output: int|float|complex|quant",), attributes={"iota_dimension": required("i64 >= 0", "C1")},
-    traits={"chooses_result"}, verify=_verify_iota,
+    traits={"chooses_result"}, exact=KINDS, verify=_verify_iota, index_map=from_nowhere,
     reference=lambda op: iota(result_type(op).extents, op.int("iota_dimension"), result_dtype(op)),
 )  # fmt: skip
 
@@ -153,6 +159,18 @@ def check_reshape_axis(a: TensorType, b: TensorType) -> None:
             )
 
 
+def _reshape_places(op: Op, at: At, extents: list[int]) -> Places:
+    (operand,) = op.operands
+    source, target = operand.tensor.extents, op.result.tensor.extents
+    kept = [e for e, n in zip(at.index, target, strict=True) if n != 1]
+    if [n for n in source if n != 1] == [n for n in target if n != 1]:
+        it = iter(kept)
+        index = tuple(ZERO if n == 1 else next(it) for n in source)
+    else:
+        index = ix.delinearize(ix.linearize(at.index, target), source, extents)
+    return [(operand, At(index, at.conditions))]
+
+
 def _infer_transpose(op: Op) -> list[Type]:
     t, permutation = operand_type(op, 0), op.ints("permutation")
     assert t.shape is not None
@@ -177,6 +195,13 @@ def _infer_transpose(op: Op) -> list[Type]:
     return [with_bounds(shape, dtype, [bounds[p] for p in permutation])]
 
 
+def _transpose_places(op: Op, at: At, extents: list[int]) -> Places:
+    index = [ZERO] * len(at.index)
+    for i, p in enumerate(op.ints("permutation")):
+        index[p] = at.index[i]
+    return [(op.operands[0], At(tuple(index), at.conditions))]
+
+
 def _infer_reverse(op: Op) -> list[Type]:
     t, dims = operand_type(op, 0), op.ints("dimensions")
     if len(set(dims)) != len(dims):
@@ -189,20 +214,30 @@ def _infer_reverse(op: Op) -> list[Type]:
     return [t]
 
 
+def _reverse_places(op: Op, at: At, extents: list[int]) -> Places:
+    shape, dims = op.result.tensor.extents, set(op.ints("dimensions"))
+    index = tuple(
+        ix.shift(ix.scale(e, -1), shape[d] - 1) if d in dims and shape[d] > 1 else e for d, e in enumerate(at.index)
+    )
+    return [(op.operands[0], At(index, at.conditions))]
+
+
 define(
     "stablehlo.reshape", section="reshape",
-    operands=("operand: any_tensor",), results=("result: any_tensor",), traits={"view", "moves_data", "chooses_result"},
-    verify=_verify_reshape, reference=lambda op, x: x.reshape(result_type(op).extents),
+    operands=("operand: any_tensor",), results=("result: any_tensor",), traits={"moves_data", "chooses_result"},
+    verify=_verify_reshape, index_map=_reshape_places, reference=lambda op, x: x.reshape(result_type(op).extents),
 )  # fmt: skip
 define(
     "stablehlo.transpose", section="transpose",
     operands=("operand: any_tensor",), results=("result: any_tensor",),
-    attributes={"permutation": required("ints")}, traits=COPIES, infer=_infer_transpose,
+    attributes={"permutation": required("ints")}, traits=MOVES, infer=_infer_transpose,
+    index_map=_transpose_places,
     reference=lambda op, x: x.transpose(op.ints("permutation")),
 )  # fmt: skip
 define(
     "stablehlo.reverse", section="reverse",
-    operands=("operand: tensor",), attributes={"dimensions": required("ints")}, traits=COPIES, infer=_infer_reverse,
+    operands=("operand: tensor",), attributes={"dimensions": required("ints")}, traits=MOVES, infer=_infer_reverse,
+    index_map=_reverse_places,
     reference=lambda op, x: np.flip(x, op.ints("dimensions")),
 )  # fmt: skip
 
@@ -241,6 +276,12 @@ def _infer_slice(op: Op) -> list[Type]:
 def _slice(op: Op, x: Array) -> Array:
     starts, limits, strides = op.ints("start_indices"), op.ints("limit_indices"), op.ints("strides")
     return x[tuple(slice(a, b, s) for a, b, s in zip(starts, limits, strides, strict=True))]
+
+
+def _slice_places(op: Op, at: At, extents: list[int]) -> Places:
+    starts, strides = op.ints("start_indices"), op.ints("strides", (1,) * len(at.index))
+    index = tuple(ix.shift(ix.scale(e, k), s) for e, s, k in zip(at.index, starts, strides, strict=True))
+    return [(op.operands[0], At(index, at.conditions))]
 
 
 def _infer_pad(op: Op) -> list[Type]:
@@ -286,6 +327,21 @@ def pad(x: Array, value: Array, low: tuple[int, ...], high: tuple[int, ...], inn
 
 def _pad(op: Op, x: Array, value: Array) -> Array:
     return pad(x, value, op.ints("edge_padding_low"), op.ints("edge_padding_high"), op.ints("interior_padding"))
+
+
+def _pad_places(op: Op, at: At, extents: list[int]) -> Places:
+    """The operand under the condition that the element is not padding, then the padding value."""
+    operand, value = op.operands
+    low, interior = op.ints("edge_padding_low"), op.ints("interior_padding")
+    assert not any(interior), "interior padding has a nest of its own"
+    index, conditions = [], list(at.conditions)
+    source, target = operand.tensor.extents, op.result.tensor.extents
+    for d, e in enumerate(at.index):
+        moved = ix.shift(e, -low[d])
+        if low[d] > 0 or target[d] > source[d] + low[d]:
+            conditions.append(Condition(moved, 0, source[d]))
+        index.append(moved)
+    return [(operand, At(tuple(index), tuple(conditions))), (value, At((), at.conditions))]
 
 
 def _infer_concatenate(op: Op) -> list[Type]:
@@ -347,7 +403,7 @@ define(
     "stablehlo.slice", section="slice",
     operands=("operand: tensor",),
     attributes={"start_indices": required("ints"), "limit_indices": required("ints"), "strides": required("ints")},
-    traits=COPIES, infer=_infer_slice, reference=_slice,
+    traits=MOVES, infer=_infer_slice, index_map=_slice_places, reference=_slice,
 )  # fmt: skip
 define(
     "stablehlo.pad", section="pad",
@@ -357,7 +413,7 @@ define(
         "edge_padding_high": required("ints"),
         "interior_padding": required("ints"),
     },
-    traits=MOVES, infer=_infer_pad, reference=_pad,
+    traits=MOVES, infer=_infer_pad, index_map=_pad_places, reference=_pad,
 )  # fmt: skip
 define(
     "stablehlo.concatenate", section="concatenate",

@@ -1,6 +1,7 @@
-"""Identities: rows of (op, rule); a rule gives the values that stand for the op's results, or None.
+"""Identities: rules that give the values which stand for an op's results, or None.
 
-Each row carries its equation. Floats: bit-exact ones only (x + 0 is not x for x = -0).
+Each carries its equation. Floats: bit-exact ones only (x + 0 is not x for x = -0), but for the bits of a NaN. What
+follows from facts of a record holds for every op that has them; the others stand in a table by op.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from shlo_jit.ir.attributes import Dense, DenseArray
 from shlo_jit.ir.core import Op, Region, Value
 from shlo_jit.ir.types import tensor
+from shlo_jit.ops import OPS
 from shlo_jit.passes.rewriter import Rewriter
 
 Identity = Callable[[Any, Rewriter, Op, list[Value]], "Sequence[Value] | None"]
@@ -67,34 +69,38 @@ def _known_select(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequen
     return [x if dense.array.reshape(-1)[0] else y]
 
 
-def _splat(s: Any, value: Value, number: int) -> bool:
+def _splat(s: Any, value: Value, number: float | complex) -> bool:
+    """Whether a value is a constant of this number everywhere, by the bits (-0 is not 0)."""
     dense = s.dense(value)
-    return dense is not None and dense.is_splat and bool(dense.array.reshape(-1)[0] == number)
+    if dense is None or not dense.is_splat:
+        return False
+    return dense.array.reshape(-1)[:1].tobytes() == np.asarray(number).astype(dense.array.dtype).tobytes()
 
 
-def _integer_neutral(number: int) -> Identity:
-    """x + 0 = x, x * 1 = x, x | 0 = x ... of integers."""
-
-    def rule(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        if not op.result.tensor.storage.is_integer:
-            return None
-        x, y = operands
-        if _splat(s, y, number):
-            return [x]
-        commutes = op.name not in ("stablehlo.subtract",)
-        return [y] if commutes and _splat(s, x, number) else None
-
-    return rule
-
-
-def _float_times_one(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """x * 1 = x, x / 1 = x (bit-exact but for the quiet bit of a signalling NaN)"""
-    if not op.result.tensor.storage.is_float:
-        return None
+def _neutral(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """op(x, e) = op(e, x) = x for the record's neutral element e"""
     x, y = operands
-    if _splat(s, y, 1):
-        return [x]
-    return [y] if op.name == "stablehlo.multiply" and _splat(s, x, 1) else None
+    if s.dense(x) is None and s.dense(y) is None:
+        return None
+    e = OPS[op.name].neutral_on(op.result.tensor.storage)
+    if e is None:
+        return None
+    return [x] if _splat(s, y, e) else [y] if _splat(s, x, e) else None
+
+
+def _idempotent(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """op(x, x) = x"""
+    return operands[:1] if operands[0] is operands[1] else None
+
+
+def _minus_zero(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """x - 0 = x"""
+    return operands[:1] if not op.result.tensor.storage.is_complex and _splat(s, operands[1], 0) else None
+
+
+def _by_one(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """x / 1 = x"""
+    return operands[:1] if not op.result.tensor.storage.is_complex and _splat(s, operands[1], 1) else None
 
 
 def _barrier(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -212,12 +218,8 @@ IDENTITIES: dict[str, tuple[Identity, ...]] = {
     "stablehlo.dynamic_update_slice": (_whole_update,),
     "stablehlo.concatenate": (_single_concatenate,),
     "stablehlo.select": (_known_select,),
-    "stablehlo.add": (_integer_neutral(0),),
-    "stablehlo.subtract": (_integer_neutral(0),),
-    "stablehlo.or": (_integer_neutral(0),),
-    "stablehlo.xor": (_integer_neutral(0),),
-    "stablehlo.multiply": (_integer_neutral(1), _float_times_one),
-    "stablehlo.divide": (_float_times_one,),
+    "stablehlo.subtract": (_minus_zero,),
+    "stablehlo.divide": (_by_one,),
     "stablehlo.optimization_barrier": (_barrier,),
     "stablehlo.if": (_known_if,),
     "stablehlo.case": (_known_case,),
@@ -225,3 +227,10 @@ IDENTITIES: dict[str, tuple[Identity, ...]] = {
     "stablehlo.while": (_invariant_carry,),
     "stablehlo.reduce": (_trivial_reduce,),
 }
+
+
+def identities_of(name: str) -> tuple[Identity, ...]:
+    """The rules for an op: those of its row, then those that follow from its record."""
+    record = OPS[name]
+    by_fact = ((record.neutral is not None, _neutral), (record.has("idempotent"), _idempotent))
+    return (*IDENTITIES.get(name, ()), *(rule for holds, rule in by_fact if holds))

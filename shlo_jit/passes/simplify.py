@@ -2,8 +2,8 @@
 
 Needs: inlined functions. Guarantees: every block has its own copy of each constant of equal elements that it uses;
 no dead op without effect remains; a tensor without elements is a constant, so that index maps and kernels never see
-one they would have to compute. Folding computes exact ops only (arithmetic, comparisons, conversions, data
-movement), with at most FOLD_ELEMENTS elements, so that the result has the bits it would have at run time.
+one they would have to compute. Folding computes what is exact by an op's record, with at most FOLD_ELEMENTS elements,
+so that the result has the bits it would have at run time.
 """
 
 from __future__ import annotations
@@ -16,22 +16,10 @@ from shlo_jit import tuning
 from shlo_jit.fuse.order import acting
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.core import Block, Op, Region, Value
-from shlo_jit.ir.types import TensorType
+from shlo_jit.ir.types import DType, TensorType
 from shlo_jit.ops import OPS
-from shlo_jit.passes.identities import IDENTITIES
+from shlo_jit.passes.identities import identities_of
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
-
-EXACT = {
-    "stablehlo." + n
-    for n in (
-        "add subtract multiply divide negate abs sign maximum minimum and or xor not compare select clamp convert "
-        "shift_left shift_right_logical shift_right_arithmetic remainder popcnt count_leading_zeros is_finite floor "
-        "ceil round_nearest_afz round_nearest_even bitcast_convert reshape transpose broadcast_in_dim slice "
-        "concatenate pad reverse iota real imag complex gather sqrt"
-    ).split()
-}
-SPREADS = {"stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.transpose", "stablehlo.slice"}
-"""Ops that make equal elements from equal elements."""
 
 
 class _Simplify:
@@ -52,7 +40,7 @@ class _Simplify:
         found = self.fold(rw, op, operands)
         if found is not None:
             return found
-        for identity in IDENTITIES.get(op.name, ()):
+        for identity in identities_of(op.name):
             found = identity(self, rw, op, operands)
             if found is not None:
                 return found
@@ -136,42 +124,30 @@ class _Simplify:
 
     # ------------------------------------------------------------------ folding
     def fold(self, rw: Rewriter, op: Op, operands: list[Value]) -> list[Value] | None:
-        if op.name not in EXACT or len(op.results) != 1 or op.regions:
+        known = [k for o in operands if (k := self.constants.get(o)) is not None]
+        if not known or len(known) < len(operands) or len(op.results) != 1 or op.regions:
             return None
-        t = op.result.type
-        known = [self.constants.get(o) for o in operands]
-        if not isinstance(t, TensorType) or not t.is_static or any(k is None for k in known):
+        t, record = op.result.type, OPS[op.name]
+        if not isinstance(t, TensorType) or not t.is_static or not isinstance(t.dtype, DType):
             return None
-        if not isinstance(t.dtype, type(t.storage)) or not operands:
+        if record.reference is None or not record.is_exact_on(*(k.type.storage for k in known)):
             return None
-        record = OPS[op.name]
-        splat = all(k.is_splat for k in known if k is not None) and t.size > 0
-        if splat and op.name in SPREADS:
-            assert known[0] is not None
-            one = known[0].array.reshape(-1)[0]
-            return [self.make(Dense(t, np.broadcast_to(one, t.extents)))]
-        if splat and record.has("elementwise") and t.size > 1:
-            return self.fold_splat(op, t, [k for k in known if k is not None])
-        most = tuning.FOLD_ELEMENTS
-        large = t.size > most or any(k is None or k.array.size > 16 * most for k in known)
-        if large or record.reference is None:
-            return None
+        splat = all(k.is_splat for k in known) and t.size > 0
+        if splat and record.index_map is not None and len(operands) == 1:
+            return [self.splat(t, known[0].array)]
         with np.errstate(all="ignore"):
-            result = record.reference(op, *(k.array for k in known if k is not None))
-        result = result[0] if isinstance(result, tuple) else result
+            if splat and record.has("elementwise") and t.size > 1:
+                return [self.splat(t, record.reference(op, *(k.array.reshape(-1)[:1] for k in known)))]
+            most = tuning.FOLD_ELEMENTS
+            if t.size > most or any(k.array.size > 16 * most for k in known):
+                return None
+            result = record.reference(op, *(k.array for k in known))
         return [self.make(Dense(t, np.asarray(result, t.storage.numpy).reshape(t.extents)))]
 
-    def fold_splat(self, op: Op, t: TensorType, known: list[Dense]) -> list[Value] | None:
-        record = OPS[op.name]
-        if record.reference is None:
-            return None
-        small = [k.array.reshape(-1)[:1] for k in known]
-        if op.name == "stablehlo.bitcast_convert" and known[0].type.storage.bits != t.storage.bits:
-            return None
-        with np.errstate(all="ignore"):
-            result = record.reference(op, *small)
-        one = np.asarray(result, t.storage.numpy).reshape(-1)[0]
-        return [self.make(Dense(t, np.broadcast_to(one, t.extents)))]
+    def splat(self, t: TensorType, one: np.ndarray) -> Value:
+        """A constant whose elements are all the first of an array."""
+        element = np.asarray(one, t.storage.numpy).reshape(-1)[0]
+        return self.make(Dense(t, np.broadcast_to(element, t.extents)))
 
 
 def body_key(block: Block) -> tuple:

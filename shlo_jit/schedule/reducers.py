@@ -4,35 +4,33 @@ from __future__ import annotations
 
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import F32, DType
-
-COMMUTATIVE = {
-    "stablehlo.add", "stablehlo.multiply", "stablehlo.maximum", "stablehlo.minimum", "stablehlo.and", "stablehlo.or",
-    "stablehlo.xor",
-}  # fmt: skip
+from shlo_jit.ops import OPS, OpDef
 
 
-def simple_op(op: Op) -> str | None:
-    """Name of the op a reducer consists of, when that is one commutative op of its two arguments; else None."""
+def simple_op(op: Op) -> OpDef | None:
+    """The op a reducer consists of, when that is one commutative op of its two arguments that has a neutral element;
+    else None."""
     body = op.block()
     if len(body.ops) != 2 or len(body.arguments) != 2:
         return None
     inner, end = body.ops
+    record = OPS[inner.name]
     same = len({o.type for o in [*inner.operands, *inner.results]}) == 1
     complete = set(inner.operands) == set(body.arguments) and end.operands == inner.results
-    return inner.name if inner.name in COMMUTATIVE and same and complete and _has_neutral(inner) else None
+    if not (record.has("elementwise") and record.has("commutative") and same and complete):
+        return None
+    e = record.neutral_on(_accumulator(record, inner.result.tensor.storage))
+    return None if e is None else record
 
 
-def _has_neutral(inner: Op) -> bool:
-    """Complex and saturating small-float extremes have no neutral element we can name."""
-    dtype = inner.result.tensor.storage
-    extreme = inner.name in ("stablehlo.maximum", "stablehlo.minimum")
-    return not (extreme and (dtype.is_complex or (dtype.is_float and dtype.bits < 16))) and not (
-        dtype.is_complex and inner.name == "stablehlo.multiply"
-    )
-
-
-def accumulator(op: Op, simple: str | None) -> DType:
-    """What a reduction carries: sums and products of narrow floats are carried in f32 and rounded once."""
+def accumulator(op: Op, simple: OpDef | None) -> DType:
+    """What a reduction carries."""
     dtype = op.results[0].tensor.storage
-    sums = simple in ("stablehlo.add", "stablehlo.multiply")
-    return F32 if sums and dtype.is_float and dtype.bits < 32 else dtype
+    return dtype if simple is None else _accumulator(simple, dtype)
+
+
+def _accumulator(simple: OpDef, dtype: DType) -> DType:
+    """What numbers of an element type are combined in: f32 for narrow floats, rounded once, unless the op only chooses
+    between its operands, which rounds nothing."""
+    chooses = simple.has("idempotent")
+    return F32 if dtype.is_float and dtype.bits < 32 and not chooses else dtype

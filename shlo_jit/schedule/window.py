@@ -19,8 +19,6 @@ from shlo_jit.schedule.reducers import simple_op
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.tasks import Tasks, cut
 
-IDEMPOTENT = {"stablehlo.maximum", "stablehlo.minimum", "stablehlo.and", "stablehlo.or"}
-
 
 @dataclass(frozen=True)
 class Dim:
@@ -248,15 +246,12 @@ def _scan(op: Op, dims: list[Dim], k: int, target: Target) -> Scan:
 def absorbs_initial(op: Op) -> bool | None:
     """Whether combine(init, init) is init; None where that depends on the value at run time."""
     simple = simple_op(op)
-    if simple in IDEMPOTENT:
-        return True
     if simple is None:
         return None
+    if simple.has("idempotent"):
+        return True
     known = known_scalar(op.operands[len(op.results)])
-    if known is None:
-        return False
-    neutral = {"stablehlo.add": 0, "stablehlo.xor": 0, "stablehlo.multiply": 1}
-    return bool(known == neutral[simple])
+    return known is not None and bool(known == simple.neutral_on(op.results[0].tensor.storage))
 
 
 def known_scalar(value: Value) -> object | None:

@@ -81,11 +81,10 @@ def diagnosed(source: Source, refusal: SyntaxRefusal) -> Diagnostic:
     message, hint = explained(source, refusal), ""
     name = refusal.token.strip("'")
     if refusal.expected.endswith(_OPERATION) and name[:1].isalpha() and "." in name:
-        from shlo_jit.ops.families import FAMILY_OF
-        from shlo_jit.ops.record import did_you_mean
+        from shlo_jit.ops.record import OPS, did_you_mean
 
         generic = f'{name} has the generic form only: "{name}"(...) : (...) -> ...'
-        hint = generic if name in FAMILY_OF else did_you_mean(name, FAMILY_OF)
+        hint = generic if name in OPS else did_you_mean(name, OPS)
         message += f"; {hint}" if hint else ""
     place = Span(source, refusal.start, refusal.end)
     return diagnose(message, place, label="syntax", hint=hint, found=refusal.token, expected=refusal.expected)

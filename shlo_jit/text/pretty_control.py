@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import TensorType, Type, tensor
+from shlo_jit.ops import OPS
 from shlo_jit.text.syntax import Argument, NotPretty, Syntax, all_ints, i64s, int_list, parse_argument, typed
 
 if TYPE_CHECKING:
@@ -37,8 +38,11 @@ def print_return(printer: Printer, op: Op) -> str | None:
 
 # ---- reduce
 
-COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in ("add", "and", "maximum", "minimum", "multiply", "or", "xor"))
-"""The operations that `applies` may name."""
+
+def _may_be_applied(name: str) -> bool:
+    """Whether `applies` may name an operation: a commutative one of StableHLO."""
+    record = OPS.get(name) if name.startswith("stablehlo.") else None
+    return record is not None and record.has("commutative")
 
 
 def parse_reduce(p: Parser, name: str) -> Op:
@@ -76,7 +80,7 @@ def _applied(p: Parser) -> str:
     name = p.tokens[p.i]
     if not name[:1].isalpha() or not name.replace(".", "").isidentifier():
         p.fail("the name of an operation such as 'stablehlo.add'")
-    if name not in COMMUTATIVE:
+    if not _may_be_applied(name):
         p.error(
             "custom op 'stablehlo.reduce' expected the inner-op to be a commutative binary-op from the stablehlo "
             "dialect, with zero region, producing single result"
@@ -124,7 +128,7 @@ def print_reduce(printer: Printer, op: Op) -> str | None:
     pairs = ", ".join(f"({names[i]} init: {names[count + i]})" for i in range(count))
     dims = int_list(all_ints(op.attributes.get("dimensions")))
     inner = applied_op(op)
-    inner = inner if inner in COMMUTATIVE else None
+    inner = inner if inner is not None and _may_be_applied(inner) else None
     tail = printer.spaced_dictionary(op, ("dimensions",)) + f" : {printer.function(op)}"
     if inner is not None:
         return f"{pairs} applies {inner} across dimensions = {dims}{tail}"

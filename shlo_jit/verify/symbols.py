@@ -111,7 +111,7 @@ def _mismatch(label: str, message: str, found: Sequence[Type], expected: Sequenc
 
 def _user(op: Op, table: dict[str, Op], names: list[str]) -> str | None:
     """An op that names a symbol: gives the function it calls. Hints are among `names`."""
-    if FAMILY_OF[op.name] == "collective":
+    if op.name in _COLLECTIVES:
         from shlo_jit.ops.collective import mesh_symbol
 
         mesh = mesh_symbol(op)

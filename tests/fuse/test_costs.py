@@ -184,4 +184,4 @@ def reversing(elements: int) -> str:
 def test_large_states_exchange_their_memory() -> None:
     copied = "(the next turn's state: what writes it reads the old state at other places)"
     assert copied in reversing(1023) and "change places" not in reversing(1023)
-    assert copied not in reversing(1024) and "4,096 bytes at" in reversing(1024)
+    assert copied not in reversing(1024) and "4,096 bytes each, change places" in reversing(1024)

@@ -44,6 +44,45 @@ CASES = {
         "%0 = stablehlo.add %x, %c : tensor<4xf32>\nreturn %0 : tensor<4xf32>",
         ["constant", "add", "return"],
     ),
+    "plus -0": (
+        "%c = stablehlo.constant dense<-0.0> : tensor<4xf32>\n"
+        "%0 = stablehlo.add %c, %x : tensor<4xf32>\nreturn %0 : tensor<4xf32>",
+        ["return"],
+    ),
+    "the greatest of x and -infinity": (
+        "%c = stablehlo.constant dense<0xFF800000> : tensor<4xf32>\n"
+        "%0 = stablehlo.maximum %c, %x : tensor<4xf32>\nreturn %0 : tensor<4xf32>",
+        ["return"],
+    ),
+    "the greatest of x and x": ("%0 = stablehlo.maximum %x, %x : tensor<4xf32>\nreturn %0 : tensor<4xf32>", ["return"]),
+    "minus 0": (
+        "%c = stablehlo.constant dense<0.0> : tensor<4xf32>\n"
+        "%0 = stablehlo.subtract %x, %c : tensor<4xf32>\nreturn %0 : tensor<4xf32>",
+        ["return"],
+    ),
+    "minus -0 stays: -0 - -0 is 0": (
+        "%c = stablehlo.constant dense<-0.0> : tensor<4xf32>\n"
+        "%0 = stablehlo.subtract %x, %c : tensor<4xf32>\nreturn %0 : tensor<4xf32>",
+        ["constant", "subtract", "return"],
+    ),
+    "0 minus x stays": (
+        "%c = stablehlo.constant dense<0.0> : tensor<4xf32>\n"
+        "%0 = stablehlo.subtract %c, %x : tensor<4xf32>\nreturn %0 : tensor<4xf32>",
+        ["constant", "subtract", "return"],
+    ),
+    "the root of a complex constant stays: it is not exact": (
+        "%c = stablehlo.constant dense<(1.0, 2.0)> : tensor<complex<f32>>\n"
+        "%0 = stablehlo.sqrt %c : tensor<complex<f32>>\n%1 = stablehlo.real %0 : (tensor<complex<f32>>) -> tensor<f32>\n"
+        "%2 = stablehlo.broadcast_in_dim %1, dims = [] : (tensor<f32>) -> tensor<4xf32>\nreturn %2 : tensor<4xf32>",
+        ["constant", "sqrt", "real", "broadcast_in_dim", "return"],
+    ),
+    "a part of a constant": (
+        "%c = stablehlo.constant dense<[1.0, 2.0, 3.0, 4.0, 5.0]> : tensor<5xf32>\n"
+        "%i = stablehlo.constant dense<1> : tensor<i32>\n"
+        "%0 = stablehlo.dynamic_slice %c, %i, sizes = [4] : (tensor<5xf32>, tensor<i32>) -> tensor<4xf32>\n"
+        "return %0 : tensor<4xf32>",
+        ["constant", "return"],
+    ),
     "equal ops": (
         "%0 = stablehlo.tanh %x : tensor<4xf32>\n%1 = stablehlo.tanh %x : tensor<4xf32>\n"
         "%2 = stablehlo.add %0, %1 : tensor<4xf32>\nreturn %2 : tensor<4xf32>",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from decisions import AVX2, AVX512, SSE, decides, main, note, tensor, the_schedule
 
@@ -20,14 +22,14 @@ def chain(n: int, count: int, dtype: str = "f32", op: str = "negate") -> str:
     """`count` ops, one after the other, on n elements."""
     t = tensor(n, dtype=dtype)
     names = ["%x", *(f"%v{i}" for i in range(count - 1)), "%y"]
-    return main(f"%x: {t}", t, *(f"{b} = stablehlo.{op} {a} : {t}" for a, b in zip(names, names[1:], strict=False)))
+    return main(f"%x: {t}", t, *(f"{b} = stablehlo.{op} {a} : {t}" for a, b in itertools.pairwise(names)))
 
 
 def reduction(shape: tuple[int, ...], dims: str, body: str = "add", before: int = 0) -> str:
     """A reduction by one op; `before` ops are computed from the operand first."""
     t, out = tensor(*shape), tensor(*(n for d, n in enumerate(shape) if str(d) not in dims))
     names = ["%x", *(f"%v{i}" for i in range(before))]
-    ops = [f"{b} = stablehlo.negate {a} : {t}" for a, b in zip(names, names[1:], strict=False)]
+    ops = [f"{b} = stablehlo.negate {a} : {t}" for a, b in itertools.pairwise(names)]
     zero = "%zero = stablehlo.constant dense<0.0> : tensor<f32>"
     last = (
         f"%y = stablehlo.reduce({names[-1]} init: %zero) applies stablehlo.{body} across dimensions = [{dims}]"
@@ -90,7 +92,7 @@ def turned(n: int, loads: int, m: int = 64, more: int = 1) -> str:
     lines += [f"%s{i} = stablehlo.add {sums[i - 1]}, %t{i} : {out}" for i in range(1, loads)]
     arguments = ", ".join(f"%x{i}: {t}" for i in range(loads))
     rest = [sums[-1], *(f"%r{i}" for i in range(1, more)), "%y"]
-    lines += [f"{b} = stablehlo.negate {a} : {out}" for a, b in zip(rest, rest[1:], strict=False)]
+    lines += [f"{b} = stablehlo.negate {a} : {out}" for a, b in itertools.pairwise(rest)]
     return main(arguments, out, *lines)
 
 
@@ -245,8 +247,9 @@ def test_a_chunk_is_a_task_s_work() -> None:
 
 
 def test_few_long_rows_are_split() -> None:
-    split, whole = nest(reduction((tuning.SPLIT_UNITS - 1, 1 << 16), "1")), nest(
-        reduction((tuning.SPLIT_UNITS, 1 << 16), "1")
+    split, whole = (
+        nest(reduction((tuning.SPLIT_UNITS - 1, 1 << 16), "1")),
+        nest(reduction((tuning.SPLIT_UNITS, 1 << 16), "1")),
     )
     assert split.split is not None
     assert split.scratch.fixed == split.split.nbytes

@@ -31,37 +31,23 @@ def same_type(name: str, operands: int) -> None:
         rules(name, good, ("C1", f"({t}, ", f"({t.replace('<2', '<3')}, "))
 
 
-SAME_UNARY = (
-    "abs cbrt ceil cosine count_leading_zeros exponential exponential_minus_one floor log log_plus_one logistic "
-)
-SAME_UNARY += "negate not popcnt round_nearest_afz round_nearest_even rsqrt sign sine sqrt tan tanh"
-ACCURATE = "cbrt cosine exponential exponential_minus_one log log_plus_one logistic rsqrt sine sqrt tan tanh"
-BINARY = "add and atan2 divide maximum minimum multiply or power remainder shift_left shift_right_arithmetic "
-BINARY += "shift_right_logical subtract xor"
-CHLO_UNARY = (
-    "_asin_acos_kernel acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv erfc lgamma sinh "
-)
-CHLO_UNARY += "square tan"
+for _name, _record in OPS.items():
+    if "unary" in _record.rules:
+        same_type(_name, 1)
+    if "binary" in _record.rules:
+        same_type(_name, 2)
+    if "accurate" in _record.rules:
+        _mode = "mode = #stablehlo.result_accuracy_mode<TOLERANCE>>"
+        rules(
+            _name,
+            call(_name, 1, f"result_accuracy = #stablehlo.result_accuracy<atol = 1.0, rtol = 0.0, ulps = 2, {_mode}",
+                 "(tensor<2xf32>) -> tensor<2xf32>"),
+            ("result_accuracy", "<TOLERANCE>", "<HIGHEST>"),
+            ("result_accuracy", "atol = 1.0", "atol = 0.0", "ulps = 2", "ulps = 0"),
+        )  # fmt: skip
 
-for _name in SAME_UNARY.split():
-    same_type(f"stablehlo.{_name}", 1)
-for _name in BINARY.split():
-    same_type(f"stablehlo.{_name}", 2)
-for _name in CHLO_UNARY.split():
-    same_type(f"chlo.{_name}", 1)
-for _name in ("polygamma", "zeta", "next_after", "mulhi"):
-    same_type(f"chlo.{_name}", 2)
-
-for _name in ACCURATE.split():
-    _mode = "mode = #stablehlo.result_accuracy_mode<TOLERANCE>>"
-    rules(
-        f"stablehlo.{_name}",
-        call(f"stablehlo.{_name}", 1, f"result_accuracy = #stablehlo.result_accuracy<atol = 1.0, rtol = 0.0, ulps = 2, "
-             f"{_mode}", "(tensor<2xf32>) -> tensor<2xf32>"),
-        ("result_accuracy", "<TOLERANCE>", "<HIGHEST>"),
-        ("result_accuracy", "atol = 1.0", "atol = 0.0", "ulps = 2", "ulps = 0"),
-    )  # fmt: skip
-
+same_type("stablehlo.abs", 1)
+same_type("stablehlo.add", 2)
 rules(
     "stablehlo.add",
     {

@@ -20,6 +20,7 @@ import pytest
 from table import CASES, Case, program
 
 import shlo_jit
+from shlo_jit.ops import OPS
 from shlo_jit.ops.constraints import registry
 from shlo_jit.text.parser import parse_module
 from shlo_jit.verify.verifier import verify_module
@@ -43,15 +44,21 @@ def test_constraint(case: Case, good: bool) -> None:
         assert found == []
     else:
         assert [(d.op, d.label) for d in found] == [(case.op, case.label)], [d.message for d in found]
-        assert found[0].rule == registry()[case.op].statements[case.label]
+        assert found[0].rule == OPS[case.op].constraints[case.label]
         assert found[0].line > 0
 
 
 def test_every_constraint_has_tests() -> None:
     tested = {(case.op, case.label) for case in CASES}
-    wanted = {(op, label) for op, own in registry().items() for label in own.statements}
+    wanted = {(op, label) for op, record in OPS.items() for label in record.constraints}
     assert sorted(wanted - tested) == []
     assert sorted(tested - wanted) == []
+
+
+def test_constraints_are_of_ops() -> None:
+    shared = {f"<{rules}>" for record in OPS.values() for rules in record.rules}
+    assert set(registry()) <= set(OPS) | shared
+    assert shared <= set(registry())
 
 
 EDGES = [

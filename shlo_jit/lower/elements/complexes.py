@@ -6,30 +6,27 @@ Sums, differences and products are their definitions, each operation rounded onc
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from shlo_jit.errors import Diagnostic, UnsupportedError
-from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder, V
 from shlo_jit.lower.elements.registers import Reg
 
 Pair = tuple[V, V]
 
 
-def _add(b: Builder, x: Pair, y: Pair) -> Reg:
+def add(b: Builder, x: Pair, y: Pair) -> Reg:
     return b.fadd(x[0], y[0]), b.fadd(x[1], y[1])
 
 
-def _subtract(b: Builder, x: Pair, y: Pair) -> Reg:
+def subtract(b: Builder, x: Pair, y: Pair) -> Reg:
     return b.fsub(x[0], y[0]), b.fsub(x[1], y[1])
 
 
-def _multiply(b: Builder, x: Pair, y: Pair) -> Reg:
+def multiply(b: Builder, x: Pair, y: Pair) -> Reg:
     (a, c), (d, e) = x, y
     return b.fsub(b.fmul(a, d), b.fmul(c, e)), b.fadd(b.fmul(a, e), b.fmul(c, d))
 
 
-def _negate(b: Builder, x: Pair) -> Reg:
+def negate(b: Builder, x: Pair) -> Reg:
     return b.fneg(x[0]), b.fneg(x[1])
 
 
@@ -59,32 +56,19 @@ def _choose(b: Builder, condition: V, x: Pair, y: Pair) -> Reg:
     return b.select(condition, x[0], y[0]), b.select(condition, x[1], y[1])
 
 
-def _maximum(b: Builder, x: Pair, y: Pair) -> Reg:
+def maximum(b: Builder, x: Pair, y: Pair) -> Reg:
     return _choose(b, precedes(b, x, y), y, x)
 
 
-def _minimum(b: Builder, x: Pair, y: Pair) -> Reg:
+def minimum(b: Builder, x: Pair, y: Pair) -> Reg:
     return _choose(b, precedes(b, y, x), y, x)
 
 
-ARITHMETIC: dict[str, Callable[..., Reg]] = {
-    "add": _add,
-    "subtract": _subtract,
-    "multiply": _multiply,
-    "negate": _negate,
-    "maximum": _maximum,
-    "minimum": _minimum,
-}
-
-
-def call(b: Builder, name: str, dtype: DType, args: list) -> Reg:
+def call(b: Builder, name: str, *args: Pair) -> Reg:
     """Apply a function by name to pairs of registers."""
-    function = ARITHMETIC.get(name)
-    if function is not None:
-        return function(b, *args)
     from shlo_jit.kernels.math import complex_call
 
     if name not in complex_call.FUNCTIONS:
-        raise UnsupportedError(Diagnostic(f"{name} of {dtype} is not supported"))
+        raise UnsupportedError(Diagnostic(f"{name} of complex numbers is not supported"))
     parts = complex_call.call(b, name, *args)
     return parts[0] if len(parts) == 1 else (parts[0], parts[1])

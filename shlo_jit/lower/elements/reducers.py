@@ -10,11 +10,8 @@ from shlo_jit.kernels.builder import Builder, V, lanes, vector
 from shlo_jit.lower.elements import elementwise
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import Reg, constant, is_pair, lanes_of, widen
-
-COMMUTATIVE = {
-    "stablehlo.add", "stablehlo.multiply", "stablehlo.maximum", "stablehlo.minimum", "stablehlo.and", "stablehlo.or",
-    "stablehlo.xor",
-}  # fmt: skip
+from shlo_jit.ops import OpDef
+from shlo_jit.schedule.reducers import accumulator, simple_op
 
 
 @dataclass(frozen=True)
@@ -23,8 +20,8 @@ class Reducer:
 
     op: Op
     body: Block
-    simple: str | None
-    """Name of the op, when the body is one commutative op of the two arguments; else None."""
+    simple: OpDef | None
+    """The op, when the body is one commutative op of the two arguments that has a neutral element; else None."""
 
     @property
     def dtype(self) -> DType:
@@ -32,13 +29,11 @@ class Reducer:
 
     @property
     def accumulator(self) -> DType:
-        """Sums and products of narrow floats are carried in f32 and rounded once."""
-        return F32 if self.wide else self.dtype
+        return accumulator(self.op, self.simple)
 
     @property
     def wide(self) -> bool:
-        sums = self.simple in ("stablehlo.add", "stablehlo.multiply")
-        return bool(sums and self.dtype.is_float and self.dtype.bits < 32)
+        return self.accumulator != self.dtype
 
     def combine(self, b: Builder, left: list[Reg], right: list[Reg]) -> list[Reg]:
         if self.simple:
@@ -54,50 +49,13 @@ class Reducer:
 
     def neutral(self) -> Reg:
         """e with combine(e, x) = x, bit for bit (of a simple reducer)."""
-        import numpy as np
-
-        dtype = self.accumulator
-        if self.simple == "stablehlo.add":
-            if dtype.is_complex:
-                return constant(dtype, complex(-0.0, -0.0))
-            return constant(dtype, -0.0 if dtype.is_float else 0)
-        if self.simple == "stablehlo.multiply":
-            return constant(dtype, 1)
-        if self.simple in ("stablehlo.or", "stablehlo.xor"):
-            return constant(dtype, 0)
-        if self.simple == "stablehlo.and":
-            return constant(dtype, 1 if dtype.kind == "b" else -1)
-        most = self.simple == "stablehlo.minimum"
-        if dtype.kind == "b":
-            return constant(dtype, most)
-        if dtype.is_float:
-            limit = float("inf") if most else float("-inf")
-            return constant(dtype, np.asarray(limit).astype(dtype.numpy))
-        low = 0 if dtype.kind == "u" else -(2 ** (dtype.bits - 1))
-        return constant(dtype, (low + 2**dtype.bits - 1) if most else low)
+        assert self.simple is not None
+        return constant(self.accumulator, self.simple.neutral_on(self.accumulator))
 
 
 def reducer_of(op: Op) -> Reducer:
     """The reducer of a reduce (or of another op with such a body)."""
-    body = op.block()
-    simple = None
-    if len(body.ops) == 2 and len(body.arguments) == 2:
-        inner, end = body.ops
-        args = set(body.arguments)
-        same = len({o.type for o in [*inner.operands, *inner.results]}) == 1
-        complete = set(inner.operands) == args and end.operands == inner.results
-        if inner.name in COMMUTATIVE and same and complete and has_neutral(inner):
-            simple = inner.name
-    return Reducer(op, body, simple)
-
-
-def has_neutral(inner: Op) -> bool:
-    """Complex and saturating small-float extremes have no neutral element we can name."""
-    dtype = inner.result.tensor.storage
-    extreme = inner.name in ("stablehlo.maximum", "stablehlo.minimum")
-    return not (extreme and (dtype.is_complex or (dtype.is_float and dtype.bits < 16))) and not (
-        dtype.is_complex and inner.name == "stablehlo.multiply"
-    )
+    return Reducer(op, op.block(), simple_op(op))
 
 
 def run_body(b: Builder, body: Block, args: list[Reg], outside: dict[Value, Reg] | None = None) -> list[Reg]:

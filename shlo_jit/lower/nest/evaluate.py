@@ -21,6 +21,7 @@ from shlo_jit.lower.elements.registers import (
     to_memory,
     widen,
 )
+from shlo_jit.ops import OPS
 from shlo_jit.schedule.space import Space, linear
 
 
@@ -133,7 +134,7 @@ class Evaluator:
             return self.iota(frame, value.tensor.storage, at.index[op.int("iota_dimension")])
         if name == "stablehlo.pad":
             return self.pad(frame, key)
-        if name in INDEX_MAPS:
+        if OPS[name].index_map is not None:
             return self.value(frame, node.operands[0])
         assert name != "stablehlo.reduce", "a reduce is computed by its pass"
         args = [self.value(frame, o) for o in node.operands]
@@ -367,14 +368,3 @@ class Evaluator:
             b.store(y, address)
         else:
             b.masked_store(y, address, mask)
-
-
-INDEX_MAPS = {
-    "stablehlo.broadcast_in_dim",
-    "stablehlo.transpose",
-    "stablehlo.slice",
-    "stablehlo.reverse",
-    "stablehlo.reshape",
-    "stablehlo.dynamic_slice",
-    "stablehlo.gather",
-}

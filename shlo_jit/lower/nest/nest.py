@@ -17,12 +17,12 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
-from shlo_jit.lower.elements.elementwise import EMITTERS
 from shlo_jit.lower.elements.registers import first_lanes
-from shlo_jit.lower.nest.evaluate import INDEX_MAPS, Evaluator, Frame
+from shlo_jit.lower.nest.evaluate import Evaluator, Frame
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.lower.nest.tiles import TileWriter
+from shlo_jit.ops import OPS
 from shlo_jit.schedule.crossing import Crossing
 from shlo_jit.schedule.nest import NestSchedule, Split
 
@@ -230,8 +230,8 @@ def ceil_div(b: Builder, x: V, by: int) -> V:
 
 
 def check_supported(nest: Nest) -> None:
-    """Refuse what no emitter computes, at its line, before any text is written."""
-    known = INDEX_MAPS | {"stablehlo.constant", "stablehlo.iota", "stablehlo.pad", "stablehlo.reduce"}
+    """Refuse what no record says how to compute, at its line, before any text is written."""
     for node in nest.nodes.values():
-        if node.op.name not in known and node.op.name not in EMITTERS:
+        record = OPS[node.op.name]
+        if record.index_map is None and record.machine is None and node.op.name != "stablehlo.reduce":
             raise UnsupportedError(diagnose(f"{node.op.name} has no lowering yet", node.op.span))

@@ -15,13 +15,8 @@ from collections.abc import Sequence
 from shlo_jit import tuning
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
-from shlo_jit.ops import is_elementwise
+from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.passes.rewriter import Rewriter, rewrite
-
-MOVES = {
-    "stablehlo.constant", "stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.slice", "stablehlo.transpose",
-    "stablehlo.iota", "stablehlo.return",
-}  # fmt: skip
 
 
 def unroll(function: Op) -> Op:
@@ -48,7 +43,9 @@ def unroll(function: Op) -> Op:
 
 
 def _is_fusible(op: Op) -> bool:
-    return op.name in MOVES or is_elementwise(op)
+    """Computes, or copies from places that are known (one operand: no start indices)."""
+    copies = OPS[op.name].index_map is not None and len(op.operands) <= 1
+    return op.name == "stablehlo.return" or copies or is_elementwise(op)
 
 
 def turns_of(op: Op) -> int | None:

@@ -8,7 +8,7 @@ from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.reducers import Reducer, reducer_of
 from shlo_jit.lower.elements.registers import Reg, constant, flatten, lanes_of, regroup, widen
 from shlo_jit.lower.kernels.access import Buffer, same_lanes
-from shlo_jit.schedule.window import IDEMPOTENT, known_scalar
+from shlo_jit.schedule.window import known_scalar
 
 
 class Fold:
@@ -64,7 +64,8 @@ class Fold:
     @property
     def starts_neutral(self) -> bool:
         """Whether combine(init, x) is x, bit for bit; known for constant initial values only."""
-        known = known_scalar(self.op.operands[self.n]) if self.reducer.simple in IDEMPOTENT else None
+        simple = self.reducer.simple
+        known = known_scalar(self.op.operands[self.n]) if simple is not None and simple.has("idempotent") else None
         if known is None or self.reducer.wide:
             return False
         return constant(self.op.operands[self.n].tensor.storage, known) == self.reducer.neutral()
