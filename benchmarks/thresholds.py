@@ -143,7 +143,10 @@ def main(names: list[str]) -> int:
         return 2
     print(HEAD, flush=True)
     for name in names or CASES:
-        print(row(name, CASES[name], measure(name, CASES[name])), flush=True)
+        try:
+            print(row(name, CASES[name], measure(name, CASES[name])), flush=True)
+        except (EOFError, ConnectionError):
+            print(f"| {name} | | {CASES[name]}: a variant's process ended |", flush=True)
     return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from decisions import AVX2, AVX512, decides, main, note, schedules, tensor, the_schedule
+from decisions import decides, main, note, schedules, tensor, the_schedule
 
 from shlo_jit import tuning
 from shlo_jit.schedule.scatter import ScatterSchedule
@@ -43,7 +43,14 @@ def test_short_lines_are_ranked(dtype: str, limit: int) -> None:
 
 @pytest.mark.parametrize(
     ("n", "dtype", "digits"),
-    [(1000, "f32", 4), (1 << 13, "f32", 3), ((1 << 13) - 1, "f32", 4), (1000, "i8", 1), (1000, "f64", 8), (9000, "f64", 6)],
+    [
+        (1000, "f32", 4),
+        (1 << 13, "f32", 3),
+        ((1 << 13) - 1, "f32", 4),
+        (1000, "i8", 1),
+        (1000, "f64", 8),
+        (9000, "f64", 6),
+    ],
 )
 def test_digits(n: int, dtype: str, digits: int) -> None:
     """Of 8 bits, or in long lines of 11."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from decisions import AVX2, AVX512, decides, main, note, tensor, the_schedule
+from decisions import decides, main, note, tensor, the_schedule
 
 from shlo_jit import tuning
 from shlo_jit.schedule.select_and_scatter import SelectSchedule

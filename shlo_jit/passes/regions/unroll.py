@@ -16,21 +16,19 @@ from shlo_jit import tuning
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
-def unroll(function: Op) -> Op:
+def unroll(function: Op, _: Context) -> Op:
     """The function without such loops."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         turns = turns_of(op) if op.name == "stablehlo.while" else None
         body = op.block(1).ops if turns is not None else []
-        if (
-            turns is None
-            or turns > tuning.UNROLL_TURNS
-            or turns * len(body) > tuning.UNROLL_OPS
-            or not all(map(_is_fusible, body))
-        ):
+        if turns is None or turns > tuning.UNROLL_TURNS or turns * len(body) > tuning.UNROLL_OPS:
+            return None
+        if not all(map(_is_fusible, body)):
             return None
         values = list(operands)
         for _ in range(turns):
