@@ -176,8 +176,8 @@ def test_a_scatter_is_cut_where_turns_touch_different_elements() -> None:
 
 @pytest.mark.parametrize(("extent", "outermost"), [(tuning.SCATTER_UNITS, True), (tuning.SCATTER_UNITS - 1, False)])
 def test_the_outermost_loop_with_turns_enough_is_cut(extent: int, outermost: bool) -> None:
-    """A part of the window's outer dimension, so that it does not merge with the lanes."""
-    found = scatter((50, extent + 1, 4096), 30, (extent, 4096))
+    """The window is a part of each row, so that its dimensions do not merge."""
+    found = scatter((50, extent, 4097), 30, (extent, 4096))
     assert found.split is not None
     assert (found.split is found.shape.window[0]) == outermost
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from decisions import decides, main, note, tensor, the_schedule
+from decisions import decides, main, note, schedules, tensor
 
 from shlo_jit import tuning
 from shlo_jit.schedule.select_and_scatter import SelectSchedule
@@ -36,11 +36,11 @@ def window(
         f"%x: {tensor(*shape)}, %i: tensor<f32>", tensor(*out),
         f"%zero = {initial} : tensor<f32>",
         f'%y = "stablehlo.reduce_window"(%x, %zero) <{{window_dimensions = array<i64: {sizes}>, padding = {shaped}}}> ({{',
-        "^bb0(%a: tensor<f32>, %b: tensor<f32>):", *body, "stablehlo.return %c : tensor<f32>",
+        "^bb0(%a: tensor<f32>, %b: tensor<f32>):",
+        *body, "stablehlo.return %c : tensor<f32>",
         f"}}) : ({tensor(*shape)}, tensor<f32>) -> {tensor(*out)}",
     )  # fmt: skip
-    found = the_schedule(text)
-    assert isinstance(found, WindowSchedule)
+    (found,) = [s for s in schedules(text) if isinstance(s, WindowSchedule)]
     return found
 
 
@@ -86,9 +86,9 @@ def test_few_rows_of_outputs_are_cut_into_blocks() -> None:
     n, long = tuning.WINDOW_UNITS, 4 * tuning.WINDOW_BLOCK
     few, many = window((n - 1, long + 2), (1, 3)), window((n, long + 2), (1, 3))
     assert windows(few).blocks == 4
-    decides(few, "tasks", f"block of {tuning.WINDOW_BLOCK}")
+    decides(few, "tasks", f"blocks of {tuning.WINDOW_BLOCK}")
     assert windows(many).blocks == 1
-    decides(many, "tasks", "row of outputs")
+    decides(many, "tasks", "rows of outputs")
 
 
 def test_lanes_are_outputs_of_the_last_dimension() -> None:
@@ -143,7 +143,7 @@ def test_scans_are_cut_into_rows_or_blocks_of_columns() -> None:
     rows, columns = cumulative((4096, 1024), 1), cumulative((1024, 4096), 0)
     decides(rows, "tasks", f"{tuning.MAX_TASKS} tasks of {4096 // tuning.MAX_TASKS} rows")
     assert scan(columns).blocks == 4096 // scan(columns).block
-    decides(columns, "tasks", f"block of {scan(columns).block} columns")
+    decides(columns, "tasks", f"blocks of {scan(columns).block} columns")
 
 
 # ---------------------------------------------------------------------- select_and_scatter
@@ -161,8 +161,7 @@ def selection(shape: tuple[int, int, int, int], window: tuple[int, int, int, int
         "stablehlo.return %c : tensor<f32>",
         f"}}) : ({tensor(*shape)}, {tensor(*out)}, tensor<f32>) -> {tensor(*shape)}",
     )  # fmt: skip
-    found = the_schedule(text)
-    assert isinstance(found, SelectSchedule)
+    (found,) = [s for s in schedules(text) if isinstance(s, SelectSchedule)]
     return found
 
 
@@ -183,5 +182,5 @@ def test_the_result_is_filled_in_blocks() -> None:
     found = selection((16, 32, 32, 64), (1, 2, 2, 1))
     size = 16 * 32 * 32 * 64
     assert found.fill.units == size // tuning.FILL_BLOCK
-    decides(found, "fill", f"block of {tuning.FILL_BLOCK:,}", f"{size:,} element operations")
+    decides(found, "fill", f"blocks of {tuning.FILL_BLOCK:,}", f"{size:,} element operations")
     decides(selection((16, 8, 8, 64), (1, 2, 2, 1)), "fill", "1 task", "on threads pay")
