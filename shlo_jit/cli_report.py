@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from shlo_jit.ir.core import Module
     from shlo_jit.runtime.executable import Executable, Signature
+    from shlo_jit.runtime.profile import Profile
 
 
 def make_console() -> Console:
@@ -82,6 +83,19 @@ def print_results(console: Console, outputs: Sequence[Signature], results: Seque
     for i, (signature, result) in enumerate(zip(outputs, results, strict=True)):
         rows.add_row(str(i), signature.dtype.name, _shape(signature.shape), Text(_values(result)))
     console.print(rows)
+
+
+def print_profile(
+    console: Console, name: str, executable: Executable, measured: Profile, times: Sequence[float]
+) -> None:
+    rows = make_table()
+    rows.add_column(style="dim")
+    rows.add_row("program", name)
+    threads = f"{executable.threads} thread{'s' if executable.threads > 1 else ''}"
+    rows.add_row("run", f"{_seconds(statistics.median(times))} median of {len(times)} calls, {threads}, clock included")
+    console.print(rows)
+    console.print()
+    console.print(measured.table())
 
 
 def _shape(shape: Sequence[int]) -> str:
