@@ -15,6 +15,13 @@ INLINE_OPS = 4000
 the whole is no dearer than its parts."""
 INLINE_GROWTH = 4
 """How much larger than its text a program may become by writing out calls. `benchmarks.compile_growth`."""
+INLINE_SIZES = (1 << 60, 1000, 300, 100, 30, 10, 0)
+"""Ops of the largest function that is written out; the first is taken with which the program is small enough. Chosen:
+about a factor of three from one to the next."""
+INLINE_LARGEST = 5_000_000
+"""Ops of a program beyond which it is refused, where calls have to be written out. Chosen: bounds memory."""
+INLINE_DEPTH = 50
+"""Levels of control flow that writing out calls may make of less. Chosen: far below what recursion can take."""
 UNROLL_TURNS = 8
 """Turns of a counted loop up to which it is written out. Case `mlp_sgd_step_b64` and loops of a few turns in real
 programs; chosen."""
@@ -29,6 +36,11 @@ DILATION_PHASES = 16
 """Convolutions at most that one over a dilated input becomes. Chosen: strides of 4 x 4 in a gradient."""
 BYTE_PATCHES = 1 << 28
 """Bytes of gathered patches up to which a convolution of bytes is a product of them. Chosen: bounds memory."""
+BYTE_LEAST_DEPTH, BYTE_LEAST_FEATURES = 8, 8
+"""Products and results that a row of patches must have for the copies to pay. Chosen."""
+BYTE_BLOCK_FEATURES, BYTE_MERGED_GROUPS = 32, 32
+"""Results that a block of groups should have, and groups it may have: all but one part of its products are with zeros.
+Chosen: a register of bytes."""
 LIFT_UNROLLED = 4
 """Turns up to which a loop in a lifted region is written out. Chosen."""
 LIFT_POSITIONS = 1 << 10
@@ -145,6 +157,8 @@ FFT_LARGEST_ALONE = 31
 """Largest radix of a pass that has no whole registers to work on. Timed by length; see docs/architecture.md."""
 FFT_LARGEST_PRIME = 127
 """Largest radix: beyond, Bluestein's algorithm. Timed by length: 101 is about where it begins to win."""
+FFT_SLICE = 2048
+"""Elements of a row that a unit of a pass treats, where rows are long. Chosen: the first level cache."""
 MATRIX_TOGETHER = 256
 """Order from which threads work together on one matrix rather than on several. Case `cholesky_512_shlo`."""
 SUBSTITUTION_PARALLEL = 1 << 17
@@ -186,6 +200,11 @@ GEMM_VECTOR_SERIAL = 1 << 17
 """Elements of the matrix up to which the caller does a product with a vector alone."""
 GEMM_VECTOR_CHUNK = 32 << 10
 """Bytes of sums that a task of such a product keeps at most: the first level cache."""
+GEMM_PANEL_AHEAD = 8
+"""Steps of k that rows of B are fetched before the tallest tiles want them: panels come from the second level cache.
+`benchmarks.kernels_gemm`."""
+GEMM_AMX_AHEAD = 2
+"""Tiles of a panel that AMX fetches before they are wanted. `benchmarks.kernels_gemm`."""
 CONV_TASK = 4 << 20
 """Multiply-adds of a convolution's task, about. Case `conv_nhwc_3x3_56x56x64`."""
 CONV_SERIAL = 1 << 20
@@ -210,6 +229,8 @@ PAUSE_WORK = 1 << 21
 PART_STEPS = 100
 """Steps (kernel calls, copies, control flow) of one function: some 10 ms of LLVM's time, which is superlinear.
 `benchmarks.compile_growth`."""
+PART_REGION_STEPS = 1
+"""Steps of a region up to which it stays in the function of its op, however many regions that has. Chosen."""
 INLINE_CONSTANT_BYTES = 512
 """Bytes up to which a constant stands in the program's text. Chosen: a row of cache lines."""
 INLINE_KERNEL_LINES = 60
@@ -219,3 +240,7 @@ SPLIT_TEXT_BYTES = 50_000
 """Bytes of text of a part, at least, that texts are cut into for several cores: some 20 ms of LLVM's time."""
 PARTS_PER_CPU = 2
 """Parts that large texts are cut into for LLVM: more than one, since they take different times."""
+INLINE_FUNCTION_LINES = 80
+"""Lines of text up to which an elementary function is inlined. Chosen: above, a call costs little beside the body."""
+SPIN_ROUNDS = 1000
+"""Rounds a worker spins before it sleeps: 20 to 50 us. Longer spins made cold starts slower."""

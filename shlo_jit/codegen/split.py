@@ -13,8 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-SMALLEST_PART = 50_000
-"""Characters of text: some 25 ms of code generation, well above what starting a thread and linking an object cost."""
+from shlo_jit import tuning
 
 _HEAD = re.compile(r"^define (?:(internal|private|external|hidden) )?(.*?@([\w.$-]+)\(.*)\{$")
 _SYMBOL = re.compile(r"@([\w.$-]+)")
@@ -34,7 +33,7 @@ class _Function(NamedTuple):
 def split(text: str, parts: int) -> list[str]:
     """At most `parts` modules that make up `text` when linked together; just `text` when it is small, or has what
     cannot be cut (variables with internal linkage)."""
-    parts = min(parts, len(text) // SMALLEST_PART)
+    parts = min(parts, len(text) // tuning.SPLIT_TEXT_BYTES)
     if parts < 2:
         return [text]
     found = _functions(text)

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
@@ -43,8 +44,6 @@ STARTED, CHECK, PID = 384, 388, 392
 STATE_BYTES = 1 << 16
 """A page, whatever the machine's page size."""
 MAX_WORKERS = 1023
-SPIN = 1000
-"""Rounds a worker spins before it sleeps: 20-50 us. Longer spins made cold starts slower (DESIGN, section 2)."""
 FUTEX_WAIT, FUTEX_WAKE = 128, 129
 """With FUTEX_PRIVATE_FLAG."""
 
@@ -161,7 +160,7 @@ class _Writer:
         b.done()
 
     def spin(self, b: Builder, met: Callable[[], V]) -> V:
-        """Evaluate `met()` up to SPIN times with pauses between; the last answer (i1)."""
+        """Evaluate `met()` up to SPIN_ROUNDS times with pauses between; the last answer (i1)."""
         before, body, more, end = b.block, b.label("turn"), b.label("more"), b.label("spun")
         b.branch(body)
         b.start(body)
@@ -172,7 +171,7 @@ class _Writer:
         b.start(more)
         self.pause(b)
         following = b.add(count, i32(1))
-        b.branch_if(b.icmp("slt", following, i32(SPIN)), body, end)
+        b.branch_if(b.icmp("slt", following, i32(tuning.SPIN_ROUNDS)), body, end)
         b._lines.insert(at, f"  {count.text} = phi i32 [ 0, %{before} ], [ {following.text}, %{more} ]")
         b.start(end)
         return answer

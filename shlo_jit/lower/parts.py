@@ -10,9 +10,6 @@ from shlo_jit import tuning
 from shlo_jit.fuse.plan import ControlStep, PlanBlock, Step
 from shlo_jit.memory.storage import Copy, MemoryPlan
 
-SMALL_BLOCK = 1
-"""Steps of a region that stays where it is even if its op has many regions."""
-
 
 class Parts:
     """The cuts of a plan. `runs(block)` is how the function that has the block writes it."""
@@ -49,7 +46,7 @@ class Parts:
         inner = [self._weigh(block) for block in step.blocks]
         if sum(inner) > tuning.PART_STEPS:
             for i, block in enumerate(step.blocks):
-                if inner[i] > SMALL_BLOCK:
+                if inner[i] > tuning.PART_REGION_STEPS:
                     self._cut.setdefault(id(block), [block.steps])
                     inner[i] = len(self._cut[id(block)])
         ends = sum(self._copies(self.memory.block_end.get(id(block), [])) for block in step.blocks)

@@ -2,8 +2,8 @@
 
 Needs: inlined functions. Guarantees: every block has its own copy of each constant of equal elements that it uses;
 no dead op without effect remains; a tensor without elements is a constant, so that index maps and kernels never see
-one they would have to compute. Folding computes what is exact by an op's record, with at most FOLD_LIMIT elements, so
-that the result has the bits it would have at run time.
+one they would have to compute. Folding computes what is exact by an op's record, with at most FOLD_ELEMENTS elements,
+so that the result has the bits it would have at run time.
 
     multiply(%x, 2.0 * 0.5), negate(%x), negate(%x)   ->   %x, negate(%x)
 """
@@ -14,6 +14,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import DType, TensorType
@@ -22,9 +23,6 @@ from shlo_jit.ops.effects import acting
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.identities import identities_of
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
-
-FOLD_LIMIT = 4096
-"""Elements of a result that is computed at compile time."""
 
 
 class _Simplify:
@@ -143,7 +141,8 @@ class _Simplify:
         with np.errstate(all="ignore"):
             if splat and record.has("elementwise") and t.size > 1:
                 return [self.splat(t, record.reference(op, *(k.array.reshape(-1)[:1] for k in known)))]
-            if t.size > FOLD_LIMIT or any(k.array.size > 16 * FOLD_LIMIT for k in known):
+            most = tuning.FOLD_ELEMENTS
+            if t.size > most or any(k.array.size > 16 * most for k in known):
                 return None
             result = record.reference(op, *(k.array for k in known))
         return [self.make(Dense(t, np.asarray(result, t.storage.numpy).reshape(t.extents)))]

@@ -29,5 +29,7 @@ class Note(NamedTuple):
 
 
 def count(n: int, word: str) -> str:
-    """`1 task`, `1,200 tasks`."""
-    return f"{n:,} {word}{'' if n == 1 else 's'}"
+    """`1 task`, `1,200 tasks`, `2 blocks of 64 columns`, `3 matrices`."""
+    one, of, rest = word.partition(" of ")
+    many = f"{one[:-2]}ices" if one.endswith("ix") else f"{one}s"
+    return f"{n:,} {one if n == 1 else many}{of}{rest}"

@@ -163,7 +163,7 @@ class _Scheduler:
         size = len(self.nest.nodes) + len(self.nest.loads)
         if self.nest.reduce_vars and space.vector in space.rows and space.inner:
             several = passes.count > 1 + any(not passes.inside(s) for s in self.nest.stores)
-            limit = 16 if size <= 4 else 4 if size <= (40 if several else 12) else 1
+            limit = tuning.ROW_SUM_UNROLL if size <= 4 else 4 if size <= (40 if several else 12) else 1
             limit = min(limit, self.target.vector_registers // 2)
         elif self.nest.reduce_vars:
             limit = 4 if size <= 24 else 2

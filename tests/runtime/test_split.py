@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from programs import TARGET, pointer, port, program
 
+from shlo_jit import tuning
 from shlo_jit.codegen import abi
-from shlo_jit.codegen import split as split_module
 from shlo_jit.codegen.background import Background
 from shlo_jit.codegen.objects import compile_program
 from shlo_jit.codegen.program import Program
@@ -43,7 +43,7 @@ def chain(kernels: int, n: int = 16) -> Program:
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch):
-    monkeypatch.setattr(split_module, "SMALLEST_PART", 1000)
+    monkeypatch.setattr(tuning, "SPLIT_TEXT_BYTES", 1000)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7])

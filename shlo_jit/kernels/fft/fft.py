@@ -33,8 +33,6 @@ from shlo_jit.kernels.target import Target
 
 PARAMS = [("ptr", "source"), ("ptr", "target"), ("ptr", "table"), ("ptr", "sizes"), ("i64", "first"), ("i64", "last")]
 """Of every pass; it treats the units from `first` to `last`. `sizes` are i64, the FIELDS of its class."""
-SLICE = 2048
-"""Elements of a row that one unit of a pass treats, where rows are long."""
 WRITTEN_OUT = (2, 3, 4, 5, 7, 8, 11)
 """Radices with a butterfly of their own; other primes go by `fft_generic`."""
 

@@ -20,7 +20,6 @@ from shlo_jit import tuning
 from shlo_jit.kernels.fft.blocks import BlockCode
 from shlo_jit.kernels.fft.convert import HermitianCode, RealCode, RowsCode, planes
 from shlo_jit.kernels.fft.fft import (
-    SLICE,
     WRITTEN_OUT,
     PassCode,
     Step,
@@ -179,7 +178,7 @@ def _pass(t: Transform, n: int, done: int, radix: int, source: End, target: End,
     run = _run(t, n, done, radix, source, target)
     row_in = source.stride if done == 1 else s
     in_step, in_p, out_step, out_p = m * row_in, row_in, s, s * radix
-    slices = s // SLICE if s % SLICE == 0 else 1
+    slices = s // tuning.FFT_SLICE if s % tuning.FFT_SLICE == 0 else 1
     span, units = s // slices, m * slices
     if last and target.stride != t.columns:  # a unit is a row of the result
         slices, span, units = 1, t.columns, done

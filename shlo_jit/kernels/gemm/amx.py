@@ -10,6 +10,7 @@ instead; both sum in steps of 16 units, integers exactly.
 
 from __future__ import annotations
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
 from shlo_jit.kernels.gemm.micro import STRIPE_PARAMS, attributes, lane_masks
 from shlo_jit.kernels.gemm.pack import PACK_PARAMS
@@ -19,8 +20,6 @@ from shlo_jit.kernels.target import Target
 TILE = 16
 """Rows of a tile register, and units in one."""
 SIDE = 2 * TILE
-AHEAD = 2
-"""Steps of the panel that are fetched before they are wanted: a panel comes from the second level cache."""
 
 
 def emit_amx(module: ModuleText, plan: GemmPlan, target: Target) -> None:
@@ -92,7 +91,7 @@ def _multiply_tiles(b: Builder, plan: GemmPlan, rows: Rows, panel: V, k: V, bloc
             for j in (0, 1):
                 _tile(b, product, _number(2 * i + j), _number(4 + i), _number(6 + j))
         for line in range(0, TILE * plan.b_step, 64):
-            b.prefetch(b.offset(row, AHEAD * TILE * plan.b_step + line))
+            b.prefetch(b.offset(row, tuning.GEMM_AMX_AHEAD * TILE * plan.b_step + line))
         step.next(b.offset(first, a_step), b.offset(second, a_step), b.offset(row, TILE * plan.b_step))
     for i in (0, 1):
         for j in (0, 1):

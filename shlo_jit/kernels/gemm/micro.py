@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, Carry, ModuleText, V, const, i64, vector
 from shlo_jit.kernels.gemm.types import GemmPlan
 from shlo_jit.kernels.target import Target
@@ -53,9 +54,6 @@ one panel of `nr` columns of B to the next."""
 
 ROW_GROUP = 3
 """Rows addressed from one pointer: p, p + rs, p + 2 rs are x86 addressing modes."""
-
-AHEAD = 8
-"""Steps that rows of B are fetched before the tallest kernels want them: panels come from the second level cache."""
 
 
 def row_counts(plan: GemmPlan) -> list[int]:
@@ -162,7 +160,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     unit = vector(plan.unit, plan.lanes)
     in_place = plan.kind == "plain" and plan.masks
     total = rows * nv
-    ahead = b.mul(b_rs, AHEAD)
+    ahead = b.mul(b_rs, tuning.GEMM_PANEL_AHEAD)
 
     def step(carry: Carry) -> None:
         acc, at, row_b = carry.values[:total], carry.values[total:-1], carry.values[-1]

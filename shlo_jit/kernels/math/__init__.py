@@ -9,9 +9,10 @@ AVX-512 tables that fit in two registers. No libm, but for f64 on targets withou
 
 from __future__ import annotations
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, V, lanes, mangle, scalar, vector
 from shlo_jit.kernels.math.expr import X
-from shlo_jit.kernels.math.registry import ARITY, FUNCTIONS, INLINE_LIMIT, function
+from shlo_jit.kernels.math.registry import ARITY, FUNCTIONS, function
 
 __all__ = ["ARITY", "FUNCTIONS", "call"]
 
@@ -34,6 +35,6 @@ def call(b: Builder, name: str, *args: V) -> V:
         # Whether to inline is decided by the size, which is known only now: the attributes are put into the first line.
         text = b.module.functions[symbol]
         size = text.count("\n")
-        inline = "alwaysinline" if size <= INLINE_LIMIT else "noinline"
+        inline = "alwaysinline" if size <= tuning.INLINE_FUNCTION_LINES else "noinline"
         b.module.functions[symbol] = text.replace(" {\n", f" {ATTRIBUTES} {inline} {{\n", 1)
     return b.call(result, symbol, list(args))

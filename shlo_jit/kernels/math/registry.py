@@ -7,9 +7,6 @@ from importlib import import_module
 
 from shlo_jit.kernels.math.expr import X
 
-INLINE_LIMIT = 80
-"""Functions of at most so many lines are inlined."""
-
 _MODULES = {
     "exponential": "exp expm1 logistic",
     "logarithm": "log log1p log2",

@@ -25,19 +25,13 @@ from typing import Any
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray, as_ints
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import I32, DType, tensor
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
-
-LEAST_DEPTH, LEAST_FEATURES = 8, 8
-"""Products and results a row must have for the copies to pay."""
-BLOCK_FEATURES, MOST_MERGED = 32, 32
-"""Results a block of groups should have, and groups it may have: all but one part of its products are with zeros."""
-MOST_PATCHES = 1 << 28
-"""Bytes of rows; beyond, memory matters more than speed."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +97,7 @@ def pays(lhs: Value, rhs: Value, dtype: DType, shape: tuple[int, ...], attribute
         return False
     window = window_of(attributes, len(numbers.input_spatial_dimensions))
     features = mk.shape_of(rhs)[numbers.kernel_output_feature_dimension]
-    if features < LEAST_FEATURES or not math.prod(shape):
+    if features < tuning.BYTE_LEAST_FEATURES or not math.prod(shape):
         return False
     depth = math.prod(mk.shape_of(rhs)) // features
     rows = math.prod(shape) // features
@@ -113,7 +107,12 @@ def pays(lhs: Value, rhs: Value, dtype: DType, shape: tuple[int, ...], attribute
         if inputs == 1 and features == groups:
             return False
         depth *= groups
-    return dtype.is_integer and dtype.bits == 32 and depth >= LEAST_DEPTH and depth * rows <= MOST_PATCHES
+    return (
+        dtype.is_integer
+        and dtype.bits == 32
+        and depth >= tuning.BYTE_LEAST_DEPTH
+        and depth * rows <= tuning.BYTE_PATCHES
+    )
 
 
 def byte_convolution(
@@ -158,8 +157,8 @@ def _grouped(
 
 def _merged(groups: int, features: int) -> int:
     """How many groups make a block, of so many results a group."""
-    fitting = [n for n in range(1, min(groups, MOST_MERGED) + 1) if groups % n == 0]
-    return next((n for n in fitting if n * features >= BLOCK_FEATURES), fitting[-1])
+    fitting = [n for n in range(1, min(groups, tuning.BYTE_MERGED_GROUPS) + 1) if groups % n == 0]
+    return next((n for n in fitting if n * features >= tuning.BYTE_BLOCK_FEATURES), fitting[-1])
 
 
 def _blocks(rw: Rewriter, lhs: Value, numbers: ConvDims, window: Window, blocks: int) -> tuple[Value, ConvDims]:

@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from shlo_jit import tuning
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import DType, TensorType, tensor
@@ -23,9 +24,6 @@ from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
-
-SMALL = 128
-"""Products of numbers up to which a product of matrices is a reduction."""
 
 
 def in_kind_of(rw: Rewriter, value: Value, result: DType) -> Value:
@@ -138,7 +136,7 @@ def is_small(lhs: Value, roles: Roles, extents: list[int]) -> bool:
     a vector, without anything to sum, or of so few numbers that the routine would spend its time on deciding."""
     products = math.prod(extents[len(roles.lhs_batch) :])
     terms = math.prod(lhs.tensor.extents[d] for d in roles.lhs_contracting)
-    return products == 1 or terms == 1 or products * terms <= SMALL
+    return products == 1 or terms == 1 or products * terms <= tuning.SMALL_PRODUCT
 
 
 def _sum_of_products(rw: Rewriter, operands: list[Value], roles: Roles, t: TensorType) -> Value:

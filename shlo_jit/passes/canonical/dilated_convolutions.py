@@ -19,14 +19,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.ir.attributes import ConvDims, Dense
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import I64, tensor
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
-
-MAX_PHASES = 16
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def is_dilated(op: Op) -> bool:
     dilation = op.ints("lhs_dilation", ones)
     other = zip(dilation, op.ints("window_strides", ones), op.ints("rhs_dilation", ones), strict=True)
     simple = all(r == 1 or (s == 1 and t == 1) for r, s, t in other)
-    return simple and 1 < int(np.prod(dilation)) <= MAX_PHASES and 0 not in op.result.tensor.extents
+    return simple and 1 < int(np.prod(dilation)) <= tuning.DILATION_PHASES and 0 not in op.result.tensor.extents
 
 
 def _undilated(rw: Rewriter, op: Op, operands: Sequence[Value]) -> Value:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from shlo_jit import tuning
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import I64, tensor
@@ -42,7 +43,7 @@ def expand_small_complex_dot(rw: Rewriter, op: Op, operands: list[Value]) -> Seq
     r = roles_of(op)
     batch, m, n = len(r.lhs_batch), len(r.lhs_free), len(r.rhs_free)
     extents = (*op.result.tensor.extents, *(mk.shape_of(lhs)[d] for d in r.lhs_contracting))
-    if math.prod(extents) > SMALL_COMPLEX_DOT:
+    if math.prod(extents) > tuning.SMALL_COMPLEX_PRODUCT:
         return None
     inner = range(batch + m + n, len(extents))
     x = mk.transpose(rw, lhs, (*r.lhs_batch, *r.lhs_free, *r.lhs_contracting))
@@ -50,10 +51,6 @@ def expand_small_complex_dot(rw: Rewriter, op: Op, operands: list[Value]) -> Seq
     x = mk.broadcast(rw, x, extents, (*range(batch + m), *inner))
     y = mk.broadcast(rw, y, extents, (*range(batch), *range(batch + m, batch + m + n), *inner))
     return [mk.reduce_sum(rw, mk.apply(rw, "multiply", x, y), inner)]
-
-
-SMALL_COMPLEX_DOT = 1 << 12
-"""Products of a dot_general up to which it is a nest."""
 
 
 # ---------------------------------------------------------------------------- einsum

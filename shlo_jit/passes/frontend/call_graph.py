@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from shlo_jit import tuning
 from shlo_jit.deep import NESTING_LIMIT
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Block, Op, Value
@@ -17,16 +18,6 @@ from shlo_jit.ir.types import TensorType
 from shlo_jit.ops.bodies import CONTROL
 from shlo_jit.ops.effects import acts
 
-SMALL_PROGRAM = 4000
-"""Ops that a program may have written out in any case."""
-GROWTH = 4
-"""And as multiples of what it has with every function once."""
-SIZES = (1 << 60, 1000, 300, 100, 30, 10, 0)
-"""Ops of the largest function that is written out: the first with which the program is small enough."""
-LARGEST_PROGRAM = 5_000_000
-"""Ops that a program may have; more only where calls must be written out exponentially often."""
-DEEPEST = 50
-"""Levels of control flow that writing out may make of less."""
 NEEDS_CONSTANTS = ("stablehlo.dynamic_", "stablehlo.real_dynamic_slice", "stablehlo.rng")
 """Ops with operands that must be constant, which they may only be where the function is called (names begin so)."""
 RUNS_ON_VALUES = {"stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice", "stablehlo.rng_bit_generator"}
@@ -103,15 +94,15 @@ def decide(functions: dict[str, Function]) -> None:
         for site in function.sites:  # what is written out in a body that cannot call does not call either
             site.bound |= function.bound
             functions[site.callee].bound |= site.bound
-    limit = max(SMALL_PROGRAM, GROWTH * sum(f.own for f in functions.values()))
+    limit = max(tuning.INLINE_OPS, tuning.INLINE_GROWTH * sum(f.own for f in functions.values()))
     total = 0
-    for size in SIZES:
+    for size in tuning.INLINE_SIZES:
         total = _written_out(functions, size)
         if total <= limit:
             break
     *_, entry = functions.values()
-    if total > LARGEST_PROGRAM:
-        message = f"with its calls written out, the program has more than {LARGEST_PROGRAM:,} ops"
+    if total > tuning.INLINE_LARGEST:
+        message = f"with its calls written out, the program has more than {tuning.INLINE_LARGEST:,} ops"
         raise UnsupportedError(diagnose(message, entry.op.span))
     if max(f.depth for f in functions.values()) > NESTING_LIMIT:
         message = f"with its calls written out, it is nested too deeply (more than {NESTING_LIMIT} regions)"
@@ -127,7 +118,9 @@ def _written_out(functions: dict[str, Function], size: int) -> int:
             callee = functions[site.callee]
             depth = site.depth + callee.depth
             fits = callee.total <= size or callee.callers == 1
-            site.inlined = site.bound or not callee.alone or (fits and (site.depth == 0 or depth <= DEEPEST))
+            site.inlined = (
+                site.bound or not callee.alone or (fits and (site.depth == 0 or depth <= tuning.INLINE_DEPTH))
+            )
             if site.inlined:
                 function.total = min(function.total + callee.total, 1 << 60)
                 function.depth = max(function.depth, depth)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Block, Op, Region, Value
@@ -19,11 +20,6 @@ from shlo_jit.ops.window import Window
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.regions.batched_region import along_last, batched, counted, folded, places, plain_sort, window
 from shlo_jit.passes.rewriter import Rewriter
-
-MOST_POSITIONS = 1 << 10
-"""Positions of a window: each is a slice."""
-MOST_PAIRS = 1 << 26
-"""Comparisons of a sort: every element with every other one."""
 
 
 def batched_map(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
@@ -65,7 +61,7 @@ def batched_reduce_window(rw: Rewriter, op: Op, operands: list[Value]) -> Sequen
 def _positions(op: Op, shape: Window) -> list[tuple[int, ...]]:
     """The positions in a window, in order."""
     sizes = [d or 0 for d in shape.dimensions]
-    if math.prod(sizes) > MOST_POSITIONS:
+    if math.prod(sizes) > tuning.LIFT_POSITIONS:
         raise UnsupportedError(diagnose(f"{op.name}: so large a window with such a region", op.span))
     return list(itertools.product(*map(range, sizes)))
 
@@ -137,7 +133,7 @@ def batched_sort(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]
     shape = mk.shape_of(operands[0])
     rank, n = len(shape), shape[dimension]
     pairs = (*shape[:dimension], n, *shape[dimension:])  # element, then the one it is compared with
-    if math.prod(pairs) > MOST_PAIRS:
+    if math.prod(pairs) > tuning.LIFT_PAIRS:
         raise UnsupportedError(diagnose(f"{op.name}: so many elements with such a comparator", op.span))
     element = [d if d <= dimension else d + 1 for d in range(rank)]
     other = [d if d < dimension else d + 1 for d in range(rank)]

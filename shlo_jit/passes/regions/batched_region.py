@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.attributes import IntegerAttr, StructAttr
 from shlo_jit.ir.core import Block, Op, Region, Value
@@ -29,16 +30,12 @@ def batched(rw: Rewriter, body: Block, arguments: Sequence[Value], shape: tuple[
     return BatchedRegion(rw, shape).block(body, arguments)
 
 
-UNROLLED = 4
-"""Steps of a fold that are written one after the other; more are a loop."""
-
-
 def folded(rw: Rewriter, body: Block, values: Sequence[Value], inits: Sequence[Value]) -> list[Value]:
     """The values reduced along their last dimension by a region, in order, from the initial values on. `inits` have
     the batch alone."""
     shape = mk.shape_of(inits[0])
     axis, count = len(shape), mk.shape_of(values[0])[len(shape)]
-    if count <= UNROLLED:
+    if count <= tuning.LIFT_UNROLLED:
         total = list(inits)
         for k in range(count):
             step = [mk.reshape(rw, mk.slice_dim(rw, v, axis, k, k + 1), shape) for v in values]

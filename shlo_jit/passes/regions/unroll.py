@@ -1,7 +1,7 @@
 """Unroll short counted loops of elementwise work, so that their turns fuse into one.
 
 Needs: nothing. Guarantees: a `while` whose counter starts at a constant, goes up by a constant and is compared with a
-constant is gone when it makes at most MOST_TURNS turns and its body has only ops that can be fused.
+constant is gone when it makes at most UNROLL_TURNS turns and its body has only ops that can be fused.
 
     while i < 5 { x = round(x, i); i = i + 1 }   ->   x = round(x, 0); ...; x = round(x, 4)
 
@@ -12,15 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_jit import tuning
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
-
-MOST_TURNS = 8
-MOST_OPS = 320
-"""All turns together."""
 
 
 def unroll(function: Op, _: Context) -> Op:
@@ -29,7 +26,9 @@ def unroll(function: Op, _: Context) -> Op:
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         turns = turns_of(op) if op.name == "stablehlo.while" else None
         body = op.block(1).ops if turns is not None else []
-        if turns is None or turns > MOST_TURNS or turns * len(body) > MOST_OPS or not all(map(_is_fusible, body)):
+        if turns is None or turns > tuning.UNROLL_TURNS or turns * len(body) > tuning.UNROLL_OPS:
+            return None
+        if not all(map(_is_fusible, body)):
             return None
         values = list(operands)
         for _ in range(turns):

@@ -1,0 +1,220 @@
+"""What the thresholds of `shlo_jit/tuning.py` are worth: a case's times with a threshold halved, as it is, and doubled.
+
+    python -m benchmarks.thresholds                      every threshold that has a case
+    python -m benchmarks.thresholds TILE_SIDE STASH_COST
+
+Each variant is a process of its own that sets the threshold before it compiles, without the object cache. The three
+take turns, so that what disturbs one disturbs all. `decides` says what the variants change: the plan, the schedule, the
+code, or nothing that a program has. Compare differences with the noise, of which the last column is a measure.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import sys
+import time
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any, NamedTuple
+
+CASES = {
+    "SMALL_PRODUCT": "dense 1x12",
+    "UNROLL_TURNS": "k-means, 10 rounds",
+    "UNROLL_OPS": "n-body, 10 steps",
+    "ROW_ELEMENTS": "softmax",
+    "COLUMN_ELEMENTS": "residual network",
+    "TASK_WORK": "add 3M",
+    "PARALLEL_WORK": "add 30K",
+    "MAX_TASKS": "exp",
+    "SPLIT_UNITS": "sum of all",
+    "COPY_PARALLEL_BYTES": "update rows",
+    "COPY_STREAM_BYTES": "update rows",
+    "TILE_SIDE": "transpose 3000",
+    "TILE_STRIPE": "transpose 3000",
+    "ROW_SUM_UNROLL": "sum of columns",
+    "PREFETCH_BYTES": "heat, 60 steps",
+    "PREFETCH_AHEAD": "gelu",
+    "STASH_COST": "softmax",
+    "STASH_BYTES": "log softmax",
+    "STREAM_BYTES": "add 3M",
+    "WINDOW_UNROLLED": "max pool 2x2",
+    "WINDOW_SMALL": "max pool 2x2",
+    "WINDOW_VECTORS": "max pool 2x2",
+    "WINDOW_UNITS": "max pool 2x2",
+    "SCAN_SIMPLE_COST": "cumulative sum",
+    "SCAN_ROWS": "cumulative sum",
+    "SCATTER_UNITS": "scatter add rows",
+    "SCATTER_VECTORS": "scatter add rows",
+    "SORT_LONG_LINE": "sort 500K",
+    "SORT_CHUNKS": "sort 500K",
+    "TOP_K_INSERTED": "top 10 of rows",
+    "FFT_BLOCK_BYTES": "fft 2048",
+    "FFT_PARALLEL": "fft 2048",
+    "FFT_SLICE": "fft 2048",
+    "MATRIX_TOGETHER": "cholesky 400",
+    "SUBSTITUTION_PARALLEL": "cholesky 400",
+    "GEMM_SERIAL": "dot f32 128",
+    "GEMM_TASK": "dot f32 512",
+    "GEMM_PRIVATE_ROWS": "dot f32 128",
+    "GEMM_PRIVATE_PRODUCT": "dot f32 16 of 256",
+    "GEMM_BATCH": "dot f32 16 of 256",
+    "GEMM_GROUP": "dot f32 2000 of 12",
+    "GEMM_WIDEST": "dot f32 1536",
+    "GEMM_B_RESIDENT": "dot f32 128",
+    "GEMM_THIN": "dot f32 32x1024x4096",
+    "GEMM_THIN_BYTES": "MLP",
+    "GEMM_VECTOR_CHUNK": "dot f32 vector x 3000x3000",
+    "GEMM_PANEL_AHEAD": "dot f32 1536",
+    "CONV_TASK": "conv 3x3 64x64x32",
+    "CONV_CALL_K": "conv 3x3 16x16x192",
+    "EXCHANGE_BYTES": "scan of 400",
+    "PAUSE_WORK": "loop of 5000",
+    "INLINE_KERNEL_LINES": "loop of 5000",
+    "SPIN_ROUNDS": "GRU",
+}
+"""By threshold, the case whose time it should move."""
+FACTORS = {"half": 0.5, "as is": 1.0, "double": 2.0}
+SECONDS = 1.5
+"""Of timing, for each variant."""
+BLOCK = 0.02
+"""Seconds that a block of calls takes, about."""
+
+
+class Found(NamedTuple):
+    """Of a variant: seconds of a call, of the fastest block and of the median one, and what it was compiled to."""
+
+    least: float
+    median: float
+    stages: dict[str, str]
+
+
+def measure(name: str, case: str) -> dict[str, Found]:
+    """Times of a case by variant of a threshold. Raises KeyError for a case that does not exist."""
+    from benchmarks.cases import select
+
+    found = {c.name: c for c in select()}[case]
+    with found.types():
+        text = found.lower().as_text()
+    variants = {how: _Variant(name, factor, text, found.inputs()) for how, factor in FACTORS.items()}
+    try:
+        stages = {how: variant.ask("stages") for how, variant in variants.items()}
+        blocks: dict[str, list[float]] = {how: [] for how in variants}
+        end = time.perf_counter() + SECONDS * len(variants)
+        order = list(variants)
+        while time.perf_counter() < end or len(blocks["as is"]) < 5:
+            for how in order:
+                blocks[how].append(variants[how].ask("block"))
+            order.append(order.pop(0))
+    finally:
+        for variant in variants.values():
+            variant.end()
+    return {how: Found(min(b), statistics.median(b), stages[how]) for how, b in blocks.items()}
+
+
+def decided(found: dict[str, Found], how: str) -> str:
+    """The first stage at which a variant differs from what it is compared with; `-` where none does."""
+    ours, other = found["as is"].stages, found[how].stages
+    return next((stage for stage in ours if ours[stage] != other[stage]), "-")
+
+
+def row(name: str, case: str, found: dict[str, Found]) -> str:
+    """A line of the table."""
+    now = found["as is"]
+    times = [_microseconds(f.least) for f in found.values()]
+    ratios = [f"{found[how].least / now.least:.2f}" for how in ("half", "double")]
+    decides = f"{decided(found, 'half')}, {decided(found, 'double')}"
+    noise = f"{100 * (now.median / now.least - 1):.0f} %"
+    value = f"{_value(name):,}"
+    return f"| {' | '.join([name, value, case, *times, *ratios, decides, noise])} |"
+
+
+HEAD = (
+    "| threshold | value | case | half us | as is us | double us | half / as is | double / as is | decides | noise |\n"
+    "|---|--:|---|--:|--:|--:|--:|--:|---|--:|"
+)
+
+
+def main(names: list[str]) -> int:
+    """Print the table. Exit status 2 for a name without a case."""
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        print(f"no case for {', '.join(unknown)}")
+        return 2
+    print(HEAD, flush=True)
+    for name in names or CASES:
+        try:
+            print(row(name, CASES[name], measure(name, CASES[name])), flush=True)
+        except (EOFError, ConnectionError):
+            print(f"| {name} | | {CASES[name]}: a variant's process ended |", flush=True)
+    return 0
+
+
+def _value(name: str) -> int:
+    from shlo_jit import tuning
+
+    return getattr(tuning, name)
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f}" if seconds < 1e-3 else f"{seconds * 1e6:,.0f}"
+
+
+class _Variant:
+    """A process that has a threshold at a factor of its value, and times a program."""
+
+    def __init__(self, name: str, factor: float, text: str, inputs: list[Any]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process: SpawnProcess = context.Process(target=_serve, args=(theirs, name, factor, text, inputs))
+        self.process.start()
+        theirs.close()
+
+    def ask(self, what: str) -> Any:
+        self.pipe.send(what)
+        return self.pipe.recv()
+
+    def end(self) -> None:
+        self.pipe.close()
+        self.process.join(10)
+
+
+def _serve(pipe: Connection, name: str, factor: float, text: str, inputs: list[Any]) -> None:
+    import shlo_jit
+    from shlo_jit import tuning
+
+    setattr(tuning, name, type(getattr(tuning, name))(max(1, getattr(tuning, name) * factor)))
+    exe = shlo_jit.compile(text, cache=False)
+    answers = {
+        "stages": lambda: {stage: exe.text(stage) for stage in ("plan", "schedule", "memory", "lowered")},
+        "block": _block(exe, inputs),
+    }
+    while True:
+        try:
+            what = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(answers[what]())
+
+
+def _block(exe: Any, inputs: list[Any]) -> Any:
+    """A function that times a block of calls; seconds a call."""
+
+    def calls(count: int) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            exe(*inputs)
+        return (time.perf_counter() - start) / count
+
+    calls(1)
+    count = max(1, min(20_000, round(BLOCK / max(1e-7, min(calls(1), calls(1))))))
+
+    def block() -> float:
+        calls(1)  # brings its data back into the caches
+        return calls(count)
+
+    return block
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+"""Programs as far as their schedule, for machines made up here: no LLVM, and nothing that this machine decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from shlo_jit.fuse.fuse import fuse
+from shlo_jit.fuse.plan import PlanBlock
+from shlo_jit.kernels.target import Target
+from shlo_jit.passes import core_functions
+from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.schedule import Context, schedule
+from shlo_jit.text.parser import parse_module
+
+AVX512 = Target(
+    name="made up",
+    triple="x86_64-unknown-linux-gnu",
+    cpu="a-cpu",
+    features="+avx512f",
+    vector_bits=512,
+    vector_registers=32,
+    has_fma=True,
+    has_masks=True,
+    has_mask_registers=True,
+    has_bf16_dot=False,
+    has_vnni=False,
+)
+AVX2 = replace(AVX512, features="+avx2", vector_bits=256, vector_registers=16, has_masks=False)
+SSE = replace(AVX2, features="", vector_bits=128)
+AMX = replace(AVX512, features="+amx-bf16,+amx-int8,+amx-tile", has_bf16_dot=True, has_vnni=True)
+
+
+def main(arguments: str, result: str, *lines: str) -> str:
+    """A program whose result is `%y`."""
+    body = "\n".join([*lines, f"return %y : {result}"])
+    return f"func.func @main({arguments}) -> {result} {{\n{body}\n}}"
+
+
+def tensor(*shape: int, dtype: str = "f32") -> str:
+    return f"tensor<{'x'.join([*map(str, shape), dtype])}>"
+
+
+def context_of(target: Target, calls: frozenset[str] = frozenset(), lapack: bool = True) -> Context:
+    return Context(target, calls.__contains__, has_lapack=lambda: lapack)
+
+
+def plan_of(text: str, calls: frozenset[str] = frozenset()) -> PlanBlock:
+    """The steps of a program's entry function."""
+    module = parse_module(text, "program")
+    function = module.function("main")
+    assert function is not None
+    return fuse(core_functions(module, function, calls.__contains__)[-1])
+
+
+def schedules(
+    text: str, target: Target = AVX512, calls: frozenset[str] = frozenset(), lapack: bool = True
+) -> list[KernelSchedule]:
+    """How the steps of a program run, in order; those that run nothing left out."""
+    found = schedule(plan_of(text, calls), context_of(target, calls, lapack))
+    return [s for s in found.steps.values() if type(s) is not type(NOTHING)]
+
+
+def the_schedule(text: str, target: Target = AVX512, **options: object) -> KernelSchedule:
+    """Of a program that is one kernel."""
+    (found,) = schedules(text, target, **options)  # type: ignore[arg-type]
+    return found
+
+
+def note(found: KernelSchedule, what: str) -> Note:
+    """The first line of that kind."""
+    return next(n for n in found.notes if n.what.strip() == what)
+
+
+def decides(found: KernelSchedule, what: str, value: str, why: str = "") -> None:
+    """The schedule says so, in these words."""
+    said = note(found, what)
+    assert value in said.value, said
+    assert why in said.why, said

@@ -1,0 +1,113 @@
+"""Convolutions: which of five ways they go, whether the input is copied, how they are cut, where an epilogue runs."""
+
+from __future__ import annotations
+
+import pytest
+from decisions import AVX512, decides, main, note, tensor, the_schedule
+
+from shlo_jit import tuning
+from shlo_jit.kernels.convolution.shape import DEPTHWISE, FIELDS, FIRST, LAST_GATHER, LAST_IN_PLACE, PLANES, WAYS
+from shlo_jit.schedule.convolution import ConvolutionSchedule
+
+
+def convolution(
+    image: tuple[int, int, int, int],
+    window: int,
+    features: int,
+    layout: str = "last",
+    groups: int = 1,
+    padding: int = 0,
+    stride: int = 1,
+) -> ConvolutionSchedule:
+    """Over an image (batch, height, width, channels), stored NHWC or (`first`) NCHW."""
+    b, h, w, c = image
+    oh, ow = ((n + 2 * padding - window) // stride + 1 for n in (h, w))
+    filters = (window, window, c // groups, features)
+    if layout == "last":
+        x, k, y, spec = image, filters, (b, oh, ow, features), "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"
+    else:
+        x, k, y = (b, c, h, w), (features, c // groups, window, window), (b, features, oh, ow)
+        spec = "[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]"
+    pad = f"pad = [[{padding}, {padding}], [{padding}, {padding}]]"
+    line = (
+        f"%y = stablehlo.convolution(%x, %w) dim_numbers = {spec}, window = {{stride = [{stride}, {stride}], {pad}}}"
+        f" {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}}"
+        f" : ({tensor(*x)}, {tensor(*k)}) -> {tensor(*y)}"
+    )
+    found = the_schedule(main(f"%x: {tensor(*x)}, %w: {tensor(*k)}", tensor(*y), line), AVX512)
+    assert isinstance(found, ConvolutionSchedule)
+    return found
+
+
+def field(found: ConvolutionSchedule, name: str) -> int:
+    return found.table[FIELDS.index(name)]
+
+
+@pytest.mark.parametrize(
+    ("found", "way"),
+    [
+        (convolution((1, 58, 58, 64), 3, 64), LAST_IN_PLACE),
+        (convolution((1, 9, 9, 64), 3, 64), LAST_GATHER),
+        (convolution((1, 58, 58, 16), 3, 32, "first"), FIRST),
+        (convolution((1, 58, 58, 64), 3, 64, groups=64), DEPTHWISE),
+        (convolution((1, 58, 58, 64), 3, 64, "first", groups=64), PLANES),
+    ],
+    ids=["in place", "gather", "first", "depthwise", "planes"],
+)
+def test_the_five_ways(found: ConvolutionSchedule, way: int) -> None:
+    assert field(found, "kind") == way
+    value, why = WAYS[way]
+    decides(found, "way", value, why)
+
+
+def test_pixels_are_gathered_where_lines_waste_too_much_of_the_tile() -> None:
+    """A line of 14 fills the 14 rows of the tile; one of 15 wastes 13 of 28."""
+    assert field(convolution((1, 16, 16, 64), 3, 32), "kind") == LAST_IN_PLACE
+    assert field(convolution((1, 17, 17, 64), 3, 32), "kind") == LAST_GATHER
+
+
+def test_eight_features_a_channel_still_go_plane_by_plane() -> None:
+    assert field(convolution((1, 58, 58, 4), 3, 32, "first", groups=4), "kind") == PLANES
+    assert field(convolution((1, 58, 58, 4), 3, 36, "first", groups=4), "kind") == FIRST
+
+
+def test_the_input_is_copied_where_pixels_need_padding() -> None:
+    inside, padded = convolution((1, 58, 58, 64), 3, 64), convolution((1, 56, 56, 64), 3, 64, padding=1)
+    assert "input" not in [n.what for n in inside.notes]
+    decides(padded, "input", "copied with its padding", "no pixel needs a test then")
+    assert padded.scratch.fixed - inside.scratch.fixed > 58 * 58 * 64 * 4 - 1024
+
+
+def test_a_task_has_so_many_multiply_adds() -> None:
+    """Rows of a task: whole tiles, with all of k and a chunk of columns."""
+    found = convolution((4, 58, 58, 64), 3, 64)
+    assert found.scratch.fixed
+    rows = max(2, tuning.CONV_TASK // (64 * 3 * 3 * 64 * 14)) * 14
+    lines = 4 * 56
+    assert field(found, "row_chunk") == max(1, rows // 56)
+    assert field(found, "main_tasks") == -(-lines // field(found, "row_chunk"))
+    decides(found, "tasks", f"{field(found, 'main_tasks')} tasks")
+
+
+def test_a_call_has_so_many_steps_of_k() -> None:
+    """Runs of (width, feature) as they lie in the input: three of 3 x 64, or three of 3 x 256."""
+    assert field(convolution((1, 58, 58, 64), 3, 64), "runs_per_call") == min(3, tuning.CONV_CALL_K // (3 * 64))
+    assert field(convolution((1, 58, 58, 256), 3, 64), "runs_per_call") == max(1, tuning.CONV_CALL_K // (3 * 256))
+
+
+def test_small_depthwise_convolutions_are_one_task() -> None:
+    """Work: pixels x channels x 9, against an eighth of CONV_SERIAL."""
+    side = int((tuning.CONV_SERIAL / 8 / 9 / 16) ** 0.5)
+    few = convolution((1, side + 2, side + 2, 16), 3, 16, groups=16)
+    many = convolution((1, side + 3, side + 3, 16), 3, 16, groups=16)
+    decides(few, "tasks", "1 task")
+    assert field(many, "row_chunk") == tuning.CONV_TASK // 32 // ((side + 1) * 16 * 9)
+    assert note(many, "tasks").value != "1 task"
+
+
+def test_an_epilogue_runs_on_its_tiles() -> None:
+    x, k, y = tensor(1, 58, 58, 64), tensor(3, 3, 64, 64), tensor(1, 56, 56, 64)
+    line = "%c = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {}"
+    line += f" {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : ({x}, {k}) -> {y}"
+    found = the_schedule(main(f"%x: {x}, %w: {k}", y, line, f"%y = stablehlo.tanh %c : {y}"))
+    decides(found, "epilogue", "on the product's tiles")

@@ -1,0 +1,326 @@
+"""Loop nests: which variable runs along the lanes, how wide, how far unrolled, how it is cut, what is kept and fetched."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from decisions import AVX2, AVX512, SSE, decides, main, note, tensor, the_schedule
+
+from shlo_jit import tuning
+from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.nest import NestSchedule
+
+
+def nest(text: str, target: Target = AVX512) -> NestSchedule:
+    found = the_schedule(text, target)
+    assert isinstance(found, NestSchedule)
+    return found
+
+
+def chain(n: int, count: int, dtype: str = "f32", op: str = "negate") -> str:
+    """`count` ops, one after the other, on n elements."""
+    t = tensor(n, dtype=dtype)
+    names = ["%x", *(f"%v{i}" for i in range(count - 1)), "%y"]
+    return main(f"%x: {t}", t, *(f"{b} = stablehlo.{op} {a} : {t}" for a, b in itertools.pairwise(names)))
+
+
+def reduction(shape: tuple[int, ...], dims: str, body: str = "add", before: int = 0) -> str:
+    """A reduction by one op; `before` ops are computed from the operand first."""
+    t, out = tensor(*shape), tensor(*(n for d, n in enumerate(shape) if str(d) not in dims))
+    names = ["%x", *(f"%v{i}" for i in range(before))]
+    ops = [f"{b} = stablehlo.negate {a} : {t}" for a, b in itertools.pairwise(names)]
+    zero = "%zero = stablehlo.constant dense<0.0> : tensor<f32>"
+    last = (
+        f"%y = stablehlo.reduce({names[-1]} init: %zero) applies stablehlo.{body} across dimensions = [{dims}]"
+        f" : ({t}, tensor<f32>) -> {out}"
+    )
+    return main(f"%x: {t}", out, zero, *ops, last)
+
+
+# ---------------------------------------------------------------------- lanes
+def test_lanes_run_where_most_accesses_are_contiguous() -> None:
+    rows, columns = nest(reduction((64, 96), "0")), nest(reduction((64, 96), "1"))
+    assert rows.space.vector in rows.space.rows
+    assert columns.space.vector in columns.space.inner
+    decides(rows, "lanes", "16 along", "2 of 2 accesses are contiguous along it")
+    decides(columns, "lanes", "16 along", "1 of 2 accesses are contiguous along it")
+
+
+ARGMAX = """%zero = stablehlo.constant dense<0.0> : tensor<f32>
+%none = stablehlo.constant dense<0> : tensor<i32>
+%i = stablehlo.iota dim = 0 : {i}
+%v:2 = stablehlo.reduce(%x init: %zero), (%i init: %none) across dimensions = [{d}]
+  : ({x}, {i}, tensor<f32>, tensor<i32>) -> ({out}, {iout})
+  reducer(%a: tensor<f32>, %b: tensor<f32>) (%k: tensor<i32>, %l: tensor<i32>) {{
+    %g = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    %m = stablehlo.select %g, %a, %b : tensor<i1>, tensor<f32>
+    %n = stablehlo.select %g, %k, %l : tensor<i1>, tensor<i32>
+    stablehlo.return %m, %n : tensor<f32>, tensor<i32>
+  }}
+%y = stablehlo.negate %v#1 : {iout}"""
+
+
+def argmax(shape: tuple[int, ...]) -> str:
+    rest = shape[:-1]
+    parts = {
+        "x": tensor(*shape),
+        "i": tensor(*shape, dtype="i32"),
+        "out": tensor(*rest),
+        "iout": tensor(*rest, dtype="i32"),
+    }
+    return main(f"%x: {parts['x']}", parts["iout"], ARGMAX.format(d=len(shape) - 1, **parts))
+
+
+def test_a_reducer_that_wants_its_elements_in_order_has_no_lanes_along_them() -> None:
+    several, one = nest(argmax((64, 96))), nest(argmax((96,)))
+    assert several.space.vector in several.space.rows
+    assert one.space.vector is None
+    decides(one, "lanes", "none", "the reducer takes its elements in order")
+
+
+def test_one_element_has_no_lanes() -> None:
+    found = nest(main("%x: tensor<f32>", "tensor<f32>", "%y = stablehlo.negate %x : tensor<f32>"))
+    decides(found, "lanes", "none", "there is one element")
+
+
+def turned(n: int, loads: int, m: int = 64, more: int = 1) -> str:
+    """`loads` matrices n x m are added, transposed, and go through so many other ops."""
+    t, out = tensor(n, m), tensor(m, n)
+    lines = [f"%t{i} = stablehlo.transpose %x{i}, dims = [1, 0] : ({t}) -> {out}" for i in range(loads)]
+    sums = ["%t0", *(f"%s{i}" for i in range(1, loads))]
+    lines += [f"%s{i} = stablehlo.add {sums[i - 1]}, %t{i} : {out}" for i in range(1, loads)]
+    arguments = ", ".join(f"%x{i}: {t}" for i in range(loads))
+    rest = [sums[-1], *(f"%r{i}" for i in range(1, more)), "%y"]
+    lines += [f"{b} = stablehlo.negate {a} : {out}" for a, b in itertools.pairwise(rest)]
+    return main(arguments, out, *lines)
+
+
+@pytest.mark.parametrize(
+    ("n", "loads", "along"),
+    [
+        (tuning.SHORT_LANES, 2, "n"),
+        (tuning.SHORT_LANES - 1, 2, "m"),
+        (tuning.SHORTER_LANES, 1, "n"),
+        (tuning.SHORTER_LANES - 1, 1, "m"),
+    ],
+)
+def test_short_loops_are_no_good_for_lanes(n: int, loads: int, along: str) -> None:
+    """Stores are contiguous along n, and so are as many accesses as along m."""
+    space = nest(turned(n, loads, m=80)).space
+    assert space.vector is not None
+    assert space.extents[space.vector] == (n if along == "n" else 80)
+
+
+@pytest.mark.parametrize(("n", "along"), [(tuning.SMALL_TENSOR // 2, "j"), (tuning.SMALL_TENSOR // 2 + 1, "i")])
+def test_strided_walks_over_small_tensors_cost_little(n: int, along: str) -> None:
+    """y[i, j] = the sum of five t[2 j]: the tables are strided along j, the result along i."""
+    table, half, out = tensor(2 * n), tensor(n), tensor(16, n)
+    lines = [f"%s{i} = stablehlo.slice %t{i} [0:{2 * n}:2] : ({table}) -> {half}" for i in range(5)]
+    lines += [f"%b{i} = stablehlo.broadcast_in_dim %s{i}, dims = [1] : ({half}) -> {out}" for i in range(5)]
+    lines.append(f"%v0 = stablehlo.add %b0, %b1 : {out}")
+    lines += [f"%v{i} = stablehlo.add %v{i - 1}, %b{i + 1} : {out}" for i in (1, 2, 3)]
+    arguments = ", ".join(f"%t{i}: {table}" for i in range(5))
+    space = nest(main(arguments, out, *lines, f"%y = stablehlo.negate %v3 : {out}")).space
+    assert space.vector is not None
+    assert space.extents[space.vector] == {"i": 16, "j": n}[along]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "target", "width", "why"),
+    [
+        ("f32", AVX512, 16, "the widest element has 32 bits, a register 512"),
+        ("f64", AVX512, 8, "the widest element has 64 bits, a register 512"),
+        ("i8", AVX512, 64, "the widest element has 8 bits, a register 512"),
+        ("bf16", AVX512, 16, "the widest element has 32 bits, a register 512"),
+        ("complex<f64>", AVX512, 8, "the widest element has 64 bits, a register 512"),
+        ("f32", AVX2, 8, "the widest element has 32 bits, a register 256"),
+        ("f64", SSE, 2, "the widest element has 64 bits, a register 128"),
+    ],
+)
+def test_lanes_fill_a_register(dtype: str, target: Target, width: int, why: str) -> None:
+    found = nest(chain(1000, 1, dtype), target)
+    assert found.space.width == width
+    decides(found, "lanes", f"{width} along v0", why)
+
+
+@pytest.mark.parametrize(("n", "masked", "plain"), [(5, 8, 4), (8, 8, 8), (3, 4, 2)])
+def test_short_loops_have_the_power_of_two_that_masks_allow(n: int, masked: int, plain: int) -> None:
+    for target, width in ((AVX512, masked), (AVX2, plain)):
+        found = nest(chain(n, 1), target)
+        assert found.space.width == width
+        decides(found, "lanes", str(width), f"the loop has {n} turns" if width < target.lanes(32) else "a register")
+
+
+# ---------------------------------------------------------------------- unrolling
+@pytest.mark.parametrize(
+    ("text", "vectors", "why"),
+    [
+        (chain(1000, 7), 4, "8 ops and loads"),
+        (chain(1000, 8), 2, "9 ops and loads"),
+        (chain(1000, 15), 2, "16 ops and loads"),
+        (chain(1000, 16), 1, "17 ops and loads"),
+        (chain(1000, 9, op="sqrt"), 2, "10 ops"),
+        (chain(1000, 10, op="sqrt"), 1, "11 ops"),
+        (chain(3 * 16, 2), 2, "the loop has 3 vectors"),
+        (chain(16, 2), 1, "the loop has 1 vector"),
+        (reduction((8, 4096), "1", before=20), 4, "ops and loads"),
+        (reduction((8, 4096), "1", before=24), 2, "ops and loads"),
+        (reduction((4096, 512), "0"), tuning.ROW_SUM_UNROLL, "ops and loads"),
+        (reduction((4096, 512), "0", before=3), 4, "ops and loads"),
+        (reduction((4096, 512), "0", before=12), 1, "ops and loads"),
+    ],
+)
+def test_small_bodies_handle_several_vectors_a_turn(text: str, vectors: int, why: str) -> None:
+    found = nest(text)
+    assert found.unroll.value == vectors, found.unroll
+    decides(found, "unroll", f"{vectors} vector", why)
+
+
+def test_sums_of_rows_side_by_side_leave_half_of_the_registers() -> None:
+    assert nest(reduction((4096, 512), "0"), AVX2).unroll.value == AVX2.vector_registers // 2
+
+
+# ---------------------------------------------------------------------- tiles
+def test_loads_across_the_lanes_are_transposed_in_registers() -> None:
+    found = nest(turned(96, 1))
+    assert found.crossing is not None
+    assert found.crossing.side == tuning.TILE_SIDE
+    decides(found, "tiles", "16 x 16, transposed in registers", "1 load run along v0, across the lanes")
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        (turned(96, 1, m=tuning.TILE_EXTENT - 1), AVX512),
+        (turned(96, 1, more=tuning.TILE_OPS), AVX512),
+        (turned(96, 1).replace("f32", "f64"), SSE),
+    ],
+    ids=["few rows", "many ops", "few lanes"],
+)
+def test_no_tiles(text: str, target: Target) -> None:
+    found = nest(text, target)
+    assert found.crossing is None
+    assert "tiles" not in [n.what for n in found.notes]
+
+
+def test_tiles_end_where_their_limits_do() -> None:
+    assert nest(turned(96, 1, m=tuning.TILE_EXTENT)).crossing is not None
+    assert nest(turned(96, 1, more=tuning.TILE_OPS - 1)).crossing is not None
+    assert nest(turned(96, 1), SSE).crossing is not None  # TILE_LEAST_SIDE lanes
+
+
+def test_a_tiled_unit_is_a_stripe() -> None:
+    n = 2048
+    found = nest(turned(n, 1, m=n))
+    assert found.crossing is not None
+    assert found.tasks.units == n // (tuning.TILE_STRIPE * tuning.TILE_SIDE)
+    assert "stripe" in note(found, "tasks").value
+
+
+# ---------------------------------------------------------------------- tasks
+def test_little_work_stays_on_the_caller() -> None:
+    """A chain of one op is three element operations: a load, the op, and the store."""
+    least = -(-tuning.PARALLEL_WORK // 3)
+    few, many = nest(chain(least - 1, 1)), nest(chain(least, 1))
+    assert few.tasks.tasks == 1
+    decides(few, "tasks", "1 task", f"from {tuning.PARALLEL_WORK:,} on threads pay")
+    assert many.tasks.tasks == many.tasks.units == 3  # chunks, of which each is enough for a task
+    decides(many, "tasks", "3 tasks", f"{tuning.TASK_WORK:,} a task at least")
+
+
+def test_there_are_so_many_tasks_at_most() -> None:
+    assert nest(chain(1 << 24, 1)).tasks.tasks == tuning.MAX_TASKS
+
+
+def test_one_unit_of_work_is_not_cut() -> None:
+    """A row with an ordered reducer cannot be split."""
+    found = nest(argmax((tuning.PARALLEL_WORK,)))
+    decides(found, "tasks", "1 task", "there is one unit of work")
+
+
+def test_a_chunk_is_a_task_s_work() -> None:
+    found = nest(chain(1 << 20, 1))
+    step = found.space.width * found.unroll.value
+    assert found.chunk == tuning.TASK_WORK // (step * 2) * step
+    assert nest(turned(96, 1)).chunk == 0  # rows are the units
+
+
+def test_few_long_rows_are_split() -> None:
+    split, whole = (
+        nest(reduction((tuning.SPLIT_UNITS - 1, 1 << 16), "1")),
+        nest(reduction((tuning.SPLIT_UNITS, 1 << 16), "1")),
+    )
+    assert split.split is not None
+    assert split.scratch.fixed == split.split.nbytes
+    decides(split, "tasks", "chunk of the row", f"in {tuning.SPLIT_UNITS - 1} rows: the row itself is cut")
+    assert whole.split is None
+    decides(whole, "tasks", "of 1 row", "a task at least")
+
+
+def test_rows_with_little_work_are_not_split() -> None:
+    assert nest(reduction((1, tuning.PARALLEL_WORK // 8), "1")).split is None
+
+
+# ---------------------------------------------------------------------- memory that is far
+def test_large_operands_are_fetched_ahead() -> None:
+    n = tuning.PREFETCH_BYTES // 4
+    near, far = nest(chain(n - 1, 1)), nest(chain(n, 1))
+    assert not near.ahead
+    assert list(far.ahead.values()) == [tuning.PREFETCH_AHEAD]
+    decides(far, "fetches", f"1 load, {tuning.PREFETCH_AHEAD:,} bytes ahead", f"{tuning.PREFETCH_BYTES:,} bytes")
+
+
+def test_of_a_stencil_the_foremost_load_is_fetched_ahead() -> None:
+    n = tuning.PREFETCH_BYTES // 4
+    t, part = tensor(n), tensor(n - 2)
+    lines = [f"%s{i} = stablehlo.slice %x [{i}:{n - 2 + i}] : ({t}) -> {part}" for i in range(3)]
+    lines += [f"%a = stablehlo.add %s0, %s1 : {part}", f"%y = stablehlo.add %a, %s2 : {part}"]
+    found = nest(main(f"%x: {t}", part, *lines))
+    assert len(found.nest.loads) == 3
+    ((_, at),) = found.ahead
+    assert [e.const for e in at.index] == [2]
+
+
+def test_runs_that_end_soon_are_not_fetched_ahead() -> None:
+    """Columns [0:512] of rows of 1024: 2 KiB ahead lies in the columns that nobody reads."""
+    t, part = tensor(4096, 1024), tensor(4096, 512)
+    text = main(f"%x: {t}", part, f"%s = stablehlo.slice %x [0:4096, 0:512] : ({t}) -> {part}",
+                f"%y = stablehlo.negate %s : {part}")  # fmt: skip
+    assert not nest(text).ahead
+
+
+def softmax(rows: int, n: int, op: str) -> str:
+    """op(x) over its sum."""
+    t, rest = tensor(rows, n), tensor(rows)
+    return main(
+        f"%x: {t}", t,
+        "%zero = stablehlo.constant dense<0.0> : tensor<f32>",
+        f"%e = stablehlo.{op} %x : {t}",
+        f"%s = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [1]"
+        f" : ({t}, tensor<f32>) -> {rest}",
+        f"%b = stablehlo.broadcast_in_dim %s, dims = [0] : ({rest}) -> {t}",
+        f"%y = stablehlo.divide %e, %b : {t}",
+    )  # fmt: skip
+
+
+def test_dear_values_are_kept_from_pass_to_pass() -> None:
+    dear, cheap = nest(softmax(32, 512, "exponential")), nest(softmax(32, 512, "sqrt"))
+    assert list(dear.stash.values()) == [4 * (512 + 16)]
+    decides(dear, "keeps", "1 value, 2,112 bytes", f"cost {tuning.STASH_COST} or more")
+    decides(dear, "passes", "2 over the row")
+    assert not cheap.stash
+
+
+def test_rows_too_long_for_the_stash_are_computed_again() -> None:
+    n = tuning.STASH_BYTES // 4
+    assert nest(softmax(32, n - 16, "exponential")).stash
+    assert not nest(softmax(32, n - 15, "exponential")).stash
+
+
+def test_large_results_are_written_past_the_caches() -> None:
+    n = tuning.STREAM_BYTES // 4
+    small, large = nest(chain(n - 1, 1)), nest(chain(n, 1))
+    assert not small.streams
+    assert len(large.streams) == 1
+    decides(large, "streams", "1 result", f"{tuning.STREAM_BYTES:,} bytes or more")

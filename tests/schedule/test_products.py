@@ -1,0 +1,215 @@
+"""Products: where operands are read from, which go the way of a vector, what a task is, and where an epilogue runs."""
+
+from __future__ import annotations
+
+import pytest
+from decisions import AMX, AVX2, AVX512, decides, main, note, plan_of, schedules, tensor, the_schedule
+
+from shlo_jit import tuning
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.kernels.gemm.types import GemmTypes, gemm_plan
+from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.epilogue import schedule_epilogue
+from shlo_jit.schedule.products import ProductSchedule
+
+PLAN = gemm_plan(GemmTypes("f32", "f32", "f32"), AVX512)
+
+
+def product(text: str, target: Target = AVX512) -> ProductSchedule:
+    found = the_schedule(text, target)
+    assert isinstance(found, ProductSchedule)
+    return found
+
+
+def dot(
+    m: int, k: int, n: int, batch: int = 0, rhs: str = "kn", dtype: str = "f32", out: str = "", then: str = ""
+) -> str:
+    """A product of m x k and k x n (or, as `nk`, n x k) matrices, `batch` of them; `then` ops on %d."""
+    b = (batch,) if batch else ()
+    left, right = tensor(*b, m, k, dtype=dtype), tensor(*b, *((k, n) if rhs == "kn" else (n, k)), dtype=dtype)
+    result = tensor(*b, m, n, dtype=out or dtype)
+    lead = "batching_dims = [0] x [0], " if batch else ""
+    at = len(b)
+    dims = f"{lead}contracting_dims = [{at + 1}] x [{at + (0 if rhs == 'kn' else 1)}]"
+    name = "%d" if then else "%y"
+    lines = [f"{name} = stablehlo.dot_general %a, %b, {dims} : ({left}, {right}) -> {result}"]
+    return main(f"%a: {left}, %b: {right}", result, *lines, *([then.format(t=result)] if then else []))
+
+
+# ---------------------------------------------------------------------- where operands are read from
+SIDE = 512
+"""Extent of k."""
+RESIDENT = tuning.GEMM_B_RESIDENT // 4 // (SIDE // 2)
+"""Columns of a B that just stays in the cache."""
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "b", "why"),
+    [
+        (tuning.GEMM_PRIVATE_ROWS + 1, 1024, SIDE, "packed once for all tasks", f"more than {tuning.GEMM_PRIVATE_ROWS} rows"),
+        (tuning.GEMM_PRIVATE_ROWS, 1024, SIDE, "packed by each task", f"few rows use it ({tuning.GEMM_PRIVATE_ROWS} at most)"),
+        (PLAN.mr + 1, 400, 300, "packed by each task", "few rows use it"),
+        (PLAN.mr, 400, 300, "read in place", f"{PLAN.mr} rows at most use it"),
+        (400, RESIDENT, SIDE // 2, "read in place", "it stays in the cache"),
+        (400, RESIDENT + 1, SIDE // 2, "packed once for all tasks", "more than"),
+        (400, 508, 64, "read in place", "it stays in the cache"),
+        (400, 512, 64, "packed once for all tasks", "more than"),
+    ],
+    ids=["many rows", "few rows", "more than a tile", "a tile", "resident", "too large", "not half a page apart", "half a page apart"],
+)  # fmt: skip
+def test_where_b_is_read_from(m: int, n: int, k: int, b: str, why: str) -> None:
+    decides(product(dot(m, k, n)), "B", b, why)
+
+
+def test_b_is_in_place_only_where_its_rows_are_adjacent() -> None:
+    decides(product(dot(100, 100, 100)), "B", "read in place")
+    decides(product(dot(100, 100, 100, rhs="nk")), "B", "packed by each task")
+
+
+def test_without_masks_b_in_place_has_whole_vectors() -> None:
+    decides(product(dot(60, 60, 96), AVX2), "B", "read in place")
+    decides(product(dot(60, 60, 97), AVX2), "B", "packed by each task")
+
+
+@pytest.mark.parametrize(
+    ("n", "a", "why"),
+    [
+        (tuning.GEMM_WIDEST, "read in place", "few columns"),
+        (tuning.GEMM_WIDEST + 1, "packed once for all tasks", "several tasks use each of its rows"),
+    ],
+)
+def test_where_a_is_read_from(n: int, a: str, why: str) -> None:
+    decides(product(dot(1000, 512, n)), "A", a, why)
+
+
+def test_operands_that_are_converted_are_packed() -> None:
+    found = product(dot(400, 300, 400, dtype="bf16", out="f32"))
+    decides(found, "A", "packed by each task", "its elements are converted")
+    decides(found, "B", "packed")
+
+
+@pytest.mark.parametrize(
+    ("batch", "b"), [(tuning.GEMM_BATCH, "by each task"), (tuning.GEMM_BATCH - 1, "once for all tasks")]
+)
+def test_a_batch_has_enough_products_for_a_task_each(batch: int, b: str) -> None:
+    decides(product(dot(256, 256, 384, batch)), "B", f"packed {b}")
+
+
+@pytest.mark.parametrize(("k", "b"), [(256, "by each task"), (257, "once for all tasks")])
+def test_products_of_a_batch_that_are_large_are_cut(k: int, b: str) -> None:
+    n = tuning.GEMM_PRIVATE_PRODUCT // 256 // 256
+    decides(product(dot(256, k, n, tuning.GEMM_BATCH)), "B", f"packed {b}")
+
+
+# ---------------------------------------------------------------------- tasks
+def test_small_products_run_on_the_caller() -> None:
+    k = tuning.GEMM_SERIAL // 64 // 96
+    serial, cut = product(dot(64, k, 96, 4, rhs="nk")), product(dot(64, k // 4, 96, 4, rhs="nk"))
+    assert note(serial, "tasks").why == ""
+    decides(cut, "tasks", "", f"up to {tuning.GEMM_SERIAL:,} the caller does all")
+
+
+def test_small_products_of_a_batch_share_a_task() -> None:
+    side = 32
+    group = tuning.GEMM_GROUP // side**3
+    decides(product(dot(side, side, side, 1000)), "tasks", f"{-(-1000 // group)} tasks", "")
+    decides(product(dot(side, side, side, 1000)), "tasks", f"{group} products each")
+    assert "products each" not in note(product(dot(64, 64, 64, 1000)), "tasks").value
+
+
+def test_a_task_has_so_many_columns_and_products() -> None:
+    """Of a large product: GEMM_WIDEST columns, whole panels; rows for GEMM_TASK multiply-adds of a pass over k."""
+    columns = tuning.GEMM_WIDEST // PLAN.nr * PLAN.nr
+    rows = tuning.GEMM_TASK // (columns * PLAN.kc) // PLAN.mr * PLAN.mr
+    decides(product(dot(3000, 3000, 3000)), "tasks", f"of {rows:,} x {columns:,}")
+    decides(product(dot(3000, 3000, 3000)), "tasks", f"for every {PLAN.kc} steps of k")
+
+
+# ---------------------------------------------------------------------- vectors
+@pytest.mark.parametrize(
+    ("m", "k", "n", "rhs", "how"),
+    [
+        (1, 300, 400, "kn", "1 vector, sums of all outputs"),
+        (1, 300, 400, "nk", "1 vector, one output after the other"),
+        (400, 300, 1, "kn", "1 vector, one output after the other"),
+        (tuning.GEMM_THIN, 512, tuning.GEMM_THIN_BYTES // 4 // 512, "kn", f"{tuning.GEMM_THIN} vectors, sums of all outputs"),
+    ],
+)  # fmt: skip
+def test_products_with_vectors_read_the_matrix_once(m: int, k: int, n: int, rhs: str, how: str) -> None:
+    decides(product(dot(m, k, n, rhs=rhs)), "blocking", f"a matrix with {how}", "the matrix is read once")
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    [
+        (tuning.GEMM_THIN + 1, 512, tuning.GEMM_THIN_BYTES // 4 // 512),
+        (tuning.GEMM_THIN, 511, tuning.GEMM_THIN_BYTES // 4 // 512),
+        (1, 300, 4 * 16 - 1),
+        (1, 15, 400),
+    ],
+    ids=["more vectors", "a smaller matrix", "few outputs", "few steps"],
+)
+def test_other_products_go_by_tiles(m: int, k: int, n: int) -> None:
+    assert "blocking" not in [x.what for x in product(dot(m, k, n)).notes]
+
+
+# ---------------------------------------------------------------------- batches, tile registers
+def test_batch_dimensions_that_are_no_run_are_looped_over() -> None:
+    """A's batch dimensions follow each other, B's are swapped by a transpose."""
+    a, b, swapped = tensor(3, 5, 40, 64), tensor(5, 3, 64, 48), tensor(3, 5, 64, 48)
+    result = tensor(3, 5, 40, 48)
+    then = f"%y = stablehlo.negate %d : {result}"
+    text = main(
+        f"%a: {a}, %b: {swapped}", result,
+        f"%d = stablehlo.dot_general %a, %b, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [2]"
+        f" : ({a}, {swapped}) -> {result}", then,
+    )  # fmt: skip
+    whole = product(text)
+    assert (whole.looped, whole.batch) == (0, 15)
+    decides(whole, "epilogue", "on the product's tiles")
+    loop = product(
+        main(
+            f"%a: {a}, %b: {b}", result,
+            f"%d = stablehlo.dot_general %a, %b, batching_dims = [0, 1] x [1, 0], contracting_dims = [3] x [2]"
+            f" : ({a}, {b}) -> {result}", then,
+        )
+    )  # fmt: skip
+    assert (loop.looped, loop.batch) == (1, 5)
+    decides(loop, "calls", "one for each of the outer batch dimensions", "they are no run of equal stride")
+    decides(loop, "epilogue", "after the product", "the product is several calls")
+
+
+def test_tile_registers_take_bf16() -> None:
+    assert gemm_plan(GemmTypes("bf16", "bf16", "f32"), AMX).kind == "amx"
+    found = product(dot(256, 256, 256, dtype="bf16", out="f32"), AMX)
+    decides(found, "tile", "32 x 32 in registers")
+    decides(found, "A", "packed by each task", "tiles want their own layout")
+
+
+def test_complex_products_above_a_size_are_real_ones() -> None:
+    side = round(tuning.SMALL_COMPLEX_PRODUCT ** (1 / 3))
+    assert side**3 == tuning.SMALL_COMPLEX_PRODUCT
+    few = schedules(dot(side, side, side, dtype="complex<f32>"))
+    assert not any(isinstance(s, ProductSchedule) for s in few)
+    many = schedules(dot(side, side + 1, side, dtype="complex<f32>"))
+    assert any(isinstance(s, ProductSchedule) for s in many)
+
+
+# ---------------------------------------------------------------------- epilogues
+def test_a_loop_over_the_result_runs_on_its_tiles() -> None:
+    found = product(dot(200, 200, 300, then="%y = stablehlo.tanh %d : {t}"))
+    decides(found, "epilogue", "on the product's tiles")
+    assert found.epilogue is not None
+    assert not found.epilogue.is_late
+    decides(found, "lanes", "16 along", "it is the columns of the product")
+
+
+def test_a_loop_that_spans_rows_and_columns_runs_after_the_product() -> None:
+    """The loops of a 200 x 300 result, where the product counts it as 300 x 200."""
+    (step,) = plan_of(dot(200, 200, 300, then="%y = stablehlo.tanh %d : {t}")).steps
+    assert isinstance(step, OpStep)
+    found = schedule_epilogue(step, AVX512, 1, 300, 200)
+    assert found is not None
+    assert found.is_late
+    assert found.why_late == "one of its loops spans rows and columns of the product"
+    assert "after the product" in found.notes[0].value
