@@ -9,8 +9,15 @@ program that the object cache does not have is compiled.
 
 from shlo_jit import startup  # isort: skip  # noqa: F401  first: what follows takes a while, and Ctrl-C may come meanwhile
 from shlo_jit.api import compile, infer, parse, verify
-from shlo_jit.codegen.failure import InternalError
-from shlo_jit.errors import Diagnostic, ExecutionError, ParseError, StableHLOError, UnsupportedError, VerifyError
+from shlo_jit.errors import (
+    Diagnostic,
+    ExecutionError,
+    InternalError,
+    ParseError,
+    StableHLOError,
+    UnsupportedError,
+    VerifyError,
+)
 from shlo_jit.runtime.callbacks import register_custom_call
 
 __version__ = "0.1.0"

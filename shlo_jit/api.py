@@ -57,11 +57,17 @@ def infer(
 ) -> list[Type]:
     """Result types of an op: `infer("transpose", ["tensor<2x3xf32>"], {"permutation": [1, 0]})`.
 
-    See `verify/infer.py`.
+    Types may be written as text. See `verify/infer.py`.
     """
+    from shlo_jit.text.types import type_of_text
     from shlo_jit.verify import infer as inference
 
-    return inference.infer(op_name, operand_types, attributes, regions, result_types=result_types)
+    def read(types: Sequence[Type | str]) -> list[Type]:
+        return [type_of_text(t) if isinstance(t, str) else t for t in types]
+
+    inference.check_arguments(op_name, operand_types, attributes, regions, result_types)
+    stated = None if result_types is None else read(result_types)
+    return inference.infer(op_name, read(operand_types), attributes, regions, result_types=stated)
 
 
 def compile(

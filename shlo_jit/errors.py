@@ -156,6 +156,10 @@ class UnsupportedError(StableHLOError):
     """The program is valid, but this compiler cannot lower it (yet)."""
 
 
+class InternalError(RuntimeError):
+    """The compiler failed on a program it should compile or refuse: a defect of ours, never of the user's program."""
+
+
 class ExecutionError(RuntimeError):
     """A compiled program could not finish: a custom call raised, a collective timed out."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shlo_jit.ops import OPS, OpDef
+from shlo_jit.ops.bodies import CONTROL
 from shlo_jit.ops.kinds import TypeKind
 
 BEGIN, END = "<!-- op table: begin -->", "<!-- op table: end -->"
@@ -74,7 +75,6 @@ def written_into(text: str) -> str:
 def _routes() -> dict[str, str]:
     """Op name to its way to machine code, of every op that has one. Where two tables know an op, the later one is
     what usually happens."""
-    from shlo_jit.fuse.fuse import CONTROL
     from shlo_jit.lower.kernels import KERNELS
     from shlo_jit.passes.expand.expand import EXPANSIONS
     from shlo_jit.passes.frontend.host_calls import FEEDS, TRANSFERS

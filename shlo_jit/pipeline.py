@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from shlo_jit import tuning
 from shlo_jit.codegen import routines
 from shlo_jit.codegen.background import Background
-from shlo_jit.codegen.failure import InternalError
 from shlo_jit.deep import deeply
-from shlo_jit.errors import Diagnostic, StableHLOError, UnsupportedError, VerifyError, diagnose
+from shlo_jit.errors import Diagnostic, InternalError, StableHLOError, UnsupportedError, VerifyError, diagnose
 from shlo_jit.forking import pause
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Module, is_declaration

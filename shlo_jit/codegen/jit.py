@@ -17,8 +17,8 @@ import numpy as np
 
 from shlo_jit import environment
 from shlo_jit.codegen.elf import read_object
-from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.link import Linker
+from shlo_jit.errors import InternalError
 
 
 class Library:

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 import llvmlite.binding as llvm
 
 from shlo_jit.codegen import unlocked
-from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.target import target_machine
+from shlo_jit.errors import InternalError
 from shlo_jit.forking import compiling
 from shlo_jit.kernels.target import Target
 

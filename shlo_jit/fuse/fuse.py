@@ -11,7 +11,7 @@ from __future__ import annotations
 from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.epilogue import attach_epilogues
-from shlo_jit.fuse.grouping import CONTROL, TERMINATORS, Grouping, has_plain_body, is_inline_constant
+from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_inline_constant
 from shlo_jit.fuse.nest import Nest, covers, space_of
 from shlo_jit.fuse.order import depends, ordered, step_acts
 from shlo_jit.fuse.partial import fuse_concatenate, fuse_spread, fuse_update
@@ -20,6 +20,7 @@ from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.ops.bodies import CONTROL
 
 
 def fuse(function: Op) -> PlanBlock:

@@ -14,7 +14,6 @@ from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import At, NotAffine, Split
 from shlo_jit.ops import is_elementwise
 
-CONTROL = {"stablehlo.while", "stablehlo.if", "stablehlo.case"}
 TERMINATORS = {"stablehlo.return", "func.return"}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from shlo_jit import tuning
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, Step
-from shlo_jit.ir.core import Block, Op, Value
-from shlo_jit.ops import OPS
+from shlo_jit.ir.core import Value
+from shlo_jit.ops.effects import acts
 
 Users = dict[Value, list[Step]]
 
@@ -82,27 +82,3 @@ def readers_before_updates(steps: list[Step], readers: Users) -> None:
         for reader in readers.get(step.nest.overwrites, []):
             if reader is not step and not depends(reader, step):
                 step.after.append(reader)
-
-
-def acts(op: Op) -> bool:
-    """The op itself, whatever its regions do, must stay in order with others of its kind."""
-    if op.name in ("stablehlo.custom_call", "func.call"):
-        return bool(op.attributes.get("has_side_effect", False))
-    record = OPS.get(op.name)
-    return record is not None and record.has("side_effect")
-
-
-def acting(block: Block) -> set[Op]:
-    """The ops of a block, and of the regions inside, that have an effect: their own, or of an op in their regions."""
-    found: set[Op] = set()
-
-    def note(block: Block) -> bool:
-        any_acts = False
-        for op in block.ops:
-            if any([acts(op), *(note(b) for r in op.regions for b in r.blocks)]):
-                found.add(op)
-                any_acts = True
-        return any_acts
-
-    note(block)
-    return found

@@ -6,8 +6,8 @@ treat a module as a value: they build new ops and leave the old ones alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 from shlo_jit.errors import NO_SOURCE, Source, Span
 from shlo_jit.ir.attributes import Dense, TypeAttr, as_int, as_ints
@@ -152,6 +152,9 @@ class Module:
 
     __slots__ = ("locations", "op", "scoped", "source")
 
+    text_of: ClassVar[Callable[[Module], str]]
+    """What `str` gives. The syntax of ops is known to `shlo_jit.text` alone, which sets this."""
+
     def __init__(
         self, op: Op, source: Source = NO_SOURCE, locations: dict[str, str] | None = None, scoped: bool = False
     ):
@@ -184,9 +187,7 @@ class Module:
         return None
 
     def __str__(self) -> str:
-        from shlo_jit.text.printer import print_module
-
-        return print_module(self)
+        return Module.text_of(self)
 
     def __eq__(self, other: object) -> bool:
         """Structural equality: same ops, types, attributes and use-def graph; names and places do not matter."""

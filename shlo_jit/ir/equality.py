@@ -6,11 +6,13 @@ Names of values, labels of blocks, locations and places in the text do not count
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shlo_jit.deep import deeply
 from shlo_jit.ir.attributes import DictAttr, FloatAttr, StructAttr
-from shlo_jit.ir.core import Block, Module, Op, Region, Value
+
+if TYPE_CHECKING:
+    from shlo_jit.ir.core import Block, Module, Op, Region, Value
 
 
 def equal_modules(a: Module, b: Module) -> bool:

@@ -89,6 +89,22 @@ def storage_range(dtype: DType) -> tuple[int, int]:
     return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
+def round_to(values: np.ndarray, dtype: DType) -> np.ndarray:
+    """f64 values rounded once to a float dtype (ml_dtypes' own conversion goes through f32 and rounds twice)."""
+    with np.errstate(all="ignore"):
+        if dtype.name in ("f64", "f32", "f16"):
+            return values.astype(dtype.numpy)
+        single = values.astype(np.float32)
+        lost = single.astype(np.float64) != values
+        bits = single.view(np.uint32)
+        if lost.any() and np.isfinite(values).all():
+            # round to odd: a value between two f32 takes the one whose last bit is set, so the next rounding sees it
+            larger = np.abs(single.astype(np.float64)) > np.abs(values)
+            down = np.where(lost & larger, bits - 1, bits)
+            bits = np.where(lost, down | 1, bits).astype(np.uint32)
+        return bits.view(np.float32).astype(dtype.numpy)
+
+
 @dataclass(frozen=True, slots=True)
 class QuantizedType:
     """`!quant.uniform<storage<min:max>:expressed[:axis], {scale:zero_point, ...}>`; `axis` is None per tensor."""

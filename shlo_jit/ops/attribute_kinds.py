@@ -146,7 +146,8 @@ def _refused(label: str, name: str, attr: Any, expected: str) -> Violation:
 
 def short_text(attr: Any, limit: int = 200) -> str:
     """An attribute, or a field of one, in no more than a line."""
-    from shlo_jit.text.print_attributes import attribute_text, type_text
+    from shlo_jit.ir.attribute_text import attribute_text
+    from shlo_jit.ir.type_text import type_text
 
     if isinstance(attr, Dense) and (attr.type.shape is None or attr.type.size > limit):
         return f"dense<...> : {type_text(attr.type)}"

@@ -1,102 +1,159 @@
-"""Passes: functions from module or function to function. `run_passes` names them in order."""
+"""Function to function, from what was written to what is fused and lowered: `PASSES` is the story, in order.
+
+A pass is a file of this package with a function named after it, `(function, context) -> function`. It leaves its input
+alone, and its docstring says what it needs, what it guarantees, and shows one before and after. What it guarantees is,
+as far as a rule can say it, checked from there on (`verify/core.py`).
+
+The folders follow the order of the story; what else stands in them helps the passes:
+
+    frontend    what frontends write that is no plain op: calls, custom calls, platforms, shardings, host, tuples
+    quantized   quantized arithmetic as arithmetic on storage
+    regions     loops and bodies that need not be regions
+    expand      compound ops as core ops; one file of rules a family
+    canonical   products, convolutions and linear algebra in the forms that the routines take
+
+`inline` comes before all: it makes several functions of a module, which then go through the passes one by one.
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 
-from shlo_jit.errors import StableHLOError
+from shlo_jit import environment
+from shlo_jit.errors import InternalError, StableHLOError
 from shlo_jit.forking import pause
 from shlo_jit.ir.core import Module, Op
 from shlo_jit.passes.canonical.byte_convolutions import byte_convolutions
 from shlo_jit.passes.canonical.canonical_convolutions import canonical_convolutions
 from shlo_jit.passes.canonical.canonical_dots import canonical_dots
 from shlo_jit.passes.canonical.canonical_linalg import canonical_linalg
+from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
-from shlo_jit.passes.contradictions import may_contradict, module_of, refuse_contradictions
-from shlo_jit.passes.expand.expand import expand
+from shlo_jit.passes.context import Context, Registered, nothing_registered
+from shlo_jit.passes.expand.expand import EXPANDED, expand
 from shlo_jit.passes.frontend.dynamic_calls import dynamic_calls
 from shlo_jit.passes.frontend.exact_top_k import exact_top_k
 from shlo_jit.passes.frontend.first_platform import first_platform
 from shlo_jit.passes.frontend.flatten import flatten
 from shlo_jit.passes.frontend.host_calls import host_calls
-from shlo_jit.passes.frontend.inline import Registered, inlined
+from shlo_jit.passes.frontend.inline import inline
 from shlo_jit.passes.frontend.known_calls import known_calls
 from shlo_jit.passes.frontend.single_process import single_process
 from shlo_jit.passes.frontend.without_shardings import without_shardings
 from shlo_jit.passes.quantized.lower_quantized import lower_quantized
+from shlo_jit.passes.refuse_contradictions import may_contradict, refuse_contradictions
+from shlo_jit.passes.regions.elementwise_bodies import elementwise_bodies
 from shlo_jit.passes.regions.promote import promote
-from shlo_jit.passes.regions.simple_bodies import simple_bodies
 from shlo_jit.passes.regions.unroll import unroll
+from shlo_jit.passes.require_addressable import require_addressable
+from shlo_jit.passes.require_static import require_static
 from shlo_jit.passes.simplify import simplify
-from shlo_jit.passes.static import require_addressable, require_static
+from shlo_jit.verify import core
+from shlo_jit.verify.core import Rule, check_level
 
-Pass = Callable[[Op], Op]
 
-PASSES: tuple[Pass, ...] = (
-    require_addressable,
-    first_platform,
-    without_shardings,
-    host_calls,
-    single_process,
-    flatten,
-    lower_quantized,
-    promote,
-    simplify,
-    unroll,
-    simple_bodies,
-    expand,
-    require_static,
-    canonical_linalg,
-    explicit_layouts,
-    byte_convolutions,
-    canonical_dots,
-    canonical_convolutions,
-    simplify,
+@dataclass(frozen=True)
+class Pass:
+    """One step of the story."""
+
+    run: Callable[[Op, Context], Op]
+    establishes: tuple[Rule, ...] = ()
+    """What holds from here on."""
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__
+
+
+INLINED = (core.CALLS, core.CALLERS)
+"""What holds of the functions that `inline` gives."""
+
+PASSES = (
+    # frontend
+    Pass(exact_top_k),
+    Pass(dynamic_calls),
+    Pass(known_calls),
+    Pass(require_addressable),
+    Pass(first_platform),
+    Pass(without_shardings, (core.SHARDINGS,)),
+    Pass(host_calls, (core.HOST_TRANSFERS,)),
+    Pass(single_process, (core.COLLECTIVES,)),
+    Pass(flatten, (core.TOKENS,)),
+    # quantized
+    Pass(lower_quantized, (core.UNQUANTIZED,)),
+    # regions
+    Pass(promote, (core.ONE_ELEMENT_TYPE,)),
+    Pass(simplify),
+    Pass(unroll),
+    Pass(elementwise_bodies, (core.SCALAR_BODIES,)),
+    # expand
+    Pass(expand),
+    Pass(refuse_contradictions),
+    Pass(require_static, (core.STATIC, EXPANDED)),
+    Pass(require_addressable),
+    # canonical
+    Pass(canonical_linalg, (core.LINALG,)),
+    Pass(explicit_layouts, (core.ROW_MAJOR,)),
+    Pass(byte_convolutions),
+    Pass(canonical_dots, (core.DOTS,)),
+    Pass(dilated_convolutions),
+    Pass(canonical_convolutions, (core.CONVOLUTIONS,)),
+    Pass(simplify, (core.NO_DEAD_OPS,)),
 )
 """What runs on each function after inlining, in order."""
 
+CANONICAL = (*INLINED, *(rule for step in PASSES for rule in step.establishes))
+"""What holds of a function after all passes."""
+
 CHECK = "SHLO_JIT_CHECK_PASSES"
-"""Environment variable: verify the function after every pass (the tests set it)."""
+"""Environment variable: verify the function, and the rules that hold so far, after every pass (the tests set it)."""
+
+OnPass = Callable[[str, Op], None]
+"""Hears of every function after every pass: the name of the pass, and the function, which must not be changed."""
 
 
-def core_functions(module: Module, entry: Op, is_registered: Registered = lambda target: False) -> list[Op]:
-    """A verified module's entry function, last, and the functions that it still calls, callees first: in core ops and
-    simplified. `is_registered` says which custom calls the user has implementations of."""
+def nobody(name: str, function: Op) -> None:
+    """The observer that does not listen."""
+
+
+def core_functions(
+    module: Module, entry: Op, is_registered: Registered = nothing_registered, on_pass: OnPass = nobody
+) -> list[Op]:
+    """A verified module's entry function, last, and the functions that it still calls, callees first: in canonical
+    form. `is_registered` says which custom calls the user has implementations of; `on_pass` hears of each function
+    after `inline` and after every pass. Raises VerifyError and UnsupportedError."""
     as_written = {f.attributes["sym_name"]: f for f in module.functions()} if may_contradict(module) else {}
     return [
-        run_passes(module, function, is_registered, as_written.get(function.attributes["sym_name"]))
-        for function in inlined(module, entry, is_registered)
+        run_passes(function, Context(module, is_registered, as_written.get(function.attributes["sym_name"])), on_pass)
+        for function in inline(module, entry, is_registered)
     ]
 
 
-def run_passes(
-    module: Module, function: Op, is_registered: Registered = lambda target: False, as_written: Op | None = None
-) -> Op:
-    """A function whose calls have been written out, brought to core ops and simplified. `as_written`: the function
-    before, where it may contradict itself."""
-    checking = bool(os.environ.get(CHECK))
-    first: list[Pass] = [
-        partial(exact_top_k, module, is_registered=is_registered),
-        partial(dynamic_calls, module, is_registered=is_registered),
-        partial(known_calls, is_registered=is_registered),
-    ]
-    for run in (*first, *PASSES):
-        function = run(function)
-        if run is expand and as_written is not None:
-            refuse_contradictions(as_written, function)
+def run_passes(function: Op, context: Context, on_pass: OnPass = nobody) -> Op:
+    """A function whose calls have been written out, in canonical form."""
+    checking = environment.flag(CHECK)
+    rules = list(INLINED)
+    on_pass(inline.__name__, function)
+    for step in PASSES:
+        function = step.run(function, context)
+        rules += step.establishes
         pause()
         if checking:
-            check(function, getattr(run, "__name__", str(run)), is_registered)
+            check(function, rules, step.name, context.is_registered)
+        on_pass(step.name, function)
+    if not checking:  # which the last pass was followed by, where it is on
+        check_level(function, CANONICAL, PASSES[-1].name)
     return function
 
 
-def check(function: Op, after: str, is_registered: Callable[[str], bool] = lambda target: False) -> None:
-    """Verify a function by itself. Raises AssertionError: a pass has broken a rule."""
+def check(function: Op, rules: list[Rule], after: str, is_registered: Registered) -> None:
+    """Raises InternalError unless a function is valid by itself, and the rules hold of it."""
     from shlo_jit.ops.known_calls import CALLED
-    from shlo_jit.verify.verifier import verify_module
+    from shlo_jit.verify.verifier import verify_function
 
-    # the functions that some calls name are not in this module
-    found = verify_module(module_of(function), is_registered=lambda target: target in CALLED or is_registered(target))
-    assert not found, f"after {after}:\n{StableHLOError(found)}"
+    # the functions that some calls name are not beside it
+    found = verify_function(function, is_registered=lambda target: target in CALLED or is_registered(target))
+    if found:
+        raise InternalError(f"after {after}:\n{StableHLOError(found)}")
+    check_level(function, rules, after)

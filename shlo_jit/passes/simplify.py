@@ -4,6 +4,8 @@ Needs: inlined functions. Guarantees: every block has its own copy of each const
 no dead op without effect remains; a tensor without elements is a constant, so that index maps and kernels never see
 one they would have to compute. Folding computes what is exact by an op's record, with at most FOLD_LIMIT elements, so
 that the result has the bits it would have at run time.
+
+    multiply(%x, 2.0 * 0.5), negate(%x), negate(%x)   ->   %x, negate(%x)
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from shlo_jit.fuse.order import acting
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import DType, TensorType
 from shlo_jit.ops import OPS
+from shlo_jit.ops.effects import acting
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.identities import identities_of
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
 
@@ -166,7 +169,7 @@ def body_key(block: Block) -> tuple:
     return tuple(key)
 
 
-def simplify(function: Op) -> Op:
+def simplify(function: Op, _: Context) -> Op:
     """The function simplified; run it again for what one sweep opened up."""
     state = _Simplify(function)
     rw = Rewriter(state.visit)

@@ -13,8 +13,8 @@ import importlib
 import importlib.util
 from collections.abc import Iterable
 
-from shlo_jit.codegen.externals import LAPACK_MISSING, LAPACK_PREFIX
 from shlo_jit.errors import ExecutionError
+from shlo_jit.kernels.externals import LAPACK_MISSING, LAPACK_PREFIX
 
 
 def is_available() -> bool:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shlo_jit import tuning
-from shlo_jit.codegen.externals import LAPACK_MISSING
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.kernels.externals import LAPACK_MISSING
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.lapack_calls import Call, read_call

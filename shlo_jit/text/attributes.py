@@ -29,10 +29,12 @@ from shlo_jit.ir.attributes import (
     SymbolRef,
     TypeAttr,
 )
+from shlo_jit.ir.structs import ENUMS_WITH_OWN_NAME, STRUCTS
 from shlo_jit.ir.types import ScalarType, TensorType
 from shlo_jit.text.dense import LiteralRefusal, decode_dense, float_value
+from shlo_jit.text.lexer import unescape
 from shlo_jit.text.resources import parse_resource
-from shlo_jit.text.structs import STRUCTS, parse_conv_dims, parse_struct
+from shlo_jit.text.structs import parse_conv_dims, parse_struct
 from shlo_jit.text.types import is_type_start
 
 if TYPE_CHECKING:
@@ -40,12 +42,8 @@ if TYPE_CHECKING:
 
 ENCODINGS = ("stablehlo.bounds", "stablehlo.type_extensions")
 """Attributes of types, which are kept as text elsewhere."""
-ENUMS_WITH_OWN_NAME = ("result_accuracy_mode",)
-"""Written `#stablehlo.result_accuracy_mode<HIGHEST>` rather than `#stablehlo<... HIGHEST>`."""
 
 _NUMBER = re.compile(r"[-+]?\d")
-_ESCAPE = re.compile(r'\\(?:([0-9A-Fa-f]{2})|([nt"\\])|(.))', re.DOTALL)
-_ESCAPED = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 _ARRAY = re.compile(r"array<\s*([su]?i\d{1,4}|f\d{1,3}|bf16)\s*(?::([^<>]*))?>$")
 CONSTANTS = {"true": True, "false": False, "unit": UNIT}
 
@@ -100,24 +98,6 @@ def _opaque(p: Parser) -> OpaqueAttr:
     if p.accept(":"):
         p.type()
     return OpaqueAttr(p.text_since(first))
-
-
-def unescape(token: str) -> str:
-    """The characters of a string token. `\\HH` is a byte; bytes that are no UTF-8 stay as surrogates."""
-    body = token[1:-1]
-    if "\\" not in body:
-        return body
-    data = bytearray()
-    at = 0
-    for m in _ESCAPE.finditer(body):
-        data += body[at : m.start()].encode("utf-8", "surrogateescape")
-        if m[1]:
-            data.append(int(m[1], 16))
-        else:
-            data += (_ESCAPED.get(m[2]) or "\\" + m[3]).encode("utf-8", "surrogateescape")
-        at = m.end()
-    data += body[at:].encode("utf-8", "surrogateescape")
-    return bytes(data).decode("utf-8", "surrogateescape")
 
 
 def parse_string(p: Parser) -> str:

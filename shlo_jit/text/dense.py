@@ -17,7 +17,7 @@ import re
 import numpy as np
 
 from shlo_jit.ir.attributes import Dense
-from shlo_jit.ir.types import DTYPES, DType, TensorType, storage_range
+from shlo_jit.ir.types import DTYPES, DType, TensorType, round_to, storage_range
 
 _INTEGER = re.compile(r"-?\d+$|-?0x[0-9A-Fa-f]+$")
 _FLOAT = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?$|0x[0-9A-Fa-f]+$")
@@ -282,22 +282,6 @@ def _plain_floats(parts: list[str]) -> np.ndarray | None:
     except ValueError:
         return None
     return values if np.isfinite(values).all() else None
-
-
-def round_to(values: np.ndarray, dtype: DType) -> np.ndarray:
-    """f64 values rounded once to a float dtype (ml_dtypes' own conversion goes through f32 and rounds twice)."""
-    with np.errstate(all="ignore"):
-        if dtype.name in ("f64", "f32", "f16"):
-            return values.astype(dtype.numpy)
-        single = values.astype(np.float32)
-        lost = single.astype(np.float64) != values
-        bits = single.view(np.uint32)
-        if lost.any() and np.isfinite(values).all():
-            # round to odd: a value between two f32 takes the one whose last bit is set, so the next rounding sees it
-            larger = np.abs(single.astype(np.float64)) > np.abs(values)
-            down = np.where(lost & larger, bits - 1, bits)
-            bits = np.where(lost, down | 1, bits).astype(np.uint32)
-        return bits.view(np.float32).astype(dtype.numpy)
 
 
 def _complexes(parts: list[str], dtype: DType) -> np.ndarray:

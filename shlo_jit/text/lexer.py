@@ -42,6 +42,8 @@ _GOOD = rf"""
 _TOKEN = re.compile(rf"(?:{_GOOD}|(?s:.+))[ \t\r\n]*", re.VERBOSE)
 _VALID = re.compile(_GOOD, re.VERBOSE)
 _COMMENT = re.compile(rf"{STRING}|//[^\n]*")
+_ESCAPE = re.compile(r'\\(?:([0-9A-Fa-f]{2})|([nt"\\])|(.))', re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 _LONG = 1000
 _LEADING = re.compile(r"[ \t\r\n]*")
 
@@ -250,6 +252,24 @@ _COMMENT_OR_SPACE = re.compile(rf"{STRING}|(?:\s|//[^\n]*)+")
 def _cut(message: str) -> str:
     """A message that quotes long names or types is cut."""
     return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 3] + "..."
+
+
+def unescape(token: str) -> str:
+    """The characters of a string token. `\\HH` is a byte; bytes that are no UTF-8 stay as surrogates."""
+    body = token[1:-1]
+    if "\\" not in body:
+        return body
+    data = bytearray()
+    at = 0
+    for m in _ESCAPE.finditer(body):
+        data += body[at : m.start()].encode("utf-8", "surrogateescape")
+        if m[1]:
+            data.append(int(m[1], 16))
+        else:
+            data += (_ESCAPED.get(m[2]) or "\\" + m[3]).encode("utf-8", "surrogateescape")
+        at = m.end()
+    data += body[at:].encode("utf-8", "surrogateescape")
+    return bytes(data).decode("utf-8", "surrogateescape")
 
 
 def is_invalid(token: str) -> bool:

@@ -10,8 +10,7 @@
     region      ::= `{` block* `}`
     block       ::= (`^name` (`(` arguments `)`)? `:`)? op*
 
-Pretty forms are in the tables of `pretty.py`. Values are looked up in one dict per function; a region takes the names
-it defined out again when it ends.
+Pretty forms are in the tables of `pretty.py`, names of values in `values.py`.
 """
 
 from __future__ import annotations
@@ -23,13 +22,16 @@ from shlo_jit.deep import NESTING_LIMIT, deeply
 from shlo_jit.errors import ParseError, Source, check_text, decode_text
 from shlo_jit.ir.attributes import Dense, OpaqueAttr
 from shlo_jit.ir.collector import paused_collector
-from shlo_jit.ir.core import Block, Module, Op, Region, Value
+from shlo_jit.ir.core import Block, Module, Op, Region
 from shlo_jit.ir.types import FunctionType, TensorType, Type
 from shlo_jit.text import attributes as attribute_syntax
+from shlo_jit.text import pretty_func
 from shlo_jit.text import types as type_syntax
-from shlo_jit.text.lexer import Cursor, SyntaxRefusal
+from shlo_jit.text.lexer import SyntaxRefusal, unescape
+from shlo_jit.text.pretty import ISOLATED, PRETTY
 from shlo_jit.text.resources import parse_resources
 from shlo_jit.text.syntax import Argument, parse_argument
+from shlo_jit.text.values import ValueCursor
 
 Handler = Callable[["Parser", str], Op]
 
@@ -47,12 +49,11 @@ def parse_module(text: str | bytes, name: str = "<text>") -> Module:
         raise ParseError([diagnosed(source, refusal), *refusal.context]) from None
 
 
-class Parser(Cursor):
-    """A cursor with the names that are known at its place."""
+class Parser(ValueCursor):
+    """A cursor with all names that are known at its place: of values, types, attributes, locations, resources."""
 
     __slots__ = (
-        "attribute_aliases", "defined", "forward", "in_blocks", "known_types", "locations", "open_regions", "resources",
-        "scope", "type_aliases", "unread",
+        "attribute_aliases", "known_types", "locations", "open_regions", "resources", "type_aliases", "unread",
     )  # fmt: skip
 
     def __init__(self, source: Source):
@@ -62,10 +63,6 @@ class Parser(Cursor):
         self.known_types: dict[str, Type] = {}
         self.locations: dict[str, str] = {}
         self.resources: dict[str, bytes] = {}
-        self.scope: dict[str, Value] = {}
-        self.defined: list[str] = []
-        self.forward: dict[str, tuple[Value, int]] = {}
-        self.in_blocks = False
         self.unread: list[Dense] = []
         self.open_regions = 0
         """How many are open."""
@@ -185,26 +182,6 @@ class Parser(Cursor):
                     op.results[index].name = token[1:]
                 index += 1
 
-    def define(self, key: str, value: Value, at: int) -> Value:
-        """Make `key` name `value` from here to the end of the region; returns the value that stands for it."""
-        if key in self.scope or self.forward:
-            value = self._define_slowly(key, value, at)
-        self.scope[key] = value
-        self.defined.append(key)
-        return value
-
-    def _define_slowly(self, key: str, value: Value, at: int) -> Value:
-        """Refuse a second definition; fill in the value used ahead of its definition, where there is one."""
-        if key in self.scope:
-            self.error(f"redefinition of SSA value '{key}'", at)
-        if key not in self.forward:
-            return value
-        early, used_at = self.forward.pop(key)
-        if early.type is not value.type and early.type != value.type:
-            self.error(f"'{key}' is used with another type than it has", used_at)
-        early.owner, early.index = value.owner, value.index
-        return early
-
     def _generic(self) -> Op:
         """generic ::= string `(` operands `)` successors? properties? regions? dictionary? `:` function-type"""
         at = self.i
@@ -256,100 +233,6 @@ class Parser(Cursor):
         handler = PRETTY[""]
         self.i += 1
         return handler(self, name)
-
-    # ---- operands
-
-    def operand_names(self, closer: str) -> list[int]:
-        """operands ::= (`%name` (`,` `%name`)*)? closer: the token indices of the names"""
-        tokens = self.tokens
-        i = self.i
-        found: list[int] = []
-        if tokens[i] == closer:
-            self.i = i + 1
-            return found
-        while True:
-            if tokens[i][:1] != "%":
-                self.i = i
-                self.fail("SSA operand" if found else f"'{closer}' or SSA operand")
-            found.append(i)
-            i += 1
-            if tokens[i] == closer:
-                self.i = i + 1
-                return found
-            if tokens[i] != ",":
-                self.i = i
-                self.fail(f"'{closer}' or ','")
-            i += 1
-
-    def operands(self, least: int = 0) -> list[int]:
-        """operands ::= (`%name` (`,` `%name`)*)?: token indices. A comma before something else is left alone."""
-        tokens = self.tokens
-        i = self.i
-        found: list[int] = []
-        if tokens[i][:1] == "%":
-            found.append(i)
-            i += 1
-            while tokens[i] == "," and tokens[i + 1][:1] == "%":
-                found.append(i + 1)
-                i += 2
-        self.i = i
-        if len(found) < least:
-            if not found:
-                self.fail("SSA operand")
-            self.expect(",")
-            self.fail("SSA operand")
-        return found
-
-    def operand(self) -> int:
-        """`%name`: its token index"""
-        if self.tokens[self.i][:1] != "%":
-            self.fail("SSA operand")
-        self.i += 1
-        return self.i - 1
-
-    def resolve(self, keys: list[int], types: tuple[Type, ...] | list[Type]) -> list[Value]:
-        """The values named by the tokens `keys`, which have to be of these types."""
-        if len(keys) != len(types):
-            at = keys[0] if keys else self.i - 1
-            self.error(
-                f"number of operands and types do not match: got {len(keys)} operands and {len(types)} types", at
-            )
-        tokens = self.tokens
-        scope = self.scope
-        values: list[Value] = []
-        for key, type in zip(keys, types, strict=True):
-            value = scope.get(tokens[key])
-            if value is None:
-                value = self._undefined(key, type)
-            if value.type is not type and value.type != type:
-                self._wrong_type(key, value.type, type)
-            values.append(value)
-        return values
-
-    def value(self, key: int) -> Value:
-        """The value named by the token `key`, whatever its type."""
-        return self.scope.get(self.tokens[key]) or self._undefined(key, None)
-
-    def _undefined(self, key: int, type: Type | None) -> Value:
-        """A name that was not defined so far: `%x#0` for `%x`, a value of a later block, or an error."""
-        token = self.tokens[key]
-        base, _, number = token.partition("#")
-        if number == "0" and base in self.scope and f"{base}#1" not in self.scope:
-            return self.scope[base]
-        if self.in_blocks and type is not None and not number:
-            if token not in self.forward:
-                self.forward[token] = (Value(type, None, 0, token[1:]), key)
-            return self.forward[token][0]
-        if number and base in self.scope:
-            self.error(f"'{base}' has no result number {number}", key)
-        self.error(f"use of undeclared SSA value name '{token}'", key)
-
-    def _wrong_type(self, key: int, has: Type, wanted: Type) -> None:
-        from shlo_jit.text.printer import type_text
-
-        token = self.tokens[key]
-        texts = f"'{type_text(wanted)}' vs '{type_text(has)}'"
-        self.error(f"use of value '{token}' expects different type than prior uses: {texts}", key)
 
     # ---- regions
 
@@ -486,7 +369,7 @@ class Parser(Cursor):
         if token[:1] != "@" or len(token) < 2:
             self.fail("valid '@'-identifier for symbol name")
         self.i += 1
-        return attribute_syntax.unescape(token[1:]) if token[1] == '"' else token[1:]
+        return unescape(token[1:]) if token[1] == '"' else token[1:]
 
     def at_location(self) -> bool:
         """Whether a location is next."""
@@ -514,7 +397,3 @@ def _first_block(arguments: list[Argument], label: str = "") -> Block:
     locations = tuple(argument.location for argument in arguments)
     values = [argument.value for argument in arguments]
     return Block(values, label=label, locations=locations if any(locations) else ())
-
-
-from shlo_jit.text import pretty_func  # noqa: E402
-from shlo_jit.text.pretty import ISOLATED, PRETTY  # noqa: E402

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shlo_jit.ir.attributes import EnumAttr
 from shlo_jit.ir.core import Op
+from shlo_jit.ir.structs import int_list
 from shlo_jit.text.attributes import parse_enum_value, parse_string
-from shlo_jit.text.syntax import NotPretty, Syntax, all_ints, an_i64, i64, i64s, int_list, typed
+from shlo_jit.text.syntax import NotPretty, Syntax, all_ints, an_i64, i64, i64s, typed
 
 if TYPE_CHECKING:
     from shlo_jit.text.parser import Parser

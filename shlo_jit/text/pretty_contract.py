@@ -9,10 +9,11 @@ import numpy as np
 
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray, EnumAttr, StructAttr
 from shlo_jit.ir.core import Op
+from shlo_jit.ir.structs import conv_dims_text, int_list
 from shlo_jit.ir.types import DTYPES, tensor
 from shlo_jit.text.attributes import parse_enum_value, parse_ints
 from shlo_jit.text.structs import dot_dimensions, parse_conv_dims, parse_struct
-from shlo_jit.text.syntax import NotPretty, Syntax, all_ints, i64s, int_list, typed
+from shlo_jit.text.syntax import NotPretty, Syntax, all_ints, i64s, typed
 
 if TYPE_CHECKING:
     from shlo_jit.text.parser import Parser
@@ -234,12 +235,15 @@ def print_convolution(printer: Printer, op: Op) -> str | None:
     dims = op.attributes.get("dimension_numbers")
     if not isinstance(dims, ConvDims) or len(op.operands) != 2:
         return None
+    numbers = conv_dims_text(dims)
+    if numbers is None:
+        return None
     window: list[str] = []
     for word, attribute in WINDOW.items():
         value = op.attributes.get(attribute)
         if value is not None:
             window.append(f"{word} = {_print_window_value(word, value)}")
-    text = f"({printer.operands(op)}) dim_numbers = {conv_dims_text(dims)}, window = {{{', '.join(window)}}}"
+    text = f"({printer.operands(op)}) dim_numbers = {numbers}, window = {{{', '.join(window)}}}"
     text += printer.spaced_dictionary(op, ("dimension_numbers", *WINDOW.values()))
     return f"{text} : {printer.function(op)}"
 
@@ -254,31 +258,6 @@ def _print_window_value(word: str, value: Any) -> str:
             raise NotPretty
         return "[" + ", ".join("true" if v else "false" for v in value.values) + "]"
     return int_list(all_ints(value))
-
-
-def conv_dims_text(dims: ConvDims) -> str:
-    """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`"""
-    parts = (
-        (dims.input_batch_dimension, "b", dims.input_feature_dimension, "f", dims.input_spatial_dimensions),
-        (
-            dims.kernel_input_feature_dimension,
-            "i",
-            dims.kernel_output_feature_dimension,
-            "o",
-            dims.kernel_spatial_dimensions,
-        ),
-        (dims.output_batch_dimension, "b", dims.output_feature_dimension, "f", dims.output_spatial_dimensions),
-    )
-    lists = [_label_list(*part) for part in parts]
-    return f"{lists[0]}x{lists[1]}->{lists[2]}"
-
-
-def _label_list(first: int, first_label: str, second: int, second_label: str, spatial: tuple[int, ...]) -> str:
-    places = {first: first_label, second: second_label}
-    places.update({place: str(n) for n, place in enumerate(spatial)})
-    if len(places) != 2 + len(spatial) or min(places) < 0 or max(places) > 1000:
-        raise NotPretty
-    return "[" + ", ".join(places.get(place, "?") for place in range(max(places) + 1)) + "]"
 
 
 SYNTAX: dict[str, Syntax] = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shlo_jit.ir.core import Block, Op, Region, Value
+from shlo_jit.ir.structs import int_list
 from shlo_jit.ir.types import TensorType, Type, tensor
 from shlo_jit.ops import OPS
-from shlo_jit.text.syntax import Argument, NotPretty, Syntax, all_ints, i64s, int_list, parse_argument, typed
+from shlo_jit.text.syntax import Argument, NotPretty, Syntax, all_ints, i64s, parse_argument, typed
 
 if TYPE_CHECKING:
     from shlo_jit.text.parser import Parser

@@ -12,19 +12,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from shlo_jit.deep import deeply
-from shlo_jit.ir.attributes import OpaqueAttr, StructAttr
-from shlo_jit.ir.core import Block, Module, Op, Region, Value
-from shlo_jit.ir.types import Type
-from shlo_jit.ops import OPS
-from shlo_jit.text.print_attributes import (
+from shlo_jit.ir.attribute_text import (
     attribute_text,
     dictionary_text,
-    results_text,
     string_text,
     struct_fields_text,
     symbol_text,
-    type_text,
 )
+from shlo_jit.ir.attributes import OpaqueAttr, StructAttr
+from shlo_jit.ir.core import Block, Module, Op, Region, Value
+from shlo_jit.ir.type_text import results_text, type_text
+from shlo_jit.ir.types import Type
+from shlo_jit.ops import OPS
 from shlo_jit.text.syntax import NotPretty
 from shlo_jit.verify.check_op import has_declared_form
 

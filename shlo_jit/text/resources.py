@@ -14,6 +14,7 @@ import numpy as np
 
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.text.dense import LiteralRefusal, from_bytes
+from shlo_jit.text.lexer import unescape
 
 if TYPE_CHECKING:
     from shlo_jit.text.parser import Parser
@@ -47,8 +48,6 @@ def parse_resource(p: Parser) -> Dense:
 
 def _name(p: Parser) -> str:
     """name | string"""
-    from shlo_jit.text.attributes import unescape
-
     token = p.next()
     return unescape(token) if token[0] == '"' else token
 

@@ -12,70 +12,10 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from shlo_jit.ir.attributes import ConvDims, FloatAttr, StructAttr, TypeAttr
+from shlo_jit.ir.structs import BOOL, CONV_FIELDS, DIMS, FLOAT, INT, STRUCTS, SUB_AXIS, TYPE
 
 if TYPE_CHECKING:
     from shlo_jit.text.parser import Parser
-
-DIMS, INT, BOOL, TYPE, FLOAT, SUB_AXIS, ANY = "dims", "int", "bool", "type", "float", "sub axis", "any"
-
-STRUCTS: dict[str, tuple[tuple[str, str, Any], ...]] = {
-    "stablehlo.dot": (
-        ("lhs_batching_dimensions", DIMS, ()),
-        ("rhs_batching_dimensions", DIMS, ()),
-        ("lhs_contracting_dimensions", DIMS, ()),
-        ("rhs_contracting_dimensions", DIMS, ()),
-    ),
-    "stablehlo.gather": (
-        ("offset_dims", DIMS, ()),
-        ("collapsed_slice_dims", DIMS, ()),
-        ("operand_batching_dims", DIMS, ()),
-        ("start_indices_batching_dims", DIMS, ()),
-        ("start_index_map", DIMS, ()),
-        ("index_vector_dim", INT, 0),
-    ),
-    "stablehlo.scatter": (
-        ("update_window_dims", DIMS, ()),
-        ("inserted_window_dims", DIMS, ()),
-        ("input_batching_dims", DIMS, ()),
-        ("scatter_indices_batching_dims", DIMS, ()),
-        ("scatter_dims_to_operand_dims", DIMS, ()),
-        ("index_vector_dim", INT, 0),
-    ),
-    "stablehlo.channel_handle": (("handle", INT, None), ("type", INT, None)),
-    "stablehlo.output_operand_alias": (
-        ("output_tuple_indices", DIMS, None),
-        ("operand_index", INT, None),
-        ("operand_tuple_indices", DIMS, None),
-    ),
-    "stablehlo.dot_algorithm": (
-        ("lhs_precision_type", TYPE, None),
-        ("rhs_precision_type", TYPE, None),
-        ("accumulation_type", TYPE, None),
-        ("lhs_component_count", INT, None),
-        ("rhs_component_count", INT, None),
-        ("num_primitive_operations", INT, None),
-        ("allow_imprecise_accumulation", BOOL, None),
-    ),
-    "stablehlo.result_accuracy": (
-        ("atol", FLOAT, 0.0),
-        ("rtol", FLOAT, 0.0),
-        ("ulps", INT, 0),
-        ("mode", ANY, None),
-    ),
-    "stablehlo.axis_ref": (("name", ANY, None), ("sub_axis_info", SUB_AXIS, ())),
-    "stablehlo.sub_axis_info": (("pre_size", INT, None), ("size", INT, None)),
-    "stablehlo.replica_group_mesh_axes": (("mesh", ANY, None), ("axes", ANY, ())),
-    "chlo.ragged_dot": (
-        ("lhs_batching_dimensions", DIMS, ()),
-        ("rhs_batching_dimensions", DIMS, ()),
-        ("lhs_contracting_dimensions", DIMS, ()),
-        ("rhs_contracting_dimensions", DIMS, ()),
-        ("lhs_ragged_dimensions", DIMS, ()),
-        ("rhs_group_dimensions", DIMS, ()),
-    ),
-}
-"""Fields of the known structs: name, kind and default; None as default means that the field has to be written."""
-
 
 TITLES = {
     "stablehlo.dot": "dot dimension numbers",
@@ -160,19 +100,6 @@ def dot_dimensions(
     names = [field for field, _, _ in STRUCTS["stablehlo.dot"]]
     values = (lhs_batch, rhs_batch, lhs_contract, rhs_contract)
     return StructAttr("stablehlo.dot", tuple(zip(names, values, strict=True)))
-
-
-CONV_FIELDS = (
-    ("input_batch_dimension", INT),
-    ("input_feature_dimension", INT),
-    ("input_spatial_dimensions", DIMS),
-    ("kernel_input_feature_dimension", INT),
-    ("kernel_output_feature_dimension", INT),
-    ("kernel_spatial_dimensions", DIMS),
-    ("output_batch_dimension", INT),
-    ("output_feature_dimension", INT),
-    ("output_spatial_dimensions", DIMS),
-)
 
 
 def parse_conv_dims(p: Parser) -> ConvDims:

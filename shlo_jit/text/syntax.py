@@ -117,10 +117,6 @@ def all_ints(attribute: Any) -> tuple[int, ...]:
     return attribute.values
 
 
-def int_list(values: tuple[int, ...]) -> str:
-    return "[" + ", ".join(map(str, values)) + "]"
-
-
 def an_i64(attribute: Any, type: str = "i64") -> int:
     """Value of an `IntegerAttr` of i64 for printing as a bare number."""
     if not isinstance(attribute, IntegerAttr) or attribute.type != type:

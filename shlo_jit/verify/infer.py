@@ -24,26 +24,25 @@ from shlo_jit.verify.check_op import check_values
 
 def infer(
     op_name: str,
-    operand_types: Sequence[Type | str],
+    operand_types: Sequence[Type],
     attributes: Mapping[str, Any] | None = None,
     regions: Sequence[Region] = (),
     *,
-    result_types: Sequence[Type | str] | None = None,
+    result_types: Sequence[Type] | None = None,
 ) -> list[Type]:
     """Result types of an op, as far as operands, attributes and regions determine them (`?` where they do not).
 
-    Types may be written as text; attributes may be Python numbers, truth values, texts and lists where the op's record
+    Attributes may be Python numbers, truth values, texts and lists where the op's record
     says what is meant. Stated `result_types` have to be compatible with what is inferred. Raises VerifyError, with op
     and constraint, when there is no such op, and ValueError when the types do not follow without `result_types`.
     """
-    _check_kinds(op_name, operand_types, attributes, regions, result_types)
     name = full_name(op_name)
     record = OPS.get(name)
     if record is None:
         raise VerifyError(Diagnostic(f"unknown op {name}", op=name, label="unknown", hint=did_you_mean(name, OPS)))
-    operands = [Value(_type(t)) for t in operand_types]
+    operands = [Value(t) for t in operand_types]
     attrs = {key: _attribute(record, key, value) for key, value in (attributes or {}).items()}
-    stated = None if result_types is None else [_type(t) for t in result_types]
+    stated = None if result_types is None else list(result_types)
     op = Op(name, operands, stated or _placeholders(record, operands), attrs, list(regions))
     try:
         return _inferred(op, record, stated)
@@ -54,8 +53,8 @@ def infer(
         raise VerifyError(found) from None
 
 
-def _check_kinds(op_name: object, operands: object, attributes: object, regions: object, results: object) -> None:
-    """Raise TypeError for arguments of another kind than `infer` takes."""
+def check_arguments(op_name: object, operands: object, attributes: object, regions: object, results: object) -> None:
+    """Raise TypeError for arguments of another kind than `shlo_jit.infer` takes, which has types or their texts."""
     if not isinstance(op_name, str):
         raise TypeError(f"op_name: expected a string, got {op_name!r}")
     for name, types in (("operand_types", operands), ("result_types", () if results is None else results)):
@@ -90,14 +89,6 @@ def _inferred(op: Op, record: OpDef, stated: list[Type] | None) -> list[Type]:
         if record.verify is not None:
             record.verify(op)
     return found
-
-
-def _type(t: Type | str) -> Type:
-    if isinstance(t, Type):
-        return t
-    from shlo_jit.text.types import type_of_text
-
-    return type_of_text(t)
 
 
 def _placeholders(record: OpDef, operands: Sequence[Value]) -> list[Type]:

@@ -21,9 +21,9 @@ from typing import Any
 
 from shlo_jit.deep import deeply
 from shlo_jit.errors import Diagnostic, Span, diagnose
-from shlo_jit.ir.attributes import ConvDims, Dense, StructAttr, SymbolRef
+from shlo_jit.ir.attributes import ConvDims, Dense, StructAttr, SymbolRef, TypeAttr
 from shlo_jit.ir.collector import paused_collector
-from shlo_jit.ir.core import Block, Module, Op, Value, walk
+from shlo_jit.ir.core import Block, Module, Op, Region, Value, walk
 from shlo_jit.ir.types import FunctionType
 from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.attribute_kinds import short_text
@@ -50,6 +50,20 @@ def verify_module(
         verifier.found += check_scopes(module.body, set())
     found = [*verifier.found, *check_symbols(module, verifier.users)]
     return [diagnostic_of(*finding) for finding in _in_order(found)] if found else []
+
+
+def verify_function(function: Op, *, is_registered: Callable[[str], bool] = lambda target: False) -> list[Diagnostic]:
+    """All errors of a function by itself: whatever it calls is taken to be as its calls say."""
+    callees: dict[str, Op] = {}
+    for op in walk(function.block()):
+        if op.name == "func.call":
+            name = op.attributes["callee"].name
+            type = FunctionType(tuple(v.type for v in op.operands), tuple(r.type for r in op.results))
+            attributes = {"sym_name": name, "function_type": TypeAttr(type), "sym_visibility": "private"}
+            callees[name] = Op("func.func", [], [], attributes, [Region([])])
+    body = Block([], [*callees.values(), function])
+    module = Module(Op("builtin.module", [], [], {}, [Region([body])]), function.source)
+    return verify_module(module, is_registered=is_registered)
 
 
 def warnings_of(module: Module) -> list[Diagnostic]:

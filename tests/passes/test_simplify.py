@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from alone import after
 
 import shlo_jit
 from shlo_jit.ir.core import Op, walk
 from shlo_jit.passes.canonical.canonical_dots import canonical_dots
-from shlo_jit.passes.frontend.inline import inline
 from shlo_jit.passes.simplify import simplify
-
-
-def function_of(text: str) -> Op:
-    module = shlo_jit.parse(text)
-    main = module.function("main")
-    assert main is not None
-    return inline(module, main)
 
 
 def names(function: Op) -> list[str]:
@@ -114,9 +107,8 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_simplify(case: str) -> None:
     body, want = CASES[case]
-    once = simplify(function_of(one(body)))
-    assert names(once) == want
-    assert names(simplify(once)) == want
+    assert names(after(one(body), simplify)) == want
+    assert names(after(one(body), simplify, simplify)) == want
 
 
 def test_invariant_state_leaves_the_loop() -> None:
@@ -133,7 +125,7 @@ def test_invariant_state_leaves_the_loop() -> None:
     stablehlo.return %j, %c : tensor<i32>, tensor<4xf32>
   }
   return %r#1 : tensor<4xf32>"""
-    function = simplify(function_of(one(body)))
+    function = after(one(body), simplify)
     assert function.block().terminator.operands == function.block().arguments
 
 
@@ -145,7 +137,7 @@ def test_folded_values_have_the_bits_of_run_time() -> None:
         "return %0, %1 : tensor<4xf32>, tensor<4xf32>",
         "() -> (tensor<4xf32>, tensor<4xf32>)",
     )
-    assert names(simplify(function_of(text))) == ["constant", "constant", "return"]
+    assert names(after(text, simplify)) == ["constant", "constant", "return"]
     open_text = one(
         "%0 = stablehlo.divide %a, %b : tensor<4xf32>\n%1 = stablehlo.multiply %a, %b : tensor<4xf32>\n"
         "return %0, %1 : tensor<4xf32>, tensor<4xf32>",
@@ -169,13 +161,13 @@ func.func private @twice(%a: tensor<4xf32>) -> tensor<4xf32> {
   %0 = stablehlo.add %a, %a : tensor<4xf32>
   return %0 : tensor<4xf32>
 }"""
-    assert names(function_of(text)) == ["add", "add", "return"]
+    assert names(after(text)) == ["add", "add", "return"]
 
 
 def test_narrow_products_accumulate_in_f32() -> None:
     t = "tensor<8x8xbf16>"
     body = f"%0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0] : ({t}, {t}) -> {t}\nreturn %0 : {t}"
-    function = canonical_dots(function_of(one(body, f"(%x: {t}) -> {t}")))
+    function = after(one(body, f"(%x: {t}) -> {t}"), canonical_dots)
     assert names(function) == ["dot_general", "convert", "return"]
     assert function.block().ops[0].result.tensor.storage.name == "f32"
 
@@ -187,5 +179,5 @@ def test_a_transposed_operand_is_read_as_it_lies() -> None:
         f"%1 = stablehlo.dot_general %x, %0, contracting_dims = [1] x [0] : ({t}, tensor<5x8xf32>) -> tensor<8x8xf32>\n"
         "return %1 : tensor<8x8xf32>"
     )
-    function = canonical_dots(function_of(one(body, f"(%x: {t}) -> tensor<8x8xf32>")))
-    assert "transpose" not in names(simplify(function))
+    function = after(one(body, f"(%x: {t}) -> tensor<8x8xf32>"), canonical_dots, simplify)
+    assert "transpose" not in names(function)

@@ -5,8 +5,8 @@ import pytest
 from programs import TARGET, binary
 
 from shlo_jit.codegen import jit
-from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.optimize import SIMPLIFY, emit_assembly, emit_object, optimize
+from shlo_jit.errors import InternalError
 from shlo_jit.runtime.build import build
 
 

@@ -12,10 +12,10 @@ from programs import TARGET
 
 from shlo_jit.codegen import jit
 from shlo_jit.codegen.elf import read_object
-from shlo_jit.codegen.failure import InternalError
 from shlo_jit.codegen.link import Linker
 from shlo_jit.codegen.optimize import emit_object, optimize
 from shlo_jit.codegen.target import resolve
+from shlo_jit.errors import InternalError
 
 BASE = 0x5000_0000_0000
 

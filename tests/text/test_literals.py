@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shlo_jit.ir.attribute_text import attribute_text
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.core import Module, Op
+from shlo_jit.ir.dense_text import to_bytes
 from shlo_jit.ir.types import DTYPES, DType, tensor
 from shlo_jit.text.parser import parse_module
-from shlo_jit.text.print_attributes import attribute_text
-from shlo_jit.text.print_dense import to_bytes
 
 
 def parse_literal(text: str) -> Dense:

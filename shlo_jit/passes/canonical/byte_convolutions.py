@@ -2,6 +2,8 @@
 
 Needs: static shapes. Guarantees: no convolution that `pays` remains.
 
+    convolution(x, w) : i8, i8 -> i32   ->   dot_general(slices of pad(x) side by side, reshape(w))
+
     y[b, o, f] = sum over (k, c) of x[b, o * stride + k * dilation, c] * w[k, c, f]
 
 The input is padded and, for every position k of the window, sliced; the slices side by side are the rows that the
@@ -26,7 +28,8 @@ import numpy as np
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray, as_ints
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import I32, DType, tensor
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 LEAST_DEPTH, LEAST_FEATURES = 8, 8
@@ -50,7 +53,7 @@ class Window:
     batch_groups: int
 
 
-def byte_convolutions(function: Op) -> Op:
+def byte_convolutions(function: Op, _: Context) -> Op:
     """The function with the convolutions of bytes that `pays` names as products."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:

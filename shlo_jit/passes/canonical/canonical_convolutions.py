@@ -4,8 +4,6 @@ Needs: nothing. Guarantees: every convolution has operands of one element type, 
 result laid out [b, spatial..., f] or [b, f, spatial...].
 
     convolution(x, w) -> [f, 0, 1, b]   ->   transpose(convolution(x, w) -> [b, 0, 1, f])
-
-Convolutions over a dilated input become several (see `dilated_convolutions.py`).
 """
 
 from __future__ import annotations
@@ -14,28 +12,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from shlo_jit.ir.attributes import ConvDims, DenseArray
+from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import DType, TensorType, tensor
-from shlo_jit.passes.canonical.canonical_dots import accumulator, convert_to, in_kind_of, operand_type
-from shlo_jit.passes.canonical.dilated_convolutions import is_dilated, undilated
+from shlo_jit.ops.products import accumulator, operand_type
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.canonical.canonical_dots import in_kind_of
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
-def canonical_convolutions(function: Op) -> Op:
+def canonical_convolutions(function: Op, _: Context) -> Op:
     """The function with every convolution in the routine's form."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name != "stablehlo.convolution":
             return None
-        storage = op.result.tensor.storage
-
-        def convolve(x: Value, w: Value, shape: tuple[int, ...], attributes: dict[str, Any]) -> Value:
-            return _convolution(rw, [x, w], tensor(shape, storage), attributes)
-
-        if is_dilated(op):
-            return [undilated(rw, op, operands, convolve)]
-        return [convolve(operands[0], operands[1], op.result.tensor.extents, op.attributes)]
+        return [_convolution(rw, operands, tensor(op.result.tensor.extents, op.result.tensor.storage), op.attributes)]
 
     return rewrite(function, visit)
 
@@ -47,8 +40,6 @@ def _convolution(rw: Rewriter, operands: list[Value], result: TensorType, old: d
     lhs, rhs = (o.tensor.storage for o in operands)
     acc = accumulator(lhs, result.storage)
     kind = operand_type(lhs, rhs, acc)
-    if not kind.is_float and not kind.is_complex:
-        kind = acc
     spatial = d.output_spatial_dimensions
     last = (d.output_batch_dimension, *spatial, d.output_feature_dimension)
     first = (d.output_batch_dimension, d.output_feature_dimension, *spatial)
@@ -63,16 +54,16 @@ def _convolution(rw: Rewriter, operands: list[Value], result: TensorType, old: d
         output_spatial_dimensions=tuple(place[i] for i in spatial),
     )
     attributes = {**old, "dimension_numbers": numbers}
-    values = [convert_to(rw, o, kind) for o in operands]
+    values = [mk.convert(rw, o, kind) for o in operands]
     if acc.is_complex:
         product = _complex(rw, values, shape, acc, attributes)
     else:
         product = rw.emit1("stablehlo.convolution", values, tensor(shape, acc), attributes)
-    product = convert_to(rw, product, result.storage)
+    product = mk.convert(rw, product, result.storage)
     if order == straight:
         return product
     back = tuple(place[i] for i in range(result.rank))
-    return rw.emit1("stablehlo.transpose", [product], result, {"permutation": DenseArray("i64", back)})
+    return mk.transpose(rw, product, back)
 
 
 def _complex(

@@ -15,53 +15,17 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from shlo_jit.ir.attributes import DenseArray, StructAttr
+from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op, Value, walk
-from shlo_jit.ir.types import F32, I8, I32, UI8, DType, TensorType, tensor
+from shlo_jit.ir.types import DType, TensorType, tensor
+from shlo_jit.ops.products import accumulator, operand_types
 from shlo_jit.ops.runs import Roles, roles_of, run_of
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 SMALL = 128
 """Products of numbers up to which a product of matrices is a reduction."""
-DIRECT = {"f32", "f64", "bf16", "f16", "complex<f32>", "complex<f64>"}
-
-
-def accumulator(operand: DType, result: DType) -> DType:
-    """What sums are kept in."""
-    if result.is_complex:
-        return result
-    if result.is_float:
-        return result if result.name == "f64" else F32
-    return result if result.bits >= 32 and result.kind in "iu" else I32
-
-
-def operand_type(lhs: DType, rhs: DType, acc: DType) -> DType:
-    """The type both operands are brought to: their own where the routine takes it, else the accumulator's."""
-    if lhs == rhs and acc.is_float and lhs.is_float and lhs.name in DIRECT and (acc.name == "f32" or lhs == acc):
-        return lhs if lhs.name != "f64" else acc
-    return acc
-
-
-def operand_types(lhs: DType, rhs: DType, acc: DType) -> tuple[DType, DType]:
-    """The types the operands are brought to: bytes of either sign for integers that fit one, else `operand_type`."""
-    if acc.is_integer and acc.bits == 32 and all(t.is_integer and t.bits <= 8 for t in (lhs, rhs)):
-        return tuple(UI8 if t.kind == "u" else I8 for t in (lhs, rhs))  # type: ignore[return-value]
-    kind = operand_type(lhs, rhs, acc)
-    return kind, kind
-
-
-def convert_to(rw: Rewriter, value: Value, dtype: DType) -> Value:
-    """The value in another element type."""
-    if value.tensor.storage == dtype:
-        return value
-    return rw.emit1("stablehlo.convert", [value], tensor(value.tensor.extents, dtype))
-
-
-def _transpose(rw: Rewriter, value: Value, order: tuple[int, ...]) -> Value:
-    shape = value.tensor.extents
-    t = tensor(tuple(shape[d] for d in order), value.tensor.dtype)
-    return rw.emit1("stablehlo.transpose", [value], t, {"permutation": DenseArray("i64", order)})
 
 
 def in_kind_of(rw: Rewriter, value: Value, result: DType) -> Value:
@@ -69,7 +33,7 @@ def in_kind_of(rw: Rewriter, value: Value, result: DType) -> Value:
     an integer product is cut off before it is multiplied."""
     own = value.tensor.storage
     if result.kind == "b" or (result.is_integer and (own.is_float or own.is_complex)):
-        return convert_to(rw, value, result)
+        return mk.convert(rw, value, result)
     return value
 
 
@@ -89,7 +53,7 @@ def _through_transpose(value: Value, batch: Dims, contracting: Dims, free: Dims)
     return source, moved[0], moved[1], moved[2]
 
 
-def canonical_dots(function: Op) -> Op:
+def canonical_dots(function: Op, _: Context) -> Op:
     """The function with every dot_general (and dot) in the routine's form."""
     uses = Counter(v for op in walk(function.block()) for v in op.operands)
 
@@ -126,7 +90,7 @@ def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] |
     lhs, rhs = (rw.get(o) for o in dot.operands)
     (value,) = _dot_general(rw, dot, [rhs, lhs], swapped)
     for convert in reversed(between):
-        value = convert_to(rw, value, convert.result.tensor.storage)
+        value = mk.convert(rw, value, convert.result.tensor.storage)
     return [value]
 
 
@@ -139,7 +103,7 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
     extents += [operands[1].tensor.extents[d] for d in roles.rhs_free]
     t = tensor(tuple(extents), acc)
     if not acc.is_complex and is_small(operands[0], roles, extents):
-        return [convert_to(rw, _sum_of_products(rw, operands, roles, t), result.storage)]
+        return [mk.convert(rw, _sum_of_products(rw, operands, roles, t), result.storage)]
     kinds = operand_types(operands[0].tensor.storage, operands[1].tensor.storage, acc)
     sides = []
     for kind, value, batch, contracting, free in (
@@ -147,10 +111,10 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
         (kinds[1], operands[1], roles.rhs_batch, roles.rhs_contracting, roles.rhs_free),
     ):
         value, batch, contracting, free = _through_transpose(value, batch, contracting, free)
-        value = convert_to(rw, value, kind)
+        value = mk.convert(rw, value, kind)
         shape = value.tensor.extents
         if run_of(shape, contracting) is None or run_of(shape, free) is None:
-            value = _transpose(rw, value, (*batch, *free, *contracting))
+            value = mk.transpose(rw, value, (*batch, *free, *contracting))
             n, m = len(batch), len(free)
             batch, free = tuple(range(n)), tuple(range(n, n + m))
             contracting = tuple(range(n + m, len(shape)))
@@ -166,7 +130,7 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
         ),
     )
     product = rw.emit1("stablehlo.dot_general", [lhs, rhs], t, {"dot_dimension_numbers": numbers})
-    return [convert_to(rw, product, result.storage)]
+    return [mk.convert(rw, product, result.storage)]
 
 
 def is_small(lhs: Value, roles: Roles, extents: list[int]) -> bool:
@@ -188,6 +152,6 @@ def _sum_of_products(rw: Rewriter, operands: list[Value], roles: Roles, t: Tenso
         (operands[0], (*roles.lhs_batch, *roles.lhs_free, *roles.lhs_contracting), range(batch, batch + rows)),
         (operands[1], (*roles.rhs_batch, *roles.rhs_free, *roles.rhs_contracting), range(batch + rows, kept)),
     ):
-        value = mk.transpose(rw, convert_to(rw, value, t.storage), order)
+        value = mk.transpose(rw, mk.convert(rw, value, t.storage), order)
         sides.append(mk.broadcast(rw, value, full, (*range(batch), *free, *last)))
     return mk.reduce_sum(rw, mk.apply(rw, "multiply", *sides), tuple(last))

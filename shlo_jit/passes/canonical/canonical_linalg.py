@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shlo_jit.ir.attributes import DenseArray, EnumAttr
+from shlo_jit.ir.attributes import EnumAttr
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import F32, tensor
-from shlo_jit.passes.canonical.canonical_dots import convert_to
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
-def canonical_linalg(function: Op) -> Op:
+def canonical_linalg(function: Op, _: Context) -> Op:
     """The function with every cholesky and triangular_solve in its kernel's form."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -29,8 +30,8 @@ def canonical_linalg(function: Op) -> Op:
             return None
         dtype = op.result.tensor.storage
         narrow = dtype.is_float and dtype.bits < 32
-        wide = [convert_to(rw, v, F32) if narrow else v for v in operands]
-        return [convert_to(rw, rule(rw, op, wide), dtype)]
+        wide = [mk.convert(rw, v, F32) if narrow else v for v in operands]
+        return [mk.convert(rw, rule(rw, op, wide), dtype)]
 
     return rewrite(function, visit)
 
@@ -61,11 +62,8 @@ def _solve(rw: Rewriter, op: Op, operands: list[Value]) -> Value:
 
 def _turn(rw: Rewriter, value: Value) -> Value:
     """Rows and columns exchanged."""
-    shape = value.tensor.extents
-    n = len(shape)
-    t = tensor((*shape[:-2], shape[-1], shape[-2]), value.tensor.dtype)
-    order = DenseArray("i64", (*range(n - 2), n - 1, n - 2))
-    return rw.emit1("stablehlo.transpose", [value], t, {"permutation": order})
+    n = value.tensor.rank
+    return mk.transpose(rw, value, (*range(n - 2), n - 1, n - 2))
 
 
 def _conjugate(rw: Rewriter, value: Value) -> Value:

@@ -5,27 +5,28 @@
 Outputs o = D q + a of one phase a meet the taps k = t + D m only, where D divides a + t - low: a convolution of x with
 every D-th tap. The results of the phases are interleaved. This is what the gradient of a convolution with strides, and
 a "transposed" convolution, comes to; of two dimensions dilated by 2, a quarter of the products remains.
+
+Needs: static shapes. Guarantees: no convolution that `is_dilated` remains.
+
+    convolution(x, w), lhs_dilate = [2]   ->   interleaved(convolution(x, w[0::2]), convolution(x, w[1::2]))
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from shlo_jit.ir.attributes import ConvDims, Dense
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import I64, tensor
-from shlo_jit.passes.expand import build as mk
-from shlo_jit.passes.rewriter import Rewriter
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 MAX_PHASES = 16
-
-Convolve = Callable[[Value, Value, tuple[int, ...], dict[str, Any]], Value]
-"""A convolution of these operands, to this shape, with these attributes."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,19 @@ def phase(a: int, dilation: int, window: int, low: int) -> Phase:
     return Phase(tap, max(0, -(-(window - tap) // dilation)), (low - a - tap) // dilation)
 
 
+def dilated_convolutions(function: Op, _: Context) -> Op:
+    """The function with convolutions over dilated inputs as several."""
+
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op.name != "stablehlo.convolution" or not is_dilated(op):
+            return None
+        return [_undilated(rw, op, operands)]
+
+    return rewrite(function, visit)
+
+
 def is_dilated(op: Op) -> bool:
-    """Whether `undilated` takes the convolution."""
+    """Whether the convolution is worth being several."""
     d = op.attributes["dimension_numbers"]
     assert isinstance(d, ConvDims)
     n = len(d.input_spatial_dimensions)
@@ -54,7 +66,7 @@ def is_dilated(op: Op) -> bool:
     return simple and 1 < int(np.prod(dilation)) <= MAX_PHASES and 0 not in op.result.tensor.extents
 
 
-def undilated(rw: Rewriter, op: Op, operands: Sequence[Value], convolve: Convolve) -> Value:
+def _undilated(rw: Rewriter, op: Op, operands: Sequence[Value]) -> Value:
     """The convolution, phase by phase."""
     x, w = operands
     d = op.attributes["dimension_numbers"]
@@ -74,7 +86,8 @@ def undilated(rw: Rewriter, op: Op, operands: Sequence[Value], convolve: Convolv
             parts[a] = mk.constant(rw, tensor(tuple(shape), op.result.tensor.dtype), 0)
             continue
         attributes = {**op.attributes, "padding": _padding(op, x, phases, counts), "lhs_dilation": mk.dims((1,) * n)}
-        parts[a] = convolve(x, _taps(rw, op, w, phases), tuple(shape), attributes)
+        operands = [x, _taps(rw, op, w, phases)]
+        parts[a] = rw.emit1(op.name, operands, tensor(tuple(shape), op.result.tensor.dtype), attributes)
     result = _interleaved(rw, parts, d.output_spatial_dimensions, dilation)
     for i in d.output_spatial_dimensions:
         if mk.shape_of(result)[i] != extents[i]:

@@ -17,7 +17,7 @@ import numpy as np
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import DTYPES, F32, I1, UI8, UI32, DType, TensorType, tensor
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 
 

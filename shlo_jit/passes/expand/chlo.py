@@ -9,7 +9,7 @@ import numpy as np
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import F32, I1, I64, tensor
 from shlo_jit.ops import OPS
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 
 

@@ -12,7 +12,7 @@ from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import I64, tensor
 from shlo_jit.ops.chlo_structured import RaggedDims
 from shlo_jit.ops.runs import roles_of
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 
 

@@ -8,7 +8,7 @@ from shlo_jit.ir.attributes import Dense, StructAttr
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import I32, TensorType, tensor
 from shlo_jit.ops import is_elementwise
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from shlo_jit.ir.attributes import FloatAttr
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import F32, DType
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 
 

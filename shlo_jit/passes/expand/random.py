@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from shlo_jit.ir.attributes import EnumAttr
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import UI32, UI64, tensor
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.expand.bitcast import from_bits
 from shlo_jit.passes.rewriter import Rewriter
 

@@ -1,6 +1,6 @@
 """Expansion of rng: numbers of a distribution from the bits of a generator that the program keeps running.
 
-The bits are Threefry's (see `expand_random.py`) under a key that counts the draws: the first rng that a loaded program
+The bits are Threefry's (see `random.py`) under a key that counts the draws: the first rng that a loaded program
 runs has key 0, the next one 1, and so on, over all of its calls and from 0 again when it is loaded anew. So a program
 gives new numbers at every call, and the same sequence in every process.
 
@@ -20,7 +20,7 @@ from shlo_jit.ir.attributes import EnumAttr
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import DTYPES, F32, F64, UI32, UI64, DType, TensorType, tensor
 from shlo_jit.ops.known_calls import DRAW
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from shlo_jit.deep import NESTING_LIMIT
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.order import acts
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.types import TensorType
+from shlo_jit.ops.bodies import CONTROL
+from shlo_jit.ops.effects import acts
 
 SMALL_PROGRAM = 4000
 """Ops that a program may have written out in any case."""
@@ -26,7 +27,6 @@ LARGEST_PROGRAM = 5_000_000
 """Ops that a program may have; more only where calls must be written out exponentially often."""
 DEEPEST = 50
 """Levels of control flow that writing out may make of less."""
-CONTROL = {"stablehlo.while", "stablehlo.if", "stablehlo.case"}
 NEEDS_CONSTANTS = ("stablehlo.dynamic_", "stablehlo.real_dynamic_slice", "stablehlo.rng")
 """Ops with operands that must be constant, which they may only be where the function is called (names begin so)."""
 RUNS_ON_VALUES = {"stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice", "stablehlo.rng_bit_generator"}

@@ -12,41 +12,32 @@ as far as their results (and the windows of a reduce_window) are static.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from shlo_jit.ir.core import Module, Op, Region, Value, walk
-from shlo_jit.passes.frontend.inline import inline
-from shlo_jit.passes.meaning import meaning
+from shlo_jit.ir.core import Op, Value, walk
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.frontend.named_region import named_region
+from shlo_jit.passes.frontend.replacement import replacement
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
-def dynamic_calls(module: Module, function: Op, is_registered: Callable[[str], bool] = lambda target: False) -> Op:
+def dynamic_calls(function: Op, context: Context) -> Op:
     """The function with those calls replaced."""
 
     def is_one(op: Op) -> bool:
         if op.name != "stablehlo.custom_call" or op.attributes["call_target_name"] not in TARGETS:
             return False
-        return not is_registered(op.attributes["call_target_name"])
+        return not context.is_registered(op.attributes["call_target_name"])
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        meant = meaning(op) if is_one(op) else None
+        meant = replacement(op) if is_one(op) else None
         if meant is None:
             return None
-        regions = [_body(rw, op, module)] if meant.regions else []
+        regions = [named_region(rw, op, context.module)] if meant.regions else []
         arrays = operands[: len(meant.operands)]
         return rw.emit(meant.name, arrays, [r.type for r in op.results], meant.attributes, regions)
 
     return rewrite(function, visit) if any(map(is_one, walk(function.block()))) else function
-
-
-def _body(rw: Rewriter, op: Op, module: Module) -> Region:
-    """The function that a call names, as a region."""
-    reducer = module.function(op.attributes["called_computations"][0].name)
-    assert reducer is not None  # the verifier has looked
-    body = rw.sweep(inline(module, reducer).block())
-    end = body.ops.pop()
-    body.ops.append(Op("stablehlo.return", end.operands, []))
-    return Region([body])
 
 
 TARGETS = {"stablehlo.dynamic_top_k", "stablehlo.dynamic_rng_bit_generator", "stablehlo.dynamic_reduce_window"}

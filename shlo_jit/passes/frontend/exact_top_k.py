@@ -10,43 +10,40 @@ comparator is a function with one block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from shlo_jit.ir.attributes import DenseArray, IntegerAttr
-from shlo_jit.ir.core import Module, Op, Region, Value, walk
+from shlo_jit.ir.core import Op, Region, Value, walk
 from shlo_jit.ops.call_record import configuration
 from shlo_jit.ops.known_calls import APPROXIMATE_TOP_K
-from shlo_jit.passes.expand import build as mk
-from shlo_jit.passes.frontend.inline import inline
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.frontend.named_region import named_region
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
-def exact_top_k(module: Module, function: Op, is_registered: Callable[[str], bool] = lambda target: False) -> Op:
+def exact_top_k(function: Op, context: Context) -> Op:
     """The function with every approximate top-k sorted out."""
 
     def is_approximate(op: Op) -> bool:
         if op.name != "stablehlo.custom_call" or op.attributes["call_target_name"] not in APPROXIMATE_TOP_K:
             return False
-        return not is_registered(op.attributes["call_target_name"]) and all(map(mk.is_static, op.results))
+        return not context.is_registered(op.attributes["call_target_name"]) and all(map(mk.is_static, op.results))
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if not is_approximate(op):
             return None
-        comparator = module.function(op.attributes["called_computations"][0].name)
-        assert comparator is not None  # the verifier has looked
-        return _sorted(rw, op, operands, inline(module, comparator), configuration(op)["reduction_dim"])
+        comparator = named_region(rw, op, context.module)
+        return _sorted(rw, op, operands, comparator, configuration(op)["reduction_dim"])
 
     return rewrite(function, visit) if any(map(is_approximate, walk(function.block()))) else function
 
 
-def _sorted(rw: Rewriter, op: Op, operands: list[Value], comparator: Op, dimension: int) -> Sequence[Value]:
+def _sorted(rw: Rewriter, op: Op, operands: list[Value], comparator: Region, dimension: int) -> Sequence[Value]:
     inputs = operands[: len(op.results)]
     dimension %= inputs[0].tensor.rank
-    body = rw.sweep(comparator.block())
-    end = body.ops.pop()
-    body.ops.append(Op("stablehlo.return", end.operands, []))
     attributes = {"dimension": IntegerAttr(dimension), "is_stable": True}
-    whole = rw.emit("stablehlo.sort", inputs, [v.type for v in inputs], attributes, [Region([body])])
+    whole = rw.emit("stablehlo.sort", inputs, [v.type for v in inputs], attributes, [comparator])
     out = []
     for value, result in zip(whole, op.results, strict=True):
         limits = tuple(result.tensor.extents)

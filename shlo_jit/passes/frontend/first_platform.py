@@ -16,6 +16,7 @@ import numpy as np
 from shlo_jit.ir.attributes import Dense, DictAttr
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.types import I32, I64, TensorType
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
 
 NAME = "jax.global_constant"
@@ -23,7 +24,7 @@ PLATFORM = "_platform_index"
 INDEX = (TensorType((), I32), TensorType((), I64))
 
 
-def first_platform(function: Op) -> Op:
+def first_platform(function: Op, _: Context) -> Op:
     """The function without the argument."""
     described: Sequence[DictAttr | None] = function.attributes.get("arg_attrs") or ()
     old = function.block()

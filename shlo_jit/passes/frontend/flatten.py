@@ -16,12 +16,13 @@ from typing import Any
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
 from shlo_jit.ir.types import DTYPES, FutureType, ScalarType, TensorType, TokenType, TupleType, Type, tensor
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import rebuilt
 
 ALIAS = "stablehlo.output_operand_alias"
 
 
-def flatten(function: Op) -> Op:
+def flatten(function: Op, _: Context) -> Op:
     """The function over tensors alone."""
     types = [a.type for a in function.block().arguments]
     types += [v.type for op in walk(function.block()) for v in op.results]

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from shlo_jit.ir.attributes import DictAttr, IntegerAttr
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ops.collective import channel_id
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 FEEDS = {"stablehlo.infeed", "stablehlo.outfeed"}
 TRANSFERS = {"stablehlo.send", "stablehlo.recv"}
 
 
-def host_calls(function: Op) -> Op:
+def host_calls(function: Op, _: Context) -> Op:
     """The function with its host communication as custom calls."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:

@@ -1,9 +1,9 @@
 """Inline calls and composites: the entry function remains, and functions that are too large or too often called to be
 written out wherever they are called (`call_graph.py` decides).
 
-Needs: a verified module (callees exist). Guarantees: no `composite`, no indirect call; of what `inline` returns no call
-at all; a call that `inlined` leaves is a `func.call` of another of its functions, in no regions but those of control
-flow, and says whether it has an effect.
+Needs: a verified module (callees exist). Guarantees: no `composite`, no indirect call; in what `inline_all` returns no
+call at all; a call that `inline` leaves is a `func.call` of another of its functions, in no regions but those of
+control flow, and says whether it has an effect.
 A composite that the user has an implementation of becomes a custom call of the target `composite <its name>`.
 
     %0 = call @f(%x)          ->      %0 = stablehlo.add %x, %x
@@ -12,12 +12,13 @@ A composite that the user has an implementation of becomes a custom call of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from shlo_jit.errors import UnsupportedError, VerifyError, diagnose
 from shlo_jit.ir.attributes import DictAttr, IntegerAttr, SymbolRef
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type, is_declaration
+from shlo_jit.passes.context import Registered, nothing_registered
 from shlo_jit.passes.frontend.call_graph import Function, call_graph, decide
 from shlo_jit.passes.rewriter import rebuilt
 
@@ -29,12 +30,11 @@ CALLS = {
 COMPOSITE = "composite "
 """What the targets of calls that stand for composites begin with."""
 
-Registered = Callable[[str], bool]
 Task = Generator["Task", Any, Any]
 """Work that yields the work it waits for: nothing here recurses, however deep calls and regions nest."""
 
 
-def inline(module: Module, entry: Op, is_registered: Registered = lambda target: False) -> Op:
+def inline_all(module: Module, entry: Op, is_registered: Registered = nothing_registered) -> Op:
     """The function with every call replaced by its callee's body."""
     inliner = _Inliner(module, is_registered)
     name = entry.attributes["sym_name"]
@@ -42,7 +42,7 @@ def inline(module: Module, entry: Op, is_registered: Registered = lambda target:
     return inliner.written(entry)
 
 
-def inlined(module: Module, entry: Op, is_registered: Registered = lambda target: False) -> list[Op]:
+def inline(module: Module, entry: Op, is_registered: Registered = nothing_registered) -> list[Op]:
     """The entry function, last, and before it the functions that are called and not written out, callees first."""
     inliner = _Inliner(module, is_registered)
     functions = call_graph(entry.attributes["sym_name"], entry, inliner.called)

@@ -14,14 +14,15 @@ constant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from shlo_jit.ir.attributes import DictAttr, EnumAttr, IntegerAttr
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
 from shlo_jit.ir.types import I1, TensorType, tensor
 from shlo_jit.ops.known_calls import SHAPE_ASSERTION, SPARSE_PRODUCT
-from shlo_jit.passes.expand import build as mk
-from shlo_jit.passes.meaning import meaning
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.frontend.replacement import replacement
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 ANNOTATIONS = {
@@ -34,7 +35,7 @@ DROPPED = {"dce_sink", "xla.sdy.ShardingGroup"}
 """What takes an operand and gives nothing."""
 
 
-def known_calls(function: Op, is_registered: Callable[[str], bool]) -> Op:
+def known_calls(function: Op, context: Context) -> Op:
     """The function with those custom calls replaced."""
     if not any(op.name == "stablehlo.custom_call" or op.name.startswith("mhlo.") for op in walk(function.block())):
         return function
@@ -44,7 +45,7 @@ def known_calls(function: Op, is_registered: Callable[[str], bool]) -> Op:
             return _annotated(op, operands)
         if op.name.startswith("mhlo."):
             return _meant(rw, op, operands)
-        if op.name != "stablehlo.custom_call" or is_registered(op.attributes["call_target_name"]):
+        if op.name != "stablehlo.custom_call" or context.is_registered(op.attributes["call_target_name"]):
             return None
         return _replace(rw, op, operands)
 
@@ -80,7 +81,7 @@ def _annotated(op: Op, operands: list[Value]) -> Sequence[Value] | None:
 
 def _meant(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """The op that a call or an op of MHLO's stands for."""
-    meant = meaning(op)
+    meant = replacement(op)
     if meant is None:
         return None
     given = op.attributes.get("mhlo.attributes", op.attributes.get("backend_config"))

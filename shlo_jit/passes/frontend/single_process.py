@@ -20,7 +20,8 @@ from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops import OPS
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 WHOLE = {"stablehlo." + n for n in "all_gather all_reduce all_to_all reduce_scatter cross-replica-sum".split()}
@@ -30,7 +31,7 @@ PARTIAL = {"stablehlo.collective_broadcast", "stablehlo.collective_reduce"}
 TRANSFERS = {"stablehlo.send", "stablehlo.recv"}
 
 
-def single_process(function: Op) -> Op:
+def single_process(function: Op, _: Context) -> Op:
     """The function as a single process runs it."""
     return rewrite(function, _visit) if any(map(_is_collective, walk(function.block()))) else function
 

@@ -16,7 +16,7 @@ import numpy as np
 from shlo_jit.ir.attributes import Dense, StructAttr
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import I64, DType, tensor
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 
 

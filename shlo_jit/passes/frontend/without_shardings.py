@@ -14,10 +14,11 @@ from collections.abc import Sequence
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Op, Value, walk
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
-def without_shardings(function: Op) -> Op:
+def without_shardings(function: Op, _: Context) -> Op:
     """The function as one device runs it."""
     return rewrite(function, _visit) if any(op.dialect == "sdy" for op in walk(function.block())) else function
 

@@ -2,7 +2,7 @@
 
 Needs: inlined functions. Guarantees: no type is quantized. Shapes have to be known: an op on a quantized tensor with
 dynamic dimensions is refused. Data movement happens on storage; products of quantized
-tensors are formed in integers (`quantized_products.py`); a reduction whose body is over another quantized type has its
+tensors are formed in integers (`products.py`); a reduction whose body is over another quantized type has its
 operands requantized; every other op becomes dequantize, op, quantize (specification, "dequantize_op_quantize").
 
     %z = tanh(%x) : q          ->   %z = quantize(tanh(dequantize(%x))) : i8
@@ -18,6 +18,7 @@ from shlo_jit.ir.core import Op, Region, Value, walk
 from shlo_jit.ir.types import QuantizedType
 from shlo_jit.ops import OPS
 from shlo_jit.ops.quantized import computes_on_quantized, quantization
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.quantized.math import (
     dequantize,
     expressed_type,
@@ -27,8 +28,8 @@ from shlo_jit.passes.quantized.math import (
     storage_type,
 )
 from shlo_jit.passes.quantized.products import PRODUCTS
+from shlo_jit.passes.require_static import require_known_shapes
 from shlo_jit.passes.rewriter import Rewriter, rewrite
-from shlo_jit.passes.static import require_known_shapes
 
 ORDER = {"stablehlo." + n for n in ("maximum", "minimum", "clamp", "select", "compare")}
 """Ops that order or choose values: they may do so on storage."""
@@ -39,7 +40,7 @@ REDUCTIONS = {
 """Ops that bring their operands to the type their body computes with, and which region that is."""
 
 
-def lower_quantized(function: Op) -> Op:
+def lower_quantized(function: Op, _: Context) -> Op:
     """The function on storage types. Raises UnsupportedError."""
     values = [*function.block().arguments, *(r for op in walk(function.block()) for r in op.results)]
     if not any(quantization(v) is not None for v in values):

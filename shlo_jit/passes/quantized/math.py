@@ -10,7 +10,7 @@ import numpy as np
 
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import F32, F64, I32, I64, DType, QuantizedType, TensorType, Type, storage_range, tensor
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 
 SIGNIFICAND = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}

@@ -25,8 +25,8 @@ from shlo_jit.ir.types import F64, I8, I32, I64, UI8, DType, QuantizedType, stor
 from shlo_jit.ops.contract import dims_of
 from shlo_jit.ops.quantized import quantization
 from shlo_jit.ops.shapes import constant_ints, constant_value
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.canonical.byte_convolutions import Window, byte_convolution, pays, window_of
-from shlo_jit.passes.expand import build as mk
 from shlo_jit.passes.quantized.math import dequantize, quantize, scales_of, spread
 from shlo_jit.passes.rewriter import Rewriter
 

@@ -12,18 +12,19 @@ from collections.abc import Callable, Sequence
 
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import DType, TensorType
-from shlo_jit.passes.canonical.canonical_dots import convert_to
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
-def promote(function: Op) -> Op:
+def promote(function: Op, _: Context) -> Op:
     """The function with those operands converted."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         wanted = _wanted(op)
         if not _differ(op, wanted):
             return None
-        return rw.keep(op, [convert_to(rw, v, t) for v, t in zip(operands, wanted, strict=True)])
+        return rw.keep(op, [mk.convert(rw, v, t) for v, t in zip(operands, wanted, strict=True)])
 
     ops = [op for op in walk(function.block()) if op.name in WANTED]
     return rewrite(function, visit) if any(_differ(op, _wanted(op)) for op in ops) else function

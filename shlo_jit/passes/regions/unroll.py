@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 MOST_TURNS = 8
@@ -22,7 +23,7 @@ MOST_OPS = 320
 """All turns together."""
 
 
-def unroll(function: Op) -> Op:
+def unroll(function: Op, _: Context) -> Op:
     """The function without such loops."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:

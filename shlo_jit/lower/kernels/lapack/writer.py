@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from shlo_jit.codegen.externals import LAPACK_PREFIX
 from shlo_jit.fuse.plan import updates
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, V, const
+from shlo_jit.kernels.externals import LAPACK_PREFIX
 from shlo_jit.schedule.lapack import LARGEST, LapackSchedule
 
 

@@ -1,8 +1,8 @@
 """Ops whose regions do more than arithmetic on scalars, said in ops over whole tensors.
 
-Needs: inlined functions. Guarantees: the regions of the ops in `LIFTED` have elementwise ops alone, on scalars of their
-own, and take scalars: initial values with a shape, which the rules of some reductions allow, are refused. The rules
-stand in `lift.py` and `lift_rules.py`, which few programs need.
+Needs: inlined functions. Guarantees: the regions of the ops in `PLAIN_BODIES` have elementwise ops alone, on scalars
+of their own, and take scalars: initial values with a shape, which the rules of some reductions allow, are refused. The
+rules stand in `batched_ops.py` and `batched_region.py`, which few programs need.
 
     map(x, y) by a body with an `if`           ->   the body on x and y, both branches computed and selected from
     reduce(x, init) by a body with a `while`   ->   for k { total = body(total, x[:, k]) }, on whole columns of x
@@ -13,26 +13,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.ir.core import Block, Op, Value, walk
+from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import TensorType
+from shlo_jit.ops.bodies import PLAIN_BODIES, is_plain
 from shlo_jit.ops.shapes import type_text
+from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
-LIFTED = {f"stablehlo.{name}" for name in ("map", "reduce", "reduce_window", "sort", "scatter", "select_and_scatter")}
 
-
-def simple_bodies(function: Op) -> Op:
+def elementwise_bodies(function: Op, _: Context) -> Op:
     """The function with those ops replaced. Raises UnsupportedError."""
     for op in walk(function.block()):
-        if op.name in LIFTED:
+        if op.name in PLAIN_BODIES:
             _require_scalars(op)
-    if not any(op.name in LIFTED and _is_general(op) for op in walk(function.block())):
+    if not any(op.name in PLAIN_BODIES and _is_general(op) for op in walk(function.block())):
         return function
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        if op.name not in LIFTED or not _is_general(op):
+        if op.name not in PLAIN_BODIES or not _is_general(op):
             return None
-        from shlo_jit.passes.regions.lift_rules import RULES
+        from shlo_jit.passes.regions.batched_ops import RULES
 
         return RULES[op.name](rw, op, operands)
 
@@ -49,16 +49,4 @@ def _require_scalars(op: Op) -> None:
 
 def _is_general(op: Op) -> bool:
     static = all(isinstance(v.type, TensorType) and v.type.is_static for v in (*op.operands, *op.results))
-    return static and any(does_more(region.blocks[0]) for region in op.regions)
-
-
-def does_more(block: Block) -> bool:
-    """Whether a region has regions inside, tensors that are not scalars, or values from outside."""
-    own = set(block.arguments)
-    for op in block.ops:
-        own.update(op.results)
-        if op.regions or any(not isinstance(v.type, TensorType) or v.type.rank for v in op.results):
-            return True
-        if any(v not in own and (v.op is None or v.op.name != "stablehlo.constant") for v in op.operands):
-            return True
-    return False
+    return static and not all(is_plain(region.block) for region in op.regions)

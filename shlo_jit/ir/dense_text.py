@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from shlo_jit.ir.attributes import Dense
-from shlo_jit.ir.types import DTYPES, DType
-from shlo_jit.text.dense import round_to
+from shlo_jit.ir.types import DTYPES, DType, round_to
 
 MAX_WRITTEN_OUT = 100
 _DIGITS = {"f64": 17, "f32": 9}

@@ -6,13 +6,13 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from alone import after, main_of
 
 import shlo_jit
 from shlo_jit.ir.core import walk
 from shlo_jit.ir.types import DTYPES
-from shlo_jit.passes import simplify
 from shlo_jit.passes.expand.expand import EXPANSIONS, expand, expansion
-from shlo_jit.passes.frontend.inline import inline
+from shlo_jit.passes.simplify import simplify
 from shlo_jit.reference.interpreter import evaluate
 
 RNG = np.random.default_rng(7)
@@ -49,10 +49,7 @@ def check(text: str, *arrays: np.ndarray, gone: str = "") -> tuple[np.ndarray, .
         else:
             np.testing.assert_array_equal(g, e)
     if gone:
-        main = module.function("main")
-        assert main is not None
-        left = expand(simplify(inline(module, main)))
-        assert gone not in {op.name for op in walk(left.block())}
+        assert gone not in {op.name for op in walk(after(text, simplify, expand).block())}
     return got
 
 
@@ -373,10 +370,9 @@ def test_expanding_twice_changes_nothing() -> None:
         "%a: tensor<3x5xf32>, %b: tensor<5x4xf32>",
         "tensor<3x4xf32>",
     )
-    main = shlo_jit.parse(text).function("main")
-    assert main is not None
-    once = expand(main)
-    assert expand(once) is once
+    main, context = main_of(text)
+    once = expand(main, context)
+    assert expand(once, context) is once
 
 
 def test_the_table_says_which_module_has_which_rule():

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from alone import canonical
 
 import shlo_jit
-from shlo_jit.ir.core import Op, walk
-from shlo_jit.passes import run_passes
+from shlo_jit.ir.core import walk
 from shlo_jit.reference.interpreter import evaluate
 
 RNG = np.random.default_rng(5)
@@ -47,11 +47,7 @@ def program(
 
 
 def ops(text: str) -> set[str]:
-    module = shlo_jit.parse(text)
-    main = module.function("main")
-    assert main is not None
-    function: Op = run_passes(module, main)
-    return {o.name.partition(".")[2] for o in walk(function.block())}
+    return {o.name.partition(".")[2] for o in walk(canonical(text).block())}
 
 
 @pytest.mark.parametrize("case", TRANSPOSED, ids=lambda c: f"{c[0]}-{c[1]}-{c[4]}")

@@ -1,4 +1,4 @@
-"""The rules of `bodies.py`: what an op with a region of any kind is in terms of the region on whole tensors."""
+"""What an op with a region of any kind is in terms of the region on whole tensors (`batched_region.py`)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import I1, I32, I64, tensor
+from shlo_jit.ops.bodies import is_plain
 from shlo_jit.ops.contract import dims_of
 from shlo_jit.ops.reduce import reduce_window_window, select_window
 from shlo_jit.ops.window import Window
-from shlo_jit.passes.expand import build as mk
-from shlo_jit.passes.regions.lift import along_last, counted, folded, lifted, places, plain_sort, window
-from shlo_jit.passes.regions.simple_bodies import does_more
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.regions.batched_region import along_last, batched, counted, folded, places, plain_sort, window
 from shlo_jit.passes.rewriter import Rewriter
 
 MOST_POSITIONS = 1 << 10
@@ -26,12 +26,12 @@ MOST_PAIRS = 1 << 26
 """Comparisons of a sort: every element with every other one."""
 
 
-def lift_map(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+def batched_map(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
     """map(f, x, y) = f(x, y)"""
-    return lifted(rw, op.block(), operands, mk.shape_of(op.result))
+    return batched(rw, op.block(), operands, mk.shape_of(op.result))
 
 
-def lift_reduce(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+def batched_reduce(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
     """reduce(x, init) = fold of x along its reduced dimensions"""
     values = _as_arguments(rw, op.block(), operands)
     n = len(op.results)
@@ -40,7 +40,7 @@ def lift_reduce(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
     return folded(rw, op.block(), lines, [mk.broadcast(rw, v, shape, ()) for v in values[n:]])
 
 
-def lift_reduce_window(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+def batched_reduce_window(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
     """reduce_window(x, init) = fold of what each position of the window sees in the padded x"""
     values = _as_arguments(rw, op.block(), operands)
     n, rank, out = len(op.results), operands[0].tensor.rank, mk.shape_of(op.result)
@@ -81,7 +81,7 @@ def _seen(rw: Rewriter, padded: Value, shape: Window, position: Sequence[int], o
     return rw.emit1("stablehlo.slice", [padded], t, {k: mk.dims(v) for k, v in slices.items()})
 
 
-def lift_select_and_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+def batched_select_and_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
     """scatter(full(init), places, source): the place in each window that its elements' comparison leaves"""
     x, source, init = operands
     rank, out, extents = x.tensor.rank, mk.shape_of(operands[1]), mk.shape_of(x)
@@ -95,7 +95,7 @@ def lift_select_and_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequ
         if chosen is None or place is None:
             chosen, place = value, where
             continue
-        keep = lifted(rw, op.block(), [chosen, value], out)[0]
+        keep = batched(rw, op.block(), [chosen, value], out)[0]
         zero = mk.splat_like(rw, place, 0)
         keep = mk.apply(rw, "and", keep, mk.compare(rw, "GE", place, zero))
         keep = mk.apply(rw, "or", keep, mk.compare(rw, "LT", where, zero))
@@ -112,8 +112,8 @@ def lift_select_and_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequ
     given = [full, mk.reshape(rw, place, (count, 1)), mk.reshape(rw, values[1], (count,))]
     region = Region([rw.sweep(op.block(1))])
     scatter = Op("stablehlo.scatter", given, [full.type], {"scatter_dimension_numbers": numbers}, [region], *rw.place())
-    if does_more(op.block(1)):
-        (total,) = lift_scatter(rw, scatter, given)
+    if not is_plain(op.block(1)):
+        (total,) = batched_scatter(rw, scatter, given)
     else:
         rw.block.ops.append(scatter)
         total = scatter.result
@@ -131,7 +131,7 @@ def _place_of(shape: Window, position: Sequence[int], out: Sequence[int], extent
     return np.where(inside, found, -1)
 
 
-def lift_sort(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+def batched_sort(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
     """sort(x) = x in the order of how many elements come before each one"""
     dimension = op.int("dimension") % operands[0].tensor.rank
     shape = mk.shape_of(operands[0])
@@ -142,7 +142,7 @@ def lift_sort(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
     element = [d if d <= dimension else d + 1 for d in range(rank)]
     other = [d if d < dimension else d + 1 for d in range(rank)]
     both = [[mk.broadcast(rw, v, pairs, where) for where in (other, element)] for v in operands]
-    before = lifted(rw, op.block(), [v for pair in both for v in pair], pairs)[0]
+    before = batched(rw, op.block(), [v for pair in both for v in pair], pairs)[0]
     swapped = [*range(dimension), dimension + 1, dimension, *range(dimension + 2, rank + 1)]
     after = mk.transpose(rw, before, swapped)
     earlier = mk.compare(rw, "LT", places(rw, pairs, dimension + 1), places(rw, pairs, dimension))
@@ -152,7 +152,7 @@ def lift_sort(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
     return plain_sort(rw, position, operands, dimension)
 
 
-def lift_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+def batched_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
     """One index after the other: its window is taken out, combined with the update, and put back.
 
     The inputs get a border as wide as the window, so that one which lies partly outside can be taken out as it is.
@@ -174,7 +174,7 @@ def lift_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]
         corner, inside = how.corner(rw, starts, number)
         old = [window(rw, v, corner, how.window) for v in current]
         new = [mk.reshape(rw, _row(rw, v, number), how.window) for v in lines]
-        combined = lifted(rw, op.block(), [*old, *new], how.window)
+        combined = batched(rw, op.block(), [*old, *new], how.window)
         spread = mk.broadcast(rw, inside, how.window, ())
         kept = [rw.emit1("stablehlo.select", [spread, a, b], a.type) for a, b in zip(combined, old, strict=True)]
         pairs = zip(current, kept, strict=True)
@@ -262,10 +262,10 @@ def _as_arguments(rw: Rewriter, body: Block, operands: Sequence[Value]) -> list[
 
 
 RULES: dict[str, Callable[[Rewriter, Op, list[Value]], Sequence[Value]]] = {
-    "stablehlo.map": lift_map,
-    "stablehlo.reduce": lift_reduce,
-    "stablehlo.reduce_window": lift_reduce_window,
-    "stablehlo.sort": lift_sort,
-    "stablehlo.scatter": lift_scatter,
-    "stablehlo.select_and_scatter": lift_select_and_scatter,
+    "stablehlo.map": batched_map,
+    "stablehlo.reduce": batched_reduce,
+    "stablehlo.reduce_window": batched_reduce_window,
+    "stablehlo.sort": batched_sort,
+    "stablehlo.scatter": batched_scatter,
+    "stablehlo.select_and_scatter": batched_select_and_scatter,
 }

@@ -20,13 +20,13 @@ from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import I1, I32, TensorType, tensor
 from shlo_jit.ops import is_elementwise
 from shlo_jit.ops.contract import dims_of
-from shlo_jit.passes.expand import build as mk
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 
 
-def lifted(rw: Rewriter, body: Block, arguments: Sequence[Value], shape: tuple[int, ...]) -> list[Value]:
+def batched(rw: Rewriter, body: Block, arguments: Sequence[Value], shape: tuple[int, ...]) -> list[Value]:
     """What a region gives for arguments with the batch `shape` in front."""
-    return Lift(rw, shape).block(body, arguments)
+    return BatchedRegion(rw, shape).block(body, arguments)
 
 
 UNROLLED = 4
@@ -42,14 +42,14 @@ def folded(rw: Rewriter, body: Block, values: Sequence[Value], inits: Sequence[V
         total = list(inits)
         for k in range(count):
             step = [mk.reshape(rw, mk.slice_dim(rw, v, axis, k, k + 1), shape) for v in values]
-            total = lifted(rw, body, [*total, *step], shape)
+            total = batched(rw, body, [*total, *step], shape)
         return total
     lines = [mk.transpose(rw, v, [axis, *range(axis)]) for v in values]
 
     def turn(k: Value, total: list[Value]) -> list[Value]:
         corner = [k, *[mk.splat_like(rw, k, 0)] * axis]
         step = [mk.reshape(rw, window(rw, v, corner, (1, *shape)), shape) for v in lines]
-        return lifted(rw, body, [*total, *step], shape)
+        return batched(rw, body, [*total, *step], shape)
 
     return counted(rw, count, list(inits), turn)
 
@@ -79,10 +79,12 @@ def window(rw: Rewriter, value: Value, corner: Sequence[Value], sizes: Sequence[
     return rw.emit1("stablehlo.dynamic_slice", [value, *corner], t, {"slice_sizes": mk.dims(sizes)})
 
 
-class Lift:
-    """One region being lifted. `active`: where its loops may turn, a tensor of i1 in the shape of the batch."""
+class BatchedRegion:
+    """A region computed on a batch. `active`: where its loops may turn, a tensor of i1 in the shape of the batch."""
 
-    def __init__(self, rw: Rewriter, shape: tuple[int, ...], outer: Lift | None = None, active: Value | None = None):
+    def __init__(
+        self, rw: Rewriter, shape: tuple[int, ...], outer: BatchedRegion | None = None, active: Value | None = None
+    ):
         self.rw = rw
         self.shape = shape
         self.rank = len(shape)
@@ -90,14 +92,14 @@ class Lift:
         self.active = active
 
     def block(self, body: Block, arguments: Sequence[Value]) -> list[Value]:
-        """Results of the region for lifted arguments."""
+        """Results of the region for arguments with the batch in front."""
         self.values.update(zip(body.arguments, arguments, strict=True))
         for op in body.ops[:-1]:
             self.values.update(zip(op.results, self.op(op), strict=True))
         return [self.get(v) for v in body.terminator.operands]
 
     def get(self, value: Value) -> Value:
-        """The lifted value; one from outside the region is the same everywhere."""
+        """The value with the batch in front; one from outside the region is the same everywhere."""
         if value not in self.values:
             own = self.rw.get(value)
             full = (*self.shape, *mk.shape_of(own))
@@ -112,14 +114,14 @@ class Lift:
             operands = [self.spread(o, op.result.tensor.rank) for o in op.operands]
             operands = [mk.broadcast(self.rw, v, self.type(op.result).extents, w) for v, w in operands]
             return self.rw.emit(op.name, operands, [self.type(r) for r in op.results], op.attributes)
-        rule = LIFTS.get(op.name)
+        rule = RULES.get(op.name)
         if rule is None:
             raise UnsupportedError(diagnose(f"{op.name} in the region of another op", op.span))
         found = rule(self, op)
         return [found] if isinstance(found, Value) else found
 
     def spread(self, value: Value, rank: int) -> tuple[Value, range | tuple[int, ...]]:
-        """A lifted operand of an elementwise op, and where its dimensions lie in the result: a scalar's are the
+        """An operand of an elementwise op, and where its dimensions lie in the result: a scalar's are the
         batch."""
         found = self.get(value)
         whole = value.tensor.rank == rank
@@ -129,7 +131,7 @@ class Lift:
         return self.rw.emit1(op.name, operands, self.type(op.result), attributes)
 
     def moved(self, dims: Sequence[int]) -> tuple[int, ...]:
-        """Dimensions of a value in the region as those of the lifted one."""
+        """Dimensions of a value in the region as those of the batched one."""
         return tuple(d + self.rank for d in dims)
 
     # ------------------------------------------------------------------ control flow
@@ -139,7 +141,7 @@ class Lift:
 
     def branch(self, op: Op, index: int, chosen: Value) -> list[Value]:
         active = chosen if self.active is None else mk.apply(self.rw, "and", self.active, chosen)
-        return Lift(self.rw, self.shape, self, active).block(op.block(index), [])
+        return BatchedRegion(self.rw, self.shape, self, active).block(op.block(index), [])
 
     def choose(self, op: Op) -> Sequence[Value]:
         """if and case: each branch where it is chosen; an index that is out of range chooses the last one."""
@@ -166,7 +168,7 @@ class Lift:
         blocks = [Block([Value(t) for t in types]) for _ in range(2)]
 
         def going(arguments: Sequence[Value]) -> Value:
-            goes = Lift(self.rw, self.shape, self).block(condition, arguments[1:])[0]
+            goes = BatchedRegion(self.rw, self.shape, self).block(condition, arguments[1:])[0]
             return mk.apply(self.rw, "and", arguments[0], goes)
 
         self.rw.blocks.append(blocks[0])
@@ -175,7 +177,7 @@ class Lift:
         self.rw.blocks[-1] = blocks[1]
         now = going(blocks[1].arguments)
         old = blocks[1].arguments[1:]
-        new = Lift(self.rw, self.shape, self, now).block(body, old)
+        new = BatchedRegion(self.rw, self.shape, self, now).block(body, old)
         kept = [self.where(now, a, b) for a, b in zip(new, old, strict=True)]
         self.rw.emit("stablehlo.return", [now, *kept], [])
         self.rw.blocks.pop()
@@ -258,19 +260,19 @@ def plain_sort(rw: Rewriter, keys: Value, others: Sequence[Value], dimension: in
     return rw.emit("stablehlo.sort", values, [v.type for v in values], attributes, [Region([block])])[1:]
 
 
-LIFTS: dict[str, Callable[[Lift, Op], Value | Sequence[Value]]] = {
-    "stablehlo.if": Lift.choose,
-    "stablehlo.case": Lift.choose,
-    "stablehlo.while": Lift.loop,
-    "stablehlo.constant": Lift.constant,
-    "stablehlo.reshape": Lift.reshape,
-    "stablehlo.broadcast_in_dim": Lift.broadcast,
-    "stablehlo.transpose": Lift.transpose,
-    "stablehlo.iota": Lift.iota,
-    "stablehlo.reverse": Lift.reverse,
-    "stablehlo.concatenate": Lift.concatenate,
-    "stablehlo.slice": Lift.slice,
-    "stablehlo.reduce": Lift.reduce,
-    "stablehlo.dot_general": Lift.dot,
+RULES: dict[str, Callable[[BatchedRegion, Op], Value | Sequence[Value]]] = {
+    "stablehlo.if": BatchedRegion.choose,
+    "stablehlo.case": BatchedRegion.choose,
+    "stablehlo.while": BatchedRegion.loop,
+    "stablehlo.constant": BatchedRegion.constant,
+    "stablehlo.reshape": BatchedRegion.reshape,
+    "stablehlo.broadcast_in_dim": BatchedRegion.broadcast,
+    "stablehlo.transpose": BatchedRegion.transpose,
+    "stablehlo.iota": BatchedRegion.iota,
+    "stablehlo.reverse": BatchedRegion.reverse,
+    "stablehlo.concatenate": BatchedRegion.concatenate,
+    "stablehlo.slice": BatchedRegion.slice,
+    "stablehlo.reduce": BatchedRegion.reduce,
+    "stablehlo.dot_general": BatchedRegion.dot,
 }
-"""Ops that are lifted by a rule of their own."""
+"""Ops that are no elementwise ones."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from alone import canonical
 
 import shlo_jit
 from shlo_jit.ir.core import Op, walk
 from shlo_jit.ir.types import DTYPES, QuantizedType
 from shlo_jit.ops.quantized import dequantize, quantize
-from shlo_jit.passes import run_passes
 from shlo_jit.passes.quantized.math import returns
 from shlo_jit.reference.interpreter import evaluate
 
@@ -60,10 +60,7 @@ def function(body: str, arguments: str, result: str) -> str:
 
 
 def core_ops(text: str) -> list[Op]:
-    module = shlo_jit.parse(text)
-    main = module.function("main")
-    assert main is not None
-    return list(walk(run_passes(module, main).block()))
+    return list(walk(canonical(text).block()))
 
 
 # ---------------------------------------------------------------------------- to and fro

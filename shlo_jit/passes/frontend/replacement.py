@@ -10,7 +10,7 @@ from shlo_jit.verify.check_op import check_op
 from shlo_jit.verify.verifier import diagnostic_of
 
 
-def meaning(op: Op) -> Op | None:
+def replacement(op: Op) -> Op | None:
     """The op that a call, or an op of MHLO's, stands for, or None. Raises VerifyError where it would not be valid."""
     try:
         meant = stands_for(op)

@@ -1,0 +1,25 @@
+"""What ops do with their regions: run them as a whole, or an element at a time, and what they may hold then."""
+
+from __future__ import annotations
+
+from shlo_jit.ir.core import Block
+from shlo_jit.ir.types import TensorType
+
+CONTROL = frozenset({"stablehlo.while", "stablehlo.if", "stablehlo.case"})
+"""Control flow: ops whose regions run as a whole."""
+PLAIN_BODIES = frozenset(
+    f"stablehlo.{name}" for name in ("map", "reduce", "reduce_window", "sort", "scatter", "select_and_scatter")
+)
+"""Ops that run their regions once for every element (of every pair of them, of every update)."""
+
+
+def is_plain(block: Block) -> bool:
+    """Whether a region has only scalars of its own and ops without regions; constants may stand outside."""
+    own = set(block.arguments)
+    for op in block.ops:
+        own.update(op.results)
+        if op.regions or any(not isinstance(v.type, TensorType) or v.type.rank for v in op.results):
+            return False
+        if any(v not in own and (v.op is None or v.op.name != "stablehlo.constant") for v in op.operands):
+            return False
+    return True

@@ -1,0 +1,45 @@
+"""Refuse tensors that are larger than the address space: neither numpy nor a loop over them knows their size.
+
+Needs: nothing. Guarantees: no tensor of known extents has 2^47 bytes or more. Extents of 0 do not make up for others,
+as in numpy.
+
+    tensor<1048576x1048576x1024xf32>   ->   UnsupportedError
+"""
+
+from __future__ import annotations
+
+import math
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.ir.core import Op, walk
+from shlo_jit.ir.types import TensorType, Type
+from shlo_jit.ops.shapes import type_text
+from shlo_jit.passes.context import Context
+
+ADDRESS_BITS = 47
+"""Of the addresses that a process may use; offsets in bytes of whatever is smaller are far from overflow."""
+
+
+def require_addressable(function: Op, _: Context) -> Op:
+    """The function as it is. Raises UnsupportedError."""
+    known: dict[int, bool] = {}
+
+    def too_large(t: Type) -> bool:
+        if id(t) not in known:
+            extents = [n for n in (t.shape if isinstance(t, TensorType) else None) or () if n]
+            known[id(t)] = bool(extents) and math.prod(extents) * t.storage.itemsize >= 1 << ADDRESS_BITS  # type: ignore[union-attr]
+        return known[id(t)]
+
+    for i, argument in enumerate(function.block().arguments):
+        if too_large(argument.type):
+            what = f"argument {i} (%{argument.name}) of type {type_text(argument.type)}"
+            raise UnsupportedError(diagnose(f"{what} {_TOO_LARGE}", function.span))
+    for op in walk(function.block()):
+        for result in op.results:
+            if too_large(result.type):
+                what = f"{op.name}: the result of type {type_text(result.type)}"
+                raise UnsupportedError(diagnose(f"{what} {_TOO_LARGE}", op.span))
+    return function
+
+
+_TOO_LARGE = f"has 2^{ADDRESS_BITS} bytes or more, which is more than a process can address"

@@ -1,0 +1,45 @@
+"""Refuse what is no tensor, and what is not static: this compiler needs static shapes.
+
+Needs: expanded ops (shapes that are computed from constants are known by then). Guarantees: every value is a tensor
+with known extents; no function, buffer or the like is left.
+
+    tensor<?x4xf32>   ->   UnsupportedError
+"""
+
+from __future__ import annotations
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.ir.core import Op, Value, walk
+from shlo_jit.ir.types import TensorType
+from shlo_jit.ops.shapes import type_text
+from shlo_jit.passes.context import Context
+
+
+def require_static(function: Op, _: Context) -> Op:
+    """The function as it is. Raises UnsupportedError."""
+    for i, argument in enumerate(function.block().arguments):
+        if not isinstance(argument.type, TensorType):
+            what = f"argument {i} (%{argument.name}) is of type {type_text(argument.type)}, not a tensor"
+            raise UnsupportedError(diagnose(what, function.span))
+        if is_dynamic(argument):
+            message = f"argument {i} (%{argument.name}) has dynamic dimensions; only static shapes can be compiled yet"
+            raise UnsupportedError(diagnose(message, function.span))
+    for op in walk(function.block()):
+        for result in op.results:
+            if not isinstance(result.type, TensorType):
+                what = f"{op.name}: the result is of type {type_text(result.type)}, not a tensor"
+                raise UnsupportedError(diagnose(what, op.span))
+        require_known_shapes(op)
+    return function
+
+
+def require_known_shapes(op: Op) -> None:
+    """Refuse an op on tensors with dynamic dimensions. Raises UnsupportedError."""
+    for what, values in (("result", op.results), ("operand", op.operands)):
+        if any(map(is_dynamic, values)):
+            message = f"{op.name}: the {what} has dynamic dimensions; only static shapes can be compiled yet"
+            raise UnsupportedError(diagnose(message, op.span))
+
+
+def is_dynamic(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and not value.type.is_static

@@ -1,0 +1,145 @@
+"""Names of values while a text is read: `%x` where it is defined and where it is used.
+
+    operands ::= (`%name` (`,` `%name`)*)?
+
+Values are looked up in one dict per function; a region takes the names it defined out again when it ends.
+"""
+
+from __future__ import annotations
+
+from shlo_jit.errors import Source
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.types import Type
+from shlo_jit.text.lexer import Cursor
+
+
+class ValueCursor(Cursor):
+    """A cursor with the values that are known at its place."""
+
+    __slots__ = ("defined", "forward", "in_blocks", "scope")
+
+    def __init__(self, source: Source):
+        super().__init__(source)
+        self.scope: dict[str, Value] = {}
+        self.defined: list[str] = []
+        """Names of the scope in the order of their definitions."""
+        self.forward: dict[str, tuple[Value, int]] = {}
+        """Values that are used before they are defined, and the token of the first use."""
+        self.in_blocks = False
+        """Whether the region has several blocks, whose values may be used ahead."""
+
+    # ---- definitions
+
+    def define(self, key: str, value: Value, at: int) -> Value:
+        """Make `key` name `value` from here to the end of the region; returns the value that stands for it."""
+        if key in self.scope or self.forward:
+            value = self._define_slowly(key, value, at)
+        self.scope[key] = value
+        self.defined.append(key)
+        return value
+
+    def _define_slowly(self, key: str, value: Value, at: int) -> Value:
+        """Refuse a second definition; fill in the value used ahead of its definition, where there is one."""
+        if key in self.scope:
+            self.error(f"redefinition of SSA value '{key}'", at)
+        if key not in self.forward:
+            return value
+        early, used_at = self.forward.pop(key)
+        if early.type is not value.type and early.type != value.type:
+            self.error(f"'{key}' is used with another type than it has", used_at)
+        early.owner, early.index = value.owner, value.index
+        return early
+
+    # ---- uses
+
+    def operand_names(self, closer: str) -> list[int]:
+        """operands ::= (`%name` (`,` `%name`)*)? closer: the token indices of the names"""
+        tokens = self.tokens
+        i = self.i
+        found: list[int] = []
+        if tokens[i] == closer:
+            self.i = i + 1
+            return found
+        while True:
+            if tokens[i][:1] != "%":
+                self.i = i
+                self.fail("SSA operand" if found else f"'{closer}' or SSA operand")
+            found.append(i)
+            i += 1
+            if tokens[i] == closer:
+                self.i = i + 1
+                return found
+            if tokens[i] != ",":
+                self.i = i
+                self.fail(f"'{closer}' or ','")
+            i += 1
+
+    def operands(self, least: int = 0) -> list[int]:
+        """operands ::= (`%name` (`,` `%name`)*)?: token indices. A comma before something else is left alone."""
+        tokens = self.tokens
+        i = self.i
+        found: list[int] = []
+        if tokens[i][:1] == "%":
+            found.append(i)
+            i += 1
+            while tokens[i] == "," and tokens[i + 1][:1] == "%":
+                found.append(i + 1)
+                i += 2
+        self.i = i
+        if len(found) < least:
+            if not found:
+                self.fail("SSA operand")
+            self.expect(",")
+            self.fail("SSA operand")
+        return found
+
+    def operand(self) -> int:
+        """`%name`: its token index"""
+        if self.tokens[self.i][:1] != "%":
+            self.fail("SSA operand")
+        self.i += 1
+        return self.i - 1
+
+    def resolve(self, keys: list[int], types: tuple[Type, ...] | list[Type]) -> list[Value]:
+        """The values named by the tokens `keys`, which have to be of these types."""
+        if len(keys) != len(types):
+            at = keys[0] if keys else self.i - 1
+            self.error(
+                f"number of operands and types do not match: got {len(keys)} operands and {len(types)} types", at
+            )
+        tokens = self.tokens
+        scope = self.scope
+        values: list[Value] = []
+        for key, type in zip(keys, types, strict=True):
+            value = scope.get(tokens[key])
+            if value is None:
+                value = self._undefined(key, type)
+            if value.type is not type and value.type != type:
+                self._wrong_type(key, value.type, type)
+            values.append(value)
+        return values
+
+    def value(self, key: int) -> Value:
+        """The value named by the token `key`, whatever its type."""
+        return self.scope.get(self.tokens[key]) or self._undefined(key, None)
+
+    def _undefined(self, key: int, type: Type | None) -> Value:
+        """A name that was not defined so far: `%x#0` for `%x`, a value of a later block, or an error."""
+        token = self.tokens[key]
+        base, _, number = token.partition("#")
+        if number == "0" and base in self.scope and f"{base}#1" not in self.scope:
+            return self.scope[base]
+        if self.in_blocks and type is not None and not number:
+            if token not in self.forward:
+                self.forward[token] = (Value(type, None, 0, token[1:]), key)
+            return self.forward[token][0]
+        if number and base in self.scope:
+            self.error(f"'{base}' has no result number {number}", key)
+        self.error(f"use of undeclared SSA value name '{token}'", key)
+
+    def _wrong_type(self, key: int, has: Type, wanted: Type) -> None:
+        from shlo_jit.ir.type_text import type_text
+
+        token = self.tokens[key]
+        texts = f"'{type_text(wanted)}' vs '{type_text(has)}'"
+        self.error(f"use of value '{token}' expects different type than prior uses: {texts}", key)

@@ -1,0 +1,265 @@
+"""Levels of a function between passes: the rules that hold of it so far, as data.
+
+`verifier.py` says whether a function is a valid program at all. On the way to machine code more and more is true of it,
+and each pass names the rules that it establishes (`passes/__init__.py`). From there on they hold to the end: a pass
+that breaks one is defective, whatever the program. Together they are two languages:
+
+* core: what is left when compound ops are expanded. Every value is a static tensor, and every op has a lowering
+  (`tests/verify/test_core.py` holds the two against each other); no composites, tuples, quantized types, collectives;
+  regions of reductions and the like are over scalars.
+* canonical: core, with products, convolutions and linear algebra in the forms that the routines take, and no op left
+  that does nothing.
+
+An op of a dialect that is not known here breaks no rule: lowering refuses it, with its line.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from shlo_jit.errors import InternalError, diagnose
+from shlo_jit.ir.attributes import ConvDims
+from shlo_jit.ir.core import Op, walk
+from shlo_jit.ir.types import FutureType, QuantizedType, TensorType, TokenType, TupleType, Type
+from shlo_jit.ops import OPS
+from shlo_jit.ops.bodies import CONTROL, PLAIN_BODIES, is_plain
+from shlo_jit.ops.effects import acting
+from shlo_jit.ops.products import accumulator, operand_type, operand_types
+from shlo_jit.ops.runs import roles_of, run_of
+from shlo_jit.ops.shapes import type_text
+
+
+def is_still_there(op: Op) -> str | None:
+    """Of rules that allow no op that they concern."""
+    return "it is still there"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Something that holds of every function from some pass on."""
+
+    statement: str
+    concerns: Callable[[str], bool] = lambda name: False
+    """The ops that `op_is_wrong` looks at, by name."""
+    op_is_wrong: Callable[[Op], str | None] = is_still_there
+    """What is wrong with such an op; None where it keeps the rule."""
+    type_is_wrong: Callable[[Type], bool] = lambda t: False
+    """Of the type of any value."""
+    wrong_ops: Callable[[Op, list[Op]], Iterable[Op]] = lambda function, ops: ()
+    """Of a function and all ops in it: those that break the rule."""
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def check_level(function: Op, rules: Iterable[Rule], after: str) -> None:
+    """Raises InternalError, with the pass, the rule and the line of the op, unless the rules hold of a function."""
+    for op, rule, found in violations(function, tuple(dict.fromkeys(rules))):
+        what = f"after {after}: {op.name} breaks the rule '{rule.statement}': {found}"
+        raise InternalError(str(diagnose(what, op.span)))
+
+
+def violations(function: Op, rules: tuple[Rule, ...]) -> Iterator[tuple[Op, Rule, str]]:
+    """Every op that breaks a rule, the rule, and what is wrong."""
+    ops = list(walk(function.block()))
+    for t, op in _types([function, *ops]).values():
+        for rule in rules:
+            if rule.type_is_wrong(t):
+                yield op, rule, f"a value of type {type_text(t)}"
+    concerned = _level(rules)
+    for op in ops:
+        for rule in concerned(op.name):
+            found = rule.op_is_wrong(op)
+            if found is not None:
+                yield op, rule, found
+    for rule in rules:
+        yield from ((op, rule, "nothing reads it") for op in rule.wrong_ops(function, ops))
+
+
+@functools.cache
+def _level(rules: tuple[Rule, ...]) -> Callable[[str], list[Rule]]:
+    """The rules that concern an op, by its name."""
+    return functools.lru_cache(4096)(lambda name: [rule for rule in rules if rule.concerns(name)])
+
+
+def _types(ops: list[Op]) -> dict[int, tuple[Type, Op]]:
+    """The types of all values, each once (by identity), with an op that has such a value."""
+    found: dict[int, tuple[Type, Op]] = {}
+    for op in ops:
+        for value in op.results:
+            if id(value.type) not in found:
+                found[id(value.type)] = value.type, op
+        for region in op.regions:
+            for block in region.blocks:
+                found.update((id(a.type), (a.type, op)) for a in block.arguments)
+    return found
+
+
+def _named(*names: str) -> Callable[[str], bool]:
+    return frozenset(names).__contains__
+
+
+# ---------------------------------------------------------------------------- frontend
+def _call_is_wrong(op: Op) -> str | None:
+    if op.name != "func.call":
+        return is_still_there(op)
+    return None if "has_side_effect" in op.attributes else "it does not say whether it has an effect"
+
+
+def _call_in_region(op: Op) -> str | None:
+    inside = (inner for r in op.regions for b in r.blocks for inner in walk(b))
+    return next((f"{inner.name} in its region" for inner in inside if inner.name == "func.call"), None)
+
+
+def _sharding_is_wrong(op: Op) -> str | None:
+    same = [v.type for v in op.operands] == [r.type for r in op.results]
+    return is_still_there(op) if op.regions or not op.results or same else None
+
+
+def _is_collective(name: str) -> bool:
+    record = OPS.get(name)
+    return record is not None and record.has("collective")
+
+
+CALLS = Rule(
+    "no call but of functions that stay functions, which say whether they have an effect",
+    concerns=_named("func.call", "call", "func.call_indirect", "stablehlo.composite"),
+    op_is_wrong=_call_is_wrong,
+)
+CALLERS = Rule(
+    "no call in the region of an op that is not control flow",
+    concerns=lambda name: name not in CONTROL,
+    op_is_wrong=lambda op: _call_in_region(op) if op.regions else None,
+)
+SHARDINGS = Rule("no op of Shardy's", concerns=lambda name: name.startswith("sdy."), op_is_wrong=_sharding_is_wrong)
+HOST_TRANSFERS = Rule("no transfer to or from the host", concerns=_named("stablehlo.infeed", "stablehlo.outfeed"))
+COLLECTIVES = Rule("no communication among processes", concerns=_is_collective)
+TOKENS = Rule(
+    "no tuple, token or future",
+    concerns=_named(
+        *("stablehlo." + n for n in "tuple get_tuple_element after_all create_token async_start async_done".split())
+    ),
+    type_is_wrong=lambda t: isinstance(t, TupleType | TokenType | FutureType),
+)
+
+# ---------------------------------------------------------------------------- quantized, regions, expand
+UNQUANTIZED = Rule(
+    "no quantized type", type_is_wrong=lambda t: isinstance(t, TensorType) and isinstance(t.dtype, QuantizedType)
+)
+
+
+def _is_static(op: Op) -> bool:
+    return all(isinstance(v.type, TensorType) and v.type.is_static for v in (*op.operands, *op.results))
+
+
+def _body_is_wrong(op: Op) -> str | None:
+    for region in op.regions:
+        if any(a.type.shape != () for a in region.block.arguments if isinstance(a.type, TensorType)):
+            return "a region that takes tensors"
+        if _is_static(op) and not is_plain(region.block):
+            return "a region with regions, tensors or values from outside in it"
+    return None
+
+
+def _elements_differ(op: Op) -> str | None:
+    if not _is_static(op):
+        return None
+    arguments = op.block().arguments
+    body = [a.tensor.storage for a in arguments[: len(arguments) // 2]]
+    given = [v.tensor.storage for v in op.operands[: len(body)]]
+    return None if given == body else f"operands of {given}, a body of {body}"
+
+
+ONE_ELEMENT_TYPE = Rule(
+    "reductions and scatters are given the elements that their bodies compute on",
+    concerns=_named("stablehlo.reduce", "stablehlo.scatter"),
+    op_is_wrong=_elements_differ,
+)
+SCALAR_BODIES = Rule(
+    "bodies of reductions and the like are over scalars of their own",
+    concerns=PLAIN_BODIES.__contains__,
+    op_is_wrong=_body_is_wrong,
+)
+STATIC = Rule(
+    "every value is a tensor of known extents",
+    type_is_wrong=lambda t: not isinstance(t, TensorType) or not t.is_static,
+)
+
+
+# ---------------------------------------------------------------------------- canonical
+def _linalg_is_wrong(op: Op) -> str | None:
+    dtype = op.result.tensor.storage
+    if dtype.is_float and dtype.bits < 32:
+        return f"elements of {dtype}"
+    if op.name == "stablehlo.cholesky":
+        return "of the lower triangle" if op.attributes.get("lower", False) else None
+    if not op.attributes["left_side"]:
+        return "from the right"
+    kind = op.attributes["transpose_a"].value
+    return None if kind in ("NO_TRANSPOSE", "TRANSPOSE") else kind
+
+
+def _layouts_are_wrong(op: Op) -> str | None:
+    named = [name for name in ("operand_layouts", "result_layouts") if op.attributes.get(name) is not None]
+    return f"it has {named[0]}" if named else None
+
+
+def _dot_is_wrong(op: Op) -> str | None:
+    lhs, rhs, result = (v.tensor.storage for v in (*op.operands, op.result))
+    acc = accumulator(lhs, result)
+    if result != acc:
+        return f"a result of {result}, where sums are of {acc}"
+    if (lhs, rhs) != operand_types(lhs, rhs, acc):
+        return f"operands of {lhs} and {rhs} for sums of {acc}"
+    roles = roles_of(op)
+    shapes = [v.tensor.extents for v in op.operands]
+    of_lhs, of_rhs = (roles.lhs_contracting, roles.lhs_free), (roles.rhs_contracting, roles.rhs_free)
+    runs = [run_of(shape, dims) for shape, each in zip(shapes, (of_lhs, of_rhs), strict=True) for dims in each]
+    return "dimensions that form no runs" if None in runs else None
+
+
+def _convolution_is_wrong(op: Op) -> str | None:
+    lhs, rhs, result = (v.tensor.storage for v in (*op.operands, op.result))
+    acc = accumulator(lhs, result)
+    if result != acc or acc.is_complex:
+        return f"a result of {result}, where sums are of {acc}"
+    if lhs != rhs or lhs != operand_type(lhs, rhs, acc):
+        return f"operands of {lhs} and {rhs} for sums of {acc}"
+    d = op.attributes["dimension_numbers"]
+    assert isinstance(d, ConvDims)
+    batch, feature, spatial = d.output_batch_dimension, d.output_feature_dimension, d.output_spatial_dimensions
+    straight = tuple(range(op.result.tensor.rank))
+    return None if straight in ((batch, *spatial, feature), (batch, feature, *spatial)) else "another layout"
+
+
+def _dead_ops(function: Op, ops: list[Op]) -> Iterator[Op]:
+    """Ops without effect whose results nobody reads."""
+    read = {v for op in ops for v in op.operands}
+    unread = [op for op in ops if op.results and read.isdisjoint(op.results)]
+    with_effect = acting(function.block()) if unread else set[Op]()
+    return (op for op in unread if op not in with_effect)
+
+
+LINALG = Rule(
+    "cholesky and triangular_solve have the one form that has a kernel",
+    concerns=_named("stablehlo.cholesky", "stablehlo.triangular_solve"),
+    op_is_wrong=_linalg_is_wrong,
+)
+ROW_MAJOR = Rule(
+    "custom calls take and give row-major tensors",
+    concerns=_named("stablehlo.custom_call"),
+    op_is_wrong=_layouts_are_wrong,
+)
+DOTS = Rule(
+    "products are of elements that the routine takes, give what it sums in, and walk runs",
+    concerns=_named("stablehlo.dot_general"),
+    op_is_wrong=_dot_is_wrong,
+)
+CONVOLUTIONS = Rule(
+    "convolutions are of one element type, give what the routine sums in, and lie as it writes",
+    concerns=_named("stablehlo.convolution"),
+    op_is_wrong=_convolution_is_wrong,
+)
+NO_DEAD_OPS = Rule("no op without effect that nobody reads", wrong_ops=_dead_ops)

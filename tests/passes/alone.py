@@ -1,0 +1,42 @@
+"""Single passes on single functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import shlo_jit
+from shlo_jit.ir.core import Module, Op
+from shlo_jit.passes import core_functions
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.frontend.inline import inline_all
+
+Run = Callable[[Op, Context], Op]
+
+
+def context_of(module: Module) -> Context:
+    """Of a module by itself: no custom calls are registered, nothing contradicts itself."""
+    return Context(module)
+
+
+def main_of(text: str | Module) -> tuple[Op, Context]:
+    """The function @main with its calls written out, and what passes may know beside it."""
+    module = text if isinstance(text, Module) else shlo_jit.parse(text)
+    main = module.function("main")
+    assert main is not None
+    return inline_all(module, main), context_of(module)
+
+
+def after(text: str, *passes: Run) -> Op:
+    """The function @main of a text after some passes."""
+    function, context = main_of(text)
+    for run in passes:
+        function = run(function, context)
+    return function
+
+
+def canonical(text: str) -> Op:
+    """The function @main of a text after all passes."""
+    module = shlo_jit.parse(text)
+    main = module.function("main")
+    assert main is not None
+    return core_functions(module, main)[-1]

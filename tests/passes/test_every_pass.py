@@ -1,0 +1,288 @@
+"""Each pass on one program: the ops before and after, once and twice, and that it means the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from alone import main_of
+
+import shlo_jit
+from shlo_jit.ir.core import Block, Module, Op, Region, walk
+from shlo_jit.ir.equality import equal_modules
+from shlo_jit.passes import PASSES, core_functions, run_passes
+from shlo_jit.passes.context import Context
+from shlo_jit.reference.interpreter import evaluate
+
+ROOT = Path(shlo_jit.__file__).parent / "passes"
+HELPERS = {"build", "context", "rewriter", "identities"}
+RUNS = {step.name: step.run for step in PASSES}
+
+
+@dataclass(frozen=True)
+class Case:
+    """`ops` of `@main`, without dialects and terminators, become `after`; `shape` is that of the f32 argument."""
+
+    text: str
+    ops: str
+    after: str
+    shape: tuple[int, ...] = (4,)
+    meaning: bool = True
+    """The reference interpreter knows both sides."""
+
+
+def main(body: str, argument: str = "tensor<4xf32>", result: str = "tensor<4xf32>", more: str = "") -> str:
+    return f"module {{\nfunc.func @main(%x: {argument}) -> ({result}) {{\n{body}\n}}\n{more}}}"
+
+
+COMPARATOR = """func.func private @greater(%a: tensor<f32>, %b: tensor<f32>, %i: tensor<i32>, %j: tensor<i32>) -> tensor<i1> {
+  %0 = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+  return %0 : tensor<i1>
+}
+"""
+Q = "tensor<4x!quant.uniform<i8:f32, 0.5>>"
+DOT = "stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]"
+CONVOLUTION = """%0 = stablehlo.convolution(%x, %x) dim_numbers = [b, f, 0]x[i, o, 0]->[{out}],
+  window = {{pad = [[1, 1]]{window}}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}}
+  : ({t}, {t}) -> {r}
+return %0 : {r}"""
+RETURN = "return %0 : tensor<4xf32>"
+
+CASES = {
+    "exact_top_k": Case(
+        main("""%i = stablehlo.iota dim = 0 : tensor<4xi32>
+          %low = stablehlo.constant dense<0.0> : tensor<f32>
+          %none = stablehlo.constant dense<-1> : tensor<i32>
+          %0:2 = stablehlo.custom_call @ApproxTopK(%x, %i, %low, %none) {called_computations = [@greater],
+            mhlo.backend_config = {aggregate_to_topk = true, recall_target = 0.9 : f32, reduction_dim = 0 : i64,
+            reduction_input_size_override = -1 : i64, top_k = 2 : i64}}
+            : (tensor<4xf32>, tensor<4xi32>, tensor<f32>, tensor<i32>) -> (tensor<2xf32>, tensor<2xi32>)
+          return %0#0 : tensor<2xf32>""", result="tensor<2xf32>", more=COMPARATOR),
+        "iota constant constant custom_call", "iota constant constant sort compare slice slice", meaning=False,
+    ),
+    "dynamic_calls": Case(
+        main("""%k = stablehlo.constant dense<2> : tensor<i32>
+          %0:2 = stablehlo.custom_call @stablehlo.dynamic_top_k(%x, %k)
+            : (tensor<4xf32>, tensor<i32>) -> (tensor<2xf32>, tensor<2xi32>)
+          return %0#0 : tensor<2xf32>""", result="tensor<2xf32>"),
+        "constant custom_call", "constant top_k", meaning=False,
+    ),
+    "known_calls": Case(
+        main(f"%0 = stablehlo.custom_call @Sharding(%x) : (tensor<4xf32>) -> tensor<4xf32>\n{RETURN}"),
+        "custom_call", "", meaning=False,
+    ),
+    "require_addressable": Case(main("return %x : tensor<4xf32>"), "", ""),
+    "first_platform": Case(
+        "func.func @main(%x: tensor<4xf32>, %i: tensor<i32> {jax.global_constant = \"_platform_index\"}) -> tensor<i32>"
+        " {\n  return %i : tensor<i32>\n}", "", "constant", meaning=False,
+    ),
+    "without_shardings": Case(
+        "module {\nsdy.mesh @mesh = <[\"a\"=1]>\nfunc.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+        "  %0 = sdy.sharding_constraint %x <@mesh, [{\"a\"}]> : tensor<4xf32>\n"
+        "  %1 = stablehlo.abs %0 : tensor<4xf32>\n  return %1 : tensor<4xf32>\n}\n}",
+        "sharding_constraint abs", "abs", meaning=False,
+    ),
+    "host_calls": Case(
+        main("""%t = stablehlo.create_token : !stablehlo.token
+          %u = "stablehlo.outfeed"(%x, %t) : (tensor<4xf32>, !stablehlo.token) -> !stablehlo.token
+          return %x : tensor<4xf32>"""),
+        "create_token outfeed", "create_token custom_call", meaning=False,
+    ),
+    "single_process": Case(
+        main("""%i = stablehlo.partition_id : tensor<ui32>
+          %0 = "stablehlo.all_gather"(%x) {all_gather_dim = 0 : i64, replica_groups = dense<0> : tensor<1x1xi64>}
+            : (tensor<4xf32>) -> tensor<4xf32>
+          return %0 : tensor<4xf32>"""),
+        "partition_id all_gather", "constant", meaning=False,
+    ),
+    "flatten": Case(
+        main("""%0 = stablehlo.tuple %x, %x : tuple<tensor<4xf32>, tensor<4xf32>>
+          %1 = stablehlo.get_tuple_element %0[1] : (tuple<tensor<4xf32>, tensor<4xf32>>) -> tensor<4xf32>
+          return %1 : tensor<4xf32>"""),
+        "tuple get_tuple_element", "",
+    ),
+    "lower_quantized": Case(
+        main(f"""%0 = stablehlo.uniform_quantize %x : (tensor<4xf32>) -> {Q}
+          %1 = stablehlo.uniform_dequantize %0 : ({Q}) -> tensor<4xf32>
+          return %1 : tensor<4xf32>"""),
+        "uniform_quantize uniform_dequantize",
+        "constant divide round_nearest_even constant constant clamp convert convert constant multiply",
+    ),
+    "promote": Case(
+        main("""%z = stablehlo.constant dense<0.0> : tensor<f32>
+          %0 = "stablehlo.reduce"(%x, %z) ({
+          ^bb0(%a: tensor<f64>, %b: tensor<f64>):
+            %s = stablehlo.add %a, %b : tensor<f64>
+            stablehlo.return %s : tensor<f64>
+          }) {dimensions = array<i64: 0>} : (tensor<4xf32>, tensor<f32>) -> tensor<f64>
+          return %0 : tensor<f64>""", result="tensor<f64>"),
+        "constant reduce add", "constant convert convert reduce add",
+    ),
+    "simplify": Case(
+        main("""%0 = stablehlo.negate %x : tensor<4xf32>
+          %1 = stablehlo.negate %x : tensor<4xf32>
+          %2 = stablehlo.abs %x : tensor<4xf32>
+          %3 = stablehlo.add %0, %1 : tensor<4xf32>
+          return %3 : tensor<4xf32>"""),
+        "negate negate abs add", "negate add",
+    ),
+    "unroll": Case(
+        main("""%i = stablehlo.constant dense<0> : tensor<i32>
+          %one = stablehlo.constant dense<1> : tensor<i32>
+          %n = stablehlo.constant dense<2> : tensor<i32>
+          %0:2 = "stablehlo.while"(%i, %x) ({
+          ^bb0(%k: tensor<i32>, %y: tensor<4xf32>):
+            %c = stablehlo.compare LT, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+            stablehlo.return %c : tensor<i1>
+          }, {
+          ^bb0(%k: tensor<i32>, %y: tensor<4xf32>):
+            %j = stablehlo.add %k, %one : tensor<i32>
+            %z = stablehlo.abs %y : tensor<4xf32>
+            stablehlo.return %j, %z : tensor<i32>, tensor<4xf32>
+          }) : (tensor<i32>, tensor<4xf32>) -> (tensor<i32>, tensor<4xf32>)
+          return %0#1 : tensor<4xf32>"""),
+        "constant constant constant while compare add abs", "constant constant constant add abs add abs",
+    ),
+    "elementwise_bodies": Case(
+        main("""%p = stablehlo.constant dense<true> : tensor<i1>
+          %0 = "stablehlo.map"(%x) ({
+          ^bb0(%a: tensor<f32>):
+            %r = "stablehlo.if"(%p) ({
+              stablehlo.return %a : tensor<f32>
+            }, {
+              %n = stablehlo.negate %a : tensor<f32>
+              stablehlo.return %n : tensor<f32>
+            }) : (tensor<i1>) -> tensor<f32>
+            stablehlo.return %r : tensor<f32>
+          }) {dimensions = array<i64: 0>} : (tensor<4xf32>) -> tensor<4xf32>
+          return %0 : tensor<4xf32>"""),
+        "constant map if negate", "constant broadcast_in_dim not negate select",
+    ),
+    "expand": Case(main(f"%0 = chlo.square %x : tensor<4xf32> -> tensor<4xf32>\n{RETURN}"), "square", "multiply"),
+    "refuse_contradictions": Case(main(f"%0 = stablehlo.abs %x : tensor<4xf32>\n{RETURN}"), "abs", "abs"),
+    "require_static": Case(main(f"%0 = stablehlo.abs %x : tensor<4xf32>\n{RETURN}"), "abs", "abs"),
+    "canonical_linalg": Case(
+        main("%0 = stablehlo.cholesky %x, lower = true : tensor<1x1xf32>\nreturn %0 : tensor<1x1xf32>",
+             "tensor<1x1xf32>", "tensor<1x1xf32>"),
+        "cholesky", "transpose cholesky transpose", shape=(1, 1),
+    ),
+    "explicit_layouts": Case(
+        main("""%0 = stablehlo.custom_call @own(%x) {operand_layouts = [dense<[0, 1]> : tensor<2xindex>],
+            result_layouts = [dense<[1, 0]> : tensor<2xindex>]} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+          return %0 : tensor<2x3xf32>""", "tensor<2x3xf32>", "tensor<2x3xf32>"),
+        "custom_call", "transpose custom_call", meaning=False,
+    ),
+    "byte_convolutions": Case(
+        main("""%b = stablehlo.convert %x : (tensor<1x8x8xf32>) -> tensor<1x8x8xi8>
+          %0 = stablehlo.convolution(%b, %b) dim_numbers = [b, f, 0]x[0, i, o]->[b, 0, f], window = {}
+            {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+            : (tensor<1x8x8xi8>, tensor<1x8x8xi8>) -> tensor<1x8x8xi32>
+          return %0 : tensor<1x8x8xi32>""", "tensor<1x8x8xf32>", "tensor<1x8x8xi32>"),
+        "convert convolution", "convert slice reshape dot_general", shape=(1, 8, 8),
+    ),
+    "canonical_dots": Case(
+        main(f"""%h = stablehlo.convert %x : (tensor<8x8xf32>) -> tensor<8x8xbf16>
+          %0 = {DOT.replace("%x", "%h")} : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>
+          return %0 : tensor<8x8xbf16>""", "tensor<8x8xf32>", "tensor<8x8xbf16>"),
+        "convert dot_general", "convert dot_general convert", shape=(8, 8),
+    ),
+    "dilated_convolutions": Case(
+        main(CONVOLUTION.format(t="tensor<2x2x2xf32>", r="tensor<2x2x4xf32>", out="b, f, 0", window=", lhs_dilate = [2]"),
+             "tensor<2x2x2xf32>", "tensor<2x2x4xf32>"),
+        "convolution", "slice convolution slice convolution reshape reshape concatenate reshape", shape=(2, 2, 2),
+    ),
+    "canonical_convolutions": Case(
+        main(CONVOLUTION.format(t="tensor<2x2x2xf32>", r="tensor<2x3x2xf32>", out="f, 0, b", window=""),
+             "tensor<2x2x2xf32>", "tensor<2x3x2xf32>"),
+        "convolution", "convolution transpose", shape=(2, 2, 2),
+    ),
+}  # fmt: skip
+
+
+def names(function: Op) -> str:
+    ops = [op.name.partition(".")[2] for op in walk(function.block())]
+    return " ".join(name for name in ops if name != "return")
+
+
+def module_of(function: Op) -> Module:
+    return Module(Op("builtin.module", [], [], {}, [Region([Block([], [function])])]))
+
+
+def test_every_pass_has_a_case() -> None:
+    assert list(CASES) == list(dict.fromkeys(RUNS))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_before_and_after(name: str) -> None:
+    case = CASES[name]
+    assert shlo_jit.verify(case.text) == []
+    before, context = main_of(case.text)
+    assert names(before) == case.ops
+    printed = str(module_of(before))
+    once = RUNS[name](before, context)
+    assert names(once) == case.after
+    assert str(module_of(before)) == printed, "a pass leaves its input alone"
+    twice = RUNS[name](once, context)
+    assert equal_modules(module_of(once), module_of(twice)), "twice is as once"
+    if case.meaning:
+        x = np.arange(1, 1 + np.prod(case.shape)).astype(np.float32).reshape(case.shape)
+        for got, want in zip(evaluate(module_of(once), x), evaluate(module_of(before), x), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("step", PASSES, ids=lambda step: step.name)
+def test_passes_stand_in_files_of_their_name_that_say_what_they_guarantee(step) -> None:
+    module = import_module(step.run.__module__)
+    assert step.run.__module__.endswith(f".{step.name}")
+    assert module.__doc__ and step.run.__doc__
+    assert "Needs: " in module.__doc__ and "Guarantees: " in module.__doc__ and "->" in module.__doc__
+
+
+def test_what_is_no_pass_is_named() -> None:
+    """A file of a folder that is no pass is a helper that the folder's own text names."""
+    for path in sorted(ROOT.rglob("*.py")):
+        name = path.stem
+        if name == "__init__" or name in RUNS or name == "inline" or (path.parent == ROOT and name in HELPERS):
+            continue
+        text = (path.parent / "__init__.py").read_text(encoding="utf-8")
+        assert f"`{name}" in text, path
+
+
+def test_the_observer_hears_of_every_pass() -> None:
+    text = main("%0 = func.call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>\nreturn %0 : tensor<4xf32>", more="""
+      func.func private @f(%y: tensor<4xf32>) -> tensor<4xf32> {
+        %0 = chlo.square %y : tensor<4xf32> -> tensor<4xf32>
+        return %0 : tensor<4xf32>
+      }""")  # fmt: skip
+    module = shlo_jit.parse(text)
+    entry = module.function("main")
+    assert entry is not None
+    heard: list[tuple[str, str, str]] = []
+    core_functions(module, entry, on_pass=lambda name, f: heard.append((name, f.attributes["sym_name"], names(f))))
+    assert [name for name, _, _ in heard] == ["inline", *(step.name for step in PASSES)]
+    assert {function for _, function, _ in heard} == {"main"}
+    seen = {name: ops for name, _, ops in heard}
+    assert seen["inline"] == "square" and seen["expand"] == "multiply"
+
+
+def test_a_pass_that_breaks_a_rule_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between passes with the environment variable, after the last one without it."""
+    text = main("%0 = stablehlo.abs %x : tensor<4xf32>\nreturn %0 : tensor<4xf32>")
+    function, context = main_of(text)
+    left, _ = main_of(main(f"%0 = chlo.square %x : tensor<4xf32> -> tensor<4xf32>\n{RETURN}"))
+
+    def explicit_layouts(function: Op, _: Context) -> Op:
+        return left
+
+    steps = [p if p.name != "explicit_layouts" else type(p)(explicit_layouts, p.establishes) for p in PASSES]
+    monkeypatch.setattr("shlo_jit.passes.PASSES", tuple(steps))
+    with pytest.raises(
+        shlo_jit.InternalError, match=r"3:\d+: .*after explicit_layouts: chlo.square .*'no compound op'"
+    ):
+        run_passes(function, context)
+    monkeypatch.delenv("SHLO_JIT_CHECK_PASSES")
+    with pytest.raises(shlo_jit.InternalError, match=r"after simplify: chlo.square breaks the rule 'no compound op'"):
+        run_passes(function, context)
