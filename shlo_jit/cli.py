@@ -358,13 +358,14 @@ def _run(executable: Executable, arguments: Sequence[Any], repeat: int | None) -
 
 def _interpret(module: Module, entry: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """What the program means, by the reference interpreter."""
+    from shlo_jit.passes.context import Context
     from shlo_jit.passes.frontend.first_platform import first_platform
     from shlo_jit.reference.interpreter import evaluate
 
     function = module.function(entry)
     assert function is not None  # it was compiled
     with _progress("interpreting"):
-        return evaluate(first_platform(function), *arguments, module=module)
+        return evaluate(first_platform(function, Context(module)), *arguments, module=module)
 
 
 def _timed(call: Callable[[], Any], repeat: int | None) -> tuple[Any, list[float]]:
