@@ -19,8 +19,7 @@ from shlo_jit.errors import (
     VerifyError,
 )
 from shlo_jit.runtime.callbacks import register_custom_call
-
-__version__ = "0.1.0"
+from shlo_jit.version import __version__
 
 __all__ = [
     "Diagnostic",

@@ -49,9 +49,9 @@ app.add_typer(cache_app, name="cache")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        import shlo_jit
+        from shlo_jit.version import __version__
 
-        typer.echo(f"shlo-jit {shlo_jit.__version__}")
+        typer.echo(f"shlo-jit {__version__}")
         raise typer.Exit
 
 
@@ -190,11 +190,11 @@ def verify(
 
     The exit status is 1 when it is not valid; warnings do not count.
     """
-    import shlo_jit
+    from shlo_jit import api
 
     source, name = _source(file, example)
     with _progress("verifying"), _readable(name):
-        findings = shlo_jit.verify(source, warnings=True)
+        findings = api.verify(source, warnings=True)
     findings = _named(findings, name)
     wrong = any(d.severity == "error" for d in findings)
     if as_json:
@@ -332,20 +332,19 @@ def _source(file: Path | None, example: str) -> tuple[Path | bytes, str]:
 
 
 def _parse(source: Path | bytes) -> Module:
-    import shlo_jit
+    from shlo_jit import api
 
     with _progress("parsing"), _readable(str(source) if isinstance(source, Path) else "<stdin>"):
-        return shlo_jit.parse(source)
+        return api.parse(source)
 
 
 def _compile(source: Path | bytes, entry: str, threads: int | None, cache: bool) -> tuple[Executable, float]:
     """The program, and how long it took to compile."""
-    import shlo_jit
-    import shlo_jit.pipeline
+    from shlo_jit import api
 
     with _progress("compiling"):
         start = time.perf_counter()
-        executable = shlo_jit.compile(source, entry, threads=threads, cache=cache)
+        executable = api.compile(source, entry, threads=threads, cache=cache)
         return executable, time.perf_counter() - start
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from shlo_jit import tuning
-from shlo_jit.codegen import routines
 from shlo_jit.codegen.background import Background
 from shlo_jit.deep import deeply
 from shlo_jit.errors import Diagnostic, InternalError, StableHLOError, UnsupportedError, VerifyError, diagnose
@@ -17,7 +16,7 @@ from shlo_jit.ir.core import Module, is_declaration
 from shlo_jit.kernels.target import Target
 from shlo_jit.log import LOG, stage
 from shlo_jit.options import CompileOptions, OptionError, check_donated
-from shlo_jit.runtime import build, lapack
+from shlo_jit.runtime import build, lapack, routines
 from shlo_jit.runtime.cache import program_key
 from shlo_jit.runtime.callbacks import is_known
 from shlo_jit.runtime.cpus import usable_cpus

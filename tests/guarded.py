@@ -20,15 +20,13 @@ import numpy as np
 import pytest
 
 import shlo_jit
+from shlo_jit.codegen.abi import ALIGNED_RESULT_BYTES, ALIGNMENT
 from shlo_jit.memory import planner as memory
 from shlo_jit.memory.storage import Storage
 from shlo_jit.runtime.arguments import check_count, convert
-from shlo_jit.runtime.executable import Core, Executable
+from shlo_jit.runtime.executable import Executable
 
 PAGE = mmap.PAGESIZE
-STREAMED_BYTES = 8 << 20
-"""From this size on, results and the arena are aligned to cache lines: their stores may go past the caches."""
-LINE = 64
 UNWRITTEN = 0xA5
 NONE, READ = 0, 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -62,8 +60,8 @@ def placed(nbytes: int, at_end: bool) -> tuple[Pages, np.ndarray]:
     """Bytes against the page behind them or before them."""
     pages = Pages(nbytes)
     start = pages.nbytes - nbytes if at_end else 0
-    if nbytes >= STREAMED_BYTES:
-        start = start // LINE * LINE
+    if nbytes >= ALIGNED_RESULT_BYTES:
+        start = start // ALIGNMENT * ALIGNMENT
     return pages, pages.view(start, nbytes)
 
 
@@ -97,7 +95,7 @@ def relaid(array: np.ndarray, at_end: bool) -> np.ndarray:
 
 def scratch(nbytes: int) -> np.ndarray:
     """Unwritten memory at a cache line; fewer bytes than a line follow, then an inaccessible page."""
-    _, raw = placed(-(-nbytes // LINE) * LINE, at_end=True)
+    _, raw = placed(-(-nbytes // ALIGNMENT) * ALIGNMENT, at_end=True)
     raw[...] = UNWRITTEN
     return raw
 
@@ -124,8 +122,8 @@ def call(
     exe: Executable, arguments: Sequence[Any], at_end: bool = True, layout: Sequence[tuple[int, int]] = ()
 ) -> list[np.ndarray]:
     """The program's results, computed in guarded memory. `layout`: of an arena made by `spread`."""
-    core: Core = exe._core
-    compiled = core.compiled
+    instance = exe._front.instance
+    loaded, compiled = instance.loaded, instance.loaded.program
     check_count(len(arguments), compiled.inputs)
     aliases = compiled.output_aliases
     donated = {*aliases.values(), *compiled.overwritten}
@@ -141,17 +139,17 @@ def call(
             _, raw = placed(port.nbytes, at_end)
             raw[...] = UNWRITTEN
             results.append(raw.view(port.dtype.numpy).reshape(port.shape))
-    context = core._context.copy()
-    constants = [read_only(c, at_end) for c in compiled.constants]
-    context[len(context) - len(constants) :] = [address(c) for c in constants]
+    constants = [read_only(c.data, at_end) for c in loaded.constants]
+    record = type(instance.record).from_buffer_copy(instance.record)
+    record.constants[:] = [address(c) for c in constants]
     if layout:  # what grows with the threads comes behind it
-        layout = [*layout, (compiled.arena_bytes, core.arena_bytes - compiled.arena_bytes)]
-    arena = Arena(core.arena_bytes, at_end, layout) if core.arena_bytes else None
+        layout = [*layout, (compiled.arena_bytes, instance.arena_bytes - compiled.arena_bytes)]
+    arena = Arena(instance.arena_bytes, at_end, layout) if instance.arena_bytes else None
     inputs = (ctypes.c_void_p * max(1, len(passed)))(*map(address, passed))
     outputs = (ctypes.c_void_p * max(1, len(results)))(*map(address, results))
-    status = core._call(core.main_address, inputs, outputs, arena.address if arena else None, address(context))
+    status = instance.run_in(arena.address if arena else None, inputs, outputs, record)
     if status:
-        raise core._failure(status)
+        raise instance.failure(status)
     return results
 
 
@@ -166,7 +164,7 @@ def spread(layout: list[tuple[int, int]], at_end: bool) -> Iterator[None]:
             if s.kind == "arena" and s.nbytes:
                 pages = -(-s.nbytes // PAGE) * PAGE
                 start = pages - s.nbytes if at_end else 0
-                s.number = total + (start // LINE * LINE if s.nbytes >= STREAMED_BYTES else start)
+                s.number = total + (start // ALIGNMENT * ALIGNMENT if s.nbytes >= ALIGNED_RESULT_BYTES else start)
                 layout.append((s.number, s.nbytes))
                 total += pages + PAGE
         return total

@@ -24,6 +24,8 @@ _WRITE, _ALLOCATE = 1, 2
 """Flags of sections."""
 _WEAK = 2
 """A symbol's binding."""
+_FUNCTION = 2
+"""A symbol's type."""
 
 _HEADER = struct.Struct("<4s2B10x2H20xQ12xH2x")
 """Magic, class, byte order, type, machine, place of the table of sections, number of sections."""
@@ -68,12 +70,24 @@ class ObjectFile:
     sections: dict[int, Section]
     """By number."""
     symbols: np.ndarray
-    """With the fields section, value, info."""
+    """With the fields section, value, info, size."""
     names: list[str]
     """Of the symbols; empty for local ones."""
+    texts: bytes
+    """What the symbols' field `name` points into."""
 
     def is_weak(self, symbol: int) -> bool:
         return int(self.symbols["info"][symbol]) >> 4 == _WEAK
+
+    def functions(self) -> list[tuple[str, int, int, int]]:
+        """Name, number of the section, offset in it and size of every function, local ones too."""
+        found = self.symbols[(self.symbols["info"] & 15 == _FUNCTION) & (self.symbols["section"] != 0)]
+        columns = (found[name].tolist() for name in ("name", "section", "value", "size"))
+        return [(_text(self.texts, name), *place) for name, *place in zip(*columns, strict=True)]
+
+
+def _text(texts: bytes, start: int) -> str:
+    return texts[start : texts.find(b"\0", start)].decode()
 
 
 def read_object(data: bytes) -> ObjectFile:
@@ -85,7 +99,11 @@ def read_object(data: bytes) -> ObjectFile:
         raise ValueError("not a relocatable 64-bit ELF object")
     table = [_Row(*row) for row in _rows(data, _SECTION, start, count).tolist()]
     sections = {number: _section(data, row) for number, row in enumerate(table) if row.flags & _ALLOCATE}
-    symbols, names = _symbols(data, table)
+    symbols, texts = _symbols(data, table)
+    names = [
+        _text(texts, start) if info >> 4 else ""
+        for start, info in zip(symbols["name"].tolist(), symbols["info"].tolist(), strict=True)
+    ]
     for row in table:
         place = sections.get(row.info)
         if place is None or row.type not in (_RELA, _REL):
@@ -93,7 +111,7 @@ def read_object(data: bytes) -> ObjectFile:
         if row.type == _REL:
             raise ValueError("relocations without addends")
         place.relocations = _relocations(data, row, place, len(names))
-    return ObjectFile(machine, sections, symbols, names)
+    return ObjectFile(machine, sections, symbols, names, texts)
 
 
 def _rows(data: bytes, dtype: np.dtype, offset: int, count: int) -> np.ndarray:
@@ -115,19 +133,15 @@ def _section(data: bytes, row: _Row) -> Section:
     return Section(content, row.size, max(1, row.alignment), bool(row.flags & _WRITE))
 
 
-def _symbols(data: bytes, table: list[_Row]) -> tuple[np.ndarray, list[str]]:
+def _symbols(data: bytes, table: list[_Row]) -> tuple[np.ndarray, bytes]:
+    """The table of symbols, and the texts of their names."""
     for row in table:
         if row.type == _SYMTAB:
             if row.link >= len(table):
                 raise ValueError("an ELF symbol table without names")
             texts = bytes(_content(data, table[row.link]))
-            symbols = _rows(data, _SYMBOL, row.offset, row.size // _SYMBOL.itemsize)
-            names = [
-                texts[start : texts.find(b"\0", start)].decode() if info >> 4 else ""
-                for start, info in zip(symbols["name"].tolist(), symbols["info"].tolist(), strict=True)
-            ]
-            return symbols, names
-    return np.empty(0, _SYMBOL), []
+            return _rows(data, _SYMBOL, row.offset, row.size // _SYMBOL.itemsize), texts
+    return np.empty(0, _SYMBOL), b""
 
 
 def _relocations(data: bytes, row: _Row, place: Section, symbols: int) -> np.ndarray:

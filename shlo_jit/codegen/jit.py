@@ -1,7 +1,8 @@
 """Loading object code into the process.
 
 We link ourselves (`link.py`): LLVM's JIT keeps 9 KB of every library that was ever loaded, and is guarded by locks that
-a fork can leave held. LLVM's tells gdb about the code, though, and `SHLO_JIT_GDB=1` selects it.
+a fork can leave held. LLVM's tells gdb about the code, though, and `SHLO_JIT_GDB=1` selects it. With
+`SHLO_JIT_PERF=1`, ours tells perf.
 """
 
 from __future__ import annotations
@@ -74,6 +75,10 @@ def _link(objects: Sequence[bytes], exports: Sequence[str], known: Mapping[str, 
     missing = [name for name, offset in offsets.items() if offset is None]
     if missing:
         raise LookupError(f"nothing defines {', '.join(missing)}")
+    if environment.flag("SHLO_JIT_PERF"):
+        from shlo_jit.codegen.perf import note
+
+        note([(name, base + offset, size) for name, offset, size in linker.functions()])
     return mapping, {name: base + offset for name, offset in offsets.items() if offset is not None}
 
 

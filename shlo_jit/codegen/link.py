@@ -7,7 +7,7 @@ references through a table of addresses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -100,6 +100,13 @@ class Linker:
         row = self.objects[number].symbols[symbol]
         place = self.layout.sections.get((number, int(row["section"])))
         return None if place is None else place + int(row["value"])
+
+    def functions(self) -> Iterator[tuple[str, int, int]]:
+        """Name, offset in the image and size of every function."""
+        for number, o in enumerate(self.objects):
+            for name, section, value, size in o.functions():
+                if (number, section) in self.layout.sections:
+                    yield name, self.layout.sections[number, section] + value, size
 
     def write(self, image: np.ndarray, base: int, find: Callable[[str], int | None]) -> None:
         """Fill the image (zeroed bytes, which will be at address `base`); `find` gives the addresses of symbols from

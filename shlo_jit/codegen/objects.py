@@ -5,10 +5,11 @@ A `Compiled` is all that is needed to load and call a program; nothing of it ref
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,26 @@ if TYPE_CHECKING:
     from shlo_jit.codegen.background import Background
 
 Blob = bytes | memoryview | np.ndarray
+SHARED_BYTES = 64 << 10
+"""Constants from this size on are kept once by content: in a process, and as files of the object cache. Opening a file
+takes as long as reading this much of one."""
+
+
+class Constant(NamedTuple):
+    """What a program reads at run time, beside its arguments."""
+
+    data: np.ndarray
+    """Its bytes, u8[n]."""
+    digest: str
+    """SHA-256 of the bytes, in hexadecimal; empty where there are fewer than SHARED_BYTES."""
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> Constant:
+        """A constant that changes to the array do not reach."""
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        if data.flags.writeable:
+            data = data.copy()
+        return cls(data, hashlib.sha256(data.data).hexdigest() if data.nbytes >= SHARED_BYTES else "")
 
 
 @dataclass(frozen=True)
@@ -33,7 +54,7 @@ class Compiled:
     outputs: tuple[Port, ...]
     arena_bytes: int
     scratch: tuple[Scratch, ...]
-    constants: tuple[np.ndarray, ...]
+    constants: tuple[Constant, ...]
     callbacks: tuple[Callback, ...]
     routines: tuple[str, ...]
     """Names of the routines it links against."""
@@ -82,7 +103,7 @@ def compile_program(
         outputs=program.outputs,
         arena_bytes=program.arena_bytes,
         scratch=program.scratch,
-        constants=tuple(program.constants),
+        constants=tuple(map(Constant.of, program.constants)),
         callbacks=tuple(program.callbacks),
         routines=tuple(names),
         output_aliases=dict(program.output_aliases),
@@ -133,7 +154,7 @@ def compile_routine(routine: Routine, target: Target) -> CompiledRoutine:
 
 # ---------------------------------------------------------------------- to and from files
 def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
-    """A header (JSON) and blobs; `read_program` turns them back."""
+    """A header (JSON) and blobs, without the constants that have a digest; `read_program` turns them back."""
     header = {
         "kind": "program",
         "objects": len(compiled.objects),
@@ -141,7 +162,7 @@ def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
         "outputs": [_write_port(p) for p in compiled.outputs],
         "arena_bytes": compiled.arena_bytes,
         "scratch": compiled.scratch,
-        "constants": [[_dtype_name(c.dtype), list(c.shape)] for c in compiled.constants],
+        "constants": [c.digest for c in compiled.constants],
         "callbacks": [_write_callback(c) for c in compiled.callbacks],
         "routines": list(compiled.routines),
         "output_aliases": sorted(compiled.output_aliases.items()),
@@ -149,19 +170,23 @@ def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
         "externals": list(compiled.externals),
         "is_short": compiled.is_short,
     }
-    constants = [np.ascontiguousarray(c).reshape(-1).view(np.uint8) for c in compiled.constants]
-    return header, [*compiled.objects, *constants]
+    return header, [*compiled.objects, *(c.data for c in compiled.constants if not c.digest)]
 
 
-def read_program(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> Compiled:
-    """The program of an entry. Raises KeyError, TypeError or ValueError for a header that is none of ours."""
+def read_program(
+    header: Mapping[str, Any],
+    blobs: Sequence[memoryview],
+    find: Callable[[str], np.ndarray | None] = lambda digest: None,
+) -> Compiled:
+    """The program of an entry; `find` gives the bytes of constants by digest. Raises KeyError, TypeError or ValueError
+    for a header that is none of ours, and KeyError for a constant that is not found."""
     if header["kind"] != "program":
         raise ValueError("not a program")
     n = header["objects"]
-    constants = [
-        np.frombuffer(blob, _dtype(name)).reshape(shape)
-        for blob, (name, shape) in zip(blobs[n:], header["constants"], strict=True)
-    ]
+    own = map(_read_bytes, blobs[n:])
+    constants = [_found(digest, find) if digest else Constant(next(own), "") for digest in header["constants"]]
+    if any(True for _ in own):
+        raise ValueError("blobs that are no constants")
     return Compiled(
         objects=tuple(bytes(b) for b in blobs[:n]),
         inputs=tuple(_read_port(p) for p in header["inputs"]),
@@ -176,6 +201,30 @@ def read_program(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> Comp
         externals=tuple(header["externals"]),
         is_short=header["is_short"],
     )
+
+
+def _found(digest: str, find: Callable[[str], np.ndarray | None]) -> Constant:
+    data = find(digest)
+    if data is None:
+        raise KeyError(f"constant {digest}")
+    return Constant(data, digest)
+
+
+def _read_bytes(blob: memoryview) -> np.ndarray:
+    return np.frombuffer(blob, np.uint8)
+
+
+def constant_entry(constant: Constant) -> tuple[dict[str, Any], list[Blob]]:
+    """As `program_entry`, of a constant with a digest."""
+    return {"kind": "constant"}, [constant.data]
+
+
+def read_constant(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> np.ndarray:
+    """As `read_program`, of a constant: its bytes."""
+    if header["kind"] != "constant":
+        raise ValueError("not a constant")
+    (blob,) = blobs
+    return _read_bytes(blob)
 
 
 def routine_entry(routine: CompiledRoutine) -> tuple[dict[str, Any], list[Blob]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,12 +9,7 @@ import numpy as np
 
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.routine import Routine
-from shlo_jit.schedule.scratch import ALIGN, Scratch
-
-PAUSE_SLOT, FIRST_CONSTANT_SLOT = 3, 4
-"""Of a program's context."""
-INTERRUPTED = 2
-"""The status of a program that was stopped at a look at signals; the exception is set."""
+from shlo_jit.schedule.scratch import Scratch
 
 
 @dataclass(frozen=True)
@@ -50,30 +44,10 @@ class Callback:
     """Result -> operand whose memory it has: the operand's elements are in it when the call begins."""
 
 
-def arena_bytes(fixed: int, scratch: Sequence[Scratch], threads: int) -> int:
-    """Of a call that may use so many threads: a program's `arena_bytes` and `scratch`."""
-    behind = max((s.nbytes(threads) for s in scratch), default=0)
-    return fixed + -(-behind // ALIGN) * ALIGN
-
-
 @dataclass
 class Program:
-    """LLVM text whose entry is
+    """LLVM text that defines the function of `codegen/abi.py`, and what its host must know.
 
-        i32 @shlo_main(ptr args, ptr results, ptr arena, ptr context)
-
-    `args` and `results` are arrays of pointers to row-major dense buffers; `arena` is memory aligned to 64, undefined
-    at entry, of `arena_bytes(program, threads)`; `context` is an array of 8-byte slots:
-
-        0                      number of threads the call may use (i64)
-        1                      `i32 (ptr executable, i64 callback, ptr operand_pointers, ptr result_pointers)`,
-                               called for custom calls; non-zero stops the program
-        2                      the `executable` handed to it
-        3                      `i32 ()`, called now and then by programs that may be long, on the thread that called the
-                               program; non-zero stops it
-        4 ...                  pointers to `constants`, in order, aligned to 64
-
-    The result is 0, or the non-zero status of what stopped it.
     Parallel kernels call `void @shlo_parallel(ptr task, ptr frame, i64 tasks, i64 threads)`, which runs
     `task(ptr frame, i64 index, i64 worker)` for every index in [0, tasks), worker in [0, threads), and returns when all
     are done.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from shlo_jit.codegen import abi
 from shlo_jit.fuse.plan import ControlStep
 from shlo_jit.ir.core import Value
-from shlo_jit.kernels.builder import V, const
-from shlo_jit.lower.scope import PARAMETERS, Scope
+from shlo_jit.kernels.builder import V, const, i32
+from shlo_jit.lower.scope import Scope
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -93,29 +94,33 @@ def write_part(low: ProgramLowering, write: Callable[[], None]) -> None:
     outer = low.scope
     name = low.new_name("part")
     moved = [("ptr", f"moved{i}") for i in range(len(outer.moved))]
-    b = low.step_function(name, [*PARAMETERS, *moved], internal=True)
-    low.scope = Scope(b, dict(zip(outer.moved, b.params[len(PARAMETERS) :], strict=True)))
+    b = low.step_function(name, [*abi.PARAMETERS, *moved], internal=True)
+    low.scope = Scope(b, dict(zip(outer.moved, b.params[len(abi.PARAMETERS) :], strict=True)))
     write()
     low.pauses.leave()
-    b.ret(const("i32", 0))
+    b.ret(i32(abi.Status.OK))
     may_fail = low.scope.may_fail
     low.scope = outer
-    call_steps(low, name, [outer.args, outer.results, outer.arena, outer.context, *outer.moved.values()], may_fail)
+    parameters = [outer.args, outer.results, outer.dims, outer.arena, outer.instance]
+    call_steps(low, name, [*parameters, *outer.moved.values()], may_fail)
 
 
 def call_steps(low: ProgramLowering, name: str, arguments: list[V], may_fail: bool) -> None:
     """Call a function that runs steps."""
     status = low.b.call("i32", name, arguments, declare=False)
     if may_fail:
-        leave_unless_zero(low, status)
+        leave_unless_ok(low, status)
 
 
-def leave_unless_zero(low: ProgramLowering, status: V) -> None:
-    """Return the status from the function being written where it is not zero."""
+def leave_unless_ok(low: ProgramLowering, status: V, origin: int | None = None) -> None:
+    """Return a status that is not OK from the function being written. Where it comes from the host, `origin` is the
+    number of the custom call or NO_CALL, for the error record."""
     b = low.b
     fail, go_on = b.label("fail"), b.label("on")
-    b.branch_if(b.icmp("ne", status, const("i32", 0)), fail, go_on)
+    b.branch_if(b.icmp("ne", status, i32(abi.Status.OK)), fail, go_on)
     b.start(fail)
+    if origin is not None:
+        abi.store_error(b, low.scope.instance, status, origin)
     b.line(f"ret i32 {status.text}")
     b.start(go_on)
     low.scope.may_fail = True

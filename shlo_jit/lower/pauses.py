@@ -1,8 +1,8 @@
 """Where a running program can be stopped: between steps and at the turns of loops, a look every so much work.
 
-A look is a call of the function in the context's slot PAUSE_SLOT; when that is not zero, the program returns it. It
-is for signals (see `runtime/signals.py`), and takes some 30 ns when there is nothing to do. Work is counted at compile
-time in straight lines; each turn of a loop takes that of its body from a budget in a register.
+A look is a call of the instance's `pause`; a status other than OK is the program's, too. It is for signals (see
+`runtime/signals.py`), and takes some 30 ns when there is nothing to do. Work is counted at compile time in straight
+lines; each turn of a loop takes that of its body from a budget in a register.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shlo_jit import tuning
-from shlo_jit.codegen.program import PAUSE_SLOT
+from shlo_jit.codegen import abi
 from shlo_jit.kernels.builder import i64
-from shlo_jit.lower.control import leave_unless_zero
+from shlo_jit.lower.control import leave_unless_ok
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -52,5 +52,4 @@ class Pauses:
 
     def look(self) -> None:
         b = self.low.b
-        function = b.load("ptr", b.element(self.low.scope.context, "ptr", PAUSE_SLOT))
-        leave_unless_zero(self.low, b.call_pointer("i32", function, []))
+        leave_unless_ok(self.low, b.call_pointer("i32", self.low.scope.field("pause"), []), abi.NO_CALL)

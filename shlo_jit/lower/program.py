@@ -9,22 +9,23 @@ from functools import partial
 import numpy as np
 
 from shlo_jit import tuning
-from shlo_jit.codegen.program import FIRST_CONSTANT_SLOT, Callback, Port, Program
+from shlo_jit.codegen import abi
+from shlo_jit.codegen.program import Callback, Port, Program
 from shlo_jit.forking import pause
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.lower.control import leave_unless_zero, lower_control, write_part
+from shlo_jit.lower.control import leave_unless_ok, lower_control, write_part
 from shlo_jit.lower.kernels import kernel
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.lower.parts import Parts
 from shlo_jit.lower.pauses import Pauses
 from shlo_jit.lower.planned import PlannedFunction
-from shlo_jit.lower.scope import PARAMETERS, Scope
+from shlo_jit.lower.scope import Scope
 from shlo_jit.memory.storage import Copy, MemoryPlan, Storage, nbytes
 from shlo_jit.schedule.kernel import NOTHING
 from shlo_jit.schedule.nest import NestSchedule
@@ -61,7 +62,8 @@ class ProgramLowering:
         self.module = ModuleText(target)
         self.routines: dict[str, Routine] = {}
         self.callbacks: list[Callback] = []
-        self.array_slots: dict[bytes, int] = {}
+        self.array_numbers: dict[bytes, int] = {}
+        """Digest of a kernel's own array -> its number among the constants."""
         self.externals: dict[str, None] = {}
         """Symbols that are defined when the program is loaded (see `runtime/lapack.py`)."""
         self.constants: list[np.ndarray] = []
@@ -83,7 +85,7 @@ class ProgramLowering:
     @property
     def thread_count(self) -> V:
         """The number of threads the call may use."""
-        return self.b.load("i64", self.scope.context)
+        return self.scope.field("threads")
 
     def pointer(self, value: Value) -> V:
         """Address of a value's buffer, in the function being written."""
@@ -153,7 +155,7 @@ class ProgramLowering:
         *callees, entry = self.functions
         for i, function in enumerate(callees):
             self.function(f"function{i}", function)
-        self.function("shlo_main", entry)
+        self.function(abi.ENTRY, entry)
         self.inline_small_kernels()
         inputs = tuple(port(a) for a in entry.arguments)
         outputs = tuple(port(r) for r in self.plan.results)
@@ -176,13 +178,13 @@ class ProgramLowering:
         self.plan, self.schedule, self.memory = function.plan, function.schedule, function.memory
         self.pauses = Pauses(self)
         self.parts = Parts(self.plan, self.memory)
-        b = self.step_function(name, PARAMETERS, internal=name != "shlo_main")
+        b = self.step_function(name, [*abi.PARAMETERS], internal=name != abi.ENTRY)
         self.scope = Scope(b)
         self.block(self.plan)
         self.copies(self.memory.block_end.get(id(self.plan), []))
-        if name != "shlo_main":
+        if name != abi.ENTRY:
             self.pauses.leave()
-        b.ret(const("i32", 0))
+        b.ret(i32(abi.Status.OK))
         callee = Callee(name, self.memory.arena, self.scope.may_fail, self.pauses.since)
         self.callees[function.name] = callee
 
@@ -196,7 +198,7 @@ class ProgramLowering:
             "i32",
             linkage="internal" if internal else "",
             attributes="nounwind",
-            noalias=len(params) == len(PARAMETERS),
+            noalias=len(params) == len(abi.PARAMETERS),
         )
 
     def constant(self, value: Value) -> V:
@@ -210,16 +212,15 @@ class ProgramLowering:
             self.module.define_global(name, f"private unnamed_addr constant [{n} x i8] {data}, align 64")
             return V("ptr", f"@{name}")
         self.constants.append(array)
-        slot = FIRST_CONSTANT_SLOT + len(self.constants) - 1
-        return self.b.load("ptr", self.b.element(self.scope.context, "ptr", slot))
+        return self.scope.constant(len(self.constants) - 1)
 
     def constant_array(self, array: np.ndarray) -> V:
         """Address of a kernel's own constant array, at this place of the function being written."""
         key = hashlib.sha256(array.dtype.str.encode() + array.tobytes()).digest()
-        if key not in self.array_slots:
+        if key not in self.array_numbers:
             self.constants.append(array)
-            self.array_slots[key] = FIRST_CONSTANT_SLOT + len(self.constants) - 1
-        return self.b.load("ptr", self.b.element(self.scope.context, "ptr", self.array_slots[key]))
+            self.array_numbers[key] = len(self.constants) - 1
+        return self.scope.constant(self.array_numbers[key])
 
     def table(self, values: list[int]) -> str:
         """Name of a constant array of i64."""
@@ -272,7 +273,7 @@ class ProgramLowering:
             assert isinstance(step, ViewStep)
 
     def aligned(self, step: NestStep) -> set[Value]:
-        """Store targets whose memory is ours, and so aligned to 64 bytes (a donated argument's need not be)."""
+        """Store targets that are aligned to a cache line where they are large; see `codegen/abi.py`."""
         return {v for v in step.writes if self.memory.storage[v].kind in ("arena", "result")}
 
     def nest(self, step: NestStep, schedule: NestSchedule) -> None:
@@ -328,9 +329,8 @@ class ProgramLowering:
             for i, p in enumerate(values):
                 b.store(p, b.element(table, "ptr", i))
             tables.append(table)
-        function = b.load("ptr", b.element(self.scope.context, "ptr", 1))
-        executable = b.load("ptr", b.element(self.scope.context, "ptr", 2))
-        leave_unless_zero(self, b.call_pointer("i32", function, [executable, i64(number), *tables]))
+        function, handle = self.scope.field("callback"), self.scope.field("handle")
+        leave_unless_ok(self, b.call_pointer("i32", function, [handle, i64(number), *tables]), number)
 
     def inline_small_kernels(self) -> None:
         """Mark short kernels for inlining, so that loops over tiny tensors run in registers."""

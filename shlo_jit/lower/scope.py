@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from shlo_jit.codegen import abi
 from shlo_jit.kernels.builder import Builder, V
-
-PARAMETERS = [("ptr", "args"), ("ptr", "results"), ("ptr", "arena"), ("ptr", "context")]
-"""Of every function that runs steps; see `codegen/program.py`."""
 
 
 @dataclass(eq=False)
 class Scope:
-    """A function that runs steps: the program's entry, a function it calls, or a part of one."""
+    """A function that runs steps: the program's entry, a function it calls, or a part of one. Its parameters begin
+    with those of `codegen/abi.py`."""
 
     b: Builder
     moved: dict[int, V] = field(default_factory=dict)
@@ -33,9 +32,21 @@ class Scope:
         return self.b.params[1]
 
     @property
-    def arena(self) -> V:
+    def dims(self) -> V:
         return self.b.params[2]
 
     @property
-    def context(self) -> V:
+    def arena(self) -> V:
         return self.b.params[3]
+
+    @property
+    def instance(self) -> V:
+        return self.b.params[4]
+
+    def field(self, name: str) -> V:
+        """A field of the instance."""
+        return abi.load(self.b, self.instance, name)
+
+    def constant(self, index: int) -> V:
+        """The address of one of the program's constants."""
+        return abi.load_constant(self.b, self.instance, index)

@@ -78,8 +78,7 @@ def _limits(dtype: np.dtype) -> _Limits:
 def _numbers(x: np.ndarray) -> np.ndarray:
     """In f64, or as long integers where there are such; complex numbers as pairs along a last dimension."""
     if x.dtype.kind == "c":
-        pairs = np.ascontiguousarray(x).view(x.real.dtype).reshape(*x.shape, 2)
-        return pairs.astype(np.float64)
+        return np.stack([np.real(x), np.imag(x)], axis=-1).astype(np.float64)
     return x.astype(np.longdouble if x.dtype.itemsize == 8 else np.float64)
 
 

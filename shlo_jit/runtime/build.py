@@ -7,18 +7,21 @@ exe = from_cache(key, target, ...) or build(lower(...), target, key=key, ...)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from shlo_jit.codegen import routines
+from shlo_jit.codegen import abi
 from shlo_jit.codegen.objects import Compiled, compile_program, program_entry, read_program
 from shlo_jit.codegen.program import Program
 from shlo_jit.kernels.target import Target
 from shlo_jit.log import stage
-from shlo_jit.runtime import lapack
+from shlo_jit.runtime import constants, lapack, routines
 from shlo_jit.runtime.cache import ObjectCache, default_cache
 from shlo_jit.runtime.cpus import thread_count
-from shlo_jit.runtime.executable import Core, Executable
+from shlo_jit.runtime.executable import Executable
 from shlo_jit.runtime.fastcall import call_library
+from shlo_jit.runtime.instance import Instance
+from shlo_jit.runtime.loaded import Loaded
 
 Stages = Mapping[str, Callable[[], str]]
 """Name of a stage -> a function that gives the program's text there; asked only when a user asks."""
@@ -51,7 +54,7 @@ def build(
         if starting is not None:
             starting.finish()
         routines.prepare(program.routines, target, store)
-    if store is not None and key is not None:
+    if store is not None and key is not None and constants.store(compiled, store):
         store.store(key, *program_entry(compiled))
     executable = load(compiled, target, threads=threads, custom_calls=custom_calls, cache=store, stages=stages)
     assert executable is not None  # its routines have just been prepared
@@ -71,7 +74,7 @@ def from_cache(
     store = resolve_cache(cache)
     if store is None:
         return None
-    compiled = store.read(key, read_program)
+    compiled = store.read(key, partial(read_program, find=partial(constants.find, cache=store)))
     if compiled is None:
         return None
     return load(compiled, target, threads=threads, custom_calls=custom_calls, cache=store, stages=stages)
@@ -96,9 +99,9 @@ def load(
             return None
         libraries.append(library)
     with stage("load"):
-        library = jit.load(compiled.objects, ["shlo_main"], libraries, lapack.addresses(compiled.externals))
-    core = Core(compiled, library, call_library(target, cache), thread_count(threads), custom_calls)
-    return Executable(core, target, cache, stages)
+        library = jit.load(compiled.objects, [abi.ENTRY], libraries, lapack.addresses(compiled.externals))
+    instance = Instance(Loaded(compiled, library), call_library(target, cache), thread_count(threads), custom_calls)
+    return Executable(instance, target, cache, stages)
 
 
 def resolve_cache(cache: ObjectCache | bool | None) -> ObjectCache | None:

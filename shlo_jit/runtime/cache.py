@@ -42,6 +42,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from shlo_jit import environment
+from shlo_jit.codegen.abi import ABI_VERSION
 from shlo_jit.codegen.objects import Blob
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions
@@ -120,8 +121,7 @@ class ObjectCache:
             return None
         finally:
             os.close(file)
-        with contextlib.suppress(OSError):
-            os.utime(path)  # the time of use is what eviction goes by
+        self.touch(key)
         return entry
 
     def _is_trusted(self, status: os.stat_result, what: str) -> bool:
@@ -140,6 +140,11 @@ class ObjectCache:
             return stat.S_ISREG(os.lstat(self._path(key)).st_mode)
         except OSError:
             return False
+
+    def touch(self, key: str) -> None:
+        """Note that an entry is used."""
+        with contextlib.suppress(OSError):
+            os.utime(self._path(key))  # the time of use is what eviction goes by
 
     # ------------------------------------------------------------------ writing
     def store(self, key: str, header: Mapping[str, Any], blobs: Sequence[Blob]) -> bool:
@@ -362,9 +367,14 @@ def routine_key(name: str, target: Target) -> str:
     return _key("routine", repr(target.identity).encode(), name.encode())
 
 
+def constant_key(digest: str) -> str:
+    """The key of a constant: of whatever programs and versions, as its content says all."""
+    return f"constant-{digest}"
+
+
 def _key(kind: str, *parts: bytes) -> str:
     digest = hashlib.sha256()
-    for part in (kind.encode(), fingerprint(), *parts):
+    for part in (kind.encode(), str(ABI_VERSION).encode(), fingerprint(), *parts):
         digest.update(struct.pack("<Q", len(part)))
         digest.update(part)
     return digest.hexdigest()
@@ -376,12 +386,8 @@ def fingerprint() -> bytes:
     files, so that work on the compiler never meets code of yesterday's."""
     import llvmlite.binding
 
-    import shlo_jit
-    import shlo_jit.kernels
-
     rows = [llvmlite.__version__, repr(llvmlite.binding.llvm_version_info), np.__version__]
-    for package in (shlo_jit, shlo_jit.kernels):
-        rows += sorted(_sources(package.__path__[0]))
+    rows += sorted(_sources(str(Path(__file__).parents[1])))
     return "\n".join(rows).encode()
 
 

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from shlo_jit.codegen.abi import Status
 from shlo_jit.codegen.program import Callback, Port
 from shlo_jit.errors import ExecutionError
 from shlo_jit.runtime.host import HOST_CALLS, Host
@@ -107,7 +108,7 @@ def check_target(what: str, name: str, target: Any) -> None:
 
 
 class CallbackTable:
-    """The custom calls of one executable. It must be alive while the program runs."""
+    """The custom calls of one instance. It must be alive while the program runs."""
 
     def __init__(
         self, callbacks: Sequence[Callback], custom_calls: Mapping[str, Any] | None, host: Host | None = None
@@ -121,15 +122,14 @@ class CallbackTable:
     def __del__(self) -> None:
         _tables.pop(self.handle, None)
 
-    def take_exception(self, status: int) -> BaseException:
-        """What stopped this thread's call, after it ended with a non-zero status."""
-        raised = self._raised.pop(threading.get_ident(), None)
-        return ExecutionError(f"the program ended with status {status}") if raised is None else raised
+    def take_exception(self) -> BaseException | None:
+        """What stopped this thread's call, if that was one of ours."""
+        return self._raised.pop(threading.get_ident(), None)
 
 
 _handles = itertools.count(1)
 _tables: dict[int, tuple[list[Handler], dict[int, BaseException]]] = {}
-"""Handle (what programs have in their context's slot 2) -> handlers and exceptions of a table."""
+"""Handle (what programs have in their instance as `handle`) -> handlers and exceptions of a table."""
 
 
 def _dispatch(handle: int, index: int, operands: int, results: int) -> int:
@@ -138,13 +138,13 @@ def _dispatch(handle: int, index: int, operands: int, results: int) -> int:
         handlers[index](operands, results)
     except BaseException as error:  # it goes on after the machine code has returned
         raised[threading.get_ident()] = error
-        return 1
-    return 0
+        return Status.CALL_FAILED
+    return Status.OK
 
 
 _trampoline = TRAMPOLINE(_dispatch)
 trampoline_address: int = ctypes.cast(_trampoline, ctypes.c_void_p).value or 0
-"""What programs have in their context's slot 1."""
+"""What programs have in their instance as `callback`."""
 
 
 def _target(callback: Callback, custom_calls: Mapping[str, Any] | None, host: Host | None) -> Any:

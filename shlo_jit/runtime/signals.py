@@ -9,7 +9,7 @@ which does nothing in other threads, and nothing before PAUSE_MILLISECONDS have 
 wait for the GIL costs more than to look at a clock. Where a handler raises, it leaves the exception set and returns
 INTERRUPTED, which the program returns in turn.
 
-    i32 @shlo_call(ptr main, ptr inputs, ptr outputs, ptr arena, ptr context)
+    i32 @shlo_call(ptr main, ptr args, ptr results, ptr dims, ptr arena, ptr instance)
 
 calls a program without the GIL, for `Core.call`: ctypes itself would lose the exception.
 """
@@ -21,7 +21,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from shlo_jit.codegen.program import INTERRUPTED
+from shlo_jit.codegen import abi
 from shlo_jit.kernels.builder import ModuleText, V, i32
 from shlo_jit.kernels.target import Target
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PAUSE_MILLISECONDS = 40
 SYMBOLS = ("shlo_pause", "shlo_call", "shlo_main_thread")
-CALL = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5)
+CALL = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * (1 + len(abi.PARAMETERS)))
 """Of shlo_call: with the GIL, and raising the exception that is set."""
 MONOTONIC_COARSE = 6
 """The clock that costs least to read; it ticks every 1-10 ms."""
@@ -58,18 +58,19 @@ def _write_pause(module: ModuleText) -> None:
     due = b.icmp("sge", b.sub(now, b.load("i64", last)), PAUSE_MILLISECONDS)
     b.branch_if(due, ask, nothing)
     b.start(nothing)
-    b.line("ret i32 0")
+    b.line(f"ret i32 {abi.Status.OK}")
     b.start(ask)
     b.store(now, last)
     state = b.call("i32", "PyGILState_Ensure", [])
     raised = b.call("i32", "PyErr_CheckSignals", [])
     b.call("void", "PyGILState_Release", [state])
-    b.ret(b.select(b.icmp("eq", raised, i32(0)), i32(0), i32(INTERRUPTED)))
+    b.ret(b.select(b.icmp("eq", raised, i32(0)), i32(abi.Status.OK), i32(abi.Status.INTERRUPTED)))
 
 
 def _write_call(module: ModuleText) -> None:
-    params = [("ptr", name) for name in ("main", "inputs", "outputs", "arena", "context")]
-    b = module.function("shlo_call", params, "i32", linkage="external", attributes="nounwind")
+    b = module.function(
+        "shlo_call", [("ptr", "main"), *abi.PARAMETERS], "i32", linkage="external", attributes="nounwind"
+    )
     thread = b.call("ptr", "PyEval_SaveThread", [])
     status = b.call_pointer("i32", b.params[0], b.params[1:])
     b.call("void", "PyEval_RestoreThread", [thread])

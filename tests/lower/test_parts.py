@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import shlo_jit
 from benchmarks.growth_shapes import SHAPES
+from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 from shlo_jit.errors import UnsupportedError
-from shlo_jit.memory.storage import ALIGN, FEW_STORAGES, Storage, place, place_by_time
+from shlo_jit.memory.storage import ALIGN, Storage, place, place_by_time
 from shlo_jit.pipeline import program_of
 from shlo_jit.reference.interpreter import evaluate
 
@@ -187,7 +188,7 @@ def test_very_many_values_share_memory() -> None:
             zip(random.integers(64, 4096, 5000), random.integers(1, 9, 5000), strict=True)
         )
     ]
-    assert len(storages) > FEW_STORAGES
+    assert len(storages) > tuning.FEW_STORAGES
     needed = max(sum(s.nbytes for s in storages if s.first <= t <= s.last) for t in range(0, 5000, 7))
     assert place(storages) < 2 * needed
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from shlo_jit.codegen.program import FIRST_CONSTANT_SLOT, Callback, Port, Program
+from shlo_jit.codegen import abi
+from shlo_jit.codegen.program import Callback, Port, Program
 from shlo_jit.codegen.target import resolve
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
 
 TARGET = resolve()
-MAIN = [("ptr", "args"), ("ptr", "results"), ("ptr", "arena"), ("ptr", "context")]
 
 
 def main(module: ModuleText) -> Builder:
-    return module.function("shlo_main", MAIN, "i32", linkage="external")
+    return module.function(abi.ENTRY, abi.PARAMETERS, "i32", linkage="external")
 
 
 def pointer(b: Builder, array: V, index: int) -> V:
@@ -34,7 +34,7 @@ def binary(n: int, op: str = "fadd") -> Program:
     """z = x + y on f32[n]; with `op` another of the builder's."""
     m = ModuleText(TARGET)
     b = main(m)
-    args, results, _, _ = b.params
+    args, results, *_ = b.params
     x, y, z = pointer(b, args, 0), pointer(b, args, 1), pointer(b, results, 0)
     with b.loop(0, n) as i:
         u, v = b.load("float", b.element(x, "float", i)), b.load("float", b.element(y, "float", i))
@@ -58,7 +58,7 @@ def arena_sum(n: int, arena_bytes: int) -> Program:
     """z = x + 1 by way of the arena, all of which is written; wrong when two calls share one."""
     m = ModuleText(TARGET)
     b = main(m)
-    args, results, arena, _ = b.params
+    args, results, _, arena, _ = b.params
     x, z = pointer(b, args, 0), pointer(b, results, 0)
     words = arena_bytes // 4
     with b.loop(0, words) as i:
@@ -76,7 +76,7 @@ def constant(values: np.ndarray) -> Program:
     dtype = {d.numpy: n for n, d in DTYPES.items() if n != "index"}[values.dtype]
     m = ModuleText(TARGET)
     b = main(m)
-    b.memcpy(pointer(b, b.params[1], 0), pointer(b, b.params[3], FIRST_CONSTANT_SLOT), values.nbytes)
+    b.memcpy(pointer(b, b.params[1], 0), abi.load_constant(b, b.params[-1], 0), values.nbytes)
     b.ret(i32(0))
     return program(m, [], [port("", values.shape, dtype)], constants=[values])
 
@@ -86,9 +86,9 @@ def callback(shape: tuple[int, ...] = (4,), target: str = "f", attributes=None, 
     p = port("", shape)
     m = ModuleText(TARGET)
     b = main(m)
-    args, outs, _, context = b.params
-    function, executable = pointer(b, context, 1), pointer(b, context, 2)
-    status = b.call_pointer("i32", function, [executable, i64(0), args, outs])
+    args, outs, _, _, instance = b.params
+    function, handle = abi.load(b, instance, "callback"), abi.load(b, instance, "handle")
+    status = b.call_pointer("i32", function, [handle, i64(0), args, outs])
     b.ret(status)
     call = Callback(target, (p, p), (p,) * results, attributes or {})
     ports = [port("x", shape), port("y", shape)]
@@ -109,11 +109,11 @@ def parallel(n: int, tasks: int) -> Program:
         b.store(b.fadd(v, v), b.element(z, "float", at))
     b.ret()
     b = main(m)
-    args, results, _, context = b.params
+    args, results, _, _, instance = b.params
     frame = b.alloca("ptr", 2)
     b.store(pointer(b, args, 0), frame)
     b.store(pointer(b, results, 0), b.offset(frame, 8))
-    threads = b.load("i64", context)
+    threads = abi.load(b, instance, "threads")
     b.call("void", "shlo_parallel", [V("ptr", "@task"), frame, i64(tasks), threads])
     b.ret(i32(0))
     return program(m, [port("x", (n,))], [port("z", (n,))])

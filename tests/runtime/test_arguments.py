@@ -282,7 +282,7 @@ def test_donation_that_is_memory_on_the_way_only(cached):
     if cached:
         shlo_jit.compile(LOOP, donate=[1])
     exe = shlo_jit.compile(LOOP, donate=[1], cache=cached)
-    assert exe._core.compiled.overwritten == (1,)
+    assert exe._front.program.overwritten == (1,)
     ones = np.ones(17, np.float32)
     frozen = ones.copy()
     frozen.flags.writeable = False

@@ -6,9 +6,9 @@ import pytest
 from programs import TARGET, binary
 
 from shlo_jit import InternalError
-from shlo_jit.codegen import routines
 from shlo_jit.codegen.background import Background
 from shlo_jit.kernels.routine import Routine
+from shlo_jit.runtime import routines
 from shlo_jit.runtime.build import build
 
 

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 from programs import TARGET, binary, callback, constant, parallel
 
-from shlo_jit.codegen import routines
+from shlo_jit.codegen import abi
 from shlo_jit.codegen.objects import compile_program, program_entry, read_program
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.options import CompileOptions
 from shlo_jit.runtime import cache as cache_module
+from shlo_jit.runtime import routines
 from shlo_jit.runtime.build import build, from_cache
 from shlo_jit.runtime.cache import ObjectCache, program_key
 
@@ -79,7 +80,7 @@ def with_routine(name):
     routine = Routine(name, ("add_one",), write_addition)
     program = binary(1)
     m = ModuleText(TARGET)
-    b = m.function("shlo_main", [("ptr", "a"), ("ptr", "r"), ("ptr", "t"), ("ptr", "c")], "i32", linkage="external")
+    b = m.function(abi.ENTRY, abi.PARAMETERS, "i32", linkage="external")
     b.call("void", "add_one", [b.load("ptr", b.params[0]), b.load("ptr", b.params[1])])
     b.ret(V("i32", "0"))
     program.text, program.routines = m.text(), (routine,)

@@ -163,7 +163,7 @@ def test_executables_die_without_the_collector():
         exe(X, X)
         import weakref
 
-        gone = weakref.ref(exe._core)
+        gone = weakref.ref(exe._front)
         del exe
         assert gone() is None
     finally:

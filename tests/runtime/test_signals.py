@@ -184,7 +184,7 @@ def test_a_long_call_after_short_ones_leaves_other_threads_running():
 
 def test_which_programs_are_short():
     def short(text: str) -> bool:
-        return shlo_jit.compile(text)._core.compiled.is_short
+        return shlo_jit.compile(text)._front.program.is_short
 
     def program(op: str) -> str:
         return f"func.func @main(%x: T) -> T {{\n  %0 = stablehlo.{op}\n  return %0 : T\n}}"

@@ -6,16 +6,18 @@ import subprocess
 
 import numpy as np
 import pytest
-from programs import MAIN, TARGET, pointer, port, program
+from programs import TARGET, pointer, port, program
 
-from shlo_jit.codegen import routines
+from shlo_jit.codegen import abi
 from shlo_jit.codegen import split as split_module
 from shlo_jit.codegen.background import Background
 from shlo_jit.codegen.objects import compile_program
 from shlo_jit.codegen.program import Program
 from shlo_jit.codegen.split import split
 from shlo_jit.kernels.builder import ModuleText, V, i32, i64
+from shlo_jit.runtime import routines
 from shlo_jit.runtime.build import build, from_cache, load
+from shlo_jit.runtime.instance import record_type
 
 
 def chain(kernels: int, n: int = 16) -> Program:
@@ -29,12 +31,12 @@ def chain(kernels: int, n: int = 16) -> Program:
         at = b.element(pointer(b, b.params[0], 0), "float", b.params[1])
         b.store(b.call("float", "plus", [at], declare=False), at)
         b.ret()
-    b = m.function("shlo_main", MAIN, "i32", linkage="external")
-    args, results, _, context = b.params
+    b = m.function(abi.ENTRY, abi.PARAMETERS, "i32", linkage="external")
+    args, results, _, _, instance = b.params
     b.memcpy(pointer(b, results, 0), pointer(b, args, 0), 4 * n)
     for k in range(kernels):
         task = V("ptr", f"@k{k}")
-        b.call("void", "shlo_parallel", [task, results, i64(n), b.load("i64", context)])
+        b.call("void", "shlo_parallel", [task, results, i64(n), abi.load(b, instance, "threads")])
     b.ret(i32(0))
     return program(m, [port("x", (n,))], [port("z", (n,))])
 
@@ -95,7 +97,7 @@ def test_parts_link_into_a_shared_library(tmp_path):
     ]
     subprocess.run(command, check=True)
     main = ctypes.CDLL(str(library)).shlo_main
-    x, z, context = np.arange(16, dtype=np.float32), np.empty(16, np.float32), np.array([2, 0, 0], np.int64)
+    x, z, instance = np.arange(16, dtype=np.float32), np.empty(16, np.float32), record_type(0)(threads=2)
     tables = [(ctypes.c_void_p * 1)(a.ctypes.data) for a in (x, z)]
-    assert main(*tables, None, ctypes.c_void_p(context.ctypes.data)) == 0
+    assert main(*tables, None, None, ctypes.byref(instance)) == abi.Status.OK
     np.testing.assert_array_equal(z, x + 40)

@@ -26,7 +26,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
     callee = callee_of(low, step)
     arena = low.scratch(step) if any(callee.arena) else low.scope.arena
     args, results = _table(low, step.op.operands), _table(low, step.op.results)
-    call_steps(low, callee.name, [args, results, arena, low.scope.context], callee.may_fail)
+    call_steps(low, callee.name, [args, results, low.scope.dims, arena, low.scope.instance], callee.may_fail)
     low.pauses.spend(callee.work)
 
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from shlo_jit.codegen.objects import CompiledRoutine, begin_routine, compile_routine, read_routine, routine_entry
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.runtime.cache import ObjectCache, routine_key
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.background import Background
     from shlo_jit.codegen.jit import Library
-    from shlo_jit.runtime.cache import ObjectCache
 
 _lock = threading.RLock()
 _compiled: dict[tuple[str, Target], CompiledRoutine] = {}
@@ -39,7 +39,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def own_routines() -> dict[str, Routine]:
     """The routines that are the code generator's own, by name; programs need not list them."""
     from shlo_jit.kernels.threads import THREADS
-    from shlo_jit.runtime.fastcall import FASTCALL
+    from shlo_jit.runtime.fastcall_code import FASTCALL
 
     return {THREADS.name: THREADS, FASTCALL.name: FASTCALL}
 
@@ -87,7 +87,7 @@ def _keep(compiled: CompiledRoutine, target: Target, cache: ObjectCache | None) 
     """See to it that a cache has a routine: it may have been compiled when another cache, or none, was in use."""
     if cache is None:
         return
-    key = _key(compiled.name, target)
+    key = routine_key(compiled.name, target)
     with _lock:
         if (key, str(cache.folder)) in _kept:
             return
@@ -101,7 +101,7 @@ def find(name: str, target: Target, cache: ObjectCache | None) -> CompiledRoutin
     with _lock:
         compiled = _compiled.get((name, target))
     if compiled is None and cache is not None:
-        compiled = cache.read(_key(name, target), read_routine)
+        compiled = cache.read(routine_key(name, target), read_routine)
         if compiled is not None and compiled.name != name:
             compiled = None
         if compiled is not None:
@@ -130,9 +130,3 @@ def load(name: str, target: Target, cache: ObjectCache | None) -> Library | None
         library = jit.load(compiled.objects, compiled.symbols, [n for n in needs if n is not None])
         library.keep_for_ever()
         return _loaded.setdefault((name, target), library)
-
-
-def _key(name: str, target: Target) -> str:
-    from shlo_jit.runtime.cache import routine_key
-
-    return routine_key(name, target)

@@ -1,0 +1,122 @@
+"""The interface between a program's machine code and its host, in version ABI_VERSION. A program is one function,
+
+    i32 @shlo_main(ptr args, ptr results, ptr dims, ptr arena, ptr instance)
+
+    args, results   arrays of pointers to row-major dense buffers
+    dims            the sizes that are known at the call only, i64 each; null where there are none (as yet always)
+    arena           scratch memory of this call, undefined at entry; null where `arena_bytes` is 0
+    instance        a record with the fields INSTANCE, and behind them the addresses of the constants, in order
+
+which returns a Status. What the host guarantees:
+
+* Alignment: arguments and results at multiples of their element's size (complex: half of it), but results of
+  ALIGNED_RESULT_BYTES and more, the arena and constants at multiples of ALIGNMENT. A result that takes over a donated
+  argument is where that is.
+* No overlap: a result, an argument that is written to (because it was donated) and the arena share no byte with
+  anything else of the call, but for a result with the argument that it takes over. Other arguments may overlap.
+* Size: the arena has `arena_bytes(fixed, scratch, threads)` bytes, where `threads` is that of the instance.
+* Lifetime: code, constants and the instance outlive every call. Arguments that were not donated are only read, and so
+  are constants.
+* Threads: any thread may call, several at the same time and with the same instance, each with results and an arena of
+  its own. The error record is then that of whichever stopped last. Tasks run on the threads of the process's pool
+  (`kernels/threads.py`); when another call has that, or the host calls from within a task, the call goes on alone.
+
+The code calls `callback` and `pause` on the thread that called it, never from a task, and both may call programs.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shlo_jit.kernels.builder import Builder, V, i32
+from shlo_jit.schedule.scratch import ALIGN, Scratch
+
+ABI_VERSION = 1
+"""Changes with anything in this file that code or hosts rely on. Part of the keys of cached code."""
+ENTRY = "shlo_main"
+PARAMETERS = (("ptr", "args"), ("ptr", "results"), ("ptr", "dims"), ("ptr", "arena"), ("ptr", "instance"))
+"""Of the entry, and of every function within a program that runs steps."""
+ALIGNMENT = 64
+"""Of the arena, constants, and large results: a cache line."""
+ALIGNED_RESULT_BYTES = 8 << 20
+"""Results of so many bytes may be written past the caches, a line at a time."""
+assert ALIGNMENT % ALIGN == 0
+
+
+class Status(enum.IntEnum):
+    """What a program returns, and what `callback` and `pause` return to it."""
+
+    OK = 0
+    CALL_FAILED = 1
+    INTERRUPTED = 2
+
+    @property
+    def text(self) -> str:
+        return _TEXTS[self]
+
+
+_TEXTS = {
+    Status.OK: "the program ended well",
+    Status.CALL_FAILED: "a custom call of the program failed",
+    Status.INTERRUPTED: "the program was interrupted",
+}
+
+
+def status_text(status: int) -> str:
+    """What a status says, of a program or a host of any version."""
+    return Status(status).text if status in Status._value2member_map_ else f"the program ended with status {status}"
+
+
+class Field(NamedTuple):
+    """A part of the instance."""
+
+    type: str
+    """LLVM's."""
+    offset: int
+
+
+INSTANCE = {
+    "threads": Field("i64", 0),  # how many the call may use
+    "callback": Field("ptr", 8),  # i32 (ptr handle, i64 number, ptr operands, ptr results): makes a custom call
+    "handle": Field("ptr", 16),  # what `callback` is handed
+    "pause": Field("ptr", 24),  # i32 (): called every millisecond or so by programs that may be long
+    "rank": Field("i64", 32),  # of the process in its grid; 0
+    "communicator": Field("ptr", 40),  # of the grid; null
+    "error_status": Field("i32", 48),  # the error record: what stopped a call, unless it was OK
+    "error_call": Field("i32", 52),  # the number of the custom call that did, or NO_CALL
+    "profile": Field("ptr", 56),  # where to note times; null
+}
+CONSTANTS = 64
+"""Offset of the address of the first constant."""
+NO_CALL = -1
+
+
+def instance_bytes(constants: int) -> int:
+    """Of the record of a program with so many constants."""
+    return CONSTANTS + 8 * constants
+
+
+def arena_bytes(fixed: int, scratch: Sequence[Scratch], threads: int) -> int:
+    """Of a call that may use so many threads: of a program's `arena_bytes` and `scratch`."""
+    behind = max((s.nbytes(threads) for s in scratch), default=0)
+    return fixed + -(-behind // ALIGN) * ALIGN
+
+
+# ---------------------------------------------------------------------- in machine code
+def load(b: Builder, instance: V, name: str) -> V:
+    """A field of the instance."""
+    field = INSTANCE[name]
+    return b.load(field.type, b.offset(instance, field.offset))
+
+
+def load_constant(b: Builder, instance: V, index: int) -> V:
+    """The address of a constant."""
+    return b.load("ptr", b.offset(instance, CONSTANTS + 8 * index))
+
+
+def store_error(b: Builder, instance: V, status: V, call: int = NO_CALL) -> None:
+    """Fill the error record."""
+    b.store(status, b.offset(instance, INSTANCE["error_status"].offset))
+    b.store(i32(call), b.offset(instance, INSTANCE["error_call"].offset))

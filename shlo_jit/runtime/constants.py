@@ -1,0 +1,75 @@
+"""Constants in memory. Those that have a digest are there once by content, however many programs, or targets of one
+program, read them, and are files of their own in the object cache."""
+
+from __future__ import annotations
+
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from shlo_jit.codegen.abi import ALIGNMENT
+from shlo_jit.codegen.objects import Compiled, Constant, constant_entry, read_constant
+from shlo_jit.runtime import pool
+from shlo_jit.runtime.cache import ObjectCache, constant_key
+from shlo_jit.runtime.layout import data_address
+
+
+class Resident:
+    """A constant at an address that does not change, for as long as somebody refers to it."""
+
+    __slots__ = ("__weakref__", "address", "data")
+
+    def __init__(self, data: np.ndarray) -> None:
+        self.data = _aligned(data)
+        self.address = data_address(self.data)
+
+
+_residents: WeakValueDictionary[str, Resident] = WeakValueDictionary()
+"""By digest."""
+
+
+def resident(constant: Constant) -> Resident:
+    """The constant in memory: the one that is there, or a new one."""
+    if not constant.digest:
+        return Resident(constant.data)
+    found = _residents.get(constant.digest)
+    return _residents.setdefault(constant.digest, Resident(constant.data)) if found is None else found
+
+
+def find(digest: str, cache: ObjectCache) -> np.ndarray | None:
+    """The bytes of a constant that is in memory or in the cache."""
+    key, found = constant_key(digest), _residents.get(digest)
+    if found is None:
+        return cache.read(key, read_constant)
+    cache.touch(key)
+    return found.data
+
+
+def store(compiled: Compiled, cache: ObjectCache) -> bool:
+    """See to it that a cache has a program's constants that are files of their own; whether it does."""
+    shared = {c.digest: c for c in compiled.constants if c.digest}
+    if sum(c.data.nbytes for c in shared.values()) > cache.limit:
+        return False
+    return all(_store(constant, cache) for constant in shared.values())
+
+
+def _store(constant: Constant, cache: ObjectCache) -> bool:
+    key = constant_key(constant.digest)
+    if cache.has(key):
+        cache.touch(key)
+        return True
+    return cache.store(key, *constant_entry(constant))
+
+
+def _aligned(data: np.ndarray) -> np.ndarray:
+    """The bytes at a multiple of ALIGNMENT; a copy if need be."""
+    if data_address(data) % ALIGNMENT == 0:
+        return data
+    if data.nbytes >= pool.POOLED_BYTES:
+        copy = pool.empty(data.shape, data.dtype, data.nbytes)
+    else:
+        raw = np.empty(data.nbytes + ALIGNMENT, np.uint8)
+        start = -data_address(raw) % ALIGNMENT
+        copy = raw[start : start + data.nbytes]
+    copy[...] = data
+    return copy

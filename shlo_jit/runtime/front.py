@@ -1,0 +1,98 @@
+"""Arrays in, arrays out: a program's arguments checked and converted, its results made."""
+
+from __future__ import annotations
+
+import ctypes
+import keyword
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shlo_jit.codegen.abi import Status
+from shlo_jit.codegen.program import Port
+from shlo_jit.runtime import pool
+from shlo_jit.runtime.arguments import check_count, convert
+from shlo_jit.runtime.instance import Instance
+from shlo_jit.runtime.layout import data_address
+
+
+class Signature(NamedTuple):
+    """An argument or result of an executable."""
+
+    name: str
+    """Empty when it has none."""
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+
+class Front:
+    """The way through Python to call a program with NumPy arrays, and whatever becomes one."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.program = instance.loaded.program
+        self._input_pointers = ctypes.c_void_p * max(1, len(self.program.inputs))
+        self._output_pointers = ctypes.c_void_p * max(1, len(self.program.outputs))
+
+    def call(self, *args: Any, **named: Any) -> Any:
+        """Call the program with anything that can be converted to its arguments."""
+        ports = self.program.inputs
+        if named:
+            takes = ", ".join(port_names(ports))
+            raise TypeError(f"arguments are given by position: exe({takes}); got {', '.join(f'{n}=' for n in named)}")
+        check_count(len(args), ports)
+        arrays = [convert(value, i, port) for i, (value, port) in enumerate(zip(args, ports, strict=True))]
+        results = self._results(args, arrays)
+        outcome = tuple(results)
+        inputs = self._input_pointers(*map(data_address, arrays))
+        status = self.instance.run(inputs, self._output_pointers(*map(data_address, results)))
+        if status != Status.OK:
+            del outcome, results, arrays  # the exception will refer to this frame
+            raise self.instance.failure(status)
+        return outcome[0] if len(outcome) == 1 else outcome
+
+    def _results(self, args: Sequence[Any], arrays: list[np.ndarray]) -> list[np.ndarray]:
+        """Fresh arrays, or donated arguments' where the program wants that; `arrays` may get copies of those."""
+        results: list[np.ndarray] = []
+        aliases = self.program.output_aliases
+        for donated in (*aliases.values(), *self.program.overwritten):
+            if not _may_take(args[donated], donated, arrays):
+                source = arrays[donated]
+                arrays[donated] = pool.empty(source.shape, source.dtype, source.nbytes)
+                arrays[donated][...] = source
+        for index, port in enumerate(self.program.outputs):
+            dtype = port.dtype.numpy
+            if index in aliases:
+                results.append(arrays[aliases[index]].reshape(-1).view(dtype).reshape(port.shape))
+            else:
+                results.append(_result(index, port))
+        return results
+
+
+def _result(index: int, port: Port) -> np.ndarray:
+    try:
+        return pool.empty(port.shape, port.dtype.numpy, port.nbytes)
+    except MemoryError as error:
+        raise MemoryError(f"result {index} has {port.nbytes} bytes: {error}") from None
+
+
+def _may_take(given: Any, index: int, arrays: Sequence[np.ndarray]) -> bool:
+    """Whether a donated argument's memory may be written to: it is the caller's own, contiguous, writable array and
+    no other argument lies in it."""
+    array = arrays[index]
+    if given is not array or type(given) is not np.ndarray or not array.flags.writeable:
+        return False
+    if not (array.flags.owndata or isinstance(array.base, pool.Lease)):
+        return False
+    return not any(i != index and np.may_share_memory(array, other) for i, other in enumerate(arrays))
+
+
+def port_names(ports: Sequence[Port | Signature]) -> list[str]:
+    """Names for arguments, as Python takes them: the program's own where it has such for all."""
+    names = [port.name for port in ports]
+    usable = all(n.isidentifier() and not keyword.iskeyword(n) for n in names) and len(set(names)) == len(names)
+    return names if usable else [f"arg{i}" for i in range(len(ports))]

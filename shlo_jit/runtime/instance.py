@@ -1,0 +1,106 @@
+"""What a loaded program needs to run: its record, memory to work in, and the way out to its custom calls."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from shlo_jit.codegen import abi
+from shlo_jit.codegen.jit import Library
+from shlo_jit.errors import ExecutionError
+from shlo_jit.runtime import pool
+from shlo_jit.runtime.callbacks import CallbackTable, trampoline_address
+from shlo_jit.runtime.host import Host
+from shlo_jit.runtime.loaded import Loaded
+from shlo_jit.runtime.signals import CALL
+
+_TYPES = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "ptr": ctypes.c_void_p}
+
+
+@functools.cache
+def record_type(constants: int) -> type[ctypes.Structure]:
+    """The record of a program with so many constants: the fields of `abi.INSTANCE`, and the array `constants`."""
+    fields = [*((name, _TYPES[field.type]) for name, field in abi.INSTANCE.items())]
+    return type(
+        "InstanceRecord", (ctypes.Structure,), {"_fields_": [*fields, ("constants", ctypes.c_void_p * constants)]}
+    )
+
+
+class Instance:
+    """A program that can be run with pointers. Several may share one `Loaded`; threads may run one at the same time,
+    each in an arena of its own."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        functions: Library,
+        threads: int = 1,
+        custom_calls: Mapping[str, Any] | None = None,
+        *,
+        rank: int = 0,
+        communicator: int = 0,
+    ) -> None:
+        """`functions`: those of `runtime/signals.py`; `threads`: how many a call may use. Raises ExecutionError when a
+        custom call of the program is not registered."""
+        self.loaded = loaded
+        self.threads = threads
+        self.arena_bytes = loaded.arena_bytes(threads)
+        self.host = Host()
+        callbacks = loaded.program.callbacks
+        self._callbacks = CallbackTable(callbacks, custom_calls, self.host) if callbacks else None
+        self._call = CALL(functions.addresses["shlo_call"])
+        self._functions = functions
+        self._arenas: list[Any] = []
+        """Leases on blocks that no call is using."""
+        self.record: Any = record_type(len(loaded.constants))(
+            threads=threads,
+            callback=trampoline_address,
+            handle=self._callbacks.handle if self._callbacks else 0,
+            pause=functions.addresses["shlo_pause"],
+            rank=rank,
+            communicator=communicator,
+            error_call=abi.NO_CALL,
+            constants=tuple(constant.address for constant in loaded.constants),
+        )
+
+    def run(self, arguments: ctypes.Array[Any], results: ctypes.Array[Any]) -> int:
+        """Run the program on arrays of pointers, without the GIL; its status. Raises MemoryError without memory for an
+        arena, and what a handler of signals raises."""
+        arena = self.take_arena()
+        try:
+            return self.run_in(arena, arguments, results, self.record)
+        finally:
+            if arena is not None:
+                self._arenas.append(arena)
+
+    def run_in(
+        self, arena: Any, arguments: ctypes.Array[Any], results: ctypes.Array[Any], record: ctypes.Structure
+    ) -> int:
+        """`run`, in an arena and with a record of the caller's."""
+        return self._call(self.loaded.entry, arguments, results, None, arena, ctypes.addressof(record))
+
+    def take_arena(self) -> Any:
+        """A lease on memory for one call; None when the program needs none."""
+        if not self.arena_bytes:
+            return None
+        try:
+            return self._arenas.pop()
+        except IndexError:
+            pass
+        try:
+            return pool.lease(self.arena_bytes)
+        except MemoryError as error:
+            what = f"the program needs {self.arena_bytes} bytes of scratch memory"
+            raise MemoryError(f"{what}: {error}") from None
+
+    def failure(self, status: int) -> BaseException:
+        """Why this thread's last call stopped: what its custom call raised, else an ExecutionError."""
+        raised = self._callbacks.take_exception() if self._callbacks else None
+        if raised is not None:
+            return raised
+        calls, number = self.loaded.program.callbacks, self.record.error_call
+        if status == abi.Status.CALL_FAILED and 0 <= number < len(calls):
+            return ExecutionError(f"custom call {calls[number].target!r} failed")
+        return ExecutionError(abi.status_text(status))

@@ -1,0 +1,30 @@
+"""A program in this process: its code and constants, by address."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from shlo_jit.codegen import abi
+from shlo_jit.codegen.jit import Library
+from shlo_jit.codegen.objects import Compiled
+from shlo_jit.runtime.constants import resident
+
+
+class Loaded:
+    """What all calls of a program share and none changes. It must be alive while the program runs."""
+
+    def __init__(self, compiled: Compiled, library: Library) -> None:
+        self.program = dataclasses.replace(compiled, objects=(), constants=())
+        """What there is to know of it."""
+        self.constants = tuple(map(resident, compiled.constants))
+        self.library = library
+        """Keeps the code loaded."""
+        self.entry = library.addresses[abi.ENTRY]
+
+    def arena_bytes(self, threads: int) -> int:
+        """Scratch memory of a call that may use so many threads."""
+        return abi.arena_bytes(self.program.arena_bytes, self.program.scratch, threads)
+
+    @property
+    def constant_bytes(self) -> int:
+        return sum(constant.data.nbytes for constant in self.constants)
