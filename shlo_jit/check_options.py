@@ -18,12 +18,12 @@ from shlo_jit.runtime.pool import POOL
 def compile_options(
     entry: object,
     *,
-    threads: int | None,
-    target: object,
-    custom_calls: object,
-    composites: object,
-    cache: object,
-    donate: object,
+    threads: int | None = None,
+    target: object = "native",
+    custom_calls: object = None,
+    composites: object = None,
+    cache: object = True,
+    donate: object = (),
 ) -> CompileOptions:
     """The options of a compilation on this machine; see `api.compile`."""
     _environment()

@@ -1,4 +1,4 @@
-"""The command `shlo-jit`: run, check, show and verify programs, look after the object cache.
+"""The command `shlo-jit`: run, check, profile, show and verify programs, look after the object cache.
 
 Exit status: 0 all is well, 1 the program is refused or failed, 2 the command was given something it cannot use (a
 missing file, a wrong shape). Mistakes of either kind are a line on stderr, never a traceback.
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 INVALID, USAGE = 1, 2
 TIMING_SECONDS, TIMING_CALLS = 0.5, 1000
 """How long, and how often at most, `run` goes on calling the program for its best time."""
+PROFILE_SECONDS = 1.0
+"""How long `profile` goes on calling the program."""
 PROGRESS_AFTER = 0.3
 """Seconds after which waiting is worth a word."""
 
@@ -158,26 +160,82 @@ def check(
         raise typer.Exit(INVALID)
 
 
-@app.command()
-def show(
-    stage: Annotated[str, typer.Option(metavar="|".join(STAGES), help="What to print.")],
+@app.command(cls=SeveralInputs)
+def profile(
     file: File = None,
     example: Example = "",
+    inputs: Inputs = None,
+    random: Random = False,
+    seed: Seed = 0,
+    repeat: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Calls.  [default: as many as a second takes]")
+    ] = None,
+    entry: Entry = "main",
+    threads: Threads = None,
+) -> None:
+    """Print where the time of a program goes, step by step.
+
+    Steps are numbered as in `show --stage plan`; `show --stage schedule` says why each runs as it does.
+    """
+    source, name = _source(file, example)
+    given = [_load(path) for path in inputs or []]
+    with _refusals(name):
+        executable, _ = _compile(source, entry, threads, cache=True)
+        arguments = _arguments(executable.inputs, given, random, seed)
+        with _progress("compiling again, with a clock"):
+            measured = executable.profile()
+        with measured, _progress("running"):
+            executable(*arguments)
+            measured.reset()  # the first call is a warm-up
+            _, times = _timed(lambda: executable(*arguments), repeat, PROFILE_SECONDS)
+    console = cli_report.make_console()
+    cli_report.print_profile(console, name, executable, measured, times)
+
+
+@app.command()
+def show(
+    stage: Annotated[
+        str, typer.Option(metavar="|".join(STAGES), help="What to print.  [default: plan, unless there is a folder]")
+    ] = "",
+    file: File = None,
+    example: Example = "",
+    dump_dir: Annotated[
+        Path | None, typer.Option(metavar="D", help="Write a file for every stage and every pass there.")
+    ] = None,
     entry: Entry = "main",
     threads: Threads = None,
 ) -> None:
     """Print a program at a stage of its compilation."""
-    if stage not in STAGES:
+    if stage and stage not in STAGES:
         _fail(f"no stage {stage!r}: there are {', '.join(STAGES)}")
     source, name = _source(file, example)
     with _refusals(name):
+        if dump_dir is not None:
+            _dump(source, entry, dump_dir)
         if stage == "module":
-            text = str(_parse(source))
-        else:
+            typer.echo(str(_parse(source)).rstrip("\n"))
+        elif stage or dump_dir is None:
             executable, _ = _compile(source, entry, threads, cache=True)
             with _progress("lowering"):
-                text = executable.text(stage)
-    typer.echo(text.rstrip("\n"))
+                text = executable.text(stage or "plan")
+            typer.echo(text.rstrip("\n"))
+
+
+def _dump(source: Path | bytes, entry: str, folder: Path) -> None:
+    from shlo_jit import pipeline
+    from shlo_jit.check_options import compile_options
+    from shlo_jit.stages import files as stage_files
+
+    module, options = _parse(source), compile_options(entry)
+    with _progress("lowering"):
+        files = stage_files(lambda on_pass: pipeline.lower(module, options, on_pass=on_pass), options.target)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in files.items():
+            (folder / file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        _fail(f"cannot write to {folder}: {error.strerror or error}")
+    typer.echo(f"wrote {len(files)} files to {folder}")
 
 
 @app.command()
@@ -367,11 +425,11 @@ def _interpret(module: Module, entry: str, arguments: Sequence[np.ndarray]) -> t
         return evaluate(first_platform(function, Context(module)), *arguments, module=module)
 
 
-def _timed(call: Callable[[], Any], repeat: int | None) -> tuple[Any, list[float]]:
+def _timed(call: Callable[[], Any], repeat: int | None, seconds: float = TIMING_SECONDS) -> tuple[Any, list[float]]:
     """What the last of `repeat` calls returns, and the seconds of each. Without `repeat` there is one call, and more as
-    long as all of them take no more than `TIMING_SECONDS`."""
+    long as all of them take no more than `seconds`."""
     times: list[float] = []
-    end = time.perf_counter() + TIMING_SECONDS
+    end = time.perf_counter() + seconds
     while True:
         start = time.perf_counter()
         results = call()

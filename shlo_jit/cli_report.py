@@ -1,4 +1,4 @@
-"""What the commands `run` and `check` print: tables of the program, its inputs and results, and how far off."""
+"""What commands print: tables of a program, its inputs and results, how far these are off, and its profile."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from shlo_jit.ir.core import Module
     from shlo_jit.runtime.executable import Executable, Signature
+    from shlo_jit.runtime.profile import Profile
 
 
 def make_console() -> Console:
@@ -102,6 +103,19 @@ def print_differences(
         rows.add_row(str(i), signature.dtype.name, _shape(signature.shape), *figures, d.verdict)
     console.print(rows, markup=False)
     return all_close
+
+
+def print_profile(
+    console: Console, name: str, executable: Executable, measured: Profile, times: Sequence[float]
+) -> None:
+    rows = make_table()
+    rows.add_column(style="dim")
+    rows.add_row("program", name)
+    threads = f"{executable.threads} thread{'s' if executable.threads > 1 else ''}"
+    rows.add_row("run", f"{_seconds(statistics.median(times))} median of {len(times)} calls, {threads}, clock included")
+    console.print(rows)
+    console.print()
+    console.print(measured.table())
 
 
 def _shape(shape: Sequence[int]) -> str:

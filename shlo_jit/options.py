@@ -29,6 +29,9 @@ class CompileOptions:
     num_partitions: int = 1
     """The grid of processes that the program runs in; there is one as yet."""
 
+    profile: bool = False
+    """The code notes how long each of its steps takes."""
+
     threads: int = field(default=1, compare=False)
     """How many a call may use."""
     implementations: Mapping[str, Callable[..., Any]] = field(default_factory=dict, compare=False)

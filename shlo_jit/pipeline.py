@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from shlo_jit import tuning
 from shlo_jit.codegen.background import Background
 from shlo_jit.deep import deeply
 from shlo_jit.errors import Diagnostic, InternalError, StableHLOError, UnsupportedError, VerifyError, diagnose
-from shlo_jit.forking import pause
+from shlo_jit.forking import compiling, pause
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Module, is_declaration
 from shlo_jit.kernels.target import Target
@@ -20,7 +21,7 @@ from shlo_jit.runtime import build, lapack, routines
 from shlo_jit.runtime.cache import program_key
 from shlo_jit.runtime.callbacks import is_known
 from shlo_jit.runtime.cpus import usable_cpus
-from shlo_jit.runtime.executable import Executable
+from shlo_jit.runtime.executable import Executable, Remake
 from shlo_jit.sources import Text
 from shlo_jit.stages import texts
 from shlo_jit.text.parser import parse_module
@@ -37,7 +38,11 @@ if TYPE_CHECKING:
 def compile_source(source: Text | Module, options: CompileOptions) -> Executable:
     """Program to an Executable, from the object cache where it knows the program. Raises OptionError for options that
     the program cannot have."""
-    stages = texts(lambda: lower(parsed(source), options), options.target)
+
+    def timed() -> Executable:
+        return _compile(source, replace(options, profile=True), None, None)
+
+    remake = Remake(texts(lambda: lower(parsed(source), options), options.target), timed)
     key = None
     if options.cache:
         key = program_key(_text_of(source), options)
@@ -46,11 +51,17 @@ def compile_source(source: Text | Module, options: CompileOptions) -> Executable
             options.target,
             threads=options.threads,
             custom_calls=options.implementations,
-            stages=stages,
+            remake=remake,
         )
         LOG.debug("%s: %s the object cache (%s)", _name_of(source), "in" if found is not None else "not in", key[:12])
         if found is not None:
             return found
+    return _compile(source, options, key, remake)
+
+
+@compiling()
+def _compile(source: Text | Module, options: CompileOptions, key: str | None, remake: Remake | None) -> Executable:
+    """Through all stages. With a `key`, the code goes into the object cache."""
     cpus = usable_cpus()
     with Background(cpus - 1) as background:
         store = build.resolve_cache(options.cache)
@@ -71,7 +82,7 @@ def compile_source(source: Text | Module, options: CompileOptions) -> Executable
             custom_calls=options.implementations,
             key=key,
             cache=options.cache,
-            stages=stages,
+            remake=remake,
             starting=starting,
         )
 
@@ -104,8 +115,10 @@ def lower(
     module: Module,
     options: CompileOptions,
     on_routine: Callable[[Routine], None] = lambda routine: None,
+    on_pass: Callable[[str, Op], None] = lambda name, function: None,
 ) -> Lowered:
-    """A Module to a Program, with what was made on the way. `on_routine` hears early of every routine it calls.
+    """A Module to a Program, with what was made on the way. `on_routine` hears early of every routine it calls,
+    `on_pass` of every function after every pass.
 
     Each stage is a function, and what it makes can be printed: see `shlo_jit/stages.py`.
     """
@@ -119,7 +132,7 @@ def lower(
     with stage("verify"):
         function = verified(module, options)
     with stage("passes"):
-        cores = core_functions(module, function, options.calls.__contains__)
+        cores = core_functions(module, function, options.calls.__contains__, on_pass)
     pause()
     check_donated(options.donate, len(cores[-1].block().arguments))
     with stage("fuse"):
@@ -140,7 +153,7 @@ def lower(
             functions.append(PlannedFunction(core, plan, scheduled, memory))
     pause()
     with stage("lower"):
-        program = lower_program(functions, options.target)
+        program = lower_program(functions, options.target, timed=options.profile)
     return Lowered(module, functions, program)
 
 

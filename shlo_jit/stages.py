@@ -13,6 +13,7 @@ from shlo_jit.forking import compiling
 from shlo_jit.kernels.target import Target
 
 if TYPE_CHECKING:
+    from shlo_jit.ir.core import Op
     from shlo_jit.lower.planned import Lowered, PlannedFunction
 
 STAGES = ("module", "core", "plan", "schedule", "memory", "lowered", "llvm", "asm")
@@ -48,6 +49,32 @@ def show(lowered: Lowered, stage: str, target: Target) -> str:
 
     module = optimize.optimize(lowered.program.text, target)
     return str(module) if stage == "llvm" else optimize.emit_assembly(module, target)
+
+
+ENDINGS = {"module": "mlir", "core": "mlir", "lowered": "ll", "llvm": "ll", "asm": "s"}
+"""Of the files that `files` names; the others are plain text."""
+
+
+def files(lower: Callable[[Callable[[str, Op], None]], Lowered], target: Target) -> dict[str, str]:
+    """Name of a file -> text, for every stage and for every pass between `module` and `core`, numbered in their order.
+    `lower` makes the program and tells of every pass."""
+    from shlo_jit.text.printer import print_op
+
+    passes: dict[str, list[str]] = {}
+    counts: dict[tuple[str, str], int] = {}
+
+    def on_pass(name: str, function: Op) -> None:
+        whose = function.attributes["sym_name"]
+        counts[whose, name] = counts.get((whose, name), 0) + 1
+        again = f"-{counts[whose, name]}" if counts[whose, name] > 1 else ""
+        passes.setdefault(name + again, []).append(print_op(function))
+
+    lowered = lower(on_pass)
+    first, *others = STAGES
+    texts = [(f"{first}.{ENDINGS[first]}", show(lowered, first, target))]
+    texts += [(f"pass-{name}.mlir", "\n\n".join(functions)) for name, functions in passes.items()]
+    texts += [(f"{stage}.{ENDINGS.get(stage, 'txt')}", show(lowered, stage, target)) for stage in others]
+    return {f"{number:02}-{name}": text.rstrip("\n") + "\n" for number, (name, text) in enumerate(texts)}
 
 
 def _planned(function: PlannedFunction, stage: str, target: Target) -> str:

@@ -21,7 +21,9 @@ from typer.testing import CliRunner
 import shlo_jit
 from shlo_jit import cli, examples
 from shlo_jit.cli import app
+from shlo_jit.passes import PASSES
 from shlo_jit.reference import interpreter
+from shlo_jit.stages import STAGES
 
 ADD = """
 func.func @main(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) -> tensor<2x3xf32> {
@@ -177,10 +179,7 @@ def test_mistakes_are_one_line(add: str, tmp_path: Path) -> None:
     assert mistake("verify", str(tmp_path / "none.mlir")).endswith("none.mlir: no such file")
     assert mistake("verify", str(tmp_path)).endswith("it is a folder")
     assert mistake("run", "--example", "none").startswith("no example 'none': there are attention")
-    assert (
-        mistake("show", add, "--stage", "ptx")
-        == "no stage 'ptx': there are module, core, plan, schedule, memory, lowered, llvm, asm"
-    )
+    assert mistake("show", add, "--stage", "ptx") == f"no stage 'ptx': there are {', '.join(STAGES)}"
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
@@ -331,6 +330,45 @@ def test_syntax_errors_end_with_status_1(tmp_path: Path) -> None:
 )
 def test_show_prints_the_stage(stage: str, expected: str, add: str) -> None:
     assert expected in invoke("show", add, "--stage", stage).stdout
+
+
+def test_show_prints_the_plan_unless_asked(add: str) -> None:
+    assert invoke("show", add).stdout == invoke("show", add, "--stage", "plan").stdout
+
+
+def test_show_writes_a_file_for_every_stage_and_pass(add: str, tmp_path: Path) -> None:
+    folder = tmp_path / "stages"
+    assert invoke("show", add, "--dump-dir", str(folder)).stdout.startswith("wrote ")
+    names = sorted(file.name for file in folder.iterdir())
+    assert [int(name[:2]) for name in names] == list(range(len(names)))
+    stages = [name[3:].partition(".")[0] for name in names if "pass-" not in name]
+    assert stages == list(STAGES)
+    passes = [name[3:].removeprefix("pass-").removesuffix(".mlir") for name in names if "pass-" in name]
+    assert [name.partition("-")[0] for name in passes] == ["inline", *(step.name for step in PASSES)]
+    for name in names:
+        if name.endswith(".mlir"):
+            shlo_jit.parse(folder / name)
+    for stage in ("core", "plan", "schedule", "memory", "lowered"):
+        (file,) = folder.glob(f"*-{stage}.*")
+        assert file.read_text() == invoke("show", add, "--stage", stage).stdout
+
+
+def test_show_says_where_it_cannot_write(add: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert mistake("show", add, "--dump-dir", str(tmp_path / "file")).startswith("cannot write to ")
+
+
+def test_profile_prints_the_steps_of_the_plan(add: str) -> None:
+    head, *rest = invoke("profile", add, "--random", "--repeat", "3").stdout.splitlines()
+    assert head.split()[0] == "program"
+    assert "median of 3 calls" in rest[0]
+    (row,) = [line for line in rest if line.split()[1:2] == ["loop"]]
+    assert row.split()[:3] == ["0", "loop", "3"]
+    assert "100.0 %" in row and "add" in row
+
+
+def test_profile_asks_for_inputs(add: str) -> None:
+    assert "or --random for the rest" in mistake("profile", add)
 
 
 def test_ops_lists_every_record() -> None:

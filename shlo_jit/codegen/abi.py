@@ -86,8 +86,13 @@ INSTANCE = {
     "communicator": Field("ptr", 40),  # of the grid; null
     "error_status": Field("i32", 48),  # the error record: what stopped a call, unless it was OK
     "error_call": Field("i32", 52),  # the number of the custom call that did, or NO_CALL
-    "profile": Field("ptr", 56),  # where to note times; null
+    "profile": Field("ptr", 56),  # where programs with `Program.timed` note times; else null
 }
+PROFILE_SAMPLES = 1022
+"""Of the field `profile`: an array of records, one for each of `Program.timed`, zero at first, of i64: the number of
+calls, the nanoseconds of all, and those of the last so many, the nth at n modulo PROFILE_SAMPLES."""
+PROFILE_BYTES = 8 * (2 + PROFILE_SAMPLES)
+"""Of a record."""
 CONSTANTS = 64
 """Offset of the address of the first constant."""
 NO_CALL = -1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shlo_jit.codegen.program import Callback, Port, Program
+from shlo_jit.codegen.program import Callback, Port, Program, TimedStep
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
@@ -62,6 +62,7 @@ class Compiled:
     overwritten: tuple[int, ...] = ()
     externals: tuple[str, ...] = ()
     is_short: bool = False
+    timed: tuple[TimedStep, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ def compile_program(
         overwritten=tuple(program.overwritten),
         externals=tuple(program.externals),
         is_short=program.is_short,
+        timed=program.timed,
     )
 
 

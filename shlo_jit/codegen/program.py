@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,23 @@ class Callback:
     """Result -> operand whose memory it has: the operand's elements are in it when the call begins."""
 
 
+class TimedStep(NamedTuple):
+    """A step of a program that is compiled to be profiled."""
+
+    label: str
+    """As in the printed plan, with the function's name where it is not the entry's."""
+    title: str
+    kernels: tuple[str, ...] = ()
+    nbytes: int = 0
+    """What it reads and writes at least."""
+    operations: int | None = None
+    """Arithmetic ones; None where that depends on values."""
+    ops: str = ""
+    """What it computes, for people."""
+    is_control: bool = False
+    """Its time has that of other steps in it."""
+
+
 @dataclass
 class Program:
     """LLVM text that defines the function of `codegen/abi.py`, and what its host must know.
@@ -71,3 +88,5 @@ class Program:
     """Symbols it refers to that are functions of LAPACK, defined when it is loaded (see `runtime/lapack.py`)."""
     is_short: bool = False
     """Whether it takes some microseconds at most, whatever its arguments are."""
+    timed: tuple[TimedStep, ...] = ()
+    """Steps whose times it notes, in the order of their records."""

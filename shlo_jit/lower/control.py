@@ -43,7 +43,7 @@ def _loop(low: ProgramLowering, step: ControlStep) -> None:
     b.branch_if(_truth(low, cond.results[0]), inside, done)
     b.start(inside)
     low.block(body)
-    low.copies(low.memory.block_end.get(id(body), []))
+    low.finish(body)
     low.pauses.turn()
     low.pauses.since = since
     last = b.block
@@ -75,7 +75,7 @@ def _branches(low: ProgramLowering, step: ControlStep) -> None:
         low.pauses.since = since
         low.block(block)
         longest = max(longest, low.pauses.since)
-        low.copies(low.memory.block_end.get(id(block), []))
+        low.finish(block)
         b.branch(done)
     b.start(done)
     low.pauses.since = longest

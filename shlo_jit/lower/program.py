@@ -26,6 +26,7 @@ from shlo_jit.lower.parts import Parts
 from shlo_jit.lower.pauses import Pauses
 from shlo_jit.lower.planned import PlannedFunction
 from shlo_jit.lower.scope import Scope
+from shlo_jit.lower.timing import Timing
 from shlo_jit.memory.storage import Copy, MemoryPlan, Storage, nbytes
 from shlo_jit.schedule.kernel import NOTHING
 from shlo_jit.schedule.nest import NestSchedule
@@ -48,7 +49,7 @@ class Callee:
 class ProgramLowering:
     """State of one lowering; kernels in `lower/kernels` see it as `low`."""
 
-    def __init__(self, functions: list[PlannedFunction], target: Target):
+    def __init__(self, functions: list[PlannedFunction], target: Target, timed: bool = False):
         self.functions = functions
         """Callees before their callers; the last is the entry."""
         self.plan: PlanBlock
@@ -76,6 +77,7 @@ class ProgramLowering:
         self.step_functions: set[str] = set()
         """Names of the functions that run steps: the entry and its parts."""
         self.pauses: Pauses
+        self.timing = Timing(self, timed)
 
     # ------------------------------------------------------------------ services for kernels
     @property
@@ -142,6 +144,7 @@ class ProgramLowering:
         head, _, body = text.partition(f"@{name}(")
         key = hashlib.sha256((head + "@(" + body).encode()).hexdigest()
         known = self.kernel_names.setdefault(key, name)
+        self.timing.note_kernel(known)
         if known != name:
             del self.module.functions[name]
             self.calls[hint] -= 1
@@ -172,16 +175,18 @@ class ProgramLowering:
             self.memory.overwritten,
             tuple(self.externals),
             is_short(self.plan) and not self.callbacks,
+            self.timing.result(),
         )
 
     def function(self, name: str, function: PlannedFunction) -> None:
         self.plan, self.schedule, self.memory = function.plan, function.schedule, function.memory
         self.pauses = Pauses(self)
         self.parts = Parts(self.plan, self.memory)
+        self.timing.begin_function(function.name, self.plan, name == abi.ENTRY)
         b = self.step_function(name, [*abi.PARAMETERS], internal=name != abi.ENTRY)
         self.scope = Scope(b)
         self.block(self.plan)
-        self.copies(self.memory.block_end.get(id(self.plan), []))
+        self.finish(self.plan)
         if name != abi.ENTRY:
             self.pauses.leave()
         b.ret(i32(abi.Status.OK))
@@ -243,10 +248,19 @@ class ProgramLowering:
 
     def steps(self, steps: list[Step]) -> None:
         for step in steps:
-            self.copies(self.memory.before.get(id(step), []))
-            self.step(step)
+            copies = self.memory.before.get(id(step), [])
+            with self.timing.copies(step, sum(nbytes(c.source) for c in copies)):
+                self.copies(copies)
+            with self.timing.step(step):
+                self.step(step)
             self.pauses.spend(step_work(step))
             pause()
+
+    def finish(self, block: PlanBlock) -> None:
+        """The copies at the end of a block."""
+        copies = self.memory.block_end.get(id(block), [])
+        with self.timing.copies(None, sum(nbytes(c.source) for c in copies)):
+            self.copies(copies)
 
     def copies(self, copies: list[Copy]) -> None:
         """Copies, in order; of many, so many to a function."""
@@ -349,6 +363,7 @@ def port(value: Value) -> Port:
     return Port(value.name, t.extents, t.storage)
 
 
-def lower_program(functions: list[PlannedFunction], target: Target) -> Program:
-    """Write the functions of a program, callees before their callers, the entry last."""
-    return ProgramLowering(functions, target).run()
+def lower_program(functions: list[PlannedFunction], target: Target, *, timed: bool = False) -> Program:
+    """Write the functions of a program, callees before their callers, the entry last. `timed`: with notes of the time
+    that each step takes."""
+    return ProgramLowering(functions, target, timed).run()

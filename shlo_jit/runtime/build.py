@@ -6,7 +6,7 @@ exe = from_cache(key, target, ...) or build(lower(...), target, key=key, ...)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -18,13 +18,10 @@ from shlo_jit.log import stage
 from shlo_jit.runtime import constants, lapack, routines
 from shlo_jit.runtime.cache import ObjectCache, default_cache
 from shlo_jit.runtime.cpus import thread_count
-from shlo_jit.runtime.executable import Executable
+from shlo_jit.runtime.executable import Executable, Remake
 from shlo_jit.runtime.fastcall import call_library
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.loaded import Loaded
-
-Stages = Mapping[str, Callable[[], str]]
-"""Name of a stage -> a function that gives the program's text there; asked only when a user asks."""
 
 
 def build(
@@ -35,7 +32,7 @@ def build(
     custom_calls: Mapping[str, Any] | None = None,
     key: str | None = None,
     cache: ObjectCache | bool | None = True,
-    stages: Stages | None = None,
+    remake: Remake | None = None,
     level: int | None = None,
     verify: bool = True,
     starting: routines.Starting | None = None,
@@ -56,7 +53,7 @@ def build(
         routines.prepare(program.routines, target, store)
     if store is not None and key is not None and constants.store(compiled, store):
         store.store(key, *program_entry(compiled))
-    executable = load(compiled, target, threads=threads, custom_calls=custom_calls, cache=store, stages=stages)
+    executable = load(compiled, target, threads=threads, custom_calls=custom_calls, cache=store, remake=remake)
     assert executable is not None  # its routines have just been prepared
     return executable
 
@@ -68,7 +65,7 @@ def from_cache(
     threads: int | None = None,
     custom_calls: Mapping[str, Any] | None = None,
     cache: ObjectCache | bool | None = True,
-    stages: Stages | None = None,
+    remake: Remake | None = None,
 ) -> Executable | None:
     """The executable stored under `key`, or None. Needs neither the program's text nor any stage of the compiler."""
     store = resolve_cache(cache)
@@ -77,7 +74,7 @@ def from_cache(
     compiled = store.read(key, partial(read_program, find=partial(constants.find, cache=store)))
     if compiled is None:
         return None
-    return load(compiled, target, threads=threads, custom_calls=custom_calls, cache=store, stages=stages)
+    return load(compiled, target, threads=threads, custom_calls=custom_calls, cache=store, remake=remake)
 
 
 def load(
@@ -87,7 +84,7 @@ def load(
     threads: int | None = None,
     custom_calls: Mapping[str, Any] | None = None,
     cache: ObjectCache | None = None,
-    stages: Stages | None = None,
+    remake: Remake | None = None,
 ) -> Executable | None:
     """Load object code; None when a routine it needs is neither in this process nor in the cache."""
     from shlo_jit.codegen import jit
@@ -101,7 +98,7 @@ def load(
     with stage("load"):
         library = jit.load(compiled.objects, [abi.ENTRY], libraries, lapack.addresses(compiled.externals))
     instance = Instance(Loaded(compiled, library), call_library(target, cache), thread_count(threads), custom_calls)
-    return Executable(instance, target, cache, stages)
+    return Executable(instance, target, cache, remake)
 
 
 def resolve_cache(cache: ObjectCache | bool | None) -> ObjectCache | None:

@@ -16,6 +16,8 @@ from shlo_jit.runtime.instance import Instance
 if TYPE_CHECKING:
     import inspect
 
+    from shlo_jit.runtime.profile import Profile
+
 
 class Memory(NamedTuple):
     """What an executable holds and needs, in bytes."""
@@ -44,23 +46,32 @@ class _CallSignature:
         return inspect.Signature(parameters, return_annotation=results if len(exe.outputs) == 1 else f"({results})")
 
 
+class Remake(NamedTuple):
+    """How an executable's program is made again: it does not keep it."""
+
+    texts: Mapping[str, Callable[[], str]]
+    """Name of a stage -> a function that gives the program's text there."""
+    timed: Callable[[], Executable]
+    """Makes the variant that notes how long its steps take."""
+
+
 class Executable:
     """A compiled program. Call it with arrays, in the order of `inputs`: `exe(x, y)`. One result is an array, several
     are a tuple. Threads may share it; copies are the executable itself, and other processes compile their own."""
 
     __signature__ = _CallSignature()
 
-    __slots__ = ("__call__", "__weakref__", "_front", "_stages", "inputs", "outputs")
+    __slots__ = ("__call__", "__weakref__", "_front", "_remake", "inputs", "outputs")
 
     def __init__(
         self,
         instance: Instance,
         target: Target,
         cache: ObjectCache | None = None,
-        stages: Mapping[str, Callable[[], str]] | None = None,
+        remake: Remake | None = None,
     ) -> None:
         self._front = front = Front(instance)
-        self._stages = dict(stages or {})
+        self._remake = remake
         self.inputs = tuple(_signature(p) for p in front.program.inputs)
         self.outputs = tuple(_signature(p) for p in front.program.outputs)
         self.__call__ = fast_call(front, target, cache) or front.call
@@ -90,13 +101,23 @@ class Executable:
         """The channel of host transfers with that handle: `put` for the program's recv, `get` from its send."""
         return self._front.instance.host.channel(handle)
 
+    def profile(self) -> Profile:
+        """Where the time goes, step by step: `with exe.profile() as p:`, calls of the executable, and `print(p)`. The
+        program is compiled anew for it, with looks at the clock; see `runtime/profile.py`."""
+        from shlo_jit.runtime.profile import Profile
+
+        if self._remake is None:
+            raise ValueError("this executable was made from LLVM text alone, and cannot be profiled")
+        return Profile(self, self._remake.timed())
+
     def text(self, stage: str) -> str:
-        """The program at a stage of its compilation: `module`, `plan`, `llvm` or `asm`. Raises ValueError for another
-        name."""
-        if not isinstance(stage, str) or stage not in self._stages:
-            known = ", ".join(self._stages) or "none"
+        """The program at a stage of its compilation: one of `shlo_jit.stages.STAGES`, such as `plan` or `asm`. Raises
+        ValueError for another name."""
+        texts = self._remake.texts if self._remake is not None else {}
+        if not isinstance(stage, str) or stage not in texts:
+            known = ", ".join(texts) or "none"
             raise ValueError(f"unknown stage {stage!r}: expected one of {known}")
-        return self._stages[stage]()
+        return texts[stage]()
 
     def __copy__(self) -> Executable:
         return self

@@ -9,6 +9,7 @@ from programs import TARGET, binary, callback, copies
 
 import shlo_jit
 from shlo_jit.runtime.build import build
+from shlo_jit.runtime.executable import Remake
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +316,13 @@ def test_the_slow_way_is_the_same(monkeypatch, add):
 def test_unknown_stage(add):
     with pytest.raises(ValueError, match="unknown stage 'x'"):
         add.text("x")
-    exe = build(callback(), TARGET, cache=False, custom_calls={"f": lambda x, y: x}, stages={"llvm": lambda: "text"})
+    exe = build(
+        callback(),
+        TARGET,
+        cache=False,
+        custom_calls={"f": lambda x, y: x},
+        remake=Remake({"llvm": lambda: "text"}, pytest.fail),
+    )
     assert exe.text("llvm") == "text"
 
 

@@ -60,7 +60,7 @@ def test_signature(add: Executable) -> None:
         signature.bind(X)
     several = inspect.signature(build(copies((2, 3), "i8", 2), TARGET, cache=False))
     assert several.return_annotation == "(int8[2,3], int8[2,3])"
-    assert list(inspect.signature(Executable).parameters) == ["instance", "target", "cache", "stages"]
+    assert list(inspect.signature(Executable).parameters) == ["instance", "target", "cache", "remake"]
 
 
 @pytest.mark.parametrize("first", ["0", "lambda", "a.b", "y$"])
