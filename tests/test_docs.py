@@ -46,7 +46,9 @@ def program_of_the_page() -> dict[str, str]:
             told.append(f"{name:<16} {len(function.block().ops) - 1} ops")
         seen.append(print_op(function))
 
-    lowered = pipeline.lower(pipeline.parsed(Text(first[4], "classifier.mlir")), CompileOptions(target), on_pass=on_pass)
+    lowered = pipeline.lower(
+        pipeline.parsed(Text(first[4], "classifier.mlir")), CompileOptions(target), on_pass=on_pass
+    )
     shown = {stage: stages.show(lowered, stage, target).rstrip("\n") + "\n" for stage in stages.STAGES}
     return shown | {"passes": "\n".join(told) + "\n"}
 
