@@ -244,3 +244,6 @@ INLINE_FUNCTION_LINES = 80
 """Lines of text up to which an elementary function is inlined. Chosen: above, a call costs little beside the body."""
 SPIN_ROUNDS = 1000
 """Rounds a worker spins before it sleeps: 20 to 50 us. Longer spins made cold starts slower."""
+SHARED_CONSTANT_BYTES = 64 << 10
+"""Bytes from which constants are kept once by content, in a process and as files of the object cache: opening a file
+takes as long as reading this much of one."""
