@@ -1,4 +1,4 @@
-"""The command `shlo-jit`: run, show and verify programs, look after the object cache.
+"""The command `shlo-jit`: run, check, profile, show and verify programs, look after the object cache.
 
 Exit status: 0 all is well, 1 the program is refused or failed, 2 the command was given something it cannot use (a
 missing file, a wrong shape). Mistakes of either kind are a line on stderr, never a traceback.
@@ -103,9 +103,9 @@ NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even what the
 def run(
     file: File = None,
     example: Example = "",
-    inputs: Annotated[list[Path] | None, typer.Option("--input", metavar="X.npy ...", help="Inputs, in order.")] = None,
-    random: Annotated[bool, typer.Option("--random", help="Make up the inputs that were not given.")] = False,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of the inputs made up.")] = 0,
+    inputs: Inputs = None,
+    random: Random = False,
+    seed: Seed = 0,
     output_dir: Annotated[
         Path | None, typer.Option(metavar="D", help="Write the results there, as output0.npy and so on.")
     ] = None,
@@ -131,6 +131,33 @@ def run(
     cli_report.print_results(console, executable.outputs, results)
     if output_dir is not None:
         _save(output_dir, results)
+
+
+@app.command(cls=SeveralInputs)
+def check(
+    file: File = None,
+    example: Example = "",
+    inputs: Inputs = None,
+    random: Random = False,
+    seed: Seed = 0,
+    entry: Entry = "main",
+    threads: Threads = None,
+    no_cache: NoCache = False,
+) -> None:
+    """Compare what a compiled program computes with the reference interpreter.
+
+    The exit status is 1 when a result differs by more than roundings do.
+    """
+    source, name = _source(file, example)
+    given = [_load(path) for path in inputs or []]
+    with _refusals(name):
+        module = _parse(source)
+        executable, _ = _compile(source, entry, threads, not no_cache)
+        arguments = _arguments(executable.inputs, given, random, seed)
+        got, _ = _run(executable, arguments, 1)
+        want = _interpret(module, entry, arguments)
+    if not cli_report.print_differences(cli_report.make_console(), executable.outputs, got, want):
+        raise typer.Exit(INVALID)
 
 
 @app.command(cls=SeveralInputs)
@@ -384,6 +411,18 @@ def _run(executable: Executable, arguments: Sequence[Any], repeat: int | None) -
     with _progress("running"):
         results, times = _timed(lambda: executable(*arguments), repeat)
         return results if isinstance(results, tuple) else (results,), times
+
+
+def _interpret(module: Module, entry: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """What the program means, by the reference interpreter."""
+    from shlo_jit.passes.context import Context
+    from shlo_jit.passes.frontend.first_platform import first_platform
+    from shlo_jit.reference.interpreter import evaluate
+
+    function = module.function(entry)
+    assert function is not None  # it was compiled
+    with _progress("interpreting"):
+        return evaluate(first_platform(function, Context(module)), *arguments, module=module)
 
 
 def _timed(call: Callable[[], Any], repeat: int | None, seconds: float = TIMING_SECONDS) -> tuple[Any, list[float]]:

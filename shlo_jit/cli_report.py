@@ -1,4 +1,4 @@
-"""What the command `shlo-jit run` prints: tables of the program, its inputs and its results."""
+"""What commands print: tables of a program, its inputs and results, how far these are off, and its profile."""
 
 from __future__ import annotations
 
@@ -83,6 +83,26 @@ def print_results(console: Console, outputs: Sequence[Signature], results: Seque
     for i, (signature, result) in enumerate(zip(outputs, results, strict=True)):
         rows.add_row(str(i), signature.dtype.name, _shape(signature.shape), Text(_values(result)))
     console.print(rows)
+
+
+def print_differences(
+    console: Console, outputs: Sequence[Signature], got: Sequence[np.ndarray], want: Sequence[np.ndarray]
+) -> bool:
+    """Of results from those expected, a line each; whether all are close."""
+    import numpy as np
+
+    from shlo_jit.reference.compare import difference
+
+    all_close = True
+    rows = make_table("result", "dtype", "shape", "ulps", "relative", "bound", "at", "compiled", "interpreted", "")
+    for i, (signature, g, w) in enumerate(zip(outputs, got, map(np.asarray, want), strict=True)):
+        d = difference(g, w)
+        all_close &= d.is_close
+        places = [str(list(d.at)), str(g[d.at]), str(w[d.at])] if d.relative else ["", "", ""]
+        figures = [f"{d.ulps:.4g}", f"{d.relative:.2g}", f"{d.bound:.2g}", *places]
+        rows.add_row(str(i), signature.dtype.name, _shape(signature.shape), *figures, d.verdict)
+    console.print(rows, markup=False)
+    return all_close
 
 
 def print_profile(

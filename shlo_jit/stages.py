@@ -83,11 +83,12 @@ def _planned(function: PlannedFunction, stage: str, target: Target) -> str:
         from shlo_jit.text.printer import print_op
 
         return print_op(function.core)
-    from shlo_jit.fuse.show import names_of, show_plan
+    from shlo_jit.fuse.names import Names
+    from shlo_jit.fuse.show import show_plan
     from shlo_jit.memory.show import show_memory
     from shlo_jit.schedule.show import show_schedule
 
-    names = names_of(function.plan)
+    names = Names(function.core)
     if stage == "plan":
         return show_plan(function.plan, names)
     if stage == "schedule":

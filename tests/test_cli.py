@@ -22,6 +22,7 @@ import shlo_jit
 from shlo_jit import cli, examples
 from shlo_jit.cli import app
 from shlo_jit.passes import PASSES
+from shlo_jit.reference import interpreter
 from shlo_jit.stages import STAGES
 
 ADD = """
@@ -138,6 +139,37 @@ def test_run_compiles_the_entry_named(tmp_path: Path) -> None:
     assert "@main, @other" in invoke("run", str(path), "--random", "--entry", "other").stdout
     result = invoke("run", str(path), "--random", "--entry", "third", status=1)
     assert "no function @third" in result.stderr
+
+
+# ---------------------------------------------------------------------- check
+def row(text: str, index: int) -> list[str]:
+    return text.splitlines()[2 + index].split()
+
+
+def test_check_compares_with_the_interpreter(add: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert row(invoke("check", add, "--random").stdout, 0)[-2:] == ["same", "bits"]
+    meaning = interpreter.evaluate
+    for moved, status, word in ((1e-6, 0, "close"), (1e-2, 1, "DIFFERS")):
+        monkeypatch.setattr(
+            interpreter, "evaluate", lambda *a, moved=moved, **k: [x + np.float32(moved) for x in meaning(*a, **k)]
+        )
+        assert row(invoke("check", add, "--random", status=status).stdout, 0)[-1] == word
+
+
+def test_check_says_which_result_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    t = "tensor<2x2xi32>"
+    text = f"func.func @main(%x: {t}, %y: {t}) -> ({t}, {t}) {{ return %x, %y : {t}, {t} }}"
+    wrong = np.array([[0, 0], [1, 0]], np.int32)
+    monkeypatch.setattr(interpreter, "evaluate", lambda function, x, y, module: (x, y + wrong))
+    shown = invoke("check", "-", "--random", status=1, stdin=text).stdout
+    assert row(shown, 0)[-2:] == ["same", "bits"] and row(shown, 1)[-1] == "DIFFERS" and "[1, 0]" in shown
+
+
+def test_check_takes_the_first_platform() -> None:
+    """As `compile` does."""
+    index = 'tensor<i32> {jax.global_constant = "_platform_index"}'
+    text = f"func.func public @main(%p: {index}, %x: tensor<2xf32>) -> tensor<2xf32> {{ return %x : tensor<2xf32> }}"
+    assert row(invoke("check", "-", "--random", stdin=text).stdout, 0)[-2:] == ["same", "bits"]
 
 
 # ---------------------------------------------------------------------- mistakes

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from shlo_jit.ir.core import Value
+from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
+from shlo_jit.text.printer import value_names
 
 
 class Names:
-    """A value's own name, made unique, or a number. In the order of first use, so whoever wants the same names walks
-    the same values first (see `names_of` in `show.py`)."""
+    """Those that a function has where it is printed in core ops. Values of separate regions that share one are told
+    apart by a number behind it; values that planning adds (the state of a loop) are named when they are met."""
 
-    def __init__(self) -> None:
+    def __init__(self, core: Op) -> None:
         self.names: dict[Value, str] = {}
         self.used: set[str] = set()
+        for value, name in value_names(core).items():
+            self._add(value, name)
 
     def __call__(self, value: Value) -> str:
-        name = self.names.get(value)
-        if name is None:
-            base = value.name or "t"
-            if value.op is not None and len(value.op.results) > 1:
-                base += f"#{value.index}"
-            name, k = base, 1
-            while name in self.used:
-                name, k = f"{base}.{k}", k + 1
-            self.names[value] = name
-            self.used.add(name)
-        return "%" + name
+        return self.names.get(value) or self._add(value, f"%{value.name}")
+
+    def _add(self, value: Value, base: str) -> str:
+        name, k = base, 1
+        while name in self.used:
+            name, k = f"{base}.{k}", k + 1
+        self.names[value] = name
+        self.used.add(name)
+        return name
 
 
 def type_text(value: Value) -> str:

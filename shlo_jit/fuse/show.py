@@ -14,17 +14,6 @@ from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step, all_steps, labels_of
 
 
-def names_of(plan: PlanBlock) -> Names:
-    """Names of all values that steps read and write, in the plan's order."""
-    names = Names()
-    for value in plan.block.arguments:
-        names(value)
-    for step in all_steps(plan):
-        for value in (*step.reads, *step.writes):
-            names(value)
-    return names
-
-
 def show_plan(plan: PlanBlock, names: Names) -> str:
     """The steps of a plan."""
     lines, labels = [summary(plan)], labels_of(plan)

@@ -77,6 +77,7 @@ def _ports(ports: Sequence[Port], keep: list[Any], allocate: bool) -> int:
     for row, port in zip(rows, ports, strict=False):
         dtype, extents = port.dtype.numpy, np.array(port.shape or (0,), np.int64)
         row.dtype, row.rank, row.dimensions = id(dtype), len(port.shape), layout.data_address(extents)
+        row.kind = layout.kind_of(dtype)
         keep += [dtype, extents]
         if allocate and port.nbytes >= pool.POOLED_BYTES:
             make = pool.maker(port.shape, dtype, port.nbytes)

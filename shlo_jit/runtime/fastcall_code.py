@@ -3,9 +3,9 @@
     PyObject *shlo_fastcall(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 
 `self` is a tuple: the address of a `Record` in a bytes object, the callable for the slow way, and whatever must stay
-alive. Where every argument is exactly an ndarray of the expected dtype object, shape and flags and the arena is free,
-it makes the result arrays (numpy's own C function; large ones by a Python callable, from the pool) and calls
-`shlo_main`; otherwise it calls the slow way with the same arguments, and keywords, which that refuses.
+alive. Where every argument is exactly an ndarray of the expected dtype, shape and flags and the arena is free, it makes
+the result arrays (numpy's own C function; large ones by a Python callable, from the pool) and calls `shlo_main`;
+otherwise it calls the slow way with the same arguments, and keywords, which that refuses.
 
 The GIL is released for the program's run, except where the program is known to take microseconds (`Program.is_short`):
 getting the GIL back from a busy thread may take milliseconds.
@@ -26,7 +26,7 @@ _FIELDS = (
     *("main", "instance", "inputs", "outputs", "arena", "needs_arena"),
     *("array_type", "new_array", "input_ports", "output_ports", "is_short"),
 )
-_PORT_FIELDS = ("dtype", "rank", "dimensions", "allocate")
+_PORT_FIELDS = ("dtype", "kind", "rank", "dimensions", "allocate")
 NULL = V("ptr", "null")
 
 
@@ -37,8 +37,8 @@ class Record(ctypes.Structure):
 
 
 class PortRecord(ctypes.Structure):
-    """An argument or result: address of its dtype object, rank, address of the extents, and of the callable that makes
-    it (results from the pool; else 0)."""
+    """An argument or result: address of its dtype object, what other dtype objects of the type have (`layout.kind_of`),
+    rank, address of the extents, and of the callable that makes it (results from the pool; else 0)."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in _PORT_FIELDS]
 
@@ -60,13 +60,25 @@ class _Writer:
 
     def port_field(self, ports: V, index: V, name: str) -> V:
         at = self.b.offset(ports, self.b.mul(index, 8 * len(_PORT_FIELDS)))
-        return self.b.load("i64" if name == "rank" else "ptr", self.b.offset(at, 8 * _PORT_FIELDS.index(name)))
+        return self.b.load(
+            "i64" if name in ("kind", "rank") else "ptr", self.b.offset(at, 8 * _PORT_FIELDS.index(name))
+        )
 
     def need(self, condition: V, otherwise: str) -> None:
         """Go on where the condition holds."""
         ok = self.b.label("ok")
         self.b.branch_if(condition, ok, otherwise)
         self.b.start(ok)
+
+    def need_dtype(self, dtype: V, ports: V, index: V) -> None:
+        """The port's dtype object, or, as of arrays that were pickled, another one of the type."""
+        b = self.b
+        other, ok = b.label("other"), b.label("ok")
+        b.branch_if(b.icmp("eq", dtype, self.port_field(ports, index, "dtype")), ok, other)
+        b.start(other)
+        kind = b.load("i64", b.offset(dtype, layout.KIND))
+        b.branch_if(b.icmp("eq", kind, self.port_field(ports, index, "kind")), ok, self.slow)
+        b.start(ok)
 
     def write(self) -> None:
         b = self.b
@@ -115,7 +127,7 @@ class _Writer:
             kind = b.load("ptr", b.offset(value, layout.TYPE))
             self.need(b.icmp("eq", kind, array_type), self.slow)
             dtype = b.load("ptr", b.offset(value, layout.DTYPE))
-            self.need(b.icmp("eq", dtype, self.port_field(ports, i, "dtype")), self.slow)
+            self.need_dtype(dtype, ports, i)
             rank = b.cast("sext", b.load("i32", b.offset(value, layout.RANK)), "i64")
             self.need(b.icmp("eq", rank, self.port_field(ports, i, "rank")), self.slow)
             flags = b.and_(b.load("i32", b.offset(value, layout.FLAGS)), i32(layout.READY))

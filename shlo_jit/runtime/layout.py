@@ -18,6 +18,8 @@ TYPE = 8
 """Of an object: its type."""
 DATA, RANK, DIMENSIONS, DTYPE, FLAGS = 16, 24, 32, 56, 64
 """Of an ndarray."""
+KIND = 24
+"""Of a dtype: eight bytes with its kind, character, byte order, flags and number."""
 ITEMS = 24
 """Of a tuple: the first item."""
 PAYLOAD = 32
@@ -39,6 +41,8 @@ def as_expected() -> bool:
         return False
     if ctypes.string_at(id(text) + PAYLOAD, len(text)) != text:
         return False
+    if any(_word(id(d), KIND) >> 32 != d.num for d in map(np.dtype, "?bhifd")):
+        return False
     base = np.arange(24.0).reshape(2, 3, 4)
     return all(_array_as_expected(a) for a in (base, base[::2, 1], base.T, np.array(2, np.float32), base > 3))
 
@@ -52,6 +56,12 @@ def _array_as_expected(array: np.ndarray) -> bool:
         return False
     dimensions = _word(at, DIMENSIONS)
     return all(_word(dimensions, 8 * i) == extent for i, extent in enumerate(array.shape))
+
+
+def kind_of(dtype: np.dtype) -> int:
+    """What all dtype objects of one of numpy's own numeric types have at KIND, and those of other types and byte orders
+    have not; 0 for other types."""
+    return _word(id(dtype), KIND) if dtype.isbuiltin == 1 and dtype.kind in "biufc" else 0
 
 
 def _word(address: int, offset: int) -> int:

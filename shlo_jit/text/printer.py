@@ -63,6 +63,14 @@ def print_op(op: Op) -> str:
     return Printer().op(op)
 
 
+def value_names(op: Op) -> dict[Value, str]:
+    """The names, with `%`, that `print_op` gives to values in an op, in the order of the text. Regions that do not see
+    each other may use a name for values of their own."""
+    printer = Printer()
+    printer.op(op)
+    return printer.names
+
+
 def _aliases(locations: dict[str, str], body: str) -> Iterable[str]:
     """Definitions of the location aliases that `body` needs, directly or through others, those used by others first."""
     if not locations:

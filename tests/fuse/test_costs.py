@@ -6,8 +6,9 @@ import pytest
 
 from shlo_jit import parse
 from shlo_jit.codegen.target import resolve
+from shlo_jit.fuse.names import Names
 from shlo_jit.fuse.plan import all_steps
-from shlo_jit.fuse.show import names_of, show_plan
+from shlo_jit.fuse.show import show_plan
 from shlo_jit.options import CompileOptions
 from shlo_jit.pipeline import lower
 from shlo_jit.stages import show
@@ -17,7 +18,7 @@ def plan(arguments: str, results: str, lines: list[str], returned: str) -> tuple
     """Titles of the steps, and the plan as it is printed."""
     body = "\n".join([*lines, f"return {returned} : {results}"])
     lowered = lower(parse(f"func.func @main({arguments}) -> ({results}) {{\n{body}\n}}"), CompileOptions(resolve()))
-    return [s.title for s in all_steps(lowered.plan)], show_plan(lowered.plan, names_of(lowered.plan))
+    return [s.title for s in all_steps(lowered.plan)], show_plan(lowered.plan, Names(lowered.entry.core))
 
 
 def check(found: tuple[list[str], str], titles: list[str], why: str = "") -> None:

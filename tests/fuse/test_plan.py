@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from shlo_jit.fuse.plan import NestStep, OpStep, all_steps
 from shlo_jit.lower.planned import Lowered
 from shlo_jit.options import CompileOptions
 from shlo_jit.pipeline import lower
+from shlo_jit.stages import show
 
 
 def plan_of(body: str, signature: str) -> Lowered:
@@ -175,3 +178,21 @@ def test_a_donated_argument_that_is_read_again_is_not_overwritten() -> None:
     first, second = shlo_jit.compile(text, cache=False, donate=(0,))(x.copy())
     np.testing.assert_array_equal(first, x + x)
     np.testing.assert_allclose(second, x + np.sin(x), rtol=1e-6)
+
+
+def test_steps_call_values_what_the_core_ops_call_them() -> None:
+    """Numbers of the text are not those of the core ops: a dead op and a constant are gone."""
+    t = "tensor<64xf32>"
+    body = f"""%3 = stablehlo.sine %x : {t}
+      %5 = stablehlo.add %x, %x : {t}
+      %7 = stablehlo.sort(%5) ({{
+        ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+          %9 = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+          stablehlo.return %9 : tensor<i1>
+      }}) {{dimension = 0 : i64}} : ({t}) -> {t}
+      return %7 : {t}"""
+    lowered = plan_of(body.replace("stablehlo.sort(%5) (", '"stablehlo.sort"(%5) ('), f"(%x: {t}) -> {t}")
+    core = show(lowered, "core", resolve())
+    assert "%0 = stablehlo.add" in core and '%1 = "stablehlo.sort"(%0)' in core
+    for stage in ("plan", "schedule", "memory"):
+        assert set(re.findall(r"%\d+", show(lowered, stage, resolve()))) == {"%0", "%1"}, stage

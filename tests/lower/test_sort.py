@@ -8,8 +8,8 @@ from random_arrays import random_array
 
 import shlo_jit
 from shlo_jit.ir.types import DTYPES
-from shlo_jit.lower.kernels.sort.keys import keys_of
 from shlo_jit.reference.interpreter import evaluate
+from shlo_jit.schedule.sort_keys import keys_of
 
 DTYPE_CHOICES = ["f32", "f64", "bf16", "f16", "i32", "i64", "ui8", "i8", "i16", "i4", "ui64", "i1", "f8E4M3FN"]
 

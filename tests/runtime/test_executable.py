@@ -17,6 +17,8 @@ import pytest
 from programs import TARGET, binary, callback, copies
 
 import shlo_jit
+from shlo_jit.ir.types import DTYPES
+from shlo_jit.runtime import front
 from shlo_jit.runtime.build import build
 from shlo_jit.runtime.executable import Executable
 
@@ -127,3 +129,19 @@ def test_the_log_is_silent_unless_asked() -> None:
     code = f"import logging, shlo_jit; shlo_jit.compile({TEXT.format(n=77)!r}); assert logging.getLogger('shlo_jit').handlers"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
     assert (run.stdout, run.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i8", "ui64", "i1", "complex<f32>", "bf16"])
+def test_pickled_arrays_are_called_with_as_fast(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their dtype is another object."""
+    exe = build(copies((4,), dtype), TARGET, cache=False)
+    x = np.arange(4).astype(DTYPES[dtype].numpy)
+    pickled = pickle.loads(pickle.dumps(x))
+    assert (pickled.dtype is x.dtype) == (dtype == "bf16")
+    slow = []
+    monkeypatch.setattr(front, "check_count", lambda *_: slow.append(1))
+    np.testing.assert_array_equal(exe(pickled), x)
+    assert not slow
+    if x.dtype.itemsize > 1 and dtype != "bf16":
+        np.testing.assert_array_equal(exe(x.astype(x.dtype.newbyteorder("S"))), x)
+        assert slow

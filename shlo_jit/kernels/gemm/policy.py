@@ -297,8 +297,10 @@ def describe(
     mode_b, mode_a = (mode if isinstance(mode, Reasoned) else Reasoned(mode) for mode in packing(a, plan, s, product))
     c = cut(a, plan, s, mode_b, product)
     tasks = task_count(a, c, batch)
-    serial = mode_b != SHARED and (product * batch <= tuning.GEMM_SERIAL or tasks == 1)
-    why = f"{product * batch:,} multiply-adds; up to {tuning.GEMM_SERIAL:,} the caller does all" if serial else ""
+    work = product * batch
+    bound = f"about {tuning.GEMM_TASK:,} a task"
+    if mode_b != SHARED and work <= tuning.GEMM_SERIAL:
+        bound = f"up to {tuning.GEMM_SERIAL:,} the caller does all"
     many = f"{tasks:,} task{'' if tasks == 1 else 's'}"
     if mode_b == SHARED:
         many += f" for every {plan.kc} steps of k{', product by product' if batch > 1 else ''}"
@@ -307,5 +309,5 @@ def describe(
         ("tile", f"{plan.mr} x {plan.nr} in registers", ""),
         ("A", WORDS[mode_a], mode_a.why),
         ("B", WORDS[mode_b], mode_b.why),
-        ("tasks", f"{many} of {min(c.mc, m):,} x {min(c.nc, n):,}{grouped}", why),
+        ("tasks", f"{many} of {min(c.mc, m):,} x {min(c.nc, n):,}{grouped}", f"{work:,} multiply-adds; {bound}"),
     ]
