@@ -4,14 +4,16 @@
     python -m benchmarks.thresholds TILE_SIDE STASH_COST
 
 Each variant is a process of its own that sets the threshold before it compiles, without the object cache. The three
-take turns, so that what disturbs one disturbs all. `changes` says what the variants differ in: the program's LLVM text,
-or only that of a routine it calls, which may decide alike at run time. Variants that change nothing are not timed.
-Compare ratios with the noise: by how much the median of the blocks is above the fastest.
+take turns, so that what disturbs one disturbs all. `changes` says what the variants differ in: the program's LLVM
+text, its schedule (reasons aside), or only the text of a routine it calls, which decides at run time, and here alike.
+Variants that change nothing are not timed. Compare ratios with the noise: by how much the median of the blocks is above
+the fastest.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import re
 import statistics
 import sys
 import time
@@ -194,18 +196,22 @@ def _serve(pipe: Connection, name: str, factor: float, text: str, inputs: list[A
 
 
 def _texts(text: str) -> dict[str, str]:
-    """LLVM text of a program, and of the routines it calls."""
+    """LLVM text of a program, its schedule without reasons, and the LLVM text of the routines it calls."""
     from shlo_jit.codegen.target import resolve
     from shlo_jit.kernels.builder import ModuleText
-    from shlo_jit.pipeline import program_of
+    from shlo_jit.options import CompileOptions
+    from shlo_jit.pipeline import lower
+    from shlo_jit.stages import show
+    from shlo_jit.text.parser import parse_module
 
     target, routines = resolve(), []
-    program = program_of(text, "case", target)
-    for routine in program.routines:
+    lowered = lower(parse_module(text, "case"), CompileOptions(target))
+    for routine in lowered.program.routines:
         module = ModuleText(target)
         routine.build(module, target)
         routines.append(module.text(""))
-    return {"program": program.text, "routine": "\n".join(routines)}
+    decisions = re.sub(r"   \(.*\)$", "", show(lowered, "schedule", target), flags=re.MULTILINE)
+    return {"program": lowered.program.text, "schedule": decisions, "routine": "\n".join(routines)}
 
 
 def _block(exe: Any, inputs: list[Any]) -> Any:
