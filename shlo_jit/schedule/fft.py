@@ -21,7 +21,7 @@ from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import ALIGN, Scratch
-from shlo_jit.schedule.tasks import Tasks
+from shlo_jit.schedule.tasks import Tasks, shared
 
 HEADER = 64
 """Bytes in front of a buffer that passes may use."""
@@ -71,12 +71,12 @@ class Axis:
         """Of the blocks."""
         if self.size < tuning.FFT_PARALLEL:
             return Tasks(self.units, 1, f"{self.size:,} elements; from {tuning.FFT_PARALLEL:,} on threads pay")
-        return _cut(self.units, f"{self.size:,} elements, {tuning.MAX_TASKS} tasks at most")
+        return shared(self.units, tuning.MAX_TASKS, f"{self.size:,} elements, {tuning.MAX_TASKS} tasks at most")
 
     @property
     def pass_tasks(self) -> list[Tasks]:
         """Of each pass by itself."""
-        return [_cut(step.units, "there is one block") for step in self.passes]
+        return [shared(step.units, tuning.MAX_TASKS, "there is one block") for step in self.passes]
 
     @property
     def notes(self) -> list[Note]:
@@ -165,12 +165,6 @@ def _columns(n: int, inner: int, lanes: int, itemsize: int) -> int:
     most = max(lanes, tuning.FFT_BLOCK_BYTES // (n * itemsize))
     fitting = [c for c in range(lanes, min(most, inner) + 1, lanes) if inner % c == 0]
     return max(fitting, default=inner)
-
-
-def _cut(units: int, why: str) -> Tasks:
-    """MAX_TASKS tasks at most, each of which has units."""
-    grain = max(1, -(-units // tuning.MAX_TASKS))
-    return Tasks(units, max(1, -(-units // grain)), why)
 
 
 def _aligned(nbytes: int) -> int:

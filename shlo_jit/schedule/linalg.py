@@ -23,7 +23,7 @@ from shlo_jit.schedule.choice import Choice, Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import ALIGN, Scratch
-from shlo_jit.schedule.tasks import Tasks, cut
+from shlo_jit.schedule.tasks import Tasks, cut, shared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +115,7 @@ def _together(count: int, n: int) -> Choice[bool]:
 
 def _matrices_cut(count: int, n: int) -> Tasks:
     work = count * n * n * (n + 8) // 48
-    tasks = max(1, min(tuning.MAX_TASKS, count, work // tuning.TASK_WORK))
-    grain = -(-count // tasks)
-    return Tasks(count, -(-count // grain), f"{work:,} element operations, {tuning.TASK_WORK:,} a task at least")
+    return shared(count, work // tuning.TASK_WORK, f"{work:,} element operations, {tuning.TASK_WORK:,} a task at least")
 
 
 def schedule_triangular_solve(step: OpStep, context: Context) -> KernelSchedule:

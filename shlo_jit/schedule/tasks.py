@@ -35,7 +35,12 @@ def cut(units: int, work: int) -> Tasks:
         return Tasks(units, 1, f"{work:,} element operations; from {tuning.PARALLEL_WORK:,} on threads pay")
     if units < 2:
         return Tasks(units, 1, "there is one unit of work")
-    tasks = max(1, min(tuning.MAX_TASKS, units, work // tuning.TASK_WORK))
-    grain = -(-units // tasks)
-    # no task without units: it would run the tail of the last one
-    return Tasks(units, -(-units // grain), f"{work:,} element operations, {tuning.TASK_WORK:,} a task at least")
+    return shared(units, work // tuning.TASK_WORK, f"{work:,} element operations, {tuning.TASK_WORK:,} a task at least")
+
+
+def shared(units: int, at_most: int, why: str) -> Tasks:
+    """Units in so many tasks at most, and MAX_TASKS: fewer where the last would have no units, since it would run the
+    tail of the one before."""
+    tasks = max(1, min(tuning.MAX_TASKS, units, at_most))
+    grain = max(1, -(-units // tasks))
+    return Tasks(units, max(1, -(-units // grain)), why)

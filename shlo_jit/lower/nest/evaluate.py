@@ -25,13 +25,13 @@ from shlo_jit.ops import OPS
 from shlo_jit.schedule.space import Space, linear
 
 
-class Frame:
+class Position:
     """Where the loops are: the variables' values, the lanes, and what has been computed here.
 
-    A child frame sees what its parents computed; what it computes is gone with it (it stands in a loop body).
+    A child position sees what its parents computed; what it computes is gone with it (it stands in a loop body).
     """
 
-    def __init__(self, variables: dict[int, V], width: int, mask: V | None = None, parent: Frame | None = None):
+    def __init__(self, variables: dict[int, V], width: int, mask: V | None = None, parent: Position | None = None):
         self.variables = variables
         self.width = width
         self.mask = mask
@@ -39,18 +39,18 @@ class Frame:
         self.memo: dict[Key, Reg] = {}
         self.parent = parent
         self.slot = parent.slot if parent is not None else 0
-        """Which of the frames it is that go along a row together."""
+        """Which of the positions it is that go along a row together."""
 
-    def child(self, variables: dict[int, V] | None = None) -> Frame:
-        return Frame({**self.variables, **(variables or {})}, self.width, self.mask, self)
+    def child(self, variables: dict[int, V] | None = None) -> Position:
+        return Position({**self.variables, **(variables or {})}, self.width, self.mask, self)
 
     def find(self, key: Key) -> Reg | None:
-        frame: Frame | None = self
-        while frame is not None:
-            found = frame.memo.get(key)
+        position: Position | None = self
+        while position is not None:
+            found = position.memo.get(key)
             if found is not None:
                 return found
-            frame = frame.parent
+            position = position.parent
         return None
 
 
@@ -70,86 +70,86 @@ class Evaluator:
         """Values that passes share, and the row of memory each has."""
         self.kept: set[Key] = set()
         """Those of them that an earlier pass has filled in."""
-        self.frames = 1
+        self.positions = 1
         """Frames that go along a row together."""
         self.ahead: dict[Key, int] = {}
         """Loads that come from memory, and how many bytes ahead of them is fetched."""
 
     # ------------------------------------------------------------------ values
-    def value(self, frame: Frame, key: Key) -> Reg:
+    def value(self, position: Position, key: Key) -> Reg:
         """The register of a value at a place: one lane where it does not vary along the vector variable."""
-        found = frame.find(key)
+        found = position.find(key)
         if found is not None:
             return found
         todo, entered = [key], set[Key]()
         while todo:  # operands first; not by recursion: chains of ops are as deep as programs are long
             k = todo[-1]
             node = self.nest.nodes.get(k)
-            if node is not None and k not in entered and k not in self.kept and frame.find(k) is None:
+            if node is not None and k not in entered and k not in self.kept and position.find(k) is None:
                 entered.add(k)
                 todo.extend(reversed(node.operands))
                 continue
             todo.pop()
-            if frame.find(k) is None:
-                frame.memo[k] = self.make(frame, k)
-        return frame.memo[key]
+            if position.find(k) is None:
+                position.memo[k] = self.make(position, k)
+        return position.memo[key]
 
-    def make(self, frame: Frame, key: Key) -> Reg:
+    def make(self, position: Position, key: Key) -> Reg:
         """A value whose operands have been computed."""
         if key in self.kept:
-            return self.recall(frame, key)
-        x = self.compute(frame, key) if key in self.nest.nodes else self.load(frame, key)
+            return self.recall(position, key)
+        x = self.compute(position, key) if key in self.nest.nodes else self.load(position, key)
         if key in self.keep:
-            self.remember(frame, key, x)
+            self.remember(position, key, x)
         return x
 
-    def kept_address(self, frame: Frame, key: Key) -> V:
+    def kept_address(self, position: Position, key: Key) -> V:
         number, size = i64(0), 1
         for v in reversed(self.space.inner):
-            number = self.b.add(number, self.b.mul(frame.variables[v], size))
+            number = self.b.add(number, self.b.mul(position.variables[v], size))
             size *= self.space.extents[v]
         if self.space.vector not in self.space.inner:
-            number = self.b.mul(self.b.add(self.b.mul(number, self.frames), frame.slot), frame.width)
+            number = self.b.mul(self.b.add(self.b.mul(number, self.positions), position.slot), position.width)
         return self.b.element(self.keep[key], memory_type(key[0].tensor.storage), number)
 
-    def remember(self, frame: Frame, key: Key, x: Reg) -> None:
+    def remember(self, position: Position, key: Key, x: Reg) -> None:
         """Keep a value for a later pass. The row has room for one more vector and its runs are written in order, so no
         mask is needed."""
         assert isinstance(x, V)
-        stored = to_memory(self.b, key[0].tensor.storage, self.b.splat(x, frame.width))
-        self.b.store(stored, self.kept_address(frame, key))
+        stored = to_memory(self.b, key[0].tensor.storage, self.b.splat(x, position.width))
+        self.b.store(stored, self.kept_address(position, key))
 
-    def recall(self, frame: Frame, key: Key) -> V:
+    def recall(self, position: Position, key: Key) -> V:
         dtype = key[0].tensor.storage
-        kind = vector(memory_type(dtype), frame.width)
-        return from_memory(self.b, dtype, self.b.load(kind, self.kept_address(frame, key)))
+        kind = vector(memory_type(dtype), position.width)
+        return from_memory(self.b, dtype, self.b.load(kind, self.kept_address(position, key)))
 
-    def compute(self, frame: Frame, key: Key) -> Reg:
+    def compute(self, position: Position, key: Key) -> Reg:
         value, at = key
         node = self.nest.nodes[key]
         op, name = node.op, node.op.name
         if name == "stablehlo.constant":
             return constant(value.tensor.storage, op.constant.array.reshape(-1)[0])
         if name == "stablehlo.iota":
-            return self.iota(frame, value.tensor.storage, at.index[op.int("iota_dimension")])
+            return self.iota(position, value.tensor.storage, at.index[op.int("iota_dimension")])
         if name == "stablehlo.pad":
-            return self.pad(frame, key)
+            return self.pad(position, key)
         if OPS[name].index_map is not None:
-            return self.value(frame, node.operands[0])
+            return self.value(position, node.operands[0])
         assert name != "stablehlo.reduce", "a reduce is computed by its pass"
-        args = [self.value(frame, o) for o in node.operands]
+        args = [self.value(position, o) for o in node.operands]
         n = max((lanes_of(a) for a in args), default=1)
         return elementwise.emit(self.b, op, [widen(self.b, a, n) for a in args])
 
-    def pad(self, frame: Frame, key: Key) -> Reg:
+    def pad(self, position: Position, key: Key) -> Reg:
         node = self.nest.nodes[key]
         (inside, outside), own = node.operands, set(key[1].conditions)
         conditions = [c for c in inside[1].conditions if c not in own]
-        x = self.value(frame, inside)
+        x = self.value(position, inside)
         if not conditions:
             return x
-        y = self.value(frame, outside)
-        mask = self.condition(frame, conditions)
+        y = self.value(position, outside)
+        mask = self.condition(position, conditions)
         assert mask is not None
         n = max(lanes_of(x), lanes_of(y), lanes(mask.type))
         x, y, mask = widen(self.b, x, n), widen(self.b, y, n), self.b.splat(mask, n)
@@ -165,22 +165,22 @@ class Evaluator:
             found = self._varies[at] = self.space.depends(at, self.along)
         return found
 
-    def base(self, frame: Frame, e: Expr) -> V:
+    def base(self, position: Position, e: Expr) -> V:
         """The scalar part of an expression at lane 0 (run-time terms that vary along the lanes left out)."""
         b, e = self.b, self.space.collapse(e)
         total = i64(e.const)
         for v, k in e.terms:
-            total = b.add(total, b.mul(frame.variables[v], k))
+            total = b.add(total, b.mul(position.variables[v], k))
         for s in e.syms:
             if not self.varies(s.at):
-                x = self.sym(frame, s)
+                x = self.sym(position, s)
                 total = b.add(total, b.mul(x, s.coefficient))
         return total
 
-    def sym(self, frame: Frame, s: Sym) -> V:
+    def sym(self, position: Position, s: Sym) -> V:
         """clamp(value, 0, limit) as i64, one lane or all."""
         b, dtype = self.b, s.value.tensor.storage
-        x = self.value(frame, (s.value, s.at))
+        x = self.value(position, (s.value, s.at))
         assert isinstance(x, V)
         n = lanes(x.type)
         t = vector("i64", n)
@@ -197,10 +197,10 @@ class Evaluator:
     def scattered(self, e: Expr) -> bool:
         return any(self.varies(s.at) for s in e.syms)
 
-    def vector_index(self, frame: Frame, e: Expr, element: str = "i64") -> V:
+    def vector_index(self, position: Position, e: Expr, element: str = "i64") -> V:
         """An expression as a vector, a lane each."""
-        b, n = self.b, frame.width
-        base = self.base(frame, e)
+        b, n = self.b, position.width
+        base = self.base(position, e)
         if element != "i64":
             base = b.cast("trunc", base, element) if base.literal is None else const(element, base.literal)
         total = b.splat(base, n)
@@ -209,23 +209,23 @@ class Evaluator:
             total = b.add(total, vector_literal(element, [k * i for i in range(n)]))
         for s in e.syms:
             if self.varies(s.at):
-                x = b.splat(self.sym(frame, s), n)  # one lane where only the place of it varies (an iota)
+                x = b.splat(self.sym(position, s), n)  # one lane where only the place of it varies (an iota)
                 x = b.mul(x, const(x.type, s.coefficient)) if s.coefficient != 1 else x
                 total = b.add(total, b.cast("trunc", x, element) if element != "i64" else x)
         return total
 
-    def iota(self, frame: Frame, dtype: DType, e: Expr) -> Reg:
+    def iota(self, position: Position, dtype: DType, e: Expr) -> Reg:
         varies = self.step(e) != 0 or self.scattered(e)
         small = abs(e.const) + sum(abs(k) * self.nest.extents[v] for v, k in e.terms) < 2**31
         element = "i32" if small else "i64"
         if varies:
-            x = self.vector_index(frame, e, element)
+            x = self.vector_index(position, e, element)
         else:
-            x = self.base(frame, e)
+            x = self.base(position, e)
             x = (self.b.cast("trunc", x, element) if x.literal is None else const(element, x.literal)) if small else x
         return convert(self.b, I32 if small else I64, dtype, x)
 
-    def condition(self, frame: Frame, conditions: Sequence[Condition], along: bool | None = None) -> V | None:
+    def condition(self, position: Position, conditions: Sequence[Condition], along: bool | None = None) -> V | None:
         """All conditions as an i1 (one lane where none varies); None when there are none."""
         b, total = self.b, None
         for c in conditions:
@@ -233,7 +233,7 @@ class Evaluator:
             if along is not None and varies != along:
                 continue
             moved = Expr(c.expr.const - c.low, c.expr.terms, c.expr.syms)
-            x = self.vector_index(frame, moved) if varies else self.base(frame, moved)
+            x = self.vector_index(position, moved) if varies else self.base(position, moved)
             hit = b.icmp("ult", x, const(x.type, c.high - c.low))
             if total is None:
                 total = hit
@@ -243,31 +243,31 @@ class Evaluator:
         return total
 
     # ------------------------------------------------------------------ memory
-    def load(self, frame: Frame, key: Key) -> Reg:
+    def load(self, position: Position, key: Key) -> Reg:
         value, at = key
         dtype, offset, pointer = value.tensor.storage, linear(key), self.pointers[value]
         moves = self.step(offset)
         spread = self.scattered(offset)
         if not moves and not spread:
-            return self.load_one(frame, dtype, pointer, offset, at)
-        mask = self.mask(frame, at.conditions)
-        if frame.width == 1:
-            index = self.vector_index(frame, offset) if spread else self.base(frame, offset)
+            return self.load_one(position, dtype, pointer, offset, at)
+        mask = self.mask(position, at.conditions)
+        if position.width == 1:
+            index = self.vector_index(position, offset) if spread else self.base(position, offset)
             return self.load_at(dtype, pointer, index, mask)
         if spread or moves not in (1, -1):
-            return self.load_gather(frame, dtype, pointer, offset, mask)
-        return self.load_run(frame, dtype, pointer, offset, moves, mask, self.ahead.get(key, 0))
+            return self.load_gather(position, dtype, pointer, offset, mask)
+        return self.load_run(position, dtype, pointer, offset, moves, mask, self.ahead.get(key, 0))
 
-    def mask(self, frame: Frame, conditions: Sequence[Condition]) -> V | None:
+    def mask(self, position: Position, conditions: Sequence[Condition]) -> V | None:
         """Lanes to touch: the tail's and the conditions'; one lane or all; None for all lanes."""
-        m = self.condition(frame, conditions)
-        if frame.mask is None:
+        m = self.condition(position, conditions)
+        if position.mask is None:
             return m
-        return frame.mask if m is None else self.b.and_(frame.mask, self.b.splat(m, frame.width))
+        return position.mask if m is None else self.b.and_(position.mask, self.b.splat(m, position.width))
 
-    def load_one(self, frame: Frame, dtype: DType, pointer: V, offset: Expr, at: At) -> Reg:
-        safe = self.condition(frame, at.conditions, along=False)
-        return self.load_at(dtype, pointer, self.base(frame, offset), safe)
+    def load_one(self, position: Position, dtype: DType, pointer: V, offset: Expr, at: At) -> Reg:
+        safe = self.condition(position, at.conditions, along=False)
+        return self.load_at(dtype, pointer, self.base(position, offset), safe)
 
     def load_at(self, dtype: DType, pointer: V, index: V, safe: V | None) -> Reg:
         """One element; where `safe` is false, the buffer's first element instead."""
@@ -280,11 +280,11 @@ class Evaluator:
         return from_memory(b, dtype, b.load(t, b.element(pointer, t, index)))
 
     def load_run(
-        self, frame: Frame, dtype: DType, pointer: V, offset: Expr, moves: int, mask: V | None, ahead: int
+        self, position: Position, dtype: DType, pointer: V, offset: Expr, moves: int, mask: V | None, ahead: int
     ) -> Reg:
         """Consecutive elements, up- or downwards; fetches what lies `ahead` bytes further."""
-        b, n, t = self.b, frame.width, memory_type(dtype)
-        index = self.base(frame, offset)
+        b, n, t = self.b, position.width, memory_type(dtype)
+        index = self.base(position, offset)
         if moves < 0:
             index = b.sub(index, n - 1)
         if mask is not None:
@@ -293,7 +293,7 @@ class Evaluator:
         parts = 2 if dtype.is_complex else 1
         address = b.element(pointer, t, b.mul(index, parts))
         kind = vector(t, n * parts)
-        if ahead and frame.mask is None:
+        if ahead and position.mask is None:
             b.prefetch(b.offset(address, ahead))
         if mask is None:
             x = b.load(kind, address)
@@ -305,9 +305,9 @@ class Evaluator:
             return tuple(b.reverse(p) if moves < 0 else p for p in pair)  # type: ignore[return-value]
         return from_memory(b, dtype, b.reverse(x) if moves < 0 else x)
 
-    def load_gather(self, frame: Frame, dtype: DType, pointer: V, offset: Expr, mask: V | None) -> Reg:
-        b, n, t = self.b, frame.width, memory_type(dtype)
-        index = self.vector_index(frame, offset)
+    def load_gather(self, position: Position, dtype: DType, pointer: V, offset: Expr, mask: V | None) -> Reg:
+        b, n, t = self.b, position.width, memory_type(dtype)
+        index = self.vector_index(position, offset)
         mask = b.splat(mask if mask is not None else V("i1", "true"), n)
         if dtype.is_complex:
             index = b.mul(index, const(index.type, 2))
@@ -315,29 +315,29 @@ class Evaluator:
             return tuple(b.gather(vector(t, n), p, mask) for p in where)  # type: ignore[return-value]
         return from_memory(b, dtype, b.gather(vector(t, n), b.pointers(pointer, t, index), mask))
 
-    def store(self, frame: Frame, s: Store) -> None:
+    def store(self, position: Position, s: Store) -> None:
         """Write a store's value; it has been computed or is computed now."""
         from shlo_jit.ir import index as ix
 
         b, dtype = self.b, s.target.tensor.storage
-        x = self.value(frame, (s.value, s.at))
+        x = self.value(position, (s.value, s.at))
         offset = ix.linearize(s.index, s.target.tensor.extents)
         pointer, t, moves = self.pointers[s.target], memory_type(dtype), self.step(offset)
         spread = self.scattered(offset)
-        if frame.width == 1 or (not moves and not spread):
-            index = self.vector_index(frame, offset) if spread else self.base(frame, offset)
+        if position.width == 1 or (not moves and not spread):
+            index = self.vector_index(position, offset) if spread else self.base(position, offset)
             self.store_at(dtype, pointer, index, x)
             return
-        n = frame.width
+        n = position.width
         x = widen(b, x, n)
-        mask = frame.mask
+        mask = position.mask
         if moves == 1 and not spread:
-            place = b.mul(self.base(frame, offset), 2 if dtype.is_complex else 1)
+            place = b.mul(self.base(position, offset), 2 if dtype.is_complex else 1)
             whole = offset.const % n == 0 and not offset.syms
             streaming = s.target in self.streaming and whole
             self.store_run(dtype, b.element(pointer, t, place), x, mask, n, streaming)
             return
-        index = self.vector_index(frame, offset)
+        index = self.vector_index(position, offset)
         mask = mask or b.splat(V("i1", "true"), n)
         if is_pair(x):
             index = b.mul(index, const(index.type, 2))

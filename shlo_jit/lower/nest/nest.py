@@ -18,7 +18,7 @@ from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.lower.elements.registers import first_lanes
-from shlo_jit.lower.nest.evaluate import Evaluator, Frame
+from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.lower.nest.tiles import TileWriter
@@ -102,7 +102,7 @@ class NestLowering:
             variables = {**outer, **self.decode(tile.rows, i)}
             if self.space.vector is None:
                 with b.loop(j0, j1, 1, "column") as j:
-                    self.row.row([Frame({**variables, **self.decode(tile.columns, j)}, 1)])
+                    self.row.row([Position({**variables, **self.decode(tile.columns, j)}, 1)])
             else:
                 self.columns(variables, j0, j1)
         b.ret()
@@ -123,15 +123,15 @@ class NestLowering:
         assert v is not None
         whole = b.add(start, b.and_(b.sub(stop, start), i64(-w)))
         with b.loop(start, whole, w, "vector") as j:
-            self.row.row([Frame({**variables, v: j}, w)])
+            self.row.row([Position({**variables, v: j}, w)])
         if self.target.has_masks:
             with b.loop(whole, stop, w, "tail") as j:
                 left = b.splat(b.cast("trunc", b.sub(stop, j), "i32"), w)
                 mask = b.icmp("slt", b.iota("i32", w), left)
-                self.row.row([Frame({**variables, v: j}, w, mask)])
+                self.row.row([Position({**variables, v: j}, w, mask)])
         else:
             with b.loop(whole, stop, 1, "tail") as j:
-                self.row.row([Frame({**variables, v: j}, 1)])
+                self.row.row([Position({**variables, v: j}, 1)])
 
     # ------------------------------------------------------------------ loops over rows
     def stream(self, aligned: set[Value]) -> None:
@@ -196,7 +196,7 @@ class NestLowering:
             n = space.extents[space.vector]
             self.lanes_loop(i64(0), i64(n), n, variables)
         else:
-            self.row.row([Frame(variables, space.width if space.vector is not None else 1)])
+            self.row.row([Position(variables, space.width if space.vector is not None else 1)])
 
     def lanes_loop(self, start: V, stop: V, n: int, variables: Variables) -> None:
         """The vector variable runs over rows [start, stop) of n: unrolled vectors, single vectors, a tail."""
@@ -208,21 +208,23 @@ class NestLowering:
         if self.schedule.unroll.value > 1:
             bulk = n - n % step
             with b.loop(start, b.min_(stop, bulk), step, "vectors") as i:
-                self.row.row([Frame({**variables, v: b.add(i, k * w)}, w) for k in range(self.schedule.unroll.value)])
+                self.row.row(
+                    [Position({**variables, v: b.add(i, k * w)}, w) for k in range(self.schedule.unroll.value)]
+                )
             if whole > bulk:
                 with b.loop(b.max_(start, bulk), b.min_(stop, whole), w, "vector") as i:
-                    self.row.row([Frame({**variables, v: i}, w)])
+                    self.row.row([Position({**variables, v: i}, w)])
         elif whole:
             with b.loop(start, b.min_(stop, whole), w, "vector") as i:
-                self.row.row([Frame({**variables, v: i}, w)])
+                self.row.row([Position({**variables, v: i}, w)])
         if n == whole:
             return
         if self.target.has_masks or (self.nest.stores and n < w):
             with b.if_(b.icmp("eq", stop, n)) if stop.literal is None else nullcontext():
-                self.row.row([Frame({**variables, v: i64(whole)}, w, first_lanes(w, n - whole))])
+                self.row.row([Position({**variables, v: i64(whole)}, w, first_lanes(w, n - whole))])
         else:
             with b.loop(b.max_(start, whole), stop, 1, "tail") as i:
-                self.row.row([Frame({**variables, v: i}, 1)])
+                self.row.row([Position({**variables, v: i}, 1)])
 
 
 def ceil_div(b: Builder, x: V, by: int) -> V:

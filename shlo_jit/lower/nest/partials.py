@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder, V, bits, i64, lanes, vector
 from shlo_jit.lower.elements.registers import Reg, flatten, regroup, widen
-from shlo_jit.lower.nest.evaluate import Evaluator, Frame
+from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.reductions import RowReduction, finish, row_reductions
 from shlo_jit.schedule.nest import NestSchedule
 
@@ -26,24 +26,24 @@ class Partials:
         self.parts = list(zip(types, split.offsets, strict=True))
         """Type and byte offset in scratch of every part of every accumulator."""
 
-    def row_number(self, frame: Frame) -> V:
+    def row_number(self, position: Position) -> V:
         """Number of the row (of the first of a vector's rows)."""
         number, size = i64(0), 1
         for v in reversed(self.schedule.space.rows):
-            number = self.b.add(number, self.b.mul(frame.variables[v], size))
+            number = self.b.add(number, self.b.mul(position.variables[v], size))
             size *= self.schedule.space.extents[v]
         return number
 
-    def address(self, frame: Frame, chunk: V, part: tuple[str, int]) -> V:
+    def address(self, position: Position, chunk: V, part: tuple[str, int]) -> V:
         b, (kind, offset) = self.b, part
-        place = b.add(b.mul(chunk, self.schedule.nest.rows), self.row_number(frame))
+        place = b.add(b.mul(chunk, self.schedule.nest.rows), self.row_number(position))
         return b.element(b.offset(self.scratch, offset), memory_of(kind), place)
 
-    def save(self, ev: Evaluator, frames: list[Frame], values: list[V]) -> None:
-        """Store the accumulators of the chunk at hand, frame by frame."""
+    def save(self, ev: Evaluator, positions: list[Position], values: list[V]) -> None:
+        """Store the accumulators of the chunk at hand, position by position."""
         assert self.chunk is not None
         n = len(self.parts)
-        for i, f in enumerate(frames):
+        for i, f in enumerate(positions):
             for part, x in zip(self.parts, values[i * n : (i + 1) * n], strict=True):
                 x = self.b.cast("zext", x, "i8") if bits(x.type) == 1 else x
                 address = self.address(f, self.chunk, part)
@@ -52,19 +52,19 @@ class Partials:
                 else:
                     self.b.store(x, address)
 
-    def read(self, frame: Frame, chunk: V, width: int) -> list[V]:
+    def read(self, position: Position, chunk: V, width: int) -> list[V]:
         b, out = self.b, []
         for part in self.parts:
-            address, kind = self.address(frame, chunk, part), vector(memory_of(part[0]), width)
-            mask = frame.mask if width > 1 else None
+            address, kind = self.address(position, chunk, part), vector(memory_of(part[0]), width)
+            mask = position.mask if width > 1 else None
             x = b.load(kind, address) if mask is None else b.masked_load(kind, address, mask)
             out.append(b.cast("trunc", x, "i1") if part[0] == "i1" else x)
         return out
 
-    def load(self, ev: Evaluator, frames: list[Frame], reductions: list[RowReduction]) -> None:
-        """Combine the chunks in order, then with the initial values: the reductions' results in the frames."""
+    def load(self, ev: Evaluator, positions: list[Position], reductions: list[RowReduction]) -> None:
+        """Combine the chunks in order, then with the initial values: the reductions' results in the positions."""
         b, space = self.b, self.schedule.space
-        for f in frames:
+        for f in positions:
             width = f.width if space.vector in space.rows else 1
             like = [[widen(b, r.reducer.neutral(), width)] for r in reductions]
             with b.loop_carry(1, self.schedule.tasks.units, self.read(f, i64(0), width), 1, "chunks") as carry:

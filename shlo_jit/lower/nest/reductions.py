@@ -9,7 +9,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.lower.elements.reducers import Reducer, reducer_of
 from shlo_jit.lower.elements.registers import Reg
-from shlo_jit.lower.nest.evaluate import Frame
+from shlo_jit.lower.nest.evaluate import Position
 from shlo_jit.schedule.passes import Passes
 
 
@@ -29,8 +29,8 @@ def row_reductions(passes: Passes, p: int) -> list[RowReduction]:
     return [RowReduction(r.op, reducer_of(r.op), r.results, r.operands, r.initial) for r in passes.reductions(p)]
 
 
-def finish(b: Builder, frame: Frame, r: RowReduction, values: list[Reg]) -> None:
-    """Make the accumulators the results of a reduction in the row's frame."""
+def finish(b: Builder, position: Position, r: RowReduction, values: list[Reg]) -> None:
+    """Make the accumulators the results of a reduction in the row's position."""
     results = r.reducer.leave(b, values)
     for key in r.results:
-        frame.memo[key] = results[r.op.results.index(key[0])]
+        position.memo[key] = results[r.op.results.index(key[0])]

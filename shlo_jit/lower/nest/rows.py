@@ -25,7 +25,7 @@ from shlo_jit.lower.elements.registers import (
     select_lanes,
     widen,
 )
-from shlo_jit.lower.nest.evaluate import Evaluator, Frame
+from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.reductions import RowReduction, finish, row_reductions
 from shlo_jit.schedule.nest import NestSchedule
@@ -56,51 +56,51 @@ class RowWriter:
     def range_of(self, var: int) -> tuple[V, V]:
         return self.bounds.get(var, (i64(0), i64(self.space.extents[var])))
 
-    def row(self, frames: list[Frame]) -> None:
-        """Everything for the rows of `frames`: passes in turn, then what remains to be stored."""
+    def row(self, positions: list[Position]) -> None:
+        """Everything for the rows of `positions`: passes in turn, then what remains to be stored."""
         self.ev.ahead = self.schedule.ahead
         if self.chunked:
-            self.walk(frames, row_reductions(self.passes, 0), self.passes.inner_stores(0))
+            self.walk(positions, row_reductions(self.passes, 0), self.passes.inner_stores(0))
             return
         if self.partials is not None:
-            self.partials.load(self.ev, frames, row_reductions(self.passes, 0))
+            self.partials.load(self.ev, positions, row_reductions(self.passes, 0))
         else:
-            self.make_stash(frames)
+            self.make_stash(positions)
             for p in range(self.passes.count + 1):
                 reductions, stores = row_reductions(self.passes, p), self.passes.inner_stores(p)
                 if reductions or stores:
-                    self.walk(frames, reductions, stores)
+                    self.walk(positions, reductions, stores)
         for s in self.nest.stores:
             if not self.passes.inside(s):
-                for f in frames:
+                for f in positions:
                     self.ev.store(f, s)
 
     # ------------------------------------------------------------------ results kept from pass to pass
-    def make_stash(self, frames: list[Frame]) -> None:
+    def make_stash(self, positions: list[Position]) -> None:
         """Give the values that the schedule keeps from pass to pass a row of memory each."""
-        self.ev.keep, self.ev.kept, self.ev.frames = {}, set(), len(frames)
-        for slot, frame in enumerate(frames):
-            frame.slot = slot
+        self.ev.keep, self.ev.kept, self.ev.positions = {}, set(), len(positions)
+        for slot, position in enumerate(positions):
+            position.slot = slot
         for key, size in self.schedule.stash.items():
             if key not in self.stash:
                 self.stash[key] = self.b.alloca("i8", size)
             self.ev.keep[key] = self.stash[key]
 
     # ------------------------------------------------------------------ one pass
-    def walk(self, frames: list[Frame], reductions: list[RowReduction], stores: list[Store]) -> None:
+    def walk(self, positions: list[Position], reductions: list[RowReduction], stores: list[Store]) -> None:
         """One pass over the reduced variables."""
         roots = [(s.value, s.at) for s in stores] + [k for r in reductions for k in r.operands]
-        for f in frames:
+        for f in positions:
             self.hoist(f, roots)
         if self.space.vector in self.space.inner:
-            self.walk_vectors(frames[0], reductions, stores)
+            self.walk_vectors(positions[0], reductions, stores)
         else:
-            self.walk_serial(frames, reductions, stores)
+            self.walk_serial(positions, reductions, stores)
         needed = self.passes.needed(roots)
         self.ev.kept.update(k for k in needed if k in self.ev.keep)
         self.ev.ahead = {k: n for k, n in self.ev.ahead.items() if k not in needed}
 
-    def hoist(self, frame: Frame, roots: list[Key]) -> None:
+    def hoist(self, position: Position, roots: list[Key]) -> None:
         """Compute what belongs to the row before the pass's loops begin."""
         seen, todo = set(), list(roots)
         while todo:
@@ -111,7 +111,7 @@ class RowWriter:
             node = self.nest.nodes.get(key)
             if self.passes.in_row(key):
                 if node is None or node.op.name != "stablehlo.constant":
-                    self.ev.value(frame, key)
+                    self.ev.value(position, key)
             elif node is not None:
                 todo.extend(node.operands)
 
@@ -127,19 +127,19 @@ class RowWriter:
             carry.next(*after)
         return carry.values
 
-    def elements(self, frame: Frame, r: RowReduction, width: int) -> list[Reg]:
-        values = [self.ev.value(frame, k) for k in r.operands]
+    def elements(self, position: Position, r: RowReduction, width: int) -> list[Reg]:
+        values = [self.ev.value(position, k) for k in r.operands]
         return r.reducer.enter(self.b, [widen(self.b, v, width) for v in values])
 
     # ------------------------------------------------------------------ lanes along rows: one element a turn each
-    def walk_serial(self, frames: list[Frame], reductions: list[RowReduction], stores: list[Store]) -> None:
+    def walk_serial(self, positions: list[Position], reductions: list[RowReduction], stores: list[Store]) -> None:
         """Elements of the row one after another, from the initial value on; lanes (if any) are rows."""
-        starts = [self.first(f, r) for f in frames for r in reductions]
+        starts = [self.first(f, r) for f in positions for r in reductions]
 
         def body(variables: Variables, values: list[V]) -> list[V]:
             groups = iter(regroup(values, starts))
             out: list[Reg] = []
-            for f in frames:
+            for f in positions:
                 child = f.child(variables)
                 for r in reductions:
                     out += r.reducer.combine(self.b, next(groups), self.elements(child, r, f.width))
@@ -151,22 +151,22 @@ class RowWriter:
         values = self.carry_loops(self.space.inner, {}, flat, body)
         if self.chunked:
             assert self.partials is not None
-            self.partials.save(self.ev, frames, values)
+            self.partials.save(self.ev, positions, values)
             return
         final = iter(regroup(values, starts))
-        for f in frames:
+        for f in positions:
             for r in reductions:
                 finish(self.b, f, r, next(final))
 
-    def first(self, frame: Frame, r: RowReduction) -> list[Reg]:
+    def first(self, position: Position, r: RowReduction) -> list[Reg]:
         """What the accumulators of a row start from: the initial value, in a chunk of a row the neutral one."""
         if self.chunked:
-            return [widen(self.b, r.reducer.neutral(), frame.width)]
-        values = [self.ev.value(frame, k) for k in r.initial]
-        return r.reducer.enter(self.b, [widen(self.b, v, frame.width) for v in values])
+            return [widen(self.b, r.reducer.neutral(), position.width)]
+        values = [self.ev.value(position, k) for k in r.initial]
+        return r.reducer.enter(self.b, [widen(self.b, v, position.width) for v in values])
 
     # ------------------------------------------------------------------ lanes along the reduced variable
-    def walk_vectors(self, frame: Frame, reductions: list[RowReduction], stores: list[Store]) -> None:
+    def walk_vectors(self, position: Position, reductions: list[RowReduction], stores: list[Store]) -> None:
         """Vectors of a row: several accumulators of lanes from the neutral element, combined in a fixed tree."""
         v = self.space.vector
         assert v is not None
@@ -174,7 +174,7 @@ class RowWriter:
         like = [[r] for r in neutral]
         unroll = self.schedule.unroll.value
 
-        def turn(child: Frame, values: list[V]) -> list[V]:
+        def turn(child: Position, values: list[V]) -> list[V]:
             out: list[Reg] = []
             for r, group, empty in zip(reductions, regroup(values, like), neutral, strict=True):
                 element = self.elements(child, r, child.width)
@@ -186,21 +186,21 @@ class RowWriter:
             return flatten(out)
 
         def inner(variables: Variables, values: list[V]) -> list[V]:
-            return self.vectors(frame, variables, values, len(flatten(neutral)), turn, reductions, stores)
+            return self.vectors(position, variables, values, len(flatten(neutral)), turn, reductions, stores)
 
         outer = [x for x in self.space.inner if x != v]
         final = self.carry_loops(outer, {}, flatten(neutral * unroll), inner)
         width = len(final) // unroll
         parts = [regroup(final[u * width : (u + 1) * width], like) for u in range(unroll)]
-        self.combine(frame, reductions, parts)
+        self.combine(position, reductions, parts)
 
     def vectors(
         self,
-        frame: Frame,
+        position: Position,
         variables: Variables,
         values: list[V],
         width: int,
-        turn: Callable[[Frame, list[V]], list[V]],
+        turn: Callable[[Position, list[V]], list[V]],
         reductions: list[RowReduction],
         stores: list[Store],
     ) -> list[V]:
@@ -216,27 +216,27 @@ class RowWriter:
                 out: list[V] = []
                 for u in range(k):
                     place = {**variables, v: b.add(carry.index, u * w)}
-                    out += turn(frame.child(place), carry.values[u * width : (u + 1) * width])
+                    out += turn(position.child(place), carry.values[u * width : (u + 1) * width])
                 carry.next(*out)
             values = carry.values
         head, rest = values[:width], values[width:]
         if whole > bulk:
             with b.loop_carry(b.max_(low, bulk), b.min_(high, whole), head, w, "vector") as carry:
-                carry.next(*turn(frame.child({**variables, v: carry.index}), carry.values))
+                carry.next(*turn(position.child({**variables, v: carry.index}), carry.values))
             head = carry.values
         if n > whole and self.schedule.target.has_masks:
             # one turn, or none in a chunk that ends before
             with b.loop_carry(b.max_(low, whole), high, head, w, "tail") as carry:
-                place = {**frame.variables, **variables, v: carry.index}
-                carry.next(*turn(Frame(place, w, first_lanes(w, n - whole), frame), carry.values))
+                place = {**position.variables, **variables, v: carry.index}
+                carry.next(*turn(Position(place, w, first_lanes(w, n - whole), position), carry.values))
             head = carry.values
         elif n > whole:
-            head = self.tail(frame, variables, head, reductions, stores, whole)
+            head = self.tail(position, variables, head, reductions, stores, whole)
         return [*head, *rest]
 
     def tail(
         self,
-        frame: Frame,
+        position: Position,
         variables: Variables,
         head: list[V],
         reductions: list[RowReduction],
@@ -249,7 +249,7 @@ class RowWriter:
         low, high = self.range_of(v)
         like = [[widen(b, r.reducer.neutral(), self.space.width)] for r in reductions]
         with b.loop_carry(b.max_(low, whole), high, head, 1, "tail") as carry:
-            child = Frame({**frame.variables, **variables, v: carry.index}, 1, None, frame)
+            child = Position({**position.variables, **variables, v: carry.index}, 1, None, position)
             out: list[Reg] = []
             for r, group in zip(reductions, regroup(carry.values, like), strict=True):
                 lane0 = [map_parts(x, lambda p: b.extract(p, 0)) for x in group]
@@ -260,7 +260,7 @@ class RowWriter:
             carry.next(*flatten(out))
         return carry.values
 
-    def combine(self, frame: Frame, reductions: list[RowReduction], parts: list[list[list[Reg]]]) -> None:
+    def combine(self, position: Position, reductions: list[RowReduction], parts: list[list[list[Reg]]]) -> None:
         """Accumulators with accumulators, lanes with lanes, then with the initial value."""
         b, sums = self.b, []
         for i, r in enumerate(reductions):
@@ -272,8 +272,8 @@ class RowWriter:
             if self.chunked:
                 sums += total
                 continue
-            start = r.reducer.enter(b, [self.ev.value(frame, k) for k in r.initial])
-            finish(b, frame, r, r.reducer.combine(b, start, total))
+            start = r.reducer.enter(b, [self.ev.value(position, k) for k in r.initial])
+            finish(b, position, r, r.reducer.combine(b, start, total))
         if self.chunked:
             assert self.partials is not None
-            self.partials.save(self.ev, [frame], flatten(sums))
+            self.partials.save(self.ev, [position], flatten(sums))

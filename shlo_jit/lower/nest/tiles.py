@@ -12,7 +12,7 @@ from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key
 from shlo_jit.kernels.builder import Builder, V, i64, vector
 from shlo_jit.lower.elements.registers import first_lanes, from_memory, memory_type
-from shlo_jit.lower.nest.evaluate import Evaluator, Frame
+from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.schedule.crossing import Crossing
 from shlo_jit.schedule.space import linear
@@ -60,13 +60,13 @@ class TileWriter:
             self.transpose(key, {**variables, self.crossing.across: i, v: j}, rows, count)
         mask = first_lanes(side, count) if count < side else None
         with b.loop(0, rows, 1, "line") as r:
-            frame = Frame({**variables, self.crossing.across: b.add(i, r), v: j}, side, mask)
+            position = Position({**variables, self.crossing.across: b.add(i, r), v: j}, side, mask)
             for key, buffer in self.buffers.items():
                 dtype = key[0].tensor.storage
                 kind = vector(memory_type(dtype), side)
                 line = b.load(kind, b.element(buffer, kind, b.mul(r, side)))
-                frame.memo[key] = from_memory(b, dtype, line)
-            self.row.row([frame])
+                position.memo[key] = from_memory(b, dtype, line)
+            self.row.row([position])
 
     def transpose(self, key: Key, place: Variables, rows: int, count: int) -> None:
         """Read a tile of a load along its own variable and leave it in its buffer along the lanes."""
@@ -74,7 +74,7 @@ class TileWriter:
         t = memory_type(key[0].tensor.storage)
         offset = linear(key)
         step = self.space.collapse(offset).coefficient(self.space.vector or 0)
-        base = self.ev.base(Frame(place, 1), offset)
+        base = self.ev.base(Position(place, 1), offset)
         kind, pointer = vector(t, side), self.ev.pointers[key[0]]
         lines: list[V] = []
         for c in range(side):
