@@ -203,7 +203,7 @@ GEMM_VECTOR_CHUNK = 32 << 10
 """Bytes of sums that a task of such a product keeps at most: the first level cache. No case moves."""
 GEMM_PANEL_AHEAD = 8
 """Steps of k that rows of B are fetched before the tallest tiles want them: panels come from the second level cache.
-`benchmarks.kernels_gemm`. Case `dot f32 1536`."""
+`benchmarks.kernels_gemm`. No case moves."""
 GEMM_AMX_AHEAD = 2
 """Tiles of a panel that AMX fetches before they are wanted. `benchmarks.kernels_gemm`."""
 CONV_TASK = 4 << 20
