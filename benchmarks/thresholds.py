@@ -4,13 +4,16 @@
     python -m benchmarks.thresholds TILE_SIDE STASH_COST
 
 Each variant is a process of its own that sets the threshold before it compiles, without the object cache. The three
-take turns, so that what disturbs one disturbs all. `decides` says what the variants change: the plan, the schedule, the
-code, or nothing that a program has. Compare differences with the noise, of which the last column is a measure.
+take turns, so that what disturbs one disturbs all. `changes` says what the variants differ in: the program's LLVM
+text, its schedule (reasons aside), or only the text of a routine it calls, which decides at run time, and here alike.
+Variants that change nothing are not timed. Compare ratios with the noise: by how much the median of the blocks is above
+the fastest.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import re
 import statistics
 import sys
 import time
@@ -82,11 +85,10 @@ BLOCK = 0.02
 
 
 class Found(NamedTuple):
-    """Of a variant: seconds of a call, of the fastest block and of the median one, and what it was compiled to."""
+    """Of a variant: seconds of a call in each block, none where it has not been timed, and what it was compiled to."""
 
-    least: float
-    median: float
-    stages: dict[str, str]
+    blocks: list[float]
+    texts: dict[str, str]
 
 
 def measure(name: str, case: str) -> dict[str, Found]:
@@ -98,39 +100,38 @@ def measure(name: str, case: str) -> dict[str, Found]:
         text = found.lower().as_text()
     variants = {how: _Variant(name, factor, text, found.inputs()) for how, factor in FACTORS.items()}
     try:
-        stages = {how: variant.ask("stages") for how, variant in variants.items()}
-        blocks: dict[str, list[float]] = {how: [] for how in variants}
-        end = time.perf_counter() + SECONDS * len(variants)
-        order = list(variants)
-        while time.perf_counter() < end or len(blocks["as is"]) < 5:
+        texts = {how: variant.ask("texts") for how, variant in variants.items()}
+        order = [how for how in variants if how == "as is" or texts[how] != texts["as is"]]
+        blocks: dict[str, list[float]] = {how: [] for how in order}
+        end = time.perf_counter() + SECONDS * len(order)
+        while len(order) > 1 and (time.perf_counter() < end or len(blocks["as is"]) < 5):
             for how in order:
                 blocks[how].append(variants[how].ask("block"))
             order.append(order.pop(0))
     finally:
         for variant in variants.values():
             variant.end()
-    return {how: Found(min(b), statistics.median(b), stages[how]) for how, b in blocks.items()}
+    return {how: Found(blocks.get(how) or [], texts[how]) for how in variants}
 
 
-def decided(found: dict[str, Found], how: str) -> str:
-    """The first stage at which a variant differs from what it is compared with; `-` where none does."""
-    ours, other = found["as is"].stages, found[how].stages
-    return next((stage for stage in ours if ours[stage] != other[stage]), "-")
+def changed(found: dict[str, Found], how: str) -> str:
+    """What a variant differs in: the program, else a routine; `-` where nothing does."""
+    ours, other = found["as is"].texts, found[how].texts
+    return next((what for what in ours if ours[what] != other[what]), "-")
 
 
 def row(name: str, case: str, found: dict[str, Found]) -> str:
     """A line of the table."""
-    now = found["as is"]
-    times = [_microseconds(f.least) for f in found.values()]
-    ratios = [f"{found[how].least / now.least:.2f}" for how in ("half", "double")]
-    decides = f"{decided(found, 'half')}, {decided(found, 'double')}"
-    noise = f"{100 * (now.median / now.least - 1):.0f} %"
-    value = f"{_value(name):,}"
-    return f"| {' | '.join([name, value, case, *times, *ratios, decides, noise])} |"
+    now = found["as is"].blocks
+    times = [_microseconds(min(f.blocks)) if f.blocks else "" for f in found.values()]
+    ratios = [f"{min(b) / min(now):.2f}" if (b := found[how].blocks) else "" for how in ("half", "double")]
+    changes = f"{changed(found, 'half')}, {changed(found, 'double')}"
+    noise = f"{100 * (statistics.median(now) / min(now) - 1):.0f} %" if now else ""
+    return f"| {' | '.join([name, f'{_value(name):,}', case, *times, *ratios, changes, noise])} |"
 
 
 HEAD = (
-    "| threshold | value | case | half us | as is us | double us | half / as is | double / as is | decides | noise |\n"
+    "| threshold | value | case | half us | as is us | double us | half / as is | double / as is | changes | noise |\n"
     "|---|--:|---|--:|--:|--:|--:|--:|---|--:|"
 )
 
@@ -185,16 +186,32 @@ def _serve(pipe: Connection, name: str, factor: float, text: str, inputs: list[A
 
     setattr(tuning, name, type(getattr(tuning, name))(max(1, getattr(tuning, name) * factor)))
     exe = shlo_jit.compile(text, cache=False)
-    answers = {
-        "stages": lambda: {stage: exe.text(stage) for stage in ("plan", "schedule", "memory", "lowered")},
-        "block": _block(exe, inputs),
-    }
+    answers = {"texts": lambda: _texts(text), "block": _block(exe, inputs)}
     while True:
         try:
             what = pipe.recv()
         except EOFError:
             return
         pipe.send(answers[what]())
+
+
+def _texts(text: str) -> dict[str, str]:
+    """LLVM text of a program, its schedule without reasons, and the LLVM text of the routines it calls."""
+    from shlo_jit.codegen.target import resolve
+    from shlo_jit.kernels.builder import ModuleText
+    from shlo_jit.options import CompileOptions
+    from shlo_jit.pipeline import lower
+    from shlo_jit.stages import show
+    from shlo_jit.text.parser import parse_module
+
+    target, routines = resolve(), []
+    lowered = lower(parse_module(text, "case"), CompileOptions(target))
+    for routine in lowered.program.routines:
+        module = ModuleText(target)
+        routine.build(module, target)
+        routines.append(module.text(""))
+    decisions = re.sub(r"   \(.*\)$", "", show(lowered, "schedule", target), flags=re.MULTILINE)
+    return {"program": lowered.program.text, "schedule": decisions, "routine": "\n".join(routines)}
 
 
 def _block(exe: Any, inputs: list[Any]) -> Any:

@@ -1,7 +1,9 @@
 """Every threshold that steers a choice, once: its unit, what it separates, and where the figure is from.
 
-None of them changes what a program means; most change neither its results' bits. `python -m benchmarks CASE` runs the
-cases that are named here. "Chosen" stands for a figure that was reasoned out, and that no case has contradicted.
+None of them changes what a program means; most change neither its results' bits. A case is one of `benchmarks`, whose
+code changes when the figure is halved or doubled; `python -m benchmarks.thresholds` times it, docs/tuning.md has the
+table. "No case moves" says that none of the cases tried does. "Chosen" stands for a figure that was reasoned out, and
+that no case has contradicted.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ INLINE_LARGEST = 5_000_000
 INLINE_DEPTH = 50
 """Levels of control flow that writing out calls may make of less. Chosen: far below what recursion can take."""
 UNROLL_TURNS = 8
-"""Turns of a counted loop up to which it is written out. Case `mlp_sgd_step_b64` and loops of a few turns in real
-programs; chosen."""
+"""Turns of a counted loop up to which it is written out. Chosen: loops of a few turns in real programs. No case
+moves."""
 UNROLL_OPS = 320
-"""Ops that a loop written out may have in all. Chosen: below the size of one loop nest."""
+"""Ops that a loop written out may have in all. Chosen: below the size of one loop nest. No case moves."""
 SMALL_PRODUCT = 128
-"""Multiply-adds per result row and column extents up to which a product is a reduction and fuses like one. Cases
-`tiny_mlp_1x16`, `bmm_f32_1000x16x16`."""
+"""Multiply-adds per result row and column extents up to which a product is a reduction and fuses like one. Case
+`dense 1x12`."""
 SMALL_COMPLEX_PRODUCT = 1 << 12
 """Multiply-adds up to which a complex product is one of complex numbers, not four real ones. Chosen."""
 DILATION_PHASES = 16
@@ -59,11 +61,11 @@ stencil's."""
 HOMES_ASKED = 50
 """Of the nests that read a value, so many are asked whether they can also write it: bounds compile time."""
 ROW_ELEMENTS = 1 << 16
-"""Elements of a row that is passed over several times: it has to stay in the cache. Case `softmax_4096x1024` and wider
-rows: above 2^16 floats the second pass comes from memory."""
+"""Elements of a row that is passed over several times: it has to stay in the cache. Above 2^16 floats the second
+pass comes from memory. No case moves."""
 COLUMN_ELEMENTS = 2048
 """The same for rows whose elements are not adjacent; a quarter where they lie a multiple of half a page apart, since
-they fall into the same sets of the cache. Batch norm over NHWC tensors."""
+they fall into the same sets of the cache. Batch norm over NHWC tensors. No case moves."""
 FEW_ROWS, FEW_ROWS_ELEMENTS = 16, 4096
 """Rows below which longer rows are no row program: there is too little to do side by side. Chosen."""
 EPILOGUE_DISTANCE = 500
@@ -73,15 +75,15 @@ ORDER_SEARCH = 1000
 
 # ---------------------------------------------------------------------------- tasks
 TASK_WORK = 1 << 15
-"""Element operations a task should have, so that handing it over (some 0.3 us) costs little."""
+"""Element operations a task should have, so that handing it over (some 0.3 us) costs little. Case `add 3M`."""
 PARALLEL_WORK = 1 << 17
-"""Element operations below which a kernel runs on the caller: waking a worker takes some 5 us. Case `add_64K`."""
+"""Element operations below which a kernel runs on the caller: waking a worker takes some 5 us. Case `add 30K`."""
 MAX_TASKS = 64
-"""Tasks of a kernel: several for each of 16 threads, so that a slow one does not hold up the rest."""
+"""Tasks of a kernel: several for each of 16 threads, so that a slow one does not hold up the rest. Case `exp`."""
 SPLIT_UNITS = 8
-"""Units of rows below which a large reduction is split along the row instead. Case `reduce_all`."""
+"""Units of rows below which a large reduction is split along the row instead. No case moves."""
 COPY_PARALLEL_BYTES = 1 << 19
-"""Bytes from which a copy is cut into tasks. Case `dus_4096x1024_16rows`."""
+"""Bytes from which a copy is cut into tasks. Case `update rows`."""
 
 # ---------------------------------------------------------------------------- loop nests
 SHORT_LANES, SHORTER_LANES = 8, 4
@@ -89,7 +91,7 @@ SHORT_LANES, SHORTER_LANES = 8, 4
 SMALL_TENSOR = 256
 """Elements up to which a strided walk costs little, since the tensor stays in the first level cache. Chosen."""
 TILE_SIDE = 16
-"""Elements of a side of the tiles that are transposed in registers. Case `transpose_4096x4096`."""
+"""Elements of a side of the tiles that are transposed in registers. Case `transpose 3000`."""
 TILE_LEAST_SIDE = 4
 """Lanes below which a transpose in registers gains nothing. Chosen."""
 TILE_EXTENT = 8
@@ -97,38 +99,39 @@ TILE_EXTENT = 8
 TILE_OPS = 60
 """Ops of a nest up to which it is tiled: its body is written for every line of a tile. Chosen."""
 TILE_STRIPE = 4
-"""Tiles next to each other that a turn handles: it touches fewer memory pages that way. Case `transpose_4096x4096`."""
+"""Tiles next to each other that a turn handles: it touches fewer memory pages that way. Case `transpose 3000`."""
 ROW_SUM_UNROLL = 16
-"""Vectors of neighbouring rows that a reduction with a tiny body carries. Case `reduce_col`."""
+"""Vectors of neighbouring rows that a reduction with a tiny body carries. Case `sum of columns`."""
 PREFETCH_BYTES = 1 << 21
-"""Bytes of an operand from which it comes from memory, or the last level of cache. Case `gelu_tanh_4M`."""
+"""Bytes of an operand from which it comes from memory, or the last level of cache. Case `heat, 60 steps`."""
 PREFETCH_AHEAD = 2048
-"""Bytes that such operands are fetched ahead: gelu 6.9 to 4.6, silu 14.1 to 5.8 ns a vector on 4M elements."""
+"""Bytes that such operands are fetched ahead: gelu 6.9 to 4.6, silu 14.1 to 5.8 ns a vector on 4M elements. Case
+`gelu`."""
 STASH_COST = 8
 """Cost of an op above which its result is kept for a later pass over the row rather than computed again. Case
-`softmax_4096x1024`."""
+`softmax`."""
 STASH_BYTES = 1 << 18
-"""Bytes of a row's intermediate results that are kept from pass to pass, on the stack of a thread."""
+"""Bytes of a row's intermediate results that are kept from pass to pass, on the stack of a thread. No case moves."""
 STREAM_BYTES = 1 << 23
-"""Bytes of an output from which a plain loop writes it with non-temporal stores. Case `add_4M`."""
+"""Bytes of an output from which a plain loop writes it with non-temporal stores. Case `add 3M`."""
 COPY_STREAM_BYTES = 1 << 25
-"""Bytes from which a copy's stores are non-temporal: they need no reading of what they overwrite."""
+"""Bytes from which a copy's stores are non-temporal: they need no reading of what they overwrite. No case moves."""
 
 # ---------------------------------------------------------------------------- other kernels
 WINDOW_UNROLLED = 64
-"""Window positions up to which a window's fold is written out. Case `maxpool_3x3_s2`."""
+"""Window positions up to which a window's fold is written out. No case moves."""
 WINDOW_SMALL = 16
-"""Window positions up to which several vectors of outputs are folded side by side. Case `maxpool_3x3_s2`."""
+"""Window positions up to which several vectors of outputs are folded side by side. No case moves."""
 WINDOW_VECTORS = 4
-"""How many."""
+"""How many. Case `max pool 2x2`."""
 WINDOW_UNITS = 64
-"""Units that a window kernel should have."""
+"""Units that a window kernel should have. No case moves."""
 WINDOW_BLOCK = 1024
 """Outputs of the last dimension in a unit, where the other dimensions give few units."""
 SCAN_SIMPLE_COST = 4
-"""Cost of a body up to which scans run side by side. Case `cumsum_4096x1024`."""
+"""Cost of a body up to which scans run side by side. No case moves."""
 SCAN_ROWS = 4
-"""Rows that are scanned side by side, to hide the latency of the chain from vector to vector."""
+"""Rows that are scanned side by side, to hide the latency of the chain from vector to vector. Case `cumulative sum`."""
 SCAN_COLUMN_VECTORS = 4
 """Vectors of columns side by side in a unit, where the scanned dimension is strided."""
 SELECT_UNITS = 16
@@ -136,86 +139,83 @@ SELECT_UNITS = 16
 FILL_BLOCK = 1 << 14
 """Elements of a unit that fills a tensor."""
 SCATTER_UNITS = 16
-"""Turns of a loop from which it is the one that is cut into tasks."""
+"""Turns of a loop from which it is the one that is cut into tasks. No case moves."""
 SCATTER_VECTORS = 4
-"""Vectors of a window that a unit has. Case `scatter_add_rows_8192of50000x256`."""
+"""Vectors of a window that a unit has. Case `scatter add rows`."""
 SCATTER_ACCESS_COST = 4
 """Of an element update's memory accesses, in element operations."""
 SORT_LONG_LINE = 1 << 17
-"""Elements from which one line is worth several tasks. Case `argsort_1M`."""
+"""Elements from which one line is worth several tasks. No case moves."""
 SORT_CHUNKS = 8
-"""Chunks of such a line. More would be more counters to add up than threads to gain; chosen."""
+"""Chunks of such a line. More would be more counters to add up than threads to gain; chosen. Case `sort 500K`."""
 TOP_K_INSERTED = 256
-"""k up to which a top-k keeps a sorted array. Case `topk16_1024x4096`."""
+"""k up to which a top-k keeps a sorted array. No case moves."""
 FFT_BLOCK_BYTES = 128 << 10
-"""Of a block's elements: the two buffers of a block stay in the second level cache."""
+"""Of a block's elements: the two buffers of a block stay in the second level cache. No case moves."""
 FFT_PARALLEL = 1 << 14
-"""Elements from which on threads pay. Case `fft_64x4096`."""
+"""Elements from which on threads pay. No case moves."""
 FFT_BLOCK_ELEMENTS = 1 << 14
-"""Of a block of short sequences, at the most. Case `fft_64x4096` and shorter ones."""
+"""Of a block of short sequences, at the most. Chosen."""
 FFT_LARGEST_ALONE = 31
 """Largest radix of a pass that has no whole registers to work on. Timed by length; see docs/architecture.md."""
 FFT_LARGEST_PRIME = 127
 """Largest radix: beyond, Bluestein's algorithm. Timed by length: 101 is about where it begins to win."""
 FFT_SLICE = 2048
-"""Elements of a row that a unit of a pass treats, where rows are long. Chosen: the first level cache."""
+"""Elements of a row that a unit of a pass treats, where rows are long. Chosen: the first level cache. No case moves."""
 MATRIX_TOGETHER = 256
-"""Order from which threads work together on one matrix rather than on several. Case `cholesky_512_shlo`."""
+"""Order from which threads work together on one matrix rather than on several. No case moves."""
 SUBSTITUTION_PARALLEL = 1 << 17
-"""Multiply-adds of a block row from which on threads pay. Case `cholesky_512_shlo`."""
+"""Multiply-adds of a block row from which on threads pay. No case moves."""
 LAPACK_BLOCK = 64
 """Columns a blocked routine of LAPACK treats at once, at most: what its own tables say for these sizes."""
 
 # ---------------------------------------------------------------------------- products
 GEMM_SERIAL = 1 << 20
-"""Multiply-adds up to which a product runs on the caller: some 10 us, where waking threads costs as much."""
+"""Multiply-adds up to which a product runs on the caller: some 10 us, where waking threads costs as much. No case
+moves."""
 GEMM_TASK = 6 << 20
 """Multiply-adds of a task: small enough that 8 threads get several each of a 1024 x 1024 x 1024 product. Case
-`dot_f32_1024`."""
+`dot f32 512`."""
 GEMM_PRIVATE_ROWS = 160
-"""Rows of C up to which a task packs its own chunk of B. Case `dot_f32_64x768x3072`."""
+"""Rows of C up to which a task packs its own chunk of B. Case `dot f32 128`."""
 GEMM_PRIVATE_PRODUCT = 32 << 20
-"""Multiply-adds up to which a product of a batch is a task of its own, with its own packed B. Case
-`bmm_12x512x64_nt`."""
+"""Multiply-adds up to which a product of a batch is a task of its own, with its own packed B. No case moves."""
 GEMM_BATCH = 8
-"""Products from which a batch has enough of them for that."""
+"""Products from which a batch has enough of them for that. No case moves."""
 GEMM_GROUP = 256 << 10
-"""Multiply-adds of a task made of many small products. Case `bmm_f32_1000x16x16`."""
+"""Multiply-adds of a task made of many small products. Case `dot f32 2000 of 12`."""
 GEMM_WIDEST = 512
 """Columns of C in a task, about: with kc steps of k a chunk of B takes 3/4 MB of the second level cache. Case
-`dot_f32_2048`."""
+`dot f32 1536`."""
 GEMM_B_RESIDENT = 128 << 10
-"""Bytes of B that are read in place whatever m is: they stay in the second level cache as they are. Case
-`dot_f32_128`."""
+"""Bytes of B that are read in place whatever m is: they stay in the second level cache as they are. No case moves."""
 GEMM_AMX_IN_PLACE = 128
 """Columns up to which tiles of A are loaded from where A lies. `benchmarks.kernels_gemm`."""
 GEMM_PACK_WIDTH = 128
 """Columns of B or rows of A, about, that a task of the packing phase takes."""
 GEMM_THIN = 32
-"""Rows of A that are taken as vectors at most. `benchmarks.kernels_gemm`."""
+"""Rows of A that are taken as vectors at most. `benchmarks.kernels_gemm`. Case `dot f32 32x1024x4096`."""
 GEMM_THIN_BYTES = 1 << 20
-"""Bytes of the matrix from which several vectors are taken so: it comes from beyond the caches. Case
-`dot_f32_1x4096x4096`."""
+"""Bytes of the matrix from which several vectors are taken so: it comes from beyond the caches. No case moves."""
 GEMM_VECTOR_SERIAL = 1 << 17
 """Elements of the matrix up to which the caller does a product with a vector alone."""
 GEMM_VECTOR_CHUNK = 32 << 10
-"""Bytes of sums that a task of such a product keeps at most: the first level cache."""
+"""Bytes of sums that a task of such a product keeps at most: the first level cache. No case moves."""
 GEMM_PANEL_AHEAD = 8
 """Steps of k that rows of B are fetched before the tallest tiles want them: panels come from the second level cache.
-`benchmarks.kernels_gemm`."""
+`benchmarks.kernels_gemm`. No case moves."""
 GEMM_AMX_AHEAD = 2
 """Tiles of a panel that AMX fetches before they are wanted. `benchmarks.kernels_gemm`."""
 CONV_TASK = 4 << 20
-"""Multiply-adds of a convolution's task, about. Case `conv_nhwc_3x3_56x56x64`."""
+"""Multiply-adds of a convolution's task, about. Case `conv 3x3 64x64x32`."""
 CONV_SERIAL = 1 << 20
 """Multiply-adds up to which the caller does everything."""
 CONV_CALL_K = 1024
-"""k elements of a micro-kernel call, unless one run is longer. Case `conv_nhwc_3x3_14x14x256`."""
+"""k elements of a micro-kernel call, unless one run is longer. Case `conv 3x3 16x16x192`."""
 
 # ---------------------------------------------------------------------------- memory
 EXCHANGE_BYTES = 1 << 12
-"""Bytes from which a loop's state and its new value exchange their memory rather than being copied. Case
-`heat_stencil_1024_100steps`."""
+"""Bytes from which a loop's state and its new value exchange their memory rather than being copied. No case moves."""
 FEW_STORAGES = 1000
 """Storages up to which the largest are placed first, which is quadratic. `benchmarks.compile_growth`."""
 
@@ -223,9 +223,9 @@ FEW_STORAGES = 1000
 STEP_WORK = 8
 """Of a step as such, in additions: a call and what goes with it."""
 SHORT_WORK = 1 << 14
-"""Additions of a program that keeps Python's lock: 4 us at most. Case `tiny_add_4`."""
+"""Additions of a program that keeps Python's lock: 4 us at most."""
 PAUSE_WORK = 1 << 21
-"""Additions between looks at signals: a millisecond or so, 20 where it is slow. Case `while_10000_tiny`."""
+"""Additions between looks at signals: a millisecond or so, 20 where it is slow. Case `loop of 5000`."""
 PART_STEPS = 100
 """Steps (kernel calls, copies, control flow) of one function: some 10 ms of LLVM's time, which is superlinear.
 `benchmarks.compile_growth`."""
@@ -235,7 +235,7 @@ INLINE_CONSTANT_BYTES = 512
 """Bytes up to which a constant stands in the program's text. Chosen: a row of cache lines."""
 INLINE_KERNEL_LINES = 60
 """Lines of text up to which a kernel called once is inlined into the entry function: loops of tiny kernels then keep
-their state in registers. Case `while_10000_tiny`."""
+their state in registers. No case moves."""
 SPLIT_TEXT_BYTES = 50_000
 """Bytes of text of a part, at least, that texts are cut into for several cores: some 20 ms of LLVM's time."""
 PARTS_PER_CPU = 2
@@ -243,4 +243,7 @@ PARTS_PER_CPU = 2
 INLINE_FUNCTION_LINES = 80
 """Lines of text up to which an elementary function is inlined. Chosen: above, a call costs little beside the body."""
 SPIN_ROUNDS = 1000
-"""Rounds a worker spins before it sleeps: 20 to 50 us. Longer spins made cold starts slower."""
+"""Rounds a worker spins before it sleeps: 20 to 50 us. Longer spins made cold starts slower. No case moves."""
+SHARED_CONSTANT_BYTES = 64 << 10
+"""Bytes from which constants are kept once by content, in a process and as files of the object cache: opening a file
+takes as long as reading this much of one."""

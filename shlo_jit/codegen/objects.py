@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.codegen.program import Callback, Port, Program, TimedStep
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.routine import Routine
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from shlo_jit.codegen.background import Background
 
 Blob = bytes | memoryview | np.ndarray
-SHARED_BYTES = 64 << 10
-"""Constants from this size on are kept once by content: in a process, and as files of the object cache. Opening a file
-takes as long as reading this much of one."""
 
 
 class Constant(NamedTuple):
@@ -34,7 +32,7 @@ class Constant(NamedTuple):
     data: np.ndarray
     """Its bytes, u8[n]."""
     digest: str
-    """SHA-256 of the bytes, in hexadecimal; empty where there are fewer than SHARED_BYTES."""
+    """SHA-256 of the bytes, in hexadecimal; empty where there are fewer than SHARED_CONSTANT_BYTES."""
 
     @classmethod
     def of(cls, array: np.ndarray) -> Constant:
@@ -42,7 +40,7 @@ class Constant(NamedTuple):
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         if data.flags.writeable:
             data = data.copy()
-        return cls(data, hashlib.sha256(data.data).hexdigest() if data.nbytes >= SHARED_BYTES else "")
+        return cls(data, hashlib.sha256(data.data).hexdigest() if data.nbytes >= tuning.SHARED_CONSTANT_BYTES else "")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from programs import TARGET, constant
 
 import shlo_jit
-from shlo_jit.codegen.objects import SHARED_BYTES
+from shlo_jit import tuning
 from shlo_jit.codegen.target import check_runs_here, resolve
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.core import walk
@@ -20,7 +20,7 @@ from shlo_jit.runtime.cache import ObjectCache, constant_key
 from shlo_jit.runtime.constants import Resident
 from shlo_jit.runtime.executable import Executable
 
-LARGE = np.arange(SHARED_BYTES // 4, dtype=np.float32)
+LARGE = np.arange(tuning.SHARED_CONSTANT_BYTES // 4, dtype=np.float32)
 
 
 def resident(exe: Executable | None) -> Resident:

@@ -1,0 +1,117 @@
+"""Thresholds stand in tuning.py, each is read, has a docstring, and names only benchmark cases that there are."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import shlo_jit
+from shlo_jit import tuning
+
+PACKAGE = Path(shlo_jit.__file__).parent
+NAMES = {name for name in vars(tuning) if name.isupper()}
+
+NO_THRESHOLDS = {
+    # bytes and bits of formats and layouts, and numbers that they are known by
+    "codegen/abi.py": {"ABI_VERSION", "ALIGNED_RESULT_BYTES", "ALIGNMENT", "CONSTANTS", "NO_CALL", "PROFILE_BYTES",
+                       "PROFILE_SAMPLES"},
+    "codegen/elf.py": {"AARCH64", "ABSOLUTE", "X86_64"},
+    "codegen/link.py": {"ENTRY", "PAGE"},
+    "codegen/optimize.py": {"DEFAULT_LEVEL"},
+    "codegen/unlocked.py": {"OBJECT_CODE"},
+    "kernels/gemm/policy.py": {"IN_PLACE", "PRIVATE", "SHARED"},
+    "kernels/sort.py": {"INDEX_BITS", "SLACK"},
+    "kernels/threads.py": {"CHECK", "EPOCH", "FRAME", "FUTEX_WAIT", "FUTEX_WAKE", "LEFT", "LOCK", "PID", "PLACES",
+                           "REMAINING", "SLEEPERS", "STARTED", "STATE_BYTES", "TASK", "TASKS", "WAITING",
+                           "MAX_WORKERS"},
+    "lower/elements/small_floats.py": {"F32_INFINITY", "F32_NAN"},
+    "lower/timing.py": {"MONOTONIC", "SHOWN_OPS"},
+    "passes/expand/random.py": {"TURNS"},
+    "schedule/fft.py": {"HEADER"},
+    "schedule/lapack.py": {"INT_BYTES", "LARGEST"},
+    "schedule/scratch.py": {"ALIGN"},
+    # limits of hardware, and of what is written
+    "passes/expand/expand.py": {"ROUNDS"},
+    "passes/require_addressable.py": {"ADDRESS_BITS"},
+    "schedule/convolution.py": {"MAX_SPATIAL"},
+    # sides of register tiles and radices, which the code is written around
+    "kernels/convolution/depthwise.py": {"PIXELS"},
+    "kernels/fft/fft.py": {"WRITTEN_OUT"},
+    "kernels/fft/real.py": {"REAL_WRITTEN_OUT"},
+    "kernels/gemm/amx.py": {"SIDE", "TILE"},
+    "kernels/gemm/micro.py": {"ROW_GROUP"},
+    "kernels/gemm/vector.py": {"STEPS"},
+    "kernels/substitution.py": {"ROWS"},
+    "lower/kernels/copy.py": {"LINE", "UNROLL"},
+}  # fmt: skip
+"""By file, the whole numbers at module level that steer no choice."""
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def numbers_at_module_level(tree: ast.Module) -> Iterator[str]:
+    """Upper-case names that are given whole numbers, or sums, products and shifts of them."""
+    for node in tree.body:
+        if not isinstance(node, ast.Assign):
+            continue
+        kinds = (ast.Constant, ast.BinOp, ast.Tuple, ast.operator, ast.UnaryOp, ast.unaryop, ast.expr_context, ast.Name)
+        if not all(isinstance(n, kinds) for n in ast.walk(node.value)):
+            continue
+        constants = [n.value for n in ast.walk(node.value) if isinstance(n, ast.Constant)]
+        if not constants or not all(type(c) is int for c in constants):
+            continue
+        targets = [n for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+        yield from (t.id for t in targets if t.id.isupper() and not t.id.startswith("_"))
+
+
+def test_every_threshold_is_read() -> None:
+    read: set[str] = set()
+    for path in PACKAGE.rglob("*.py"):
+        read |= {
+            n.attr
+            for n in ast.walk(parsed(path))
+            if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "tuning"
+        }
+    assert read == NAMES
+
+
+def test_thresholds_stand_nowhere_else() -> None:
+    found = {}
+    for folder in ("passes", "fuse", "schedule", "memory", "lower", "kernels", "codegen"):
+        for path in sorted((PACKAGE / folder).rglob("*.py")):
+            if path.is_relative_to(PACKAGE / "kernels" / "math"):
+                continue  # coefficients, ranges and exponents of elementary functions
+            names = set(numbers_at_module_level(parsed(path)))
+            if names:
+                found[path.relative_to(PACKAGE).as_posix()] = names
+    assert found == NO_THRESHOLDS
+
+
+def docstrings() -> Iterator[tuple[list[str], str]]:
+    """The names of each assignment of tuning.py, and the text below it."""
+    body = parsed(PACKAGE / "tuning.py").body
+    for node, after in zip(body, [*body[1:], None], strict=True):
+        if isinstance(node, ast.Assign):
+            names = [n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+            text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+            yield names, str(text)
+
+
+def test_every_threshold_says_what_it_is() -> None:
+    assert {name for names, text in docstrings() if len(text) > 3 for name in names} == NAMES
+
+
+def test_cases_that_are_named_exist_and_are_measured() -> None:
+    from benchmarks.cases import select
+    from benchmarks.thresholds import CASES
+
+    cases = {case.name for case in select()}
+    assert set(CASES) <= NAMES
+    assert set(CASES.values()) <= cases
+    for names, text in docstrings():
+        for case in re.findall(r"[Cc]ase\s+`([^`]+)`", text):
+            assert case in {CASES.get(name) for name in names}, f"{names} names {case}"
