@@ -9,19 +9,17 @@ What the commands need is imported inside them, so that `--help` and mistakes ar
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from shlo_jit import cli_report, examples, startup
-from shlo_jit.errors import Diagnostic, ExecutionError, StableHLOError
+from shlo_jit import cli_mistakes, cli_report, examples, startup
 from shlo_jit.stages import STAGES
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from shlo_jit.ir.core import Module
     from shlo_jit.runtime.executable import Executable, Signature
 
-INVALID, USAGE = 1, 2
 TIMING_SECONDS, TIMING_CALLS = 0.5, 1000
 """How long, and how often at most, `run` goes on calling the program for its best time."""
 PROFILE_SECONDS = 1.0
@@ -120,7 +117,7 @@ def run(
     """Compile a program, run it, and print its results and times."""
     source, name = _source(file, example)
     given = [_load(path) for path in inputs or []]
-    with _refusals(name):
+    with cli_mistakes.refusals(name):
         module = _parse(source)
         executable, compile_seconds = _compile(source, entry, threads, not no_cache)
         arguments = _arguments(executable.inputs, given, random, seed)
@@ -150,14 +147,14 @@ def check(
     """
     source, name = _source(file, example)
     given = [_load(path) for path in inputs or []]
-    with _refusals(name):
+    with cli_mistakes.refusals(name):
         module = _parse(source)
         executable, _ = _compile(source, entry, threads, not no_cache)
         arguments = _arguments(executable.inputs, given, random, seed)
         got, _ = _run(executable, arguments, 1)
         want = _interpret(module, entry, arguments)
     if not cli_report.print_differences(cli_report.make_console(), executable.outputs, got, want):
-        raise typer.Exit(INVALID)
+        raise typer.Exit(cli_mistakes.INVALID)
 
 
 @app.command(cls=SeveralInputs)
@@ -179,7 +176,7 @@ def profile(
     """
     source, name = _source(file, example)
     given = [_load(path) for path in inputs or []]
-    with _refusals(name):
+    with cli_mistakes.refusals(name):
         executable, _ = _compile(source, entry, threads, cache=True)
         arguments = _arguments(executable.inputs, given, random, seed)
         with _progress("compiling again, with a clock"):
@@ -207,9 +204,9 @@ def show(
 ) -> None:
     """Print a program at a stage of its compilation."""
     if stage and stage not in STAGES:
-        _fail(f"no stage {stage!r}: there are {', '.join(STAGES)}")
+        cli_mistakes.fail(f"no stage {stage!r}: there are {', '.join(STAGES)}")
     source, name = _source(file, example)
-    with _refusals(name):
+    with cli_mistakes.refusals(name):
         if dump_dir is not None:
             _dump(source, entry, dump_dir)
         if stage == "module":
@@ -234,7 +231,7 @@ def _dump(source: Path | bytes, entry: str, folder: Path) -> None:
         for file, text in files.items():
             (folder / file).write_text(text, encoding="utf-8")
     except OSError as error:
-        _fail(f"cannot write to {folder}: {error.strerror or error}")
+        cli_mistakes.fail(f"cannot write to {folder}: {error.strerror or error}")
     typer.echo(f"wrote {len(files)} files to {folder}")
 
 
@@ -251,18 +248,18 @@ def verify(
     from shlo_jit import api
 
     source, name = _source(file, example)
-    with _progress("verifying"), _readable(name):
+    with _progress("verifying"), cli_mistakes.readable(name):
         findings = api.verify(source, warnings=True)
-    findings = _named(findings, name)
+    findings = cli_mistakes.named(findings, name)
     wrong = any(d.severity == "error" for d in findings)
     if as_json:
         typer.echo(json.dumps([d.as_dict() for d in findings], indent=1))
     else:
-        _print_diagnostics(findings, sys.stdout)
+        cli_mistakes.print_diagnostics(findings, sys.stdout)
         if not wrong:
             typer.echo(f"{name}: valid")
     if wrong:
-        raise typer.Exit(INVALID)
+        raise typer.Exit(cli_mistakes.INVALID)
 
 
 @app.command()
@@ -290,7 +287,7 @@ def info() -> None:
     """Where the object cache is and what it holds."""
     from shlo_jit.runtime import cache
 
-    with _refusals():
+    with cli_mistakes.refusals():
         found = cache.info()
     table = cli_report.make_table()
     table.add_row("folder", found.folder)
@@ -304,95 +301,39 @@ def clear() -> None:
     """Delete what the object cache holds."""
     from shlo_jit.runtime import cache
 
-    with _refusals():
+    with cli_mistakes.refusals():
         before = cache.info()
         cache.clear()
     typer.echo(f"deleted {before.entries:,} entries, {cli_report.size(before.nbytes)}, of {before.folder}")
-
-
-# ---------------------------------------------------------------------- mistakes
-def _fail(message: str) -> NoReturn:
-    """The user's mistake, in a line."""
-    typer.echo(f"shlo-jit: error: {message}", err=True)
-    raise typer.Exit(USAGE)
-
-
-@contextlib.contextmanager
-def _refusals(name: str = "") -> Iterator[None]:
-    """Programs that are refused end the command with their diagnostics; arguments, options and variables that do not
-    fit, and what stops a program, with a line."""
-    try:
-        yield
-    except StableHLOError as error:
-        _print_diagnostics(_named(error.diagnostics, name), sys.stderr)
-        raise typer.Exit(INVALID) from None
-    except (TypeError, ValueError) as error:
-        _fail(str(error))
-    except (ExecutionError, MemoryError) as error:
-        typer.echo(f"shlo-jit: error: {error or 'not enough memory'}", err=True)
-        raise typer.Exit(INVALID) from None
-
-
-def _named(findings: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
-    """With the name of what was read from stdin or a pipe."""
-    return [dataclasses.replace(d, file=name) if d.file == "<bytes>" else d for d in findings]
-
-
-@contextlib.contextmanager
-def _readable(name: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        _fail(f"cannot read {name}: {error.strerror or error}")
-
-
-def _print_diagnostics(findings: Sequence[Diagnostic], stream: TextIO) -> None:
-    """With the place in the text, the rule and what to do; in colour on a terminal."""
-    if not stream.isatty():
-        for d in findings:
-            print(d, file=stream)
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(file=stream, highlight=False, soft_wrap=True)
-    for d in findings:
-        head, *context = str(d).splitlines()
-        text = Text(head)
-        text.highlight_regex(r"^.*?:\d+:\d+:", "bold")
-        text.highlight_regex(rf" {d.severity}:", "bold red" if d.severity == "error" else "bold yellow")
-        console.print(text)
-        for i, line in enumerate(context):
-            console.print(Text(line, "bold green" if i == 1 and d.source_line else ""))
 
 
 # ---------------------------------------------------------------------- programs
 def _source(file: Path | None, example: str) -> tuple[Path | bytes, str]:
     """What to compile, and its name for people."""
     if (file is None) == (not example):
-        _fail("give a FILE, or --example NAME")
+        cli_mistakes.fail("give a FILE, or --example NAME")
     if example:
         try:
             return examples.path(example), f"{example} (example)"
         except ValueError as error:
-            _fail(str(error))
+            cli_mistakes.fail(str(error))
     assert file is not None
     if str(file) == "-":
         return sys.stdin.buffer.read(), "<stdin>"
     if not file.exists() or file.is_dir():
-        _fail(f"cannot read {file}: {'it is a folder' if file.is_dir() else 'no such file'}")
+        cli_mistakes.fail(f"cannot read {file}: {'it is a folder' if file.is_dir() else 'no such file'}")
     if file.is_file():
         return file, str(file)
     from shlo_jit.sources import read_file
 
-    with _readable(str(file)):
+    with cli_mistakes.readable(str(file)):
         return read_file(str(file)), str(file)  # a pipe, which can be read once
 
 
 def _parse(source: Path | bytes) -> Module:
     from shlo_jit import api
 
-    with _progress("parsing"), _readable(str(source) if isinstance(source, Path) else "<stdin>"):
+    with _progress("parsing"), cli_mistakes.readable(str(source) if isinstance(source, Path) else "<stdin>"):
         return api.parse(source)
 
 
@@ -449,11 +390,11 @@ def _load(path: Path) -> np.ndarray:
     try:
         found = np.load(path, allow_pickle=False)
     except OSError as error:
-        _fail(f"cannot read {path}: {error.strerror or error}")
+        cli_mistakes.fail(f"cannot read {path}: {error.strerror or error}")
     except (ValueError, EOFError, zipfile.BadZipFile):
-        _fail(f"cannot read {path}: not a .npy file of numbers")
+        cli_mistakes.fail(f"cannot read {path}: not a .npy file of numbers")
     if not isinstance(found, np.ndarray):
-        _fail(f"cannot read {path}: one array a file, as numpy.save writes it")
+        cli_mistakes.fail(f"cannot read {path}: one array a file, as numpy.save writes it")
     return found
 
 
@@ -463,7 +404,7 @@ def _arguments(expected: Sequence[Signature], given: list[np.ndarray], random: b
 
     if len(given) > len(expected) or (len(given) < len(expected) and not random):
         hint = "" if len(given) > len(expected) else ": give --input for each, or --random for the rest"
-        _fail(f"the program takes {len(expected)} input(s), got {len(given)}{hint}")
+        cli_mistakes.fail(f"the program takes {len(expected)} input(s), got {len(given)}{hint}")
     generator = np.random.default_rng(seed)
     arguments = [_random(generator, signature) for signature in expected]
     for i, (array, signature) in enumerate(zip(given, expected, strict=False)):
@@ -497,7 +438,7 @@ def _save(folder: Path, results: Sequence[np.ndarray]) -> None:
         for i, result in enumerate(results):
             np.save(folder / f"output{i}.npy", result)
     except OSError as error:
-        _fail(f"cannot write to {folder}: {error.strerror or error}")
+        cli_mistakes.fail(f"cannot write to {folder}: {error.strerror or error}")
     typer.echo(f"wrote {len(results)} file(s) to {folder}")
 
 

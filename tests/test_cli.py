@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 import shlo_jit
-from shlo_jit import cli, examples
+from shlo_jit import cli, cli_mistakes, examples
 from shlo_jit.cli import app
 from shlo_jit.passes import PASSES
 from shlo_jit.reference import interpreter
@@ -300,7 +300,7 @@ def test_verify_in_colour_on_a_terminal(wrong: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     stream = Terminal()
-    cli._print_diagnostics(shlo_jit.verify(Path(wrong)), stream)
+    cli_mistakes.print_diagnostics(shlo_jit.verify(Path(wrong)), stream)
     head, line, caret, *_ = stream.getvalue().splitlines()
     assert head.startswith(f"\x1b[1m{wrong}:4:8:\x1b[0m\x1b[1;31m error:\x1b[0m transpose C2")
     assert line.lstrip() == Path(wrong).read_text().splitlines()[3].lstrip()

@@ -24,7 +24,7 @@ LAYERS = (
     ("runtime", ["runtime"]),
     ("pipeline", ["sources", "pipeline", "stages"]),
     ("api", ["check_options", "api", "shlo_jit"]),
-    ("command", ["op_table", "cli_report", "cli", "examples", "__main__"]),
+    ("command", ["op_table", "cli_mistakes", "cli_report", "cli", "examples", "__main__"]),
 )
 """Layers, lowest first, and the modules and packages of each. A module imports those of its own layer and below."""
 LEVEL = {part: level for level, (_, parts) in enumerate(LAYERS) for part in parts}

@@ -1,0 +1,71 @@
+"""How the command `shlo-jit` ends when something is wrong: a line, or diagnostics, and an exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Iterator, Sequence
+from typing import NoReturn, TextIO
+
+import typer
+
+from shlo_jit.errors import Diagnostic, ExecutionError, StableHLOError
+
+INVALID, USAGE = 1, 2
+"""Exit statuses: the program is refused, fails or differs; the command was given something it cannot use."""
+
+
+def fail(message: str) -> NoReturn:
+    """The user's mistake, in a line."""
+    typer.echo(f"shlo-jit: error: {message}", err=True)
+    raise typer.Exit(USAGE)
+
+
+@contextlib.contextmanager
+def refusals(name: str = "") -> Iterator[None]:
+    """Programs that are refused end the command with their diagnostics; arguments, options and variables that do not
+    fit, and what stops a program, with a line."""
+    try:
+        yield
+    except StableHLOError as error:
+        print_diagnostics(named(error.diagnostics, name), sys.stderr)
+        raise typer.Exit(INVALID) from None
+    except (TypeError, ValueError) as error:
+        fail(str(error))
+    except (ExecutionError, MemoryError) as error:
+        typer.echo(f"shlo-jit: error: {error or 'not enough memory'}", err=True)
+        raise typer.Exit(INVALID) from None
+
+
+def named(findings: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
+    """With the name of what was read from stdin or a pipe."""
+    return [dataclasses.replace(d, file=name) if d.file == "<bytes>" else d for d in findings]
+
+
+@contextlib.contextmanager
+def readable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        fail(f"cannot read {name}: {error.strerror or error}")
+
+
+def print_diagnostics(findings: Sequence[Diagnostic], stream: TextIO) -> None:
+    """With the place in the text, the rule and what to do; in colour on a terminal."""
+    if not stream.isatty():
+        for d in findings:
+            print(d, file=stream)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False, soft_wrap=True)
+    for d in findings:
+        head, *context = str(d).splitlines()
+        text = Text(head)
+        text.highlight_regex(r"^.*?:\d+:\d+:", "bold")
+        text.highlight_regex(rf" {d.severity}:", "bold red" if d.severity == "error" else "bold yellow")
+        console.print(text)
+        for i, line in enumerate(context):
+            console.print(Text(line, "bold green" if i == 1 and d.source_line else ""))
