@@ -1,22 +1,28 @@
-"""The pages in docs show what the compiler does now: their dumps are made again, their commands run, their files exist.
+"""The pages in docs show what the compiler does now: their dumps are made again, their commands run, their words are in the code.
 
 `python tests/test_docs.py --update` rewrites the dumps in `docs/walkthrough.md` after a stage was changed on purpose.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from shlo_jit import pipeline, stages
+from shlo_jit import parse, passes, pipeline, stages
+from shlo_jit.cli import app
 from shlo_jit.codegen.target import resolve
 from shlo_jit.ir.core import Op
 from shlo_jit.options import CompileOptions
+from shlo_jit.passes.context import Context
 from shlo_jit.sources import Text
 from shlo_jit.text.printer import print_op
 
@@ -87,6 +93,14 @@ def test_dump(number: int) -> None:
     assert shown == made, "where that is meant: python tests/test_docs.py --update"
 
 
+def test_usage_names_every_stage_and_command() -> None:
+    text = (DOCS / "usage.md").read_text(encoding="utf-8")
+    assert [s for s in stages.STAGES if f'`"{s}"`' not in text] == []
+    assert "\\|".join(stages.STAGES) in text
+    commands = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
+    assert "check" in commands and [c for c in commands if f"`shlo-jit {c} " not in text] == []
+
+
 TERM = re.compile(r"^\| (?!word \|)([a-z][a-z ]*) \| .+ \| `(\S+)` \|$", re.M)
 
 
@@ -101,6 +115,86 @@ def test_every_row_of_the_glossary_is_held() -> None:
     text = (DOCS / "glossary.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("|") and not line.startswith(("| word |", "|---"))]
     assert len(TERM.findall(text)) == len(rows)
+
+
+# ---------------------------------------------------------------------- commands
+COMMANDS = [
+    line
+    for block in re.findall(r"```sh\n(.*?)```", (DOCS / "debugging.md").read_text(encoding="utf-8"), re.S)
+    for line in block.splitlines()
+]
+PROBES = {"perf": ["perf", "record", "-q", "-o", os.devnull, "true"], "gdb": ["gdb", "-batch", "-ex", "run", "true"]}
+"""Tools that may be missing, or not be allowed to do anything: their commands are run where these are."""
+
+
+def works(tool: str) -> bool:
+    return (
+        shutil.which(tool) is not None
+        and subprocess.run(PROBES[tool], capture_output=True, check=False).returncode == 0
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the program of the pages, and what is in the repository."""
+    made = tmp_path_factory.mktemp("docs")
+    program = dumps(WALKTHROUGH.read_text(encoding="utf-8"))[0][4]
+    (made / "classifier.mlir").write_text(program, encoding="utf-8")
+    (made / "bin").mkdir()
+    command = made / "bin" / "shlo-jit"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m shlo_jit "$@"\n')
+    command.chmod(0o755)
+    (made / "benchmarks").symlink_to(DOCS.parent / "benchmarks")
+    return made
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    path = [str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+    paths = {"PATH": os.pathsep.join(path), "PYTHONPATH": str(DOCS.parent)}
+    line = ["bash", "-c", command]
+    return subprocess.run(line, cwd=folder, env=os.environ | paths, capture_output=True, text=True, check=False)
+
+
+def test_commands_of_the_page_on_debugging(folder: Path) -> None:
+    """In their order, as the later ones use the files of the earlier."""
+    for command in COMMANDS:
+        tool = next((tool for tool in PROBES if re.search(rf"\b{tool} ", command)), None)
+        if tool is None or works(tool):
+            done = run(command, folder)
+            assert done.returncode == 0 and done.stdout + done.stderr, (command, done.stderr)
+
+
+def test_code_of_the_page_on_debugging(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    for code in re.findall(r"```python\n(.*?)```", (DOCS / "debugging.md").read_text(encoding="utf-8"), re.S):
+        exec(code, {})
+
+
+def test_the_first_file_that_agrees_names_the_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the page says, with a pass that is wrong."""
+    honest = next(step for step in passes.PASSES if step.name == "promote")
+
+    def promote(function: Op, context: Context) -> Op:
+        text = print_op(honest.run(function, context)).replace("stablehlo.subtract", "stablehlo.maximum")
+        wrong = parse(text).function("main")
+        assert wrong is not None
+        return wrong
+
+    wrong = tuple(passes.Pass(promote, step.establishes) if step is honest else step for step in passes.PASSES)
+    monkeypatch.setattr(passes, "PASSES", wrong)
+    monkeypatch.chdir(folder)
+
+    def invoke(*arguments: str) -> int:
+        return CliRunner().invoke(app, arguments).exit_code
+
+    assert invoke("show", "classifier.mlir", "--dump-dir", "wrong") == 0
+    agree = [
+        file.stem
+        for file in sorted(Path("wrong").glob("*.mlir"))
+        if invoke("check", str(file), "--random", "--no-cache") == 0
+    ]
+    names = [file.stem for file in sorted(Path("wrong").glob("*.mlir"))]
+    assert agree == names[next(i for i, name in enumerate(names) if name.endswith("-promote")) :]
 
 
 def update() -> None:
