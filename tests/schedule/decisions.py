@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from shlo_jit.fuse.fuse import fuse
 from shlo_jit.fuse.plan import PlanBlock
+from shlo_jit.ir.core import Op
 from shlo_jit.kernels.target import Target
 from shlo_jit.passes import core_functions
 from shlo_jit.schedule.choice import Note
@@ -45,12 +46,17 @@ def context_of(target: Target, calls: frozenset[str] = frozenset(), lapack: bool
     return Context(target, calls.__contains__, has_lapack=lambda: lapack)
 
 
-def plan_of(text: str, calls: frozenset[str] = frozenset()) -> PlanBlock:
-    """The steps of a program's entry function."""
+def core_of(text: str, calls: frozenset[str] = frozenset()) -> Op:
+    """A program's entry function in core ops."""
     module = parse_module(text, "program")
     function = module.function("main")
     assert function is not None
-    return fuse(core_functions(module, function, calls.__contains__)[-1])
+    return core_functions(module, function, calls.__contains__)[-1]
+
+
+def plan_of(text: str, calls: frozenset[str] = frozenset()) -> PlanBlock:
+    """The steps of a program's entry function."""
+    return fuse(core_of(text, calls))
 
 
 def schedules(

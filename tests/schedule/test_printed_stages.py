@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from decisions import AVX512, context_of, main, plan_of, schedules, tensor
+from decisions import AVX512, context_of, core_of, main, plan_of, schedules, tensor
 
 from shlo_jit import tuning
+from shlo_jit.fuse.fuse import fuse
+from shlo_jit.fuse.names import Names
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, all_steps, labels_of
-from shlo_jit.fuse.show import names_of, show_plan
+from shlo_jit.fuse.show import show_plan
 from shlo_jit.memory.planner import plan_memory
 from shlo_jit.memory.show import show_memory
 from shlo_jit.schedule.schedule import schedule
@@ -35,19 +37,24 @@ PROGRAM = main(
 )  # fmt: skip
 
 
-def printed(text: str) -> tuple[PlanBlock, dict[str, str]]:
-    """A plan, and the texts of its stages, each with names of its own as `exe.text` has them."""
-    plan = plan_of(text)
+def printed(text: str) -> tuple[PlanBlock, Names, dict[str, str]]:
+    """A plan, its values' names, and the texts of its stages, each with names made anew as `exe.text` has them."""
+    core = core_of(text)
+    plan = fuse(core)
     found = schedule(plan, context_of(AVX512))
-    return plan, {
-        "plan": show_plan(plan, names_of(plan)),
-        "schedule": show_schedule(plan, found, AVX512, names_of(plan)),
-        "memory": show_memory(plan, plan_memory(plan, found), names_of(plan)),
-    }
+    return (
+        plan,
+        Names(core),
+        {
+            "plan": show_plan(plan, Names(core)),
+            "schedule": show_schedule(plan, found, AVX512, Names(core)),
+            "memory": show_memory(plan, plan_memory(plan, found), Names(core)),
+        },
+    )
 
 
 def test_steps_within_control_flow_are_labelled_by_region() -> None:
-    plan, texts = printed(PROGRAM)
+    plan, _, texts = printed(PROGRAM)
     labels = labels_of(plan)
     assert len(labels) == len(set(labels.values())) == sum(1 for _ in all_steps(plan))
     loop = next(labels[id(s)] for s in plan.steps if isinstance(s, ControlStep))
@@ -57,7 +64,7 @@ def test_steps_within_control_flow_are_labelled_by_region() -> None:
 
 
 def test_every_step_has_its_line_in_plan_and_schedule() -> None:
-    plan, texts = printed(PROGRAM)
+    plan, _, texts = printed(PROGRAM)
     labels = labels_of(plan)
     for step in all_steps(plan):
         head = re.compile(rf"^ *{re.escape(labels[id(step)])} {re.escape(step.title)}\b", re.M)
@@ -66,13 +73,12 @@ def test_every_step_has_its_line_in_plan_and_schedule() -> None:
 
 
 def test_values_have_one_name_in_all_stages() -> None:
-    plan, texts = printed(PROGRAM)
-    names = names_of(plan)
+    plan, names, texts = printed(PROGRAM)
     for step in all_steps(plan):
         for value in step.writes:
             for stage in ("plan", "schedule"):
                 assert re.search(rf"{re.escape(names(value))}\b", texts[stage]), (stage, names(value))
-    known = {"%" + name for name in names.used}
+    known = names.used
     for stage, text in texts.items():
         shown = set(re.findall(r"%[\w.#]+", text))
         assert shown, stage
@@ -82,7 +88,7 @@ def test_values_have_one_name_in_all_stages() -> None:
 
 
 def test_columns_line_up() -> None:
-    _, texts = printed(PROGRAM)
+    _, _, texts = printed(PROGRAM)
     for line in texts["plan"].splitlines()[1:]:
         if line.lstrip().startswith(("reads", "writes")):
             assert re.match(r" {6}((    )*)(reads   |writes  )\S", line), line
@@ -97,7 +103,7 @@ def test_columns_line_up() -> None:
 
 
 def test_the_machine_comes_first() -> None:
-    _, texts = printed(PROGRAM)
+    _, _, texts = printed(PROGRAM)
     assert texts["schedule"].startswith("for a-cpu: 32 registers of 512 bits, masks\n")
 
 
@@ -126,7 +132,7 @@ def test_products_are_as_long_as_their_multiply_adds(side: int, short: bool) -> 
 
 # ---------------------------------------------------------------------- epilogues, in the plan
 def test_a_plan_says_why_no_loop_runs_on_a_product_s_tiles() -> None:
-    plan, texts = printed(PROGRAM)
+    plan, _, texts = printed(PROGRAM)
     (last,) = [s for s in plan.steps if isinstance(s, OpStep)]
     assert last.no_epilogue is not None
     assert "no loop on its tiles   (the product is returned)" in texts["plan"]

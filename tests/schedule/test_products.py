@@ -105,7 +105,7 @@ def test_products_of_a_batch_that_are_large_are_cut(k: int, b: str) -> None:
 def test_small_products_run_on_the_caller() -> None:
     k = tuning.GEMM_SERIAL // 64 // 96
     serial, cut = product(dot(64, k, 96, 4, rhs="nk")), product(dot(64, k // 4, 96, 4, rhs="nk"))
-    assert note(serial, "tasks").why == ""
+    decides(serial, "tasks", "", f"about {tuning.GEMM_TASK:,} a task")
     decides(cut, "tasks", "", f"up to {tuning.GEMM_SERIAL:,} the caller does all")
 
 
