@@ -220,6 +220,7 @@ OTHER = {
     "calls": frozenset({"f"}),
     "num_replicas": 2,
     "num_partitions": 2,
+    "profile": True,
     "threads": 7,
     "implementations": {"f": print},
     "cache": False,
