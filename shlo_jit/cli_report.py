@@ -44,7 +44,7 @@ def print_program(
     functions = ["@" + f.attributes["sym_name"] for f in module.functions()]
     ends = ("func.func", "func.return", "stablehlo.return", "builtin.module")
     ops = Counter(op.name.removeprefix("stablehlo.") for op in walk(module.body) if op.name not in ends)
-    steps = executable.text("plan").partition("\n")[0]
+    steps = executable.text("plan").partition("\n")[0].partition(";")[0]
     arena, constants, outputs = executable.memory
     rows = make_table()
     rows.add_column(style="dim")

@@ -5,7 +5,7 @@ A step reads values from memory and writes values to memory. `PlanBlock`s nest a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from shlo_jit.fuse.nest import Nest
@@ -158,3 +158,22 @@ def read_inside(*blocks: PlanBlock) -> set[Value]:
             if isinstance(step, ControlStep):
                 todo += step.blocks
     return found
+
+
+def source_ops(step: Step) -> list[Op]:
+    """The ops that a step computes, in the order of the program."""
+    if isinstance(step, NestStep):
+        found = [n.op for n in step.nest.nodes.values() if n.op.name != "stablehlo.constant"]
+    elif isinstance(step, OpStep):
+        found = [step.op, *(source_ops(step.epilogue) if step.epilogue is not None else [])]
+    else:
+        found = [step.op] if isinstance(step, ControlStep) else []
+    return sorted(dict.fromkeys(found), key=lambda op: op.span.start if op.span is not None else -1)
+
+
+def lines_of(ops: Iterable[Op]) -> str:
+    """`line 7`, or `lines 7-12`: where the program's text has the ops; nothing for ops it does not have."""
+    lines = sorted({op.span.source.line_column(op.span.start)[0] for op in ops if op.span is not None})
+    if not lines:
+        return ""
+    return f"line {lines[0]}" if lines[0] == lines[-1] else f"lines {lines[0]}-{lines[-1]}"

@@ -11,12 +11,12 @@ from collections import Counter
 
 from shlo_jit.fuse.names import Names, type_text
 from shlo_jit.fuse.nest import Nest
-from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step, all_steps, labels_of
+from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step, all_steps, labels_of, lines_of, source_ops
 
 
 def show_plan(plan: PlanBlock, names: Names) -> str:
     """The steps of a plan."""
-    lines, labels = [summary(plan)], labels_of(plan)
+    lines, labels = [f"{summary(plan)}; values are called as in the stage core"], labels_of(plan)
     for step in all_steps(plan):
         lines += _step(step, labels[id(step)], names)
     return "\n".join(lines)
@@ -32,7 +32,9 @@ def summary(plan: PlanBlock) -> str:
 def _step(step: Step, label: str, names: Names) -> list[str]:
     """The lines of a step, indented by the control flow around it."""
     pad = "    " * (label.count(".") // 2)
-    lines = [f"{pad}{label:>3} {step.title:<10} {_body(step)}".rstrip()]
+    where = lines_of(source_ops(step))
+    body = "   ".join(text for text in (_body(step), f"({where})" if where else "") if text)
+    lines = [f"{pad}{label:>3} {step.title:<10} {body}".rstrip()]
     reads = "  ".join(f"{names(v)} {type_text(v)}" for v in step.reads)
     lines.append(f"{pad}      reads   {reads or '-'}")
     for value in step.writes:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.codegen.abi import PROFILE_BYTES, PROFILE_SAMPLES
 from shlo_jit.codegen.program import TimedStep
-from shlo_jit.fuse.plan import ControlStep, PlanBlock, Step, ViewStep, labels_of
+from shlo_jit.fuse.plan import ControlStep, PlanBlock, Step, ViewStep, labels_of, lines_of, source_ops
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import ModuleText, i32, i64
-from shlo_jit.schedule.traffic import source_ops, step_bytes, step_operations
+from shlo_jit.schedule.traffic import step_bytes, step_operations
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -107,11 +107,8 @@ def _described(ops: list[Op]) -> str:
     names = [op.name.removeprefix("stablehlo.") for op in ops]
     names = list(dict.fromkeys(names))
     shown = " ".join(names[:SHOWN_OPS]) + (f" and {len(names) - SHOWN_OPS} more" if len(names) > SHOWN_OPS else "")
-    lines = sorted({op.span.source.line_column(op.span.start)[0] for op in ops if op.span is not None})
-    if not lines:
-        return shown
-    where = f"line {lines[0]}" if lines[0] == lines[-1] else f"lines {lines[0]}-{lines[-1]}"
-    return f"{shown} ({where})"
+    where = lines_of(ops)
+    return f"{shown} ({where})" if where else shown
 
 
 def _write_functions(module: ModuleText) -> None:

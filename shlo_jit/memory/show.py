@@ -1,4 +1,4 @@
-"""The memory plan as text: every storage with its bytes, its place, the time it is alive and what lives in it; and
+"""The memory plan as text: every storage with its bytes, its place, the steps it is alive in and what lives in it; and
 the copies that could not be avoided, each with why."""
 
 from __future__ import annotations
@@ -16,17 +16,43 @@ def show_memory(plan: PlanBlock, memory: MemoryPlan, names: Names) -> str:
     for value, storage in memory.storage.items():
         values.setdefault(id(storage), []).append(value)
         storages[id(storage)] = storage
-    rows = [("storage", "bytes", "at", "alive", "holds")]
-    for key, s in sorted(storages.items(), key=lambda item: (item[1].first, item[1].number)):
-        rows.append((_word(s), f"{s.nbytes:,}", _place(s), _life(s), _holds(values[key], names)))
     labels = labels_of(plan)
+    clock = _clock(plan, memory, labels)
+    ordered = sorted(storages.values(), key=lambda s: (s.first, s.number))
+    rows = [("storage", "bytes", "at", "steps", "holds")]
+    for s in ordered:
+        holds = _holds(values[id(s)], names) + _sharers(s, ordered, values, names)
+        rows.append((_word(s), f"{s.nbytes:,}", _place(s), _life(s, clock), holds))
+    shared = [labels[key] for key, s in memory.scratch.items() if not s.nbytes]
     for key, s in memory.scratch.items():
-        rows.append(("scratch", f"{s.nbytes:,}" if s.nbytes else "shared", _place(s), _life(s), f"step {labels[key]}"))
-    lines = [_summary(memory), "", *_table(rows), "", "time      step"]
-    for step in all_steps(plan):
-        begin, end = memory.times[id(step)]
-        lines.append(f"{f'{begin}-{end}' if end > begin else str(begin):<9} {labels[id(step)]} {step.title}")
+        if s.nbytes:
+            rows.append(("scratch", f"{s.nbytes:,}", _place(s), labels[key], f"of step {labels[key]}"))
+    lines = [_summary(memory), "", *_table(rows)]
+    if shared:
+        lines.append(f"behind the arena, for as many threads as a call may use: scratch of steps {', '.join(shared)}")
     return "\n".join([*lines, *_copies(plan, memory, labels, names)])
+
+
+def _clock(plan: PlanBlock, memory: MemoryPlan, labels: dict[int, str]) -> dict[int, str]:
+    """What runs at each moment that lives are counted in: the innermost step."""
+    clock: dict[int, str] = {}
+    for step in all_steps(plan):  # inner ones later
+        begin, end = memory.times[id(step)]
+        clock |= dict.fromkeys(range(begin, end + 1), labels[id(step)])
+    return clock
+
+
+def _sharers(s: Storage, storages: list[Storage], values: dict[int, list[Value]], names: Names) -> str:
+    """What lies in the same bytes of the arena, at other times."""
+    if s.kind != "arena":
+        return ""
+    end = s.number + s.nbytes
+    others = [
+        o for o in storages if o is not s and o.kind == "arena" and o.number < end and s.number < o.number + o.nbytes
+    ]
+    shown = " ".join(names(values[id(o)][0]) for o in others[:4])
+    more = f" and {len(others) - 4} more" if len(others) > 4 else ""
+    return f"   (bytes also of {shown}{more})" if others else ""
 
 
 def _summary(memory: MemoryPlan) -> str:
@@ -48,8 +74,13 @@ def _at(s: Storage) -> str:
     return f"{_word(s)} at {_place(s)}" if s.kind == "arena" else _word(s)
 
 
-def _life(s: Storage) -> str:
-    return f"{s.first}-{s.last}" if s.last >= 0 else "always"
+def _life(s: Storage, clock: dict[int, str]) -> str:
+    """The first and the last step that use it."""
+    if s.last < 0:
+        return ""
+    first = clock.get(s.first, "")
+    last = clock.get(s.last, "end")
+    return first if first == last else f"{first} to {last}"
 
 
 def _holds(values: list[Value], names: Names) -> str:

@@ -35,9 +35,12 @@ class StepTime(NamedTuple):
     calls: int
     median_us: float
     """Of the last calls, microseconds; of control flow, with everything inside."""
+    best_us: float
+    """The shortest of them: where it is far below the median, something else kept the machine busy."""
     total_us: float
+    """Of all calls."""
     share: float
-    """Of the time of all steps, those within control flow counted once; 0 for control flow itself."""
+    """Of the total of all steps, those within control flow counted once; 0 for control flow itself."""
     gigabytes_per_second: float | None
     """What is read and written at least, by the median time; None for steps that move nothing by themselves."""
     gigaflops: float | None
@@ -83,8 +86,8 @@ class Profile:
         for record, step in zip(self._records, self._timed, strict=False):
             calls, total = int(record[0]), int(record[1])
             if calls:
-                median = float(np.median(record[2 : 2 + min(calls, PROFILE_SAMPLES)]))
-                out.append(_measured(step, calls, total, median, inside))
+                samples = record[2 : 2 + min(calls, PROFILE_SAMPLES)]
+                out.append(_measured(step, calls, total, samples, inside))
         return out
 
     def __str__(self) -> str:
@@ -101,8 +104,8 @@ class Profile:
         from rich.table import Table
 
         made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for heading in ("step", "", "calls", "median us", "share", "GB/s", "GFLOP/s", "kernel", "ops"):
-            right = heading in ("calls", "median us", "share", "GB/s", "GFLOP/s")
+        for heading in ("step", "", "calls", "median us", "best", "share", "GB/s", "GFLOP/s", "kernel", "ops"):
+            right = heading in ("calls", "median us", "best", "share", "GB/s", "GFLOP/s")
             made.add_column(heading, justify="right" if right else "left", no_wrap=True)
         steps = self.steps
         most = max((s.share for s in steps), default=0.0)
@@ -110,16 +113,16 @@ class Profile:
             style = "bold" if s.share == most > 0 else ""
             share = f"{100 * s.share:.1f} %" if s.share else ""
             rates = [f"{x:.3g}" if x is not None else "" for x in (s.gigabytes_per_second, s.gigaflops)]
-            shown = [s.label, s.title, f"{s.calls:,}", f"{s.median_us:,.2f}", share, *rates, " ".join(s.kernels), s.ops]
-            made.add_row(*shown, style=style)
+            times = [f"{s.calls:,}", f"{s.median_us:,.2f}", f"{s.best_us:,.2f}"]
+            made.add_row(s.label, s.title, *times, share, *rates, " ".join(s.kernels), s.ops, style=style)
         return made
 
 
-def _measured(step: TimedStep, calls: int, total: int, median: float, inside: int) -> StepTime:
-    """`total` and `median` in nanoseconds; `inside`: of all steps."""
+def _measured(step: TimedStep, calls: int, total: int, samples: np.ndarray, inside: int) -> StepTime:
+    """`total` and `samples` in nanoseconds; `inside`: the total of all steps."""
+    median, best = float(np.median(samples)), float(samples.min())
     moved = step.nbytes / median if step.nbytes and median else None
     operations = step.operations / median if step.operations and median else None
     share = 0.0 if step.is_control or not inside else total / inside
-    return StepTime(
-        step.label, step.title, step.kernels, calls, median / 1e3, total / 1e3, share, moved, operations, step.ops
-    )
+    times = calls, median / 1e3, best / 1e3, total / 1e3
+    return StepTime(step.label, step.title, step.kernels, *times, share, moved, operations, step.ops)

@@ -71,7 +71,7 @@ class Axis:
         """Of the blocks."""
         if self.size < tuning.FFT_PARALLEL:
             return Tasks(self.units, 1, f"{self.size:,} elements; from {tuning.FFT_PARALLEL:,} on threads pay")
-        return shared(self.units, tuning.MAX_TASKS, f"{self.size:,} elements, {tuning.MAX_TASKS} tasks at most")
+        return shared(self.units, tuning.MAX_TASKS, f"{self.size:,} elements")
 
     @property
     def pass_tasks(self) -> list[Tasks]:

@@ -115,7 +115,8 @@ def _together(count: int, n: int) -> Choice[bool]:
 
 def _matrices_cut(count: int, n: int) -> Tasks:
     work = count * n * n * (n + 8) // 48
-    return shared(count, work // tuning.TASK_WORK, f"{work:,} element operations, {tuning.TASK_WORK:,} a task at least")
+    most = work // tuning.TASK_WORK
+    return shared(count, most, f"{work:,} element operations are enough for {most:,} tasks of {tuning.TASK_WORK:,}")
 
 
 def schedule_triangular_solve(step: OpStep, context: Context) -> KernelSchedule:

@@ -73,22 +73,22 @@ class NestSchedule(KernelSchedule):
         lanes = f"{space.width} along v{space.vector}" if space.vector is not None else "none"
         why = f"{space.why_vector}; {space.why_width}" if space.vector is not None else space.why_vector
         out.append(Note("lanes", lanes, why))
-        if self.unroll.value > 1 or space.vector is not None:
+        if self.tile is None and space.vector is not None:
             out.append(Note("unroll", count(self.unroll.value, "vector"), self.unroll.why))
         if self.crossing is not None:
             side, loads = self.crossing.side, count(len(self.crossing.loads), "load")
             why = f"{loads} run along v{self.crossing.across}, across the lanes"
             out.append(Note("tiles", f"{side} x {side}, transposed in registers", why))
         if space.inner:
-            out.append(
-                Note("passes", f"{sum(1 for p in range(self.passes.count) if self.passes.roots(p))} over the row")
-            )
+            done = [what for p in range(self.passes.count + 1) if (what := _pass_text(self.passes, p))]
+            out.append(Note("passes", f"{len(done)} over the row: {', then '.join(done)}"))
         if self.tile is None:
             of = "chunk of the row" if self.split else f"chunk of {self.chunk}" if self.chunk else "row"
             of = "stripe" if self.crossing is not None else of
             out.append(self.tasks.note(of))
         if self.stash:
-            kept = f"{count(len(self.stash), 'value')}, {count(sum(self.stash.values()), 'byte')}"
+            ops = ", ".join(self.nest.nodes[key].op.name.partition(".")[2] for key in self.stash)
+            kept = f"{ops}: {count(sum(self.stash.values()), 'byte')}"
             out.append(Note("keeps", kept, f"dear ones (cost {tuning.STASH_COST} or more) that several passes need"))
         if self.ahead:
             distances = ", ".join(f"{n:,}" for n in sorted(set(self.ahead.values())))
@@ -103,6 +103,13 @@ class NestSchedule(KernelSchedule):
 def schedule_nest(nest: Nest, target: Target, tile: Tile | None = None) -> NestSchedule:
     """Decide how a nest runs; with a `tile`, as the epilogue of a product on rectangles of it."""
     return _Scheduler(nest, target, tile).run()
+
+
+def _pass_text(passes: Passes, p: int) -> str:
+    """What a pass over the row makes."""
+    made = [op.name.partition(".")[2] for r in passes.reductions(p) for op in r.op.block().ops[:-1]]
+    made += ["results"] if passes.inner_stores(p) else []
+    return " and ".join(dict.fromkeys(made))
 
 
 def _loops(space: Space) -> str:
@@ -159,6 +166,8 @@ class _Scheduler:
         space, passes = self.space, self.passes
         if space.vector is None:
             return Choice(1, "no vectors")
+        if self.tile is not None:
+            return Choice(1, "rectangles of a product have few columns")
         turns = space.extents[space.vector] // space.width
         size = len(self.nest.nodes) + len(self.nest.loads)
         if self.nest.reduce_vars and space.vector in space.rows and space.inner:

@@ -78,7 +78,11 @@ def tile_space(nest: Nest, target: Target, tile: Tile) -> tuple[Space, Tile]:
     merged = _Merging(nest, [*tile.batch, *tile.rows, *tile.columns])
     batch, rows, columns = (merged.part(list(part)) for part in (tile.batch, tile.rows, tile.columns))
     if len(columns) == 1:
-        vector = Choice[int | None](columns[0], "it is the columns of the product")
+        accesses = [linear(k) for k in nest.loads]
+        accesses += [ix.linearize(s.index, s.target.tensor.extents) for s in nest.stores]
+        contiguous = sum(_collapse(e, merged.dropped).coefficient(columns[0]) == 1 for e in accesses)
+        why = f"it is the columns of the product; {contiguous} of {len(accesses)} accesses are contiguous along it"
+        vector = Choice[int | None](columns[0], why)
     else:
         vector = Choice[int | None](None, f"the columns are {len(columns)} loops")
     space = merged.space([*batch, *rows, *columns], [], vector, target)

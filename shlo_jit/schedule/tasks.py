@@ -35,12 +35,15 @@ def cut(units: int, work: int) -> Tasks:
         return Tasks(units, 1, f"{work:,} element operations; from {tuning.PARALLEL_WORK:,} on threads pay")
     if units < 2:
         return Tasks(units, 1, "there is one unit of work")
-    return shared(units, work // tuning.TASK_WORK, f"{work:,} element operations, {tuning.TASK_WORK:,} a task at least")
+    most = work // tuning.TASK_WORK
+    return shared(units, most, f"{work:,} element operations are enough for {most:,} tasks of {tuning.TASK_WORK:,}")
 
 
 def shared(units: int, at_most: int, why: str) -> Tasks:
     """Units in so many tasks at most, and MAX_TASKS: fewer where the last would have no units, since it would run the
     tail of the one before."""
     tasks = max(1, min(tuning.MAX_TASKS, units, at_most))
+    if tasks == tuning.MAX_TASKS < min(units, at_most):
+        why = f"{why}, and {tuning.MAX_TASKS} are the most there are"
     grain = max(1, -(-units // tasks))
     return Tasks(units, max(1, -(-units // grain)), why)

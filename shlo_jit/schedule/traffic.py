@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Nest
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, Step
+from shlo_jit.fuse.plan import NestStep, OpStep, Step
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, variables
 from shlo_jit.ir.types import TensorType
@@ -93,14 +93,3 @@ def _op_operations(op: Op) -> int | None:
 
 def _contracting(numbers: object) -> Iterable[int]:
     return numbers.get("lhs_contracting_dimensions", ())  # type: ignore[attr-defined]
-
-
-def source_ops(step: Step) -> list[Op]:
-    """The ops that a step computes, in the order of the program."""
-    if isinstance(step, NestStep):
-        found = [n.op for n in step.nest.nodes.values() if n.op.name != "stablehlo.constant"]
-    elif isinstance(step, OpStep):
-        found = [step.op, *(source_ops(step.epilogue) if step.epilogue is not None else [])]
-    else:
-        found = [step.op] if isinstance(step, ControlStep) else []
-    return sorted(dict.fromkeys(found), key=lambda op: op.span.start if op.span is not None else -1)

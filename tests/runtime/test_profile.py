@@ -141,7 +141,7 @@ def test_a_profile_is_printed_as_a_table() -> None:
     with exe.profile() as p:
         exe(*layer_arguments())
     head, line, *rows = str(p).splitlines()
-    assert head.split() == ["step", "calls", "median", "us", "share", "GB/s", "GFLOP/s", "kernel", "ops"]
+    assert head.split() == ["step", "calls", "median", "us", "best", "share", "GB/s", "GFLOP/s", "kernel", "ops"]
     assert set(line) == {"─"}
     assert [row.split()[:2] for row in rows] == [["0", "dot_general"], ["1", "row"]]
     assert len({row.index("shlo_gemm" if "shlo_gemm" in row else "row_") for row in rows}) <= 2

@@ -226,11 +226,13 @@ def test_little_work_stays_on_the_caller() -> None:
     assert few.tasks.tasks == 1
     decides(few, "tasks", "1 task", f"from {tuning.PARALLEL_WORK:,} on threads pay")
     assert many.tasks.tasks == many.tasks.units == 3  # chunks, of which each is enough for a task
-    decides(many, "tasks", "3 tasks", f"{tuning.TASK_WORK:,} a task at least")
+    decides(many, "tasks", "3 tasks", f"tasks of {tuning.TASK_WORK:,}")
 
 
 def test_there_are_so_many_tasks_at_most() -> None:
-    assert nest(chain(1 << 24, 1)).tasks.tasks == tuning.MAX_TASKS
+    found = nest(chain(1 << 24, 1))
+    assert found.tasks.tasks == tuning.MAX_TASKS
+    decides(found, "tasks", f"{tuning.MAX_TASKS} tasks", f"and {tuning.MAX_TASKS} are the most there are")
 
 
 def test_one_unit_of_work_is_not_cut() -> None:
@@ -255,7 +257,7 @@ def test_few_long_rows_are_split() -> None:
     assert split.scratch.fixed == split.split.nbytes
     decides(split, "tasks", "chunk of the row", f"in {tuning.SPLIT_UNITS - 1} rows: the row itself is cut")
     assert whole.split is None
-    decides(whole, "tasks", "of 1 row", "a task at least")
+    decides(whole, "tasks", "of 1 row", "element operations are enough for")
 
 
 def test_rows_with_little_work_are_not_split() -> None:
@@ -307,7 +309,7 @@ def softmax(rows: int, n: int, op: str) -> str:
 def test_dear_values_are_kept_from_pass_to_pass() -> None:
     dear, cheap = nest(softmax(32, 512, "exponential")), nest(softmax(32, 512, "sqrt"))
     assert list(dear.stash.values()) == [4 * (512 + 16)]
-    decides(dear, "keeps", "1 value, 2,112 bytes", f"cost {tuning.STASH_COST} or more")
+    decides(dear, "keeps", "exponential: 2,112 bytes", f"cost {tuning.STASH_COST} or more")
     decides(dear, "passes", "2 over the row")
     assert not cheap.stash
 

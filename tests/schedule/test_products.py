@@ -46,13 +46,13 @@ RESIDENT = tuning.GEMM_B_RESIDENT // 4 // (SIDE // 2)
 @pytest.mark.parametrize(
     ("m", "n", "k", "b", "why"),
     [
-        (tuning.GEMM_PRIVATE_ROWS + 1, 1024, SIDE, "packed once for all tasks", f"more than {tuning.GEMM_PRIVATE_ROWS} rows"),
-        (tuning.GEMM_PRIVATE_ROWS, 1024, SIDE, "packed by each task", f"few rows use it ({tuning.GEMM_PRIVATE_ROWS} at most)"),
-        (PLAN.mr + 1, 400, 300, "packed by each task", "few rows use it"),
-        (PLAN.mr, 400, 300, "read in place", f"{PLAN.mr} rows at most use it"),
-        (400, RESIDENT, SIDE // 2, "read in place", "it stays in the cache"),
+        (tuning.GEMM_PRIVATE_ROWS + 1, 1024, SIDE, "packed once for all tasks", f"more than {tuning.GEMM_PRIVATE_ROWS}"),
+        (tuning.GEMM_PRIVATE_ROWS, 1024, SIDE, "packed by each task", f"{tuning.GEMM_PRIVATE_ROWS} rows use it, {tuning.GEMM_PRIVATE_ROWS} at most"),
+        (PLAN.mr + 1, 400, 300, "packed by each task", f"{PLAN.mr + 1} rows use it"),
+        (PLAN.mr, 400, 300, "read in place", f"{PLAN.mr} rows use it, {PLAN.mr} at most"),
+        (400, RESIDENT, SIDE // 2, "read in place", "stay in the cache"),
         (400, RESIDENT + 1, SIDE // 2, "packed once for all tasks", "more than"),
-        (400, 508, 64, "read in place", "it stays in the cache"),
+        (400, 508, 64, "read in place", "stay in the cache"),
         (400, 512, 64, "packed once for all tasks", "more than"),
     ],
     ids=["many rows", "few rows", "more than a tile", "a tile", "resident", "too large", "not half a page apart", "half a page apart"],
@@ -74,8 +74,8 @@ def test_without_masks_b_in_place_has_whole_vectors() -> None:
 @pytest.mark.parametrize(
     ("n", "a", "why"),
     [
-        (tuning.GEMM_WIDEST, "read in place", "few columns"),
-        (tuning.GEMM_WIDEST + 1, "packed once for all tasks", "several tasks use each of its rows"),
+        (tuning.GEMM_WIDEST, "read in place", "wider than a task"),
+        (tuning.GEMM_WIDEST + 1, "packed once for all tasks", f"more than the {tuning.GEMM_WIDEST} of a task"),
     ],
 )
 def test_where_a_is_read_from(n: int, a: str, why: str) -> None:
@@ -122,7 +122,7 @@ def test_a_task_has_so_many_columns_and_products() -> None:
     columns = tuning.GEMM_WIDEST // PLAN.nr * PLAN.nr
     rows = tuning.GEMM_TASK // (columns * PLAN.kc) // PLAN.mr * PLAN.mr
     decides(product(dot(3000, 3000, 3000)), "tasks", f"of {rows:,} x {columns:,}")
-    decides(product(dot(3000, 3000, 3000)), "tasks", f"for every {PLAN.kc} steps of k")
+    decides(product(dot(3000, 3000, 3000)), "tasks", f"for each {PLAN.kc} of k")
 
 
 # ---------------------------------------------------------------------- vectors

@@ -130,7 +130,7 @@ def test_small_matrices_share_a_task() -> None:
         cholesky(count, 32, 32),
         "tasks",
         f"4 tasks of {-(-count // 4)} matrices",
-        f"{tuning.TASK_WORK:,} a task at least",
+        f"tasks of {tuning.TASK_WORK:,}",
     )
     decides(cholesky(9, 32, 32), "tasks", "1 task", f"{9 * 32 * 32 * 40 // 48:,} element operations")
 

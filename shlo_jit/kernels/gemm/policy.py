@@ -40,6 +40,10 @@ class Numbers(Protocol):
         """What is so unless it is overridden."""
         ...
 
+    def because(self, *cases: tuple[N, str]) -> str:
+        """The reason of the first case that holds."""
+        ...
+
     def override(self, before: N, condition: N, value: N, why: str) -> N:
         """`value` where the condition holds, else what was decided before."""
         ...
@@ -89,6 +93,9 @@ class Registers:
 
     def decided(self, value: int, why: str) -> V:
         return i64(value)
+
+    def because(self, *cases: tuple[V, str]) -> str:
+        return ""  # registers have no reasons
 
     def override(self, before: V, condition: V, value: V, why: str) -> V:
         return self.b.select(condition, value, before)
@@ -148,6 +155,9 @@ class Ints:
     def decided(self, value: int, why: str) -> int:
         return Reasoned.of(value, why)
 
+    def because(self, *cases: tuple[bool, str]) -> str:
+        return next((why for holds, why in cases if holds), "")
+
     def override(self, before: int, condition: bool, value: int, why: str) -> int:
         return Reasoned.of(value, why) if condition else before
 
@@ -186,9 +196,11 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
     convert_a, convert_b = plan.convert
     few_rows = a.compare("le", s.m, tuning.GEMM_PRIVATE_ROWS)
     many = a.both(a.compare("ge", s.batch, tuning.GEMM_BATCH), a.compare("le", product, tuning.GEMM_PRIVATE_PRODUCT))
-    why = f"more than {tuning.GEMM_PRIVATE_ROWS} rows use each element"
-    mode = a.decided(SHARED, why)
-    why = f"few rows use it ({tuning.GEMM_PRIVATE_ROWS} at most), or there are many small products"
+    mode = a.decided(SHARED, f"{s.m} rows use each element, more than {tuning.GEMM_PRIVATE_ROWS}")
+    why = a.because(
+        (few_rows, f"{s.m} rows use it, {tuning.GEMM_PRIVATE_ROWS} at most"),
+        (many, f"there are {s.batch} products of {tuning.GEMM_PRIVATE_PRODUCT:,} multiply-adds at most"),
+    )
     mode = a.override(mode, a.either(few_rows, many), a.number(PRIVATE), why)
     if not convert_b:
         size = itemsize(plan.types.b)
@@ -199,12 +211,17 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
         adjacent = a.either(a.compare("eq", s.b_cs, size), a.compare("eq", s.n, 1))
         if not plan.masks:
             adjacent = a.both(adjacent, a.compare("eq", a.rem(s.n, plan.lanes), 0))
-        why = f"its rows are adjacent, and it stays in the cache or {plan.mr} rows at most use it"
+        why = a.because(
+            (rare, f"its rows are contiguous, and {s.m} rows use it, {plan.mr} at most"),
+            (resident, f"its rows are contiguous, and {tuning.GEMM_B_RESIDENT:,} bytes at most stay in the cache"),
+        )
         mode = a.override(mode, a.both(adjacent, a.either(rare, resident)), a.number(IN_PLACE), why)
-    wide = a.compare("gt", s.n, columns_of(plan, tuning.GEMM_WIDEST))
+    columns = columns_of(plan, tuning.GEMM_WIDEST)
+    wide = a.compare("gt", s.n, columns)
     far = a.both(wide, a.compare("eq", mode, SHARED))
-    mode_a = a.decided(IN_PLACE, "its elements are used in few columns")
-    mode_a = a.override(mode_a, far, a.number(SHARED), "several tasks use each of its rows")
+    mode_a = a.decided(IN_PLACE, "packing it pays beside a B that is packed once for all and wider than a task")
+    why = f"B is packed once for all, and {s.n} columns are more than the {columns} of a task"
+    mode_a = a.override(mode_a, far, a.number(SHARED), why)
     if plan.kind == "amx":
         return mode, a.decided(PRIVATE, "tiles want their own layout")
     if convert_a:
@@ -301,13 +318,15 @@ def describe(
     bound = f"about {tuning.GEMM_TASK:,} a task"
     if mode_b != SHARED and work <= tuning.GEMM_SERIAL:
         bound = f"up to {tuning.GEMM_SERIAL:,} the caller does all"
-    many = f"{tasks:,} task{'' if tasks == 1 else 's'}"
+    many, again = f"{tasks:,} task{'' if tasks == 1 else 's'}", ""
     if mode_b == SHARED:
-        many += f" for every {plan.kc} steps of k{', product by product' if batch > 1 else ''}"
+        blocks = -(-max(k, 1) // plan.kc) * batch
+        again = f", {blocks:,} times: for each {plan.kc} of k" if blocks > batch else ""
+        again += ", product by product" if batch > 1 else ""
     grouped = f", {c.group:,} products each" if c.group > 1 else ""
     return [
         ("tile", f"{plan.mr} x {plan.nr} in registers", ""),
         ("A", WORDS[mode_a], mode_a.why),
         ("B", WORDS[mode_b], mode_b.why),
-        ("tasks", f"{many} of {min(c.mc, m):,} x {min(c.nc, n):,}{grouped}", f"{work:,} multiply-adds; {bound}"),
+        ("tasks", f"{many} of {min(c.mc, m):,} x {min(c.nc, n):,}{grouped}{again}", f"{work:,} multiply-adds; {bound}"),
     ]
