@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shlo_jit.codegen.program import Program
 from shlo_jit.fuse.plan import PlanBlock
@@ -11,8 +11,7 @@ from shlo_jit.memory.storage import MemoryPlan
 from shlo_jit.schedule.schedule import Schedule
 
 
-@dataclass(frozen=True, eq=False)
-class PlannedFunction:
+class PlannedFunction(NamedTuple):
     """The entry function, or one that is called and not written out."""
 
     core: Op
@@ -33,8 +32,7 @@ class PlannedFunction:
         return self.plan.block.arguments
 
 
-@dataclass(frozen=True, eq=False)
-class Lowered:
+class Lowered(NamedTuple):
     """A program at every stage before machine code."""
 
     module: Module

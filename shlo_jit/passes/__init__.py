@@ -18,7 +18,7 @@ The folders follow the order of the story; what else stands in them helps the pa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shlo_jit import environment
 from shlo_jit.errors import InternalError, StableHLOError
@@ -53,8 +53,7 @@ from shlo_jit.verify import core
 from shlo_jit.verify.core import Rule, check_level
 
 
-@dataclass(frozen=True)
-class Pass:
+class Pass(NamedTuple):
     """One step of the story."""
 
     run: Callable[[Op, Context], Op]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shlo_jit.ir.core import Module, Op
 
@@ -16,8 +16,7 @@ def nothing_registered(target: str) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """The program around a function. Every pass takes `(function, context)`; one that needs no context says `_`."""
 
     module: Module

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Choice(Generic[T]):
+class Choice(NamedTuple, Generic[T]):
     """A value that was chosen, and why it was."""
 
     value: T

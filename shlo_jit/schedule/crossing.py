@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key, Nest
 from shlo_jit.schedule.space import Space, linear
 
 
-@dataclass(frozen=True)
-class Crossing:
+class Crossing(NamedTuple):
     """Loads that run along `across` while the lanes run along another variable."""
 
     across: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import NestStep, OpStep
@@ -14,8 +14,7 @@ from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.space import Tile
 
 
-@dataclass(frozen=True)
-class Epilogue:
+class Epilogue(NamedTuple):
     """The loop over a product's result. With a tile in its schedule it is called for every rectangle while that is in
     the cache; without, it is a kernel of its own after the product."""
 

@@ -5,7 +5,8 @@ All of them depend on shapes and the target alone, never on the number of thread
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
@@ -23,8 +24,7 @@ from shlo_jit.schedule.space import Space, Tile, linear, make_space, tile_space
 from shlo_jit.schedule.tasks import Tasks, cut
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """Units are chunks of the outermost reduced variable: each leaves partial results in scratch memory, and a second
     function, called once, combines them in order and finishes the rows."""
 
@@ -133,7 +133,7 @@ class _Scheduler:
             self.space, self.tile = tile_space(nest, target, tile)
         self.crossing = find_crossing(nest, self.space) if tile is None else None
         if self.crossing is not None:
-            self.space = replace(self.space, width=self.crossing.side)
+            self.space = self.space._replace(width=self.crossing.side)
         self.passes = Passes(nest, self.space)
         self.heavy = sum(cost(n.op) for n in nest.nodes.values())
 

@@ -6,9 +6,10 @@ memory planning (scratch), lowering (everything) and people (`exe.text("schedule
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Set
+from dataclasses import dataclass
 from importlib import import_module
+from typing import NamedTuple
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step, all_steps, read_inside
@@ -20,14 +21,13 @@ from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.scratch import Scratch
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(NamedTuple):
     """What schedulers look at beside the op."""
 
     target: Target
     is_known_call: Callable[[str], bool]
     """Whether a custom call of that name has an implementation of the user's or of the run time's."""
-    read: set[Value] = field(default_factory=set)
+    read: Set[Value] = frozenset()
     """What the plan's steps read and its blocks return."""
     has_lapack: Callable[[], bool] = lambda: True
     """Whether there is a LAPACK to call."""
@@ -52,7 +52,7 @@ SCHEDULERS: dict[str, tuple[str, str]] = {
 """By op name, the module of this package and the function in it; imported when a program has such an op."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Schedule:
     """How the steps of a plan run."""
 
@@ -76,7 +76,7 @@ class Schedule:
 def schedule(plan: PlanBlock, context: Context) -> Schedule:
     """Decide how each step of a plan runs, those inside control flow too. Raises UnsupportedError at the line of an op
     that no kernel computes."""
-    context = replace(context, read=read_inside(plan))
+    context = context._replace(read=read_inside(plan))
     return Schedule({id(step): schedule_step(step, context) for step in all_steps(plan)})
 
 

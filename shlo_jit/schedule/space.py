@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key, Nest
@@ -14,8 +14,7 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.choice import Choice
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(NamedTuple):
     """Variables of a nest (outermost first) by their part in the offset of a matrix element: batch, row or column."""
 
     batch: tuple[int, ...]
@@ -23,8 +22,7 @@ class Tile:
     columns: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Space:
+class Space(NamedTuple):
     """Loop structure of a nest. Adjacent variables that every access walks as one run are one variable here."""
 
     rows: tuple[int, ...]

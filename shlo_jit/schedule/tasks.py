@@ -5,14 +5,13 @@ The cut depends on shapes alone, so results have the same bits for any number of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.schedule.choice import Note, count
 
 
-@dataclass(frozen=True)
-class Tasks:
+class Tasks(NamedTuple):
     """`units` of work in `tasks` tasks of `grain` units each, the last maybe of fewer."""
 
     units: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shlo_jit.fuse.nest import Key
 from shlo_jit.ir.core import Op
@@ -13,8 +13,7 @@ from shlo_jit.lower.nest.evaluate import Position
 from shlo_jit.schedule.passes import Passes
 
 
-@dataclass(frozen=True)
-class RowReduction:
+class RowReduction(NamedTuple):
     """A reduce at one place of a nest."""
 
     op: Op
