@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 from shlo_jit.kernels.target import Target
 
 TUNING = ("prefer-", "slow-", "fast-", "tuning")
-"""Feature flags that only steer choices; they must not enter a cache key (DESIGN, section 2)."""
+"""Feature flags that only steer choices; they must not enter a cache key."""
 
 
 @functools.cache

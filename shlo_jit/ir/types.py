@@ -25,7 +25,7 @@ class DType:
 
     @property
     def itemsize(self) -> int:
-        """Bytes one element takes in a buffer (DESIGN: i1, i2, i4, f4 and f6 take a byte each)."""
+        """Bytes one element takes in a buffer (i1, i2, i4, f4 and f6 take a byte each)."""
         return self.numpy.itemsize
 
     @property

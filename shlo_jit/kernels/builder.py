@@ -1,7 +1,7 @@
 """A small builder that writes LLVM text: one `ModuleText` holds functions, one `Builder` writes the body of one.
 
 Building through `llvmlite.ir` costs 17-48 ms per 10,000 instructions and as much again to print; appending lines of
-text costs 2.5 ms (DESIGN, section 2). A value is a `V`: its LLVM type and its text (a name such as `%v7`, or a
+text costs 2.5 ms. A value is a `V`: its LLVM type and its text (a name such as `%v7`, or a
 literal). Vectors are types such as `<16 x float>`; every arithmetic method works on scalars and vectors alike.
 
     m = ModuleText()
