@@ -85,7 +85,7 @@ def test_donations_of_programs_with_few_arguments() -> None:
 
 def test_targets_of_other_machines() -> None:
     other = "aarch64:generic" if shlo_jit.codegen.target.resolve().is_x86 else "x86_64:haswell"
-    with pytest.raises(ValueError, match=f"target '{other}' is another architecture than this machine's"):
+    with pytest.raises(ValueError, match=f"target '{other}' is for another machine than this one"):
         shlo_jit.compile(TEXT, target=other)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
+from collections.abc import Collection, Iterable
+from typing import NamedTuple, NoReturn
 
 import llvmlite.binding as llvm
 
@@ -10,6 +13,23 @@ from shlo_jit.kernels.target import Target
 
 TUNING = ("prefer-", "slow-", "fast-", "tuning")
 """Feature flags that only steer choices; they must not enter a cache key."""
+
+_TRIPLES: dict[tuple[str, str], dict[str, str]] = {
+    ("x86_64", "linux"): {"gnu": "x86_64-unknown-linux-gnu", "musl": "x86_64-unknown-linux-musl"},
+    ("x86_64", "macos"): {"": "x86_64-apple-macosx11.0"},
+    ("x86_64", "windows"): {"msvc": "x86_64-pc-windows-msvc", "gnu": "x86_64-w64-windows-gnu"},
+    ("x86_64", "none"): {"": "x86_64-unknown-none-elf"},
+    ("aarch64", "linux"): {"gnu": "aarch64-unknown-linux-gnu", "musl": "aarch64-unknown-linux-musl"},
+    ("aarch64", "macos"): {"": "arm64-apple-macosx11.0"},
+    ("aarch64", "windows"): {"msvc": "aarch64-pc-windows-msvc", "gnu": "aarch64-w64-windows-gnu"},
+    ("aarch64", "none"): {"": "aarch64-unknown-none-elf"},
+    ("riscv64", "linux"): {"gnu": "riscv64-unknown-linux-gnu", "musl": "riscv64-unknown-linux-musl"},
+    ("riscv64", "none"): {"": "riscv64-unknown-none-elf"},
+    ("wasm32", "none"): {"": "wasm32-unknown-unknown"},
+}
+"""Architecture and system -> C library -> triple. The first of each is meant where none is named."""
+_ALWAYS = {"riscv64": ("m", "a", "f", "d", "c")}
+"""What LLVM has to be told of what every machine of an architecture has that we generate code for."""
 
 
 @functools.cache
@@ -22,83 +42,159 @@ def initialize() -> None:
 
 @functools.cache
 def resolve(name: str = "native") -> Target:
-    """A Target by name: `native`, a CPU of LLVM's (`x86-64-v3`, `znver5`, `sapphirerapids`), or with an architecture
-    before it (`aarch64:neoverse-n1`). Raises ValueError for a name LLVM does not know."""
+    """A Target by name:
+
+        native                          the machine we run on
+        CPU[+feature...][-feature...]   x86-64-v3, znver4, x86-64-v2+avx, icelake-server-avx512bw
+        MACHINE[+feature...]            aarch64, riscv64+v, wasm32+simd128: what all such machines have
+        MACHINE:CPU[+feature...]        aarch64:neoverse-v1, aarch64-macos:apple-m1, x86_64-linux-musl:x86-64-v3
+
+    where MACHINE is ARCH, ARCH-SYSTEM or ARCH-SYSTEM-LIBC. CPUs and features have LLVM's names, the CPU is one of
+    `known_cpus.py`, a feature one of `cpu_features.py`. The system of this machine is meant where none is named, if its
+    architecture is, else Linux; for wasm32 there is only `none`. Raises ValueError for a name that is not known.
+    """
     initialize()
     if name == "native":
-        triple = llvm.get_process_triple()
-        host = llvm.get_host_cpu_features()
-        cpu = llvm.get_host_cpu_name()
-        on = {f for f, yes in host.items() if yes and not f.startswith(TUNING)}
-        features = ",".join([f"+{f}" for f in sorted(on)] + [f"-{f}" for f in sorted(set(host) - on)])
-        return _describe(name, triple, cpu, features, on)
-    arch, _, cpu = name.rpartition(":")
-    triple = {"": "", "x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}.get(arch)
-    if triple is None:
-        raise ValueError(f"unknown architecture in target {name!r}: expected x86_64 or aarch64")
-    if not triple:
-        triple = llvm.get_process_triple()
-    on = _features_of(triple, cpu, name)
-    return _describe(name, triple, cpu, "", on)
+        return _native()
+    machine, colon, cpu = name.rpartition(":")
+    if colon:
+        arch, system, triple = _machine(machine, name)
+        return _named(name, arch, system, triple, cpu)
+    words = re.match(r"([^+-]*)", name)
+    assert words is not None
+    if words[1] in {arch for arch, _ in _TRIPLES}:
+        machine, plus, features = name.partition("+")
+        arch, system, triple = _machine(machine, name)
+        return _named(name, arch, system, triple, _generic(arch) + plus + features)
+    arch, system, triple = _machine(_arch_of_cpu(name), name)
+    return _named(name, arch, system, triple, name)
 
 
-def _features_of(triple: str, cpu: str, name: str) -> set[str]:
-    """The vector features of a named CPU, found by compiling a probe for it: LLVM has no list to ask."""
-    if not triple.startswith("x86_64"):
-        if cpu not in _AARCH64:
-            raise ValueError(f"unknown target {name!r}: known for aarch64 are {', '.join(sorted(_AARCH64))}")
-        return {"neon", "fma"}
-    v3 = {"avx", "avx2", "fma", "f16c", "bmi2"}
-    v4 = v3 | {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"}
-    vnni = v4 | {"avx512vnni"}
-    bf16 = vnni | {"avx512bf16"}
-    known = dict.fromkeys(
-        ("x86-64-v3", "haswell", "broadwell", "skylake", "znver1", "znver2", "znver3", "alderlake"), v3
-    )
-    known |= dict.fromkeys(("x86-64-v4", "skylake-avx512"), v4)
-    known |= dict.fromkeys(("cascadelake", "icelake-server", "icelake-client", "tigerlake", "rocketlake"), vnni)
-    known |= dict.fromkeys(("cooperlake", "sapphirerapids", "graniterapids", "znver4", "znver5"), bf16)
-    known |= {name: set[str]() for name in ("x86-64", "x86-64-v2", "nehalem")}
-    if cpu not in known:
-        raise ValueError(f"unknown target {name!r}: known for x86_64 are native, {', '.join(sorted(known))}")
-    return known[cpu]
+def _native() -> Target:
+    triple = llvm.get_process_triple()
+    host = llvm.get_host_cpu_features()
+    on = {f for f, yes in host.items() if yes and not f.startswith(TUNING)}
+    features = ",".join([f"+{f}" for f in sorted(on)] + [f"-{f}" for f in sorted(set(host) - on)])
+    return _describe("native", triple, *_parts(triple), llvm.get_host_cpu_name(), features, on)
 
 
-_AARCH64 = {
-    "generic",
-    "cortex-a57",
-    "cortex-a72",
-    "cortex-a76",
-    "neoverse-n1",
-    "neoverse-n2",
-    "neoverse-v1",
-    "apple-m1",
-}
+def _parts(triple: str) -> tuple[str, str]:
+    """Architecture and system of a process's triple."""
+    arch = triple.partition("-")[0]
+    systems = {"linux": "linux", "darwin": "macos", "macos": "macos", "windows": "windows"}
+    system = next((s for word, s in systems.items() if word in triple), "none")
+    return {"arm64": "aarch64"}.get(arch, arch), system
 
 
-def check_runs_here(target: Target) -> None:
-    """Raise ValueError unless this machine has what the target's code uses, as far as LLVM says."""
-    host = resolve()
-    if target.triple.partition("-")[0] != host.triple.partition("-")[0]:
-        raise ValueError(f"target {target.name!r} is another architecture than this machine's, {host.triple}")
-    named = target.is_x86 and target.name != "native"
-    wanted = _features_of(target.triple, target.cpu, target.name) if named else set[str]()
-    missing = sorted(f for f in wanted if f"+{f}" not in host.features.split(","))
-    if missing:
-        raise ValueError(f"target {target.name!r} needs {', '.join(missing)}, which this machine does not have")
+# ---------------------------------------------------------------------- the parts of a name
+def _machine(text: str, name: str) -> tuple[str, str, str]:
+    """Architecture, system and triple of ARCH, ARCH-SYSTEM or ARCH-SYSTEM-LIBC."""
+    arch, _, rest = text.partition("-")
+    system, _, libc = rest.partition("-")
+    systems = [s for a, s in _TRIPLES if a == arch]
+    if not systems:
+        _unknown("architecture", arch, name, {a for a, _ in _TRIPLES})
+    process = llvm.get_process_triple()
+    if not system and _parts(process)[0] == arch:
+        return arch, _parts(process)[1], process
+    if system and system not in systems:
+        _unknown("system", system, name, systems)
+    system = system or systems[0]
+    triples = _TRIPLES[arch, system]
+    if libc and libc not in triples:
+        _unknown("C library", libc, name, triples.keys() - {""})
+    return arch, system, triples[libc or next(iter(triples))]
 
 
-def _describe(name: str, triple: str, cpu: str, features: str, on: set[str]) -> Target:
-    x86 = triple.startswith("x86_64")
-    wide = {"avx512f", "avx512bw", "avx512vl", "avx512dq"} <= on
+def _arch_of_cpu(name: str) -> str:
+    """The architecture of a CPU that is named without one."""
+    from shlo_jit.codegen.known_cpus import CPUS
+
+    for arch, cpus in CPUS.items():
+        if arch in ("x86_64", "aarch64") and _cpu_at_start(name, cpus):
+            return arch
+    return _unknown("target", name, name, {"native", *CPUS, *CPUS["x86_64"], *CPUS["aarch64"]})
+
+
+def _cpu_at_start(text: str, cpus: Iterable[str]) -> str | None:
+    """The longest CPU that the text begins with, up to its end or a feature."""
+    fits = [cpu for cpu in cpus if re.match(re.escape(cpu) + r"(?![^+-])", text)]
+    return max(fits, key=len, default=None)
+
+
+def _generic(arch: str) -> str:
+    from shlo_jit.codegen.known_cpus import GENERIC
+
+    return GENERIC[arch]
+
+
+class _Change(NamedTuple):
+    """A feature in a name."""
+
+    sign: str
+    feature: str
+
+
+def _changes(text: str, arch: str, name: str) -> list[_Change]:
+    """The features behind a CPU's name."""
+    from shlo_jit.codegen.cpu_features import FEATURES
+
+    known = FEATURES[arch]
+    longest_first = "|".join(re.escape(f) for f in sorted(known, key=len, reverse=True))
+    found: list[_Change] = []
+    while text:
+        match = re.match(rf"([+-])({longest_first})(?=[+-]|$)", text)
+        if match is None:
+            _unknown("feature", re.split(r"(?=[+])", text[1:])[0], name, known)
+        found.append(_Change(match[1], match[2]))
+        text = text[match.end() :]
+    return found
+
+
+def _unknown(kind: str, word: str, name: str, known: Collection[str]) -> NoReturn:
+    import difflib
+
+    close = difflib.get_close_matches(word, sorted(known), 3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(sorted(known))}"
+    where = "" if word == name else f" in target {name!r}"
+    raise ValueError(f"unknown {kind} {word!r}{where}: {hint}")
+
+
+# ---------------------------------------------------------------------- a Target
+def _named(name: str, arch: str, system: str, triple: str, text: str) -> Target:
+    """A target for a CPU by name, with the features behind it."""
+    from shlo_jit.codegen.cpu_features import FEATURES, with_implied, without
+    from shlo_jit.codegen.known_cpus import CPUS, GENERIC, LEVELS
+
+    cpu = _cpu_at_start(text, CPUS[arch])
+    if cpu is None:
+        _unknown("CPU", re.split(r"\+", text)[0], name, CPUS[arch])
+    had = CPUS[arch][cpu]
+    on = had
+    for sign, feature in _changes(text[len(cpu) :], arch, name):
+        on = on | with_implied([feature]) if sign == "+" else without(on, feature)
+    # LLVM's idea of a level is ours. Of other CPUs it may know more, which nothing would check: it is told everything.
+    exact = cpu in LEVELS or cpu == GENERIC[arch]
+    told = on - had if exact else on
+    withheld = (had if exact else set(FEATURES[arch])) - on
+    features = [f"+{f}" for f in (*_ALWAYS.get(arch, ()), *sorted(told))] + [f"-{f}" for f in sorted(withheld)]
+    return _describe(name, triple, arch, system, cpu, ",".join(features), on)
+
+
+def _describe(name: str, triple: str, arch: str, system: str, cpu: str, features: str, on: Collection[str]) -> Target:
+    x86 = arch == "x86_64"
+    wide = {"avx512f", "avx512bw", "avx512vl", "avx512dq"} <= set(on)
+    no_vectors = (arch == "riscv64" and "v" not in on) or (arch == "wasm32" and "simd128" not in on)
     return Target(
         name=name,
         triple=triple,
+        arch=arch,
+        system=system,
         cpu=cpu,
         features=features,
-        vector_bits=512 if wide else 256 if "avx2" in on else 128,
-        vector_registers=32 if wide or not x86 else 16,
-        has_fma=not x86 or "fma" in on,
+        vector_bits=512 if wide else 256 if "avx2" in on else 64 if no_vectors else 128,
+        vector_registers=16 if arch == "wasm32" or (x86 and not wide) else 32,
+        has_fma="fma" in on if x86 else arch != "wasm32",
         has_masks=wide,
         has_mask_registers=x86 and "avx512f" in on,
         has_bf16_dot=wide and "avx512bf16" in on,
@@ -106,9 +202,25 @@ def _describe(name: str, triple: str, cpu: str, features: str, on: set[str]) -> 
     )
 
 
+def check_runs_here(target: Target) -> None:
+    """Raise ValueError unless this machine has what the target's code uses."""
+    if target.name == "native":
+        return
+    from shlo_jit.codegen.cpu_features import required_features
+
+    host = resolve()
+    if (target.arch, target.system) != (host.arch, host.system):
+        raise ValueError(f"target {target.name!r} is for another machine than this one, {host.triple}")
+    missing = sorted(set(required_features(target)) - set(required_features(host)))
+    if missing:
+        raise ValueError(f"target {target.name!r} needs {', '.join(missing)}, which this machine does not have")
+
+
 def target_machine(target: Target, opt: int = 2) -> llvm.TargetMachine:
-    """An LLVM target machine: position independent, small code model, so one object serves JIT and .so."""
+    """An LLVM target machine: position independent, small code model, so one object serves JIT and .so. WebAssembly has
+    no addresses to be independent of."""
     initialize()
+    reloc = "static" if target.arch == "wasm32" else "pic"
     return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=opt, reloc="pic", codemodel="small", jit=False
+        cpu=target.cpu, features=target.features, opt=opt, reloc=reloc, codemodel="small", jit=False
     )

@@ -10,15 +10,20 @@ class Target:
     """A CPU to generate code for. Made by `shlo_jit.codegen.target.resolve`."""
 
     name: str
-    """As the user gave it: `native`, or a CPU name of LLVM's."""
+    """As the user gave it: `native`, or what `resolve` knows."""
     triple: str
+    arch: str
+    """`x86_64`, `aarch64`, `riscv64` or `wasm32`."""
+    system: str
+    """`linux`, `macos`, `windows` or `none`: freestanding, without system calls, threads, perhaps a C library."""
     cpu: str
+    """LLVM's name of it, which says how instructions are scheduled and, where `features` does not, which there are."""
     features: str
     """ISA features as LLVM wants them (`+avx2,+fma`), tuning flags left out."""
     vector_bits: int
-    """Width of a vector register: 512, 256 or 128."""
+    """Width of a vector register: 512, 256 or 128; without vectors 64, to have two numbers under way."""
     vector_registers: int
-    """32 with AVX-512 and on AArch64, 16 otherwise."""
+    """32 with AVX-512, on AArch64 and on RISC-V, 16 otherwise."""
     has_fma: bool
     has_masks: bool
     """Masked loads and stores of every element width cost about as much as plain ones (AVX-512 BW and VL)."""
@@ -42,4 +47,13 @@ class Target:
 
     @property
     def is_x86(self) -> bool:
-        return self.triple.startswith("x86_64")
+        return self.arch == "x86_64"
+
+    @property
+    def pointer_bits(self) -> int:
+        return 32 if self.arch == "wasm32" else 64
+
+    @property
+    def threads(self) -> str:
+        """How threads wait for each other: by a `futex`, by `pthread`'s means, or `serial`, where there are none."""
+        return {"linux": "futex", "macos": "pthread"}.get(self.system, "serial")
