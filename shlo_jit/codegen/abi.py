@@ -18,8 +18,9 @@ which returns a Status. What the host guarantees:
 * Lifetime: code, constants and the instance outlive every call. Arguments that were not donated are only read, and so
   are constants.
 * Threads: any thread may call, several at the same time and with the same instance, each with results and an arena of
-  its own. The error record is then that of whichever stopped last. Tasks run on the threads of the process's pool
-  (`kernels/threads.py`); when another call has that, or the host calls from within a task, the call goes on alone.
+  its own. The error record is then that of whichever stopped last. Tasks run on the threads of one pool, the
+  process's or the exported library's (`kernels/threads/`); when another call has that, or the host calls from within a
+  task, the call goes on alone.
 
 The code calls `callback` and `pause` on the thread that called it, never from a task, and both may call programs.
 """
