@@ -5,7 +5,7 @@ and the thread pool. What is not part of the interface is internal, so nothing o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 import llvmlite.binding as llvm
@@ -20,7 +20,7 @@ from shlo_jit.codegen.objects import routine_text
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.threads import THREADS
+from shlo_jit.kernels.threads.pool import SERIAL, THREADS
 
 _DEFINITION = re.compile(r"^(define .*) \{$", re.MULTILINE)
 
@@ -30,17 +30,18 @@ def emit(image: Image, *, threads: bool = True, may_miss_symbols: bool = False) 
     it can be linked without the functions it imports."""
     lowest = _baseline(image.variants[0].target)
     context = llvm.create_context()
-    texts = [program.text for variant in image.variants for program in variant.programs]
-    uses_pool = any("@shlo_parallel" in text for text in _all_texts(image))
+    texts = [_texts(variant) for variant in image.variants]
+    uses_pool = any("@shlo_parallel" in text for variant in texts for text in variant)
     interface = Interface(image, lowest, uses_pool=uses_pool, may_miss_symbols=may_miss_symbols)
     if image.weights.nbytes and not image.weights_in_file:
         define_placeholder(interface.module, image, lowest.is_elf, lowest.is_x86)
-    module = _optimized(interface.text(signatures(texts)), lowest, context)
+    text = interface.text(signatures(text for variant in texts for text in variant))
+    module = optimize.optimize(text, lowest, context=context)
     if uses_pool:
-        pool = THREADS
-        module.link_in(_optimized(routine_text(pool, lowest), lowest, context))
+        pool = routine_text(THREADS if threads else SERIAL, lowest)
+        module.link_in(optimize.optimize(pool, lowest, context=context))
     for number, variant in enumerate(image.variants):
-        module.link_in(_variant(image, number, variant, context))
+        module.link_in(_variant(image, number, texts[number], variant.target, context))
     _internalize(module, public_symbols(image))
     with optimize.tools(lowest) as tools:
         tools.pipeline(0).run(module, tools.builder)
@@ -56,10 +57,9 @@ def _baseline(target: Target) -> Target:
     return replace(resolve("x86-64" if target.is_x86 else target.arch), triple=target.triple, system=target.system)
 
 
-def _all_texts(image: Image) -> Iterator[str]:
-    for variant in image.variants:
-        yield from (program.text for program in variant.programs)
-        yield from (routine_text(routine, variant.target) for routine in _routines(variant))
+def _texts(variant: Variant) -> list[str]:
+    """LLVM texts of the programs, in their order, and of the routines they need."""
+    return [p.text for p in variant.programs] + [routine_text(r, variant.target) for r in _routines(variant)]
 
 
 def _routines(variant: Variant) -> list[Routine]:
@@ -76,18 +76,12 @@ def _routines(variant: Variant) -> list[Routine]:
     return [routine for name, routine in found.items() if name != THREADS.name]
 
 
-def _variant(image: Image, number: int, variant: Variant, context: llvm.ContextRef) -> llvm.ModuleRef:
-    """Programs and routines of a target; only the entries are seen outside."""
-    target = variant.target
-    entries = []
-    modules = []
-    for i, program in enumerate(variant.programs):
-        module = _optimized(_with_target(program.text, target), target, context)
-        entries.append(entry_symbol(image, number, i))
-        module.get_function(abi.ENTRY).name = entries[-1]
-        modules.append(module)
-    for routine in _routines(variant):
-        modules.append(_optimized(_with_target(routine_text(routine, target), target), target, context))
+def _variant(image: Image, number: int, texts: list[str], target: Target, context: llvm.ContextRef) -> llvm.ModuleRef:
+    """Programs and routines of a target, as one module; only the entries are seen outside."""
+    modules = [optimize.optimize(_with_target(text, target), target, context=context) for text in texts]
+    entries = [entry_symbol(image, number, function) for function in range(len(image.functions))]
+    for module, entry in zip(modules, entries, strict=False):
+        module.get_function(abi.ENTRY).name = entry
     first, *others = modules
     for module in others:
         first.link_in(module)
@@ -99,10 +93,6 @@ def _with_target(text: str, target: Target) -> str:
     """The text with the target noted at every function, so that functions for several targets can be in one module."""
     note = f'"target-cpu"="{target.cpu}" "target-features"="{target.features}"'
     return _DEFINITION.sub(lambda m: f"{m[1]} {note} {{", text)
-
-
-def _optimized(text: str, target: Target, context: llvm.ContextRef) -> llvm.ModuleRef:
-    return optimize.optimize(text, target, context=context)
 
 
 def _internalize(module: llvm.ModuleRef, kept: Iterable[str]) -> None:
