@@ -174,6 +174,8 @@ class LibraryError(ValueError):
 
 def check_text(text: str, name: str) -> str:
     """The text. Raises ParseError at the first half of a surrogate pair, which is no character by itself."""
+    if text.isascii():  # of a gigabyte, no copy is made
+        return text
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as e:

@@ -26,9 +26,14 @@ _C_TYPES = {
 }
 
 
+def c_word(text: str) -> str:
+    """The text as what may follow in an identifier of C and C++: other characters are underscores."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", text) or "_"
+
+
 def c_identifier(text: str) -> str:
-    """The text as an identifier of C and C++: other characters are underscores."""
-    name = re.sub(r"[^A-Za-z0-9_]", "_", text) or "_"
+    """The text as an identifier of C and C++."""
+    name = c_word(text)
     if name[0].isdigit():
         name = "_" + name
     return name + "_" if name in KEYWORDS else name

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from shlo_jit import pipeline
-from shlo_jit.aot.c_names import c_identifier, unique
+from shlo_jit.aot.c_names import c_word, unique
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.library_format import WEIGHTS_ALIGNMENT
 from shlo_jit.codegen.objects import Constant
@@ -143,7 +143,7 @@ def _functions(entries: Sequence[str], variants: Sequence[Variant]) -> tuple[Fun
         found.append(
             Function(
                 entry,
-                unique(c_identifier(entry), c_names),
+                unique(c_word(entry), c_names),
                 first.inputs,
                 first.outputs,
                 first.output_aliases,

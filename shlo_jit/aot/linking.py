@@ -21,6 +21,9 @@ LIBRARY_FLAGS = (
 BARE_FLAGS = ("-shared", "-z", "noexecstack", "-z", "relro", "-Bsymbolic")
 """Of `ld` by itself, which may not know where libc is: what is undefined is looked up in the process."""
 
+LARGE_BYTES = 64 << 20
+"""Objects that GNU's linker takes seconds for, and LLVM's does not."""
+
 Command = tuple[str, list[str]]
 """Name of a linker, and its command line."""
 
@@ -75,7 +78,10 @@ def _commands(
                 yield name, [name, *BARE_FLAGS, f"-soname={soname}", *files]
                 continue
             extra = [f"--target={target.triple}"] if "clang" in name else []
-            yield name, [name, *extra, *LIBRARY_FLAGS, f"-Wl,-soname,{soname}", *files, "-lm"]
+            command = [name, *extra, *LIBRARY_FLAGS, f"-Wl,-soname,{soname}", *files, "-lm"]
+            if object.stat().st_size >= LARGE_BYTES and shutil.which("ld.lld"):
+                yield f"{name} with ld.lld", [*command, "-fuse-ld=lld"]
+            yield name, command
     if not linker and _has_zig() and target.system in ZIG_SYSTEMS:
         system = "linux-musl" if "musl" in target.triple else ZIG_SYSTEMS[target.system]
         common = [*_zig("cc"), "-target", f"{target.arch}-{system}", "-shared", *files]

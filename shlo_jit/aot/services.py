@@ -141,9 +141,8 @@ class Posix(Services):
 
     def map_file(self, b: Builder, path: V, nbytes: V) -> V:
         read_and_close_on_exec = i32(0x80000 if self.is_linux else 0x1000000)
-        # `open` has a variable number of arguments, which macOS on AArch64 passes otherwise: none is given here.
-        file = b.call("i32", "(ptr, i32, ...) @open", [path, read_and_close_on_exec], declare=False)
         b.module.declarations.setdefault("open", "declare i32 @open(ptr, i32, ...)")
+        file = b.call_pointer("i32", V("ptr", "(ptr, i32, ...) @open"), [path, read_and_close_on_exec])
 
         def opened() -> list[V]:
             size = b.call("i64", "lseek", [file, i64(0), i32(2)])

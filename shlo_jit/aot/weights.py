@@ -22,7 +22,7 @@ from shlo_jit.kernels.builder import ModuleText
 
 FAR_BYTES = 1 << 30
 """From so many on, code of x86-64 refers to them as to something that may be anywhere (the medium code model)."""
-_HEADER = struct.Struct("<40xQ12xHHH")
+_HEADER = struct.Struct("<40xQ10xHHH")
 """Of an ELF file: place of the table of sections, size of its entries, their number, that of the section of names."""
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
