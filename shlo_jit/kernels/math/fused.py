@@ -26,7 +26,8 @@ def fused(b: Builder, a: V, c: V, d: V) -> V:
 
 
 def _write(module: ModuleText, name: str, type: str) -> None:
-    b = module.function(name, [(type, "a"), (type, "c"), (type, "d")], type, attributes="nounwind")
+    attributes = "memory(none) nounwind willreturn"
+    b = module.function(name, [(type, "a"), (type, "c"), (type, "d")], type, attributes=attributes)
     a, c, d = b.params
     p = b.fmul(a, c)
     holds = b.fcmp("oge", b.intrinsic("fabs", type, [p]), const(type, _SMALLEST))
@@ -88,7 +89,7 @@ def _to_odd(b: Builder, high: V, low: V) -> V:
     one, zero = const(word, 1), const(word, 0)
     bits, lost = b.bitcast(high, word), b.bitcast(low, word)
     is_even = b.icmp("eq", b.and_(bits, one), zero)
-    between = b.and_(is_even, b.fcmp("une", low, const(low.type, 0.0)))
+    between = b.and_(is_even, b.fcmp("one", low, const(low.type, 0.0)))
     outward = b.icmp("sge", b.xor(bits, lost), zero)
     moved = b.select(outward, b.add(bits, one), b.sub(bits, one))
     return b.select(between, b.bitcast(moved, high.type), high)
