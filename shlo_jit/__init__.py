@@ -8,11 +8,13 @@ program that the object cache does not have is compiled.
 """
 
 from shlo_jit import startup  # isort: skip  # noqa: F401  first: what follows takes a while, and Ctrl-C may come meanwhile
-from shlo_jit.api import compile, infer, parse, verify
+from shlo_jit.api import compile, export, infer, load, parse, verify
 from shlo_jit.errors import (
     Diagnostic,
     ExecutionError,
+    ExportError,
     InternalError,
+    LibraryError,
     ParseError,
     StableHLOError,
     UnsupportedError,
@@ -24,14 +26,18 @@ from shlo_jit.version import __version__
 __all__ = [
     "Diagnostic",
     "ExecutionError",
+    "ExportError",
     "InternalError",
+    "LibraryError",
     "ParseError",
     "StableHLOError",
     "UnsupportedError",
     "VerifyError",
     "__version__",
     "compile",
+    "export",
     "infer",
+    "load",
     "parse",
     "register_custom_call",
     "verify",

@@ -1,4 +1,4 @@
-"""The public functions: parse, verify, infer, compile."""
+"""The public functions: parse, verify, infer, compile, export, load."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from shlo_jit.sources import read_source
 from shlo_jit.verify.verifier import verify_module, warnings_of
 
 if TYPE_CHECKING:
+    from shlo_jit.aot.export import Exported
     from shlo_jit.ir.core import Region
     from shlo_jit.ir.types import Type
     from shlo_jit.runtime.executable import Executable
@@ -105,3 +106,67 @@ def compile(
             donate=donate,
         )
         return pipeline.compile_source(given, options)
+
+
+def load(
+    path: str | os.PathLike[str],
+    entry: str | None = None,
+    *,
+    threads: int | None = None,
+    custom_calls: Mapping[str, Callable[..., Any]] | None = None,
+    weights: str | os.PathLike[str] | None = None,
+) -> Executable:
+    """An exported library (`.so`, or `.o`) as an Executable, which is called like a compiled program.
+
+    `entry`: the function, by default `main` or the only one. `threads` and `custom_calls` as in `compile`. `weights`:
+    where the file of weights is, by default beside the library.
+
+    Raises LibraryError (a ValueError) for a file that is no library of ours, damaged, of another version, for another
+    machine, or without that function; OSError for a file that cannot be read; ExecutionError for a custom call without
+    an implementation.
+    """
+    from shlo_jit.check_options import load_options
+    from shlo_jit.runtime.library import load_library
+
+    return load_library(path, entry, **load_options(threads, custom_calls, weights))
+
+
+def export(
+    source: object,
+    path: str | os.PathLike[str],
+    *,
+    header: str | os.PathLike[str] | None = None,
+    target: str = "native",
+    name: str | None = None,
+    entry: str | Sequence[str] = "main",
+    weights: str = "embedded",
+    threads: bool = True,
+    custom_calls: Iterable[str] = (),
+    donate: Iterable[int] = (),
+    linker: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Exported:
+    """Write a program (as for `compile`) as a library that C can call: see `docs/export.md`.
+
+    path: what ends in `.so` (`.dylib`, `.dll`, `.wasm`) is linked; `.o` and `.a` need no linker.
+    header: where to write the C header.
+    target: what `compile` takes, and other machines, such as `aarch64:neoverse-n1`, `riscv64` or `wasm32`; several
+      with commas between them, of one architecture, of which the library picks the best for the processor it runs on.
+    name: what the library's symbols begin with, by default the file's name.
+    entry: a function, or several.
+    weights: `embedded`, or `file` for a file beside the library, which processes share.
+    threads: whether calls may use several threads.
+    custom_calls: targets of custom calls that are C functions of the host's.
+    donate: indices of arguments whose memory results take over, as in `compile`.
+    linker: the command to link with, by default what is found.
+    progress: called with what is being done, and how many bytes of how many are written.
+
+    Raises StableHLOError where the program is refused, TypeError and ValueError for options, ExportError where no
+    linker can link it, and OSError for files.
+    """
+    from shlo_jit.aot.export import export_module
+    from shlo_jit.check_options import export_options
+
+    given = read_source(source)
+    options = export_options(path, header, target, name, entry, weights, threads, custom_calls, donate, linker)
+    return export_module(pipeline.parsed(given), options, progress or (lambda *_: None))

@@ -4,15 +4,21 @@ ValueError that names it and says what was expected and what came."""
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from shlo_jit.codegen.target import check_runs_here, resolve
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions
+from shlo_jit.runtime.cache import default_cache
 from shlo_jit.runtime.callbacks import check_name, check_target, registered
 from shlo_jit.runtime.cpus import thread_count
 from shlo_jit.runtime.pool import POOL
+
+if TYPE_CHECKING:
+    from shlo_jit.aot.export import ExportOptions
 
 
 def compile_options(
@@ -95,3 +101,91 @@ def _text(option: str, given: object) -> str:
     if not isinstance(given, str):
         raise TypeError(f"{option}: expected a string, got {given!r}")
     return given
+
+
+def load_options(threads: int | None, custom_calls: object, weights: object) -> dict[str, Any]:
+    """The keywords of `runtime.library.load_library`; see `api.load`."""
+    _environment()
+    return {
+        "threads": thread_count(threads),
+        "custom_calls": _calls("custom_calls", custom_calls),
+        "weights": None if weights is None else str(_path("weights", weights)),
+        "cache": default_cache(),
+    }
+
+
+def export_options(
+    path: object,
+    header: object,
+    target: object,
+    name: object,
+    entry: object,
+    weights: object,
+    threads: object,
+    custom_calls: object,
+    donate: object,
+    linker: object,
+) -> ExportOptions:
+    """The options of an export; see `api.export`."""
+    from shlo_jit.aot.c_names import c_identifier
+    from shlo_jit.aot.export import ExportOptions
+
+    library = _path("path", path)
+    targets = _targets(target)
+    entries = _entries(entry)
+    if weights not in ("embedded", "file"):
+        raise ValueError(f"weights: expected 'embedded' or 'file', got {weights!r}")
+    if not isinstance(threads, bool):
+        raise TypeError(f"threads: expected True or False, got {threads!r}")
+    if name is None:
+        name = c_identifier(library.name.partition(".")[0].removeprefix("lib"))
+    elif not isinstance(name, str) or c_identifier(name) != name:
+        raise ValueError(f"name: expected an identifier of C, got {name!r}")
+    if not isinstance(custom_calls, Iterable) or isinstance(custom_calls, str | bytes):
+        raise TypeError(f"custom_calls: expected names, got {custom_calls!r}")
+    calls = [*custom_calls]
+    for call in calls:
+        check_name("custom call", call)
+    return ExportOptions(
+        library,
+        None if header is None else _path("header", header),
+        name,
+        entries,
+        targets,
+        weights == "file",
+        threads,
+        "" if linker is None else _text("linker", linker),
+        CompileOptions(targets[0], donate=_donate(donate), calls=frozenset(calls), has_lapack=True),
+    )
+
+
+def _path(option: str, given: object) -> Path:
+    if not isinstance(given, str | os.PathLike):
+        raise TypeError(f"{option}: expected a path, got {given!r}")
+    return Path(os.fsdecode(given))
+
+
+def _targets(given: object) -> tuple[Target, ...]:
+    """Of one architecture and system."""
+    names = [name.strip() for name in _text("target", given).split(",")]
+    targets = tuple(map(resolve, names))
+    for other in targets[1:]:
+        if (other.arch, other.system) != (targets[0].arch, targets[0].system):
+            what = f"{targets[0].name!r} and {other.name!r}"
+            raise ValueError(f"target: {what} are for different machines: export a library for each")
+    if len({t.identity for t in targets}) < len(targets):
+        raise ValueError(f"target: {given!r} names one target twice")
+    if len(targets) > 1 and targets[0].arch == "wasm32":
+        raise ValueError("target: WebAssembly cannot ask for features: export a library for each")
+    return targets
+
+
+def _entries(given: object) -> tuple[str, ...]:
+    if isinstance(given, str):
+        given = (given,)
+    if not isinstance(given, Iterable):
+        raise TypeError(f"entry: expected a function's name, or several, got {given!r}")
+    entries = tuple(_text("entry", entry).removeprefix("@") for entry in given)
+    if not entries or len(set(entries)) < len(entries):
+        raise ValueError(f"entry: expected different functions, got {entries!r}")
+    return entries

@@ -164,8 +164,18 @@ class ExecutionError(RuntimeError):
     """A compiled program could not finish: a custom call raised, a collective timed out."""
 
 
+class ExportError(RuntimeError):
+    """A library cannot be made, for reasons that are not the program's: no linker, files of the wrong kind."""
+
+
+class LibraryError(ValueError):
+    """A file is not a library that can be loaded here."""
+
+
 def check_text(text: str, name: str) -> str:
     """The text. Raises ParseError at the first half of a surrogate pair, which is no character by itself."""
+    if text.isascii():  # of a gigabyte, no copy is made
+        return text
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as e:

@@ -29,6 +29,8 @@ class CompileOptions:
     num_partitions: int = 1
     """The grid of processes that the program runs in; there is one as yet."""
 
+    has_lapack: bool | None = None
+    """Whether the program can call LAPACK; None: where this process has it."""
     profile: bool = False
     """The code notes how long each of its steps takes."""
 

@@ -139,7 +139,8 @@ def lower(
         plans = [fuse(core) for core in cores]
     pause()
     with stage("schedule"):
-        context = Context(options.target, partial(is_known, calls=options.calls), has_lapack=lapack.is_available)
+        has_lapack = lapack.is_available if options.has_lapack is None else lambda: bool(options.has_lapack)
+        context = Context(options.target, partial(is_known, calls=options.calls), has_lapack=has_lapack)
         schedules = [schedule(plan, context) for plan in plans]
     for routine in (r for s in schedules for r in s.routines.values()):
         on_routine(routine)

@@ -147,7 +147,7 @@ def call(
     arena = Arena(instance.arena_bytes, at_end, layout) if instance.arena_bytes else None
     inputs = (ctypes.c_void_p * max(1, len(passed)))(*map(address, passed))
     outputs = (ctypes.c_void_p * max(1, len(results)))(*map(address, results))
-    status = instance.run_in(arena.address if arena else None, inputs, outputs, record)
+    status = instance.run_in(arena.address if arena else None, inputs, outputs, ctypes.addressof(record))
     if status:
         raise instance.failure(status)
     return results

@@ -1,5 +1,6 @@
-"""The bits of results do not depend on the number of threads: every conformance case and real program next to the
-checkout, with one thread and with eight. Slow, and skipped where there is no folder `shared`."""
+"""The bits of results depend neither on the number of threads nor on whether a program was exported: every conformance
+case and real program next to the checkout, with one thread, with eight, and as a library. Slow, and skipped where there
+is no folder `shared`."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ import shlo_jit
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 FOLDERS = ("testdata", "quantized", "interpret")
 PROGRAMS = sorted(path.stem for path in (SHARED / "models" / "programs").glob("*.json"))
-THREADS = (1, 8)
+WAYS = ("one thread", "eight threads", "exported")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not SHARED.is_dir(), reason="no folder 'shared' next to the checkout"),
@@ -33,14 +34,26 @@ class Recorder:
 
     StableHLOError = shlo_jit.StableHLOError
 
-    def __init__(self, threads: int):
-        self.threads = threads
+    def __init__(self, way: str, folder: Path):
+        self.way = way
+        self.folder = folder
+        """For libraries."""
         self.digests: list[str] = []
 
     def compile(self, source: str, *, custom_calls: dict[str, Callable[..., Any]] | None = None, **options: Any):
         calls = {name: self.recorded(function) for name, function in (custom_calls or {}).items()}
-        executable = shlo_jit.compile(source, threads=self.threads, custom_calls=calls, cache=False, **options)
+        if self.way == "exported":
+            executable = self.exported(source, calls, **options)
+        else:
+            threads = WAYS.index(self.way) * 7 + 1
+            executable = shlo_jit.compile(source, threads=threads, custom_calls=calls, cache=False, **options)
         return lambda *arrays: self.seen(executable(*arrays))
+
+    def exported(self, source: str, calls: dict[str, Callable[..., Any]], **options: Any) -> Any:
+        shlo_jit.compile(source, custom_calls=calls, **options)  # raises what a program is refused for
+        path = self.folder / "program.o"
+        shlo_jit.export(source, path, custom_calls=calls, **options)
+        return shlo_jit.load(path, custom_calls=calls)
 
     def recorded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arrays: np.ndarray) -> Any:
@@ -74,25 +87,24 @@ def load(name: str, path: Path) -> ModuleType:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_conformance_cases(folder: str) -> None:
+def test_conformance_cases(folder: str, tmp_path: Path) -> None:
     runner = load("conformance_run", SHARED / "conformance" / "run.py")
     different, compared = [], 0
     for category, name, path, index in runner.collect([str(SHARED / "conformance" / folder)]):
         text = Path(path).read_text("utf-8")
         if "run_parallel" in text or "stablehlo.rng " in text:  # several processes; numbers that shall differ
             continue
-        recorders = [Recorder(n) for n in THREADS]
+        recorders = [Recorder(way, tmp_path) for way in WAYS]
         for recorder in recorders:
             runner.run_case(recorder, path, index, category, {})
         compared += bool(recorders[0].digests)
-        if recorders[0].digests != recorders[1].digests:
-            different.append(name)
+        different += [(name, r.way) for r in recorders[1:] if r.digests != recorders[0].digests]
     assert compared > 0
     assert not different
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_real_programs(name: str) -> None:
+def test_real_programs(name: str, tmp_path: Path) -> None:
     common = load("models_common", SHARED / "models" / "common.py")
     folder = SHARED / "models" / "programs"
     recipe = json.loads((folder / f"{name}.json").read_text("utf-8"))
@@ -100,7 +112,7 @@ def test_real_programs(name: str) -> None:
     if recipe.get("devices", 1) > 1 or recipe["group"] == "dyn":
         pytest.skip("several devices, or shapes that are not known")
     arrays = common.make_inputs(recipe)
-    recorders = [Recorder(n) for n in THREADS]
+    recorders = [Recorder(way, tmp_path) for way in WAYS]
     for recorder in recorders:
         recorder.compile(text)(*arrays)
-    assert recorders[0].digests == recorders[1].digests
+    assert all(r.digests == recorders[0].digests for r in recorders)

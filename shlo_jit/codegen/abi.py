@@ -18,8 +18,9 @@ which returns a Status. What the host guarantees:
 * Lifetime: code, constants and the instance outlive every call. Arguments that were not donated are only read, and so
   are constants.
 * Threads: any thread may call, several at the same time and with the same instance, each with results and an arena of
-  its own. The error record is then that of whichever stopped last. Tasks run on the threads of the process's pool
-  (`kernels/threads.py`); when another call has that, or the host calls from within a task, the call goes on alone.
+  its own. The error record is then that of whichever stopped last. Tasks run on the threads of one pool, the
+  process's or the exported library's (`kernels/threads/`); when another call has that, or the host calls from within a
+  task, the call goes on alone.
 
 The code calls `callback` and `pause` on the thread that called it, never from a task, and both may call programs.
 """
@@ -33,7 +34,7 @@ from typing import NamedTuple
 from shlo_jit.kernels.builder import Builder, V, i32
 from shlo_jit.schedule.scratch import ALIGN, Scratch
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 """Changes with anything in this file that code or hosts rely on. Part of the keys of cached code."""
 ENTRY = "shlo_main"
 PARAMETERS = (("ptr", "args"), ("ptr", "results"), ("ptr", "dims"), ("ptr", "arena"), ("ptr", "instance"))
@@ -87,13 +88,14 @@ INSTANCE = {
     "error_status": Field("i32", 48),  # the error record: what stopped a call, unless it was OK
     "error_call": Field("i32", 52),  # the number of the custom call that did, or NO_CALL
     "profile": Field("ptr", 56),  # where programs with `Program.timed` note times; else null
+    "draws": Field("i64", 64),  # how often an rng has run; calls in several threads count together
 }
 PROFILE_SAMPLES = 1022
 """Of the field `profile`: an array of records, one for each of `Program.timed`, zero at first, of i64: the number of
 calls, the nanoseconds of all, and those of the last so many, the nth at n modulo PROFILE_SAMPLES."""
 PROFILE_BYTES = 8 * (2 + PROFILE_SAMPLES)
 """Of a record."""
-CONSTANTS = 64
+CONSTANTS = 72
 """Offset of the address of the first constant."""
 NO_CALL = -1
 
@@ -114,6 +116,16 @@ def load(b: Builder, instance: V, name: str) -> V:
     """A field of the instance."""
     field = INSTANCE[name]
     return b.load(field.type, b.offset(instance, field.offset))
+
+
+def count_draw(b: Builder, instance: V) -> V:
+    """One more for `draws`; how many there were before, an i64 that no other draw of the instance gets.
+
+    Threads that share the instance count in one atomic step each. They pass the same record as a `noalias` parameter:
+    LLVM keeps an atomic step whose result is wanted, whatever it believes about who else sees the memory.
+    """
+    field = INSTANCE["draws"]
+    return b.emit(field.type, f"atomicrmw add ptr {b.offset(instance, field.offset).text}, i64 1 monotonic")
 
 
 def load_constant(b: Builder, instance: V, index: int) -> V:

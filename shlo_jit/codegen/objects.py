@@ -158,12 +158,12 @@ def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
     header = {
         "kind": "program",
         "objects": len(compiled.objects),
-        "inputs": [_write_port(p) for p in compiled.inputs],
-        "outputs": [_write_port(p) for p in compiled.outputs],
+        "inputs": [write_port(p) for p in compiled.inputs],
+        "outputs": [write_port(p) for p in compiled.outputs],
         "arena_bytes": compiled.arena_bytes,
         "scratch": compiled.scratch,
         "constants": [c.digest for c in compiled.constants],
-        "callbacks": [_write_callback(c) for c in compiled.callbacks],
+        "callbacks": [write_callback(c) for c in compiled.callbacks],
         "routines": list(compiled.routines),
         "output_aliases": sorted(compiled.output_aliases.items()),
         "overwritten": list(compiled.overwritten),
@@ -189,12 +189,12 @@ def read_program(
         raise ValueError("blobs that are no constants")
     return Compiled(
         objects=tuple(bytes(b) for b in blobs[:n]),
-        inputs=tuple(_read_port(p) for p in header["inputs"]),
-        outputs=tuple(_read_port(p) for p in header["outputs"]),
+        inputs=tuple(read_port(p) for p in header["inputs"]),
+        outputs=tuple(read_port(p) for p in header["outputs"]),
         arena_bytes=header["arena_bytes"],
         scratch=tuple(Scratch(*row) for row in header["scratch"]),
         constants=tuple(constants),
-        callbacks=tuple(_read_callback(c) for c in header["callbacks"]),
+        callbacks=tuple(read_callback(c) for c in header["callbacks"]),
         routines=tuple(header["routines"]),
         output_aliases={int(r): int(a) for r, a in header["output_aliases"]},
         overwritten=tuple(map(int, header["overwritten"])),
@@ -249,28 +249,28 @@ def _dtype(name: str) -> np.dtype:
     return DTYPES[name].numpy if name in DTYPES else np.dtype(name)
 
 
-def _write_port(port: Port) -> list[Any]:
+def write_port(port: Port) -> list[Any]:
     return [port.name, list(port.shape), port.dtype.name]
 
 
-def _read_port(row: Sequence[Any]) -> Port:
+def read_port(row: Sequence[Any]) -> Port:
     name, shape, dtype = row
     return Port(name, tuple(shape), DTYPES[dtype])
 
 
-def _write_callback(callback: Callback) -> dict[str, Any]:
+def write_callback(callback: Callback) -> dict[str, Any]:
     return {
         "target": callback.target,
-        "operands": [_write_port(p) for p in callback.operands],
-        "results": [_write_port(p) for p in callback.results],
+        "operands": [write_port(p) for p in callback.operands],
+        "results": [write_port(p) for p in callback.results],
         "attributes": _write_value(callback.attributes),
         "orders": [callback.operand_orders, callback.result_orders],
         "aliases": list(callback.aliases.items()),
     }
 
 
-def _read_callback(row: Mapping[str, Any]) -> Callback:
-    operands, results = (tuple(_read_port(p) for p in row[k]) for k in ("operands", "results"))
+def read_callback(row: Mapping[str, Any]) -> Callback:
+    operands, results = (tuple(read_port(p) for p in row[k]) for k in ("operands", "results"))
     before, after = (tuple(tuple(order) for order in side) for side in row["orders"])
     attributes, aliases = _read_value(row["attributes"]), dict(row["aliases"])
     return Callback(row["target"], operands, results, attributes, before, after, aliases)

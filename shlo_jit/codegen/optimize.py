@@ -67,14 +67,17 @@ def tools(target: Target) -> Iterator[Tools]:
         idle.append(taken)
 
 
-def parse(text: str, target: Target, machine: llvm.TargetMachine, verify: bool = True) -> llvm.ModuleRef:
-    """The module of `text`, in an LLVM context of its own so that its types and constants die with it.
+def parse(
+    text: str, target: Target, machine: llvm.TargetMachine, verify: bool = True, context: llvm.ContextRef | None = None
+) -> llvm.ModuleRef:
+    """The module of `text`, in an LLVM context of its own, unless one is given, so that its types and constants die
+    with it.
 
     Raises InternalError when the text is not LLVM's or (with `verify`) breaks its rules: code generation would end the
     process on such a module instead of raising.
     """
     try:
-        module = llvm.parse_assembly(text, llvm.create_context())
+        module = llvm.parse_assembly(text, context or llvm.create_context())
         module.triple = target.triple
         module.data_layout = str(machine.target_data)
         if verify:
@@ -85,10 +88,17 @@ def parse(text: str, target: Target, machine: llvm.TargetMachine, verify: bool =
 
 
 @compiling()
-def optimize(text: str, target: Target, level: int = DEFAULT_LEVEL, verify: bool = True) -> llvm.ModuleRef:
-    """The module of `text` after the passes of `level`. Raises InternalError as `parse` does."""
+def optimize(
+    text: str,
+    target: Target,
+    level: int = DEFAULT_LEVEL,
+    verify: bool = True,
+    context: llvm.ContextRef | None = None,
+) -> llvm.ModuleRef:
+    """The module of `text` after the passes of `level`. Raises InternalError as `parse` does. `context`: where modules
+    that will be linked together are."""
     with tools(target) as t:
-        module = parse(text, target, t.machine, verify)
+        module = parse(text, target, t.machine, verify, context)
         _simplify(module, t, text, level)
         unlocked.run_passes(t.pipeline(level), module, t.builder)
     return module

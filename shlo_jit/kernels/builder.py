@@ -211,6 +211,11 @@ class Builder:
         self.line("ret void" if value is None else f"ret {value.type} {value.text}")
         self.done()
 
+    def ret_early(self, value: V) -> None:
+        """Return from within an `if_`; what follows in the block is unreachable."""
+        self.line(f"ret {value.type} {value.text}")
+        self.start(self.label("unreachable"))
+
     def done(self) -> None:
         """Put the function into the module (its last block must end in a terminator)."""
         assert not self._finished

@@ -50,6 +50,11 @@ class Target:
         return self.arch == "x86_64"
 
     @property
+    def is_elf(self) -> bool:
+        """Whether object files are in that format."""
+        return self.system in ("linux", "none") and self.arch != "wasm32"
+
+    @property
     def pointer_bits(self) -> int:
         return 32 if self.arch == "wasm32" else 64
 

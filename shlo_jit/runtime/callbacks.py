@@ -111,12 +111,17 @@ class CallbackTable:
     """The custom calls of one instance. It must be alive while the program runs."""
 
     def __init__(
-        self, callbacks: Sequence[Callback], custom_calls: Mapping[str, Any] | None, host: Host | None = None
+        self,
+        callbacks: Sequence[Callback],
+        custom_calls: Mapping[str, Any] | None,
+        host: Host | None = None,
+        first: int = 0,
     ) -> None:
+        """`first`: the number of the first of `callbacks`."""
         self.handle = next(_handles)
         self._raised: dict[int, BaseException] = {}
         """By thread: what stopped the call that the thread is making."""
-        self._handlers = [_handler(c, _target(c, custom_calls, host)) for c in callbacks]
+        self._handlers = {first + i: _handler(c, _target(c, custom_calls, host)) for i, c in enumerate(callbacks)}
         _tables[self.handle] = self._handlers, self._raised
 
     def __del__(self) -> None:
@@ -128,7 +133,7 @@ class CallbackTable:
 
 
 _handles = itertools.count(1)
-_tables: dict[int, tuple[list[Handler], dict[int, BaseException]]] = {}
+_tables: dict[int, tuple[dict[int, Handler], dict[int, BaseException]]] = {}
 """Handle (what programs have in their instance as `handle`) -> handlers and exceptions of a table."""
 
 

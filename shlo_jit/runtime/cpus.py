@@ -8,7 +8,7 @@ import operator
 import os
 
 from shlo_jit import environment
-from shlo_jit.kernels.threads import MAX_WORKERS
+from shlo_jit.kernels.threads.state import MAX_WORKERS
 
 VARIABLE = "SHLO_JIT_NUM_THREADS"
 MOST_THREADS = MAX_WORKERS + 1

@@ -80,7 +80,7 @@ class Executable:
     def memory(self) -> Memory:
         instance = self._front.instance
         outputs = sum(port.nbytes for port in self._front.program.outputs)
-        return Memory(instance.arena_bytes, instance.loaded.constant_bytes, outputs)
+        return Memory(instance.memory_bytes, instance.loaded.constant_bytes, outputs)
 
     @property
     def threads(self) -> int:
@@ -107,7 +107,7 @@ class Executable:
         from shlo_jit.runtime.profile import Profile
 
         if self._remake is None:
-            raise ValueError("this executable was made from LLVM text alone, and cannot be profiled")
+            raise ValueError("only programs that were compiled from StableHLO here can be profiled")
         return Profile(self, self._remake.timed())
 
     def text(self, stage: str) -> str:

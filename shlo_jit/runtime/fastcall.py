@@ -55,7 +55,7 @@ def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> Any:
     array_type, new_array = _numpy_functions()
     record = Record(
         main=instance.loaded.entry,
-        instance=ctypes.addressof(instance.record),
+        instance=instance.address,
         inputs=len(program.inputs),
         outputs=len(program.outputs),
         arena=ctypes.addressof(arena) if arena is not None else 0,

@@ -48,38 +48,47 @@ class Instance:
         self.threads = threads
         self.arena_bytes = loaded.arena_bytes(threads)
         self.host = Host()
-        callbacks = loaded.program.callbacks
-        self._callbacks = CallbackTable(callbacks, custom_calls, self.host) if callbacks else None
+        callbacks, first = loaded.program.callbacks, loaded.first_callback
+        self._callbacks = CallbackTable(callbacks, custom_calls, self.host, first) if callbacks else None
         self._call = CALL(functions.addresses["shlo_call"])
         self._functions = functions
         self._arenas: list[Any] = []
         """Leases on blocks that no call is using."""
-        self.record: Any = record_type(len(loaded.constants))(
-            threads=threads,
+        self.address = self._make_record(rank, communicator)
+        """Of the record."""
+
+    def _make_record(self, rank: int, communicator: int) -> int:
+        """Make what the program is called with as its instance; its address."""
+        self.record: Any = record_type(len(self.loaded.constants))(
+            threads=self.threads,
             callback=trampoline_address,
             handle=self._callbacks.handle if self._callbacks else 0,
-            pause=functions.addresses["shlo_pause"],
+            pause=self._functions.addresses["shlo_pause"],
             rank=rank,
             communicator=communicator,
             error_call=abi.NO_CALL,
-            constants=tuple(constant.address for constant in loaded.constants),
+            constants=tuple(constant.address for constant in self.loaded.constants),
         )
+        return ctypes.addressof(self.record)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Scratch memory of one call."""
+        return self.arena_bytes
 
     def run(self, arguments: ctypes.Array[Any], results: ctypes.Array[Any]) -> int:
         """Run the program on arrays of pointers, without the GIL; its status. Raises MemoryError without memory for an
         arena, and what a handler of signals raises."""
         arena = self.take_arena()
         try:
-            return self.run_in(arena, arguments, results, self.record)
+            return self.run_in(arena, arguments, results, self.address)
         finally:
             if arena is not None:
                 self._arenas.append(arena)
 
-    def run_in(
-        self, arena: Any, arguments: ctypes.Array[Any], results: ctypes.Array[Any], record: ctypes.Structure
-    ) -> int:
-        """`run`, in an arena and with a record of the caller's."""
-        return self._call(self.loaded.entry, arguments, results, None, arena, ctypes.addressof(record))
+    def run_in(self, arena: Any, arguments: ctypes.Array[Any], results: ctypes.Array[Any], record: int) -> int:
+        """`run`, in an arena and with a record (its address) of the caller's."""
+        return self._call(self.loaded.entry, arguments, results, None, arena, record)
 
     def take_arena(self) -> Any:
         """A lease on memory for one call; None when the program needs none."""
@@ -100,7 +109,14 @@ class Instance:
         raised = self._callbacks.take_exception() if self._callbacks else None
         if raised is not None:
             return raised
-        calls, number = self.loaded.program.callbacks, self.record.error_call
+        calls, number = self.loaded.program.callbacks, self._failed_call()
         if status == abi.Status.CALL_FAILED and 0 <= number < len(calls):
             return ExecutionError(f"custom call {calls[number].target!r} failed")
-        return ExecutionError(abi.status_text(status))
+        return ExecutionError(self._status_text(status))
+
+    def _failed_call(self) -> int:
+        """Number among the program's custom calls of the one that stopped it."""
+        return self.record.error_call
+
+    def _status_text(self, status: int) -> str:
+        return abi.status_text(status)

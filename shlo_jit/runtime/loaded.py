@@ -13,6 +13,9 @@ from shlo_jit.runtime.constants import resident
 class Loaded:
     """What all calls of a program share and none changes. It must be alive while the program runs."""
 
+    first_callback = 0
+    """The number that the first of the program's custom calls has."""
+
     def __init__(self, compiled: Compiled, library: Library) -> None:
         self.program = dataclasses.replace(compiled, objects=(), constants=())
         """What there is to know of it."""

@@ -38,7 +38,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def own_routines() -> dict[str, Routine]:
     """The routines that are the code generator's own, by name; programs need not list them."""
-    from shlo_jit.kernels.threads import THREADS
+    from shlo_jit.kernels.threads.pool import THREADS
     from shlo_jit.runtime.fastcall_code import FASTCALL
 
     return {THREADS.name: THREADS, FASTCALL.name: FASTCALL}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -119,6 +121,16 @@ def test_every_draw_is_new_and_every_program_starts_alike() -> None:
     assert not np.array_equal(a, b)
     np.testing.assert_array_equal(second(0, 1), a)
     np.testing.assert_array_equal(second(0, 1), b)
+
+
+def test_no_two_calls_in_threads_draw_the_same() -> None:
+    """Words of 64 bits in the widest interval are, nearly all, the generator's bits: those of a key of each call's."""
+    function, one_by_one = draw("UNIFORM", (4,), "ui64"), draw("UNIFORM", (4,), "ui64")
+    top = 2**64 - 1
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(lambda _: tuple(function(0, top)), range(400)))
+    assert sorted(together) == sorted(tuple(one_by_one(0, top)) for _ in range(400))
+    assert len(set(together)) == 400
 
 
 def test_empty() -> None:

@@ -221,6 +221,7 @@ OTHER = {
     "num_replicas": 2,
     "num_partitions": 2,
     "profile": True,
+    "has_lapack": True,
     "threads": 7,
     "implementations": {"f": print},
     "cache": False,

@@ -121,3 +121,21 @@ def test_callbacks_are_each_instance_s_own() -> None:
         np.testing.assert_array_equal(z, expected)
     with pytest.raises(ExecutionError, match="custom call 'f' is not registered"):
         instance(program)
+
+
+def test_random_state_is_each_instance_s_own() -> None:
+    text = """func.func @main(%a: tensor<f32>, %b: tensor<f32>) -> tensor<4xf32> {
+      %shape = stablehlo.constant dense<4> : tensor<1xi64>
+      %0 = stablehlo.rng %a, %b, %shape, distribution = UNIFORM
+        : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<4xf32>
+      return %0 : tensor<4xf32>
+    }"""
+    bounds = np.zeros((), np.float32), np.ones((), np.float32)
+    exe = shlo_jit.compile(text)
+    drawn = [exe(*bounds) for _ in range(3)]
+    for _ in range(2):
+        z, another = np.empty_like(X), instance(exe._front.instance.loaded)
+        for numbers in drawn:
+            assert another.run(pointers(*bounds), pointers(z)) == abi.Status.OK
+            np.testing.assert_array_equal(z, numbers)
+        assert another.record.draws == 3

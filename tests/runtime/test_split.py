@@ -75,7 +75,7 @@ def test_what_cannot_be_cut_stays_whole():
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_parts_link_into_a_shared_library(tmp_path):
     from shlo_jit.codegen.objects import compile_routine
-    from shlo_jit.kernels.threads import THREADS
+    from shlo_jit.kernels.threads.pool import THREADS
 
     compiled = compile_program(chain(40), TARGET, parts=3)
     objects = [*compiled.objects, *compile_routine(THREADS, TARGET).objects]

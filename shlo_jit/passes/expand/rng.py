@@ -1,8 +1,8 @@
 """Expansion of rng: numbers of a distribution from the bits of a generator that the program keeps running.
 
-The bits are Threefry's (see `random.py`) under a key that counts the draws: the first rng that a loaded program
-runs has key 0, the next one 1, and so on, over all of its calls and from 0 again when it is loaded anew. So a program
-gives new numbers at every call, and the same sequence in every process.
+The bits are Threefry's (see `random.py`) under a key that counts the draws: the first rng that an instance of a program
+runs has key 0, the next one 1, and so on, over all of its calls and from 0 again in a new instance (an executable has
+one). So a program gives new numbers at every call, and the same sequence in every process.
 
     UNIFORM  floats  a + (b - a) u,  u = the leading bits / 2^24 (2^53 for f64), in [a, b)
              ints    a + (bits (b - a)) / 2^32, rounded down; 64-bit ones a + bits mod (b - a)

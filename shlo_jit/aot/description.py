@@ -1,0 +1,133 @@
+"""What a library says of itself: the records that C reads (`shlo_library` and what it points to; see header.py), and
+the metadata for those who read the file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shlo_jit.aot import instances
+from shlo_jit.aot.calls import alignment, public, run_symbol
+from shlo_jit.aot.image import Function, Image, arena_terms
+from shlo_jit.aot.imports import custom_call_symbols
+from shlo_jit.aot.tables import Field, Tables, text_bytes
+from shlo_jit.aot.weights_code import weights_file_name
+from shlo_jit.codegen.cpu_features import required_features
+from shlo_jit.codegen.library_format import INTERFACE_VERSION, NOTE_SECTION, TYPES, note
+from shlo_jit.codegen.objects import write_callback, write_port
+from shlo_jit.codegen.program import Port
+from shlo_jit.kernels.builder import ModuleText, V
+from shlo_jit.version import __version__
+
+FUNCTIONS = (
+    *("create", "destroy", "memory_bytes", "set_threads", "call", "status_text"),
+    *("failed_call", "set_callback", "set_pause", "set_symbol"),
+)
+"""In the order of the record."""
+
+
+def library_symbol(name: str) -> str:
+    """Of the function that returns the record."""
+    return f"{name}_library"
+
+
+def metadata(image: Image) -> dict[str, Any]:
+    """What there is to know of a library without running it."""
+    return {
+        "interface": INTERFACE_VERSION,
+        "shlo_jit": __version__,
+        "name": image.name,
+        "functions": [_function(f) for f in image.functions],
+        "targets": [
+            {
+                "name": v.target.name,
+                "triple": v.target.triple,
+                "features": list(required_features(v.target)),
+                "arena": arena_terms(v),
+            }
+            for v in image.variants
+        ],
+        "instance_bytes": instances.layout(image).nbytes,
+        "weights": {
+            "bytes": image.weights.nbytes,
+            "constants": len(image.weights.constants),
+            "file": weights_file_name(image) if image.weights_in_file else None,
+            "identity": image.weights.identity.hex(),
+        },
+        "custom_calls": custom_call_symbols(image),
+        "lapack": list(image.lapack),
+    }
+
+
+def _function(function: Function) -> dict[str, Any]:
+    return {
+        "name": function.name,
+        "c_name": function.c_name,
+        "inputs": [write_port(p) for p in function.inputs],
+        "outputs": [write_port(p) for p in function.outputs],
+        "aliases": sorted(function.aliases.items()),
+        "overwritten": list(function.overwritten),
+        "callbacks": [write_callback(c) for c in function.callbacks],
+        "is_short": function.is_short,
+    }
+
+
+class Description:
+    """Writes it."""
+
+    def __init__(self, module: ModuleText, image: Image, tables: Tables, *, has_imports: bool) -> None:
+        self.module = module
+        self.image = image
+        self.tables = tables
+        self.has_imports = has_imports
+
+    def write(self) -> None:
+        data = note(metadata(self.image))
+        note_symbol = f"{self.image.name}.note"
+        section = f', section "{NOTE_SECTION}"' if "elf" in self._format() else ""
+        literal = f"[{len(data)} x i8] {text_bytes(data)}"
+        self.module.define_global(note_symbol, f"internal constant {literal}{section}, align 4")
+        self.module.define_global(
+            "llvm.used", f'appending global [1 x ptr] [ptr @{note_symbol}], section "llvm.metadata"'
+        )
+        json_at = f"getelementptr (i8, ptr @{note_symbol}, i64 24)"
+        functions = self.tables.records([self._function(i, f) for i, f in enumerate(self.image.functions)])
+        fields: list[Field] = [
+            ("i32", str(INTERFACE_VERSION)),
+            ("i32", str(len(self.image.functions))),
+            self.tables.string(self.image.name),
+            functions,
+            ("ptr", json_at),
+            ("i64", str(len(data) - 24)),
+            *(("ptr", f"@{self.image.name}_{name}") for name in FUNCTIONS),
+        ]
+        type, value = self.tables.record(fields)
+        record = f"{self.image.name}.library"
+        self.module.define_global(record, f"internal constant {type} {value}, align 8")
+        b = public(self.module, library_symbol(self.image.name), [], self.image, "ptr")
+        b.ret(V("ptr", f"@{record}"))
+
+    def _format(self) -> str:
+        """Of object files."""
+        triple = self.image.variants[0].target.triple
+        return "other" if any(s in triple for s in ("windows", "darwin", "macos", "wasm")) else "elf"
+
+    def _function(self, number: int, function: Function) -> list[Field]:
+        return [
+            self.tables.string(function.name),
+            ("i32", str(len(function.inputs))),
+            ("i32", str(len(function.outputs))),
+            self.tables.records([self._port(p, False) for p in function.inputs]),
+            self.tables.records([self._port(p, True) for p in function.outputs]),
+            ("ptr", f"@{run_symbol(self.image, number)}"),
+        ]
+
+    def _port(self, port: Port, is_result: bool) -> list[Field]:
+        return [
+            self.tables.string(port.name),
+            self.tables.string(port.dtype.name),
+            ("i32", str(TYPES.index("i64" if port.dtype.name == "index" else port.dtype.name))),
+            ("i32", str(len(port.shape))),
+            self.tables.array("i64", port.shape),
+            ("i64", str(port.nbytes)),
+            ("i64", str(alignment(port, is_result))),
+        ]

@@ -1,0 +1,205 @@
+"""What goes into a library: the functions of a program, for every target, and their constants once by content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from shlo_jit import pipeline
+from shlo_jit.aot.c_names import c_word, unique
+from shlo_jit.codegen import abi
+from shlo_jit.codegen.library_format import WEIGHTS_ALIGNMENT
+from shlo_jit.codegen.objects import Constant
+from shlo_jit.codegen.program import Callback, Port, Program
+from shlo_jit.errors import Diagnostic, InternalError, StableHLOError
+from shlo_jit.ir.core import Module
+from shlo_jit.kernels.externals import LAPACK_PREFIX
+from shlo_jit.kernels.target import Target
+from shlo_jit.options import CompileOptions
+
+RESERVED = (
+    *("instance", "library", "create", "destroy", "set_threads", "memory_bytes", "call", "status_text"),
+    *("set_symbol", "set_callback", "set_pause", "failed_call"),
+)
+"""Words behind the prefix that the interface takes for itself; a function of that name gets an underscore."""
+
+
+class Variant(NamedTuple):
+    """All functions, for one target."""
+
+    target: Target
+    programs: tuple[Program, ...]
+    """In the order of the functions."""
+    constants: tuple[tuple[int, ...], ...]
+    """Of each program, the offsets of its constants among the weights."""
+
+
+class Function(NamedTuple):
+    """A function of the program, whatever the target."""
+
+    name: str
+    """StableHLO's."""
+    c_name: str
+    """Behind the prefix."""
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    aliases: dict[int, int]
+    """Result -> donated argument: both pointers are the same."""
+    overwritten: tuple[int, ...]
+    callbacks: tuple[Callback, ...]
+    first_callback: int
+    """Number of the first of `callbacks` among those of the library."""
+    is_short: bool
+    """As `Program.is_short`."""
+
+
+class Weights(NamedTuple):
+    """The constants of all programs, each once."""
+
+    constants: tuple[Constant, ...]
+    offsets: tuple[int, ...]
+    nbytes: int
+
+    @property
+    def identity(self) -> bytes:
+        """32 bytes that say what the weights are."""
+        digests = (c.digest or hashlib.sha256(c.data.data).hexdigest() for c in self.constants)
+        return hashlib.sha256("".join(digests).encode()).digest()
+
+
+class Image(NamedTuple):
+    """A library before it is code."""
+
+    name: str
+    """What all its symbols begin with."""
+    functions: tuple[Function, ...]
+    variants: tuple[Variant, ...]
+    """The most demanding first: a library uses the first whose features the processor has."""
+    weights: Weights
+    weights_in_file: bool
+    custom_calls: tuple[str, ...]
+    """Targets of custom calls, which are C functions of the host's."""
+    lapack: tuple[str, ...]
+    """Names of functions of LAPACK and BLAS, without Fortran's underscore."""
+
+    @property
+    def callbacks(self) -> tuple[Callback, ...]:
+        return tuple(c for f in self.functions for c in f.callbacks)
+
+
+def make_image(
+    module: Module,
+    name: str,
+    entries: Sequence[str],
+    targets: Sequence[Target],
+    options: CompileOptions,
+    *,
+    weights_in_file: bool = False,
+    on_step: Callable[[str], None] = lambda what: None,
+) -> Image:
+    """Lower functions of a module for targets. Raises StableHLOError where the program is refused."""
+    pool = _Pool()
+    variants = []
+    for target in sorted(targets, key=_demands, reverse=True):
+        programs = []
+        for entry in entries:
+            on_step(f"lowering @{entry} for {target.name}")
+            programs.append(pipeline.lower(module, replace(options, entry=entry, target=target)).program)
+        offsets = tuple(tuple(map(pool.offset, p.constants)) for p in programs)
+        variants.append(Variant(target, tuple(replace(p, constants=[]) for p in programs), offsets))
+    functions = _functions(entries, variants)
+    return Image(
+        name,
+        functions,
+        tuple(variants),
+        pool.weights(),
+        weights_in_file,
+        tuple(dict.fromkeys(c.target for f in functions for c in f.callbacks if c.target not in BUILT_IN)),
+        tuple(dict.fromkeys(s.removeprefix(LAPACK_PREFIX) for v in variants for p in v.programs for s in p.externals)),
+    )
+
+
+BUILT_IN = ("shape_assertion",)
+"""Custom calls that a library makes itself."""
+
+
+def _demands(target: Target) -> tuple[int, int]:
+    """How much of a processor a target wants."""
+    return target.vector_bits, target.features.count("+")
+
+
+def _functions(entries: Sequence[str], variants: Sequence[Variant]) -> tuple[Function, ...]:
+    found: list[Function] = []
+    c_names: set[str] = set(RESERVED)
+    for i, entry in enumerate(entries):
+        programs = [v.programs[i] for v in variants]
+        first = programs[0]
+        if any([c.target for c in p.callbacks] != [c.target for c in first.callbacks] for p in programs):
+            raise InternalError(f"shlo_jit lowered @{entry} to different custom calls for different targets")
+        if any(p.output_aliases != first.output_aliases or p.overwritten != first.overwritten for p in programs):
+            raise InternalError(f"shlo_jit lowered @{entry} to different aliases for different targets")
+        found.append(
+            Function(
+                entry,
+                unique(c_word(entry), c_names),
+                first.inputs,
+                first.outputs,
+                first.output_aliases,
+                tuple(first.overwritten),
+                tuple(first.callbacks),
+                sum(len(f.callbacks) for f in found),
+                all(p.is_short for p in programs),
+            )
+        )
+    return tuple(found)
+
+
+def check_entries(module: Module, entries: Sequence[str]) -> None:
+    """Raise StableHLOError for a function that the module does not have."""
+    for entry in entries:
+        if module.function(entry) is None:
+            known = ", ".join("@" + f.attributes["sym_name"] for f in module.functions())
+            message = f"no function @{entry}; the program has {known or 'none'}"
+            raise StableHLOError(Diagnostic(message, module.source.name))
+
+
+class _Pool:
+    """Gives constants their places."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self._constants: list[Constant] = []
+        self._offsets: list[int] = []
+        self._end = 0
+
+    def offset(self, array) -> int:
+        """Of a constant among the weights: that of an equal one, or a new one."""
+        constant = Constant.of(array)
+        key = constant.digest or hashlib.sha256(constant.data.data).hexdigest()
+        if key not in self._places:
+            self._places[key] = self._end
+            self._constants.append(constant)
+            self._offsets.append(self._end)
+            self._end += -(-constant.data.nbytes // WEIGHTS_ALIGNMENT) * WEIGHTS_ALIGNMENT
+        return self._places[key]
+
+    def weights(self) -> Weights:
+        return Weights(tuple(self._constants), tuple(self._offsets), self._end)
+
+
+def arena_terms(variant: Variant) -> list[tuple[int, int]]:
+    """(fixed, per thread) bytes of which an arena needs the greatest: one for every step that needs scratch memory,
+    and one for every function without."""
+    terms: dict[tuple[int, int], None] = {}
+    for program in variant.programs:
+        terms[program.arena_bytes, 0] = None
+        for scratch in program.scratch:
+            terms[program.arena_bytes + scratch.fixed, scratch.per_thread] = None
+    return list(terms)
+
+
+def record_bytes(image: Image, function: int) -> int:
+    """Of the record of a function's instance, for the variant with the most constants."""
+    return abi.instance_bytes(max(len(v.constants[function]) for v in image.variants))

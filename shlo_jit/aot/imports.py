@@ -1,0 +1,106 @@
+"""Functions of the host's that a library calls: custom calls and LAPACK. Their addresses stand in a table, which the
+linker fills; in a shared library it may leave holes, and the host fills those with NAME_set_symbol.
+
+    int32_t my_op(void **operands, void **results);        a custom call: 0, or the program stops
+    void spotrf_(...);                                     LAPACK and BLAS, as Fortran passes arguments
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from shlo_jit.aot.c_names import c_identifier, unique
+from shlo_jit.aot.image import Image
+from shlo_jit.aot.tables import Tables
+from shlo_jit.aot.writing import is_null, leave_if
+from shlo_jit.codegen.library_format import LibraryStatus
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i32
+from shlo_jit.kernels.externals import LAPACK_PREFIX
+
+
+def custom_call_symbols(image: Image) -> dict[str, str]:
+    """Target of a custom call -> the C function that makes it."""
+    taken: set[str] = set()
+    return {target: unique(c_identifier(target), taken) for target in image.custom_calls}
+
+
+def import_symbols(image: Image) -> dict[str, str]:
+    """Custom calls' targets and the names of LAPACK's functions -> symbols."""
+    return custom_call_symbols(image) | {LAPACK_PREFIX + name: f"{name}_" for name in image.lapack}
+
+
+class Imports:
+    """The table, and what reads it."""
+
+    def __init__(self, module: ModuleText, image: Image, tables: Tables, *, may_be_missing: bool) -> None:
+        """`may_be_missing`: a linker need not find the symbols."""
+        self.module = module
+        self.image = image
+        self.tables = tables
+        self.symbols = import_symbols(image)
+        self.names = list(self.symbols)
+        self._linkage = "extern_weak" if may_be_missing else "external"
+        self._table = f"{image.name}.imports"
+
+    def __bool__(self) -> bool:
+        return bool(self.symbols)
+
+    def address(self, b: Builder, name: str) -> V:
+        """Of a custom call's function, or of LAPACK's."""
+        return b.load("ptr", b.element(V("ptr", f"@{self._table}"), "ptr", self.names.index(name)))
+
+    def write(self, signatures: Mapping[str, str]) -> None:
+        """The table, and LAPACK's functions under the names that programs call them by. `signatures`: what is declared
+        of these, such as `void (ptr, ptr)`."""
+        for symbol in self.symbols.values():
+            self.module.define_global(symbol, f"{self._linkage} global i8")
+        table = ", ".join(f"ptr @{symbol}" for symbol in self.symbols.values())
+        self.module.define_global(self._table, f"internal global [{len(self.names)} x ptr] [{table}], align 8")
+        for name in self.names:
+            if name.startswith(LAPACK_PREFIX):
+                self._write_thunk(name, signatures[name])
+
+    def _write_thunk(self, name: str, signature: str) -> None:
+        match = re.fullmatch(r"(\S+) \((.*)\)", signature)
+        assert match is not None, signature
+        ret, types = match.groups()
+        params = [(t, f"a{n}") for n, t in enumerate(types.split(", "))]
+        b = self.module.function(name, params, ret, linkage="hidden", attributes="nounwind")
+        found = b.call_pointer(ret, self.address(b, name), b.params)
+        b.ret(found if ret != "void" else None)
+
+    def leave_unless_complete(self, b: Builder) -> None:
+        """Return MISSING_SYMBOL where LAPACK's functions are missing, of which no call could tell."""
+        for name in self.names:
+            if name.startswith(LAPACK_PREFIX):
+                leave_if(b, is_null(b, self.address(b, name)), LibraryStatus.MISSING_SYMBOL)
+
+    def write_set_symbol(self, b: Builder) -> None:
+        """The body of i32 @NAME_set_symbol(ptr symbol, ptr function)."""
+        symbol, function = b.params
+        leave_if(b, is_null(b, symbol), LibraryStatus.BAD_POINTER)
+        _, names = self.tables.array("ptr", [self.tables.string(s)[1] for s in self.symbols.values()])
+        with b.loop(0, len(self.names)) as i:
+            known = b.load("ptr", b.element(V("ptr", names), "ptr", i))
+            with b.if_(self._same(b, symbol, known)):
+                b.store(function, b.element(V("ptr", f"@{self._table}"), "ptr", i))
+                b.ret_early(i32(LibraryStatus.OK))
+        b.ret(i32(LibraryStatus.MISSING_SYMBOL))
+
+    def _same(self, b: Builder, x: V, y: V) -> V:
+        """Whether two texts are the same."""
+        with b.repeat([V("i64", "0")]) as turn:
+            (at,) = turn.values
+            a, c = (b.load("i8", b.offset(p, at)) for p in (x, y))
+            same = b.icmp("eq", a, c)
+            turn.next(b.add(at, 1))
+            turn.again = b.and_(same, b.icmp("ne", a, V("i8", "0")))
+        return same
+
+
+def signatures(texts: Iterable[str]) -> dict[str, str]:
+    """Of the functions of LAPACK that LLVM texts declare."""
+    pattern = rf"^declare (\S+) @({LAPACK_PREFIX}\w+)\(([^)]*)\)"
+    found = (m.groups() for text in texts for m in re.finditer(pattern, text, re.MULTILINE))
+    return {name: f"{ret} ({types})" for ret, name, types in found}

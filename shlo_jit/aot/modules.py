@@ -1,0 +1,105 @@
+"""An image as one LLVM module: the programs and routines just as the JIT has them, once for each target, the interface,
+and the thread pool. What is not part of the interface is internal, so nothing of it is seen outside of the object.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+import llvmlite.binding as llvm
+
+from shlo_jit.aot.calls import entry_symbol
+from shlo_jit.aot.image import Image, Variant
+from shlo_jit.aot.imports import signatures
+from shlo_jit.aot.interface import Interface, public_symbols
+from shlo_jit.aot.weights import define_placeholder
+from shlo_jit.codegen import abi, optimize
+from shlo_jit.codegen.objects import routine_text
+from shlo_jit.codegen.target import resolve
+from shlo_jit.kernels.routine import Routine
+from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.threads.pool import SERIAL, THREADS
+
+_DEFINITION = re.compile(r"^(define .*) \{$", re.MULTILINE)
+
+
+def emit(image: Image, *, threads: bool = True, may_miss_symbols: bool = False) -> bytes:
+    """The object code of a library, with a place holder for its weights. `threads`: with the pool. `may_miss_symbols`:
+    it can be linked without the functions it imports."""
+    lowest = _baseline(image.variants[0].target)
+    context = llvm.create_context()
+    texts = [_texts(variant) for variant in image.variants]
+    uses_pool = any("@shlo_parallel" in text for variant in texts for text in variant)
+    interface = Interface(image, lowest, uses_pool=uses_pool, may_miss_symbols=may_miss_symbols)
+    if image.weights.nbytes and not image.weights_in_file:
+        define_placeholder(interface.module, image, lowest.is_elf, lowest.is_x86)
+    text = interface.text(signatures(text for variant in texts for text in variant))
+    module = optimize.optimize(text, lowest, context=context)
+    if uses_pool:
+        pool = routine_text(THREADS if threads else SERIAL, lowest)
+        module.link_in(optimize.optimize(pool, lowest, context=context))
+    for number, variant in enumerate(image.variants):
+        module.link_in(_variant(image, number, texts[number], variant.target, context))
+    _internalize(module, public_symbols(image))
+    with optimize.tools(lowest) as tools:
+        tools.pipeline(0).run(module, tools.builder)
+    module.verify()
+    return optimize.emit_object(module, lowest)
+
+
+def _baseline(target: Target) -> Target:
+    """The least machine of an architecture: what decides whether the code for a target can run must run anywhere.
+    WebAssembly cannot ask, and has one set of features a module."""
+    if target.arch == "wasm32":
+        return target
+    return replace(resolve("x86-64" if target.is_x86 else target.arch), triple=target.triple, system=target.system)
+
+
+def _texts(variant: Variant) -> list[str]:
+    """LLVM texts of the programs, in their order, and of the routines they need."""
+    return [p.text for p in variant.programs] + [routine_text(r, variant.target) for r in _routines(variant)]
+
+
+def _routines(variant: Variant) -> list[Routine]:
+    """Of all programs, with those they need."""
+    found: dict[str, Routine] = {}
+
+    def add(routines: Iterable[Routine]) -> None:
+        for routine in routines:
+            add(routine.needs)
+            found.setdefault(routine.name, routine)
+
+    for program in variant.programs:
+        add(program.routines)
+    return [routine for name, routine in found.items() if name != THREADS.name]
+
+
+def _variant(image: Image, number: int, texts: list[str], target: Target, context: llvm.ContextRef) -> llvm.ModuleRef:
+    """Programs and routines of a target, as one module; only the entries are seen outside."""
+    modules = [optimize.optimize(_with_target(text, target), target, context=context) for text in texts]
+    entries = [entry_symbol(image, number, function) for function in range(len(image.functions))]
+    for module, entry in zip(modules, entries, strict=False):
+        module.get_function(abi.ENTRY).name = entry
+    first, *others = modules
+    for module in others:
+        first.link_in(module)
+    _internalize(first, entries)
+    return first
+
+
+def _with_target(text: str, target: Target) -> str:
+    """The text with the target noted at every function, so that functions for several targets can be in one module."""
+    note = f'"target-cpu"="{target.cpu}" "target-features"="{target.features}"'
+    return _DEFINITION.sub(lambda m: f"{m[1]} {note} {{", text)
+
+
+def _internalize(module: llvm.ModuleRef, kept: Iterable[str]) -> None:
+    """Make all definitions internal but those that are kept, and LLVM's own."""
+    names = set(kept)
+    for value in (*module.functions, *module.global_variables):
+        stays = value.is_declaration or value.name in names or value.name.startswith("llvm.")
+        if not stays and value.linkage != llvm.Linkage.private:
+            value.visibility = "default"
+            value.linkage = "internal"

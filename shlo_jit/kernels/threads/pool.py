@@ -1,0 +1,206 @@
+"""The thread pool, in LLVM text: no run-time library, the same code in the JIT and in an exported library.
+
+    void @shlo_parallel(ptr task, ptr frame, i64 tasks, i64 threads)
+
+runs `task(ptr frame, i64 index, i64 worker)` for every index in [0, tasks) and returns when all are done. `worker` is
+in [0, threads) and no two tasks of one call run with the same worker number at the same time. Any thread may call, and
+so may a task.
+
+    i32 @shlo_pool_prepare(i64 threads)
+
+makes what calls with so many threads need, so that they allocate nothing. 0, or 1 without memory for it; fewer workers
+than wanted are well enough, and calls take what there is. Any thread may call, also while others are in parallel calls.
+
+    void @shlo_pool_end()
+
+ends the workers, waits until none executes an instruction any more, and frees what there is. Nobody may be in one of
+the other two meanwhile; a later call begins anew. Libraries call these two, the JIT does not: its code stays loaded.
+
+How a call works. The caller takes the pool's lock; when somebody else holds it (another thread, or the caller itself
+further up its stack) it runs all tasks itself, so no call waits for another. It publishes the job, opens
+`threads - 1` places, and takes indices like everybody else. A worker joins by taking a place (its number is the
+place's), takes indices by counting `remaining` down, and leaves. At the end the caller closes the places, sees from
+their number how many had joined, and waits for that many to leave: a worker that wakes up late finds no place and
+touches nothing of the job.
+
+Workers spin some tens of microseconds after a job and then sleep; idle, the pool uses no CPU. They block all signals.
+
+Three forms, `Target.threads`: with `futex` or `pthread` workers sleep in one or the other way of `waiting.py`; in the
+`serial` form the caller runs all tasks, and the other two functions do nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.kernels.routine import Routine
+from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.threads.state import (
+    EPOCH,
+    FRAME,
+    LEFT,
+    LOCK,
+    MAX_WORKERS,
+    PLACES,
+    READY,
+    REMAINING,
+    SLEEPERS,
+    STARTED,
+    TASK,
+    TASKS,
+    WAITING,
+    WAITING_BYTES,
+    atomic,
+    atomic_load,
+    atomic_store,
+    exchange,
+    get_state,
+    is_own,
+    write_state,
+)
+from shlo_jit.kernels.threads.waiting import Conditions, Futexes, Waiting, spin, spinning
+from shlo_jit.kernels.threads.workers import start_workers, write_workers
+
+PARAMETERS = [("ptr", "task"), ("ptr", "frame"), ("i64", "tasks"), ("i64", "threads")]
+
+
+def build(module: ModuleText, target: Target, form: str | None = None) -> None:
+    """Write the pool into `module`, in the target's form or the one asked for: `futex`, `pthread` or `serial`. SYMBOLS
+    get external linkage."""
+    form = form or target.threads
+    if form == "serial":
+        _write_serial_form(module)
+        return
+    waiting: Waiting = {"futex": Futexes, "pthread": Conditions}[form](target)
+    write_state(module, target, waiting)
+    write_workers(module, target, waiting)
+    _write_run(module)
+    _write_alone(module)
+    _write_parallel(module, target, waiting)
+
+
+SYMBOLS = ("shlo_parallel", "shlo_pool_prepare", "shlo_pool_end")
+THREADS = Routine("threads", SYMBOLS, build)
+"""The pool as an object that all programs of a process share."""
+SERIAL = Routine("threads_serial", SYMBOLS, functools.partial(build, form="serial"))
+"""The same functions without threads, for any target."""
+
+
+def _write_serial_form(module: ModuleText) -> None:
+    _write_alone(module)
+    b = module.function("shlo_parallel", PARAMETERS, linkage="external", attributes="nounwind")
+    _run_alone(b)
+    b.ret()
+    b = module.function("shlo_pool_prepare", [("i64", "threads")], "i32", linkage="external", attributes="nounwind")
+    b.ret(i32(0))
+    b = module.function("shlo_pool_end", [], linkage="external", attributes="nounwind")
+    b.ret()
+
+
+def _write_alone(module: ModuleText) -> None:
+    """void @shlo_pool_alone(ptr task, ptr frame, i64 tasks): all tasks on the caller."""
+    b = module.function("shlo_pool_alone", PARAMETERS[:3], attributes="nounwind")
+    task, frame, tasks = b.params
+    with b.loop(0, tasks) as index:
+        b.call_pointer("void", task, [frame, index, i64(0)])
+    b.ret()
+
+
+def _run_alone(b: Builder) -> None:
+    b.call("void", "shlo_pool_alone", b.params[:3], declare=False)
+
+
+def _write_run(module: ModuleText) -> None:
+    """void @shlo_pool_run(ptr state, i64 worker): take indices of the job and run them until none are left."""
+    b = module.function("shlo_pool_run", [("ptr", "state"), ("i64", "worker")], attributes="nounwind")
+    state, worker = b.params
+    task = b.load("ptr", b.offset(state, TASK))
+    frame = b.load("ptr", b.offset(state, FRAME))
+    tasks = b.load("i64", b.offset(state, TASKS))
+    remaining = b.offset(state, REMAINING)
+    again, body, end = b.label("again"), b.label("body"), b.label("end")
+    b.branch(again)
+    b.start(again)
+    old = atomic(b, "sub", remaining, i64(1), "acq_rel")
+    b.branch_if(b.icmp("sgt", old, 0), body, end)
+    b.start(body)
+    b.call_pointer("void", task, [frame, b.sub(tasks, old), worker])
+    b.branch(again)
+    b.start(end)
+    b.ret()
+
+
+def _write_parallel(module: ModuleText, target: Target, waiting: Waiting) -> None:
+    b = module.function("shlo_parallel", PARAMETERS, linkage="external", attributes=spinning(target))
+    _, _, tasks, threads = b.params
+    several, alone, known, own, job = (b.label(n) for n in ("several", "alone", "known", "own", "job"))
+    hands = b.min_(tasks, threads)
+    b.branch_if(b.icmp("sgt", hands, 1), several, alone)
+
+    b.start(alone)
+    _run_alone(b)
+    b.line("ret void")
+
+    b.start(several)
+    state = get_state(b)
+    b.branch_if(b.icmp("eq", state, V("ptr", "null")), alone, known)
+
+    b.start(known)
+    b.branch_if(is_own(b, state), own, alone)
+
+    b.start(own)
+    lock = b.offset(state, LOCK)
+    b.branch_if(exchange(b, lock, i32(0), i32(1)), job, alone)
+
+    b.start(job)
+    helpers = b.cast("trunc", b.min_(b.sub(hands, 1), MAX_WORKERS), "i32")
+    with b.if_(b.icmp("slt", atomic_load(b, "i32", b.offset(state, READY), "monotonic"), helpers)):
+        start_workers(b, state, helpers, settled=False)
+    _run_job(b, target, waiting, state, helpers)
+    atomic_store(b, i32(0), lock, "release")
+    b.ret()
+
+
+def _run_job(b: Builder, target: Target, waiting: Waiting, state: V, helpers: V) -> None:
+    """Publish the job, work on it, wait for the helpers. The caller holds the lock."""
+    task, frame, tasks, _ = b.params
+    places, left, epoch = b.offset(state, PLACES), b.offset(state, LEFT), b.offset(state, EPOCH)
+    b.store(task, b.offset(state, TASK))
+    b.store(frame, b.offset(state, FRAME))
+    b.store(tasks, b.offset(state, TASKS))
+    atomic_store(b, i32(0), left, "monotonic")
+    atomic_store(b, tasks, b.offset(state, REMAINING), "monotonic")
+    atomic_store(b, helpers, places, "release")  # all that was stored before, for who takes a place
+    # The order of these two against a sleeper's (add to SLEEPERS, then wait on EPOCH) rules out a lost wake-up.
+    atomic(b, "add", epoch, i32(1), "seq_cst")
+    sleepers = atomic_load(b, "i32", b.offset(state, SLEEPERS))
+    awake = b.sub(atomic_load(b, "i32", b.offset(state, STARTED), "monotonic"), sleepers)
+    missing = b.sub(helpers, awake)
+    with b.if_(b.icmp("sgt", missing, i32(0))):
+        waiting.wake(b, b.offset(state, WAITING_BYTES), epoch, missing, of_caller=False)
+
+    b.call("void", "shlo_pool_run", [state, i64(0)], declare=False)
+
+    still_open = atomic(b, "xchg", places, i32(0), "acq_rel")
+    joined = b.sub(helpers, b.max_(still_open, i32(0)))
+    # Acquires what those who left have written in their tasks.
+    done = spin(b, target, lambda: b.icmp("eq", atomic_load(b, "i32", left, "acquire"), joined))
+    with b.if_(b.not_(done)):
+        _sleep_until_left(b, waiting, state, joined)
+
+
+def _sleep_until_left(b: Builder, waiting: Waiting, state: V, joined: V) -> None:
+    """In one order for all: who leaves after LEFT is read here sees WAITING, and wakes."""
+    left, asleep = b.offset(state, LEFT), b.offset(state, WAITING)
+    again, sleep, end = b.label("again"), b.label("sleep"), b.label("awake")
+    atomic_store(b, i32(1), asleep, "seq_cst")
+    b.branch(again)
+    b.start(again)
+    so_far = atomic_load(b, "i32", left)
+    b.branch_if(b.icmp("eq", so_far, joined), end, sleep)
+    b.start(sleep)
+    waiting.wait(b, b.offset(state, WAITING_BYTES), left, so_far, of_caller=True)
+    b.branch(again)
+    b.start(end)
+    atomic_store(b, i32(0), asleep, "monotonic")

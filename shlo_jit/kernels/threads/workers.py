@@ -1,0 +1,171 @@
+"""The pool's workers: how they are started, what they do, how they end."""
+
+from __future__ import annotations
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.threads.state import (
+    EPOCH,
+    HANDLES,
+    LEFT,
+    MAX_WORKERS,
+    PLACES,
+    POOL,
+    QUIT,
+    READY,
+    SLEEPERS,
+    STARTED,
+    STARTING,
+    WAITING,
+    WAITING_BYTES,
+    atomic,
+    atomic_load,
+    atomic_store,
+    exchange,
+    free_state,
+    get_state,
+    is_own,
+    return_early,
+)
+from shlo_jit.kernels.threads.waiting import EVERYBODY, Waiting, spin, spinning
+
+STACK_BYTES = 2 << 20
+"""Of a worker. musl's default is 128 KiB; tasks keep up to 256 KiB of intermediate values on the stack."""
+ATTRIBUTE_BYTES = 128
+"""Room for a thread's attributes, 56 or 64 bytes, and for a set of signals, 4 to 128."""
+
+
+def write_workers(module: ModuleText, target: Target, waiting: Waiting) -> None:
+    _write_worker(module, target, waiting)
+    _write_start(module, target)
+    _write_prepare(module)
+    _write_end(module, waiting)
+
+
+def start_workers(b: Builder, state: V, want: V, settled: bool) -> None:
+    """Have `want` workers (i32), or as many as can be started. `settled`: calls that could use so many then take what
+    there is; otherwise they try again."""
+    b.call("void", "shlo_pool_start", [state, want, V("i1", "true" if settled else "false")], declare=False)
+
+
+def _write_worker(module: ModuleText, target: Target, waiting: Waiting) -> None:
+    """ptr @shlo_pool_worker(ptr state): the life of a worker."""
+    b = module.function("shlo_pool_worker", [("ptr", "state")], "ptr", attributes=spinning(target))
+    (state,) = b.params
+    objects = b.offset(state, WAITING_BYTES)
+    epoch, places, sleepers = (b.offset(state, at) for at in (EPOCH, PLACES, SLEEPERS))
+    again, look, join, work, idle, sleep, end = (
+        b.label(n) for n in ("again", "look", "join", "work", "idle", "sleep", "end")
+    )
+    b.branch(again)
+
+    # QUIT is set before the epoch changes for the last time. So who reads that epoch sees it; who reads an earlier one
+    # finds it changed, below, and comes back.
+    b.start(again)
+    seen = atomic_load(b, "i32", epoch)
+    b.branch_if(b.icmp("eq", atomic_load(b, "i32", b.offset(state, QUIT), "monotonic"), i32(0)), look, end)
+
+    b.start(look)  # a place first, so that a job published before `seen` was read is not missed
+    open_places = atomic_load(b, "i32", places)
+    b.branch_if(b.icmp("sgt", open_places, i32(0)), join, idle)
+
+    b.start(join)  # acquires the job, which was written before its places were opened
+    place = atomic(b, "sub", places, i32(1), "acq_rel")
+    b.branch_if(b.icmp("sgt", place, i32(0)), work, idle)
+
+    b.start(work)
+    b.call("void", "shlo_pool_run", [state, b.cast("sext", place, "i64")], declare=False)
+    # In one order for all: either the caller sees this one leave before it sleeps, or it is seen to be waiting here.
+    left = b.offset(state, LEFT)
+    atomic(b, "add", left, i32(1), "seq_cst")
+    asleep = atomic_load(b, "i32", b.offset(state, WAITING))
+    with b.if_(b.icmp("ne", asleep, i32(0))):
+        waiting.wake(b, objects, left, i32(1), of_caller=True)
+    b.branch(again)
+
+    b.start(idle)
+    changed = spin(b, target, lambda: b.icmp("ne", atomic_load(b, "i32", epoch, "monotonic"), seen))
+    b.branch_if(changed, again, sleep)
+
+    b.start(sleep)
+    atomic(b, "add", sleepers, i32(1), "seq_cst")
+    waiting.wait(b, objects, epoch, seen, of_caller=False)
+    atomic(b, "sub", sleepers, i32(1), "seq_cst")
+    b.branch(again)
+
+    b.start(end)
+    b.ret(V("ptr", "null"))
+
+
+def _write_start(module: ModuleText, target: Target) -> None:
+    """void @shlo_pool_start(ptr state, i32 want, i1 settled): see `start_workers`.
+
+    A lock of its own: who prepares does not wait for the job that another thread may be running.
+    """
+    params = [("ptr", "state"), ("i32", "want"), ("i1", "settled")]
+    b = module.function("shlo_pool_start", params, attributes="nounwind noinline cold")
+    state, want, settled = b.params
+    lock, started, ready = (b.offset(state, at) for at in (STARTING, STARTED, READY))
+    attributes, every, old = (b.alloca("i8", ATTRIBUTE_BYTES) for _ in range(3))
+    with b.repeat([]) as attempt:
+        free = exchange(b, lock, i32(0), i32(1))
+        with b.if_(b.not_(free)):
+            b.call("i32", "sched_yield", [])
+        attempt.again = b.not_(free)
+
+    # Signals stay with the threads of the host program.
+    set_mask = i32(3 if target.system == "macos" else 2)
+    b.memset(every, 0xFF, ATTRIBUTE_BYTES)
+    b.call("i32", "pthread_sigmask", [set_mask, every, old])
+    b.call("i32", "pthread_attr_init", [attributes])
+    b.call("i32", "pthread_attr_setstacksize", [attributes, i64(STACK_BYTES)])
+    have = b.load("i32", started)
+    with b.if_(b.icmp("slt", have, want)), b.repeat([have]) as creation:
+        (number,) = creation.values
+        handle = b.element(b.offset(state, HANDLES), "i64", b.cast("sext", number, "i64"))
+        worker = V("ptr", "@shlo_pool_worker")
+        status = b.call("i32", "pthread_create", [handle, attributes, worker, state])
+        created = b.icmp("eq", status, i32(0))
+        following = b.add(number, b.cast("zext", created, "i32"))
+        atomic_store(b, following, started, "monotonic")
+        creation.next(following)
+        creation.again = b.and_(created, b.icmp("slt", following, want))
+    b.call("i32", "pthread_attr_destroy", [attributes])
+    b.call("i32", "pthread_sigmask", [set_mask, old, V("ptr", "null")])
+
+    enough = b.select(settled, want, b.load("i32", started))
+    atomic_store(b, b.max_(b.load("i32", ready), enough), ready, "monotonic")
+    atomic_store(b, i32(0), lock, "release")
+    b.ret()
+
+
+def _write_prepare(module: ModuleText) -> None:
+    """i32 @shlo_pool_prepare(i64 threads)"""
+    b = module.function("shlo_pool_prepare", [("i64", "threads")], "i32", linkage="external", attributes="nounwind")
+    (threads,) = b.params
+    with b.if_(b.icmp("sle", threads, 1)):
+        return_early(b, i32(0))
+    state = get_state(b)
+    with b.if_(b.icmp("eq", state, V("ptr", "null"))):
+        return_early(b, i32(1))
+    with b.if_(is_own(b, state)):
+        start_workers(b, state, b.cast("trunc", b.min_(b.sub(threads, 1), MAX_WORKERS), "i32"), settled=True)
+    b.ret(i32(0))
+
+
+def _write_end(module: ModuleText, waiting: Waiting) -> None:
+    """void @shlo_pool_end()"""
+    b = module.function("shlo_pool_end", [], linkage="external", attributes="nounwind")
+    state = atomic_load(b, "ptr", POOL, "acquire")
+    with b.if_(b.icmp("eq", state, V("ptr", "null"))):
+        return_early(b)
+    is_own(b, state)  # in a child: there are no workers then, and it is the child's to free
+    epoch = b.offset(state, EPOCH)
+    atomic_store(b, i32(1), b.offset(state, QUIT), "monotonic")
+    atomic(b, "add", epoch, i32(1), "seq_cst")  # releases QUIT
+    waiting.wake(b, b.offset(state, WAITING_BYTES), epoch, i32(EVERYBODY), of_caller=False)
+    with b.loop(i32(0), b.load("i32", b.offset(state, STARTED)), V("i32", "1")) as number:
+        handle = b.element(b.offset(state, HANDLES), "i64", b.cast("sext", number, "i64"))
+        b.call("i32", "pthread_join", [b.load("i64", handle), V("ptr", "null")])
+    free_state(b, state, waiting)
+    b.ret()

@@ -1,0 +1,232 @@
+"""Loading exported libraries: the objects of compiled programs, with the library's own C interface behind them.
+
+A loaded library is never unloaded while something can still call it, and its instance ends with the executable.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from shlo_jit.codegen import abi, jit
+from shlo_jit.codegen.library_format import INTERFACE_VERSION, LibraryStatus
+from shlo_jit.codegen.objects import Compiled, read_callback, read_port
+from shlo_jit.codegen.target import resolve
+from shlo_jit.errors import LibraryError
+from shlo_jit.kernels.externals import LAPACK_PREFIX
+from shlo_jit.runtime import lapack
+from shlo_jit.runtime.cache import ObjectCache
+from shlo_jit.runtime.callbacks import trampoline_address
+from shlo_jit.runtime.executable import Executable
+from shlo_jit.runtime.fastcall import call_library
+from shlo_jit.runtime.instance import Instance
+from shlo_jit.runtime.library_file import LibraryFile, check_loadable, read_library
+from shlo_jit.runtime.loaded import Loaded
+
+P, I32, U32, U64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint64
+
+
+class _Options(ctypes.Structure):
+    """shlo_options."""
+
+    _fields_ = [
+        ("bytes", U32),
+        ("threads", I32),
+        ("weights_path", ctypes.c_char_p),
+        ("weights", P),
+        ("weights_bytes", U64),
+        ("memory", P),
+        ("memory_bytes", U64),
+    ]
+
+
+class _Function(ctypes.Structure):
+    """shlo_function."""
+
+    _fields_ = [("name", ctypes.c_char_p), ("inputs", I32), ("outputs", I32), ("ins", P), ("outs", P), ("run", P)]
+
+
+class _Library(ctypes.Structure):
+    """shlo_library."""
+
+    _fields_ = [
+        ("interface_version", U32),
+        ("function_count", U32),
+        ("name", ctypes.c_char_p),
+        ("functions", ctypes.POINTER(_Function)),
+        ("metadata", P),
+        ("metadata_bytes", U64),
+        ("create", ctypes.CFUNCTYPE(I32, P, P)),
+        ("destroy", ctypes.CFUNCTYPE(None, P)),
+        ("memory_bytes", ctypes.CFUNCTYPE(U64, I32)),
+        ("set_threads", ctypes.CFUNCTYPE(I32, P, I32)),
+        ("call", P),
+        ("status_text", P),
+        ("failed_call", ctypes.CFUNCTYPE(I32, P)),
+        ("set_callback", ctypes.CFUNCTYPE(I32, P, P, P)),
+        ("set_pause", ctypes.CFUNCTYPE(I32, P, P)),
+        ("set_symbol", ctypes.CFUNCTYPE(I32, ctypes.c_char_p, P)),
+    ]
+
+
+class LoadedLibrary(Loaded):
+    """One function of a library in this process."""
+
+    def __init__(self, file: LibraryFile, entry: str | None, weights: str | None) -> None:
+        """Raises LibraryError where the library cannot be loaded, or has no such function."""
+        self.file = file
+        number = _number(file, entry)
+        self.constants = ()
+        self.library, address = _open(file)
+        make = ctypes.CFUNCTYPE(ctypes.POINTER(_Library))(address)
+        self.c = make().contents
+        if self.c.interface_version != INTERFACE_VERSION or self.c.function_count != len(file.metadata["functions"]):
+            raise LibraryError(f"cannot load {file.path}: its code and its metadata do not agree")
+        self.weights = weights
+        self.program = _program(file.metadata["functions"][number])
+        self.first_callback = sum(len(f["callbacks"]) for f in file.metadata["functions"][:number])
+        self.entry = self.c.functions[number].run
+        for name in file.metadata["lapack"]:
+            symbol = LAPACK_PREFIX + name
+            self.c.set_symbol(f"{name}_".encode(), lapack.addresses([symbol])[symbol])
+
+    def arena_bytes(self, threads: int) -> int:
+        """Of the arenas that a caller makes: the library has its own."""
+        return 0
+
+    @property
+    def constant_bytes(self) -> int:
+        return self.file.metadata["weights"]["bytes"]
+
+
+class LibraryInstance(Instance):
+    """An instance that the library made."""
+
+    loaded: LoadedLibrary
+
+    def _make_record(self, rank: int, communicator: int) -> int:
+        c, pointer = self.loaded.c, P()
+        weights = os.fsencode(self.loaded.weights) if self.loaded.weights is not None else None
+        options = _Options(bytes=ctypes.sizeof(_Options), threads=self.threads, weights_path=weights)
+        status = c.create(ctypes.byref(pointer), ctypes.byref(options))
+        if status == LibraryStatus.NO_MEMORY:
+            raise MemoryError(f"the library needs {c.memory_bytes(self.threads)} bytes")
+        if status != LibraryStatus.OK or not pointer.value:
+            raise LibraryError(f"cannot load {self.loaded.file.path}: {_status_text(status)}{self._needs(status)}")
+        self._end = weakref.finalize(self, c.destroy, pointer.value)
+        self._end.atexit = False  # another thread may be in a call until the very end
+        if self._callbacks is not None:
+            c.set_callback(pointer.value, trampoline_address, self._callbacks.handle)
+        c.set_pause(pointer.value, self._functions.addresses["shlo_pause"])
+        return pointer.value
+
+    def _needs(self, status: int) -> str:
+        """What a refusal is about."""
+        metadata = self.loaded.file.metadata
+        if status == LibraryStatus.UNSUPPORTED_CPU:
+            return " (it is for " + " or ".join(t["name"] for t in metadata["targets"]) + ")"
+        if status in (LibraryStatus.NO_WEIGHTS, LibraryStatus.WRONG_WEIGHTS):
+            return f" ({self.loaded.weights or metadata['weights']['file']})"
+        return ""
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.loaded.c.memory_bytes(self.threads)
+
+    def _failed_call(self) -> int:
+        return self.loaded.c.failed_call(self.address) - self.loaded.first_callback
+
+    def _status_text(self, status: int) -> str:
+        return _status_text(status)
+
+
+def load_library(
+    path: str | os.PathLike[str],
+    entry: str | None,
+    *,
+    threads: int,
+    custom_calls: Mapping[str, Any] | None,
+    weights: str | None,
+    cache: ObjectCache | None,
+) -> Executable:
+    """A function of a library as an Executable. Raises LibraryError, OSError, ExecutionError where a custom call has no
+    implementation or LAPACK is not there, and MemoryError."""
+    file = read_library(path)
+    check_loadable(file)
+    target = resolve()
+    loaded = LoadedLibrary(file, entry, weights)
+    return Executable(LibraryInstance(loaded, call_library(target, cache), threads, custom_calls), target, cache)
+
+
+def _number(file: LibraryFile, entry: str | None) -> int:
+    """Of a function: of `main`, or the only one, where none is named."""
+    names = [f["name"] for f in file.metadata["functions"]]
+    if entry is None:
+        entry = names[0] if len(names) == 1 else "main"
+    if entry not in names:
+        raise LibraryError(f"{file.path} has no function @{entry}; it has {', '.join('@' + n for n in names)}")
+    return names.index(entry)
+
+
+def _open(file: LibraryFile) -> tuple[jit.Library, int]:
+    """What keeps the code in memory, and the address of the function that describes the library."""
+    symbol = f"{file.metadata['name']}_library"
+    if file.format == "ELF object":
+        with open(file.path, "rb") as stream:
+            code = stream.read()
+        library = jit.load([code], [symbol], symbols=_symbols(file))
+        return library, library.addresses[symbol]
+    try:
+        shared = _Shared(os.path.abspath(file.path))
+        address = ctypes.cast(shared.library[symbol], P).value or 0
+        return jit.Library(shared, {symbol: address}, ()), address
+    except (OSError, AttributeError) as error:
+        raise LibraryError(f"cannot load {file.path}: {error}") from None
+
+
+class _Shared:
+    """A shared library, closed with the last reference to it."""
+
+    def __init__(self, path: str) -> None:
+        self.library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        self._close = weakref.finalize(self, _close, self.library._handle)
+        self._close.atexit = False
+
+
+def _close(handle: int) -> None:
+    from _ctypes import dlclose  # type: ignore[attr-defined]
+
+    dlclose(handle)
+
+
+def _symbols(file: LibraryFile) -> dict[str, int]:
+    """What an object refers to: LAPACK, and custom calls, which `set_callback` redirects."""
+    names = file.metadata["lapack"]
+    addresses = lapack.addresses([LAPACK_PREFIX + name for name in names])
+    found = {f"{name}_": addresses[LAPACK_PREFIX + name] for name in names}
+    return found | dict.fromkeys(file.metadata["custom_calls"].values(), trampoline_address)
+
+
+def _program(function: Mapping[str, Any]) -> Compiled:
+    return Compiled(
+        objects=(),
+        inputs=tuple(read_port(p) for p in function["inputs"]),
+        outputs=tuple(read_port(p) for p in function["outputs"]),
+        arena_bytes=0,
+        scratch=(),
+        constants=(),
+        callbacks=tuple(read_callback(c) for c in function["callbacks"]),
+        routines=(),
+        output_aliases={int(r): int(a) for r, a in function["aliases"]},
+        overwritten=tuple(function["overwritten"]),
+        is_short=function["is_short"],
+    )
+
+
+def _status_text(status: int) -> str:
+    if status in LibraryStatus._value2member_map_:
+        return LibraryStatus(status).text
+    return abi.status_text(status)
