@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import pytest
 
 from shlo_jit.codegen import optimize
-from shlo_jit.codegen.cpu_features import FEATURES, required_features
-from shlo_jit.codegen.known_cpus import CPUS
+from shlo_jit.codegen.cpu_features import FEATURES
+from shlo_jit.codegen.known_cpus import CPUS, required_features
 from shlo_jit.codegen.target import check_runs_here, resolve, target_machine
 from shlo_jit.pipeline import program_of
 

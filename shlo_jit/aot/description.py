@@ -11,7 +11,7 @@ from shlo_jit.aot.image import Function, Image, arena_terms
 from shlo_jit.aot.imports import custom_call_symbols
 from shlo_jit.aot.tables import Field, Tables, text_bytes
 from shlo_jit.aot.weights_code import weights_file_name
-from shlo_jit.codegen.cpu_features import required_features
+from shlo_jit.codegen.known_cpus import required_features
 from shlo_jit.codegen.library_format import INTERFACE_VERSION, NOTE_SECTION, TYPES, note
 from shlo_jit.codegen.objects import write_callback, write_port
 from shlo_jit.codegen.program import Port

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shlo_jit.codegen.cpu_features import AARCH64, RISCV64, X86_64, Cpuid, Hwcap, required_features
+from shlo_jit.codegen.cpu_features import AARCH64, RISCV64, X86_64, Cpuid, Hwcap
+from shlo_jit.codegen.known_cpus import required_features
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
 from shlo_jit.kernels.target import Target
 

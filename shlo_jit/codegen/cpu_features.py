@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from shlo_jit.kernels.target import Target
-
 AVX_STATE, AVX512_STATE, TILE_STATE, APX_STATE = 0x6, 0xE6, 0x60000, 0x80000
 """Bits of XCR0: registers that the system saves for a thread. Without them the instructions fault."""
 
@@ -144,14 +142,3 @@ def with_implied(features: Iterable[str]) -> frozenset[str]:
 def without(features: Iterable[str], taken: str) -> frozenset[str]:
     """The features but one, and those that imply it."""
     return frozenset(f for f in features if taken not in with_implied([f]))
-
-
-def required_features(target: Target) -> tuple[str, ...]:
-    """What a machine must have to run code for a target, beyond what all machines of its architecture have: what code
-    generation may use of it without being asked. Names of LLVM's, sorted."""
-    from shlo_jit.codegen.known_cpus import LEVELS
-
-    words = target.features.split(",") if target.features else []
-    off = {word[1:] for word in words if word[0] == "-"}
-    on = {word[1:] for word in words if word[0] == "+"} | (LEVELS.get(target.cpu, frozenset()) - off)
-    return tuple(sorted(on & set(FEATURES[target.arch])))

@@ -6,7 +6,8 @@ run its code. So of recent ones only those features are listed that are certain.
 
 from __future__ import annotations
 
-from shlo_jit.codegen.cpu_features import with_implied
+from shlo_jit.codegen.cpu_features import FEATURES, with_implied
+from shlo_jit.kernels.target import Target
 
 
 def _set(words: str, *bases: frozenset[str]) -> frozenset[str]:
@@ -112,3 +113,12 @@ CPUS: dict[str, dict[str, frozenset[str]]] = {
 """Architecture -> CPU -> what it has."""
 GENERIC = {"x86_64": "x86-64", "aarch64": "generic", "riscv64": "generic-rv64", "wasm32": "generic"}
 """The CPU that is meant where none is named."""
+
+
+def required_features(target: Target) -> tuple[str, ...]:
+    """What a machine must have to run code for a target, beyond what all machines of its architecture have: what code
+    generation may use of it without being asked. Names of LLVM's, sorted."""
+    words = target.features.split(",") if target.features else []
+    off = {word[1:] for word in words if word[0] == "-"}
+    on = {word[1:] for word in words if word[0] == "+"} | (LEVELS.get(target.cpu, frozenset()) - off)
+    return tuple(sorted(on & set(FEATURES[target.arch])))

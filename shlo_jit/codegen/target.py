@@ -206,7 +206,7 @@ def check_runs_here(target: Target) -> None:
     """Raise ValueError unless this machine has what the target's code uses."""
     if target.name == "native":
         return
-    from shlo_jit.codegen.cpu_features import required_features
+    from shlo_jit.codegen.known_cpus import required_features
 
     host = resolve()
     if (target.arch, target.system) != (host.arch, host.system):

@@ -13,7 +13,8 @@ import pytest
 
 from shlo_jit.codegen import optimize
 from shlo_jit.codegen.cpu_check import write_cpu_check
-from shlo_jit.codegen.cpu_features import X86_64, required_features, with_implied
+from shlo_jit.codegen.cpu_features import X86_64, with_implied
+from shlo_jit.codegen.known_cpus import required_features
 from shlo_jit.codegen.target import resolve, target_machine
 from shlo_jit.kernels.builder import ModuleText
 

@@ -7,14 +7,14 @@ import re
 import mpmath as mp
 import numpy as np
 import pytest
-from jit_util import Body, arity_of, compile_text, evaluate, loop_text
+from jit_util import Body, Compiled, arity_of, compile_text, evaluate, loop_text
 from math_reference import BINARY, UNARY, away_from_zero, edges, in_f64, samples, ulps, ulps_exact
 from scipy import special
 
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels import math
 from shlo_jit.kernels.builder import Builder, V
-from shlo_jit.kernels.math import fit_pieces
+from shlo_jit.kernels.math import expr, fit_pieces
 from shlo_jit.kernels.math.piece_coefficients import PIECES
 
 COUNT = 300_000
@@ -290,9 +290,47 @@ def test_f32_without_fma(name: str) -> None:
 @pytest.mark.skipif(not resolve().is_x86, reason="runs x86 code")
 @pytest.mark.parametrize("name", math.FUNCTIONS)
 def test_f64_without_fma(name: str) -> None:
-    """`fma` is libm's then, which rounds once too: the same bits."""
+    """Multiply-adds are put together from products and sums, to the same bits."""
     args = [samples(np.float64, 1000, seed) for seed in range(arity_of(name))]
     assert_same(evaluate(name, *args, target="x86-64-v2", n=2), evaluate(name, *args), *args)
+
+
+def multiply_adds(target: str) -> Compiled:
+    def body(b: Builder, *args: V) -> V:
+        return expr.fma(*(expr.X(b, v) for v in args)).v
+
+    return Compiled(loop_text(body, "double", 3, 2, target), 3)
+
+
+def of_exponents(rng: np.random.Generator, low: int, high: int) -> np.ndarray:
+    n = 100_000
+    return np.ldexp(rng.uniform(1, 2, n) * rng.choice([-1, 1], n), rng.integers(low, high, n))
+
+
+@X86_WITH_FMA
+@pytest.mark.parametrize(("low", "high"), [(-3, 3), (-60, 60), (-500, 500), (-1074, 1024), (-1074, -900), (400, 600)])
+def test_multiply_add_without_the_instruction(low: int, high: int) -> None:
+    """What it makes, for sums of any size beside the product, and where they nearly cancel."""
+    rng = np.random.default_rng(low + 2000)
+    a, c = of_exponents(rng, low, high), of_exponents(rng, low, high)
+    with np.errstate(all="ignore"):
+        p = a * c
+        sums = [of_exponents(rng, low, high), -p, np.nextafter(-p, 0), of_exponents(rng, -60, -50) * p]
+        sums += [-p * (1 + rng.integers(-3, 3, p.size) * 2.0**-53), np.zeros(p.size), -np.zeros(p.size)]
+    for d in sums:
+        args = a, c, d
+        expected = multiply_adds("native").into(np.empty(p.size), *args)
+        assert_same(multiply_adds("x86-64-v2").into(np.empty(p.size), *args), expected, *args)
+
+
+@X86_WITH_FMA
+def test_multiply_add_of_extremes_and_ties_without_the_instruction() -> None:
+    special = [0.0, 1.0, np.inf, np.nan, 5e-324, 2.2e-308, 1.7e308, 2.0**-600, 2.0**600, 2.0**991, 1e-300]
+    special += [1 + 2.0**-30, 1 - 2.0**-30, 1 + 2.0**-23, 1 - 2.0**-24, 2.0**53, 2.0**-53, 1.5 * 2.0**-53, 2.0**-107]
+    values = np.array([*special, *(-x for x in special)])
+    grid = [np.ascontiguousarray(x) for x in np.array(np.meshgrid(values, values, values)).reshape(3, -1)]
+    expected = multiply_adds("native").into(np.empty(grid[0].size), *grid)
+    assert_same(multiply_adds("x86-64-v2").into(np.empty(grid[0].size), *grid), expected, *grid)
 
 
 @pytest.mark.parametrize("element", ["float", "double"])

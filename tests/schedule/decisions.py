@@ -17,6 +17,8 @@ from shlo_jit.text.parser import parse_module
 AVX512 = Target(
     name="made up",
     triple="x86_64-unknown-linux-gnu",
+    arch="x86_64",
+    system="linux",
     cpu="a-cpu",
     features="+avx512f",
     vector_bits=512,

@@ -87,7 +87,7 @@ def conv_routine(types: GemmTypes, target: Target) -> Routine:
 
 def _emit_entry(module: ModuleText, types: GemmTypes, target: Target, tasks: dict[str, str]) -> None:
     b = module.function(conv_symbol(types), CONV_PARAMS, linkage="", attributes=attributes(target))
-    frame = b.alloca("ptr", len(FRAME))
+    frame = b.alloca("i64", len(FRAME))
     for i, value in enumerate(b.params[: len(FRAME)]):
         b.store(value, b.offset(frame, 8 * i), align=8)
     g = Arguments(b, frame)

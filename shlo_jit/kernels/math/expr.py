@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shlo_jit.kernels.builder import Builder, V, bits, const, is_float, lanes, mangle, scalar, vector
+from shlo_jit.kernels.math.fused import fused
 
 
 class Format(NamedTuple):
@@ -210,13 +211,15 @@ class X:
 def fma(a: X, c: X | Number, d: X | Number) -> X:
     """a * c + d, rounded once.
 
-    A target without the instruction calls libm's `fma` for f64. For f32 that would be the greater part of the time;
-    there the product is taken in f64, where it is exact, and the sum rounded to f64 and then to f32, which can differ
-    from the sum rounded once only where the former lies on a tie of f32 (one in 2^29)."""
+    Targets without the instruction take their time for f64 (`fused.py`). For f32 the product is taken in f64, where it
+    is exact, and the sum rounded to f64 and then to f32, which can differ from the sum rounded once only where the
+    former lies on a tie of f32 (one in 2^29)."""
     c, d, target = a.like(c), a.like(d), a.b.module.target
-    if target is not None and not target.has_fma and a.format.bits == 32:
+    if target is None or target.has_fma:
+        return X(a.b, a.b.fma(a.v, c.v, d.v))
+    if a.format.bits == 32:
         return (a.to_f64() * c.to_f64() + d.to_f64()).to_f32()
-    return X(a.b, a.b.fma(a.v, c.v, d.v))
+    return X(a.b, fused(a.b, a.v, c.v, d.v))
 
 
 def where(condition: X, a: X | Number, c: X | Number) -> X:
