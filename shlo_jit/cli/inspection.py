@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shlo_jit.codegen import abi
-from shlo_jit.codegen.cpu_features import required_features
+from shlo_jit.codegen.known_cpus import required_features
 from shlo_jit.codegen.objects import read_port
 from shlo_jit.codegen.target import machine_of_triple, resolve
 from shlo_jit.runtime.library_file import LibraryFile, read_library
