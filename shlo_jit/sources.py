@@ -22,6 +22,15 @@ PIPE_WAIT = 10.0
 
 _AS_TEXT = "write it as text: stablehlo-translate --deserialize FILE, or in JAX exported.mlir_module()"
 _SAVED_MODEL = "export its function as StableHLO text, as StableHLO's tutorial on SavedModel shows"
+_LIBRARY = "shlo_jit.load runs it if shlo_jit.export wrote it; else give the StableHLO text that it was made from"
+LIBRARIES = {
+    b"\x7fELF": "an ELF object or library",
+    b"!<arch>\n": "an archive of objects",
+    b"\0asm": "a WebAssembly module",
+    b"\xcf\xfa\xed\xfe": "a Mach-O object or library",
+    b"MZ": "a Windows program or library",
+}
+"""First bytes of machine code, and what it is."""
 BINARIES: tuple[tuple[bytes, str, str], ...] = (
     (b"ML\xefR", "MLIR bytecode", _AS_TEXT),
     (b"\x1f\x8b", "a gzip file", "decompress it first (gzip -d, or gzip.open in Python)"),
@@ -29,7 +38,6 @@ BINARIES: tuple[tuple[bytes, str, str], ...] = (
     (b"\xfd7zXZ\0", "an xz file", "decompress it first (xz -d)"),
     (b"\x28\xb5\x2f\xfd", "a zstd file", "decompress it first (zstd -d)"),
     (b"PK\x03\x04", "a zip archive (as .npz files are)", "give the StableHLO text that is in it"),
-    (b"\x7fELF", "an ELF object or library", "give the StableHLO text that it was made from"),
     (b"\x93NUMPY", "an array that numpy.save wrote", "numpy.load it and pass it to the executable"),
     (b"BC\xc0\xde", "LLVM bitcode", "give the StableHLO text that it was made from"),
     (b"\x89HDF", "an HDF5 file", "give a program's StableHLO text; arrays are passed to the executable"),
@@ -38,6 +46,7 @@ BINARIES: tuple[tuple[bytes, str, str], ...] = (
     (b"\xff\xfe", "UTF-16 text", "save it as UTF-8"),
     (b"\xfe\xff", "UTF-16 text", "save it as UTF-8"),
     (b"\x08\x01\x12", "a protocol buffer, as in a SavedModel", _SAVED_MODEL),
+    *((start, what, _LIBRARY) for start, what in LIBRARIES.items()),
 )
 """First bytes, what it is, what to do."""
 TEXTS: tuple[tuple[str, str, str], ...] = (

@@ -19,8 +19,8 @@ import pytest
 from typer.testing import CliRunner
 
 import shlo_jit
-from shlo_jit import cli, cli_mistakes, examples
-from shlo_jit.cli import app
+from shlo_jit import examples
+from shlo_jit.cli import app, mistakes, running
 from shlo_jit.passes import PASSES
 from shlo_jit.reference import interpreter
 from shlo_jit.stages import STAGES
@@ -240,8 +240,8 @@ def test_variables_that_make_no_sense(add: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("calls", [1, 2, 7])
 def test_run_calls_as_often_as_asked(calls: int, add: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    timed = cli._timed
-    monkeypatch.setattr(cli, "_timed", lambda call, repeat: timed(lambda: made.append(1) or call(), repeat))
+    timed = running._timed
+    monkeypatch.setattr(running, "_timed", lambda call, repeat: timed(lambda: made.append(1) or call(), repeat))
     words = "in one call" if calls == 1 else f"median of {calls} calls"
     assert words in invoke("run", add, "--random", "--repeat", str(calls)).stdout
     assert len(made) == calls
@@ -249,8 +249,8 @@ def test_run_calls_as_often_as_asked(calls: int, add: str, monkeypatch: pytest.M
 
 def test_run_calls_a_long_program_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(0, 1000, 2))  # the clock goes two seconds on whenever it is looked at
-    monkeypatch.setattr(cli.time, "perf_counter", lambda: float(next(now)))
-    assert cli._timed(lambda: "result", None) == ("result", [2.0])
+    monkeypatch.setattr(running.time, "perf_counter", lambda: float(next(now)))
+    assert running._timed(lambda: "result", None) == ("result", [2.0])
 
 
 def test_run_reads_pipes(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_verify_in_colour_on_a_terminal(wrong: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     stream = Terminal()
-    cli_mistakes.print_diagnostics(shlo_jit.verify(Path(wrong)), stream)
+    mistakes.print_diagnostics(shlo_jit.verify(Path(wrong)), stream)
     head, line, caret, *_ = stream.getvalue().splitlines()
     assert head.startswith(f"\x1b[1m{wrong}:4:8:\x1b[0m\x1b[1;31m error:\x1b[0m transpose C2")
     assert line.lstrip() == Path(wrong).read_text().splitlines()[3].lstrip()

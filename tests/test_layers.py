@@ -25,7 +25,7 @@ LAYERS = (
     ("pipeline", ["sources", "pipeline", "stages"]),
     ("aot", ["aot"]),
     ("api", ["check_options", "api", "shlo_jit"]),
-    ("command", ["op_table", "cli_mistakes", "cli_report", "cli", "examples", "__main__"]),
+    ("command", ["op_table", "cli", "examples", "__main__"]),
 )
 """Layers, lowest first, and the modules and packages of each. A module imports those of its own layer and below."""
 LEVEL = {part: level for level, (_, parts) in enumerate(LAYERS) for part in parts}

@@ -135,6 +135,10 @@ OTHERS = {
     "an xz file": lzma.compress(DATA),
     "a zip archive (as .npz files are)": written(lambda b: np.savez(b, x=np.ones(2))),
     "an ELF object or library": Path(np._core._multiarray_umath.__file__).read_bytes()[:4096],  # type: ignore[attr-defined]
+    "an archive of objects": b"!<arch>\nmodel.o/",
+    "a WebAssembly module": b"\0asm\1\0\0\0",
+    "a Mach-O object or library": b"\xcf\xfa\xed\xfe\x07\0\0\1",
+    "a Windows program or library": b"MZ\x78\0",
     "an array that numpy.save wrote": written(lambda b: np.save(b, np.ones(2))),
     "a Python pickle": pickle.dumps({"text": TEXT}),
     "UTF-16 text": TEXT.encode("utf-16"),

@@ -174,13 +174,15 @@ def _enumeration(prefix: str, values: Sequence[tuple[str, int]], notes: Sequence
 def port_names(function: Function) -> tuple[list[str], list[str]]:
     """Names of the parameters for inputs and outputs."""
     taken = {"instance"}
-    inputs = [unique(c_identifier(p.name) if p.name else f"input{i}", taken) for i, p in enumerate(function.inputs)]
     single = "output" if len(function.outputs) == 1 else ""
-    outputs = [
-        unique(c_identifier(p.name) if p.name else single or f"output{i}", taken)
-        for i, p in enumerate(function.outputs)
-    ]
+    inputs = [unique(_port_name(p, f"input{i}"), taken) for i, p in enumerate(function.inputs)]
+    outputs = [unique(_port_name(p, single or f"output{i}"), taken) for i, p in enumerate(function.outputs)]
     return inputs, outputs
+
+
+def _port_name(port: Port, otherwise: str) -> str:
+    """Of a parameter; a name that is the number of a value says nothing."""
+    return c_identifier(port.name) if port.name and not port.name.isdigit() else otherwise
 
 
 def _shape(port: Port) -> str:

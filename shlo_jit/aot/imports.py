@@ -40,7 +40,8 @@ class Imports:
         self.tables = tables
         self.symbols = import_symbols(image)
         self.names = list(self.symbols)
-        self._linkage = "extern_weak" if may_be_missing else "external"
+        # WebAssembly's linker makes imports of strong symbols that are missing, and nothing of weak ones.
+        self._linkage = "extern_weak " if may_be_missing and image.variants[0].target.arch != "wasm32" else ""
         self._table = f"{image.name}.imports"
 
     def __bool__(self) -> bool:
@@ -53,8 +54,9 @@ class Imports:
     def write(self, signatures: Mapping[str, str]) -> None:
         """The table, and LAPACK's functions under the names that programs call them by. `signatures`: what is declared
         of these, such as `void (ptr, ptr)`."""
-        for symbol in self.symbols.values():
-            self.module.define_global(symbol, f"{self._linkage} global i8")
+        for name, symbol in self.symbols.items():
+            ret, types = _parts(signatures[name]) if name.startswith(LAPACK_PREFIX) else ("i32", "ptr, ptr")
+            self.module.declarations[symbol] = f"declare {self._linkage}{ret} @{symbol}({types})"
         table = ", ".join(f"ptr @{symbol}" for symbol in self.symbols.values())
         self.module.define_global(self._table, f"internal global [{len(self.names)} x ptr] [{table}], align 8")
         for name in self.names:
@@ -62,9 +64,7 @@ class Imports:
                 self._write_thunk(name, signatures[name])
 
     def _write_thunk(self, name: str, signature: str) -> None:
-        match = re.fullmatch(r"(\S+) \((.*)\)", signature)
-        assert match is not None, signature
-        ret, types = match.groups()
+        ret, types = _parts(signature)
         params = [(t, f"a{n}") for n, t in enumerate(types.split(", "))]
         b = self.module.function(name, params, ret, linkage="hidden", attributes="nounwind")
         found = b.call_pointer(ret, self.address(b, name), b.params)
@@ -97,6 +97,13 @@ class Imports:
             turn.next(b.add(at, 1))
             turn.again = b.and_(same, b.icmp("ne", a, V("i8", "0")))
         return same
+
+
+def _parts(signature: str) -> tuple[str, str]:
+    """What a function returns, and the types of its parameters."""
+    match = re.fullmatch(r"(\S+) \((.*)\)", signature)
+    assert match is not None, signature
+    return match[1], match[2]
 
 
 def signatures(texts: Iterable[str]) -> dict[str, str]:

@@ -75,11 +75,11 @@ def _native() -> Target:
     host = llvm.get_host_cpu_features()
     on = {f for f, yes in host.items() if yes and not f.startswith(TUNING)}
     features = ",".join([f"+{f}" for f in sorted(on)] + [f"-{f}" for f in sorted(set(host) - on)])
-    return _describe("native", triple, *_parts(triple), llvm.get_host_cpu_name(), features, on)
+    return _describe("native", triple, *machine_of_triple(triple), llvm.get_host_cpu_name(), features, on)
 
 
-def _parts(triple: str) -> tuple[str, str]:
-    """Architecture and system of a process's triple."""
+def machine_of_triple(triple: str) -> tuple[str, str]:
+    """Architecture and system of a triple."""
     arch = triple.partition("-")[0]
     systems = {"linux": "linux", "darwin": "macos", "macos": "macos", "windows": "windows"}
     system = next((s for word, s in systems.items() if word in triple), "none")
@@ -95,8 +95,8 @@ def _machine(text: str, name: str) -> tuple[str, str, str]:
     if not systems:
         _unknown("architecture", arch, name, {a for a, _ in _TRIPLES})
     process = llvm.get_process_triple()
-    if not system and _parts(process)[0] == arch:
-        return arch, _parts(process)[1], process
+    if not system and machine_of_triple(process)[0] == arch:
+        return arch, machine_of_triple(process)[1], process
     if system and system not in systems:
         _unknown("system", system, name, systems)
     system = system or systems[0]

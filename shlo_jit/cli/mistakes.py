@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NoReturn, TextIO
 
 import typer
 
-from shlo_jit.errors import Diagnostic, ExecutionError, StableHLOError
+from shlo_jit.errors import Diagnostic, ExecutionError, ExportError, StableHLOError
 
 INVALID, USAGE = 1, 2
 """Exit statuses: the program is refused, fails or differs; the command was given something it cannot use."""
@@ -25,7 +27,7 @@ def fail(message: str) -> NoReturn:
 @contextlib.contextmanager
 def refusals(name: str = "") -> Iterator[None]:
     """Programs that are refused end the command with their diagnostics; arguments, options and variables that do not
-    fit, and what stops a program, with a line."""
+    fit, what stops a program, and a missing linker, with a line."""
     try:
         yield
     except StableHLOError as error:
@@ -33,7 +35,7 @@ def refusals(name: str = "") -> Iterator[None]:
         raise typer.Exit(INVALID) from None
     except (TypeError, ValueError) as error:
         fail(str(error))
-    except (ExecutionError, MemoryError) as error:
+    except (ExecutionError, ExportError, MemoryError) as error:
         typer.echo(f"shlo-jit: error: {error or 'not enough memory'}", err=True)
         raise typer.Exit(INVALID) from None
 
@@ -49,6 +51,15 @@ def readable(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         fail(f"cannot read {name}: {error.strerror or error}")
+
+
+@contextlib.contextmanager
+def writable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        folder = os.path.dirname(error.filename or os.fspath(path))  # files are written beside their places first
+        fail(f"cannot write to {folder or '.'}: {error.strerror or error}")
 
 
 def print_diagnostics(findings: Sequence[Diagnostic], stream: TextIO) -> None:

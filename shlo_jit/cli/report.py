@@ -54,11 +54,32 @@ def print_program(
     rows.add_row("kernels", steps)
     rows.add_row("memory", f"arena {size(arena)}, constants {size(constants)}, results {size(outputs)}")
     rows.add_row("compile", _seconds(compile_seconds))
+    rows.add_row("run", _run_times(executable, times))
+    console.print(rows)
+
+
+def print_library(
+    console: Console, name: str, executable: Executable, load_seconds: float, times: Sequence[float]
+) -> None:
+    """Of a library that was run: `inspect` prints what there is to know of it."""
+    arena, constants, outputs = executable.memory
+    rows = make_table()
+    rows.add_column(style="dim")
+    rows.add_row("library", name)
+    rows.add_row("memory", f"instance {size(arena)}, constants {size(constants)}, results {size(outputs)}")
+    rows.add_row("load", _seconds(load_seconds))
+    rows.add_row("run", _run_times(executable, times))
+    console.print(rows)
+
+
+def _run_times(executable: Executable, times: Sequence[float]) -> str:
     best, middle = min(times), statistics.median(times)
     several = f" best, {_seconds(middle)} median of {len(times)} calls" if len(times) > 1 else " in one call"
-    threads = f"{executable.threads} thread{'s' if executable.threads > 1 else ''}"
-    rows.add_row("run", f"[bold]{_seconds(best)}[/]{several}, {threads}")
-    console.print(rows)
+    return f"[bold]{_seconds(best)}[/]{several}, {_threads(executable)}"
+
+
+def _threads(executable: Executable) -> str:
+    return f"{executable.threads} thread{'s' if executable.threads > 1 else ''}"
 
 
 def print_inputs(console: Console, inputs: Sequence[Signature], origins: Sequence[str]) -> None:
@@ -111,8 +132,8 @@ def print_profile(
     rows = make_table()
     rows.add_column(style="dim")
     rows.add_row("program", name)
-    threads = f"{executable.threads} thread{'s' if executable.threads > 1 else ''}"
-    rows.add_row("run", f"{_seconds(statistics.median(times))} median of {len(times)} calls, {threads}, clock included")
+    middle = f"{_seconds(statistics.median(times))} median of {len(times)} calls"
+    rows.add_row("run", f"{middle}, {_threads(executable)}, clock included")
     console.print(rows)
     console.print()
     console.print(measured.table())

@@ -1,0 +1,188 @@
+"""The command itself, its own options, and the commands that run no program: show, verify, ops, cache."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shlo_jit import startup
+from shlo_jit.cli import exporting, mistakes, programs, report, running
+from shlo_jit.cli.options import AsJson, Entry, Example, File, SeveralInputs, Threads
+from shlo_jit.cli.progress import progress
+from shlo_jit.stages import STAGES
+
+app = typer.Typer(
+    name="shlo-jit",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+cache_app = typer.Typer(help="Look after the object cache.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(cache_app, name="cache")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from shlo_jit.version import __version__
+
+        typer.echo(f"shlo-jit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def command(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Log cache hits and the times of stages on stderr.")] = False,
+) -> None:
+    """Compile StableHLO text to machine code, and run it.
+
+    Try: shlo-jit run --example mlp --random
+    """
+    if debug:
+        import logging
+
+        logging.basicConfig(format="%(message)s")
+        logging.getLogger("shlo_jit").setLevel(logging.DEBUG)
+
+
+app.command(cls=SeveralInputs)(running.run)
+app.command(cls=SeveralInputs)(running.check)
+app.command(cls=SeveralInputs)(running.profile)
+
+
+@app.command()
+def show(
+    stage: Annotated[
+        str, typer.Option(metavar="|".join(STAGES), help="What to print.  [default: plan, unless there is a folder]")
+    ] = "",
+    file: File = None,
+    example: Example = "",
+    dump_dir: Annotated[
+        Path | None, typer.Option(metavar="D", help="Write a file for every stage and every pass there.")
+    ] = None,
+    entry: Entry = "main",
+    threads: Threads = None,
+) -> None:
+    """Print a program at a stage of its compilation."""
+    if stage and stage not in STAGES:
+        mistakes.fail(f"no stage {stage!r}: there are {', '.join(STAGES)}")
+    source, name = programs.source(file, example)
+    with mistakes.refusals(name):
+        if dump_dir is not None:
+            _dump(source, entry, dump_dir)
+        if stage == "module":
+            typer.echo(str(programs.parse(source)).rstrip("\n"))
+        elif stage or dump_dir is None:
+            executable, _ = programs.compile(source, entry, threads, cache=True)
+            with progress("lowering"):
+                text = executable.text(stage or "plan")
+            typer.echo(text.rstrip("\n"))
+
+
+def _dump(source: Path | bytes, entry: str, folder: Path) -> None:
+    from shlo_jit import pipeline
+    from shlo_jit.check_options import compile_options
+    from shlo_jit.stages import files as stage_files
+
+    module, options = programs.parse(source), compile_options(entry)
+    with progress("lowering"):
+        files = stage_files(lambda on_pass: pipeline.lower(module, options, on_pass=on_pass), options.target)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in files.items():
+            (folder / file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        mistakes.fail(f"cannot write to {folder}: {error.strerror or error}")
+    typer.echo(f"wrote {len(files)} files to {folder}")
+
+
+@app.command()
+def verify(
+    file: File = None,
+    example: Example = "",
+    as_json: AsJson = False,
+) -> None:
+    """Check a program against the specification.
+
+    The exit status is 1 when it is not valid; warnings do not count.
+    """
+    from shlo_jit import api
+
+    source, name = programs.source(file, example)
+    with progress("verifying"), mistakes.readable(name):
+        findings = api.verify(source, warnings=True)
+    findings = mistakes.named(findings, name)
+    wrong = any(d.severity == "error" for d in findings)
+    if as_json:
+        typer.echo(json.dumps([d.as_dict() for d in findings], indent=1))
+    else:
+        mistakes.print_diagnostics(findings, sys.stdout)
+        if not wrong:
+            typer.echo(f"{name}: valid")
+    if wrong:
+        raise typer.Exit(mistakes.INVALID)
+
+
+app.command()(exporting.export)
+app.command()(exporting.inspect)
+
+
+@app.command()
+def ops(
+    markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
+) -> None:
+    """Print every op that is known.
+
+    With how it gets to machine code, and what element types it takes.
+    """
+    from shlo_jit import op_table
+
+    if markdown:
+        typer.echo(op_table.markdown())
+        return
+    console = report.make_console()
+    table = report.make_table("op", "machine code", "element types of the operands")
+    for row in op_table.rows():
+        table.add_row(row.name, row.how or "-", row.elements)
+    console.print(table)
+
+
+@cache_app.command()
+def info() -> None:
+    """Where the object cache is and what it holds."""
+    from shlo_jit.runtime import cache
+
+    with mistakes.refusals():
+        found = cache.info()
+    table = report.make_table()
+    table.add_row("folder", found.folder)
+    table.add_row("entries", f"{found.entries:,}")
+    table.add_row("size", f"{report.size(found.nbytes)} of {report.size(found.limit)}")
+    report.make_console().print(table)
+
+
+@cache_app.command()
+def clear() -> None:
+    """Delete what the object cache holds."""
+    from shlo_jit.runtime import cache
+
+    with mistakes.refusals():
+        before = cache.info()
+        cache.clear()
+    typer.echo(f"deleted {before.entries:,} entries, {report.size(before.nbytes)}, of {before.folder}")
+
+
+def main() -> None:
+    """Run the command and exit."""
+    startup.started()
+    try:
+        app(prog_name="shlo-jit")
+    except KeyboardInterrupt:
+        sys.exit(startup.INTERRUPTED)

@@ -1,0 +1,100 @@
+"""The commands about libraries: export, inspect."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shlo_jit.cli import inspection, library_report, mistakes, programs, report
+from shlo_jit.cli.options import AsJson, Example, File
+from shlo_jit.cli.progress import progress, steps
+
+
+def export(
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="LIBRARY", help="What to write: .so, .o, .a, .wasm, .dylib or .dll."),
+    ],
+    file: File = None,
+    example: Example = "",
+    header: Annotated[Path | None, typer.Option(metavar="H", help="Write the C header there.")] = None,
+    target: Annotated[
+        str,
+        typer.Option(metavar="T[,T...]", help="Such as x86-64-v3, aarch64, wasm32; several of one architecture."),
+    ] = "native",
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What its symbols begin with.  [default: the file's name]")
+    ] = None,
+    entry: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A function; may be given several times.  [default: main]")
+    ] = None,
+    weights: Annotated[
+        str, typer.Option(metavar="embedded|file", help="Where constants are: in the library, or in a file beside it.")
+    ] = "embedded",
+    threads: Annotated[
+        bool, typer.Option("--threads/--no-threads", help="Whether calls may use several threads.")
+    ] = True,
+    linker: Annotated[
+        str | None, typer.Option(metavar="COMMAND", help="What to link with.  [default: what is found]")
+    ] = None,
+    custom_call: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A custom call that is a C function of the host's.")
+    ] = None,
+    donate: Annotated[
+        list[int] | None, typer.Option(min=0, metavar="N", help="An argument whose memory results take over.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a program as a library that C can call, without Python.
+
+    Try: shlo-jit export --example mlp -o mlp.so --header mlp.h
+    """
+    from shlo_jit import api
+
+    source, source_name = programs.source(file, example)
+    start = time.perf_counter()
+    with mistakes.refusals(source_name), mistakes.writable(output), steps("parsing") as tell:
+        module = api.parse(source)
+        exported = api.export(
+            module,
+            output,
+            header=header,
+            target=target,
+            name=name,
+            entry=entry or "main",
+            weights=weights,
+            threads=threads,
+            custom_calls=custom_call or (),
+            donate=donate or (),
+            linker=linker,
+            progress=tell,
+        )
+        seconds = time.perf_counter() - start
+        found = inspection.inspect(exported.library)
+    if as_json:
+        files = [str(path) for path in (exported.library, exported.header, exported.weights) if path is not None]
+        typer.echo(json.dumps({"files": files, "linker": exported.linker, **found.as_dict()}, indent=1))
+    else:
+        library_report.print_exported(report.make_console(), exported, found, seconds)
+
+
+def inspect(
+    library: Annotated[Path, typer.Argument(metavar="LIBRARY", help="What `shlo-jit export` has written.")],
+    as_json: AsJson = False,
+) -> None:
+    """Print what an exported library has and needs.
+
+    Its functions, the processors it is for, its sizes, and what a host provides. Nothing of it is run, so libraries
+    for other machines can be looked into as well.
+    """
+    programs.check_exists(library)
+    with mistakes.refusals(str(library)), mistakes.readable(str(library)), progress("reading"):
+        found = inspection.inspect(library)
+    if as_json:
+        typer.echo(json.dumps(found.as_dict(), indent=1))
+    else:
+        library_report.print_inspection(report.make_console(), found)

@@ -1,0 +1,101 @@
+"""What can be said of an exported library and this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shlo_jit.codegen import abi
+from shlo_jit.codegen.known_cpus import required_features
+from shlo_jit.codegen.objects import read_port
+from shlo_jit.codegen.target import machine_of_triple, resolve
+from shlo_jit.runtime.library_file import LibraryFile, read_library
+from shlo_jit.runtime.library_symbols import Needs, needs
+from shlo_jit.schedule.scratch import Scratch
+
+THREADS = (1, 2, 4, 8, 16)
+"""Numbers of threads of which the memory of an instance is told."""
+
+
+class Fit(NamedTuple):
+    """How a target's code goes with this machine."""
+
+    is_native: bool
+    """Whether it is for such a machine at all."""
+    missing: tuple[str, ...]
+    """Features that this processor lacks."""
+
+    def __str__(self) -> str:
+        if not self.is_native:
+            return "for another machine"
+        return f"this machine lacks {', '.join(self.missing)}" if self.missing else "runs on this machine"
+
+
+class Inspection(NamedTuple):
+    """A library, looked into."""
+
+    file: LibraryFile
+    needs: Needs | None
+    """None where the format is not read."""
+    fits: tuple[Fit, ...]
+    """Of each target."""
+    memory: Mapping[int, int]
+    """Threads -> bytes of an instance, of the most that a target asks for."""
+
+    @property
+    def system_symbols(self) -> list[str]:
+        """What is needed beside custom calls and LAPACK."""
+        metadata = self.file.metadata
+        own = {*metadata["custom_calls"].values(), *(f"{name}_" for name in metadata["lapack"])}
+        return [s for s in self.needs.symbols if s.rpartition(".")[2] not in own] if self.needs is not None else []
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: the metadata, and what was found out."""
+        metadata = dict(self.file.metadata)
+        targets = [
+            {**target, "is_native": fit.is_native, "missing": list(fit.missing)}
+            for target, fit in zip(metadata.pop("targets"), self.fits, strict=True)
+        ]
+        return {
+            "path": self.file.path,
+            "bytes": self.file.nbytes,
+            "format": self.file.format,
+            "machine": self.file.machine,
+            **metadata,
+            "functions": [
+                {**function, **{side: list(map(_port, function[side])) for side in ("inputs", "outputs")}}
+                for function in metadata["functions"]
+            ],
+            "targets": targets,
+            "memory": {str(threads): nbytes for threads, nbytes in self.memory.items()},
+            "symbols": None if self.needs is None else list(self.needs.symbols),
+            "libraries": None if self.needs is None else list(self.needs.libraries),
+        }
+
+
+def inspect(path: Path) -> Inspection:
+    """Look into a library. Raises LibraryError for a file that is none, and OSError."""
+    file = read_library(path)
+    return Inspection(file, needs(path), tuple(map(_fit, file.metadata["targets"])), _memory(file.metadata))
+
+
+def _port(row: Sequence[Any]) -> dict[str, Any]:
+    port = read_port(row)
+    return {"name": port.name, "dtype": port.dtype.name, "shape": list(port.shape), "bytes": port.nbytes}
+
+
+def _fit(target: Mapping[str, Any]) -> Fit:
+    host = resolve()
+    if machine_of_triple(target["triple"]) != (host.arch, host.system):
+        return Fit(False, ())
+    return Fit(True, tuple(sorted(set(target["features"]) - set(required_features(host)))))
+
+
+def _memory(metadata: Mapping[str, Any]) -> dict[int, int]:
+    def of_target(target: Mapping[str, Any], threads: int) -> int:
+        terms = [Scratch(fixed, per_thread) for fixed, per_thread in target["arena"]]
+        return abi.arena_bytes(0, terms, threads)
+
+    head = metadata["instance_bytes"]
+    return {n: head + max(of_target(target, n) for target in metadata["targets"]) for n in THREADS}

@@ -1,0 +1,130 @@
+"""What `export` and `inspect` print of a library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shlo_jit.cli.report import make_table, size
+from shlo_jit.codegen.objects import read_port
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from shlo_jit.aot.export import Exported
+    from shlo_jit.cli.inspection import Inspection
+
+
+def print_exported(console: Console, exported: Exported, found: Inspection, seconds: float) -> None:
+    """The files written, and what they are."""
+    rows = make_table("file", "size", "what it is")
+    rows.add_row(str(exported.library), _file_size(exported.library), _what(found))
+    if exported.header is not None:
+        rows.add_row(str(exported.header), _file_size(exported.header), "C header")
+    if exported.weights is not None:
+        rows.add_row(str(exported.weights), _file_size(exported.weights), "weights, which belong beside the library")
+    console.print(rows, markup=False)
+    _print_functions(console, found)
+    _print_targets(console, found)
+    _print_facts(console, [*_needs(found), ("exported", f"in {seconds:.3g} s{_linked(exported)}")])
+
+
+def print_inspection(console: Console, found: Inspection) -> None:
+    """All there is to know of a library."""
+    metadata = found.file.metadata
+    weights = metadata["weights"]
+    where = f"in {weights['file']}" if weights["file"] else "in the library"
+    constants = f"{weights['constants']} constant{'s' if weights['constants'] != 1 else ''}, {where}"
+    facts = [
+        ("library", found.file.path),
+        ("format", _what(found)),
+        ("made by", f"shlo_jit {metadata['shlo_jit']}, version {metadata['interface']} of the interface"),
+        ("symbols", f"begin with {metadata['name']}_"),
+        ("file", size(found.file.nbytes)),
+        ("weights", f"{size(weights['bytes'])}: {constants}" if weights["bytes"] else "none"),
+        ("instance", _memory(found.memory)),
+    ]
+    _print_facts(console, facts, gap=False)
+    _print_functions(console, found)
+    _print_targets(console, found)
+    symbols = ", ".join(found.system_symbols)
+    _print_facts(console, [*_needs(found), *([("symbols", symbols)] if symbols else [])])
+
+
+def _print_facts(console: Console, facts: Sequence[tuple[str, str]], gap: bool = True) -> None:
+    if gap:
+        console.print()
+    rows = make_table()
+    rows.add_column(style="dim")
+    rows.add_column(overflow="fold")
+    for fact in facts:
+        rows.add_row(*fact)
+    console.print(rows, markup=False)
+
+
+def _print_functions(console: Console, found: Inspection) -> None:
+    console.print()
+    rows = make_table("function", "in C", "inputs", "outputs")
+    prefix = found.file.metadata["name"]
+    for function in found.file.metadata["functions"]:
+        ports = [", ".join(map(_port, function[side])) or "none" for side in ("inputs", "outputs")]
+        rows.add_row(f"@{function['name']}", f"{prefix}_{function['c_name']}", *ports)
+    console.print(rows, markup=False)
+
+
+def _print_targets(console: Console, found: Inspection) -> None:
+    console.print()
+    rows = make_table("target", "for", "needs", "here")
+    for target, fit in zip(found.file.metadata["targets"], found.fits, strict=True):
+        rows.add_row(target["name"], target["triple"], ", ".join(target["features"]) or "nothing special", str(fit))
+    console.print(rows, markup=False)
+
+
+def _needs(found: Inspection) -> list[tuple[str, str]]:
+    """What a host provides, a row each."""
+    metadata = found.file.metadata
+    rows = []
+    if found.needs is not None:
+        rows.append(("needs", _libraries(found)))
+    if metadata["custom_calls"]:
+        calls = ", ".join(f"{name} as {symbol}" for name, symbol in metadata["custom_calls"].items())
+        rows.append(("custom calls", calls))
+    if metadata["lapack"]:
+        rows.append(("LAPACK", ", ".join(f"{name}_" for name in metadata["lapack"])))
+    return rows
+
+
+def _libraries(found: Inspection) -> str:
+    assert found.needs is not None
+    count = len(found.system_symbols)
+    if not count:
+        return "no library"
+    functions = f"{count} function{'s' if count > 1 else ''}"
+    return f"{', '.join(found.needs.libraries) or 'a C library'} ({functions})"
+
+
+def _memory(memory: Mapping[int, int]) -> str:
+    """Bytes by threads; once where they are the same."""
+    if len(set(memory.values())) == 1:
+        return f"{size(next(iter(memory.values())))} for any number of threads"
+    one, *others = memory.items()
+    return ", ".join([f"{size(one[1])} for 1 thread", *(f"{size(nbytes)} for {n}" for n, nbytes in others)])
+
+
+def _port(row: Sequence[Any]) -> str:
+    port = read_port(row)
+    name = f"{port.name}: " if port.name and not port.name.isdigit() else ""
+    return f"{name}{port.dtype.name}[{', '.join(map(str, port.shape))}]"
+
+
+def _what(found: Inspection) -> str:
+    return f"{found.file.format}{f' for {found.file.machine}' if found.file.machine else ''}"
+
+
+def _linked(exported: Exported) -> str:
+    return f", linked with {exported.linker}" if exported.linker else ""
+
+
+def _file_size(path: Path) -> str:
+    return size(path.stat().st_size)

@@ -1,0 +1,39 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from shlo_jit import examples
+
+
+class SeveralInputs(TyperCommand):
+    """Takes `--input a.npy b.npy` for `--input a.npy --input b.npy`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        spread: list[str] = []
+        follows = False
+        for arg in args:
+            if follows and arg.endswith(".npy") and spread[-1] != "--input":
+                spread.append("--input")
+            follows = arg == "--input" or (follows and not arg.startswith("-"))
+            spread.append(arg)
+        return super().parse_args(ctx, spread)
+
+
+File = Annotated[Path | None, typer.Argument(metavar="FILE", help="StableHLO text; - reads stdin.")]
+Runnable = Annotated[
+    Path | None, typer.Argument(metavar="FILE", help="StableHLO text (- reads stdin), or an exported library.")
+]
+Example = Annotated[str, typer.Option(metavar="NAME", help=f"One of ours instead: {', '.join(examples.names())}.")]
+Entry = Annotated[str, typer.Option(metavar="NAME", help="The function to compile.")]
+Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads a call may use.  [default: all CPUs]")]
+Inputs = Annotated[list[Path] | None, typer.Option("--input", metavar="X.npy ...", help="Inputs, in order.")]
+Random = Annotated[bool, typer.Option("--random", help="Make up the inputs that were not given.")]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Of the inputs made up.")]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even what the object cache knows.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")]

@@ -1,0 +1,184 @@
+"""The commands that call a program: run, check, profile."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from shlo_jit.cli import arrays, mistakes, programs, report
+from shlo_jit.cli.options import Entry, Example, File, Inputs, NoCache, Random, Runnable, Seed, Threads
+from shlo_jit.cli.progress import progress
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from shlo_jit.ir.core import Module
+    from shlo_jit.runtime.executable import Executable
+
+TIMING_SECONDS, TIMING_CALLS = 0.5, 1000
+"""How long, and how often at most, `run` goes on calling the program for its best time."""
+PROFILE_SECONDS = 1.0
+"""How long `profile` goes on calling the program."""
+
+
+class Ready(NamedTuple):
+    """A program that can be called, and what with."""
+
+    name: str
+    """For people."""
+    source: Path | bytes
+    executable: Executable
+    seconds: float
+    """How long it took to compile or load."""
+    arguments: list[np.ndarray]
+
+
+Make = Callable[[Path | bytes], "tuple[Executable, float]"]
+
+
+@contextlib.contextmanager
+def _ready(
+    file: Path | None, example: str, inputs: list[Path] | None, random: bool, seed: int, make: Make
+) -> Iterator[Ready]:
+    """A program made of its source by `make`, with its arguments. What goes wrong ends the command, in the body too."""
+    source, name = programs.source(file, example)
+    given = [arrays.load(path) for path in inputs or []]
+    with mistakes.refusals(name):
+        executable, seconds = make(source)
+        yield Ready(name, source, executable, seconds, arrays.arguments(executable.inputs, given, random, seed))
+
+
+def run(
+    file: Runnable = None,
+    example: Example = "",
+    inputs: Inputs = None,
+    random: Random = False,
+    seed: Seed = 0,
+    output_dir: Annotated[
+        Path | None, typer.Option(metavar="D", help="Write the results there, as output0.npy and so on.")
+    ] = None,
+    repeat: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Calls of the program.  [default: one, and more for half a second]"),
+    ] = None,
+    entry: Annotated[
+        str, typer.Option(metavar="NAME", help="The function to run.  [default: main, or a library's only one]")
+    ] = "",
+    threads: Threads = None,
+    no_cache: NoCache = False,
+) -> None:
+    """Compile a program, or load an exported library, run it, and print its results and times."""
+
+    def make(source: Path | bytes) -> tuple[Executable, float]:
+        if isinstance(source, Path) and programs.is_library(source):
+            return programs.load(source, entry or None, threads)
+        return programs.compile(source, entry or "main", threads, not no_cache)
+
+    console = report.make_console()
+    with _ready(file, example, inputs, random, seed, make) as ready:
+        results, times = _run(ready.executable, ready.arguments, repeat)
+        if isinstance(ready.source, Path) and programs.is_library(ready.source):
+            report.print_library(console, ready.name, ready.executable, ready.seconds, times)
+        else:
+            module = programs.parse(ready.source)
+            report.print_program(console, ready.name, module, ready.executable, ready.seconds, times)
+    origins = [*(p.name for p in inputs or []), *["random"] * len(ready.arguments)]
+    report.print_inputs(console, ready.executable.inputs, origins)
+    report.print_results(console, ready.executable.outputs, results)
+    if output_dir is not None:
+        arrays.save(output_dir, results)
+
+
+def check(
+    file: File = None,
+    example: Example = "",
+    inputs: Inputs = None,
+    random: Random = False,
+    seed: Seed = 0,
+    entry: Entry = "main",
+    threads: Threads = None,
+    no_cache: NoCache = False,
+) -> None:
+    """Compare what a compiled program computes with the reference interpreter.
+
+    The exit status is 1 when a result differs by more than roundings do.
+    """
+
+    def make(source: Path | bytes) -> tuple[Executable, float]:
+        return programs.compile(source, entry, threads, not no_cache)
+
+    with _ready(file, example, inputs, random, seed, make) as ready:
+        got, _ = _run(ready.executable, ready.arguments, 1)
+        want = _interpret(programs.parse(ready.source), entry, ready.arguments)
+    if not report.print_differences(report.make_console(), ready.executable.outputs, got, want):
+        raise typer.Exit(mistakes.INVALID)
+
+
+def profile(
+    file: File = None,
+    example: Example = "",
+    inputs: Inputs = None,
+    random: Random = False,
+    seed: Seed = 0,
+    repeat: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Calls.  [default: as many as a second takes]")
+    ] = None,
+    entry: Entry = "main",
+    threads: Threads = None,
+) -> None:
+    """Print where the time of a program goes, step by step.
+
+    Steps are numbered as in `show --stage plan`; `show --stage schedule` says why each runs as it does.
+    """
+
+    def make(source: Path | bytes) -> tuple[Executable, float]:
+        return programs.compile(source, entry, threads, cache=True)
+
+    with _ready(file, example, inputs, random, seed, make) as ready:
+        executable = ready.executable
+        with progress("compiling again, with a clock"):
+            measured = executable.profile()
+        with measured, progress("running"):
+            executable(*ready.arguments)
+            measured.reset()  # the first call is a warm-up
+            _, times = _timed(lambda: executable(*ready.arguments), repeat, PROFILE_SECONDS)
+    report.print_profile(report.make_console(), ready.name, executable, measured, times)
+
+
+def _run(executable: Executable, arguments: Sequence[Any], repeat: int | None) -> tuple[tuple[Any, ...], list[float]]:
+    """Results of the last call, and the times of all."""
+    with progress("running"):
+        results, times = _timed(lambda: executable(*arguments), repeat)
+        return results if isinstance(results, tuple) else (results,), times
+
+
+def _interpret(module: Module, entry: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """What the program means, by the reference interpreter."""
+    from shlo_jit.passes.context import Context
+    from shlo_jit.passes.frontend.first_platform import first_platform
+    from shlo_jit.reference.interpreter import evaluate
+
+    function = module.function(entry)
+    assert function is not None  # it was compiled
+    with progress("interpreting"):
+        return evaluate(first_platform(function, Context(module)), *arguments, module=module)
+
+
+def _timed(call: Callable[[], Any], repeat: int | None, seconds: float = TIMING_SECONDS) -> tuple[Any, list[float]]:
+    """What the last of `repeat` calls returns, and the seconds of each. Without `repeat` there is one call, and more as
+    long as all of them take no more than `seconds`."""
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while True:
+        start = time.perf_counter()
+        results = call()
+        times.append(time.perf_counter() - start)
+        if len(times) == repeat:
+            return results, times
+        if repeat is None and (len(times) == TIMING_CALLS or time.perf_counter() + times[-1] > end):
+            return results, times

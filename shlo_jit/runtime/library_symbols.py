@@ -1,0 +1,151 @@
+"""What exported libraries need of others: symbols they do not define, and shared libraries they name. Read from ELF
+files, archives of them and WebAssembly, without any tool."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from shlo_jit.errors import LibraryError
+
+_HEADER = struct.Struct("<40xQ10xHHH")
+"""Of ELF: place of the table of sections, size of its rows, their number, and that of the section of names."""
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+"""Name, type, flags, address, place in the file, bytes, link, info, alignment, size of entries."""
+_SYMBOL = struct.Struct("<IBBHQQ")
+"""Name, binding and type, visibility, section, value, size."""
+_DYNAMIC = struct.Struct("<qQ")
+"""Tag, value."""
+_SYMTAB, _DYNAMIC_TABLE, _DYNSYM = 2, 6, 11
+"""Types of sections."""
+_NEEDED = 1
+"""Tag of the name of a shared library."""
+_MEMBER_BYTES = 60
+"""Of the header of a file in an archive; its size stands at 48."""
+_IMPORTS = 2
+"""A section of WebAssembly."""
+_KINDS = {0: "function", 1: "table", 2: "memory", 3: "global", 4: "tag"}
+"""Of WebAssembly's imports."""
+
+
+class Needs(NamedTuple):
+    """What must be there when a library is linked or loaded."""
+
+    symbols: tuple[str, ...]
+    """Functions, by their names in the object file, in alphabetical order."""
+    libraries: tuple[str, ...]
+    """Such as `libc.so.6`: a shared ELF library names them, others do not."""
+
+
+def needs(path: str | os.PathLike[str]) -> Needs | None:
+    """What a file needs; None where its format is not read. Raises LibraryError for a damaged file, and OSError."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            if data[:4] == b"\x7fELF":
+                return _of_elf(data)
+            if data[:8] == b"!<arch>\n":
+                return _of_archive(data)
+            if data[:4] == b"\0asm":
+                return Needs(tuple(sorted(set(_of_wasm(data)))), ())
+        except (struct.error, IndexError, ValueError):
+            raise LibraryError(f"cannot read the symbols of {os.fsdecode(path)}: it is damaged") from None
+    return None
+
+
+# ---------------------------------------------------------------------- ELF
+Bytes = bytes | mmap.mmap
+
+
+def _of_elf(data: Bytes) -> Needs:
+    sections = list(_sections(data))
+    kinds = [section[1] for section in sections]
+    table = _DYNSYM if _DYNSYM in kinds else _SYMTAB
+    symbols: set[str] = set()
+    libraries: list[str] = []
+    for _, kind, _, _, start, size, link, *_ in sections:
+        if kind == table:
+            for name, _, _, section, _, _ in _SYMBOL.iter_unpack(data[start : start + size]):
+                if name and not section:
+                    symbols.add(_text(data, sections[link][4] + name))
+        elif kind == _DYNAMIC_TABLE:
+            for tag, value in _DYNAMIC.iter_unpack(data[start : start + size]):
+                if tag == _NEEDED:
+                    libraries.append(_text(data, sections[link][4] + value))
+    symbols.discard("_GLOBAL_OFFSET_TABLE_")  # the linker's own
+    return Needs(tuple(sorted(symbols)), tuple(libraries))
+
+
+def _sections(data: Bytes) -> Iterator[tuple[int, ...]]:
+    start, size, count, _ = _HEADER.unpack_from(data)
+    for number in range(count):
+        yield _SECTION.unpack_from(data, start + number * size)
+
+
+def _text(data: Bytes, start: int) -> str:
+    return data[start : data.find(b"\0", start)].decode()
+
+
+def _of_archive(data: Bytes) -> Needs:
+    """Of the ELF objects in it, all together."""
+    at, symbols = 8, set[str]()
+    while at < len(data):
+        size = int(data[at + 48 : at + 58])
+        member = data[at + _MEMBER_BYTES : at + _MEMBER_BYTES + size]
+        if member.startswith(b"\x7fELF"):
+            symbols.update(_of_elf(member).symbols)
+        at += _MEMBER_BYTES + size + size % 2
+    return Needs(tuple(sorted(symbols)), ())
+
+
+# ---------------------------------------------------------------------- WebAssembly
+def _of_wasm(data: Bytes) -> Iterator[str]:
+    """`module.name` of the functions that a module imports."""
+    at = 8
+    while at < len(data):
+        section = data[at]
+        size, at = _number(data, at + 1)
+        if section == _IMPORTS:
+            yield from _wasm_imports(data, at)
+        at += size
+
+
+def _wasm_imports(data: Bytes, at: int) -> Iterator[str]:
+    count, at = _number(data, at)
+    for _ in range(count):
+        words = []
+        for _ in range(2):
+            size, at = _number(data, at)
+            words.append(data[at : at + size].decode())
+            at += size
+        kind = _KINDS.get(data[at], "")
+        if kind == "function":
+            _, at = _number(data, at + 1)
+            yield ".".join(words)
+        elif kind in ("table", "memory"):
+            at = _limits(data, at + (2 if kind == "table" else 1))
+        elif kind == "global":
+            at += 3
+        else:
+            _, at = _number(data, at + 2)
+
+
+def _limits(data: Bytes, at: int) -> int:
+    """Behind the limits of a table or memory."""
+    has_maximum = data[at] & 1
+    _, at = _number(data, at + 1)
+    return _number(data, at)[1] if has_maximum else at
+
+
+def _number(data: Bytes, at: int) -> tuple[int, int]:
+    """An unsigned number in LEB128, and the place behind it."""
+    found = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        found |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return found, at

@@ -1,0 +1,234 @@
+"""The commands about libraries: export, inspect, and run with a library."""
+
+from __future__ import annotations
+
+import io
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from shlo_jit.cli import app, progress
+from shlo_jit.runtime import library_symbols
+
+TWO = """
+func.func @main(%x: tensor<2x3xf32>, %y: tensor<3xf32>) -> tensor<2x3xf32> {
+  %0 = stablehlo.broadcast_in_dim %y, dims = [1] : (tensor<3xf32>) -> tensor<2x3xf32>
+  %1 = stablehlo.add %x, %0 : tensor<2x3xf32>
+  return %1 : tensor<2x3xf32>
+}
+func.func @twice(%x: tensor<4xi32>) -> tensor<4xi32> {
+  %0 = stablehlo.add %x, %x : tensor<4xi32>
+  return %0 : tensor<4xi32>
+}
+"""
+CALLS = """
+func.func @main(%x: tensor<4xf32>, %a: tensor<3x3xf64>) -> (tensor<4xf32>, tensor<3x3xf64>, tensor<3xi32>, tensor<i32>) {
+  %0 = stablehlo.custom_call @my_op(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %lu, %pivots, %info = stablehlo.custom_call @lapack_dgetrf_ffi(%a)
+    {mhlo.backend_config = {}, operand_layouts = [dense<[0, 1]> : tensor<2xindex>],
+     result_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<0> : tensor<1xindex>, dense<> : tensor<0xindex>]}
+    : (tensor<3x3xf64>) -> (tensor<3x3xf64>, tensor<3xi32>, tensor<i32>)
+  return %0, %lu, %pivots, %info : tensor<4xf32>, tensor<3x3xf64>, tensor<3xi32>, tensor<i32>
+}
+"""
+HERE = platform.machine()
+
+
+def invoke(*args: str, status: int = 0) -> str:
+    result = CliRunner().invoke(app, list(args))
+    assert result.exit_code == status, (result.output, result.exception)
+    return result.output
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the programs are, and the command runs."""
+    monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two.mlir").write_text(TWO)
+    (tmp_path / "calls.mlir").write_text(CALLS)
+    return tmp_path
+
+
+def cells(text: str, first: str) -> str:
+    """The line that begins with a word."""
+    return next(line for line in text.splitlines() if line.startswith(first))
+
+
+def symbols_of_nm(file: str, *options: str) -> list[str]:
+    done = subprocess.run(["nm", "--undefined-only", *options, file], capture_output=True, text=True, check=True)
+    return sorted({line.split()[-1].partition("@")[0] for line in done.stdout.splitlines() if " " in line})
+
+
+# ---------------------------------------------------------------------- export
+def test_export_says_what_was_written(folder: Path) -> None:
+    shown = invoke("export", "two.mlir", "-o", "two.so", "--header", "two.h", "--entry", "main", "--entry", "twice")
+    for file in ("two.so", "two.h"):
+        assert cells(shown, file).split()[1:3] == [f"{(folder / file).stat().st_size / 1024:.1f}", "KiB"]
+    assert cells(shown, "@main").split("  ")[-1].strip() == "f32[2, 3]"
+    assert "x: f32[2, 3], y: f32[3]  " in cells(shown, "@main")
+    assert cells(shown, "@twice").split() == ["@twice", "two_twice", "x:", "i32[4]", "i32[4]"]
+    assert "runs on this machine" in cells(shown, "native")
+    assert "libc.so.6" in cells(shown, "needs")
+
+
+def test_export_with_everything(folder: Path) -> None:
+    text = f"""
+func.func @go(%x: tensor<4096xf32>) -> tensor<4096xf32> {{
+  %w = stablehlo.constant dense<{[float(i * i % 7) for i in range(4096)]}> : tensor<4096xf32>
+  %0 = stablehlo.custom_call @"my.op"(%x) : (tensor<4096xf32>) -> tensor<4096xf32>
+  %1 = stablehlo.add %0, %w : tensor<4096xf32>
+  return %1 : tensor<4096xf32>
+}}"""
+    (folder / "go.mlir").write_text(text)
+    told = json.loads(
+        invoke(
+            *("export", "go.mlir", "-o", "libx.o", "--name", "y", "--entry", "go", "--weights", "file"),
+            *("--no-threads", "--custom-call", "my.op", "--target", f"{HERE}-linux", "--json"),
+        )
+    )
+    assert told["files"] == ["libx.o", "y.weights"] and told["linker"] == ""
+    assert told["custom_calls"] == {"my.op": "my_op"} and "my_op" in told["symbols"]
+    assert (told["name"], [f["name"] for f in told["functions"]]) == ("y", ["go"])
+    assert told["weights"]["bytes"] == 4 * 4096 and told["weights"]["file"] == "y.weights"
+    assert not any(s.startswith("pthread_create") for s in told["symbols"])
+
+
+def test_export_refuses(folder: Path) -> None:
+    assert "no function @none" in invoke("export", "two.mlir", "-o", "two.o", "--entry", "none", status=1)
+    assert "expected a file that ends in one of" in invoke("export", "two.mlir", "-o", "two.txt", status=1)
+    assert "there is no command 'no-such-ld'" in invoke(
+        "export", "two.mlir", "-o", "two.so", "--linker", "no-such-ld", status=1
+    )
+    assert "weights: expected" in invoke("export", "two.mlir", "-o", "two.o", "--weights", "x", status=2)
+    assert f"cannot write to {folder / 'no'}: No such file" in invoke("export", "two.mlir", "-o", "no/two.o", status=2)
+    assert "no callable is registered for target @my_op" in invoke("export", "calls.mlir", "-o", "calls.o", status=1)
+    assert list(folder.glob("*.o")) == list(folder.glob("*.so")) == []
+
+
+# ---------------------------------------------------------------------- inspect
+@pytest.mark.parametrize("target", ["native", "aarch64", "riscv64", "x86_64-macos", "x86_64-windows", "wasm32"])
+def test_inspect_objects_for_any_machine(target: str) -> None:
+    invoke("export", "two.mlir", "-o", "two.o", "--target", target, "--entry", "twice")
+    shown = invoke("inspect", "two.o")
+    assert "two_twice" in cells(shown, "@twice")
+    here = "runs on this machine" if target in ("native", HERE) else "for another machine"
+    assert cells(shown, target).strip().endswith(here)
+    told = json.loads(invoke("inspect", "two.o", "--json"))
+    assert told["functions"][0]["inputs"] == [{"name": "x", "dtype": "i32", "shape": [4], "bytes": 16}]
+    assert told["targets"][0]["is_native"] == (here == "runs on this machine")
+
+
+def test_inspect_names_features_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from shlo_jit.cli import inspection
+
+    if HERE != "x86_64":
+        pytest.skip("levels of x86-64")
+    invoke("export", "two.mlir", "-o", "two.o", "--target", "x86-64-v3,x86-64")
+    monkeypatch.setattr(inspection, "required_features", lambda target: ("avx", "fma"))
+    shown = invoke("inspect", "two.o")
+    assert "this machine lacks avx2, bmi" in cells(shown, "x86-64-v3")
+    assert cells(shown, "x86-64 ").strip().endswith("runs on this machine")
+
+
+def test_inspect_tells_the_memory_of_an_instance() -> None:
+    """What the library itself says."""
+    from shlo_jit import load
+
+    invoke("export", "--example", "mlp", "-o", "mlp.so")
+    told = json.loads(invoke("inspect", "mlp.so", "--json"))
+    for threads in (1, 2, 8):
+        assert load("mlp.so", threads=threads).memory.arena == told["memory"][str(threads)]
+
+
+@pytest.mark.parametrize("file", ["calls.o", "calls.a", "calls.so"])
+def test_symbols_are_those_that_binutils_find(file: str) -> None:
+    if shutil.which("nm") is None:
+        pytest.skip("nm is not installed")
+    invoke("export", "calls.mlir", "-o", file, "--custom-call", "my_op")
+    told = json.loads(invoke("inspect", file, "--json"))
+    expected = symbols_of_nm(file, *(["-D"] if file.endswith(".so") else []))
+    assert told["symbols"] == [s for s in expected if s != "_GLOBAL_OFFSET_TABLE_"]
+    assert {"my_op", "dgetrf_"} <= set(expected)
+    shown = invoke("inspect", file)
+    assert "my_op as my_op" in cells(shown, "custom calls") and "dgetrf_" in cells(shown, "LAPACK")
+    assert "my_op" not in cells(shown, "symbols  ") and "dgetrf_" not in cells(shown, "needs")
+
+
+def test_symbols_of_webassembly() -> None:
+    """Of an object; `nm` knows none."""
+    invoke("export", "calls.mlir", "-o", "calls.o", "--custom-call", "my_op", "--target", "wasm32")
+    told = json.loads(invoke("inspect", "calls.o", "--json"))
+    assert {"env.my_op", "env.dgetrf_"} <= set(told["symbols"])
+    data = Path("calls.o").read_bytes()
+    for end in range(9, len(data) // 4, 7):
+        Path("cut.o").write_bytes(data[:end])
+        try:
+            assert set(library_symbols.needs("cut.o").symbols) <= set(told["symbols"])
+        except ValueError as error:
+            assert "it is damaged" in str(error)
+
+
+def test_inspect_refuses_what_is_no_library(folder: Path) -> None:
+    assert "it was not made by shlo_jit" in invoke("inspect", "two.mlir", status=2)
+    assert "no such file" in invoke("inspect", "none.so", status=2)
+    assert "it is a folder" in invoke("inspect", str(folder), status=2)
+
+
+# ---------------------------------------------------------------------- run
+def test_run_takes_a_library(folder: Path) -> None:
+    x, y = np.ones((2, 3), np.float32), np.arange(3, dtype=np.float32)
+    np.save("x.npy", x)
+    np.save("y.npy", y)
+    for file in ("two.so", "two.o"):
+        invoke("export", "two.mlir", "-o", file, "--entry", "main", "--entry", "twice")
+        shown = invoke("run", file, "--input", "x.npy", "y.npy", "--output-dir", "out", "--threads", "1")
+        assert cells(shown, "library").split()[1] == file and "1 thread" in cells(shown, "run")
+        np.testing.assert_array_equal(np.load("out/output0.npy"), x + y)
+        assert "@main, @twice" in invoke("run", file, "--random", "--entry", "third", status=2)
+        assert "int32   4" in invoke("run", file, "--random", "--entry", "twice")
+    invoke("export", "two.mlir", "-o", "one.so", "--entry", "twice")
+    assert "int32   4" in invoke("run", "one.so", "--random")
+
+
+@pytest.mark.parametrize("ending", ["a", "wasm"])
+def test_run_says_what_it_cannot_load(ending: str) -> None:
+    if ending == "wasm" and shutil.which("wasm-ld") is None:
+        pytest.skip("wasm-ld is not installed")
+    invoke("export", "two.mlir", "-o", f"two.{ending}", *(["--target", "wasm32"] if ending == "wasm" else []))
+    assert "a .so or .o for Linux can be loaded" in invoke("run", f"two.{ending}", "--random", status=2)
+
+
+@pytest.mark.parametrize("command", ["check", "profile", "show"])
+def test_other_commands_want_a_program(command: str) -> None:
+    invoke("export", "two.mlir", "-o", "two.o")
+    shown = invoke(command, "two.o", *([] if command == "show" else ["--random"]), status=1)
+    assert "this is an ELF object or library" in shown and "shlo_jit.load runs it" in shown
+
+
+# ---------------------------------------------------------------------- on a terminal
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "PROGRESS_AFTER", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    invoked = []
+    with progress.steps("parsing") as tell:
+        while "parsing" not in terminal.getvalue():
+            invoked.append(1)
+        tell("writing weights", 3 << 20, 6 << 20)
+        while "MiB" not in terminal.getvalue():
+            invoked.append(1)
+    assert "writing weights" in terminal.getvalue() and "3.0/6.0 MiB" in terminal.getvalue()
