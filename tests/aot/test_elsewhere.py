@@ -1,0 +1,137 @@
+"""Libraries for other machines, run where an emulator or an engine for them is there: every kind of kernel, a network
+of convolutions and a transformer, against what this machine computes."""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from building import HOST, build, inputs, run, same
+from kinds import KINDS, TOLERANCE
+
+import shlo_jit
+from shlo_jit import examples
+
+
+class Machine(NamedTuple):
+    """A target, and what runs its libraries."""
+
+    target: str
+    compiler: str
+    """For the host; empty where Node is that."""
+    command: tuple[str, ...] = ()
+    """What the host is started with."""
+    flags: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> str:
+        """A tool that is not here."""
+        tools = (self.compiler or "node", *self.command[:1], *(() if self.compiler else ("wasm-ld",)))
+        return next((tool for tool in tools if not shutil.which(tool)), "")
+
+
+def emulated(arch: str, cpu: str = "max") -> tuple[str, ...]:
+    return f"qemu-{arch}", "-L", f"/usr/{arch}-linux-gnu", "-cpu", cpu
+
+
+MACHINES = [
+    Machine("x86-64-v2", "cc"),
+    Machine("x86_64-linux-musl:x86-64-v3", "musl-gcc", (), ("-static",)),
+    Machine("aarch64", "aarch64-linux-gnu-gcc", emulated("aarch64", "cortex-a57")),
+    Machine("aarch64:neoverse-n1", "aarch64-linux-gnu-gcc", emulated("aarch64")),
+    Machine("riscv64", "riscv64-linux-gnu-gcc", emulated("riscv64", "rv64,v=false")),
+    Machine("riscv64+v", "riscv64-linux-gnu-gcc", emulated("riscv64", "rv64,v=true,vext_spec=v1.0")),
+    Machine("wasm32", ""),
+    Machine("wasm32+simd128", ""),
+]
+
+
+def module(texts: dict[str, str]) -> str:
+    """One module with a function for each text."""
+    return "\n".join(text.replace("@main(", f'@"{name}"(', 1) for name, text in texts.items())
+
+
+class Library:
+    """A library with several functions, and the way to call them on its machine."""
+
+    def __init__(self, machine: Machine, source: str | Path, entries: list[str], folder: Path) -> None:
+        self.machine = machine
+        self.entries = entries
+        self.folder = folder
+        ending = ".so" if machine.compiler else ".wasm"
+        self.path = folder / f"model{ending}"
+        header = folder / "model.h"
+        static = "-static" in machine.flags
+        if static:
+            self.path = self.path.with_suffix(".a")
+        shlo_jit.export(source, self.path, header=header, target=machine.target, entry=entries)
+        if not machine.compiler:
+            self.start = ["node", str(HOST.with_suffix(".mjs")), str(self.path), "model"]
+            return
+        words = [
+            f'-DSHLO_HEADER="{header}"',
+            *machine.flags,
+            *(["-DSTATIC=model_library", self.path] if static else []),
+        ]
+        host = build(HOST, folder / "host", *words, "-lm", "-lpthread", "-ldl", compiler=machine.compiler)
+        self.start = [*machine.command, str(host), str(self.path), "model"]
+
+    def call(self, entry: str, arrays: list[np.ndarray], outputs) -> list[np.ndarray]:
+        files = [self.folder / f"in{i}" for i in range(len(arrays))]
+        for file, array in zip(files, arrays, strict=True):
+            array.tofile(file)
+        results = [self.folder / f"out{i}" for i in range(len(outputs))]
+        threads = ["2", "1"] if self.machine.compiler else []
+        run([*self.start, str(self.entries.index(entry)), *threads, *map(str, files), *map(str, results)])
+        return [np.fromfile(p, s.dtype).reshape(s.shape) for p, s in zip(results, outputs, strict=True)]
+
+
+@pytest.fixture(scope="module", params=MACHINES, ids=lambda m: m.target)
+def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    if request.param.missing:
+        pytest.skip(f"no {request.param.missing}")
+    yield request.param
+
+
+@pytest.fixture(scope="module")
+def kinds(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> Library:
+    return Library(machine, module(KINDS), list(KINDS), tmp_path_factory.mktemp("kinds"))
+
+
+@functools.cache
+def compiled(source: str | Path) -> shlo_jit.runtime.executable.Executable:
+    return shlo_jit.compile(source)
+
+
+def check(source: str | Path, call: Callable) -> None:
+    here = compiled(source)
+    arrays = inputs(here)
+    want = here(*arrays)
+    wants = want if isinstance(want, tuple) else (want,)
+    for got, expected in zip(call(arrays, here.outputs), wants, strict=True):
+        if expected.dtype.kind in "iub":
+            assert same(got, expected)
+            continue
+        wide = expected.astype(np.float64)
+        error = np.abs(got.astype(np.float64) - wide).max() / np.abs(wide).max()
+        key = expected.dtype.name if expected.dtype.kind == "V" else expected.dtype.str[1:]
+        assert error <= TOLERANCE[key], f"error {error:.1e} of the largest value"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds(kind: str, kinds: Library) -> None:
+    check(KINDS[kind], functools.partial(kinds.call, kind))
+
+
+@pytest.mark.parametrize("name", ["attention", "mlp"])
+def test_networks(name: str, machine: Machine, tmp_path: Path) -> None:
+    path = examples.path(name)
+    (entry,) = re.findall(r"func\.func (?:public )?@(\w+)\(", path.read_text())
+    library = Library(machine, path, [entry], tmp_path)
+    check(path, functools.partial(library.call, entry))
