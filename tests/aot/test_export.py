@@ -18,6 +18,7 @@ from building import AFFINE, AFFINE_HOST, Host, build, chain, inputs, needs_cc, 
 
 import shlo_jit
 from shlo_jit import examples
+from shlo_jit.runtime.library_file import check_loadable, read_library
 
 needs_cxx = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 needs_readelf = pytest.mark.skipif(shutil.which("readelf") is None, reason="no binutils")
@@ -450,6 +451,7 @@ def test_files_that_are_no_libraries(tmp_path: Path) -> None:
         (data[:-1], "is cut off"),
         (data.replace(b'"interface":1', b'"interface":9'), "version 9 of the library interface"),
         (data.replace(b'"functions":', b'"functiens":'), "metadata are damaged"),
+        (data.replace(b'[["x",[4]', b'[["x",[9]'), "metadata are damaged"),
         (data.replace(b"{", b"<", 1), "damaged"),
         (data[:18] + b"\xb7\0" + data[20:], "it is for aarch64, and this is"),
     ):
@@ -463,6 +465,24 @@ def test_files_that_are_no_libraries(tmp_path: Path) -> None:
     shlo_jit.export(AFFINE, tmp_path / "model.a")
     with pytest.raises(shlo_jit.LibraryError, match=r"of format archive; a \.so or \.o for Linux can be loaded"):
         shlo_jit.load(tmp_path / "model.a")
+
+
+@pytest.mark.parametrize("ending", [".so", ".o"])
+def test_damaged_files(ending: str, tmp_path: Path) -> None:
+    """What is cut off or changed anywhere but in the code itself is refused, and nothing else is raised."""
+    path, random = exported(AFFINE, tmp_path, ending), np.random.default_rng(1)
+    data = path.read_bytes()
+    refused = 0
+    for _ in range(500):
+        damaged = bytearray(data[: random.integers(len(data))] if random.random() < 0.3 else data)
+        for at in random.integers(min(len(damaged), 4096), size=random.integers(9)) if damaged else ():
+            damaged[at] = random.integers(256)
+        path.write_bytes(damaged)
+        try:
+            check_loadable(read_library(path))
+        except shlo_jit.LibraryError:
+            refused += 1
+    assert refused > 300
 
 
 def _libc() -> str:
