@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from kinds import KINDS, TOLERANCE
 
 import shlo_jit
 from shlo_jit import examples
+from shlo_jit.codegen.library_format import LibraryStatus
 
 
 class Machine(NamedTuple):
@@ -127,6 +129,35 @@ def check(source: str | Path, call: Callable) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_kinds(kind: str, kinds: Library) -> None:
     check(KINDS[kind], functools.partial(kinds.call, kind))
+
+
+@pytest.mark.skipif(not shutil.which("qemu-x86_64") or not shutil.which("cc"), reason="no qemu-x86_64, or no compiler")
+@pytest.mark.parametrize(
+    ("cpu", "target", "status"),
+    [
+        ("Nehalem", "x86-64-v2", 0),
+        ("Nehalem", "x86-64-v3", LibraryStatus.UNSUPPORTED_CPU),
+        ("Nehalem", "native", LibraryStatus.UNSUPPORTED_CPU),
+        ("Nehalem", "x86-64-v2,x86-64-v3", 0),
+        ("Haswell", "x86-64-v4,x86-64-v2,x86-64-v3", 0),
+        ("Haswell", "x86-64-v4", LibraryStatus.UNSUPPORTED_CPU),
+    ],
+)
+def test_processors_without_features(cpu: str, target: str, status: int, tmp_path: Path) -> None:
+    """A library says so, or picks code that the processor can run; the emulator stops at instructions that it cannot."""
+    shlo_jit.export(KINDS["dot"], tmp_path / "model.so", header=tmp_path / "model.h", target=target)
+    host = build(HOST, tmp_path / "host", f'-DSHLO_HEADER="{tmp_path / "model.h"}"', "-ldl")
+    here = compiled(KINDS["dot"])
+    files = [tmp_path / f"array{i}" for i in range(3)]
+    for file, array in zip(files, inputs(here), strict=False):
+        array.tofile(file)
+    command = ["qemu-x86_64", "-cpu", cpu, host, tmp_path / "model.so", "model", "0", "2", "1", *files]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith(f"{int(status)} ")
+    assert done.returncode == (1 if status else 0)
+    if not status:
+        got = np.fromfile(files[2], np.float32).reshape(here.outputs[0].shape)
+        np.testing.assert_allclose(got, here(*inputs(here)), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["attention", "mlp"])
