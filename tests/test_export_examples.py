@@ -147,6 +147,46 @@ def test_web_in_node(web: Path) -> None:
     assert np.ptp(drawn) > 200  # there is something to see
 
 
+CALL = """
+func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %0 = stablehlo.custom_call @triple(%x) : (tensor<3xf32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+"""
+CALL_HOST = """
+import { readFile } from "node:fs/promises";
+import { load } from "./library.js";
+
+let status = 0;
+const imports = { env: { triple(operands, results) {
+  const { buffer } = library.exports.memory;
+  const [from, to] = [operands, results].map((table) => new Uint32Array(buffer, table, 1)[0]);
+  new Float32Array(buffer, to, 3).set(new Float32Array(buffer, from, 3).map((x) => 3 * x));
+  return status;
+} } };
+const library = await load(await readFile("calls.wasm"), "calls", imports);
+const [x, y] = [0, 0].map(() => library.array("f32", [3]));
+x.view.set([1, 2, 3]);
+library.functions.main(x, y);
+console.log(...y.view);
+status = 1;
+try { library.functions.main(x, y); } catch (error) { console.log(error.message); }
+try { library.functions.main(x); } catch (error) { console.log(error.message); }
+"""
+
+
+@needs("make", "node")
+def test_custom_calls_in_javascript(web: Path) -> None:
+    (web / "calls.mlir").write_text(CALL)
+    (web / "calls.mjs").write_text(CALL_HOST)
+    shlo_jit.export(web / "calls.mlir", web / "calls.wasm", target="wasm32", custom_calls=["triple"])
+    assert run("node", "calls.mjs", cwd=web).splitlines() == [
+        "3 6 9",
+        "calls: a custom call of the program failed",
+        "main: 2 arrays are wanted",
+    ]
+
+
 @pytest.fixture
 def server(web: Path) -> Iterator[str]:
     class Quiet(SimpleHTTPRequestHandler):
