@@ -1,8 +1,8 @@
 """Objects to an image: laid out at an address, every reference resolved.
 
-Code and constants come first, then, from a page of its own, what programs write to, and then what is very large. Symbols from elsewhere get an
-entry each: a stub that jumps there and behind it the address, which serves both for calls that do not reach and for
-references through a table of addresses.
+Code and constants come first, then, from a page of its own, what programs write to, and then what is very large.
+Symbols from elsewhere get an entry each: a stub that jumps there and behind it the address, which serves both for calls
+that do not reach and for references through a table of addresses.
 """
 
 from __future__ import annotations
