@@ -9,12 +9,11 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-from building import AFFINE, AFFINE_HOST, Host, build, chain, inputs, needs_cc, run, same
+from building import AFFINE, AFFINE_HOST, CUSTOM, Host, build, chain, exported, inputs, needs_cc, run, same
 
 import shlo_jit
 from shlo_jit import examples
@@ -22,13 +21,6 @@ from shlo_jit.runtime.library_file import check_loadable, read_library
 
 needs_cxx = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 needs_readelf = pytest.mark.skipif(shutil.which("readelf") is None, reason="no binutils")
-
-
-def exported(text: str | Path, folder: Path, ending: str = ".so", **options) -> Path:
-    """A library `model`, with its header."""
-    path = folder / f"model{ending}"
-    shlo_jit.export(text, path, header=folder / "model.h", **options)
-    return path
 
 
 def affine_arguments() -> tuple[np.ndarray, np.ndarray]:
@@ -159,15 +151,6 @@ def test_donated_arguments(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------- custom calls
-CUSTOM = """
-func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
-  %0 = stablehlo.custom_call @"my.op"(%x) : (tensor<4xf32>) -> tensor<4xf32>
-  %1 = stablehlo.custom_call @"other"(%0) {mhlo.backend_config = {factor = 3.0 : f32}} : (tensor<4xf32>) -> tensor<4xf32>
-  return %1 : tensor<4xf32>
-}
-"""
-
-
 @pytest.mark.parametrize("ending", [".so", ".o"])
 def test_custom_calls_in_python(ending: str, tmp_path: Path) -> None:
     path = exported(CUSTOM, tmp_path, ending, custom_calls=["my.op", "other"])
@@ -434,86 +417,6 @@ def test_weights_that_are_not_ours(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(data)
     loaded = shlo_jit.load(path, weights=tmp_path / "elsewhere")
     assert same(loaded(*inputs(loaded)), shlo_jit.compile(chain(160))(*inputs(loaded)))
-
-
-def test_a_call_within_a_call(tmp_path: Path) -> None:
-    """One instance cannot run twice in one thread; another thread waits for it."""
-    text = CUSTOM.replace("my.op", "other").replace(" {mhlo.backend_config = {factor = 3.0 : f32}}", "")
-    path = exported(text, tmp_path, custom_calls=["other"])
-    x = np.ones(4, np.float32)
-    seen = []
-
-    def again(x):
-        if not seen:
-            seen.append("")
-            with pytest.raises(shlo_jit.ExecutionError, match="is in a call already"):
-                loaded(x)
-        return x + 1
-
-    loaded = shlo_jit.load(path, custom_calls={"other": again})
-    assert loaded(x).tolist() == [3, 3, 3, 3]
-
-
-def test_threads_share_an_instance(tmp_path: Path) -> None:
-    loaded = shlo_jit.load(exported(chain(160), tmp_path))
-    compiled = shlo_jit.compile(chain(160))
-    wrong = []
-
-    def work(seed: int) -> None:
-        arguments = inputs(compiled, seed)
-        want = compiled(*arguments)
-        wrong.extend(seed for _ in range(20) if not same(loaded(*arguments), want))
-
-    workers = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert not wrong
-
-
-def test_fork(tmp_path: Path) -> None:
-    """A child has the instance, and gets workers of its own."""
-    loaded = shlo_jit.load(exported(chain(320), tmp_path), threads=3)
-    want = loaded(*inputs(loaded))
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if same(loaded(*inputs(loaded)), want) else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert same(loaded(*inputs(loaded)), want)
-
-
-@pytest.mark.parametrize("ending", [".so", ".o"])
-def test_exported_again_over_a_loaded_library(ending: str, tmp_path: Path) -> None:
-    """Each executable has the code that was at the path when it was loaded."""
-    x = np.arange(4, dtype=np.float32)
-    texts = [SQUARE.replace("multiply", op) for op in ("add", "multiply", "subtract")]
-    loaded = [shlo_jit.load(exported(text, tmp_path, ending)) for text in texts]
-    assert [exe(x).tolist() for exe in loaded] == [[0, 2, 4, 6], [0, 1, 4, 9], [0, 0, 0, 0]]
-
-
-def test_loading_one_library_a_thousand_times(tmp_path: Path) -> None:
-    """Nothing stays behind: no mappings, no open files, no threads."""
-    path = exported(SQUARE, tmp_path)
-    x = np.arange(4, dtype=np.float32)
-
-    def held() -> tuple[int, int, int]:
-        maps = Path("/proc/self/maps").read_text().count("model.so")
-        return maps, len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
-
-    before = held()
-    for _ in range(1000):
-        assert shlo_jit.load(path, threads=2)(x)[3] == 9
-    gc.collect()
-    assert held() == before
-
-
-SQUARE = """
-func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
-  %y = stablehlo.multiply %x, %x : tensor<4xf32>
-  return %y : tensor<4xf32>
-}
-"""
 
 
 # ---------------------------------------------------------------------- what cannot be loaded
