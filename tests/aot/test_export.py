@@ -364,6 +364,8 @@ def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
         shlo_jit.export("func.func @main() -> tensor<f32> { }", path)
     with pytest.raises(shlo_jit.ExportError, match="no-such-linker"):
         shlo_jit.export(AFFINE, path, linker="no-such-linker")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        shlo_jit.export(AFFINE, path, header=tmp_path / "nowhere" / "model.h")
     assert path.read_text() == "before"
     assert [p.name for p in tmp_path.iterdir()] == ["model.so"]
 
@@ -495,6 +497,8 @@ def test_another_processor(tmp_path: Path) -> None:
         ({"custom_calls": "my_op"}, TypeError, "custom_calls: expected names"),
         ({"donate": [9]}, ValueError, "there is no argument 9"),
         ({"linker": 1}, TypeError, "linker: expected a string"),
+        ({"header": "./model.so"}, shlo_jit.ExportError, "the same path twice"),
+        ({"header": "model.weights", "weights": "file"}, shlo_jit.ExportError, "the same path twice"),
         ({"path": "no/such/folder/model.so"}, FileNotFoundError, "no/such/folder"),
     ],
 )
