@@ -20,7 +20,6 @@ import shlo_jit
 from shlo_jit import examples
 from shlo_jit.codegen.library_format import LibraryStatus
 
-
 DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.mlir"
 """A network of convolutions."""
 
