@@ -18,12 +18,15 @@ from shlo_jit.codegen.cpu_check import write_cpu_check
 from shlo_jit.codegen.library_format import LibraryStatus
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.threads.state import MAX_WORKERS
 from shlo_jit.schedule.scratch import ALIGN
 
 OPTIONS = "{i32, i32, ptr, ptr, i64, ptr, i64}"
 """shlo_options: bytes, threads, weights_path, weights, weights_bytes, memory, memory_bytes."""
 OPTIONS_WORDS = ("bytes", "threads", "weights_path", "weights", "weights_bytes", "memory", "memory_bytes")
-MOST_THREADS = 1024
+MOST_THREADS = MAX_WORKERS + 1
+FLOATS_USED = "_fltused"
+"""What objects for Windows refer to; C's start files define it where there are any."""
 
 
 def public_symbols(image: Image) -> list[str]:
@@ -54,6 +57,8 @@ class Interface:
             self.imports.write(signatures)
         self.module.define_global(self.count.text[1:], "internal global i32 0, align 4")
         self.module.define_global(self.guard.text[1:], "internal global i32 0, align 4")
+        if self.image.variants[0].target.system == "windows":
+            self.module.define_global(FLOATS_USED, "weak_odr constant i32 39029, align 4")
         for number, variant in enumerate(self.image.variants):
             write_cpu_check(self.module, self._check(number), variant.target)
         Calls(self.module, self.image, self.services, self.tables, self.imports).write()
@@ -316,8 +321,7 @@ class Interface:
         b = self._public("destroy", [("ptr", "instance")], "void")
         (instance,) = b.params
         with b.if_(is_null(b, instance)):
-            b.line("ret void")
-            b.start(b.label("unreachable"))
+            b.ret_early()
         self._ask(b, "void", "leave_pool", [])
         weights, mapped = (instances.load(b, instance, n) for n in ("weights", "mapped_bytes"))
         self._unmap(b, weights, mapped)

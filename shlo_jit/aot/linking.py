@@ -18,9 +18,12 @@ LIBRARY_FLAGS = (
     *("-shared", "-nostartfiles"),  # without the compiler's start files, nothing runs when it is loaded
     *("-Wl,-z,noexecstack", "-Wl,-z,defs", "-Wl,-z,relro", "-Wl,-Bsymbolic", "-Wl,--as-needed"),
 )
+BARE = ("ld", "ld.lld", "mold")
 BARE_FLAGS = ("-shared", "-z", "noexecstack", "-z", "relro", "-Bsymbolic")
 """Of `ld` by itself, which may not know where libc is: what is undefined is looked up in the process."""
 
+WASM_FLAGS = ("--no-entry", "--stack-first", "-z", "stack-size=1048576", "--allow-undefined")
+"""With a stack that traps where it ends, and holds what our code puts there."""
 LARGE_BYTES = 64 << 20
 """Objects that GNU's linker takes seconds for, and LLVM's does not."""
 
@@ -63,44 +66,45 @@ def _commands(
 ) -> Iterator[Command]:
     files = ["-o", str(output), str(object)]
     if target.arch == "wasm32":
-        exports = ["--no-entry", *(f"--export={s}" for s in symbols), "--export=__heap_base", "--allow-undefined"]
+        exports = [*WASM_FLAGS, *(f"--export={s}" for s in symbols), "--export=__heap_base"]
         for name in [linker] if linker else ["wasm-ld", "wasm-ld-14"]:
             if shutil.which(name):
                 yield name, [name, *exports, *files]
         if not linker and _has_zig():
             yield "ziglang", [*_zig("wasm-ld"), *exports, *files]
         return
-    if target.system == "linux":
-        for name in [linker] if linker else _compilers(target):
-            if not shutil.which(name):
-                continue
-            if Path(name).name.split("-")[-1] in ("ld", "ld.lld", "mold"):
-                yield name, [name, *BARE_FLAGS, f"-soname={soname}", *files]
-                continue
-            extra = [f"--target={target.triple}"] if "clang" in name else []
-            command = [name, *extra, *LIBRARY_FLAGS, f"-Wl,-soname,{soname}", *files, "-lm"]
-            if object.stat().st_size >= LARGE_BYTES and shutil.which("ld.lld"):
-                yield f"{name} with ld.lld", [*command, "-fuse-ld=lld"]
-            yield name, command
+    bare = [linker] if Path(linker).name.split("-")[-1] in BARE else []
+    compilers = [linker] if linker and not bare else []
+    if target.system == "linux" and not linker:
+        compilers, bare = _compilers(target), _bare_linkers(target)
+    for name in filter(shutil.which, compilers):
+        extra = [f"--target={target.triple}"] if "clang" in name else []
+        command = [name, *extra, *LIBRARY_FLAGS, f"-Wl,-soname,{soname}", *files, "-lm"]
+        if object.stat().st_size >= LARGE_BYTES and shutil.which("ld.lld"):
+            yield f"{name} with ld.lld", [*command, "-fuse-ld=lld"]
+        yield name, command
     if not linker and _has_zig() and target.system in ZIG_SYSTEMS:
         system = "linux-musl" if "musl" in target.triple else ZIG_SYSTEMS[target.system]
-        common = [*_zig("cc"), "-target", f"{target.arch}-{system}", "-shared", *files]
-        yield (
-            "ziglang",
-            [*common, *(["-nostartfiles", f"-Wl,-soname,{soname}", "-lm"] if target.system == "linux" else [])],
-        )
+        extra = ["-nostartfiles", f"-Wl,-soname,{soname}", "-lm"] if target.system == "linux" else []
+        yield "ziglang", [*_zig("cc"), "-target", f"{target.arch}-{system}", "-shared", *files, *extra]
+    for name in filter(shutil.which, bare):
+        yield name, [name, *BARE_FLAGS, f"-soname={soname}", *files]
+
+
+def _prefix(target: Target) -> str:
+    """Of the names of tools for a Linux target."""
+    return f"{target.arch}-linux-{'musl' if 'musl' in target.triple else 'gnu'}"
 
 
 def _compilers(target: Target) -> list[str]:
-    """Names of commands that may link for a Linux target, the best first."""
-    prefix = f"{target.arch}-linux-{'musl' if 'musl' in target.triple else 'gnu'}"
-    cross = [f"{prefix}-gcc"]
-    if "musl" in target.triple:
-        cross.append("musl-gcc")
-    if not _is_native(target):
-        return [*cross, "ld.lld", f"{prefix}-ld"]
-    plain = [] if "musl" in target.triple else ["cc", "gcc", "clang"]
-    return [*plain, *cross, "ld.lld", "ld"]
+    """Names of compilers that may link for a Linux target, the best first."""
+    is_musl = "musl" in target.triple
+    native = [] if not _is_native(target) else ["musl-gcc"] if is_musl else ["cc", "gcc", "clang"]
+    return [*native, f"{_prefix(target)}-gcc"]
+
+
+def _bare_linkers(target: Target) -> list[str]:
+    return ["ld.lld", f"{_prefix(target)}-ld", *(["ld"] if _is_native(target) else [])]
 
 
 def _is_native(target: Target) -> bool:

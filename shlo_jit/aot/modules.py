@@ -13,11 +13,13 @@ import llvmlite.binding as llvm
 from shlo_jit.aot.calls import entry_symbol
 from shlo_jit.aot.image import Image, Variant
 from shlo_jit.aot.imports import signatures
-from shlo_jit.aot.interface import Interface, public_symbols
+from shlo_jit.aot.interface import FLOATS_USED, Interface, public_symbols
 from shlo_jit.aot.weights import define_placeholder
 from shlo_jit.codegen import abi, optimize
 from shlo_jit.codegen.objects import routine_text
 from shlo_jit.codegen.target import resolve
+from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.compiler_helpers import HELPERS, write_helpers
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.pool import SERIAL, THREADS
@@ -42,11 +44,32 @@ def emit(image: Image, *, threads: bool = True, may_miss_symbols: bool = False) 
         module.link_in(optimize.optimize(pool, lowest, context=context))
     for number, variant in enumerate(image.variants):
         module.link_in(_variant(image, number, texts[number], variant.target, context))
-    _internalize(module, public_symbols(image))
+    _internalize(module, [*public_symbols(image), FLOATS_USED])
     with optimize.tools(lowest) as tools:
         tools.pipeline(0).run(module, tools.builder)
     module.verify()
+    code = optimize.emit_object(module.clone(), lowest)
+    missing = _missing_helpers(code, lowest)
+    if not missing:
+        return code
+    helpers = ModuleText(lowest)
+    write_helpers(helpers, missing, lowest)
+    module.link_in(optimize.optimize(helpers.text(), lowest, context=context))
     return optimize.emit_object(module, lowest)
+
+
+def _missing_helpers(code: bytes, target: Target) -> list[str]:
+    """What an object refers to, as far as it is the compiler's own, that a linker may not have: it is only in code
+    generation that LLVM decides for it. What is found too much does no harm."""
+    has_libc = target.system != "none"
+    wanted = [name for name in HELPERS if name.startswith("__") or not has_libc]
+    return sorted(name for name in wanted if _names(code, name.encode()))
+
+
+def _names(code: bytes, name: bytes) -> bool:
+    """Whether a symbol of that name may be in an object, of any format: they end the name with a zero, say its length
+    before it, or have room for just 8 letters."""
+    return name + b"\0" in code or bytes([len(name)]) + name in code or (len(name) == 8 and name in code)
 
 
 def _baseline(target: Target) -> Target:

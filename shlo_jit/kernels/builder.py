@@ -148,7 +148,22 @@ class ModuleText:
 
     def declare(self, name: str, ret: str, types: Sequence[str], attributes: str = "") -> None:
         if name not in self.declarations:
-            self.declarations[name] = f"declare {ret} @{name}({', '.join(types)}) {attributes}".rstrip()
+            passed = ", ".join(self.passed(t, name) for t in types)
+            self.declarations[name] = f"declare {self.returned(ret, name)} @{name}({passed}) {attributes}".rstrip()
+
+    def passed(self, type: str, function: str = "") -> str:
+        """The type of an argument, with what the target's C functions rely on. `function`: whose."""
+        return f"{type} signext" if self._is_extended(type, function) else type
+
+    def returned(self, type: str, function: str = "") -> str:
+        """The same of what a function returns."""
+        return f"signext {type}" if self._is_extended(type, function) else type
+
+    def _is_extended(self, type: str, function: str) -> bool:
+        """Whether the value's sign fills a register: that of an int does, in RISC-V's calling convention."""
+        if type != "i32" or self.target is None:
+            return False
+        return self.target.arch == "riscv64" and not function.startswith("llvm.")
 
     def define_global(self, name: str, text: str) -> None:
         """A global such as `@name = internal constant ...`; `text` is what follows the `=`."""
@@ -177,8 +192,9 @@ class Builder:
         self.return_type = ret
         self.params = [V(t.split()[0] if t[0] != "<" else t, f"%{n}") for t, n in params]
         extra = " noalias" if noalias else ""
-        ps = ", ".join(f"{t}{extra if t == 'ptr' else ''} %{n}" for t, n in params)
-        self._head = f"define {linkage} {ret} @{name}({ps}) {attributes} {{"
+        passed = module.passed
+        ps = ", ".join(f"{passed(t)}{extra if t == 'ptr' else ''} %{n}" for t, n in params)
+        self._head = f"define {linkage} {module.returned(ret)} @{name}({ps}) {attributes} {{"
         self._lines: list[str] = []
         self._entry: list[str] = []
         """What stands at the head of the entry block: allocas above all, or a loop would grow the stack."""
@@ -211,9 +227,9 @@ class Builder:
         self.line("ret void" if value is None else f"ret {value.type} {value.text}")
         self.done()
 
-    def ret_early(self, value: V) -> None:
+    def ret_early(self, value: V | None = None) -> None:
         """Return from within an `if_`; what follows in the block is unreachable."""
-        self.line(f"ret {value.type} {value.text}")
+        self.line("ret void" if value is None else f"ret {value.type} {value.text}")
         self.start(self.label("unreachable"))
 
     def done(self) -> None:
@@ -512,14 +528,18 @@ class Builder:
         if declare and name not in self.module.declarations:
             types = [re.sub(r" align \d+", "", a.type) for a in args]
             self.module.declare(name, ret, types)
-        text = f"call {ret} @{name}({', '.join(f'{a.type} {a.text}' for a in args)}){attributes}"
+        text = f"call {self.module.returned(ret, name)} @{name}({self._arguments(args, name)}){attributes}"
         if ret == "void":
             self.line(text)
             return V("void", "")
         return self.emit(ret, text)
 
+    def _arguments(self, args: Sequence[V], function: str = "") -> str:
+        passed = self.module.passed
+        return ", ".join(f"{passed(a.type, function)} {a.text}" for a in args)
+
     def call_pointer(self, ret: str, function: V, args: Sequence[V]) -> V:
-        text = f"call {ret} {function.text}({', '.join(f'{a.type} {a.text}' for a in args)})"
+        text = f"call {self.module.returned(ret)} {function.text}({self._arguments(args)})"
         if ret == "void":
             self.line(text)
             return V("void", "")

@@ -75,7 +75,7 @@ def _write_new(module: ModuleText, target: Target, waiting: Waiting) -> None:
     read_and_write, private_and_anonymous = i32(3), i32(0x1002 if target.system == "macos" else 0x22)
     page = b.call("ptr", "mmap", [V("ptr", "null"), size, read_and_write, private_and_anonymous, i32(-1), i64(0)])
     with b.if_(b.icmp("eq", b.cast("ptrtoint", page, "i64"), i64(-1))):
-        return_early(b, V("ptr", "null"))
+        b.ret_early(V("ptr", "null"))
     if waiting.wiped_on_fork:
         kept = b.call("i32", "madvise", [page, size, i32(18)])  # MADV_WIPEONFORK
         b.store(b.cast("zext", b.icmp("ne", kept, i32(0)), "i32"), b.offset(page, CHECK))
@@ -89,7 +89,7 @@ def _write_new(module: ModuleText, target: Target, waiting: Waiting) -> None:
     with b.if_(b.not_(won)):  # another thread was faster
         waiting.destroy(b, b.offset(page, WAITING_BYTES))
         b.call("i32", "munmap", [page, size])
-        return_early(b, b.emit("ptr", f"extractvalue {{ptr, i1}} {pair.text}, 0"))
+        b.ret_early(b.emit("ptr", f"extractvalue {{ptr, i1}} {pair.text}, 0"))
     b.ret(page)
 
 
@@ -100,18 +100,18 @@ def _write_own(module: ModuleText, waiting: Waiting) -> None:
     (state,) = b.params
     yes, no = V("i1", "true"), V("i1", "false")
     with b.if_(b.icmp("eq", b.load("i32", b.offset(state, CHECK)), i32(0))):
-        return_early(b, yes)
+        b.ret_early(yes)
     process, owner = b.call("i32", "getpid", []), b.offset(state, PID)
     seen = atomic_load(b, "i32", owner, "acquire")
     with b.if_(b.icmp("eq", seen, process)):
-        return_early(b, yes)
+        b.ret_early(yes)
     # The negative of this process's id says that one of its threads is at it. That of another process is what a fork
     # left behind, like any other foreign id.
     taken = b.sub(i32(0), process)
     with b.if_(b.icmp("eq", seen, taken)):
-        return_early(b, no)
+        b.ret_early(no)
     with b.if_(b.not_(exchange(b, owner, seen, taken))):
-        return_early(b, no)
+        b.ret_early(no)
     b.memset(state, 0, CHECK)
     waiting.make(b, b.offset(state, WAITING_BYTES))
     atomic_store(b, process, owner, "release")  # so that who reads this id finds zeroes
@@ -141,9 +141,3 @@ def exchange(b: Builder, pointer: V, expected: V, value: V) -> V:
 
 def _align(type: str) -> int:
     return 8 if type in ("i64", "ptr") else 4
-
-
-def return_early(b: Builder, value: V | None = None) -> None:
-    """A return inside an `if_`: what follows in the block is unreachable."""
-    b.line("ret void" if value is None else f"ret {value.type} {value.text}")
-    b.start(b.label("unreachable"))

@@ -25,7 +25,6 @@ from shlo_jit.kernels.threads.state import (
     free_state,
     get_state,
     is_own,
-    return_early,
 )
 from shlo_jit.kernels.threads.waiting import EVERYBODY, Waiting, spin, spinning
 
@@ -144,10 +143,10 @@ def _write_prepare(module: ModuleText) -> None:
     b = module.function("shlo_pool_prepare", [("i64", "threads")], "i32", linkage="external", attributes="nounwind")
     (threads,) = b.params
     with b.if_(b.icmp("sle", threads, 1)):
-        return_early(b, i32(0))
+        b.ret_early(i32(0))
     state = get_state(b)
     with b.if_(b.icmp("eq", state, V("ptr", "null"))):
-        return_early(b, i32(1))
+        b.ret_early(i32(1))
     with b.if_(is_own(b, state)):
         start_workers(b, state, b.cast("trunc", b.min_(b.sub(threads, 1), MAX_WORKERS), "i32"), settled=True)
     b.ret(i32(0))
@@ -158,7 +157,7 @@ def _write_end(module: ModuleText, waiting: Waiting) -> None:
     b = module.function("shlo_pool_end", [], linkage="external", attributes="nounwind")
     state = atomic_load(b, "ptr", POOL, "acquire")
     with b.if_(b.icmp("eq", state, V("ptr", "null"))):
-        return_early(b)
+        b.ret_early()
     is_own(b, state)  # in a child: there are no workers then, and it is the child's to free
     epoch = b.offset(state, EPOCH)
     atomic_store(b, i32(1), b.offset(state, QUIT), "monotonic")
