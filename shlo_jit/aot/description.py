@@ -12,7 +12,7 @@ from shlo_jit.aot.imports import custom_call_symbols
 from shlo_jit.aot.tables import Field, Tables, text_bytes
 from shlo_jit.aot.weights_code import weights_file_name
 from shlo_jit.codegen.known_cpus import required_features
-from shlo_jit.codegen.library_format import INTERFACE_VERSION, NOTE_SECTION, TYPES, note
+from shlo_jit.codegen.library_format import INTERFACE_VERSION, METADATA_OFFSET, NOTE_SECTION, TYPES, note
 from shlo_jit.codegen.objects import write_callback, write_port
 from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.builder import ModuleText, V
@@ -89,7 +89,7 @@ class Description:
         self.module.define_global(
             "llvm.used", f'appending global [1 x ptr] [ptr @{note_symbol}], section "llvm.metadata"'
         )
-        json_at = f"getelementptr (i8, ptr @{note_symbol}, i64 24)"
+        json_at = f"getelementptr (i8, ptr @{note_symbol}, i64 {METADATA_OFFSET})"
         functions = self.tables.records([self._function(i, f) for i, f in enumerate(self.image.functions)])
         fields: list[Field] = [
             ("i32", str(INTERFACE_VERSION)),
@@ -97,7 +97,7 @@ class Description:
             self.tables.string(self.image.name),
             functions,
             ("ptr", json_at),
-            ("i64", str(len(data) - 24)),
+            ("i64", str(len(data) - METADATA_OFFSET)),
             *(("ptr", f"@{self.image.name}_{name}") for name in FUNCTIONS),
         ]
         type, value = self.tables.record(fields)

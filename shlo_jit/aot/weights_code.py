@@ -50,7 +50,10 @@ class WeightsCode:
         if not self.image.weights.nbytes:
             b.store(NULL, found)
         elif not self.image.weights_in_file:
-            b.store(V("ptr", f"@{weights_symbol(self.image)}"), found)
+            # By way of memory: they may be further away than an instruction reaches.
+            at = f"{weights_symbol(self.image)}.address"
+            self.module.define_global(at, f"internal constant ptr @{weights_symbol(self.image)}, align 8")
+            b.store(b.emit("ptr", f"load volatile ptr, ptr @{at}"), found)
         else:
             self._write_file(b)
         b.ret(i32(LibraryStatus.OK))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from shlo_jit.cli import inspection, library_report, mistakes, programs, report
+from shlo_jit.cli import mistakes, programs, report
 from shlo_jit.cli.options import AsJson, Example, File
 from shlo_jit.cli.progress import progress, steps
 
@@ -54,6 +54,7 @@ def export(
     Try: shlo-jit export --example mlp -o mlp.so --header mlp.h
     """
     from shlo_jit import api
+    from shlo_jit.cli import inspection, library_report
 
     source, source_name = programs.source(file, example)
     start = time.perf_counter()
@@ -91,6 +92,8 @@ def inspect(
     Its functions, the processors it is for, its sizes, and what a host provides. Nothing of it is run, so libraries
     for other machines can be looked into as well.
     """
+    from shlo_jit.cli import inspection, library_report
+
     programs.check_exists(library)
     with mistakes.refusals(str(library)), mistakes.readable(str(library)), progress("reading"):
         found = inspection.inspect(library)

@@ -75,9 +75,12 @@ def _print_functions(console: Console, found: Inspection) -> None:
 
 def _print_targets(console: Console, found: Inspection) -> None:
     console.print()
-    rows = make_table("target", "for", "needs", "here")
+    rows = make_table("target", "for", "here", "needs")
+    for column in rows.columns[:-1]:
+        column.no_wrap = True  # features fill what is left of a line
     for target, fit in zip(found.file.metadata["targets"], found.fits, strict=True):
-        rows.add_row(target["name"], target["triple"], ", ".join(target["features"]) or "nothing special", str(fit))
+        features = ", ".join(target["features"]) or "nothing special"
+        rows.add_row(target["name"], target["triple"], str(fit), features)
     console.print(rows, markup=False)
 
 

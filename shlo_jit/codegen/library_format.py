@@ -3,7 +3,7 @@ metadata, the file of weights. `docs/export.md` describes the C interface.
 
 The metadata are JSON in a note, as ELF has them, in files of every format:
 
-    u32 9, u32 bytes, u32 1, "shlo_jit\\0" and three zeros, the JSON's bytes
+    u32 9, u32 bytes, u32 1, "shlo_jit\\0" and three zeros, the SHA-256 of the JSON's bytes, these
 
 A file of weights is a header of WEIGHTS_HEADER_BYTES (magic, identity, number of bytes behind the header), and behind
 it the constants, each at a multiple of 64.
@@ -12,6 +12,7 @@ it the constants, each at a multiple of 64.
 from __future__ import annotations
 
 import enum
+import hashlib
 import json
 import mmap
 import struct
@@ -68,6 +69,9 @@ TYPES = (
 NOTE_OWNER = b"shlo_jit\0\0\0\0"
 NOTE_TYPE = 1
 NOTE_SECTION = ".note.shlo_jit"
+DIGEST_BYTES = 32
+METADATA_OFFSET = 12 + len(NOTE_OWNER) + DIGEST_BYTES
+"""Of the JSON in the note."""
 LONGEST_METADATA = 64 << 20
 
 WEIGHTS_MAGIC = b"shlo_jit weights"
@@ -81,10 +85,8 @@ def note(metadata: Mapping[str, Any]) -> bytes:
     """The block of metadata."""
     text = json.dumps(metadata, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 4)
-    return struct.pack("<3I", len(NOTE_OWNER.rstrip(b"\0")) + 1, len(text), NOTE_TYPE) + NOTE_OWNER + text
-
-
-NOTE_HEADER_BYTES = 12 + len(NOTE_OWNER)
+    head = struct.pack("<3I", len(NOTE_OWNER.rstrip(b"\0")) + 1, DIGEST_BYTES + len(text), NOTE_TYPE)
+    return head + NOTE_OWNER + hashlib.sha256(text).digest() + text
 
 
 def read_note(data: bytes | mmap.mmap) -> dict[str, Any]:
@@ -93,9 +95,10 @@ def read_note(data: bytes | mmap.mmap) -> dict[str, Any]:
     if at < 8:
         raise ValueError("it was not made by shlo_jit")
     (nbytes,) = struct.unpack_from("<I", data, at - 4)
-    text = data[at + 4 + len(NOTE_OWNER) :][:nbytes]
-    if nbytes > LONGEST_METADATA or len(text) < nbytes:
+    start, end = at - 8 + METADATA_OFFSET, at + 4 + len(NOTE_OWNER) + nbytes
+    if not start < end <= min(len(data), start + LONGEST_METADATA):
         raise ValueError("its metadata are cut off")
+    text = data[start:end]
     try:
         found = json.loads(text)
     except ValueError:
@@ -105,4 +108,6 @@ def read_note(data: bytes | mmap.mmap) -> dict[str, Any]:
     if found["interface"] != INTERFACE_VERSION:
         what = f"it has version {found['interface']} of the library interface"
         raise ValueError(f"{what}; this shlo_jit reads version {INTERFACE_VERSION}: export it again")
+    if hashlib.sha256(text).digest() != data[start - DIGEST_BYTES : start]:
+        raise ValueError("its metadata are damaged")
     return found

@@ -1,8 +1,8 @@
 """Objects to an image: laid out at an address, every reference resolved.
 
-Code and constants come first, then, from a page of its own, what programs write to. Symbols from elsewhere get an
-entry each: a stub that jumps there and behind it the address, which serves both for calls that do not reach and for
-references through a table of addresses.
+Code and constants come first, then, from a page of its own, what programs write to, and then what is very large.
+Symbols from elsewhere get an entry each: a stub that jumps there and behind it the address, which serves both for calls
+that do not reach and for references through a table of addresses.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shlo_jit.codegen.elf import ABSOLUTE, ObjectFile
+from shlo_jit.codegen.elf import ABSOLUTE, ObjectFile, Section
 from shlo_jit.codegen.relocations import CALL_REACH, RELOCATIONS, STUBS
 
 PAGE = 1 << 16
 """The largest page of any system we run on."""
+FAR_BYTES = 1 << 30
+"""Sections from this size on come last, or they would be between what must reach each other."""
 ENTRY = 16
 """Bytes of a stub and its address."""
 
@@ -60,22 +62,23 @@ class Linker:
     def _lay_out(self) -> Layout:
         places: dict[tuple[int, int], int] = {}
         entries: dict[Symbol, int] = {}
-        end = self._place(False, 0, places)
+        end = self._place(lambda s: not s.writable and s.size < FAR_BYTES, 0, places)
         end = _aligned(end, ENTRY)
         for symbol in self._wanted():
             entries[symbol] = end
             end += ENTRY
         fixed = end
-        if any(s.writable for o in self.objects for s in o.sections.values()):
+        if any(s.writable or s.size >= FAR_BYTES for o in self.objects for s in o.sections.values()):
             fixed = _aligned(end, PAGE)
-            end = self._place(True, fixed, places)
+            end = self._place(lambda s: s.writable and s.size < FAR_BYTES, fixed, places)
+            end = self._place(lambda s: s.size >= FAR_BYTES, end, places)
         return Layout(places, entries, fixed, end)
 
-    def _place(self, writable: bool, end: int, places: dict[tuple[int, int], int]) -> int:
+    def _place(self, belongs: Callable[[Section], bool], end: int, places: dict[tuple[int, int], int]) -> int:
         """Put the sections of one kind behind `end`; where they end."""
         for number, o in enumerate(self.objects):
             for at, section in o.sections.items():
-                if section.writable == writable:
+                if belongs(section):
                     places[number, at] = end = _aligned(end, section.alignment)
                     end += section.size
         return end

@@ -89,6 +89,8 @@ def _kind(data: mmap.mmap) -> tuple[str, str]:
 
 
 def _elf(data: mmap.mmap) -> tuple[str, str]:
+    if len(data) < _TABLES.size:
+        raise ValueError("it is cut off")
     _, width, order, type, machine = _IDENTITY.unpack_from(data)
     if (width, order) != (2, 1) or type not in (OBJECT, SHARED):
         raise ValueError("it is no 64-bit, little-endian ELF object or shared library")

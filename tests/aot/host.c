@@ -32,19 +32,33 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int round_trip(char **argv) {
-  double start = now();
-  void *handle = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-  if (!handle) {
+#ifdef STATIC /* the name of the function that describes the library, which is linked */
+static const shlo_library *open_library(char **argv, void **handle) {
+  (void)argv;
+  *handle = NULL;
+  return STATIC();
+}
+#define dlclose(handle) (void)(handle)
+#else
+static const shlo_library *open_library(char **argv, void **handle) {
+  *handle = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  if (!*handle) {
     printf("dlopen: %s\n", dlerror());
-    return 2;
+    return NULL;
   }
   char symbol[512];
   snprintf(symbol, sizeof symbol, "%s_library", argv[2]);
   const shlo_library *(*describe)(void);
-  *(void **)&describe = dlsym(handle, symbol);
-  if (!describe) return 2;
-  const shlo_library *library = describe();
+  *(void **)&describe = dlsym(*handle, symbol);
+  return describe ? describe() : NULL;
+}
+#endif
+
+static int round_trip(char **argv) {
+  double start = now();
+  void *handle;
+  const shlo_library *library = open_library(argv, &handle);
+  if (!library) return 2;
   if (library->interface_version != SHLO_JIT_INTERFACE) return 2;
   int number = atoi(argv[3]), calls = atoi(argv[5]);
   const shlo_function *function = &library->functions[number];

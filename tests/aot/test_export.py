@@ -18,6 +18,7 @@ from building import AFFINE, AFFINE_HOST, Host, build, chain, inputs, needs_cc, 
 
 import shlo_jit
 from shlo_jit import examples
+from shlo_jit.runtime.library_file import check_loadable, read_library
 
 needs_cxx = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 needs_readelf = pytest.mark.skipif(shutil.which("readelf") is None, reason="no binutils")
@@ -297,6 +298,50 @@ def test_loading_and_unloading(tmp_path: Path) -> None:
     assert same(got, compiled(*inputs(compiled)))
 
 
+ALLOCATING = ("malloc", "calloc", "free", "mmap", "munmap", "madvise", "pthread_create", "open", "sched_getaffinity")
+COUNTING_HOST = """
+#include "model.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+int counting, count;
+{wrappers}
+
+int main(void) {{
+  static _Alignas(64) float x[320 * 320], y[320], z[320 * 320];
+  model_instance *instance;
+  shlo_options options = {{.bytes = sizeof options, .threads = 3}};
+  if (model_create(&instance, &options)) return 1;
+  counting = 1;
+  for (int i = 0; i < 3; i++)
+    if (model_main(instance, x, y, z)) return 2;
+  counting = 0;
+  int during_calls = count;
+  counting = 1;
+  model_destroy(instance);
+  return during_calls ? 3 : count ? 0 : 4; /* the wrappers do count */
+}}
+"""
+WRAPPER = """
+long __real_{0}(long, long, long, long, long, long);
+long __wrap_{0}(long a, long b, long c, long d, long e, long f);
+long __wrap_{0}(long a, long b, long c, long d, long e, long f) {{
+  count += counting;
+  return __real_{0}(a, b, c, d, e, f);
+}}
+"""
+
+
+@needs_cc
+def test_a_call_allocates_nothing(tmp_path: Path) -> None:
+    """Neither memory nor threads, from the first call on."""
+    library = exported(chain(320), tmp_path, ".a")
+    wrappers = "".join(WRAPPER.format(name) for name in ALLOCATING)
+    (tmp_path / "main.c").write_text(COUNTING_HOST.format(wrappers=wrappers))
+    flags = [f"-Wl,--wrap={name}" for name in ALLOCATING]
+    run([build(tmp_path / "main.c", tmp_path / "main", library, *flags, "-lm", "-lpthread")])
+
+
 # ---------------------------------------------------------------------- what is in the file
 @needs_readelf
 def test_symbols_and_needs(tmp_path: Path) -> None:
@@ -450,6 +495,7 @@ def test_files_that_are_no_libraries(tmp_path: Path) -> None:
         (data[:-1], "is cut off"),
         (data.replace(b'"interface":1', b'"interface":9'), "version 9 of the library interface"),
         (data.replace(b'"functions":', b'"functiens":'), "metadata are damaged"),
+        (data.replace(b'[["x",[4]', b'[["x",[9]'), "metadata are damaged"),
         (data.replace(b"{", b"<", 1), "damaged"),
         (data[:18] + b"\xb7\0" + data[20:], "it is for aarch64, and this is"),
     ):
@@ -463,6 +509,24 @@ def test_files_that_are_no_libraries(tmp_path: Path) -> None:
     shlo_jit.export(AFFINE, tmp_path / "model.a")
     with pytest.raises(shlo_jit.LibraryError, match=r"of format archive; a \.so or \.o for Linux can be loaded"):
         shlo_jit.load(tmp_path / "model.a")
+
+
+@pytest.mark.parametrize("ending", [".so", ".o"])
+def test_damaged_files(ending: str, tmp_path: Path) -> None:
+    """What is cut off or changed anywhere but in the code itself is refused, and nothing else is raised."""
+    path, random = exported(AFFINE, tmp_path, ending), np.random.default_rng(1)
+    data = path.read_bytes()
+    refused = 0
+    for _ in range(500):
+        damaged = bytearray(data[: random.integers(len(data))] if random.random() < 0.3 else data)
+        for at in random.integers(min(len(damaged), 4096), size=random.integers(9)) if damaged else ():
+            damaged[at] = random.integers(256)
+        path.write_bytes(damaged)
+        try:
+            check_loadable(read_library(path))
+        except shlo_jit.LibraryError:
+            refused += 1
+    assert 100 < refused < 500
 
 
 def _libc() -> str:

@@ -1,0 +1,129 @@
+"""Calls any exported library with nothing but Python itself: what it has is read from NAME_library().
+
+    python call.py ./libdigits.so           what functions there are
+    python call.py ./libdigits.so main seven.pgm
+
+Inputs are files that end with the bytes of the arrays, as raw files and pictures do. Outputs are printed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+
+FORMATS = {"i1": "?", "i8": "b", "ui8": "B", "i16": "h", "ui16": "H", "i32": "i", "ui32": "I", "i64": "q"} | {
+    "ui64": "Q",
+    "f16": "e",
+    "f32": "f",
+    "f64": "d",
+}
+"""Element types, in the words of the module struct."""
+
+
+class Port(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("type_name", c_char_p),
+        ("type", c_int32),
+        ("rank", c_int32),
+        ("shape", POINTER(c_int64)),
+        ("bytes", c_uint64),
+        ("alignment", c_uint64),
+    ]
+
+    def __str__(self) -> str:
+        return f"{self.type_name.decode()}[{', '.join(map(str, self.shape[: self.rank]))}]"
+
+
+class Function(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("input_count", c_int32),
+        ("output_count", c_int32),
+        ("inputs", POINTER(Port)),
+        ("outputs", POINTER(Port)),
+        ("run", c_void_p),
+    ]
+
+    def __str__(self) -> str:
+        inputs = ", ".join(map(str, self.inputs[: self.input_count]))
+        outputs = ", ".join(map(str, self.outputs[: self.output_count]))
+        return f"{self.name.decode()}({inputs}) -> {outputs}"
+
+
+class Library(Structure):
+    _fields_ = [
+        ("interface_version", c_uint32),
+        ("function_count", c_uint32),
+        ("name", c_char_p),
+        ("functions", POINTER(Function)),
+        ("metadata", c_void_p),
+        ("metadata_bytes", c_uint64),
+        ("create", CFUNCTYPE(c_int32, POINTER(c_void_p), c_void_p)),
+        ("destroy", CFUNCTYPE(None, c_void_p)),
+        ("memory_bytes", CFUNCTYPE(c_uint64, c_int32)),
+        ("set_threads", CFUNCTYPE(c_int32, c_void_p, c_int32)),
+        ("call", CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(c_void_p), POINTER(c_void_p))),
+        ("status_text", CFUNCTYPE(c_char_p, c_int32)),
+    ]
+    """And more, which is not used here."""
+
+    def check(self, status: int) -> None:
+        if status:
+            sys.exit(f"{self.name.decode()}: {self.status_text(status).decode()}")
+
+
+class Buffer:
+    """Memory for one array, at a multiple of what its port asks for."""
+
+    def __init__(self, port: Port, data: bytes = b"") -> None:
+        self.port = port
+        self._memory = ctypes.create_string_buffer(port.bytes + port.alignment)
+        self.address = -(-ctypes.addressof(self._memory) // port.alignment) * port.alignment
+        ctypes.memmove(self.address, data, len(data))
+
+    def __str__(self) -> str:
+        code = FORMATS[self.port.type_name.decode()]
+        values = memoryview(ctypes.string_at(self.address, self.port.bytes)).cast(code).tolist()
+        return ", ".join(f"{v:.3f}" if isinstance(v, float) else str(v) for v in values[:20])
+
+
+def describe(path: str) -> Library:
+    """A library's own description; its file is called NAME.so or libNAME.so."""
+    name = Path(path).name.partition(".")[0].removeprefix("lib")
+    function = ctypes.CDLL(path)[f"{name}_library"]
+    function.restype = POINTER(Library)
+    return function().contents
+
+
+def call(library: Library, number: int, files: list[str]) -> list[Buffer]:
+    function = library.functions[number]
+    if len(files) != function.input_count:
+        sys.exit(f"{function}: {len(files)} inputs were given")
+    ports = function.inputs[: function.input_count]
+    inputs = [Buffer(port, Path(file).read_bytes()[-port.bytes :]) for port, file in zip(ports, files, strict=True)]
+    outputs = [Buffer(port) for port in function.outputs[: function.output_count]]
+    tables = [(c_void_p * max(1, len(buffers)))(*(b.address for b in buffers)) for buffers in (inputs, outputs)]
+    instance = c_void_p()
+    library.check(library.create(instance, None))
+    try:
+        library.check(library.call(instance, number, *tables))
+    finally:
+        library.destroy(instance)
+    return outputs
+
+
+def main(path: str, name: str = "", *files: str) -> None:
+    library = describe(path)
+    functions = library.functions[: library.function_count]
+    if not name:
+        print(*functions, sep="\n")
+        return
+    number = [f.name.decode() for f in functions].index(name)
+    print(*call(library, number, list(files)), sep="\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

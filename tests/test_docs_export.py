@@ -1,0 +1,108 @@
+"""docs/export.md: its files are written, its commands and programs run in their order, its declarations are the header's."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shlo_jit
+from shlo_jit import examples
+from shlo_jit.codegen import abi
+from shlo_jit.codegen.library_format import INTERFACE_VERSION, LibraryStatus
+from shlo_jit.kernels.threads.workers import STACK_BYTES
+from shlo_jit.runtime.library_symbols import Needs, needs
+
+PAGE = (Path(__file__).parents[1] / "docs" / "export.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"(?:<!-- file: (\S+) -->\n)?```(\w+)\n(.*?)```", re.S)
+"""A file to write, or what to run, or what was printed."""
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the commands of the page are for Linux"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the page's programs are, and a network with large weights."""
+    made = tmp_path_factory.mktemp("export")
+    (made / "shlo-jit").write_text(f'#!/bin/sh\nexec {sys.executable} -m shlo_jit "$@"\n')
+    (made / "shlo-jit").chmod(0o755)
+    weights = np.random.default_rng(0).standard_normal((64, 64), np.float32).tobytes().hex()
+    t = "tensor<64x64xf32>"
+    (made / "network.mlir").write_text(
+        f'func.func @main(%x: {t}) -> {t} {{\n  %w = stablehlo.constant dense<"0x{weights}"> : {t}\n'
+        f"  %0 = stablehlo.add %x, %w : {t}\n  return %0 : {t}\n}}\n"
+    )
+    return made
+
+
+def run(words: list[str], folder: Path) -> str:
+    """What a command prints, when all is well."""
+    path = os.pathsep.join([str(folder), os.environ["PATH"]])
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(Path(shlo_jit.__file__).parents[1])}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_the_page_from_top_to_bottom(folder: Path) -> None:
+    pytest.importorskip("jax")
+    printed = ""
+    for file, language, text in BLOCK.findall(PAGE):
+        if file:
+            (folder / file).write_text(text)
+        elif language == "sh":
+            printed = [run(["bash", "-c", line], folder) for line in text.splitlines()][-1]
+        elif language == "python":
+            run([sys.executable, "-c", text], folder)
+        elif language == "text":
+            assert printed == text
+    # What is said of the last program.
+    assert needs(folder / "whole.o") == Needs((), ())
+
+
+def test_declarations_are_those_of_the_header(tmp_path: Path) -> None:
+    text = next(text for file, _, text in BLOCK.findall(PAGE) if file == "dense.mlir")
+    shlo_jit.export(text, tmp_path / "dense.o", header=tmp_path / "dense.h")
+    header = (tmp_path / "dense.h").read_text()
+    shown = [line for file, language, text in BLOCK.findall(PAGE) if language == "c" and not file
+             for line in text.splitlines()]  # fmt: skip
+    assert [line for line in shown if line not in header] == []
+    assert set(re.findall(r"\b(dense_\w+)\(", header)) == set(re.findall(r"\b(dense_\w+)\(", "\n".join(shown)))
+    options = re.search(r"typedef struct \{([^}]*)\} shlo_options;", header)
+    assert options is not None
+    for field in re.findall(r"^ [^;]*?(\w+);", options[1], re.M):
+        assert f"`{field}`" in PAGE
+
+
+def test_statuses_and_figures() -> None:
+    rows = re.findall(r"^\| `SHLO_(\w+)` = (\d+) \| (.*) \|$", PAGE, re.M)
+    assert rows == [(s.name, str(int(s)), s.text) for s in LibraryStatus]
+    assert f"version of this interface, {INTERFACE_VERSION} as" in PAGE
+    assert abi.ALIGNED_RESULT_BYTES == 8 << 20 and abi.ALIGNMENT == 64 and "outputs of 8 MiB and\n  more" in PAGE
+    assert STACK_BYTES == 2 << 20 and "have 2 MiB of their own" in PAGE
+
+
+@pytest.mark.parametrize("target", re.findall(r"^\| (?:macOS|Windows) \| `(\S+)` \|", PAGE, re.M))
+def test_other_systems_are_linked(target: str, folder: Path) -> None:
+    pytest.importorskip("ziglang")
+    ending, magic = {"m": (".dylib", b"\xcf\xfa\xed\xfe"), "w": (".dll", b"MZ")}[target.partition("-")[2][0]]
+    path = folder / f"dense{ending}"
+    text = next(text for file, _, text in BLOCK.findall(PAGE) if file == "dense.mlir")
+    assert shlo_jit.export(text, path, target=target).linker == "ziglang"
+    assert path.read_bytes().startswith(magic)
+
+
+@pytest.mark.parametrize("target", ["x86_64-none:x86-64-v3", "aarch64-none", "riscv64-none"])
+def test_bare_metal_needs_no_library(target: str, tmp_path: Path) -> None:
+    shlo_jit.export(examples.path("attention"), tmp_path / "attention.o", target=target)
+    found = needs(tmp_path / "attention.o")
+    assert found is not None and found.symbols == ()
