@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -63,6 +63,8 @@ def export_module(module: Module, options: ExportOptions, progress: Progress = l
     """Write the files. Raises StableHLOError where the program is refused, OptionError, ExportError where no linker
     can link it, and OSError where a file cannot be written."""
     check_kind(options.path, options.targets[0])
+    if options.header is not None and options.header.resolve() == options.path.resolve():
+        raise ExportError(f"{options.header}: the library and its header cannot be one file")
     check_entries(module, options.entries)
     image = make_image(
         module,
@@ -161,9 +163,3 @@ def _replacing(path: Path) -> Iterator[Path]:
         made.replace(path)
     finally:
         made.unlink(missing_ok=True)
-
-
-def check_names(paths: Sequence[Path]) -> None:
-    """Raise ExportError where two files are one."""
-    if len({p.resolve() for p in paths}) < len(paths):
-        raise ExportError(f"the same path twice: {', '.join(map(str, paths))}")
