@@ -162,11 +162,20 @@ def test_symbols_are_those_that_binutils_find(file: str) -> None:
     assert "my_op" not in cells(shown, "symbols  ") and "dgetrf_" not in cells(shown, "needs")
 
 
+@pytest.mark.parametrize("file", ["calls.o", "calls.a"])
+def test_symbols_of_formats_that_are_not_read(file: str) -> None:
+    invoke("export", "calls.mlir", "-o", file, "--custom-call", "my_op", "--target", "aarch64-macos")
+    assert json.loads(invoke("inspect", file, "--json"))["symbols"] is None
+    shown = invoke("inspect", file)
+    assert "\nneeds " not in shown and "my_op as my_op" in cells(shown, "custom calls")
+
+
 def test_symbols_of_webassembly() -> None:
-    """Of an object; `nm` knows none."""
-    invoke("export", "calls.mlir", "-o", "calls.o", "--custom-call", "my_op", "--target", "wasm32")
-    told = json.loads(invoke("inspect", "calls.o", "--json"))
-    assert {"env.my_op", "env.dgetrf_"} <= set(told["symbols"])
+    """`nm` knows none."""
+    for file in ("calls.a", "calls.o"):
+        invoke("export", "calls.mlir", "-o", file, "--custom-call", "my_op", "--target", "wasm32")
+        told = json.loads(invoke("inspect", file, "--json"))
+        assert {"env.my_op", "env.dgetrf_"} <= set(told["symbols"])
     data = Path("calls.o").read_bytes()
     for end in range(9, len(data) // 4, 7):
         Path("cut.o").write_bytes(data[:end])

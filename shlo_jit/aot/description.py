@@ -7,7 +7,7 @@ from typing import Any
 
 from shlo_jit.aot import instances
 from shlo_jit.aot.calls import alignment, public, run_symbol
-from shlo_jit.aot.image import Function, Image, arena_terms
+from shlo_jit.aot.image import INTERFACE, Function, Image, arena_terms
 from shlo_jit.aot.imports import custom_call_symbols
 from shlo_jit.aot.tables import Field, Tables, text_bytes
 from shlo_jit.aot.weights_code import weights_file_name
@@ -17,12 +17,6 @@ from shlo_jit.codegen.objects import write_callback, write_port
 from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.builder import ModuleText, V
 from shlo_jit.version import __version__
-
-FUNCTIONS = (
-    *("create", "destroy", "memory_bytes", "set_threads", "call", "status_text"),
-    *("failed_call", "set_callback", "set_pause", "set_symbol"),
-)
-"""In the order of the record."""
 
 
 def library_symbol(name: str) -> str:
@@ -98,7 +92,7 @@ class Description:
             functions,
             ("ptr", json_at),
             ("i64", str(len(data) - METADATA_OFFSET)),
-            *(("ptr", f"@{self.image.name}_{name}") for name in FUNCTIONS),
+            *(("ptr", f"@{self.image.name}_{name}") for name in INTERFACE),
         ]
         type, value = self.tables.record(fields)
         record = f"{self.image.name}.library"

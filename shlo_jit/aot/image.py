@@ -19,11 +19,13 @@ from shlo_jit.kernels.externals import LAPACK_PREFIX
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions
 
-RESERVED = (
-    *("instance", "library", "create", "destroy", "set_threads", "memory_bytes", "call", "status_text"),
-    *("set_symbol", "set_callback", "set_pause", "failed_call"),
+INTERFACE = (
+    *("create", "destroy", "memory_bytes", "set_threads", "call", "status_text"),
+    *("failed_call", "set_callback", "set_pause", "set_symbol"),
 )
-"""Words behind the prefix that the interface takes for itself; a function of that name gets an underscore."""
+"""Functions of every library, behind its prefix, in the order of the record that `description.py` writes."""
+RESERVED = (*INTERFACE, "instance", "library")
+"""Words behind the prefix that are taken; a program's function of that name gets an underscore."""
 
 
 class Variant(NamedTuple):

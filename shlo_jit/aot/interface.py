@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from shlo_jit.aot import instances
 from shlo_jit.aot.calls import Calls, custom_symbol, entry_symbol, public, run_symbol
-from shlo_jit.aot.description import FUNCTIONS, Description, library_symbol
-from shlo_jit.aot.image import Image, arena_terms
+from shlo_jit.aot.description import Description, library_symbol
+from shlo_jit.aot.image import INTERFACE, Image, arena_terms
 from shlo_jit.aot.imports import Imports
 from shlo_jit.aot.services import PAGE, services
 from shlo_jit.aot.tables import Tables
@@ -31,7 +31,7 @@ FLOATS_USED = "_fltused"
 
 def public_symbols(image: Image) -> list[str]:
     """Names of the functions that C calls."""
-    own = (f"{image.name}_{name}" for name in (*FUNCTIONS, *(f.c_name for f in image.functions)))
+    own = (f"{image.name}_{name}" for name in (*INTERFACE, *(f.c_name for f in image.functions)))
     return [*own, library_symbol(image.name)]
 
 

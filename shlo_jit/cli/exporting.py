@@ -58,8 +58,9 @@ def export(
 
     source, source_name = programs.source(file, example)
     start = time.perf_counter()
-    with mistakes.refusals(source_name), mistakes.writable(output), steps("parsing") as tell:
-        module = api.parse(source)
+    with mistakes.refusals(source_name):
+        module = programs.parse(source)
+    with mistakes.refusals(source_name), mistakes.writable(output), steps("lowering") as tell:
         exported = api.export(
             module,
             output,

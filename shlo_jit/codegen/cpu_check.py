@@ -86,11 +86,8 @@ def _check_cpuid(b: Builder, wanted: list[Cpuid]) -> None:
 
 
 def _leave_unless(b: Builder, condition: V) -> None:
-    fail, go_on = b.label("missing"), b.label("has")
-    b.branch_if(condition, go_on, fail)
-    b.start(fail)
-    b.line("ret i1 false")
-    b.start(go_on)
+    with b.if_(b.not_(condition)):
+        b.ret_early(const("i1", 0))
 
 
 def _cpuid(b: Builder, leaf: int, subleaf: int) -> list[V]:

@@ -28,7 +28,7 @@ class Field:
         parts = 2 if dtype.startswith("complex") else 1
         bits = 8 * itemsize(dtype) // parts
         few = target.vector_registers < 32
-        return Field(storage(dtype), parts, max(2, target.lanes(bits)), (2 if few else 4) // parts)
+        return Field(storage(dtype), parts, target.lanes(bits), (2 if few else 4) // parts)
 
     @property
     def itemsize(self) -> int:

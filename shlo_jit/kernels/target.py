@@ -21,7 +21,7 @@ class Target:
     features: str
     """ISA features as LLVM wants them (`+avx2,+fma`), tuning flags left out."""
     vector_bits: int
-    """Width of a vector register: 512, 256 or 128; without vectors 64, to have two numbers under way."""
+    """Width of a vector register: 512, 256 or 128; without vectors 64."""
     vector_registers: int
     """32 with AVX-512, on AArch64 and on RISC-V, 16 otherwise."""
     has_fma: bool
@@ -42,8 +42,8 @@ class Target:
         return self.triple, self.cpu, self.features, self.vector_bits
 
     def lanes(self, bits: int) -> int:
-        """Lanes of a register for elements of a width."""
-        return max(1, self.vector_bits // bits)
+        """Lanes of a register for elements of a width; at least two of up to 64 bits, which kernels rely on."""
+        return max(2 if bits <= 64 else 1, self.vector_bits // bits)
 
     @property
     def is_x86(self) -> bool:

@@ -112,11 +112,12 @@ class Executable:
 
     def text(self, stage: str) -> str:
         """The program at a stage of its compilation: one of `shlo_jit.stages.STAGES`, such as `plan` or `asm`. Raises
-        ValueError for another name."""
-        texts = self._remake.texts if self._remake is not None else {}
+        ValueError for another name, and for a loaded library, which has no text."""
+        if self._remake is None:
+            raise ValueError("only programs that were compiled from StableHLO here have texts")
+        texts = self._remake.texts
         if not isinstance(stage, str) or stage not in texts:
-            known = ", ".join(texts) or "none"
-            raise ValueError(f"unknown stage {stage!r}: expected one of {known}")
+            raise ValueError(f"unknown stage {stage!r}: expected one of {', '.join(texts)}")
         return texts[stage]()
 
     def __copy__(self) -> Executable:

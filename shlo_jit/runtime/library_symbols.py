@@ -25,6 +25,8 @@ _NEEDED = 1
 """Tag of the name of a shared library."""
 _MEMBER_BYTES = 60
 """Of the header of a file in an archive; its size stands at 48."""
+_TABLES = (b"/ ", b"//")
+"""Names of what is no object in an archive: the tables of symbols and of long names."""
 _IMPORTS = 2
 """A section of WebAssembly."""
 _KINDS = {0: "function", 1: "table", 2: "memory", 3: "global", 4: "tag"}
@@ -44,21 +46,37 @@ def needs(path: str | os.PathLike[str]) -> Needs | None:
     """What a file needs; None where its format is not read. Raises LibraryError for a damaged file, and OSError."""
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
-            if data[:4] == b"\x7fELF":
-                return _of_elf(data)
-            if data[:8] == b"!<arch>\n":
-                return _of_archive(data)
-            if data[:4] == b"\0asm":
-                return Needs(tuple(sorted(set(_of_wasm(data)))), ())
+            return _of_archive(data) if data[:8] == b"!<arch>\n" else _of_object(data)
         except (struct.error, IndexError, ValueError):
             raise LibraryError(f"cannot read the symbols of {os.fsdecode(path)}: it is damaged") from None
-    return None
 
 
-# ---------------------------------------------------------------------- ELF
 Bytes = bytes | mmap.mmap
 
 
+def _of_object(data: Bytes) -> Needs | None:
+    if data[:4] == b"\x7fELF":
+        return _of_elf(data)
+    if data[:4] == b"\0asm":
+        return Needs(tuple(sorted(set(_of_wasm(data)))), ())
+    return None
+
+
+def _of_archive(data: Bytes) -> Needs | None:
+    """Of the objects in it, all together."""
+    at, symbols = 8, set[str]()
+    while at < len(data):
+        size = int(data[at + 48 : at + 58])
+        if data[at : at + 2] not in _TABLES:
+            found = _of_object(data[at + _MEMBER_BYTES : at + _MEMBER_BYTES + size])
+            if found is None:
+                return None
+            symbols.update(found.symbols)
+        at += _MEMBER_BYTES + size + size % 2
+    return Needs(tuple(sorted(symbols)), ())
+
+
+# ---------------------------------------------------------------------- ELF
 def _of_elf(data: Bytes) -> Needs:
     sections = list(_sections(data))
     kinds = [section[1] for section in sections]
@@ -86,18 +104,6 @@ def _sections(data: Bytes) -> Iterator[tuple[int, ...]]:
 
 def _text(data: Bytes, start: int) -> str:
     return data[start : data.find(b"\0", start)].decode()
-
-
-def _of_archive(data: Bytes) -> Needs:
-    """Of the ELF objects in it, all together."""
-    at, symbols = 8, set[str]()
-    while at < len(data):
-        size = int(data[at + 48 : at + 58])
-        member = data[at + _MEMBER_BYTES : at + _MEMBER_BYTES + size]
-        if member.startswith(b"\x7fELF"):
-            symbols.update(_of_elf(member).symbols)
-        at += _MEMBER_BYTES + size + size % 2
-    return Needs(tuple(sorted(symbols)), ())
 
 
 # ---------------------------------------------------------------------- WebAssembly

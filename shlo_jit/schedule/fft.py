@@ -131,7 +131,7 @@ def _axes_of(op: Op, target: Target) -> list[Axis]:
     source, result = op.operands[0].tensor, op.result.tensor
     complex_bytes = max(source.storage.itemsize, result.storage.itemsize)
     part = {8: "float", 16: "double"}[complex_bytes]
-    rank, lanes = source.rank, max(2, target.lanes(complex_bytes * 4))
+    rank, lanes = source.rank, target.lanes(complex_bytes * 4)
     inverse = kind in ("IFFT", "IRFFT")
     complex_shape = source.extents if kind == "IRFFT" else result.extents
     first = rank - len(lengths)

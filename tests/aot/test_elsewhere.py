@@ -20,6 +20,9 @@ import shlo_jit
 from shlo_jit import examples
 from shlo_jit.codegen.library_format import LibraryStatus
 
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits.mlir"
+"""A network of convolutions."""
+
 
 class Machine(NamedTuple):
     """A target, and what runs its libraries."""
@@ -160,9 +163,8 @@ def test_processors_without_features(cpu: str, target: str, status: int, tmp_pat
         np.testing.assert_allclose(got, here(*inputs(here)), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["attention", "mlp"])
-def test_networks(name: str, machine: Machine, tmp_path: Path) -> None:
-    path = examples.path(name)
+@pytest.mark.parametrize("path", [examples.path("attention"), examples.path("mlp"), DIGITS], ids=lambda p: p.stem)
+def test_networks(path: Path, machine: Machine, tmp_path: Path) -> None:
     (entry,) = re.findall(r"func\.func (?:public )?@(\w+)\(", path.read_text())
     library = Library(machine, path, [entry], tmp_path)
     check(path, functools.partial(library.call, entry))

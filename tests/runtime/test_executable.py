@@ -145,3 +145,12 @@ def test_pickled_arrays_are_called_with_as_fast(dtype: str, monkeypatch: pytest.
     if x.dtype.itemsize > 1 and dtype != "bf16":
         np.testing.assert_array_equal(exe(x.astype(x.dtype.newbyteorder("S"))), x)
         assert slow
+
+
+def test_an_exported_library_has_no_text(tmp_path) -> None:
+    shlo_jit.export(TEXT.format(n=4), tmp_path / "model.o")
+    loaded = shlo_jit.load(tmp_path / "model.o")
+    with pytest.raises(ValueError, match="only programs that were compiled from StableHLO here have texts"):
+        loaded.text("plan")
+    with pytest.raises(ValueError, match="only programs that were compiled from StableHLO here can be profiled"):
+        loaded.profile()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, lanes, vector
 from shlo_jit.kernels.compiler_helpers.function import begin
 from shlo_jit.kernels.target import Target
 
@@ -42,21 +42,34 @@ def _extend(module: ModuleText, name: str, target: Target) -> None:
     type = "half" if "hf" in name else "bfloat"
     b = begin(module, name, [("i16" if _as_integers(target) else type, "x")], "float")
     (x,) = b.params
-    word = b.cast("zext", b.bitcast(x, "i16"), "i32")
-    sign, size = b.and_(word, _i32(0x8000)), b.and_(word, _i32(0x7FFF))
-    bits = _size_of_half(b, size) if type == "half" else b.shl(size, 16)
-    nan = b.icmp("sgt", size, _i32(0x7C00 if type == "half" else 0x7F80))
-    bits = b.or_(bits, b.select(nan, _i32(0x400000), _i32(0)))
-    b.ret(b.bitcast(b.or_(bits, b.shl(sign, 16)), "float"))
+    bits = b.bitcast(x, "i16")
+    b.ret(half_to_float(b, bits) if type == "half" else _bfloat_to_float(b, bits))
 
 
-def _size_of_half(b: Builder, size: V) -> V:
-    """The bits in f32 of an f16 without its sign: numbers that are subnormal in f16 are whole multiples of 2^-24."""
-    normal = b.add(b.shl(size, 13), _i32((127 - 15) << 23))
-    largest = b.or_(b.shl(size, 13), _i32(0x7F800000))
-    small = b.fmul(b.cast("uitofp", size, "float"), const("float", 2.0**-24))
-    bits = b.select(b.icmp("sge", size, _i32(0x7C00)), largest, normal)
-    return b.select(b.icmp("slt", size, _i32(0x400)), b.bitcast(small, "i32"), bits)
+def half_to_float(b: Builder, bits: V) -> V:
+    """The f32 of f16 numbers that are given by their bits, i16 or vectors of them."""
+    word = vector("i32", lanes(bits.type))
+
+    def const_(value: int) -> V:
+        return const(word, value)
+
+    wide = b.cast("zext", bits, "i32")
+    sign, size = b.and_(wide, const_(0x8000)), b.and_(wide, const_(0x7FFF))
+    shifted = b.shl(size, 13)
+    result = b.add(shifted, const_((127 - 15) << 23))
+    quiet = b.select(b.icmp("sgt", size, const_(0x7C00)), const_(0x7FC00000), const_(0x7F800000))
+    result = b.select(b.icmp("sge", size, const_(0x7C00)), b.or_(shifted, quiet), result)
+    # Numbers that are subnormal in f16 are whole multiples of 2^-24.
+    small = b.cast("uitofp", size, "float")
+    small = b.bitcast(b.fmul(small, const(small.type, 2.0**-24)), word)
+    result = b.select(b.icmp("slt", size, const_(0x400)), small, result)
+    return b.bitcast(b.or_(result, b.shl(sign, 16)), vector("float", lanes(bits.type)))
+
+
+def _bfloat_to_float(b: Builder, bits: V) -> V:
+    word = b.shl(b.cast("zext", bits, "i32"), 16)
+    nan = b.icmp("sgt", b.and_(word, _i32(0x7FFFFFFF)), _i32(0x7F800000))
+    return b.bitcast(b.or_(word, b.select(nan, _i32(0x400000), _i32(0))), "float")
 
 
 def _truncate_to_half(module: ModuleText, name: str, target: Target) -> None:

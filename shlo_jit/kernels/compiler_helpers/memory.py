@@ -90,8 +90,7 @@ def _compare(module: ModuleText, name: str, target: Target) -> None:
         bytes_ = [b.cast("zext", b.load("i8", b.offset(p, at)), "i32") for p in (x, y)]
         difference = b.sub(*bytes_)
         with b.if_(b.icmp("ne", difference, const("i32", 0))):
-            b.line(f"ret i32 {difference.text}")
-            b.start(b.label("unreachable"))
+            b.ret_early(difference)
     b.ret(const("i32", 0))
 
 

@@ -41,8 +41,7 @@ def _f64(module: ModuleText, name: str, target: Target) -> None:
     for flag in finite + nonzero:
         usual = b.and_(usual, flag)
     with b.if_(usual):
-        b.line(f"ret double {_exact_sum(b, x, y, z).text}")
-        b.start(b.label("unreachable"))
+        b.ret_early(_exact_sum(b, x, y, z))
     product = b.fmul(x, y)
     result = b.fadd(product, z)
     # A product of numbers may overflow, and must not meet an infinity then; it may vanish, and keeps its sign then.

@@ -247,9 +247,33 @@ class _Packer:
                 at = b.mul(u, plan.group * plan.element_bytes)
                 block = transpose(b, [self._load_units(b.offset(row, at)) for row in rows])
                 place = b.offset(to, b.mul(u, self.step))
-                for x in block:
+                for x in block[:-1]:
                     self._store(x, place, mask)
                     place = b.offset(place, self.step)
+                self._store_last(block[-1], place, mask, j)
+
+    def _store_last(self, x: V, at: V, mask: V | None, j: V) -> None:
+        """The last step of a block. Where stores have no masks, a panel narrower than a vector has every step write
+        over the beginning of the next, which is written later; but behind the last step comes another panel, which
+        another thread may have written already."""
+        b = self.b
+        if mask is not None:
+            self._store(x, at, mask)
+            return
+
+        def by_element() -> list[V]:
+            row = b.alloca(x.type)
+            b.store(x, row)
+            with b.loop(0, b.sub(self.width, j), hint="lane") as lane:
+                element = b.load(self.plan.unit, b.element(row, self.plan.unit, lane))
+                b.store(element, b.element(at, self.plan.unit, lane))
+            return []
+
+        def whole() -> list[V]:
+            b.store(x, at)
+            return []
+
+        b.if_else(b.icmp("sle", b.add(j, self.plan.lanes), self.width), whole, by_element)
 
     def _load_units(self, at: V) -> V:
         b, plan = self.b, self.plan
