@@ -118,8 +118,8 @@ class Interface:
         b = self._public("memory_bytes", [("i32", "threads")], "i64")
         (threads,) = b.params
         variant = self._ask(b, "i64", "pick", [])
-        wrong = b.or_(b.icmp("slt", variant, 0), b.icmp("slt", threads, i32(1)))
-        with b.if_(wrong):
+        wrong = b.or_(b.icmp("slt", threads, i32(1)), b.icmp("sgt", threads, i32(MOST_THREADS)))
+        with b.if_(b.or_(b.icmp("slt", variant, 0), wrong)):
             b.ret_early(i64(0))
         arena = self._ask(b, "i64", "arena_bytes", [variant, b.cast("sext", threads, "i64")])
         b.ret(b.add(arena, self.layout.nbytes))
@@ -217,13 +217,17 @@ class Interface:
         return b.load(type, field(b, OPTIONS, options, index))
 
     def _options(self, b: Builder, options: V) -> list[V]:
-        """Threads, weights_path, weights, weights_bytes, memory, memory_bytes; the defaults where `options` is null."""
-        words = OPTIONS_WORDS[1:]
-        types = OPTIONS[1:-1].split(", ")[1:]
-        defaults = [V(t, "null" if t == "ptr" else "0") for t in types]
+        """The fields of OPTIONS; the defaults where `options` is null."""
+        defaults = [V(t, "null" if t == "ptr" else "0") for t in OPTIONS[1:-1].split(", ")]
         return b.if_else(
-            is_null(b, options), lambda: defaults, lambda: [self._option(b, options, word) for word in words]
+            is_null(b, options), lambda: defaults, lambda: [self._option(b, options, word) for word in OPTIONS_WORDS]
         )
+
+    def _leave_if_cut(self, b: Builder, nbytes: V) -> None:
+        """Return BAD_ARGUMENT where options are shorter than in the first version; 0 stands for that length."""
+        least = b.cast("ptrtoint", b.emit("ptr", f"getelementptr {OPTIONS}, ptr null, i32 1"), "i32")
+        is_cut = b.and_(b.icmp("ne", nbytes, i32(0)), b.icmp("ult", nbytes, least))
+        leave_if(b, is_cut, LibraryStatus.BAD_ARGUMENT)
 
     def _write_create(self) -> None:
         b = self._public("create", [("ptr", "created"), ("ptr", "options")])
@@ -232,7 +236,8 @@ class Interface:
         b.store(NULL, created)
         variant = self._ask(b, "i64", "pick", [])
         leave_if(b, b.icmp("slt", variant, 0), LibraryStatus.UNSUPPORTED_CPU)
-        threads, path, data, data_bytes, memory, memory_bytes = self._options(b, options)
+        nbytes, threads, path, data, data_bytes, memory, memory_bytes = self._options(b, options)
+        self._leave_if_cut(b, nbytes)
         wrong = b.or_(b.icmp("slt", threads, i32(0)), b.icmp("sgt", threads, i32(MOST_THREADS)))
         leave_if(b, wrong, LibraryStatus.BAD_ARGUMENT)
         if self.imports:

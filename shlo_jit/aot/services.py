@@ -16,6 +16,8 @@ NULL = V("ptr", "null")
 PAGE = 16 << 10
 """A multiple of the page of every system; what is allocated has a multiple of that."""
 HUGE_PAGE = 2 << 20
+OF_ANOTHER_SIZE = V("ptr", "inttoptr (i64 1 to ptr)")
+"""What `map_file` gives instead of a file's contents."""
 
 
 class Services:
@@ -59,7 +61,7 @@ class Services:
         return i32(1)
 
     def map_file(self, b: Builder, path: V, nbytes: V) -> V:
-        """The file's first `nbytes` bytes, to be read; null when there is no such file, or it has not that size."""
+        """A file of `nbytes` bytes, to be read; null when there is none, OF_ANOTHER_SIZE where it is not so long."""
         return NULL
 
     def unmap_file(self, b: Builder, memory: V, nbytes: V) -> None:
@@ -154,7 +156,7 @@ class Posix(Services):
         def opened() -> list[V]:
             size = b.call("i64", "lseek", [file, i64(0), i32(2)])
             fits = b.icmp("eq", size, nbytes)
-            found = b.if_else(fits, lambda: [self._mapped(b, nbytes, 1, file)], lambda: [NULL])
+            found = b.if_else(fits, lambda: [self._mapped(b, nbytes, 1, file)], lambda: [OF_ANOTHER_SIZE])
             b.call("i32", "close", [file])
             return found
 

@@ -4,7 +4,7 @@ has such a file's contents."""
 from __future__ import annotations
 
 from shlo_jit.aot.image import Image
-from shlo_jit.aot.services import Services
+from shlo_jit.aot.services import OF_ANOTHER_SIZE, Services
 from shlo_jit.aot.tables import text_bytes
 from shlo_jit.aot.writing import NULL, is_null, leave_if
 from shlo_jit.codegen.library_format import WEIGHTS_ALIGNMENT, WEIGHTS_HEADER, WEIGHTS_MAGIC, LibraryStatus
@@ -88,6 +88,7 @@ class WeightsCode:
         (path,) = b.if_else(is_null(b, path), lambda: [self._path_beside(b, place)], lambda: [path])
         mapped = self.services.map_file(b, path, i64(self.total))
         leave_if(b, is_null(b, mapped), LibraryStatus.NO_WEIGHTS)
+        leave_if(b, b.icmp("eq", mapped, OF_ANOTHER_SIZE), LibraryStatus.WRONG_WEIGHTS)
         with b.if_(b.not_(self._is_ours(b, mapped))):
             self.services.unmap_file(b, mapped, i64(self.total))
             b.ret_early(i32(LibraryStatus.WRONG_WEIGHTS))
@@ -119,7 +120,7 @@ class WeightsCode:
                 turn.next(after, b.select(b.icmp("eq", letter, V("i8", "47")), after, length))
                 is_more = b.icmp("ne", letter, V("i8", "0"))
                 turn.again = b.and_(is_more, b.icmp("slt", after, LONGEST_PATH - len(name)))
-            return [turn.values[1]]
+            return [b.select(is_more, i64(0), turn.values[1])]
 
         (length,) = b.if_else(is_null(b, own), lambda: [i64(0)], folder)
         b.memcpy(b.offset(place, length), V("ptr", f"@{file}"), len(name))

@@ -7,6 +7,7 @@ import gc
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -395,7 +396,21 @@ def test_statuses(tmp_path: Path) -> None:
     assert library.model_main(pointer, *at[:2], ctypes.c_void_p(y.ctypes.data + 2), at[3]) == 6
     assert library.model_call(pointer, 1, None, None) == 7
     assert library.model_call(pointer, 0, None, None) == 6
-    assert library.model_set_threads(pointer, 0) == 7
+    assert library.model_set_threads(pointer, 0) == library.model_set_threads(pointer, 1025) == 7
+    assert library.model_memory_bytes(0) == library.model_memory_bytes(1025) == 0 < library.model_memory_bytes(1024)
+    other = ctypes.c_void_p()
+    for nbytes, threads, status in (
+        (0, 0, 0),
+        (48, 1, 0),
+        (1000, 1, 0),
+        (8, 1, 7),
+        (47, 1, 7),
+        (48, -1, 7),
+        (0, 1025, 7),
+    ):
+        options = struct.pack("<Ii40x", nbytes, threads)
+        assert library.model_create(ctypes.byref(other), options) == status
+        library.model_destroy(other)
     assert library.model_set_threads(pointer, 5) == 0
     assert library.model_status_text(6).startswith(b"a pointer is null")
     assert library.model_status_text(-1) == library.model_status_text(99) == b"unknown status"
@@ -407,12 +422,10 @@ def test_weights_that_are_not_ours(tmp_path: Path) -> None:
     path = exported(chain(160), tmp_path, weights="file")
     weights = tmp_path / "model.weights"
     data = weights.read_bytes()
-    weights.write_bytes(data[:-1])
-    with pytest.raises(shlo_jit.LibraryError, match="the file of weights cannot be read"):
-        shlo_jit.load(path)
-    weights.write_bytes(data[:40] + bytes([data[40] ^ 1]) + data[41:])
-    with pytest.raises(shlo_jit.LibraryError, match="is not the one that was exported"):
-        shlo_jit.load(path)
+    for wrong in (b"", data[:-1], data + b"\0", data[:40] + bytes([data[40] ^ 1]) + data[41:]):
+        weights.write_bytes(wrong)
+        with pytest.raises(shlo_jit.LibraryError, match="is not the one that was exported"):
+            shlo_jit.load(path)
     weights.rename(tmp_path / "elsewhere")
     with pytest.raises(shlo_jit.LibraryError, match=r"cannot be read \(model.weights\)"):
         shlo_jit.load(path)
