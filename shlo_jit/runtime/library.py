@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import json
 import os
 import weakref
 from collections.abc import Mapping
@@ -84,15 +85,19 @@ class LoadedLibrary(Loaded):
         self.library, address = _open(file)
         make = ctypes.CFUNCTYPE(ctypes.POINTER(_Library))(address)
         self.c = make().contents
-        if self.c.interface_version != INTERFACE_VERSION or self.c.function_count != len(file.metadata["functions"]):
+        if self.c.interface_version != INTERFACE_VERSION or self._metadata() != file.metadata:
             raise LibraryError(f"cannot load {file.path}: its code and its metadata do not agree")
-        self.weights = weights
+        self.weights = weights or _weights_beside(file)
         self.program = _program(file.metadata["functions"][number])
         self.first_callback = sum(len(f["callbacks"]) for f in file.metadata["functions"][:number])
         self.entry = self.c.functions[number].run
         for name in file.metadata["lapack"]:
             symbol = LAPACK_PREFIX + name
             self.c.set_symbol(f"{name}_".encode(), lapack.addresses([symbol])[symbol])
+
+    def _metadata(self) -> object:
+        """What the code says: the file may have been replaced since it was read."""
+        return json.loads(ctypes.string_at(self.c.metadata or 0, self.c.metadata_bytes))
 
     def arena_bytes(self, threads: int) -> int:
         """Of the arenas that a caller makes: the library has its own."""
@@ -110,7 +115,7 @@ class LibraryInstance(Instance):
 
     def _make_record(self, rank: int, communicator: int) -> int:
         c, pointer = self.loaded.c, P()
-        weights = os.fsencode(self.loaded.weights) if self.loaded.weights is not None else None
+        weights = os.fsencode(self.loaded.weights) if self.loaded.weights else None
         options = _Options(bytes=ctypes.sizeof(_Options), threads=self.threads, weights_path=weights)
         status = c.create(ctypes.byref(pointer), ctypes.byref(options))
         if status == LibraryStatus.NO_MEMORY:
@@ -130,7 +135,7 @@ class LibraryInstance(Instance):
         if status == LibraryStatus.UNSUPPORTED_CPU:
             return " (it is for " + " or ".join(t["name"] for t in metadata["targets"]) + ")"
         if status in (LibraryStatus.NO_WEIGHTS, LibraryStatus.WRONG_WEIGHTS):
-            return f" ({self.loaded.weights or metadata['weights']['file']})"
+            return f" ({self.loaded.weights})"
         return ""
 
     @property
@@ -160,6 +165,12 @@ def load_library(
     target = resolve()
     loaded = LoadedLibrary(file, entry, weights)
     return Executable(LibraryInstance(loaded, call_library(target, cache), threads, custom_calls), target, cache)
+
+
+def _weights_beside(file: LibraryFile) -> str | None:
+    """The path of the file of weights in the library's folder, which an object in memory does not know."""
+    name = file.metadata["weights"]["file"]
+    return name and os.path.join(os.path.dirname(os.path.abspath(file.path)), name)
 
 
 def _number(file: LibraryFile, entry: str | None) -> int:

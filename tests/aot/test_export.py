@@ -45,14 +45,9 @@ def test_same_bits_as_compiled(name: str, ending: str, tmp_path: Path) -> None:
 def test_weights(weights: str, ending: str, tmp_path: Path) -> None:
     path = exported(chain(160), tmp_path, ending, weights=weights)
     assert (tmp_path / "model.weights").exists() == (weights == "file")
-    loaded, compiled = shlo_jit.load(path, weights=weights_of(path, weights, ending)), shlo_jit.compile(chain(160))
+    loaded, compiled = shlo_jit.load(path), shlo_jit.compile(chain(160))
     assert same(loaded(*inputs(loaded)), compiled(*inputs(loaded)))
     assert loaded.memory.constants == 2 * 160 * 160 * 4
-
-
-def weights_of(path: Path, weights: str, ending: str) -> Path | None:
-    """Code that was loaded from an object does not know where it comes from."""
-    return path.with_name("model.weights") if (weights, ending) == ("file", ".o") else None
 
 
 @pytest.mark.parametrize("threads", [True, False])
@@ -427,7 +422,7 @@ def test_weights_that_are_not_ours(tmp_path: Path) -> None:
         with pytest.raises(shlo_jit.LibraryError, match="is not the one that was exported"):
             shlo_jit.load(path)
     weights.rename(tmp_path / "elsewhere")
-    with pytest.raises(shlo_jit.LibraryError, match=r"cannot be read \(model.weights\)"):
+    with pytest.raises(shlo_jit.LibraryError, match=r"cannot be read \(/.*/model.weights\)"):
         shlo_jit.load(path)
     (tmp_path / "elsewhere").write_bytes(data)
     loaded = shlo_jit.load(path, weights=tmp_path / "elsewhere")

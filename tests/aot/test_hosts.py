@@ -12,6 +12,8 @@ import pytest
 from building import CUSTOM, SQUARE, build, chain, exported, inputs, needs_cc, run, same
 
 import shlo_jit
+from shlo_jit.runtime.library import LoadedLibrary
+from shlo_jit.runtime.library_file import read_library
 
 
 def test_a_call_within_a_call(tmp_path: Path) -> None:
@@ -115,6 +117,14 @@ def test_exported_again_over_a_loaded_library(ending: str, tmp_path: Path) -> No
     texts = [SQUARE.replace("multiply", op) for op in ("add", "multiply", "subtract")]
     loaded = [shlo_jit.load(exported(text, tmp_path, ending)) for text in texts]
     assert [exe(x).tolist() for exe in loaded] == [[0, 2, 4, 6], [0, 1, 4, 9], [0, 0, 0, 0]]
+
+
+def test_replaced_while_it_is_loaded(tmp_path: Path) -> None:
+    """Code is not called as another file said that it is to be."""
+    file = read_library(exported(SQUARE, tmp_path))
+    exported(SQUARE.replace("4xf32", "400xf32"), tmp_path)
+    with pytest.raises(shlo_jit.LibraryError, match="its code and its metadata do not agree"):
+        LoadedLibrary(file, None, None)
 
 
 def test_loading_one_library_a_thousand_times(tmp_path: Path) -> None:
