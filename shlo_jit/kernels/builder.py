@@ -323,9 +323,6 @@ class Builder:
     def fdiv(self, a: V, c: V) -> V:
         return self._binary("fdiv", a, c)
 
-    def frem(self, a: V, c: V) -> V:
-        return self._binary("frem", a, c)
-
     def fneg(self, a: V) -> V:
         return self.emit(a.type, f"fneg {a.type} {a.text}")
 

@@ -90,6 +90,24 @@ func.func @main(%x: tensor<1x14x14x8xf32>, %w: tensor<3x3x8x16xf32>) -> tensor<1
     : (tensor<1x14x14x8xf32>, tensor<3x3x8x16xf32>) -> tensor<1x14x14x16xf32>
   return %0 : tensor<1x14x14x16xf32>
 }""",
+    "convolution of f64": """
+func.func @main(%x: tensor<1x9x9x5xf64>, %w: tensor<3x3x5x7xf64>) -> tensor<1x4x4x7xf64> {
+  %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+    window = {stride = [2, 2]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+    : (tensor<1x9x9x5xf64>, tensor<3x3x5x7xf64>) -> tensor<1x4x4x7xf64>
+  return %0 : tensor<1x4x4x7xf64>
+}""",
+    "complex dot": """
+func.func @main(%x: tensor<9x20xf64>, %y: tensor<20x11xf64>) -> (tensor<9x11xf64>, tensor<9x11xf64>) {
+  %0 = stablehlo.complex %x, %x : tensor<9x20xcomplex<f64>>
+  %1 = stablehlo.complex %y, %y : tensor<20x11xcomplex<f64>>
+  %2 = stablehlo.multiply %1, %1 : tensor<20x11xcomplex<f64>>
+  %3 = stablehlo.dot_general %0, %2, contracting_dims = [1] x [0]
+    : (tensor<9x20xcomplex<f64>>, tensor<20x11xcomplex<f64>>) -> tensor<9x11xcomplex<f64>>
+  %4 = stablehlo.real %3 : (tensor<9x11xcomplex<f64>>) -> tensor<9x11xf64>
+  %5 = stablehlo.imag %3 : (tensor<9x11xcomplex<f64>>) -> tensor<9x11xf64>
+  return %4, %5 : tensor<9x11xf64>, tensor<9x11xf64>
+}""",
     "depthwise convolution": """
 func.func @main(%x: tensor<1x14x14x16xf32>, %w: tensor<3x3x1x16xf32>) -> tensor<1x12x12x16xf32> {
   %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
