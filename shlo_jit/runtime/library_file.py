@@ -38,7 +38,7 @@ class LibraryFile(NamedTuple):
     machine: str
     """Of ELF: its architecture; else empty."""
     metadata: Mapping[str, Any]
-    """See `export/description.py`."""
+    """See `aot/description.py`."""
 
 
 def read_library(path: str | os.PathLike[str]) -> LibraryFile:

@@ -150,3 +150,7 @@ def inputs(executable: shlo_jit.runtime.executable.Executable, seed: int = 0) ->
         else:
             made.append(generator.standard_normal(signature.shape))
     return [np.asarray(a).astype(s.dtype) for a, s in zip(made, executable.inputs, strict=True)]
+
+
+def affine_arguments() -> tuple[np.ndarray, np.ndarray]:
+    return np.arange(4, dtype=np.float32), np.eye(4, dtype=np.float32)
