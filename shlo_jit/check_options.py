@@ -127,7 +127,7 @@ def export_options(
     linker: object,
 ) -> ExportOptions:
     """The options of an export; see `api.export`."""
-    from shlo_jit.aot.c_names import c_identifier
+    from shlo_jit.aot.c_names import c_prefix
     from shlo_jit.aot.export import ExportOptions
 
     library = _path("path", path)
@@ -138,9 +138,9 @@ def export_options(
     if not isinstance(threads, bool):
         raise TypeError(f"threads: expected True or False, got {threads!r}")
     if name is None:
-        name = c_identifier(library.name.partition(".")[0].removeprefix("lib"))
-    elif not isinstance(name, str) or c_identifier(name) != name:
-        raise ValueError(f"name: expected an identifier of C, got {name!r}")
+        name = c_prefix(library.name.partition(".")[0].removeprefix("lib"))
+    elif not isinstance(name, str) or c_prefix(name) != name:
+        raise ValueError(f"name: expected an identifier of C (and not 'shlo'), got {name!r}")
     if not isinstance(custom_calls, Iterable) or isinstance(custom_calls, str | bytes):
         raise TypeError(f"custom_calls: expected names, got {custom_calls!r}")
     calls = [*custom_calls]

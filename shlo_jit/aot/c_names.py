@@ -7,13 +7,41 @@ import re
 from shlo_jit.ir.types import DType
 
 KEYWORDS = frozenset(
-    "alignas alignof and asm auto bool break case catch char class const constexpr continue decltype default delete do "
-    "double else enum explicit export extern false float for friend goto if inline int long mutable namespace new "
-    "noexcept not nullptr operator or private protected public register restrict return short signed sizeof static "
-    "struct switch template this throw true try typedef typeid typename union unsigned using virtual void volatile "
-    "while xor".split()
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class "
+    "co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue contract_assert "
+    "decltype default delete do double dynamic_cast else enum explicit export extern false float for friend goto if "
+    "inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public "
+    "register reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast struct "
+    "switch template this thread_local throw true try typedef typeid typename typeof typeof_unqual union unsigned "
+    "using virtual void volatile wchar_t while xor xor_eq".split()
 )
-"""Of C and C++."""
+"""Of C and C++, up to C23 and C++26."""
+_NOT_OURS = re.compile(
+    r"__.*|_[A-Z].*|(shlo|SHLO)_.*"  # reserved by C, and by our header
+    r"|u?int\w*_t|U?INT\w*_(MAX|MIN|C)|(size|ptrdiff)_t|(SIZE|PTRDIFF|SIG_ATOMIC|WCHAR|WINT)_(MAX|MIN)"
+    r"|NULL|EOF|I|assert|errno|offsetof|stderr|stdin|stdout|linux|unix|i386|far|near|min|max|interface"
+)
+"""Types and macros of headers and of compilers, as far as one may meet them where nothing but our header is wanted."""
+
+_MATHS = (
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim floor fma "
+    "fmax fmin fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan "
+    "nearbyint nextafter pow remainder remquo rint round scalbn sin sincos sinh sqrt tan tanh tgamma trunc".split()
+)
+C_FUNCTIONS = frozenset(
+    [m + suffix for m in _MATHS for suffix in ("", "f", "l")]
+    + (
+        "main abort abs atexit atof atoi atol bcmp bsearch calloc clock close div dladdr dlopen dlsym dup exit fclose "
+        "fflush fgets fopen fork fprintf fputc fputs fread free fseek ftell fwrite getauxval getenv getpid labs lseek "
+        "madvise malloc memchr memcmp memcpy memmove memset mmap mprotect munmap open perror printf putchar puts qsort "
+        "raise rand read realloc remove rename scanf select signal sleep snprintf sprintf srand sscanf stat strcat "
+        "strchr strcmp strcpy strlen strncmp strncpy strstr strtod strtol strtoul syscall sysconf system time unlink "
+        "vprintf wait write clock_gettime sched_getaffinity sched_setaffinity sched_yield aligned_alloc posix_memalign "
+        "_fltused VirtualAlloc VirtualFree".split()
+    )
+)
+"""Functions of the C library and the system that libraries call, or that compilers and linkers know."""
+_C_FAMILIES = re.compile(r"pthread_\w+|shlo_(pool_\w+|parallel)")
 
 _C_TYPES = {
     "i1": "bool",
@@ -24,6 +52,11 @@ _C_TYPES = {
     "complex<f32>": "shlo_complex64",
     "complex<f64>": "shlo_complex128",
 }
+
+
+def is_taken(symbol: str) -> bool:
+    """Whether C's library, or a part of every library of ours, has a function of that name."""
+    return symbol in C_FUNCTIONS or _C_FAMILIES.fullmatch(symbol) is not None
 
 
 def c_word(text: str) -> str:
@@ -37,6 +70,30 @@ def c_identifier(text: str) -> str:
     if name[0].isdigit():
         name = "_" + name
     return name + "_" if name in KEYWORDS else name
+
+
+def c_prefix(text: str) -> str:
+    """The text as what the symbols of a library begin with, and an underscore behind it."""
+    name = c_identifier(text)
+    return "shlo_" if name == "shlo" else name  # shlo_library, shlo_options are types of the header
+
+
+def c_parameter(text: str) -> str:
+    """The text as the name of a parameter in a header."""
+    name = c_identifier(text)
+    return name + "_" if _NOT_OURS.fullmatch(name) else name
+
+
+def c_function(text: str) -> str:
+    """The text as the name of a function of the host's."""
+    name = c_parameter(text)
+    return name + "_" if is_taken(name) else name
+
+
+def c_comment(text: str) -> str:
+    """The text as a part of a comment, which neither ends in it nor goes on in another line."""
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return printable.replace("*/", "* /").replace("/*", "/ *").replace("??", "? ?")
 
 
 def unique(name: str, taken: set[str]) -> str:

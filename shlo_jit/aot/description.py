@@ -44,7 +44,7 @@ def metadata(image: Image) -> dict[str, Any]:
         "weights": {
             "bytes": image.weights.nbytes,
             "constants": len(image.weights.constants),
-            "file": weights_file_name(image) if image.weights_in_file else None,
+            "file": weights_file_name(image.name) if image.weights_in_file else None,
             "identity": image.weights.identity.hex(),
         },
         "custom_calls": custom_call_symbols(image),

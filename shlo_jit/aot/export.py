@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import BinaryIO, NamedTuple
 
 from shlo_jit.aot import modules, weights
 from shlo_jit.aot.archive import Archive
+from shlo_jit.aot.c_names import is_taken
 from shlo_jit.aot.header import header
 from shlo_jit.aot.image import Image, check_entries, make_image
 from shlo_jit.aot.interface import public_symbols
@@ -63,8 +63,7 @@ def export_module(module: Module, options: ExportOptions, progress: Progress = l
     """Write the files. Raises StableHLOError where the program is refused, OptionError, ExportError where no linker
     can link it, and OSError where a file cannot be written."""
     check_kind(options.path, options.targets[0])
-    if options.header is not None and options.header.resolve() == options.path.resolve():
-        raise ExportError(f"{options.header}: the library and its header cannot be one file")
+    _check_paths(options)
     check_entries(module, options.entries)
     image = make_image(
         module,
@@ -75,35 +74,44 @@ def export_module(module: Module, options: ExportOptions, progress: Progress = l
         weights_in_file=options.weights_in_file,
         on_step=lambda what: progress(what, 0, 0),
     )
+    _check_symbols(image)
     progress("generating code", 0, 0)
     is_linked = options.path.suffix in SHARED or options.path.suffix == WASM
     code = modules.emit(image, threads=options.threads, may_miss_symbols=is_linked)
     written = _Written(image, progress)
     linker = ""
-    if is_linked:
-        with tempfile.TemporaryDirectory(prefix="shlo_jit-") as folder:
-            object = Path(folder) / f"{image.name}.o"
-            with open(object, "wb") as file:
-                written.object(file, code)
-            progress("linking", 0, 0)
-            with _replacing(options.path) as made:
-                symbols, target = public_symbols(image), options.targets[0]
-                linker = link_shared(object, made, options.path.name, target, symbols, options.linker)
-    else:
-        with _replacing(options.path) as made, open(made, "wb") as file:
-            if options.path.suffix in ARCHIVES:
-                _write_archive(file, code, image, written)
-            else:
-                written.object(file, code)
-    weights_path = None
-    if image.weights_in_file and image.weights.nbytes:
-        weights_path = options.path.parent / weights_file_name(image)
-        with _replacing(weights_path) as made, open(made, "wb") as file:
-            weights.write_file(file, image, written.note)
-    if options.header is not None:
-        with _replacing(options.header) as made:
-            made.write_text(header(image), encoding="utf-8")
+    weights_path = _weights_path(options) if image.weights_in_file and image.weights.nbytes else None
+    with contextlib.ExitStack() as whole:  # which puts the files in their places when all of them are written
+        made = whole.enter_context(_replacing(options.path))
+        if is_linked:
+            linker = _link(made, code, image, written, options, progress)
+        else:
+            with open(made, "wb") as file:
+                if options.path.suffix in ARCHIVES:
+                    _write_archive(file, code, image, written)
+                else:
+                    written.object(file, code)
+        if weights_path is not None:
+            with open(whole.enter_context(_replacing(weights_path)), "wb") as file:
+                weights.write_file(file, image, written.note)
+        if options.header is not None:
+            whole.enter_context(_replacing(options.header)).write_text(header(image), encoding="utf-8")
     return Exported(options.path, options.header, weights_path, linker)
+
+
+def _weights_path(options: ExportOptions) -> Path:
+    return options.path.parent / weights_file_name(options.name)
+
+
+def _link(made: Path, code: bytes, image: Image, written: _Written, options: ExportOptions, progress: Progress) -> str:
+    """Link the library; the name of the linker."""
+    with tempfile.TemporaryDirectory(prefix="shlo_jit-") as folder:
+        object = Path(folder) / f"{image.name[:100]}.o"
+        with open(object, "wb") as file:
+            written.object(file, code)
+        progress("linking", 0, 0)
+        symbols, target = public_symbols(image), options.targets[0]
+        return link_shared(object, made, options.path.name, target, symbols, options.linker)
 
 
 def check_kind(path: Path, target: Target) -> None:
@@ -152,14 +160,25 @@ def _write_archive(file: BinaryIO, code: bytes, image: Image, written: _Written)
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
     """The path of a file to write, which takes the place of `path` once it is whole."""
-    handle, name = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.stem}-", suffix=path.suffix)
-    os.close(handle)
-    made = Path(name)
-    try:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".shlo_jit-") as folder:
+        made = Path(folder) / path.name
         yield made
-        umask = os.umask(0)
-        os.umask(umask)
-        made.chmod((0o777 if path.suffix in SHARED else 0o666) & ~umask)
         made.replace(path)
-    finally:
-        made.unlink(missing_ok=True)
+
+
+def _check_paths(options: ExportOptions) -> None:
+    """Raise ExportError where two files are one."""
+    paths = [options.path]
+    if options.header is not None:
+        paths.append(options.header)
+    if options.weights_in_file:
+        paths.append(_weights_path(options))
+    if len({p.resolve() for p in paths}) < len(paths):
+        raise ExportError(f"the same path twice: {', '.join(map(str, paths))}")
+
+
+def _check_symbols(image: Image) -> None:
+    """Raise ExportError where the library would define what C's library, or the thread pool, does."""
+    for symbol in public_symbols(image):
+        if is_taken(symbol):
+            raise ExportError(f"the library would define {symbol}, which there is already: choose another name for it")

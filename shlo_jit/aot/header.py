@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_jit.aot.c_names import c_identifier, c_type, unique
+from shlo_jit.aot.c_names import c_comment, c_identifier, c_parameter, c_type, unique
 from shlo_jit.aot.calls import alignment
 from shlo_jit.aot.image import Function, Image
 from shlo_jit.aot.imports import custom_call_symbols
@@ -158,7 +158,7 @@ def _words(image: Image) -> str:
         "instances do not. Arrays are dense and in row-major order. Outputs may not overlap with anything else.",
     ]
     if image.weights_in_file:
-        lines += [f"The constants are in {weights_file_name(image)}, which belongs beside the library."]
+        lines += [f"The constants are in {weights_file_name(image.name)}, which belongs beside the library."]
     return "\n".join("   " + line for line in lines)
 
 
@@ -182,7 +182,7 @@ def port_names(function: Function) -> tuple[list[str], list[str]]:
 
 def _port_name(port: Port, otherwise: str) -> str:
     """Of a parameter; a name that is the number of a value says nothing."""
-    return c_identifier(port.name) if port.name and not port.name.isdigit() else otherwise
+    return c_parameter(port.name) if port.name and not port.name.isdigit() else otherwise
 
 
 def _shape(port: Port) -> str:
@@ -212,7 +212,7 @@ def _declaration(name: str, function: Function) -> str:
     if len(lines) > 100:
         pad = ",\n    "
         lines = f"int32_t {name}_{function.c_name}(\n    {pad.join(parameters)});"
-    return f"/* @{function.name}{comment} */\n{lines}\n"
+    return f"/* @{c_comment(function.name)}{comment} */\n{lines}\n"
 
 
 def _imports(image: Image) -> list[str]:
@@ -225,8 +225,8 @@ def _imports(image: Image) -> list[str]:
             "   arrays, and return 0 if all went well. */",
         ]
         for target, symbol in symbols.items():
-            callback = next(c for c in image.callbacks if c.target == target)
-            lines.append(f"/* {target}: {_call_shape(callback)} */")
+            shapes = dict.fromkeys(_call_shape(c) for c in image.callbacks if c.target == target)
+            lines.append(f"/* {c_comment(target)}: {' or '.join(shapes)} */")
             lines.append(f"int32_t {symbol}(void **operands, void **results);")
         parts.append("\n".join(lines))
     if image.lapack:

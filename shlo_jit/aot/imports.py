@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from shlo_jit.aot.c_names import c_identifier, unique
-from shlo_jit.aot.image import Image
+from shlo_jit.aot.c_names import c_function, unique
+from shlo_jit.aot.image import RESERVED, Image
 from shlo_jit.aot.tables import Tables
 from shlo_jit.aot.writing import is_null, leave_if
 from shlo_jit.codegen.library_format import LibraryStatus
@@ -20,14 +20,21 @@ from shlo_jit.kernels.externals import LAPACK_PREFIX
 
 
 def custom_call_symbols(image: Image) -> dict[str, str]:
-    """Target of a custom call -> the C function that makes it."""
-    taken: set[str] = set()
-    return {target: unique(c_identifier(target), taken) for target in image.custom_calls}
+    """Target of a custom call -> the C function that makes it: its name, with underscores for what C does not have, and
+    behind it where the name is C's or the library's already."""
+    own = (*RESERVED, *(f.c_name for f in image.functions))
+    taken = {f"{image.name}_{word}" for word in own} | {_fortran(name) for name in image.lapack}
+    return {target: unique(c_function(target), taken) for target in image.custom_calls}
+
+
+def _fortran(name: str) -> str:
+    """The symbol of a function of LAPACK or BLAS."""
+    return f"{name}_"
 
 
 def import_symbols(image: Image) -> dict[str, str]:
     """Custom calls' targets and the names of LAPACK's functions -> symbols."""
-    return custom_call_symbols(image) | {LAPACK_PREFIX + name: f"{name}_" for name in image.lapack}
+    return custom_call_symbols(image) | {LAPACK_PREFIX + name: _fortran(name) for name in image.lapack}
 
 
 class Imports:

@@ -170,13 +170,18 @@ class Interface:
 
     # ------------------------------------------------------------------ the pool's life
     def _take_guard(self, b: Builder) -> None:
-        """Wait until no other thread is in the code up to `_give_guard`."""
-        with b.repeat([i64(0)]) as turn:
-            pair = b.emit("{i32, i1}", f"cmpxchg ptr {self.guard.text}, i32 0, i32 1 acquire monotonic")
+        """Wait until no other thread is in the code up to `_give_guard`. Who holds it is told by process, because in a
+        forked child nobody gives back what a thread of the parent had."""
+        own = self.services.process(b)
+        with b.repeat([i32(0)]) as turn:
+            (expected,) = turn.values
+            words = f"cmpxchg ptr {self.guard.text}, i32 {expected.text}, i32 {own.text} acquire monotonic"
+            pair = b.emit("{i32, i1}", words)
             turn.again = b.not_(b.emit("i1", f"extractvalue {{i32, i1}} {pair.text}, 1"))
+            seen = b.emit("i32", f"extractvalue {{i32, i1}} {pair.text}, 0")
             with b.if_(turn.again):
                 self.services.yield_(b)
-            turn.next(turn.values[0])
+            turn.next(b.select(b.icmp("eq", seen, own), i32(0), seen))
 
     def _give_guard(self, b: Builder) -> None:
         b.line(f"store atomic i32 0, ptr {self.guard.text} release, align 4")
@@ -186,9 +191,10 @@ class Interface:
         b = self._own("use_pool", [("i64", "threads"), ("i32", "more")])
         threads, more = b.params
         self._take_guard(b)
-        b.store(b.add(b.load("i32", self.count), more), self.count)
         if self.uses_pool:
             b.call("i32", "shlo_pool_prepare", [threads])
+        # Not before: a child that is forked meanwhile does not have this instance.
+        b.store(b.add(b.load("i32", self.count), more), self.count)
         self._give_guard(b)
         b.ret()
 

@@ -54,6 +54,10 @@ class Services:
     def yield_(self, b: Builder) -> None:
         """Let somebody else run, who has what we wait for."""
 
+    def process(self, b: Builder) -> V:
+        """A number of this process that is not 0 and that no other has; i32."""
+        return i32(1)
+
     def map_file(self, b: Builder, path: V, nbytes: V) -> V:
         """The file's first `nbytes` bytes, to be read; null when there is no such file, or it has not that size."""
         return NULL
@@ -138,6 +142,9 @@ class Posix(Services):
 
     def yield_(self, b: Builder) -> None:
         b.call("i32", "sched_yield", [])
+
+    def process(self, b: Builder) -> V:
+        return b.call("i32", "getpid", [])
 
     def map_file(self, b: Builder, path: V, nbytes: V) -> V:
         read_and_close_on_exec = i32(0x80000 if self.is_linux else 0x1000000)

@@ -18,9 +18,9 @@ def weights_header(image: Image) -> bytes:
     return WEIGHTS_HEADER.pack(WEIGHTS_MAGIC, image.weights.identity, image.weights.nbytes)
 
 
-def weights_file_name(image: Image) -> str:
-    """Of the file beside the library."""
-    return f"{image.name}.weights"
+def weights_file_name(library: str) -> str:
+    """Of the file beside a library of that name."""
+    return f"{library}.weights"
 
 
 def weights_symbol(image: Image) -> str:
@@ -104,7 +104,7 @@ class WeightsCode:
     def _path_beside(self, b: Builder, place: V) -> V:
         """The path of the file of weights in the library's folder, written to `place`; just its name where the
         library's path is not known, or too long."""
-        name = weights_file_name(self.image).encode() + b"\0"
+        name = weights_file_name(self.image.name).encode() + b"\0"
         file = f"{self.image.name}.weights.file"
         self.module.define_global(file, f"private constant [{len(name)} x i8] {text_bytes(name)}, align 1")
         own = self.services.own_path(b, V("ptr", f"@{self.image.name}.weights.find"))

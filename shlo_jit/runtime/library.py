@@ -6,6 +6,7 @@ A loaded library is never unloaded while something can still call it, and its in
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import weakref
 from collections.abc import Mapping
@@ -180,11 +181,24 @@ def _open(file: LibraryFile) -> tuple[jit.Library, int]:
         library = jit.load([code], [symbol], symbols=_symbols(file))
         return library, library.addresses[symbol]
     try:
-        shared = _Shared(os.path.abspath(file.path))
+        shared = _Shared(_new_spelling(os.path.abspath(file.path)))
         address = ctypes.cast(shared.library[symbol], P).value or 0
         return jit.Library(shared, {symbol: address}, ()), address
     except (OSError, AttributeError) as error:
         raise LibraryError(f"cannot load {file.path}: {error}") from None
+
+
+_spellings = itertools.count(1)
+
+
+def _new_spelling(path: str) -> str:
+    """The absolute path as nobody has spelt it before, with `/.` and `/` in the midst of it for the digits of a number.
+
+    The dynamic linker looks at names first: for a path that it knows it gives the library that it has loaded from
+    there, though another file may be at that path by now. The same file by another name it recognises."""
+    digits = bin(next(_spellings))[2:]
+    folder, name = os.path.split(path)
+    return os.path.join(folder, "".join("./" if digit == "1" else "/" for digit in digits), name)
 
 
 class _Shared:

@@ -43,6 +43,20 @@ int main(void) {
 }
 """
 
+CUSTOM = """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = stablehlo.custom_call @"my.op"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = stablehlo.custom_call @"other"(%0) {mhlo.backend_config = {factor = 3.0 : f32}} : (tensor<4xf32>) -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+"""
+SQUARE = """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = stablehlo.multiply %x, %x : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+"""
+
 
 def dense(*shape: int, seed: int = 0) -> str:
     """The literal of normally distributed f32."""
@@ -65,6 +79,13 @@ func.func @main(%x: {t}) -> (tensor<{n}xf32>, {t}) {{
   return %3, %2 : tensor<{n}xf32>, {t}
 }}
 """
+
+
+def exported(text: str | Path, folder: Path, ending: str = ".so", **options) -> Path:
+    """A library `model`, with its header."""
+    path = folder / f"model{ending}"
+    shlo_jit.export(text, path, header=folder / "model.h", **options)
+    return path
 
 
 def run(command: Sequence[str | Path], **environment: str) -> subprocess.CompletedProcess[str]:

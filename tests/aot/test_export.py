@@ -9,12 +9,11 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-from building import AFFINE, AFFINE_HOST, Host, build, chain, inputs, needs_cc, run, same
+from building import AFFINE, AFFINE_HOST, CUSTOM, Host, build, chain, exported, inputs, needs_cc, run, same
 
 import shlo_jit
 from shlo_jit import examples
@@ -22,13 +21,6 @@ from shlo_jit.runtime.library_file import check_loadable, read_library
 
 needs_cxx = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 needs_readelf = pytest.mark.skipif(shutil.which("readelf") is None, reason="no binutils")
-
-
-def exported(text: str | Path, folder: Path, ending: str = ".so", **options) -> Path:
-    """A library `model`, with its header."""
-    path = folder / f"model{ending}"
-    shlo_jit.export(text, path, header=folder / "model.h", **options)
-    return path
 
 
 def affine_arguments() -> tuple[np.ndarray, np.ndarray]:
@@ -159,15 +151,6 @@ def test_donated_arguments(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------- custom calls
-CUSTOM = """
-func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
-  %0 = stablehlo.custom_call @"my.op"(%x) : (tensor<4xf32>) -> tensor<4xf32>
-  %1 = stablehlo.custom_call @"other"(%0) {mhlo.backend_config = {factor = 3.0 : f32}} : (tensor<4xf32>) -> tensor<4xf32>
-  return %1 : tensor<4xf32>
-}
-"""
-
-
 @pytest.mark.parametrize("ending", [".so", ".o"])
 def test_custom_calls_in_python(ending: str, tmp_path: Path) -> None:
     path = exported(CUSTOM, tmp_path, ending, custom_calls=["my.op", "other"])
@@ -381,6 +364,8 @@ def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
         shlo_jit.export("func.func @main() -> tensor<f32> { }", path)
     with pytest.raises(shlo_jit.ExportError, match="no-such-linker"):
         shlo_jit.export(AFFINE, path, linker="no-such-linker")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        shlo_jit.export(AFFINE, path, header=tmp_path / "nowhere" / "model.h")
     assert path.read_text() == "before"
     assert [p.name for p in tmp_path.iterdir()] == ["model.so"]
 
@@ -434,53 +419,6 @@ def test_weights_that_are_not_ours(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(data)
     loaded = shlo_jit.load(path, weights=tmp_path / "elsewhere")
     assert same(loaded(*inputs(loaded)), shlo_jit.compile(chain(160))(*inputs(loaded)))
-
-
-def test_a_call_within_a_call(tmp_path: Path) -> None:
-    """One instance cannot run twice in one thread; another thread waits for it."""
-    text = CUSTOM.replace("my.op", "other").replace(" {mhlo.backend_config = {factor = 3.0 : f32}}", "")
-    path = exported(text, tmp_path, custom_calls=["other"])
-    x = np.ones(4, np.float32)
-    seen = []
-
-    def again(x):
-        if not seen:
-            seen.append("")
-            with pytest.raises(shlo_jit.ExecutionError, match="is in a call already"):
-                loaded(x)
-        return x + 1
-
-    loaded = shlo_jit.load(path, custom_calls={"other": again})
-    assert loaded(x).tolist() == [3, 3, 3, 3]
-
-
-def test_threads_share_an_instance(tmp_path: Path) -> None:
-    loaded = shlo_jit.load(exported(chain(160), tmp_path))
-    compiled = shlo_jit.compile(chain(160))
-    wrong = []
-
-    def work(seed: int) -> None:
-        arguments = inputs(compiled, seed)
-        want = compiled(*arguments)
-        wrong.extend(seed for _ in range(20) if not same(loaded(*arguments), want))
-
-    workers = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert not wrong
-
-
-def test_fork(tmp_path: Path) -> None:
-    """A child has the instance, and gets workers of its own."""
-    loaded = shlo_jit.load(exported(chain(320), tmp_path), threads=3)
-    want = loaded(*inputs(loaded))
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if same(loaded(*inputs(loaded)), want) else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert same(loaded(*inputs(loaded)), want)
 
 
 # ---------------------------------------------------------------------- what cannot be loaded
@@ -559,6 +497,8 @@ def test_another_processor(tmp_path: Path) -> None:
         ({"custom_calls": "my_op"}, TypeError, "custom_calls: expected names"),
         ({"donate": [9]}, ValueError, "there is no argument 9"),
         ({"linker": 1}, TypeError, "linker: expected a string"),
+        ({"header": "./model.so"}, shlo_jit.ExportError, "the same path twice"),
+        ({"header": "model.weights", "weights": "file"}, shlo_jit.ExportError, "the same path twice"),
         ({"path": "no/such/folder/model.so"}, FileNotFoundError, "no/such/folder"),
     ],
 )
