@@ -13,12 +13,14 @@ from shlo_jit.forking import compiling
 from shlo_jit.ir.core import Module
 from shlo_jit.runtime.callbacks import registered
 from shlo_jit.sources import read_source
+from shlo_jit.specialize import compile_source
 from shlo_jit.verify.verifier import verify_module, warnings_of
 
 if TYPE_CHECKING:
     from shlo_jit.aot.export import Exported
     from shlo_jit.ir.core import Region
     from shlo_jit.ir.types import Type
+    from shlo_jit.runtime.dynamic import DynamicExecutable
     from shlo_jit.runtime.executable import Executable
 
 
@@ -81,7 +83,7 @@ def compile(
     composites: Mapping[str, Callable[..., Any]] | None = None,
     cache: bool = True,
     donate: Iterable[int] = (),
-) -> Executable:
+) -> Executable | DynamicExecutable:
     """Compile a program (text, a path, or a Module) to machine code.
 
     `entry` is the function to run. `threads`: how many a call may use, by default `SHLO_JIT_NUM_THREADS` or the CPUs of
@@ -105,7 +107,7 @@ def compile(
             cache=cache,
             donate=donate,
         )
-        return pipeline.compile_source(given, options)
+        return compile_source(given, options)
 
 
 def load(

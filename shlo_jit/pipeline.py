@@ -17,6 +17,7 @@ from shlo_jit.ir.core import Module, is_declaration
 from shlo_jit.kernels.target import Target
 from shlo_jit.log import LOG, stage
 from shlo_jit.options import CompileOptions, OptionError, check_donated
+from shlo_jit.passes.refine.unknown import has_unknown
 from shlo_jit.runtime import build, lapack, routines
 from shlo_jit.runtime.cache import program_key
 from shlo_jit.runtime.callbacks import is_known
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
     from shlo_jit.memory.storage import MemoryPlan
 
 
-def compile_source(source: Text | Module, options: CompileOptions) -> Executable:
+def compile_static(source: Text | Module, options: CompileOptions) -> Executable:
     """Program to an Executable, from the object cache where it knows the program. Raises OptionError for options that
     the program cannot have."""
 
     def timed() -> Executable:
-        return _compile(source, replace(options, profile=True), None, None)
+        return _compile(parsed(source), replace(options, profile=True), None, None)
 
     remake = Remake(texts(lambda: lower(parsed(source), options), options.target), timed)
     key = None
@@ -56,11 +57,11 @@ def compile_source(source: Text | Module, options: CompileOptions) -> Executable
         LOG.debug("%s: %s the object cache (%s)", _name_of(source), "in" if found is not None else "not in", key[:12])
         if found is not None:
             return found
-    return _compile(source, options, key, remake)
+    return _compile(parsed(source), options, key, remake)
 
 
 @compiling()
-def _compile(source: Text | Module, options: CompileOptions, key: str | None, remake: Remake | None) -> Executable:
+def _compile(module: Module, options: CompileOptions, key: str | None, remake: Remake | None) -> Executable:
     """Through all stages. With a `key`, the code goes into the object cache."""
     cpus = usable_cpus()
     with Background(cpus - 1) as background:
@@ -69,7 +70,7 @@ def _compile(source: Text | Module, options: CompileOptions, key: str | None, re
         for routine in routines.own_routines().values():
             starting.start(routine)
         try:
-            lowered = lower(parsed(source), options, starting.start)
+            lowered = lower(module, options, starting.start)
         except (StableHLOError, MemoryError, OptionError):
             raise
         except Exception as error:  # whatever went wrong, the caller gets one documented exception
@@ -127,12 +128,20 @@ def lower(
     from shlo_jit.lower.program import lower_program
     from shlo_jit.memory.planner import plan_memory
     from shlo_jit.passes import core_functions
+    from shlo_jit.passes.refine.refine import refine_module
     from shlo_jit.schedule.schedule import Context, schedule
 
     with stage("verify"):
         function = verified(module, options)
+    if has_unknown(module):
+        with stage("refine"):
+            types = [argument.type for argument in function.block().arguments]
+            refined = refine_module(module, options.entry, types)
+            function = refined.function(options.entry) or function
+    else:
+        refined = module
     with stage("passes"):
-        cores = core_functions(module, function, options.calls.__contains__, on_pass)
+        cores = core_functions(refined, function, options.calls.__contains__, on_pass)
     pause()
     check_donated(options.donate, len(cores[-1].block().arguments))
     with stage("fuse"):

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from shlo_jit.errors import Diagnostic, VerifyError, diagnose
-from shlo_jit.ir.attributes import Dense, SymbolRef, TypeAttr
+from shlo_jit.ir.attributes import SymbolRef, TypeAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, is_declaration
 from shlo_jit.ir.types import I32, FunctionType, TensorType, Type, tensor
 from shlo_jit.ops import OPS, Violation
@@ -212,9 +212,7 @@ class _Refiner:
         attributes = {**op.attributes, "callee": SymbolRef((callee.attributes["sym_name"],))}
         results = rw.emit(op.name, operands, [v.type for v in returned], attributes)
         known = [_small(v) for v in returned]
-        return [
-            v if k is None else mk.constant(rw, v.tensor, k) for v, k in zip(results, known, strict=True)
-        ]
+        return [v if k is None else mk.constant(rw, v.tensor, k) for v, k in zip(results, known, strict=True)]
 
     def _composite(self, op: Op, operands: list[Value]) -> dict[str, Any]:
         callee = self.callee(_symbol(op.attributes["decomposition"]), operands)

@@ -1,0 +1,90 @@
+"""Programs with unknown dimensions, made static for the shapes they are called with, and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from shlo_jit import pipeline
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type
+from shlo_jit.ir.types import TensorType, Type, tensor
+from shlo_jit.ops.shapes import type_text
+from shlo_jit.options import CompileOptions
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.frontend.first_platform import first_platform
+from shlo_jit.passes.refine.refine import refine_module
+from shlo_jit.passes.refine.unknown import is_dynamic, may_be_unknown, unknown_values
+from shlo_jit.runtime.dynamic import DynamicExecutable, DynamicPort, NeedsValues, Shape
+from shlo_jit.runtime.executable import Executable
+from shlo_jit.sources import Text
+
+MOST_KNOWN = 64
+"""Elements of an integer argument that shapes may be computed from."""
+
+
+def compile_source(source: Text | Module, options: CompileOptions) -> Executable | DynamicExecutable:
+    """A program to what can be called: an Executable, or where dimensions are unknown, what makes those."""
+    if may_be_unknown(source):
+        found = dynamic_executable(pipeline.parsed(source), options)
+        if found is not None:
+            return found
+    return pipeline.compile_static(source, options)
+
+
+def dynamic_executable(module: Module, options: CompileOptions) -> DynamicExecutable | None:
+    """What makes code for the shapes that it is called with; None where the arguments' shapes are all known, and the
+    others follow from these. Raises VerifyError, StableHLOError and UnsupportedError, as compiling does."""
+    function = first_platform(pipeline.verified(module, options), Context(module))
+    arguments = function.block().arguments
+    inputs = [_port(a.name, a.type, f"argument {i} (%{a.name})", function) for i, a in enumerate(arguments)]
+    results = function_type(function).results
+    outputs = [_port("", t, f"result {i}", function) for i, t in enumerate(results)]
+    whole = _with_function(module, function)
+    may_be_shapes = tuple(i for i, a in enumerate(arguments) if _may_be_shape(a))
+
+    def refined(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Module:
+        types = [tensor(shape, a.tensor.dtype) for shape, a in zip(shapes, arguments, strict=True)]
+        found = refine_module(whole, options.entry, types, values)
+        if not values and may_be_shapes and any(True for f in found.functions() for _ in unknown_values(f)):
+            raise NeedsValues
+        return found
+
+    def make(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Executable:
+        return pipeline.compile_static(refined(shapes, values), options)
+
+    known: tuple[int, ...] = ()
+    if not any(map(is_dynamic, arguments)):
+        try:
+            refined([a.tensor.extents for a in arguments], {})
+        except NeedsValues:
+            known = may_be_shapes
+        else:
+            return None
+    return DynamicExecutable(inputs, outputs, known, may_be_shapes, make)
+
+
+def _port(name: str, type: Type, what: str, function: Op) -> DynamicPort:
+    if not isinstance(type, TensorType) or type.shape is None:
+        raise UnsupportedError(
+            diagnose(f"{what} is of type {type_text(type)}, not a tensor of known rank", function.span)
+        )
+    return DynamicPort(name, type.shape, type.storage, type.bounds)
+
+
+def _may_be_shape(argument: Value) -> bool:
+    """Whether an argument may hold sizes: few integers, and how many is known."""
+    t = argument.type
+    return isinstance(t, TensorType) and t.is_static and t.size <= MOST_KNOWN and t.storage.kind in ("i", "u", "x")
+
+
+def _with_function(module: Module, function: Op) -> Module:
+    """The module with another function of that name."""
+    name = function.attributes["sym_name"]
+    if module.function(name) is function:
+        return module
+    ops = [function if op.attributes.get("sym_name") == name else op for op in module.body.ops]
+    old = module.op
+    new = Op(old.name, [], [], old.attributes, [Region([Block(ops=ops)])], old.source, old.start, old.end)
+    return Module(new, module.source)
