@@ -17,6 +17,8 @@ from shlo_jit.specialize import compile_source
 from shlo_jit.verify.verifier import verify_module, warnings_of
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from shlo_jit.aot.export import Exported
     from shlo_jit.ir.core import Region
     from shlo_jit.ir.types import Type
@@ -172,3 +174,20 @@ def export(
     given = read_source(source)
     options = export_options(path, header, target, name, entry, weights, threads, custom_calls, donate, linker)
     return export_module(pipeline.parsed(given), options, progress or (lambda *_: None))
+
+
+def refine(source: object, shapes: Sequence[Sequence[int] | str | np.ndarray], entry: str = "main") -> Module:
+    """The static program of one with unknown dimensions, for the shapes of its arguments: a Module that can be printed,
+    verified and compiled.
+
+    shapes: for each argument of `entry` its extents, its type as text (`8x16xf32`), or an array that has them; arrays
+    of integers also say the values that the program may compute shapes from.
+
+    Raises StableHLOError where shapes contradict each other, the program's types, or an assertion of it, with the
+    places; TypeError and ValueError for arguments of another kind or number.
+    """
+    from shlo_jit.specialize import refined_for
+
+    given = read_source(source)
+    with compiling():
+        return refined_for(pipeline.parsed(given), entry, shapes)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from shlo_jit import pipeline
-from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.codegen.target import resolve
+from shlo_jit.errors import ParseError, UnsupportedError, diagnose
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type
 from shlo_jit.ir.types import TensorType, Type, tensor
 from shlo_jit.ops.shapes import type_text
@@ -19,6 +20,7 @@ from shlo_jit.passes.refine.unknown import is_dynamic, may_be_unknown, unknown_v
 from shlo_jit.runtime.dynamic import DynamicExecutable, DynamicPort, NeedsValues, Shape
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.sources import Text
+from shlo_jit.text.types import type_of_text
 
 MOST_KNOWN = 64
 """Elements of an integer argument that shapes may be computed from."""
@@ -63,6 +65,39 @@ def dynamic_executable(module: Module, options: CompileOptions) -> DynamicExecut
         else:
             return None
     return DynamicExecutable(inputs, outputs, known, may_be_shapes, make)
+
+
+def refined_for(module: Module, entry: str, shapes: Sequence[object]) -> Module:
+    """The static program for shapes as `api.refine` takes them. Raises as that does."""
+    function = pipeline.verified(module, CompileOptions(resolve(), entry))
+    arguments = function.block().arguments
+    if isinstance(shapes, str) or not isinstance(shapes, Sequence):
+        raise TypeError(f"shapes: expected one for each argument, got {shapes!r}")
+    if len(shapes) != len(arguments):
+        raise ValueError(f"shapes: the program takes {len(arguments)} arguments, got {len(shapes)}")
+    types = [_type_of(i, a, given) for i, (a, given) in enumerate(zip(arguments, shapes, strict=True))]
+    values = {
+        i: np.asarray(given)
+        for i, (a, given) in enumerate(zip(arguments, shapes, strict=True))
+        if isinstance(given, np.ndarray | np.generic) and _may_be_shape(a)
+    }
+    return refine_module(module, entry, types, values)
+
+
+def _type_of(index: int, argument: Value, given: object) -> Type:
+    """The type that a shape, a type's text or an array says an argument has."""
+    what = f"shape of argument {index} (%{argument.name})"
+    if isinstance(given, str):
+        try:
+            return type_of_text(given if given.startswith("tensor<") else f"tensor<{given}>")
+        except ParseError:
+            raise ValueError(f"{what}: expected extents and an element type, such as 8x16xf32; got {given!r}") from None
+    extents = given.shape if isinstance(given, np.ndarray | np.generic) else given
+    if not isinstance(extents, Sequence) or not all(isinstance(n, int | np.integer) and n >= 0 for n in extents):
+        raise TypeError(f"{what}: expected extents, a type's text or an array, got {given!r}")
+    if not isinstance(argument.type, TensorType):
+        return argument.type
+    return tensor(tuple(int(n) for n in extents), argument.type.dtype)
 
 
 def _port(name: str, type: Type, what: str, function: Op) -> DynamicPort:

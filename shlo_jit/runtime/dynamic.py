@@ -62,7 +62,19 @@ class DynamicExecutable:
     """A compiled program with unknown dimensions. Call it with arrays, as an `Executable`; results have the shapes that
     follow. At most `tuning.SPECIALISATIONS` shapes are kept, those that were used last. Threads may share it."""
 
-    __slots__ = ("__weakref__", "_known", "_lock", "_make", "_may_be_shapes", "_ports", "_table", "inputs", "outputs")
+    __slots__ = (
+        "__call__",
+        "__weakref__",
+        "_hot",
+        "_known",
+        "_lock",
+        "_make",
+        "_may_be_shapes",
+        "_ports",
+        "_table",
+        "inputs",
+        "outputs",
+    )
 
     def __init__(
         self,
@@ -79,13 +91,46 @@ class DynamicExecutable:
         self._make = make
         self._lock = threading.Lock()
         self._table: OrderedDict[Key, Future[Executable]] = OrderedDict()
+        self._hot: dict[Any, Executable] = {}
+        """Shapes of the arguments whose shapes are not all known -> executable. Forgotten whenever code is made, so
+        that `_table` sees which shapes are in use."""
         self.inputs = tuple(p.signature for p in inputs)
         self.outputs = tuple(p.signature for p in outputs)
+        self.__call__ = self._lookup()
 
-    def __call__(self, *args: Any) -> Any:
+    def _lookup(self) -> Callable[..., Any]:
+        """The call. Shapes that were seen cost a look into a dictionary."""
+        hot, slow = self._hot.get, self._call
+        varying = [i for i, port in enumerate(self._ports) if not port.is_static]
+        if len(varying) == 1:
+            (only,) = varying
+
+            def call(*args: Any) -> Any:
+                try:
+                    found = hot(args[only].shape)
+                except (AttributeError, IndexError, TypeError):  # no array, or none there
+                    found = None
+                return slow(*args) if found is None else found(*args)
+
+            return call
+
+        def call_by_all(*args: Any) -> Any:
+            try:
+                found = hot(tuple([args[i].shape for i in varying]))
+            except (AttributeError, IndexError, TypeError):
+                found = None
+            return slow(*args) if found is None else found(*args)
+
+        return call_by_all
+
+    def _call(self, *args: Any) -> Any:
         check_count(len(args), self._ports)
         arrays = [take(value, i, port) for i, (value, port) in enumerate(zip(args, self._ports, strict=True))]
-        return self._executable(arrays)(*args)
+        found = self._executable(arrays)
+        if not self._known:
+            varying = tuple(a.shape for a, port in zip(arrays, self._ports, strict=True) if not port.is_static)
+            self._hot[varying[0] if len(varying) == 1 else varying] = found
+        return found(*args)
 
     def specialize(self, *calls: Sequence[Sequence[int]]) -> None:
         """Have code ready for calls: for each the shapes of all arguments. Several are compiled at the same time.
@@ -111,6 +156,10 @@ class DynamicExecutable:
             self._known = self._may_be_shapes
             return self._for(self._key(arrays))
 
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
+        return f"<DynamicExecutable ({inputs}) -> ({outputs})>"
+
     def _key(self, arrays: Sequence[np.ndarray]) -> Key:
         values = tuple(arrays[i].tobytes() if i in self._known else None for i in range(len(arrays)))
         return Key(tuple(a.shape for a in arrays), values)
@@ -129,6 +178,7 @@ class DynamicExecutable:
         if is_new:
             try:
                 future.set_result(self._made(key))
+                self._hot.clear()
             except BaseException as error:
                 with self._lock:
                     self._table.pop(key, None)
