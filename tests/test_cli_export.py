@@ -108,7 +108,7 @@ def test_export_refuses(folder: Path) -> None:
         "export", "two.mlir", "-o", "two.so", "--linker", "no-such-ld", status=1
     )
     assert "weights: expected" in invoke("export", "two.mlir", "-o", "two.o", "--weights", "x", status=2)
-    assert f"cannot write to {folder / 'no'}: No such file" in invoke("export", "two.mlir", "-o", "no/two.o", status=2)
+    assert "cannot write to no: No such file" in invoke("export", "two.mlir", "-o", "no/two.o", status=2)
     assert "no callable is registered for target @my_op" in invoke("export", "calls.mlir", "-o", "calls.o", status=1)
     assert list(folder.glob("*.o")) == list(folder.glob("*.so")) == []
 

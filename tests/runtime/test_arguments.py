@@ -314,8 +314,8 @@ def test_the_slow_way_is_the_same(monkeypatch, add):
 
 
 def test_unknown_stage(add):
-    with pytest.raises(ValueError, match="unknown stage 'x'"):
-        add.text("x")
+    with pytest.raises(ValueError, match="only programs that were compiled from StableHLO here have texts"):
+        add.text("llvm")
     exe = build(
         callback(),
         TARGET,
@@ -324,6 +324,8 @@ def test_unknown_stage(add):
         remake=Remake({"llvm": lambda: "text"}, pytest.fail),
     )
     assert exe.text("llvm") == "text"
+    with pytest.raises(ValueError, match="unknown stage 'x': expected one of llvm"):
+        exe.text("x")
 
 
 @pytest.mark.parametrize(
