@@ -16,11 +16,23 @@ import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.ir.types import DType
-from shlo_jit.runtime.arguments import check_count, describe_array, name_of, take
+from shlo_jit.runtime.arguments import check_count, describe_array, name_of, shape_text, take
 from shlo_jit.runtime.executable import Executable
-from shlo_jit.runtime.front import Signature
 
 Shape = tuple[int, ...]
+
+
+class DynamicSignature(NamedTuple):
+    """An argument or result of a program with unknown dimensions."""
+
+    name: str
+    """Empty when it has none."""
+    shape: tuple[int | None, ...]
+    """None: a dimension that is not known."""
+    dtype: np.dtype
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{shape_text(self.shape)}]"
 
 
 class DynamicPort(NamedTuple):
@@ -37,8 +49,8 @@ class DynamicPort(NamedTuple):
         return None not in self.shape
 
     @property
-    def signature(self) -> Signature:
-        return Signature(self.name, self.shape, self.dtype.numpy)
+    def signature(self) -> DynamicSignature:
+        return DynamicSignature(self.name, self.shape, self.dtype.numpy)
 
 
 class Key(NamedTuple):

@@ -22,8 +22,7 @@ class Signature(NamedTuple):
 
     name: str
     """Empty when it has none."""
-    shape: tuple[int | None, ...]
-    """None: a dimension that is not known."""
+    shape: tuple[int, ...]
     dtype: np.dtype
 
     def __str__(self) -> str:
