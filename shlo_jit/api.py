@@ -11,9 +11,9 @@ from shlo_jit.check_options import compile_options
 from shlo_jit.errors import Diagnostic, StableHLOError
 from shlo_jit.forking import compiling
 from shlo_jit.ir.core import Module
+from shlo_jit.ir.unknown import may_be_unknown
 from shlo_jit.runtime.callbacks import registered
 from shlo_jit.sources import read_source
-from shlo_jit.specialize import compile_source
 from shlo_jit.verify.verifier import verify_module, warnings_of
 
 if TYPE_CHECKING:
@@ -109,7 +109,11 @@ def compile(
             cache=cache,
             donate=donate,
         )
-        return compile_source(given, options)
+        if may_be_unknown(given):
+            from shlo_jit.specialize import compile_unknown
+
+            return compile_unknown(given, options)
+        return pipeline.compile_static(given, options)
 
 
 def load(

@@ -14,10 +14,10 @@ from shlo_jit.errors import Diagnostic, InternalError, StableHLOError, Unsupport
 from shlo_jit.forking import compiling, pause
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Module, is_declaration
+from shlo_jit.ir.unknown import has_unknown
 from shlo_jit.kernels.target import Target
 from shlo_jit.log import LOG, stage
 from shlo_jit.options import CompileOptions, OptionError, check_donated
-from shlo_jit.passes.refine.unknown import has_unknown
 from shlo_jit.runtime import build, lapack, routines
 from shlo_jit.runtime.cache import program_key
 from shlo_jit.runtime.callbacks import is_known
@@ -41,7 +41,7 @@ def compile_static(source: Text | Module, options: CompileOptions) -> Executable
     the program cannot have."""
 
     def timed() -> Executable:
-        return _compile(parsed(source), replace(options, profile=True), None, None)
+        return _compile(source, replace(options, profile=True), None, None)
 
     remake = Remake(texts(lambda: lower(parsed(source), options), options.target), timed)
     key = None
@@ -57,11 +57,11 @@ def compile_static(source: Text | Module, options: CompileOptions) -> Executable
         LOG.debug("%s: %s the object cache (%s)", _name_of(source), "in" if found is not None else "not in", key[:12])
         if found is not None:
             return found
-    return _compile(parsed(source), options, key, remake)
+    return _compile(source, options, key, remake)
 
 
 @compiling()
-def _compile(module: Module, options: CompileOptions, key: str | None, remake: Remake | None) -> Executable:
+def _compile(source: Text | Module, options: CompileOptions, key: str | None, remake: Remake | None) -> Executable:
     """Through all stages. With a `key`, the code goes into the object cache."""
     cpus = usable_cpus()
     with Background(cpus - 1) as background:
@@ -70,7 +70,7 @@ def _compile(module: Module, options: CompileOptions, key: str | None, remake: R
         for routine in routines.own_routines().values():
             starting.start(routine)
         try:
-            lowered = lower(module, options, starting.start)
+            lowered = lower(parsed(source), options, starting.start)
         except (StableHLOError, MemoryError, OptionError):
             raise
         except Exception as error:  # whatever went wrong, the caller gets one documented exception

@@ -11,12 +11,12 @@ from shlo_jit.codegen.target import resolve
 from shlo_jit.errors import ParseError, UnsupportedError, diagnose
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type
 from shlo_jit.ir.types import TensorType, Type, tensor
+from shlo_jit.ir.unknown import is_dynamic, unknown_values
 from shlo_jit.ops.shapes import type_text
 from shlo_jit.options import CompileOptions
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.frontend.first_platform import first_platform
 from shlo_jit.passes.refine.refine import refine_module
-from shlo_jit.passes.refine.unknown import is_dynamic, may_be_unknown, unknown_values
 from shlo_jit.runtime.dynamic import DynamicExecutable, DynamicPort, NeedsValues, Shape
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.sources import Text
@@ -26,13 +26,10 @@ MOST_KNOWN = 64
 """Elements of an integer argument that shapes may be computed from."""
 
 
-def compile_source(source: Text | Module, options: CompileOptions) -> Executable | DynamicExecutable:
-    """A program to what can be called: an Executable, or where dimensions are unknown, what makes those."""
-    if may_be_unknown(source):
-        found = dynamic_executable(pipeline.parsed(source), options)
-        if found is not None:
-            return found
-    return pipeline.compile_static(source, options)
+def compile_unknown(source: Text | Module, options: CompileOptions) -> Executable | DynamicExecutable:
+    """A program that may have unknown dimensions to an Executable, or where it has, to what makes those."""
+    found = dynamic_executable(pipeline.parsed(source), options)
+    return pipeline.compile_static(source, options) if found is None else found
 
 
 def dynamic_executable(module: Module, options: CompileOptions) -> DynamicExecutable | None:

@@ -83,7 +83,7 @@ def for_shapes(
     """The program for the shapes of its first inputs, and those given for the others whose shapes are not known; the
     source as it is where all are known."""
     from shlo_jit import api
-    from shlo_jit.passes.refine.unknown import has_unknown, is_dynamic
+    from shlo_jit.ir.unknown import has_unknown, is_dynamic
 
     if not shapes and not arrays:
         return given
