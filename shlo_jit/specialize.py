@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,19 +12,22 @@ from shlo_jit.codegen.target import resolve
 from shlo_jit.errors import ParseError, UnsupportedError, diagnose
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type
 from shlo_jit.ir.types import TensorType, Type, tensor
-from shlo_jit.ir.unknown import is_dynamic, unknown_values
+from shlo_jit.ir.unknown import has_unknown, is_dynamic
 from shlo_jit.ops.shapes import type_text
 from shlo_jit.options import CompileOptions
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.frontend.first_platform import first_platform
+from shlo_jit.passes.frontend.inline import inline_all
+from shlo_jit.passes.refine.prelude import prelude, sizes_to_compute, with_sizes
 from shlo_jit.passes.refine.refine import refine_module
 from shlo_jit.runtime.dynamic import DynamicExecutable, DynamicPort, NeedsValues, Shape
 from shlo_jit.runtime.executable import Executable
+from shlo_jit.runtime.staged import Runnable, StagedExecutable
 from shlo_jit.sources import Text
 from shlo_jit.text.types import type_of_text
 
-MOST_KNOWN = 64
-"""Elements of an integer argument that shapes may be computed from."""
+MOST_KNOWN = 8
+"""Elements of an integer argument whose values code may be made for: sizes, as frontends pass them."""
 
 
 def compile_unknown(source: Text | Module, options: CompileOptions) -> Executable | DynamicExecutable:
@@ -46,22 +50,41 @@ def dynamic_executable(module: Module, options: CompileOptions) -> DynamicExecut
     def refined(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Module:
         types = [tensor(shape, a.tensor.dtype) for shape, a in zip(shapes, arguments, strict=True)]
         found = refine_module(whole, options.entry, types, values)
-        if not values and may_be_shapes and any(True for f in found.functions() for _ in unknown_values(f)):
+        if not values and may_be_shapes and has_unknown(found):
             raise NeedsValues
         return found
 
-    def make(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Executable:
-        return pipeline.compile_static(refined(shapes, values), options)
+    def make(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Runnable:
+        return _compiled(refined(shapes, values), options)
 
     known: tuple[int, ...] = ()
     if not any(map(is_dynamic, arguments)):
         try:
-            refined([a.tensor.extents for a in arguments], {})
+            if not has_unknown(refined([a.tensor.extents for a in arguments], {})):
+                return None
         except NeedsValues:
             known = may_be_shapes
-        else:
-            return None
     return DynamicExecutable(inputs, outputs, known, may_be_shapes, make)
+
+
+def _compiled(module: Module, options: CompileOptions) -> Runnable:
+    """A refined program: static, or with shapes that follow from data, which a prelude computes."""
+    function = module.function(options.entry)
+    assert function is not None
+    if not has_unknown(module):
+        return pipeline.compile_static(module, options)
+    whole = inline_all(module, function, options.calls.__contains__)
+    sizes = sizes_to_compute(whole)
+    if not sizes:
+        return pipeline.compile_static(module, options)  # which says what is unknown, and where
+    before = _with_function(module, prelude(whole, sizes))
+    types = [a.type for a in whole.block().arguments]
+
+    def rest(arrays: Sequence[np.ndarray]) -> Runnable:
+        known = _with_function(module, with_sizes(whole, sizes, arrays))
+        return _compiled(refine_module(known, options.entry, types), options)
+
+    return StagedExecutable(pipeline.compile_static(before, replace(options, donate=())), rest)
 
 
 def refined_for(module: Module, entry: str, shapes: Sequence[object]) -> Module:

@@ -23,8 +23,6 @@ def is_dynamic(value: Value) -> bool:
 
 def has_unknown(module: Module) -> bool:
     """Whether the shape of any value is not known."""
-    if module.source.text and not _writes_unknown(module.source.text):
-        return False
     return any(True for function in module.functions() for _ in unknown_values(function))
 
 

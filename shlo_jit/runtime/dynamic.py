@@ -17,7 +17,7 @@ import numpy as np
 from shlo_jit import tuning
 from shlo_jit.ir.types import DType
 from shlo_jit.runtime.arguments import check_count, describe_array, name_of, shape_text, take
-from shlo_jit.runtime.executable import Executable
+from shlo_jit.runtime.staged import Runnable
 
 Shape = tuple[int, ...]
 
@@ -62,7 +62,7 @@ class Key(NamedTuple):
     """Of the arguments that shapes are computed from, and None for the others."""
 
 
-Make = Callable[[Sequence[Shape], Mapping[int, np.ndarray]], Executable]
+Make = Callable[[Sequence[Shape], Mapping[int, np.ndarray]], Runnable]
 """Makes the executable for shapes, and values of some arguments."""
 
 
@@ -102,8 +102,8 @@ class DynamicExecutable:
         self._may_be_shapes = may_be_shapes
         self._make = make
         self._lock = threading.Lock()
-        self._table: OrderedDict[Key, Future[Executable]] = OrderedDict()
-        self._hot: dict[Any, Executable] = {}
+        self._table: OrderedDict[Key, Future[Runnable]] = OrderedDict()
+        self._hot: dict[Any, Runnable] = {}
         """Shapes of the arguments whose shapes are not all known -> executable. Forgotten whenever code is made, so
         that `_table` sees which shapes are in use."""
         self.inputs = tuple(p.signature for p in inputs)
@@ -161,7 +161,7 @@ class DynamicExecutable:
         """How many shapes there is code for."""
         return len(self._table)
 
-    def _executable(self, arrays: Sequence[np.ndarray]) -> Executable:
+    def _executable(self, arrays: Sequence[np.ndarray]) -> Runnable:
         try:
             return self._for(self._key(arrays))
         except NeedsValues:
@@ -176,7 +176,7 @@ class DynamicExecutable:
         values = tuple(arrays[i].tobytes() if i in self._known else None for i in range(len(arrays)))
         return Key(tuple(a.shape for a in arrays), values)
 
-    def _for(self, key: Key) -> Executable:
+    def _for(self, key: Key) -> Runnable:
         """The executable for a key: there, being made by another thread, or made now."""
         with self._lock:
             future = self._table.get(key)
@@ -197,7 +197,7 @@ class DynamicExecutable:
                 future.set_exception(error)
         return future.result()
 
-    def _made(self, key: Key) -> Executable:
+    def _made(self, key: Key) -> Runnable:
         for i, (shape, port) in enumerate(zip(key.shapes, self._ports, strict=True)):
             _check_shape(i, port, shape)
         values = {

@@ -32,6 +32,7 @@ from shlo_jit.ops.shapes import constant_value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.expand.dynamic import RULES
 from shlo_jit.passes.refine.meet import Contradiction, meet
+from shlo_jit.passes.refine.prelude import SHAPES_OF_CALL
 from shlo_jit.passes.rewriter import Rewriter
 from shlo_jit.reference.interpreter import evaluate_op
 from shlo_jit.verify.verifier import diagnostic_of
@@ -39,9 +40,6 @@ from shlo_jit.verify.verifier import diagnostic_of
 MOST_KNOWN = 1024
 """Elements of integer tensors whose values are followed; no shape has so many."""
 WRAPPER = "stablehlo.shape_refinement_operand_wrapper"
-SHAPES_OF_CALL = "indices_of_shape_operands"
-"""Attribute of a custom call: which operands say what shapes its results have."""
-
 Key = tuple[str, tuple[Type, ...], tuple[bytes | None, ...]]
 """A function, the types it is called with, and the bytes of the arguments that are known."""
 
@@ -130,6 +128,10 @@ class _Refiner:
             extent = operands[0].tensor.shape[op.int("dimension")] if operands[0].tensor.shape else None
             if extent is not None:
                 return [mk.constant(rw, tensor((), I32), extent)]
+        if op.name == "stablehlo.set_dimension_size":
+            size = constant_value(operands[1])
+            if size is not None and operands[0].tensor.is_static:
+                return [self._cut(rw, op, operands[0], int(size))]
         new = self._retyped(rw, op, operands)
         folded = self._folded(rw, new)
         if folded is not None:
@@ -140,6 +142,14 @@ class _Refiner:
             return list(static)
         rw.block.ops.append(new)
         return new.results
+
+    def _cut(self, rw: Rewriter, op: Op, operand: Value, size: int) -> Value:
+        """The first `size` positions of a dimension. Raises VerifyError for a size that it does not have."""
+        d, extent = op.int("dimension"), operand.tensor.extents[op.int("dimension")]
+        if not 0 <= size <= extent:
+            message = f"set_dimension_size: {size} is not a size of dimension {d}, which has {extent}"
+            raise VerifyError(diagnose(message, op.span, op=op.name))
+        return mk.slice_dim(rw, operand, d, 0, size)
 
     def _retyped(self, rw: Rewriter, op: Op, operands: list[Value]) -> Op:
         """The op on new operands, with swept regions and the types that follow. Raises VerifyError."""
