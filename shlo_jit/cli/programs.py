@@ -78,7 +78,7 @@ def compile(given: Path | bytes | Module, entry: str, threads: int | None, cache
 
 
 def for_shapes(
-    given: Path | bytes, entry: str, arrays: Sequence[np.ndarray], shapes: Sequence[str]
+    given: Path | bytes | Module, entry: str, arrays: Sequence[np.ndarray], shapes: Sequence[str]
 ) -> Path | bytes | Module:
     """The program for the shapes of its first inputs, and those given for the others whose shapes are not known; the
     source as it is where all are known."""
