@@ -8,7 +8,7 @@ program that the object cache does not have is compiled.
 """
 
 from shlo_jit import startup  # isort: skip  # noqa: F401  first: what follows takes a while, and Ctrl-C may come meanwhile
-from shlo_jit.api import compile, export, infer, load, parse, verify
+from shlo_jit.api import compile, export, infer, load, parse, refine, verify
 from shlo_jit.errors import (
     Diagnostic,
     ExecutionError,
@@ -39,6 +39,7 @@ __all__ = [
     "infer",
     "load",
     "parse",
+    "refine",
     "register_custom_call",
     "verify",
 ]

@@ -11,14 +11,18 @@ from shlo_jit.check_options import compile_options
 from shlo_jit.errors import Diagnostic, StableHLOError
 from shlo_jit.forking import compiling
 from shlo_jit.ir.core import Module
+from shlo_jit.ir.unknown import may_be_unknown
 from shlo_jit.runtime.callbacks import registered
 from shlo_jit.sources import read_source
 from shlo_jit.verify.verifier import verify_module, warnings_of
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from shlo_jit.aot.export import Exported
     from shlo_jit.ir.core import Region
     from shlo_jit.ir.types import Type
+    from shlo_jit.runtime.dynamic import DynamicExecutable
     from shlo_jit.runtime.executable import Executable
 
 
@@ -81,7 +85,7 @@ def compile(
     composites: Mapping[str, Callable[..., Any]] | None = None,
     cache: bool = True,
     donate: Iterable[int] = (),
-) -> Executable:
+) -> Executable | DynamicExecutable:
     """Compile a program (text, a path, or a Module) to machine code.
 
     `entry` is the function to run. `threads`: how many a call may use, by default `SHLO_JIT_NUM_THREADS` or the CPUs of
@@ -105,7 +109,11 @@ def compile(
             cache=cache,
             donate=donate,
         )
-        return pipeline.compile_source(given, options)
+        if may_be_unknown(given):
+            from shlo_jit.specialize import compile_unknown
+
+            return compile_unknown(given, options)
+        return pipeline.compile_static(given, options)
 
 
 def load(
@@ -170,3 +178,20 @@ def export(
     given = read_source(source)
     options = export_options(path, header, target, name, entry, weights, threads, custom_calls, donate, linker)
     return export_module(pipeline.parsed(given), options, progress or (lambda *_: None))
+
+
+def refine(source: object, shapes: Sequence[Sequence[int] | str | np.ndarray], entry: str = "main") -> Module:
+    """The static program of one with unknown dimensions, for the shapes of its arguments: a Module that can be printed,
+    verified and compiled.
+
+    shapes: for each argument of `entry` its extents, its type as text (`8x16xf32`), or an array that has them; arrays
+    of integers also say the values that the program may compute shapes from.
+
+    Raises StableHLOError where shapes contradict each other, the program's types, or an assertion of it, with the
+    places; TypeError and ValueError for arguments of another kind or number.
+    """
+    from shlo_jit.specialize import refined_for
+
+    given = read_source(source)
+    with compiling():
+        return refined_for(pipeline.parsed(given), entry, shapes)

@@ -14,6 +14,7 @@ from shlo_jit.errors import Diagnostic, InternalError, StableHLOError, Unsupport
 from shlo_jit.forking import compiling, pause
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Module, is_declaration
+from shlo_jit.ir.unknown import has_unknown
 from shlo_jit.kernels.target import Target
 from shlo_jit.log import LOG, stage
 from shlo_jit.options import CompileOptions, OptionError, check_donated
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from shlo_jit.memory.storage import MemoryPlan
 
 
-def compile_source(source: Text | Module, options: CompileOptions) -> Executable:
+def compile_static(source: Text | Module, options: CompileOptions) -> Executable:
     """Program to an Executable, from the object cache where it knows the program. Raises OptionError for options that
     the program cannot have."""
 
@@ -127,12 +128,20 @@ def lower(
     from shlo_jit.lower.program import lower_program
     from shlo_jit.memory.planner import plan_memory
     from shlo_jit.passes import core_functions
+    from shlo_jit.passes.refine.refine import refine_module
     from shlo_jit.schedule.schedule import Context, schedule
 
     with stage("verify"):
         function = verified(module, options)
+    if has_unknown(module):
+        with stage("refine"):
+            types = [argument.type for argument in function.block().arguments]
+            refined = refine_module(module, options.entry, types)
+            function = refined.function(options.entry) or function
+    else:
+        refined = module
     with stage("passes"):
-        cores = core_functions(module, function, options.calls.__contains__, on_pass)
+        cores = core_functions(refined, function, options.calls.__contains__, on_pass)
     pause()
     check_donated(options.donate, len(cores[-1].block().arguments))
     with stage("fuse"):

@@ -247,3 +247,6 @@ SPIN_ROUNDS = 1000
 SHARED_CONSTANT_BYTES = 64 << 10
 """Bytes from which constants are kept once by content, in a process and as files of the object cache: opening a file
 takes as long as reading this much of one."""
+SPECIALISATIONS = 256
+"""Shapes for which code of one program with unknown dimensions is kept. Chosen: a service that sees more sizes than
+these should round them up, or pass them in chunks; each takes some 100 KB."""

@@ -22,7 +22,7 @@ LAYERS = (
     ("kernels", ["kernels", "options"]),
     *((name, [name]) for name in "ir ops verify text reference passes fuse schedule memory codegen lower".split()),
     ("runtime", ["runtime"]),
-    ("pipeline", ["sources", "pipeline", "stages"]),
+    ("pipeline", ["sources", "pipeline", "stages", "specialize"]),
     ("aot", ["aot"]),
     ("api", ["check_options", "api", "shlo_jit"]),
     ("command", ["op_table", "cli", "examples", "__main__"]),

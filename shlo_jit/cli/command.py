@@ -11,7 +11,7 @@ import typer
 
 from shlo_jit import startup
 from shlo_jit.cli import exporting, mistakes, programs, report, running
-from shlo_jit.cli.options import AsJson, Entry, Example, File, SeveralInputs, Threads
+from shlo_jit.cli.options import AsJson, Entry, Example, File, SeveralInputs, Shapes, Threads
 from shlo_jit.cli.progress import progress
 from shlo_jit.stages import STAGES
 
@@ -128,6 +128,20 @@ def verify(
             typer.echo(f"{name}: valid")
     if wrong:
         raise typer.Exit(mistakes.INVALID)
+
+
+@app.command()
+def refine(
+    file: File = None,
+    example: Example = "",
+    shapes: Shapes = None,
+    entry: Entry = "main",
+) -> None:
+    """Print the static program for the shapes of inputs with unknown dimensions."""
+    source, name = programs.source(file, example)
+    with mistakes.refusals(name):
+        module = programs.parse(source)
+        typer.echo(str(programs.for_shapes(module, entry, [], shapes or [])).rstrip("\n"))
 
 
 app.command()(exporting.export)

@@ -33,6 +33,12 @@ Example = Annotated[str, typer.Option(metavar="NAME", help=f"One of ours instead
 Entry = Annotated[str, typer.Option(metavar="NAME", help="The function to compile.")]
 Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Threads a call may use.  [default: all CPUs]")]
 Inputs = Annotated[list[Path] | None, typer.Option("--input", metavar="X.npy ...", help="Inputs, in order.")]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape", metavar="8x16xf32", help="Type of an input with unknown dimensions that was not given; in order."
+    ),
+]
 Random = Annotated[bool, typer.Option("--random", help="Make up the inputs that were not given.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Of the inputs made up.")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even what the object cache knows.")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from shlo_jit.cli import mistakes
 from shlo_jit.cli.progress import progress
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from shlo_jit.ir.core import Module
     from shlo_jit.runtime.executable import Executable
 
@@ -53,21 +56,56 @@ def is_library(given: Path | bytes) -> bool:
         return file.read(8).startswith(tuple(LIBRARIES))
 
 
-def parse(given: Path | bytes) -> Module:
+def parse(given: Path | bytes | Module) -> Module:
     from shlo_jit import api
 
     with progress("parsing"), mistakes.readable(str(given) if isinstance(given, Path) else "<stdin>"):
         return api.parse(given)
 
 
-def compile(given: Path | bytes, entry: str, threads: int | None, cache: bool) -> tuple[Executable, float]:
+def compile(given: Path | bytes | Module, entry: str, threads: int | None, cache: bool) -> tuple[Executable, float]:
     """The program, and how long it took to compile."""
     from shlo_jit import api
+    from shlo_jit.runtime.executable import Executable
 
     with progress("compiling"):
         start = time.perf_counter()
         executable = api.compile(given, entry, threads=threads, cache=cache)
-        return executable, time.perf_counter() - start
+        seconds = time.perf_counter() - start
+    if not isinstance(executable, Executable):
+        mistakes.fail("the program has unknown dimensions: give --input or --shape for each such input")
+    return executable, seconds
+
+
+def for_shapes(
+    given: Path | bytes | Module, entry: str, arrays: Sequence[np.ndarray], shapes: Sequence[str]
+) -> Path | bytes | Module:
+    """The program for the shapes of its first inputs, and those given for the others whose shapes are not known; the
+    source as it is where all are known."""
+    from shlo_jit import api
+    from shlo_jit.ir.unknown import has_unknown, is_dynamic
+
+    if not shapes and not arrays:
+        return given
+    module = parse(given)
+    function = module.function(entry)
+    if function is None or not (shapes or has_unknown(module)):
+        return given
+    left = list(shapes)
+    wanted = []
+    for i, argument in enumerate(function.block().arguments):
+        if i < len(arrays):
+            wanted.append(arrays[i])
+        elif is_dynamic(argument):
+            if not left:
+                mistakes.fail(f"input {i} (%{argument.name}) has unknown dimensions: give its --shape")
+            wanted.append(left.pop(0))
+        else:
+            wanted.append(argument.tensor.extents)
+    if left:
+        mistakes.fail(f"--shape {left[0]}: there are not so many inputs with unknown dimensions")
+    with progress("refining"):
+        return api.refine(module, wanted, entry)
 
 
 def load(library: Path, entry: str | None, threads: int | None) -> tuple[Executable, float]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from shlo_jit.cli import arrays, mistakes, programs, report
-from shlo_jit.cli.options import Entry, Example, File, Inputs, NoCache, Random, Runnable, Seed, Threads
+from shlo_jit.cli.options import Entry, Example, File, Inputs, NoCache, Random, Runnable, Seed, Shapes, Threads
 from shlo_jit.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -31,24 +31,33 @@ class Ready(NamedTuple):
 
     name: str
     """For people."""
-    source: Path | bytes
+    source: Path | bytes | Module
     executable: Executable
     seconds: float
     """How long it took to compile or load."""
     arguments: list[np.ndarray]
 
 
-Make = Callable[[Path | bytes], "tuple[Executable, float]"]
+Make = Callable[["Path | bytes | Module"], "tuple[Executable, float]"]
 
 
 @contextlib.contextmanager
 def _ready(
-    file: Path | None, example: str, inputs: list[Path] | None, random: bool, seed: int, make: Make
+    file: Path | None,
+    example: str,
+    inputs: list[Path] | None,
+    shapes: list[str] | None,
+    random: bool,
+    seed: int,
+    entry: str,
+    make: Make,
 ) -> Iterator[Ready]:
     """A program made of its source by `make`, with its arguments. What goes wrong ends the command, in the body too."""
     source, name = programs.source(file, example)
     given = [arrays.load(path) for path in inputs or []]
     with mistakes.refusals(name):
+        if not (isinstance(source, Path) and programs.is_library(source)):
+            source = programs.for_shapes(source, entry, given, shapes or [])
         executable, seconds = make(source)
         yield Ready(name, source, executable, seconds, arrays.arguments(executable.inputs, given, random, seed))
 
@@ -57,6 +66,7 @@ def run(
     file: Runnable = None,
     example: Example = "",
     inputs: Inputs = None,
+    shapes: Shapes = None,
     random: Random = False,
     seed: Seed = 0,
     output_dir: Annotated[
@@ -74,13 +84,13 @@ def run(
 ) -> None:
     """Compile a program, or load an exported library, run it, and print its results and times."""
 
-    def make(source: Path | bytes) -> tuple[Executable, float]:
+    def make(source: Path | bytes | Module) -> tuple[Executable, float]:
         if isinstance(source, Path) and programs.is_library(source):
             return programs.load(source, entry or None, threads)
         return programs.compile(source, entry or "main", threads, not no_cache)
 
     console = report.make_console()
-    with _ready(file, example, inputs, random, seed, make) as ready:
+    with _ready(file, example, inputs, shapes, random, seed, entry or "main", make) as ready:
         results, times = _run(ready.executable, ready.arguments, repeat)
         if isinstance(ready.source, Path) and programs.is_library(ready.source):
             report.print_library(console, ready.name, ready.executable, ready.seconds, times)
@@ -98,6 +108,7 @@ def check(
     file: File = None,
     example: Example = "",
     inputs: Inputs = None,
+    shapes: Shapes = None,
     random: Random = False,
     seed: Seed = 0,
     entry: Entry = "main",
@@ -109,10 +120,10 @@ def check(
     The exit status is 1 when a result differs by more than roundings do.
     """
 
-    def make(source: Path | bytes) -> tuple[Executable, float]:
+    def make(source: Path | bytes | Module) -> tuple[Executable, float]:
         return programs.compile(source, entry, threads, not no_cache)
 
-    with _ready(file, example, inputs, random, seed, make) as ready:
+    with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
         got, _ = _run(ready.executable, ready.arguments, 1)
         want = _interpret(programs.parse(ready.source), entry, ready.arguments)
     if not report.print_differences(report.make_console(), ready.executable.outputs, got, want):
@@ -123,6 +134,7 @@ def profile(
     file: File = None,
     example: Example = "",
     inputs: Inputs = None,
+    shapes: Shapes = None,
     random: Random = False,
     seed: Seed = 0,
     repeat: Annotated[
@@ -136,10 +148,10 @@ def profile(
     Steps are numbered as in `show --stage plan`; `show --stage schedule` says why each runs as it does.
     """
 
-    def make(source: Path | bytes) -> tuple[Executable, float]:
+    def make(source: Path | bytes | Module) -> tuple[Executable, float]:
         return programs.compile(source, entry, threads, cache=True)
 
-    with _ready(file, example, inputs, random, seed, make) as ready:
+    with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
         executable = ready.executable
         with progress("compiling again, with a clock"):
             measured = executable.profile()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import DType
+from shlo_jit.ir.types import DType, Type
 from shlo_jit.ops.numeric import Array, result_type, storage_dtype
 from shlo_jit.ops.record import Violation, define
 from shlo_jit.ops.shape import MOVES
-from shlo_jit.ops.shapes import operand_type, same_dim, stated_result, type_text
+from shlo_jit.ops.shapes import bounds_of, operand_type, same_dim, stated_result, type_text, with_bounds
 
 _SHAPES = (
     "operand and result shapes must match except for the innermost dimension of the shape with the smaller "
@@ -17,7 +17,7 @@ _SHAPES = (
 )
 
 
-def _verify_bitcast(op: Op) -> None:
+def _check_bitcast(op: Op) -> None:
     a, b = operand_type(op, 0), stated_result(op)
     if isinstance(a.dtype, DType) and isinstance(b.dtype, DType) and a.dtype.is_complex != b.dtype.is_complex:
         raise Violation("C2", "cannot convert between real and complex types")
@@ -45,6 +45,17 @@ def _verify_bitcast(op: Op) -> None:
             f"requires compatible bit widths. Got: '{type_text(a)}' and '{type_text(b)}', "
             f"but {low} * {extent} != {high}.",
         )
+
+
+def _infer_bitcast(op: Op) -> list[Type]:
+    """The stated elements; the operand's shape with an innermost dimension more or less, where widths differ."""
+    _check_bitcast(op)
+    a, b = operand_type(op, 0), stated_result(op)
+    if a.shape is None:
+        return [b]
+    m, n = a.storage.bits, b.storage.bits
+    shape = a.shape if m == n else (*a.shape, m // n) if m > n else a.shape[:-1]
+    return [with_bounds(shape, b.dtype, (*bounds_of(a), None)[: len(shape)])]
 
 
 def bit_matrix(x: Array, bits: int) -> Array:
@@ -78,5 +89,5 @@ def _bitcast(op: Op, x: Array) -> Array:
 define(
     "stablehlo.bitcast_convert", section="bitcast_convert",
     operands=("operand: any_tensor",), results=("result: any_tensor",), traits={*MOVES, "chooses_result"},
-    verify=_verify_bitcast, machine=lambda m, x: m.bitcast(x, m.op.result.tensor.storage), reference=_bitcast,
+    infer=_infer_bitcast, machine=lambda m, x: m.bitcast(x, m.op.result.tensor.storage), reference=_bitcast,
 )  # fmt: skip

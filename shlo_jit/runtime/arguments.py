@@ -9,15 +9,18 @@ import array as buffers
 import math
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
 from shlo_jit.codegen.program import Port
 
+if TYPE_CHECKING:
+    from shlo_jit.runtime.dynamic import DynamicPort
 
-def check_count(given: int, ports: Sequence[Port]) -> None:
+
+def check_count(given: int, ports: Sequence[Port | DynamicPort]) -> None:
     """Raise TypeError unless there is an argument for every port."""
     if given != len(ports):
         names = ", ".join(_describe(port) for port in ports)
@@ -28,6 +31,17 @@ def check_count(given: int, ports: Sequence[Port]) -> None:
 def convert(value: Any, index: int, port: Port) -> np.ndarray:
     """The array a program can read for argument `index`. It is `value` itself, or a copy, or a view of it: not to be
     written to. Raises TypeError for a wrong kind or dtype, ValueError for a wrong shape or a number out of range."""
+    array = take(value, index, port)
+    if array.shape != port.shape:
+        raise ValueError(f"{name_of(index, port)}: expected {_describe(port)}, got {describe_array(array)}")
+    flags = array.flags
+    if not (flags.c_contiguous and flags.aligned):
+        array = np.array(array, dtype=port.dtype.numpy, order="C", copy=True, subok=False)
+    return array
+
+
+def take(value: Any, index: int, port: Port | DynamicPort) -> np.ndarray:
+    """An array of the port's dtype, of whatever shape and strides. Raises TypeError and ValueError as `convert`."""
     dtype = port.dtype.numpy
     if isinstance(value, np.ndarray | np.generic):
         _refuse_masked(value, index, port)
@@ -38,26 +52,27 @@ def convert(value: Any, index: int, port: Port) -> np.ndarray:
         array = _foreign(value, index, port)
     if array.dtype != dtype:
         if array.dtype.newbyteorder("=") != dtype:
-            got = f"got {_describe_array(array)}{_cast_hint(array)}"
-            raise TypeError(f"{_name(index, port)}: expected {_describe(port)}, {got}")
+            got = f"got {describe_array(array)}{_cast_hint(array)}"
+            raise TypeError(f"{name_of(index, port)}: expected {_describe(port)}, {got}")
         array = array.astype(dtype)
-    if array.shape != port.shape:
-        raise ValueError(f"{_name(index, port)}: expected {_describe(port)}, got {_describe_array(array)}")
-    flags = array.flags
-    if not (flags.c_contiguous and flags.aligned):
-        array = np.array(array, dtype=dtype, order="C", copy=True, subok=False)
     return array
 
 
-def _name(index: int, port: Port) -> str:
+def name_of(index: int, port: Port | DynamicPort) -> str:
+    """Of an argument, for messages."""
     return f"argument {index} ({port.name})" if port.name else f"argument {index}"
 
 
-def _describe(port: Port) -> str:
-    return f"{port.dtype.numpy.name}[{','.join(map(str, port.shape))}]"
+def _describe(port: Port | DynamicPort) -> str:
+    return f"{port.dtype.numpy.name}[{shape_text(port.shape)}]"
 
 
-def _describe_array(array: np.ndarray) -> str:
+def shape_text(shape: Sequence[int | None]) -> str:
+    return ",".join("?" if n is None else str(n) for n in shape)
+
+
+def describe_array(array: np.ndarray) -> str:
+    """Dtype and shape, for messages."""
     dtype = array.dtype
     name = dtype.name if dtype.isnative else f"byte-swapped {dtype.name}"
     return f"{name}[{','.join(map(str, array.shape))}]"
@@ -70,15 +85,15 @@ def _cast_hint(array: np.ndarray) -> str:
     return "; convert it to an array of numbers" if array.dtype.kind in "OSUVT" else ""
 
 
-def _refuse_masked(value: object, index: int, port: Port) -> None:
+def _refuse_masked(value: object, index: int, port: Port | DynamicPort) -> None:
     """Masked elements have no value. (Where there is a masked array, its module has been imported.)"""
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(value, masked.MaskedArray) and masked.is_masked(value):
         expected = f"expected {_describe(port)}, got a masked array with masked elements"
-        raise TypeError(f"{_name(index, port)}: {expected}; use its .filled(value)")
+        raise TypeError(f"{name_of(index, port)}: {expected}; use its .filled(value)")
 
 
-def _foreign(value: Any, index: int, port: Port) -> np.ndarray:
+def _foreign(value: Any, index: int, port: Port | DynamicPort) -> np.ndarray:
     """An array of another library, by DLPack when it offers that, else by `__array__`."""
     failure: Exception | None = None
     if hasattr(value, "__dlpack__"):
@@ -90,21 +105,23 @@ def _foreign(value: Any, index: int, port: Port) -> np.ndarray:
         try:
             return np.asarray(value)
         except Exception as error:  # another library's: a tensor on another device, or one that has no elements yet
-            raise TypeError(f"{_name(index, port)}: cannot take {type(value).__name__} as an array: {error}") from error
+            raise TypeError(
+                f"{name_of(index, port)}: cannot take {type(value).__name__} as an array: {error}"
+            ) from error
     if failure is not None:
-        raise TypeError(f"{_name(index, port)}: cannot take {type(value).__name__} by DLPack: {failure}") from failure
+        raise TypeError(f"{name_of(index, port)}: cannot take {type(value).__name__} by DLPack: {failure}") from failure
     hint = "; use numpy.asarray" if isinstance(value, list | tuple | range | memoryview | buffers.array) else ""
-    raise TypeError(f"{_name(index, port)}: expected {_describe(port)}, got {type(value).__name__}{hint}")
+    raise TypeError(f"{name_of(index, port)}: expected {_describe(port)}, got {type(value).__name__}{hint}")
 
 
-def _number(value: complex, index: int, port: Port) -> np.ndarray:
+def _number(value: complex, index: int, port: Port | DynamicPort) -> np.ndarray:
     """A Python number as a rank-0 array."""
     dtype, kind = port.dtype.numpy, port.dtype.kind
     if port.shape != ():
         got = f"the number {_shown(value)}"
-        raise ValueError(f"{_name(index, port)}: expected {_describe(port)}, got {got}")
+        raise ValueError(f"{name_of(index, port)}: expected {_describe(port)}, got {got}")
     if isinstance(value, complex) and kind != "c":
-        raise TypeError(f"{_name(index, port)}: expected {_describe(port)}, got the complex number {value!r}")
+        raise TypeError(f"{name_of(index, port)}: expected {_describe(port)}, got the complex number {value!r}")
     if kind in "biux" and not isinstance(value, complex):
         return _integer(value, index, port)
     try:
@@ -113,7 +130,7 @@ def _number(value: complex, index: int, port: Port) -> np.ndarray:
     except OverflowError:
         array = None
     if array is None or not _holds(array, value):
-        raise ValueError(f"{_name(index, port)}: {_shown(value)} is out of range for {dtype.name}")
+        raise ValueError(f"{name_of(index, port)}: {_shown(value)} is out of range for {dtype.name}")
     return array
 
 
@@ -147,11 +164,11 @@ def _finite(value: complex) -> bool:
     return math.isfinite(z.real) and math.isfinite(z.imag)
 
 
-def _integer(value: float, index: int, port: Port) -> np.ndarray:
+def _integer(value: float, index: int, port: Port | DynamicPort) -> np.ndarray:
     """An exactly representable number as an integer or boolean."""
     dtype = port.dtype.numpy
     if isinstance(value, float) and not value.is_integer():
-        raise TypeError(f"{_name(index, port)}: expected {_describe(port)}, got the float {value!r}")
+        raise TypeError(f"{name_of(index, port)}: expected {_describe(port)}, got the float {value!r}")
     if port.dtype.kind == "b":
         low, high = 0, 1
     else:
@@ -159,5 +176,5 @@ def _integer(value: float, index: int, port: Port) -> np.ndarray:
         low, high = int(info.min), int(info.max)
     whole = int(value)
     if not low <= whole <= high:
-        raise ValueError(f"{_name(index, port)}: {_shown(value)} is out of range for {dtype.name} ({low} to {high})")
+        raise ValueError(f"{name_of(index, port)}: {_shown(value)} is out of range for {dtype.name} ({low} to {high})")
     return np.asarray(whole).astype(dtype) if abs(whole) < 1 << 63 else np.asarray(whole, dtype)

@@ -12,7 +12,7 @@ import numpy as np
 from shlo_jit.codegen.abi import Status
 from shlo_jit.codegen.program import Port
 from shlo_jit.runtime import pool
-from shlo_jit.runtime.arguments import check_count, convert
+from shlo_jit.runtime.arguments import check_count, convert, shape_text
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.layout import data_address
 
@@ -26,7 +26,7 @@ class Signature(NamedTuple):
     dtype: np.dtype
 
     def __str__(self) -> str:
-        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+        return f"{self.dtype.name}[{shape_text(self.shape)}]"
 
 
 class Front:

@@ -1,0 +1,44 @@
+"""What of a program is not known before it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from shlo_jit.ir.core import Module, Op, Value, walk
+from shlo_jit.ir.types import TensorType
+
+
+class Text(Protocol):
+    """`sources.Text`."""
+
+    @property
+    def text(self) -> str: ...
+
+
+def is_dynamic(value: Value) -> bool:
+    """Whether a value's shape is not known."""
+    return isinstance(value.type, TensorType) and not value.type.is_static
+
+
+def has_unknown(module: Module) -> bool:
+    """Whether the shape of any value is not known."""
+    return any(True for function in module.functions() for _ in unknown_values(function))
+
+
+def may_be_unknown(source: Module | Text) -> bool:
+    """The same of a text, quickly: true too where just a string has such letters."""
+    return has_unknown(source) if isinstance(source, Module) else _writes_unknown(source.text)
+
+
+def _writes_unknown(text: str) -> bool:
+    return "?" in text or "tensor<*" in text
+
+
+def unknown_values(function: Op) -> Iterator[Value]:
+    """Values of a function whose shapes are not known."""
+    if not function.regions or not function.regions[0].blocks:
+        return
+    yield from filter(is_dynamic, function.block().arguments)
+    for op in walk(function.block()):
+        yield from filter(is_dynamic, op.results)

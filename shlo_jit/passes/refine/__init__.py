@@ -1,0 +1,1 @@
+"""Programs with unknown dimensions, made static for the shapes of their arguments."""

@@ -1,0 +1,308 @@
+"""Refinement: a program with unknown dimensions becomes the static one for given argument types.
+
+One sweep forward over the entry function, and over every function it calls, once for each list of argument types it is
+called with. Types are inferred anew from the operands'. What is computed from known sizes (`get_dimension_size` of a
+known dimension, and arithmetic on that) becomes a constant, so that ops which take their shape from an operand find it
+there and become static ones. Assertions that hold go; one that does not is refused with its own message.
+
+    func @main(%x: tensor<?x4xf32>) {                           func @main(%x: tensor<3x4xf32>) {
+      %n = get_dimension_size %x, dim = 0                 ->
+      %s = concatenate %n, 4                                      %s = constant dense<[3, 4]>
+      %y = dynamic_broadcast_in_dim %c, %s                        %y = broadcast_in_dim %c : tensor<3x4xf32>
+      add %x, %y : tensor<?x4xf32>                                add %x, %y : tensor<3x4xf32>
+
+The result is a module of its own that verifies and prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.errors import Diagnostic, VerifyError, diagnose
+from shlo_jit.ir.attributes import SymbolRef, TypeAttr
+from shlo_jit.ir.core import Block, Module, Op, Region, Value, is_declaration
+from shlo_jit.ir.types import I32, FunctionType, TensorType, Type, tensor
+from shlo_jit.ops import OPS, Violation
+from shlo_jit.ops.effects import acts
+from shlo_jit.ops.known_calls import SHAPE_ASSERTION
+from shlo_jit.ops.shapes import constant_value
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.expand.dynamic import RULES
+from shlo_jit.passes.refine.meet import Contradiction, meet
+from shlo_jit.passes.refine.prelude import SHAPES_OF_CALL
+from shlo_jit.passes.rewriter import Rewriter
+from shlo_jit.reference.interpreter import evaluate_op
+from shlo_jit.verify.verifier import diagnostic_of
+
+MOST_KNOWN = 1024
+"""Elements of integer tensors whose values are followed; no shape has so many."""
+WRAPPER = "stablehlo.shape_refinement_operand_wrapper"
+Key = tuple[str, tuple[Type, ...], tuple[bytes | None, ...]]
+"""A function, the types it is called with, and the bytes of the arguments that are known."""
+
+
+def refine_module(
+    module: Module, entry: str, types: Sequence[Type], values: Mapping[int, np.ndarray] | None = None
+) -> Module:
+    """The module for arguments of these types, which `entry` and the functions that it calls make up; arguments of
+    `values` are known. Raises VerifyError where types contradict the program's, or an assertion does not hold."""
+    function = module.function(entry)
+    assert function is not None and not is_declaration(function)
+    refiner = _Refiner(module)
+    refiner.entry(function, types, values or {})
+    old = module.op
+    op = Op(old.name, [], [], old.attributes, [Region([Block(ops=refiner.made)])], old.source, old.start, old.end)
+    return Module(op, module.source)
+
+
+class _Refiner:
+    def __init__(self, module: Module) -> None:
+        self.functions = {f.attributes["sym_name"]: f for f in module.functions()}
+        self.made: list[Op] = []
+        """Functions, callees first."""
+        self._known: dict[Key, Op] = {}
+        self._names: set[str] = set()
+
+    # ------------------------------------------------------------------ functions
+    def entry(self, function: Op, types: Sequence[Type], values: Mapping[int, np.ndarray]) -> None:
+        arguments = function.block().arguments
+        refined = []
+        for i, (argument, given) in enumerate(zip(arguments, types, strict=True)):
+            try:
+                refined.append(meet(argument.type, given))
+            except Contradiction as both:
+                message = f"argument {i} (%{argument.name}) does not fit the program: {both}"
+                raise VerifyError(diagnose(message, function.span, label="type")) from None
+        self._names.add(function.attributes["sym_name"])
+        known = [None] * len(arguments)
+        known = [values.get(i) for i in range(len(arguments))]
+        self.made.append(self._function(function, tuple(refined), known, function.attributes["sym_name"]))
+
+    def callee(self, name: str, operands: Sequence[Value]) -> Op | None:
+        """The function for these operands; None where there is none of that name with a body."""
+        function = self.functions.get(name)
+        if function is None or is_declaration(function):
+            return None
+        known = [_small(v) for v in operands]
+        types = tuple(v.type for v in operands)
+        key = name, types, tuple(None if k is None else k.tobytes() for k in known)
+        if key not in self._known:
+            made = self._function(function, types, known, self._unique(name))
+            self._known[key] = made
+            self.made.append(made)
+        return self._known[key]
+
+    def _unique(self, name: str) -> str:
+        candidate, number = name, 0
+        while candidate in self._names:
+            number += 1
+            candidate = f"{name}_{number}"
+        self._names.add(candidate)
+        return candidate
+
+    def _function(self, function: Op, types: tuple[Type, ...], known: Sequence[np.ndarray | None], name: str) -> Op:
+        rw = Rewriter(self.visit)
+        old = function.block()
+        arguments = [Value(t, name=a.name) for t, a in zip(types, old.arguments, strict=True)]
+        rw.blocks.append(Block(arguments))
+        for before, after, value in zip(old.arguments, arguments, known, strict=True):
+            rw.values[before] = after if value is None else mk.constant(rw, after.tensor, value)
+        rw.run(old.ops)
+        block = rw.block
+        results = tuple(v.type for v in block.terminator.operands)
+        attributes = {**function.attributes, "sym_name": name, "function_type": TypeAttr(FunctionType(types, results))}
+        return Op(function.name, [], [], attributes, [Region([block])], function.source, function.start, function.end)
+
+    # ------------------------------------------------------------------ ops
+    def visit(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op.name in ("func.call", "call"):
+            return self._call(rw, op, operands)
+        if op.name == "stablehlo.custom_call":
+            done = self._custom_call(rw, op, operands)
+            if done is not None:
+                return done
+        if op.name == "stablehlo.get_dimension_size":
+            extent = operands[0].tensor.shape[op.int("dimension")] if operands[0].tensor.shape else None
+            if extent is not None:
+                return [mk.constant(rw, tensor((), I32), extent)]
+        if op.name == "stablehlo.set_dimension_size":
+            size = constant_value(operands[1])
+            if size is not None and operands[0].tensor.is_static:
+                return [self._cut(rw, op, operands[0], int(size))]
+        new = self._retyped(rw, op, operands)
+        folded = self._folded(rw, new)
+        if folded is not None:
+            return folded
+        rule = RULES.get(op.name)
+        static = rule(rw, new, operands) if rule is not None else None
+        if static is not None:
+            return list(static)
+        rw.block.ops.append(new)
+        return new.results
+
+    def _cut(self, rw: Rewriter, op: Op, operand: Value, size: int) -> Value:
+        """The first `size` positions of a dimension. Raises VerifyError for a size that it does not have."""
+        d, extent = op.int("dimension"), operand.tensor.extents[op.int("dimension")]
+        if not 0 <= size <= extent:
+            message = f"set_dimension_size: {size} is not a size of dimension {d}, which has {extent}"
+            raise VerifyError(diagnose(message, op.span, op=op.name))
+        return mk.slice_dim(rw, operand, d, 0, size)
+
+    def _retyped(self, rw: Rewriter, op: Op, operands: list[Value]) -> Op:
+        """The op on new operands, with swept regions and the types that follow. Raises VerifyError."""
+        regions = [Region([self._block(rw, op, b, operands) for b in r.blocks]) for r in op.regions]
+        attributes = op.attributes
+        if op.name == "stablehlo.composite":
+            attributes = self._composite(op, operands)
+        types = [v.type for v in op.results]
+        new = Op(op.name, operands, types, attributes, regions, op.source, op.start, op.end, op.location)
+        for value, type in zip(new.results, self._types(op, new), strict=True):
+            value.type = type
+        return new
+
+    def _types(self, op: Op, new: Op) -> list[Type]:
+        record = OPS.get(op.name)
+        stated = [v.type for v in op.results]
+        if op.name == "stablehlo.composite":
+            return list(self._composite_types(new) or stated)
+        if op.name == "stablehlo.while":
+            found: Sequence[Type] = [v.type for v in new.operands]
+        elif op.name in ("stablehlo.if", "stablehlo.case"):
+            found = self._joined(new)
+        elif record is None or record.infer is None:
+            return stated
+        else:
+            try:
+                found = record.infer(new)
+            except Violation as violation:
+                raise VerifyError(_sized(diagnostic_of(op, violation), new)) from None
+        try:
+            return [meet(a, b) for a, b in zip(stated, found, strict=True)]
+        except Contradiction as both:
+            raise VerifyError(diagnose(f"{op.name}: the result cannot be {both}", op.span, op=op.name)) from None
+
+    def _joined(self, op: Op) -> Sequence[Type]:
+        """What all branches return: dimensions that differ are unknown."""
+        branches = [[v.type for v in r.block.terminator.operands] for r in op.regions]
+        return [_join(list(types)) for types in zip(*branches, strict=True)]
+
+    def _block(self, rw: Rewriter, op: Op, block: Block, operands: list[Value]) -> Block:
+        """A region's block; those of a loop take what the loop is given."""
+        types = [v.type for v in (operands if op.name == "stablehlo.while" else block.arguments)]
+        made = [Value(t, name=a.name) for t, a in zip(types, block.arguments, strict=True)]
+        new = Block(made)
+        rw.values.update(zip(block.arguments, made, strict=True))
+        rw.blocks.append(new)
+        rw.run(block.ops)
+        rw.blocks.pop()
+        return new
+
+    def _folded(self, rw: Rewriter, op: Op) -> list[Value] | None:
+        """The results as constants, where they are small integers that follow from constants."""
+        record = OPS.get(op.name)
+        if op.name == "stablehlo.constant" or op.regions or acts(op) or not op.results or not op.operands:
+            return None
+        if record is None or record.reference is None or not all(map(_is_small, op.results)):
+            return None
+        arrays = [constant_value(v) for v in op.operands]
+        if any(a is None or a.size > MOST_KNOWN for a in arrays):
+            return None
+        results = evaluate_op(op, *arrays)
+        return [mk.constant(rw, v.tensor, x) for v, x in zip(op.results, results, strict=True)]
+
+    # ------------------------------------------------------------------ calls
+    def _call(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        callee = self.callee(_symbol(op.attributes["callee"]), operands)
+        if callee is None:
+            return None
+        returned = callee.block().terminator.operands
+        attributes = {**op.attributes, "callee": SymbolRef((callee.attributes["sym_name"],))}
+        results = rw.emit(op.name, operands, [v.type for v in returned], attributes)
+        known = [_small(v) for v in returned]
+        return [v if k is None else mk.constant(rw, v.tensor, k) for v, k in zip(results, known, strict=True)]
+
+    def _composite(self, op: Op, operands: list[Value]) -> dict[str, Any]:
+        callee = self.callee(_symbol(op.attributes["decomposition"]), operands)
+        if callee is None:
+            return op.attributes
+        return {**op.attributes, "decomposition": SymbolRef((callee.attributes["sym_name"],))}
+
+    def _composite_types(self, op: Op) -> Sequence[Type] | None:
+        name = _symbol(op.attributes["decomposition"])
+        made = next((f for f in self.made if f.attributes["sym_name"] == name), None)
+        return None if made is None else [v.type for v in made.block().terminator.operands]
+
+    def _custom_call(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        target = op.attributes["call_target_name"]
+        if target == WRAPPER:
+            return operands[:1]
+        if target == SHAPE_ASSERTION:
+            return self._assertion(op, operands)
+        if SHAPES_OF_CALL in op.attributes:
+            types = self._shaped_results(op, operands)
+            if types is not None:
+                return rw.emit(op.name, operands, types, op.attributes)
+        return None
+
+    def _assertion(self, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        """Nothing, where it holds. Raises VerifyError where it does not."""
+        holds = constant_value(operands[0])
+        if holds is None:
+            return None
+        if not holds.all():
+            message = str(op.attributes.get("error_message", "a shape assertion does not hold"))
+            for i, operand in enumerate(operands[1:]):
+                value = constant_value(operand)
+                message = message.replace(f"{{{i}}}", "?" if value is None else str(value))
+            raise VerifyError(diagnose(message, op.span, op=op.name, label="assertion"))
+        return []
+
+    def _shaped_results(self, op: Op, operands: list[Value]) -> list[Type] | None:
+        shapes = [_small(operands[i]) for i in op.ints(SHAPES_OF_CALL)]
+        if any(s is None for s in shapes) or len(shapes) != len(op.results):
+            return None
+        found = []
+        for result, shape in zip(op.results, shapes, strict=True):
+            assert shape is not None
+            found.append(meet(result.type, tensor(tuple(int(n) for n in shape), result.tensor.dtype)))
+        return found
+
+
+def _join(types: Sequence[Type]) -> Type:
+    """The type that all of these are, as far as they agree."""
+    first = types[0]
+    if any(t != first for t in types) and all(isinstance(t, TensorType) for t in types):
+        shapes = [t.shape for t in types if isinstance(t, TensorType)]
+        if all(s is not None and len(s) == len(shapes[0] or ()) for s in shapes):
+            columns = zip(*(s for s in shapes if s is not None), strict=True)
+            shape = tuple(c[0] if all(n == c[0] for n in c) else None for c in columns)
+            assert isinstance(first, TensorType)
+            return tensor(shape, first.dtype)
+    return first
+
+
+def _symbol(attribute: object) -> str:
+    return attribute.name if isinstance(attribute, SymbolRef) else str(attribute)
+
+
+def _is_small(value: Value) -> bool:
+    """Whether the value may be a shape, or part of one."""
+    t = value.type
+    if not isinstance(t, TensorType) or not t.is_static or t.size > MOST_KNOWN:
+        return False
+    return getattr(t.dtype, "kind", "") in ("i", "u", "b", "x")
+
+
+def _small(value: Value) -> np.ndarray | None:
+    """What a value that may be a shape is known to be."""
+    return constant_value(value) if _is_small(value) else None
+
+
+def _sized(found: Diagnostic, op: Op) -> Diagnostic:
+    return found
+
+
+__all__ = ["refine_module"]

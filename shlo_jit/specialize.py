@@ -1,0 +1,145 @@
+"""Programs with unknown dimensions, made static for the shapes they are called with, and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from shlo_jit import pipeline
+from shlo_jit.codegen.target import resolve
+from shlo_jit.errors import ParseError, UnsupportedError, diagnose
+from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type
+from shlo_jit.ir.types import TensorType, Type, tensor
+from shlo_jit.ir.unknown import has_unknown, is_dynamic
+from shlo_jit.ops.shapes import type_text
+from shlo_jit.options import CompileOptions
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.frontend.first_platform import first_platform
+from shlo_jit.passes.frontend.inline import inline_all
+from shlo_jit.passes.refine.prelude import prelude, sizes_to_compute, with_sizes
+from shlo_jit.passes.refine.refine import refine_module
+from shlo_jit.runtime.dynamic import DynamicExecutable, DynamicPort, NeedsValues, Shape
+from shlo_jit.runtime.executable import Executable
+from shlo_jit.runtime.staged import Runnable, StagedExecutable
+from shlo_jit.sources import Text
+from shlo_jit.text.types import type_of_text
+
+MOST_KNOWN = 8
+"""Elements of an integer argument whose values code may be made for: sizes, as frontends pass them."""
+
+
+def compile_unknown(source: Text | Module, options: CompileOptions) -> Executable | DynamicExecutable:
+    """A program that may have unknown dimensions to an Executable, or where it has, to what makes those."""
+    found = dynamic_executable(pipeline.parsed(source), options)
+    return pipeline.compile_static(source, options) if found is None else found
+
+
+def dynamic_executable(module: Module, options: CompileOptions) -> DynamicExecutable | None:
+    """What makes code for the shapes that it is called with; None where the arguments' shapes are all known, and the
+    others follow from these. Raises VerifyError, StableHLOError and UnsupportedError, as compiling does."""
+    function = first_platform(pipeline.verified(module, options), Context(module))
+    arguments = function.block().arguments
+    inputs = [_port(a.name, a.type, f"argument {i} (%{a.name})", function) for i, a in enumerate(arguments)]
+    results = function_type(function).results
+    outputs = [_port("", t, f"result {i}", function) for i, t in enumerate(results)]
+    whole = _with_function(module, function)
+    may_be_shapes = tuple(i for i, a in enumerate(arguments) if _may_be_shape(a))
+
+    def refined(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Module:
+        types = [tensor(shape, a.tensor.dtype) for shape, a in zip(shapes, arguments, strict=True)]
+        found = refine_module(whole, options.entry, types, values)
+        if not values and may_be_shapes and has_unknown(found):
+            raise NeedsValues
+        return found
+
+    def make(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Runnable:
+        return _compiled(refined(shapes, values), options)
+
+    known: tuple[int, ...] = ()
+    if not any(map(is_dynamic, arguments)):
+        try:
+            if not has_unknown(refined([a.tensor.extents for a in arguments], {})):
+                return None
+        except NeedsValues:
+            known = may_be_shapes
+    return DynamicExecutable(inputs, outputs, known, may_be_shapes, make)
+
+
+def _compiled(module: Module, options: CompileOptions) -> Runnable:
+    """A refined program: static, or with shapes that follow from data, which a prelude computes."""
+    function = module.function(options.entry)
+    assert function is not None
+    if not has_unknown(module):
+        return pipeline.compile_static(module, options)
+    whole = inline_all(module, function, options.calls.__contains__)
+    sizes = sizes_to_compute(whole)
+    if not sizes:
+        return pipeline.compile_static(module, options)  # which says what is unknown, and where
+    before = _with_function(module, prelude(whole, sizes))
+    types = [a.type for a in whole.block().arguments]
+
+    def rest(arrays: Sequence[np.ndarray]) -> Runnable:
+        known = _with_function(module, with_sizes(whole, sizes, arrays))
+        return _compiled(refine_module(known, options.entry, types), options)
+
+    return StagedExecutable(pipeline.compile_static(before, replace(options, donate=())), rest)
+
+
+def refined_for(module: Module, entry: str, shapes: Sequence[object]) -> Module:
+    """The static program for shapes as `api.refine` takes them. Raises as that does."""
+    function = pipeline.verified(module, CompileOptions(resolve(), entry))
+    arguments = function.block().arguments
+    if isinstance(shapes, str) or not isinstance(shapes, Sequence):
+        raise TypeError(f"shapes: expected one for each argument, got {shapes!r}")
+    if len(shapes) != len(arguments):
+        raise ValueError(f"shapes: the program takes {len(arguments)} arguments, got {len(shapes)}")
+    types = [_type_of(i, a, given) for i, (a, given) in enumerate(zip(arguments, shapes, strict=True))]
+    values = {
+        i: np.asarray(given)
+        for i, (a, given) in enumerate(zip(arguments, shapes, strict=True))
+        if isinstance(given, np.ndarray | np.generic) and _may_be_shape(a)
+    }
+    return refine_module(module, entry, types, values)
+
+
+def _type_of(index: int, argument: Value, given: object) -> Type:
+    """The type that a shape, a type's text or an array says an argument has."""
+    what = f"shape of argument {index} (%{argument.name})"
+    if isinstance(given, str):
+        try:
+            return type_of_text(given if given.startswith("tensor<") else f"tensor<{given}>")
+        except ParseError:
+            raise ValueError(f"{what}: expected extents and an element type, such as 8x16xf32; got {given!r}") from None
+    extents = given.shape if isinstance(given, np.ndarray | np.generic) else given
+    if not isinstance(extents, Sequence) or not all(isinstance(n, int | np.integer) and n >= 0 for n in extents):
+        raise TypeError(f"{what}: expected extents, a type's text or an array, got {given!r}")
+    if not isinstance(argument.type, TensorType):
+        return argument.type
+    return tensor(tuple(int(n) for n in extents), argument.type.dtype)
+
+
+def _port(name: str, type: Type, what: str, function: Op) -> DynamicPort:
+    if not isinstance(type, TensorType) or type.shape is None:
+        raise UnsupportedError(
+            diagnose(f"{what} is of type {type_text(type)}, not a tensor of known rank", function.span)
+        )
+    return DynamicPort(name, type.shape, type.storage, type.bounds)
+
+
+def _may_be_shape(argument: Value) -> bool:
+    """Whether an argument may hold sizes: few integers, and how many is known."""
+    t = argument.type
+    return isinstance(t, TensorType) and t.is_static and t.size <= MOST_KNOWN and t.storage.kind in ("i", "u", "x")
+
+
+def _with_function(module: Module, function: Op) -> Module:
+    """The module with another function of that name."""
+    name = function.attributes["sym_name"]
+    if module.function(name) is function:
+        return module
+    ops = [function if op.attributes.get("sym_name") == name else op for op in module.body.ops]
+    old = module.op
+    new = Op(old.name, [], [], old.attributes, [Region([Block(ops=ops)])], old.source, old.start, old.end)
+    return Module(new, module.source)

@@ -1,0 +1,123 @@
+"""Shapes that follow from data, and types with bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shlo_jit
+
+POSITIVE = """
+func.func @main(%x: tensor<6xf32>) -> (tensor<?xi32>, tensor<?xf32>) {
+  %zero = stablehlo.constant dense<0.0> : tensor<6xf32>
+  %p = stablehlo.compare GT, %x, %zero : (tensor<6xf32>, tensor<6xf32>) -> tensor<6xi1>
+  %i = stablehlo.convert %p : (tensor<6xi1>) -> tensor<6xi32>
+  %c = stablehlo.constant dense<0> : tensor<i32>
+  %n = stablehlo.reduce(%i init: %c) applies stablehlo.add across dimensions = [0]
+    : (tensor<6xi32>, tensor<i32>) -> tensor<i32>
+  %s = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+  %a = stablehlo.dynamic_iota %s, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+  %f = stablehlo.convert %a : (tensor<?xi32>) -> tensor<?xf32>
+  return %a, %f : tensor<?xi32>, tensor<?xf32>
+}
+"""
+
+
+def test_as_many_as_are_positive() -> None:
+    executable = shlo_jit.compile(POSITIVE)
+    for count in (0, 3, 6, 3, 1):
+        x = np.where(np.arange(6) < count, 1, -1).astype(np.float32)
+        indices, floats = executable(x)
+        assert indices.tolist() == list(range(count))
+        assert floats.dtype == np.float32
+        assert floats.shape == (count,)
+
+
+def test_sizes_that_follow_from_sizes() -> None:
+    """The second size is known once the first part has run."""
+    text = """
+    func.func @main(%x: tensor<4xi32>) -> tensor<?xi32> {
+      %c = stablehlo.constant dense<0> : tensor<i32>
+      %n = stablehlo.reduce(%x init: %c) applies stablehlo.add across dimensions = [0]
+        : (tensor<4xi32>, tensor<i32>) -> tensor<i32>
+      %s = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+      %a = stablehlo.dynamic_iota %s, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+      %m = stablehlo.reduce(%a init: %c) applies stablehlo.add across dimensions = [0]
+        : (tensor<?xi32>, tensor<i32>) -> tensor<i32>
+      %t = stablehlo.reshape %m : (tensor<i32>) -> tensor<1xi32>
+      %b = stablehlo.dynamic_iota %t, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+      return %b : tensor<?xi32>
+    }
+    """
+    executable = shlo_jit.compile(text)
+    for x in ([1, 1, 1, 1], [2, 0, 0, 0], [0, 0, 0, 0], [5, 1, 0, 0]):
+        n = sum(x)
+        assert executable(np.array(x, np.int32)).size == n * (n - 1) // 2
+
+
+def test_effects_happen_once() -> None:
+    """What computes sizes is run before the rest, and what has an effect is not part of it."""
+    text = POSITIVE.replace(
+        "  return",
+        "  stablehlo.custom_call @seen(%n) {has_side_effect = true} : (tensor<i32>) -> ()\n  return",
+    )
+    seen: list[int] = []
+    executable = shlo_jit.compile(text, custom_calls={"seen": lambda n: seen.append(int(n))})
+    executable(np.ones(6, np.float32))
+    executable(-np.ones(6, np.float32))
+    assert seen == [6, 0]
+
+
+BOUNDED = """
+func.func @main(%x: tensor<?x3xf32, #stablehlo.bounds<4, ?>>) -> (tensor<?x3xf32, #stablehlo.bounds<4, ?>>, tensor<3xf32>) {
+  %0 = stablehlo.abs %x : tensor<?x3xf32, #stablehlo.bounds<4, ?>>
+  %c = stablehlo.constant dense<0.0> : tensor<f32>
+  %1 = stablehlo.reduce(%0 init: %c) applies stablehlo.add across dimensions = [0]
+    : (tensor<?x3xf32, #stablehlo.bounds<4, ?>>, tensor<f32>) -> tensor<3xf32>
+  return %0, %1 : tensor<?x3xf32, #stablehlo.bounds<4, ?>>, tensor<3xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("n", [0, 1, 4])
+def test_bounds(n: int) -> None:
+    absolute, sums = shlo_jit.compile(BOUNDED)(-np.ones((n, 3), np.float32))
+    assert absolute.tolist() == np.ones((n, 3)).tolist()
+    assert sums.tolist() == [n] * 3
+
+
+def test_beyond_a_bound() -> None:
+    with pytest.raises(ValueError, match=r"argument 0 \(x\): .* with at most 4 in dimension 0, got 5"):
+        shlo_jit.compile(BOUNDED)(np.ones((5, 3), np.float32))
+    with pytest.raises(shlo_jit.VerifyError, match="dimension 0 is 5, and at most 4"):
+        shlo_jit.refine(BOUNDED, [(5, 3)])
+
+
+SET_SIZE = """
+func.func @main(%x: tensor<4xf32>, %n: tensor<i32>) -> (tensor<?xf32, #stablehlo.bounds<4>>, tensor<f32>, tensor<i32>) {
+  %0 = stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<4xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<4>>
+  %c = stablehlo.constant dense<0.0> : tensor<f32>
+  %1 = stablehlo.reduce(%0 init: %c) applies stablehlo.add across dimensions = [0]
+    : (tensor<?xf32, #stablehlo.bounds<4>>, tensor<f32>) -> tensor<f32>
+  %2 = stablehlo.get_dimension_size %0, dim = 0 : (tensor<?xf32, #stablehlo.bounds<4>>) -> tensor<i32>
+  return %0, %1, %2 : tensor<?xf32, #stablehlo.bounds<4>>, tensor<f32>, tensor<i32>
+}
+"""
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 4])
+def test_set_dimension_size(n: int) -> None:
+    x = np.arange(1, 5, dtype=np.float32)
+    part, total, size = shlo_jit.compile(SET_SIZE)(x, np.int32(n))
+    assert part.tolist() == x[:n].tolist()
+    assert total == x[:n].sum()
+    assert size == n
+
+
+@pytest.mark.parametrize("n", [-1, 5])
+def test_sizes_that_a_dimension_cannot_have(n: int) -> None:
+    with pytest.raises(
+        shlo_jit.VerifyError, match=f"set_dimension_size: {n} is not a size of dimension 0, which has 4"
+    ) as e:
+        shlo_jit.compile(SET_SIZE)(np.zeros(4, np.float32), np.int32(n))
+    assert e.value.line == 3

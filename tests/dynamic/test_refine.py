@@ -1,0 +1,196 @@
+"""Refinement: programs with unknown dimensions become static ones for given shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shlo_jit
+
+MLP = """
+func.func @main(%x: tensor<?x16xf32>, %w: tensor<16x8xf32>, %b: tensor<8xf32>) -> tensor<?x8xf32> {
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+    : (tensor<?x16xf32>, tensor<16x8xf32>) -> tensor<?x8xf32>
+  %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x16xf32>) -> tensor<i32>
+  %n1 = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+  %eight = stablehlo.constant dense<8> : tensor<1xi32>
+  %shape = stablehlo.concatenate %n1, %eight, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+  %1 = stablehlo.dynamic_broadcast_in_dim %b, %shape, dims = [1] : (tensor<8xf32>, tensor<2xi32>) -> tensor<?x8xf32>
+  %2 = stablehlo.add %0, %1 : tensor<?x8xf32>
+  return %2 : tensor<?x8xf32>
+}
+"""
+
+
+def refined(text: str, *shapes) -> str:
+    """The text of the refined program, which verifies, is static, and is what its text says."""
+    module = shlo_jit.refine(text, shapes)
+    assert shlo_jit.verify(module) == []
+    assert shlo_jit.parse(str(module)) == module
+    return str(module)
+
+
+def ops(text: str) -> list[str]:
+    return [word for word in text.replace('"', "").split() if word.startswith(("stablehlo.", "chlo."))]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 17, 1000])
+def test_types_follow_from_the_arguments(n: int) -> None:
+    text = refined(MLP, (n, 16), (16, 8), (8,))
+    assert "?" not in text
+    assert f"-> tensor<{n}x8xf32>" in text
+    assert "stablehlo.broadcast_in_dim" in ops(text)
+    assert not {"stablehlo.dynamic_broadcast_in_dim", "stablehlo.get_dimension_size"} & set(ops(text))
+
+
+def test_ways_to_give_shapes() -> None:
+    x = np.zeros((3, 16), np.float32)
+    want = refined(MLP, (3, 16), (16, 8), (8,))
+    assert refined(MLP, "3x16xf32", "tensor<16x8xf32>", [8]) == want
+    assert refined(MLP, x, np.zeros((16, 8), np.float32), (np.int64(8),)) == want
+
+
+def test_a_static_program_stays_what_it_is() -> None:
+    static = refined(MLP, (3, 16), (16, 8), (8,))
+    assert shlo_jit.refine(static, [(3, 16), (16, 8), (8,)]) == shlo_jit.parse(static)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "error", "message"),
+    [
+        ([(3, 17), (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) .* \(dimension 1 is 16, and 17\)"),
+        ([(3,), (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) does not fit .*tensor<3xf32>"),
+        (["3x16xf64", (16, 8), (8,)], shlo_jit.VerifyError, r"argument 0 \(%x\) does not fit .*tensor<3x16xf64>"),
+        ([(3, 16), (16, 8)], ValueError, "the program takes 3 arguments, got 2"),
+        (["3x16", (16, 8), (8,)], ValueError, r"argument 0 \(%x\): expected extents and an element type"),
+        ([3, (16, 8), (8,)], TypeError, r"argument 0 \(%x\): expected extents, a type's text or an array, got 3"),
+        ([(-1, 16), (16, 8), (8,)], TypeError, r"argument 0 \(%x\): expected extents"),
+        ("3x16xf32", TypeError, "expected one for each argument"),
+    ],
+)
+def test_shapes_that_do_not_fit(shapes, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        shlo_jit.refine(MLP, shapes)
+
+
+def test_two_uses_of_one_dimension() -> None:
+    text = """
+    func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
+      %0 = stablehlo.add %x, %y : tensor<?xf32>
+      return %0 : tensor<?xf32>
+    }
+    """
+    with pytest.raises(shlo_jit.VerifyError) as refusal:
+        shlo_jit.refine(text, [(3,), (4,)])
+    assert (refusal.value.line, refusal.value.diagnostics[0].op) == (3, "stablehlo.add")
+    assert "tensor<3xf32>" in str(refusal.value)
+    assert "tensor<4xf32>" in str(refusal.value)
+
+
+ASSERTION = """
+func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+  %two = stablehlo.constant dense<2> : tensor<i32>
+  %rest = stablehlo.remainder %n, %two : tensor<i32>
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %even = stablehlo.compare EQ, %rest, %zero : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  stablehlo.custom_call @shape_assertion(%even, %n) {error_message = "{0} elements are not even",
+    has_side_effect = true} : (tensor<i1>, tensor<i32>) -> ()
+  return %x : tensor<?xf32>
+}
+"""
+
+
+def test_assertions() -> None:
+    assert "shape_assertion" not in refined(ASSERTION, (4,))
+    with pytest.raises(shlo_jit.VerifyError, match="5 elements are not even") as refusal:
+        shlo_jit.refine(ASSERTION, [(5,)])
+    assert refusal.value.line == 8
+
+
+def test_functions_are_made_for_what_they_are_called_with() -> None:
+    text = """
+    func.func @main(%x: tensor<?xf32>, %y: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xf32>) {
+      %0 = call @twice(%x) : (tensor<?xf32>) -> tensor<?xf32>
+      %1 = call @twice(%y) : (tensor<?xf32>) -> tensor<?xf32>
+      %2 = call @twice(%x) : (tensor<?xf32>) -> tensor<?xf32>
+      return %0, %1, %2 : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>
+    }
+    func.func private @twice(%x: tensor<?xf32>) -> tensor<?xf32> {
+      %0 = stablehlo.add %x, %x : tensor<?xf32>
+      return %0 : tensor<?xf32>
+    }
+    """
+    found = refined(text, (3,), (4,))
+    assert found.count("func.func private @twice") == 2
+    assert found.count("stablehlo.add") == 2
+    assert refined(text, (3,), (3,)).count("func.func private @twice") == 1
+
+
+def test_sizes_through_calls() -> None:
+    """A size that a function is given, or gives back, is known there."""
+    text = """
+    func.func @main(%x: tensor<?xf32>) -> tensor<?xi32> {
+      %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+      %m = call @plus_one(%n) : (tensor<i32>) -> tensor<i32>
+      %0 = call @count(%m) : (tensor<i32>) -> tensor<?xi32>
+      return %0 : tensor<?xi32>
+    }
+    func.func private @plus_one(%n: tensor<i32>) -> tensor<i32> {
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %0 = stablehlo.add %n, %one : tensor<i32>
+      return %0 : tensor<i32>
+    }
+    func.func private @count(%n: tensor<i32>) -> tensor<?xi32> {
+      %0 = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+      %1 = stablehlo.dynamic_iota %0, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+      return %1 : tensor<?xi32>
+    }
+    """
+    assert "-> tensor<6xi32>" in refined(text, (5,))
+
+
+def test_loops_and_branches() -> None:
+    text = """
+    func.func @main(%x: tensor<?xf32>, %p: tensor<i1>) -> (tensor<i32>, tensor<?xf32>) {
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %0:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, tensor<?xf32>
+      cond {
+        %ten = stablehlo.constant dense<10> : tensor<i32>
+        %1 = stablehlo.compare LT, %i, %ten : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %1 : tensor<i1>
+      } do {
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %2 = stablehlo.add %i, %one : tensor<i32>
+        %3 = "stablehlo.if"(%p) ({
+          %4 = stablehlo.add %y, %x : tensor<?xf32>
+          stablehlo.return %4 : tensor<?xf32>
+        }, {
+          stablehlo.return %y : tensor<?xf32>
+        }) : (tensor<i1>) -> tensor<?xf32>
+        stablehlo.return %2, %3 : tensor<i32>, tensor<?xf32>
+      }
+      return %0#0, %0#1 : tensor<i32>, tensor<?xf32>
+    }
+    """
+    found = refined(text, (3,), ())
+    assert "?" not in found
+    executable = shlo_jit.compile(text)
+    for n in (0, 1, 3):
+        x = np.arange(n, dtype=np.float32)
+        count, y = executable(x, np.True_)
+        assert count == 10
+        assert y.tolist() == (x * 11).tolist()
+
+
+def test_operand_wrappers() -> None:
+    text = """
+    func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+      %c = stablehlo.constant dense<4> : tensor<1xi64>
+      %0 = stablehlo.custom_call @stablehlo.shape_refinement_operand_wrapper(%x, %c)
+        {indices_of_shape_operands = dense<1> : tensor<1xi64>} : (tensor<?xf32>, tensor<1xi64>) -> tensor<?xf32>
+      %1 = stablehlo.add %0, %0 : tensor<?xf32>
+      return %1 : tensor<?xf32>
+    }
+    """
+    assert "custom_call" not in refined(text, (4,))
