@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from shlo_jit.ir.attributes import Dense, FloatAttr, IntegerAttr, OpaqueAttr
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import FunctionType, ScalarType, Type
+from shlo_jit.ir.types import I1, INDEX, FunctionType, ScalarType, TensorType, Type
 from shlo_jit.text.attributes import parse_string, parse_untyped
 from shlo_jit.text.pretty_chlo import parse_unary, print_arrow
 from shlo_jit.text.pretty_control import parse_return, print_return
@@ -321,6 +321,60 @@ def parse_dim(p: Parser, name: str) -> Op:
     return Op(name, p.resolve(keys, [p.type(), index]), (index,), attributes)
 
 
+PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+
+
+def parse_compare(p: Parser, name: str) -> Op:
+    """arith.cmpi ::= WORD `,` operand `,` operand dictionary? `:` type"""
+    at = p.i
+    word = p.word()
+    if word not in PREDICATES:
+        p.error(f"expected one of {', '.join(PREDICATES)}", at)
+    p.expect(",")
+    keys = p.operands(2)
+    attributes = {"predicate": IntegerAttr(PREDICATES.index(word)), **p.dictionary()}
+    p.expect(":")
+    type = p.type()
+    bit = TensorType(type.shape, I1) if isinstance(type, TensorType) else ScalarType("i1")
+    return Op(name, p.resolve(keys, [type, type]), (bit,), attributes)
+
+
+def parse_select(p: Parser, name: str) -> Op:
+    """arith.select ::= operand `,` operand `,` operand dictionary? `:` (type `,`)? type"""
+    keys = p.operands(3)
+    attributes = p.dictionary()
+    p.expect(":")
+    condition, *more = p.type_list()
+    type = more[0] if more else condition
+    return Op(name, p.resolve(keys, [condition if more else ScalarType("i1"), type, type]), (type,), attributes)
+
+
+def parse_extract(p: Parser, name: str) -> Op:
+    """tensor.extract ::= operand `[` operands `]` dictionary? `:` type"""
+    keys = [p.operand()]
+    p.expect("[")
+    keys += p.operand_names("]")
+    attributes = p.dictionary()
+    p.expect(":")
+    type = p.type()
+    if not isinstance(type, TensorType):
+        p.fail("a tensor type")
+    indices = [ScalarType("index")] * (len(keys) - 1)
+    element = type.storage.name if type.storage is not INDEX else "index"
+    return Op(name, p.resolve(keys, [type, *indices]), (ScalarType(element),), attributes)
+
+
+def parse_from_elements(p: Parser, name: str) -> Op:
+    """tensor.from_elements ::= operands dictionary? `:` type"""
+    keys = p.operands()
+    attributes = p.dictionary()
+    p.expect(":")
+    type = p.type()
+    if not isinstance(type, TensorType):
+        p.fail("a tensor type")
+    return Op(name, p.resolve(keys, [ScalarType(type.storage.name)] * len(keys)), (type,), attributes)
+
+
 SYNTAX: dict[str, Syntax] = {
     "sdy.mesh": Syntax(parse_mesh, print_mesh),
     "sdy.manual_computation": Syntax(parse_manual, print_manual),
@@ -335,6 +389,10 @@ SYNTAX: dict[str, Syntax] = {
     "arith.constant": Syntax(parse_constant, print_constant),
     "shape.shape_of": Syntax(parse_unary, print_unary),
     "tensor.dim": Syntax(parse_dim, print_generic),
+    "tensor.extract": Syntax(parse_extract, print_generic),
+    "tensor.from_elements": Syntax(parse_from_elements, print_generic),
+    "arith.cmpi": Syntax(parse_compare, print_generic),
+    "arith.select": Syntax(parse_select, print_generic),
     **{
         f"check.expect_{name}": Syntax(parse_check, print_generic)
         for name in ("eq", "eq_const", "almost_eq", "almost_eq_const", "close", "serialized_eq")

@@ -22,15 +22,16 @@ from typing import Any
 import numpy as np
 
 from shlo_jit.errors import Diagnostic, VerifyError, diagnose
-from shlo_jit.ir.attributes import SymbolRef, TypeAttr
-from shlo_jit.ir.core import Block, Module, Op, Region, Value, is_declaration
-from shlo_jit.ir.types import I32, FunctionType, TensorType, Type, tensor
+from shlo_jit.ir.attributes import Dense, IntegerAttr, SymbolRef, TypeAttr
+from shlo_jit.ir.core import Block, Module, Op, Region, Value, is_declaration, walk
+from shlo_jit.ir.types import I32, INDEX, FunctionType, TensorType, Type, tensor
 from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.effects import acts
 from shlo_jit.ops.known_calls import SHAPE_ASSERTION
 from shlo_jit.ops.shapes import constant_value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.expand.dynamic import RULES
+from shlo_jit.passes.refine.foreign import DIALECTS, evaluate_foreign
 from shlo_jit.passes.refine.meet import Contradiction, meet
 from shlo_jit.passes.refine.prelude import SHAPES_OF_CALL
 from shlo_jit.passes.rewriter import Rewriter
@@ -64,6 +65,8 @@ class _Refiner:
         self.made: list[Op] = []
         """Functions, callees first."""
         self._known: dict[Key, Op] = {}
+        self._scalars: dict[Value, np.ndarray] = {}
+        """What values of MLIR's own dialects are known to be. They stand in no block."""
         self._names: set[str] = set()
 
     # ------------------------------------------------------------------ functions
@@ -112,6 +115,7 @@ class _Refiner:
             rw.values[before] = after if value is None else mk.constant(rw, after.tensor, value)
         rw.run(old.ops)
         block = rw.block
+        _drop_unread(block)
         results = tuple(v.type for v in block.terminator.operands)
         attributes = {**function.attributes, "sym_name": name, "function_type": TypeAttr(FunctionType(types, results))}
         return Op(function.name, [], [], attributes, [Region([block])], function.source, function.start, function.end)
@@ -124,6 +128,10 @@ class _Refiner:
             done = self._custom_call(rw, op, operands)
             if done is not None:
                 return done
+        if op.dialect in DIALECTS:
+            known = self._foreign(rw, op, operands)
+            if known is not None:
+                return known
         if op.name == "stablehlo.get_dimension_size":
             extent = operands[0].tensor.shape[op.int("dimension")] if operands[0].tensor.shape else None
             if extent is not None:
@@ -247,6 +255,32 @@ class _Refiner:
                 return rw.emit(op.name, operands, types, op.attributes)
         return None
 
+    def _foreign(self, rw: Rewriter, op: Op, operands: list[Value]) -> list[Value] | None:
+        """What an op of MLIR's own dialects gives, where that is known: tensors as constants, other values noted."""
+        arrays = [self._scalars.get(v, constant_value(v)) for v in operands]
+        types = [v.type for v in op.results]
+        if op.name == "arith.constant":
+            value = op.attributes["value"]
+            results: list[np.ndarray] | None = [np.asarray(value.value)] if isinstance(value, IntegerAttr) else None
+            results = [np.asarray(value)] if isinstance(value, bool) else results
+            results = [value.array] if isinstance(value, Dense) else results
+        else:
+            new = Op(op.name, operands, types, op.attributes, [], op.source, op.start, op.end)
+            results = evaluate_foreign(new, arrays)
+        if results is None:
+            return None
+        found = []
+        for value, array in zip(op.results, results, strict=True):
+            if isinstance(value.type, TensorType):
+                type = tensor(array.shape, value.type.dtype)
+                value_of = {"value": Dense(type, array.astype(type.storage.numpy))}
+                name = "arith.constant" if type.dtype == INDEX else "stablehlo.constant"
+                found.append(rw.emit1(name, [], type, value_of))
+            else:
+                found.append(Value(value.type, name=value.name))
+                self._scalars[found[-1]] = array
+        return found
+
     def _assertion(self, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         """Nothing, where it holds. Raises VerifyError where it does not."""
         holds = constant_value(operands[0])
@@ -269,6 +303,18 @@ class _Refiner:
             assert shape is not None
             found.append(meet(result.type, tensor(tuple(int(n) for n in shape), result.tensor.dtype)))
         return found
+
+
+def _drop_unread(block: Block) -> None:
+    """Drop constants and shape computations that nothing reads any more."""
+    read = {v for op in walk(block) for v in op.operands}
+    kept = []
+    for op in reversed(block.ops):
+        is_quiet = op.name == "stablehlo.constant" or op.dialect in DIALECTS
+        if is_quiet and op.results and not read.intersection(op.results):
+            continue
+        kept.append(op)
+    block.ops[:] = kept[::-1]
 
 
 def _join(types: Sequence[Type]) -> Type:

@@ -1,0 +1,101 @@
+"""Shape computations in MLIR's own dialects (`arith`, `tensor`, `shape`), which frontends write beside StableHLO: their
+values, where these follow from known shapes and constants. Indices are 64 bits wide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.types import TensorType
+
+DIALECTS = ("arith", "tensor", "shape")
+Array = np.ndarray
+
+
+def evaluate_foreign(op: Op, arrays: Sequence[Array | None]) -> list[Array] | None:
+    """The results of an op of DIALECTS, given those operands that are known; None where they do not follow."""
+    if op.name in ("tensor.dim", "shape.shape_of", "tensor.rank"):
+        found = _of_type(op, arrays)
+        return None if found is None else [found]
+    function = _FUNCTIONS.get(op.name)
+    known = [a for a in arrays if a is not None]
+    if function is None or len(known) < len(arrays):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            return [np.asarray(function(op, *known))]
+    except (IndexError, ValueError, ZeroDivisionError):  # out of bounds, not to be broadcast: what runs would say so
+        return None
+
+
+def _of_type(op: Op, arrays: Sequence[Array | None]) -> Array | None:
+    type = op.operands[0].type
+    if not isinstance(type, TensorType) or type.shape is None:
+        return None
+    if op.name == "tensor.rank":
+        return np.asarray(type.rank)
+    if op.name == "shape.shape_of":
+        return None if None in type.shape else np.asarray(type.shape, np.int64)
+    index = arrays[1]
+    if index is None or not 0 <= int(index) < type.rank:
+        return None
+    extent = type.shape[int(index)]
+    return None if extent is None else np.asarray(extent)
+
+
+def _division(rounded: Callable[[int, int], int]) -> Callable[..., Array]:
+    return lambda op, a, b: np.asarray([rounded(int(x), int(y)) for x, y in np.broadcast(a, b)]).reshape(a.shape)
+
+
+def _compare(op: Op, a: Array, b: Array) -> Array:
+    """The predicates of `arith.cmpi`, by number: eq, ne, slt, sle, sgt, sge, and four for unsigned numbers."""
+    number = op.int("predicate")
+    if number >= len(_PREDICATES):
+        a, b, number = a.astype(np.uint64), b.astype(np.uint64), number - 4
+    return _PREDICATES[number](a, b)
+
+
+_PREDICATES = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
+_FUNCTIONS: dict[str, Callable[..., object]] = {
+    "arith.addi": lambda op, a, b: a + b,
+    "arith.subi": lambda op, a, b: a - b,
+    "arith.muli": lambda op, a, b: a * b,
+    "arith.divsi": _division(lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)),
+    "arith.divui": _division(lambda a, b: a // b),
+    "arith.floordivsi": _division(lambda a, b: a // b),
+    "arith.ceildivsi": _division(lambda a, b: -(-a // b)),
+    "arith.ceildivui": _division(lambda a, b: -(-a // b)),
+    "arith.remsi": _division(lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1)),
+    "arith.remui": _division(lambda a, b: a % b),
+    "arith.maxsi": lambda op, a, b: np.maximum(a, b),
+    "arith.minsi": lambda op, a, b: np.minimum(a, b),
+    "arith.maxui": lambda op, a, b: np.maximum(a, b),
+    "arith.minui": lambda op, a, b: np.minimum(a, b),
+    "arith.andi": lambda op, a, b: a & b,
+    "arith.ori": lambda op, a, b: a | b,
+    "arith.xori": lambda op, a, b: a ^ b,
+    "arith.cmpi": _compare,
+    "arith.select": lambda op, c, a, b: np.where(c, a, b),
+    "arith.index_cast": lambda op, a: a,
+    "arith.index_castui": lambda op, a: a,
+    "arith.extsi": lambda op, a: a,
+    "arith.trunci": lambda op, a: a,
+    "tensor.extract": lambda op, t, *indices: t[tuple(int(i) for i in indices)],
+    "tensor.from_elements": lambda op, *items: np.asarray(items).reshape(op.result.tensor.extents),
+    "tensor.cast": lambda op, a: a,
+    "shape.broadcast": lambda op, *shapes: np.asarray(np.broadcast_shapes(*(tuple(map(int, s)) for s in shapes))),
+    "shape.num_elements": lambda op, s: np.prod(s, dtype=np.int64),
+    "shape.to_extent_tensor": lambda op, s: s,
+    "shape.from_extents": lambda op, *items: np.asarray(items),
+    "shape.from_extent_tensor": lambda op, s: s,
+    "shape.const_shape": lambda op: op.ints("shape"),
+    "shape.get_extent": lambda op, s, i: s[int(i)],
+    "shape.size_to_index": lambda op, n: n,
+    "shape.index_to_size": lambda op, n: n,
+    "shape.add": lambda op, a, b: a + b,
+    "shape.mul": lambda op, a, b: a * b,
+    "shape.div": lambda op, a, b: a // b,
+    "shape.concat": lambda op, a, b: np.concatenate([a, b]),
+}

@@ -1,0 +1,92 @@
+"""Shape computations in `arith`, `tensor` and `shape`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import shlo_jit
+
+BROADCAST = """
+func.func @main(%x: tensor<?x?xf32>, %y: tensor<?x?xf32>) -> tensor<?x?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %a = shape.shape_of %x : tensor<?x?xf32> -> tensor<2xindex>
+  %b = shape.shape_of %y : tensor<?x?xf32> -> tensor<2xindex>
+  %s = shape.broadcast %a, %b : tensor<2xindex>, tensor<2xindex> -> tensor<2xindex>
+  %n = tensor.extract %s[%c0] : tensor<2xindex>
+  %m = tensor.extract %s[%c1] : tensor<2xindex>
+  %u = tensor.from_elements %n, %m : tensor<2xindex>
+  %i = stablehlo.dynamic_broadcast_in_dim %x, %u, dims = [0, 1]
+    : (tensor<?x?xf32>, tensor<2xindex>) -> tensor<?x?xf32>
+  %j = stablehlo.dynamic_broadcast_in_dim %y, %u, dims = [0, 1]
+    : (tensor<?x?xf32>, tensor<2xindex>) -> tensor<?x?xf32>
+  %k = stablehlo.add %i, %j : tensor<?x?xf32>
+  return %k : tensor<?x?xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(("a", "b"), [((1, 4), (3, 1)), ((3, 4), (3, 4)), ((1, 1), (5, 2)), ((1, 3), (0, 3))])
+def test_broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    x, y = np.ones(a, np.float32), np.full(b, 2, np.float32)
+    assert shlo_jit.verify(BROADCAST) == []
+    assert shlo_jit.compile(BROADCAST)(x, y).tolist() == (x + y).tolist()
+    refined = str(shlo_jit.refine(BROADCAST, [a, b]))
+    assert not any(dialect in refined for dialect in ("arith.", "tensor.", "shape."))
+    module = shlo_jit.parse(BROADCAST)
+    assert shlo_jit.parse(str(module)) == module
+
+
+COMPUTED = """
+func.func @main(%x: tensor<?x3xf32>) -> tensor<?xi32> {{
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %a = tensor.dim %x, %zero : tensor<?x3xf32>
+  %b = tensor.dim %x, %one : tensor<?x3xf32>
+  {lines}
+  %s = tensor.from_elements %n : tensor<1xindex>
+  %r = stablehlo.dynamic_iota %s, dim = 0 : (tensor<1xindex>) -> tensor<?xi32>
+  return %r : tensor<?xi32>
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        ("%n = arith.addi %a, %b : index", lambda a: a + 3),
+        ("%n = arith.muli %a, %b : index", lambda a: 3 * a),
+        ("%n = arith.divsi %a, %b : index", lambda a: a // 3),
+        ("%n = arith.ceildivsi %a, %b : index", lambda a: -(-a // 3)),
+        ("%n = arith.remsi %a, %b : index", lambda a: a % 3),
+        ("%m = arith.subi %b, %a : index\n  %n = arith.maxsi %m, %zero : index", lambda a: max(3 - a, 0)),
+        ("%m = arith.subi %zero, %a : index\n  %k = arith.divsi %m, %b : index\n  %n = arith.subi %zero, %k : index",
+         lambda a: a // 3),
+        ("%m = arith.subi %zero, %a : index\n  %k = arith.remsi %m, %b : index\n  %n = arith.subi %zero, %k : index",
+         lambda a: a % 3),
+        ("%p = arith.cmpi slt, %a, %b : index\n  %n = arith.select %p, %one, %a : index", lambda a: 1 if a < 3 else a),
+        ("%m = arith.subi %zero, %one : index\n  %p = arith.cmpi ugt, %m, %a : index\n"
+         "  %n = arith.select %p, %one, %zero : index", lambda a: 1),
+        ("%i = arith.index_cast %a : index to i32\n  %n = arith.index_cast %i : i32 to index", lambda a: a),
+        ("%t = shape.shape_of %x : tensor<?x3xf32> -> tensor<2xindex>\n"
+         "  %n = shape.num_elements %t : tensor<2xindex> -> index", lambda a: 3 * a),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("a", [0, 1, 4, 7])
+def test_arithmetic(lines: str, count, a: int) -> None:
+    text = COMPUTED.format(lines=lines)
+    assert shlo_jit.compile(text)(np.zeros((a, 3), np.float32)).tolist() == list(range(count(a)))
+
+
+def test_what_cannot_be_computed_is_refused_at_its_line() -> None:
+    text = COMPUTED.format(lines="%n = arith.divsi %a, %zero : index")
+    with pytest.raises(shlo_jit.StableHLOError) as refusal:
+        shlo_jit.compile(text)(np.zeros((2, 3), np.float32))
+    assert refusal.value.line == 7
+
+
+def test_a_comparison_that_there_is_none_of() -> None:
+    with pytest.raises(shlo_jit.ParseError, match="expected one of eq, ne, slt") as refusal:
+        shlo_jit.parse(COMPUTED.format(lines="%n = arith.cmpi less, %a, %b : index"))
+    assert refusal.value.line == 7
