@@ -24,6 +24,7 @@ from shlo_jit.errors import StableHLOError
 from shlo_jit.ir.core import Module, Op, walk
 from shlo_jit.ir.types import DType, TensorType
 from shlo_jit.reference.interpreter import Interpreter, as_array
+from shlo_jit.runtime.dynamic import DynamicExecutable
 
 MOST_ELEMENTS = 20_000
 """Of any value of a program that is run."""
@@ -163,7 +164,26 @@ def check(text: str, number: int) -> tuple[str, str]:
         exe = shlo_jit.compile(text, cache=False, threads=(1, 3)[number % 2])
     except StableHLOError as error:
         return ("unsupported" if isinstance(error, shlo_jit.UnsupportedError) else "invalid"), _placed(error, text)
+    if isinstance(exe, DynamicExecutable):
+        return _for_some_shapes(module, exe, text, number)
     return _executed(module, function, exe, arrays_for(exe, number))
+
+
+def _for_some_shapes(module: Module, exe: DynamicExecutable, text: str, number: int) -> tuple[str, str]:
+    """The outcome for a program with unknown dimensions, of made-up sizes."""
+    rng = np.random.default_rng(number)
+    shapes = [[int(rng.integers(0, 5)) if n is None else n for n in p.shape] for p in exe.inputs]
+    try:
+        refined = shlo_jit.refine(module, shapes)
+        if is_large(refined):
+            return "large", ""
+        static = shlo_jit.compile(refined, cache=False)
+    except StableHLOError as error:
+        return ("unsupported" if isinstance(error, shlo_jit.UnsupportedError) else "invalid"), _placed(error, text)
+    function = refined.function("main")
+    if function is None or isinstance(static, DynamicExecutable):  # sizes follow from data
+        return "unchecked", ""
+    return _executed(refined, function, static, arrays_for(static, number))
 
 
 def _executed(module: Module, function: Op, exe: Any, arrays: list[np.ndarray]) -> tuple[str, str]:
