@@ -12,9 +12,6 @@ import numpy as np
 from shlo_jit import tuning
 from shlo_jit.runtime.executable import Executable
 
-Runnable = Callable[..., Any]
-"""An Executable, or one in stages."""
-
 
 class StagedExecutable:
     """Runs the prelude, and then what was compiled for the sizes that it gave; at most `tuning.SPECIALISATIONS` of
@@ -40,3 +37,6 @@ class StagedExecutable:
                     self._table.popitem(last=False)
             self._table.move_to_end(key)
         return found(*args)
+
+
+Runnable = Executable | StagedExecutable

@@ -372,7 +372,8 @@ def parse_from_elements(p: Parser, name: str) -> Op:
     type = p.type()
     if not isinstance(type, TensorType):
         p.fail("a tensor type")
-    return Op(name, p.resolve(keys, [ScalarType(type.storage.name)] * len(keys)), (type,), attributes)
+    elements: list[Type] = [ScalarType(type.storage.name)] * len(keys)
+    return Op(name, p.resolve(keys, elements), (type,), attributes)
 
 
 SYNTAX: dict[str, Syntax] = {
