@@ -74,8 +74,7 @@ def _compile(source: Text | Module, options: CompileOptions, key: str | None, re
         except (StableHLOError, MemoryError, OptionError):
             raise
         except Exception as error:  # whatever went wrong, the caller gets one documented exception
-            what = f"{type(error).__name__}: {error}"
-            raise InternalError(f"shlo_jit failed on this program ({what}); please report it") from error
+            raise defect(error) from error
         return build.build(
             lowered.program,
             options.target,
@@ -86,6 +85,12 @@ def _compile(source: Text | Module, options: CompileOptions, key: str | None, re
             remake=remake,
             starting=starting,
         )
+
+
+def defect(error: Exception) -> InternalError:
+    """What is raised where a stage fails on a program that it should compile or refuse."""
+    what = f"{type(error).__name__}: {error}"
+    return InternalError(f"shlo_jit failed on this program ({what}); please report it")
 
 
 def program_of(text: str, name: str, target: Target, calls: Iterable[str] = ()) -> Program:

@@ -9,7 +9,7 @@ import numpy as np
 
 from shlo_jit import pipeline
 from shlo_jit.codegen.target import resolve
-from shlo_jit.errors import ParseError, UnsupportedError, diagnose
+from shlo_jit.errors import ParseError, StableHLOError, UnsupportedError, diagnose
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type
 from shlo_jit.ir.types import TensorType, Type, tensor
 from shlo_jit.ir.unknown import has_unknown, is_dynamic
@@ -49,7 +49,7 @@ def dynamic_executable(module: Module, options: CompileOptions) -> DynamicExecut
 
     def refined(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Module:
         types = [tensor(shape, a.tensor.dtype) for shape, a in zip(shapes, arguments, strict=True)]
-        found = refine_module(whole, options.entry, types, values)
+        found = _refined(whole, options.entry, types, values)
         if not values and may_be_shapes and has_unknown(found):
             raise NeedsValues
         return found
@@ -67,6 +67,16 @@ def dynamic_executable(module: Module, options: CompileOptions) -> DynamicExecut
     return DynamicExecutable(inputs, outputs, known, may_be_shapes, make)
 
 
+def _refined(module: Module, entry: str, types: Sequence[Type], values: Mapping[int, np.ndarray]) -> Module:
+    """The module for argument types, and values of some arguments. Raises StableHLOError, and InternalError."""
+    try:
+        return refine_module(module, entry, types, values)
+    except (StableHLOError, MemoryError):
+        raise
+    except Exception as error:
+        raise pipeline.defect(error) from error
+
+
 def _compiled(module: Module, options: CompileOptions) -> Runnable:
     """A refined program: static, or with shapes that follow from data, which a prelude computes."""
     function = module.function(options.entry)
@@ -82,7 +92,7 @@ def _compiled(module: Module, options: CompileOptions) -> Runnable:
 
     def rest(arrays: Sequence[np.ndarray]) -> Runnable:
         known = _with_function(module, with_sizes(whole, sizes, arrays))
-        return _compiled(refine_module(known, options.entry, types), options)
+        return _compiled(_refined(known, options.entry, types, {}), options)
 
     return StagedExecutable(pipeline.compile_static(before, replace(options, donate=())), rest)
 
@@ -101,7 +111,7 @@ def refined_for(module: Module, entry: str, shapes: Sequence[object]) -> Module:
         for i, (a, given) in enumerate(zip(arguments, shapes, strict=True))
         if isinstance(given, np.ndarray | np.generic) and _may_be_shape(a)
     }
-    return refine_module(module, entry, types, values)
+    return _refined(module, entry, types, values)
 
 
 def _type_of(index: int, argument: Value, given: object) -> Type:

@@ -33,6 +33,11 @@ CASES = {
         "  return %0 : tensor<4xf32>\n}",
         shlo_jit.UnsupportedError, 2,
     ),
+    "an op of another dialect": (
+        "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %0 = arith.addf %x, %x : tensor<2xf32>\n"
+        "  return %0 : tensor<2xf32>\n}",
+        shlo_jit.UnsupportedError, 2,
+    ),
     "an argument of unknown rank": (
         "func.func @main(%x: tensor<*xf32>) -> tensor<*xf32> {\n  return %x : tensor<*xf32>\n}",
         shlo_jit.UnsupportedError, 1,

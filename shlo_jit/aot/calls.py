@@ -132,10 +132,10 @@ class Calls:
         params = [("ptr", "instance"), ("i64", "number"), ("ptr", "operands"), ("ptr", "results")]
         b = self.module.function(custom_symbol(self.image, i), params, "i32", attributes="nounwind")
         instance, number, operands, results = b.params
-        callback = instances.load(b, instance, "callback")
-        with b.if_(b.not_(is_null(b, callback))):
+        of_host = instances.load(b, instance, "callback")
+        with b.if_(b.not_(is_null(b, of_host))):
             given = [instances.load(b, instance, "context"), b.add(number, function.first_callback), operands, results]
-            status = b.call_pointer("i32", callback, given)
+            status = b.call_pointer("i32", of_host, given)
             b.ret_early(status)
         for n, callback in enumerate(function.callbacks):
             with b.if_(b.icmp("eq", number, n)):

@@ -68,11 +68,10 @@ def _function(function: Function) -> dict[str, Any]:
 class Description:
     """Writes it."""
 
-    def __init__(self, module: ModuleText, image: Image, tables: Tables, *, has_imports: bool) -> None:
+    def __init__(self, module: ModuleText, image: Image, tables: Tables) -> None:
         self.module = module
         self.image = image
         self.tables = tables
-        self.has_imports = has_imports
 
     def write(self) -> None:
         data = note(metadata(self.image))

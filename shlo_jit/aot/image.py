@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from shlo_jit import pipeline
 from shlo_jit.aot.c_names import c_word, unique
 from shlo_jit.codegen import abi
@@ -176,7 +178,7 @@ class _Pool:
         self._offsets: list[int] = []
         self._end = 0
 
-    def offset(self, array) -> int:
+    def offset(self, array: np.ndarray) -> int:
         """Of a constant among the weights: that of an equal one, or a new one."""
         constant = Constant.of(array)
         key = constant.digest or hashlib.sha256(constant.data.data).hexdigest()

@@ -76,7 +76,7 @@ class Interface:
         self._write_call()
         self._write_status_text()
         self._write_setters()
-        Description(self.module, self.image, self.tables, has_imports=bool(self.imports)).write()
+        Description(self.module, self.image, self.tables).write()
         return self.module.text()
 
     def _public(self, name: str, params: list[tuple[str, str]], ret: str = "i32") -> Builder:

@@ -21,7 +21,7 @@ from shlo_jit.errors import InternalError
 from shlo_jit.kernels.builder import ModuleText
 
 FAR_BYTES = 1 << 30
-"""From so many on, code of x86-64 refers to them as to something that may be anywhere (the medium code model)."""
+"""From so many on they are in a section of x86-64's that linkers put apart, out of the way of what must be near."""
 _HEADER = struct.Struct("<40xQ10xHHH")
 """Of an ELF file: place of the table of sections, size of its entries, their number, that of the section of names."""
 _SECTION = struct.Struct("<IIQQQQIIQQ")

@@ -6,6 +6,7 @@ as far as a rule can say it, checked from there on (`verify/core.py`).
 
 The folders follow the order of the story; what else stands in them helps the passes:
 
+    refine      programs with unknown dimensions, made static for given shapes, before all passes
     frontend    what frontends write that is no plain op: calls, custom calls, platforms, shardings, host, tuples
     quantized   quantized arithmetic as arithmetic on storage
     regions     loops and bodies that need not be regions

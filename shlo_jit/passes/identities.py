@@ -231,6 +231,8 @@ IDENTITIES: dict[str, tuple[Identity, ...]] = {
 
 def identities_of(name: str) -> tuple[Identity, ...]:
     """The rules for an op: those of its row, then those that follow from its record."""
-    record = OPS[name]
+    record = OPS.get(name)
+    if record is None:  # of another dialect, which lowering refuses
+        return ()
     by_fact = ((record.neutral is not None, _neutral), (record.has("idempotent"), _idempotent))
     return (*IDENTITIES.get(name, ()), *(rule for holds, rule in by_fact if holds))

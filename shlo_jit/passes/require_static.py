@@ -11,6 +11,7 @@ from __future__ import annotations
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import TensorType
+from shlo_jit.ops import OPS
 from shlo_jit.ops.shapes import type_text
 from shlo_jit.passes.context import Context
 
@@ -24,6 +25,9 @@ def require_static(function: Op, _: Context) -> Op:
         if is_dynamic(argument):
             message = f"argument {i} (%{argument.name}) has dynamic dimensions; only static shapes can be compiled yet"
             raise UnsupportedError(diagnose(message, function.span))
+    # Ops of other dialects, those that compute something first: a constant beside them is not what is wrong.
+    for op in sorted((op for op in walk(function.block()) if op.name not in OPS), key=lambda op: not op.operands):
+        raise UnsupportedError(diagnose(f"{op.name}: ops of this dialect are not compiled", op.span))
     for op in walk(function.block()):
         for result in op.results:
             if not isinstance(result.type, TensorType):

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from shlo_jit.ir.attributes import Dense, DenseArray, IntegerAttr
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import Type
 from shlo_jit.text.attributes import parse_dense
 from shlo_jit.text.syntax import NotPretty, Syntax, an_i64, i64, typed
 
@@ -173,20 +172,6 @@ def print_scan(printer: Printer, op: Op) -> str | None:
     if dictionary:
         text += f" attributes {dictionary}"
     return f"{text} {printer.region(op.regions[0])} : {printer.function(op)}"
-
-
-def parse_shapes(p: Parser, name: str) -> Op:
-    """minimum_broadcast_shapes, dynamic_reshape ::= operands dictionary? `:` types `->` types | function-type"""
-    keys = p.operands(1)
-    attributes = p.dictionary()
-    p.expect(":")
-    if p.tokens[p.i] == "(":
-        function = p.function_type()
-        return Op(name, p.resolve(keys, function.inputs), function.results, attributes)
-    inputs = p.type_list()
-    p.expect("->")
-    results: list[Type] = p.result_types() if p.tokens[p.i] == "(" else p.type_list()
-    return Op(name, p.resolve(keys, inputs), results, attributes)
 
 
 SYNTAX: dict[str, Syntax] = {

@@ -194,3 +194,28 @@ def test_operand_wrappers() -> None:
     }
     """
     assert "custom_call" not in refined(text, (4,))
+
+
+def test_what_is_named_but_not_called_stays() -> None:
+    """A mesh, and the function that a custom call reduces by."""
+    text = """
+    module {
+      sdy.mesh @mesh = <["a"=1]>
+      func.func @main(%x: tensor<?xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}]>}) -> tensor<?xf32> {
+        %0 = stablehlo.custom_call @reducer(%x) {called_computations = [@plus]} : (tensor<?xf32>) -> tensor<?xf32>
+        return %0 : tensor<?xf32>
+      }
+      func.func private @plus(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> {
+        %0 = stablehlo.add %a, %b : tensor<f32>
+        return %0 : tensor<f32>
+      }
+      func.func private @unused(%a: tensor<?xf32>) -> tensor<?xf32> {
+        return %a : tensor<?xf32>
+      }
+    }
+    """
+    found = str(shlo_jit.refine(text, [(3,)]))
+    assert "sdy.mesh @mesh" in found
+    assert "func.func private @plus" in found
+    assert "@unused" not in found
+    assert shlo_jit.verify(found) == []

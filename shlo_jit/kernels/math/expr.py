@@ -34,10 +34,6 @@ class Format(NamedTuple):
         """Bits of the significand that are stored."""
         return self.precision - 1
 
-    @property
-    def min_exponent(self) -> int:
-        return 1 - self.bias
-
     def pick(self, f32: float, f64: float) -> float:
         """The constant for this format."""
         return f32 if self.bits == 32 else f64

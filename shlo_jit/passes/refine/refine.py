@@ -16,15 +16,15 @@ The result is a module of its own that verifies and prints.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from shlo_jit.errors import Diagnostic, VerifyError, diagnose
+from shlo_jit.errors import VerifyError, diagnose
 from shlo_jit.ir.attributes import Dense, IntegerAttr, SymbolRef, TypeAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, is_declaration, walk
-from shlo_jit.ir.types import I32, INDEX, FunctionType, TensorType, Type, tensor
+from shlo_jit.ir.types import I32, INDEX, FunctionType, ScalarType, TensorType, Type, tensor
 from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.effects import acts
 from shlo_jit.ops.known_calls import SHAPE_ASSERTION
@@ -54,9 +54,11 @@ def refine_module(
     assert function is not None and not is_declaration(function)
     refiner = _Refiner(module)
     refiner.entry(function, types, values or {})
-    old = module.op
-    op = Op(old.name, [], [], old.attributes, [Region([Block(ops=refiner.made)])], old.source, old.start, old.end)
-    return Module(op, module.source)
+    old, others = module.op, [op for op in module.body.ops if op.name != "func.func"]
+    block = Block(ops=[*others, *refiner.named(), *refiner.made])
+    return Module(
+        Op(old.name, [], [], old.attributes, [Region([block])], old.source, old.start, old.end), module.source
+    )
 
 
 class _Refiner:
@@ -66,7 +68,7 @@ class _Refiner:
         """Functions, callees first."""
         self._known: dict[Key, Op] = {}
         self._scalars: dict[Value, np.ndarray] = {}
-        """What values of MLIR's own dialects are known to be. They stand in no block."""
+        """What values of MLIR's own dialects are known to be that are no tensors."""
         self._names: set[str] = set()
 
     # ------------------------------------------------------------------ functions
@@ -80,7 +82,6 @@ class _Refiner:
                 message = f"argument {i} (%{argument.name}) does not fit the program: {both}"
                 raise VerifyError(diagnose(message, function.span, label="type")) from None
         self._names.add(function.attributes["sym_name"])
-        known = [None] * len(arguments)
         known = [values.get(i) for i in range(len(arguments))]
         self.made.append(self._function(function, tuple(refined), known, function.attributes["sym_name"]))
 
@@ -97,6 +98,20 @@ class _Refiner:
             self._known[key] = made
             self.made.append(made)
         return self._known[key]
+
+    def named(self) -> list[Op]:
+        """Functions that ops name without calling them, such as a custom call's reducer: as they are."""
+        found: dict[str, Op] = {}
+        todo = list(self.made)
+        while todo:
+            for op in walk(todo.pop().block()):
+                for name in map(_symbol, _named_by(op)):
+                    function = self.functions.get(name)
+                    if function is not None and name not in self._names and not is_declaration(function):
+                        self._names.add(name)
+                        found[name] = function
+                        todo.append(function)
+        return list(found.values())
 
     def _unique(self, name: str) -> str:
         candidate, number = name, 0
@@ -186,7 +201,7 @@ class _Refiner:
             try:
                 found = record.infer(new)
             except Violation as violation:
-                raise VerifyError(_sized(diagnostic_of(op, violation), new)) from None
+                raise VerifyError(diagnostic_of(op, violation)) from None
         try:
             return [meet(a, b) for a, b in zip(stated, found, strict=True)]
         except Contradiction as both:
@@ -277,7 +292,9 @@ class _Refiner:
                 name = "arith.constant" if type.dtype == INDEX else "stablehlo.constant"
                 found.append(rw.emit1(name, [], type, value_of))
             else:
-                found.append(Value(value.type, name=value.name))
+                assert isinstance(value.type, ScalarType)
+                number = bool(array) if value.type.name == "i1" else IntegerAttr(int(array), value.type.name)
+                found.append(rw.emit1("arith.constant", [], value.type, {"value": number}))
                 self._scalars[found[-1]] = array
         return found
 
@@ -301,7 +318,10 @@ class _Refiner:
         found = []
         for result, shape in zip(op.results, shapes, strict=True):
             assert shape is not None
-            found.append(meet(result.type, tensor(tuple(int(n) for n in shape), result.tensor.dtype)))
+            try:
+                found.append(meet(result.type, tensor(tuple(int(n) for n in shape), result.tensor.dtype)))
+            except Contradiction as both:
+                raise VerifyError(diagnose(f"{op.name}: the result cannot be {both}", op.span, op=op.name)) from None
         return found
 
 
@@ -330,6 +350,13 @@ def _join(types: Sequence[Type]) -> Type:
     return first
 
 
+def _named_by(op: Op) -> Iterator[SymbolRef]:
+    for attribute in op.attributes.values():
+        for item in attribute if isinstance(attribute, tuple | list) else (attribute,):
+            if isinstance(item, SymbolRef):
+                yield item
+
+
 def _symbol(attribute: object) -> str:
     return attribute.name if isinstance(attribute, SymbolRef) else str(attribute)
 
@@ -345,10 +372,3 @@ def _is_small(value: Value) -> bool:
 def _small(value: Value) -> np.ndarray | None:
     """What a value that may be a shape is known to be."""
     return constant_value(value) if _is_small(value) else None
-
-
-def _sized(found: Diagnostic, op: Op) -> Diagnostic:
-    return found
-
-
-__all__ = ["refine_module"]
