@@ -10,10 +10,10 @@ import numpy as np
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.sizes import value_at
 
 
-@dataclass(frozen=True)
-class Port:
+class Port(NamedTuple):
     """An argument or result: name (empty when it has none), shape, dtype."""
 
     name: str
@@ -26,6 +26,10 @@ class Port:
         for extent in self.shape:
             n *= extent
         return n
+
+    def at(self, size: int) -> Port:
+        """The port of a call where what is known at the call only is that size."""
+        return self._replace(shape=tuple(value_at(n, size) for n in self.shape))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.ops.bodies import CONTROL
+from shlo_jit.sizes import equal
 
 
 def fuse(function: Op) -> PlanBlock:
@@ -209,7 +210,7 @@ class _Fusion(Grouping):
         if len(places) != 1 or value in self.of_nest[nest].reads:
             return Refusal("reads it at several places")
         seen = covers(nest, places[0], value.tensor.extents)
-        wide = {v for v, e in enumerate(nest.extents) if e > 1}
+        wide = {v for v, e in enumerate(nest.extents) if not equal(e, 1)}
         if 0 in nest.extents or seen is None or (wide - seen and wide - seen != wide & set(nest.reduce_vars)):
             return Refusal("does not go over each of its elements once")
         step = self.of_nest[nest]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import ORIGIN, At, Expr
+from shlo_jit.sizes import equal
 
 Key = tuple[Value, At]
 
@@ -84,7 +85,7 @@ class Nest:
         if var in self.reduce_vars:
             at = self.reduce_vars.index(var) + 1
             self.reduce_vars = (*self.reduce_vars[:at], inner, *self.reduce_vars[at:])
-        outer = Expr(0, ((var, factor),)) if self.extents[var] > 1 else ix.ZERO
+        outer = Expr(0, ((var, factor),)) if not equal(self.extents[var], 1) else ix.ZERO
         table = {var: ix.add(outer, ix.variable(inner, factor))}
         memo: dict[At, At] = {}
 
@@ -106,9 +107,9 @@ class Nest:
         """Variables outermost first: rows in the order of the first store, then the reduced ones in their order."""
         lead = self.stores[0]
         weight = ix.linearize(lead.index, lead.target.tensor.extents)
-        rows = [v for v in range(len(self.extents)) if v not in self.reduce_vars and self.extents[v] != 1]
+        rows = [v for v in range(len(self.extents)) if v not in self.reduce_vars and not equal(self.extents[v], 1)]
         rows.sort(key=lambda v: -abs(weight.coefficient(v)))
-        return [*rows, *(v for v in self.reduce_vars if self.extents[v] != 1)]
+        return [*rows, *(v for v in self.reduce_vars if not equal(self.extents[v], 1))]
 
 
 def space_of(nest: Nest, shape: tuple[int, ...]) -> At:
@@ -122,18 +123,18 @@ def covers(nest: Nest, at: At, shape: tuple[int, ...]) -> set[int] | None:
         return None
     seen: set[int] = set()
     for e, n in zip(at.index, shape, strict=True):
-        if n == 1:
+        if equal(n, 1):
             continue
         if e.const or e.syms or not e.terms:
             return None
         # terms must nest like digits: 12 * 64 = outer * 64 + inner
         size = 1
         for v, c in sorted(e.terms, key=lambda t: t[1]):
-            if c != size or v in seen:
+            if not equal(c, size) or v in seen:
                 return None
             seen.add(v)
             size *= nest.extents[v]
-        if size != n:
+        if not equal(size, n):
             return None
     return seen
 

@@ -14,6 +14,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import ORIGIN, At, Expr, NotAffine, Split
+from shlo_jit.sizes import equal, hint_of
 
 
 def fuse_reduce(g: Grouping, op: Op, position: int) -> None:
@@ -93,14 +94,14 @@ def _take_in(g: Grouping, op: Op, nest: Nest, nests: list[Nest]) -> Refusal | No
         return Refusal("it has to wait for another reader of the result")
     source = op.operands[0].tensor.extents
     extents = [source[d] for d in sorted(op.ints("dimensions"))]
-    free = [v for v, e in enumerate(nest.extents) if e > 1 and v not in rows]
-    if nest.reduce_vars and set(free) != {v for v in nest.reduce_vars if nest.extents[v] > 1}:
+    free = [v for v, e in enumerate(nest.extents) if not equal(e, 1) and v not in rows]
+    if nest.reduce_vars and set(free) != {v for v in nest.reduce_vars if not equal(nest.extents[v], 1)}:
         return Refusal("it reduces over other loops")
     total = math.prod(extents)
     if total == 0:
         return Refusal("there is nothing to reduce")
     if not free:
-        if total != 1 and nest.reduce_vars:
+        if not equal(total, 1) and nest.reduce_vars:
             return Refusal("it reduces over other loops")
         reduced = tuple(ix.variable(nest.add_var(e), e) for e in extents)
         nest.reduce_vars = tuple(v for e in reduced for v, _ in e.terms)
@@ -117,12 +118,12 @@ def _take_in(g: Grouping, op: Op, nest: Nest, nests: list[Nest]) -> Refusal | No
 def _row_of(op: Op, nest: Nest, free: list[int], extents: list[int]) -> tuple[Expr, ...] | Refusal:
     """The reduced dimensions over the loops of a nest that goes over the same rows again; in `free` those of a row."""
     total = math.prod(extents)
-    rows = nest.rows if nest.reduce_vars else nest.rows // total
-    if math.prod(nest.extents[v] for v in free) != total:
+    rows = hint_of(nest.rows if nest.reduce_vars else nest.rows // total)
+    if not equal(math.prod(nest.extents[v] for v in free), total):
         return Refusal("its loops are not those of the reduced row")
-    if total > longest_row(op):
+    if hint_of(total) > longest_row(op):
         return Refusal(f"a row of {total:,} elements does not stay in the cache")
-    if rows < tuning.FEW_ROWS and total > tuning.FEW_ROWS_ELEMENTS:
+    if rows < tuning.FEW_ROWS and hint_of(total) > tuning.FEW_ROWS_ELEMENTS:
         return Refusal(f"there are {rows} long rows: fewer than {tuning.FEW_ROWS}")
     found = _match(nest, free, extents)
     return Refusal("its loops do not line up with the reduced dimensions") if found is None else found
@@ -131,7 +132,7 @@ def _row_of(op: Op, nest: Nest, free: list[int], extents: list[int]) -> tuple[Ex
 def _match(nest: Nest, free: list[int], extents: list[int]) -> tuple[Expr, ...] | None:
     """The reduced dimensions over the nest's free variables, in order; None when they do not line up."""
     if nest.reduce_vars:
-        free = [v for v in nest.reduce_vars if nest.extents[v] > 1]
+        free = [v for v in nest.reduce_vars if not equal(nest.extents[v], 1)]
     else:
         ordered = [v for v in nest.order() if v in free]
         if sorted(ordered) != sorted(free):
@@ -153,5 +154,5 @@ def _match(nest: Nest, free: list[int], extents: list[int]) -> tuple[Expr, ...] 
         except NotAffine:
             return None
     if not nest.reduce_vars:
-        nest.reduce_vars = tuple(v for v in free if nest.extents[v] > 1)
+        nest.reduce_vars = tuple(v for v in free if not equal(nest.extents[v], 1))
     return found

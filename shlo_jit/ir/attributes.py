@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from shlo_jit.ir.types import TensorType, Type
+from shlo_jit.sizes import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +197,7 @@ def as_int(attr: Any) -> int:
 def as_ints(attr: Any) -> tuple[int, ...]:
     """The integers of a DenseArray, a Dense (any rank, flattened) or a tuple of IntegerAttr."""
     if isinstance(attr, DenseArray):
-        return tuple(map(int, attr.values))
+        return tuple(map(whole, attr.values))
     if isinstance(attr, Dense):
         return tuple(map(int, attr.array.reshape(-1)))
     return tuple(map(as_int, attr))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
+import numpy as np
+
 from shlo_jit.errors import NO_SOURCE, Source, Span
 from shlo_jit.ir.attributes import Dense, TypeAttr, as_int, as_ints
 from shlo_jit.ir.types import FunctionType, TensorType, Type
@@ -17,7 +19,7 @@ from shlo_jit.ir.types import FunctionType, TensorType, Type
 class Value:
     """An SSA value: result `index` of an Op, or argument `index` of a Block."""
 
-    __slots__ = ("index", "name", "owner", "type")
+    __slots__ = ("index", "name", "owner", "sizes", "type")
 
     def __init__(self, type: Type, owner: Op | Block | None = None, index: int = 0, name: str = ""):
         self.type = type
@@ -25,6 +27,8 @@ class Value:
         self.index = index
         self.name = name
         """Name hint from the text, without `%`; of a multi-result op's results, the name before `#`."""
+        self.sizes: np.ndarray | None = None
+        """While a program is refined: what it holds, where sizes are among that which are known at the call only."""
 
     @property
     def op(self) -> Op | None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from shlo_jit.ir.core import Op, Value
+from shlo_jit.sizes import equal
 
 
 class Sym(NamedTuple):
@@ -64,7 +65,7 @@ well. `extents` are those of the nest's variables. Raises Split or NotAffine."""
 
 def variable(var: int, extent: int) -> Expr:
     """The loop variable itself; zero where it has one value only."""
-    return ZERO if extent == 1 else Expr(0, ((var, 1),))
+    return ZERO if equal(extent, 1) else Expr(0, ((var, 1),))
 
 
 def add(a: Expr, c: Expr) -> Expr:
@@ -127,7 +128,7 @@ def delinearize(offset: Expr, shape: tuple[int, ...], extents: list[int]) -> tup
     """
     if offset.syms:
         raise NotAffine
-    dims = [(d, s) for d, s in enumerate(strides_of(shape)) if shape[d] != 1]
+    dims = [(d, s) for d, s in enumerate(strides_of(shape)) if not equal(shape[d], 1)]
     parts: dict[int, list[tuple[int, int]]] = {d: [] for d, _ in dims}
     top: dict[int, int] = dict.fromkeys(parts, 0)
     for var, c in offset.terms:

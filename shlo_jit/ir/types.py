@@ -150,6 +150,11 @@ class TensorType(Type):
         return self.shape is not None and None not in self.shape
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether all extents are numbers: none is unknown, or a size that is known at the call only."""
+        return self.shape is not None and all(isinstance(n, int) for n in self.shape)
+
+    @property
     def extents(self) -> tuple[int, ...]:
         """The shape of a static tensor."""
         assert self.shape is not None and None not in self.shape

@@ -22,7 +22,9 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+from shlo_jit.kernels import size_registers
 from shlo_jit.kernels.target import Target
+from shlo_jit.sizes import NotSymbolic, Size, register_name
 
 
 class V(NamedTuple):
@@ -91,7 +93,10 @@ def _float_text(scalar_type: str, bits_of_double: bytes) -> str:
 
 
 def const(type: str, value: int | float) -> V:
-    """A literal; of a vector type, a splat. Floats are rounded to the type; `value` must be in its range."""
+    """A literal; of a vector type, a splat. Floats are rounded to the type; `value` must be in its range. A size that
+    is known at the call only is an i64: a register."""
+    if isinstance(value, Size) and type == "i64":
+        return i64(value)  # pyright: ignore[reportArgumentType] - a Size stands for an int
     s = scalar(type)
     if is_float(s):
         text = _float_text(s, struct.pack("<d", float(value)))
@@ -113,7 +118,7 @@ def vector_literal(element: str, values: Sequence[int | float]) -> V:
 
 
 def i64(value: int) -> V:
-    return V("i64", str(value))
+    return V("i64", register_name(value) if isinstance(value, Size) else str(value))
 
 
 def i32(value: int) -> V:
@@ -198,6 +203,8 @@ class Builder:
         self._lines: list[str] = []
         self._entry: list[str] = []
         """What stands at the head of the entry block: allocas above all, or a loop would grow the stack."""
+        self.dims = next((p for p in self.params if p.text == "%dims"), None)
+        """Where the sizes are that are known at the call only; set it at the function's entry."""
         self._masks: dict[int, V] = {}
         """Lanes -> what `_all_lanes` has made."""
         self._n = 0
@@ -236,7 +243,17 @@ class Builder:
         """Put the function into the module (its last block must end in a terminator)."""
         assert not self._finished
         self._finished = True
+        sizes = size_registers.used([*self._entry, *self._lines])
+        if sizes:
+            self._define(sizes)
         self.module.functions[self.name] = "\n".join([self._head, "entry:", *self._entry, *self._lines, "}"])
+
+    def _define(self, sizes: list[str]) -> None:
+        """Compute sizes at the function's entry, behind what finds `dims`."""
+        if self.dims is None:
+            raise NotSymbolic(f"{sizes[0]} in {self.name}")
+        found = next((i + 1 for i, line in enumerate(self._entry) if line.startswith(f"  {self.dims.text} =")), 0)
+        self._entry[found:found] = size_registers.definitions(sizes, self.dims.text)
 
     # ------------------------------------------------------------------ arithmetic
     def _binary(self, op: str, a: V, c: V) -> V:

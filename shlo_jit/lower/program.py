@@ -32,7 +32,9 @@ from shlo_jit.schedule.kernel import NOTHING
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.schedule import Schedule
 from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.schedule.work import is_short, step_work
+from shlo_jit.sizes import hint_of, word_of
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class ProgramLowering:
         """Names of the functions that run steps: the entry and its parts."""
         self.pauses: Pauses
         self.timing = Timing(self, timed)
+        self.is_symbolic = any(map(_has_size, functions[-1].arguments))
+        """Whether sizes of the program are known at the call only."""
 
     # ------------------------------------------------------------------ services for kernels
     @property
@@ -127,6 +131,7 @@ class ProgramLowering:
     def parallel(self, task: str, pointers: list[V], tasks: int) -> None:
         """Run `void task(ptr frame, i64 index, i64 worker)` for every index; the frame holds the pointers."""
         b = self.b
+        pointers = [*pointers, self.scope.dims] if self.is_symbolic else pointers
         frame = b.alloca("ptr", max(1, len(pointers)))
         for i, p in enumerate(pointers):
             b.store(p, b.element(frame, "ptr", i))
@@ -253,7 +258,7 @@ class ProgramLowering:
                 self.copies(copies)
             with self.timing.step(step):
                 self.step(step)
-            self.pauses.spend(step_work(step))
+            self.pauses.spend(hint_of(step_work(step)))
             pause()
 
     def finish(self, block: PlanBlock) -> None:
@@ -294,8 +299,8 @@ class ProgramLowering:
         check_supported(step.nest)
         if any(s.target.tensor.size == 0 for s in step.nest.stores) and step.nest.rows == 0:
             return
-        tasks, low = schedule.tasks, NestLowering(schedule)
-        if tasks.units == 0:
+        low = NestLowering(schedule)
+        if schedule.tasks.units == 0:
             return
         groups: dict[int, list[Value]] = {}
         values = dict.fromkeys([*(k[0] for k in step.nest.loads), *(s.target for s in step.nest.stores)])
@@ -303,6 +308,9 @@ class ProgramLowering:
             groups.setdefault(id(self.memory.storage[v]), []).append(v)
         buffers = [(f"p{i}", vs) for i, vs in enumerate(groups.values())]
         pointers = [self.pointer(vs[0]) for _, vs in buffers]
+        if self.is_symbolic:
+            buffers.append(("dims", []))
+            pointers.append(self.scope.dims)
         if schedule.split is not None:
             buffers.append(("scratch", []))
             pointers.append(self.scratch(step))
@@ -310,21 +318,45 @@ class ProgramLowering:
         name = self.new_name(hint)
         low.write(self.module, name, buffers, self.aligned(step))
         name = self.share(hint, name)
-        if tasks.tasks == 1:
-            self.b.call("void", name, [*pointers, i64(0), i64(tasks.units)], declare=False)
-            return
-        self.parallel(self.task_of(name, len(pointers), tasks.units, tasks.grain), pointers, tasks.tasks)
+        self.run_units(name, pointers, schedule.tasks)
         if schedule.split is not None:
             name = self.new_name(hint)
             low.write_finish(self.module, name, buffers)
             self.b.call("void", self.share(hint, name), [*pointers, i64(0), i64(1)], declare=False)
 
+    def run_units(self, name: str, pointers: list[V], tasks: Tasks) -> None:
+        """Call a kernel `void name(ptr pointers..., i64 first, i64 last)` for all units, in tasks."""
+        b = self.b
+
+        def alone() -> list[V]:
+            b.call("void", name, [*pointers, i64(0), i64(tasks.units)], declare=False)
+            return []
+
+        def together() -> list[V]:
+            self.parallel(self.task_of(name, len(pointers), tasks.units, tasks.grain), pointers, tasks.tasks)
+            return []
+
+        if tasks.is_one:
+            alone()
+        elif tasks.least:
+            b.if_else(b.icmp("slt", i64(tasks.units), tasks.least), alone, together)
+        else:
+            together()
+
+    def task(self, name: str, count: int) -> Builder:
+        """A builder for `void name(ptr frame, i64 index, i64 worker)`, which `parallel` runs with so many pointers."""
+        b = self.module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes="nounwind")
+        if self.is_symbolic:
+            with b.at_entry():
+                b.dims = b.load("ptr", b.element(b.params[0], "ptr", count))
+        return b
+
     def task_of(self, name: str, count: int, units: int, grain: int) -> str:
         """The task around a kernel: index to a range of units, pointers from the frame."""
-        task = f"{name}.task.{units}.{grain}"
+        task = f"{name}.task.{word_of(units)}.{grain}"
         if task in self.module.functions:
             return task
-        b = self.module.function(task, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes="nounwind")
+        b = self.task(task, count)
         frame, index, _ = b.params
         pointers = [b.load("ptr", b.element(frame, "ptr", i)) for i in range(count)]
         first = b.mul(index, grain)
@@ -355,6 +387,10 @@ class ProgramLowering:
                 and "alwaysinline" not in text
             ):
                 self.module.functions[name] = text.replace(" nounwind {", " nounwind alwaysinline {", 1)
+
+
+def _has_size(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and not value.type.is_fixed
 
 
 def port(value: Value) -> Port:

@@ -8,7 +8,8 @@ from shlo_jit.fuse.plan import NestStep, OpStep, Step
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
-from shlo_jit.memory.storage import Storage, nbytes, pointwise
+from shlo_jit.memory.storage import Storage, nbytes, pointwise, same_place
+from shlo_jit.sizes import equal
 
 if TYPE_CHECKING:
     from shlo_jit.memory.planner import Planner
@@ -45,11 +46,11 @@ def victim(p: Planner, step: NestStep, value: Value) -> Storage | None:
     if more:
         return None
     for operand in step.reads:
-        if nbytes(operand) != nbytes(value) or kept_alive(p, operand, step) is not None:
+        if not equal(nbytes(operand), nbytes(value)) or kept_alive(p, operand, step) is not None:
             continue
         storage = p.of(operand)
         taken = storage.kind == "arena" and value not in p.wanted
-        if not (taken or storage.kind == "argument") or storage.nbytes != nbytes(value):
+        if not (taken or storage.kind == "argument") or not equal(storage.nbytes, nbytes(value)):
             continue
         if any(p.storage.get(o.target) is storage for o in nest.stores):
             continue
@@ -74,7 +75,7 @@ def cannot_take(p: Planner, step: Step, operand: Value, result: Value, index: tu
         single = step.nest.rows == 1 and not step.nest.reduce_vars
         target = ix.linearize(index, result.tensor.extents)
         reads = [ix.linearize(at.index, v.tensor.extents) for v, at in step.nest.loads if v in same]
-        if not single and any(read != target for read in reads):
+        if not single and any(not same_place(read, target) for read in reads):
             return Refusal("the update reads it at other places than it writes")
     if isinstance(step, OpStep):
         others = [o for o in step.op.operands if o is not operand and p.storage.get(o) is storage]

@@ -12,6 +12,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Value
 from shlo_jit.memory.in_place import kept_alive
 from shlo_jit.memory.storage import Copy, Storage, nbytes, pointwise, view_closure, views_of
+from shlo_jit.sizes import equal, hint_of
 
 if TYPE_CHECKING:
     from shlo_jit.memory.planner import Planner
@@ -70,8 +71,8 @@ def _exchanged(p: Planner, step: ControlStep, ends: list[Copy]) -> list[Copy]:
     for c in ends:
         source, state = p.of(c.source), p.storage[c.target]
         mine = source.kind == "arena" and source.first > start and id(source) not in states
-        alone = sources[id(source)] == 1 and source.nbytes == state.nbytes >= tuning.EXCHANGE_BYTES
-        if not (mine and alone):
+        alone = sources[id(source)] == 1 and equal(source.nbytes, state.nbytes)
+        if not (mine and alone and hint_of(state.nbytes) >= tuning.EXCHANGE_BYTES):
             left.append(c)
             continue
         source.live(start)

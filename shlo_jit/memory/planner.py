@@ -25,6 +25,7 @@ from shlo_jit.memory.storage import (
 )
 from shlo_jit.schedule.schedule import Schedule
 from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.sizes import equal
 
 
 def plan_memory(
@@ -210,7 +211,7 @@ class Planner:
         """A result that has been computed in a donated argument's memory, the first to be so."""
         if storage.kind != "argument" or storage.number not in self.donated or result is self.arguments[storage.number]:
             return False
-        return storage.number not in self.aliases.values() and storage.nbytes == nbytes(result)
+        return storage.number not in self.aliases.values() and equal(storage.nbytes, nbytes(result))
 
     def assign_scratch(self, step: Step, at: int) -> None:
         amount = self.scratch_of(step)
@@ -279,7 +280,7 @@ class Planner:
         for v in epilogue.writes:
             self.define(v, at)
             stores = [s for s in epilogue.nest.stores if s.target is v]
-            fits = nbytes(v) == nbytes(product) and product not in self.storage and len(stores) == 1
+            fits = equal(nbytes(v), nbytes(product)) and product not in self.storage and len(stores) == 1
             if fits and pointwise(epilogue.nest, product, stores[0].index, v):
                 self.bind(product, self.storage[v])
         self.define(product, at)

@@ -13,6 +13,7 @@ from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType, TokenType, TupleType
 from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.sizes import Size, per_unit, size_of, surely
 
 
 @dataclass(eq=False)
@@ -83,9 +84,26 @@ def nbytes(value: Value) -> int:
 
 def place(storages: list[Storage]) -> int:
     """Give the storages in the arena their offsets, so that none overlaps another that is alive at the same time. How
-    many bytes they need."""
+    many bytes they need.
+
+    Those whose size is known at the call only lie behind the others: they are placed for a symbol of 1, each as large
+    as it is for each of the symbol's value, and all their offsets multiplied by it.
+    """
     mine = [s for s in storages if s.kind == "arena"]
-    return place_by_size(mine) if len(mine) <= tuning.FEW_STORAGES else place_by_time(mine)
+    sized = [s for s in mine if isinstance(s.nbytes, Size)]
+    total = _placed([s for s in mine if not isinstance(s.nbytes, Size)])
+    if not sized:
+        return total
+    symbol = size_of(next(s.nbytes.symbol for s in sized if isinstance(s.nbytes, Size)))
+    units = [Storage("arena", per_unit(s.nbytes), 0, s.first, s.last) for s in sized]
+    behind = _placed(units)
+    for storage, unit in zip(sized, units, strict=True):
+        storage.number = total + unit.number * symbol
+    return total + behind * symbol
+
+
+def _placed(storages: list[Storage]) -> int:
+    return place_by_size(storages) if len(storages) <= tuning.FEW_STORAGES else place_by_time(storages)
 
 
 def place_by_time(storages: list[Storage]) -> int:
@@ -173,6 +191,11 @@ def views_of(body: PlanBlock) -> dict[Value, list[Value]]:
     return out
 
 
+def same_place(a: ix.Expr, b: ix.Expr) -> bool:
+    """Whether two offsets are the same at every turn of the loops."""
+    return surely(lambda: a == b)
+
+
 def pointwise(nest: Nest, operand: Value, index: tuple[ix.Expr, ...], target: Value) -> bool:
     """Every element of `operand` is read only by the turn that writes the same element of the target, before it."""
     phases = len(nest.reduce_vars) > 0
@@ -182,4 +205,4 @@ def pointwise(nest: Nest, operand: Value, index: tuple[ix.Expr, ...], target: Va
         return False
     if operand.tensor.storage.itemsize != target.tensor.storage.itemsize:
         return False
-    return all(ix.linearize(at.index, operand.tensor.extents) == want for at in places)
+    return all(same_place(ix.linearize(at.index, operand.tensor.extents), want) for at in places)

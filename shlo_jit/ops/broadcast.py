@@ -20,6 +20,7 @@ from shlo_jit.ops.shapes import (
     types_text,
     with_bounds,
 )
+from shlo_jit.sizes import equal
 
 
 def _infer_broadcast(op: Op) -> list[Type]:
@@ -93,7 +94,7 @@ def broadcast_in_dim(x: Array, shape: tuple[int, ...], dims: tuple[int, ...]) ->
 def _places(op: Op, at: At, extents: list[int]) -> Places:
     (operand,) = op.operands
     shape = operand.tensor.extents
-    index = tuple(ZERO if shape[i] == 1 else at.index[d] for i, d in enumerate(op.ints("broadcast_dimensions")))
+    index = tuple(ZERO if equal(shape[i], 1) else at.index[d] for i, d in enumerate(op.ints("broadcast_dimensions")))
     return [(operand, At(index, at.conditions))]
 
 

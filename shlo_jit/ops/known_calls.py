@@ -19,11 +19,14 @@ from shlo_jit.ops.call_record import LABEL, CallDef, configuration, ports
 from shlo_jit.ops.lapack_records import LETTERS, lapack_record, lapack_target
 from shlo_jit.ops.record import Violation
 from shlo_jit.ops.shapes import compatible_shapes, constant_ints, type_text
+from shlo_jit.sizes import Size
 
 SHAPE_ASSERTION = "shape_assertion"
 SPARSE_PRODUCT = "cpu_csr_sparse_dense_ffi"
 DRAW = "shlo_jit.draw"
 """Gives a key nobody has had: `passes/expand/rng.py`."""
+SIZE = "shlo_jit.size"
+"""Gives `size`, one that is known at the call only."""
 APPROXIMATE_TOP_K = {"ApproxTopK", "stablehlo.dynamic_approx_top_k"}
 """The second has k as an operand; the result's type says it too."""
 
@@ -116,6 +119,11 @@ def _comparator_type(op: Op) -> FunctionType:
     return FunctionType(tuple(t for t in elements for _ in range(2)), (tensor((), I1),))
 
 
+def _check_size(op: Op) -> None:
+    if not isinstance(op.attributes.get("size"), Size):
+        raise _wrong(op, "the call is the compiler's own")
+
+
 def _scalar(t: Type) -> Type:
     return tensor((), t.dtype) if isinstance(t, TensorType) else t
 
@@ -140,6 +148,7 @@ _RECORDS: dict[str, CallDef] = {
     ),
     "AllocateBuffer": CallDef(results=ports("buffer*: any")),
     DRAW: CallDef(results=ports("state: 1d ui64[2]")),
+    SIZE: CallDef(results=ports("size: 0d i32"), verify=_check_size),
     "stablehlo.infeed": CallDef(ports("token*: token"), ports("result*: any")),
     "stablehlo.recv": CallDef(ports("token*: token"), ports("result*: any"), {"channel": "?int"}),
     "stablehlo.outfeed": CallDef(ports("value*: any"), ports("token*: token")),

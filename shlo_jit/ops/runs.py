@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import strides_of
+from shlo_jit.sizes import equal
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,11 @@ def run_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> Run | None:
     strides = strides_of(shape)
     extent, stride = 1, 0
     for d in reversed(dims):
-        if shape[d] == 1:
+        if equal(shape[d], 1):
             continue
-        if extent == 1:
+        if equal(extent, 1):
             extent, stride = shape[d], strides[d]
-        elif strides[d] == stride * extent:
+        elif equal(strides[d], stride * extent):
             extent *= shape[d]
         else:
             return None

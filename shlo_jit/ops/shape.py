@@ -27,6 +27,7 @@ from shlo_jit.ops.shapes import (
     with_bounds,
     with_element,
 )
+from shlo_jit.sizes import equal
 
 MOVES = {"moves_data"}
 
@@ -162,10 +163,10 @@ def check_reshape_axis(a: TensorType, b: TensorType) -> None:
 def _reshape_places(op: Op, at: At, extents: list[int]) -> Places:
     (operand,) = op.operands
     source, target = operand.tensor.extents, op.result.tensor.extents
-    kept = [e for e, n in zip(at.index, target, strict=True) if n != 1]
-    if [n for n in source if n != 1] == [n for n in target if n != 1]:
+    kept = [e for e, n in zip(at.index, target, strict=True) if not equal(n, 1)]
+    if equal(*(tuple(n for n in shape if not equal(n, 1)) for shape in (source, target))):
         it = iter(kept)
-        index = tuple(ZERO if n == 1 else next(it) for n in source)
+        index = tuple(ZERO if equal(n, 1) else next(it) for n in source)
     else:
         index = ix.delinearize(ix.linearize(at.index, target), source, extents)
     return [(operand, At(index, at.conditions))]
@@ -215,10 +216,9 @@ def _infer_reverse(op: Op) -> list[Type]:
 
 
 def _reverse_places(op: Op, at: At, extents: list[int]) -> Places:
-    shape, dims = op.result.tensor.extents, set(op.ints("dimensions"))
-    index = tuple(
-        ix.shift(ix.scale(e, -1), shape[d] - 1) if d in dims and shape[d] > 1 else e for d, e in enumerate(at.index)
-    )
+    shape = op.result.tensor.extents
+    turned = {d for d in op.ints("dimensions") if not equal(shape[d], 1)}
+    index = tuple(ix.shift(ix.scale(e, -1), shape[d] - 1) if d in turned else e for d, e in enumerate(at.index))
     return [(op.operands[0], At(index, at.conditions))]
 
 

@@ -27,6 +27,7 @@ from shlo_jit.ir.types import (
     tensor,
 )
 from shlo_jit.ops.record import Violation
+from shlo_jit.sizes import whole
 
 Shape = tuple[int | None, ...]
 MOST_KNOWN = 1 << 16
@@ -262,7 +263,9 @@ def operand_types(op: Op, start: int = 0, stop: int | None = None) -> list[Tenso
 
 
 def constant_value(value: Value) -> np.ndarray | None:
-    """The array a value is known to be at compile time, or None."""
+    """The array a value is known to be at compile time, or None. Of `Value.sizes`, an array of objects."""
+    if value.sizes is not None:
+        return value.sizes
     op = value.op
     if op is None or op.name not in ("stablehlo.constant", "arith.constant", "chlo.constant"):
         return None
@@ -277,7 +280,7 @@ def constant_value(value: Value) -> np.ndarray | None:
 def constant_ints(value: Value) -> tuple[int, ...] | None:
     """The integers a 1-d (or rank-0) value is known to hold, or None; more than `MOST_KNOWN` are no one's shape."""
     array = constant_value(value)
-    return None if array is None or array.size > MOST_KNOWN else tuple(int(n) for n in array.reshape(-1))
+    return None if array is None or array.size > MOST_KNOWN else tuple(map(whole, array.reshape(-1)))
 
 
 # Inference shared by families

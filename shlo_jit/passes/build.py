@@ -9,8 +9,10 @@ import numpy as np
 
 from shlo_jit.ir.attributes import Dense, DenseArray, EnumAttr, IntegerAttr, StructAttr
 from shlo_jit.ir.core import Block, Op, Region, Value
-from shlo_jit.ir.types import I1, DType, TensorType, tensor
+from shlo_jit.ir.types import I1, I32, DType, TensorType, tensor
+from shlo_jit.ops.known_calls import SIZE
 from shlo_jit.passes.rewriter import Rewriter
+from shlo_jit.sizes import Size, equal
 
 Ints = Sequence[int]
 
@@ -33,7 +35,10 @@ def with_dtype(value: Value, dtype: DType) -> TensorType:
 
 # ---------------------------------------------------------------------------- leaves
 def constant(rw: Rewriter, type: TensorType, array: Any) -> Value:
-    """A constant; `array` is broadcast to the type's shape."""
+    """A constant; `array` is broadcast to the type's shape. Of extents that are known at the call only, a broadcast of
+    the one element that there is."""
+    if not type.is_fixed:
+        return broadcast(rw, constant(rw, tensor((), type.dtype), np.asarray(array).reshape(())), type.extents, ())
     data = np.broadcast_to(np.asarray(array).astype(type.storage.numpy), type.extents)
     return rw.emit1("stablehlo.constant", [], type, {"value": Dense(type, data)})
 
@@ -45,6 +50,16 @@ def splat_like(rw: Rewriter, value: Value, number: Any) -> Value:
 
 def iota(rw: Rewriter, type: TensorType, dimension: int) -> Value:
     return rw.emit1("stablehlo.iota", [], type, {"iota_dimension": IntegerAttr(dimension)})
+
+
+def size(rw: Rewriter, extent: int) -> Value:
+    """An extent as an i32: a constant, or what is known at the call only."""
+    t = tensor((), I32)
+    if not isinstance(extent, Size):
+        return constant(rw, t, extent)
+    found = rw.emit1("stablehlo.custom_call", [], t, {"call_target_name": SIZE, "size": extent})
+    found.sizes = np.asarray(extent, object)
+    return found
 
 
 # ---------------------------------------------------------------------------- elementwise
@@ -66,14 +81,14 @@ def convert(rw: Rewriter, value: Value, dtype: DType) -> Value:
 
 # ---------------------------------------------------------------------------- data movement
 def reshape(rw: Rewriter, value: Value, shape: Ints) -> Value:
-    if shape_of(value) == tuple(shape):
+    if equal(shape_of(value), tuple(shape)):
         return value
     return rw.emit1("stablehlo.reshape", [value], tensor(tuple(shape), value.tensor.dtype))
 
 
 def broadcast(rw: Rewriter, value: Value, shape: Ints, where: Ints) -> Value:
     """broadcast_in_dim; `where` are the result's dimensions the operand's lie along."""
-    if shape_of(value) == tuple(shape) and tuple(where) == tuple(range(len(where))):
+    if equal(shape_of(value), tuple(shape)) and tuple(where) == tuple(range(len(where))):
         return value
     t = tensor(tuple(shape), value.tensor.dtype)
     return rw.emit1("stablehlo.broadcast_in_dim", [value], t, {"broadcast_dimensions": dims(where)})

@@ -133,6 +133,8 @@ class _Simplify:
         t, record = op.result.type, OPS[op.name]
         if not isinstance(t, TensorType) or not t.is_static or not isinstance(t.dtype, DType):
             return None
+        if not t.is_fixed:
+            return None  # there is no array to hold it
         if record.reference is None or not record.is_exact_on(*(k.type.storage for k in known)):
             return None
         splat = all(k.is_splat for k in known) and t.size > 0

@@ -18,6 +18,7 @@ from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import layout, pool, routines, signals
 from shlo_jit.runtime.fastcall_code import FASTCALL, PortRecord, Record
+from shlo_jit.sizes import Size
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.jit import Library
@@ -42,7 +43,8 @@ def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> Any:
     so)."""
     instance, program = front.instance, front.program
     donated = program.output_aliases or program.overwritten
-    if program.callbacks or donated or not layout.as_expected():
+    symbolic = any(isinstance(n, Size) for port in program.inputs for n in port.shape)
+    if symbolic or program.callbacks or donated or not layout.as_expected():
         return None
     method = _method(target, cache)
     if method is None:

@@ -15,6 +15,7 @@ from shlo_jit.runtime import pool
 from shlo_jit.runtime.arguments import check_count, convert, shape_text
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.layout import data_address
+from shlo_jit.sizes import Size
 
 
 class Signature(NamedTuple):
@@ -45,17 +46,20 @@ class Front:
             takes = ", ".join(port_names(ports))
             raise TypeError(f"arguments are given by position: exe({takes}); got {', '.join(f'{n}=' for n in named)}")
         check_count(len(args), ports)
+        size = size_of_call(args, ports)
+        if size is not None:
+            ports = [port.at(size) for port in ports]
         arrays = [convert(value, i, port) for i, (value, port) in enumerate(zip(args, ports, strict=True))]
-        results = self._results(args, arrays)
+        results = self._results(args, arrays, size)
         outcome = tuple(results)
         inputs = self._input_pointers(*map(data_address, arrays))
-        status = self.instance.run(inputs, self._output_pointers(*map(data_address, results)))
+        status = self.instance.run(inputs, self._output_pointers(*map(data_address, results)), size)
         if status != Status.OK:
             del outcome, results, arrays  # the exception will refer to this frame
             raise self.instance.failure(status)
         return outcome[0] if len(outcome) == 1 else outcome
 
-    def _results(self, args: Sequence[Any], arrays: list[np.ndarray]) -> list[np.ndarray]:
+    def _results(self, args: Sequence[Any], arrays: list[np.ndarray], size: int | None) -> list[np.ndarray]:
         """Fresh arrays, or donated arguments' where the program wants that; `arrays` may get copies of those."""
         results: list[np.ndarray] = []
         aliases = self.program.output_aliases
@@ -65,12 +69,26 @@ class Front:
                 arrays[donated] = pool.empty(source.shape, source.dtype, source.nbytes)
                 arrays[donated][...] = source
         for index, port in enumerate(self.program.outputs):
+            port = port if size is None else port.at(size)
             dtype = port.dtype.numpy
             if index in aliases:
                 results.append(arrays[aliases[index]].reshape(-1).view(dtype).reshape(port.shape))
             else:
                 results.append(_result(index, port))
         return results
+
+
+def size_of_call(args: Sequence[Any], ports: Sequence[Port]) -> int | None:
+    """What is known at the call only, from the first argument that has it; None where nothing is. Raises ValueError for
+    a size that the code was not made for."""
+    for i, (value, port) in enumerate(zip(args, ports, strict=True)):
+        for d, extent in enumerate(port.shape):
+            if isinstance(extent, Size):
+                shape, symbol = np.shape(value), extent.symbol
+                if len(shape) == len(port.shape) and symbol.low <= shape[d] <= symbol.high:
+                    return shape[d]
+                raise ValueError(f"argument {i}: expected {symbol.low} to {symbol.high} in dimension {d}, got {shape}")
+    return None
 
 
 def _result(index: int, port: Port) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from shlo_jit.runtime.callbacks import CallbackTable, trampoline_address
 from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.loaded import Loaded
 from shlo_jit.runtime.signals import CALL
+from shlo_jit.sizes import value_at
 
 _TYPES = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "ptr": ctypes.c_void_p}
 
@@ -76,33 +78,41 @@ class Instance:
         """Scratch memory of one call."""
         return self.arena_bytes
 
-    def run(self, arguments: ctypes.Array[Any], results: ctypes.Array[Any]) -> int:
-        """Run the program on arrays of pointers, without the GIL; its status. Raises MemoryError without memory for an
-        arena, and what a handler of signals raises."""
-        arena = self.take_arena()
+    def run(self, arguments: ctypes.Array[Any], results: ctypes.Array[Any], size: int | None = None) -> int:
+        """Run the program on arrays of pointers, without the GIL; its status. `size`: what is known at the call only.
+        Raises MemoryError without memory for an arena, and what a handler of signals raises."""
+        arena = self.take_arena(size)
         try:
-            return self.run_in(arena, arguments, results, self.address)
+            return self.run_in(arena, arguments, results, self.address, size)
         finally:
             if arena is not None:
                 self._arenas.append(arena)
 
-    def run_in(self, arena: Any, arguments: ctypes.Array[Any], results: ctypes.Array[Any], record: int) -> int:
+    def run_in(
+        self,
+        arena: Any,
+        arguments: ctypes.Array[Any],
+        results: ctypes.Array[Any],
+        record: int,
+        size: int | None = None,
+    ) -> int:
         """`run`, in an arena and with a record (its address) of the caller's."""
-        return self._call(self.loaded.entry, arguments, results, None, arena, record)
+        dims = None if size is None else (ctypes.c_int64 * 1)(size)
+        return self._call(self.loaded.entry, arguments, results, dims, arena, record)
 
-    def take_arena(self) -> Any:
+    def take_arena(self, size: int | None = None) -> Any:
         """A lease on memory for one call; None when the program needs none."""
-        if not self.arena_bytes:
+        nbytes = self.arena_bytes if size is None else value_at(self.arena_bytes, size)
+        if not nbytes:
             return None
+        with contextlib.suppress(IndexError):
+            arena = self._arenas.pop()
+            if len(arena) >= nbytes:
+                return arena
         try:
-            return self._arenas.pop()
-        except IndexError:
-            pass
-        try:
-            return pool.lease(self.arena_bytes)
+            return pool.lease(nbytes)
         except MemoryError as error:
-            what = f"the program needs {self.arena_bytes} bytes of scratch memory"
-            raise MemoryError(f"{what}: {error}") from None
+            raise MemoryError(f"the program needs {nbytes} bytes of scratch memory: {error}") from None
 
     def failure(self, status: int) -> BaseException:
         """Why this thread's last call stopped: what its custom call raised, else an ExecutionError."""

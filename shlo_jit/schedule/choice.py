@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
+from shlo_jit.sizes import equal
+
 T = TypeVar("T")
 
 
@@ -30,4 +32,4 @@ def count(n: int, word: str) -> str:
     """`1 task`, `1,200 tasks`, `2 blocks of 64 columns`, `3 matrices`."""
     one, of, rest = word.partition(" of ")
     many = f"{one[:-2]}ices" if one.endswith("ix") else f"{one}s"
-    return f"{n:,} {one if n == 1 else many}{of}{rest}"
+    return f"{n:,} {one if equal(n, 1) else many}{of}{rest}"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key, Nest
 from shlo_jit.schedule.space import Space, linear
+from shlo_jit.sizes import hint_of
 
 
 class Crossing(NamedTuple):
@@ -23,10 +24,10 @@ def find_crossing(nest: Nest, space: Space) -> Crossing | None:
     v = space.vector
     if v is None or space.inner or nest.reduce_vars or len(nest.nodes) > tuning.TILE_OPS:
         return None
-    if space.extents[v] < tuning.TILE_EXTENT:
+    if hint_of(space.extents[v]) < tuning.TILE_EXTENT:
         return None
     for a in space.rows:
-        if a == v or space.extents[a] < tuning.TILE_EXTENT:
+        if a == v or hint_of(space.extents[a]) < tuning.TILE_EXTENT:
             continue
         loads = tuple(k for k in nest.loads if _crosses(k, space, a, v))
         if loads:

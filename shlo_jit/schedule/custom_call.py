@@ -8,7 +8,7 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep, updates
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
-from shlo_jit.ops.known_calls import DRAW, SHAPE_ASSERTION
+from shlo_jit.ops.known_calls import DRAW, SHAPE_ASSERTION, SIZE
 from shlo_jit.ops.lapack_records import lapack_target
 from shlo_jit.ops.shapes import constant_value
 from shlo_jit.schedule.choice import Note
@@ -43,6 +43,13 @@ class DrawSchedule(KernelSchedule):
         return [Note("call", "the program's own counter")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class SizeSchedule(KernelSchedule):
+    """A size that is known at the call only, as data."""
+
+    size: int
+
+
 def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
     """What is registered comes before what we know ourselves. Raises UnsupportedError for a target nobody implements,
     and as `schedule_lapack` does."""
@@ -50,6 +57,8 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
     target = op.attributes["call_target_name"]
     if target == DRAW:
         return DrawSchedule()
+    if target == SIZE:
+        return SizeSchedule(size=op.attributes["size"])
     if not context.is_known_call(target):
         if lapack_target(target) is None:
             raise UnsupportedError(diagnose(f"custom_call: no callable is registered for target @{target}", op.span))

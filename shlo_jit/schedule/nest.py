@@ -22,6 +22,7 @@ from shlo_jit.schedule.reducers import accumulator, simple_op
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.space import Space, Tile, linear, make_space, tile_space
 from shlo_jit.schedule.tasks import Tasks, cut
+from shlo_jit.sizes import equal, hint_of, surely
 
 
 class Split(NamedTuple):
@@ -168,7 +169,7 @@ class _Scheduler:
             return Choice(1, "no vectors")
         if self.tile is not None:
             return Choice(1, "rectangles of a product have few columns")
-        turns = space.extents[space.vector] // space.width
+        turns = hint_of(space.extents[space.vector]) // space.width
         size = len(self.nest.nodes) + len(self.nest.loads)
         if self.nest.reduce_vars and space.vector in space.rows and space.inner:
             several = passes.count > 1 + any(not passes.inside(s) for s in self.nest.stores)
@@ -188,13 +189,13 @@ class _Scheduler:
         """The hardware's prefetcher starts anew in every page. Of loads that follow each other (a stencil's) the
         foremost fetches."""
         space = self.space
-        if space.vector is None or space.extents[space.vector] < 4 * space.width:
+        if space.vector is None or hint_of(space.extents[space.vector]) < 4 * space.width:
             return {}
         inner = space.vector if space.vector not in space.rows or not space.inner else space.inner[-1]
         foremost: dict[tuple, tuple[int, Key, int]] = {}
         for key in self.nest.loads:
             storage, offset = key[0].tensor.storage, space.collapse(linear(key))
-            step, near = offset.coefficient(inner), key[0].tensor.nbytes < tuning.PREFETCH_BYTES
+            step, near = offset.coefficient(inner), hint_of(key[0].tensor.nbytes) < tuning.PREFETCH_BYTES
             if near or offset.coefficient(space.vector) != 1 or not step or offset.syms:
                 continue
             ahead = tuning.PREFETCH_AHEAD // storage.itemsize
@@ -215,13 +216,14 @@ class _Scheduler:
         order = [*space.rows, *space.inner]
         before = order[: order.index(space.vector)]
         run = space.extents[space.vector]
-        return run >= 2 * ahead or (bool(before) and offset.coefficient(before[-1]) == run)
+        return hint_of(run) >= 2 * ahead or (bool(before) and equal(offset.coefficient(before[-1]), run))
 
     def choose_streams(self) -> tuple[Value, ...]:
         """Outputs of a plain loop over one run."""
         if self.nest.reduce_vars or self.nest.overwrites is not None:
             return ()
-        return tuple(s.target for s in self.nest.stores if s.target.tensor.nbytes >= tuning.STREAM_BYTES)
+        targets = [s.target for s in self.nest.stores]
+        return tuple(t for t in targets if surely(lambda t=t: t.tensor.nbytes >= tuning.STREAM_BYTES))
 
     # ------------------------------------------------------------------ tasks
     def choose_chunk(self) -> int:
@@ -229,7 +231,7 @@ class _Scheduler:
         if space.vector not in space.rows or len(space.rows) > 1:
             return 0
         step = space.width * self.unroll.value
-        work = max(1, self.heavy + len(self.nest.loads)) * max(1, self.nest.reduced)
+        work = max(1, self.heavy + len(self.nest.loads)) * max(1, hint_of(self.nest.reduced))
         blocks = max(1, tuning.TASK_WORK // (step * work))
         return step * blocks
 
@@ -246,11 +248,11 @@ class _Scheduler:
                 across = space.extents[self.crossing.across]
                 units = units // across * -(-across // (tuning.TILE_STRIPE * self.crossing.side))
         work = max(1, self.heavy + len(self.nest.loads) + 1) * self.nest.rows * self.nest.reduced
-        if work >= tuning.PARALLEL_WORK and units < tuning.SPLIT_UNITS and self.can_split():
+        if hint_of(work) >= tuning.PARALLEL_WORK and hint_of(units) < tuning.SPLIT_UNITS and self.can_split():
             chunk, chunks = self.choose_split(work)
-            if chunks > 1:
+            if hint_of(chunks) > 1:
                 why = f"{work:,} element operations in {count(units, 'row')}: the row itself is cut"
-                return Tasks(chunks, chunks, why), self.split_of(chunk, chunks)
+                return Tasks(chunks, chunks, why, 1), self.split_of(chunk, chunks)
         return cut(units, work), None
 
     def can_split(self) -> bool:
@@ -267,8 +269,8 @@ class _Scheduler:
         v = self.space.inner[0]
         extent = self.space.extents[v]
         step = self.space.width * self.unroll.value if v == self.space.vector else 1
-        tasks = max(1, min(tuning.MAX_TASKS, work // tuning.TASK_WORK))
-        chunk = -(-extent // tasks)
+        tasks = max(1, min(tuning.MAX_TASKS, hint_of(work) // tuning.TASK_WORK))
+        chunk = -(-hint_of(extent) // tasks)
         chunk = -(-chunk // step) * step
         return chunk, -(-extent // chunk)
 
@@ -287,7 +289,7 @@ class _Scheduler:
     # ------------------------------------------------------------------ what passes share
     def choose_stash(self) -> dict[Key, int]:
         space, passes = self.space, self.passes
-        if not space.inner:
+        if not space.inner or not isinstance(self.nest.reduced, int):
             return {}
         along = space.vector in space.inner
         # along lanes the masked tail writes a whole vector: it reaches past the last run of the row

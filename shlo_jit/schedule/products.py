@@ -14,12 +14,14 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.gemm.policy import describe
+from shlo_jit.kernels.target import Target
 from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.sizes import hint_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,10 +84,17 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
         k=k,
         strides=strides,
         epilogue=schedule_epilogue(step, target, batch, m, n, why_late),
-        blocking=tuple(Note(*line) for line in describe(types, target, batch, m, n, k, strides)),
+        blocking=_blocking(types, target, (batch, m, n, k), strides),
         scratch=Scratch.of(lambda threads: scratch_bytes(types, target, batch, m, n, k, threads)),
         routines=(gemm_routine(types.a, types.b, types.acc, target),),
     )
+
+
+def _blocking(
+    types: GemmTypes, target: Target, extents: tuple[int, int, int, int], strides: tuple[int, ...]
+) -> tuple[Note, ...]:
+    batch, m, n, k = map(hint_of, extents)
+    return tuple(Note(*line) for line in describe(types, target, batch, m, n, k, tuple(map(hint_of, strides))))
 
 
 def _looped(lhs: tuple[int, ...], rhs: tuple[int, ...], roles: Roles) -> int:

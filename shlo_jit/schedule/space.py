@@ -12,6 +12,7 @@ from shlo_jit.ir.index import At, Expr
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.choice import Choice
+from shlo_jit.sizes import hint_of
 
 
 class Tile(NamedTuple):
@@ -160,9 +161,9 @@ def _choose_vector(
             elif c == -1:
                 score += 0.5 * weight
             elif c:
-                score -= weight * (1.0 if key[0].tensor.size > tuning.SMALL_TENSOR else 0.2)
+                score -= weight * (1.0 if hint_of(key[0].tensor.size) > tuning.SMALL_TENSOR else 0.2)
         score += 0.01 * place
-        extent = merged.extents[v]
+        extent = hint_of(merged.extents[v])
         score -= 3.0 if extent < tuning.SHORTER_LANES else 0.5 if extent < tuning.SHORT_LANES else 0.0
         if score > best_score:
             best, best_score, contiguous = v, score, adjacent
@@ -206,6 +207,7 @@ def register_bits(dtype: DType) -> int:
 
 def _choose_width(nest: Nest, extent: int, target: Target) -> Choice[int]:
     """Lanes: a full register's, or for a short run the next power of two."""
+    extent = hint_of(extent)
     widest = _element_bits(nest)
     full = target.lanes(widest)
     if extent >= full:

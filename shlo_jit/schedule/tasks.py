@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.schedule.choice import Note, count
+from shlo_jit.sizes import Size, hint_of, surely
 
 
 class Tasks(NamedTuple):
@@ -17,19 +18,33 @@ class Tasks(NamedTuple):
     units: int
     tasks: int
     why: str = ""
+    each: int = 0
+    """`grain` where it does not follow: the numbers above are known at the call only."""
+    least: int = 0
+    """Fewer units than this are one task: also that is known at the call only."""
 
     @property
     def grain(self) -> int:
-        return -(-self.units // self.tasks)
+        return self.each or -(-self.units // self.tasks)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether there is one task, whatever the call brings."""
+        return isinstance(self.tasks, int) and self.tasks == 1
 
     def note(self, of: str) -> Note:
-        cut = f"{count(self.tasks, 'task')} of {count(self.grain, of)}" if self.tasks > 1 else "1 task"
-        return Note("tasks", f"{cut}, {count(self.units, of)} in all" if self.tasks > 1 else cut, self.why)
+        if self.is_one:
+            return Note("tasks", "1 task", self.why)
+        cut = f"{count(self.tasks, 'task')} of {count(self.grain, of)}, {count(self.units, of)} in all"
+        return Note("tasks", cut, self.why)
 
 
 def cut(units: int, work: int) -> Tasks:
     """Cut so many units that take `work` element operations in all: tasks of TASK_WORK at least, where there is
     enough work for handing any over."""
+    if isinstance(units, Size):
+        return _cut_at_the_call(units, work)
+    work = hint_of(work)
     if work < tuning.PARALLEL_WORK:
         return Tasks(units, 1, f"{work:,} element operations; from {tuning.PARALLEL_WORK:,} on threads pay")
     if units < 2:
@@ -38,9 +53,23 @@ def cut(units: int, work: int) -> Tasks:
     return shared(units, most, f"{work:,} element operations are enough for {most:,} tasks of {tuning.TASK_WORK:,}")
 
 
+def _cut_at_the_call(units: int, work: int) -> Tasks:
+    """The same of a number of units that is known at the call only: as many tasks as come out, of a fixed grain."""
+    each = max(1, hint_of(work) // max(1, hint_of(units)))
+    grain, least = -(-tuning.TASK_WORK // each), -(-tuning.PARALLEL_WORK // each)
+    why = f"{each:,} element operations a unit; from {least:,} units on threads pay"
+    if surely(lambda: units < least):
+        return Tasks(units, 1, why)
+    return Tasks(units, -(-units // grain), why, grain, least)
+
+
 def shared(units: int, at_most: int, why: str) -> Tasks:
     """Units in so many tasks at most, and MAX_TASKS: fewer where the last would have no units, since it would run the
     tail of the one before."""
+    if isinstance(units, Size):
+        grain = -(-hint_of(units) // max(1, min(tuning.MAX_TASKS, hint_of(units), hint_of(at_most))))
+        return Tasks(units, -(-units // grain), why, grain)
+    at_most = hint_of(at_most)
     tasks = max(1, min(tuning.MAX_TASKS, units, at_most))
     if tasks == tuning.MAX_TASKS < min(units, at_most):
         why = f"{why}, and {tuning.MAX_TASKS} are the most there are"

@@ -13,6 +13,7 @@ from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, all_steps
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
+from shlo_jit.sizes import most_of
 
 
 def step_work(step: Step) -> int:
@@ -36,7 +37,8 @@ def _op_work(op: Op) -> int:
         return results[0] * math.prod(lhs.extents[int(d)] for d in numbers.get("lhs_contracting_dimensions", ()))
     if op.name == "stablehlo.convolution":
         return results[0] * operands[1]
-    return (sum(operands) + sum(results)) ** 2
+    together = sum(operands) + sum(results)
+    return together * together
 
 
 def _size(value: Value) -> int:
@@ -49,7 +51,7 @@ def is_short(plan: PlanBlock) -> bool:
     for step in all_steps(plan):
         if isinstance(step, ControlStep) and step.op.name == "stablehlo.while":
             return False
-        work += step_work(step)
+        work += most_of(step_work(step))
         if work > tuning.SHORT_WORK:
             return False
     return True

@@ -23,6 +23,7 @@ from shlo_jit.kernels.gemm.pack import pack_plans
 from shlo_jit.kernels.gemm.policy import IN_PLACE, PRIVATE, SHARED, columns_of
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.target import Target
+from shlo_jit.sizes import at_most, surely
 
 _FIELDS = (
     "a a_rs a_cs a_bs b b_rs b_cs b_bs c c_rs c_bs batch m n k mc nc rows columns group pack_a mode_b k0 k1 "
@@ -63,8 +64,8 @@ def ceil_div(b: Builder, a: V, c: V | int) -> V:
 
 def worker_bytes(plan: GemmPlan, n: int, k: int) -> int:
     """Packing memory of a worker: an A panel (with room for a store that sticks out) and a chunk of B."""
-    panels = min(-(-n // plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr)
-    return a_panel_bytes(plan) + panels * plan.panel_bytes(min(k, plan.kc))
+    panels = at_most(-(-n // plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr)
+    return a_panel_bytes(plan) + panels * plan.panel_bytes(at_most(k, plan.kc))
 
 
 def a_panel_bytes(plan: GemmPlan) -> int:
@@ -78,10 +79,10 @@ def scratch_bytes(types: GemmTypes, target: Target, batch: int, m: int, n: int, 
     One packed block of B, all columns and kc rows, for large products; an A panel and a chunk of B a worker.
     """
     plan = gemm_plan(types, target)
-    k = min(k, plan.kc)
+    k = at_most(k, plan.kc)
     shared = (
         -(-n // plan.nr) * plan.panel_bytes(k) + -(-m // plan.mr) * a_panel_bytes(plan)
-        if m > tuning.GEMM_PRIVATE_ROWS
+        if not surely(lambda: m <= tuning.GEMM_PRIVATE_ROWS)
         else 0
     )
     return shared + max(threads, 1) * worker_bytes(plan, n, k) + 64

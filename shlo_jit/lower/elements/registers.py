@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_jit.ir.types import DTYPES, DType
-from shlo_jit.kernels.builder import Builder, V, const, lanes, vector, vector_literal
+from shlo_jit.kernels.builder import Builder, V, const, i64, lanes, vector, vector_literal
+from shlo_jit.sizes import Size
 
 Reg = V | tuple[V, V]
 """A value in a register; a complex number is (real, imaginary)."""
@@ -175,3 +176,10 @@ def select_lanes(b: Builder, mask: V, x: Reg, other: Reg) -> Reg:
 def first_lanes(width: int, count: int) -> V:
     """A mask of the first `count` lanes."""
     return vector_literal("i1", [k < count for k in range(width)])
+
+
+def lanes_left(b: Builder, width: int, count: int) -> V:
+    """The same of a number that may be known at the call only."""
+    if not isinstance(count, Size):
+        return first_lanes(width, count)
+    return b.icmp("slt", b.iota("i32", width), b.splat(b.cast("trunc", i64(count), "i32"), width))

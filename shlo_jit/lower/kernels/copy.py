@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, V, i64, vector
+from shlo_jit.sizes import Size, hint_of, surely, word_of
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -15,24 +16,37 @@ LINE, UNROLL = 64, 4
 
 
 def copy(low: ProgramLowering, target: V, source: V, nbytes: int) -> None:
-    if nbytes < tuning.COPY_PARALLEL_BYTES:
-        low.b.memcpy(target, source, nbytes)
-        return
-    chunk = -(-max(tuning.COPY_PARALLEL_BYTES // 4, -(-nbytes // tuning.MAX_TASKS)) // (LINE * UNROLL)) * LINE * UNROLL
-    low.parallel(_task(low, nbytes, chunk), [target, source], -(-nbytes // chunk))
+    b = low.b
+
+    def alone() -> list[V]:
+        b.memcpy(target, source, nbytes)
+        return []
+
+    def together() -> list[V]:
+        most = max(tuning.COPY_PARALLEL_BYTES // 4, -(-hint_of(nbytes) // tuning.MAX_TASKS))
+        chunk = -(-most // (LINE * UNROLL)) * LINE * UNROLL
+        low.parallel(_task(low, nbytes, chunk), [target, source], -(-nbytes // chunk))
+        return []
+
+    if surely(lambda: nbytes < tuning.COPY_PARALLEL_BYTES):
+        alone()
+    elif isinstance(nbytes, Size):
+        b.if_else(b.icmp("slt", i64(nbytes), tuning.COPY_PARALLEL_BYTES), alone, together)
+    else:
+        together()
 
 
 def _task(low: ProgramLowering, nbytes: int, chunk: int) -> str:
-    name = f"copy.{nbytes}"
+    name = f"copy.{word_of(nbytes)}"
     if name in low.module.functions:
         return name
-    b = low.module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes="nounwind")
+    b = low.task(name, 2)
     frame, index, _ = b.params
     target, source = (b.load("ptr", b.element(frame, "ptr", k)) for k in (0, 1))
     first = b.mul(index, chunk)
     count = b.sub(b.min_(b.add(first, chunk), nbytes), first)
     target, source = b.offset(target, first), b.offset(source, first)
-    if nbytes < tuning.COPY_STREAM_BYTES:
+    if hint_of(nbytes) < tuning.COPY_STREAM_BYTES:
         b.memcpy(target, source, count)
     else:
         aligned = b.icmp("eq", b.and_(b.cast("ptrtoint", target, "i64"), i64(LINE - 1)), 0)

@@ -21,9 +21,9 @@ from shlo_jit.ir.attributes import (
     as_ints,
 )
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.lower.kernels import draw
+from shlo_jit.lower.kernels import draw, size
 from shlo_jit.ops.shapes import type_text
-from shlo_jit.schedule.custom_call import CallbackSchedule, DrawSchedule
+from shlo_jit.schedule.custom_call import CallbackSchedule, DrawSchedule, SizeSchedule
 from shlo_jit.schedule.kernel import KernelSchedule
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
         _call_back(low, step.op, schedule)
     elif isinstance(schedule, DrawSchedule):
         draw.lower(low, step)
+    elif isinstance(schedule, SizeSchedule):
+        size.lower(low, step, schedule)
     else:
         _call_lapack(low, step, schedule)
 

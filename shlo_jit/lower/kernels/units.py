@@ -20,14 +20,15 @@ def run_units(low: ProgramLowering, hint: str, pointers: list[V], write: Write, 
     units = tasks.units
     if units <= 0:
         return
-    params = [("ptr", f"p{i}") for i in range(len(pointers))] + [("i64", "first"), ("i64", "last")]
+    params = [("ptr", f"p{i}") for i in range(len(pointers))]
+    if low.is_symbolic:
+        params.append(("ptr", "dims"))
+        pointers = [*pointers, low.scope.dims]
+    params += [("i64", "first"), ("i64", "last")]
     name = low.new_name(hint)
     b = low.module.function(name, params, noalias=True, attributes="nounwind")
-    first, last = b.params[-2:] if tasks.tasks > 1 else (i64(0), i64(units))
-    write(b, b.params[:-2], first, last)
+    first, last = b.params[-2:] if not tasks.is_one else (i64(0), i64(units))
+    write(b, [p for p in b.params[:-2] if p is not b.dims], first, last)
     b.ret()
     name = low.share(hint, name)
-    if tasks.tasks == 1:
-        low.b.call("void", name, [*pointers, i64(0), i64(units)], declare=False)
-        return
-    low.parallel(low.task_of(name, len(pointers), units, tasks.grain), pointers, tasks.tasks)
+    low.run_units(name, pointers, tasks)

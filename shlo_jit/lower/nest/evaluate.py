@@ -23,6 +23,7 @@ from shlo_jit.lower.elements.registers import (
 )
 from shlo_jit.ops import OPS
 from shlo_jit.schedule.space import Space, linear
+from shlo_jit.sizes import equal
 
 
 class Position:
@@ -333,7 +334,7 @@ class Evaluator:
         mask = position.mask
         if moves == 1 and not spread:
             place = b.mul(self.base(position, offset), 2 if dtype.is_complex else 1)
-            whole = offset.const % n == 0 and not offset.syms
+            whole = equal(offset.const % n, 0) and not offset.syms
             streaming = s.target in self.streaming and whole
             self.store_run(dtype, b.element(pointer, t, place), x, mask, n, streaming)
             return

@@ -17,7 +17,7 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
-from shlo_jit.lower.elements.registers import first_lanes
+from shlo_jit.lower.elements.registers import first_lanes, lanes_left
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.rows import RowWriter, Variables
@@ -25,6 +25,7 @@ from shlo_jit.lower.nest.tiles import TileWriter
 from shlo_jit.ops import OPS
 from shlo_jit.schedule.crossing import Crossing
 from shlo_jit.schedule.nest import NestSchedule, Split
+from shlo_jit.sizes import Size
 
 Buffers = Sequence[tuple[str, list[Value]]]
 """Parameter names, and the values that live in each."""
@@ -45,7 +46,7 @@ class NestLowering:
         aligned to 64 bytes."""
         b, pointers = self.begin(module, name, buffers)
         first, last = b.params[-2:]
-        if self.schedule.tasks.tasks == 1:
+        if self.schedule.tasks.is_one:
             first, last = i64(0), i64(self.schedule.tasks.units)
         if self.schedule.split is not None:
             self.split(self.schedule.split, pointers, b.params[-3], first, last)
@@ -164,7 +165,7 @@ class NestLowering:
 
     def rows_from(self, first: V, last: V) -> None:
         """Units are rows."""
-        if self.schedule.tasks.tasks == 1:
+        if self.schedule.tasks.is_one:
             self.all_rows()
             return
         b, order = self.b, self.schedule.row_loops
@@ -205,6 +206,9 @@ class NestLowering:
         assert v is not None
         step = w * self.schedule.unroll.value
         whole = n - n % w
+        if isinstance(n, Size):
+            self.lanes_loop_of_size(start, stop, n, variables)
+            return
         if self.schedule.unroll.value > 1:
             bulk = n - n % step
             with b.loop(start, b.min_(stop, bulk), step, "vectors") as i:
@@ -222,6 +226,27 @@ class NestLowering:
         if self.target.has_masks or (self.nest.stores and n < w):
             with b.if_(b.icmp("eq", stop, n)) if stop.literal is None else nullcontext():
                 self.row.row([Position({**variables, v: i64(whole)}, w, first_lanes(w, n - whole))])
+        else:
+            with b.loop(b.max_(start, whole), stop, 1, "tail") as i:
+                self.row.row([Position({**variables, v: i}, 1)])
+
+
+    def lanes_loop_of_size(self, start: V, stop: V, n: int, variables: Variables) -> None:
+        """The same where `n` is known at the call only: what is left behind the last vector may be nothing."""
+        b, w, v, unroll = self.b, self.space.width, self.space.vector, self.schedule.unroll.value
+        assert v is not None
+        whole = n - n % w
+        first = start
+        if unroll > 1:
+            bulk = n - n % (w * unroll)
+            with b.loop(start, b.min_(stop, bulk), w * unroll, "vectors") as i:
+                self.row.row([Position({**variables, v: b.add(i, k * w)}, w) for k in range(unroll)])
+            first = b.max_(start, bulk)
+        with b.loop(first, b.min_(stop, whole), w, "vector") as i:
+            self.row.row([Position({**variables, v: i}, w)])
+        if self.target.has_masks:
+            with b.loop(b.max_(start, whole), stop, w, "tail") as i:
+                self.row.row([Position({**variables, v: i}, w, lanes_left(b, w, n % w))])
         else:
             with b.loop(b.max_(start, whole), stop, 1, "tail") as i:
                 self.row.row([Position({**variables, v: i}, 1)])

@@ -17,8 +17,8 @@ from shlo_jit.kernels.builder import Builder, V, i64
 from shlo_jit.lower.elements.reducers import across
 from shlo_jit.lower.elements.registers import (
     Reg,
-    first_lanes,
     flatten,
+    lanes_left,
     map_parts,
     put_lane,
     regroup,
@@ -29,6 +29,7 @@ from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.reductions import RowReduction, finish, row_reductions
 from shlo_jit.schedule.nest import NestSchedule
+from shlo_jit.sizes import equal
 
 Variables = dict[int, V]
 
@@ -211,7 +212,7 @@ class RowWriter:
         step, whole = w * k, n - n % w
         bulk = n - n % step
         low, high = self.range_of(v)
-        if bulk:
+        if not equal(bulk, 0):
             with b.loop_carry(low, b.min_(high, bulk), values, step, "vectors") as carry:
                 out: list[V] = []
                 for u in range(k):
@@ -220,17 +221,17 @@ class RowWriter:
                 carry.next(*out)
             values = carry.values
         head, rest = values[:width], values[width:]
-        if whole > bulk:
+        if not equal(whole, bulk):
             with b.loop_carry(b.max_(low, bulk), b.min_(high, whole), head, w, "vector") as carry:
                 carry.next(*turn(position.child({**variables, v: carry.index}), carry.values))
             head = carry.values
-        if n > whole and self.schedule.target.has_masks:
+        if not equal(n, whole) and self.schedule.target.has_masks:
             # one turn, or none in a chunk that ends before
             with b.loop_carry(b.max_(low, whole), high, head, w, "tail") as carry:
                 place = {**position.variables, **variables, v: carry.index}
-                carry.next(*turn(Position(place, w, first_lanes(w, n - whole), position), carry.values))
+                carry.next(*turn(Position(place, w, lanes_left(b, w, n % w), position), carry.values))
             head = carry.values
-        elif n > whole:
+        elif not equal(n, whole):
             head = self.tail(position, variables, head, reductions, stores, whole)
         return [*head, *rest]
 

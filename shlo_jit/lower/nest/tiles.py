@@ -11,11 +11,12 @@ from __future__ import annotations
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key
 from shlo_jit.kernels.builder import Builder, V, i64, vector
-from shlo_jit.lower.elements.registers import first_lanes, from_memory, memory_type
+from shlo_jit.lower.elements.registers import from_memory, lanes_left, memory_type
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.schedule.crossing import Crossing
 from shlo_jit.schedule.space import linear
+from shlo_jit.sizes import Size, equal, surely
 
 
 class TileWriter:
@@ -41,15 +42,18 @@ class TileWriter:
         def turns(j: V, count: int) -> None:
             with b.loop(start, stop, side, "across") as i:
                 self.tile(variables, i, j, side, count)
-            if across > whole_a:
+            if not equal(across, whole_a):
                 with b.if_(b.icmp("sgt", b.add(start, tuning.TILE_STRIPE * side), whole_a)):
-                    self.tile(variables, i64(whole_a), j, across - whole_a, count)
+                    self.tile(variables, i64(whole_a), j, across % side, count)
 
         whole = n - n % side
-        if whole:
+        if not equal(whole, 0):
             with b.loop(0, whole, side, "along") as j:
                 turns(j, side)
-        if n > whole:
+        if isinstance(n, Size):
+            with b.if_(b.icmp("sgt", i64(n), whole)):
+                turns(i64(whole), n % side)
+        elif n > whole:
             turns(i64(whole), n - whole)
 
     def tile(self, variables: Variables, i: V, j: V, rows: int, count: int) -> None:
@@ -58,7 +62,7 @@ class TileWriter:
         assert v is not None
         for key in self.crossing.loads:
             self.transpose(key, {**variables, self.crossing.across: i, v: j}, rows, count)
-        mask = first_lanes(side, count) if count < side else None
+        mask = None if equal(count, side) else lanes_left(b, side, count)
         with b.loop(0, rows, 1, "line") as r:
             position = Position({**variables, self.crossing.across: b.add(i, r), v: j}, side, mask)
             for key, buffer in self.buffers.items():
@@ -78,14 +82,24 @@ class TileWriter:
         kind, pointer = vector(t, side), self.ev.pointers[key[0]]
         lines: list[V] = []
         for c in range(side):
-            if c >= count:
+            if surely(lambda c=c: c >= count):
                 lines.append(V(kind, "zeroinitializer"))
                 continue
             address = b.element(pointer, t, b.add(base, c * step))
-            mask = first_lanes(side, rows)
-            lines.append(b.load(kind, address) if rows == side else b.masked_load(kind, address, mask))
-        for r, line in enumerate(transposed(b, lines)[:rows]):
+            exists = None if surely(lambda c=c: c < count) else b.icmp("slt", c, count)
+            lines.append(self.line(kind, address, rows, exists))
+        shown = rows if isinstance(rows, int) else side
+        for r, line in enumerate(transposed(b, lines)[:shown]):
             b.store(line, b.element(self.buffers[key], t, r * side))
+
+
+    def line(self, kind: str, address: V, rows: int, exists: V | None) -> V:
+        """`rows` elements of a line, where it exists."""
+        b, side = self.b, self.crossing.side
+        if exists is None and equal(rows, side):
+            return b.load(kind, address)
+        mask = lanes_left(b, side, rows)
+        return b.masked_load(kind, address, mask if exists is None else b.and_(mask, b.splat(exists, side)))
 
 
 def transposed(b: Builder, lines: list[V]) -> list[V]:

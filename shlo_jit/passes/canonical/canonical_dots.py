@@ -24,6 +24,7 @@ from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
+from shlo_jit.sizes import equal, hint_of
 
 
 def in_kind_of(rw: Rewriter, value: Value, result: DType) -> Value:
@@ -136,7 +137,7 @@ def is_small(lhs: Value, roles: Roles, extents: list[int]) -> bool:
     a vector, without anything to sum, or of so few numbers that the routine would spend its time on deciding."""
     products = math.prod(extents[len(roles.lhs_batch) :])
     terms = math.prod(lhs.tensor.extents[d] for d in roles.lhs_contracting)
-    return products == 1 or terms == 1 or products * terms <= tuning.SMALL_PRODUCT
+    return equal(products, 1) or equal(terms, 1) or hint_of(products * terms) <= tuning.SMALL_PRODUCT
 
 
 def _sum_of_products(rw: Rewriter, operands: list[Value], roles: Roles, t: TensorType) -> Value:

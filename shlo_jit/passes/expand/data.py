@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shlo_jit.ir.attributes import Dense, StructAttr
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import I32, TensorType, tensor
+from shlo_jit.ir.types import TensorType, tensor
 from shlo_jit.ops import is_elementwise
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
@@ -83,7 +83,7 @@ def expand_get_dimension_size(rw: Rewriter, op: Op, operands: list[Value]) -> Se
     """get_dimension_size(x) = its extent, where that is known"""
     t = operands[0].type
     extent = t.shape[op.int("dimension")] if isinstance(t, TensorType) and t.shape is not None else None
-    return None if extent is None else [mk.constant(rw, tensor((), I32), extent)]
+    return None if extent is None else [mk.size(rw, extent)]
 
 
 def expand_constant(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:

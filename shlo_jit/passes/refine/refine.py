@@ -24,7 +24,7 @@ import numpy as np
 from shlo_jit.errors import VerifyError, diagnose
 from shlo_jit.ir.attributes import Dense, IntegerAttr, SymbolRef, TypeAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, is_declaration, walk
-from shlo_jit.ir.types import I32, INDEX, FunctionType, ScalarType, TensorType, Type, tensor
+from shlo_jit.ir.types import INDEX, FunctionType, ScalarType, TensorType, Type, tensor
 from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.effects import acts
 from shlo_jit.ops.known_calls import SHAPE_ASSERTION
@@ -32,17 +32,19 @@ from shlo_jit.ops.shapes import constant_value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.expand.dynamic import RULES
 from shlo_jit.passes.refine.foreign import DIALECTS, evaluate_foreign
+from shlo_jit.passes.refine.known_sizes import evaluate_sizes, frozen, has_sizes
 from shlo_jit.passes.refine.meet import Contradiction, meet
 from shlo_jit.passes.refine.prelude import SHAPES_OF_CALL
 from shlo_jit.passes.rewriter import Rewriter
 from shlo_jit.reference.interpreter import evaluate_op
+from shlo_jit.sizes import whole
 from shlo_jit.verify.verifier import diagnostic_of
 
 MOST_KNOWN = 1024
 """Elements of integer tensors whose values are followed; no shape has so many."""
 WRAPPER = "stablehlo.shape_refinement_operand_wrapper"
-Key = tuple[str, tuple[Type, ...], tuple[bytes | None, ...]]
-"""A function, the types it is called with, and the bytes of the arguments that are known."""
+Key = tuple[str, tuple[Type, ...], tuple[object, ...]]
+"""A function, the types it is called with, and what is in the arguments that are known."""
 
 
 def refine_module(
@@ -92,7 +94,7 @@ class _Refiner:
             return None
         known = [_small(v) for v in operands]
         types = tuple(v.type for v in operands)
-        key = name, types, tuple(None if k is None else k.tobytes() for k in known)
+        key = name, types, tuple(map(frozen, known))
         if key not in self._known:
             made = self._function(function, types, known, self._unique(name))
             self._known[key] = made
@@ -127,7 +129,7 @@ class _Refiner:
         arguments = [Value(t, name=a.name) for t, a in zip(types, old.arguments, strict=True)]
         rw.blocks.append(Block(arguments))
         for before, after, value in zip(old.arguments, arguments, known, strict=True):
-            rw.values[before] = after if value is None else mk.constant(rw, after.tensor, value)
+            rw.values[before] = after if value is None else _known(rw, after, value)
         rw.run(old.ops)
         block = rw.block
         _drop_unread(block)
@@ -150,7 +152,7 @@ class _Refiner:
         if op.name == "stablehlo.get_dimension_size":
             extent = operands[0].tensor.shape[op.int("dimension")] if operands[0].tensor.shape else None
             if extent is not None:
-                return [mk.constant(rw, tensor((), I32), extent)]
+                return [mk.size(rw, extent)]
         if op.name == "stablehlo.set_dimension_size":
             size = constant_value(operands[1])
             if size is not None and operands[0].tensor.is_static:
@@ -233,8 +235,17 @@ class _Refiner:
         arrays = [constant_value(v) for v in op.operands]
         if any(a is None or a.size > MOST_KNOWN for a in arrays):
             return None
+        if has_sizes(arrays):
+            return self._sized(rw, op, evaluate_sizes(op, arrays))  # type: ignore[arg-type] - none is None
         results = evaluate_op(op, *arrays)
         return [mk.constant(rw, v.tensor, x) for v, x in zip(op.results, results, strict=True)]
+
+    def _sized(self, rw: Rewriter, op: Op, results: list[np.ndarray] | None) -> list[Value] | None:
+        """The op's results with what they are known to hold: the op stays, for who reads them as data."""
+        if results is None:
+            return None
+        rw.block.ops.append(op)
+        return [_known(rw, v, x) for v, x in zip(op.results, results, strict=True)]
 
     # ------------------------------------------------------------------ calls
     def _call(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -245,7 +256,7 @@ class _Refiner:
         attributes = {**op.attributes, "callee": SymbolRef((callee.attributes["sym_name"],))}
         results = rw.emit(op.name, operands, [v.type for v in returned], attributes)
         known = [_small(v) for v in returned]
-        return [v if k is None else mk.constant(rw, v.tensor, k) for v, k in zip(results, known, strict=True)]
+        return [v if k is None else _known(rw, v, k) for v, k in zip(results, known, strict=True)]
 
     def _composite(self, op: Op, operands: list[Value]) -> dict[str, Any]:
         callee = self.callee(_symbol(op.attributes["decomposition"]), operands)
@@ -319,7 +330,7 @@ class _Refiner:
         for result, shape in zip(op.results, shapes, strict=True):
             assert shape is not None
             try:
-                found.append(meet(result.type, tensor(tuple(int(n) for n in shape), result.tensor.dtype)))
+                found.append(meet(result.type, tensor(tuple(map(whole, shape)), result.tensor.dtype)))
             except Contradiction as both:
                 raise VerifyError(diagnose(f"{op.name}: the result cannot be {both}", op.span, op=op.name)) from None
         return found
@@ -350,6 +361,14 @@ def _join(types: Sequence[Type]) -> Type:
     return first
 
 
+def _known(rw: Rewriter, value: Value, array: np.ndarray) -> Value:
+    """A value that is known to hold this: a constant, or with sizes the value itself."""
+    if array.dtype != object:
+        return mk.constant(rw, value.tensor, array)
+    value.sizes = array
+    return value
+
+
 def _named_by(op: Op) -> Iterator[SymbolRef]:
     for attribute in op.attributes.values():
         for item in attribute if isinstance(attribute, tuple | list) else (attribute,):
@@ -364,7 +383,7 @@ def _symbol(attribute: object) -> str:
 def _is_small(value: Value) -> bool:
     """Whether the value may be a shape, or part of one."""
     t = value.type
-    if not isinstance(t, TensorType) or not t.is_static or t.size > MOST_KNOWN:
+    if not isinstance(t, TensorType) or not t.is_fixed or t.size > MOST_KNOWN:
         return False
     return getattr(t.dtype, "kind", "") in ("i", "u", "b", "x")
 

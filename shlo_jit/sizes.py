@@ -1,0 +1,351 @@
+"""Sizes that are known at the call only, as numbers that compilation computes with.
+
+A `Size` stands where an extent, a stride or a count of bytes stands: a polynomial over a `Symbol`, the unknown
+dimension, and over quotients and remainders of such polynomials. Sums, products, `//` and `%` are exact. A comparison
+is answered where the answer is the same for every value that the symbol may have; all else that would need the number
+raises `NotSymbolic`, upon which the program is made for fixed sizes instead. So code that was written for numbers
+either works for sizes, or refuses them; it is never silently wrong. What is only a matter of speed goes by `hint_of`.
+
+In machine code a size is a register named after it (`register_name`), which the builder defines where it is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple, NoReturn, cast
+
+
+class NotSymbolic(Exception):
+    """Something would have to be known of a size that is known at the call only."""
+
+
+class Symbol(NamedTuple):
+    """A dimension that is known at the call only: one of `low` to `high`, `hint` for example."""
+
+    low: int
+    high: int
+    hint: int
+    name: str = "n"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Quotient(NamedTuple):
+    """dividend // divisor, or their remainder, of a size that is not negative."""
+
+    dividend: Size
+    divisor: int
+    is_remainder: bool
+
+    @property
+    def low(self) -> int:
+        return 0 if self.is_remainder else self.dividend.low // self.divisor
+
+    @property
+    def high(self) -> int:
+        return min(self.divisor - 1, self.dividend.high) if self.is_remainder else self.dividend.high // self.divisor
+
+    def __str__(self) -> str:
+        return f"({self.dividend}) {'%' if self.is_remainder else '//'} {self.divisor}"
+
+
+Atom = Symbol | Quotient
+Terms = Mapping[tuple[Atom, ...], int]
+"""Products of atoms (in a fixed order) to their coefficients, none of them zero; () is the constant."""
+
+
+class Size:
+    """A number that is known at the call only. Made by arithmetic on `size_of(symbol)`."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self._key = frozenset(terms.items())
+
+    # ------------------------------------------------------------------ what is known
+    @cached_property
+    def low(self) -> int:
+        """It is this at least."""
+        return self._end(False)
+
+    @cached_property
+    def high(self) -> int:
+        """It is this at most."""
+        return self._end(True)
+
+    def _end(self, upper: bool) -> int:
+        total = 0
+        for atoms, c in self.terms.items():
+            total += c * math.prod(a.high if upper == (c > 0) else a.low for a in atoms)
+        return total
+
+    @cached_property
+    def symbol(self) -> Symbol:
+        """The one that it is computed from."""
+        atom = next(atom for atoms in self.terms for atom in atoms)
+        return atom if isinstance(atom, Symbol) else atom.dividend.symbol
+
+    def at(self, value: int) -> int:
+        """Its number where the symbol has that value."""
+        return sum(c * math.prod(_atom_at(a, value) for a in atoms) for atoms, c in self.terms.items())
+
+    # ------------------------------------------------------------------ arithmetic
+    def __add__(self, other: object) -> int:
+        if not isinstance(other, Size | int):
+            return NotImplemented
+        terms = dict(self.terms)
+        for atoms, c in _terms(other).items():
+            terms[atoms] = terms.get(atoms, 0) + c
+        return _made(terms)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> int:
+        return _made({atoms: -c for atoms, c in self.terms.items()})
+
+    def __pos__(self) -> Size:
+        return self
+
+    def __sub__(self, other: object) -> int:
+        return self + -other if isinstance(other, Size | int) else NotImplemented
+
+    def __rsub__(self, other: object) -> int:
+        return -self + other if isinstance(other, Size | int) else NotImplemented
+
+    def __mul__(self, other: object) -> int:
+        if not isinstance(other, Size | int):
+            return NotImplemented
+        terms: dict[tuple[Atom, ...], int] = {}
+        for a, c in self.terms.items():
+            for b, d in _terms(other).items():
+                atoms = tuple(sorted((*a, *b), key=str))
+                terms[atoms] = terms.get(atoms, 0) + c * d
+        return _made(terms)
+
+    __rmul__ = __mul__
+
+    def __divmod__(self, other: object) -> tuple[int, int]:
+        if isinstance(other, Size):
+            return self._divide_by_size(other)
+        if not isinstance(other, int) or isinstance(other, bool) or other <= 0:
+            raise NotSymbolic(f"{self} divided by {other}")
+        if any(c < 0 for atoms, c in self.terms.items() if atoms):
+            quotient = -((-self + (other - 1)) // other)  # rounded up, so that what is divided is not negative
+            return quotient, self - quotient * other
+        quotient = {atoms: c // other for atoms, c in self.terms.items()}
+        rest = _made({atoms: c % other for atoms, c in self.terms.items()})
+        sure = _made(quotient)
+        if not isinstance(rest, Size):
+            return sure, rest
+        if rest.high < other:
+            return sure, cast(int, rest)
+        parts = (_made({(Quotient(rest, other, is_remainder),): 1}) for is_remainder in (False, True))
+        return sure + next(parts), next(parts)
+
+    def _divide_by_size(self, other: Size) -> tuple[int, int]:
+        """Of polynomials, where the divisor is a single product of every term's."""
+        if self._key == other._key:
+            return 1, 0
+        if len(other.terms) == 1:
+            ((atoms, c),) = other.terms.items()
+            quotient: dict[tuple[Atom, ...], int] = {}
+            for mine, d in self.terms.items():
+                left = list(mine)
+                if d % c or not all(_removed(left, a) for a in atoms):
+                    raise NotSymbolic(f"{self} divided by {other}")
+                quotient[tuple(left)] = d // c
+            return _made(quotient), 0
+        raise NotSymbolic(f"{self} divided by {other}")
+
+    def __rdivmod__(self, other: object) -> tuple[int, int]:
+        if isinstance(other, int) and 0 <= other < self.low:
+            return 0, other
+        raise NotSymbolic(f"{other} divided by {self}")
+
+    def __floordiv__(self, other: object) -> int:
+        return divmod(self, other)[0]
+
+    def __mod__(self, other: object) -> int:
+        return divmod(self, other)[1]
+
+    def __rfloordiv__(self, other: object) -> int:
+        return self.__rdivmod__(other)[0]
+
+    def __rmod__(self, other: object) -> int:
+        return self.__rdivmod__(other)[1]
+
+    def __abs__(self) -> int:
+        return cast(int, self) if self >= 0 else -self
+
+    # ------------------------------------------------------------------ questions
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Size) and self._key == other._key:
+            return True
+        if not isinstance(other, Size | int):
+            return NotImplemented
+        difference = self - other
+        if not isinstance(difference, Size):
+            return difference == 0
+        if difference.low > 0 or difference.high < 0:
+            return False
+        raise NotSymbolic(f"whether {self} is {other}")
+
+    def __hash__(self) -> int:
+        return hash(("a size", self._key))
+
+    def __bool__(self) -> bool:
+        return self != 0
+
+    def __lt__(self, other: object) -> bool:
+        return self._compared(other, lambda a, b: a < b, "less than")
+
+    def __le__(self, other: object) -> bool:
+        return self._compared(other, lambda a, b: a <= b, "at most")
+
+    def __gt__(self, other: object) -> bool:
+        return self._compared(other, lambda a, b: a > b, "more than")
+
+    def __ge__(self, other: object) -> bool:
+        return self._compared(other, lambda a, b: a >= b, "at least")
+
+    def _compared(self, other: object, holds: Callable[[int, int], bool], words: str) -> bool:
+        if not isinstance(other, Size | int):
+            return NotImplemented
+        difference = self - other
+        ends = (difference.low, difference.high) if isinstance(difference, Size) else (difference, difference)
+        low, high = (holds(end, 0) for end in ends)
+        if low == high:
+            return low
+        raise NotSymbolic(f"whether {self} is {words} {other}")
+
+    def __index__(self) -> NoReturn:
+        raise NotSymbolic(f"the number {self}")
+
+    __int__ = __float__ = __complex__ = __round__ = __index__
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise NotSymbolic(f"{name} of {self}")
+
+    def __str__(self) -> str:
+        return " + ".join(_term_text(atoms, c) for atoms, c in sorted(self.terms.items(), key=str, reverse=True))
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+
+def size_of(symbol: Symbol) -> int:
+    """The symbol as a number to compute with. (Types say `int`, for it stands where an int stands.)"""
+    return _made({(symbol,): 1})
+
+
+def whole(number: Any) -> int:
+    """The int that a number is; a size stays one."""
+    return cast(int, number) if isinstance(number, Size) else int(number)
+
+
+def hint_of(number: int) -> int:
+    """A number; of a size, what it is for the hint: for decisions that are a matter of speed alone."""
+    return number.at(number.symbol.hint) if isinstance(number, Size) else number
+
+
+def most_of(number: int) -> int:
+    """What a number is at most."""
+    return number.high if isinstance(number, Size) else number
+
+
+def equal(a: int | tuple[int, ...], b: int | tuple[int, ...]) -> bool:
+    """Whether two numbers, or shapes, are equal whatever the symbol is; False where that depends on it."""
+    return surely(lambda: a == b)
+
+
+def at_most(number: int, limit: int) -> int:
+    """The smaller of the two, or what it is at most."""
+    return number if surely(lambda: number <= limit) else limit
+
+
+def per_unit(number: int) -> int:
+    """The least number of which `number` is at most so many for each of the symbol's value."""
+    if not isinstance(number, Size):
+        return number
+    return math.ceil(sum(c * _slope(atoms, c > 0) for atoms, c in number.terms.items()))
+
+
+def value_at(number: int, value: int) -> int:
+    """A number where the symbol has that value."""
+    return number.at(value) if isinstance(number, Size) else number
+
+
+def surely(holds: Callable[[], bool]) -> bool:
+    """Whether something holds for every value that the symbol may have."""
+    try:
+        return holds()
+    except NotSymbolic:
+        return False
+
+
+# ---------------------------------------------------------------------- registers
+def word_of(number: int) -> str:
+    """A number as part of a name in LLVM's text: different ones are different words."""
+    return str(number).translate(_LETTERS)
+
+
+_LETTERS = {ord(a): b for a, b in {"*": "x", "+": "p", "-": "m", "/": "d", "%": "r", "(": "L", ")": "R"}.items()}
+_LETTERS[ord(" ")] = ""
+
+
+def register_name(size: Size) -> str:
+    """LLVM's name of the register that holds a size: the size itself, in quotes. `Builder.done` defines it."""
+    return f'%"{size}"'
+
+
+# ---------------------------------------------------------------------- parts
+def _terms(number: object) -> Terms:
+    return number.terms if isinstance(number, Size) else {(): int(cast(int, number))} if number else {}
+
+
+def _made(terms: Terms) -> int:
+    """The number with these terms: an int where it is constant."""
+    left = {atoms: c for atoms, c in terms.items() if c}
+    if not left or (len(left) == 1 and () in left):
+        return left.get((), 0)
+    return cast(int, Size(left))
+
+
+def _atom_at(atom: Atom, value: int) -> int:
+    if isinstance(atom, Symbol):
+        return value
+    dividend = atom.dividend.at(value)
+    return dividend % atom.divisor if atom.is_remainder else dividend // atom.divisor
+
+
+def _slope(atoms: tuple[Atom, ...], larger: bool) -> float:
+    """The largest number (or the smallest) that a product is for each of the symbol's value."""
+    if len(atoms) > 1:
+        raise NotSymbolic(f"a multiple that {_term_text(atoms, 1)} is of {atoms[0]}")
+    atom = atoms[0] if atoms else None
+    if atom is None or isinstance(atom, Symbol):
+        return 1
+    if not larger:
+        return 0
+    return atom.divisor - 1 if atom.is_remainder else per_unit(cast(int, atom.dividend)) / atom.divisor
+
+
+def _removed(atoms: list[Atom], atom: Atom) -> bool:
+    """Take an atom out of a list, where it is there."""
+    if atom not in atoms:
+        return False
+    atoms.remove(atom)
+    return True
+
+
+def _term_text(atoms: tuple[Atom, ...], coefficient: int) -> str:
+    factors = [str(a) if isinstance(a, Symbol) else f"({a})" for a in atoms]
+    if coefficient != 1 or not factors:
+        factors.insert(0, str(coefficient))
+    return "*".join(factors)
