@@ -3,7 +3,7 @@
     i32 @shlo_main(ptr args, ptr results, ptr dims, ptr arena, ptr instance)
 
     args, results   arrays of pointers to row-major dense buffers
-    dims            the sizes that are known at the call only, i64 each; null where there are none (as yet always)
+    dims            the size that is known at the call only, an i64; null where there is none
     arena           scratch memory of this call, undefined at entry; null where `arena_bytes` is 0
     instance        a record with the fields INSTANCE, and behind them the addresses of the constants, in order
 
@@ -22,6 +22,13 @@ which returns a Status. What the host guarantees:
   process's or the exported library's (`kernels/threads/`); when another call has that, or the host calls from within a
   task, the call goes on alone.
 
+A program with a size that is known at the call only has a second function,
+
+    void @shlo_sizes(ptr dims, i64 threads, ptr sizes)
+
+which writes what its host must know beforehand, i64 each: the bytes of the arena, and of every result its bytes and
+its extents. Arguments and results have AT_CALL for such extents; those of arguments are all the same size.
+
 The code calls `callback` and `pause` on the thread that called it, never from a task, and both may call programs.
 """
 
@@ -37,6 +44,9 @@ from shlo_jit.schedule.scratch import ALIGN, Scratch
 ABI_VERSION = 2
 """Changes with anything in this file that code or hosts rely on. Part of the keys of cached code."""
 ENTRY = "shlo_main"
+SIZES = "shlo_sizes"
+AT_CALL = -1
+"""An extent that is known at the call only."""
 PARAMETERS = (("ptr", "args"), ("ptr", "results"), ("ptr", "dims"), ("ptr", "arena"), ("ptr", "instance"))
 """Of the entry, and of every function within a program that runs steps."""
 ALIGNMENT = 64

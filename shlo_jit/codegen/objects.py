@@ -19,6 +19,7 @@ from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.sizes import Symbol
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.background import Background
@@ -60,6 +61,7 @@ class Compiled:
     overwritten: tuple[int, ...] = ()
     externals: tuple[str, ...] = ()
     is_short: bool = False
+    symbol: Symbol | None = None
     timed: tuple[TimedStep, ...] = ()
 
 
@@ -109,6 +111,7 @@ def compile_program(
         overwritten=tuple(program.overwritten),
         externals=tuple(program.externals),
         is_short=program.is_short,
+        symbol=program.symbol,
         timed=program.timed,
     )
 
@@ -169,6 +172,7 @@ def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
         "overwritten": list(compiled.overwritten),
         "externals": list(compiled.externals),
         "is_short": compiled.is_short,
+        "symbol": compiled.symbol,
     }
     return header, [*compiled.objects, *(c.data for c in compiled.constants if not c.digest)]
 
@@ -200,6 +204,7 @@ def read_program(
         overwritten=tuple(map(int, header["overwritten"])),
         externals=tuple(header["externals"]),
         is_short=header["is_short"],
+        symbol=None if header["symbol"] is None else Symbol(*header["symbol"]),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.sizes import value_at
+from shlo_jit.sizes import Symbol
 
 
 class Port(NamedTuple):
@@ -28,8 +28,8 @@ class Port(NamedTuple):
         return n
 
     def at(self, size: int) -> Port:
-        """The port of a call where what is known at the call only is that size."""
-        return self._replace(shape=tuple(value_at(n, size) for n in self.shape))
+        """The argument of a call where what is known at the call only is that size."""
+        return self._replace(shape=tuple(size if n < 0 else n for n in self.shape))
 
 
 @dataclass(frozen=True)
@@ -92,5 +92,8 @@ class Program:
     """Symbols it refers to that are functions of LAPACK, defined when it is loaded (see `runtime/lapack.py`)."""
     is_short: bool = False
     """Whether it takes some microseconds at most, whatever its arguments are."""
+    symbol: Symbol | None = None
+    """What is known at the call only: extents of AT_CALL have its value, or follow from it. Then there is
+    `@shlo_sizes`, and `arena_bytes` and `scratch` count for nothing."""
     timed: tuple[TimedStep, ...] = ()
     """Steps whose times it notes, in the order of their records."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import ml_dtypes
 import numpy as np
 
+from shlo_jit.sizes import NotSymbolic
+
 
 @dataclass(frozen=True, slots=True)
 class DType:
@@ -139,6 +141,21 @@ class TensorType(Type):
     """Of `#stablehlo.bounds<...>`, one entry a dimension."""
     encoding: str = ""
     """Any other encoding attribute, as written."""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the types are surely equal: not where that depends on a size that is known at the call only."""
+        if self is other:
+            return True
+        if not isinstance(other, TensorType):
+            return NotImplemented
+        try:
+            same_shape = self.shape == other.shape
+        except NotSymbolic:
+            return False
+        return same_shape and (self.dtype, self.bounds, self.encoding) == (other.dtype, other.bounds, other.encoding)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype))
 
     @property
     def rank(self) -> int:

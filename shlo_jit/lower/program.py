@@ -26,6 +26,7 @@ from shlo_jit.lower.parts import Parts
 from shlo_jit.lower.pauses import Pauses
 from shlo_jit.lower.planned import PlannedFunction
 from shlo_jit.lower.scope import Scope
+from shlo_jit.lower.sizes import symbol_of, write_sizes
 from shlo_jit.lower.timing import Timing
 from shlo_jit.memory.storage import Copy, MemoryPlan, Storage, nbytes
 from shlo_jit.schedule.kernel import NOTHING
@@ -34,7 +35,7 @@ from shlo_jit.schedule.schedule import Schedule
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.schedule.work import is_short, step_work
-from shlo_jit.sizes import hint_of, word_of
+from shlo_jit.sizes import Size, hint_of, word_of
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class ProgramLowering:
         """Names of the functions that run steps: the entry and its parts."""
         self.pauses: Pauses
         self.timing = Timing(self, timed)
-        self.is_symbolic = any(map(_has_size, functions[-1].arguments))
+        self.is_symbolic = symbol_of(functions[-1].arguments) is not None
         """Whether sizes of the program are known at the call only."""
 
     # ------------------------------------------------------------------ services for kernels
@@ -167,12 +168,14 @@ class ProgramLowering:
         self.inline_small_kernels()
         inputs = tuple(port(a) for a in entry.arguments)
         outputs = tuple(port(r) for r in self.plan.results)
+        if self.is_symbolic:
+            write_sizes(self.module, self.memory, self.plan.results)
         return Program(
             self.module.text(f'target triple = "{self.target.triple}"'),
             inputs,
             outputs,
-            self.memory.arena_bytes,
-            self.memory.shared,
+            0 if self.is_symbolic else self.memory.arena_bytes,
+            () if self.is_symbolic else self.memory.shared,
             self.constants,
             self.callbacks,
             tuple(self.routines.values()),
@@ -180,6 +183,7 @@ class ProgramLowering:
             self.memory.overwritten,
             tuple(self.externals),
             is_short(self.plan) and not self.callbacks,
+            symbol_of(entry.arguments),
             self.timing.result(),
         )
 
@@ -389,14 +393,10 @@ class ProgramLowering:
                 self.module.functions[name] = text.replace(" nounwind {", " nounwind alwaysinline {", 1)
 
 
-def _has_size(value: Value) -> bool:
-    return isinstance(value.type, TensorType) and not value.type.is_fixed
-
-
 def port(value: Value) -> Port:
     t = value.type
     assert isinstance(t, TensorType)
-    return Port(value.name, t.extents, t.storage)
+    return Port(value.name, tuple(abi.AT_CALL if isinstance(n, Size) else n for n in t.extents), t.storage)
 
 
 def lower_program(functions: list[PlannedFunction], target: Target, *, timed: bool = False) -> Program:

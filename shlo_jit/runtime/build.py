@@ -95,8 +95,9 @@ def load(
         if library is None:
             return None
         libraries.append(library)
+    entries = [abi.ENTRY] if compiled.symbol is None else [abi.ENTRY, abi.SIZES]
     with stage("load"):
-        library = jit.load(compiled.objects, [abi.ENTRY], libraries, lapack.addresses(compiled.externals))
+        library = jit.load(compiled.objects, entries, libraries, lapack.addresses(compiled.externals))
     instance = Instance(Loaded(compiled, library), call_library(target, cache), thread_count(threads), custom_calls)
     return Executable(instance, target, cache, remake)
 

@@ -6,19 +6,22 @@ us, where the same through ctypes takes 0.7 us and through Python conversions 14
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import layout, pool, routines, signals
-from shlo_jit.runtime.fastcall_code import FASTCALL, PortRecord, Record
-from shlo_jit.sizes import Size
+from shlo_jit.runtime.fastcall_code import FASTCALL, SIZED, PortRecord, Record
+from shlo_jit.runtime.instance import size_count
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.jit import Library
@@ -43,14 +46,14 @@ def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> Any:
     so)."""
     instance, program = front.instance, front.program
     donated = program.output_aliases or program.overwritten
-    symbolic = any(isinstance(n, Size) for port in program.inputs for n in port.shape)
-    if symbolic or program.callbacks or donated or not layout.as_expected():
+    if program.callbacks or donated or not layout.as_expected():
         return None
-    method = _method(target, cache)
+    symbol = program.symbol
+    method = _method(target, cache, SIZED if symbol is not None else "shlo_fastcall")
     if method is None:
         return None
     try:
-        arena = instance.take_arena()
+        arena = instance.take_arena(instance.memory_bytes)
     except MemoryError:
         return None
     keep: list[Any] = [front, arena]
@@ -68,9 +71,31 @@ def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> Any:
         output_ports=_ports(program.outputs, keep, allocate=True),
         is_short=program.is_short,
     )
+    slow = front.call
+    if symbol is not None:
+        record.sizes, record.threads = instance.loaded.sizes, instance.threads
+        record.low, record.high, record.numbers = symbol.low, symbol.high, size_count(program.outputs)
+        record.arena_bytes = len(arena) if arena is not None else 0
+        slow = _growing(front, record, arena)
     keep.append(record)
-    self = (ctypes.addressof(record).to_bytes(8, sys.byteorder), front.call, *keep)
+    self = (ctypes.addressof(record).to_bytes(8, sys.byteorder), slow, *keep)
     return _new_function(ctypes.addressof(method), self, None)
+
+
+def _growing(front: Front, record: Record, arena: Any) -> Callable[..., Any]:
+    """The slow way of a program whose arena depends on the call: what it has needed, the fast way has afterwards."""
+    kept = [arena]
+
+    def call(*args: Any, **named: Any) -> Any:
+        result = front.call(*args, **named)
+        needed = front.instance.most_arena_bytes
+        if needed > record.arena_bytes and (record.arena or not record.arena_bytes):  # no call is using it
+            with contextlib.suppress(MemoryError):
+                kept[0] = front.instance.take_arena(needed)
+                record.arena, record.arena_bytes = ctypes.addressof(kept[0]), len(kept[0])
+        return result
+
+    return call
 
 
 def _ports(ports: Sequence[Port], keep: list[Any], allocate: bool) -> int:
@@ -81,12 +106,27 @@ def _ports(ports: Sequence[Port], keep: list[Any], allocate: bool) -> int:
         row.dtype, row.rank, row.dimensions = id(dtype), len(port.shape), layout.data_address(extents)
         row.kind = layout.kind_of(dtype)
         keep += [dtype, extents]
-        if allocate and port.nbytes >= pool.POOLED_BYTES:
+        if allocate and AT_CALL in port.shape:
+            make = _sized_maker(len(port.shape), dtype)
+            row.allocate = id(make)
+            keep.append(make)
+        elif allocate and port.nbytes >= pool.POOLED_BYTES:
             make = pool.maker(port.shape, dtype, port.nbytes)
             row.allocate = id(make)
             keep.append(make)
     keep.append(rows)
     return ctypes.addressof(rows)
+
+
+def _sized_maker(rank: int, dtype: np.dtype) -> Callable[[int], np.ndarray]:
+    """Makes a large result, given the address of its extents."""
+    extents, size, lease, new = ctypes.c_int64 * rank, dtype.itemsize, pool.lease, np.ndarray
+
+    def make(address: int) -> np.ndarray:
+        shape = tuple(extents.from_address(address))
+        return new(shape, dtype, lease(size * math.prod(shape)))  # type: ignore[arg-type]  ctypes arrays are buffers
+
+    return make
 
 
 _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
@@ -116,9 +156,9 @@ def call_library(target: Target, cache: ObjectCache | None) -> Library:
 
 
 @functools.cache
-def _method(target: Target, cache: ObjectCache | None) -> _MethodDef | None:
+def _method(target: Target, cache: ObjectCache | None, name: str) -> _MethodDef | None:
     """The definition of the built-in function."""
     if _numpy_functions()[0] != id(np.ndarray):
         return None
-    address, fastcall, keywords = call_library(target, cache).addresses["shlo_fastcall"], 0x80, 0x02
+    address, fastcall, keywords = call_library(target, cache).addresses[name], 0x80, 0x02
     return _MethodDef(b"executable", address, fastcall | keywords, b"A program compiled by shlo_jit.")

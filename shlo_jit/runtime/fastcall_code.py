@@ -16,22 +16,27 @@ from __future__ import annotations
 import ctypes
 import sys
 
-from shlo_jit.codegen.abi import Status
-from shlo_jit.kernels.builder import ModuleText, V, i32
+from shlo_jit.codegen.abi import AT_CALL, Status
+from shlo_jit.kernels.builder import ModuleText, V, i32, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
-from shlo_jit.runtime import layout, signals
+from shlo_jit.runtime import layout, pool, signals
 
 _FIELDS = (
     *("main", "instance", "inputs", "outputs", "arena", "needs_arena"),
     *("array_type", "new_array", "input_ports", "output_ports", "is_short"),
+    *("sizes", "threads", "low", "high", "numbers", "arena_bytes"),
 )
+_NUMBERS = ("inputs", "outputs", "threads", "low", "high", "numbers", "arena_bytes")
 _PORT_FIELDS = ("dtype", "kind", "rank", "dimensions", "allocate")
 NULL = V("ptr", "null")
+SIZED = "shlo_fastcall_sized"
 
 
 class Record(ctypes.Structure):
-    """What the machine code knows of an executable; all fields are 64 bits."""
+    """What the machine code knows of an executable; all fields are 64 bits. The last line of fields is for programs
+    with a size that is known at the call only: the function `abi.SIZES`, the threads it is asked for, the least and the
+    greatest size, how many numbers it writes, and the bytes that the arena has."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in _FIELDS]
 
@@ -44,16 +49,18 @@ class PortRecord(ctypes.Structure):
 
 
 class _Writer:
-    """Writes shlo_fastcall."""
+    """Writes shlo_fastcall, or its variant for programs with a size that is known at the call only."""
 
-    def __init__(self, module: ModuleText) -> None:
+    def __init__(self, module: ModuleText, has_sizes: bool) -> None:
         params = [("ptr", "self"), ("ptr", "args"), ("i64", "count"), ("ptr", "keywords")]
-        self.b = b = module.function("shlo_fastcall", params, "ptr", linkage="external", attributes="nounwind")
+        name = SIZED if has_sizes else "shlo_fastcall"
+        self.b = b = module.function(name, params, "ptr", linkage="external", attributes="nounwind")
+        self.has_sizes = has_sizes
         self.self, self.args, self.count, self.keywords = b.params
         self.slow, self.undo, self.fail = b.label("slow"), b.label("undo"), b.label("fail")
 
     def field(self, name: str) -> V:
-        return self.b.load("i64" if name in ("inputs", "outputs") else "ptr", self.place(name))
+        return self.b.load("i64" if name in _NUMBERS else "ptr", self.place(name))
 
     def place(self, name: str) -> V:
         return self.b.offset(self.record, 8 * _FIELDS.index(name))
@@ -88,7 +95,12 @@ class _Writer:
         outputs = self.field("outputs")
         self.inputs = self.array(self.count)
         self.objects, self.results = self.array(outputs), self.array(outputs)
+        self.dims = b.alloca("i64", 1) if self.has_sizes else NULL
+        if self.has_sizes:
+            b.store(i64(AT_CALL), self.dims)
         self.write_checks()
+        if self.has_sizes:
+            self.write_sizes()
         arena = self.take_arena()
         with b.loop(0, outputs) as i:
             b.store(NULL, b.element(self.objects, "ptr", i))
@@ -137,11 +149,32 @@ class _Writer:
                 self.port_field(ports, i, "dimensions"),
             )
             with b.loop(0, rank) as d:
-                same = b.icmp(
-                    "eq", b.load("i64", b.element(extents, "i64", d)), b.load("i64", b.element(expected, "i64", d))
-                )
-                self.need(same, self.slow)
+                extent, wanted = (b.load("i64", b.element(table, "i64", d)) for table in (extents, expected))
+                if self.has_sizes:
+                    self.need_size(extent, wanted)
+                else:
+                    self.need(b.icmp("eq", extent, wanted), self.slow)
             b.store(b.load("ptr", b.offset(value, layout.DATA)), b.element(self.inputs, "ptr", i))
+
+    def need_size(self, extent: V, wanted: V) -> None:
+        """The extent that is wanted, or the size of this call, which the first such extent says."""
+        b = self.b
+        known = b.load("i64", self.dims)
+        size = b.select(b.icmp("eq", known, AT_CALL), extent, known)
+        at_call = b.icmp("eq", wanted, AT_CALL)
+        b.store(b.select(at_call, size, known), self.dims)
+        self.need(b.icmp("eq", extent, b.select(at_call, size, wanted)), self.slow)
+
+    def write_sizes(self) -> None:
+        """Ask what follows from the size of this call. One that is out of range, and an arena that is too small, go the
+        slow way."""
+        b = self.b
+        size = b.load("i64", self.dims)
+        self.need(b.icmp("sge", size, self.field("low")), self.slow)
+        self.need(b.icmp("sle", size, self.field("high")), self.slow)
+        self.numbers = b.emit("ptr", f"alloca i64, i64 {self.field('numbers').text}, align 16")
+        b.call_pointer("void", self.field("sizes"), [self.dims, self.field("threads"), self.numbers])
+        self.need(b.icmp("ule", b.load("i64", self.numbers), self.field("arena_bytes")), self.slow)
 
     def take_arena(self) -> V:
         """The arena, which is then not in its place: another thread's call goes the slow way. The GIL orders these."""
@@ -159,21 +192,35 @@ class _Writer:
         """Make the result arrays."""
         b = self.b
         array_type, new_array, ports = self.field("array_type"), self.field("new_array"), self.field("output_ports")
+        place, argument = b.alloca("ptr", 1), b.alloca("ptr", 1)
+        if self.has_sizes:
+            b.store(b.element(self.numbers, "i64", 1), place)
         with b.loop(0, outputs) as i:
-            make = self.port_field(ports, i, "allocate")
+            make, rank = self.port_field(ports, i, "allocate"), self.port_field(ports, i, "rank")
+            dimensions, is_large = self.port_field(ports, i, "dimensions"), b.icmp("ne", make, NULL)
+            if self.has_sizes:
+                numbers = b.load("ptr", place)
+                dimensions = b.element(numbers, "i64", 1)
+                is_large = b.icmp("uge", b.load("i64", numbers), pool.POOLED_BYTES)
+                b.store(b.element(dimensions, "i64", rank), place)
 
-            def pooled(make: V = make) -> list[V]:
-                return [b.call("ptr", "PyObject_CallNoArgs", [make])]
+            def pooled(make: V = make, dimensions: V = dimensions) -> list[V]:
+                if not self.has_sizes:
+                    return [b.call("ptr", "PyObject_CallNoArgs", [make])]
+                where = b.call("ptr", "PyLong_FromVoidPtr", [dimensions])
+                self.need(b.icmp("ne", where, NULL), self.fail)
+                b.store(where, argument)
+                array = b.call("ptr", "PyObject_Vectorcall", [make, argument, i64(1), NULL])
+                b.call("void", "Py_DecRef", [where])
+                return [array]
 
-            def plain(i: V = i) -> list[V]:
+            def plain(i: V = i, rank: V = rank, dimensions: V = dimensions) -> list[V]:
                 dtype = self.port_field(ports, i, "dtype")
                 b.call("void", "Py_IncRef", [dtype])  # the new array takes this reference
-                rank = b.cast("trunc", self.port_field(ports, i, "rank"), "i32")
-                dimensions = self.port_field(ports, i, "dimensions")
-                args = [array_type, dtype, rank, dimensions, NULL, NULL, i32(0), NULL]
+                args = [array_type, dtype, b.cast("trunc", rank, "i32"), dimensions, NULL, NULL, i32(0), NULL]
                 return [b.call_pointer("ptr", new_array, args)]
 
-            (made,) = b.if_else(b.icmp("ne", make, NULL), pooled, plain)
+            (made,) = b.if_else(is_large, pooled, plain)
             self.need(b.icmp("ne", made, NULL), self.fail)
             b.store(made, b.element(self.objects, "ptr", i))
             b.store(b.load("ptr", b.offset(made, layout.DATA)), b.element(self.results, "ptr", i))
@@ -181,7 +228,7 @@ class _Writer:
     def write_run(self, arena: V) -> V:
         """Call shlo_main, with or without the GIL; its status."""
         b = self.b
-        arguments = [self.inputs, self.results, NULL, arena, self.field("instance")]
+        arguments = [self.inputs, self.results, self.dims, arena, self.field("instance")]
         main = self.field("main")
 
         def keep() -> list[V]:
@@ -216,8 +263,9 @@ class _Writer:
 
 def build(module: ModuleText, target: Target) -> None:
     """Write `shlo_fastcall` and the functions of `runtime/signals.py` into `module`."""
-    _Writer(module).write()
+    for has_sizes in (False, True):
+        _Writer(module, has_sizes).write()
     signals.build(module, target)
 
 
-FASTCALL = Routine(f"fastcall_{sys.implementation.cache_tag}", ("shlo_fastcall", *signals.SYMBOLS), build)
+FASTCALL = Routine(f"fastcall_{sys.implementation.cache_tag}", ("shlo_fastcall", SIZED, *signals.SYMBOLS), build)

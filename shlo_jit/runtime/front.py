@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import keyword
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shlo_jit.codegen.abi import Status
+from shlo_jit.codegen.abi import AT_CALL, Status
 from shlo_jit.codegen.program import Port
 from shlo_jit.runtime import pool
-from shlo_jit.runtime.arguments import check_count, convert, shape_text
+from shlo_jit.runtime.arguments import check_count, convert, name_of, shape_text
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.layout import data_address
-from shlo_jit.sizes import Size
+from shlo_jit.sizes import Symbol
 
 
 class Signature(NamedTuple):
@@ -41,25 +42,28 @@ class Front:
 
     def call(self, *args: Any, **named: Any) -> Any:
         """Call the program with anything that can be converted to its arguments."""
-        ports = self.program.inputs
+        ports, sizes = self.program.inputs, None
         if named:
             takes = ", ".join(port_names(ports))
             raise TypeError(f"arguments are given by position: exe({takes}); got {', '.join(f'{n}=' for n in named)}")
         check_count(len(args), ports)
-        size = size_of_call(args, ports)
-        if size is not None:
-            ports = [port.at(size) for port in ports]
+        if self.program.symbol is not None:
+            size = size_of_call(args, ports, self.program.symbol)
+            ports, sizes = [port.at(size) for port in ports], self.instance.sizes_for(size)
         arrays = [convert(value, i, port) for i, (value, port) in enumerate(zip(args, ports, strict=True))]
-        results = self._results(args, arrays, size)
+        shapes = [port.shape for port in self.program.outputs] if sizes is None else sizes.shapes
+        results = self._results(args, arrays, shapes)
         outcome = tuple(results)
         inputs = self._input_pointers(*map(data_address, arrays))
-        status = self.instance.run(inputs, self._output_pointers(*map(data_address, results)), size)
+        status = self.instance.run(inputs, self._output_pointers(*map(data_address, results)), sizes)
         if status != Status.OK:
             del outcome, results, arrays  # the exception will refer to this frame
             raise self.instance.failure(status)
         return outcome[0] if len(outcome) == 1 else outcome
 
-    def _results(self, args: Sequence[Any], arrays: list[np.ndarray], size: int | None) -> list[np.ndarray]:
+    def _results(
+        self, args: Sequence[Any], arrays: list[np.ndarray], shapes: Sequence[tuple[int, ...]]
+    ) -> list[np.ndarray]:
         """Fresh arrays, or donated arguments' where the program wants that; `arrays` may get copies of those."""
         results: list[np.ndarray] = []
         aliases = self.program.output_aliases
@@ -68,34 +72,32 @@ class Front:
                 source = arrays[donated]
                 arrays[donated] = pool.empty(source.shape, source.dtype, source.nbytes)
                 arrays[donated][...] = source
-        for index, port in enumerate(self.program.outputs):
-            port = port if size is None else port.at(size)
+        for index, (port, shape) in enumerate(zip(self.program.outputs, shapes, strict=True)):
             dtype = port.dtype.numpy
             if index in aliases:
-                results.append(arrays[aliases[index]].reshape(-1).view(dtype).reshape(port.shape))
+                results.append(arrays[aliases[index]].reshape(-1).view(dtype).reshape(shape))
             else:
-                results.append(_result(index, port))
+                results.append(_result(index, shape, dtype))
         return results
 
 
-def size_of_call(args: Sequence[Any], ports: Sequence[Port]) -> int | None:
-    """What is known at the call only, from the first argument that has it; None where nothing is. Raises ValueError for
-    a size that the code was not made for."""
-    for i, (value, port) in enumerate(zip(args, ports, strict=True)):
-        for d, extent in enumerate(port.shape):
-            if isinstance(extent, Size):
-                shape, symbol = np.shape(value), extent.symbol
-                if len(shape) == len(port.shape) and symbol.low <= shape[d] <= symbol.high:
-                    return shape[d]
-                raise ValueError(f"argument {i}: expected {symbol.low} to {symbol.high} in dimension {d}, got {shape}")
-    return None
-
-
-def _result(index: int, port: Port) -> np.ndarray:
+def _result(index: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    nbytes = math.prod(shape) * dtype.itemsize
     try:
-        return pool.empty(port.shape, port.dtype.numpy, port.nbytes)
+        return pool.empty(shape, dtype, nbytes)
     except MemoryError as error:
-        raise MemoryError(f"result {index} has {port.nbytes} bytes: {error}") from None
+        raise MemoryError(f"result {index} has {nbytes} bytes: {error}") from None
+
+
+def size_of_call(args: Sequence[Any], ports: Sequence[Port], symbol: Symbol) -> int:
+    """The size that is known at the call only, from the first argument that has it. Raises ValueError for a size that
+    the program was not made for."""
+    i, d = next((i, port.shape.index(AT_CALL)) for i, port in enumerate(ports) if AT_CALL in port.shape)
+    shape = np.shape(args[i])
+    if d < len(shape) and symbol.low <= shape[d] <= symbol.high:
+        return shape[d]
+    expected = f"{symbol.low:,} to {symbol.high:,} in dimension {d}"
+    raise ValueError(f"{name_of(i, ports[i])}: expected {expected}, got the shape {shape}")
 
 
 def _may_take(given: Any, index: int, arrays: Sequence[np.ndarray]) -> bool:

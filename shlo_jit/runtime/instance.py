@@ -5,18 +5,18 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.jit import Library
+from shlo_jit.codegen.program import Port
 from shlo_jit.errors import ExecutionError
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.callbacks import CallbackTable, trampoline_address
 from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.loaded import Loaded
 from shlo_jit.runtime.signals import CALL
-from shlo_jit.sizes import value_at
 
 _TYPES = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "ptr": ctypes.c_void_p}
 
@@ -28,6 +28,25 @@ def record_type(constants: int) -> type[ctypes.Structure]:
     return type(
         "InstanceRecord", (ctypes.Structure,), {"_fields_": [*fields, ("constants", ctypes.c_void_p * constants)]}
     )
+
+
+class Sizes(NamedTuple):
+    """Of one call of a program that has sizes which are known at the call only."""
+
+    dims: ctypes.Array[Any]
+    """What the program is handed."""
+    arena_bytes: int
+    shapes: tuple[tuple[int, ...], ...]
+    """Of the results."""
+
+
+_SIZES = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+"""Of `abi.SIZES`."""
+
+
+def size_count(outputs: Sequence[Port]) -> int:
+    """How many numbers `abi.SIZES` writes."""
+    return 1 + sum(1 + len(port.shape) for port in outputs)
 
 
 class Instance:
@@ -56,6 +75,8 @@ class Instance:
         self._functions = functions
         self._arenas: list[Any] = []
         """Leases on blocks that no call is using."""
+        self.most_arena_bytes = 0
+        """That a call has needed."""
         self.address = self._make_record(rank, communicator)
         """Of the record."""
 
@@ -75,15 +96,16 @@ class Instance:
 
     @property
     def memory_bytes(self) -> int:
-        """Scratch memory of one call."""
-        return self.arena_bytes
+        """Scratch memory of one call; where sizes are known at the call only, for example."""
+        symbol = self.loaded.program.symbol
+        return self.arena_bytes if symbol is None else self.sizes_for(symbol.hint).arena_bytes
 
-    def run(self, arguments: ctypes.Array[Any], results: ctypes.Array[Any], size: int | None = None) -> int:
-        """Run the program on arrays of pointers, without the GIL; its status. `size`: what is known at the call only.
-        Raises MemoryError without memory for an arena, and what a handler of signals raises."""
-        arena = self.take_arena(size)
+    def run(self, arguments: ctypes.Array[Any], results: ctypes.Array[Any], sizes: Sizes | None = None) -> int:
+        """Run the program on arrays of pointers, without the GIL; its status. `sizes`: where some are known at the call
+        only. Raises MemoryError without memory for an arena, and what a handler of signals raises."""
+        arena = self.take_arena(self.arena_bytes if sizes is None else sizes.arena_bytes)
         try:
-            return self.run_in(arena, arguments, results, self.address, size)
+            return self.run_in(arena, arguments, results, self.address, sizes)
         finally:
             if arena is not None:
                 self._arenas.append(arena)
@@ -94,17 +116,17 @@ class Instance:
         arguments: ctypes.Array[Any],
         results: ctypes.Array[Any],
         record: int,
-        size: int | None = None,
+        sizes: Sizes | None = None,
     ) -> int:
         """`run`, in an arena and with a record (its address) of the caller's."""
-        dims = None if size is None else (ctypes.c_int64 * 1)(size)
+        dims = None if sizes is None else sizes.dims
         return self._call(self.loaded.entry, arguments, results, dims, arena, record)
 
-    def take_arena(self, size: int | None = None) -> Any:
-        """A lease on memory for one call; None when the program needs none."""
-        nbytes = self.arena_bytes if size is None else value_at(self.arena_bytes, size)
+    def take_arena(self, nbytes: int) -> Any:
+        """A lease on memory for one call; None when it needs none."""
         if not nbytes:
             return None
+        self.most_arena_bytes = max(self.most_arena_bytes, nbytes)
         with contextlib.suppress(IndexError):
             arena = self._arenas.pop()
             if len(arena) >= nbytes:
@@ -113,6 +135,19 @@ class Instance:
             return pool.lease(nbytes)
         except MemoryError as error:
             raise MemoryError(f"the program needs {nbytes} bytes of scratch memory: {error}") from None
+
+    def sizes_for(self, size: int) -> Sizes:
+        """What follows from the size that is known at the call only."""
+        program = self.loaded.program
+        dims = (ctypes.c_int64 * 1)(size)
+        numbers = (ctypes.c_int64 * size_count(program.outputs))()
+        _SIZES(self.loaded.sizes)(dims, self.threads, numbers)
+        left = iter(numbers)
+        arena_bytes, shapes = next(left), []
+        for port in program.outputs:
+            next(left)
+            shapes.append(tuple(next(left) for _ in port.shape))
+        return Sizes(dims, arena_bytes, tuple(shapes))
 
     def failure(self, status: int) -> BaseException:
         """Why this thread's last call stopped: what its custom call raised, else an ExecutionError."""

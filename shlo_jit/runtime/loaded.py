@@ -23,6 +23,7 @@ class Loaded:
         self.library = library
         """Keeps the code loaded."""
         self.entry = library.addresses[abi.ENTRY]
+        self.sizes = library.addresses.get(abi.SIZES, 0)
 
     def arena_bytes(self, threads: int) -> int:
         """Scratch memory of a call that may use so many threads."""

@@ -1,5 +1,6 @@
 """Programs with unknown dimensions, made static for the shapes of their arguments: before all passes.
 
-`refine` does it; `meet` is what two types say together, `foreign`, `known_sizes` evaluates shape computations in MLIR's own dialects,
-and `prelude` is what computes sizes that follow from data.
+`refine` does it; `meet` is what two types say together, `known_sizes` evaluates shape computations on sizes that are
+known at the call only, `foreign` those in MLIR's own dialects, and `prelude` is what computes sizes that follow from
+data.
 """

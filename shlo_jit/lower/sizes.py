@@ -1,0 +1,37 @@
+"""What the host of a program asks before a call, where sizes are known at the call only: `@shlo_sizes` of the ABI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shlo_jit.codegen import abi
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.types import TensorType
+from shlo_jit.kernels.builder import ModuleText, i64
+from shlo_jit.memory.storage import MemoryPlan
+from shlo_jit.schedule.scratch import ALIGN
+from shlo_jit.sizes import Size, Symbol
+
+
+def symbol_of(arguments: Iterable[Value]) -> Symbol | None:
+    """What is known of a program's arguments at the call only."""
+    types = [a.type for a in arguments]
+    extents = [n for t in types if isinstance(t, TensorType) for n in t.extents]
+    return next((n.symbol for n in extents if isinstance(n, Size)), None)
+
+
+def write_sizes(module: ModuleText, memory: MemoryPlan, results: Iterable[Value]) -> None:
+    """The function `abi.SIZES` of a program with these results."""
+    b = module.function(abi.SIZES, [("ptr", "dims"), ("i64", "threads"), ("ptr", "sizes")], linkage="")
+    _, threads, sizes = b.params
+    behind = i64(0)
+    for scratch in memory.shared:
+        behind = b.max_(behind, b.add(i64(scratch.fixed), b.mul(threads, i64(scratch.per_thread))))
+    behind = b.mul(b.udiv(b.add(behind, ALIGN - 1), ALIGN), ALIGN)
+    numbers = [b.add(i64(memory.arena_bytes), behind)]
+    for value in results:
+        t = value.tensor
+        numbers += map(i64, (t.nbytes, *t.extents))
+    for i, number in enumerate(numbers):
+        b.store(number, b.element(sizes, "i64", i))
+    b.ret()
