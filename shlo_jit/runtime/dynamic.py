@@ -6,17 +6,15 @@ program computes shapes from; what is found is an ordinary executable.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shlo_jit import tuning
 from shlo_jit.ir.types import DType
 from shlo_jit.runtime.arguments import check_count, describe_array, name_of, shape_text, take
+from shlo_jit.runtime.code_table import CodeTable
 from shlo_jit.runtime.staged import Runnable
 
 Shape = tuple[int, ...]
@@ -79,7 +77,6 @@ class DynamicExecutable:
         "__weakref__",
         "_hot",
         "_known",
-        "_lock",
         "_make",
         "_may_be_shapes",
         "_ports",
@@ -101,8 +98,7 @@ class DynamicExecutable:
         self._known = known
         self._may_be_shapes = may_be_shapes
         self._make = make
-        self._lock = threading.Lock()
-        self._table: OrderedDict[Key, Future[Runnable]] = OrderedDict()
+        self._table: CodeTable[Key, Runnable] = CodeTable()
         self._hot: dict[Any, Runnable] = {}
         """Shapes of the arguments whose shapes are not all known -> executable. Forgotten whenever code is made, so
         that `_table` sees which shapes are in use."""
@@ -177,25 +173,8 @@ class DynamicExecutable:
         return Key(tuple(a.shape for a in arrays), values)
 
     def _for(self, key: Key) -> Runnable:
-        """The executable for a key: there, being made by another thread, or made now."""
-        with self._lock:
-            future = self._table.get(key)
-            is_new = future is None
-            if future is None:
-                future = self._table[key] = Future()
-                while len(self._table) > tuning.SPECIALISATIONS:
-                    self._table.popitem(last=False)
-            else:
-                self._table.move_to_end(key)
-        if is_new:
-            try:
-                future.set_result(self._made(key))
-                self._hot.clear()
-            except BaseException as error:
-                with self._lock:
-                    self._table.pop(key, None)
-                future.set_exception(error)
-        return future.result()
+        """The executable for a key."""
+        return self._table.find(key, lambda: self._made(key))
 
     def _made(self, key: Key) -> Runnable:
         for i, (shape, port) in enumerate(zip(key.shapes, self._ports, strict=True)):
@@ -205,7 +184,9 @@ class DynamicExecutable:
             for i, data in enumerate(key.values)
             if data is not None
         }
-        return self._make(key.shapes, values)
+        made = self._make(key.shapes, values)
+        self._hot.clear()
+        return made
 
 
 def _check_shape(index: int, port: DynamicPort, shape: Shape) -> None:

@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from test_data_dependent import POSITIVE
 from test_refine import MLP
 
 import shlo_jit
@@ -147,3 +148,47 @@ def test_sizes_among_the_arguments_of_a_program_with_known_types() -> None:
     text = COUNTED.replace("%x: tensor<?xf32>", "%x: tensor<2xf32>").replace("?xf32", "2xf32")
     dynamic = shlo_jit.compile(text)
     assert [dynamic(np.int64(n), np.ones(2, np.float32))[1].size for n in (4, 2, 4)] == [4, 2, 4]
+
+
+def compilations_that_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two compilations wait for each other to have begun."""
+    both = threading.Barrier(2)
+    compile_static = specialize.pipeline.compile_static
+
+    def meeting(source, options):
+        both.wait(20)
+        return compile_static(source, options)
+
+    monkeypatch.setattr(specialize.pipeline, "compile_static", meeting)
+
+
+def at_the_same_time(calls) -> list[object]:
+    results: list[object] = [None] * len(calls)
+
+    def work(i: int) -> None:
+        try:
+            results[i] = calls[i]()
+        except BaseException as error:
+            results[i] = error
+
+    workers = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(len(calls))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    return results
+
+
+def test_different_shapes_are_compiled_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    dynamic = shlo_jit.compile(MLP)
+    compilations_that_meet(monkeypatch)
+    results = at_the_same_time([lambda n=n: dynamic(*arguments(n)).shape for n in (2, 3)])
+    assert results == [(2, 8), (3, 8)]
+
+
+def test_different_sizes_that_follow_from_data_are_compiled_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    dynamic = shlo_jit.compile(POSITIVE)
+    dynamic(-np.ones(6, np.float32))  # compiles what computes the sizes
+    compilations_that_meet(monkeypatch)
+    xs = [np.where(np.arange(6) < n, 1, -1).astype(np.float32) for n in (2, 3)]
+    assert at_the_same_time([lambda x=x: dynamic(x)[0].size for x in xs]) == [2, 3]
