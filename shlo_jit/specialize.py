@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
 from shlo_jit import pipeline
 from shlo_jit.codegen.target import resolve
+from shlo_jit.deep import deeply
 from shlo_jit.errors import ParseError, StableHLOError, UnsupportedError, diagnose
+from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type
 from shlo_jit.ir.types import TensorType, Type, tensor
 from shlo_jit.ir.unknown import has_unknown, is_dynamic
@@ -20,10 +23,11 @@ from shlo_jit.passes.frontend.first_platform import first_platform
 from shlo_jit.passes.frontend.inline import inline_all
 from shlo_jit.passes.refine.prelude import prelude, sizes_to_compute, with_sizes
 from shlo_jit.passes.refine.refine import refine_module
+from shlo_jit.runtime.cache import text_digest
 from shlo_jit.runtime.dynamic import DynamicExecutable, DynamicPort, NeedsValues, Shape
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.runtime.staged import Runnable, StagedExecutable
-from shlo_jit.sources import Text
+from shlo_jit.sources import Derived, Text
 from shlo_jit.text.types import type_of_text
 
 MOST_KNOWN = 8
@@ -32,13 +36,15 @@ MOST_KNOWN = 8
 
 def compile_unknown(source: Text | Module, options: CompileOptions) -> Executable | DynamicExecutable:
     """A program that may have unknown dimensions to an Executable, or where it has, to what makes those."""
-    found = dynamic_executable(pipeline.parsed(source), options)
+    found = dynamic_executable(source, options)
     return pipeline.compile_static(source, options) if found is None else found
 
 
-def dynamic_executable(module: Module, options: CompileOptions) -> DynamicExecutable | None:
+@deeply
+def dynamic_executable(source: Text | Module, options: CompileOptions) -> DynamicExecutable | None:
     """What makes code for the shapes that it is called with; None where the arguments' shapes are all known, and the
     others follow from these. Raises VerifyError, StableHLOError and UnsupportedError, as compiling does."""
+    module = pipeline.parsed(source)
     function = first_platform(pipeline.verified(module, options), Context(module))
     arguments = function.block().arguments
     inputs = [_port(a.name, a.type, f"argument {i} (%{a.name})", function) for i, a in enumerate(arguments)]
@@ -46,6 +52,7 @@ def dynamic_executable(module: Module, options: CompileOptions) -> DynamicExecut
     outputs = [_port("", t, f"result {i}", function) for i, t in enumerate(results)]
     whole = _with_function(module, function)
     may_be_shapes = tuple(i for i, a in enumerate(arguments) if _may_be_shape(a))
+    digest = cache(lambda: text_digest(str(source) if isinstance(source, Module) else source.text))
 
     def refined(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Module:
         types = [tensor(shape, a.tensor.dtype) for shape, a in zip(shapes, arguments, strict=True)]
@@ -55,7 +62,10 @@ def dynamic_executable(module: Module, options: CompileOptions) -> DynamicExecut
         return found
 
     def make(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Runnable:
-        return _compiled(refined(shapes, values), options)
+        known = [repr(list(shapes)), *(f"{i}={value.tobytes().hex()}" for i, value in values.items())]
+        how = " ".join(known).encode()
+        source = Derived(module.source.name, lambda: digest() + how, lambda: refined(shapes, values))
+        return _compiled(source, options)
 
     known: tuple[int, ...] = ()
     if not any(map(is_dynamic, arguments)):
@@ -67,6 +77,8 @@ def dynamic_executable(module: Module, options: CompileOptions) -> DynamicExecut
     return DynamicExecutable(inputs, outputs, known, may_be_shapes, make)
 
 
+@deeply
+@paused_collector()
 def _refined(module: Module, entry: str, types: Sequence[Type], values: Mapping[int, np.ndarray]) -> Module:
     """The module for argument types, and values of some arguments. Raises StableHLOError, and InternalError."""
     try:
@@ -77,24 +89,38 @@ def _refined(module: Module, entry: str, types: Sequence[Type], values: Mapping[
         raise pipeline.defect(error) from error
 
 
-def _compiled(module: Module, options: CompileOptions) -> Runnable:
-    """A refined program: static, or with shapes that follow from data, which a prelude computes."""
+@deeply
+def _compiled(source: Derived, options: CompileOptions) -> Runnable:
+    """A refined program: static, or with shapes that follow from data, which a prelude computes. One that the object
+    cache has is not even refined."""
+    key = pipeline.key_of(source, options)
+    found = pipeline.cached(source, options, key)
+    if found is not None:
+        return found
+    module = source.make()
     function = module.function(options.entry)
     assert function is not None
     if not has_unknown(module):
-        return pipeline.compile_static(module, options)
+        return pipeline.compile_new(source, options, key, module)
     whole = inline_all(module, function, options.calls.__contains__)
     sizes = sizes_to_compute(whole)
     if not sizes:
-        return pipeline.compile_static(module, options)  # which says what is unknown, and where
-    before = _with_function(module, prelude(whole, sizes))
+        return pipeline.compile_new(source, options, None, module)  # which says what is unknown, and where
     types = [a.type for a in whole.block().arguments]
 
     def rest(arrays: Sequence[np.ndarray]) -> Runnable:
-        known = _with_function(module, with_sizes(whole, sizes, arrays))
-        return _compiled(_refined(known, options.entry, types, {}), options)
+        def known() -> Module:
+            return _refined(_with_function(module, with_sizes(whole, sizes, arrays)), options.entry, types, {})
 
+        sizes_given = " ".join(a.tobytes().hex() for a in arrays)
+        return _compiled(_derived(source, f"sizes {sizes_given}", known), options)
+
+    before = _derived(source, "prelude", lambda: _with_function(module, prelude(whole, sizes)))
     return StagedExecutable(pipeline.compile_static(before, replace(options, donate=())), rest)
+
+
+def _derived(source: Derived, how: str, make: Callable[[], Module]) -> Derived:
+    return Derived(source.name, lambda: source.identity() + b"|" + how.encode(), make)
 
 
 def refined_for(module: Module, entry: str, shapes: Sequence[object]) -> Module:

@@ -37,13 +37,13 @@ def test_what_is_known() -> None:
 
 def count_of_compilations(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     made: list[object] = []
-    compile_static = specialize.pipeline.compile_static
+    compiled = specialize._compiled
 
     def counting(source, options):
         made.append(source)
-        return compile_static(source, options)
+        return compiled(source, options)
 
-    monkeypatch.setattr(specialize.pipeline, "compile_static", counting)
+    monkeypatch.setattr(specialize, "_compiled", counting)
     return made
 
 
@@ -153,13 +153,13 @@ def test_sizes_among_the_arguments_of_a_program_with_known_types() -> None:
 def compilations_that_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two compilations wait for each other to have begun."""
     both = threading.Barrier(2)
-    compile_static = specialize.pipeline.compile_static
+    compiled = specialize._compiled
 
     def meeting(source, options):
         both.wait(20)
-        return compile_static(source, options)
+        return compiled(source, options)
 
-    monkeypatch.setattr(specialize.pipeline, "compile_static", meeting)
+    monkeypatch.setattr(specialize, "_compiled", meeting)
 
 
 def at_the_same_time(calls) -> list[object]:
