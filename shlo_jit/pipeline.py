@@ -53,6 +53,7 @@ def cached(source: ProgramSource, options: CompileOptions, key: str | None) -> E
         options.target,
         threads=options.threads,
         custom_calls=options.implementations,
+        host=options.host,
         remake=_remake(source, options),
     )
     LOG.debug("%s: %s the object cache (%s)", _name_of(source), "in" if found is not None else "not in", key[:12])
@@ -94,6 +95,7 @@ def _compile(source: ProgramSource, options: CompileOptions, key: str | None, re
             options.target,
             threads=options.threads,
             custom_calls=options.implementations,
+            host=options.host,
             key=key,
             cache=options.cache,
             remake=remake,

@@ -192,3 +192,26 @@ def test_different_sizes_that_follow_from_data_are_compiled_at_the_same_time(mon
     compilations_that_meet(monkeypatch)
     xs = [np.where(np.arange(6) < n, 1, -1).astype(np.float32) for n in (2, 3)]
     assert at_the_same_time([lambda x=x: dynamic(x)[0].size for x in xs]) == [2, 3]
+
+
+def test_code_is_made_for_the_values_that_shapes_follow_from_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter beside a size is no reason for other code, and sizes may follow from several arguments."""
+    text = """
+    func.func @main(%step: tensor<i32>, %n: tensor<i32>, %k: tensor<1xi32>) -> (tensor<?xi32>, tensor<i32>, tensor<?xi32>) {
+      %0 = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+      %1 = stablehlo.dynamic_iota %0, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+      %2 = stablehlo.get_dimension_size %1, dim = 0 : (tensor<?xi32>) -> tensor<i32>
+      %3 = stablehlo.reshape %2 : (tensor<i32>) -> tensor<1xi32>
+      %4 = stablehlo.add %3, %k : tensor<1xi32>
+      %5 = stablehlo.dynamic_iota %4, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %6 = stablehlo.add %step, %one : tensor<i32>
+      return %1, %6, %5 : tensor<?xi32>, tensor<i32>, tensor<?xi32>
+    }
+    """
+    dynamic = shlo_jit.compile(text)
+    made = count_of_compilations(monkeypatch)
+    for step in range(5):
+        first, after, second = dynamic(np.int32(step), np.int32(3), np.array([2], np.int32))
+        assert (first.size, int(after), second.size) == (3, step + 1, 5)
+    assert dynamic.specialisations == len(made) == 1

@@ -12,7 +12,7 @@ import shlo_jit
 from shlo_jit import specialize
 from shlo_jit.codegen import digests
 from shlo_jit.ir.core import Module
-from shlo_jit.runtime import cache, code_table
+from shlo_jit.runtime import cache
 
 N = 512
 WEIGHTS = np.random.default_rng(0).standard_normal((N, N)).astype(np.float32)
@@ -53,10 +53,9 @@ def test_another_shape_looks_at_nothing_again(given: str, monkeypatch: pytest.Mo
 
 def test_constants_are_in_memory_once() -> None:
     dynamic = shlo_jit.compile(LAYER, cache=False)
-    dynamic.specialize([(1, N)], [(2, N)])
     first, second = (
-        dynamic._for(key)._front.instance.loaded.constants[0]  # type: ignore[union-attr]
-        for key in list(dynamic._table._entries)
+        dynamic.executable([(n, N)])._front.instance.loaded.constants[0]  # type: ignore[union-attr]
+        for n in (1, 2)
     )
     assert first is second
 
@@ -120,7 +119,5 @@ def test_nothing_of_the_compiler_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     dynamic = shlo_jit.compile(LAYER)
     dynamic.specialize([(1, N)])
     made = counted(monkeypatch, specialize, "refine_module")
-    (entry,) = dynamic._table._entries.values()
-    assert isinstance(dynamic._table, code_table.CodeTable)
-    assert f"tensor<1x{N}xf32>" in entry[0].result().text("module")  # type: ignore[union-attr]
+    assert f"tensor<1x{N}xf32>" in dynamic.text("module")
     assert len(made) == 1
