@@ -38,6 +38,8 @@ class CompileOptions:
     """How many a call may use."""
     implementations: Mapping[str, Callable[..., Any]] = field(default_factory=dict, compare=False)
     """Those of `calls` that were given to `compile`; the others are looked up when the program is loaded."""
+    host: Any = field(default=None, compare=False)
+    """The queues of infeeds and the like (`runtime/host.py`), where several executables share them."""
     cache: bool = field(default=True, compare=False)
     """Whether to look into the object cache, and to store there."""
 

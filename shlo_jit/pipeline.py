@@ -19,11 +19,11 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.log import LOG, stage
 from shlo_jit.options import CompileOptions, OptionError, check_donated
 from shlo_jit.runtime import build, lapack, routines
-from shlo_jit.runtime.cache import program_key
+from shlo_jit.runtime.cache import derived_key, program_key
 from shlo_jit.runtime.callbacks import is_known
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.executable import Executable, Remake
-from shlo_jit.sources import Text
+from shlo_jit.sources import Derived, ProgramSource, Text
 from shlo_jit.stages import texts
 from shlo_jit.text.parser import parse_module
 from shlo_jit.verify.verifier import verify_module
@@ -36,33 +36,48 @@ if TYPE_CHECKING:
     from shlo_jit.memory.storage import MemoryPlan
 
 
-def compile_static(source: Text | Module, options: CompileOptions) -> Executable:
+def compile_static(source: ProgramSource, options: CompileOptions) -> Executable:
     """Program to an Executable, from the object cache where it knows the program. Raises OptionError for options that
     the program cannot have."""
+    key = key_of(source, options)
+    found = cached(source, options, key)
+    return compile_new(source, options, key) if found is None else found
 
+
+def cached(source: ProgramSource, options: CompileOptions, key: str | None) -> Executable | None:
+    """What the object cache has of a program; None without a key."""
+    if key is None:
+        return None
+    found = build.from_cache(
+        key,
+        options.target,
+        threads=options.threads,
+        custom_calls=options.implementations,
+        host=options.host,
+        remake=_remake(source, options),
+    )
+    LOG.debug("%s: %s the object cache (%s)", _name_of(source), "in" if found is not None else "not in", key[:12])
+    return found
+
+
+def compile_new(
+    source: ProgramSource, options: CompileOptions, key: str | None, module: Module | None = None
+) -> Executable:
+    """Program to an Executable, which goes into the object cache with a key. `module`: what the source is parsed to, or
+    makes, where that is there already."""
+    return _compile(source if module is None else module, options, key, _remake(source, options))
+
+
+def _remake(source: ProgramSource, options: CompileOptions) -> Remake:
     def timed() -> Executable:
         return _compile(source, replace(options, profile=True), None, None)
 
-    remake = Remake(texts(lambda: lower(parsed(source), options), options.target), timed)
-    key = None
-    if options.cache:
-        key = program_key(_text_of(source), options)
-        found = build.from_cache(
-            key,
-            options.target,
-            threads=options.threads,
-            custom_calls=options.implementations,
-            remake=remake,
-        )
-        LOG.debug("%s: %s the object cache (%s)", _name_of(source), "in" if found is not None else "not in", key[:12])
-        if found is not None:
-            return found
-    return _compile(source, options, key, remake)
+    return Remake(texts(lambda: lower(parsed(source), options), options.target), timed)
 
 
 @compiling()
-def _compile(source: Text | Module, options: CompileOptions, key: str | None, remake: Remake | None) -> Executable:
-    """Through all stages. With a `key`, the code goes into the object cache."""
+def _compile(source: ProgramSource, options: CompileOptions, key: str | None, remake: Remake | None) -> Executable:
+    """Through all stages."""
     cpus = usable_cpus()
     with Background(cpus - 1) as background:
         store = build.resolve_cache(options.cache)
@@ -80,6 +95,7 @@ def _compile(source: Text | Module, options: CompileOptions, key: str | None, re
             options.target,
             threads=options.threads,
             custom_calls=options.implementations,
+            host=options.host,
             key=key,
             cache=options.cache,
             remake=remake,
@@ -98,20 +114,26 @@ def program_of(text: str, name: str, target: Target, calls: Iterable[str] = ()) 
     return lower(parsed(Text(text, name)), CompileOptions(target, calls=frozenset(calls))).program
 
 
-def parsed(source: Text | Module) -> Module:
+def parsed(source: ProgramSource) -> Module:
     """The Module of a text; one that is given as such, as it is. Raises ParseError."""
     if isinstance(source, Module):
         return source
+    if isinstance(source, Derived):
+        return source.make()
     with stage("parse"):
         return parse_module(source.text, source.name)
 
 
-def _text_of(source: Text | Module) -> str:
-    """What the cache knows a program by. A Module is printed for this only."""
-    return str(source) if isinstance(source, Module) else source.text
+def key_of(source: ProgramSource, options: CompileOptions) -> str | None:
+    """What the object cache knows a program by; None where it is not used. A Module is printed for this only."""
+    if not options.cache:
+        return None
+    if isinstance(source, Derived):
+        return derived_key(source.identity(), options)
+    return program_key(str(source) if isinstance(source, Module) else source.text, options)
 
 
-def _name_of(source: Text | Module) -> str:
+def _name_of(source: ProgramSource) -> str:
     return source.source.name if isinstance(source, Module) else source.name
 
 

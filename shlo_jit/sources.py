@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from shlo_jit.errors import Diagnostic, ParseError, decode_text
@@ -67,6 +68,18 @@ class Text(NamedTuple):
 
     text: str
     name: str
+
+
+class Derived(NamedTuple):
+    """A program that is made of another one, when it is wanted."""
+
+    name: str
+    identity: Callable[[], bytes]
+    """Says which program it is: a digest of what it is made of, and how."""
+    make: Callable[[], Module]
+
+
+ProgramSource = Text | Module | Derived
 
 
 def read_source(source: object) -> Text | Module:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
-from shlo_jit import pipeline
+from shlo_jit import pipeline, tuning
 from shlo_jit.codegen.target import resolve
-from shlo_jit.errors import ParseError, StableHLOError, UnsupportedError, diagnose
+from shlo_jit.deep import deeply
+from shlo_jit.errors import StableHLOError, UnsupportedError, diagnose
+from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type
 from shlo_jit.ir.types import TensorType, Type, tensor
 from shlo_jit.ir.unknown import has_unknown, is_dynamic
@@ -18,55 +21,74 @@ from shlo_jit.options import CompileOptions
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.frontend.first_platform import first_platform
 from shlo_jit.passes.frontend.inline import inline_all
-from shlo_jit.passes.refine.prelude import prelude, sizes_to_compute, with_sizes
+from shlo_jit.passes.refine.prelude import arguments_of_shapes, prelude, sizes_to_compute, with_sizes
 from shlo_jit.passes.refine.refine import refine_module
-from shlo_jit.runtime.dynamic import DynamicExecutable, DynamicPort, NeedsValues, Shape
+from shlo_jit.runtime.cache import text_digest
+from shlo_jit.runtime.dynamic import DynamicExecutable, NeedsValues, Shape
 from shlo_jit.runtime.executable import Executable
+from shlo_jit.runtime.given_shapes import type_given
+from shlo_jit.runtime.host import Host
+from shlo_jit.runtime.ports import DynamicPort
 from shlo_jit.runtime.staged import Runnable, StagedExecutable
-from shlo_jit.sources import Text
-from shlo_jit.text.types import type_of_text
-
-MOST_KNOWN = 8
-"""Elements of an integer argument whose values code may be made for: sizes, as frontends pass them."""
+from shlo_jit.sources import Derived, Text
 
 
 def compile_unknown(source: Text | Module, options: CompileOptions) -> Executable | DynamicExecutable:
     """A program that may have unknown dimensions to an Executable, or where it has, to what makes those."""
-    found = dynamic_executable(pipeline.parsed(source), options)
+    found = dynamic_executable(source, options)
     return pipeline.compile_static(source, options) if found is None else found
 
 
-def dynamic_executable(module: Module, options: CompileOptions) -> DynamicExecutable | None:
+@deeply
+def dynamic_executable(source: Text | Module, options: CompileOptions) -> DynamicExecutable | None:
     """What makes code for the shapes that it is called with; None where the arguments' shapes are all known, and the
     others follow from these. Raises VerifyError, StableHLOError and UnsupportedError, as compiling does."""
+    module = pipeline.parsed(source)
     function = first_platform(pipeline.verified(module, options), Context(module))
     arguments = function.block().arguments
     inputs = [_port(a.name, a.type, f"argument {i} (%{a.name})", function) for i, a in enumerate(arguments)]
     results = function_type(function).results
     outputs = [_port("", t, f"result {i}", function) for i, t in enumerate(results)]
     whole = _with_function(module, function)
-    may_be_shapes = tuple(i for i, a in enumerate(arguments) if _may_be_shape(a))
+    may_be_shapes = {i for i, a in enumerate(arguments) if _may_be_shape(a)}
+    host = Host()
+    options = replace(options, host=host)
+    digest = cache(lambda: text_digest(str(source) if isinstance(source, Module) else source.text))
 
     def refined(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Module:
         types = [tensor(shape, a.tensor.dtype) for shape, a in zip(shapes, arguments, strict=True)]
         found = _refined(whole, options.entry, types, values)
-        if not values and may_be_shapes and has_unknown(found):
-            raise NeedsValues
+        wanted = may_be_shapes.intersection(_arguments_of_shapes(found, options)).difference(values)
+        if wanted:
+            raise NeedsValues(wanted.union(values))
         return found
 
     def make(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Runnable:
-        return _compiled(refined(shapes, values), options)
+        known = [repr(list(shapes)), *(f"{i}={value.tobytes().hex()}" for i, value in values.items())]
+        how = " ".join(known).encode()
+        source = Derived(module.source.name, lambda: digest() + how, lambda: refined(shapes, values))
+        return _compiled(source, options)
 
-    known: tuple[int, ...] = ()
+    known: frozenset[int] = frozenset()
     if not any(map(is_dynamic, arguments)):
         try:
             if not has_unknown(refined([a.tensor.extents for a in arguments], {})):
                 return None
-        except NeedsValues:
-            known = may_be_shapes
-    return DynamicExecutable(inputs, outputs, known, may_be_shapes, make)
+        except NeedsValues as needs:
+            known = needs.arguments
+    return DynamicExecutable(inputs, outputs, known, make, options.threads, host)
 
 
+def _arguments_of_shapes(module: Module, options: CompileOptions) -> set[int]:
+    """Indices of the entry function's arguments that unknown shapes follow from; none where all shapes are known."""
+    function = module.function(options.entry)
+    if function is None or not has_unknown(module):
+        return set()
+    return arguments_of_shapes(inline_all(module, function, options.calls.__contains__))
+
+
+@deeply
+@paused_collector()
 def _refined(module: Module, entry: str, types: Sequence[Type], values: Mapping[int, np.ndarray]) -> Module:
     """The module for argument types, and values of some arguments. Raises StableHLOError, and InternalError."""
     try:
@@ -77,29 +99,46 @@ def _refined(module: Module, entry: str, types: Sequence[Type], values: Mapping[
         raise pipeline.defect(error) from error
 
 
-def _compiled(module: Module, options: CompileOptions) -> Runnable:
-    """A refined program: static, or with shapes that follow from data, which a prelude computes."""
+@deeply
+def _compiled(source: Derived, options: CompileOptions) -> Runnable:
+    """A refined program: static, or with shapes that follow from data, which a prelude computes. One that the object
+    cache has is not even refined."""
+    key = pipeline.key_of(source, options)
+    found = pipeline.cached(source, options, key)
+    if found is not None:
+        return found
+    module = source.make()
     function = module.function(options.entry)
     assert function is not None
     if not has_unknown(module):
-        return pipeline.compile_static(module, options)
+        return pipeline.compile_new(source, options, key, module)
     whole = inline_all(module, function, options.calls.__contains__)
     sizes = sizes_to_compute(whole)
     if not sizes:
-        return pipeline.compile_static(module, options)  # which says what is unknown, and where
-    before = _with_function(module, prelude(whole, sizes))
+        return pipeline.compile_new(source, options, None, module)  # which says what is unknown, and where
     types = [a.type for a in whole.block().arguments]
 
     def rest(arrays: Sequence[np.ndarray]) -> Runnable:
-        known = _with_function(module, with_sizes(whole, sizes, arrays))
-        return _compiled(_refined(known, options.entry, types, {}), options)
+        def known() -> Module:
+            return _refined(_with_function(module, with_sizes(whole, sizes, arrays)), options.entry, types, {})
 
-    return StagedExecutable(pipeline.compile_static(before, replace(options, donate=())), rest)
+        sizes_given = " ".join(a.tobytes().hex() for a in arrays)
+        return _compiled(_derived(source, f"sizes {sizes_given}", known), options)
+
+    before = _derived(source, "prelude", lambda: _with_function(module, prelude(whole, sizes)))
+    outputs = [
+        _port("", v.type, f"result {i}", whole).signature for i, v in enumerate(whole.block().terminator.operands)
+    ]
+    return StagedExecutable(pipeline.compile_static(before, replace(options, donate=())), rest, outputs)
+
+
+def _derived(source: Derived, how: str, make: Callable[[], Module]) -> Derived:
+    return Derived(source.name, lambda: source.identity() + b"|" + how.encode(), make)
 
 
 def refined_for(module: Module, entry: str, shapes: Sequence[object]) -> Module:
     """The static program for shapes as `api.refine` takes them. Raises as that does."""
-    function = pipeline.verified(module, CompileOptions(resolve(), entry))
+    function = first_platform(pipeline.verified(module, CompileOptions(resolve(), entry)), Context(module))
     arguments = function.block().arguments
     if isinstance(shapes, str) or not isinstance(shapes, Sequence):
         raise TypeError(f"shapes: expected one for each argument, got {shapes!r}")
@@ -111,23 +150,15 @@ def refined_for(module: Module, entry: str, shapes: Sequence[object]) -> Module:
         for i, (a, given) in enumerate(zip(arguments, shapes, strict=True))
         if isinstance(given, np.ndarray | np.generic) and _may_be_shape(a)
     }
-    return _refined(module, entry, types, values)
+    return _refined(_with_function(module, function), entry, types, values)
 
 
 def _type_of(index: int, argument: Value, given: object) -> Type:
     """The type that a shape, a type's text or an array says an argument has."""
-    what = f"shape of argument {index} (%{argument.name})"
-    if isinstance(given, str):
-        try:
-            return type_of_text(given if given.startswith("tensor<") else f"tensor<{given}>")
-        except ParseError:
-            raise ValueError(f"{what}: expected extents and an element type, such as 8x16xf32; got {given!r}") from None
-    extents = given.shape if isinstance(given, np.ndarray | np.generic) else given
-    if not isinstance(extents, Sequence) or not all(isinstance(n, int | np.integer) and n >= 0 for n in extents):
-        raise TypeError(f"{what}: expected extents, a type's text or an array, got {given!r}")
     if not isinstance(argument.type, TensorType):
         return argument.type
-    return tensor(tuple(int(n) for n in extents), argument.type.dtype)
+    what = f"shape of argument {index} (%{argument.name})"
+    return type_given(what, argument.type.dtype, argument.type.storage, given)
 
 
 def _port(name: str, type: Type, what: str, function: Op) -> DynamicPort:
@@ -139,9 +170,11 @@ def _port(name: str, type: Type, what: str, function: Op) -> DynamicPort:
 
 
 def _may_be_shape(argument: Value) -> bool:
-    """Whether an argument may hold sizes: few integers, and how many is known."""
+    """Whether an argument may be a size or a shape: few integers, and how many is known."""
     t = argument.type
-    return isinstance(t, TensorType) and t.is_static and t.size <= MOST_KNOWN and t.storage.kind in ("i", "u", "x")
+    if not isinstance(t, TensorType) or not t.is_static or t.rank > 1 or t.size > tuning.SHAPE_ELEMENTS:
+        return False
+    return t.storage.kind in ("i", "u", "x")
 
 
 def _with_function(module: Module, function: Op) -> Module:

@@ -247,6 +247,9 @@ SPIN_ROUNDS = 1000
 SHARED_CONSTANT_BYTES = 64 << 10
 """Bytes from which constants are kept once by content, in a process and as files of the object cache: opening a file
 takes as long as reading this much of one."""
+SHAPE_ELEMENTS = 16
+"""Elements of an integer tensor up to which it may be a shape: its values are followed where a program with unknown
+dimensions is refined, and of an argument code is made for each value. Chosen: beyond the rank of real tensors."""
 SPECIALISATIONS = 256
 """Shapes for which code of one program with unknown dimensions is kept. Chosen: a service that sees more sizes than
 these should round them up, or pass them in chunks; each takes some 100 KB."""

@@ -469,3 +469,66 @@ def test_importing_the_package_imports_no_command_line() -> None:
 def test_examples_are_found_by_name(name: str) -> None:
     assert examples.summary(name)
     assert invoke("verify", "--example", name).stdout.startswith(f"{name} (example): valid")
+
+
+# ---------------------------------------------------------------------- unknown dimensions
+UNKNOWN = """
+func.func @main(%x: tensor<?x3xf32>, %y: tensor<3xf32>, %z: tensor<?x3xf32>) -> tensor<?x3xf32> {
+  %0 = stablehlo.add %x, %z : tensor<?x3xf32>
+  return %0 : tensor<?x3xf32>
+}
+"""
+COMPUTED = """
+func.func @main(%x: tensor<?xi32>) -> tensor<?xi32> {
+  %c = stablehlo.constant dense<0> : tensor<i32>
+  %n = stablehlo.reduce(%x init: %c) applies stablehlo.maximum across dimensions = [0]
+    : (tensor<?xi32>, tensor<i32>) -> tensor<i32>
+  %s = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+  %0 = stablehlo.dynamic_iota %s, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+  return %0 : tensor<?xi32>
+}
+"""
+
+
+def output(*args: str) -> str:
+    return invoke(*args).stdout
+
+
+@pytest.fixture
+def unknown(tmp_path: Path) -> str:
+    path = tmp_path / "unknown.mlir"
+    path.write_text(UNKNOWN)
+    return str(path)
+
+
+def test_shapes_of_inputs_with_unknown_dimensions(unknown: str, tmp_path: Path) -> None:
+    shapes = ("--shape", "2x3xf32", "--shape", "2x3xf32")
+    for command, printed in (("run", "2 x 3"), ("check", "2 x 3"), ("profile", "add (line 3)")):
+        assert printed in output(command, unknown, "--random", *shapes)
+    x = save(tmp_path / "x.npy", np.ones((4, 3), np.float32))
+    assert "4 x 3" in output("run", unknown, "--random", "--input", x, "--shape", "4x3xf32")
+    assert "tensor<2x3xf32>" in output("show", unknown, "--stage", "module", *shapes)
+    assert "2x3xf32" in output("show", unknown, *shapes)
+    assert "?" not in output("refine", unknown, *shapes)
+    output("show", unknown, "--dump-dir", str(tmp_path / "dump"), *shapes)
+    assert "?" not in (tmp_path / "dump" / "00-module.mlir").read_text()
+
+
+@pytest.mark.parametrize("command", ["run", "check", "profile"])
+def test_sizes_that_follow_from_data(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "computed.mlir"
+    path.write_text(COMPUTED)
+    x = save(tmp_path / "x.npy", np.array([3, 5], np.int32))
+    printed = output(command, str(path), "--input", x)
+    assert ("sizes 0" if command == "profile" else " 5 ") in printed
+
+
+def test_shapes_that_are_wrong(unknown: str, add: str) -> None:
+    missing = "input 2 (%z) is float32[?,3], which has unknown dimensions: give its --shape, or an --input"
+    for command in ("run", "show", "refine"):
+        random = ["--random"] if command == "run" else []
+        assert missing in mistake(command, unknown, *random, "--shape", "2x3xf32")
+        assert "expected extents and an element type" in mistake(command, unknown, *random, "--shape", "2x3")
+        wrong = mistake(command, unknown, *random, "--shape", "2x3xf64")
+        assert "--shape: input 0 (%x) is float32[?,3], got one of float64" in wrong
+        assert "not so many inputs" in mistake(command, add, *random, "--shape", "2x3xf32")

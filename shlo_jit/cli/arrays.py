@@ -13,7 +13,8 @@ from shlo_jit.cli import mistakes
 if TYPE_CHECKING:
     import numpy as np
 
-    from shlo_jit.runtime.executable import Signature
+    from shlo_jit.runtime.front import Signature
+    from shlo_jit.runtime.ports import DynamicSignature
 
 
 def load(path: Path) -> np.ndarray:
@@ -30,6 +31,36 @@ def load(path: Path) -> np.ndarray:
         mistakes.fail(f"cannot read {path}: not a .npy file of numbers")
     if not isinstance(found, np.ndarray):
         mistakes.fail(f"cannot read {path}: one array a file, as numpy.save writes it")
+    return found
+
+
+def with_shapes(
+    inputs: Sequence[Signature | DynamicSignature], given: Sequence[np.ndarray], shapes: Sequence[str]
+) -> list[Signature]:
+    """The inputs with the shapes of those given, and of the others with unknown dimensions these, in order. Too few or
+    too many end the command."""
+    from shlo_jit.ir.types import DTYPES
+    from shlo_jit.runtime.front import Signature
+    from shlo_jit.runtime.given_shapes import type_given
+
+    left = list(shapes)
+    found = []
+    for i, signature in enumerate(inputs):
+        name, shape, dtype = signature.name, signature.shape, signature.dtype
+        if i < len(given):
+            shape = given[i].shape
+        elif shape is None or None in shape:
+            label = f"input {i} (%{name})" if name else f"input {i}"
+            if not left:
+                mistakes.fail(f"{label} is {signature}, which has unknown dimensions: give its --shape, or an --input")
+            element = next(d for d in DTYPES.values() if d.numpy == dtype)
+            wanted = type_given(f"--shape {left[0]}", element, element, left.pop(0))
+            if wanted.storage.numpy != dtype:
+                mistakes.fail(f"--shape: {label} is {signature}, got one of {wanted.storage.numpy.name}")
+            shape = wanted.extents
+        found.append(Signature(name, tuple(n for n in shape if n is not None), dtype))
+    if left:
+        mistakes.fail(f"--shape {left[0]}: there are not so many inputs with unknown dimensions")
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from shlo_jit import startup
-from shlo_jit.cli import exporting, mistakes, programs, report, running
+from shlo_jit.cli import arrays, exporting, mistakes, programs, report, running
 from shlo_jit.cli.options import AsJson, Entry, Example, File, SeveralInputs, Shapes, Threads
 from shlo_jit.cli.progress import progress
 from shlo_jit.stages import STAGES
@@ -67,6 +67,7 @@ def show(
     dump_dir: Annotated[
         Path | None, typer.Option(metavar="D", help="Write a file for every stage and every pass there.")
     ] = None,
+    shapes: Shapes = None,
     entry: Entry = "main",
     threads: Threads = None,
 ) -> None:
@@ -76,22 +77,24 @@ def show(
     source, name = programs.source(file, example)
     with mistakes.refusals(name):
         if dump_dir is not None:
-            _dump(source, entry, dump_dir)
-        if stage == "module":
+            _dump(source, entry, shapes or [], dump_dir)
+        if stage == "module" and not shapes:
             typer.echo(str(programs.parse(source)).rstrip("\n"))
         elif stage or dump_dir is None:
-            executable, _ = programs.compile(source, entry, threads, cache=True)
+            made, _ = programs.compile(source, entry, threads, cache=True)
+            expected = arrays.with_shapes(made.inputs, [], shapes or [])
+            executable, _ = programs.for_shapes(made, [signature.shape for signature in expected])
             with progress("lowering"):
                 text = executable.text(stage or "plan")
             typer.echo(text.rstrip("\n"))
 
 
-def _dump(source: Path | bytes, entry: str, folder: Path) -> None:
+def _dump(source: Path | bytes, entry: str, shapes: list[str], folder: Path) -> None:
     from shlo_jit import pipeline
     from shlo_jit.check_options import compile_options
     from shlo_jit.stages import files as stage_files
 
-    module, options = programs.parse(source), compile_options(entry)
+    module, options = programs.refined(source, entry, shapes), compile_options(entry)
     with progress("lowering"):
         files = stage_files(lambda on_pass: pipeline.lower(module, options, on_pass=on_pass), options.target)
     try:
@@ -140,8 +143,7 @@ def refine(
     """Print the static program for the shapes of inputs with unknown dimensions."""
     source, name = programs.source(file, example)
     with mistakes.refusals(name):
-        module = programs.parse(source)
-        typer.echo(str(programs.for_shapes(module, entry, [], shapes or [])).rstrip("\n"))
+        typer.echo(str(programs.refined(source, entry, shapes or [])).rstrip("\n"))
 
 
 app.command()(exporting.export)

@@ -13,10 +13,10 @@ from shlo_jit.cli import mistakes
 from shlo_jit.cli.progress import progress
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from shlo_jit.ir.core import Module
+    from shlo_jit.runtime.dynamic import DynamicExecutable, Given
     from shlo_jit.runtime.executable import Executable
+    from shlo_jit.runtime.staged import StagedExecutable
 
 
 def source(file: Path | None, example: str) -> tuple[Path | bytes, str]:
@@ -63,49 +63,44 @@ def parse(given: Path | bytes | Module) -> Module:
         return api.parse(given)
 
 
-def compile(given: Path | bytes | Module, entry: str, threads: int | None, cache: bool) -> tuple[Executable, float]:
+def compile(
+    given: Path | bytes | Module, entry: str, threads: int | None, cache: bool
+) -> tuple[Executable | DynamicExecutable, float]:
     """The program, and how long it took to compile."""
     from shlo_jit import api
-    from shlo_jit.runtime.executable import Executable
 
     with progress("compiling"):
         start = time.perf_counter()
         executable = api.compile(given, entry, threads=threads, cache=cache)
-        seconds = time.perf_counter() - start
-    if not isinstance(executable, Executable):
-        mistakes.fail("the program has unknown dimensions: give --input or --shape for each such input")
-    return executable, seconds
+        return executable, time.perf_counter() - start
 
 
-def for_shapes(
-    given: Path | bytes | Module, entry: str, arrays: Sequence[np.ndarray], shapes: Sequence[str]
-) -> Path | bytes | Module:
-    """The program for the shapes of its first inputs, and those given for the others whose shapes are not known; the
-    source as it is where all are known."""
+def for_shapes(made: Executable | DynamicExecutable, shapes: Given) -> tuple[Executable | StagedExecutable, float]:
+    """The code for shapes, or arrays, and how long it took to compile besides."""
+    from shlo_jit.runtime.executable import Executable
+
+    if isinstance(made, Executable):
+        return made, 0.0
+    with progress("compiling"):
+        start = time.perf_counter()
+        executable = made.executable(shapes)
+        return executable, time.perf_counter() - start
+
+
+def refined(given: Path | bytes | Module, entry: str, shapes: Sequence[str]) -> Module:
+    """The static program for these shapes of its inputs with unknown dimensions; the program itself where all are
+    known."""
     from shlo_jit import api
-    from shlo_jit.ir.unknown import has_unknown, is_dynamic
+    from shlo_jit.cli.arrays import with_shapes
+    from shlo_jit.ir.unknown import has_unknown
 
-    if not shapes and not arrays:
-        return given
     module = parse(given)
-    function = module.function(entry)
-    if function is None or not (shapes or has_unknown(module)):
-        return given
-    left = list(shapes)
-    wanted = []
-    for i, argument in enumerate(function.block().arguments):
-        if i < len(arrays):
-            wanted.append(arrays[i])
-        elif is_dynamic(argument):
-            if not left:
-                mistakes.fail(f"input {i} (%{argument.name}) has unknown dimensions: give its --shape")
-            wanted.append(left.pop(0))
-        else:
-            wanted.append(argument.tensor.extents)
-    if left:
-        mistakes.fail(f"--shape {left[0]}: there are not so many inputs with unknown dimensions")
+    if not shapes and not has_unknown(module):
+        return module
+    expected, _ = compile(module, entry, None, cache=True)
+    wanted = with_shapes(expected.inputs, [], shapes)
     with progress("refining"):
-        return api.refine(module, wanted, entry)
+        return api.refine(module, [signature.shape for signature in wanted], entry)
 
 
 def load(library: Path, entry: str | None, threads: int | None) -> tuple[Executable, float]:

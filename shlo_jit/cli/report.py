@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shlo_jit.ir.core import Module
     from shlo_jit.runtime.executable import Executable, Signature
     from shlo_jit.runtime.profile import Profile
+    from shlo_jit.runtime.staged import StagedExecutable
 
 
 def make_console() -> Console:
@@ -37,7 +38,12 @@ def make_table(*columns: str) -> Any:
 
 
 def print_program(
-    console: Console, name: str, module: Module, executable: Executable, compile_seconds: float, times: Sequence[float]
+    console: Console,
+    name: str,
+    module: Module,
+    executable: Executable | StagedExecutable,
+    compile_seconds: float,
+    times: Sequence[float],
 ) -> None:
     from shlo_jit.ir.core import walk
 
@@ -59,7 +65,7 @@ def print_program(
 
 
 def print_library(
-    console: Console, name: str, executable: Executable, load_seconds: float, times: Sequence[float]
+    console: Console, name: str, executable: Executable | StagedExecutable, load_seconds: float, times: Sequence[float]
 ) -> None:
     """Of a library that was run: `inspect` prints what there is to know of it."""
     arena, constants, outputs = executable.memory
@@ -72,13 +78,13 @@ def print_library(
     console.print(rows)
 
 
-def _run_times(executable: Executable, times: Sequence[float]) -> str:
+def _run_times(executable: Executable | StagedExecutable, times: Sequence[float]) -> str:
     best, middle = min(times), statistics.median(times)
     several = f" best, {_seconds(middle)} median of {len(times)} calls" if len(times) > 1 else " in one call"
     return f"[bold]{_seconds(best)}[/]{several}, {_threads(executable)}"
 
 
-def _threads(executable: Executable) -> str:
+def _threads(executable: Executable | StagedExecutable) -> str:
     return f"{executable.threads} thread{'s' if executable.threads > 1 else ''}"
 
 
@@ -93,22 +99,20 @@ def print_inputs(console: Console, inputs: Sequence[Signature], origins: Sequenc
     console.print(rows)
 
 
-def print_results(console: Console, outputs: Sequence[Signature], results: Sequence[np.ndarray]) -> None:
+def print_results(console: Console, results: Sequence[np.ndarray]) -> None:
     from rich.text import Text
 
-    if not outputs:
+    if not results:
         console.print("\nno results")
         return
     console.print()
     rows = make_table("result", "dtype", "shape", "values")
-    for i, (signature, result) in enumerate(zip(outputs, results, strict=True)):
-        rows.add_row(str(i), signature.dtype.name, _shape(signature.shape), Text(_values(result)))
+    for i, result in enumerate(results):
+        rows.add_row(str(i), result.dtype.name, _shape(result.shape), Text(_values(result)))
     console.print(rows)
 
 
-def print_differences(
-    console: Console, outputs: Sequence[Signature], got: Sequence[np.ndarray], want: Sequence[np.ndarray]
-) -> bool:
+def print_differences(console: Console, got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> bool:
     """Of results from those expected, a line each; whether all are close."""
     import numpy as np
 
@@ -116,18 +120,18 @@ def print_differences(
 
     all_close = True
     rows = make_table("result", "dtype", "shape", "ulps", "relative", "bound", "at", "compiled", "interpreted", "")
-    for i, (signature, g, w) in enumerate(zip(outputs, got, map(np.asarray, want), strict=True)):
+    for i, (g, w) in enumerate(zip(got, map(np.asarray, want), strict=True)):
         d = difference(g, w)
         all_close &= d.is_close
         places = [str(list(d.at)), str(g[d.at]), str(w[d.at])] if d.relative else ["", "", ""]
         figures = [f"{d.ulps:.4g}", f"{d.relative:.2g}", f"{d.bound:.2g}", *places]
-        rows.add_row(str(i), signature.dtype.name, _shape(signature.shape), *figures, d.verdict)
+        rows.add_row(str(i), g.dtype.name, _shape(g.shape), *figures, d.verdict)
     console.print(rows, markup=False)
     return all_close
 
 
 def print_profile(
-    console: Console, name: str, executable: Executable, measured: Profile, times: Sequence[float]
+    console: Console, name: str, executable: Executable | StagedExecutable, measured: Profile, times: Sequence[float]
 ) -> None:
     rows = make_table()
     rows.add_column(style="dim")

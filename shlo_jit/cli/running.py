@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from shlo_jit.ir.core import Module
+    from shlo_jit.runtime.dynamic import DynamicExecutable
     from shlo_jit.runtime.executable import Executable
+    from shlo_jit.runtime.staged import StagedExecutable
 
 TIMING_SECONDS, TIMING_CALLS = 0.5, 1000
 """How long, and how often at most, `run` goes on calling the program for its best time."""
@@ -31,14 +33,14 @@ class Ready(NamedTuple):
 
     name: str
     """For people."""
-    source: Path | bytes | Module
-    executable: Executable
+    source: Path | bytes
+    executable: Executable | StagedExecutable
     seconds: float
     """How long it took to compile or load."""
     arguments: list[np.ndarray]
 
 
-Make = Callable[["Path | bytes | Module"], "tuple[Executable, float]"]
+Make = Callable[["Path | bytes"], "tuple[Executable | DynamicExecutable, float]"]
 
 
 @contextlib.contextmanager
@@ -56,10 +58,11 @@ def _ready(
     source, name = programs.source(file, example)
     given = [arrays.load(path) for path in inputs or []]
     with mistakes.refusals(name):
-        if not (isinstance(source, Path) and programs.is_library(source)):
-            source = programs.for_shapes(source, entry, given, shapes or [])
-        executable, seconds = make(source)
-        yield Ready(name, source, executable, seconds, arrays.arguments(executable.inputs, given, random, seed))
+        made, seconds = make(source)
+        expected = arrays.with_shapes(made.inputs, given, shapes or [])
+        arguments = arrays.arguments(expected, given, random, seed)
+        executable, more = programs.for_shapes(made, arguments)
+        yield Ready(name, source, executable, seconds + more, arguments)
 
 
 def run(
@@ -84,7 +87,7 @@ def run(
 ) -> None:
     """Compile a program, or load an exported library, run it, and print its results and times."""
 
-    def make(source: Path | bytes | Module) -> tuple[Executable, float]:
+    def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
         if isinstance(source, Path) and programs.is_library(source):
             return programs.load(source, entry or None, threads)
         return programs.compile(source, entry or "main", threads, not no_cache)
@@ -99,7 +102,7 @@ def run(
             report.print_program(console, ready.name, module, ready.executable, ready.seconds, times)
     origins = [*(p.name for p in inputs or []), *["random"] * len(ready.arguments)]
     report.print_inputs(console, ready.executable.inputs, origins)
-    report.print_results(console, ready.executable.outputs, results)
+    report.print_results(console, results)
     if output_dir is not None:
         arrays.save(output_dir, results)
 
@@ -120,13 +123,13 @@ def check(
     The exit status is 1 when a result differs by more than roundings do.
     """
 
-    def make(source: Path | bytes | Module) -> tuple[Executable, float]:
+    def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
         return programs.compile(source, entry, threads, not no_cache)
 
     with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
         got, _ = _run(ready.executable, ready.arguments, 1)
-        want = _interpret(programs.parse(ready.source), entry, ready.arguments)
-    if not report.print_differences(report.make_console(), ready.executable.outputs, got, want):
+        want = _interpret(_static(programs.parse(ready.source), entry, ready.arguments), entry, ready.arguments)
+    if not report.print_differences(report.make_console(), got, want):
         raise typer.Exit(mistakes.INVALID)
 
 
@@ -148,11 +151,12 @@ def profile(
     Steps are numbered as in `show --stage plan`; `show --stage schedule` says why each runs as it does.
     """
 
-    def make(source: Path | bytes | Module) -> tuple[Executable, float]:
+    def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
         return programs.compile(source, entry, threads, cache=True)
 
     with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
         executable = ready.executable
+        executable(*ready.arguments)  # sizes that follow from data are known afterwards
         with progress("compiling again, with a clock"):
             measured = executable.profile()
         with measured, progress("running"):
@@ -162,11 +166,21 @@ def profile(
     report.print_profile(report.make_console(), ready.name, executable, measured, times)
 
 
-def _run(executable: Executable, arguments: Sequence[Any], repeat: int | None) -> tuple[tuple[Any, ...], list[float]]:
+def _run(
+    executable: Executable | StagedExecutable, arguments: Sequence[Any], repeat: int | None
+) -> tuple[tuple[Any, ...], list[float]]:
     """Results of the last call, and the times of all."""
     with progress("running"):
         results, times = _timed(lambda: executable(*arguments), repeat)
         return results if isinstance(results, tuple) else (results,), times
+
+
+def _static(module: Module, entry: str, arguments: Sequence[np.ndarray]) -> Module:
+    """The program for these arguments, as far as its shapes follow from them."""
+    from shlo_jit import api
+    from shlo_jit.ir.unknown import has_unknown
+
+    return api.refine(module, arguments, entry) if has_unknown(module) else module
 
 
 def _interpret(module: Module, entry: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:

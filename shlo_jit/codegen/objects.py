@@ -5,7 +5,6 @@ A `Compiled` is all that is needed to load and call a program; nothing of it ref
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shlo_jit import tuning
+from shlo_jit.codegen.digests import digest
 from shlo_jit.codegen.program import Callback, Port, Program, TimedStep
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.routine import Routine
@@ -41,7 +41,7 @@ class Constant(NamedTuple):
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         if data.flags.writeable:
             data = data.copy()
-        return cls(data, hashlib.sha256(data.data).hexdigest() if data.nbytes >= tuning.SHARED_CONSTANT_BYTES else "")
+        return cls(data, digest(data) if data.nbytes >= tuning.SHARED_CONSTANT_BYTES else "")
 
 
 @dataclass(frozen=True)

@@ -84,8 +84,9 @@ class Dense:
     def array(self) -> np.ndarray:
         if self._array is None:
             assert self._decode is not None
-            self._array = self._decode()
-            self._decode = None
+            array = self._decode()
+            array.flags.writeable = False
+            self._array, self._decode = array, None
         return self._array
 
     @property

@@ -17,7 +17,7 @@ import numpy as np
 from shlo_jit.codegen.program import Port
 
 if TYPE_CHECKING:
-    from shlo_jit.runtime.dynamic import DynamicPort
+    from shlo_jit.runtime.ports import DynamicPort
 
 
 def check_count(given: int, ports: Sequence[Port | DynamicPort]) -> None:
@@ -64,11 +64,16 @@ def name_of(index: int, port: Port | DynamicPort) -> str:
 
 
 def _describe(port: Port | DynamicPort) -> str:
-    return f"{port.dtype.numpy.name}[{shape_text(port.shape)}]"
+    return f"{port.dtype.numpy.name}[{shape_text(port.shape, getattr(port, 'bounds', None))}]"
 
 
-def shape_text(shape: Sequence[int | None]) -> str:
-    return ",".join("?" if n is None else str(n) for n in shape)
+def shape_text(shape: Sequence[int | None] | None, bounds: Sequence[int | None] | None = None) -> str:
+    """`8,3`; `?,3` where a dimension is not known, `<=4,3` where there is a most that it can be; `*` for any rank."""
+    if shape is None:
+        return "*"
+    limits = bounds or [None] * len(shape)
+    unknown = ["?" if most is None else f"<={most}" for most in limits]
+    return ",".join(text if n is None else str(n) for n, text in zip(shape, unknown, strict=True))
 
 
 def describe_array(array: np.ndarray) -> str:
@@ -117,7 +122,7 @@ def _foreign(value: Any, index: int, port: Port | DynamicPort) -> np.ndarray:
 def _number(value: complex, index: int, port: Port | DynamicPort) -> np.ndarray:
     """A Python number as a rank-0 array."""
     dtype, kind = port.dtype.numpy, port.dtype.kind
-    if port.shape != ():
+    if port.shape not in ((), None):
         got = f"the number {_shown(value)}"
         raise ValueError(f"{name_of(index, port)}: expected {_describe(port)}, got {got}")
     if isinstance(value, complex) and kind != "c":

@@ -20,6 +20,7 @@ from shlo_jit.runtime.cache import ObjectCache, default_cache
 from shlo_jit.runtime.cpus import thread_count
 from shlo_jit.runtime.executable import Executable, Remake
 from shlo_jit.runtime.fastcall import call_library
+from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.loaded import Loaded
 
@@ -30,6 +31,7 @@ def build(
     *,
     threads: int | None = None,
     custom_calls: Mapping[str, Any] | None = None,
+    host: Host | None = None,
     key: str | None = None,
     cache: ObjectCache | bool | None = True,
     remake: Remake | None = None,
@@ -53,7 +55,9 @@ def build(
         routines.prepare(program.routines, target, store)
     if store is not None and key is not None and constants.store(compiled, store):
         store.store(key, *program_entry(compiled))
-    executable = load(compiled, target, threads=threads, custom_calls=custom_calls, cache=store, remake=remake)
+    executable = load(
+        compiled, target, threads=threads, custom_calls=custom_calls, host=host, cache=store, remake=remake
+    )
     assert executable is not None  # its routines have just been prepared
     return executable
 
@@ -64,6 +68,7 @@ def from_cache(
     *,
     threads: int | None = None,
     custom_calls: Mapping[str, Any] | None = None,
+    host: Host | None = None,
     cache: ObjectCache | bool | None = True,
     remake: Remake | None = None,
 ) -> Executable | None:
@@ -74,7 +79,7 @@ def from_cache(
     compiled = store.read(key, partial(read_program, find=partial(constants.find, cache=store)))
     if compiled is None:
         return None
-    return load(compiled, target, threads=threads, custom_calls=custom_calls, cache=store, remake=remake)
+    return load(compiled, target, threads=threads, custom_calls=custom_calls, host=host, cache=store, remake=remake)
 
 
 def load(
@@ -83,6 +88,7 @@ def load(
     *,
     threads: int | None = None,
     custom_calls: Mapping[str, Any] | None = None,
+    host: Host | None = None,
     cache: ObjectCache | None = None,
     remake: Remake | None = None,
 ) -> Executable | None:
@@ -98,7 +104,8 @@ def load(
     entries = [abi.ENTRY] if compiled.symbol is None else [abi.ENTRY, abi.SIZES]
     with stage("load"):
         library = jit.load(compiled.objects, entries, libraries, lapack.addresses(compiled.externals))
-    instance = Instance(Loaded(compiled, library), call_library(target, cache), thread_count(threads), custom_calls)
+    functions = call_library(target, cache)
+    instance = Instance(Loaded(compiled, library), functions, thread_count(threads), custom_calls, host=host)
     return Executable(instance, target, cache, remake)
 
 

@@ -359,7 +359,21 @@ def info() -> CacheInfo:
 def program_key(text: str, options: CompileOptions) -> str:
     """The key of a program: its text without what does not matter (see `text/normal.py`), the options that change its
     code, and the versions of everything that took part."""
-    return _key("program", options.identity().encode(), normal(text).encode(errors="surrogatepass"))
+    return _key("program", options.identity().encode(), _normal_bytes(text))
+
+
+def text_digest(text: str) -> bytes:
+    """What a program's text is known by, without what does not matter in it."""
+    return hashlib.sha256(_normal_bytes(text)).digest()
+
+
+def derived_key(identity: bytes, options: CompileOptions) -> str:
+    """The key of a program that is made of another one, by what says how."""
+    return _key("derived", options.identity().encode(), identity)
+
+
+def _normal_bytes(text: str) -> bytes:
+    return normal(text).encode(errors="surrogatepass")
 
 
 def routine_key(name: str, target: Target) -> str:

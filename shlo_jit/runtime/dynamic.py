@@ -6,51 +6,27 @@ program computes shapes from; what is found is an ordinary executable.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shlo_jit import tuning
-from shlo_jit.ir.types import DType
-from shlo_jit.runtime.arguments import check_count, describe_array, name_of, shape_text, take
+from shlo_jit.runtime.arguments import check_count, name_of, shape_text, take
+from shlo_jit.runtime.code_table import CodeTable
+from shlo_jit.runtime.executable import InProcess, Memory
+from shlo_jit.runtime.given_shapes import type_given
+from shlo_jit.runtime.host import Channel, Host, Infeed, Outfeed
+from shlo_jit.runtime.ports import DynamicPort, DynamicSignature
 from shlo_jit.runtime.staged import Runnable
 
+if TYPE_CHECKING:
+    from shlo_jit.runtime.profile import Profile
+
 Shape = tuple[int, ...]
-
-
-class DynamicSignature(NamedTuple):
-    """An argument or result of a program with unknown dimensions."""
-
-    name: str
-    """Empty when it has none."""
-    shape: tuple[int | None, ...]
-    """None: a dimension that is not known."""
-    dtype: np.dtype
-
-    def __str__(self) -> str:
-        return f"{self.dtype.name}[{shape_text(self.shape)}]"
-
-
-class DynamicPort(NamedTuple):
-    """An argument or result; a dimension is None where it is not known."""
-
-    name: str
-    shape: tuple[int | None, ...]
-    dtype: DType
-    bounds: tuple[int | None, ...] | None = None
-    """The most that dimensions may be, where there is a limit."""
-
-    @property
-    def is_static(self) -> bool:
-        return None not in self.shape
-
-    @property
-    def signature(self) -> DynamicSignature:
-        return DynamicSignature(self.name, self.shape, self.dtype.numpy)
+Given = Sequence["Sequence[int] | str | np.ndarray"]
+"""A call's shapes: of each argument its extents, its type as text (`8x16xf32`), or an array that has them."""
 
 
 class Key(NamedTuple):
@@ -67,49 +43,60 @@ Make = Callable[[Sequence[Shape], Mapping[int, np.ndarray]], Runnable]
 
 
 class NeedsValues(Exception):
-    """Shapes follow from the values of arguments too."""
+    """Shapes follow from the values of these arguments too."""
+
+    def __init__(self, arguments: AbstractSet[int]) -> None:
+        self.arguments = frozenset(arguments)
 
 
-class DynamicExecutable:
+class DynamicExecutable(InProcess):
     """A compiled program with unknown dimensions. Call it with arrays, as an `Executable`; results have the shapes that
-    follow. At most `tuning.SPECIALISATIONS` shapes are kept, those that were used last. Threads may share it."""
+    follow. At most `tuning.SPECIALISATIONS` shapes are kept, those that were used last. Threads may share it; copies
+    are the executable itself, and other processes compile their own.
+
+    What is asked of the code for certain shapes is asked with `shapes`, one for each argument (see `Given`), or of the
+    code that was used last."""
 
     __slots__ = (
         "__call__",
-        "__weakref__",
+        "_host",
         "_hot",
         "_known",
-        "_lock",
+        "_last",
         "_make",
-        "_may_be_shapes",
         "_ports",
         "_table",
-        "inputs",
-        "outputs",
+        "threads",
     )
+    inputs: tuple[DynamicSignature, ...]
+    outputs: tuple[DynamicSignature, ...]
 
     def __init__(
         self,
         inputs: Sequence[DynamicPort],
         outputs: Sequence[DynamicPort],
-        known: tuple[int, ...],
-        may_be_shapes: tuple[int, ...],
+        known: frozenset[int],
         make: Make,
+        threads: int,
+        host: Host,
     ) -> None:
-        """`known`: arguments that shapes are computed from; where `make` raises NeedsValues, `may_be_shapes` are."""
+        """`known`: arguments that shapes follow from the values of; where `make` raises NeedsValues, more are.
+        `threads`: how many a call may use; `host`: the queues of the executables that are made."""
         self._ports = tuple(inputs)
         self._known = known
-        self._may_be_shapes = may_be_shapes
         self._make = make
-        self._lock = threading.Lock()
-        self._table: OrderedDict[Key, Future[Runnable]] = OrderedDict()
+        self._host = host
+        self._table: CodeTable[Key, Runnable] = CodeTable()
         self._hot: dict[Any, Runnable] = {}
         """Shapes of the arguments whose shapes are not all known -> executable. Forgotten whenever code is made, so
         that `_table` sees which shapes are in use."""
+        self._last: Runnable | None = None
+        self.threads = threads
         self.inputs = tuple(p.signature for p in inputs)
         self.outputs = tuple(p.signature for p in outputs)
         self.__call__ = self._lookup()
 
+    # ------------------------------------------------------------------ calls
     def _lookup(self) -> Callable[..., Any]:
         """The call. Shapes that were seen cost a look into a dictionary."""
         hot, slow = self._hot.get, self._call
@@ -122,7 +109,10 @@ class DynamicExecutable:
                     found = hot(args[only].shape)
                 except (AttributeError, IndexError, TypeError):  # no array, or none there
                     found = None
-                return slow(*args) if found is None else found(*args)
+                if found is None:
+                    return slow(*args)
+                self._last = found
+                return found(*args)
 
             return call
 
@@ -131,71 +121,96 @@ class DynamicExecutable:
                 found = hot(tuple([args[i].shape for i in varying]))
             except (AttributeError, IndexError, TypeError):
                 found = None
-            return slow(*args) if found is None else found(*args)
+            if found is None:
+                return slow(*args)
+            self._last = found
+            return found(*args)
 
         return call_by_all
 
     def _call(self, *args: Any) -> Any:
         check_count(len(args), self._ports)
         arrays = [take(value, i, port) for i, (value, port) in enumerate(zip(args, self._ports, strict=True))]
-        found = self._executable(arrays)
+        found = self._last = self._for([a.shape for a in arrays], dict(enumerate(arrays)))
         if not self._known:
             varying = tuple(a.shape for a, port in zip(arrays, self._ports, strict=True) if not port.is_static)
             self._hot[varying[0] if len(varying) == 1 else varying] = found
         return found(*args)
 
-    def specialize(self, *calls: Sequence[Sequence[int]]) -> None:
-        """Have code ready for calls: for each the shapes of all arguments. Several are compiled at the same time.
-        Raises ValueError for shapes that the program cannot have."""
-        if self._known:
-            raise ValueError("the program computes shapes from values of its arguments: call it with these")
-        for shapes in calls:
-            check_count(len(shapes), self._ports)
+    # ------------------------------------------------------------------ code for shapes
+    def specialize(self, *calls: Given) -> None:
+        """Have code ready for calls: for each the shapes of all arguments; where shapes follow from the values of an
+        argument too, an array. Several are compiled at the same time. Raises ValueError and TypeError for shapes that
+        the program cannot have, and what compiling raises."""
         with ThreadPoolExecutor(max(1, len(calls))) as pool:
-            made = [pool.submit(self._for, Key(tuple(map(tuple, shapes)), (None,) * len(shapes))) for shapes in calls]
+            made = [pool.submit(self.executable, shapes) for shapes in calls]
         for future in made:
             future.result()
+
+    def executable(self, shapes: Given | None = None) -> Runnable:
+        """What runs calls of these shapes, compiled if need be. Raises as `specialize`, and ValueError without shapes
+        where nothing was called yet."""
+        if shapes is None:
+            if self._last is None:
+                wanted = ", ".join(map(str, self.inputs))
+                raise ValueError(f"this depends on shapes: call the program first, or give shapes= for ({wanted})")
+            return self._last
+        if isinstance(shapes, str) or not isinstance(shapes, Sequence):
+            raise TypeError(f"shapes: expected one for each argument, got {shapes!r}")
+        check_count(len(shapes), self._ports)
+        extents = [_extents(i, port, given) for i, (port, given) in enumerate(zip(self._ports, shapes, strict=True))]
+        values = {i: np.asarray(x) for i, x in enumerate(shapes) if isinstance(x, np.ndarray | np.generic)}
+        found = self._last = self._for(extents, values)
+        return found
 
     @property
     def specialisations(self) -> int:
         """How many shapes there is code for."""
         return len(self._table)
 
-    def _executable(self, arrays: Sequence[np.ndarray]) -> Runnable:
-        try:
-            return self._for(self._key(arrays))
-        except NeedsValues:
-            self._known = self._may_be_shapes
-            return self._for(self._key(arrays))
+    def text(self, stage: str, shapes: Given | None = None) -> str:
+        """The program for these shapes at a stage of its compilation; see `Executable.text`."""
+        return self.executable(shapes).text(stage)
 
-    def __repr__(self) -> str:
-        inputs, outputs = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
-        return f"<DynamicExecutable ({inputs}) -> ({outputs})>"
+    def profile(self, shapes: Given | None = None) -> Profile:
+        """Where the time of calls of these shapes goes; see `Executable.profile`."""
+        return self.executable(shapes).profile()
 
-    def _key(self, arrays: Sequence[np.ndarray]) -> Key:
-        values = tuple(arrays[i].tobytes() if i in self._known else None for i in range(len(arrays)))
-        return Key(tuple(a.shape for a in arrays), values)
+    @property
+    def memory(self) -> Memory:
+        """Of the code used last; `executable(shapes).memory` is that for other shapes. Raises ValueError before."""
+        return self.executable().memory
 
-    def _for(self, key: Key) -> Runnable:
-        """The executable for a key: there, being made by another thread, or made now."""
-        with self._lock:
-            future = self._table.get(key)
-            is_new = future is None
-            if future is None:
-                future = self._table[key] = Future()
-                while len(self._table) > tuning.SPECIALISATIONS:
-                    self._table.popitem(last=False)
-            else:
-                self._table.move_to_end(key)
-        if is_new:
+    @property
+    def infeed(self) -> Infeed:
+        """As of an `Executable`; it is the same for all shapes."""
+        return self._host.infeed
+
+    @property
+    def outfeed(self) -> Outfeed:
+        return self._host.outfeed
+
+    def channel(self, handle: int) -> Channel:
+        return self._host.channel(handle)
+
+    # ------------------------------------------------------------------ keys
+    def _for(self, shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Runnable:
+        """The executable for shapes, and the values of those arguments that they follow from."""
+        while True:
             try:
-                future.set_result(self._made(key))
-                self._hot.clear()
-            except BaseException as error:
-                with self._lock:
-                    self._table.pop(key, None)
-                future.set_exception(error)
-        return future.result()
+                return self._found(self._key(shapes, values))
+            except NeedsValues as needs:
+                self._known |= needs.arguments
+
+    def _key(self, shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Key:
+        for i in sorted(self._known):
+            if i not in values:
+                name = name_of(i, self._ports[i])
+                raise ValueError(f"{name}: shapes follow from its value: give an array, not just its shape")
+        return Key(tuple(shapes), tuple(values[i].tobytes() if i in self._known else None for i in range(len(shapes))))
+
+    def _found(self, key: Key) -> Runnable:
+        return self._table.find(key, lambda: self._made(key))
 
     def _made(self, key: Key) -> Runnable:
         for i, (shape, port) in enumerate(zip(key.shapes, self._ports, strict=True)):
@@ -205,14 +220,27 @@ class DynamicExecutable:
             for i, data in enumerate(key.values)
             if data is not None
         }
-        return self._make(key.shapes, values)
+        made = self._make(key.shapes, values)
+        self._hot.clear()
+        return made
+
+
+def _extents(index: int, port: DynamicPort, given: object) -> Shape:
+    """The extents that a user gives for an argument. Raises TypeError and ValueError."""
+    what = f"shape of {name_of(index, port)}"
+    type = type_given(what, port.dtype, port.dtype, given)
+    if type.storage != port.dtype:
+        raise TypeError(f"{what}: expected {port.signature}, got {given!r}")
+    return type.extents
 
 
 def _check_shape(index: int, port: DynamicPort, shape: Shape) -> None:
     """Raise ValueError for a shape that the port does not have."""
-    expected = f"{name_of(index, port)}: expected {port.signature}"
+    if port.shape is None:
+        return
+    expected = f"{name_of(index, port)}: expected {port.signature}, got {port.dtype.numpy.name}[{shape_text(shape)}]"
     if len(shape) != len(port.shape) or any(n is not None and n != m for n, m in zip(port.shape, shape, strict=True)):
-        raise ValueError(f"{expected}, got {describe_array(np.empty(shape, port.dtype.numpy))}")
-    for d, (limit, extent) in enumerate(zip(port.bounds or (), shape, strict=False)):
-        if limit is not None and extent > limit:
-            raise ValueError(f"{expected} with at most {limit} in dimension {d}, got {extent}")
+        raise ValueError(expected)
+    for d, (most, extent) in enumerate(zip(port.bounds or (), shape, strict=False)):
+        if most is not None and extent > most:
+            raise ValueError(f"{expected}: dimension {d} has {extent}, and may have {most} at most")

@@ -32,7 +32,7 @@ class Memory(NamedTuple):
 class _CallSignature:
     """`__signature__` of an executable, for `inspect.signature` and editors; the class has none."""
 
-    def __get__(self, exe: Executable | None, owner: type) -> inspect.Signature:
+    def __get__(self, exe: InProcess | None, owner: type) -> inspect.Signature:
         import inspect
 
         if exe is None:
@@ -46,6 +46,35 @@ class _CallSignature:
         return inspect.Signature(parameters, return_annotation=results if len(exe.outputs) == 1 else f"({results})")
 
 
+class InProcess:
+    """What is called with arrays, and is machine code in this process."""
+
+    __signature__ = _CallSignature()
+    __slots__ = ("__weakref__", "inputs", "outputs")
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+
+    def __copy__(self) -> InProcess:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> InProcess:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{_with_article(type(self).__name__)} is machine code in this process and cannot be pickled: send the "
+            f"program's text and compile it there, which the object cache makes quick"
+        )
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
+        return f"<{type(self).__name__} ({inputs}) -> ({outputs})>"
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+
+
 class Remake(NamedTuple):
     """How an executable's program is made again: it does not keep it."""
 
@@ -55,13 +84,13 @@ class Remake(NamedTuple):
     """Makes the variant that notes how long its steps take."""
 
 
-class Executable:
+class Executable(InProcess):
     """A compiled program. Call it with arrays, in the order of `inputs`: `exe(x, y)`. One result is an array, several
     are a tuple. Threads may share it; copies are the executable itself, and other processes compile their own."""
 
-    __signature__ = _CallSignature()
-
-    __slots__ = ("__call__", "__weakref__", "_front", "_remake", "inputs", "outputs")
+    __slots__ = ("__call__", "_front", "_remake")
+    inputs: tuple[Signature, ...]
+    outputs: tuple[Signature, ...]
 
     def __init__(
         self,
@@ -106,9 +135,13 @@ class Executable:
         program is compiled anew for it, with looks at the clock; see `runtime/profile.py`."""
         from shlo_jit.runtime.profile import Profile
 
+        return Profile([("", self, self.timed())])
+
+    def timed(self) -> Executable:
+        """The variant that notes how long its steps take. Raises ValueError for a loaded library."""
         if self._remake is None:
             raise ValueError("only programs that were compiled from StableHLO here can be profiled")
-        return Profile(self, self._remake.timed())
+        return self._remake.timed()
 
     def text(self, stage: str) -> str:
         """The program at a stage of its compilation: one of `shlo_jit.stages.STAGES`, such as `plan` or `asm`. Raises
@@ -119,22 +152,6 @@ class Executable:
         if not isinstance(stage, str) or stage not in texts:
             raise ValueError(f"unknown stage {stage!r}: expected one of {', '.join(texts)}")
         return texts[stage]()
-
-    def __copy__(self) -> Executable:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Executable:
-        return self
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "an Executable is machine code in this process and cannot be pickled: send the program's text and compile "
-            "it there, which the object cache makes quick"
-        )
-
-    def __repr__(self) -> str:
-        inputs, outputs = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
-        return f"<Executable ({inputs}) -> ({outputs})>"
 
 
 def _signature(port: Port) -> Signature:

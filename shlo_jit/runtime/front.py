@@ -16,6 +16,7 @@ from shlo_jit.runtime import pool
 from shlo_jit.runtime.arguments import check_count, convert, name_of, shape_text
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.layout import data_address
+from shlo_jit.runtime.ports import DynamicSignature
 from shlo_jit.sizes import Symbol
 
 
@@ -111,7 +112,7 @@ def _may_take(given: Any, index: int, arrays: Sequence[np.ndarray]) -> bool:
     return not any(i != index and np.may_share_memory(array, other) for i, other in enumerate(arrays))
 
 
-def port_names(ports: Sequence[Port | Signature]) -> list[str]:
+def port_names(ports: Sequence[Port | Signature | DynamicSignature]) -> list[str]:
     """Names for arguments, as Python takes them: the program's own where it has such for all."""
     names = [port.name for port in ports]
     usable = all(n.isidentifier() and not keyword.iskeyword(n) for n in names) and len(set(names)) == len(names)

@@ -62,13 +62,14 @@ class Instance:
         *,
         rank: int = 0,
         communicator: int = 0,
+        host: Host | None = None,
     ) -> None:
-        """`functions`: those of `runtime/signals.py`; `threads`: how many a call may use. Raises ExecutionError when a
-        custom call of the program is not registered."""
+        """`functions`: those of `runtime/signals.py`; `threads`: how many a call may use; `host`: queues that
+        it shares with others. Raises ExecutionError when a custom call of the program is not registered."""
         self.loaded = loaded
         self.threads = threads
         self.arena_bytes = loaded.arena_bytes(threads)
-        self.host = Host()
+        self.host = host or Host()
         callbacks, first = loaded.program.callbacks, loaded.first_callback
         self._callbacks = CallbackTable(callbacks, custom_calls, self.host, first) if callbacks else None
         self._call = CALL(functions.addresses["shlo_call"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,45 +49,59 @@ class StepTime(NamedTuple):
     """What it computes, and the lines of the program's text."""
 
 
+class _Part:
+    """An executable, and the same program compiled to look at the clock."""
+
+    def __init__(self, label: str, executable: Executable, variant: Executable) -> None:
+        """`label`: what its steps' labels begin with."""
+        self.label = label
+        self.executable = executable
+        self.variant = variant
+        instance = variant._front.instance
+        self.timed: tuple[TimedStep, ...] = instance.loaded.program.timed
+        self.records = np.zeros((max(1, len(self.timed)), PROFILE_BYTES // 8), np.int64)
+        instance.record.profile = self.records.ctypes.data_as(ctypes.c_void_p).value
+        self.call: Callable[..., object] | None = None
+
+
 class Profile:
     """Times of the steps of one executable's calls, from `Executable.profile`. Calls from several threads at once are
     counted together, and some may be missed."""
 
-    def __init__(self, executable: Executable, variant: Executable) -> None:
-        """`variant`: the same program, compiled to look at the clock."""
-        self._executable = executable
-        self._variant = variant
-        instance = self._variant._front.instance
-        self._timed: tuple[TimedStep, ...] = instance.loaded.program.timed
-        self._records = np.zeros((max(1, len(self._timed)), PROFILE_BYTES // 8), np.int64)
-        instance.record.profile = self._records.ctypes.data_as(ctypes.c_void_p).value
-        self._call: Callable[..., object] | None = None
+    def __init__(self, parts: Sequence[tuple[str, Executable, Executable]]) -> None:
+        """`parts`: what runs one after the other in a call: what labels of its steps begin with, an executable, and the
+        same program compiled to look at the clock."""
+        self._parts = [_Part(*part) for part in parts]
 
     def __enter__(self) -> Profile:
-        self._call = self._executable.__call__
-        self._executable.__call__ = self._variant.__call__
+        for part in self._parts:
+            part.call = part.executable.__call__
+            part.executable.__call__ = part.variant.__call__
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._call is not None
-        self._executable.__call__ = self._call
+        for part in self._parts:
+            assert part.call is not None
+            part.executable.__call__ = part.call
 
     def reset(self) -> None:
         """Forget what was measured, a warm-up say."""
-        self._records[...] = 0
+        for part in self._parts:
+            part.records[...] = 0
 
     @property
     def steps(self) -> list[StepTime]:
         """Every step that has run, in the order of the program."""
-        inside = sum(int(r[1]) for r, s in zip(self._records, self._timed, strict=False) if not s.is_control)
+        rows = [(part.label, r, s) for part in self._parts for r, s in zip(part.records, part.timed, strict=False)]
+        inside = sum(int(record[1]) for _, record, step in rows if not step.is_control)
         out = []
-        for record, step in zip(self._records, self._timed, strict=False):
+        for label, record, step in rows:
             calls, total = int(record[0]), int(record[1])
             if calls:
                 samples = record[2 : 2 + min(calls, PROFILE_SAMPLES)]
-                out.append(_measured(step, calls, total, samples, inside))
+                out.append(_measured(label + step.label, step, calls, total, samples, inside))
         return out
 
     def __str__(self) -> str:
@@ -118,11 +132,11 @@ class Profile:
         return made
 
 
-def _measured(step: TimedStep, calls: int, total: int, samples: np.ndarray, inside: int) -> StepTime:
+def _measured(label: str, step: TimedStep, calls: int, total: int, samples: np.ndarray, inside: int) -> StepTime:
     """`total` and `samples` in nanoseconds; `inside`: the total of all steps."""
     median, best = float(np.median(samples)), float(samples.min())
     moved = step.nbytes / median if step.nbytes and median else None
     operations = step.operations / median if step.operations and median else None
     share = 0.0 if step.is_control or not inside else total / inside
     times = calls, median / 1e3, best / 1e3, total / 1e3
-    return StepTime(step.label, step.title, step.kernels, *times, share, moved, operations, step.ops)
+    return StepTime(label, step.title, step.kernels, *times, share, moved, operations, step.ops)

@@ -2,41 +2,82 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shlo_jit import tuning
-from shlo_jit.runtime.executable import Executable
+from shlo_jit.runtime.code_table import CodeTable
+from shlo_jit.runtime.executable import Executable, InProcess, Memory
+from shlo_jit.runtime.ports import DynamicSignature
+
+if TYPE_CHECKING:
+    from shlo_jit.runtime.profile import Profile
+
+PRELUDE = "sizes "
+"""What labels of the prelude's steps begin with in a profile."""
+COMMENTS = {"module": "//", "core": "//", "asm": "#"}
+"""What begins a comment in the text of a stage, where that is not `;`."""
 
 
-class StagedExecutable:
+class StagedExecutable(InProcess):
     """Runs the prelude, and then what was compiled for the sizes that it gave; at most `tuning.SPECIALISATIONS` of
     those are kept, those that were used last. Threads may share it."""
 
-    __slots__ = ("_lock", "_prelude", "_rest", "_table")
+    __slots__ = ("_last", "_prelude", "_rest", "_table")
 
-    def __init__(self, prelude: Executable, rest: Callable[[Sequence[np.ndarray]], Runnable]) -> None:
+    def __init__(
+        self, prelude: Executable, rest: Callable[[Sequence[np.ndarray]], Runnable], outputs: Sequence[DynamicSignature]
+    ) -> None:
         self._prelude = prelude
         self._rest = rest
-        self._lock = threading.Lock()
-        self._table: OrderedDict[tuple[bytes, ...], Runnable] = OrderedDict()
+        self._table: CodeTable[tuple[bytes, ...], Runnable] = CodeTable()
+        self._last: Runnable | None = None
+        self.inputs = prelude.inputs
+        self.outputs = tuple(outputs)
 
     def __call__(self, *args: Any) -> Any:
         given = self._prelude(*args)
         sizes = given if isinstance(given, tuple) else (given,)
-        key = tuple(size.tobytes() for size in sizes)
-        with self._lock:  # also while code is made: whoever wants the same sizes waits for it
-            found = self._table.get(key)
-            if found is None:
-                found = self._table[key] = self._rest(sizes)
-                while len(self._table) > tuning.SPECIALISATIONS:
-                    self._table.popitem(last=False)
-            self._table.move_to_end(key)
+        found = self._table.find(tuple(size.tobytes() for size in sizes), lambda: self._rest(sizes))
+        self._last = found
         return found(*args)
+
+    @property
+    def threads(self) -> int:
+        """How many threads a call may use."""
+        return self._prelude.threads
+
+    @property
+    def memory(self) -> Memory:
+        """With the code for the sizes of the last call. Raises ValueError before there was one."""
+        first, rest = self._prelude.memory, self._latest().memory
+        return Memory(max(first.arena, rest.arena), first.constants + rest.constants, rest.outputs)
+
+    def text(self, stage: str) -> str:
+        """The code for the sizes of the last call, and what computes the sizes; before there was one, that alone."""
+        first = self._prelude.text(stage)
+        if self._last is None:
+            return first
+        comment = COMMENTS.get(stage, ";")
+        return f"{self._last.text(stage).rstrip()}\n\n{comment} what computes sizes\n{first}"
+
+    def profile(self) -> Profile:
+        """Of calls that give the sizes of the last one. Raises ValueError before there was one."""
+        from shlo_jit.runtime.profile import Profile
+
+        return Profile(self._parts())
+
+    def _parts(self) -> list[tuple[str, Executable, Executable]]:
+        """What a profile is made of."""
+        rest = self._latest()
+        found = [(PRELUDE, self._prelude, self._prelude.timed())]
+        return [*found, *(rest._parts() if isinstance(rest, StagedExecutable) else [("", rest, rest.timed())])]
+
+    def _latest(self) -> Runnable:
+        if self._last is None:
+            raise ValueError("this depends on sizes that the program computes: call it first")
+        return self._last
 
 
 Runnable = Executable | StagedExecutable

@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from test_data_dependent import POSITIVE
 from test_refine import MLP
 
 import shlo_jit
@@ -36,13 +37,13 @@ def test_what_is_known() -> None:
 
 def count_of_compilations(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     made: list[object] = []
-    compile_static = specialize.pipeline.compile_static
+    compiled = specialize._compiled
 
     def counting(source, options):
         made.append(source)
-        return compile_static(source, options)
+        return compiled(source, options)
 
-    monkeypatch.setattr(specialize.pipeline, "compile_static", counting)
+    monkeypatch.setattr(specialize, "_compiled", counting)
     return made
 
 
@@ -147,3 +148,70 @@ def test_sizes_among_the_arguments_of_a_program_with_known_types() -> None:
     text = COUNTED.replace("%x: tensor<?xf32>", "%x: tensor<2xf32>").replace("?xf32", "2xf32")
     dynamic = shlo_jit.compile(text)
     assert [dynamic(np.int64(n), np.ones(2, np.float32))[1].size for n in (4, 2, 4)] == [4, 2, 4]
+
+
+def compilations_that_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two compilations wait for each other to have begun."""
+    both = threading.Barrier(2)
+    compiled = specialize._compiled
+
+    def meeting(source, options):
+        both.wait(20)
+        return compiled(source, options)
+
+    monkeypatch.setattr(specialize, "_compiled", meeting)
+
+
+def at_the_same_time(calls) -> list[object]:
+    results: list[object] = [None] * len(calls)
+
+    def work(i: int) -> None:
+        try:
+            results[i] = calls[i]()
+        except BaseException as error:
+            results[i] = error
+
+    workers = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(len(calls))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    return results
+
+
+def test_different_shapes_are_compiled_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    dynamic = shlo_jit.compile(MLP)
+    compilations_that_meet(monkeypatch)
+    results = at_the_same_time([lambda n=n: dynamic(*arguments(n)).shape for n in (2, 3)])
+    assert results == [(2, 8), (3, 8)]
+
+
+def test_different_sizes_that_follow_from_data_are_compiled_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    dynamic = shlo_jit.compile(POSITIVE)
+    dynamic(-np.ones(6, np.float32))  # compiles what computes the sizes
+    compilations_that_meet(monkeypatch)
+    xs = [np.where(np.arange(6) < n, 1, -1).astype(np.float32) for n in (2, 3)]
+    assert at_the_same_time([lambda x=x: dynamic(x)[0].size for x in xs]) == [2, 3]
+
+
+def test_code_is_made_for_the_values_that_shapes_follow_from_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter beside a size is no reason for other code, and sizes may follow from several arguments."""
+    text = """
+    func.func @main(%step: tensor<i32>, %n: tensor<i32>, %k: tensor<1xi32>) -> (tensor<?xi32>, tensor<i32>, tensor<?xi32>) {
+      %0 = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+      %1 = stablehlo.dynamic_iota %0, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+      %2 = stablehlo.get_dimension_size %1, dim = 0 : (tensor<?xi32>) -> tensor<i32>
+      %3 = stablehlo.reshape %2 : (tensor<i32>) -> tensor<1xi32>
+      %4 = stablehlo.add %3, %k : tensor<1xi32>
+      %5 = stablehlo.dynamic_iota %4, dim = 0 : (tensor<1xi32>) -> tensor<?xi32>
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %6 = stablehlo.add %step, %one : tensor<i32>
+      return %1, %6, %5 : tensor<?xi32>, tensor<i32>, tensor<?xi32>
+    }
+    """
+    dynamic = shlo_jit.compile(text)
+    made = count_of_compilations(monkeypatch)
+    for step in range(5):
+        first, after, second = dynamic(np.int32(step), np.int32(3), np.array([2], np.int32))
+        assert (first.size, int(after), second.size) == (3, step + 1, 5)
+    assert dynamic.specialisations == len(made) == 1

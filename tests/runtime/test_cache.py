@@ -224,10 +224,11 @@ OTHER = {
     "has_lapack": True,
     "threads": 7,
     "implementations": {"f": print},
+    "host": object(),
     "cache": False,
 }
 """Of every option, a value that is not its default."""
-SAME_CODE = {"threads", "implementations", "cache"}
+SAME_CODE = {"threads", "implementations", "host", "cache"}
 
 
 def test_key_depends_on_the_text():

@@ -66,6 +66,24 @@ def _inner(op: Op) -> Iterator[Op]:
                 yield from _inner(inner)
 
 
+def arguments_of_shapes(function: Op) -> set[int]:
+    """Indices of the arguments that shapes which are not known follow from. What regions compute counts as a whole."""
+    block = function.block()
+    needed: set[Value] = set()
+    for op in reversed(block.ops):
+        inner = list(_inner(op))
+        if needed.intersection(op.results) or any(map(_waits_for_shape, inner)):
+            needed.update(op.operands)
+            needed.update(v for o in inner for v in o.operands)
+        elif _waits_for_shape(op):
+            needed.update(op.operands[i] for i in shape_operands(op))
+    return {i for i, argument in enumerate(block.arguments) if argument in needed}
+
+
+def _waits_for_shape(op: Op) -> bool:
+    return bool(shape_operands(op)) and any(map(is_dynamic, op.results))
+
+
 def prelude(function: Op, sizes: Sequence[Value]) -> Op:
     """The function that returns the sizes, and has no ops but those they need."""
     block = function.block()

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.errors import VerifyError, diagnose
 from shlo_jit.ir.attributes import Dense, IntegerAttr, SymbolRef, TypeAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, is_declaration, walk
@@ -40,8 +41,6 @@ from shlo_jit.reference.interpreter import evaluate_op
 from shlo_jit.sizes import whole
 from shlo_jit.verify.verifier import diagnostic_of
 
-MOST_KNOWN = 1024
-"""Elements of integer tensors whose values are followed; no shape has so many."""
 WRAPPER = "stablehlo.shape_refinement_operand_wrapper"
 Key = tuple[str, tuple[Type, ...], tuple[object, ...]]
 """A function, the types it is called with, and what is in the arguments that are known."""
@@ -233,7 +232,7 @@ class _Refiner:
         if record is None or record.reference is None or not all(map(_is_small, op.results)):
             return None
         arrays = [constant_value(v) for v in op.operands]
-        if any(a is None or a.size > MOST_KNOWN for a in arrays):
+        if any(a is None or a.size > tuning.SHAPE_ELEMENTS for a in arrays):
             return None
         if has_sizes(arrays):
             return self._sized(rw, op, evaluate_sizes(op, arrays))  # type: ignore[arg-type] - none is None
@@ -383,7 +382,7 @@ def _symbol(attribute: object) -> str:
 def _is_small(value: Value) -> bool:
     """Whether the value may be a shape, or part of one."""
     t = value.type
-    if not isinstance(t, TensorType) or not t.is_fixed or t.size > MOST_KNOWN:
+    if not isinstance(t, TensorType) or not t.is_fixed or t.size > tuning.SHAPE_ELEMENTS:
         return False
     return getattr(t.dtype, "kind", "") in ("i", "u", "b", "x")
 

@@ -1,0 +1,86 @@
+"""Code by what it is made for: made when it is first asked for, and kept as long as it is among the last used."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
+
+from shlo_jit import tuning
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+class CodeTable(Generic[K, T]):
+    """At most `tuning.SPECIALISATIONS` entries, those that were used last. Threads may share it: those that ask for one
+    key wait for one making, and others do not wait. What could not be made is not kept."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._entries: OrderedDict[K, tuple[Future[T], int]] = OrderedDict()
+        _TABLES.add(self)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: K, make: Callable[[], T]) -> T:
+        """What there is for the key, or what `make` makes. Raises what that raises, here and in the threads that wait
+        for it; where another thread was interrupted, this one makes it."""
+        while True:
+            future, maker = self._entry(key)
+            if maker is None:
+                return self._made(key, future, make)
+            if maker == threading.get_ident() and not future.done():  # a signal's handler, in the midst of it
+                return make()
+            try:
+                return future.result()
+            except Exception:
+                raise
+            except BaseException:  # of the thread that was at it, not of this one
+                continue
+
+    def _entry(self, key: K) -> tuple[Future[T], int | None]:
+        """The entry of a key, now the last used one, and the thread that makes it; None: this one has to."""
+        with self._lock:
+            found = self._entries.get(key)
+            if found is not None:
+                self._entries.move_to_end(key)
+                return found
+            future: Future[T] = Future()
+            self._entries[key] = future, threading.get_ident()
+            while len(self._entries) > tuning.SPECIALISATIONS:
+                self._entries.popitem(last=False)
+            return future, None
+
+    def _made(self, key: K, future: Future[T], make: Callable[[], T]) -> T:
+        try:
+            made = make()
+        except BaseException as error:
+            with self._lock:
+                if self._entries.get(key, (None,))[0] is future:
+                    del self._entries[key]
+            future.set_exception(error)
+            raise
+        future.set_result(made)
+        return made
+
+    def after_fork(self) -> None:
+        """In a new process, where no other thread is at it any more."""
+        self._lock = threading.RLock()
+        self._entries = OrderedDict((key, entry) for key, entry in self._entries.items() if entry[0].done())
+
+
+_TABLES: WeakSet[CodeTable[Any, Any]] = WeakSet()
+
+
+def _after_fork() -> None:
+    for table in list(_TABLES):
+        table.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

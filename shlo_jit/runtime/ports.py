@@ -1,0 +1,42 @@
+"""Arguments and results whose shapes are not known before a call."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shlo_jit.ir.types import DType
+from shlo_jit.runtime.arguments import shape_text
+
+
+class DynamicSignature(NamedTuple):
+    """An argument or result of a program with unknown dimensions."""
+
+    name: str
+    """Empty when it has none."""
+    shape: tuple[int | None, ...] | None
+    """None: a dimension that is not known; None alone: not even how many there are."""
+    dtype: np.dtype
+    bounds: tuple[int | None, ...] | None = None
+    """The most that unknown dimensions may be, where any has such a limit."""
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{shape_text(self.shape, self.bounds)}]"
+
+
+class DynamicPort(NamedTuple):
+    """An argument or result; the fields are those of its signature, but for the dtype."""
+
+    name: str
+    shape: tuple[int | None, ...] | None
+    dtype: DType
+    bounds: tuple[int | None, ...] | None = None
+
+    @property
+    def is_static(self) -> bool:
+        return self.shape is not None and None not in self.shape
+
+    @property
+    def signature(self) -> DynamicSignature:
+        return DynamicSignature(self.name, self.shape, self.dtype.numpy, self.bounds)

@@ -1,0 +1,134 @@
+"""Code in the making: who waits for whom, what is kept, and what happens where making fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from shlo_jit import tuning
+from shlo_jit.runtime.code_table import CodeTable
+
+SECONDS = 20
+
+
+def in_thread(work) -> tuple[threading.Thread, list[object]]:
+    found: list[object] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, found
+
+
+def test_one_making_for_all_who_want_it() -> None:
+    table: CodeTable[int, object] = CodeTable()
+    started, go = threading.Event(), threading.Event()
+
+    def make() -> object:
+        started.set()
+        assert go.wait(SECONDS)
+        return object()
+
+    first, one = in_thread(lambda: table.find(1, make))
+    assert started.wait(SECONDS)
+    others = [in_thread(lambda: table.find(1, lambda: pytest.fail("made twice"))) for _ in range(4)]
+    go.set()
+    for thread in (first, *(thread for thread, _ in others)):
+        thread.join(SECONDS)
+    assert all(found == one for _, found in others)
+    assert len(table) == 1
+
+
+def test_different_ones_are_made_at_the_same_time() -> None:
+    """Each waits, while it is made, for the other to be in the making too."""
+    table: CodeTable[int, int] = CodeTable()
+    both = threading.Barrier(2)
+    made = [in_thread(lambda n=n: table.find(n, lambda: both.wait(SECONDS) * 0 + n)) for n in (1, 2)]
+    for thread, _ in made:
+        thread.join(SECONDS)
+    assert [found for _, found in made] == [[1], [2]]
+
+
+def test_those_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "SPECIALISATIONS", 2)
+    table: CodeTable[int, int] = CodeTable()
+    made: list[int] = []
+    for n in (1, 2, 1, 3, 1, 2):
+        assert table.find(n, lambda n=n: made.append(n) or n) == n
+    assert made == [1, 2, 3, 2]
+    assert len(table) == 2
+
+
+def test_what_fails_is_not_kept() -> None:
+    table: CodeTable[int, int] = CodeTable()
+    started, go = threading.Event(), threading.Event()
+
+    def fail() -> int:
+        started.set()
+        assert go.wait(SECONDS)
+        raise ValueError("no")
+
+    first, one = in_thread(lambda: table.find(1, fail))
+    assert started.wait(SECONDS)
+    second, two = in_thread(lambda: table.find(1, fail))
+    go.set()
+    first.join(SECONDS)
+    second.join(SECONDS)
+    assert [str(error) for error in (*one, *two)] == ["no", "no"]
+    assert len(table) == 0
+    assert table.find(1, lambda: 7) == 7
+
+
+def test_an_interrupt_is_that_threads_alone() -> None:
+    table: CodeTable[int, int] = CodeTable()
+    started, go = threading.Event(), threading.Event()
+
+    def interrupted() -> int:
+        started.set()
+        assert go.wait(SECONDS)
+        raise KeyboardInterrupt
+
+    first, one = in_thread(lambda: table.find(1, interrupted))
+    assert started.wait(SECONDS)
+    second, two = in_thread(lambda: table.find(1, lambda: 5))
+    go.set()
+    first.join(SECONDS)
+    second.join(SECONDS)
+    assert isinstance(one[0], KeyboardInterrupt)
+    assert two == [5]
+
+
+def test_a_handler_of_signals_in_the_midst_of_it() -> None:
+    """It runs in the thread that makes the code, and so cannot wait for it."""
+    table: CodeTable[int, str] = CodeTable()
+    found: list[str] = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: found.append(table.find(1, lambda: "handler")))
+    try:
+        assert table.find(1, lambda: signal.raise_signal(signal.SIGUSR1) or "maker") == "maker"
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert found == ["handler"]
+
+
+def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
+    table: CodeTable[int, int] = CodeTable()
+    started, go = threading.Event(), threading.Event()
+    thread, _ = in_thread(lambda: table.find(1, lambda: started.set() or go.wait(SECONDS) or 1))
+    table.find(2, lambda: 2)
+    assert started.wait(SECONDS)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(SECONDS)
+        kept = table.find(2, lambda: 0) == 2
+        os._exit(0 if table.find(1, lambda: 3) == 3 and kept else 1)
+    go.set()
+    thread.join(SECONDS)
+    assert os.waitpid(pid, 0)[1] == 0
