@@ -85,6 +85,7 @@ def compile(
     composites: Mapping[str, Callable[..., Any]] | None = None,
     cache: bool = True,
     donate: Iterable[int] = (),
+    dynamic: str = "specialize",
 ) -> Executable | DynamicExecutable:
     """Compile a program (text, a path, or a Module) to machine code.
 
@@ -92,7 +93,9 @@ def compile(
     this process. `target`: `native`, or a CPU this machine can run the code of. `custom_calls` names implementations
     of `stablehlo.custom_call` targets; `composites` names implementations that stand in for the decompositions of
     `stablehlo.composite` ops, called alike, with the composite's attributes as keywords. `cache`: use the object
-    cache. `donate`: indices of arguments whose memory results may take over.
+    cache. `donate`: indices of arguments whose memory results may take over. `dynamic`: of a program with unknown
+    dimensions, whether code is made for the shapes of each call (`specialize`), or once for all sizes of the leading
+    one, the batch (`symbolic`), where the program allows that.
 
     Raises StableHLOError (ParseError, VerifyError, UnsupportedError) with the places where the program is refused,
     OSError for a file that cannot be read, TypeError for a `source` or option of another kind, ValueError for one that
@@ -108,6 +111,7 @@ def compile(
             composites=composites,
             cache=cache,
             donate=donate,
+            dynamic=dynamic,
         )
         if may_be_unknown(given):
             from shlo_jit.specialize import compile_unknown

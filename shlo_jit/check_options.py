@@ -30,6 +30,7 @@ def compile_options(
     composites: object = None,
     cache: object = True,
     donate: object = (),
+    dynamic: object = "specialize",
 ) -> CompileOptions:
     """The options of a compilation on this machine; see `api.compile`."""
     _environment()
@@ -42,6 +43,7 @@ def compile_options(
         entry=_text("entry", entry).removeprefix("@"),
         cache=_cache(cache),
         donate=_donate(donate),
+        dynamic=_dynamic(dynamic),
         target=_target(target),
         threads=thread_count(threads),
         calls=registered(implementations),
@@ -53,6 +55,13 @@ def _target(given: object) -> Target:
     target = resolve(_text("target", given))
     check_runs_here(target)
     return target
+
+
+def _dynamic(given: object) -> str:
+    known = ("specialize", "symbolic")
+    if _text("dynamic", given) not in known:
+        raise ValueError(f"dynamic: expected {' or '.join(known)}, got {given!r}")
+    return str(given)
 
 
 def _cache(given: object) -> bool:

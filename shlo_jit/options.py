@@ -34,6 +34,8 @@ class CompileOptions:
     profile: bool = False
     """The code notes how long each of its steps takes."""
 
+    dynamic: str = field(default="specialize", compare=False)
+    """Of programs with unknown dimensions: `specialize` or `symbolic`, what code is made for."""
     threads: int = field(default=1, compare=False)
     """How many a call may use."""
     implementations: Mapping[str, Callable[..., Any]] = field(default_factory=dict, compare=False)

@@ -23,6 +23,7 @@ from shlo_jit.runtime.cache import derived_key, program_key
 from shlo_jit.runtime.callbacks import is_known
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.executable import Executable, Remake
+from shlo_jit.sizes import NotSymbolic
 from shlo_jit.sources import Derived, ProgramSource, Text
 from shlo_jit.stages import texts
 from shlo_jit.text.parser import parse_module
@@ -86,7 +87,7 @@ def _compile(source: ProgramSource, options: CompileOptions, key: str | None, re
             starting.start(routine)
         try:
             lowered = lower(parsed(source), options, starting.start)
-        except (StableHLOError, MemoryError, OptionError):
+        except (StableHLOError, MemoryError, OptionError, NotSymbolic):
             raise
         except Exception as error:  # whatever went wrong, the caller gets one documented exception
             raise defect(error) from error

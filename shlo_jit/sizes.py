@@ -20,6 +20,19 @@ from typing import Any, NamedTuple, NoReturn, cast
 class NotSymbolic(Exception):
     """Something would have to be known of a size that is known at the call only."""
 
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.where = ""
+        """The op that asked, and its line, where somebody knew it."""
+
+    def asked_by(self, where: str) -> None:
+        """Note who asked; the innermost knows best."""
+        self.where = self.where or where
+
+    def __str__(self) -> str:
+        what = super().__str__()
+        return f"{self.where}: {what}" if self.where else what
+
 
 class Symbol(NamedTuple):
     """A dimension that is known at the call only: one of `low` to `high`, `hint` for example."""
@@ -130,7 +143,7 @@ class Size:
         if isinstance(other, Size):
             return self._divide_by_size(other)
         if not isinstance(other, int) or isinstance(other, bool) or other <= 0:
-            raise NotSymbolic(f"{self} divided by {other}")
+            raise NotSymbolic(f"{self} cannot be divided by {other}")
         if any(c < 0 for atoms, c in self.terms.items() if atoms):
             quotient = -((-self + (other - 1)) // other)  # rounded up, so that what is divided is not negative
             return quotient, self - quotient * other
@@ -154,15 +167,15 @@ class Size:
             for mine, d in self.terms.items():
                 left = list(mine)
                 if d % c or not all(_removed(left, a) for a in atoms):
-                    raise NotSymbolic(f"{self} divided by {other}")
+                    raise NotSymbolic(f"{self} cannot be divided by {other}")
                 quotient[tuple(left)] = d // c
             return _made(quotient), 0
-        raise NotSymbolic(f"{self} divided by {other}")
+        raise NotSymbolic(f"{self} cannot be divided by {other}")
 
     def __rdivmod__(self, other: object) -> tuple[int, int]:
         if isinstance(other, int) and 0 <= other < self.low:
             return 0, other
-        raise NotSymbolic(f"{other} divided by {self}")
+        raise NotSymbolic(f"{other} cannot be divided by {self}")
 
     def __floordiv__(self, other: object) -> int:
         return divmod(self, other)[0]
@@ -190,7 +203,7 @@ class Size:
             return difference == 0
         if difference.low > 0 or difference.high < 0:
             return False
-        raise NotSymbolic(f"whether {self} is {other}")
+        raise NotSymbolic(f"it is not known whether {self} is {other}")
 
     def __hash__(self) -> int:
         return hash(("a size", self._key))
@@ -218,17 +231,17 @@ class Size:
         low, high = (holds(end, 0) for end in ends)
         if low == high:
             return low
-        raise NotSymbolic(f"whether {self} is {words} {other}")
+        raise NotSymbolic(f"it is not known whether {self} is {words} {other}")
 
     def __index__(self) -> NoReturn:
-        raise NotSymbolic(f"the number {self}")
+        raise NotSymbolic(f"the number {self} is not known")
 
     __int__ = __float__ = __complex__ = __round__ = __index__
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise NotSymbolic(f"{name} of {self}")
+        raise NotSymbolic(f"{name} of {self} is not known")
 
     def __str__(self) -> str:
         return " + ".join(_term_text(atoms, c) for atoms, c in sorted(self.terms.items(), key=str, reverse=True))

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 
 from shlo_jit import pipeline, tuning
+from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.codegen.target import resolve
 from shlo_jit.deep import deeply
 from shlo_jit.errors import StableHLOError, UnsupportedError, diagnose
@@ -30,6 +31,8 @@ from shlo_jit.runtime.given_shapes import type_given
 from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.ports import DynamicPort
 from shlo_jit.runtime.staged import Runnable, StagedExecutable
+from shlo_jit.runtime.symbolic import SymbolicCode
+from shlo_jit.sizes import NotSymbolic, Symbol, size_of
 from shlo_jit.sources import Derived, Text
 
 
@@ -69,6 +72,22 @@ def dynamic_executable(source: Text | Module, options: CompileOptions) -> Dynami
         source = Derived(module.source.name, lambda: digest() + how, lambda: refined(shapes, values))
         return _compiled(source, options)
 
+    def make_symbolic(shapes: Sequence[Shape], symbol: Symbol) -> Executable:
+        size = size_of(symbol)
+        marked = [tuple(size if n == AT_CALL else n for n in shape) for shape in shapes]
+
+        def module_of() -> Module:
+            try:
+                found = refined(marked, {})
+            except NeedsValues:
+                raise NotSymbolic("shapes follow from the values of arguments") from None
+            if has_unknown(found):
+                raise NotSymbolic("shapes follow from data")
+            return found
+
+        how = f"any {tuple(symbol)} {shapes}".encode()
+        return pipeline.compile_static(Derived(module.source.name, lambda: digest() + how, module_of), options)
+
     known: frozenset[int] = frozenset()
     if not any(map(is_dynamic, arguments)):
         try:
@@ -76,7 +95,10 @@ def dynamic_executable(source: Text | Module, options: CompileOptions) -> Dynami
                 return None
         except NeedsValues as needs:
             known = needs.arguments
-    return DynamicExecutable(inputs, outputs, known, make, options.threads, host)
+    symbolic = SymbolicCode(inputs, make_symbolic) if options.dynamic == "symbolic" else None
+    if symbolic is not None:
+        symbolic.prepare()
+    return DynamicExecutable(inputs, outputs, known, make, options.threads, host, symbolic)
 
 
 def _arguments_of_shapes(module: Module, options: CompileOptions) -> set[int]:
@@ -93,7 +115,7 @@ def _refined(module: Module, entry: str, types: Sequence[Type], values: Mapping[
     """The module for argument types, and values of some arguments. Raises StableHLOError, and InternalError."""
     try:
         return refine_module(module, entry, types, values)
-    except (StableHLOError, MemoryError):
+    except (StableHLOError, MemoryError, NotSymbolic):
         raise
     except Exception as error:
         raise pipeline.defect(error) from error

@@ -8,6 +8,8 @@ that no case has contradicted.
 
 from __future__ import annotations
 
+from shlo_jit.sizes import Symbol
+
 # ---------------------------------------------------------------------------- size of a program (passes)
 FOLD_ELEMENTS = 4096
 """Elements of a constant up to which ops on constants are folded. Chosen: the table of a sinusoid folds, weights of a
@@ -250,6 +252,9 @@ takes as long as reading this much of one."""
 SHAPE_ELEMENTS = 16
 """Elements of an integer tensor up to which it may be a shape: its values are followed where a program with unknown
 dimensions is refined, and of an argument code is made for each value. Chosen: beyond the rank of real tensors."""
+SYMBOLIC_SIZES = (Symbol(2, 1 << 20, 64),)
+"""Ranges of the leading unknown dimension that code for any size is made for, each with the size that it is tuned for.
+Sizes outside have code of their own: the generated code relies on the dimension being more than 1."""
 SPECIALISATIONS = 256
 """Shapes for which code of one program with unknown dimensions is kept. Chosen: a service that sees more sizes than
 these should round them up, or pass them in chunks; each takes some 100 KB."""

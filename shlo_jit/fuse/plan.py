@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.refusal import Refusal
-from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ir.core import Block, Op, Value, place_text
 from shlo_jit.ir.index import At, variables
 
 
@@ -25,6 +25,12 @@ class Step:
     """Steps that must run before this one."""
     why: dict[Value, str] = field(default_factory=dict)
     """Why each value it writes is in memory."""
+
+    @property
+    def place(self) -> str:
+        """An op of it, and its line, for messages."""
+        op = next((v.op for v in self.writes if v.op is not None), None)
+        return self.title if op is None else place_text(op)
 
     @property
     def title(self) -> str:

@@ -209,6 +209,12 @@ def function_type(func: Op) -> FunctionType:
     return attr.type
 
 
+def place_text(op: Op) -> str:
+    """An op and its line, for messages."""
+    line = op.source.line_column(op.start)[0] if op.span is not None else 0
+    return f"{op.name} in line {line}" if line else op.name
+
+
 def is_declaration(func: Op) -> bool:
     """A function without a body."""
     return not func.regions or not func.regions[0].blocks

@@ -35,7 +35,7 @@ from shlo_jit.schedule.schedule import Schedule
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.schedule.work import is_short, step_work
-from shlo_jit.sizes import Size, hint_of, word_of
+from shlo_jit.sizes import NotSymbolic, Size, hint_of, word_of
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,11 @@ class ProgramLowering:
             with self.timing.copies(step, sum(nbytes(c.source) for c in copies)):
                 self.copies(copies)
             with self.timing.step(step):
-                self.step(step)
+                try:
+                    self.step(step)
+                except NotSymbolic as refusal:
+                    refusal.asked_by(step.place)
+                    raise
             self.pauses.spend(hint_of(step_work(step)))
             pause()
 

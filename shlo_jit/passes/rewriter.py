@@ -11,8 +11,9 @@ from typing import Any
 
 from shlo_jit.errors import Source
 from shlo_jit.ir.attributes import TypeAttr
-from shlo_jit.ir.core import Block, Op, Region, Value
+from shlo_jit.ir.core import Block, Op, Region, Value, place_text
 from shlo_jit.ir.types import FunctionType, Type
+from shlo_jit.sizes import NotSymbolic
 
 Visitor = Callable[["Rewriter", Op, list[Value]], "Sequence[Value] | None"]
 
@@ -78,7 +79,11 @@ class Rewriter:
         for op in ops:
             self.current = op
             operands = [self.get(o) for o in op.operands]
-            found = self.visitor(self, op, operands)
+            try:
+                found = self.visitor(self, op, operands)
+            except NotSymbolic as refusal:
+                refusal.asked_by(place_text(op))
+                raise
             results = self.keep(op, operands) if found is None else found
             for old, new in zip(op.results, results, strict=True):
                 self.values[old] = new

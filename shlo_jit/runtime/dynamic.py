@@ -15,11 +15,12 @@ import numpy as np
 
 from shlo_jit.runtime.arguments import check_count, name_of, shape_text, take
 from shlo_jit.runtime.code_table import CodeTable
-from shlo_jit.runtime.executable import InProcess, Memory
+from shlo_jit.runtime.executable import Executable, InProcess, Memory
 from shlo_jit.runtime.given_shapes import type_given
 from shlo_jit.runtime.host import Channel, Host, Infeed, Outfeed
 from shlo_jit.runtime.ports import DynamicPort, DynamicSignature
 from shlo_jit.runtime.staged import Runnable
+from shlo_jit.runtime.symbolic import SymbolicCode
 
 if TYPE_CHECKING:
     from shlo_jit.runtime.profile import Profile
@@ -59,12 +60,14 @@ class DynamicExecutable(InProcess):
 
     __slots__ = (
         "__call__",
+        "_first",
         "_host",
         "_hot",
         "_known",
         "_last",
         "_make",
         "_ports",
+        "_symbolic",
         "_table",
         "threads",
     )
@@ -79,18 +82,23 @@ class DynamicExecutable(InProcess):
         make: Make,
         threads: int,
         host: Host,
+        symbolic: SymbolicCode | None = None,
     ) -> None:
         """`known`: arguments that shapes follow from the values of; where `make` raises NeedsValues, more are.
-        `threads`: how many a call may use; `host`: the queues of the executables that are made."""
+        `threads`: how many a call may use; `host`: the queues of the executables that are made; `symbolic`: where code
+        for any batch size is wanted."""
         self._ports = tuple(inputs)
         self._known = known
         self._make = make
         self._host = host
+        self._symbolic = symbolic
         self._table: CodeTable[Key, Runnable] = CodeTable()
         self._hot: dict[Any, Runnable] = {}
         """Shapes of the arguments whose shapes are not all known -> executable. Forgotten whenever code is made, so
         that `_table` sees which shapes are in use."""
         self._last: Runnable | None = None
+        self._first: Executable | None = None
+        """Code that a call tries before it looks anything up."""
         self.threads = threads
         self.inputs = tuple(p.signature for p in inputs)
         self.outputs = tuple(p.signature for p in outputs)
@@ -132,7 +140,7 @@ class DynamicExecutable(InProcess):
         check_count(len(args), self._ports)
         arrays = [take(value, i, port) for i, (value, port) in enumerate(zip(args, self._ports, strict=True))]
         found = self._last = self._for([a.shape for a in arrays], dict(enumerate(arrays)))
-        if not self._known:
+        if not self._known and not _is_symbolic(found):
             varying = tuple(a.shape for a, port in zip(arrays, self._ports, strict=True) if not port.is_static)
             self._hot[varying[0] if len(varying) == 1 else varying] = found
         return found(*args)
@@ -169,8 +177,13 @@ class DynamicExecutable(InProcess):
         return len(self._table)
 
     def text(self, stage: str, shapes: Given | None = None) -> str:
-        """The program for these shapes at a stage of its compilation; see `Executable.text`."""
-        return self.executable(shapes).text(stage)
+        """The program for these shapes at a stage of its compilation; see `Executable.text`. The plan says whether it
+        is code for any size of the batch, or why not."""
+        code = self.executable(shapes)
+        text = code.text(stage)
+        if stage != "plan" or self._symbolic is None:
+            return text
+        return f"{_plan_head(code, self._symbolic)}\n{text}"
 
     def profile(self, shapes: Given | None = None) -> Profile:
         """Where the time of calls of these shapes goes; see `Executable.profile`."""
@@ -196,11 +209,27 @@ class DynamicExecutable(InProcess):
     # ------------------------------------------------------------------ keys
     def _for(self, shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Runnable:
         """The executable for shapes, and the values of those arguments that they follow from."""
+        self._check(shapes)
+        if self._symbolic is not None:
+            any_size = self._symbolic.find(shapes)
+            if not isinstance(any_size, str):
+                self._prefer(any_size)
+                return any_size
         while True:
             try:
                 return self._found(self._key(shapes, values))
             except NeedsValues as needs:
                 self._known |= needs.arguments
+
+    def _check(self, shapes: Sequence[Shape]) -> None:
+        for i, (shape, port) in enumerate(zip(shapes, self._ports, strict=True)):
+            _check_shape(i, port, shape)
+
+    def _prefer(self, code: Executable) -> None:
+        """Let calls try this code first: it looks at the arguments itself, in machine code."""
+        if code is not self._first:
+            self._first = code
+            self.__call__ = code.before(self._lookup())
 
     def _key(self, shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Key:
         for i in sorted(self._known):
@@ -213,8 +242,6 @@ class DynamicExecutable(InProcess):
         return self._table.find(key, lambda: self._made(key))
 
     def _made(self, key: Key) -> Runnable:
-        for i, (shape, port) in enumerate(zip(key.shapes, self._ports, strict=True)):
-            _check_shape(i, port, shape)
         values = {
             i: np.frombuffer(data, self._ports[i].dtype.numpy).reshape(key.shapes[i])
             for i, data in enumerate(key.values)
@@ -223,6 +250,17 @@ class DynamicExecutable(InProcess):
         made = self._make(key.shapes, values)
         self._hot.clear()
         return made
+
+
+def _is_symbolic(code: Runnable) -> bool:
+    return isinstance(code, Executable) and code.symbol is not None
+
+
+def _plan_head(code: Runnable, symbolic: SymbolicCode) -> str:
+    symbol = code.symbol if isinstance(code, Executable) else None
+    if symbol is not None:
+        return f"code for any {symbol}, {symbol.low:,} to {symbol.high:,}; figures are for {symbol.hint:,}"
+    return f"code for these shapes alone: {symbolic.last_refusal}"
 
 
 def _extents(index: int, port: DynamicPort, given: object) -> Shape:

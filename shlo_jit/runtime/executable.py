@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime.cache import ObjectCache
@@ -12,6 +13,8 @@ from shlo_jit.runtime.fastcall import fast_call
 from shlo_jit.runtime.front import Front, Signature, port_names
 from shlo_jit.runtime.host import Channel, Infeed, Outfeed
 from shlo_jit.runtime.instance import Instance
+from shlo_jit.runtime.ports import DynamicSignature
+from shlo_jit.sizes import Symbol
 
 if TYPE_CHECKING:
     import inspect
@@ -88,7 +91,7 @@ class Executable(InProcess):
     """A compiled program. Call it with arrays, in the order of `inputs`: `exe(x, y)`. One result is an array, several
     are a tuple. Threads may share it; copies are the executable itself, and other processes compile their own."""
 
-    __slots__ = ("__call__", "_front", "_remake")
+    __slots__ = ("__call__", "_fast", "_front", "_remake")
     inputs: tuple[Signature, ...]
     outputs: tuple[Signature, ...]
 
@@ -103,13 +106,27 @@ class Executable(InProcess):
         self._remake = remake
         self.inputs = tuple(_signature(p) for p in front.program.inputs)
         self.outputs = tuple(_signature(p) for p in front.program.outputs)
-        self.__call__ = fast_call(front, target, cache) or front.call
+        self._fast = fast_call(front, target, cache)
+        self.__call__ = front.call if self._fast is None else self._fast.function()
+
+    def before(self, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+        """The call, but what its machine code does not take, `otherwise` takes."""
+        return otherwise if self._fast is None else self._fast.function(otherwise)
 
     @property
     def memory(self) -> Memory:
+        """Of a program for any batch size, that of the size it was tuned for."""
         instance = self._front.instance
-        outputs = sum(port.nbytes for port in self._front.program.outputs)
-        return Memory(instance.memory_bytes, instance.loaded.constant_bytes, outputs)
+        symbol, outputs = self.symbol, self._front.program.outputs
+        if symbol is not None:
+            shapes = instance.sizes_for(symbol.hint).shapes
+            outputs = [port._replace(shape=shape) for port, shape in zip(outputs, shapes, strict=True)]
+        return Memory(instance.memory_bytes, instance.loaded.constant_bytes, sum(port.nbytes for port in outputs))
+
+    @property
+    def symbol(self) -> Symbol | None:
+        """The sizes that the program's batch may have, where that is known at the call only."""
+        return self._front.program.symbol
 
     @property
     def threads(self) -> int:
@@ -154,5 +171,7 @@ class Executable(InProcess):
         return texts[stage]()
 
 
-def _signature(port: Port) -> Signature:
+def _signature(port: Port) -> Any:
+    if AT_CALL in port.shape:
+        return DynamicSignature(port.name, tuple(None if n == AT_CALL else n for n in port.shape), port.dtype.numpy)
     return Signature(port.name, port.shape, port.dtype.numpy)

@@ -12,7 +12,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class _MethodDef(ctypes.Structure):
     ]
 
 
-def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> Any:
+def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> FastCall | None:
     """A built-in function that calls the program, or None where that cannot be: another interpreter, callbacks (which
     may need an exception of Python's raised), donated arguments, scratch memory that cannot be had (the call will say
     so)."""
@@ -78,8 +78,20 @@ def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> Any:
         record.arena_bytes = len(arena) if arena is not None else 0
         slow = _growing(front, record, arena)
     keep.append(record)
-    self = (ctypes.addressof(record).to_bytes(8, sys.byteorder), slow, *keep)
-    return _new_function(ctypes.addressof(method), self, None)
+    return FastCall(method, (ctypes.addressof(record).to_bytes(8, sys.byteorder), slow, *keep))
+
+
+class FastCall(NamedTuple):
+    """A built-in function that calls a program, in the making."""
+
+    method: _MethodDef
+    items: tuple[Any, ...]
+    """What the machine code is handed."""
+
+    def function(self, slow: Callable[..., Any] | None = None) -> Callable[..., Any]:
+        """The function; `slow` takes what its machine code does not, in the place of the program's own way."""
+        record, own, *keep = self.items
+        return _new_function(ctypes.addressof(self.method), (record, slow or own, *keep), None)
 
 
 def _growing(front: Front, record: Record, arena: Any) -> Callable[..., Any]:

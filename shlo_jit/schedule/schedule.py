@@ -19,6 +19,7 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.sizes import NotSymbolic
 
 
 class Context(NamedTuple):
@@ -81,6 +82,14 @@ def schedule(plan: PlanBlock, context: Context) -> Schedule:
 
 
 def schedule_step(step: Step, context: Context) -> KernelSchedule:
+    try:
+        return _schedule_step(step, context)
+    except NotSymbolic as refusal:
+        refusal.asked_by(step.place)
+        raise
+
+
+def _schedule_step(step: Step, context: Context) -> KernelSchedule:
     if isinstance(step, NestStep):
         return schedule_nest(step.nest, context.target)
     if not isinstance(step, OpStep):

@@ -1,0 +1,83 @@
+"""Code for every size of the leading unknown dimension, the batch: made once for a range of sizes.
+
+What is made is known by the shapes of the arguments with the batch left out. Other unknown dimensions are fixed in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from shlo_jit import tuning
+from shlo_jit.codegen.abi import AT_CALL
+from shlo_jit.errors import InternalError, StableHLOError
+from shlo_jit.log import LOG
+from shlo_jit.runtime.code_table import CodeTable
+from shlo_jit.runtime.executable import Executable
+from shlo_jit.runtime.ports import DynamicPort
+from shlo_jit.sizes import NotSymbolic, Symbol
+
+Shape = tuple[int, ...]
+Make = Callable[[Sequence[Shape], Symbol], Executable]
+"""Makes the executable for shapes, where AT_CALL stands for the symbol. Raises NotSymbolic where there is none."""
+
+
+class Pattern(NamedTuple):
+    """What code is made for."""
+
+    shapes: tuple[Shape, ...]
+    """Of all arguments, with AT_CALL for the batch."""
+    symbol: Symbol
+
+
+class SymbolicCode:
+    """Executables by pattern. Threads may share it."""
+
+    def __init__(self, ports: Sequence[DynamicPort], make: Make) -> None:
+        self._ports = tuple(ports)
+        self._leading = [i for i, port in enumerate(ports) if port.shape and port.shape[0] is None]
+        """Arguments whose leading dimension is not known."""
+        self._make = make
+        self._table: CodeTable[Pattern, Executable | str] = CodeTable()
+        self.last_refusal = ""
+        """Why the last call that was looked up has no code for any size."""
+
+    def prepare(self) -> None:
+        """Have the code ready, where leading dimensions are all that is not known."""
+        if any(port.shape is None or None in port.shape[1:] for port in self._ports):
+            return
+        for symbol in tuning.SYMBOLIC_SIZES:
+            shapes = [tuple(symbol.hint if n is None else n for n in port.shape or ()) for port in self._ports]
+            self.find(shapes)
+
+    def find(self, shapes: Sequence[Shape]) -> Executable | str:
+        """The code for a call, or why there is none."""
+        found = self._find(shapes)
+        if isinstance(found, str):
+            self.last_refusal = found
+        return found
+
+    def _find(self, shapes: Sequence[Shape]) -> Executable | str:
+        if not self._leading:
+            return "no argument has a leading dimension that is unknown"
+        size = shapes[self._leading[0]][0]
+        symbol = next((s for s in tuning.SYMBOLIC_SIZES if s.low <= size <= s.high), None)
+        if symbol is None:
+            return f"code for any size is not made for size {size}"
+        marked = list(shapes)
+        for i in self._leading:
+            if shapes[i][0] == size:
+                marked[i] = (AT_CALL, *shapes[i][1:])
+        pattern = Pattern(tuple(marked), symbol)
+        return self._table.find(pattern, lambda: self._made(pattern))
+
+    def _made(self, pattern: Pattern) -> Executable | str:
+        try:
+            return self._make(*pattern)
+        except NotSymbolic as refusal:
+            return str(refusal)
+        except InternalError as error:  # fixed sizes may do; if not, they say so
+            LOG.warning("code for any size: %s", error)
+            return str(error)
+        except StableHLOError as error:
+            return f"of any size, the program is refused: {error.diagnostics[0].message}"
