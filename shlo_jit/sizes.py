@@ -342,8 +342,10 @@ def _slope(atoms: tuple[Atom, ...], larger: bool) -> float:
     if len(atoms) > 1:
         raise NotSymbolic(f"a multiple that {_term_text(atoms, 1)} is of {atoms[0]}")
     atom = atoms[0] if atoms else None
-    if atom is None or isinstance(atom, Symbol):
+    if isinstance(atom, Symbol):
         return 1
+    if atom is None:
+        return int(larger)
     if not larger:
         return 0
     return atom.divisor - 1 if atom.is_remainder else per_unit(cast(int, atom.dividend)) / atom.divisor

@@ -25,6 +25,7 @@ from shlo_jit.memory import planner as memory
 from shlo_jit.memory.storage import Storage
 from shlo_jit.runtime.arguments import check_count, convert
 from shlo_jit.runtime.executable import Executable
+from shlo_jit.runtime.front import size_of_call
 
 PAGE = mmap.PAGESIZE
 UNWRITTEN = 0xA5
@@ -125,14 +126,21 @@ def call(
     instance = exe._front.instance
     loaded, compiled = instance.loaded, instance.loaded.program
     check_count(len(arguments), compiled.inputs)
+    inputs, outputs, sizes = compiled.inputs, compiled.outputs, None
+    if compiled.symbol is not None:
+        size = size_of_call(arguments, inputs, compiled.symbol)
+        sizes = instance.sizes_for(size)
+        inputs = [port.at(size) for port in inputs]
+        outputs = [port._replace(shape=shape) for port, shape in zip(outputs, sizes.shapes, strict=True)]
+    arena_bytes = instance.arena_bytes if sizes is None else sizes.arena_bytes
     aliases = compiled.output_aliases
     donated = {*aliases.values(), *compiled.overwritten}
     passed = []
-    for i, (value, port) in enumerate(zip(arguments, compiled.inputs, strict=True)):
+    for i, (value, port) in enumerate(zip(arguments, inputs, strict=True)):
         array = convert(value, i, port)
         passed.append(guarded(array, at_end) if i in donated else read_only(array, at_end))
     results = []
-    for index, port in enumerate(compiled.outputs):
+    for index, port in enumerate(outputs):
         if index in aliases:
             results.append(passed[aliases[index]].reshape(-1).view(port.dtype.numpy).reshape(port.shape))
         else:
@@ -144,10 +152,9 @@ def call(
     record.constants[:] = [address(c) for c in constants]
     if layout:  # what grows with the threads comes behind it
         layout = [*layout, (compiled.arena_bytes, instance.arena_bytes - compiled.arena_bytes)]
-    arena = Arena(instance.arena_bytes, at_end, layout) if instance.arena_bytes else None
-    inputs = (ctypes.c_void_p * max(1, len(passed)))(*map(address, passed))
-    outputs = (ctypes.c_void_p * max(1, len(results)))(*map(address, results))
-    status = instance.run_in(arena.address if arena else None, inputs, outputs, ctypes.addressof(record))
+    arena = Arena(arena_bytes, at_end, layout) if arena_bytes else None
+    pointers = [(ctypes.c_void_p * max(1, len(arrays)))(*map(address, arrays)) for arrays in (passed, results)]
+    status = instance.run_in(arena.address if arena else None, *pointers, ctypes.addressof(record), sizes)
     if status:
         raise instance.failure(status)
     return results

@@ -22,6 +22,7 @@ from shlo_jit.ir.attributes import (
 from shlo_jit.ir.dense_text import attribute_float_text, dense_text
 from shlo_jit.ir.structs import CONV_FIELDS, DIMS, ENUMS_WITH_OWN_NAME, STRUCTS, SUB_AXIS, conv_dims_text, int_list
 from shlo_jit.ir.type_text import type_text
+from shlo_jit.sizes import Size
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*$")
 _SYMBOL = re.compile(r"[A-Za-z0-9_$.\-]+$")
@@ -101,6 +102,8 @@ def _dialect_attribute(value: Any) -> str:
             return f"#{value.name}<{struct_fields_text(value)}>"
         case ConvDims():
             return f"#stablehlo.conv<{_conv_text(value)}>"
+        case Size():
+            return f"#shlo_jit.size<{value}>"
     raise TypeError(f"no text for attribute {value!r}")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.sizes import equal
+from shlo_jit.sizes import NotSymbolic, equal
 
 
 class Sym(NamedTuple):
@@ -124,10 +124,18 @@ class NotAffine(Exception):
 def delinearize(offset: Expr, shape: tuple[int, ...], extents: list[int]) -> tuple[Expr, ...]:
     """The place in a row-major tensor of `shape` of the element at a linear offset.
 
-    Raises Split when a variable spans several dimensions, NotAffine when there is no affine answer.
+    Raises Split when a variable spans several dimensions, NotAffine when there is no affine answer, or none for all
+    sizes that are known at the call only.
     """
     if offset.syms:
         raise NotAffine
+    try:
+        return _delinearize(offset, shape, extents)
+    except NotSymbolic:
+        raise NotAffine from None
+
+
+def _delinearize(offset: Expr, shape: tuple[int, ...], extents: list[int]) -> tuple[Expr, ...]:
     dims = [(d, s) for d, s in enumerate(strides_of(shape)) if not equal(shape[d], 1)]
     parts: dict[int, list[tuple[int, int]]] = {d: [] for d, _ in dims}
     top: dict[int, int] = dict.fromkeys(parts, 0)

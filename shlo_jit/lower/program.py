@@ -35,7 +35,7 @@ from shlo_jit.schedule.schedule import Schedule
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.schedule.work import is_short, step_work
-from shlo_jit.sizes import NotSymbolic, Size, hint_of, word_of
+from shlo_jit.sizes import NotSymbolic, Size, equal, hint_of, word_of
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ class ProgramLowering:
             return
         for c in copies:
             n = nbytes(c.source)
-            if n:
+            if not equal(n, 0):
                 copy(self, self.pointer(c.target), self.pointer(c.source), n)
 
     def step(self, step: Step) -> None:
@@ -305,10 +305,10 @@ class ProgramLowering:
 
     def nest(self, step: NestStep, schedule: NestSchedule) -> None:
         check_supported(step.nest)
-        if any(s.target.tensor.size == 0 for s in step.nest.stores) and step.nest.rows == 0:
+        if any(equal(s.target.tensor.size, 0) for s in step.nest.stores) and equal(step.nest.rows, 0):
             return
         low = NestLowering(schedule)
-        if schedule.tasks.units == 0:
+        if equal(schedule.tasks.units, 0):
             return
         groups: dict[int, list[Value]] = {}
         values = dict.fromkeys([*(k[0] for k in step.nest.loads), *(s.target for s in step.nest.stores)])

@@ -16,6 +16,7 @@ from shlo_jit.fuse.plan import ControlStep, PlanBlock, Step, ViewStep, labels_of
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import ModuleText, i32, i64
 from shlo_jit.schedule.traffic import step_bytes, step_operations
+from shlo_jit.sizes import equal, hint_of
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -59,11 +60,12 @@ class Timing:
         if not self.wanted or isinstance(step, ViewStep):
             yield
             return
+        operations = step_operations(step)
         what = TimedStep(
             label=self.labels[id(step)],
             title=step.title,
-            nbytes=step_bytes(step),
-            operations=step_operations(step),
+            nbytes=hint_of(step_bytes(step)),
+            operations=None if operations is None else hint_of(operations),
             ops=_described(source_ops(step)),
             is_control=isinstance(step, ControlStep),
         )
@@ -75,11 +77,11 @@ class Timing:
     @contextmanager
     def copies(self, step: Step | None, nbytes: int) -> Iterator[None]:
         """Around copies before a step, or at the end of a block."""
-        if not self.wanted or not nbytes:
+        if not self.wanted or equal(nbytes, 0):
             yield
             return
         label = "end" if step is None else f"before {self.labels[id(step)]}"
-        with self._timed(TimedStep(label, "copy", nbytes=2 * nbytes)):
+        with self._timed(TimedStep(label, "copy", nbytes=2 * hint_of(nbytes))):
             yield
 
     @contextmanager

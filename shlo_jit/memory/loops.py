@@ -103,7 +103,7 @@ def _state(p: Planner, step: ControlStep, i: int, init: Value, taken: set[int] |
     elif result in p.wanted:
         fresh = p.wanted[result]
     else:
-        fresh = Storage("arena" if nbytes(result) else "none", nbytes(result))
+        fresh = Storage("none" if equal(nbytes(result), 0) else "arena", nbytes(result))
         p.arena.append(fresh)
     home = Value(init.type, None, i, "state")
     p.bind(home, fresh)
@@ -125,7 +125,7 @@ def _claim(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Re
     refusals: dict[Value, Refusal] = {}
     for i, r in enumerate(body.results):
         step = writers[r][-1] if r in writers else None
-        if step is None or times[r] > 1 or nbytes(r) == 0 or r in p.storage:
+        if step is None or times[r] > 1 or equal(nbytes(r), 0) or r in p.storage:
             refusals[r] = Refusal("the body does not compute it, or not for this state alone")
             continue
         views = view_closure(views_made, body.block.arguments[i])

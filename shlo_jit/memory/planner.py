@@ -153,7 +153,7 @@ class Planner:
         return storage
 
     def new(self, value: Value, at: int) -> Storage:
-        storage = Storage("arena" if nbytes(value) else "none", nbytes(value))
+        storage = Storage("none" if equal(nbytes(value), 0) else "arena", nbytes(value))
         self.arena.append(storage)
         storage.live(at)
         return self.bind(value, storage)

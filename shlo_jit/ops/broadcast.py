@@ -46,7 +46,7 @@ def check_broadcast(op: Op, dims: tuple[int, ...], result_shape: Shape, mismatch
         if not 0 <= d < rank:
             raise Violation("C3", f"broadcast_dimensions contains invalid value {d} for result with rank {rank}")
         n, m = t.shape[i], result_shape[d]
-        if n is not None and n != 1 and not same_dim(n, m):
+        if n is not None and not same_dim(n, m) and n != 1:
             raise Violation("C5", f"size of operand dimension {i} ({n}) {mismatch.format(d=d, m=m)}")
 
 

@@ -16,6 +16,7 @@ from shlo_jit.ir.core import Op, Region, Value
 from shlo_jit.ir.types import tensor
 from shlo_jit.ops import OPS
 from shlo_jit.passes.rewriter import Rewriter
+from shlo_jit.sizes import equal
 
 Identity = Callable[[Any, Rewriter, Op, list[Value]], "Sequence[Value] | None"]
 
@@ -145,7 +146,7 @@ def _trivial_reduce(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequ
     n = len(op.results)
     t = operands[0].tensor
     dims = op.ints("dimensions")
-    if not t.is_static or any(t.extents[d] != 1 for d in dims):
+    if not t.is_static or any(not equal(t.extents[d], 1) for d in dims):
         return None
     body = op.block()
     if any(o.regions or len(o.results) != 1 for o in body.ops[:-1]):

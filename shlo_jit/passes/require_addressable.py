@@ -15,6 +15,7 @@ from shlo_jit.ir.core import Op, walk
 from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops.shapes import type_text
 from shlo_jit.passes.context import Context
+from shlo_jit.sizes import equal
 
 ADDRESS_BITS = 47
 """Of the addresses that a process may use; offsets in bytes of whatever is smaller are far from overflow."""
@@ -26,7 +27,8 @@ def require_addressable(function: Op, _: Context) -> Op:
 
     def too_large(t: Type) -> bool:
         if id(t) not in known:
-            extents = [n for n in (t.shape if isinstance(t, TensorType) else None) or () if n]
+            shape = (t.shape if isinstance(t, TensorType) else None) or ()
+            extents = [n for n in shape if n is not None and not equal(n, 0)]
             known[id(t)] = bool(extents) and math.prod(extents) * t.storage.itemsize >= 1 << ADDRESS_BITS  # type: ignore[union-attr]
         return known[id(t)]
 

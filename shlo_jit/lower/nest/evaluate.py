@@ -23,7 +23,7 @@ from shlo_jit.lower.elements.registers import (
 )
 from shlo_jit.ops import OPS
 from shlo_jit.schedule.space import Space, linear
-from shlo_jit.sizes import equal
+from shlo_jit.sizes import Size, equal, surely
 
 
 class Position:
@@ -207,7 +207,7 @@ class Evaluator:
         total = b.splat(base, n)
         k = self.step(e)
         if k and n > 1:
-            total = b.add(total, vector_literal(element, [k * i for i in range(n)]))
+            total = b.add(total, self.multiples(element, k))
         for s in e.syms:
             if self.varies(s.at):
                 x = b.splat(self.sym(position, s), n)  # one lane where only the place of it varies (an iota)
@@ -215,9 +215,17 @@ class Evaluator:
                 total = b.add(total, b.cast("trunc", x, element) if element != "i64" else x)
         return total
 
+    def multiples(self, element: str, k: int) -> V:
+        """0, k, 2k, ... a lane each."""
+        b, n = self.b, self.space.width
+        if not isinstance(k, Size):
+            return vector_literal(element, [k * i for i in range(n)])
+        step = i64(k) if element == "i64" else b.cast("trunc", i64(k), element)
+        return b.mul(b.iota(element, n), b.splat(step, n))
+
     def iota(self, position: Position, dtype: DType, e: Expr) -> Reg:
         varies = self.step(e) != 0 or self.scattered(e)
-        small = abs(e.const) + sum(abs(k) * self.nest.extents[v] for v, k in e.terms) < 2**31
+        small = surely(lambda: abs(e.const) + sum(abs(k) * self.nest.extents[v] for v, k in e.terms) < 2**31)
         element = "i32" if small else "i64"
         if varies:
             x = self.vector_index(position, e, element)
@@ -235,7 +243,7 @@ class Evaluator:
                 continue
             moved = Expr(c.expr.const - c.low, c.expr.terms, c.expr.syms)
             x = self.vector_index(position, moved) if varies else self.base(position, moved)
-            hit = b.icmp("ult", x, const(x.type, c.high - c.low))
+            hit = b.icmp("ult", x, b.splat(i64(c.high - c.low), lanes(x.type)))
             if total is None:
                 total = hit
             else:

@@ -1,0 +1,143 @@
+"""Sizes that are known at the call only: their arithmetic is that of the numbers they stand for."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+
+from shlo_jit.kernels.builder import ModuleText, i64, vector_literal
+from shlo_jit.sizes import (
+    NotSymbolic,
+    Size,
+    Symbol,
+    at_most,
+    equal,
+    hint_of,
+    per_unit,
+    register_name,
+    size_of,
+    surely,
+    value_at,
+    word_of,
+)
+
+SYMBOL = Symbol(2, 1000, 64)
+VALUES = (2, 3, 5, 16, 63, 64, 999, 1000)
+N = size_of(SYMBOL)
+
+
+def random_size(generator: np.random.Generator, steps: int) -> tuple[int, list[int]]:
+    """A number that was computed from the symbol, and the same for each of VALUES."""
+    size, numbers = N, list(VALUES)
+    for _ in range(steps):
+        k = int(generator.integers(1, 20))
+        operation = (
+            operator.add,
+            operator.mul,
+            operator.floordiv,
+            operator.mod,
+            lambda a, b: -(-a // b),
+            lambda a, b: b * 3 + a,
+        )[int(generator.integers(6))]
+        size, numbers = operation(size, k), [operation(x, k) for x in numbers]
+        if not isinstance(size, Size):
+            return size, numbers
+    return size, numbers
+
+
+def test_arithmetic_is_that_of_numbers() -> None:
+    generator = np.random.default_rng(1)
+    sizes = 0
+    for _ in range(2000):
+        size, numbers = random_size(generator, int(generator.integers(1, 6)))
+        assert [value_at(size, v) for v in VALUES] == numbers
+        if not isinstance(size, Size):
+            continue
+        sizes += 1
+        assert all(size.low <= x <= size.high for x in numbers)
+        for question in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne):
+            other = int(generator.choice(numbers)) + int(generator.integers(-2, 3))
+            try:
+                answer = question(size, other)
+            except NotSymbolic:
+                continue
+            assert all(question(x, other) == answer for x in numbers)
+    assert sizes > 1000
+
+
+def test_sums_and_products_of_sizes() -> None:
+    assert N + N == 2 * N
+    assert N * 4 - N * 4 == 0
+    assert (N * N * 6) // (2 * N) == 3 * N
+    assert (12 * N + 8) % 4 == 0
+    assert (12 * N + 8) // 4 == 3 * N + 2
+    assert value_at(-(-N // 24), 25) == 2
+    assert hint_of(N * 2 + 1) == 129
+    assert 5 - N == -(N - 5)
+
+
+def test_what_depends_on_the_size_is_not_answered() -> None:
+    for ask in (
+        lambda: N == 64,
+        lambda: N > 3,
+        lambda: bool(N - 2),
+        lambda: range(N),
+        lambda: int(N),
+    ):
+        with pytest.raises(NotSymbolic):
+            ask()
+    assert N != 1
+    assert N > 1
+    assert N <= 1000
+    assert surely(lambda: N >= 2)
+    assert not surely(lambda: N >= 3)
+    assert not equal(N, 64)
+    assert equal((N, 4), (N, 4))
+    assert not equal((N, 4), (N, 5))
+    with pytest.raises(NotSymbolic, match="bit_length of n"):
+        N.bit_length()
+    with pytest.raises(NotSymbolic):
+        np.zeros((N, 2))
+
+
+@pytest.mark.parametrize(
+    "size", [N, 4 * N + 60, 80 * N - 80, (12 * N + 681) // 682 * 64, -(-N // 7) + N % 7, 5 * (N // 3)]
+)
+def test_per_unit_is_a_bound(size: int) -> None:
+    unit = per_unit(size)
+    assert all(value_at(size, v) <= unit * v for v in VALUES)
+
+
+def test_at_most() -> None:
+    assert at_most(N, 2000) is N
+    assert at_most(N, 10) == 10
+    assert at_most(3, 10) == 3
+
+
+def test_registers_are_named_after_what_they_hold() -> None:
+    size = 4 * N + 3
+    assert isinstance(size, Size)
+    assert register_name(size) == '%"4*n + 3"'
+    assert i64(size).text == '%"4*n + 3"'
+    assert word_of(size).isalnum()
+    assert word_of(4 * N - 3) != word_of(size)
+    with pytest.raises(NotSymbolic):
+        vector_literal("i64", [0, N])
+
+
+def test_a_function_without_the_sizes_is_refused() -> None:
+    b = ModuleText().function("f", [("ptr", "x")])
+    b.store(i64(N + 1), b.params[0])
+    with pytest.raises(NotSymbolic, match="in f"):
+        b.ret()
+
+
+def test_a_function_computes_the_sizes_it_uses_once() -> None:
+    module = ModuleText()
+    b = module.function("f", [("ptr", "x"), ("ptr", "dims")])
+    for i in range(2):
+        b.store(i64(3 * N + 1), b.element(b.params[0], "i64", i))
+    b.ret()
+    assert module.functions["f"].count("mul i64") == 1
