@@ -346,8 +346,8 @@ class ProgramLowering:
 
         if tasks.is_one:
             alone()
-        elif tasks.least:
-            b.if_else(b.icmp("slt", i64(tasks.units), tasks.least), alone, together)
+        elif isinstance(tasks.work, Size):
+            b.if_else(b.icmp("slt", i64(tasks.work), tuning.PARALLEL_WORK), alone, together)
         else:
             together()
 

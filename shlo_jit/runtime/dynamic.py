@@ -30,6 +30,10 @@ Given = Sequence["Sequence[int] | str | np.ndarray"]
 """A call's shapes: of each argument its extents, its type as text (`8x16xf32`), or an array that has them."""
 
 
+TRIED = 4
+"""Executables that a call tries before it looks anything up."""
+
+
 class Key(NamedTuple):
     """What code is made for."""
 
@@ -60,7 +64,6 @@ class DynamicExecutable(InProcess):
 
     __slots__ = (
         "__call__",
-        "_first",
         "_host",
         "_hot",
         "_known",
@@ -69,6 +72,7 @@ class DynamicExecutable(InProcess):
         "_ports",
         "_symbolic",
         "_table",
+        "_tried",
         "threads",
     )
     inputs: tuple[DynamicSignature, ...]
@@ -97,8 +101,8 @@ class DynamicExecutable(InProcess):
         """Shapes of the arguments whose shapes are not all known -> executable. Forgotten whenever code is made, so
         that `_table` sees which shapes are in use."""
         self._last: Runnable | None = None
-        self._first: Executable | None = None
-        """Code that a call tries before it looks anything up."""
+        self._tried: list[Executable] = []
+        """Code that a call tries before it looks anything up: that for any size, and for the sizes it leaves out."""
         self.threads = threads
         self.inputs = tuple(p.signature for p in inputs)
         self.outputs = tuple(p.signature for p in outputs)
@@ -211,10 +215,14 @@ class DynamicExecutable(InProcess):
         """The executable for shapes, and the values of those arguments that they follow from."""
         self._check(shapes)
         if self._symbolic is not None:
-            any_size = self._symbolic.find(shapes)
-            if not isinstance(any_size, str):
-                self._prefer(any_size)
-                return any_size
+            found = self._symbolic.find(shapes)
+            found = self._specialised(shapes, values) if isinstance(found, str) else found
+            if isinstance(found, Executable) and not self._known:
+                self._prefer(found)
+            return found
+        return self._specialised(shapes, values)
+
+    def _specialised(self, shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Runnable:
         while True:
             try:
                 return self._found(self._key(shapes, values))
@@ -226,10 +234,15 @@ class DynamicExecutable(InProcess):
             _check_shape(i, port, shape)
 
     def _prefer(self, code: Executable) -> None:
-        """Let calls try this code first: it looks at the arguments itself, in machine code."""
-        if code is not self._first:
-            self._first = code
-            self.__call__ = code.before(self._lookup())
+        """Let calls try this code first: it looks at the arguments itself, in machine code. Only of few is that quicker
+        than looking the shapes up."""
+        if code in self._tried or len(self._tried) == TRIED:
+            return
+        self._tried = sorted([*self._tried, code], key=lambda c: c.symbol is None)
+        call = self._lookup()
+        for tried in reversed(self._tried):
+            call = tried.before(call)
+        self.__call__ = call
 
     def _key(self, shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Key:
         for i in sorted(self._known):

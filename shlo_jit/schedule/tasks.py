@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.schedule.choice import Note, count
-from shlo_jit.sizes import Size, hint_of, surely
+from shlo_jit.sizes import Size, equal, hint_of, surely
 
 
 class Tasks(NamedTuple):
@@ -20,8 +20,8 @@ class Tasks(NamedTuple):
     why: str = ""
     each: int = 0
     """`grain` where it does not follow: the numbers above are known at the call only."""
-    least: int = 0
-    """Fewer units than this are one task: also that is known at the call only."""
+    work: int = 0
+    """Where that is known at the call only: element operations, of which fewer than PARALLEL_WORK are one task."""
 
     @property
     def grain(self) -> int:
@@ -42,9 +42,8 @@ class Tasks(NamedTuple):
 def cut(units: int, work: int) -> Tasks:
     """Cut so many units that take `work` element operations in all: tasks of TASK_WORK at least, where there is
     enough work for handing any over."""
-    if isinstance(units, Size):
+    if isinstance(work, Size):
         return _cut_at_the_call(units, work)
-    work = hint_of(work)
     if work < tuning.PARALLEL_WORK:
         return Tasks(units, 1, f"{work:,} element operations; from {tuning.PARALLEL_WORK:,} on threads pay")
     if units < 2:
@@ -54,13 +53,13 @@ def cut(units: int, work: int) -> Tasks:
 
 
 def _cut_at_the_call(units: int, work: int) -> Tasks:
-    """The same of a number of units that is known at the call only: as many tasks as come out, of a fixed grain."""
+    """The same of work that is known at the call only: the grain is fixed, the number of tasks is what comes out."""
+    if equal(units, 1) or surely(lambda: work < tuning.PARALLEL_WORK):
+        return Tasks(units, 1, f"{work} element operations")
     each = max(1, hint_of(work) // max(1, hint_of(units)))
-    grain, least = -(-tuning.TASK_WORK // each), -(-tuning.PARALLEL_WORK // each)
-    why = f"{each:,} element operations a unit; from {least:,} units on threads pay"
-    if surely(lambda: units < least):
-        return Tasks(units, 1, why)
-    return Tasks(units, -(-units // grain), why, grain, least)
+    why = f"{work} element operations; from {tuning.PARALLEL_WORK:,} on threads pay"
+    grain = max(-(-tuning.TASK_WORK // each), -(-hint_of(units) // tuning.MAX_TASKS))
+    return Tasks(units, -(-units // grain), why, grain, work)
 
 
 def shared(units: int, at_most: int, why: str) -> Tasks:
