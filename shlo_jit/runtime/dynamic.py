@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.runtime.arguments import check_count, name_of, shape_text, take
 from shlo_jit.runtime.code_table import CodeTable
 from shlo_jit.runtime.executable import Executable, InProcess, Memory
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 Given = Sequence["Sequence[int] | str | np.ndarray"]
 """A call's shapes: of each argument its extents, its type as text (`8x16xf32`), or an array that has them."""
-
-
-TRIED = 4
-"""Executables that a call tries before it looks anything up."""
 
 
 class Key(NamedTuple):
@@ -236,7 +233,7 @@ class DynamicExecutable(InProcess):
     def _prefer(self, code: Executable) -> None:
         """Let calls try this code first: it looks at the arguments itself, in machine code. Only of few is that quicker
         than looking the shapes up."""
-        if code in self._tried or len(self._tried) == TRIED:
+        if code in self._tried or len(self._tried) == tuning.TRIED_FIRST:
             return
         self._tried = sorted([*self._tried, code], key=lambda c: c.symbol is None)
         call = self._lookup()

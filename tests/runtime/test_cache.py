@@ -222,13 +222,14 @@ OTHER = {
     "num_partitions": 2,
     "profile": True,
     "has_lapack": True,
+    "dynamic": "symbolic",
     "threads": 7,
     "implementations": {"f": print},
     "host": object(),
     "cache": False,
 }
 """Of every option, a value that is not its default."""
-SAME_CODE = {"threads", "implementations", "host", "cache"}
+SAME_CODE = {"dynamic", "threads", "implementations", "host", "cache"}
 
 
 def test_key_depends_on_the_text():
