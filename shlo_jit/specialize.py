@@ -224,5 +224,6 @@ def _with_function(module: Module, function: Op) -> Module:
         return module
     ops = [function if op.attributes.get("sym_name") == name else op for op in module.body.ops]
     old = module.op
-    new = Op(old.name, [], [], old.attributes, [Region([Block(ops=ops)])], old.source, old.start, old.end)
-    return Module(new, module.source)
+    block = Block(ops=ops)
+    new = Op(old.name, [], [], old.attributes, [Region([block])], old.source, old.start, old.end, old.location)
+    return Module(new, module.source, module.locations)

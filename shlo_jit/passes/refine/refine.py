@@ -28,14 +28,14 @@ from shlo_jit.ir.core import Block, Module, Op, Region, Value, is_declaration, w
 from shlo_jit.ir.types import INDEX, FunctionType, ScalarType, TensorType, Type, tensor
 from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.effects import acts
-from shlo_jit.ops.known_calls import SHAPE_ASSERTION
+from shlo_jit.ops.known_calls import SHAPE_ASSERTION, SHAPES_OF_CALL, without_shapes
 from shlo_jit.ops.shapes import constant_value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.expand.dynamic import RULES
+from shlo_jit.passes.refine.call_types import types_of_call
 from shlo_jit.passes.refine.foreign import DIALECTS, evaluate_foreign
 from shlo_jit.passes.refine.known_sizes import evaluate_sizes, frozen, has_sizes
 from shlo_jit.passes.refine.meet import Contradiction, meet
-from shlo_jit.passes.refine.prelude import SHAPES_OF_CALL
 from shlo_jit.passes.rewriter import Rewriter
 from shlo_jit.reference.interpreter import evaluate_op
 from shlo_jit.sizes import whole
@@ -57,9 +57,8 @@ def refine_module(
     refiner.entry(function, types, values or {})
     old, others = module.op, [op for op in module.body.ops if op.name != "func.func"]
     block = Block(ops=[*others, *refiner.named(), *refiner.made])
-    return Module(
-        Op(old.name, [], [], old.attributes, [Region([block])], old.source, old.start, old.end), module.source
-    )
+    whole = Op(old.name, [], [], old.attributes, [Region([block])], old.source, old.start, old.end, old.location)
+    return Module(whole, module.source, module.locations)
 
 
 class _Refiner:
@@ -134,7 +133,8 @@ class _Refiner:
         _drop_unread(block)
         results = tuple(v.type for v in block.terminator.operands)
         attributes = {**function.attributes, "sym_name": name, "function_type": TypeAttr(FunctionType(types, results))}
-        return Op(function.name, [], [], attributes, [Region([block])], function.source, function.start, function.end)
+        place = function.source, function.start, function.end, function.location
+        return Op(function.name, [], [], attributes, [Region([block])], *place)
 
     # ------------------------------------------------------------------ ops
     def visit(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -297,11 +297,23 @@ class _Refiner:
             return operands[:1]
         if target == SHAPE_ASSERTION:
             return self._assertion(op, operands)
-        if SHAPES_OF_CALL in op.attributes:
+        types = self._call_types(op, operands)
+        if types is None and SHAPES_OF_CALL in op.attributes:
             types = self._shaped_results(op, operands)
-            if types is not None:
-                return rw.emit(op.name, operands, types, op.attributes)
-        return None
+        if types is None:
+            return None
+        new = without_shapes(Op(op.name, operands, types, op.attributes, [], op.source, op.start, op.end))
+        new.location = op.location
+        rw.block.ops.append(new)
+        return new.results
+
+    def _call_types(self, op: Op, operands: list[Value]) -> list[Type] | None:
+        stated = [v.type for v in op.results]
+        try:
+            found = types_of_call(Op(op.name, operands, stated, op.attributes, [], op.source, op.start, op.end))
+        except Violation as violation:
+            raise VerifyError(diagnostic_of(op, violation)) from None
+        return None if found is None else self._met(op, stated, found)
 
     def _foreign(self, rw: Rewriter, op: Op, operands: list[Value]) -> list[Value] | None:
         """What an op of MLIR's own dialects gives, where that is known: tensors as constants, other values noted."""
