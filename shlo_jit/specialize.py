@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 
@@ -12,7 +13,7 @@ from shlo_jit import pipeline, tuning
 from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.codegen.target import resolve
 from shlo_jit.deep import deeply
-from shlo_jit.errors import StableHLOError, UnsupportedError, diagnose
+from shlo_jit.errors import StableHLOError, UnsupportedError, VerifyError, diagnose
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type
 from shlo_jit.ir.types import TensorType, Type, tensor
@@ -22,6 +23,7 @@ from shlo_jit.options import CompileOptions
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.frontend.first_platform import first_platform
 from shlo_jit.passes.frontend.inline import inline_all
+from shlo_jit.passes.refine.origins import with_origins
 from shlo_jit.passes.refine.prelude import arguments_of_shapes, prelude, sizes_to_compute, with_sizes
 from shlo_jit.passes.refine.refine import refine_module
 from shlo_jit.runtime.cache import text_digest
@@ -58,8 +60,11 @@ def dynamic_executable(source: Text | Module, options: CompileOptions) -> Dynami
     options = replace(options, host=host)
     digest = cache(lambda: text_digest(str(source) if isinstance(source, Module) else source.text))
 
+    def types_for(shapes: Sequence[Shape]) -> list[Type]:
+        return [tensor(shape, a.tensor.dtype) for shape, a in zip(shapes, arguments, strict=True)]
+
     def refined(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Module:
-        types = [tensor(shape, a.tensor.dtype) for shape, a in zip(shapes, arguments, strict=True)]
+        types = types_for(shapes)
         found = _refined(whole, options.entry, types, values)
         wanted = may_be_shapes.intersection(_arguments_of_shapes(found, options)).difference(values)
         if wanted:
@@ -70,7 +75,8 @@ def dynamic_executable(source: Text | Module, options: CompileOptions) -> Dynami
         known = [repr(list(shapes)), *(f"{i}={value.tobytes().hex()}" for i, value in values.items())]
         how = " ".join(known).encode()
         source = Derived(module.source.name, lambda: digest() + how, lambda: refined(shapes, values))
-        return _compiled(source, options)
+        with _telling_origins(whole, options.entry, types_for(shapes), values):
+            return _compiled(source, options)
 
     def make_symbolic(shapes: Sequence[Shape], symbol: Symbol) -> Executable:
         size = size_of(symbol)
@@ -99,6 +105,17 @@ def dynamic_executable(source: Text | Module, options: CompileOptions) -> Dynami
     if symbolic is not None:
         symbolic.prepare()
     return DynamicExecutable(inputs, outputs, known, make, options.threads, host, symbolic)
+
+
+@contextmanager
+def _telling_origins(
+    module: Module, entry: str, types: Sequence[Type], values: Mapping[int, np.ndarray]
+) -> Iterator[None]:
+    """Refusals inside say which sizes of the arguments they follow from."""
+    try:
+        yield
+    except (VerifyError, UnsupportedError) as error:
+        raise with_origins(error, module, entry, types, values) from None
 
 
 def _arguments_of_shapes(module: Module, options: CompileOptions) -> set[int]:
@@ -145,7 +162,8 @@ def _compiled(source: Derived, options: CompileOptions) -> Runnable:
             return _refined(_with_function(module, with_sizes(whole, sizes, arrays)), options.entry, types, {})
 
         sizes_given = " ".join(a.tobytes().hex() for a in arrays)
-        return _compiled(_derived(source, f"sizes {sizes_given}", known), options)
+        with _telling_origins(module, options.entry, types, {}):
+            return _compiled(_derived(source, f"sizes {sizes_given}", known), options)
 
     before = _derived(source, "prelude", lambda: _with_function(module, prelude(whole, sizes)))
     outputs = [
@@ -172,7 +190,9 @@ def refined_for(module: Module, entry: str, shapes: Sequence[object]) -> Module:
         for i, (a, given) in enumerate(zip(arguments, shapes, strict=True))
         if isinstance(given, np.ndarray | np.generic) and _may_be_shape(a)
     }
-    return _refined(_with_function(module, function), entry, types, values)
+    whole = _with_function(module, function)
+    with _telling_origins(whole, entry, types, values):
+        return _refined(whole, entry, types, values)
 
 
 def _type_of(index: int, argument: Value, given: object) -> Type:
@@ -184,10 +204,8 @@ def _type_of(index: int, argument: Value, given: object) -> Type:
 
 
 def _port(name: str, type: Type, what: str, function: Op) -> DynamicPort:
-    if not isinstance(type, TensorType) or type.shape is None:
-        raise UnsupportedError(
-            diagnose(f"{what} is of type {type_text(type)}, not a tensor of known rank", function.span)
-        )
+    if not isinstance(type, TensorType):
+        raise UnsupportedError(diagnose(f"{what} is of type {type_text(type)}, not a tensor", function.span))
     return DynamicPort(name, type.shape, type.storage, type.bounds)
 
 
@@ -206,5 +224,6 @@ def _with_function(module: Module, function: Op) -> Module:
         return module
     ops = [function if op.attributes.get("sym_name") == name else op for op in module.body.ops]
     old = module.op
-    new = Op(old.name, [], [], old.attributes, [Region([Block(ops=ops)])], old.source, old.start, old.end)
-    return Module(new, module.source)
+    block = Block(ops=ops)
+    new = Op(old.name, [], [], old.attributes, [Region([block])], old.source, old.start, old.end, old.location)
+    return Module(new, module.source, module.locations)

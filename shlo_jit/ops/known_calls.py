@@ -171,6 +171,24 @@ OTHER_NAMES = {"topk": "top_k"}
 """Ops whose name in MHLO is not CHLO's."""
 
 
+SHAPES_OF_CALL = "indices_of_shape_operands"
+"""Attribute of a call: which of its operands say what shapes its results have."""
+
+
+def without_shapes(op: Op) -> Op:
+    """The call without the operands that say what shapes its results have."""
+    if SHAPES_OF_CALL not in op.attributes:
+        return op
+    shapes = op.ints(SHAPES_OF_CALL)
+    kept = [i for i in range(len(op.operands)) if i not in shapes]
+    attributes = {k: v for k, v in op.attributes.items() if k != SHAPES_OF_CALL}
+    layouts = attributes.get("operand_layouts")
+    if layouts is not None:
+        attributes["operand_layouts"] = tuple(layouts[i] for i in kept)
+    types = [v.type for v in op.results]
+    return Op(op.name, [op.operands[i] for i in kept], types, attributes, op.regions, op.source, op.start, op.end)
+
+
 def stands_for(op: Op) -> Op | None:
     """The op that a custom call, or an op of MHLO's, stands for, with a body that says no more than its types; None
     when it stands for none, or when what would be its attributes is not known yet. Raises Violation where operands and
@@ -225,7 +243,8 @@ def _random_bits(op: Op) -> Op | None:
 WINDOW = ("window_dimensions", "window_strides", "base_dilations", "window_dilations", "padding")
 
 
-def _reduce_window(op: Op) -> Op | None:
+def reduce_window_of(op: Op) -> Op | None:
+    """What a call of `stablehlo.dynamic_reduce_window` is; None where its window is not known yet."""
     n = len(op.results)
     if n == 0 or len(op.operands) != 2 * n + len(WINDOW):
         expected = f"{2 * n} arrays and initial values, {', '.join(WINDOW)}"
@@ -254,7 +273,7 @@ def _reducer_of(inits: list[Value]) -> Region:
 _STANDS_FOR: dict[str, Callable[[Op], Op | None]] = {
     "stablehlo.dynamic_top_k": _top_k,
     "stablehlo.dynamic_rng_bit_generator": _random_bits,
-    "stablehlo.dynamic_reduce_window": _reduce_window,
+    "stablehlo.dynamic_reduce_window": reduce_window_of,
 }
 
 

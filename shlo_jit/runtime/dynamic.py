@@ -44,6 +44,19 @@ Make = Callable[[Sequence[Shape], Mapping[int, np.ndarray]], Runnable]
 """Makes the executable for shapes, and values of some arguments."""
 
 
+_CALL = """
+def call(*args):
+    try:
+        found = hot({key})
+    except (AttributeError, IndexError, TypeError):  # no array, or none there
+        found = None
+    if found is None:
+        return slow(*args)
+    self._last = found
+    return found(*args)
+"""
+
+
 class NeedsValues(Exception):
     """Shapes follow from the values of these arguments too."""
 
@@ -95,7 +108,7 @@ class DynamicExecutable(InProcess):
         self._symbolic = symbolic
         self._table: CodeTable[Key, Runnable] = CodeTable()
         self._hot: dict[Any, Runnable] = {}
-        """Shapes of the arguments whose shapes are not all known -> executable. Forgotten whenever code is made, so
+        """What is unknown of the arguments' shapes (`_hot_key`) -> executable. Forgotten whenever code is made, so
         that `_table` sees which shapes are in use."""
         self._last: Runnable | None = None
         self._tried: list[Executable] = []
@@ -107,43 +120,29 @@ class DynamicExecutable(InProcess):
 
     # ------------------------------------------------------------------ calls
     def _lookup(self) -> Callable[..., Any]:
-        """The call. Shapes that were seen cost a look into a dictionary."""
-        hot, slow = self._hot.get, self._call
-        varying = [i for i, port in enumerate(self._ports) if not port.is_static]
-        if len(varying) == 1:
-            (only,) = varying
+        """The call, written for these arguments: a shape that was seen costs a look into a dictionary. Where only the
+        first extent is unknown, that is the key: the code that is found checks the rest, and all dtypes."""
+        names: dict[str, Any] = {"self": self, "hot": self._hot.get, "slow": self._call}
+        exec(_CALL.format(key=self._hot_key), names)
+        return names["call"]
 
-            def call(*args: Any) -> Any:
-                try:
-                    found = hot(args[only].shape)
-                except (AttributeError, IndexError, TypeError):  # no array, or none there
-                    found = None
-                if found is None:
-                    return slow(*args)
-                self._last = found
-                return found(*args)
-
-            return call
-
-        def call_by_all(*args: Any) -> Any:
-            try:
-                found = hot(tuple([args[i].shape for i in varying]))
-            except (AttributeError, IndexError, TypeError):
-                found = None
-            if found is None:
-                return slow(*args)
-            self._last = found
-            return found(*args)
-
-        return call_by_all
+    @property
+    def _hot_key(self) -> str:
+        """The key in `_hot`, as an expression over the tuple `args`."""
+        varying = [(i, port.shape) for i, port in enumerate(self._ports) if not port.is_static]
+        keys = [
+            f"len(args[{i}])" if shape and shape[0] is None and None not in shape[1:] else f"args[{i}].shape"
+            for i, shape in varying
+        ]
+        keys += [f"args[{i}].tobytes()" for i in sorted(self._known)]
+        return keys[0] if len(keys) == 1 else f"({', '.join(keys)})"
 
     def _call(self, *args: Any) -> Any:
         check_count(len(args), self._ports)
         arrays = [take(value, i, port) for i, (value, port) in enumerate(zip(args, self._ports, strict=True))]
         found = self._last = self._for([a.shape for a in arrays], dict(enumerate(arrays)))
-        if not self._known and not _is_symbolic(found):
-            varying = tuple(a.shape for a, port in zip(arrays, self._ports, strict=True) if not port.is_static)
-            self._hot[varying[0] if len(varying) == 1 else varying] = found
+        if not _is_symbolic(found):
+            self._hot[eval(self._hot_key, {"args": arrays})] = found
         return found(*args)
 
     # ------------------------------------------------------------------ code for shapes
@@ -225,6 +224,8 @@ class DynamicExecutable(InProcess):
                 return self._found(self._key(shapes, values))
             except NeedsValues as needs:
                 self._known |= needs.arguments
+                lookup = self._lookup()
+                self.__call__ = lookup if self._first is None else self._first.before(lookup)
 
     def _check(self, shapes: Sequence[Shape]) -> None:
         for i, (shape, port) in enumerate(zip(shapes, self._ports, strict=True)):

@@ -219,3 +219,41 @@ def test_what_is_named_but_not_called_stays() -> None:
     assert "func.func private @plus" in found
     assert "@unused" not in found
     assert shlo_jit.verify(found) == []
+
+
+def test_locations_stay() -> None:
+    """Aliases too, without which others cannot read the text."""
+    text = """
+    func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+      %0 = stablehlo.tanh %x : tensor<?xf32> loc(#loc1)
+      return %0 : tensor<?xf32>
+    } loc(#loc1)
+    #loc1 = loc("model.py":3:4)
+    """
+    found = refined(text, (3,))
+    assert found.count("loc(#loc1)") == 2
+    assert '#loc1 = loc("model.py":3:4)' in found
+
+
+def test_calls_without_their_shape_operands() -> None:
+    """What said the shapes of a call's results is no argument of it any more, nor has it a layout."""
+    text = """
+    func.func @main(%x: tensor<?x?xf32>) -> (tensor<?x?xf32>, tensor<i32>) {
+      %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x?xf32>) -> tensor<i32>
+      %m = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+      %s = stablehlo.concatenate %m, %m, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+      %e = stablehlo.constant dense<> : tensor<0xi32>
+      %0:2 = stablehlo.custom_call @lapack_spotrf_ffi(%x, %s, %e) {
+        indices_of_shape_operands = dense<[1, 2]> : tensor<2xi64>, mhlo.backend_config = {uplo = 76 : ui8},
+        operand_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<0> : tensor<1xindex>, dense<0> : tensor<1xindex>],
+        result_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<> : tensor<0xindex>]
+      } : (tensor<?x?xf32>, tensor<2xi32>, tensor<0xi32>) -> (tensor<?x?xf32>, tensor<i32>)
+      return %0#0, %0#1 : tensor<?x?xf32>, tensor<i32>
+    }
+    """
+    found = refined(text, (3, 3))
+    assert "@lapack_spotrf_ffi(%x) {" in found
+    assert "indices_of_shape_operands" not in found
+    factor, info = shlo_jit.compile(text)(4 * np.eye(3, dtype=np.float32))
+    assert info == 0
+    assert np.tril(factor).tolist() == (2 * np.eye(3)).tolist()

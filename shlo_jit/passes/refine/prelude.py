@@ -14,6 +14,7 @@ import numpy as np
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.unknown import is_dynamic
 from shlo_jit.ops.effects import acting
+from shlo_jit.ops.known_calls import SHAPES_OF_CALL
 from shlo_jit.ops.shapes import constant_value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
@@ -30,8 +31,6 @@ SHAPE_OPERANDS = {
     "stablehlo.set_dimension_size": (1,),
 }
 """Which operands of an op say what shape its result has."""
-SHAPES_OF_CALL = "indices_of_shape_operands"
-"""The same of a custom call: an attribute."""
 
 
 def shape_operands(op: Op) -> tuple[int, ...]:

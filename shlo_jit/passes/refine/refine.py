@@ -22,20 +22,20 @@ from typing import Any
 import numpy as np
 
 from shlo_jit import tuning
-from shlo_jit.errors import VerifyError, diagnose
+from shlo_jit.errors import UnsupportedError, VerifyError, diagnose
 from shlo_jit.ir.attributes import Dense, IntegerAttr, SymbolRef, TypeAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, is_declaration, walk
 from shlo_jit.ir.types import INDEX, FunctionType, ScalarType, TensorType, Type, tensor
 from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.effects import acts
-from shlo_jit.ops.known_calls import SHAPE_ASSERTION
+from shlo_jit.ops.known_calls import SHAPE_ASSERTION, SHAPES_OF_CALL, without_shapes
 from shlo_jit.ops.shapes import constant_value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.expand.dynamic import RULES
+from shlo_jit.passes.refine.call_types import types_of_call
 from shlo_jit.passes.refine.foreign import DIALECTS, evaluate_foreign
 from shlo_jit.passes.refine.known_sizes import evaluate_sizes, frozen, has_sizes
 from shlo_jit.passes.refine.meet import Contradiction, meet
-from shlo_jit.passes.refine.prelude import SHAPES_OF_CALL
 from shlo_jit.passes.rewriter import Rewriter
 from shlo_jit.reference.interpreter import evaluate_op
 from shlo_jit.sizes import whole
@@ -57,9 +57,8 @@ def refine_module(
     refiner.entry(function, types, values or {})
     old, others = module.op, [op for op in module.body.ops if op.name != "func.func"]
     block = Block(ops=[*others, *refiner.named(), *refiner.made])
-    return Module(
-        Op(old.name, [], [], old.attributes, [Region([block])], old.source, old.start, old.end), module.source
-    )
+    whole = Op(old.name, [], [], old.attributes, [Region([block])], old.source, old.start, old.end, old.location)
+    return Module(whole, module.source, module.locations)
 
 
 class _Refiner:
@@ -134,12 +133,16 @@ class _Refiner:
         _drop_unread(block)
         results = tuple(v.type for v in block.terminator.operands)
         attributes = {**function.attributes, "sym_name": name, "function_type": TypeAttr(FunctionType(types, results))}
-        return Op(function.name, [], [], attributes, [Region([block])], function.source, function.start, function.end)
+        place = function.source, function.start, function.end, function.location
+        return Op(function.name, [], [], attributes, [Region([block])], *place)
 
     # ------------------------------------------------------------------ ops
     def visit(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name in ("func.call", "call"):
             return self._call(rw, op, operands)
+        if op.name == "tensor.cast" and isinstance(operands[0].type, TensorType):
+            self._met(op, [op.result.type], [operands[0].type])
+            return operands
         if op.name == "stablehlo.custom_call":
             done = self._custom_call(rw, op, operands)
             if done is not None:
@@ -194,6 +197,7 @@ class _Refiner:
             return list(self._composite_types(new) or stated)
         if op.name == "stablehlo.while":
             found: Sequence[Type] = [v.type for v in new.operands]
+            self._check_turns(op, new)
         elif op.name in ("stablehlo.if", "stablehlo.case"):
             found = self._joined(new)
         elif record is None or record.infer is None:
@@ -203,10 +207,29 @@ class _Refiner:
                 found = record.infer(new)
             except Violation as violation:
                 raise VerifyError(diagnostic_of(op, violation)) from None
+        return self._met(op, stated, found)
+
+    def _met(self, op: Op, stated: Sequence[Type], found: Sequence[Type]) -> list[Type]:
+        """What is stated of an op's results and what follows, together. Raises VerifyError."""
         try:
             return [meet(a, b) for a, b in zip(stated, found, strict=True)]
         except Contradiction as both:
             raise VerifyError(diagnose(f"{op.name}: the result cannot be {both}", op.span, op=op.name)) from None
+
+    def _check_turns(self, op: Op, new: Op) -> None:
+        """Raise UnsupportedError for a loop whose state has other sizes after a turn than before."""
+        returned = new.regions[1].block.terminator.operands
+        for i, (before, after) in enumerate(zip(new.operands, returned, strict=True)):
+            for d, (n, m) in enumerate(zip(_shape(before), _shape(after), strict=False)):
+                if n is not None and n != m and len(_shape(before)) == len(_shape(after)):
+                    name = f" (%{op.regions[1].block.arguments[i].name})"
+                    turn = "a size that is only known at run time" if m is None else str(m)
+                    message = (
+                        f"while: state {i}{name} has {n} in dimension {d} before its first turn, and {turn} after it: "
+                        f"a state whose sizes change from turn to turn is not compiled; keep it at one size, with the "
+                        f"part that counts as a number beside it"
+                    )
+                    raise UnsupportedError(diagnose(message, op.span, op=op.name, label="size"))
 
     def _joined(self, op: Op) -> Sequence[Type]:
         """What all branches return: dimensions that differ are unknown."""
@@ -274,11 +297,23 @@ class _Refiner:
             return operands[:1]
         if target == SHAPE_ASSERTION:
             return self._assertion(op, operands)
-        if SHAPES_OF_CALL in op.attributes:
+        types = self._call_types(op, operands)
+        if types is None and SHAPES_OF_CALL in op.attributes:
             types = self._shaped_results(op, operands)
-            if types is not None:
-                return rw.emit(op.name, operands, types, op.attributes)
-        return None
+        if types is None:
+            return None
+        new = without_shapes(Op(op.name, operands, types, op.attributes, [], op.source, op.start, op.end))
+        new.location = op.location
+        rw.block.ops.append(new)
+        return new.results
+
+    def _call_types(self, op: Op, operands: list[Value]) -> list[Type] | None:
+        stated = [v.type for v in op.results]
+        try:
+            found = types_of_call(Op(op.name, operands, stated, op.attributes, [], op.source, op.start, op.end))
+        except Violation as violation:
+            raise VerifyError(diagnostic_of(op, violation)) from None
+        return None if found is None else self._met(op, stated, found)
 
     def _foreign(self, rw: Rewriter, op: Op, operands: list[Value]) -> list[Value] | None:
         """What an op of MLIR's own dialects gives, where that is known: tensors as constants, other values noted."""
@@ -325,14 +360,12 @@ class _Refiner:
         shapes = [_small(operands[i]) for i in op.ints(SHAPES_OF_CALL)]
         if any(s is None for s in shapes) or len(shapes) != len(op.results):
             return None
-        found = []
-        for result, shape in zip(op.results, shapes, strict=True):
-            assert shape is not None
-            try:
-                found.append(meet(result.type, tensor(tuple(map(whole, shape)), result.tensor.dtype)))
-            except Contradiction as both:
-                raise VerifyError(diagnose(f"{op.name}: the result cannot be {both}", op.span, op=op.name)) from None
-        return found
+        found = [
+            tensor(tuple(map(whole, shape)), result.tensor.dtype)
+            for result, shape in zip(op.results, shapes, strict=True)
+            if shape is not None
+        ]
+        return self._met(op, [v.type for v in op.results], found)
 
 
 def _drop_unread(block: Block) -> None:
@@ -366,6 +399,10 @@ def _known(rw: Rewriter, value: Value, array: np.ndarray) -> Value:
         return mk.constant(rw, value.tensor, array)
     value.sizes = array
     return value
+
+
+def _shape(value: Value) -> Sequence[int | None]:
+    return value.type.shape or () if isinstance(value.type, TensorType) else ()
 
 
 def _named_by(op: Op) -> Iterator[SymbolRef]:
