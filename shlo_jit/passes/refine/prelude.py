@@ -13,6 +13,7 @@ import numpy as np
 
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.unknown import is_dynamic
+from shlo_jit.ops.call_record import shape_operands_of
 from shlo_jit.ops.effects import acting
 from shlo_jit.ops.shapes import constant_value
 from shlo_jit.passes import build as mk
@@ -30,14 +31,12 @@ SHAPE_OPERANDS = {
     "stablehlo.set_dimension_size": (1,),
 }
 """Which operands of an op say what shape its result has."""
-SHAPES_OF_CALL = "indices_of_shape_operands"
-"""The same of a custom call: an attribute."""
 
 
 def shape_operands(op: Op) -> tuple[int, ...]:
     """Indices of the operands that say what shapes an op's results have."""
-    if op.name == "stablehlo.custom_call" and SHAPES_OF_CALL in op.attributes:
-        return op.ints(SHAPES_OF_CALL)
+    if op.name == "stablehlo.custom_call":
+        return shape_operands_of(op)
     return SHAPE_OPERANDS.get(op.name, ())
 
 
