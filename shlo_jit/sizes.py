@@ -12,7 +12,7 @@ In machine code a size is a register named after it (`register_name`), which the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, cast
 
@@ -282,11 +282,31 @@ def at_most(number: int, limit: int) -> int:
     return number if surely(lambda: number <= limit) else limit
 
 
+def room_for(numbers: Iterable[int]) -> int:
+    """The largest of some numbers, none negative; where it depends on the size which that is, a little more: of each
+    product of atoms the largest coefficient."""
+    most = 0
+    for number in numbers:
+        if surely(lambda a=most, b=number: a >= b):
+            continue
+        if surely(lambda a=most, b=number: a <= b):
+            most = number
+            continue
+        a, b = _terms(most), _terms(number)
+        most = _made({atoms: max(a.get(atoms, 0), b.get(atoms, 0)) for atoms in {**a, **b}})
+    return most
+
+
+def degree_of(number: int) -> int:
+    """The power of the symbol that a number grows with; 0 of one that is known."""
+    return max(map(_degree, number.terms)) if isinstance(number, Size) else 0
+
+
 def per_unit(number: int) -> int:
-    """The least number of which `number` is at most so many for each of the symbol's value."""
+    """A number of which `number` is at most so many for each of the symbol's value, to the power of its degree."""
     if not isinstance(number, Size):
         return number
-    return math.ceil(sum(c * _slope(atoms, c > 0) for atoms, c in number.terms.items()))
+    return math.ceil(_growth(number))
 
 
 def value_at(number: int, value: int) -> int:
@@ -337,18 +357,25 @@ def _atom_at(atom: Atom, value: int) -> int:
     return dividend % atom.divisor if atom.is_remainder else dividend // atom.divisor
 
 
-def _slope(atoms: tuple[Atom, ...], larger: bool) -> float:
-    """The largest number (or the smallest) that a product is for each of the symbol's value."""
-    if len(atoms) > 1:
-        raise NotSymbolic(f"a multiple that {_term_text(atoms, 1)} is of {atoms[0]}")
-    atom = atoms[0] if atoms else None
+def _degree(atoms: tuple[Atom, ...]) -> int:
+    return sum(1 if isinstance(a, Symbol) else 0 if a.is_remainder else degree_of(cast(int, a.dividend)) for a in atoms)
+
+
+def _growth(size: Size) -> float:
+    """`per_unit`, before it is rounded. What is subtracted counts where it grows as fast as the whole."""
+    degree, total = degree_of(cast(int, size)), 0.0
+    for atoms, c in size.terms.items():
+        if c > 0:
+            total += c * math.prod(map(_atom_growth, atoms))
+        elif len(atoms) == degree and all(isinstance(a, Symbol) for a in atoms):
+            total += c
+    return total
+
+
+def _atom_growth(atom: Atom) -> float:
     if isinstance(atom, Symbol):
         return 1
-    if atom is None:
-        return int(larger)
-    if not larger:
-        return 0
-    return atom.divisor - 1 if atom.is_remainder else per_unit(cast(int, atom.dividend)) / atom.divisor
+    return atom.divisor - 1 if atom.is_remainder else _growth(atom.dividend) / atom.divisor
 
 
 def _removed(atoms: list[Atom], atom: Atom) -> bool:

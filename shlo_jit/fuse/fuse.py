@@ -21,7 +21,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.ops.bodies import CONTROL
-from shlo_jit.sizes import equal
+from shlo_jit.sizes import equal, hint_of
 
 
 def fuse(function: Op) -> PlanBlock:
@@ -144,7 +144,7 @@ class _Fusion(Grouping):
         places = max(len(n.pending[op.result]) for n in nests)
         if any(len(n.nodes) > tuning.NEST_OPS for n in nests) and not self.is_leaf(op):
             return Refusal(f"its reader has {tuning.NEST_OPS} ops already")
-        visits, size = self.visits(op.result, nests), op.result.tensor.size
+        visits, size = hint_of(self.visits(op.result, nests)), hint_of(op.result.tensor.size)
         if op.name == "stablehlo.gather" and visits > 2 * size:
             return Refusal(f"its readers want {visits:,} elements of {size:,}, a load a lane")
         if price == 0 and op.name != "stablehlo.pad":

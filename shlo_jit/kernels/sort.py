@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
+from shlo_jit.sizes import Size, hint_of, most_of
 
 INDEX_BITS = 32
 SLACK = 64
@@ -60,10 +61,10 @@ class Records:
 
 def records_for(key_bits: int, n: int) -> Records | None:
     """Records for lines of n elements with keys of so many bits; None where there are none so wide."""
-    if key_bits + INDEX_BITS > 256 or n >= 1 << INDEX_BITS:
+    if key_bits + INDEX_BITS > 256 or most_of(n) >= 1 << INDEX_BITS:
         return None
     bits = next(w for w in (64, 128, 256) if key_bits + INDEX_BITS <= w)
-    widest = 11 if n >= 1 << 13 else 8
+    widest = 11 if hint_of(n) >= 1 << 13 else 8
     passes = -(-key_bits // widest)
     return Records(bits, key_bits, -(-key_bits // passes))
 
@@ -231,11 +232,18 @@ def radix_chunk_move(module: ModuleText, records: Records, n: int, chunk: int) -
 
 
 # ---------------------------------------------------------------------------- comparators
+def _bit_length(b: Builder, number: int) -> V | int:
+    """How many bits a number has, which is not negative."""
+    if not isinstance(number, Size):
+        return number.bit_length()
+    return b.sub(i64(64), b.intrinsic_with_flag("ctlz", i64(number), False))
+
+
 def merge_indices(b: Builder, here: V, there: V, n: int, less: Callable[[V, V], V]) -> V:
     """Sort 0 to n-1 by `less(i, j)`, an i1: stable. `here` and `there` are arrays of n i64; the one with the result."""
     with b.loop(0, n, 1, "index") as i:
         b.store(i, b.element(here, "i64", i))
-    passes = max(0, (n - 1).bit_length())
+    passes = _bit_length(b, n - 1)
     with b.loop_carry(0, passes, [here, there, i64(1)], 1, "width") as outer:
         source, target, width = outer.values
         with b.loop(0, n, b.mul(width, 2), "runs") as low:

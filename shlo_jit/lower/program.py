@@ -129,14 +129,22 @@ class ProgramLowering:
         for need in routine.needs:
             self.use(need)
 
-    def parallel(self, task: str, pointers: list[V], tasks: int) -> None:
-        """Run `void task(ptr frame, i64 index, i64 worker)` for every index; the frame holds the pointers."""
+    def parallel(self, task: str, pointers: list[V], tasks: int, threads: V | None = None) -> None:
+        """Run `void task(ptr frame, i64 index, i64 worker)` for every index; the frame holds the pointers. `threads`:
+        how many may work on them, where that is not the call's number."""
         b = self.b
         pointers = [*pointers, self.scope.dims] if self.is_symbolic else pointers
         frame = b.alloca("ptr", max(1, len(pointers)))
         for i, p in enumerate(pointers):
             b.store(p, b.element(frame, "ptr", i))
-        b.call("void", "shlo_parallel", [V("ptr", f"@{task}"), frame, i64(tasks), self.thread_count])
+        b.call("void", "shlo_parallel", [V("ptr", f"@{task}"), frame, i64(tasks), threads or self.thread_count])
+
+    def run_tasks(self, task: str, pointers: list[V], tasks: Tasks) -> None:
+        """`parallel`, of tasks that each go over `grain` units; of few units, on one thread."""
+        threads = None
+        if tasks.least and not tasks.is_one:
+            threads = self.b.select(self.b.icmp("slt", i64(tasks.units), tasks.least), i64(1), self.thread_count)
+        self.parallel(task, pointers, tasks.tasks, threads)
 
     def new_name(self, hint: str) -> str:
         n = self.calls.get(hint, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -13,7 +14,7 @@ from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType, TokenType, TupleType
 from shlo_jit.schedule.scratch import ALIGN, Scratch
-from shlo_jit.sizes import Size, per_unit, size_of, surely
+from shlo_jit.sizes import Size, degree_of, per_unit, room_for, size_of, surely
 
 
 @dataclass(eq=False)
@@ -70,8 +71,8 @@ class MemoryPlan:
     @property
     def arena(self) -> Scratch:
         """The arena as the scratch memory of a call."""
-        fixed = max((s.fixed for s in self.shared), default=0)
-        return Scratch(self.arena_bytes + fixed, max((s.per_thread for s in self.shared), default=0))
+        fixed, per_thread = (room_for(getattr(s, part) for s in self.shared) for part in Scratch._fields)
+        return Scratch(self.arena_bytes + fixed, per_thread)
 
 
 def nbytes(value: Value) -> int:
@@ -87,19 +88,27 @@ def place(storages: list[Storage]) -> int:
     many bytes they need.
 
     Those whose size is known at the call only lie behind the others: they are placed for a symbol of 1, each as large
-    as it is for each of the symbol's value, and all their offsets multiplied by it.
+    as it is for each of the symbol's value, and all their offsets multiplied by it; those that grow with its square
+    behind them by that, and so on.
     """
     mine = [s for s in storages if s.kind == "arena"]
     sized = [s for s in mine if isinstance(s.nbytes, Size)]
     total = _placed([s for s in mine if not isinstance(s.nbytes, Size)])
-    if not sized:
-        return total
-    symbol = size_of(next(s.nbytes.symbol for s in sized if isinstance(s.nbytes, Size)))
-    units = [Storage("arena", per_unit(s.nbytes), 0, s.first, s.last) for s in sized]
-    behind = _placed(units)
-    for storage, unit in zip(sized, units, strict=True):
-        storage.number = total + unit.number * symbol
-    return total + behind * symbol
+    for degree in sorted({degree_of(s.nbytes) for s in sized}):
+        alike = [s for s in sized if degree_of(s.nbytes) == degree]
+        times = _power(alike[0].nbytes, degree)
+        units = [Storage("arena", per_unit(s.nbytes), 0, s.first, s.last) for s in alike]
+        behind = _placed(units)
+        for storage, unit in zip(alike, units, strict=True):
+            storage.number = total + unit.number * times
+        total += behind * times
+    return total
+
+
+def _power(number: int, exponent: int) -> int:
+    """The symbol of a size to some power."""
+    assert isinstance(number, Size)
+    return math.prod([size_of(number.symbol)] * exponent)
 
 
 def _placed(storages: list[Storage]) -> int:

@@ -29,7 +29,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from shlo_jit.ir.attributes import DictAttr, IntegerAttr, as_ints
-from shlo_jit.ir.core import Op
+from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType, TupleType, Type
 from shlo_jit.ops.kinds import TypeKind, type_kind
 from shlo_jit.ops.record import Violation
@@ -37,6 +37,8 @@ from shlo_jit.ops.shapes import compatible_shapes, constant_ints, type_text
 
 LABEL = "target"
 """Of the violations found here."""
+SHAPES_OF_CALL = "indices_of_shape_operands"
+"""An attribute: which operands say what shapes the results have. They are beside those that the target takes."""
 _PORT = re.compile(r"\s*(?P<name>\w+)(?P<many>[?*]?)\s*:\s*(?P<kind>[\w |<>]+?)\s*(?:\[(?P<extents>[^\]]*)\])?\s*")
 
 
@@ -86,6 +88,17 @@ def assigned(declared: Sequence[Port], values: Sequence[Any]) -> list[tuple[Port
     return list(zip(several, values, strict=False))
 
 
+def shape_operands_of(op: Op) -> tuple[int, ...]:
+    """Indices of a call's operands that say what shapes its results have, one a result; mostly there are none."""
+    return op.ints(SHAPES_OF_CALL, ())
+
+
+def own_items(op: Op, items: Sequence[Any]) -> list[Any]:
+    """Of items, one for each operand of a call, those of the operands that the target takes."""
+    shapes = shape_operands_of(op)
+    return [item for i, item in enumerate(items) if i not in shapes]
+
+
 def configuration(op: Op) -> dict[str, Any]:
     """The entries of a call's configuration, where it is a dictionary; letters and numbers as such."""
     config = op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config"))
@@ -116,6 +129,7 @@ class _Check:
         self.target = op.attributes["call_target_name"]
         self.record = record
         self.op = op
+        self.operands: list[Value] = own_items(op, op.operands)
         self.final = final
         self.names: dict[str, Any] = {}
         self.batch: tuple[int | None, ...] | None = None
@@ -125,7 +139,8 @@ class _Check:
         results = [v.type for v in op.results]
         if len(results) == 1 and isinstance(results[0], TupleType):
             results = list(results[0].types)
-        given = (("operand", record.operands, [v.type for v in op.operands]), ("result", record.results, results))
+        operands = [v.type for v in self.operands]
+        given = (("operand", record.operands, operands), ("result", record.results, results))
         for what, declared, types in given:
             self.count(what, declared, types)
             self.kinds(what, declared, types)
@@ -188,7 +203,7 @@ class _Check:
 
     def numbers(self) -> None:
         """The operands that are numbers give names their values."""
-        for port, v in assigned(self.record.operands, self.op.operands):
+        for port, v in assigned(self.record.operands, self.operands):
             if not port.is_number:
                 continue
             known = constant_ints(v)
@@ -199,7 +214,8 @@ class _Check:
 
     def arrays(self, what: str, declared: Sequence[Port], types: Sequence[Type]) -> Iterator[_Array]:
         """The ports with brackets whose extents are known."""
-        layouts = self.op.attributes.get(f"{what}_layouts") or (None,) * len(types)
+        layouts = self.op.attributes.get(f"{what}_layouts") or ()
+        layouts = (own_items(self.op, layouts) if what == "operand" else layouts) or (None,) * len(types)
         for (port, t), layout in zip(assigned(declared, types), layouts, strict=True):
             if port.extents is None or not isinstance(t, TensorType) or t.shape is None:
                 continue

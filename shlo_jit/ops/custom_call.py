@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from shlo_jit.ir.attributes import Dense, DictAttr, StructAttr, as_ints
+from shlo_jit.ir.attributes import Dense, DenseArray, DictAttr, StructAttr, as_ints
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import OpaqueType, TensorType, TupleType, Type
 from shlo_jit.ops.attribute_kinds import ENUMS, short_text
+from shlo_jit.ops.call_record import SHAPES_OF_CALL, shape_operands_of
+from shlo_jit.ops.kinds import type_kind
 from shlo_jit.ops.record import Violation, define, optional, required
 from shlo_jit.ops.shapes import compatible, type_text
 
@@ -19,6 +21,7 @@ def is_buffer(t: Type) -> bool:
 def _verify_custom_call(op: Op) -> None:
     _check_layouts(op)
     _check_backend_config(op)
+    _check_shape_operands(op)
     _check_buffers(op)
     _check_aliases(op)
 
@@ -37,6 +40,28 @@ def _check_backend_config(op: Op) -> None:
         number = 1 if version is None else op.int("api_version")
         name = ENUMS["custom_call_api_version"][number]
         raise Violation("backend_config", f"backend_config for api_version {name} must be a string attribute")
+
+
+# Operands that say what shapes the results have
+
+
+def _check_shape_operands(op: Op) -> None:
+    attr = op.attributes.get(SHAPES_OF_CALL)
+    if attr is None:
+        return
+    if not isinstance(attr, Dense | DenseArray):
+        raise Violation(SHAPES_OF_CALL, f"{SHAPES_OF_CALL} must be an array of integers, got {short_text(attr)}")
+    given = as_ints(attr)
+    if len(given) != len(op.results):
+        raise Violation(SHAPES_OF_CALL, f"expected a shape operand for each result, got {len(given)} "
+                        f"for {len(op.results)} results")  # fmt: skip
+    for i in given:
+        if not 0 <= i < len(op.operands):
+            raise Violation(SHAPES_OF_CALL, f"{SHAPES_OF_CALL} names operand {i} of {len(op.operands)}")
+        t = op.operands[i].type
+        if not type_kind("1d int|index").accepts(t):
+            raise Violation(SHAPES_OF_CALL, f"operand #{i}, which is a shape, must be a 1D tensor of integers, "
+                            f"but got '{type_text(t)}'")  # fmt: skip
 
 
 # Layouts
@@ -133,6 +158,8 @@ def _check_aliases(op: Op) -> None:
                 f"shapes mismatch in the output_operand_alias attribute: operand part has type '{type_text(source)}' "
                 f"and output part has type '{type_text(target)}'",
             )
+        if index in shape_operands_of(op):
+            raise Violation("alias", f"operand {index} says what shape a result has: no output can have its memory")
         if is_buffer(source) and (index, inner) in used_operands:
             raise Violation(
                 "alias", f"buffer operand {index}{list(inner)} is used in output_operand_alias more than once"

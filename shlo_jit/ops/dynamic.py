@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shlo_jit.ir.core import Op
+from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import I32, ScalarType, TensorType, Type, tensor
 from shlo_jit.ops.broadcast import broadcast_in_dim, check_broadcast, check_broadcast_axis
 from shlo_jit.ops.kinds import type_kind
@@ -186,13 +186,31 @@ def _infer_slice(op: Op) -> list[Type]:
         for d, n in enumerate(strides):
             if n <= 0:
                 raise Violation("C4", f"stride must be positive but got {n} in dimension {d}")
-    if starts is None or limits is None or strides is None:
+    lengths = _lengths(op.operands[1], op.operands[2])
+    if lengths is None or strides is None:
         return [with_bounds((None,) * t.rank, t.dtype, None)]
-    for d, (a, b, n) in enumerate(zip(starts, limits, t.shape, strict=True)):
-        if a < 0 or a > b or (n is not None and b > n):
-            raise Violation("C3", f"slice [{a}, {b}) is not inside of dimension {d} of extent {n}")
-    shape: Shape = tuple(-(-(b - a) // s) for a, b, s in zip(starts, limits, strides, strict=True))
+    if starts is None or limits is None:
+        for d, (length, n) in enumerate(zip(lengths, t.shape, strict=True)):
+            if length < 0 or (n is not None and length > n):
+                raise Violation("C3", f"a slice of {length} is not inside of dimension {d} of extent {n}")
+    else:
+        for d, (a, b, n) in enumerate(zip(starts, limits, t.shape, strict=True)):
+            if a < 0 or a > b or (n is not None and b > n):
+                raise Violation("C3", f"slice [{a}, {b}) is not inside of dimension {d} of extent {n}")
+    shape: Shape = tuple(-(-length // s) for length, s in zip(lengths, strides, strict=True))
     return [with_bounds(shape, t.dtype, None)]
+
+
+def _lengths(starts: Value, limits: Value) -> tuple[int, ...] | None:
+    """limits - starts, where they are known, or where the limits are the starts and something known: then the starts
+    may follow from data."""
+    first, last = constant_ints(starts), constant_ints(limits)
+    if first is not None and last is not None:
+        return tuple(b - a for a, b in zip(first, last, strict=True))
+    op = limits.op
+    if op is None or op.name != "stablehlo.add" or starts not in op.operands:
+        return None
+    return constant_ints(op.operands[1] if op.operands[0] is starts else op.operands[0])
 
 
 def _slice(op: Op, x: Array, *vectors: Array) -> Array:

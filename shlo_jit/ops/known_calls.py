@@ -15,11 +15,11 @@ from shlo_jit.ir.attributes import Dense, DenseArray, DictAttr, EnumAttr, Intege
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.types import I1, I64, FunctionType, TensorType, Type, tensor
 from shlo_jit.ops import OPS
-from shlo_jit.ops.call_record import LABEL, CallDef, configuration, ports
+from shlo_jit.ops.call_record import LABEL, CallDef, configuration, own_items, ports
 from shlo_jit.ops.lapack_records import LETTERS, lapack_record, lapack_target
 from shlo_jit.ops.record import Violation
 from shlo_jit.ops.shapes import compatible_shapes, constant_ints, type_text
-from shlo_jit.sizes import Size
+from shlo_jit.sizes import NotSymbolic, Size
 
 SHAPE_ASSERTION = "shape_assertion"
 SPARSE_PRODUCT = "cpu_csr_sparse_dense_ffi"
@@ -84,8 +84,9 @@ def _check_sparse_product(op: Op) -> None:
 def _check_approximate_top_k(op: Op) -> None:
     extra = op.attributes["call_target_name"] != "ApproxTopK"
     n = len(op.results)
-    if n == 0 or len(op.operands) != 2 * n + extra:
-        raise _wrong(op, f"expected {2 * n + extra} operands for {n} results, got {len(op.operands)}")
+    operands = own_items(op, op.operands)
+    if n == 0 or len(operands) != 2 * n + extra:
+        raise _wrong(op, f"expected {2 * n + extra} operands for {n} results, got {len(operands)}")
     if not isinstance(op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config")), DictAttr):
         raise _wrong(op, "needs a dictionary as its backend_config")
     options = configuration(op)
@@ -93,7 +94,7 @@ def _check_approximate_top_k(op: Op) -> None:
     if type(dimension) is not int:
         raise _wrong(op, "needs attribute 'reduction_dim', an integer, in its backend_config")
     for i, result in enumerate(op.results):
-        t, init, r = op.operands[i].type, op.operands[n + i].type, result.type
+        t, init, r = operands[i].type, operands[n + i].type, result.type
         if not isinstance(t, TensorType) or not isinstance(r, TensorType) or not isinstance(init, TensorType):
             raise _wrong(op, f"expected tensors, got '{type_text(t)}', '{type_text(init)}' and '{type_text(r)}'")
         if t.shape is None or r.shape is None:
@@ -103,7 +104,7 @@ def _check_approximate_top_k(op: Op) -> None:
         d = dimension % t.rank
         shape = list(t.shape)
         shape[d] = r.shape[d] if r.rank == t.rank else None
-        first = op.operands[0].type
+        first = operands[0].type
         fits = compatible_shapes(tuple(shape), r.shape) and compatible_shapes(t.shape, first.shape)  # type: ignore[attr-defined]
         if not fits or t.dtype != r.dtype or init.dtype != t.dtype or init.shape not in ((), None):
             raise _wrong(op, f"'{type_text(t)}' and '{type_text(init)}' do not give '{type_text(r)}'")
@@ -171,24 +172,6 @@ OTHER_NAMES = {"topk": "top_k"}
 """Ops whose name in MHLO is not CHLO's."""
 
 
-SHAPES_OF_CALL = "indices_of_shape_operands"
-"""Attribute of a call: which of its operands say what shapes its results have."""
-
-
-def without_shapes(op: Op) -> Op:
-    """The call without the operands that say what shapes its results have."""
-    if SHAPES_OF_CALL not in op.attributes:
-        return op
-    shapes = op.ints(SHAPES_OF_CALL)
-    kept = [i for i in range(len(op.operands)) if i not in shapes]
-    attributes = {k: v for k, v in op.attributes.items() if k != SHAPES_OF_CALL}
-    layouts = attributes.get("operand_layouts")
-    if layouts is not None:
-        attributes["operand_layouts"] = tuple(layouts[i] for i in kept)
-    types = [v.type for v in op.results]
-    return Op(op.name, [op.operands[i] for i in kept], types, attributes, op.regions, op.source, op.start, op.end)
-
-
 def stands_for(op: Op) -> Op | None:
     """The op that a custom call, or an op of MHLO's, stands for, with a body that says no more than its types; None
     when it stands for none, or when what would be its attributes is not known yet. Raises Violation where operands and
@@ -202,6 +185,24 @@ def stands_for(op: Op) -> Op | None:
     rule = _STANDS_FOR.get(target)
     static = all(isinstance(v.type, TensorType) and v.type.is_static for v in op.results)
     return rule(op) if rule is not None and static else None
+
+
+def results_of(op: Op) -> list[Type] | None:
+    """The types of a call's results, of one that stands for an op whose shapes its operands say; None of any other, or
+    where those are not known. Raises Violation, and NotSymbolic for what there is for fixed shapes only."""
+    target = op.attributes["call_target_name"]
+    if target == "stablehlo.dynamic_reduce_window":
+        meant = _reduce_window(op)
+        infer = OPS["stablehlo.reduce_window"].infer
+        return None if meant is None or infer is None else list(infer(meant))
+    if target not in _STANDS_FOR or len(op.operands) != 2 or len(op.results) != 2:
+        return None
+    x, known = op.operands[0].type, constant_ints(op.operands[1])
+    if known is None or not isinstance(x, TensorType) or not x.shape:
+        return None
+    if target == "stablehlo.dynamic_rng_bit_generator":
+        return [x, tensor(known, op.results[1].tensor.dtype)]
+    return [tensor((*x.shape[:-1], *known), v.tensor.dtype) for v in op.results]
 
 
 def _op(like: Op, name: str, operands: list[Value], attributes: dict[str, Any], regions: list[Region]) -> Op:
@@ -243,7 +244,7 @@ def _random_bits(op: Op) -> Op | None:
 WINDOW = ("window_dimensions", "window_strides", "base_dilations", "window_dilations", "padding")
 
 
-def reduce_window_of(op: Op) -> Op | None:
+def _reduce_window(op: Op) -> Op | None:
     """What a call of `stablehlo.dynamic_reduce_window` is; None where its window is not known yet."""
     n = len(op.results)
     if n == 0 or len(op.operands) != 2 * n + len(WINDOW):
@@ -256,6 +257,8 @@ def reduce_window_of(op: Op) -> Op | None:
     for name, known in zip(WINDOW, window, strict=True):
         if known is None:
             return None
+        if any(isinstance(number, Size) for number in known):
+            raise NotSymbolic(f"a reduce_window whose {name} has {known}")
         attributes[name] = DenseArray("i64", known)
     if len(window[-1] or ()) % 2:
         raise _wrong(op, f"operand 'padding' must be pairs, got '{type_text(op.operands[-1].type)}'")
@@ -273,7 +276,7 @@ def _reducer_of(inits: list[Value]) -> Region:
 _STANDS_FOR: dict[str, Callable[[Op], Op | None]] = {
     "stablehlo.dynamic_top_k": _top_k,
     "stablehlo.dynamic_rng_bit_generator": _random_bits,
-    "stablehlo.dynamic_reduce_window": reduce_window_of,
+    "stablehlo.dynamic_reduce_window": _reduce_window,
 }
 
 

@@ -41,6 +41,7 @@ from shlo_jit.passes.frontend.host_calls import host_calls
 from shlo_jit.passes.frontend.inline import inline
 from shlo_jit.passes.frontend.known_calls import known_calls
 from shlo_jit.passes.frontend.single_process import single_process
+from shlo_jit.passes.frontend.without_shape_operands import without_shape_operands
 from shlo_jit.passes.frontend.without_shardings import without_shardings
 from shlo_jit.passes.quantized.lower_quantized import lower_quantized
 from shlo_jit.passes.refuse_contradictions import may_contradict, refuse_contradictions
@@ -71,6 +72,7 @@ INLINED = (core.CALLS, core.CALLERS)
 
 PASSES = (
     # frontend
+    Pass(without_shape_operands),
     Pass(exact_top_k),
     Pass(dynamic_calls),
     Pass(known_calls),

@@ -16,14 +16,19 @@ from shlo_jit.ir.core import Op, Region, Value
 from shlo_jit.ir.types import tensor
 from shlo_jit.ops import OPS
 from shlo_jit.passes.rewriter import Rewriter
-from shlo_jit.sizes import equal
+from shlo_jit.sizes import equal, surely
 
 Identity = Callable[[Any, Rewriter, Op, list[Value]], "Sequence[Value] | None"]
 
 
+def _alike(x: Value, y: Value) -> bool:
+    """Whether two values have one type, whatever the sizes are that are known at the call only."""
+    return surely(lambda: x.type == y.type)
+
+
 def _same_type(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """f(x) = x where the type does not change: reshape, convert, bitcast_convert, dynamic_slice of everything."""
-    return operands[:1] if operands[0].type == op.result.type else None
+    return operands[:1] if _alike(operands[0], op.result) else None
 
 
 def _identity_transpose(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -35,13 +40,12 @@ def _identity_transpose(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> 
 def _identity_broadcast(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """broadcast_in_dim(x, [0, 1, ...]) : same type = x"""
     p = op.ints("broadcast_dimensions")
-    same = operands[0].type == op.result.type and p == tuple(range(len(p)))
-    return operands if same else None
+    return operands if p == tuple(range(len(p))) and _alike(operands[0], op.result) else None
 
 
 def _identity_slice(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """slice that takes everything = x"""
-    return operands if operands[0].type == op.result.type else None
+    return operands if _alike(operands[0], op.result) else None
 
 
 def _reshape_of_reshape(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -49,7 +53,7 @@ def _reshape_of_reshape(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> 
     inner = operands[0].op
     if inner is None or inner.name != "stablehlo.reshape":
         return None
-    if inner.operands[0].type == op.result.type:
+    if _alike(inner.operands[0], op.result):
         return [inner.operands[0]]
     return rw.emit("stablehlo.reshape", inner.operands, [op.result.type])
 
@@ -138,7 +142,7 @@ def _tuple_element(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Seque
 
 def _whole_update(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """dynamic_update_slice(x, u, ...) with u of x's type = u"""
-    return [operands[1]] if operands[0].type == operands[1].type else None
+    return [operands[1]] if _alike(operands[0], operands[1]) else None
 
 
 def _trivial_reduce(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:

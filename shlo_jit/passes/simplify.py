@@ -97,7 +97,7 @@ class _Simplify:
     def nothing(self, value: Value) -> Value:
         """The value, or a constant for it that has as few elements: none."""
         t = value.type
-        if not isinstance(t, TensorType) or t.shape is None or 0 not in t.shape or not t.is_static:
+        if not isinstance(t, TensorType) or not t.is_fixed or 0 not in t.extents:
             return value
         if t not in self.empty:
             self.empty[t] = self.make(Dense(t, np.empty(t.extents, t.storage.numpy)))

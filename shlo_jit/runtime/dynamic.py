@@ -224,8 +224,7 @@ class DynamicExecutable(InProcess):
                 return self._found(self._key(shapes, values))
             except NeedsValues as needs:
                 self._known |= needs.arguments
-                lookup = self._lookup()
-                self.__call__ = lookup if self._first is None else self._first.before(lookup)
+                self._try([code for code in self._tried if code.symbol is not None])
 
     def _check(self, shapes: Sequence[Shape]) -> None:
         for i, (shape, port) in enumerate(zip(shapes, self._ports, strict=True)):
@@ -236,10 +235,13 @@ class DynamicExecutable(InProcess):
         than looking the shapes up."""
         if code in self._tried or len(self._tried) == tuning.TRIED_FIRST:
             return
-        self._tried = sorted([*self._tried, code], key=lambda c: c.symbol is None)
+        self._try(sorted([*self._tried, code], key=lambda c: c.symbol is None))
+
+    def _try(self, first: list[Executable]) -> None:
+        self._tried = first
         call = self._lookup()
-        for tried in reversed(self._tried):
-            call = tried.before(call)
+        for code in reversed(first):
+            call = code.before(call)
         self.__call__ = call
 
     def _key(self, shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Key:

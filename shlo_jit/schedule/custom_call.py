@@ -14,6 +14,7 @@ from shlo_jit.ops.shapes import constant_value
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
+from shlo_jit.sizes import NotSymbolic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +68,13 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
         return schedule_lapack(step, context)
     if target == SHAPE_ASSERTION and _holds(op.operands[0]):
         return NOTHING
+    operands, results = _tensors(op.operands), _tensors(op.results)
+    if not all(v.tensor.is_fixed for v in (*operands, *results)):
+        raise NotSymbolic(f"the implementation of @{target} is called with arrays of shapes that are fixed")
     return CallbackSchedule(
         target=target,
-        operands=_tensors(op.operands),
-        results=_tensors(op.results),
+        operands=operands,
+        results=results,
         aliases={list(op.results).index(r): list(op.operands).index(o) for o, r in updates(op)},
     )
 

@@ -12,6 +12,7 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.space import Tile
+from shlo_jit.sizes import equal
 
 
 class Epilogue(NamedTuple):
@@ -55,7 +56,7 @@ def tile_of(nest: Nest, product: Value, batch: int, m: int, n: int) -> Tile | No
     parts: tuple[list[int], list[int], list[int]] = ([], [], [])
     for v, c in sorted(offset.terms, key=lambda t: -t[1]):
         extent = nest.extents[v]
-        if c >= m * n and batch > 1:
+        if not equal(batch, 1) and c >= m * n:
             parts[0].append(v)
         elif c >= n and c * extent <= m * n:
             parts[1].append(v)

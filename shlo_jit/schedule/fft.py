@@ -21,7 +21,8 @@ from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import ALIGN, Scratch
-from shlo_jit.schedule.tasks import Tasks, shared
+from shlo_jit.schedule.tasks import Tasks, cut, shared
+from shlo_jit.sizes import Size, equal, hint_of
 
 HEADER = 64
 """Bytes in front of a buffer that passes may use."""
@@ -64,11 +65,13 @@ class Axis:
     @property
     def is_cut_in_passes(self) -> bool:
         """Whether each pass is cut into tasks; otherwise a task takes whole blocks through all passes."""
-        return self.units == 1 and self.size >= tuning.FFT_PARALLEL and not self.transform.block
+        return equal(self.units, 1) and self.size >= tuning.FFT_PARALLEL and not self.transform.block
 
     @property
     def tasks(self) -> Tasks:
         """Of the blocks."""
+        if isinstance(self.units, Size):
+            return cut(self.units, self.size * (tuning.PARALLEL_WORK // tuning.FFT_PARALLEL))
         if self.size < tuning.FFT_PARALLEL:
             return Tasks(self.units, 1, f"{self.size:,} elements; from {tuning.FFT_PARALLEL:,} on threads pay")
         return shared(self.units, tuning.MAX_TASKS, f"{self.size:,} elements")
@@ -140,7 +143,7 @@ def _axes_of(op: Op, target: Target) -> list[Axis]:
     def complex_axis(d: int) -> Axis:
         n, inner, outer = complex_shape[d], math.prod(complex_shape[d + 1 :]), math.prod(complex_shape[:d])
         columns = _columns(n, inner, lanes, complex_bytes)
-        block = inner == 1 and in_blocks("c2c", n, outer, lanes)
+        block = inner == 1 and in_blocks("c2c", n, hint_of(outer), lanes)
         factor = scale if d == first and kind == "IFFT" else 1.0
         t = Transform("c2c", part, n, columns, inner, inverse, lanes, factor, block)
         return Axis(t, tuple(plan(t)), outer, inner, n, n, complex_bytes, complex_bytes)
@@ -150,7 +153,7 @@ def _axes_of(op: Op, target: Target) -> list[Axis]:
     n, outer = lengths[-1], math.prod(complex_shape[:-1])
     half = n // 2 + 1
     which = "r2c" if kind == "RFFT" else "c2r"
-    t = Transform(which, part, n, 1, 1, inverse, lanes, scale, in_blocks(which, n, outer, lanes))
+    t = Transform(which, part, n, 1, 1, inverse, lanes, scale, in_blocks(which, n, hint_of(outer), lanes))
     passes = tuple(plan(t))
     others = [complex_axis(d) for d in range(first, rank - 1)]
     if kind == "RFFT":

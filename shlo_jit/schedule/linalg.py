@@ -24,6 +24,7 @@ from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import ALIGN, Scratch
 from shlo_jit.schedule.tasks import Tasks, cut, shared
+from shlo_jit.sizes import equal, hint_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +107,9 @@ def schedule_cholesky(step: OpStep, context: Context) -> KernelSchedule:
 
 
 def _together(count: int, n: int) -> Choice[bool]:
-    if count == 1:
+    if equal(count, 1):
         return Choice(True, "there is one matrix")
-    if n >= tuning.MATRIX_TOGETHER:
+    if hint_of(n) >= tuning.MATRIX_TOGETHER:
         return Choice(True, f"its order is {tuning.MATRIX_TOGETHER} at least")
     return Choice(False, f"{count} matrices of order {n}, which is less than {tuning.MATRIX_TOGETHER}")
 

@@ -21,6 +21,7 @@ from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.tasks import Tasks, cut
+from shlo_jit.sizes import at_most, equal, hint_of
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Loop:
     def merged(self, inner: Loop) -> Loop | None:
         """This loop and the one inside it as one, where their steps nest."""
         n = inner.extent
-        steps = (self.result, self.update, self.index) == (inner.result * n, inner.update * n, inner.index * n)
+        steps = equal((self.result, self.update, self.index), (inner.result * n, inner.update * n, inner.index * n))
         if not steps or self.disjoint != inner.disjoint or inner.start is not None:
             return None
         return replace(inner, extent=self.extent * n, start=self.start, scale=self.scale * n)
@@ -73,7 +74,7 @@ class Shape:
 def _merge(loops: Sequence[Loop]) -> list[Loop]:
     out: list[Loop] = []
     for loop in loops:
-        if loop.extent == 1:
+        if equal(loop.extent, 1):
             continue
         both = out[-1].merged(loop) if out else None
         if both is not None:
@@ -108,7 +109,7 @@ def _shape_of(op: Op) -> Shape:
     window_extents = [1] * len(operand)
     for d, w in zip(windows, [d for d in range(len(operand)) if d not in gone], strict=True):
         start = to_operand.index(w) if w in to_operand else None
-        fixed = unique or positions == 1 or start is None
+        fixed = unique or equal(positions, 1) or start is None
         window.append(Loop(update[d], strides[w], update_strides[d], 0, fixed, start))
         window_extents[w] = update[d]
     step = index_strides[vector_dim] if vector_dim < len(indices) else 0
@@ -119,7 +120,7 @@ def _shape_of(op: Op) -> Shape:
 def _order(scatter: list[Loop], window: list[Loop], starts: list[Start]) -> Shape:
     """Choose the lanes. Without any, window loops go outside of the positions where that changes no element's order
     of updates: they are the ones with long strides."""
-    if window and window[-1].result == 1 and window[-1].update == 1:
+    if window and equal((window[-1].result, window[-1].update), (1, 1)):
         return Shape((), tuple(scatter), tuple(window[:-1]), window[-1], tuple(starts))
     if not scatter:
         return Shape((), tuple(scatter), tuple(window), None, tuple(starts))
@@ -167,8 +168,8 @@ def schedule_scatter(step: OpStep, context: Context) -> KernelSchedule:
     shape, body = _shape_of(op), op.block()
     width = block = 1
     if shape.lanes is not None:
-        width = choose_lanes(context.target, [a.tensor.storage for a in body.arguments], shape.lanes.extent)
-        block = min(width * tuning.SCATTER_VECTORS, shape.lanes.extent)
+        width = choose_lanes(context.target, [a.tensor.storage for a in body.arguments], hint_of(shape.lanes.extent))
+        block = at_most(shape.lanes.extent, width * tuning.SCATTER_VECTORS)
 
     def turns(loop: Loop) -> int:
         return -(-loop.extent // block) if loop is shape.lanes else loop.extent
@@ -182,8 +183,8 @@ def schedule_scatter(step: OpStep, context: Context) -> KernelSchedule:
 def _choose_split(s: Shape, turns: Callable[[Loop], int]) -> Loop | None:
     """The outermost with turns enough, or that with most."""
     loops = [x for x in (*s.outer, *s.scatter, *s.window, *([s.lanes] if s.lanes else [])) if x.disjoint]
-    enough = [x for x in loops if turns(x) >= tuning.SCATTER_UNITS]
-    return enough[0] if enough else max(loops, key=turns, default=None)
+    enough = [x for x in loops if hint_of(turns(x)) >= tuning.SCATTER_UNITS]
+    return enough[0] if enough else max(loops, key=lambda x: hint_of(turns(x)), default=None)
 
 
 def _check(op: Op) -> None:

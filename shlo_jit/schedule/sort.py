@@ -27,6 +27,7 @@ from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import ALIGN, Scratch
 from shlo_jit.schedule.sort_keys import Key, keys_of
 from shlo_jit.schedule.tasks import Tasks, cut
+from shlo_jit.sizes import hint_of, surely
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def lines_of(op: Op) -> Lines:
     if not shape:
         return Lines(1, 1, 1)
     stride = prod(shape[d + 1 :])
-    return Lines(shape[d], stride, prod(shape) // shape[d] if shape[d] else 0)
+    return Lines(shape[d], stride, prod(shape[:d]) * stride if shape[d] else 0)
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,13 @@ class RecordSort:
 
     @property
     def is_ranked(self) -> bool:
-        return self.lines.n <= rank_limit(self.records)
+        return surely(lambda: self.lines.n <= rank_limit(self.records))
 
     @property
     def is_chunked(self) -> bool:
         """One line at a time, by several tasks."""
-        return self.lines.n >= tuning.SORT_LONG_LINE and self.lines.count < tuning.SORT_CHUNKS
+        is_long = surely(lambda: self.lines.n >= tuning.SORT_LONG_LINE)
+        return is_long and hint_of(self.lines.count) < tuning.SORT_CHUNKS
 
     @property
     def moves_values(self) -> bool:
@@ -161,8 +163,8 @@ def schedule_sort(step: OpStep, context: Context) -> KernelSchedule:
     _check_body(op, op.block())
     lines, records = lines_of(op), _record_sort(op)
     if records is None:
-        each, nbytes = lines.n * max(1, lines.n.bit_length()) * (4 + len(op.block().ops)), 2 * aligned(8 * lines.n)
-        scratch = Scratch(0, nbytes)
+        each = lines.n * max(1, hint_of(lines.n).bit_length()) * (4 + len(op.block().ops))
+        scratch = Scratch(0, 2 * aligned(8 * lines.n))
     else:
         each, nbytes = lines.n * (8 + 4 * records.records.passes), records.scratch_bytes
         scratch = Scratch(nbytes) if records.is_chunked else Scratch(0, nbytes)
@@ -181,7 +183,7 @@ def schedule_top_k(step: OpStep, context: Context) -> KernelSchedule:
     fitting = records_for(key.bits, n)
     if fitting is None or dtype.is_complex:
         raise UnsupportedError(diagnose(f"top_k of {operand.tensor}", op.span))
-    how = RecordSort(Lines(n, 1, operand.tensor.size // n), (dtype,), (key,), fitting)
+    how = RecordSort(Lines(n, 1, prod(operand.tensor.extents[:-1])), (dtype,), (key,), fitting)
     inserts = _inserts(how, k)
     nbytes = aligned(array_bytes(k, context.target.lanes(64))) if inserts.value else how.scratch_bytes
     tasks = cut(how.lines.count, 2 * n * how.lines.count)
@@ -193,7 +195,7 @@ def _inserts(how: RecordSort, k: int) -> Choice[bool]:
         return Choice(False, "records are wider than 64 bits")
     if k > tuning.TOP_K_INSERTED:
         return Choice(False, f"k is above {tuning.TOP_K_INSERTED}")
-    if k > 16 and 8 * k > how.lines.n:
+    if k > 16 and 8 * k > hint_of(how.lines.n):
         return Choice(False, "k is a large part of the line")
     return Choice(True, "k is small")
 

@@ -214,11 +214,11 @@ def check_scopes(block: Block, visible: set[Value]) -> Iterator[Finding]:
 def check_known_call(op: Op) -> None:
     """A custom call (or an op of MHLO's) that means something here, against what it means."""
     from shlo_jit.ops.call_record import check_call
-    from shlo_jit.ops.known_calls import call_record, stands_for, without_shapes
+    from shlo_jit.ops.known_calls import call_record, stands_for
 
     record = call_record(op) if op.name == "stablehlo.custom_call" else None
     if record is not None:
-        check_call(record, without_shapes(op))
+        check_call(record, op)
     meant = stands_for(op)
     if meant is not None:
         check_op(meant, OPS[meant.name])

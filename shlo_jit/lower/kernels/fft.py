@@ -49,7 +49,7 @@ def _run_blocks(low: ProgramLowering, axis: Axis, pointers: list[V]) -> None:
     """Tasks of whole blocks: `void task(ptr frame, i64 index, i64 worker)`."""
     tasks, steps = axis.tasks, axis.passes
     name = low.new_name("fft")
-    b = low.module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes="nounwind")
+    b = low.task(name, len(pointers))
     frame, index, worker = b.params
     source, target, buffers, *arguments = (b.load("ptr", b.element(frame, "ptr", i)) for i in range(len(pointers)))
     buffers = b.offset(buffers, b.mul(worker, 2 * axis.buffer_bytes))
@@ -70,7 +70,7 @@ def _run_blocks(low: ProgramLowering, axis: Axis, pointers: list[V]) -> None:
                 units = b.min_(b.sub(i64(axis.outer), outer), t.lanes)
             b.call("void", steps[k].symbol, [*ends, *arguments[2 * k : 2 * k + 2], i64(0), units])
     b.ret()
-    low.parallel(low.share("fft", name), pointers, tasks.tasks)
+    low.run_tasks(low.share("fft", name), pointers, tasks)
 
 
 def _run_passes(low: ProgramLowering, axis: Axis, arguments: list[V], pointers: list[V]) -> None:

@@ -28,14 +28,14 @@ def cholesky(low: ProgramLowering, step: OpStep, schedule: CholeskySchedule) -> 
             factor(low.b, a, u, scratch, i, low.thread_count)
         return
     task = low.new_name("cholesky")
-    b = low.module.function(task, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes="nounwind")
+    b = low.task(task, 3)
     frame, index, worker = b.params
     a, u, scratch = (b.load("ptr", b.element(frame, "ptr", k)) for k in range(3))
     first = b.mul(index, tasks.grain)
     with b.loop(first, b.min_(b.add(first, tasks.grain), count), 1, "matrix") as i:
         factor(b, a, u, b.offset(scratch, b.mul(worker, schedule.scratch.per_thread)), i, i64(1))
     b.ret()
-    low.parallel(low.share("cholesky", task), pointers, tasks.tasks)
+    low.run_tasks(low.share("cholesky", task), pointers, tasks)
 
 
 def triangular_solve(low: ProgramLowering, step: OpStep, schedule: SolveSchedule) -> None:

@@ -23,6 +23,7 @@ from shlo_jit.lower.elements.registers import Reg, lanes_of, widen
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
 from shlo_jit.lower.kernels.units import run_units
 from shlo_jit.schedule.scatter import Loop, ScatterSchedule
+from shlo_jit.sizes import equal
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -83,7 +84,7 @@ class ScatterWriter:
         """First turn and the one after the last: inside of the operand, and of this task's units."""
         b = self.b
         start, stop = i64(0), i64(loop.extent)
-        if loop.start is not None and loop.extent > 1:
+        if loop.start is not None and not equal(loop.extent, 1):
             start, stop = (b.mul(x, loop.scale) for x in place.bounds[loop.start])
         if loop is self.schedule.split and self.first.literal is None:
             block = self.schedule.block if loop is self.shape.lanes else 1
@@ -98,7 +99,7 @@ class ScatterWriter:
         for start in self.shape.starts:
             at = self.component(b.add(place.index, start.at))
             result = b.add(result, b.mul(at, start.stride))
-            if start.window == 1:
+            if equal(start.window, 1):
                 ok = b.icmp("ult", at, i64(start.extent))
                 inside = ok if inside is None else b.and_(inside, ok)
                 bounds.append((i64(0), i64(1)))

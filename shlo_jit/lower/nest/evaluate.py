@@ -184,12 +184,12 @@ class Evaluator:
         x = self.value(position, (s.value, s.at))
         assert isinstance(x, V)
         n = lanes(x.type)
-        t = vector("i64", n)
+        t, limit = vector("i64", n), b.splat(i64(s.limit), n)
         if dtype.kind in "ub":
             wide = b.cast("zext", x, "i64")
-            return b.intrinsic("umin", t, [wide, const(t, s.limit)])
+            return b.intrinsic("umin", t, [wide, limit])
         wide = b.cast("sext", x, "i64")
-        return b.intrinsic("smin", t, [b.intrinsic("smax", t, [wide, const(t, 0)]), const(t, s.limit)])
+        return b.intrinsic("smin", t, [b.intrinsic("smax", t, [wide, const(t, 0)]), limit])
 
     def step(self, e: Expr) -> int:
         """How far an expression moves from lane to lane (run-time terms aside)."""
@@ -211,7 +211,7 @@ class Evaluator:
         for s in e.syms:
             if self.varies(s.at):
                 x = b.splat(self.sym(position, s), n)  # one lane where only the place of it varies (an iota)
-                x = b.mul(x, const(x.type, s.coefficient)) if s.coefficient != 1 else x
+                x = b.mul(x, b.splat(i64(s.coefficient), n)) if s.coefficient != 1 else x
                 total = b.add(total, b.cast("trunc", x, element) if element != "i64" else x)
         return total
 

@@ -92,7 +92,6 @@ class TileWriter:
         for r, line in enumerate(transposed(b, lines)[:shown]):
             b.store(line, b.element(self.buffers[key], t, r * side))
 
-
     def line(self, kind: str, address: V, rows: int, exists: V | None) -> V:
         """`rows` elements of a line, where it exists."""
         b, side = self.b, self.crossing.side

@@ -16,6 +16,7 @@ from shlo_jit.ir.types import UI32, UI64, tensor
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.expand.bitcast import from_bits
 from shlo_jit.passes.rewriter import Rewriter
+from shlo_jit.sizes import NotSymbolic
 
 
 def expand_bits(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -25,6 +26,8 @@ def expand_bits(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] 
     dtype = out.tensor.storage
     if not (mk.is_static(state) and mk.is_static(out)) or state.tensor.storage.bits != 64 or dtype.is_complex:
         return None
+    if not out.tensor.is_fixed:
+        raise NotSymbolic("which random bits come where follows from their number")
     assert isinstance(algorithm, EnumAttr)
     stream = _Stream(rw, state)
     shape = mk.shape_of(out)

@@ -1,14 +1,18 @@
 """Shape computations in MLIR's own dialects (`arith`, `tensor`, `shape`), which frontends write beside StableHLO: their
-values, where these follow from known shapes and constants. Indices are 64 bits wide."""
+values, where these follow from known shapes and constants. Indices are 64 bits wide. Where sizes that are known at the
+call only are among the numbers, arrays hold objects, as in `known_sizes`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import TensorType
+from shlo_jit.passes.refine.known_sizes import settled
+from shlo_jit.sizes import whole
 
 DIALECTS = ("arith", "tensor", "shape")
 Array = np.ndarray
@@ -25,7 +29,7 @@ def evaluate_foreign(op: Op, arrays: Sequence[Array | None]) -> list[Array] | No
         return None
     try:
         with np.errstate(all="ignore"):
-            return [np.asarray(function(op, *known))]
+            return [settled(np.asarray(function(op, *known)))]
     except (IndexError, ValueError, ZeroDivisionError):  # out of bounds, not to be broadcast: what runs would say so
         return None
 
@@ -37,7 +41,7 @@ def _of_type(op: Op, arrays: Sequence[Array | None]) -> Array | None:
     if op.name == "tensor.rank":
         return np.asarray(type.rank)
     if op.name == "shape.shape_of":
-        return None if None in type.shape else np.asarray(type.shape, np.int64)
+        return None if None in type.shape else settled(np.asarray(type.shape, object))
     index = arrays[1]
     if index is None or not 0 <= int(index) < type.rank:
         return None
@@ -46,14 +50,30 @@ def _of_type(op: Op, arrays: Sequence[Array | None]) -> Array | None:
 
 
 def _division(rounded: Callable[[int, int], int]) -> Callable[..., Array]:
-    return lambda op, a, b: np.asarray([rounded(int(x), int(y)) for x, y in np.broadcast(a, b)]).reshape(a.shape)
+    return lambda op, a, b: np.asarray([rounded(whole(x), whole(y)) for x, y in np.broadcast(a, b)]).reshape(a.shape)
+
+
+def _together(items: Sequence[Array]) -> Array:
+    return np.asarray([item.item() for item in items])
+
+
+def _broadcast(op: Op, *shapes: Array) -> Array:
+    """The shape that all of these broadcast to. Raises ValueError where they do not."""
+    rank = max(len(s) for s in shapes)
+    found = []
+    for extents in zip(*([1] * (rank - len(s)) + list(map(whole, s)) for s in shapes), strict=True):
+        wide = [n for n in extents if n != 1]
+        if any(n != wide[0] for n in wide):
+            raise ValueError(f"{extents} do not broadcast")
+        found.append(wide[0] if wide else 1)
+    return np.asarray(found)
 
 
 def _compare(op: Op, a: Array, b: Array) -> Array:
     """The predicates of `arith.cmpi`, by number: eq, ne, slt, sle, sgt, sge, and four for unsigned numbers."""
     number = op.int("predicate")
     if number >= len(_PREDICATES):
-        a, b, number = a.astype(np.uint64), b.astype(np.uint64), number - 4
+        a, b, number = a.astype(object) % (1 << 64), b.astype(object) % (1 << 64), number - 4
     return _PREDICATES[number](a, b)
 
 
@@ -83,12 +103,12 @@ _FUNCTIONS: dict[str, Callable[..., object]] = {
     "arith.extsi": lambda op, a: a,
     "arith.trunci": lambda op, a: a,
     "tensor.extract": lambda op, t, *indices: t[tuple(int(i) for i in indices)],
-    "tensor.from_elements": lambda op, *items: np.asarray(items).reshape(op.result.tensor.extents),
+    "tensor.from_elements": lambda op, *items: _together(items).reshape(op.result.tensor.extents),
     "tensor.cast": lambda op, a: a,
-    "shape.broadcast": lambda op, *shapes: np.asarray(np.broadcast_shapes(*(tuple(map(int, s)) for s in shapes))),
-    "shape.num_elements": lambda op, s: np.prod(s, dtype=np.int64),
+    "shape.broadcast": _broadcast,
+    "shape.num_elements": lambda op, s: math.prod(map(whole, s)),
     "shape.to_extent_tensor": lambda op, s: s,
-    "shape.from_extents": lambda op, *items: np.asarray(items),
+    "shape.from_extents": lambda op, *items: _together(items),
     "shape.from_extent_tensor": lambda op, s: s,
     "shape.const_shape": lambda op: op.ints("shape"),
     "shape.get_extent": lambda op, s, i: s[int(i)],

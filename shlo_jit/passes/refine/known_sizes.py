@@ -1,7 +1,8 @@
 """Shape computations on sizes that are known at the call only: the arithmetic of refinement, on polynomials.
 
-An op of those in `_FUNCTIONS` whose operands are known gives arrays of objects, ints and sizes. Where the answer
-depends on the size (a comparison, a maximum), NotSymbolic is raised, and the program is made for fixed shapes.
+An op of those in `_FUNCTIONS` whose operands are known gives arrays of objects, ints and sizes. Where the answer of a
+comparison depends on the size, nobody knows it, which may not matter; where a maximum does, NotSymbolic is raised, and
+the program is made for fixed shapes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 from shlo_jit.ir.core import Op
 from shlo_jit.ops.record import OPS
-from shlo_jit.sizes import NotSymbolic, Size, whole
+from shlo_jit.sizes import NotSymbolic, Size, surely, whole
 
 Array = np.ndarray
 
@@ -27,13 +28,30 @@ def evaluate_sizes(op: Op, arrays: Sequence[Array]) -> list[Array] | None:
     function = _FUNCTIONS.get(op.name)
     if function is None or any(isinstance(x, Size) and x.high >= 2**31 for a in arrays for x in a.flat):
         return None
-    result = np.asarray(function(op, *(a.astype(object) for a in arrays)), object)
+    result = function(op, *(a.astype(object) for a in arrays))
+    if result is None:
+        return None
+    result = np.asarray(result, object)
     return [settled(result.reshape(op.result.tensor.extents), op.result.tensor.storage.numpy)]
 
 
-def settled(array: Array, dtype: np.dtype) -> Array:
-    """An array of objects; one of numbers, where no size is left in it."""
-    return array if any(isinstance(x, Size) for x in array.flat) else array.astype(dtype)
+def decided(op: Op, arrays: Sequence[Array | None]) -> Array | None:
+    """The result of an op of which not all operands are known, where the others decide: false and x, true or x,
+    select(x, y, y)."""
+    if op.name == "stablehlo.select":
+        _, a, b = arrays
+        return a if a is not None and b is not None and surely(lambda: list(a.flat) == list(b.flat)) else None
+    absorbing = {"stablehlo.and": False, "stablehlo.or": True}.get(op.name)
+    if absorbing is None or op.result.tensor.storage.kind != "b":
+        return None
+    return next((a for a in arrays if a is not None and all(x == absorbing for x in a.flat)), None)
+
+
+def settled(array: Array, dtype: np.dtype | None = None) -> Array:
+    """An array of objects; one of numbers, where no size is left in it: of the given type, or of what they are."""
+    if array.dtype != object or any(isinstance(x, Size) for x in array.flat):
+        return array
+    return np.asarray(array.tolist()) if dtype is None else array.astype(dtype)
 
 
 def frozen(array: Array | None) -> object:
@@ -44,9 +62,14 @@ def frozen(array: Array | None) -> object:
 
 
 def _divide(op: Op, a: Array, b: Array) -> Array:
-    if any(x < 0 for x in (*a.flat, *b.flat)) or any(y == 0 for y in b.flat):
-        raise NotSymbolic(f"{op.name} of negative numbers or by zero")
-    return a // b
+    return np.asarray(np.frompyfunc(_quotient, 2, 1)(a, b), object)
+
+
+def _quotient(x: int, y: int) -> int:
+    """Rounded towards zero."""
+    if y <= 0:
+        raise NotSymbolic(f"{x} is divided by {y}")
+    return x // y if x >= 0 else -(-x // y)
 
 
 def _remainder(op: Op, a: Array, b: Array) -> Array:
@@ -58,12 +81,24 @@ def _chosen(larger: bool) -> Callable[[Op, Array, Array], Array]:
     return lambda op, a, b: pick(a, b)
 
 
-def _compare(op: Op, a: Array, b: Array) -> Array:
+def _sign(x: int) -> int:
+    return 1 if x > 0 else 0 if x == 0 else -1
+
+
+def _signs(op: Op, a: Array) -> Array:
+    return np.asarray(np.frompyfunc(_sign, 1, 1)(a), object)
+
+
+def _compare(op: Op, a: Array, b: Array) -> Array | None:
     questions: dict[str, Callable[[object, object], bool]] = {
         "EQ": lambda x, y: x == y, "NE": lambda x, y: x != y, "LT": lambda x, y: x < y,  # type: ignore[operator]
         "LE": lambda x, y: x <= y, "GT": lambda x, y: x > y, "GE": lambda x, y: x >= y,  # type: ignore[operator]
     }  # fmt: skip
-    return np.asarray(np.frompyfunc(questions[op.attributes["comparison_direction"].value], 2, 1)(a, b), object)
+    ask = np.frompyfunc(questions[op.attributes["comparison_direction"].value], 2, 1)
+    try:
+        return np.asarray(ask(a, b), object)
+    except NotSymbolic:
+        return None
 
 
 def _by_reference(op: Op, *arrays: Array) -> Array:
@@ -74,12 +109,14 @@ def _by_reference(op: Op, *arrays: Array) -> Array:
     return np.asarray(result, object)
 
 
-_FUNCTIONS: dict[str, Callable[..., Array]] = {
+_FUNCTIONS: dict[str, Callable[..., Array | None]] = {
     "stablehlo.add": lambda op, a, b: a + b,
     "stablehlo.subtract": lambda op, a, b: a - b,
     "stablehlo.multiply": lambda op, a, b: a * b,
     "stablehlo.divide": _divide,
     "stablehlo.remainder": _remainder,
+    "stablehlo.negate": lambda op, a: -a,
+    "stablehlo.sign": _signs,
     "stablehlo.maximum": _chosen(larger=True),
     "stablehlo.minimum": _chosen(larger=False),
     "stablehlo.compare": _compare,

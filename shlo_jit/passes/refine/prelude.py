@@ -13,8 +13,8 @@ import numpy as np
 
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.unknown import is_dynamic
+from shlo_jit.ops.call_record import shape_operands_of
 from shlo_jit.ops.effects import acting
-from shlo_jit.ops.known_calls import SHAPES_OF_CALL
 from shlo_jit.ops.shapes import constant_value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
@@ -35,8 +35,8 @@ SHAPE_OPERANDS = {
 
 def shape_operands(op: Op) -> tuple[int, ...]:
     """Indices of the operands that say what shapes an op's results have."""
-    if op.name == "stablehlo.custom_call" and SHAPES_OF_CALL in op.attributes:
-        return op.ints(SHAPES_OF_CALL)
+    if op.name == "stablehlo.custom_call":
+        return shape_operands_of(op)
     return SHAPE_OPERANDS.get(op.name, ())
 
 

@@ -27,14 +27,14 @@ from shlo_jit.ir.attributes import Dense, IntegerAttr, SymbolRef, TypeAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, is_declaration, walk
 from shlo_jit.ir.types import INDEX, FunctionType, ScalarType, TensorType, Type, tensor
 from shlo_jit.ops import OPS, Violation
+from shlo_jit.ops.call_record import shape_operands_of
 from shlo_jit.ops.effects import acts
-from shlo_jit.ops.known_calls import SHAPE_ASSERTION, SHAPES_OF_CALL, without_shapes
+from shlo_jit.ops.known_calls import SHAPE_ASSERTION, results_of
 from shlo_jit.ops.shapes import constant_value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.expand.dynamic import RULES
-from shlo_jit.passes.refine.call_types import types_of_call
 from shlo_jit.passes.refine.foreign import DIALECTS, evaluate_foreign
-from shlo_jit.passes.refine.known_sizes import evaluate_sizes, frozen, has_sizes
+from shlo_jit.passes.refine.known_sizes import decided, evaluate_sizes, frozen, has_sizes
 from shlo_jit.passes.refine.meet import Contradiction, meet
 from shlo_jit.passes.rewriter import Rewriter
 from shlo_jit.reference.interpreter import evaluate_op
@@ -200,11 +200,10 @@ class _Refiner:
             self._check_turns(op, new)
         elif op.name in ("stablehlo.if", "stablehlo.case"):
             found = self._joined(new)
-        elif record is None or record.infer is None:
-            return stated
         else:
+            infer = results_of if op.name == "stablehlo.custom_call" else None if record is None else record.infer
             try:
-                found = record.infer(new)
+                found = (None if infer is None else infer(new)) or stated
             except Violation as violation:
                 raise VerifyError(diagnostic_of(op, violation)) from None
         return self._met(op, stated, found)
@@ -255,8 +254,11 @@ class _Refiner:
         if record is None or record.reference is None or not all(map(_is_small, op.results)):
             return None
         arrays = [constant_value(v) for v in op.operands]
-        if any(a is None or a.size > tuning.SHAPE_ELEMENTS for a in arrays):
+        if any(a is not None and a.size > tuning.SHAPE_ELEMENTS for a in arrays):
             return None
+        if any(a is None for a in arrays):
+            found = decided(op, arrays)
+            return None if found is None else [_known(rw, op.result, found)]
         if has_sizes(arrays):
             return self._sized(rw, op, evaluate_sizes(op, arrays))  # type: ignore[arg-type] - none is None
         results = evaluate_op(op, *arrays)
@@ -297,41 +299,30 @@ class _Refiner:
             return operands[:1]
         if target == SHAPE_ASSERTION:
             return self._assertion(op, operands)
-        types = self._call_types(op, operands)
-        if types is None and SHAPES_OF_CALL in op.attributes:
+        if shape_operands_of(op):
             types = self._shaped_results(op, operands)
-        if types is None:
-            return None
-        new = without_shapes(Op(op.name, operands, types, op.attributes, [], op.source, op.start, op.end))
-        new.location = op.location
-        rw.block.ops.append(new)
-        return new.results
-
-    def _call_types(self, op: Op, operands: list[Value]) -> list[Type] | None:
-        stated = [v.type for v in op.results]
-        try:
-            found = types_of_call(Op(op.name, operands, stated, op.attributes, [], op.source, op.start, op.end))
-        except Violation as violation:
-            raise VerifyError(diagnostic_of(op, violation)) from None
-        return None if found is None else self._met(op, stated, found)
+            if types is not None:
+                return rw.emit(op.name, operands, types, op.attributes)
+        return None
 
     def _foreign(self, rw: Rewriter, op: Op, operands: list[Value]) -> list[Value] | None:
         """What an op of MLIR's own dialects gives, where that is known: tensors as constants, other values noted."""
         arrays = [self._scalars.get(v, constant_value(v)) for v in operands]
-        types = [v.type for v in op.results]
+        new = Op(op.name, operands, [v.type for v in op.results], op.attributes, [], op.source, op.start, op.end)
         if op.name == "arith.constant":
             value = op.attributes["value"]
             results: list[np.ndarray] | None = [np.asarray(value.value)] if isinstance(value, IntegerAttr) else None
             results = [np.asarray(value)] if isinstance(value, bool) else results
             results = [value.array] if isinstance(value, Dense) else results
         else:
-            new = Op(op.name, operands, types, op.attributes, [], op.source, op.start, op.end)
             results = evaluate_foreign(new, arrays)
         if results is None:
             return None
         found = []
         for value, array in zip(op.results, results, strict=True):
-            if isinstance(value.type, TensorType):
+            if array.dtype == object:
+                found.append(self._foreign_size(rw, new, value, array))
+            elif isinstance(value.type, TensorType):
                 type = tensor(array.shape, value.type.dtype)
                 value_of = {"value": Dense(type, array.astype(type.storage.numpy))}
                 name = "arith.constant" if type.dtype == INDEX else "stablehlo.constant"
@@ -342,6 +333,17 @@ class _Refiner:
                 found.append(rw.emit1("arith.constant", [], value.type, {"value": number}))
                 self._scalars[found[-1]] = array
         return found
+
+    def _foreign_size(self, rw: Rewriter, op: Op, value: Value, array: np.ndarray) -> Value:
+        """One of the op's results, which sizes are among: tensors of numbers as data; what is an index, or no tensor,
+        stays what the op gives, which only shapes can be computed from."""
+        if not isinstance(value.type, TensorType) or value.type.dtype == INDEX:
+            if op not in rw.block.ops:
+                rw.block.ops.append(op)
+            return _known(rw, op.results[value.index], array)
+        parts = [mk.reshape(rw, mk.size(rw, x), (1,)) for x in map(whole, array.flat)]
+        together = mk.reshape(rw, mk.concatenate(rw, parts, 0), array.shape)
+        return _known(rw, mk.convert(rw, together, value.tensor.storage), array)
 
     def _assertion(self, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         """Nothing, where it holds. Raises VerifyError where it does not."""
@@ -357,7 +359,7 @@ class _Refiner:
         return []
 
     def _shaped_results(self, op: Op, operands: list[Value]) -> list[Type] | None:
-        shapes = [_small(operands[i]) for i in op.ints(SHAPES_OF_CALL)]
+        shapes = [_small(operands[i]) for i in shape_operands_of(op)]
         if any(s is None for s in shapes) or len(shapes) != len(op.results):
             return None
         found = [

@@ -136,10 +136,16 @@ def lower(low: ProgramLowering, step: OpStep, schedule: LapackSchedule) -> None:
     pointers = [*(low.pointer(v) for v in values), low.scratch(step)]
     hint = f"lapack_{call.letter}{call.routine}"
     name = low.new_name(hint)
-    b = low.module.function(name, [("ptr", f"p{i}") for i in range(len(pointers))], attributes="nounwind")
+    params = [("ptr", f"p{i}") for i in range(len(pointers))]
+    if low.is_symbolic:
+        params.append(("ptr", "dims"))
+    b = low.module.function(name, params, attributes="nounwind")
+    matrices, scratch = dict(zip(values, b.params, strict=False)), b.params[len(values)]
     with b.loop(0, call.count, 1, "matrix") as i:
-        writer = Writer(b, schedule, dict(zip(values, b.params, strict=False)), b.params[-1], i)
+        writer = Writer(b, schedule, matrices, scratch, i)
         ROUTINES[call.routine](writer)
     b.ret()
     low.externals.update(writer.symbols)
+    if low.is_symbolic:
+        pointers.append(low.scope.dims)
     low.b.call("void", low.share(hint, name), pointers, declare=False)

@@ -8,9 +8,10 @@ from typing import Any
 
 from shlo_jit.fuse.plan import updates
 from shlo_jit.ir.core import Value
-from shlo_jit.kernels.builder import Builder, V, const
+from shlo_jit.kernels.builder import Builder, V, const, i64
 from shlo_jit.kernels.externals import LAPACK_PREFIX
 from shlo_jit.schedule.lapack import LARGEST, LapackSchedule
+from shlo_jit.sizes import Size
 
 
 class Writer:
@@ -63,7 +64,7 @@ class Writer:
     def int(self, value: int) -> V:
         assert value <= LARGEST, value
         slot = self.b.alloca("i32", align=4)
-        self.b.store(const("i32", value), slot)
+        self.b.store(self.b.cast("trunc", i64(value), "i32") if isinstance(value, Size) else const("i32", value), slot)
         return slot
 
     def ld(self, rows: int) -> V:

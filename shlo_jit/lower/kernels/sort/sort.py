@@ -111,7 +111,7 @@ def each_line(
 ) -> None:
     """A task over groups of lines, each with its worker's part of the step's scratch memory, so many bytes."""
     name = low.new_name(hint)
-    b = low.module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes="nounwind")
+    b = low.task(name, len(pointers) + 1)
     frame, index, worker = b.params
     buffers = [b.load("ptr", b.element(frame, "ptr", k)) for k in range(len(pointers) + 1)]
     mine = b.offset(buffers.pop(), b.mul(worker, scratch))
@@ -120,7 +120,7 @@ def each_line(
         body(b, buffers, mine, line)
     b.ret()
     name = low.share(hint, name)
-    low.parallel(name, [*pointers, low.scratch(step)], tasks.tasks)
+    low.run_tasks(name, [*pointers, low.scratch(step)], tasks)
 
 
 def sort_lines(low: ProgramLowering, step: OpStep, tasks: Tasks, writer: RecordWriter) -> None:
@@ -164,7 +164,7 @@ def sort_chunked(low: ProgramLowering, step: OpStep, writer: RecordWriter) -> No
     def task(hint: str, body: Callable[[Builder, list[V], V, tuple[V, V]], None]) -> str:
         """A task of a frame with the line's start, the records, and all buffers."""
         name = low.new_name(hint)
-        t = low.module.function(name, [("ptr", "frame"), ("i64", "index"), ("i64", "worker")], attributes="nounwind")
+        t = low.task(name, 2 * n + 2)
         frame, index, _ = t.params
         start, array, *rest = [t.load("ptr", t.element(frame, "ptr", k)) for k in range(2 * n + 2)]
         body(t, [array, *rest], t.cast("ptrtoint", start, "i64"), records_sort.chunk_of(t, index, how.chunk, lines.n))
