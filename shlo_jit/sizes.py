@@ -12,7 +12,7 @@ In machine code a size is a register named after it (`register_name`), which the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, cast
 
@@ -280,6 +280,15 @@ def equal(a: int | tuple[int, ...], b: int | tuple[int, ...]) -> bool:
 def at_most(number: int, limit: int) -> int:
     """The smaller of the two, or what it is at most."""
     return number if surely(lambda: number <= limit) else limit
+
+
+def largest(numbers: Iterable[int]) -> int:
+    """The largest of numbers that are not negative, 0 of none; of sizes, one that is at least as large as each."""
+    terms: dict[tuple[Atom, ...], int] = {}
+    for number in numbers:
+        for atoms, c in _terms(number).items():
+            terms[atoms] = max(terms.get(atoms, 0), c)
+    return _made(terms)
 
 
 def per_unit(number: int) -> int:

@@ -236,14 +236,23 @@ class ProgramLowering:
             self.array_numbers[key] = len(self.constants) - 1
         return self.scope.constant(self.array_numbers[key])
 
-    def table(self, values: list[int]) -> str:
-        """Name of a constant array of i64."""
-        text = ", ".join(f"i64 {v}" for v in values)
+    def table(self, values: list[int]) -> V:
+        """Address of an array of i64: of a constant, or of a copy on the stack with what is known at the call only."""
+        sizes = {i: v for i, v in enumerate(values) if isinstance(v, Size)}
+        text = ", ".join(f"i64 {0 if i in sizes else v}" for i, v in enumerate(values))
         text = f"private unnamed_addr constant [{len(values)} x i64] [{text}], align 8"
         if text not in self.tables:
             self.tables[text] = f"table{len(self.module.globals)}"
             self.module.define_global(self.tables[text], text)
-        return self.tables[text]
+        constant = V("ptr", f"@{self.tables[text]}")
+        if not sizes:
+            return constant
+        b = self.b
+        copy = b.alloca("i64", len(values))
+        b.memcpy(copy, constant, 8 * len(values))
+        for i, size in sizes.items():
+            b.store(i64(size), b.offset(copy, 8 * i), align=8)
+        return copy
 
     # ------------------------------------------------------------------ steps
     def block(self, block: PlanBlock) -> None:

@@ -13,7 +13,7 @@ from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType, TokenType, TupleType
 from shlo_jit.schedule.scratch import ALIGN, Scratch
-from shlo_jit.sizes import Size, per_unit, size_of, surely
+from shlo_jit.sizes import Size, largest, per_unit, size_of, surely
 
 
 @dataclass(eq=False)
@@ -70,8 +70,8 @@ class MemoryPlan:
     @property
     def arena(self) -> Scratch:
         """The arena as the scratch memory of a call."""
-        fixed = max((s.fixed for s in self.shared), default=0)
-        return Scratch(self.arena_bytes + fixed, max((s.per_thread for s in self.shared), default=0))
+        fixed = largest(s.fixed for s in self.shared)
+        return Scratch(self.arena_bytes + fixed, largest(s.per_thread for s in self.shared))
 
 
 def nbytes(value: Value) -> int:
