@@ -18,7 +18,7 @@ from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.reducers import simple_op
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.tasks import Tasks, cut
-from shlo_jit.sizes import equal, hint_of
+from shlo_jit.sizes import Size, equal, hint_of, surely
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,9 @@ class Dim:
             return 0, 0
         first = max(0, -(-self.low // self.stride))
         last = (self.extent - 1 + self.low - (self.size - 1) * self.dilation) // self.stride + 1
+        if isinstance(self.extent, Size):
+            end = last if surely(lambda: last <= self.out) else self.out if surely(lambda: self.out <= last) else 0
+            return (first, end) if surely(lambda: first <= end) else (0, 0)
         return (first, min(last, self.out)) if first < min(last, self.out) else (0, 0)
 
 

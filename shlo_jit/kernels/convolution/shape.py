@@ -203,7 +203,7 @@ class _Decision:
     def _depthwise(self) -> bool:
         """One channel a group, channels adjacent everywhere."""
         s = self.shape
-        adjacent = s.in_group == s.kernel_group == s.out_group == 1
+        adjacent = equal((s.in_group, s.kernel_group, s.out_group), (1, 1, 1))
         return s.features_last and s.ci == 1 and s.co == 1 and s.groups > 1 and adjacent and self.ldil == (1, 1, 1)
 
     def _inside(self) -> None:
@@ -284,7 +284,7 @@ class _Decision:
         panel = k * width * plan.unit_bytes * plan.parts
         panels = -(-s.co // width)
         # Some taps and up to 16 panels at a time: lines of the kernel are read in long pieces.
-        per_task = min(panels, 16) if self.taps > 1 else min(panels, 4)
+        per_task = min(hint_of(panels), 16 if self.taps > 1 else 4)
         chunks = -(-panels // max(per_task, 1))
         taps = max(1, (128 << 10) // max(1, hint_of(s.ci) * width * per_task * plan.unit_bytes))
         self._set(w_width=width, k_bytes_per_panel=panel, w_chunk=per_task, w_chunks=chunks, w_taps=taps)
@@ -298,10 +298,10 @@ class _Decision:
     def _cut_last(self, k: int, call_k: int) -> None:
         s, plan = self.shape, self.plan
         columns = max(plan.nr, min(512, (192 << 10) // hint_of(call_k)) // plan.nr * plan.nr)
-        columns = min(columns, _round(s.co, plan.nr))
+        columns = min(columns, _round(hint_of(s.co), plan.nr))
         width = max(1, self.output[2])
         wasted = _round(width, plan.mr) - width
-        in_place = wasted * 2 * -(-s.co // plan.nr) <= width
+        in_place = wasted * 2 * -(-hint_of(s.co) // plan.nr) <= width
         rows = max(2, tuning.CONV_TASK // max(1, columns * k * plan.mr)) * plan.mr
         if in_place:
             lines = self.images * self.output[0] * self.output[1]
@@ -317,11 +317,8 @@ class _Decision:
     def _cut_first(self, k: int, call_k: int) -> None:
         """Rows of the product are features, its columns pixels of an image."""
         s, plan = self.shape, self.plan
-        columns = (
-            max(1, min(tuning.CONV_TASK // max(1, k * s.co * plan.nr), (192 << 10) // (hint_of(call_k) * plan.nr)))
-            * plan.nr
-        )
-        columns = min(columns, _round(max(1, self.pixels), plan.nr))
+        most = min(tuning.CONV_TASK // max(1, k * hint_of(s.co) * plan.nr), (192 << 10) // (hint_of(call_k) * plan.nr))
+        columns = min(max(1, most) * plan.nr, _round(max(1, self.pixels), plan.nr))
         chunks = -(-self.pixels // columns)
         self._set(kind=FIRST, nc=columns, column_chunks=chunks, main_tasks=s.groups * self.images * chunks)
         self._set(worker_bytes=_round(columns * call_k * plan.unit_bytes + 1024, 64))

@@ -23,9 +23,11 @@ def write_epilogue(low: ProgramLowering, epilogue: Epilogue | None) -> tuple[V, 
     values = list(dict.fromkeys([*(k[0] for k in nest.loads), *(s.target for s in nest.stores)]))
     hint = f"epilogue_{epilogue.step.hint}"
     name = low.new_name(hint)
-    NestLowering(epilogue.schedule).write_epilogue(low.module, name, values)
+    NestLowering(epilogue.schedule).write_epilogue(low.module, name, values, low.is_symbolic)
     name = low.share(hint, name)
-    frame = b.alloca("ptr", len(values))
+    frame = b.alloca("ptr", len(values) + low.is_symbolic)
     for i, v in enumerate(values):
         b.store(low.pointer(v), b.element(frame, "ptr", i))
+    if low.is_symbolic:
+        b.store(low.scope.dims, b.element(frame, "ptr", len(values)))
     return V("ptr", f"@{name}"), frame

@@ -83,11 +83,11 @@ class NestLowering:
             self.row.bounds = {v: (low, b.min_(b.add(low, split.chunk), self.space.extents[v]))}
             self.all_rows()
 
-    def write_epilogue(self, module: ModuleText, name: str, values: list[Value]) -> None:
+    def write_epilogue(self, module: ModuleText, name: str, values: list[Value], is_symbolic: bool) -> None:
         """`void @name(ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`: the nest on a rectangle of a matrix.
 
-        The frame holds the addresses of `values` in order. The schedule's tile says which variables number batches,
-        rows, columns.
+        The frame holds the addresses of `values` in order, and behind them, where sizes are known at the call only,
+        those. The schedule's tile says which variables number batches, rows, columns.
         """
         tile = self.schedule.tile
         assert tile is not None
@@ -95,6 +95,9 @@ class NestLowering:
         b = module.function(name, params, attributes="nounwind")
         frame, batch, i0, i1, j0, j1 = b.params
         extra = ", !invariant.load !{}"
+        if is_symbolic:
+            with b.at_entry():
+                b.dims = b.load("ptr", b.element(frame, "ptr", len(values)), 8, extra)
         pointers = {v: b.load("ptr", b.element(frame, "ptr", i), 8, extra) for i, v in enumerate(values)}
         self.b = b
         self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers))
@@ -229,7 +232,6 @@ class NestLowering:
         else:
             with b.loop(b.max_(start, whole), stop, 1, "tail") as i:
                 self.row.row([Position({**variables, v: i}, 1)])
-
 
     def lanes_loop_of_size(self, start: V, stop: V, n: int, variables: Variables) -> None:
         """The same where `n` is known at the call only: what is left behind the last vector may be nothing."""
