@@ -40,7 +40,6 @@ from typing import NamedTuple
 
 from shlo_jit.kernels.builder import Builder, V, i32
 from shlo_jit.schedule.scratch import ALIGN, Scratch
-from shlo_jit.sizes import largest
 
 ABI_VERSION = 2
 """Changes with anything in this file that code or hosts rely on. Part of the keys of cached code."""
@@ -118,7 +117,7 @@ def instance_bytes(constants: int) -> int:
 
 def arena_bytes(fixed: int, scratch: Sequence[Scratch], threads: int) -> int:
     """Of a call that may use so many threads: of a program's `arena_bytes` and `scratch`."""
-    behind = largest(s.nbytes(threads) for s in scratch)
+    behind = max((s.nbytes(threads) for s in scratch), default=0)
     return fixed + -(-behind // ALIGN) * ALIGN
 
 
