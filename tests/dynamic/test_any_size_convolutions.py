@@ -64,6 +64,14 @@ def test_one_code_is_equal_to_the_reference(name: str) -> None:
     check(convolution(name))
 
 
+def test_pixels_by_themselves_are_a_product() -> None:
+    x, w, *_ = CASES["pixels"]
+    shapes = [tuple(64 if e == "?" else int(e) for e in shape.split("x")) for shape in (x, w)]
+    plan = shlo_jit.compile(convolution("pixels"), dynamic="symbolic").text("plan", shapes)
+    assert "dot_general" in plan
+    assert "convolution" not in plan
+
+
 @pytest.mark.parametrize("dtype", ["f64", "bf16", "f16", "i8", "i32", "complex<f32>"])
 @pytest.mark.parametrize("name", ["features last", "pixels", "groups", "depthwise, features first"])
 def test_of_every_type(name: str, dtype: str) -> None:
