@@ -64,6 +64,27 @@ def test_one_code_is_equal_to_the_reference(name: str) -> None:
     check(convolution(name))
 
 
+ALONG = """func.func @main(%x: tensor<?x4xf32>, %w: tensor<3x4x8xf32>) -> tensor<1x?x8xf32> {
+  %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x4xf32>) -> tensor<i32>
+  %n1 = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+  %one = stablehlo.constant dense<1> : tensor<1xi32>
+  %four = stablehlo.constant dense<4> : tensor<1xi32>
+  %s = stablehlo.concatenate %one, %n1, %four, dim = 0
+    : (tensor<1xi32>, tensor<1xi32>, tensor<1xi32>) -> tensor<3xi32>
+  %y = stablehlo.dynamic_reshape %x, %s : (tensor<?x4xf32>, tensor<3xi32>) -> tensor<1x?x4xf32>
+  %r = stablehlo.convolution(%y, %w) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {pad = [[1, 1]]}
+    {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+    : (tensor<1x?x4xf32>, tensor<3x4x8xf32>) -> tensor<1x?x8xf32>
+  return %r : tensor<1x?x8xf32>
+}"""
+
+
+def test_windows_along_the_batch_are_for_fixed_sizes() -> None:
+    plan = shlo_jit.compile(ALONG, dynamic="symbolic").text("plan", [(64, 4), (3, 4, 8)])
+    reason = "stablehlo.convolution in line 9: it is not known how many windows lie along n pixels"
+    assert plan.splitlines()[0] == f"code for these shapes alone: {reason}"
+
+
 def test_pixels_by_themselves_are_a_product() -> None:
     x, w, *_ = CASES["pixels"]
     shapes = [tuple(64 if e == "?" else int(e) for e in shape.split("x")) for shape in (x, w)]

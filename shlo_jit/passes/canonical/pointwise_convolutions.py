@@ -32,7 +32,7 @@ def pointwise_convolutions(function: Op, _: Context) -> Op:
         matrix = mk.transpose(rw, kernel, order)
         matrix = mk.reshape(rw, matrix, mk.shape_of(matrix)[-2:])
         roles = [(), (), (d.input_feature_dimension,), (0,)]
-        return [mk.dot(rw, (pixels, matrix), roles, op.result.tensor.dtype)]
+        return [mk.dot(rw, (pixels, matrix), roles, op.result.tensor.storage)]
 
     return rewrite(function, visit)
 
