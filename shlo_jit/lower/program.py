@@ -142,8 +142,9 @@ class ProgramLowering:
     def run_tasks(self, task: str, pointers: list[V], tasks: Tasks) -> None:
         """`parallel`, of tasks that each go over `grain` units; of few units, on one thread."""
         threads = None
-        if tasks.least and not tasks.is_one:
-            threads = self.b.select(self.b.icmp("slt", i64(tasks.units), tasks.least), i64(1), self.thread_count)
+        if isinstance(tasks.work, Size):
+            is_small = self.b.icmp("slt", i64(tasks.work), tuning.PARALLEL_WORK)
+            threads = self.b.select(is_small, i64(1), self.thread_count)
         self.parallel(task, pointers, tasks.tasks, threads)
 
     def new_name(self, hint: str) -> str:
@@ -244,14 +245,23 @@ class ProgramLowering:
             self.array_numbers[key] = len(self.constants) - 1
         return self.scope.constant(self.array_numbers[key])
 
-    def table(self, values: list[int]) -> str:
-        """Name of a constant array of i64."""
-        text = ", ".join(f"i64 {v}" for v in values)
+    def table(self, values: list[int]) -> V:
+        """Address of an array of i64: of a constant, or of a copy on the stack with what is known at the call only."""
+        sizes = {i: v for i, v in enumerate(values) if isinstance(v, Size)}
+        text = ", ".join(f"i64 {0 if i in sizes else v}" for i, v in enumerate(values))
         text = f"private unnamed_addr constant [{len(values)} x i64] [{text}], align 8"
         if text not in self.tables:
             self.tables[text] = f"table{len(self.module.globals)}"
             self.module.define_global(self.tables[text], text)
-        return self.tables[text]
+        constant = V("ptr", f"@{self.tables[text]}")
+        if not sizes:
+            return constant
+        b = self.b
+        copy = b.alloca("i64", len(values))
+        b.memcpy(copy, constant, 8 * len(values))
+        for i, size in sizes.items():
+            b.store(i64(size), b.offset(copy, 8 * i), align=8)
+        return copy
 
     # ------------------------------------------------------------------ steps
     def block(self, block: PlanBlock) -> None:

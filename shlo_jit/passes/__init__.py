@@ -31,6 +31,7 @@ from shlo_jit.passes.canonical.canonical_dots import canonical_dots
 from shlo_jit.passes.canonical.canonical_linalg import canonical_linalg
 from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
+from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
 from shlo_jit.passes.context import Context, Registered, nothing_registered
 from shlo_jit.passes.expand.expand import EXPANDED, expand
 from shlo_jit.passes.frontend.dynamic_calls import dynamic_calls
@@ -98,6 +99,7 @@ PASSES = (
     Pass(canonical_linalg, (core.LINALG,)),
     Pass(explicit_layouts, (core.ROW_MAJOR,)),
     Pass(byte_convolutions),
+    Pass(pointwise_convolutions),
     Pass(canonical_dots, (core.DOTS,)),
     Pass(dilated_convolutions),
     Pass(canonical_convolutions, (core.CONVOLUTIONS,)),

@@ -9,6 +9,7 @@ from shlo_jit.ir.core import Block
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.space import register_bits
+from shlo_jit.sizes import hint_of
 
 
 def body_cost(block: Block) -> int:
@@ -18,6 +19,7 @@ def body_cost(block: Block) -> int:
 
 def choose_lanes(target: Target, dtypes: Iterable[DType], extent: int) -> int:
     """Lanes for a run of `extent` elements: a full register's, or for a short run the power of two that fits."""
+    extent = hint_of(extent)
     full = target.lanes(max(register_bits(t) for t in dtypes))
     width = 1
     while width < min(extent, full):

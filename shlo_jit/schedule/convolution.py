@@ -19,6 +19,7 @@ from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.products import gemm_types
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.sizes import NotSymbolic, Size, equal
 
 MAX_SPATIAL = 3
 """Spatial dimensions that the routine has loops for."""
@@ -44,13 +45,13 @@ class ConvolutionSchedule(KernelSchedule):
             ),
             Note("way", *WAYS[t["kind"]]),
         ]
-        if t["copy_tasks"]:
+        if not equal(t["copy_tasks"], 0):
             out.append(
                 Note(
                     "input", f"copied with its padding, {count(t['copy_tasks'], 'task')}", "no pixel needs a test then"
                 )
             )
-        if t["weight_tasks"]:
+        if not equal(t["weight_tasks"], 0):
             out.append(Note("weights", f"packed, {count(t['weight_tasks'], 'task')}"))
         out.append(Note("tasks", count(t["main_tasks"], "task")))
         return out + (self.epilogue.notes if self.epilogue is not None else [])
@@ -102,6 +103,9 @@ def conv_shape(op: Op) -> ConvShape:
         offset += (w[k] - 1) * ws[k] if flipped else 0
     padding = op.ints("padding", (0, 0) * n)
     output = tuple(y[i] for i in d.output_spatial_dimensions)
+    for extent in output:
+        if isinstance(extent, Size):
+            raise NotSymbolic(f"it is not known how many windows lie along {extent} pixels")
     return ConvShape(
         batch=batch,
         groups=groups,

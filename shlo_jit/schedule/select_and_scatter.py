@@ -20,6 +20,7 @@ from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.schedule.window import Dim, dims_of_window
+from shlo_jit.sizes import hint_of
 
 Column = tuple[Dim, int, int]
 """A dimension, and its strides in the operand and in the source."""
@@ -91,7 +92,7 @@ def _selection(op: Op, target: Target) -> Selection:
     columns = lanes.extent if lanes is not None else 1
     width = choose_lanes(target, types, columns)
     rows = prod(d.extent for d, _, _ in plain)
-    block = columns if rows >= tuning.SELECT_UNITS else width
+    block = columns if hint_of(rows) >= tuning.SELECT_UNITS else width
     blocks = -(-columns // block)
     size = prod(d.size for d, _, _ in windowed)
     work = op.operands[1].tensor.size * (size * (body_cost(op.block()) + 2) + 8)

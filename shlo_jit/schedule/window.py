@@ -18,6 +18,7 @@ from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.reducers import simple_op
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.tasks import Tasks, cut
+from shlo_jit.sizes import Size, equal, hint_of, surely
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,9 @@ class Dim:
             return 0, 0
         first = max(0, -(-self.low // self.stride))
         last = (self.extent - 1 + self.low - (self.size - 1) * self.dilation) // self.stride + 1
+        if isinstance(self.extent, Size):
+            end = last if surely(lambda: last <= self.out) else self.out if surely(lambda: self.out <= last) else 0
+            return (first, end) if surely(lambda: first <= end) else (0, 0)
         return (first, min(last, self.out)) if first < min(last, self.out) else (0, 0)
 
 
@@ -115,7 +119,7 @@ class Windows:
             Note("inside", f"outputs without tests: {inside or 'all'}"),
             Note("lanes", f"{self.width}, outputs of the last dimension ({self.last.out})"),
             Note("unroll", f"{self.unroll}", f"{self.positions} positions; up to {tuning.WINDOW_SMALL} side by side"),
-            self.tasks.note("row of outputs" if self.blocks == 1 else f"block of {tuning.WINDOW_BLOCK}"),
+            self.tasks.note("row of outputs" if equal(self.blocks, 1) else f"block of {tuning.WINDOW_BLOCK}"),
         ]
 
 
@@ -195,8 +199,8 @@ def _windows(op: Op, dims: list[Dim], target: Target) -> Windows:
     *outer, last = dims
     positions = prod(d.size for d in dims)
     types = [v.tensor.storage for v in (*op.operands, *op.results, *op.block().arguments)]
-    split, rows = 0, prod(d.out for d in outer)
-    while split < len(outer) and prod(d.out for d in outer[:split]) < tuning.WINDOW_UNITS:
+    split, rows = 0, hint_of(prod(d.out for d in outer))
+    while split < len(outer) and hint_of(prod(d.out for d in outer[:split])) < tuning.WINDOW_UNITS:
         split += 1
     blocks = -(-last.out // tuning.WINDOW_BLOCK) if rows < tuning.WINDOW_UNITS else 1
     work = prod(d.out for d in dims) * positions * (body_cost(op.block()) + len(op.results))

@@ -183,6 +183,13 @@ CASES = {
           return %0 : tensor<1x8x8xi32>""", "tensor<1x8x8xf32>", "tensor<1x8x8xi32>"),
         "convert convolution", "convert slice reshape dot_general", shape=(1, 8, 8),
     ),
+    "pointwise_convolutions": Case(  # of fixed shapes it leaves them; of others, see tests/dynamic
+        main("""%0 = stablehlo.convolution(%x, %x) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {}
+            {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+            : (tensor<1x8x8xf32>, tensor<1x8x8xf32>) -> tensor<1x8x8xf32>
+          return %0 : tensor<1x8x8xf32>""", "tensor<1x8x8xf32>", "tensor<1x8x8xf32>"),
+        "convolution", "convolution", shape=(1, 8, 8),
+    ),
     "canonical_dots": Case(
         main(f"""%h = stablehlo.convert %x : (tensor<8x8xf32>) -> tensor<8x8xbf16>
           %0 = {DOT.replace("%x", "%h")} : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>

@@ -1,6 +1,8 @@
 """A convolution's extents and strides, and what is decided from them: which way it runs, how it is cut.
 
-The decisions are made here, in Python, once per convolution; the machine code reads them from a table of i64.
+The decisions are made here, in Python, once per convolution; the machine code reads them from a table of i64. Of
+extents that are known at the call only, how many tasks there are and where things lie follow from the call's; how much
+a task does goes by the hint.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from dataclasses import dataclass, field
 from shlo_jit import tuning
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize, storage
 from shlo_jit.kernels.target import Target
+from shlo_jit.sizes import Size, equal, hint_of
 
 _FIELDS = (
     "kind copy_tasks copy_lines copy_chunk weight_tasks main_tasks "
@@ -173,8 +176,11 @@ class _Decision:
         return [self.values.get(name, 0) for name in FIELDS]
 
     def _pointwise(self) -> None:
-        """A 1x1 window without strides over a dense input is a plain product: one line of all pixels."""
+        """A 1x1 window without strides over a dense input is a plain product: one line of all pixels. Not of images
+        that only the call counts: lines are not cut, and their length says which way is best."""
         s = self.shape
+        if isinstance(s.batch, Size):
+            return
         if (self.window, self.stride, self.pad, self.ldil) != ((1, 1, 1), (1, 1, 1), (0, 0, 0), (1, 1, 1)):
             return
         _, h, w = self.input
@@ -197,7 +203,7 @@ class _Decision:
     def _depthwise(self) -> bool:
         """One channel a group, channels adjacent everywhere."""
         s = self.shape
-        adjacent = s.in_group == s.kernel_group == s.out_group == 1
+        adjacent = equal((s.in_group, s.kernel_group, s.out_group), (1, 1, 1))
         return s.features_last and s.ci == 1 and s.co == 1 and s.groups > 1 and adjacent and self.ldil == (1, 1, 1)
 
     def _inside(self) -> None:
@@ -217,7 +223,7 @@ class _Decision:
     def _cut_depthwise(self, kind: int, lines: int, channels: int) -> None:
         work = max(1, self.output[2] * channels * self.taps)
         chunk = max(1, (tuning.CONV_TASK // 32) // work)
-        if work * lines <= tuning.CONV_SERIAL // 8:
+        if not isinstance(lines, Size) and work * lines <= tuning.CONV_SERIAL // 8:
             chunk = max(1, lines)
         self._set(kind=kind, row_chunk=chunk, main_tasks=-(-lines // chunk))
 
@@ -229,7 +235,7 @@ class _Decision:
             (o - 1) * t + (k - 1) * r + 1
             for o, t, k, r in zip(self.output, self.stride, self.window, self.rdil, strict=True)
         )
-        same = storage(self.types.a) == self.plan.unit and (s.in_feature == 1 or s.ci == 1)
+        same = storage(self.types.a) == self.plan.unit and (s.in_feature == 1 or equal(s.ci, 1))
         fits = all(n <= x for n, x in zip(needed, self.input, strict=True))
         dilated = any(d > 1 and x > 1 for d, x in zip(self.ldil, self.input, strict=True))
         if same and fits and not dilated and self.pad == (0, 0, 0):
@@ -243,7 +249,7 @@ class _Decision:
         self._set(pd=pd, ph=ph, pw=pw, a_w=a_w, a_h=a_h, a_d=a_d, a_batch=a_batch, a_group=a_batch * self.images)
         lines = s.groups * self.images * pd * ph
         self.copy_bytes = lines * a_h
-        chunk = max(1, (128 << 10) // max(a_h, 1))
+        chunk = max(1, (128 << 10) // max(hint_of(a_h), 1))
         self._set(copy_lines=lines, copy_chunk=chunk, copy_tasks=-(-lines // chunk))
         pad, dilation = self.pad[2], self.ldil[2]
         first = max(0, -(pad // dilation)) if pad < 0 else 0
@@ -255,7 +261,7 @@ class _Decision:
         s, v = self.shape, self.values
         taps = [v[f"a_{d}"] * r for d, r in zip("dhw", self.rdil, strict=True)]
         kd, kh, kw = self.window
-        if kw == 1 or (self.rdil[2] == 1 and v["a_w"] == s.ci * self.plan.unit_bytes):
+        if kw == 1 or (self.rdil[2] == 1 and equal(v["a_w"], s.ci * self.plan.unit_bytes)):
             run, runs, stride, outer = s.ci * kw, kh, taps[1], (1, 0)
         else:
             run, runs, stride, outer = s.ci, kw, taps[2], (kh, taps[1])
@@ -263,7 +269,7 @@ class _Decision:
         self._set(
             outer1=outer[0],
             outer1_stride=outer[1],
-            runs_per_call=min(max(1, tuning.CONV_CALL_K // max(run, 1)), max(runs, 1)),
+            runs_per_call=min(max(1, tuning.CONV_CALL_K // max(hint_of(run), 1)), max(runs, 1)),
         )
 
     # ------------------------------------------------------------------ cutting
@@ -278,24 +284,24 @@ class _Decision:
         panel = k * width * plan.unit_bytes * plan.parts
         panels = -(-s.co // width)
         # Some taps and up to 16 panels at a time: lines of the kernel are read in long pieces.
-        per_task = min(panels, 16) if self.taps > 1 else min(panels, 4)
+        per_task = min(hint_of(panels), 16 if self.taps > 1 else 4)
         chunks = -(-panels // max(per_task, 1))
-        taps = max(1, (128 << 10) // max(1, s.ci * width * per_task * plan.unit_bytes))
+        taps = max(1, (128 << 10) // max(1, hint_of(s.ci) * width * per_task * plan.unit_bytes))
         self._set(w_width=width, k_bytes_per_panel=panel, w_chunk=per_task, w_chunks=chunks, w_taps=taps)
         self._set(weight_tasks=chunks * s.groups * -(-self.taps // taps), w_group_bytes=panel * panels)
         weights = _round(self.copy_bytes + 256, 64)
         # A store of the packer may stick out by a vector.
         workers = weights + _round(panel * panels * s.groups + 256, 64)
         self._set(scratch_weights=weights, scratch_workers=workers)
-        (self._cut_last if last else self._cut_first)(k, call_k)
+        (self._cut_last if last else self._cut_first)(hint_of(k), call_k)
 
     def _cut_last(self, k: int, call_k: int) -> None:
         s, plan = self.shape, self.plan
-        columns = max(plan.nr, min(512, (192 << 10) // call_k) // plan.nr * plan.nr)
-        columns = min(columns, _round(s.co, plan.nr))
+        columns = max(plan.nr, min(512, (192 << 10) // hint_of(call_k)) // plan.nr * plan.nr)
+        columns = min(columns, _round(hint_of(s.co), plan.nr))
         width = max(1, self.output[2])
         wasted = _round(width, plan.mr) - width
-        in_place = wasted * 2 * -(-s.co // plan.nr) <= width
+        in_place = wasted * 2 * -(-hint_of(s.co) // plan.nr) <= width
         rows = max(2, tuning.CONV_TASK // max(1, columns * k * plan.mr)) * plan.mr
         if in_place:
             lines = self.images * self.output[0] * self.output[1]
@@ -311,10 +317,8 @@ class _Decision:
     def _cut_first(self, k: int, call_k: int) -> None:
         """Rows of the product are features, its columns pixels of an image."""
         s, plan = self.shape, self.plan
-        columns = (
-            max(1, min(tuning.CONV_TASK // max(1, k * s.co * plan.nr), (192 << 10) // (call_k * plan.nr))) * plan.nr
-        )
-        columns = min(columns, _round(max(1, self.pixels), plan.nr))
+        most = min(tuning.CONV_TASK // max(1, k * hint_of(s.co) * plan.nr), (192 << 10) // (hint_of(call_k) * plan.nr))
+        columns = min(max(1, most) * plan.nr, _round(max(1, self.pixels), plan.nr))
         chunks = -(-self.pixels // columns)
         self._set(kind=FIRST, nc=columns, column_chunks=chunks, main_tasks=s.groups * self.images * chunks)
         self._set(worker_bytes=_round(columns * call_k * plan.unit_bytes + 1024, 64))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.kernels.builder import V
 from shlo_jit.kernels.convolution.convolution import conv_symbol
 from shlo_jit.lower.kernels.epilogue import write_epilogue
 from shlo_jit.schedule.convolution import ConvolutionSchedule
@@ -16,11 +15,11 @@ if TYPE_CHECKING:
 
 def lower(low: ProgramLowering, step: OpStep, schedule: ConvolutionSchedule) -> None:
     op, b = step.op, low.b
-    name = low.table(list(schedule.table))
+    table = low.table(list(schedule.table))
     epilogue, frame = write_epilogue(low, schedule.epilogue)
     work = low.scratch(step)
     x, w, y = (low.pointer(v) for v in (*op.operands, op.result))
-    args = [V("ptr", f"@{name}"), x, w, y, work, epilogue, frame, low.thread_count]
+    args = [table, x, w, y, work, epilogue, frame, low.thread_count]
     b.call("void", conv_symbol(schedule.types), args)
     if schedule.epilogue is not None and schedule.epilogue.is_late:
         low.nest(schedule.epilogue.step, schedule.epilogue.schedule)

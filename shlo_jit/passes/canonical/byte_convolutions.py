@@ -32,6 +32,7 @@ from shlo_jit.ir.types import I32, DType, tensor
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
+from shlo_jit.sizes import hint_of
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def pays(lhs: Value, rhs: Value, dtype: DType, shape: tuple[int, ...], attribute
         return False
     window = window_of(attributes, len(numbers.input_spatial_dimensions))
     features = mk.shape_of(rhs)[numbers.kernel_output_feature_dimension]
-    if features < tuning.BYTE_LEAST_FEATURES or not math.prod(shape):
+    if hint_of(features) < tuning.BYTE_LEAST_FEATURES or not math.prod(shape):
         return False
     depth = math.prod(mk.shape_of(rhs)) // features
     rows = math.prod(shape) // features
@@ -110,8 +111,8 @@ def pays(lhs: Value, rhs: Value, dtype: DType, shape: tuple[int, ...], attribute
     return (
         dtype.is_integer
         and dtype.bits == 32
-        and depth >= tuning.BYTE_LEAST_DEPTH
-        and depth * rows <= tuning.BYTE_PATCHES
+        and hint_of(depth) >= tuning.BYTE_LEAST_DEPTH
+        and hint_of(depth * rows) <= tuning.BYTE_PATCHES
     )
 
 

@@ -18,6 +18,7 @@ from shlo_jit.lower.elements.registers import Reg, widen
 from shlo_jit.lower.kernels.access import lanes_loop
 from shlo_jit.lower.kernels.window.fold import Fold
 from shlo_jit.schedule.window import Scan
+from shlo_jit.sizes import equal, hint_of
 
 
 class ScanWriter:
@@ -73,7 +74,7 @@ class ScanWriter:
                     after += fold.flat(values)
                 carry.next(*after)
 
-        whole = self.columns >= self.scan.block and self.scan.block > self.scan.width
+        whole = hint_of(self.columns) >= self.scan.block and self.scan.block > self.scan.width
         if not whole:
             lanes_loop(b, self.target, start, stop, self.scan.width, lambda i, n, mask: columns([i], n, mask))
             return
@@ -90,7 +91,7 @@ class ScanWriter:
             lanes_loop(b, self.target, start, stop, self.scan.width, lambda i, n, mask: columns([i], n, mask))
             return []
 
-        if self.columns % self.scan.block == 0:
+        if equal(self.columns % self.scan.block, 0):
             side_by_side()
         else:
             b.if_else(b.icmp("eq", b.sub(stop, start), self.scan.block), side_by_side, rest)

@@ -24,6 +24,7 @@ from shlo_jit.lower.kernels.units import run_units
 from shlo_jit.lower.kernels.window.fold import Fold
 from shlo_jit.lower.kernels.window.scan import ScanWriter
 from shlo_jit.schedule.window import Dim, Windows, WindowSchedule
+from shlo_jit.sizes import Size, equal, surely
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -45,6 +46,7 @@ class WindowWriter:
         self.b = b
         self.fold = Fold(self.op, b, pointers)
         self.skip_init = self.fold.starts_neutral
+        is_whole = equal(self.windows.blocks, 1)
         with b.loop(first, last, 1, "unit") as unit:
             block, rest = b.urem(unit, self.windows.blocks), b.udiv(unit, self.windows.blocks)
             index: list[V] = []
@@ -52,12 +54,8 @@ class WindowWriter:
                 index.insert(0, rest if k == 0 else b.urem(rest, d.out))
                 rest = b.udiv(rest, d.out)
             start = b.mul(block, tuning.WINDOW_BLOCK)
-            stop = (
-                i64(self.last.out)
-                if self.windows.blocks == 1
-                else b.min_(b.add(start, tuning.WINDOW_BLOCK), self.last.out)
-            )
-            self.rows(index, i64(0) if self.windows.blocks == 1 else start, stop)
+            stop = i64(self.last.out) if is_whole else b.min_(b.add(start, tuning.WINDOW_BLOCK), self.last.out)
+            self.rows(index, i64(0) if is_whole else start, stop)
 
     def rows(self, index: list[V], start: V, stop: V) -> None:
         """The outer dimensions not yet fixed, then the last one from `start` to `stop`."""
@@ -68,7 +66,7 @@ class WindowWriter:
         b, inside = self.b, None
         for i, d in zip(index, self.outer, strict=True):
             low, high = d.interior
-            if (low, high) == (0, d.out):
+            if equal((low, high), (0, d.out)):
                 continue
             within = b.icmp("ult", b.sub(i, low), i64(high - low))
             inside = within if inside is None else b.and_(inside, within)
@@ -90,9 +88,10 @@ class WindowWriter:
         """A row whose window is inside along the outer dimensions: tests at its ends only."""
         b = self.b
         low, high = self.last.interior
-        if low > 0 or high == 0:
-            self.tested(index, start, b.min_(stop, low if high else self.last.out))
-        if high == 0:
+        none = equal(high, 0)
+        if low > 0 or none:
+            self.tested(index, start, b.min_(stop, self.last.out if none else low))
+        if none:
             return
 
         def body(i: V, n: int, mask: V | None) -> None:
@@ -101,7 +100,7 @@ class WindowWriter:
         lanes_loop(
             b, self.target, b.max_(start, low), b.min_(stop, high), self.windows.width, body, self.windows.unroll
         )
-        if high < self.last.out:
+        if not surely(lambda: high >= self.last.out):
             self.tested(index, b.max_(start, high), stop)
 
     def tested(self, index: list[V], start: V, stop: V) -> None:
@@ -177,11 +176,11 @@ class WindowWriter:
         b = self.b
         at = b.add(_scaled(b, o, d.stride), b.splat(b.sub(b.mul(w, d.dilation), d.low), lanes(o.type)))
         if d.base == 1:
-            return at, b.icmp("ult", at, const(at.type, d.extent))
+            return at, b.icmp("ult", at, _number(b, at.type, d.extent))
         base = const(at.type, d.base)
         x = b.emit(at.type, f"udiv {at.type} {at.text}, {base.text}")
         gap = b.emit(at.type, f"urem {at.type} {at.text}, {base.text}")
-        return x, b.and_(b.icmp("ult", x, const(at.type, d.extent)), b.icmp("eq", gap, const(at.type, 0)))
+        return x, b.and_(b.icmp("ult", x, _number(b, at.type, d.extent)), b.icmp("eq", gap, const(at.type, 0)))
 
     def element(self, i: V, w: V, inside: V, at: V, n: int, mask: V | None) -> list[Reg]:
         """The elements under window position w of the last dimension; initial values where there are none."""
@@ -196,6 +195,11 @@ class WindowWriter:
         x, ok = self.input_index(self.last, b.add(b.splat(i, n), b.iota("i64", n)), w)
         ok = b.and_(b.splat(inside, n), ok)
         return fold.select(ok, fold.gather(b.add(b.splat(at, n), x), ok), fold.start(n))
+
+
+def _number(b: Builder, type: str, number: int) -> V:
+    """A number, maybe one that is known at the call only, in every lane of a type."""
+    return b.splat(i64(number), lanes(type)) if isinstance(number, Size) else const(type, number)
 
 
 def _scaled(b: Builder, x: V, factor: int) -> V:

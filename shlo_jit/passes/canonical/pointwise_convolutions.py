@@ -1,0 +1,54 @@
+"""Convolutions of single pixels as matrix products, where the call says how many images there are.
+
+Of fixed shapes the convolution's routine takes all pixels as one line. A line that only the call knows cannot be cut
+well by it; the routine of products cuts its rows at the call.
+
+Needs: static shapes. Guarantees: no convolution that `is_pointwise` remains.
+
+    convolution(x, w) : [n, 7, 7, f] by [1, 1, f, o]   ->   dot_general(x, reshape(w)), contracting f
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_jit.ir.attributes import ConvDims
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.canonical.byte_convolutions import window_of
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.rewriter import Rewriter, rewrite
+
+
+def pointwise_convolutions(function: Op, _: Context) -> Op:
+    """The function with the convolutions that `is_pointwise` names as products."""
+
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op.name != "stablehlo.convolution" or not is_pointwise(op):
+            return None
+        d = op.attributes["dimension_numbers"]
+        pixels, kernel = operands
+        order = (*d.kernel_spatial_dimensions, d.kernel_input_feature_dimension, d.kernel_output_feature_dimension)
+        matrix = mk.transpose(rw, kernel, order)
+        matrix = mk.reshape(rw, matrix, mk.shape_of(matrix)[-2:])
+        roles = [(), (), (d.input_feature_dimension,), (0,)]
+        return [mk.dot(rw, (pixels, matrix), roles, op.result.tensor.storage)]
+
+    return rewrite(function, visit)
+
+
+def is_pointwise(op: Op) -> bool:
+    """Whether each result pixel, features last, follows from the one pixel of the input in its place alone, and sizes
+    are known at the call only."""
+    d = op.attributes["dimension_numbers"]
+    assert isinstance(d, ConvDims)
+    if op.result.tensor.is_fixed:
+        return False
+    input_order = (d.input_batch_dimension, *d.input_spatial_dimensions, d.input_feature_dimension)
+    output_order = (d.output_batch_dimension, *d.output_spatial_dimensions, d.output_feature_dimension)
+    n = len(d.input_spatial_dimensions)
+    window = window_of(op.attributes, n)
+    sizes = {mk.shape_of(op.operands[1])[i] for i in d.kernel_spatial_dimensions}
+    once = {*sizes, *window.strides, *window.lhs_dilation, window.groups, window.batch_groups} <= {1}
+    unpadded = all(pair == (0, 0) for pair in window.padding)
+    return once and unpadded and input_order == output_order == tuple(range(n + 2))
