@@ -7,7 +7,7 @@ from typing import Any
 
 from shlo_jit.aot import instances
 from shlo_jit.aot.calls import alignment, public, run_symbol
-from shlo_jit.aot.image import INTERFACE, Function, Image, arena_terms
+from shlo_jit.aot.image import INTERFACE, SIZED, Function, Image, Sized, arena_terms
 from shlo_jit.aot.imports import custom_call_symbols
 from shlo_jit.aot.tables import Field, Tables, text_bytes
 from shlo_jit.aot.weights_code import weights_file_name
@@ -16,12 +16,18 @@ from shlo_jit.codegen.library_format import INTERFACE_VERSION, METADATA_OFFSET, 
 from shlo_jit.codegen.objects import write_callback, write_port
 from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.builder import ModuleText, V
+from shlo_jit.runtime.dynamic import DynamicPort
 from shlo_jit.version import __version__
 
 
 def library_symbol(name: str) -> str:
     """Of the function that returns the record."""
     return f"{name}_library"
+
+
+def sized_symbol(image: Image, number: int) -> str:
+    """Of the code of a sized function."""
+    return f"{image.name}.sized.{number}"
 
 
 def metadata(image: Image) -> dict[str, Any]:
@@ -31,6 +37,7 @@ def metadata(image: Image) -> dict[str, Any]:
         "shlo_jit": __version__,
         "name": image.name,
         "functions": [_function(f) for f in image.functions],
+        "sized": [_sized(s) for s in image.sized],
         "targets": [
             {
                 "name": v.target.name,
@@ -65,6 +72,19 @@ def _function(function: Function) -> dict[str, Any]:
     }
 
 
+def _sized(sized: Sized) -> dict[str, Any]:
+    """The functions for `calls` are those from number `first` on."""
+    return {
+        "name": sized.name,
+        "c_name": sized.c_name,
+        "inputs": [[p.name, list(p.shape), p.dtype.name] for p in sized.inputs],
+        "outputs": [[p.name, list(p.shape), p.dtype.name] for p in sized.outputs],
+        "by_value": list(sized.by_value),
+        "first": sized.first,
+        "calls": [{"sizes": list(c.sizes), "values": [data.hex() for data in c.values]} for c in sized.calls],
+    }
+
+
 class Description:
     """Writes it."""
 
@@ -83,12 +103,12 @@ class Description:
             "llvm.used", f'appending global [1 x ptr] [ptr @{note_symbol}], section "llvm.metadata"'
         )
         json_at = f"getelementptr (i8, ptr @{note_symbol}, i64 {METADATA_OFFSET})"
-        functions = self.tables.records([self._function(i, f) for i, f in enumerate(self.image.functions)])
+        _, functions = self.functions()
         fields: list[Field] = [
             ("i32", str(INTERFACE_VERSION)),
             ("i32", str(len(self.image.functions))),
             self.tables.string(self.image.name),
-            functions,
+            (functions.type, functions.text),
             ("ptr", json_at),
             ("i64", str(len(data) - METADATA_OFFSET)),
             *(("ptr", f"@{self.image.name}_{name}") for name in INTERFACE),
@@ -98,6 +118,33 @@ class Description:
         self.module.define_global(record, f"internal constant {type} {value}, align 8")
         b = public(self.module, library_symbol(self.image.name), [], self.image, "ptr")
         b.ret(V("ptr", f"@{record}"))
+        if self.image.sized:
+            self._write_sized()
+
+    def functions(self) -> tuple[str, V]:
+        """The type of the records of all functions, and the address of the first."""
+        rows = [self._function(i, f) for i, f in enumerate(self.image.functions)]
+        return self.tables.record(rows[0])[0], V(*self.tables.records(rows))
+
+    def _write_sized(self) -> None:
+        """The function that returns the records of sized functions; behind the last is one of zeros."""
+        rows = [self._sized(i, s) for i, s in enumerate(self.image.sized)]
+        end: list[Field] = [(type, "null" if type == "ptr" else "0") for type, _ in rows[0]]
+        b = public(self.module, f"{self.image.name}_{SIZED}", [], self.image, "ptr")
+        b.ret(V(*self.tables.records([*rows, end])))
+
+    def _sized(self, number: int, sized: Sized) -> list[Field]:
+        return [
+            self.tables.string(sized.name),
+            ("i32", str(len(sized.inputs))),
+            ("i32", str(len(sized.outputs))),
+            self.tables.records([self._port(p, False) for p in sized.inputs]),
+            self.tables.records([self._port(p, True) for p in sized.outputs]),
+            ("ptr", f"@{sized_symbol(self.image, number)}"),
+            ("ptr", f"@{self.image.name}.shapes.{number}"),
+            ("i32", str(sized.first)),
+            ("i32", str(len(sized.calls))),
+        ]
 
     def _format(self) -> str:
         """Of object files."""
@@ -114,13 +161,16 @@ class Description:
             ("ptr", f"@{run_symbol(self.image, number)}"),
         ]
 
-    def _port(self, port: Port, is_result: bool) -> list[Field]:
+    def _port(self, port: Port | DynamicPort, is_result: bool) -> list[Field]:
+        nbytes, multiple = 0, port.dtype.part.itemsize
+        if isinstance(port, Port):
+            nbytes, multiple = port.nbytes, alignment(port, is_result)
         return [
             self.tables.string(port.name),
             self.tables.string(port.dtype.name),
             ("i32", str(TYPES.index("i64" if port.dtype.name == "index" else port.dtype.name))),
             ("i32", str(len(port.shape))),
-            self.tables.array("i64", port.shape),
-            ("i64", str(port.nbytes)),
-            ("i64", str(alignment(port, is_result))),
+            self.tables.array("i64", [-1 if n is None else n for n in port.shape]),
+            ("i64", str(nbytes)),
+            ("i64", str(multiple)),
         ]

@@ -22,10 +22,12 @@ from shlo_jit.kernels.externals import LAPACK_PREFIX
 from shlo_jit.runtime import lapack
 from shlo_jit.runtime.cache import ObjectCache
 from shlo_jit.runtime.callbacks import trampoline_address
+from shlo_jit.runtime.dynamic import DynamicExecutable
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.runtime.fastcall import call_library
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.library_file import LibraryFile, check_loadable, read_library
+from shlo_jit.runtime.library_sized import sized_executable
 from shlo_jit.runtime.loaded import Loaded
 
 P, I32, U32, U64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint64
@@ -74,23 +76,18 @@ class _Library(ctypes.Structure):
     ]
 
 
-class LoadedLibrary(Loaded):
-    """One function of a library in this process."""
+class OpenLibrary:
+    """A library in this process, which all its functions share."""
 
-    def __init__(self, file: LibraryFile, entry: str | None, weights: str | None) -> None:
-        """Raises LibraryError where the library cannot be loaded, or has no such function."""
+    def __init__(self, file: LibraryFile, weights: str | None) -> None:
+        """Raises LibraryError where the library cannot be loaded."""
         self.file = file
-        number = _number(file, entry)
-        self.constants = ()
         self.library, address = _open(file)
         make = ctypes.CFUNCTYPE(ctypes.POINTER(_Library))(address)
         self.c = make().contents
         if self.c.interface_version != INTERFACE_VERSION or self._metadata() != file.metadata:
             raise LibraryError(f"cannot load {file.path}: its code and its metadata do not agree")
         self.weights = weights or _weights_beside(file)
-        self.program = _program(file.metadata["functions"][number])
-        self.first_callback = sum(len(f["callbacks"]) for f in file.metadata["functions"][:number])
-        self.entry = self.c.functions[number].run
         for name in file.metadata["lapack"]:
             symbol = LAPACK_PREFIX + name
             self.c.set_symbol(f"{name}_".encode(), lapack.addresses([symbol])[symbol])
@@ -98,6 +95,22 @@ class LoadedLibrary(Loaded):
     def _metadata(self) -> object:
         """What the code says: the file may have been replaced since it was read."""
         return json.loads(ctypes.string_at(self.c.metadata or 0, self.c.metadata_bytes))
+
+
+class LoadedLibrary(Loaded):
+    """One function of a library in this process."""
+
+    def __init__(self, opened: OpenLibrary, number: int) -> None:
+        functions = opened.file.metadata["functions"]
+        self.opened = opened
+        self.file = opened.file
+        self.constants = ()
+        self.library = opened.library
+        self.c = opened.c
+        self.weights = opened.weights
+        self.program = _program(functions[number])
+        self.first_callback = sum(len(f["callbacks"]) for f in functions[:number])
+        self.entry = self.c.functions[number].run
 
     def arena_bytes(self, threads: int) -> int:
         """Of the arenas that a caller makes: the library has its own."""
@@ -157,14 +170,24 @@ def load_library(
     custom_calls: Mapping[str, Any] | None,
     weights: str | None,
     cache: ObjectCache | None,
-) -> Executable:
-    """A function of a library as an Executable. Raises LibraryError, OSError, ExecutionError where a custom call has no
+) -> Executable | DynamicExecutable:
+    """A function of a library as an Executable; one that takes sizes as a DynamicExecutable. Raises LibraryError, OSError, ExecutionError where a custom call has no
     implementation or LAPACK is not there, and MemoryError."""
     file = read_library(path)
     check_loadable(file)
     target = resolve()
-    loaded = LoadedLibrary(file, entry, weights)
-    return Executable(LibraryInstance(loaded, call_library(target, cache), threads, custom_calls), target, cache)
+    entry = _entry(file, entry)
+    opened = OpenLibrary(file, weights)
+    functions = call_library(target, cache)
+
+    def executable(number: int) -> Executable:
+        loaded = LoadedLibrary(opened, number)
+        return Executable(LibraryInstance(loaded, functions, threads, custom_calls), target, cache)
+
+    sized = next((s for s in file.metadata.get("sized", ()) if s["name"] == entry), None)
+    if sized is not None:
+        return sized_executable(sized, executable)
+    return executable([f["name"] for f in file.metadata["functions"]].index(entry))
 
 
 def _weights_beside(file: LibraryFile) -> str | None:
@@ -173,14 +196,14 @@ def _weights_beside(file: LibraryFile) -> str | None:
     return name and os.path.join(os.path.dirname(os.path.abspath(file.path)), name)
 
 
-def _number(file: LibraryFile, entry: str | None) -> int:
-    """Of a function: of `main`, or the only one, where none is named."""
-    names = [f["name"] for f in file.metadata["functions"]]
+def _entry(file: LibraryFile, entry: str | None) -> str:
+    """The name of a function: `main`, or the only one, where none is named."""
+    names = list(dict.fromkeys(f["name"] for f in file.metadata["functions"]))
     if entry is None:
         entry = names[0] if len(names) == 1 else "main"
     if entry not in names:
         raise LibraryError(f"{file.path} has no function @{entry}; it has {', '.join('@' + n for n in names)}")
-    return names.index(entry)
+    return entry
 
 
 def _open(file: LibraryFile) -> tuple[jit.Library, int]:
