@@ -175,16 +175,18 @@ def _shapes(given: object, entries: tuple[str, ...]) -> dict[str, list[Any]]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        if len(entries) > 1:
+        if len(entries) != 1:
             raise ValueError("shapes: several functions are exported: expected a dictionary of calls by function")
         given = {entries[0]: given}
-    found = {_text("shapes", name).removeprefix("@"): calls for name, calls in given.items()}
-    for name, calls in found.items():
-        if name not in entries:
-            raise ValueError(f"shapes: @{name} is not exported; expected one of {', '.join('@' + e for e in entries)}")
+    found: dict[str, list[Any]] = {}
+    for name, calls in given.items():
+        entry = _text("shapes", name).removeprefix("@")
+        if entry not in entries:
+            raise ValueError(f"shapes: @{entry} is not exported; expected one of {', '.join('@' + e for e in entries)}")
         if not isinstance(calls, Sequence) or isinstance(calls, str | bytes) or not calls:
             raise TypeError(f"shapes: expected a list of calls, each the shapes of all arguments, got {calls!r}")
-    return {name: list(calls) for name, calls in found.items()}
+        found[entry] = list(calls)
+    return found
 
 
 def _path(option: str, given: object) -> Path:

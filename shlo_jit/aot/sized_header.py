@@ -99,10 +99,9 @@ def _shapes(image: Image, sized: Sized) -> str:
     for i, (port, parameter) in enumerate(zip(sized.inputs, inputs, strict=True)):
         parameters += [f"{_pointer(port, True)}{parameter}"] if i in sized.by_value else []
         parameters += [f"int64_t {size}" for (argument, _), size in sizes if argument == i]
-    text = "/* Shapes and bytes of all its inputs and outputs for these sizes; NULL where there is no code for them. */\n"
-    return f"{text}{c_declaration(f'const shlo_function *{image.name}_{sized.shapes_name}', parameters)}"
+    text = "/* Shapes and bytes of all its inputs and outputs for these sizes; NULL where there is no code for them. */"
+    return f"{text}\n{c_declaration(f'const shlo_function *{image.name}_{sized.shapes_name}', parameters)}"
 
 
 def _pointer(port: DynamicPort, is_const: bool) -> str:
     return f"{'const ' if is_const else ''}{c_type(port.dtype)} *"
-

@@ -171,12 +171,12 @@ def load_library(
     weights: str | None,
     cache: ObjectCache | None,
 ) -> Executable | DynamicExecutable:
-    """A function of a library as an Executable; one that takes sizes as a DynamicExecutable. Raises LibraryError, OSError, ExecutionError where a custom call has no
-    implementation or LAPACK is not there, and MemoryError."""
+    """A function of a library as an Executable; one that takes sizes as a DynamicExecutable. Raises LibraryError,
+    OSError, ExecutionError where a custom call has no implementation or LAPACK is not there, and MemoryError."""
     file = read_library(path)
     check_loadable(file)
     target = resolve()
-    entry = _entry(file, entry)
+    name = _entry(file, entry)
     opened = OpenLibrary(file, weights)
     functions = call_library(target, cache)
 
@@ -184,10 +184,10 @@ def load_library(
         loaded = LoadedLibrary(opened, number)
         return Executable(LibraryInstance(loaded, functions, threads, custom_calls), target, cache)
 
-    sized = next((s for s in file.metadata.get("sized", ()) if s["name"] == entry), None)
+    sized = next((s for s in file.metadata.get("sized", ()) if s["name"] == name), None)
     if sized is not None:
         return sized_executable(sized, executable)
-    return executable([f["name"] for f in file.metadata["functions"]].index(entry))
+    return executable([f["name"] for f in file.metadata["functions"]].index(name))
 
 
 def _weights_beside(file: LibraryFile) -> str | None:
@@ -199,11 +199,10 @@ def _weights_beside(file: LibraryFile) -> str | None:
 def _entry(file: LibraryFile, entry: str | None) -> str:
     """The name of a function: `main`, or the only one, where none is named."""
     names = list(dict.fromkeys(f["name"] for f in file.metadata["functions"]))
-    if entry is None:
-        entry = names[0] if len(names) == 1 else "main"
-    if entry not in names:
-        raise LibraryError(f"{file.path} has no function @{entry}; it has {', '.join('@' + n for n in names)}")
-    return entry
+    name = entry if entry is not None else names[0] if len(names) == 1 else "main"
+    if name not in names:
+        raise LibraryError(f"{file.path} has no function @{name}; it has {', '.join('@' + n for n in names)}")
+    return name
 
 
 def _open(file: LibraryFile) -> tuple[jit.Library, int]:

@@ -1,4 +1,4 @@
-"""Functions of exported libraries that take sizes: the program for the arrays of a call is found among those there are."""
+"""Functions of exported libraries that take sizes: the program for a call is found among those there are."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ def _port(row: Sequence[Any]) -> DynamicPort:
 
 def _sizes(inputs: Sequence[DynamicPort], shapes: Sequence[Shape]) -> tuple[int, ...]:
     """Those that are unknown in `inputs`."""
-    return tuple(
-        n for port, shape in zip(inputs, shapes, strict=True) for n, m in zip(shape, port.shape, strict=True) if m is None
-    )  # fmt: skip
+    pairs = (pair for port, shape in zip(inputs, shapes, strict=True) for pair in zip(port.shape, shape, strict=True))
+    return tuple(n for known, n in pairs if known is None)
 
 
 def _unknown(
@@ -65,13 +64,14 @@ def _unknown(
         known.append(_described(inputs, selecting, of_call, arrays))
     names = ", ".join(inputs[i].name or f"argument {i}" for i in selecting)
     got = _described(inputs, selecting, shapes, values)
-    return f"the library has code for ({names}) = {', '.join(known)}; got {got}"
+    names = names if len(selecting) == 1 else f"({names})"
+    return f"the library has code for {names} = {', '.join(known)}; got {got}"
 
 
 def _described(
     inputs: Sequence[DynamicPort], selecting: Sequence[int], shapes: Sequence[Shape], values: Mapping[int, np.ndarray]
 ) -> str:
-    """`(float32[8,16], 3)`: types of arguments, or their values where these select the code."""
+    """`float32[8,16]`, or `(float32[8,16], 3)`: types of arguments, or their values where these select the code."""
     words = []
     for i in selecting:
         if i in values:
@@ -79,4 +79,4 @@ def _described(
             words.append(f"[{', '.join(numbers)}]" if inputs[i].shape else numbers[0])
         else:
             words.append(f"{inputs[i].dtype.numpy.name}[{shape_text(shapes[i])}]")
-    return f"({', '.join(words)})"
+    return words[0] if len(words) == 1 else f"({', '.join(words)})"
