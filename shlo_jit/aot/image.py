@@ -201,7 +201,7 @@ def _functions(
         for _ in source.modules:
             found.append(_function(source.entry, "" if source.unknown else c_name, found, variants))
         if source.unknown:
-            shapes_name = unique(f"{c_name}_shapes", c_names)
+            shapes_name = unique(f"{c_word(source.entry)}_shapes", c_names)
             sized.append(_sized(source.unknown, (source.entry, c_name, shapes_name), found[first:], first))
     return tuple(found), tuple(sized)
 

@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from shlo_jit.codegen import abi, jit
@@ -135,7 +135,8 @@ class LibraryInstance(Instance):
             raise MemoryError(f"the library needs {c.memory_bytes(self.threads)} bytes")
         if status != LibraryStatus.OK or not pointer.value:
             raise LibraryError(f"cannot load {self.loaded.file.path}: {_status_text(status)}{self._needs(status)}")
-        self._end = weakref.finalize(self, c.destroy, pointer.value)
+        # With the library, which is closed after it: where a cycle is collected, the order would be any.
+        self._end = weakref.finalize(self, _destroy, self.loaded.library, c.destroy, pointer.value)
         self._end.atexit = False  # another thread may be in a call until the very end
         if self._callbacks is not None:
             c.set_callback(pointer.value, trampoline_address, self._callbacks.handle)
@@ -160,6 +161,11 @@ class LibraryInstance(Instance):
 
     def _status_text(self, status: int) -> str:
         return _status_text(status)
+
+
+def _destroy(library: jit.Library, destroy: Callable[[int], None], instance: int) -> None:
+    """End an instance while its library is there."""
+    destroy(instance)
 
 
 def load_library(
