@@ -22,9 +22,9 @@ def read(module: Module, entries: Sequence[str], texts: Sequence[str]) -> dict[s
         if not name and len(entries) > 1:
             mistakes.fail(f"--shapes {text}: several functions are exported: write NAME:{text}")
         entry = (name or entries[0]).removeprefix("@")
-        arguments = _arguments(module, entry)
-        if arguments is not None:  # else api.export says what functions there are
-            found.setdefault(entry, []).append(_call(text, types.split(","), arguments))
+        arguments = _arguments(module, entry)  # where there is no such function, api.export says so
+        call = types.split(",") if arguments is None else _call(text, types.split(","), arguments)
+        found.setdefault(entry, []).append(call)
     return found
 
 
