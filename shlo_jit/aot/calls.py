@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_jit.aot import instances
-from shlo_jit.aot.image import BUILT_IN, Function, Image
+from shlo_jit.aot.image import BUILT_IN, Function, Image, Sized
 from shlo_jit.aot.imports import Imports
 from shlo_jit.aot.services import Services
 from shlo_jit.aot.tables import Tables
@@ -42,6 +42,12 @@ def alignment(port: Port, is_result: bool) -> int:
     if is_result and port.nbytes >= abi.ALIGNED_RESULT_BYTES:
         return abi.ALIGNMENT
     return max(1, port.dtype.part.itemsize)
+
+
+def result_alignment(image: Image, sized: Sized, output: int) -> int:
+    """The same of a sized function's result, for all there is code for."""
+    functions = image.functions[sized.first : sized.first + len(sized.calls)]
+    return max(alignment(f.outputs[output], True) for f in functions)
 
 
 class Calls:

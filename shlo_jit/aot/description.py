@@ -3,10 +3,11 @@ the metadata for those who read the file."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from shlo_jit.aot import instances
-from shlo_jit.aot.calls import alignment, public, run_symbol
+from shlo_jit.aot.calls import alignment, public, result_alignment, run_symbol
 from shlo_jit.aot.image import INTERFACE, SIZED, Function, Image, Sized, arena_terms
 from shlo_jit.aot.imports import custom_call_symbols
 from shlo_jit.aot.tables import Field, Tables, text_bytes
@@ -28,6 +29,11 @@ def library_symbol(name: str) -> str:
 def sized_symbol(image: Image, number: int) -> str:
     """Of the code of a sized function."""
     return f"{image.name}.sized.{number}"
+
+
+def shapes_symbol(image: Image, number: int) -> str:
+    """Of the code that tells the shapes of its results."""
+    return f"{image.name}.shapes.{number}"
 
 
 def metadata(image: Image) -> dict[str, Any]:
@@ -103,12 +109,12 @@ class Description:
             "llvm.used", f'appending global [1 x ptr] [ptr @{note_symbol}], section "llvm.metadata"'
         )
         json_at = f"getelementptr (i8, ptr @{note_symbol}, i64 {METADATA_OFFSET})"
-        _, functions = self.functions()
+        functions = self.tables.records([self._function(i, f) for i, f in enumerate(self.image.functions)])
         fields: list[Field] = [
             ("i32", str(INTERFACE_VERSION)),
             ("i32", str(len(self.image.functions))),
             self.tables.string(self.image.name),
-            (functions.type, functions.text),
+            functions,
             ("ptr", json_at),
             ("i64", str(len(data) - METADATA_OFFSET)),
             *(("ptr", f"@{self.image.name}_{name}") for name in INTERFACE),
@@ -120,11 +126,6 @@ class Description:
         b.ret(V("ptr", f"@{record}"))
         if self.image.sized:
             self._write_sized()
-
-    def functions(self) -> tuple[str, V]:
-        """The type of the records of all functions, and the address of the first."""
-        rows = [self._function(i, f) for i, f in enumerate(self.image.functions)]
-        return self.tables.record(rows[0])[0], V(*self.tables.records(rows))
 
     def _write_sized(self) -> None:
         """The function that returns the records of sized functions; behind the last is one of zeros."""
@@ -138,10 +139,12 @@ class Description:
             self.tables.string(sized.name),
             ("i32", str(len(sized.inputs))),
             ("i32", str(len(sized.outputs))),
-            self.tables.records([self._port(p, False) for p in sized.inputs]),
-            self.tables.records([self._port(p, True) for p in sized.outputs]),
+            self.tables.records([self._sized_port(p, p.dtype.part.itemsize) for p in sized.inputs]),
+            self.tables.records(
+                [self._sized_port(p, result_alignment(self.image, sized, i)) for i, p in enumerate(sized.outputs)]
+            ),
             ("ptr", f"@{sized_symbol(self.image, number)}"),
-            ("ptr", f"@{self.image.name}.shapes.{number}"),
+            ("ptr", f"@{shapes_symbol(self.image, number)}"),
             ("i32", str(sized.first)),
             ("i32", str(len(sized.calls))),
         ]
@@ -161,16 +164,19 @@ class Description:
             ("ptr", f"@{run_symbol(self.image, number)}"),
         ]
 
-    def _port(self, port: Port | DynamicPort, is_result: bool) -> list[Field]:
-        nbytes, multiple = 0, port.dtype.part.itemsize
-        if isinstance(port, Port):
-            nbytes, multiple = port.nbytes, alignment(port, is_result)
+    def _port(self, port: Port, is_result: bool) -> list[Field]:
+        return self._record(port, port.shape, port.nbytes, alignment(port, is_result))
+
+    def _sized_port(self, port: DynamicPort, multiple: int) -> list[Field]:
+        return self._record(port, [-1 if n is None else n for n in port.shape], 0, multiple)
+
+    def _record(self, port: Port | DynamicPort, shape: Sequence[int], nbytes: int, multiple: int) -> list[Field]:
         return [
             self.tables.string(port.name),
             self.tables.string(port.dtype.name),
             ("i32", str(TYPES.index("i64" if port.dtype.name == "index" else port.dtype.name))),
-            ("i32", str(len(port.shape))),
-            self.tables.array("i64", [-1 if n is None else n for n in port.shape]),
+            ("i32", str(len(shape))),
+            self.tables.array("i64", shape),
             ("i64", str(nbytes)),
             ("i64", str(multiple)),
         ]

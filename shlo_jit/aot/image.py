@@ -69,7 +69,7 @@ class Sized(NamedTuple):
     name: str
     c_name: str
     shapes_name: str
-    """Behind the prefix, of the C function that tells the shapes of everything for given sizes."""
+    """Behind the prefix, of the C function that tells the shapes of results for given sizes."""
     inputs: tuple[DynamicPort, ...]
     outputs: tuple[DynamicPort, ...]
     by_value: tuple[int, ...]

@@ -78,9 +78,8 @@ class Interface:
         self._write_call()
         self._write_status_text()
         self._write_setters()
-        description = Description(self.module, self.image, self.tables)
-        SizedCalls(self.module, self.image, self.tables, description).write()
-        description.write()
+        SizedCalls(self.module, self.image, self.tables).write()
+        Description(self.module, self.image, self.tables).write()
         return self.module.text()
 
     def _public(self, name: str, params: list[tuple[str, str]], ret: str = "i32") -> Builder:

@@ -2,21 +2,22 @@
 
 i64 @NAME.find.S(ptr args, ptr sizes)                 which call of sized function S there is code for; -1 for none
 i32 @NAME.sized.S(ptr args, ptr results, ptr dims, ptr arena, ptr instance)      runs that, called as a program is
-ptr @NAME.shapes.S(ptr args, ptr sizes)               its record among those of all functions; null for none
+i32 @NAME.shapes.S(ptr args, ptr sizes, ptr shapes)   writes the shapes of its results
 i32 @NAME_f(ptr instance, ptr x, i64 x_dim0, ..., ptr y, ...)     @NAME.sized.S with a parameter for everything
-ptr @NAME_f_shapes(ptr n, i64 x_dim0, ...)            @NAME.shapes.S likewise, with pointers to what selects by value
+i32 @NAME_f_shapes(ptr n, i64 x_dim0, ..., ptr y_shape, ...)      @NAME.shapes.S likewise: with pointers to what selects
+                                                                  by value, and to the shapes that are not known
 """
 
 from __future__ import annotations
 
 from shlo_jit.aot.calls import pack, public, run_symbol
-from shlo_jit.aot.description import Description, sized_symbol
+from shlo_jit.aot.description import shapes_symbol, sized_symbol
 from shlo_jit.aot.image import Image, Sized
 from shlo_jit.aot.tables import Tables, text_bytes
 from shlo_jit.aot.writing import NULL, is_null, leave_if
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.library_format import LibraryStatus
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
 
 FIND = [("ptr", "args"), ("ptr", "sizes")]
 NONE = i64(-1)
@@ -25,11 +26,10 @@ NONE = i64(-1)
 class SizedCalls:
     """Writes them."""
 
-    def __init__(self, module: ModuleText, image: Image, tables: Tables, description: Description) -> None:
+    def __init__(self, module: ModuleText, image: Image, tables: Tables) -> None:
         self.module = module
         self.image = image
         self.tables = tables
-        self.description = description
 
     def write(self) -> None:
         for number, sized in enumerate(self.image.sized):
@@ -116,15 +116,22 @@ class SizedCalls:
         b.ret(b.call_pointer("i32", run, [args, results, NULL, NULL, instance]))
 
     def _write_shapes(self, number: int, sized: Sized) -> None:
-        b = self._own(self._symbol("shapes", number), FIND, "ptr")
-        args, sizes = b.params
-        with b.if_(self._is_missing(b, sized, args, sizes)):
-            b.ret_early(NULL)
+        b = self._own(shapes_symbol(self.image, number), [*FIND, ("ptr", "shapes")], "i32")
+        args, sizes, shapes = b.params
+        is_wrong = b.or_(is_null(b, shapes), self._is_missing(b, sized, args, sizes))
+        leave_if(b, is_wrong, LibraryStatus.BAD_POINTER)
         found = self._find(b, number, args, sizes)
-        with b.if_(b.icmp("slt", found, 0)):
-            b.ret_early(NULL)
-        record, records = self.description.functions()
-        b.ret(b.element(records, record, b.add(found, sized.first)))
+        leave_if(b, b.icmp("slt", found, 0), LibraryStatus.UNKNOWN_SHAPES)
+        functions = self.image.functions[sized.first : sized.first + len(sized.calls)]
+        for i, port in enumerate(sized.outputs):
+            rank = len(port.shape)
+            table = V(*self.tables.array("i64", [n for f in functions for n in f.outputs[i].shape]))
+            shape = b.load("ptr", b.element(shapes, "ptr", i))
+            with b.if_(b.not_(is_null(b, shape))):
+                row = b.element(table, "i64", b.mul(found, rank))
+                with b.loop(0, rank) as d:
+                    b.store(b.load("i64", b.element(row, "i64", d)), b.element(shape, "i64", d))
+        b.ret(i32(LibraryStatus.OK))
 
     def _write_typed(self, number: int, sized: Sized) -> None:
         pointers = [("ptr", f"a{n}") for n in range(len(sized.inputs))]
@@ -145,9 +152,13 @@ class SizedCalls:
         for i in range(len(sized.inputs)):
             params += [("ptr", f"a{i}")] if i in sized.by_value else []
             params += [("i64", f"s{i}.{d}") for argument, d in sized.unknown if argument == i]
-        b = public(self.module, f"{self.image.name}_{sized.shapes_name}", params, self.image, "ptr")
+        params += [("ptr", f"r{i}") for i, port in enumerate(sized.outputs) if not port.is_static]
+        b = public(self.module, f"{self.image.name}_{sized.shapes_name}", params, self.image)
         given = dict(zip((name for _, name in params), b.params, strict=True))
-        args = [given.get(f"a{i}", NULL) for i in range(len(sized.inputs))]
+        args, shapes = (
+            [given.get(f"{kind}{i}", NULL) for i in range(len(ports))]
+            for kind, ports in (("a", sized.inputs), ("r", sized.outputs))
+        )
         sizes = [value for name, value in given.items() if name[0] == "s"]
-        arguments = [pack(b, "ptr", args), pack(b, "i64", sizes)]
-        b.ret(b.call("ptr", self._symbol("shapes", number), arguments, declare=False))
+        arguments = [pack(b, "ptr", args), pack(b, "i64", sizes), pack(b, "ptr", shapes)]
+        b.ret(b.call("i32", shapes_symbol(self.image, number), arguments, declare=False))

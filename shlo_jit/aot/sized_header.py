@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 
 from shlo_jit.aot.c_names import c_comment, c_declaration, c_type, port_names
-from shlo_jit.aot.calls import alignment
+from shlo_jit.aot.calls import result_alignment
 from shlo_jit.aot.image import SIZED, Image, Sized
-from shlo_jit.aot.sized_words import calls_text, size_names
+from shlo_jit.aot.sized_words import calls_text, shape_names, size_names
 from shlo_jit.runtime.dynamic import DynamicPort
 
 COMMON = """\
@@ -21,10 +21,10 @@ typedef struct {
   const shlo_port *inputs, *outputs; /* a dimension that is not known is -1 in `shape`, and `bytes` is 0 */
   /* The function itself. The fourth argument is NULL. */
   int32_t (*run)(const void *const *inputs, void *const *outputs, const int64_t *sizes, void *, void *instance);
-  /* What it is for these sizes, among `functions` of the library; NULL where there is no code for them. Of the inputs
-     only those are read whose values select the code. */
-  const shlo_function *(*shapes)(const void *const *inputs, const int64_t *sizes);
-  int32_t first, count; /* what there is code for: functions[first] and those behind it */
+  /* Writes the shape of each output, `rank` numbers, to where the pointer of that number in `shapes` says; not where it
+     is NULL. Of the inputs only those are read whose values select the code. */
+  int32_t (*shapes)(const void *const *inputs, const int64_t *sizes, int64_t *const *shapes);
+  int32_t first, count; /* what there is code for: functions[first] of the library, and those behind it */
 } shlo_sized;
 
 #endif /* SHLO_JIT_SIZED */
@@ -71,10 +71,8 @@ def _place(image: Image, sized: Sized, output: int, inputs: list[str]) -> str:
     """What the caller must know of an output's memory."""
     if output in sized.aliases:
         return f" (the same pointer as {inputs[sized.aliases[output]]})"
-    functions = image.functions[sized.first : sized.first + len(sized.calls)]
-    ports = [f.outputs[output] for f in functions]
-    multiple = max(alignment(port, True) for port in ports)
-    return f" (at a multiple of {multiple} bytes)" if multiple > ports[0].dtype.part.itemsize else ""
+    multiple = result_alignment(image, sized, output)
+    return f" (at a multiple of {multiple} bytes)" if multiple > sized.outputs[output].dtype.part.itemsize else ""
 
 
 def _written(sized: Sized) -> set[int]:
@@ -99,8 +97,9 @@ def _shapes(image: Image, sized: Sized) -> str:
     for i, (port, parameter) in enumerate(zip(sized.inputs, inputs, strict=True)):
         parameters += [f"{_pointer(port, True)}{parameter}"] if i in sized.by_value else []
         parameters += [f"int64_t {size}" for (argument, _), size in sizes if argument == i]
-    text = "/* Shapes and bytes of all its inputs and outputs for these sizes; NULL where there is no code for them. */"
-    return f"{text}\n{c_declaration(f'const shlo_function *{image.name}_{sized.shapes_name}', parameters)}"
+    parameters += [f"int64_t {name}[{rank}]" for name, rank in shape_names(sized)]
+    text = "/* Writes the shapes of outputs for these sizes. A pointer to a shape that is not wanted may be NULL. */"
+    return f"{text}\n{c_declaration(f'int32_t {image.name}_{sized.shapes_name}', parameters)}"
 
 
 def _pointer(port: DynamicPort, is_const: bool) -> str:

@@ -17,6 +17,14 @@ def size_names(sized: Sized) -> list[str]:
     return [unique(f"{inputs[i]}_dim{d}", taken) for i, d in sized.unknown]
 
 
+def shape_names(sized: Sized) -> list[tuple[str, int]]:
+    """Parameters for the shapes of outputs that are not known, such as `output_shape`, and their ranks."""
+    inputs, outputs = port_names(sized.inputs, sized.outputs)
+    taken = {*inputs, *size_names(sized)}
+    pairs = zip(outputs, sized.outputs, strict=True)
+    return [(unique(f"{name}_shape", taken), len(port.shape)) for name, port in pairs if not port.is_static]
+
+
 def calls_text(sized: Sized) -> str:
     """`main: x_dim0 = 1, 8`, or `main: (n, x_dim0) = (2, 1), (4, 8)`: what there is code for."""
     inputs, _ = port_names(sized.inputs, sized.outputs)

@@ -176,7 +176,7 @@ import fs from "node:fs";
 const { exports } = new WebAssembly.Instance(new WebAssembly.Module(fs.readFileSync(process.argv[2])), {});
 const start = exports.__heap_base.value + 64 & ~63, bytes = Number(exports.model_memory_bytes(1));
 exports.memory.grow(1 + (bytes >> 16));
-const words = new Uint32Array(exports.memory.buffer, start, 12), [x, z, work] = [start + 64, start + 128, start + 192];
+const words = new Uint32Array(exports.memory.buffer, start, 12), [x, z, work] = [start + 128, start + 192, start + 256];
 words[0] = 40, words[1] = 1, words[6] = work, words[8] = bytes;
 if (exports.model_create(start + 48, start)) process.exit(1);
 const instance = new Uint32Array(exports.memory.buffer, start + 48, 1)[0];
@@ -184,9 +184,10 @@ const numbers = new Float32Array(exports.memory.buffer, x, 32);
 numbers.set([0, 1, 2, 3, 4, 5, 6, 7]);
 if (exports.model_main(instance, x, 2n, x, 2n, 4n, z) || numbers[16 + 7] != 14) process.exit(2);
 if (exports.model_main(instance, x, 3n, x, 3n, 4n, z) != 11) process.exit(3);
-const f = exports.model_main_shapes(2n, 2n, 4n), view = new DataView(exports.memory.buffer);
-if (view.getBigUint64(view.getUint32(f + 16, true) + 24, true) != 32n) process.exit(4);
-if (exports.model_main_shapes(2n, 2n, 5n)) process.exit(5);
+const place = start + 56;
+if (exports.model_main_shapes(2n, 2n, 4n, place)) process.exit(4);
+if (new BigInt64Array(exports.memory.buffer, place, 2).join() != "2,4") process.exit(5);
+if (exports.model_main_shapes(2n, 2n, 5n, place) != 11) process.exit(6);
 """
 
 

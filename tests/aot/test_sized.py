@@ -14,6 +14,7 @@ from test_names import check_header
 import shlo_jit
 from shlo_jit.aot import description
 from shlo_jit.runtime.library_file import read_library
+from shlo_jit.runtime.library_symbols import needs
 
 NETWORK = f"""
 func.func @main(%x: tensor<?x64xf32>) -> (tensor<?x64xf32>, tensor<?xf32>) {{
@@ -192,15 +193,16 @@ int main(void) {
   model_instance *instance;
   float x[8] = {0, 1, 2, 3, 4, 5, 6, 7}, z[8];
   if (model_create(&instance, 0)) return 1;
-  const shlo_function *f = model_main_shapes(2, 2, 4);
-  if (!f || f->output_count != 1 || f->outputs[0].rank != 2 || f->outputs[0].bytes != sizeof z) return 2;
-  if (f->outputs[0].shape[0] != 2 || f->outputs[0].shape[1] != 4 || f->inputs[1].shape[0] != 2) return 3;
-  if (f != model_library()->functions + 1 || model_library()->function_count != 2) return 4;
+  int64_t shape[2] = {0, 0};
+  if (model_main_shapes(2, 2, 4, shape) || shape[0] != 2 || shape[1] != 4) return 2;
+  if (model_main_shapes(1, 1, 4, shape) || shape[0] != 1 || shape[1] != 4) return 3;
+  if (model_main_shapes(1, 1, 4, NULL)) return 4;
   if (model_main(instance, x, 2, x, 2, 4, z) || z[7] != 14) return 5;
   if (model_main(instance, x, 1, x, 1, 4, z) || z[3] != 6) return 6;
   /* Sizes that there are not, that differ where they must be equal, and that none could be. */
-  if (model_main_shapes(3, 3, 4) || model_main(instance, x, 3, x, 3, 4, z) != SHLO_UNKNOWN_SHAPES) return 7;
-  if (model_main_shapes(2, 1, 4) || model_main(instance, x, 2, x, 1, 4, z) != SHLO_UNKNOWN_SHAPES) return 8;
+  if (model_main_shapes(3, 3, 4, shape) != SHLO_UNKNOWN_SHAPES || shape[0] != 1) return 24;
+  if (model_main(instance, x, 3, x, 3, 4, z) != SHLO_UNKNOWN_SHAPES) return 7;
+  if (model_main_shapes(2, 1, 4, shape) != SHLO_UNKNOWN_SHAPES || model_main(instance, x, 2, x, 1, 4, z) != SHLO_UNKNOWN_SHAPES) return 8;
   if (model_main(instance, x, -2, x, INT64_MIN, 4, z) != SHLO_UNKNOWN_SHAPES) return 9;
   if (strcmp(model_status_text(SHLO_UNKNOWN_SHAPES), "the library has no code for arguments of these shapes: "
              "main: (x_dim0, y_dim0, y_dim1) = (1, 1, 4), (2, 2, 4)")) return 10;
@@ -213,17 +215,22 @@ int main(void) {
   if (strcmp(sized->name, "main") || sized[1].name || sized->first != 0 || sized->count != 2) return 14;
   if (sized->input_count != 2 || sized->inputs[0].shape[0] != -1 || sized->inputs[0].shape[1] != 4) return 15;
   if (sized->inputs[0].bytes || sized->outputs[0].shape[0] != -1 || sized->outputs[0].alignment != 4) return 16;
-  int64_t sizes[] = {2, 2, 4}, others[] = {2, 2, 5};
+  int64_t sizes[] = {2, 2, 4}, others[] = {2, 2, 5}, *shapes[] = {shape}, *none[] = {NULL};
   const void *inputs[] = {x, x};
   void *outputs[] = {z};
   z[7] = 0;
-  if (sized->shapes(inputs, sizes) != f || sized->shapes(0, sizes) != f || sized->shapes(inputs, others)) return 17;
-  if (sized->shapes(inputs, 0) || sized->run(inputs, outputs, 0, 0, instance) != SHLO_BAD_POINTER) return 18;
+  if (sized->shapes(inputs, sizes, shapes) || shape[0] != 2 || sized->shapes(0, sizes, none)) return 17;
+  if (sized->shapes(inputs, others, shapes) != SHLO_UNKNOWN_SHAPES) return 25;
+  if (sized->shapes(inputs, 0, shapes) != SHLO_BAD_POINTER) return 26;
+  if (sized->shapes(inputs, sizes, 0) != SHLO_BAD_POINTER) return 27;
+  if (sized->run(inputs, outputs, 0, 0, instance) != SHLO_BAD_POINTER) return 18;
   if (sized->run(inputs, outputs, sizes, 0, instance) || z[7] != 14) return 19;
   if (sized->run(inputs, outputs, others, 0, instance) != SHLO_UNKNOWN_SHAPES) return 20;
   if (sized->run(0, outputs, sizes, 0, instance) != SHLO_BAD_POINTER) return 21;
   z[7] = 0;
-  if (model_call(instance, (int32_t)(f - model_library()->functions), inputs, outputs) || z[7] != 14) return 22;
+  const shlo_function *second = &model_library()->functions[sized->first + 1];
+  if (second->inputs[0].shape[0] != 2 || second->outputs[0].bytes != sizeof z) return 28;
+  if (model_call(instance, sized->first + 1, inputs, outputs) || z[7] != 14) return 22;
   if (model_call(instance, 2, inputs, outputs) != SHLO_BAD_ARGUMENT) return 23;
   model_destroy(instance);
   return 0;
@@ -246,19 +253,63 @@ int main(void) {
   int32_t n = 5, numbers[5];
   int64_t x[4] = {1, 2, 3, 4}, y[4] = {0};
   if (model_create(&instance, 0)) return 1;
-  const shlo_function *f = model_main_shapes(&n, 3);
-  if (!f || f->outputs[0].bytes != 5 * 4 || f->outputs[1].bytes != 3 * 8) return 2;
+  int64_t first[1], second[1];
+  if (model_main_shapes(&n, 3, first, second) || first[0] != 5 || second[0] != 3) return 2;
   if (model_main(instance, &n, x, 3, numbers, y) || numbers[4] != 4 || y[2] != 6) return 3;
-  if (model_main_shapes(&n, 4) || model_main(instance, &n, x, 4, numbers, y) != SHLO_UNKNOWN_SHAPES) return 4;
+  if (model_main_shapes(&n, 4, first, second) != SHLO_UNKNOWN_SHAPES) return 4;
+  if (model_main(instance, &n, x, 4, numbers, y) != SHLO_UNKNOWN_SHAPES) return 8;
   n = 2;
   if (model_main(instance, &n, x, 4, numbers, y) || y[3] != 8) return 5;
-  if (model_main_shapes(0, 4) || model_main(instance, 0, x, 4, numbers, y) != SHLO_BAD_POINTER) return 6;
+  if (model_main_shapes(NULL, 4, first, second) != SHLO_BAD_POINTER) return 6;
+  if (model_main(instance, NULL, x, 4, numbers, y) != SHLO_BAD_POINTER) return 9;
   n = -1;
   if (model_main(instance, &n, x, 4, numbers, y) != SHLO_UNKNOWN_SHAPES) return 7;
   model_destroy(instance);
   return 0;
 }
 """
+
+
+def test_values_alone(tmp_path: Path) -> None:
+    """No dimension of an argument is unknown, and one has no elements."""
+    text = """
+    func.func @main(%n: tensor<2xi64>, %m: tensor<i8>) -> (tensor<?x?xi32>, tensor<?xi32>) {
+      %0 = stablehlo.dynamic_iota %n, dim = 0 : (tensor<2xi64>) -> tensor<?x?xi32>
+      %s = stablehlo.reshape %m : (tensor<i8>) -> tensor<1xi8>
+      %1 = stablehlo.dynamic_iota %s, dim = 0 : (tensor<1xi8>) -> tensor<?xi32>
+      return %0, %1 : tensor<?x?xi32>, tensor<?xi32>
+    }
+    """
+    values = [((2, 3), 4), ((3, 2), 4), ((0, 0), 0)]
+    path = exported(text, tmp_path, shapes=[[np.array(n), np.int8(m)] for n, m in values])
+    loaded, compiled = shlo_jit.load(path), shlo_jit.compile(text)
+    for n, m in values:
+        assert same(loaded(np.array(n), np.int8(m)), compiled(np.array(n), np.int8(m)))
+    with pytest.raises(ValueError) as raised:
+        loaded(np.array([1, 2]), np.int8(4))
+    assert str(raised.value) == (
+        "the library has code for (n, m) = ([2, 3], 4), ([3, 2], 4), ([0, 0], 0); got ([1, 2], 4)"
+    )
+
+
+@needs_cc
+def test_two_such_libraries_in_one_program(tmp_path: Path) -> None:
+    for name, text, shapes in (("a", ADD, ADD_CALLS), ("b", COUNT, COUNT_CALLS), ("c", SQUARE, None)):
+        shlo_jit.export(text, tmp_path / f"{name}.a", header=tmp_path / f"{name}.h", shapes=shapes)
+    for order in ("abc", "cba"):
+        includes = "".join(f'#include "{name}.h"\n' for name in order)
+        text = f"{includes}int main(void) {{ return a_main_shapes(1, 1, 4, 0) || b_sized()[0].count != 3; }}\n"
+        (tmp_path / "main.c").write_text(text)
+        libraries = [tmp_path / f"{name}.a" for name in "abc"]
+        run([build(tmp_path / "main.c", tmp_path / "main", *libraries, "-lm", "-lpthread")])
+
+
+@pytest.mark.parametrize("target", ["x86_64-none:x86-64-v2", "aarch64-none", "riscv64-none"])
+def test_bare_metal_needs_no_library(target: str, tmp_path: Path) -> None:
+    for text, shapes in ((ADD, ADD_CALLS), (COUNT, COUNT_CALLS)):
+        shlo_jit.export(text, tmp_path / "model.o", target=target, shapes=shapes)
+        found = needs(tmp_path / "model.o")
+        assert found is not None and found.symbols == ()
 
 
 @needs_cc
@@ -279,7 +330,6 @@ def test_sizes_that_are_no_sizes(tmp_path: Path) -> None:
     assert library.model_create(ctypes.byref(instance), None) == 0
     x, z = np.ones((2, 4), np.float32), np.zeros((2, 4), np.float32)
     at = ctypes.c_void_p(x.ctypes.data)
-    library.model_main_shapes.restype = ctypes.c_void_p
     generator = np.random.default_rng(0)
     numbers = [0, 1, 2, 3, 4, -1, 1 << 32, (1 << 32) + 2, -(1 << 63), (1 << 63) - 1]
     found = 0
@@ -290,7 +340,7 @@ def test_sizes_that_are_no_sizes(tmp_path: Path) -> None:
         found += there
         status = library.model_main(instance, at, sizes[0], at, *sizes[1:], ctypes.c_void_p(z.ctypes.data))
         assert status == (0 if there else 11)
-        assert bool(library.model_main_shapes(*sizes)) == there
+        assert library.model_main_shapes(*sizes, None) == status
     assert found
     library.model_destroy(instance)
 
