@@ -10,6 +10,7 @@ from shlo_jit.aot import instances
 from shlo_jit.aot.calls import alignment, public, result_alignment, run_symbol
 from shlo_jit.aot.image import INTERFACE, SIZED, Function, Image, Sized, arena_terms
 from shlo_jit.aot.imports import custom_call_symbols
+from shlo_jit.aot.sized import SizedPort
 from shlo_jit.aot.tables import Field, Tables, text_bytes
 from shlo_jit.aot.weights_code import weights_file_name
 from shlo_jit.codegen.known_cpus import required_features
@@ -17,7 +18,6 @@ from shlo_jit.codegen.library_format import INTERFACE_VERSION, METADATA_OFFSET, 
 from shlo_jit.codegen.objects import write_callback, write_port
 from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.builder import ModuleText, V
-from shlo_jit.runtime.dynamic import DynamicPort
 from shlo_jit.version import __version__
 
 
@@ -83,12 +83,16 @@ def _sized(sized: Sized) -> dict[str, Any]:
     return {
         "name": sized.name,
         "c_name": sized.c_name,
-        "inputs": [[p.name, list(p.shape), p.dtype.name] for p in sized.inputs],
-        "outputs": [[p.name, list(p.shape), p.dtype.name] for p in sized.outputs],
+        "inputs": list(map(_write_port, sized.inputs)),
+        "outputs": list(map(_write_port, sized.outputs)),
         "by_value": list(sized.by_value),
         "first": sized.first,
         "calls": [{"sizes": list(c.sizes), "values": [data.hex() for data in c.values]} for c in sized.calls],
     }
+
+
+def _write_port(port: SizedPort) -> list[Any]:
+    return [port.name, list(port.shape), port.dtype.name, port.bounds]
 
 
 class Description:
@@ -167,10 +171,10 @@ class Description:
     def _port(self, port: Port, is_result: bool) -> list[Field]:
         return self._record(port, port.shape, port.nbytes, alignment(port, is_result))
 
-    def _sized_port(self, port: DynamicPort, multiple: int) -> list[Field]:
+    def _sized_port(self, port: SizedPort, multiple: int) -> list[Field]:
         return self._record(port, [-1 if n is None else n for n in port.shape], 0, multiple)
 
-    def _record(self, port: Port | DynamicPort, shape: Sequence[int], nbytes: int, multiple: int) -> list[Field]:
+    def _record(self, port: Port | SizedPort, shape: Sequence[int], nbytes: int, multiple: int) -> list[Field]:
         return [
             self.tables.string(port.name),
             self.tables.string(port.dtype.name),

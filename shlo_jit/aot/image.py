@@ -11,7 +11,7 @@ import numpy as np
 
 from shlo_jit import pipeline
 from shlo_jit.aot.c_names import c_word, unique
-from shlo_jit.aot.sized import Call, Shapes, Unknown, read_calls
+from shlo_jit.aot.sized import Call, Shapes, SizedPort, Unknown, read_calls
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.library_format import WEIGHTS_ALIGNMENT
 from shlo_jit.codegen.objects import Constant
@@ -21,7 +21,6 @@ from shlo_jit.ir.core import Module
 from shlo_jit.kernels.externals import LAPACK_PREFIX
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions, OptionError
-from shlo_jit.runtime.dynamic import DynamicPort
 
 INTERFACE = (
     *("create", "destroy", "memory_bytes", "set_threads", "call", "status_text"),
@@ -70,8 +69,8 @@ class Sized(NamedTuple):
     c_name: str
     shapes_name: str
     """Behind the prefix, of the C function that tells the shapes of results for given sizes."""
-    inputs: tuple[DynamicPort, ...]
-    outputs: tuple[DynamicPort, ...]
+    inputs: tuple[SizedPort, ...]
+    outputs: tuple[SizedPort, ...]
     by_value: tuple[int, ...]
     """Arguments whose values select the program, too."""
     calls: tuple[Call, ...]

@@ -16,8 +16,8 @@ import numpy as np
 
 from shlo_jit import pipeline
 from shlo_jit.errors import UnsupportedError, VerifyError, diagnose
-from shlo_jit.ir.core import Block, Module, Op, Value, function_type
-from shlo_jit.ir.types import TensorType, Type
+from shlo_jit.ir.core import Module, Op, Value, function_type
+from shlo_jit.ir.types import DType, TensorType, Type
 from shlo_jit.ir.unknown import has_unknown, is_dynamic
 from shlo_jit.ops.shapes import type_text
 from shlo_jit.options import CompileOptions
@@ -25,11 +25,14 @@ from shlo_jit.passes.context import Context
 from shlo_jit.passes.frontend.first_platform import first_platform
 from shlo_jit.passes.frontend.inline import inline_all
 from shlo_jit.passes.refine.prelude import shape_operands, sizes_to_compute
-from shlo_jit.runtime.dynamic import DynamicPort
-from shlo_jit.specialize import read_shapes, refined_module, with_function
+from shlo_jit.specialize import read_shapes, refined_module, values_wanted, with_function
 
 Shapes = Sequence[Sequence[object]]
 """Calls, each with the shapes of all arguments, as `api.refine` takes them."""
+
+
+Given = tuple[list[Type], dict[int, np.ndarray]]
+"""Of a call: types of all arguments, and values of those that may hold sizes and are given as arrays."""
 
 
 class Call(NamedTuple):
@@ -41,11 +44,26 @@ class Call(NamedTuple):
     """Of the arguments that sizes follow from, in order."""
 
 
+class SizedPort(NamedTuple):
+    """An argument or result of a sized function."""
+
+    name: str
+    shape: tuple[int | None, ...]
+    """None: a size that is not known."""
+    dtype: DType
+    bounds: tuple[int | None, ...] | None = None
+    """The most that sizes may be, where any has such a limit."""
+
+    @property
+    def is_static(self) -> bool:
+        return None not in self.shape
+
+
 class Unknown(NamedTuple):
     """A function of a program with unknown dimensions, and the static programs for the calls it was asked for."""
 
-    inputs: tuple[DynamicPort, ...]
-    outputs: tuple[DynamicPort, ...]
+    inputs: tuple[SizedPort, ...]
+    outputs: tuple[SizedPort, ...]
     by_value: tuple[int, ...]
     """Arguments whose values sizes follow from: integers, whose shapes are known."""
     calls: tuple[Call, ...]
@@ -85,40 +103,47 @@ def _refined(module: Module, function: Op, options: CompileOptions, shapes: Shap
     results = function_type(function).results
     outputs = tuple(_port("", t, f"result {i}", function) for i, t in enumerate(results))
     given = [_read_call(n, arguments, call) for n, call in enumerate(shapes)]
-    modules = [_refined_call(module, options, n, types, {}) for n, (types, _) in enumerate(given)]
-    by_value: tuple[int, ...] = ()
-    if any(map(has_unknown, modules)):
-        by_value = _by_value(arguments, [values for _, values in given])
-        if by_value:
-            modules = [_refined_call(module, options, n, *call) for n, call in enumerate(given)]
+    modules, by_value = _refined_calls(module, function, options, given)
     for refined in modules:
         _refuse_computed(refined, options)
     if not by_value and not any(map(is_dynamic, arguments)):
         raise ValueError(f"shapes: @{options.entry} has no unknown dimensions")
-    calls = [
-        Call(_sizes(inputs, types), tuple(values[i].tobytes() for i in by_value)) for types, values in given
-    ]  # fmt: skip
+    calls = [Call(_sizes(inputs, types), tuple(values[i].tobytes() for i in by_value)) for types, values in given]
     for n, call in enumerate(calls):
         if call in calls[:n]:
             raise ValueError(f"shapes: call {n} is call {calls.index(call)} again")
     return Unknown(inputs, outputs, by_value, tuple(calls), tuple(modules))
 
 
-def _read_call(number: int, arguments: Sequence[Value], call: object) -> tuple[list[Type], dict[int, np.ndarray]]:
-    """Types, and values of arguments that are given as arrays, in those arguments' element types."""
+def _read_call(number: int, arguments: Sequence[Value], call: object) -> Given:
     try:
-        types, values = read_shapes(arguments, call)
-        return types, {i: _cast(i, arguments[i], array) for i, array in values.items()}
+        return read_shapes(arguments, call)
     except (TypeError, ValueError) as error:
         raise type(error)(f"call {number} of shapes: {str(error).removeprefix('shapes: ')}") from None
 
 
-def _cast(index: int, argument: Value, array: np.ndarray) -> np.ndarray:
-    dtype = argument.tensor.storage.numpy
-    cast = array.astype(dtype)
-    if array.dtype != dtype and (array.dtype.kind not in "iu" or not np.array_equal(cast, array)):
-        raise ValueError(f"argument {index} (%{argument.name}): expected values of {dtype.name}, got {array!r}")
-    return cast
+def _refined_calls(
+    module: Module, function: Op, options: CompileOptions, given: Sequence[Given]
+) -> tuple[list[Module], tuple[int, ...]]:
+    """The programs for all calls, and the arguments whose values they are made for: those that sizes follow from, as
+    far as they are given. Raises ValueError where only some calls have such a value."""
+    known: set[int] = set()
+    while True:
+        modules = [
+            _refined_call(module, options, n, types, {i: values[i] for i in known})
+            for n, (types, values) in enumerate(given)
+        ]
+        there = {i for _, values in given for i in values}
+        wanted = there & {i for m in modules for i in values_wanted(m, options)}
+        if wanted <= known:
+            return modules, tuple(sorted(known))
+        known |= wanted
+        for number, (_, values) in enumerate(given):
+            for i in sorted(known.difference(values)):
+                what = f"argument {i} (%{function.block().arguments[i].name})"
+                raise ValueError(
+                    f"call {number} of shapes: {what}: expected an array with its value, as in other calls"
+                )
 
 
 def _refined_call(
@@ -131,18 +156,7 @@ def _refined_call(
         raise VerifyError(notes) from None
 
 
-def _by_value(arguments: Sequence[Value], values: Sequence[Mapping[int, np.ndarray]]) -> tuple[int, ...]:
-    """Arguments whose values are given. Raises ValueError where only some calls have them."""
-    found = tuple(sorted({i for call in values for i in call}))
-    for number, call in enumerate(values):
-        missing = next((i for i in found if i not in call), None)
-        if missing is not None:
-            what = f"call {number} of shapes: argument {missing} (%{arguments[missing].name})"
-            raise ValueError(f"{what}: expected an array with its values, as in other calls")
-    return found
-
-
-def _sizes(inputs: Sequence[DynamicPort], types: Sequence[Type]) -> tuple[int, ...]:
+def _sizes(inputs: Sequence[SizedPort], types: Sequence[Type]) -> tuple[int, ...]:
     """Those that are unknown in `inputs`."""
     found: list[int] = []
     for port, type in zip(inputs, types, strict=True):
@@ -158,31 +172,25 @@ def _refuse_computed(module: Module, options: CompileOptions) -> None:
     if function is None or not has_unknown(module):
         return
     whole = inline_all(module, function, options.calls.__contains__)
-    waiting = set(sizes_to_compute(whole))
-    op = _first_waiting(whole.block(), waiting)
+    sizes = set(sizes_to_compute(whole))
+    op = next((op for op in whole.block().ops if any(op.operands[i] in sizes for i in shape_operands(op))), None)
     if op is None:
         return  # lowering says what is unknown, and where
     message = f"{op.name}: its result's shape follows from values, which are not known when a library is made"
-    hint = "where they are those of an argument, give it as an array in shapes" if _reads_argument(whole, op) else ""
-    raise UnsupportedError(diagnose(message, op.span, op=op.name, hint=hint))
+    hint = "give the value of {} in shapes" if (names := _names(module, options)) else ""
+    raise UnsupportedError(diagnose(message, op.span, op=op.name, hint=hint.format(names)))
 
 
-def _first_waiting(block: Block, sizes: set[Value]) -> Op | None:
-    return next((op for op in block.ops if any(op.operands[i] in sizes for i in shape_operands(op))), None)
+def _names(module: Module, options: CompileOptions) -> str:
+    """Of the arguments whose values would make sizes known."""
+    function = module.function(options.entry)
+    assert function is not None
+    arguments = function.block().arguments
+    return ", ".join(f"argument {i} (%{arguments[i].name})" for i in sorted(values_wanted(module, options)))
 
 
-def _reads_argument(function: Op, op: Op) -> bool:
-    """Whether the shape of an op's result follows from an argument of integers."""
-    block = function.block()
-    needed = {op.operands[i] for i in shape_operands(op)}
-    for before in reversed(block.ops[: block.ops.index(op)]):
-        if needed.intersection(before.results):
-            needed.update(before.operands)
-    return any(isinstance(a.type, TensorType) and a.tensor.storage.kind in "iu" for a in needed & {*block.arguments})
-
-
-def _port(name: str, type: Type, what: str, function: Op) -> DynamicPort:
+def _port(name: str, type: Type, what: str, function: Op) -> SizedPort:
     if not isinstance(type, TensorType) or type.shape is None:
         message = f"{what} is of type {type_text(type)}; a function of a library has tensors of known rank"
         raise UnsupportedError(diagnose(message, function.span))
-    return DynamicPort(name, type.shape, type.storage, type.bounds)
+    return SizedPort(name, type.shape, type.storage, type.bounds)

@@ -7,8 +7,8 @@ import textwrap
 from shlo_jit.aot.c_names import c_comment, c_declaration, c_type, port_names
 from shlo_jit.aot.calls import result_alignment
 from shlo_jit.aot.image import SIZED, Image, Sized
+from shlo_jit.aot.sized import SizedPort
 from shlo_jit.aot.sized_words import calls_text, shape_names, size_names
-from shlo_jit.runtime.dynamic import DynamicPort
 
 COMMON = """\
 #ifndef SHLO_JIT_SIZED
@@ -102,5 +102,5 @@ def _shapes(image: Image, sized: Sized) -> str:
     return f"{text}\n{c_declaration(f'int32_t {image.name}_{sized.shapes_name}', parameters)}"
 
 
-def _pointer(port: DynamicPort, is_const: bool) -> str:
+def _pointer(port: SizedPort, is_const: bool) -> str:
     return f"{'const ' if is_const else ''}{c_type(port.dtype)} *"

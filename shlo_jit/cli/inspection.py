@@ -97,7 +97,7 @@ def _port(row: Sequence[Any]) -> dict[str, Any]:
 def _sized(row: Mapping[str, Any]) -> dict[str, Any]:
     """A function that takes sizes; `first` is the number of the function for the first of its calls."""
     ports = {
-        side: [{"name": name, "dtype": dtype, "shape": shape} for name, shape, dtype in row[side]]
+        side: [{"name": name, "dtype": dtype, "shape": shape} for name, shape, dtype, _ in row[side]]
         for side in ("inputs", "outputs")
     }
     calls = [{"sizes": call["sizes"], "values": values_of(row, call)} for call in row["calls"]]
@@ -109,7 +109,7 @@ def values_of(sized: Mapping[str, Any], call: Mapping[str, Any]) -> list[Any]:
     ports = [sized["inputs"][i] for i in sized["by_value"]]
     return [
         np.frombuffer(bytes.fromhex(data), DTYPES[dtype].numpy).astype(np.int64).reshape(shape).tolist()
-        for (_, shape, dtype), data in zip(ports, call["values"], strict=True)
+        for (_, shape, dtype, _), data in zip(ports, call["values"], strict=True)
     ]
 
 

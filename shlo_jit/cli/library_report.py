@@ -130,7 +130,7 @@ def _memory(memory: Mapping[int, int]) -> str:
 
 
 def _port(row: Sequence[Any]) -> str:
-    name, shape, dtype = row
+    name, shape, dtype, *_ = row  # of a sized function's, bounds are behind
     extents = ", ".join("?" if n is None else str(n) for n in shape)
     return f"{f'{name}: ' if name and not name.isdigit() else ''}{dtype}[{extents}]"
 

@@ -25,6 +25,7 @@ from shlo_jit.runtime.callbacks import trampoline_address
 from shlo_jit.runtime.dynamic import DynamicExecutable
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.runtime.fastcall import call_library
+from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.library_file import LibraryFile, check_loadable, read_library
 from shlo_jit.runtime.library_sized import sized_executable
@@ -184,15 +185,15 @@ def load_library(
     target = resolve()
     name = _entry(file, entry)
     opened = OpenLibrary(file, weights)
-    functions = call_library(target, cache)
+    functions, host = call_library(target, cache), Host()
 
     def executable(number: int) -> Executable:
         loaded = LoadedLibrary(opened, number)
-        return Executable(LibraryInstance(loaded, functions, threads, custom_calls), target, cache)
+        return Executable(LibraryInstance(loaded, functions, threads, custom_calls, host=host), target, cache)
 
     sized = next((s for s in file.metadata.get("sized", ()) if s["name"] == name), None)
     if sized is not None:
-        return sized_executable(sized, executable)
+        return sized_executable(sized, executable, threads, host)
     return executable([f["name"] for f in file.metadata["functions"]].index(name))
 
 

@@ -10,13 +10,17 @@ import numpy as np
 
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.runtime.arguments import shape_text
-from shlo_jit.runtime.dynamic import DynamicExecutable, DynamicPort, Shape
+from shlo_jit.runtime.dynamic import DynamicExecutable, Shape
 from shlo_jit.runtime.executable import Executable
+from shlo_jit.runtime.host import Host
+from shlo_jit.runtime.ports import DynamicPort
 
 
-def sized_executable(row: Mapping[str, Any], executable: Callable[[int], Executable]) -> DynamicExecutable:
-    """The function of a row of the metadata's `sized`. `executable` makes that of a function by number; what it raises
-    for the first there is code for is raised now."""
+def sized_executable(
+    row: Mapping[str, Any], executable: Callable[[int], Executable], threads: int, host: Host
+) -> DynamicExecutable:
+    """The function of a row of the metadata's `sized`. `executable` makes that of a function by number, with these
+    threads and queues; what it raises for the first there is code for is raised now."""
     inputs = [_port(p) for p in row["inputs"]]
     by_value = tuple(row["by_value"])
     numbers = {
@@ -33,17 +37,19 @@ def sized_executable(row: Mapping[str, Any], executable: Callable[[int], Executa
             raise ValueError(_unknown(inputs, by_value, list(numbers), shapes, values))
         return made(number)
 
-    return DynamicExecutable(inputs, [_port(p) for p in row["outputs"]], by_value, by_value, find)
+    return DynamicExecutable(inputs, [_port(p) for p in row["outputs"]], frozenset(by_value), find, threads, host)
 
 
 def _port(row: Sequence[Any]) -> DynamicPort:
-    name, shape, dtype = row
-    return DynamicPort(name, tuple(shape), DTYPES[dtype])
+    name, shape, dtype, bounds = row
+    return DynamicPort(name, tuple(shape), DTYPES[dtype], None if bounds is None else tuple(bounds))
 
 
 def _sizes(inputs: Sequence[DynamicPort], shapes: Sequence[Shape]) -> tuple[int, ...]:
     """Those that are unknown in `inputs`."""
-    pairs = (pair for port, shape in zip(inputs, shapes, strict=True) for pair in zip(port.shape, shape, strict=True))
+    pairs = (
+        pair for port, shape in zip(inputs, shapes, strict=True) for pair in zip(port.shape or (), shape, strict=True)
+    )
     return tuple(n for known, n in pairs if known is None)
 
 
@@ -59,7 +65,7 @@ def _unknown(
     known = []
     for sizes, data in calls:
         left = iter(sizes)
-        of_call = [tuple(next(left) if n is None else n for n in port.shape) for port in inputs]
+        of_call = [tuple(next(left) if n is None else n for n in port.shape or ()) for port in inputs]
         arrays = {i: np.frombuffer(d, inputs[i].dtype.numpy) for i, d in zip(by_value, data, strict=True)}
         known.append(_described(inputs, selecting, of_call, arrays))
     names = ", ".join(inputs[i].name or f"argument {i}" for i in selecting)
