@@ -153,8 +153,18 @@ def test_export_for_shapes(folder: Path) -> None:
     assert main["calls"] == [{"sizes": [5], "values": [[3, 1]]}] and main["by_value"] == [0]
     assert twice["inputs"] == [{"name": "x", "dtype": "i32", "shape": [None]}] and twice["first"] == 1
     assert [call["sizes"] for call in twice["calls"]] == [[3], [8]]
-    shown = invoke("run", "shapes.so", "--random", status=2)
-    assert "shapes.so: the function takes sizes" in shown
+
+
+def test_run_takes_a_library_with_several_shapes(folder: Path) -> None:
+    (folder / "shapes.mlir").write_text(SHAPES)
+    invoke("export", "shapes.mlir", "-o", "twice.so", "--entry", "twice", "--shapes", "3xi32", "--shapes", "8xi32")
+    assert "int32   8" in invoke("run", "twice.so", "--random", "--shape", "8xi32")
+    np.save("x.npy", np.arange(3, dtype=np.int32))
+    invoke("run", "twice.so", "--input", "x.npy", "--output-dir", "out")
+    assert np.load("out/output0.npy").tolist() == [0, 2, 4]
+    shown = invoke("run", "twice.so", "--random", "--shape", "5xi32", status=2)
+    assert "the library has code for x = int32[3], int32[8]; got int32[5]" in shown
+    assert "--shape" in invoke("run", "twice.so", "--random", status=2)
 
 
 @pytest.mark.parametrize(

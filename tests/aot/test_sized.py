@@ -106,6 +106,13 @@ def test_values_select_too(tmp_path: Path) -> None:
 
 
 def test_values_that_nothing_follows_from_do_not_select(tmp_path: Path) -> None:
+    text = COUNT.replace("%n: ", "%m: tensor<i32>, %n: ").replace("(tensor<?xi32>, ", "(tensor<i32>, tensor<?xi32>, ")
+    text = text.replace("return %0, %1 : ", "return %m, %0, %1 : tensor<i32>, ")
+    loaded = shlo_jit.load(exported(text, tmp_path, shapes=[[np.int32(3), *call] for call in COUNT_CALLS]))
+    assert [x.tolist() for x in loaded(np.int32(7), np.int32(2), np.arange(3))] == [7, [0, 1], [0, 2, 4]]
+
+
+def test_values_where_no_size_follows_from_any(tmp_path: Path) -> None:
     text = "func.func @main(%n: tensor<i32>, %x: tensor<?xf32>) -> (tensor<i32>, tensor<?xf32>) {\n  return %n, %x : tensor<i32>, tensor<?xf32>\n}"
     loaded = shlo_jit.load(exported(text, tmp_path, shapes=[[np.int32(3), (2,)]]))
     assert loaded(np.int32(7), np.ones(2, np.float32))[0] == 7
