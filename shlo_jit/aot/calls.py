@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_jit.aot import instances
-from shlo_jit.aot.image import BUILT_IN, Function, Image, Sized
+from shlo_jit.aot.image import BUILT_IN, Function, Image
 from shlo_jit.aot.imports import Imports
 from shlo_jit.aot.services import Services
+from shlo_jit.aot.sized import Sized
 from shlo_jit.aot.tables import Tables
 from shlo_jit.aot.writing import is_null, leave_if
 from shlo_jit.codegen import abi

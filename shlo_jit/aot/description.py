@@ -8,9 +8,9 @@ from typing import Any
 
 from shlo_jit.aot import instances
 from shlo_jit.aot.calls import alignment, public, result_alignment, run_symbol
-from shlo_jit.aot.image import INTERFACE, SIZED, Function, Image, Sized, arena_terms
+from shlo_jit.aot.image import INTERFACE, SIZED, Function, Image, arena_terms
 from shlo_jit.aot.imports import custom_call_symbols
-from shlo_jit.aot.sized import SizedPort
+from shlo_jit.aot.sized import Sized, SizedPort
 from shlo_jit.aot.tables import Field, Tables, text_bytes
 from shlo_jit.aot.weights_code import weights_file_name
 from shlo_jit.codegen.known_cpus import required_features

@@ -11,7 +11,7 @@ import numpy as np
 
 from shlo_jit import pipeline
 from shlo_jit.aot.c_names import c_word, unique
-from shlo_jit.aot.sized import Call, Shapes, SizedPort, Unknown, read_calls
+from shlo_jit.aot.sized import Shapes, Sized, Unknown, read_calls
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.library_format import WEIGHTS_ALIGNMENT
 from shlo_jit.codegen.objects import Constant
@@ -60,30 +60,6 @@ class Function(NamedTuple):
     """Number of the first of `callbacks` among those of the library."""
     is_short: bool
     """As `Program.is_short`."""
-
-
-class Sized(NamedTuple):
-    """A function that takes sizes, and runs the program for these."""
-
-    name: str
-    c_name: str
-    shapes_name: str
-    """Behind the prefix, of the C function that tells the shapes of results for given sizes."""
-    inputs: tuple[SizedPort, ...]
-    outputs: tuple[SizedPort, ...]
-    by_value: tuple[int, ...]
-    """Arguments whose values select the program, too."""
-    calls: tuple[Call, ...]
-    first: int
-    """Number of the function for the first of `calls`; the others follow."""
-    aliases: dict[int, int]
-    overwritten: tuple[int, ...]
-    """Arguments that some program of it writes to."""
-
-    @property
-    def unknown(self) -> list[tuple[int, int]]:
-        """Argument and dimension of every size that it takes, in order."""
-        return [(i, d) for i, port in enumerate(self.inputs) for d, n in enumerate(port.shape) if n is None]
 
 
 class Weights(NamedTuple):

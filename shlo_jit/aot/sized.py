@@ -71,6 +71,30 @@ class Unknown(NamedTuple):
     """Of each call."""
 
 
+class Sized(NamedTuple):
+    """A function that takes sizes, and runs the program for these."""
+
+    name: str
+    c_name: str
+    shapes_name: str
+    """Behind the prefix, of the C function that tells the shapes of results for given sizes."""
+    inputs: tuple[SizedPort, ...]
+    outputs: tuple[SizedPort, ...]
+    by_value: tuple[int, ...]
+    """Arguments whose values select the program, too."""
+    calls: tuple[Call, ...]
+    first: int
+    """Number of the function for the first of `calls`; the others follow."""
+    aliases: dict[int, int]
+    overwritten: tuple[int, ...]
+    """Arguments that some program of it writes to."""
+
+    @property
+    def unknown(self) -> list[tuple[int, int]]:
+        """Argument and dimension of every size that it takes, in order."""
+        return [(i, d) for i, port in enumerate(self.inputs) for d, n in enumerate(port.shape) if n is None]
+
+
 def read_calls(module: Module, options: CompileOptions, shapes: Shapes | None) -> Unknown | None:
     """The function `options.entry` refined for calls; None where it has no unknown dimensions. Raises StableHLOError
     where it cannot have these shapes, or where sizes follow from what it computes; TypeError and ValueError for shapes

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from shlo_jit.aot.calls import pack, public, run_symbol
 from shlo_jit.aot.description import shapes_symbol, sized_symbol
-from shlo_jit.aot.image import Image, Sized
+from shlo_jit.aot.image import Image
+from shlo_jit.aot.sized import Sized
 from shlo_jit.aot.tables import Tables, text_bytes
 from shlo_jit.aot.writing import NULL, is_null, leave_if
 from shlo_jit.codegen import abi

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shlo_jit.aot.c_names import port_names, unique
-from shlo_jit.aot.image import Sized
+from shlo_jit.aot.sized import Sized
 
 
 def size_names(sized: Sized) -> list[str]:
