@@ -2,8 +2,9 @@
 a function of its own (`image.Function`), and a sized function over them: it takes the sizes that are not known, and
 runs the program for these.
 
-Code for all sizes, which is handed them at run time (`dims` of `codegen/abi.py`), would be one more way to fill a sized
-function: `read_calls` is where it is decided that there is a program for each list of shapes.
+Code for any size, which is told it at the call (`dims` of `codegen/abi.py`, and `@shlo_sizes` for the shapes of
+results), would be one more way to fill a sized function: `read_calls` decides that there is a program for
+each list of shapes, and `sized_calls.py` where one is found.
 """
 
 from __future__ import annotations

@@ -184,6 +184,40 @@ def test_several_functions(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------------- in C
 @needs_cc
+def test_names_that_are_taken(tmp_path: Path) -> None:
+    """By sizes, by shapes, by the second function of a sized one, and by the interface."""
+    t = "tensor<?xf32>"
+    arguments = f"%output_shape: {t}, %output: {t}, %output_dim0: {t}, %int: {t}, %instance: {t}"
+    text = "\n".join(
+        f"func.func @{name}({arguments}) -> {t} {{\n  return %output : {t}\n}}"
+        for name in ("main", "main_shapes", "sized", "library")
+    )
+    entries = ["main", "main_shapes", "sized", "library"]
+    exported(text, tmp_path, ".a", entry=entries, shapes={name: [["2xf32"] * 5] for name in entries})
+    check_header(tmp_path)
+    (tmp_path / "main.c").write_text(NAMES_HOST)
+    run([build(tmp_path / "main.c", tmp_path / "main", tmp_path / "model.a")])
+
+
+NAMES_HOST = """
+#include "model.h"
+
+int main(void) {
+  model_instance *instance;
+  float x[2] = {1, 2}, y[2] = {0};
+  int64_t shape[1] = {0};
+  if (model_create(&instance, 0)) return 1;
+  if (model_main(instance, x, 2, x, 2, x, 2, x, 2, x, 2, y) || y[1] != 2) return 2;
+  if (model_main_shapes(2, 2, 2, 2, 2, shape) || shape[0] != 2) return 3;
+  if (model_library_(instance, x, 2, x, 2, x, 2, x, 2, x, 1, y) != SHLO_UNKNOWN_SHAPES) return 4;
+  for (int i = 0; i < 4; i++)
+    if (model_sized()[i].count != 1 || model_sized()[i].first != i) return 5;
+  return model_sized()[4].name != 0;
+}
+"""
+
+
+@needs_cc
 @pytest.mark.parametrize("ending", [".so", ".a"])
 def test_c_program(ending: str, tmp_path: Path) -> None:
     library = exported(ADD, tmp_path, ending, shapes=ADD_CALLS)
