@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.dynamic import DynamicExecutable
     from shlo_jit.runtime.executable import Executable
 
+    Shapes = Sequence[Sequence[int] | str | np.ndarray]
+    """Of all arguments of a call: extents, a type's text, or an array."""
+
 
 @compiling()
 def parse(source: str | bytes | os.PathLike[str] | Module) -> Module:
@@ -127,8 +130,10 @@ def load(
     threads: int | None = None,
     custom_calls: Mapping[str, Callable[..., Any]] | None = None,
     weights: str | os.PathLike[str] | None = None,
-) -> Executable:
-    """An exported library (`.so`, or `.o`) as an Executable, which is called like a compiled program.
+) -> Executable | DynamicExecutable:
+    """An exported library (`.so`, or `.o`) as an Executable, which is called like a compiled program. A function that
+    was exported for several shapes is a DynamicExecutable, which takes arrays of these; any others are a ValueError
+    that names them.
 
     `entry`: the function, by default `main` or the only one. `threads` and `custom_calls` as in `compile`. `weights`:
     where the file of weights is, by default beside the library.
@@ -156,6 +161,7 @@ def export(
     custom_calls: Iterable[str] = (),
     donate: Iterable[int] = (),
     linker: str | None = None,
+    shapes: Sequence[Shapes] | Mapping[str, Sequence[Shapes]] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Exported:
     """Write a program (as for `compile`) as a library that C can call: see `docs/export.md`.
@@ -171,6 +177,8 @@ def export(
     custom_calls: targets of custom calls that are C functions of the host's.
     donate: indices of arguments whose memory results take over, as in `compile`.
     linker: the command to link with, by default what is found.
+    shapes: of a program with unknown dimensions, the calls there shall be code for: a list, each the shapes of all
+      arguments as `refine` takes them, or a dictionary of such lists by function.
     progress: called with what is being done, and how many bytes of how many are written.
 
     Raises StableHLOError where the program is refused, TypeError and ValueError for options, ExportError where no
@@ -180,11 +188,11 @@ def export(
     from shlo_jit.check_options import export_options
 
     given = read_source(source)
-    options = export_options(path, header, target, name, entry, weights, threads, custom_calls, donate, linker)
+    options = export_options(path, header, target, name, entry, weights, threads, custom_calls, donate, linker, shapes)
     return export_module(pipeline.parsed(given), options, progress or (lambda *_: None))
 
 
-def refine(source: object, shapes: Sequence[Sequence[int] | str | np.ndarray], entry: str = "main") -> Module:
+def refine(source: object, shapes: Shapes, entry: str = "main") -> Module:
     """The static program of one with unknown dimensions, for the shapes of its arguments: a Module that can be printed,
     verified and compiled.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +134,7 @@ def export_options(
     custom_calls: object,
     donate: object,
     linker: object,
+    shapes: object,
 ) -> ExportOptions:
     """The options of an export; see `api.export`."""
     from shlo_jit.aot.c_names import c_prefix
@@ -164,8 +165,28 @@ def export_options(
         weights == "file",
         threads,
         "" if linker is None else _text("linker", linker),
+        _shapes(shapes, entries),
         CompileOptions(targets[0], donate=_donate(donate), calls=frozenset(calls), has_lapack=True),
     )
+
+
+def _shapes(given: object, entries: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Calls by function."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        if len(entries) != 1:
+            raise ValueError("shapes: several functions are exported: expected a dictionary of calls by function")
+        given = {entries[0]: given}
+    found: dict[str, list[Any]] = {}
+    for name, calls in given.items():
+        entry = _text("shapes", name).removeprefix("@")
+        if entry not in entries:
+            raise ValueError(f"shapes: @{entry} is not exported; expected one of {', '.join('@' + e for e in entries)}")
+        if not isinstance(calls, Sequence) or isinstance(calls, str | bytes) or not calls:
+            raise TypeError(f"shapes: expected a list of calls, each the shapes of all arguments, got {calls!r}")
+        found[entry] = list(calls)
+    return found
 
 
 def _path(option: str, given: object) -> Path:

@@ -54,8 +54,7 @@ def dynamic_executable(source: Text | Module, options: CompileOptions) -> Dynami
     inputs = [_port(a.name, a.type, f"argument {i} (%{a.name})", function) for i, a in enumerate(arguments)]
     results = function_type(function).results
     outputs = [_port("", t, f"result {i}", function) for i, t in enumerate(results)]
-    whole = _with_function(module, function)
-    may_be_shapes = {i for i, a in enumerate(arguments) if _may_be_shape(a)}
+    whole = with_function(module, function)
     host = Host()
     options = replace(options, host=host)
     digest = cache(lambda: text_digest(str(source) if isinstance(source, Module) else source.text))
@@ -64,9 +63,8 @@ def dynamic_executable(source: Text | Module, options: CompileOptions) -> Dynami
         return [tensor(shape, a.tensor.dtype) for shape, a in zip(shapes, arguments, strict=True)]
 
     def refined(shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Module:
-        types = types_for(shapes)
-        found = _refined(whole, options.entry, types, values)
-        wanted = may_be_shapes.intersection(_arguments_of_shapes(found, options)).difference(values)
+        found = refined_module(whole, options.entry, types_for(shapes), values)
+        wanted = values_wanted(found, options).difference(values)
         if wanted:
             raise NeedsValues(wanted.union(values))
         return found
@@ -118,17 +116,19 @@ def _telling_origins(
         raise with_origins(error, module, entry, types, values) from None
 
 
-def _arguments_of_shapes(module: Module, options: CompileOptions) -> set[int]:
-    """Indices of the entry function's arguments that unknown shapes follow from; none where all shapes are known."""
+def values_wanted(module: Module, options: CompileOptions) -> set[int]:
+    """Indices of the entry function's arguments whose values unknown shapes follow from, and for which code can be
+    made; none where all shapes are known."""
     function = module.function(options.entry)
     if function is None or not has_unknown(module):
         return set()
-    return arguments_of_shapes(inline_all(module, function, options.calls.__contains__))
+    found = arguments_of_shapes(inline_all(module, function, options.calls.__contains__))
+    return {i for i, a in enumerate(function.block().arguments) if i in found and _may_be_shape(a)}
 
 
 @deeply
 @paused_collector()
-def _refined(module: Module, entry: str, types: Sequence[Type], values: Mapping[int, np.ndarray]) -> Module:
+def refined_module(module: Module, entry: str, types: Sequence[Type], values: Mapping[int, np.ndarray]) -> Module:
     """The module for argument types, and values of some arguments. Raises StableHLOError, and InternalError."""
     try:
         return refine_module(module, entry, types, values)
@@ -159,13 +159,13 @@ def _compiled(source: Derived, options: CompileOptions) -> Runnable:
 
     def rest(arrays: Sequence[np.ndarray]) -> Runnable:
         def known() -> Module:
-            return _refined(_with_function(module, with_sizes(whole, sizes, arrays)), options.entry, types, {})
+            return refined_module(with_function(module, with_sizes(whole, sizes, arrays)), options.entry, types, {})
 
         sizes_given = " ".join(a.tobytes().hex() for a in arrays)
         with _telling_origins(module, options.entry, types, {}):
             return _compiled(_derived(source, f"sizes {sizes_given}", known), options)
 
-    before = _derived(source, "prelude", lambda: _with_function(module, prelude(whole, sizes)))
+    before = _derived(source, "prelude", lambda: with_function(module, prelude(whole, sizes)))
     outputs = [
         _port("", v.type, f"result {i}", whole).signature for i, v in enumerate(whole.block().terminator.operands)
     ]
@@ -179,7 +179,15 @@ def _derived(source: Derived, how: str, make: Callable[[], Module]) -> Derived:
 def refined_for(module: Module, entry: str, shapes: Sequence[object]) -> Module:
     """The static program for shapes as `api.refine` takes them. Raises as that does."""
     function = first_platform(pipeline.verified(module, CompileOptions(resolve(), entry)), Context(module))
-    arguments = function.block().arguments
+    types, values = read_shapes(function.block().arguments, shapes)
+    whole = with_function(module, function)
+    with _telling_origins(whole, entry, types, values):
+        return refined_module(whole, entry, types, values)
+
+
+def read_shapes(arguments: Sequence[Value], shapes: object) -> tuple[list[Type], dict[int, np.ndarray]]:
+    """The types that shapes as `api.refine` takes them say arguments have, and the values of those that may hold sizes
+    and are given as arrays. Raises TypeError and ValueError."""
     if isinstance(shapes, str) or not isinstance(shapes, Sequence):
         raise TypeError(f"shapes: expected one for each argument, got {shapes!r}")
     if len(shapes) != len(arguments):
@@ -190,9 +198,7 @@ def refined_for(module: Module, entry: str, shapes: Sequence[object]) -> Module:
         for i, (a, given) in enumerate(zip(arguments, shapes, strict=True))
         if isinstance(given, np.ndarray | np.generic) and _may_be_shape(a)
     }
-    whole = _with_function(module, function)
-    with _telling_origins(whole, entry, types, values):
-        return _refined(whole, entry, types, values)
+    return types, values
 
 
 def _type_of(index: int, argument: Value, given: object) -> Type:
@@ -217,7 +223,7 @@ def _may_be_shape(argument: Value) -> bool:
     return t.storage.kind in ("i", "u", "x")
 
 
-def _with_function(module: Module, function: Op) -> Module:
+def with_function(module: Module, function: Op) -> Module:
     """The module with another function of that name."""
     name = function.attributes["sym_name"]
     if module.function(name) is function:

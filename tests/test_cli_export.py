@@ -113,6 +113,84 @@ def test_export_refuses(folder: Path) -> None:
     assert list(folder.glob("*.o")) == list(folder.glob("*.so")) == []
 
 
+SHAPES = """
+func.func @main(%n: tensor<2xi32>, %x: tensor<?x4xf32>) -> (tensor<?x?xf32>, tensor<?x4xf32>) {
+  %0 = stablehlo.constant dense<1.0> : tensor<f32>
+  %1 = stablehlo.dynamic_broadcast_in_dim %0, %n, dims = [] : (tensor<f32>, tensor<2xi32>) -> tensor<?x?xf32>
+  return %1, %x : tensor<?x?xf32>, tensor<?x4xf32>
+}
+func.func @twice(%x: tensor<?xi32>) -> tensor<?xi32> {
+  %0 = stablehlo.add %x, %x : tensor<?xi32>
+  return %0 : tensor<?xi32>
+}
+"""
+CALLS_OF_SHAPES = ("--entry", "main", "--entry", "twice", "--shapes", "main:2xi32=3x1,5x4xf32")
+
+
+def test_export_for_shapes(folder: Path) -> None:
+    (folder / "shapes.mlir").write_text(SHAPES)
+    invoke(
+        "export",
+        "shapes.mlir",
+        "-o",
+        "shapes.so",
+        *CALLS_OF_SHAPES,
+        "--shapes",
+        "twice:3xi32",
+        "--shapes",
+        "twice:8xi32",
+    )
+    shown = invoke("inspect", "shapes.so").splitlines()
+    at = next(i for i, line in enumerate(shown) if line.startswith("@main"))
+    words = [line.split() for line in shown[at : at + 5]]
+    assert words[0] == "@main shapes_main n: i32[2], x: f32[?, 4] f32[?, ?], f32[?, 4]".split()
+    assert words[1] == "n: i32[2], x: f32[5, 4]; n = [3, 1] f32[3, 1], x: f32[5, 4]".split()
+    assert words[2] == "@twice shapes_twice x: i32[?] i32[?]".split()
+    assert [w[1] for w in words[3:]] == ["i32[3]", "i32[8]"]
+    told = json.loads(invoke("inspect", "shapes.so", "--json"))
+    assert [f["name"] for f in told["functions"]] == ["main", "twice", "twice"]
+    main, twice = told["sized"]
+    assert main["calls"] == [{"sizes": [5], "values": [[3, 1]]}] and main["by_value"] == [0]
+    assert twice["inputs"] == [{"name": "x", "dtype": "i32", "shape": [None]}] and twice["first"] == 1
+    assert [call["sizes"] for call in twice["calls"]] == [[3], [8]]
+
+
+def test_run_takes_a_library_with_several_shapes(folder: Path) -> None:
+    (folder / "shapes.mlir").write_text(SHAPES)
+    invoke("export", "shapes.mlir", "-o", "twice.so", "--entry", "twice", "--shapes", "3xi32", "--shapes", "8xi32")
+    assert "int32   8" in invoke("run", "twice.so", "--random", "--shape", "8xi32")
+    np.save("x.npy", np.arange(3, dtype=np.int32))
+    invoke("run", "twice.so", "--input", "x.npy", "--output-dir", "out")
+    assert np.load("out/output0.npy").tolist() == [0, 2, 4]
+    shown = invoke("run", "twice.so", "--random", "--shape", "5xi32", status=2)
+    assert "the library has code for x = int32[3], int32[8]; got int32[5]" in shown
+    assert "--shape" in invoke("run", "twice.so", "--random", status=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        (["--entry", "twice"], 1, "hint: say for which shapes there shall be code"),
+        (["--entry", "twice", "--shapes", "3xi32,3xi32"], 2, "--shapes 3xi32,3xi32: expected 1 types, or one for each input with unknown dimensions (%x)"),
+        (["--entry", "twice", "--shapes", "3xf32"], 1, "does not fit the program"),
+        (["--entry", "twice", "--shapes", "x"], 2, "call 0 of shapes: shape of argument 0 (%x): expected extents and an element type"),
+        (["--entry", "twice", "--shapes", "main:3xi32"], 2, "shapes: @main is not exported; expected one of @twice"),
+        (["--entry", "twice", "--shapes", "none:3xi32"], 2, "shapes: @none is not exported"),
+        ([*CALLS_OF_SHAPES, "--shapes", "3xi32"], 2, "several functions are exported: write NAME:3xi32"),
+        (["--shapes", "3xi32=1x2,5x4xf32"], 2, "expected integers of that type"),
+        (["--shapes", "3xi32=1x2x3,5x4xf32"], 1, "argument 0 (%n) does not fit the program"),
+        (["--shapes", "2xi32=1xx,5x4xf32"], 2, "expected integers of that type, such as i32=8 or 2xi32=8x4; got 2xi32=1xx"),
+        (["--shapes", "?xi32=1,5x4xf32"], 2, "expected integers of that type"),
+        (["--shapes", "f32=1,5x4xf32"], 2, "expected integers of that type"),
+        (["--shapes", "5x4xf32"], 1, "stablehlo.dynamic_broadcast_in_dim: its result's shape follows from values"),
+    ],
+)  # fmt: skip
+def test_export_refuses_shapes(options: list[str], status: int, message: str, folder: Path) -> None:
+    (folder / "shapes.mlir").write_text(SHAPES)
+    assert message in invoke("export", "shapes.mlir", "-o", "shapes.o", *options, status=status)
+    assert not (folder / "shapes.o").exists()
+
+
 # ---------------------------------------------------------------------- inspect
 @pytest.mark.parametrize("target", ["native", "aarch64", "riscv64", "x86_64-macos", "x86_64-windows", "wasm32"])
 def test_inspect_objects_for_any_machine(target: str) -> None:

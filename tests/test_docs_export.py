@@ -70,13 +70,16 @@ def test_the_page_from_top_to_bottom(folder: Path) -> None:
 
 
 def test_declarations_are_those_of_the_header(tmp_path: Path) -> None:
-    text = next(text for file, _, text in BLOCK.findall(PAGE) if file == "dense.mlir")
-    shlo_jit.export(text, tmp_path / "dense.o", header=tmp_path / "dense.h")
-    header = (tmp_path / "dense.h").read_text()
+    texts = {file: text for file, _, text in BLOCK.findall(PAGE)}
+    shlo_jit.export(texts["dense.mlir"], tmp_path / "dense.o", header=tmp_path / "dense.h")
+    shlo_jit.export(texts["rows.mlir"], tmp_path / "rows.o", header=tmp_path / "rows.h", shapes=[["3x4xf32"]])
+    header = (tmp_path / "dense.h").read_text() + (tmp_path / "rows.h").read_text()
     shown = [line for file, language, text in BLOCK.findall(PAGE) if language == "c" and not file
              for line in text.splitlines()]  # fmt: skip
     assert [line for line in shown if line not in header] == []
     assert set(re.findall(r"\b(dense_\w+)\(", header)) == set(re.findall(r"\b(dense_\w+)\(", "\n".join(shown)))
+    of_sizes = {n for n in re.findall(r"\brows_(\w+)\(", header) if f"dense_{n}(" not in header}
+    assert {n for n in re.findall(r"\brows_(\w+)\(", "\n".join(shown))} == {"main", *of_sizes}
     options = re.search(r"typedef struct \{([^}]*)\} shlo_options;", header)
     assert options is not None
     for field in re.findall(r"^ [^;]*?(\w+);", options[1], re.M):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Protocol
 
 from shlo_jit.ir.types import DType
 
@@ -112,3 +114,34 @@ def c_type(dtype: DType) -> str:
         return "uint8_t"
     unsigned = "u" if dtype.kind == "u" else ""
     return f"{unsigned}int{max(8, dtype.bits)}_t"
+
+
+class Named(Protocol):
+    """An input or output."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def port_names(inputs: Sequence[Named], outputs: Sequence[Named]) -> tuple[list[str], list[str]]:
+    """Names of the parameters for inputs and outputs."""
+    taken = {"instance"}
+    single = "output" if len(outputs) == 1 else ""
+    return (
+        [unique(_port_name(p, f"input{i}"), taken) for i, p in enumerate(inputs)],
+        [unique(_port_name(p, single or f"output{i}"), taken) for i, p in enumerate(outputs)],
+    )
+
+
+def _port_name(port: Named, otherwise: str) -> str:
+    """Of a parameter; a name that is the number of a value says nothing."""
+    return c_parameter(port.name) if port.name and not port.name.isdigit() else otherwise
+
+
+def c_declaration(head: str, parameters: Sequence[str]) -> str:
+    """Of a function, on a line or on several."""
+    line = f"{head}({', '.join(parameters)});"
+    if len(line) > 100:
+        pad = ",\n    "
+        line = f"{head}(\n    {pad.join(parameters)});"
+    return line + "\n"

@@ -7,10 +7,13 @@ i32 @NAME.custom.I(ptr instance, i64 number, ptr operands, ptr results)      the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shlo_jit.aot import instances
 from shlo_jit.aot.image import BUILT_IN, Function, Image
 from shlo_jit.aot.imports import Imports
 from shlo_jit.aot.services import Services
+from shlo_jit.aot.sized import Sized
 from shlo_jit.aot.tables import Tables
 from shlo_jit.aot.writing import is_null, leave_if
 from shlo_jit.codegen import abi
@@ -42,6 +45,12 @@ def alignment(port: Port, is_result: bool) -> int:
     return max(1, port.dtype.part.itemsize)
 
 
+def result_alignment(image: Image, sized: Sized, output: int) -> int:
+    """The same of a sized function's result, for all there is code for."""
+    functions = image.functions[sized.first : sized.first + len(sized.calls)]
+    return max(alignment(f.outputs[output], True) for f in functions)
+
+
 class Calls:
     """Writes them."""
 
@@ -59,7 +68,8 @@ class Calls:
             if function.callbacks:
                 self._write_custom(i, function)
             self._write_run(i, function)
-            self._write_typed(i, function)
+            if function.c_name:
+                self._write_typed(i, function)
 
     def _write_check(self) -> None:
         """i1 @NAME.wrong(ptr pointers, ptr alignments, i64 n): whether a pointer is null or not aligned."""
@@ -119,12 +129,8 @@ class Calls:
         params = [("ptr", "instance"), *(("ptr", f"a{n}") for n in range(len(ports)))]
         b = public(self.module, f"{self.image.name}_{function.c_name}", params, self.image)
         instance, *pointers = b.params
-        tables = []
-        for given in (pointers[: len(function.inputs)], pointers[len(function.inputs) :]):
-            table = b.alloca("ptr", max(1, len(given)), align=8)
-            for n, pointer in enumerate(given):
-                b.store(pointer, b.element(table, "ptr", n))
-            tables.append(table)
+        n = len(function.inputs)
+        tables = [pack(b, "ptr", given) for given in (pointers[:n], pointers[n:])]
         null = V("ptr", "null")
         b.ret(b.call("i32", run_symbol(self.image, i), [*tables, null, null, instance], declare=False))
 
@@ -149,6 +155,14 @@ class Calls:
                 failed = b.icmp("ne", status, i32(0))
                 b.ret_early(b.select(failed, i32(abi.Status.CALL_FAILED), i32(abi.Status.OK)))
         b.ret(i32(abi.Status.CALL_FAILED))
+
+
+def pack(b: Builder, type: str, values: Sequence[V]) -> V:
+    """Address of an array of values, in the function's own memory."""
+    table = b.alloca(type, max(1, len(values)), align=8)
+    for n, value in enumerate(values):
+        b.store(value, b.element(table, type, n))
+    return table
 
 
 def public(module: ModuleText, name: str, params: list[tuple[str, str]], image: Image, ret: str = "i32") -> Builder:

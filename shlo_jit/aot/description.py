@@ -3,12 +3,14 @@ the metadata for those who read the file."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from shlo_jit.aot import instances
-from shlo_jit.aot.calls import alignment, public, run_symbol
-from shlo_jit.aot.image import INTERFACE, Function, Image, arena_terms
+from shlo_jit.aot.calls import alignment, public, result_alignment, run_symbol
+from shlo_jit.aot.image import INTERFACE, SIZED, Function, Image, arena_terms
 from shlo_jit.aot.imports import custom_call_symbols
+from shlo_jit.aot.sized import Sized, SizedPort
 from shlo_jit.aot.tables import Field, Tables, text_bytes
 from shlo_jit.aot.weights_code import weights_file_name
 from shlo_jit.codegen.known_cpus import required_features
@@ -24,6 +26,16 @@ def library_symbol(name: str) -> str:
     return f"{name}_library"
 
 
+def sized_symbol(image: Image, number: int) -> str:
+    """Of the code of a sized function."""
+    return f"{image.name}.sized.{number}"
+
+
+def shapes_symbol(image: Image, number: int) -> str:
+    """Of the code that tells the shapes of its results."""
+    return f"{image.name}.shapes.{number}"
+
+
 def metadata(image: Image) -> dict[str, Any]:
     """What there is to know of a library without running it."""
     return {
@@ -31,6 +43,7 @@ def metadata(image: Image) -> dict[str, Any]:
         "shlo_jit": __version__,
         "name": image.name,
         "functions": [_function(f) for f in image.functions],
+        "sized": [_sized(s) for s in image.sized],
         "targets": [
             {
                 "name": v.target.name,
@@ -63,6 +76,23 @@ def _function(function: Function) -> dict[str, Any]:
         "callbacks": [write_callback(c) for c in function.callbacks],
         "is_short": function.is_short,
     }
+
+
+def _sized(sized: Sized) -> dict[str, Any]:
+    """The functions for `calls` are those from number `first` on."""
+    return {
+        "name": sized.name,
+        "c_name": sized.c_name,
+        "inputs": list(map(_write_port, sized.inputs)),
+        "outputs": list(map(_write_port, sized.outputs)),
+        "by_value": list(sized.by_value),
+        "first": sized.first,
+        "calls": [{"sizes": list(c.sizes), "values": [data.hex() for data in c.values]} for c in sized.calls],
+    }
+
+
+def _write_port(port: SizedPort) -> list[Any]:
+    return [port.name, list(port.shape), port.dtype.name, port.bounds]
 
 
 class Description:
@@ -98,6 +128,30 @@ class Description:
         self.module.define_global(record, f"internal constant {type} {value}, align 8")
         b = public(self.module, library_symbol(self.image.name), [], self.image, "ptr")
         b.ret(V("ptr", f"@{record}"))
+        if self.image.sized:
+            self._write_sized()
+
+    def _write_sized(self) -> None:
+        """The function that returns the records of sized functions; behind the last is one of zeros."""
+        rows = [self._sized(i, s) for i, s in enumerate(self.image.sized)]
+        end: list[Field] = [(type, "null" if type == "ptr" else "0") for type, _ in rows[0]]
+        b = public(self.module, f"{self.image.name}_{SIZED}", [], self.image, "ptr")
+        b.ret(V(*self.tables.records([*rows, end])))
+
+    def _sized(self, number: int, sized: Sized) -> list[Field]:
+        return [
+            self.tables.string(sized.name),
+            ("i32", str(len(sized.inputs))),
+            ("i32", str(len(sized.outputs))),
+            self.tables.records([self._sized_port(p, p.dtype.part.itemsize) for p in sized.inputs]),
+            self.tables.records(
+                [self._sized_port(p, result_alignment(self.image, sized, i)) for i, p in enumerate(sized.outputs)]
+            ),
+            ("ptr", f"@{sized_symbol(self.image, number)}"),
+            ("ptr", f"@{shapes_symbol(self.image, number)}"),
+            ("i32", str(sized.first)),
+            ("i32", str(len(sized.calls))),
+        ]
 
     def _format(self) -> str:
         """Of object files."""
@@ -115,12 +169,18 @@ class Description:
         ]
 
     def _port(self, port: Port, is_result: bool) -> list[Field]:
+        return self._record(port, port.shape, port.nbytes, alignment(port, is_result))
+
+    def _sized_port(self, port: SizedPort, multiple: int) -> list[Field]:
+        return self._record(port, [-1 if n is None else n for n in port.shape], 0, multiple)
+
+    def _record(self, port: Port | SizedPort, shape: Sequence[int], nbytes: int, multiple: int) -> list[Field]:
         return [
             self.tables.string(port.name),
             self.tables.string(port.dtype.name),
             ("i32", str(TYPES.index("i64" if port.dtype.name == "index" else port.dtype.name))),
-            ("i32", str(len(port.shape))),
-            self.tables.array("i64", port.shape),
-            ("i64", str(port.nbytes)),
-            ("i64", str(alignment(port, is_result))),
+            ("i32", str(len(shape))),
+            self.tables.array("i64", shape),
+            ("i64", str(nbytes)),
+            ("i64", str(multiple)),
         ]

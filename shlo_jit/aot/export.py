@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -15,6 +15,7 @@ from shlo_jit.aot.header import header
 from shlo_jit.aot.image import Image, check_entries, make_image
 from shlo_jit.aot.interface import public_symbols
 from shlo_jit.aot.linking import link_shared
+from shlo_jit.aot.sized import Shapes
 from shlo_jit.aot.weights_code import weights_file_name
 from shlo_jit.deep import deeply
 from shlo_jit.errors import ExportError
@@ -41,6 +42,8 @@ class ExportOptions(NamedTuple):
     weights_in_file: bool
     threads: bool
     linker: str
+    shapes: Mapping[str, Shapes]
+    """By function: calls of those with unknown dimensions."""
     compile: CompileOptions
 
 
@@ -60,8 +63,8 @@ Progress = Callable[[str, int, int], None]
 @deeply
 @compiling()
 def export_module(module: Module, options: ExportOptions, progress: Progress = lambda *_: None) -> Exported:
-    """Write the files. Raises StableHLOError where the program is refused, OptionError, ExportError where no linker
-    can link it, and OSError where a file cannot be written."""
+    """Write the files. Raises StableHLOError where the program is refused, TypeError and ValueError for shapes,
+    OptionError, ExportError where no linker can link it, and OSError where a file cannot be written."""
     check_kind(options.path, options.targets[0])
     _check_paths(options)
     check_entries(module, options.entries)
@@ -71,6 +74,7 @@ def export_module(module: Module, options: ExportOptions, progress: Progress = l
         options.entries,
         options.targets,
         options.compile,
+        shapes=options.shapes,
         weights_in_file=options.weights_in_file,
         on_step=lambda what: progress(what, 0, 0),
     )

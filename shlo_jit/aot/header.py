@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_jit.aot.c_names import c_comment, c_identifier, c_parameter, c_type, unique
+from shlo_jit.aot import sized_header
+from shlo_jit.aot.c_names import c_comment, c_declaration, c_identifier, c_type, port_names
 from shlo_jit.aot.calls import alignment
 from shlo_jit.aot.image import Function, Image
 from shlo_jit.aot.imports import custom_call_symbols
@@ -113,7 +114,7 @@ const char *{name}_status_text(int32_t status);
 """
 
 _REST = """\
-/* The functions by number, in the order above, with arrays of pointers. */
+/* The functions by number, as the table `functions` of the library has them, with arrays of pointers. */
 int32_t {name}_call({name}_instance *instance, int32_t function, const void *const *inputs, void *const *outputs);
 
 /* Names, types and shapes of all functions' inputs and outputs. */
@@ -130,7 +131,7 @@ def header(image: Image) -> str:
     """The text of the header."""
     guard = f"SHLO_JIT_LIBRARY_{image.name}"
     parts = [
-        f"/* {image.name}: {_count(len(image.functions), 'function')}, compiled by shlo_jit {__version__} for "
+        f"/* {image.name}: {_count(_functions(image), 'function')}, compiled by shlo_jit {__version__} for "
         f"{', '.join(v.target.name for v in image.variants)}.\n\n{_words(image)} */",
         f"#ifndef {guard}\n#define {guard}\n",
         _COMMON.format(
@@ -138,14 +139,22 @@ def header(image: Image) -> str:
             statuses=_enumeration("SHLO_", [(s.name, int(s)) for s in LibraryStatus], [s.text for s in LibraryStatus]),
             types=_enumeration("SHLO_", [(c_identifier(t).strip("_").upper(), i) for i, t in enumerate(TYPES)]),
         ),
+        *([sized_header.COMMON] if image.sized else []),
         '#ifdef __cplusplus\nextern "C" {\n#endif\n',
         _OWN.format(name=image.name),
-        *(_declaration(image.name, function) for function in image.functions),
+        *(_declaration(image.name, function) for function in image.functions if function.c_name),
+        *(sized_header.declarations(image, sized) for sized in image.sized),
         _REST.format(name=image.name),
+        *([sized_header.describe(image)] if image.sized else []),
         *_imports(image),
         f"#ifdef __cplusplus\n}}\n#endif\n\n#endif /* {guard} */\n",
     ]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+def _functions(image: Image) -> int:
+    """How many C calls by name."""
+    return sum(bool(f.c_name) for f in image.functions) + len(image.sized)
 
 
 def _count(n: int, what: str) -> str:
@@ -171,26 +180,12 @@ def _enumeration(prefix: str, values: Sequence[tuple[str, int]], notes: Sequence
     return "\n".join(f"{line:{width}}/* {note} */" for line, note in zip(lines, notes, strict=True))
 
 
-def port_names(function: Function) -> tuple[list[str], list[str]]:
-    """Names of the parameters for inputs and outputs."""
-    taken = {"instance"}
-    single = "output" if len(function.outputs) == 1 else ""
-    inputs = [unique(_port_name(p, f"input{i}"), taken) for i, p in enumerate(function.inputs)]
-    outputs = [unique(_port_name(p, single or f"output{i}"), taken) for i, p in enumerate(function.outputs)]
-    return inputs, outputs
-
-
-def _port_name(port: Port, otherwise: str) -> str:
-    """Of a parameter; a name that is the number of a value says nothing."""
-    return c_parameter(port.name) if port.name and not port.name.isdigit() else otherwise
-
-
 def _shape(port: Port) -> str:
     return f"{port.dtype.name}[{', '.join(map(str, port.shape))}]"
 
 
 def _declaration(name: str, function: Function) -> str:
-    inputs, outputs = port_names(function)
+    inputs, outputs = port_names(function.inputs, function.outputs)
     written = {*function.overwritten, *function.aliases.values()}
     rows = []
     parameters = [f"{name}_instance *instance"]
@@ -208,11 +203,8 @@ def _declaration(name: str, function: Function) -> str:
         rows.append((parameter, f"{_shape(port)}, output{extra}"))
     width = max((len(parameter) for parameter, _ in rows), default=0)
     comment = "".join(f"\n     {parameter:{width}}  {words}" for parameter, words in rows)
-    lines = f"int32_t {name}_{function.c_name}({', '.join(parameters)});"
-    if len(lines) > 100:
-        pad = ",\n    "
-        lines = f"int32_t {name}_{function.c_name}(\n    {pad.join(parameters)});"
-    return f"/* @{c_comment(function.name)}{comment} */\n{lines}\n"
+    lines = c_declaration(f"int32_t {name}_{function.c_name}", parameters)
+    return f"/* @{c_comment(function.name)}{comment} */\n{lines}"
 
 
 def _imports(image: Image) -> list[str]:

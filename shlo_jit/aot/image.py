@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from shlo_jit import pipeline
 from shlo_jit.aot.c_names import c_word, unique
+from shlo_jit.aot.sized import Shapes, Sized, Unknown, read_calls
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.library_format import WEIGHTS_ALIGNMENT
 from shlo_jit.codegen.objects import Constant
@@ -19,13 +20,15 @@ from shlo_jit.errors import Diagnostic, InternalError, StableHLOError
 from shlo_jit.ir.core import Module
 from shlo_jit.kernels.externals import LAPACK_PREFIX
 from shlo_jit.kernels.target import Target
-from shlo_jit.options import CompileOptions
+from shlo_jit.options import CompileOptions, OptionError
 
 INTERFACE = (
     *("create", "destroy", "memory_bytes", "set_threads", "call", "status_text"),
     *("failed_call", "set_callback", "set_pause", "set_symbol"),
 )
 """Functions of every library, behind its prefix, in the order of the record that `description.py` writes."""
+SIZED = "sized"
+"""The function of libraries with sized functions that describes these."""
 RESERVED = (*INTERFACE, "instance", "library")
 """Words behind the prefix that are taken; a program's function of that name gets an underscore."""
 
@@ -41,12 +44,12 @@ class Variant(NamedTuple):
 
 
 class Function(NamedTuple):
-    """A function of the program, whatever the target."""
+    """A function of the program, whatever the target; or, of one with unknown dimensions, what it is for a call."""
 
     name: str
     """StableHLO's."""
     c_name: str
-    """Behind the prefix."""
+    """Behind the prefix; empty where the function is one of a sized function's."""
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     aliases: dict[int, int]
@@ -79,6 +82,7 @@ class Image(NamedTuple):
     name: str
     """What all its symbols begin with."""
     functions: tuple[Function, ...]
+    sized: tuple[Sized, ...]
     variants: tuple[Variant, ...]
     """The most demanding first: a library uses the first whose features the processor has."""
     weights: Weights
@@ -92,6 +96,12 @@ class Image(NamedTuple):
     def callbacks(self) -> tuple[Callback, ...]:
         return tuple(c for f in self.functions for c in f.callbacks)
 
+    @property
+    def c_names(self) -> list[str]:
+        """Of the C functions that run programs, and of those about sizes, behind the prefix."""
+        about_sizes = [name for s in self.sized for name in (s.c_name, s.shapes_name)]
+        return [*(f.c_name for f in self.functions if f.c_name), *about_sizes, *([SIZED] if self.sized else [])]
+
 
 def make_image(
     module: Module,
@@ -100,29 +110,49 @@ def make_image(
     targets: Sequence[Target],
     options: CompileOptions,
     *,
+    shapes: Mapping[str, Shapes] | None = None,
     weights_in_file: bool = False,
     on_step: Callable[[str], None] = lambda what: None,
 ) -> Image:
-    """Lower functions of a module for targets. Raises StableHLOError where the program is refused."""
+    """Lower functions of a module for targets; of those with unknown dimensions a program for each of `shapes`. Raises
+    StableHLOError where the program is refused, and what `read_calls` raises."""
     pool = _Pool()
+    sources: list[_Source] = []
+    for entry in entries:
+        unknown = read_calls(module, replace(options, entry=entry), (shapes or {}).get(entry))
+        sources.append(_Source(entry, unknown.modules if unknown else (module,), unknown))
     variants = []
     for target in sorted(targets, key=_demands, reverse=True):
         programs = []
-        for entry in entries:
-            on_step(f"lowering @{entry} for {target.name}")
-            programs.append(pipeline.lower(module, replace(options, entry=entry, target=target)).program)
+        for source in sources:
+            for number, static in enumerate(source.modules):
+                on_step(f"lowering @{source.entry}{source.describe(number)} for {target.name}")
+                programs.append(pipeline.lower(static, replace(options, entry=source.entry, target=target)).program)
         offsets = tuple(tuple(map(pool.offset, p.constants)) for p in programs)
         variants.append(Variant(target, tuple(replace(p, constants=[]) for p in programs), offsets))
-    functions = _functions(entries, variants)
+    functions, sized = _functions(sources, variants)
     return Image(
         name,
         functions,
+        sized,
         tuple(variants),
         pool.weights(),
         weights_in_file,
         tuple(dict.fromkeys(c.target for f in functions for c in f.callbacks if c.target not in BUILT_IN)),
         tuple(dict.fromkeys(s.removeprefix(LAPACK_PREFIX) for v in variants for p in v.programs for s in p.externals)),
     )
+
+
+class _Source(NamedTuple):
+    """What there is of a function before it is lowered."""
+
+    entry: str
+    modules: tuple[Module, ...]
+    unknown: Unknown | None
+
+    def describe(self, number: int) -> str:
+        """Which of its programs is lowered, for people; empty where there is one."""
+        return f" ({number + 1} of {len(self.modules)} shapes)" if self.unknown else ""
 
 
 BUILT_IN = ("shape_assertion",)
@@ -134,30 +164,52 @@ def _demands(target: Target) -> tuple[int, int]:
     return target.vector_bits, target.features.count("+")
 
 
-def _functions(entries: Sequence[str], variants: Sequence[Variant]) -> tuple[Function, ...]:
+def _functions(
+    sources: Sequence[_Source], variants: Sequence[Variant]
+) -> tuple[tuple[Function, ...], tuple[Sized, ...]]:
     found: list[Function] = []
-    c_names: set[str] = set(RESERVED)
-    for i, entry in enumerate(entries):
-        programs = [v.programs[i] for v in variants]
-        first = programs[0]
-        if any([c.target for c in p.callbacks] != [c.target for c in first.callbacks] for p in programs):
-            raise InternalError(f"shlo_jit lowered @{entry} to different custom calls for different targets")
-        if any(p.output_aliases != first.output_aliases or p.overwritten != first.overwritten for p in programs):
-            raise InternalError(f"shlo_jit lowered @{entry} to different aliases for different targets")
-        found.append(
-            Function(
-                entry,
-                unique(c_word(entry), c_names),
-                first.inputs,
-                first.outputs,
-                first.output_aliases,
-                tuple(first.overwritten),
-                tuple(first.callbacks),
-                sum(len(f.callbacks) for f in found),
-                all(p.is_short for p in programs),
-            )
-        )
-    return tuple(found)
+    sized: list[Sized] = []
+    c_names = {*RESERVED, *([SIZED] if any(s.unknown for s in sources) else [])}
+    for source in sources:
+        c_name = unique(c_word(source.entry), c_names)
+        first = len(found)
+        for _ in source.modules:
+            found.append(_function(source.entry, "" if source.unknown else c_name, found, variants))
+        if source.unknown:
+            shapes_name = unique(f"{c_word(source.entry)}_shapes", c_names)
+            sized.append(_sized(source.unknown, (source.entry, c_name, shapes_name), found[first:], first))
+    return tuple(found), tuple(sized)
+
+
+def _function(entry: str, c_name: str, before: Sequence[Function], variants: Sequence[Variant]) -> Function:
+    """The function behind those `before`."""
+    programs = [v.programs[len(before)] for v in variants]
+    first = programs[0]
+    if any([c.target for c in p.callbacks] != [c.target for c in first.callbacks] for p in programs):
+        raise InternalError(f"shlo_jit lowered @{entry} to different custom calls for different targets")
+    if any(p.output_aliases != first.output_aliases or p.overwritten != first.overwritten for p in programs):
+        raise InternalError(f"shlo_jit lowered @{entry} to different aliases for different targets")
+    return Function(
+        entry,
+        c_name,
+        first.inputs,
+        first.outputs,
+        first.output_aliases,
+        tuple(first.overwritten),
+        tuple(first.callbacks),
+        sum(len(f.callbacks) for f in before),
+        all(p.is_short for p in programs),
+    )
+
+
+def _sized(unknown: Unknown, names: tuple[str, str, str], functions: Sequence[Function], first: int) -> Sized:
+    """The function over `functions`. Raises OptionError where a donated argument's memory is a result's in some."""
+    aliases = functions[0].aliases
+    if any(f.aliases != aliases for f in functions):
+        raise OptionError(f"donate: @{names[0]} has results in the memory of its arguments for some of the shapes only")
+    overwritten = sorted({i for f in functions for i in f.overwritten})
+    ports = unknown.inputs, unknown.outputs
+    return Sized(*names, *ports, unknown.by_value, unknown.calls, first, aliases, tuple(overwritten))
 
 
 def check_entries(module: Module, entries: Sequence[str]) -> None:

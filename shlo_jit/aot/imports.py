@@ -22,7 +22,7 @@ from shlo_jit.kernels.externals import LAPACK_PREFIX
 def custom_call_symbols(image: Image) -> dict[str, str]:
     """Target of a custom call -> the C function that makes it: its name, with underscores for what C does not have, and
     behind it where the name is C's or the library's already."""
-    own = (*RESERVED, *(f.c_name for f in image.functions))
+    own = (*RESERVED, *image.c_names)
     taken = {f"{image.name}_{word}" for word in own} | {_fortran(name) for name in image.lapack}
     return {target: unique(c_function(target), taken) for target in image.custom_calls}
 

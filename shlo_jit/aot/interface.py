@@ -10,6 +10,8 @@ from shlo_jit.aot.description import Description, library_symbol
 from shlo_jit.aot.image import INTERFACE, Image, arena_terms
 from shlo_jit.aot.imports import Imports
 from shlo_jit.aot.services import PAGE, services
+from shlo_jit.aot.sized_calls import SizedCalls
+from shlo_jit.aot.sized_words import calls_text
 from shlo_jit.aot.tables import Tables
 from shlo_jit.aot.weights_code import WeightsCode
 from shlo_jit.aot.writing import NULL, field, is_null, leave_if
@@ -31,7 +33,7 @@ FLOATS_USED = "_fltused"
 
 def public_symbols(image: Image) -> list[str]:
     """Names of the functions that C calls."""
-    own = (f"{image.name}_{name}" for name in (*INTERFACE, *(f.c_name for f in image.functions)))
+    own = (f"{image.name}_{name}" for name in (*INTERFACE, *image.c_names))
     return [*own, library_symbol(image.name)]
 
 
@@ -76,6 +78,7 @@ class Interface:
         self._write_call()
         self._write_status_text()
         self._write_setters()
+        SizedCalls(self.module, self.image, self.tables).write()
         Description(self.module, self.image, self.tables).write()
         return self.module.text()
 
@@ -388,10 +391,16 @@ class Interface:
     def _write_status_text(self) -> None:
         b = self._public("status_text", [("i32", "status")], "ptr")
         (status,) = b.params
-        texts = V(*self.tables.array("ptr", [self.tables.string(s.text)[1] for s in LibraryStatus]))
+        texts = V(*self.tables.array("ptr", [self.tables.string(self._text(s))[1] for s in LibraryStatus]))
         with b.if_(b.icmp("ult", status, i32(len(LibraryStatus)))):
             b.ret_early(b.load("ptr", b.element(texts, "ptr", b.cast("sext", status, "i64"))))
         b.ret(V(*self.tables.string("unknown status")))
+
+    def _text(self, status: LibraryStatus) -> str:
+        """Of a status; where sizes are unknown to the library, with those that it knows."""
+        if status == LibraryStatus.UNKNOWN_SHAPES and self.image.sized:
+            return f"{status.text}: {'; '.join(map(calls_text, self.image.sized))}"
+        return status.text
 
     def _write_setters(self) -> None:
         b = self._public("set_pause", [("ptr", "instance"), ("ptr", "pause")])

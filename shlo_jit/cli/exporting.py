@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from shlo_jit.cli import mistakes, programs, report
+from shlo_jit.cli import export_shapes, mistakes, programs, report
 from shlo_jit.cli.options import AsJson, Example, File
 from shlo_jit.cli.progress import progress, steps
 
@@ -47,6 +47,14 @@ def export(
     donate: Annotated[
         list[int] | None, typer.Option(min=0, metavar="N", help="An argument whose memory results take over.")
     ] = None,
+    shapes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="8x16xf32[,T...]",
+            help="Types of the inputs with unknown dimensions, or of all inputs, that there shall be code for; may be "
+            "given several times. A value of integers that sizes follow from is i32=8, or 2xi32=8x4.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a program as a library that C can call, without Python.
@@ -60,6 +68,7 @@ def export(
     start = time.perf_counter()
     with mistakes.refusals(source_name):
         module = programs.parse(source)
+        calls = export_shapes.read(module, entry or ["main"], shapes) if shapes else None
     with mistakes.refusals(source_name), mistakes.writable(output), steps("lowering") as tell:
         exported = api.export(
             module,
@@ -73,6 +82,7 @@ def export(
             custom_calls=custom_call or (),
             donate=donate or (),
             linker=linker,
+            shapes=calls,
             progress=tell,
         )
         seconds = time.perf_counter() - start

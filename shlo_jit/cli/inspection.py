@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.known_cpus import required_features
 from shlo_jit.codegen.objects import read_port
 from shlo_jit.codegen.target import machine_of_triple, resolve
+from shlo_jit.ir.types import DTYPES
 from shlo_jit.runtime.library_file import LibraryFile, read_library
 from shlo_jit.runtime.library_symbols import Needs, needs
 from shlo_jit.schedule.scratch import Scratch
@@ -44,6 +47,11 @@ class Inspection(NamedTuple):
     """Threads -> bytes of an instance, of the most that a target asks for."""
 
     @property
+    def sized(self) -> Sequence[Mapping[str, Any]]:
+        """The functions that take sizes; older libraries say nothing of them, and have none."""
+        return self.file.metadata.get("sized", ())
+
+    @property
     def system_symbols(self) -> list[str]:
         """What is needed beside custom calls and LAPACK."""
         metadata = self.file.metadata
@@ -67,6 +75,7 @@ class Inspection(NamedTuple):
                 {**function, **{side: list(map(_port, function[side])) for side in ("inputs", "outputs")}}
                 for function in metadata["functions"]
             ],
+            "sized": list(map(_sized, self.sized)),
             "targets": targets,
             "memory": {str(threads): nbytes for threads, nbytes in self.memory.items()},
             "symbols": None if self.needs is None else list(self.needs.symbols),
@@ -83,6 +92,25 @@ def inspect(path: Path) -> Inspection:
 def _port(row: Sequence[Any]) -> dict[str, Any]:
     port = read_port(row)
     return {"name": port.name, "dtype": port.dtype.name, "shape": list(port.shape), "bytes": port.nbytes}
+
+
+def _sized(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A function that takes sizes; `first` is the number of the function for the first of its calls."""
+    ports = {
+        side: [{"name": name, "dtype": dtype, "shape": shape} for name, shape, dtype, _ in row[side]]
+        for side in ("inputs", "outputs")
+    }
+    calls = [{"sizes": call["sizes"], "values": values_of(row, call)} for call in row["calls"]]
+    return {**row, **ports, "calls": calls}
+
+
+def values_of(sized: Mapping[str, Any], call: Mapping[str, Any]) -> list[Any]:
+    """The values that select the code for a call, one for each of `by_value`: numbers, or lists of them."""
+    ports = [sized["inputs"][i] for i in sized["by_value"]]
+    return [
+        np.frombuffer(bytes.fromhex(data), DTYPES[dtype].numpy).astype(np.int64).reshape(shape).tolist()
+        for (_, shape, dtype, _), data in zip(ports, call["values"], strict=True)
+    ]
 
 
 def _fit(target: Mapping[str, Any]) -> Fit:

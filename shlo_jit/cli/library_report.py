@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shlo_jit.cli.inspection import values_of
 from shlo_jit.cli.report import make_table, size
-from shlo_jit.codegen.objects import read_port
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,10 +67,24 @@ def _print_functions(console: Console, found: Inspection) -> None:
     console.print()
     rows = make_table("function", "in C", "inputs", "outputs")
     prefix = found.file.metadata["name"]
-    for function in found.file.metadata["functions"]:
-        ports = [", ".join(map(_port, function[side])) or "none" for side in ("inputs", "outputs")]
-        rows.add_row(f"@{function['name']}", f"{prefix}_{function['c_name']}", *ports)
+    functions = found.file.metadata["functions"]
+    for function in (*(f for f in functions if f["c_name"]), *found.sized):
+        rows.add_row(f"@{function['name']}", f"{prefix}_{function['c_name']}", *_sides(function))
+        for n, call in enumerate(function.get("calls", ())):
+            inputs, outputs = _sides(functions[function["first"] + n])
+            rows.add_row("", "", "; ".join([inputs, *_values(function, call)]), outputs)
     console.print(rows, markup=False)
+
+
+def _sides(function: Mapping[str, Any]) -> list[str]:
+    """Inputs and outputs."""
+    return [", ".join(map(_port, function[side])) or "none" for side in ("inputs", "outputs")]
+
+
+def _values(sized: Mapping[str, Any], call: Mapping[str, Any]) -> list[str]:
+    """Of the inputs whose values select the code, those of a call: `n = 8`."""
+    ports = [sized["inputs"][i] for i in sized["by_value"]]
+    return [f"{port[0]} = {numbers}" for port, numbers in zip(ports, values_of(sized, call), strict=True)]
 
 
 def _print_targets(console: Console, found: Inspection) -> None:
@@ -116,9 +130,9 @@ def _memory(memory: Mapping[int, int]) -> str:
 
 
 def _port(row: Sequence[Any]) -> str:
-    port = read_port(row)
-    name = f"{port.name}: " if port.name and not port.name.isdigit() else ""
-    return f"{name}{port.dtype.name}[{', '.join(map(str, port.shape))}]"
+    name, shape, dtype, *_ = row  # of a sized function's, bounds are behind
+    extents = ", ".join("?" if n is None else str(n) for n in shape)
+    return f"{f'{name}: ' if name and not name.isdigit() else ''}{dtype}[{extents}]"
 
 
 def _what(found: Inspection) -> str:

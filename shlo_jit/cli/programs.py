@@ -103,7 +103,7 @@ def refined(given: Path | bytes | Module, entry: str, shapes: Sequence[str]) -> 
         return api.refine(module, [signature.shape for signature in wanted], entry)
 
 
-def load(library: Path, entry: str | None, threads: int | None) -> tuple[Executable, float]:
+def load(library: Path, entry: str | None, threads: int | None) -> tuple[Executable | DynamicExecutable, float]:
     """A function of an exported library, and how long it took to load."""
     from shlo_jit import api
 

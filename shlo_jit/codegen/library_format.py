@@ -38,6 +38,7 @@ class LibraryStatus(enum.IntEnum):
     NO_WEIGHTS = 8
     WRONG_WEIGHTS = 9
     MISSING_SYMBOL = 10
+    UNKNOWN_SHAPES = 11
 
     @property
     def text(self) -> str:
@@ -56,6 +57,7 @@ STATUS_TEXTS = {
     LibraryStatus.NO_WEIGHTS: "the file of weights cannot be read",
     LibraryStatus.WRONG_WEIGHTS: "the file of weights is not the one that was exported with this library",
     LibraryStatus.MISSING_SYMBOL: "a function that the library calls was neither linked nor given to set_symbol",
+    LibraryStatus.UNKNOWN_SHAPES: "the library has no code for arguments of these shapes",
 }
 
 TYPES = (

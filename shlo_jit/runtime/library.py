@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from shlo_jit.codegen import abi, jit
@@ -22,10 +22,13 @@ from shlo_jit.kernels.externals import LAPACK_PREFIX
 from shlo_jit.runtime import lapack
 from shlo_jit.runtime.cache import ObjectCache
 from shlo_jit.runtime.callbacks import trampoline_address
+from shlo_jit.runtime.dynamic import DynamicExecutable
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.runtime.fastcall import call_library
+from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.library_file import LibraryFile, check_loadable, read_library
+from shlo_jit.runtime.library_sized import sized_executable
 from shlo_jit.runtime.loaded import Loaded
 
 P, I32, U32, U64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint64
@@ -74,23 +77,18 @@ class _Library(ctypes.Structure):
     ]
 
 
-class LoadedLibrary(Loaded):
-    """One function of a library in this process."""
+class OpenLibrary:
+    """A library in this process, which all its functions share."""
 
-    def __init__(self, file: LibraryFile, entry: str | None, weights: str | None) -> None:
-        """Raises LibraryError where the library cannot be loaded, or has no such function."""
+    def __init__(self, file: LibraryFile, weights: str | None) -> None:
+        """Raises LibraryError where the library cannot be loaded."""
         self.file = file
-        number = _number(file, entry)
-        self.constants = ()
         self.library, address = _open(file)
         make = ctypes.CFUNCTYPE(ctypes.POINTER(_Library))(address)
         self.c = make().contents
         if self.c.interface_version != INTERFACE_VERSION or self._metadata() != file.metadata:
             raise LibraryError(f"cannot load {file.path}: its code and its metadata do not agree")
         self.weights = weights or _weights_beside(file)
-        self.program = _program(file.metadata["functions"][number])
-        self.first_callback = sum(len(f["callbacks"]) for f in file.metadata["functions"][:number])
-        self.entry = self.c.functions[number].run
         for name in file.metadata["lapack"]:
             symbol = LAPACK_PREFIX + name
             self.c.set_symbol(f"{name}_".encode(), lapack.addresses([symbol])[symbol])
@@ -98,6 +96,22 @@ class LoadedLibrary(Loaded):
     def _metadata(self) -> object:
         """What the code says: the file may have been replaced since it was read."""
         return json.loads(ctypes.string_at(self.c.metadata or 0, self.c.metadata_bytes))
+
+
+class LoadedLibrary(Loaded):
+    """One function of a library in this process."""
+
+    def __init__(self, opened: OpenLibrary, number: int) -> None:
+        functions = opened.file.metadata["functions"]
+        self.opened = opened
+        self.file = opened.file
+        self.constants = ()
+        self.library = opened.library
+        self.c = opened.c
+        self.weights = opened.weights
+        self.program = _program(functions[number])
+        self.first_callback = sum(len(f["callbacks"]) for f in functions[:number])
+        self.entry = self.c.functions[number].run
 
     def arena_bytes(self, threads: int) -> int:
         """Of the arenas that a caller makes: the library has its own."""
@@ -122,7 +136,8 @@ class LibraryInstance(Instance):
             raise MemoryError(f"the library needs {c.memory_bytes(self.threads)} bytes")
         if status != LibraryStatus.OK or not pointer.value:
             raise LibraryError(f"cannot load {self.loaded.file.path}: {_status_text(status)}{self._needs(status)}")
-        self._end = weakref.finalize(self, c.destroy, pointer.value)
+        # With the library, which is closed after it: where a cycle is collected, the order would be any.
+        self._end = weakref.finalize(self, _destroy, self.loaded.library, c.destroy, pointer.value)
         self._end.atexit = False  # another thread may be in a call until the very end
         if self._callbacks is not None:
             c.set_callback(pointer.value, trampoline_address, self._callbacks.handle)
@@ -149,6 +164,11 @@ class LibraryInstance(Instance):
         return _status_text(status)
 
 
+def _destroy(library: jit.Library, destroy: Callable[[int], None], instance: int) -> None:
+    """End an instance while its library is there."""
+    destroy(instance)
+
+
 def load_library(
     path: str | os.PathLike[str],
     entry: str | None,
@@ -157,14 +177,24 @@ def load_library(
     custom_calls: Mapping[str, Any] | None,
     weights: str | None,
     cache: ObjectCache | None,
-) -> Executable:
-    """A function of a library as an Executable. Raises LibraryError, OSError, ExecutionError where a custom call has no
-    implementation or LAPACK is not there, and MemoryError."""
+) -> Executable | DynamicExecutable:
+    """A function of a library as an Executable; one that takes sizes as a DynamicExecutable. Raises LibraryError,
+    OSError, ExecutionError where a custom call has no implementation or LAPACK is not there, and MemoryError."""
     file = read_library(path)
     check_loadable(file)
     target = resolve()
-    loaded = LoadedLibrary(file, entry, weights)
-    return Executable(LibraryInstance(loaded, call_library(target, cache), threads, custom_calls), target, cache)
+    name = _entry(file, entry)
+    opened = OpenLibrary(file, weights)
+    functions, host = call_library(target, cache), Host()
+
+    def executable(number: int) -> Executable:
+        loaded = LoadedLibrary(opened, number)
+        return Executable(LibraryInstance(loaded, functions, threads, custom_calls, host=host), target, cache)
+
+    sized = next((s for s in file.metadata.get("sized", ()) if s["name"] == name), None)
+    if sized is not None:
+        return sized_executable(sized, executable, threads, host)
+    return executable([f["name"] for f in file.metadata["functions"]].index(name))
 
 
 def _weights_beside(file: LibraryFile) -> str | None:
@@ -173,14 +203,13 @@ def _weights_beside(file: LibraryFile) -> str | None:
     return name and os.path.join(os.path.dirname(os.path.abspath(file.path)), name)
 
 
-def _number(file: LibraryFile, entry: str | None) -> int:
-    """Of a function: of `main`, or the only one, where none is named."""
-    names = [f["name"] for f in file.metadata["functions"]]
-    if entry is None:
-        entry = names[0] if len(names) == 1 else "main"
-    if entry not in names:
-        raise LibraryError(f"{file.path} has no function @{entry}; it has {', '.join('@' + n for n in names)}")
-    return names.index(entry)
+def _entry(file: LibraryFile, entry: str | None) -> str:
+    """The name of a function: `main`, or the only one, where none is named."""
+    names = list(dict.fromkeys(f["name"] for f in file.metadata["functions"]))
+    name = entry if entry is not None else names[0] if len(names) == 1 else "main"
+    if name not in names:
+        raise LibraryError(f"{file.path} has no function @{name}; it has {', '.join('@' + n for n in names)}")
+    return name
 
 
 def _open(file: LibraryFile) -> tuple[jit.Library, int]:

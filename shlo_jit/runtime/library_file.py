@@ -126,3 +126,10 @@ def _check(metadata: Mapping[str, Any]) -> None:
         keys = ("name", "inputs", "outputs", "aliases", "overwritten", "callbacks", "is_short")
         if not isinstance(function, dict) or any(key not in function for key in keys):
             raise ValueError("its metadata are damaged")
+    sized_functions = metadata.get("sized", [])  # older libraries do not have it
+    if not isinstance(sized_functions, list):
+        raise ValueError("its metadata are damaged")
+    for sized in sized_functions:
+        keys = ("name", "inputs", "outputs", "by_value", "first", "calls")
+        if not isinstance(sized, dict) or any(key not in sized for key in keys):
+            raise ValueError("its metadata are damaged")

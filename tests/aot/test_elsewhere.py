@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from building import HOST, build, inputs, run, same
 from kinds import KINDS, TOLERANCE
+from test_sized import ADD, ADD_CALLS, ADD_HOST
 
 import shlo_jit
 from shlo_jit import examples
@@ -168,3 +169,35 @@ def test_networks(path: Path, machine: Machine, tmp_path: Path) -> None:
     (entry,) = re.findall(r"func\.func (?:public )?@(\w+)\(", path.read_text())
     library = Library(machine, path, [entry], tmp_path)
     check(path, functools.partial(library.call, entry))
+
+
+ADD_NODE = """
+import fs from "node:fs";
+const { exports } = new WebAssembly.Instance(new WebAssembly.Module(fs.readFileSync(process.argv[2])), {});
+const start = exports.__heap_base.value + 64 & ~63, bytes = Number(exports.model_memory_bytes(1));
+exports.memory.grow(1 + (bytes >> 16));
+const words = new Uint32Array(exports.memory.buffer, start, 12), [x, z, work] = [start + 128, start + 192, start + 256];
+words[0] = 40, words[1] = 1, words[6] = work, words[8] = bytes;
+if (exports.model_create(start + 48, start)) process.exit(1);
+const instance = new Uint32Array(exports.memory.buffer, start + 48, 1)[0];
+const numbers = new Float32Array(exports.memory.buffer, x, 32);
+numbers.set([0, 1, 2, 3, 4, 5, 6, 7]);
+if (exports.model_main(instance, x, 2n, x, 2n, 4n, z) || numbers[16 + 7] != 14) process.exit(2);
+if (exports.model_main(instance, x, 3n, x, 3n, 4n, z) != 11) process.exit(3);
+const place = start + 56;
+if (exports.model_main_shapes(2n, 2n, 4n, place)) process.exit(4);
+if (new BigInt64Array(exports.memory.buffer, place, 2).join() != "2,4") process.exit(5);
+if (exports.model_main_shapes(2n, 2n, 5n, place) != 11) process.exit(6);
+"""
+
+
+def test_sizes(machine: Machine, tmp_path: Path) -> None:
+    library = tmp_path / ("model.a" if machine.compiler else "model.wasm")
+    shlo_jit.export(ADD, library, header=tmp_path / "model.h", target=machine.target, shapes=ADD_CALLS)
+    source = tmp_path / ("main.c" if machine.compiler else "main.mjs")
+    source.write_text(ADD_HOST if machine.compiler else ADD_NODE)
+    if machine.compiler:
+        words = [library, *machine.flags, "-lm", "-lpthread"]
+        run([*machine.command, build(source, tmp_path / "main", *words, compiler=machine.compiler)])
+    else:
+        run(["node", source, library])

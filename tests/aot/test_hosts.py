@@ -12,7 +12,7 @@ import pytest
 from building import CUSTOM, SQUARE, build, chain, exported, inputs, needs_cc, run, same
 
 import shlo_jit
-from shlo_jit.runtime.library import LoadedLibrary
+from shlo_jit.runtime.library import OpenLibrary
 from shlo_jit.runtime.library_file import read_library
 
 
@@ -124,7 +124,7 @@ def test_replaced_while_it_is_loaded(tmp_path: Path) -> None:
     file = read_library(exported(SQUARE, tmp_path))
     exported(SQUARE.replace("4xf32", "400xf32"), tmp_path)
     with pytest.raises(shlo_jit.LibraryError, match="its code and its metadata do not agree"):
-        LoadedLibrary(file, None, None)
+        OpenLibrary(file, None)
 
 
 def test_loading_one_library_a_thousand_times(tmp_path: Path) -> None:
@@ -141,3 +141,15 @@ def test_loading_one_library_a_thousand_times(tmp_path: Path) -> None:
         assert shlo_jit.load(path, threads=2)(x)[3] == 9
     gc.collect()
     assert held() == before
+
+
+@pytest.mark.parametrize("ending", [".so", ".o"])
+def test_collected_with_a_cycle(ending: str, tmp_path: Path) -> None:
+    """An instance ends before its library is closed, in whatever order Python finds them to be garbage."""
+    path = exported(SQUARE, tmp_path, ending)
+    for _ in range(20):
+        cycle: list[object] = [shlo_jit.load(path)]
+        cycle.append(cycle)
+        del cycle
+        gc.collect()
+    assert shlo_jit.load(path)(np.ones(4, np.float32)).tolist() == [1] * 4

@@ -1,0 +1,221 @@
+"""Functions with unknown dimensions. A library has the programs that they are for the shapes it was asked for, each as
+a function of its own (`image.Function`), and a sized function over them: it takes the sizes that are not known, and
+runs the program for these.
+
+Code for any size, which is told it at the call (`dims` of `codegen/abi.py`, and `@shlo_sizes` for the shapes of
+results), would be one more way to fill a sized function: `read_calls` decides that there is a program for
+each list of shapes, and `sized_calls.py` where one is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from shlo_jit import pipeline
+from shlo_jit.errors import UnsupportedError, VerifyError, diagnose
+from shlo_jit.ir.core import Module, Op, Value, function_type
+from shlo_jit.ir.types import DType, TensorType, Type
+from shlo_jit.ir.unknown import has_unknown, is_dynamic
+from shlo_jit.ops.shapes import type_text
+from shlo_jit.options import CompileOptions
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.frontend.first_platform import first_platform
+from shlo_jit.passes.frontend.inline import inline_all
+from shlo_jit.passes.refine.prelude import shape_operands, sizes_to_compute
+from shlo_jit.specialize import read_shapes, refined_module, values_wanted, with_function
+
+Shapes = Sequence[Sequence[object]]
+"""Calls, each with the shapes of all arguments, as `api.refine` takes them."""
+
+
+Given = tuple[list[Type], dict[int, np.ndarray]]
+"""Of a call: types of all arguments, and values of those that may hold sizes and are given as arrays."""
+
+
+class Call(NamedTuple):
+    """What there is code for."""
+
+    sizes: tuple[int, ...]
+    """Of all unknown dimensions of the arguments, in order."""
+    values: tuple[bytes, ...]
+    """Of the arguments that sizes follow from, in order."""
+
+
+class SizedPort(NamedTuple):
+    """An argument or result of a sized function."""
+
+    name: str
+    shape: tuple[int | None, ...]
+    """None: a size that is not known."""
+    dtype: DType
+    bounds: tuple[int | None, ...] | None = None
+    """The most that sizes may be, where any has such a limit."""
+
+    @property
+    def is_static(self) -> bool:
+        return None not in self.shape
+
+
+class Unknown(NamedTuple):
+    """A function of a program with unknown dimensions, and the static programs for the calls it was asked for."""
+
+    inputs: tuple[SizedPort, ...]
+    outputs: tuple[SizedPort, ...]
+    by_value: tuple[int, ...]
+    """Arguments whose values sizes follow from: integers, whose shapes are known."""
+    calls: tuple[Call, ...]
+    modules: tuple[Module, ...]
+    """Of each call."""
+
+
+class Sized(NamedTuple):
+    """A function that takes sizes, and runs the program for these."""
+
+    name: str
+    c_name: str
+    shapes_name: str
+    """Behind the prefix, of the C function that tells the shapes of results for given sizes."""
+    inputs: tuple[SizedPort, ...]
+    outputs: tuple[SizedPort, ...]
+    by_value: tuple[int, ...]
+    """Arguments whose values select the program, too."""
+    calls: tuple[Call, ...]
+    first: int
+    """Number of the function for the first of `calls`; the others follow."""
+    aliases: dict[int, int]
+    overwritten: tuple[int, ...]
+    """Arguments that some program of it writes to."""
+
+    @property
+    def unknown(self) -> list[tuple[int, int]]:
+        """Argument and dimension of every size that it takes, in order."""
+        return [(i, d) for i, port in enumerate(self.inputs) for d, n in enumerate(port.shape) if n is None]
+
+
+def read_calls(module: Module, options: CompileOptions, shapes: Shapes | None) -> Unknown | None:
+    """The function `options.entry` refined for calls; None where it has no unknown dimensions. Raises StableHLOError
+    where it cannot have these shapes, or where sizes follow from what it computes; TypeError and ValueError for shapes
+    of another kind, and UnsupportedError where there should be shapes and are none."""
+    if shapes is None and not has_unknown(module):
+        return None
+    function = first_platform(pipeline.verified(module, options), Context(module))
+    module = with_function(module, function)
+    arguments = function.block().arguments
+    if not any(map(is_dynamic, arguments)):
+        found = refined_module(module, options.entry, [a.type for a in arguments], {})
+        if not has_unknown(found):
+            if shapes is not None:
+                raise ValueError(f"shapes: @{options.entry} has no unknown dimensions")
+            return None
+        if shapes is None:
+            _refuse_computed(found, options)
+            return None  # what else is unknown, lowering knows, or refuses
+    if shapes is None:
+        first = next(i for i, a in enumerate(arguments) if is_dynamic(a))
+        what = f"argument {first} (%{arguments[first].name}) is of type {type_text(arguments[first].type)}"
+        hint = "say for which shapes there shall be code: shapes=[...] of shlo_jit.export, --shapes of shlo-jit export"
+        raise UnsupportedError(diagnose(f"{what}: its dimensions are not all known", function.span, hint=hint))
+    return _refined(module, function, options, shapes)
+
+
+def _refined(module: Module, function: Op, options: CompileOptions, shapes: Shapes) -> Unknown:
+    arguments = function.block().arguments
+    inputs = tuple(_port(a.name, a.type, f"argument {i} (%{a.name})", function) for i, a in enumerate(arguments))
+    results = function_type(function).results
+    outputs = tuple(_port("", t, f"result {i}", function) for i, t in enumerate(results))
+    given = [_read_call(n, arguments, call) for n, call in enumerate(shapes)]
+    modules, by_value = _refined_calls(module, function, options, given)
+    for refined in modules:
+        _refuse_computed(refined, options)
+    if not by_value and not any(map(is_dynamic, arguments)):
+        raise ValueError(f"shapes: @{options.entry} has no unknown dimensions")
+    calls = [Call(_sizes(inputs, types), tuple(values[i].tobytes() for i in by_value)) for types, values in given]
+    for n, call in enumerate(calls):
+        if call in calls[:n]:
+            raise ValueError(f"shapes: call {n} is call {calls.index(call)} again")
+    return Unknown(inputs, outputs, by_value, tuple(calls), tuple(modules))
+
+
+def _read_call(number: int, arguments: Sequence[Value], call: object) -> Given:
+    try:
+        return read_shapes(arguments, call)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"call {number} of shapes: {str(error).removeprefix('shapes: ')}") from None
+
+
+def _refined_calls(
+    module: Module, function: Op, options: CompileOptions, given: Sequence[Given]
+) -> tuple[list[Module], tuple[int, ...]]:
+    """The programs for all calls, and the arguments whose values they are made for: those that sizes follow from, as
+    far as they are given. Raises ValueError where only some calls have such a value."""
+    known: set[int] = set()
+    while True:
+        modules = [
+            _refined_call(module, options, n, types, {i: values[i] for i in known})
+            for n, (types, values) in enumerate(given)
+        ]
+        there = {i for _, values in given for i in values}
+        wanted = there & {i for m in modules for i in values_wanted(m, options)}
+        if wanted <= known:
+            return modules, tuple(sorted(known))
+        known |= wanted
+        for number, (_, values) in enumerate(given):
+            for i in sorted(known.difference(values)):
+                what = f"argument {i} (%{function.block().arguments[i].name})"
+                raise ValueError(
+                    f"call {number} of shapes: {what}: expected an array with its value, as in other calls"
+                )
+
+
+def _refined_call(
+    module: Module, options: CompileOptions, number: int, types: Sequence[Type], values: Mapping[int, np.ndarray]
+) -> Module:
+    try:
+        return refined_module(module, options.entry, types, values)
+    except VerifyError as error:
+        notes = [replace(d, message=f"{d.message} (for call {number} of shapes)") for d in error.diagnostics]
+        raise VerifyError(notes) from None
+
+
+def _sizes(inputs: Sequence[SizedPort], types: Sequence[Type]) -> tuple[int, ...]:
+    """Those that are unknown in `inputs`."""
+    found: list[int] = []
+    for port, type in zip(inputs, types, strict=True):
+        assert isinstance(type, TensorType)
+        found += (n for n, known in zip(type.extents, port.shape, strict=True) if known is None)
+    return tuple(found)
+
+
+def _refuse_computed(module: Module, options: CompileOptions) -> None:
+    """Refuse a refined program with sizes that are still to be computed, at the first op that waits for one. Raises
+    UnsupportedError."""
+    function = module.function(options.entry)
+    if function is None or not has_unknown(module):
+        return
+    whole = inline_all(module, function, options.calls.__contains__)
+    sizes = set(sizes_to_compute(whole))
+    op = next((op for op in whole.block().ops if any(op.operands[i] in sizes for i in shape_operands(op))), None)
+    if op is None:
+        return  # lowering says what is unknown, and where
+    message = f"{op.name}: its result's shape follows from values, which are not known when a library is made"
+    hint = "give the value of {} in shapes" if (names := _names(module, options)) else ""
+    raise UnsupportedError(diagnose(message, op.span, op=op.name, hint=hint.format(names)))
+
+
+def _names(module: Module, options: CompileOptions) -> str:
+    """Of the arguments whose values would make sizes known."""
+    function = module.function(options.entry)
+    assert function is not None
+    arguments = function.block().arguments
+    return ", ".join(f"argument {i} (%{arguments[i].name})" for i in sorted(values_wanted(module, options)))
+
+
+def _port(name: str, type: Type, what: str, function: Op) -> SizedPort:
+    if not isinstance(type, TensorType) or type.shape is None:
+        message = f"{what} is of type {type_text(type)}; a function of a library has tensors of known rank"
+        raise UnsupportedError(diagnose(message, function.span))
+    return SizedPort(name, type.shape, type.storage, type.bounds)
