@@ -24,7 +24,13 @@ from shlo_jit.passes.context import Context
 from shlo_jit.passes.frontend.first_platform import first_platform
 from shlo_jit.passes.frontend.inline import inline_all
 from shlo_jit.passes.refine.origins import with_origins
-from shlo_jit.passes.refine.prelude import arguments_of_shapes, prelude, sizes_to_compute, with_sizes
+from shlo_jit.passes.refine.prelude import (
+    arguments_of_shapes,
+    prelude,
+    refuse_inner_sizes,
+    sizes_to_compute,
+    with_sizes,
+)
 from shlo_jit.passes.refine.refine import refine_module
 from shlo_jit.runtime.cache import text_digest
 from shlo_jit.runtime.dynamic import DynamicExecutable, NeedsValues, Shape
@@ -154,6 +160,7 @@ def _compiled(source: Derived, options: CompileOptions) -> Runnable:
     whole = inline_all(module, function, options.calls.__contains__)
     sizes = sizes_to_compute(whole)
     if not sizes:
+        refuse_inner_sizes(whole)
         return pipeline.compile_new(source, options, None, module)  # which says what is unknown, and where
     types = [a.type for a in whole.block().arguments]
 

@@ -38,8 +38,9 @@ CASES = {
         "  return %0 : tensor<2xf32>\n}",
         shlo_jit.UnsupportedError, 2,
     ),
-    "an argument of unknown rank": (
-        "func.func @main(%x: tensor<*xf32>) -> tensor<*xf32> {\n  return %x : tensor<*xf32>\n}",
+    "a tuple beside an unknown dimension": (
+        "func.func @main(%x: tensor<?xf32>, %t: tuple<tensor<f32>>) -> tensor<?xf32> {\n"
+        "  return %x : tensor<?xf32>\n}",
         shlo_jit.UnsupportedError, 1,
     ),
     "four spatial dimensions": (

@@ -124,3 +124,110 @@ def test_sizes_that_a_dimension_cannot_have(n: int) -> None:
     ) as e:
         shlo_jit.compile(SET_SIZE)(np.zeros(4, np.float32), np.int32(n))
     assert e.value.line == 3
+
+
+def test_sizes_set_in_functions_and_regions() -> None:
+    """A part of a tensor keeps its size through a call, a branch and a loop."""
+    part = "tensor<?xf32, #stablehlo.bounds<4>>"
+    text = f"""
+    func.func @main(%x: tensor<4xf32>, %n: tensor<i32>, %p: tensor<i1>) -> ({part}, tensor<i32>, tensor<f32>) {{
+      %0 = call @cut(%x, %n) : (tensor<4xf32>, tensor<i32>) -> {part}
+      %1 = "stablehlo.if"(%p) ({{
+        %2 = stablehlo.negate %0 : {part}
+        stablehlo.return %2 : {part}
+      }}, {{
+        stablehlo.return %0 : {part}
+      }}) : (tensor<i1>) -> {part}
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %3:2 = stablehlo.while(%i = %zero, %a = %1) : tensor<i32>, {part}
+      cond {{
+        %size = stablehlo.get_dimension_size %a, dim = 0 : ({part}) -> tensor<i32>
+        %4 = stablehlo.compare LT, %i, %size : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %4 : tensor<i1>
+      }} do {{
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %5 = stablehlo.add %i, %one : tensor<i32>
+        %6 = stablehlo.add %a, %a : {part}
+        stablehlo.return %5, %6 : tensor<i32>, {part}
+      }}
+      %c = stablehlo.constant dense<1.0> : tensor<f32>
+      %7 = stablehlo.reduce(%3#1 init: %c) applies stablehlo.multiply across dimensions = [0]
+        : ({part}, tensor<f32>) -> tensor<f32>
+      return %3#1, %3#0, %7 : {part}, tensor<i32>, tensor<f32>
+    }}
+    func.func private @cut(%x: tensor<4xf32>, %n: tensor<i32>) -> {part} {{
+      %0 = stablehlo.set_dimension_size %x, %n, dim = 0 : (tensor<4xf32>, tensor<i32>) -> {part}
+      return %0 : {part}
+    }}
+    """
+    executable = shlo_jit.compile(text)
+    x = np.arange(1, 5, dtype=np.float32)
+    for n in (0, 1, 2, 4):
+        for p in (True, False):
+            want = x[:n] * 2**n * (-1 if p else 1)
+            got, turns, product = executable(x, np.int32(n), np.bool_(p))
+            assert (got.shape, got.tolist(), int(turns)) == ((n,), want.tolist(), n)
+            assert product == np.prod(want)
+
+
+def test_a_size_within_a_loop() -> None:
+    """A size that nothing before the loop knows."""
+    text = """
+    func.func @main(%x: tensor<4xf32>) -> tensor<f32> {
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %c = stablehlo.constant dense<0.0> : tensor<f32>
+      %0:2 = stablehlo.while(%i = %zero, %a = %c) : tensor<i32>, tensor<f32>
+      cond {
+        %four = stablehlo.constant dense<4> : tensor<i32>
+        %1 = stablehlo.compare LT, %i, %four : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %1 : tensor<i1>
+      } do {
+        %2 = stablehlo.add %i, %one : tensor<i32>
+        %3 = stablehlo.set_dimension_size %x, %i, dim = 0
+          : (tensor<4xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<4>>
+        %4 = stablehlo.reduce(%3 init: %a) applies stablehlo.add across dimensions = [0]
+          : (tensor<?xf32, #stablehlo.bounds<4>>, tensor<f32>) -> tensor<f32>
+        stablehlo.return %2, %4 : tensor<i32>, tensor<f32>
+      }
+      return %0#1 : tensor<f32>
+    }
+    """
+    with pytest.raises(shlo_jit.UnsupportedError) as refusal:
+        shlo_jit.compile(text)(np.ones(4, np.float32))
+    assert (refusal.value.line, refusal.value.diagnostics[0].message) == (
+        13,
+        "set_dimension_size: the size of its result is computed inside of the while; sizes that follow from data are "
+        "compiled where they are known before it",
+    )
+
+
+@pytest.mark.parametrize("bounded", ["", ", #stablehlo.bounds<16>"])
+def test_a_state_that_grows(bounded: str) -> None:
+    state = f"tensor<?xf32{bounded}>"
+    text = f"""
+    func.func @main(%x: tensor<?xf32>) -> {state} {{
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %s = stablehlo.concatenate %x, %x, dim = 0 : (tensor<?xf32>, tensor<?xf32>) -> {state}
+      %0:2 = stablehlo.while(%i = %zero, %a = %s) : tensor<i32>, {state}
+      cond {{
+        %ten = stablehlo.constant dense<3> : tensor<i32>
+        %1 = stablehlo.compare LT, %i, %ten : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %1 : tensor<i1>
+      }} do {{
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %2 = stablehlo.add %i, %one : tensor<i32>
+        %3 = stablehlo.concatenate %a, %x, dim = 0 : ({state}, tensor<?xf32>) -> {state}
+        stablehlo.return %2, %3 : tensor<i32>, {state}
+      }}
+      return %0#1 : {state}
+    }}
+    """
+    with pytest.raises(shlo_jit.UnsupportedError) as refusal:
+        shlo_jit.compile(text)(np.ones(2, np.float32))
+    assert (refusal.value.line, refusal.value.diagnostics[0].message) == (
+        5,
+        "while: state 1 (%a) has 4 in dimension 0 before its first turn, and 6 after it: a state whose sizes change "
+        "from turn to turn is not compiled; keep it at one size, with the part that counts as a number beside it; "
+        "argument 0 (%x) has 2 in dimension 0",
+    )
