@@ -99,9 +99,9 @@ PASSES = (
     Pass(canonical_linalg, (core.LINALG,)),
     Pass(explicit_layouts, (core.ROW_MAJOR,)),
     Pass(byte_convolutions),
+    Pass(dilated_convolutions),
     Pass(pointwise_convolutions),
     Pass(canonical_dots, (core.DOTS,)),
-    Pass(dilated_convolutions),
     Pass(canonical_convolutions, (core.CONVOLUTIONS,)),
     Pass(simplify, (core.NO_DEAD_OPS,)),
 )
