@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import layout, pool, routines, signals
@@ -67,8 +66,8 @@ def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> FastCa
         needs_arena=arena is not None,
         array_type=array_type,
         new_array=new_array,
-        input_ports=_ports(program.inputs, keep, allocate=False),
-        output_ports=_ports(program.outputs, keep, allocate=True),
+        input_ports=_ports(program.inputs, keep, lambda port: None),
+        output_ports=_ports(program.outputs, keep, _maker if symbol is None else _sized_maker),
         is_short=program.is_short,
     )
     slow = front.call
@@ -110,29 +109,32 @@ def _growing(front: Front, record: Record, arena: Any) -> Callable[..., Any]:
     return call
 
 
-def _ports(ports: Sequence[Port], keep: list[Any], allocate: bool) -> int:
-    """Address of an array of PortRecord."""
+def _maker(port: Port) -> Callable[[], np.ndarray] | None:
+    """What makes a result from the pool."""
+    large = port.nbytes >= pool.POOLED_BYTES
+    return pool.maker(port.shape, port.dtype.numpy, port.nbytes) if large else None
+
+
+def _ports(ports: Sequence[Port], keep: list[Any], makers: Callable[[Port], object]) -> int:
+    """Address of an array of PortRecord; `makers` gives the callable that makes a result."""
     rows = (PortRecord * max(1, len(ports)))()
     for row, port in zip(rows, ports, strict=False):
         dtype, extents = port.dtype.numpy, np.array(port.shape or (0,), np.int64)
         row.dtype, row.rank, row.dimensions = id(dtype), len(port.shape), layout.data_address(extents)
         row.kind = layout.kind_of(dtype)
         keep += [dtype, extents]
-        if allocate and AT_CALL in port.shape:
-            make = _sized_maker(len(port.shape), dtype)
-            row.allocate = id(make)
-            keep.append(make)
-        elif allocate and port.nbytes >= pool.POOLED_BYTES:
-            make = pool.maker(port.shape, dtype, port.nbytes)
+        make = makers(port)
+        if make is not None:
             row.allocate = id(make)
             keep.append(make)
     keep.append(rows)
     return ctypes.addressof(rows)
 
 
-def _sized_maker(rank: int, dtype: np.dtype) -> Callable[[int], np.ndarray]:
-    """Makes a large result, given the address of its extents."""
-    extents, size, lease, new = ctypes.c_int64 * rank, dtype.itemsize, pool.lease, np.ndarray
+def _sized_maker(port: Port) -> Callable[[int], np.ndarray]:
+    """What makes a result from the pool, given the address of its extents."""
+    dtype = port.dtype.numpy
+    extents, size, lease, new = ctypes.c_int64 * len(port.shape), dtype.itemsize, pool.lease, np.ndarray
 
     def make(address: int) -> np.ndarray:
         shape = tuple(extents.from_address(address))
