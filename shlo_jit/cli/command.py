@@ -11,7 +11,7 @@ import typer
 
 from shlo_jit import startup
 from shlo_jit.cli import arrays, exporting, mistakes, programs, report, running
-from shlo_jit.cli.options import AsJson, Entry, Example, File, SeveralInputs, Shapes, Threads
+from shlo_jit.cli.options import AsJson, Dynamic, DynamicCode, Entry, Example, File, SeveralInputs, Shapes, Threads
 from shlo_jit.cli.progress import progress
 from shlo_jit.stages import STAGES
 
@@ -70,6 +70,7 @@ def show(
     shapes: Shapes = None,
     entry: Entry = "main",
     threads: Threads = None,
+    dynamic: Dynamic = DynamicCode.SPECIALIZE,
 ) -> None:
     """Print a program at a stage of its compilation."""
     if stage and stage not in STAGES:
@@ -81,11 +82,10 @@ def show(
         if stage == "module" and not shapes:
             typer.echo(str(programs.parse(source)).rstrip("\n"))
         elif stage or dump_dir is None:
-            made, _ = programs.compile(source, entry, threads, cache=True)
+            made, _ = programs.compile(source, entry, threads, True, dynamic)
             expected = arrays.with_shapes(made.inputs, [], shapes or [])
-            executable, _ = programs.for_shapes(made, [signature.shape for signature in expected])
             with progress("lowering"):
-                text = executable.text(stage or "plan")
+                text = programs.text_of(made, stage or "plan", [signature.shape for signature in expected])
             typer.echo(text.rstrip("\n"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,3 +44,16 @@ Random = Annotated[bool, typer.Option("--random", help="Make up the inputs that 
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Of the inputs made up.")]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even what the object cache knows.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")]
+
+
+class DynamicCode(enum.StrEnum):
+    """What code is made for, of a program with unknown dimensions."""
+
+    SPECIALIZE = "specialize"
+    SYMBOLIC = "symbolic"
+
+
+Dynamic = Annotated[
+    DynamicCode,
+    typer.Option(help="Of unknown dimensions: make code for the sizes at hand, or once for any size of the first."),
+]

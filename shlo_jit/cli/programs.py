@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from shlo_jit import examples
 from shlo_jit.cli import mistakes
+from shlo_jit.cli.options import DynamicCode
 from shlo_jit.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -64,14 +65,18 @@ def parse(given: Path | bytes | Module) -> Module:
 
 
 def compile(
-    given: Path | bytes | Module, entry: str, threads: int | None, cache: bool
+    given: Path | bytes | Module,
+    entry: str,
+    threads: int | None,
+    cache: bool,
+    dynamic: DynamicCode = DynamicCode.SPECIALIZE,
 ) -> tuple[Executable | DynamicExecutable, float]:
     """The program, and how long it took to compile."""
     from shlo_jit import api
 
     with progress("compiling"):
         start = time.perf_counter()
-        executable = api.compile(given, entry, threads=threads, cache=cache)
+        executable = api.compile(given, entry, threads=threads, cache=cache, dynamic=dynamic.value)
         return executable, time.perf_counter() - start
 
 
@@ -85,6 +90,13 @@ def for_shapes(made: Executable | DynamicExecutable, shapes: Given) -> tuple[Exe
         start = time.perf_counter()
         executable = made.executable(shapes)
         return executable, time.perf_counter() - start
+
+
+def text_of(made: Executable | DynamicExecutable, stage: str, shapes: Given) -> str:
+    """The program for these shapes at a stage."""
+    from shlo_jit.runtime.executable import Executable
+
+    return made.text(stage) if isinstance(made, Executable) else made.text(stage, shapes)
 
 
 def refined(given: Path | bytes | Module, entry: str, shapes: Sequence[str]) -> Module:

@@ -88,14 +88,16 @@ def _threads(executable: Executable | StagedExecutable) -> str:
     return f"{executable.threads} thread{'s' if executable.threads > 1 else ''}"
 
 
-def print_inputs(console: Console, inputs: Sequence[Signature], origins: Sequence[str]) -> None:
+def print_inputs(
+    console: Console, inputs: Sequence[Signature], arguments: Sequence[np.ndarray], origins: Sequence[str]
+) -> None:
     if not inputs:
         return
     console.print()
     rows = make_table("input", "dtype", "shape", "from")
-    for i, (signature, origin) in enumerate(zip(inputs, origins, strict=False)):
+    for i, (signature, array, origin) in enumerate(zip(inputs, arguments, origins, strict=False)):
         label = f"{i} {signature.name}" if signature.name else str(i)
-        rows.add_row(label, signature.dtype.name, _shape(signature.shape), origin)
+        rows.add_row(label, signature.dtype.name, _shape(array.shape), origin)
     console.print(rows)
 
 

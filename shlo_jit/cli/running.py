@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from shlo_jit.cli import arrays, mistakes, programs, report
-from shlo_jit.cli.options import Entry, Example, File, Inputs, NoCache, Random, Runnable, Seed, Shapes, Threads
+from shlo_jit.cli.options import (
+    Dynamic,
+    DynamicCode,
+    Entry,
+    Example,
+    File,
+    Inputs,
+    NoCache,
+    Random,
+    Runnable,
+    Seed,
+    Shapes,
+    Threads,
+)
 from shlo_jit.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -83,6 +96,7 @@ def run(
         str, typer.Option(metavar="NAME", help="The function to run.  [default: main, or a library's only one]")
     ] = "",
     threads: Threads = None,
+    dynamic: Dynamic = DynamicCode.SPECIALIZE,
     no_cache: NoCache = False,
 ) -> None:
     """Compile a program, or load an exported library, run it, and print its results and times."""
@@ -90,7 +104,7 @@ def run(
     def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
         if isinstance(source, Path) and programs.is_library(source):
             return programs.load(source, entry or None, threads)
-        return programs.compile(source, entry or "main", threads, not no_cache)
+        return programs.compile(source, entry or "main", threads, not no_cache, dynamic)
 
     console = report.make_console()
     with _ready(file, example, inputs, shapes, random, seed, entry or "main", make) as ready:
@@ -101,7 +115,7 @@ def run(
             module = programs.parse(ready.source)
             report.print_program(console, ready.name, module, ready.executable, ready.seconds, times)
     origins = [*(p.name for p in inputs or []), *["random"] * len(ready.arguments)]
-    report.print_inputs(console, ready.executable.inputs, origins)
+    report.print_inputs(console, ready.executable.inputs, ready.arguments, origins)
     report.print_results(console, results)
     if output_dir is not None:
         arrays.save(output_dir, results)
@@ -116,6 +130,7 @@ def check(
     seed: Seed = 0,
     entry: Entry = "main",
     threads: Threads = None,
+    dynamic: Dynamic = DynamicCode.SPECIALIZE,
     no_cache: NoCache = False,
 ) -> None:
     """Compare what a compiled program computes with the reference interpreter.
@@ -124,7 +139,7 @@ def check(
     """
 
     def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
-        return programs.compile(source, entry, threads, not no_cache)
+        return programs.compile(source, entry, threads, not no_cache, dynamic)
 
     with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
         got, _ = _run(ready.executable, ready.arguments, 1)
@@ -145,6 +160,7 @@ def profile(
     ] = None,
     entry: Entry = "main",
     threads: Threads = None,
+    dynamic: Dynamic = DynamicCode.SPECIALIZE,
 ) -> None:
     """Print where the time of a program goes, step by step.
 
@@ -152,7 +168,7 @@ def profile(
     """
 
     def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
-        return programs.compile(source, entry, threads, cache=True)
+        return programs.compile(source, entry, threads, True, dynamic)
 
     with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
         executable = ready.executable
