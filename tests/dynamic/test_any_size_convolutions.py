@@ -22,6 +22,7 @@ CASES = {
     "dilated kernel": ("?x9x9x4", "3x3x4x8", "?x5x5x8", LAST, "rhs_dilate = [2, 2]", 1),
     "dilated input": ("?x5x5x4", "3x3x4x8", "?x9x9x8", LAST, f"{SAME}, lhs_dilate = [2, 2]", 1),
     "phases without a tap": ("?x4x5x2", "2x2x2x3", "?x9x12x3", LAST, "lhs_dilate = [3, 3], pad = [[0, 0], [1, -1]]", 1),
+    "phases of single taps": ("?x4x5x3", "2x2x3x4", "?x9x11x4", LAST, "lhs_dilate = [2, 2], pad = [[2, 1], [1, 2]]", 1),
     "reversed": ("?x6x6x2", "3x4x2x3", "?x6x4x3", LAST, "pad = [[1, 1], [1, 0]], reverse = [true, true]", 1),
     "all of an image": ("?x5x5x4", "5x5x4x8", "?x1x1x8", LAST, "", 1),
     "groups": ("?x6x6x8", "3x3x4x16", "?x6x6x16", LAST, SAME, 2),
@@ -85,10 +86,11 @@ def test_windows_along_the_batch_are_for_fixed_sizes() -> None:
     assert plan.splitlines()[0] == f"code for these shapes alone: {reason}"
 
 
-def test_pixels_by_themselves_are_a_product() -> None:
-    x, w, *_ = CASES["pixels"]
+@pytest.mark.parametrize("name", ["pixels", "no dimension"])
+def test_pixels_by_themselves_are_a_product(name: str) -> None:
+    x, w, *_ = CASES[name]
     shapes = [tuple(64 if e == "?" else int(e) for e in shape.split("x")) for shape in (x, w)]
-    plan = shlo_jit.compile(convolution("pixels"), dynamic="symbolic").text("plan", shapes)
+    plan = shlo_jit.compile(convolution(name), dynamic="symbolic").text("plan", shapes)
     assert "dot_general" in plan
     assert "convolution" not in plan
 

@@ -79,27 +79,34 @@ def test_whatever_it_is_tuned_for(case: str, hint: int, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", BODIES)
 def test_the_batch_in_the_lanes(name: str) -> None:
-    check(f"""func.func @main(%x0: tensor<?x9x9xf32>) -> tensor<4x4x?xf32> {{
+    check(
+        f"""func.func @main(%x0: tensor<?x9x9xf32>) -> tensor<4x4x?xf32> {{
   %x = stablehlo.transpose %x0, dims = [1, 2, 0] : (tensor<?x9x9xf32>) -> tensor<9x9x?xf32>
   %init = stablehlo.constant dense<{BODIES[name]}> : tensor<f32>
   %r = {window("tensor<9x9x?xf32>", "tensor<4x4x?xf32>", name, "[3, 3, 1]", "window_strides = array<i64: 2, 2, 1>")}
   return %r : tensor<4x4x?xf32>
-}}""", sizes=(2, 3, 1500))
+}}""",
+        sizes=(2, 3, 1500),
+    )
 
 
 def test_sums_so_far_of_columns() -> None:
     attributes = "padding = dense<[[6, 0], [0, 0]]> : tensor<2x2xi64>"
-    check(f"""func.func @main(%x0: tensor<?x7xf32>) -> tensor<7x?xf32> {{
+    check(
+        f"""func.func @main(%x0: tensor<?x7xf32>) -> tensor<7x?xf32> {{
   %x = stablehlo.transpose %x0, dims = [1, 0] : (tensor<?x7xf32>) -> tensor<7x?xf32>
   %init = stablehlo.constant dense<0.0> : tensor<f32>
   %r = {window("tensor<7x?xf32>", "tensor<7x?xf32>", "add", "[7, 1]", attributes)}
   return %r : tensor<7x?xf32>
-}}""", sizes=(2, 3, 64, 65, 200))
+}}""",
+        sizes=(2, 3, 64, 65, 200),
+    )
 
 
 def test_places_of_maxima() -> None:
     """Several operands, and a body that compares."""
-    check("""func.func @main(%x: tensor<?x8x8x4xf32>, %i: tensor<?x8x8x4xi32>)
+    check(
+        """func.func @main(%x: tensor<?x8x8x4xf32>, %i: tensor<?x8x8x4xi32>)
     -> (tensor<?x4x4x4xf32>, tensor<?x4x4x4xi32>) {
   %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
   %zero = stablehlo.constant dense<0> : tensor<i32>
@@ -113,7 +120,9 @@ def test_places_of_maxima() -> None:
   }) : (tensor<?x8x8x4xf32>, tensor<?x8x8x4xi32>, tensor<f32>, tensor<i32>)
     -> (tensor<?x4x4x4xf32>, tensor<?x4x4x4xi32>)
   return %r#0, %r#1 : tensor<?x4x4x4xf32>, tensor<?x4x4x4xi32>
-}""", high=50)
+}""",
+        high=50,
+    )
 
 
 GRADIENTS = {
@@ -129,7 +138,8 @@ GRADIENTS = {
 def test_gradients_of_pooling(case: str, target: str) -> None:
     x, y, size, strides, padding = GRADIENTS[case]
     a, b, pairs = tensor(x), tensor(y), f"tensor<{len(x.split('x'))}x2xi64>"
-    check(f"""func.func @main(%x: {a}, %s: {b}) -> {a} {{
+    check(
+        f"""func.func @main(%x: {a}, %s: {b}) -> {a} {{
   %init = stablehlo.constant dense<0.0> : tensor<f32>
   %r = "stablehlo.select_and_scatter"(%x, %s, %init) <{{window_dimensions = array<i64: {size}>,
       window_strides = array<i64: {strides}>, padding = dense<{padding}> : {pairs}}}> ({{
@@ -142,7 +152,9 @@ def test_gradients_of_pooling(case: str, target: str) -> None:
       stablehlo.return %c : tensor<f32>
   }}) : ({a}, {b}, tensor<f32>) -> {a}
   return %r : {a}
-}}""", target)
+}}""",
+        target,
+    )
 
 
 def test_a_window_that_may_not_fit_is_for_fixed_sizes() -> None:
