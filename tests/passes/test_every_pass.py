@@ -190,6 +190,11 @@ CASES = {
           return %0 : tensor<1x8x8xi32>""", "tensor<1x8x8xf32>", "tensor<1x8x8xi32>"),
         "convert convolution", "convert slice reshape dot_general", shape=(1, 8, 8),
     ),
+    "dilated_convolutions": Case(
+        main(CONVOLUTION.format(t="tensor<2x2x2xf32>", r="tensor<2x2x4xf32>", out="b, f, 0", window=", lhs_dilate = [2]"),
+             "tensor<2x2x2xf32>", "tensor<2x2x4xf32>"),
+        "convolution", "slice convolution slice convolution reshape reshape concatenate reshape", shape=(2, 2, 2),
+    ),
     "pointwise_convolutions": Case(  # of fixed shapes it leaves them; of others, see tests/dynamic
         main("""%0 = stablehlo.convolution(%x, %x) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {}
             {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
@@ -202,11 +207,6 @@ CASES = {
           %0 = {DOT.replace("%x", "%h")} : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>
           return %0 : tensor<8x8xbf16>""", "tensor<8x8xf32>", "tensor<8x8xbf16>"),
         "convert dot_general", "convert dot_general convert", shape=(8, 8),
-    ),
-    "dilated_convolutions": Case(
-        main(CONVOLUTION.format(t="tensor<2x2x2xf32>", r="tensor<2x2x4xf32>", out="b, f, 0", window=", lhs_dilate = [2]"),
-             "tensor<2x2x2xf32>", "tensor<2x2x4xf32>"),
-        "convolution", "slice convolution slice convolution reshape reshape concatenate reshape", shape=(2, 2, 2),
     ),
     "canonical_convolutions": Case(
         main(CONVOLUTION.format(t="tensor<2x2x2xf32>", r="tensor<2x3x2xf32>", out="f, 0, b", window=""),
