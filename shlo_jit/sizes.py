@@ -144,7 +144,7 @@ class Size:
             return self._divide_by_size(other)
         if not isinstance(other, int) or isinstance(other, bool) or other <= 0:
             raise NotSymbolic(f"{self} cannot be divided by {other}")
-        if any(c < 0 for atoms, c in self.terms.items() if atoms):
+        if all(c < 0 for atoms, c in self.terms.items() if atoms):
             quotient = -((-self + (other - 1)) // other)  # rounded up, so that what is divided is not negative
             return quotient, self - quotient * other
         quotient = {atoms: c // other for atoms, c in self.terms.items()}

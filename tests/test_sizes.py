@@ -13,10 +13,12 @@ from shlo_jit.sizes import (
     Size,
     Symbol,
     at_most,
+    degree_of,
     equal,
     hint_of,
     per_unit,
     register_name,
+    room_for,
     size_of,
     surely,
     value_at,
@@ -67,6 +69,13 @@ def test_arithmetic_is_that_of_numbers() -> None:
     assert sizes > 1000
 
 
+@pytest.mark.parametrize("divisor", [1, 2, 7, 64])
+@pytest.mark.parametrize("size", [N * N - N, 5 - N * N + 3 * N, 7 * N - (N // 3) * N - 1, -N * N])
+def test_division_where_some_is_subtracted(size: int, divisor: int) -> None:
+    for v in VALUES:
+        assert (value_at(size // divisor, v), value_at(size % divisor, v)) == divmod(value_at(size, v), divisor)
+
+
 def test_sums_and_products_of_sizes() -> None:
     assert N + N == 2 * N
     assert N * 4 - N * 4 == 0
@@ -103,11 +112,28 @@ def test_what_depends_on_the_size_is_not_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    "size", [N, 4 * N + 60, 80 * N - 80, (12 * N + 681) // 682 * 64, -(-N // 7) + N % 7, 5 * (N // 3)]
-)
-def test_per_unit_is_a_bound(size: int) -> None:
+    ("size", "degree"),
+    [
+        (N, 1), (4 * N + 60, 1), (80 * N - 80, 1), ((12 * N + 681) // 682 * 64, 1), (-(-N // 7) + N % 7, 1),
+        (5 * (N // 3), 1), (N % 5, 0), (4 * N * N - 4 * N + 7, 2), ((N * N - N) // 2, 2), ((N // 2) * (N % 3), 1),
+        (3 * (N * N - N) // 7, 2),
+    ],
+)  # fmt: skip
+def test_per_unit_is_a_bound(size: int, degree: int) -> None:
     unit = per_unit(size)
-    assert all(value_at(size, v) <= unit * v for v in VALUES)
+    assert degree_of(size) == degree
+    assert all(value_at(size, v) <= unit * v**degree for v in VALUES)
+
+
+@pytest.mark.parametrize(
+    "sizes", [[], [3, 7], [N, 4 * N, 64], [14 * N + 40, 8 * N + 90], [4 * N - 8, 12], [N * N, 9 * N, 4 * N + 1000]]
+)
+def test_room_for_is_a_bound(sizes: list[int]) -> None:
+    room = room_for(sizes)
+    for v in VALUES:
+        assert value_at(room, v) >= max((value_at(s, v) for s in sizes), default=0)
+    if all(isinstance(s, int) for s in sizes):
+        assert room == max(sizes, default=0)
 
 
 def test_at_most() -> None:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, NamedTuple
 
-from shlo_jit.ir.attributes import DictAttr, IntegerAttr, as_ints
+from shlo_jit.ir.attributes import DictAttr, IntegerAttr, StructAttr, as_ints
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType, TupleType, Type
 from shlo_jit.ops.kinds import TypeKind, type_kind
@@ -97,6 +97,24 @@ def own_items(op: Op, items: Sequence[Any]) -> list[Any]:
     """Of items, one for each operand of a call, those of the operands that the target takes."""
     shapes = shape_operands_of(op)
     return [item for i, item in enumerate(items) if i not in shapes]
+
+
+def own_attributes(op: Op) -> dict[str, Any]:
+    """A call's attributes, of a call without the operands that say what shapes its results have."""
+    kept = own_items(op, range(len(op.operands)))
+    attributes = {k: v for k, v in op.attributes.items() if k != SHAPES_OF_CALL}
+    if attributes.get("operand_layouts") is not None:
+        attributes["operand_layouts"] = tuple(own_items(op, attributes["operand_layouts"]))
+    aliases = attributes.get("output_operand_aliases")
+    if aliases:
+        attributes["output_operand_aliases"] = tuple(_renumbered(alias, kept) for alias in aliases)
+    return attributes
+
+
+def _renumbered(alias: StructAttr, kept: list[int]) -> StructAttr:
+    """An alias of one of the operands that are kept."""
+    fields = {**dict(alias.fields), "operand_index": kept.index(int(alias.get("operand_index", 0)))}
+    return StructAttr(alias.name, tuple(fields.items()))
 
 
 def configuration(op: Op) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from shlo_jit.ops.shapes import (
     types_text,
     with_bounds,
 )
+from shlo_jit.sizes import surely
 
 # dynamic_slice, dynamic_update_slice
 
@@ -72,7 +73,7 @@ def _dynamic_slice(op: Op, x: Array, *starts: Array) -> Array:
 
 def _clamped(value: Value, at: At, limit: int) -> Expr:
     """A start index: the value at a place, clamped to 0 and the limit."""
-    return ZERO if limit <= 0 else Expr(0, (), (Sym(1, value, at, limit),))
+    return ZERO if surely(lambda: limit <= 0) else Expr(0, (), (Sym(1, value, at, limit),))
 
 
 def _dynamic_slice_places(op: Op, at: At, extents: list[int]) -> Places:

@@ -24,7 +24,7 @@ from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import ALIGN, Scratch
 from shlo_jit.schedule.tasks import Tasks, cut, shared
-from shlo_jit.sizes import equal, hint_of
+from shlo_jit.sizes import at_most, equal, hint_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ def schedule_triangular_solve(step: OpStep, context: Context) -> KernelSchedule:
     transposed = op.attributes["transpose_a"].value != "NO_TRANSPOSE"
     backward = bool(op.attributes["lower"]) == transposed
     a_row, a_col, x_row = (1, n, m) if transposed else (n, 1, m)
-    width = min(m, strip_columns(dtype, target))
+    width = at_most(m, strip_columns(dtype, target))
     strips, sign = -(-m // width), -1 if backward else 1
     return SolveSchedule(
         symbol=symbol(f"substitute{UNIT if op.attributes['unit_diagonal'] else SOLVE}", dtype),

@@ -79,6 +79,43 @@ def test_arithmetic(lines: str, count, a: int) -> None:
     assert shlo_jit.compile(text)(np.zeros((a, 3), np.float32)).tolist() == list(range(count(a)))
 
 
+ANY_SIZE = """
+func.func @main(%x: tensor<?x3xf32>, %y: tensor<?x1xf32>) -> tensor<?x3xf32> {
+  %c0 = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %a = shape.shape_of %x : tensor<?x3xf32> -> tensor<2xindex>
+  %b = shape.shape_of %y : tensor<?x1xf32> -> tensor<2xindex>
+  %u = shape.broadcast %a, %b : tensor<2xindex>, tensor<2xindex> -> tensor<2xindex>
+  %j = stablehlo.dynamic_broadcast_in_dim %y, %u, dims = [0, 1]
+    : (tensor<?x1xf32>, tensor<2xindex>) -> tensor<?x3xf32>
+  %d = tensor.dim %x, %c0 : tensor<?x3xf32>
+  %p = arith.cmpi slt, %d, %c0 : index
+  %q = arith.select %p, %one, %d : index
+  %twice = arith.addi %q, %q : index
+  %half = arith.ceildivsi %twice, %one : index
+  %di = arith.index_cast %half : index to i64
+  %t = tensor.from_elements %di : tensor<1xi64>
+  %r = stablehlo.reshape %t : (tensor<1xi64>) -> tensor<i64>
+  %f = stablehlo.convert %r : (tensor<i64>) -> tensor<f32>
+  %s = arith.index_cast %u : tensor<2xindex> to tensor<2xi32>
+  %g = stablehlo.dynamic_broadcast_in_dim %f, %s, dims = [] : (tensor<f32>, tensor<2xi32>) -> tensor<?x3xf32>
+  %k = stablehlo.add %x, %j : tensor<?x3xf32>
+  %l = stablehlo.divide %k, %g : tensor<?x3xf32>
+  return %l : tensor<?x3xf32>
+}
+"""
+
+
+def test_sizes_that_are_known_at_the_call_only() -> None:
+    """Shapes follow from them, and as numbers they are data."""
+    executable = shlo_jit.compile(ANY_SIZE, dynamic="symbolic", cache=False)
+    for n in (2, 5, 100):
+        x = np.arange(3 * n, dtype=np.float32).reshape(n, 3)
+        got = executable(x, x[:, :1])
+        assert executable.text("plan").startswith("code for any n")
+        np.testing.assert_allclose(got, (x + x[:, :1]) / (2 * n), rtol=1e-6)
+
+
 def test_what_cannot_be_computed_is_refused_at_its_line() -> None:
     text = COMPUTED.format(lines="%n = arith.divsi %a, %zero : index")
     with pytest.raises(shlo_jit.StableHLOError) as refusal:

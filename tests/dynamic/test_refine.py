@@ -235,6 +235,41 @@ def test_locations_stay() -> None:
     assert '#loc1 = loc("model.py":3:4)' in found
 
 
+SLICE = """
+func.func @main(%x: tensor<?x10xf32>, %i: tensor<i32>) -> tensor<?x3xf32> {{
+  %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x10xf32>) -> tensor<i32>
+  %n1 = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+  %w = stablehlo.constant dense<{width}> : tensor<1xi32>
+  %length = stablehlo.concatenate %n1, %w, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+  %zero = stablehlo.constant dense<0> : tensor<1xi32>
+  %i1 = stablehlo.reshape %i : (tensor<i32>) -> tensor<1xi32>
+  %start = stablehlo.concatenate %zero, %i1, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+  %limit = stablehlo.add {sum} : tensor<2xi32>
+  %one = stablehlo.constant dense<1> : tensor<2xi32>
+  %r = stablehlo.real_dynamic_slice %x, %start, %limit, %one
+    : (tensor<?x10xf32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>) -> tensor<?x3xf32>
+  return %r : tensor<?x3xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize("sum", ["%start, %length", "%length, %start"])
+def test_slices_whose_starts_follow_from_data_have_known_lengths(sum: str) -> None:
+    text = SLICE.format(width=3, sum=sum)
+    assert "stablehlo.dynamic_slice" in refined(text, (4, 10), ())
+    executable = shlo_jit.compile(text)
+    x = np.arange(40, dtype=np.float32).reshape(4, 10)
+    for start in (0, 2, 7):
+        assert executable(x, np.int32(start)).tolist() == x[:, start : start + 3].tolist()
+    assert executable.specialisations == 1
+
+
+@pytest.mark.parametrize("width", [11, -1])
+def test_slices_that_are_longer_than_what_they_are_of(width: int) -> None:
+    with pytest.raises(shlo_jit.VerifyError, match=f"a slice of {width} is not inside of dimension 1 of extent 10"):
+        refined(SLICE.format(width=width, sum="%start, %length"), (4, 10), ())
+
+
 def test_calls_without_their_shape_operands() -> None:
     """What said the shapes of a call's results is no argument of it any more, nor has it a layout."""
     text = """

@@ -52,6 +52,13 @@ return %0 : {r}"""
 RETURN = "return %0 : tensor<4xf32>"
 
 CASES = {
+    "without_shape_operands": Case(
+        main("""%s = stablehlo.constant dense<4> : tensor<1xi32>
+          %0 = stablehlo.custom_call @AllocateBuffer(%s) {indices_of_shape_operands = dense<0> : tensor<1xi64>}
+            : (tensor<1xi32>) -> tensor<4xf32>
+          return %0 : tensor<4xf32>"""),
+        "constant custom_call", "constant custom_call", meaning=False,
+    ),
     "exact_top_k": Case(
         main("""%i = stablehlo.iota dim = 0 : tensor<4xi32>
           %low = stablehlo.constant dense<0.0> : tensor<f32>

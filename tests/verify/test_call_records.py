@@ -152,6 +152,44 @@ def test_aliases_change_nothing(pairs: list[tuple[int, int]]) -> None:
 LAYOUT = "operand_layouts = [{0}, {0}], result_layouts = [{0}]"
 
 
+SHAPED = """func.func @main(%s: tensor<2xi32>, %x: tensor<3x3xf32>) -> (tensor<3x3xf32>, tensor<i32>) {
+  %e = stablehlo.constant dense<> : tensor<0xi32>
+  %0:2 = stablehlo.custom_call @lapack_spotrf_ffi(%s, %x, %e) {
+    indices_of_shape_operands = dense<[0, 2]> : tensor<2xi64>, mhlo.backend_config = {uplo = 76 : ui8},
+    operand_layouts = [dense<0> : tensor<1xindex>, dense<[0, 1]> : tensor<2xindex>, dense<0> : tensor<1xindex>],
+    output_operand_aliases = [#stablehlo.output_operand_alias<output_tuple_indices = [0], operand_index = 1,
+      operand_tuple_indices = []>],
+    result_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<> : tensor<0xindex>]
+  } : (tensor<2xi32>, tensor<3x3xf32>, tensor<0xi32>) -> (tensor<3x3xf32>, tensor<i32>)
+  return %0#0, %0#1 : tensor<3x3xf32>, tensor<i32>
+}"""
+
+
+def test_operands_that_say_shapes_are_beside_the_calls_own() -> None:
+    shape = np.array([3, 3], np.int32)
+    factor, info = shlo_jit.compile(SHAPED, cache=False)(shape, 4 * np.eye(3, dtype=np.float32))
+    assert info == 0
+    assert np.tril(factor).tolist() == (2 * np.eye(3)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("dense<[0, 2]> : tensor<2xi64>", "dense<0> : tensor<1xi64>", "a shape operand for each result, got 1 for 2"),
+        ("dense<[0, 2]> : tensor<2xi64>", "dense<[0, 3]> : tensor<2xi64>", "names operand 3 of 3"),
+        ("dense<[0, 2]> : tensor<2xi64>", "dense<[0, -1]> : tensor<2xi64>", "names operand -1 of 3"),
+        ("dense<[0, 2]> : tensor<2xi64>", "dense<[0, 1]> : tensor<2xi64>", "operand #1, which is a shape, must be"),
+        ("dense<[0, 2]> : tensor<2xi64>", '"first"', "must be an array of integers"),
+        ("operand_index = 1", "operand_index = 0", "(?s)operand 0 says what shape a result has|shapes mismatch"),
+    ],
+)
+def test_shape_operands_that_are_none(old: str, new: str, message: str) -> None:
+    assert old in SHAPED
+    with pytest.raises(shlo_jit.VerifyError, match=message) as caught:
+        shlo_jit.compile(SHAPED.replace(old, new), cache=False)
+    assert caught.value.line == 3
+
+
 def test_layouts() -> None:
     """A batch has to stay in front; a matrix may be either way round, and its shape is that in memory."""
     call = CALLS["lapack_strsm_ffi"]

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.unknown import is_dynamic
-from shlo_jit.ops.call_record import SHAPES_OF_CALL, own_items
+from shlo_jit.ops.call_record import SHAPES_OF_CALL, own_attributes, own_items
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
@@ -33,17 +32,4 @@ def _has_them(op: Op) -> bool:
 def _visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     if not _has_them(op):
         return None
-    kept = own_items(op, range(len(operands)))
-    attributes = {k: v for k, v in op.attributes.items() if k != SHAPES_OF_CALL}
-    if attributes.get("operand_layouts") is not None:
-        attributes["operand_layouts"] = tuple(own_items(op, attributes["operand_layouts"]))
-    aliases = attributes.get("output_operand_aliases")
-    if aliases:
-        attributes["output_operand_aliases"] = tuple(_renumbered(alias, kept) for alias in aliases)
-    return rw.emit(op.name, own_items(op, operands), [r.type for r in op.results], attributes)
-
-
-def _renumbered(alias: StructAttr, kept: list[int]) -> StructAttr:
-    """The alias where so many operands are kept; its own is one of them."""
-    fields = {**dict(alias.fields), "operand_index": kept.index(int(alias.get("operand_index", 0)))}
-    return StructAttr(alias.name, tuple(fields.items()))
+    return rw.emit(op.name, own_items(op, operands), [r.type for r in op.results], own_attributes(op))

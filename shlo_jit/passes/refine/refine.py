@@ -27,7 +27,7 @@ from shlo_jit.ir.attributes import Dense, IntegerAttr, SymbolRef, TypeAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, is_declaration, walk
 from shlo_jit.ir.types import INDEX, FunctionType, ScalarType, TensorType, Type, tensor
 from shlo_jit.ops import OPS, Violation
-from shlo_jit.ops.call_record import SHAPES_OF_CALL, shape_operands_of
+from shlo_jit.ops.call_record import own_attributes, own_items, shape_operands_of
 from shlo_jit.ops.effects import acts
 from shlo_jit.ops.known_calls import SHAPE_ASSERTION, results_of
 from shlo_jit.ops.shapes import constant_value
@@ -302,8 +302,7 @@ class _Refiner:
         if shape_operands_of(op):
             types = self._shaped_results(op, operands)
             if types is not None:
-                kept = [i for i in range(len(operands)) if i not in shape_operands_of(op)]
-                return rw.emit(op.name, [operands[i] for i in kept], types, _without_shapes(op, kept))
+                return rw.emit(op.name, own_items(op, operands), types, own_attributes(op))
         return None
 
     def _foreign(self, rw: Rewriter, op: Op, operands: list[Value]) -> list[Value] | None:
@@ -369,13 +368,6 @@ class _Refiner:
             if shape is not None
         ]
         return self._met(op, [v.type for v in op.results], found)
-
-
-def _without_shapes(op: Op, kept: Sequence[int]) -> dict[str, Any]:
-    """A call's attributes, where these operands are left and the others, which said shapes, are not."""
-    attributes = {k: v for k, v in op.attributes.items() if k != SHAPES_OF_CALL}
-    layouts = attributes.get("operand_layouts")
-    return attributes if layouts is None else {**attributes, "operand_layouts": tuple(layouts[i] for i in kept)}
 
 
 def _drop_unread(block: Block) -> None:
