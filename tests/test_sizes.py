@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import operator
 
 import numpy as np
 import pytest
 
+from shlo_jit.codegen import jit
+from shlo_jit.codegen.objects import generate
+from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import ModuleText, i64, vector_literal
 from shlo_jit.sizes import (
     NotSymbolic,
@@ -28,32 +32,31 @@ from shlo_jit.sizes import (
 SYMBOL = Symbol(2, 1000, 64)
 VALUES = (2, 3, 5, 16, 63, 64, 999, 1000)
 N = size_of(SYMBOL)
+WITH_NUMBERS = (operator.add, operator.mul, operator.floordiv, operator.mod, lambda x, k: -(-x // k))
 
 
-def random_size(generator: np.random.Generator, steps: int) -> tuple[int, list[int]]:
-    """A number that was computed from the symbol, and the same for each of VALUES."""
-    size, numbers = N, list(VALUES)
+def random_sizes(generator: np.random.Generator, steps: int) -> list[tuple[int, list[int]]]:
+    """Numbers that were computed from the symbol and from each other, and the same for each of VALUES."""
+    found: list[tuple[int, list[int]]] = [(N, list(VALUES))]
     for _ in range(steps):
+        (a, xs), (b, ys) = (found[int(i)] for i in generator.integers(len(found), size=2))
         k = int(generator.integers(1, 20))
-        operation = (
-            operator.add,
-            operator.mul,
-            operator.floordiv,
-            operator.mod,
-            lambda a, b: -(-a // b),
-            lambda a, b: b * 3 + a,
-        )[int(generator.integers(6))]
-        size, numbers = operation(size, k), [operation(x, k) for x in numbers]
-        if not isinstance(size, Size):
-            return size, numbers
-    return size, numbers
+        kind = int(generator.integers(len(WITH_NUMBERS) + 2))
+        try:
+            if kind < len(WITH_NUMBERS):
+                found.append((WITH_NUMBERS[kind](a, k), [WITH_NUMBERS[kind](x, k) for x in xs]))
+            else:
+                binary = (operator.add, operator.sub)[kind - len(WITH_NUMBERS)]
+                found.append((binary(a, b), [binary(x, y) for x, y in zip(xs, ys, strict=True)]))
+        except NotSymbolic:
+            continue
+    return found
 
 
 def test_arithmetic_is_that_of_numbers() -> None:
     generator = np.random.default_rng(1)
     sizes = 0
-    for _ in range(2000):
-        size, numbers = random_size(generator, int(generator.integers(1, 6)))
+    for size, numbers in (pair for _ in range(500) for pair in random_sizes(generator, 6)):
         assert [value_at(size, v) for v in VALUES] == numbers
         if not isinstance(size, Size):
             continue
@@ -66,14 +69,24 @@ def test_arithmetic_is_that_of_numbers() -> None:
             except NotSymbolic:
                 continue
             assert all(question(x, other) == answer for x in numbers)
-    assert sizes > 1000
+    assert sizes > 2000
 
 
-@pytest.mark.parametrize("divisor", [1, 2, 7, 64])
-@pytest.mark.parametrize("size", [N * N - N, 5 - N * N + 3 * N, 7 * N - (N // 3) * N - 1, -N * N])
-def test_division_where_some_is_subtracted(size: int, divisor: int) -> None:
-    for v in VALUES:
-        assert (value_at(size // divisor, v), value_at(size % divisor, v)) == divmod(value_at(size, v), divisor)
+def test_registers_hold_the_numbers() -> None:
+    generator = np.random.default_rng(2)
+    pairs = [pair for _ in range(40) for pair in random_sizes(generator, 6)]
+    target = resolve()
+    module = ModuleText(target)
+    b = module.function("f", [("ptr", "out"), ("ptr", "dims")], linkage="")
+    for i, (size, _) in enumerate(pairs):
+        b.store(i64(size), b.element(b.params[0], "i64", i))
+    b.ret()
+    library = jit.load([generate(module.text(f'target triple = "{target.triple}"'), target, 1)], ["f"])
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library.addresses["f"])
+    for k, value in enumerate(VALUES):
+        out, dims = np.zeros(len(pairs), np.int64), np.array([value], np.int64)
+        function(out.ctypes.data, dims.ctypes.data)
+        assert out.tolist() == [numbers[k] for _, numbers in pairs]
 
 
 def test_sums_and_products_of_sizes() -> None:
