@@ -118,7 +118,7 @@ def _take_in(g: Grouping, op: Op, nest: Nest, nests: list[Nest]) -> Refusal | No
 def _row_of(op: Op, nest: Nest, free: list[int], extents: list[int]) -> tuple[Expr, ...] | Refusal:
     """The reduced dimensions over the loops of a nest that goes over the same rows again; in `free` those of a row."""
     total = math.prod(extents)
-    rows = hint_of(nest.rows if nest.reduce_vars else nest.rows // total)
+    rows = hint_of(nest.rows) if nest.reduce_vars else hint_of(nest.rows) // max(1, hint_of(total))
     if not equal(math.prod(nest.extents[v] for v in free), total):
         return Refusal("its loops are not those of the reduced row")
     if hint_of(total) > longest_row(op):

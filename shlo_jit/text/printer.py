@@ -109,7 +109,10 @@ class Printer:
         outer = self.in_func
         if op.regions:
             self.in_func = op.name == "func.func"
-        text = self._pretty(op, short) or self._generic(op)
+        text = self._pretty(op, short)
+        if text is None:
+            self.in_func = False  # in a generic function it does not
+            text = self._generic(op)
         self.in_func = outer
         location = f" {op.location.text}" if isinstance(op.location, OpaqueAttr) else ""
         return f"{results}{text}{location}"

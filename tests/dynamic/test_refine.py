@@ -292,3 +292,12 @@ def test_calls_without_their_shape_operands() -> None:
     factor, info = shlo_jit.compile(text)(4 * np.eye(3, dtype=np.float32))
     assert info == 0
     assert np.tril(factor).tolist() == (2 * np.eye(3)).tolist()
+
+
+def test_the_platform_argument_goes() -> None:
+    text = """
+    func.func public @main(%i: tensor<i32> {jax.global_constant = "_platform_index"}, %x: tensor<?xf32>) -> tensor<?xf32> {
+      return %x : tensor<?xf32>
+    }
+    """
+    assert "func.func public @main(%x: tensor<3xf32>) -> tensor<3xf32>" in str(shlo_jit.refine(text, [(3,)]))

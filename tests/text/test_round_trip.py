@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from shlo_jit.errors import ParseError
+from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.core import walk
 from shlo_jit.ir.equality import difference
 from shlo_jit.text.parser import parse_module
@@ -117,3 +118,14 @@ def test_spans_cover_the_operation() -> None:
     text = "func.func @f(%x: tensor<f32>) {\n  %0 = stablehlo.abs %x : tensor<f32> // so\n  return\n}\n"
     op = next(parse_module(text).functions()).block().ops[0]
     assert text[op.start : op.end] == "stablehlo.abs %x : tensor<f32>"
+
+
+def test_a_function_in_generic_form_returns_in_full() -> None:
+    """`return` alone is understood only in functions that are written as such."""
+    module = parse_module("func.func @f(%x: tensor<f32>) -> tensor<f32> {\n  return %x : tensor<f32>\n}")
+    (function,) = module.functions()
+    function.attributes["arg_attrs"] = (DictAttr(()),)  # which the pretty form does not keep
+    printed = print_module(module)
+    assert '"func.func"' in printed
+    assert "func.return %x : tensor<f32>" in printed
+    check_round_trip(printed)

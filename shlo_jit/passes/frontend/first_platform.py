@@ -18,6 +18,7 @@ from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.types import I32, I64, TensorType
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
+from shlo_jit.text.pretty_func import drop_empty_dictionaries
 
 NAME = "jax.global_constant"
 PLATFORM = "_platform_index"
@@ -46,4 +47,5 @@ def first_platform(function: Op, _: Context) -> Op:
     new = rebuilt(function, rw.block)
     left = [attributes for a, attributes in zip(old.arguments, described, strict=True) if a not in known]
     new.attributes["arg_attrs"] = tuple(left)
+    drop_empty_dictionaries(new.attributes)
     return new
