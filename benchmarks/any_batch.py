@@ -1,7 +1,7 @@
 """Code for any batch size against code for each: how long calls take, and a size that was never seen.
 
-    python -m benchmarks.any_batch                  the table
-    python -m benchmarks.any_batch mlp sorting      some of the programs
+python -m benchmarks.any_batch                  the table
+python -m benchmarks.any_batch mlp sorting      some of the programs
 """
 
 from __future__ import annotations
