@@ -163,13 +163,15 @@ class DynamicExecutable(InProcess):
                 wanted = ", ".join(map(str, self.inputs))
                 raise ValueError(f"this depends on shapes: call the program first, or give shapes= for ({wanted})")
             return self._last
+        values = {i: np.asarray(x) for i, x in enumerate(shapes) if isinstance(x, np.ndarray | np.generic)}
+        found = self._last = self._for(self._extents(shapes), values)
+        return found
+
+    def _extents(self, shapes: Given) -> list[Shape]:
         if isinstance(shapes, str) or not isinstance(shapes, Sequence):
             raise TypeError(f"shapes: expected one for each argument, got {shapes!r}")
         check_count(len(shapes), self._ports)
-        extents = [_extents(i, port, given) for i, (port, given) in enumerate(zip(self._ports, shapes, strict=True))]
-        values = {i: np.asarray(x) for i, x in enumerate(shapes) if isinstance(x, np.ndarray | np.generic)}
-        found = self._last = self._for(extents, values)
-        return found
+        return [_extents(i, port, given) for i, (port, given) in enumerate(zip(self._ports, shapes, strict=True))]
 
     @property
     def specialisations(self) -> int:
@@ -177,13 +179,12 @@ class DynamicExecutable(InProcess):
         return len(self._table)
 
     def text(self, stage: str, shapes: Given | None = None) -> str:
-        """The program for these shapes at a stage of its compilation; see `Executable.text`. The plan says whether it
-        is code for any size of the batch, or why not."""
-        code = self.executable(shapes)
-        text = code.text(stage)
-        if stage != "plan" or self._symbolic is None:
+        """The program for these shapes at a stage of its compilation; see `Executable.text`. Where code for any batch
+        size was asked for, the plan of given shapes says whether it is that, or why not."""
+        text = self.executable(shapes).text(stage)
+        if stage != "plan" or self._symbolic is None or shapes is None:
             return text
-        return f"{_plan_head(code, self._symbolic)}\n{text}"
+        return f"{_plan_head(self._symbolic.find(self._extents(shapes)))}\n{text}"
 
     def profile(self, shapes: Given | None = None) -> Profile:
         """Where the time of calls of these shapes goes; see `Executable.profile`."""
@@ -269,11 +270,13 @@ def _is_symbolic(code: Runnable) -> bool:
     return isinstance(code, Executable) and code.symbol is not None
 
 
-def _plan_head(code: Runnable, symbolic: SymbolicCode) -> str:
-    symbol = code.symbol if isinstance(code, Executable) else None
-    if symbol is not None:
-        return f"code for any {symbol}, {symbol.low:,} to {symbol.high:,}; figures are for {symbol.hint:,}"
-    return f"code for these shapes alone: {symbolic.last_refusal}"
+def _plan_head(found: Executable | str) -> str:
+    """What `SymbolicCode.find` says, for people."""
+    if isinstance(found, str):
+        return f"code for these shapes alone: {found}"
+    symbol = found.symbol
+    assert symbol is not None
+    return f"code for any {symbol}, {symbol.low:,} to {symbol.high:,}; figures are for {symbol.hint:,}"
 
 
 def _extents(index: int, port: DynamicPort, given: object) -> Shape:

@@ -39,8 +39,6 @@ class SymbolicCode:
         """Arguments whose leading dimension is not known."""
         self._make = make
         self._table: CodeTable[Pattern, Executable | str] = CodeTable()
-        self.last_refusal = ""
-        """Why the last call that was looked up has no code for any size."""
 
     def prepare(self) -> None:
         """Have the code ready, where leading dimensions are all that is not known."""
@@ -52,12 +50,6 @@ class SymbolicCode:
 
     def find(self, shapes: Sequence[Shape]) -> Executable | str:
         """The code for a call, or why there is none."""
-        found = self._find(shapes)
-        if isinstance(found, str):
-            self.last_refusal = found
-        return found
-
-    def _find(self, shapes: Sequence[Shape]) -> Executable | str:
         if not self._leading:
             return "no argument has a leading dimension that is unknown"
         size = shapes[self._leading[0]][0]
