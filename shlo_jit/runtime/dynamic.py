@@ -163,8 +163,9 @@ class DynamicExecutable(InProcess):
                 wanted = ", ".join(map(str, self.inputs))
                 raise ValueError(f"this depends on shapes: call the program first, or give shapes= for ({wanted})")
             return self._last
+        extents = self._extents(shapes)
         values = {i: np.asarray(x) for i, x in enumerate(shapes) if isinstance(x, np.ndarray | np.generic)}
-        found = self._last = self._for(self._extents(shapes), values)
+        found = self._last = self._for(extents, values)
         return found
 
     def _extents(self, shapes: Given) -> list[Shape]:
