@@ -72,7 +72,7 @@ def largest(x):
 
 
 def factors(x):
-    matrix = x @ x.T + x.shape[0] * jnp.eye(x.shape[0])
+    matrix = x @ x.T + x.shape[0] * jnp.eye(x.shape[0], dtype=x.dtype)
     return jnp.linalg.cholesky(matrix), lax.linalg.triangular_solve(matrix, x, left_side=True, lower=True)
 
 
