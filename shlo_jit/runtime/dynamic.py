@@ -6,9 +6,10 @@ program computes shapes from; what is found is an ordinary executable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -78,6 +79,7 @@ class DynamicExecutable(InProcess):
         "_hot",
         "_known",
         "_last",
+        "_looks_up",
         "_make",
         "_ports",
         "_symbolic",
@@ -111,6 +113,7 @@ class DynamicExecutable(InProcess):
         """What is unknown of the arguments' shapes (`_hot_key`) -> executable. Forgotten whenever code is made, so
         that `_table` sees which shapes are in use."""
         self._last: Runnable | None = None
+        self._looks_up = False
         self._tried: list[Executable] = []
         """Code that a call tries before it looks anything up: that for any size, and for the sizes it leaves out."""
         self.threads = threads
@@ -189,7 +192,9 @@ class DynamicExecutable(InProcess):
 
     def profile(self, shapes: Given | None = None) -> Profile:
         """Where the time of calls of these shapes goes; see `Executable.profile`."""
-        return self.executable(shapes).profile()
+        profile = self.executable(shapes).profile()
+        profile.around = self._looking_up
+        return profile
 
     @property
     def memory(self) -> Memory:
@@ -242,9 +247,20 @@ class DynamicExecutable(InProcess):
     def _try(self, first: list[Executable]) -> None:
         self._tried = first
         call = self._lookup()
-        for code in reversed(first):
+        for code in reversed(() if self._looks_up else first):
             call = code.before(call)
         self.__call__ = call
+
+    @contextmanager
+    def _looking_up(self) -> Iterator[None]:
+        """Calls inside look their code up, and call that: a profile may have put another in its place."""
+        self._looks_up = True
+        self._try(self._tried)
+        try:
+            yield
+        finally:
+            self._looks_up = False
+            self._try(self._tried)
 
     def _key(self, shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Key:
         for i in sorted(self._known):

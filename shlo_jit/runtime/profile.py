@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import io
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -72,8 +73,12 @@ class Profile:
         """`parts`: what runs one after the other in a call: what labels of its steps begin with, an executable, and the
         same program compiled to look at the clock."""
         self._parts = [_Part(*part) for part in parts]
+        self.around: Callable[[], AbstractContextManager[None]] = nullcontext
+        """What the `with` enters besides, for calls to come to the executable."""
+        self._stack = ExitStack()
 
     def __enter__(self) -> Profile:
+        self._stack.enter_context(self.around())
         for part in self._parts:
             part.call = part.executable.__call__
             part.executable.__call__ = part.variant.__call__
@@ -85,6 +90,7 @@ class Profile:
         for part in self._parts:
             assert part.call is not None
             part.executable.__call__ = part.call
+        self._stack.close()
 
     def reset(self) -> None:
         """Forget what was measured, a warm-up say."""

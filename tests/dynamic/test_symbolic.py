@@ -260,6 +260,11 @@ def test_from_the_object_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_profile() -> None:
     exe = symbolic(ROWS)
     x, w = rows(30)
+    exe(x, w)
     with exe.profile([x.shape, w.shape]) as found:
-        exe.executable([x.shape, w.shape])(x, w)
+        for n in (30, 40, 50):
+            expect(exe, n)
+    assert {step.calls for step in found.steps} == {3}
     assert "dot_general" in str(found)
+    expect(exe, 30)
+    assert {step.calls for step in found.steps} == {3}
