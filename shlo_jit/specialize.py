@@ -23,15 +23,16 @@ from shlo_jit.options import CompileOptions
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.frontend.first_platform import first_platform
 from shlo_jit.passes.frontend.inline import inline_all
+from shlo_jit.passes.refine.bounded import bounded
 from shlo_jit.passes.refine.origins import with_origins
 from shlo_jit.passes.refine.prelude import (
     arguments_of_shapes,
     prelude,
-    refuse_inner_sizes,
     sizes_to_compute,
     with_sizes,
 )
 from shlo_jit.passes.refine.refine import refine_module
+from shlo_jit.runtime.bounded import BoundedExecutable
 from shlo_jit.runtime.cache import text_digest
 from shlo_jit.runtime.dynamic import DynamicExecutable, NeedsValues, Shape
 from shlo_jit.runtime.executable import Executable
@@ -146,8 +147,8 @@ def refined_module(module: Module, entry: str, types: Sequence[Type], values: Ma
 
 @deeply
 def _compiled(source: Derived, options: CompileOptions) -> Runnable:
-    """A refined program: static, or with shapes that follow from data, which a prelude computes. One that the object
-    cache has is not even refined."""
+    """A refined program: static, or with shapes that follow from data, which a prelude computes, or that are bounded.
+    One that the object cache has is not even refined."""
     key = pipeline.key_of(source, options)
     found = pipeline.cached(source, options, key)
     if found is not None:
@@ -159,9 +160,14 @@ def _compiled(source: Derived, options: CompileOptions) -> Runnable:
         return pipeline.compile_new(source, options, key, module)
     whole = inline_all(module, function, options.calls.__contains__)
     sizes = sizes_to_compute(whole)
+    outputs = [
+        _port("", v.type, f"result {i}", whole).signature for i, v in enumerate(whole.block().terminator.operands)
+    ]
     if not sizes:
-        refuse_inner_sizes(whole)
-        return pipeline.compile_new(source, options, None, module)  # which says what is unknown, and where
+        found = bounded(whole)
+        padded = _derived(source, "padded", lambda: with_function(module, found.function))
+        code = pipeline.compile_static(padded, options)
+        return BoundedExecutable(code, outputs, found.unknown, found.faults)
     types = [a.type for a in whole.block().arguments]
 
     def rest(arrays: Sequence[np.ndarray]) -> Runnable:
@@ -173,9 +179,6 @@ def _compiled(source: Derived, options: CompileOptions) -> Runnable:
             return _compiled(_derived(source, f"sizes {sizes_given}", known), options)
 
     before = _derived(source, "prelude", lambda: with_function(module, prelude(whole, sizes)))
-    outputs = [
-        _port("", v.type, f"result {i}", whole).signature for i, v in enumerate(whole.block().terminator.operands)
-    ]
     return StagedExecutable(pipeline.compile_static(before, replace(options, donate=())), rest, outputs)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shlo_jit.runtime.bounded import BoundedExecutable
 from shlo_jit.runtime.code_table import CodeTable
 from shlo_jit.runtime.executable import Executable, InProcess, Memory
 from shlo_jit.runtime.ports import DynamicSignature
@@ -66,13 +67,13 @@ class StagedExecutable(InProcess):
         """Of calls that give the sizes of the last one. Raises ValueError before there was one."""
         from shlo_jit.runtime.profile import Profile
 
-        return Profile(self._parts())
+        return Profile(self.parts())
 
-    def _parts(self) -> list[tuple[str, Executable, Executable]]:
+    def parts(self) -> list[tuple[str, Executable, Executable]]:
         """What a profile is made of."""
         rest = self._latest()
         found = [(PRELUDE, self._prelude, self._prelude.timed())]
-        return [*found, *(rest._parts() if isinstance(rest, StagedExecutable) else [("", rest, rest.timed())])]
+        return [*found, *([("", rest, rest.timed())] if isinstance(rest, Executable) else rest.parts())]
 
     def _latest(self) -> Runnable:
         if self._last is None:
@@ -80,4 +81,4 @@ class StagedExecutable(InProcess):
         return self._last
 
 
-Runnable = Executable | StagedExecutable
+Runnable = Executable | StagedExecutable | BoundedExecutable

@@ -153,8 +153,8 @@ CASES = [
         " has 4 in dimension 1"),
     (WHILE, [(3,), (4,)], shlo_jit.UnsupportedError, 4,
         "while: state 1 (%a) has 3 in dimension 0 before its first turn, and 4 after it: a state whose sizes "
-        "change from turn to turn is not compiled; keep it at one size, with the part that counts as a number"
-        " beside it; argument 0 (%x) has 3 in dimension 0, argument 1 (%y) has 4 in dimension 0"),
+        "change from turn to turn is compiled where these have a bound (#stablehlo.bounds<...>), and runs in a buffer"
+        " of that size; argument 0 (%x) has 3 in dimension 0, argument 1 (%y) has 4 in dimension 0"),
     (CALL, [(3,), (4,)], shlo_jit.VerifyError, 7,
         "multiply C1: 'stablehlo.multiply' op requires the same shape for all operands and results, got "
         "'tensor<3xf32>', 'tensor<4xf32>'; argument 0 (%x) has 3 in dimension 0, argument 1 (%y) has 4 in "
@@ -185,8 +185,8 @@ CASES = [
         "(%y) has 4 in dimension 0"),
     (WHILE_VARYING, [(3,)], shlo_jit.UnsupportedError, 4,
         "while: state 1 (%a) has 3 in dimension 0 before its first turn, and 6 after it: a state whose sizes "
-        "change from turn to turn is not compiled; keep it at one size, with the part that counts as a number"
-        " beside it; argument 0 (%x) has 3 in dimension 0"),
+        "change from turn to turn is compiled where these have a bound (#stablehlo.bounds<...>), and runs in a buffer"
+        " of that size; argument 0 (%x) has 3 in dimension 0"),
 ]  # fmt: skip
 
 

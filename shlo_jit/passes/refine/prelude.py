@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Block, Op, Region, Value
 from shlo_jit.ir.unknown import is_dynamic
 from shlo_jit.ops.call_record import shape_operands_of
@@ -82,19 +81,6 @@ def arguments_of_shapes(function: Op) -> set[int]:
 
 def _waits_for_shape(op: Op) -> bool:
     return bool(shape_operands(op)) and any(map(is_dynamic, op.results))
-
-
-def refuse_inner_sizes(function: Op) -> None:
-    """Raise UnsupportedError at an op whose result has a size that is computed in the region that it stands in."""
-    for outer in function.block().ops:
-        for op in _inner(outer):
-            if _waits_for_shape(op):
-                inside = outer.name.removeprefix("stablehlo.")
-                message = (
-                    f"{op.name.removeprefix('stablehlo.')}: the size of its result is computed inside of the {inside}; "
-                    f"sizes that follow from data are compiled where they are known before it"
-                )
-                raise UnsupportedError(diagnose(message, op.span, op=op.name))
 
 
 def prelude(function: Op, sizes: Sequence[Value]) -> Op:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from shlo_jit import tuning
-from shlo_jit.errors import UnsupportedError, VerifyError, diagnose
+from shlo_jit.errors import VerifyError, diagnose
 from shlo_jit.ir.attributes import Dense, IntegerAttr, SymbolRef, TypeAttr
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, is_declaration, walk
 from shlo_jit.ir.types import INDEX, FunctionType, ScalarType, TensorType, Type, tensor
@@ -30,12 +30,13 @@ from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.call_record import own_attributes, own_items, shape_operands_of
 from shlo_jit.ops.effects import acts
 from shlo_jit.ops.known_calls import SHAPE_ASSERTION, results_of
-from shlo_jit.ops.shapes import constant_value
+from shlo_jit.ops.shapes import bounds_of, constant_value, with_bounds
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.expand.dynamic import RULES
 from shlo_jit.passes.refine.foreign import DIALECTS, evaluate_foreign
 from shlo_jit.passes.refine.known_sizes import decided, evaluate_sizes, frozen, has_sizes
 from shlo_jit.passes.refine.meet import Contradiction, meet
+from shlo_jit.passes.refine.turns import after_turns, with_open_sizes
 from shlo_jit.passes.rewriter import Rewriter
 from shlo_jit.reference.interpreter import evaluate_op
 from shlo_jit.sizes import whole
@@ -180,24 +181,42 @@ class _Refiner:
 
     def _retyped(self, rw: Rewriter, op: Op, operands: list[Value]) -> Op:
         """The op on new operands, with swept regions and the types that follow. Raises VerifyError."""
-        regions = [Region([self._block(rw, op, b, operands) for b in r.blocks]) for r in op.regions]
+        if op.name != "stablehlo.while":
+            return self._swept(rw, op, operands, [])
+        states, depth = [v.type for v in operands], len(rw.blocks)
+        while True:
+            try:
+                new = self._swept(rw, op, operands, states)
+                wider = after_turns(op, states, [v.type for v in new.regions[1].block.terminator.operands])
+                if wider == states:
+                    return new
+            except VerifyError:  # a turn with these sizes, which it may never come to
+                wider = with_open_sizes(op, states)
+                if wider == states:
+                    raise
+                del rw.blocks[depth:]
+                rw.current = op
+            states = wider
+
+    def _swept(self, rw: Rewriter, op: Op, operands: list[Value], states: Sequence[Type]) -> Op:
+        """`states`: of a loop, the types that its states have."""
+        regions = [Region([self._block(rw, b, states) for b in r.blocks]) for r in op.regions]
         attributes = op.attributes
         if op.name == "stablehlo.composite":
             attributes = self._composite(op, operands)
         types = [v.type for v in op.results]
         new = Op(op.name, operands, types, attributes, regions, op.source, op.start, op.end, op.location)
-        for value, type in zip(new.results, self._types(op, new), strict=True):
+        for value, type in zip(new.results, self._types(op, new, states), strict=True):
             value.type = type
         return new
 
-    def _types(self, op: Op, new: Op) -> list[Type]:
+    def _types(self, op: Op, new: Op, states: Sequence[Type]) -> list[Type]:
         record = OPS.get(op.name)
         stated = [v.type for v in op.results]
         if op.name == "stablehlo.composite":
             return list(self._composite_types(new) or stated)
         if op.name == "stablehlo.while":
-            found: Sequence[Type] = [v.type for v in new.operands]
-            self._check_turns(op, new)
+            found: Sequence[Type] = states
         elif op.name in ("stablehlo.if", "stablehlo.case"):
             found = self._joined(new)
         else:
@@ -215,29 +234,14 @@ class _Refiner:
         except Contradiction as both:
             raise VerifyError(diagnose(f"{op.name}: the result cannot be {both}", op.span, op=op.name)) from None
 
-    def _check_turns(self, op: Op, new: Op) -> None:
-        """Raise UnsupportedError for a loop whose state has other sizes after a turn than before."""
-        returned = new.regions[1].block.terminator.operands
-        for i, (before, after) in enumerate(zip(new.operands, returned, strict=True)):
-            for d, (n, m) in enumerate(zip(_shape(before), _shape(after), strict=False)):
-                if n is not None and n != m and len(_shape(before)) == len(_shape(after)):
-                    name = f" (%{op.regions[1].block.arguments[i].name})"
-                    turn = "a size that is only known at run time" if m is None else str(m)
-                    message = (
-                        f"while: state {i}{name} has {n} in dimension {d} before its first turn, and {turn} after it: "
-                        f"a state whose sizes change from turn to turn is not compiled; keep it at one size, with the "
-                        f"part that counts as a number beside it"
-                    )
-                    raise UnsupportedError(diagnose(message, op.span, op=op.name, label="size"))
-
     def _joined(self, op: Op) -> Sequence[Type]:
         """What all branches return: dimensions that differ are unknown."""
         branches = [[v.type for v in r.block.terminator.operands] for r in op.regions]
         return [_join(list(types)) for types in zip(*branches, strict=True)]
 
-    def _block(self, rw: Rewriter, op: Op, block: Block, operands: list[Value]) -> Block:
-        """A region's block; those of a loop take what the loop is given."""
-        types = [v.type for v in (operands if op.name == "stablehlo.while" else block.arguments)]
+    def _block(self, rw: Rewriter, block: Block, states: Sequence[Type]) -> Block:
+        """A region's block; those of a loop take its states."""
+        types = states or [v.type for v in block.arguments]
         made = [Value(t, name=a.name) for t, a in zip(types, block.arguments, strict=True)]
         new = Block(made)
         rw.values.update(zip(block.arguments, made, strict=True))
@@ -391,8 +395,15 @@ def _join(types: Sequence[Type]) -> Type:
             columns = zip(*(s for s in shapes if s is not None), strict=True)
             shape = tuple(c[0] if all(n == c[0] for n in c) else None for c in columns)
             assert isinstance(first, TensorType)
-            return tensor(shape, first.dtype)
+            limits = zip(*(_most(t) for t in types if isinstance(t, TensorType)), strict=True)
+            bounds = [None if n is not None or None in c else max(c) for n, c in zip(shape, limits, strict=True)]
+            return with_bounds(shape, first.dtype, bounds)
     return first
+
+
+def _most(t: TensorType) -> list[int | None]:
+    """What each dimension may be at most, where that is known."""
+    return [n if n is not None else bound for n, bound in zip(t.shape or (), bounds_of(t), strict=True)]
 
 
 def _known(rw: Rewriter, value: Value, array: np.ndarray) -> Value:
@@ -401,10 +412,6 @@ def _known(rw: Rewriter, value: Value, array: np.ndarray) -> Value:
         return mk.constant(rw, value.tensor, array)
     value.sizes = array
     return value
-
-
-def _shape(value: Value) -> Sequence[int | None]:
-    return value.type.shape or () if isinstance(value.type, TensorType) else ()
 
 
 def _named_by(op: Op) -> Iterator[SymbolRef]:

@@ -1,0 +1,307 @@
+"""What ops that move elements do with padded tensors: `RULES`, by name.
+
+A rule gets the operands and gives the results; the op is `w.op`. What cannot be done right along a bounded dimension is
+refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.types import tensor
+from shlo_jit.ops.contract import dims_of
+from shlo_jit.ops.shapes import bounds_of, constant_ints
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.refine.padded import BOUND_HELPS, TOO_MANY, Padded, Writer, whole
+
+Rule = Callable[[Writer, list[Padded]], "list[Padded]"]
+
+
+# ---------------------------------------------------------------------------- sizes
+def get_dimension_size(w: Writer, given: list[Padded]) -> list[Padded]:
+    return [whole(w.size(given[0], w.op.int("dimension")))]
+
+
+def set_dimension_size(w: Writer, given: list[Padded]) -> list[Padded]:
+    """The same tensor, of which less counts."""
+    x, d = given[0], w.op.int("dimension")
+    n = w.as_i32(given[1].value)
+    w.check_size(n, w.size(x, d), f"{{0}} is not a size of dimension {d}, which has {{1}}")
+    return [Padded(x.value, (*x.sizes[:d], n, *x.sizes[d + 1 :]))]
+
+
+def _computed(w: Writer, numbers: Sequence[Value]) -> Padded:
+    """Nothing yet, of the shape that these i32 say the result has: extents by its type, and sizes."""
+    t = w.op.result.tensor
+    sizes: list[Value | None] = []
+    extents: list[int] = []
+    for d, (number, n, bound) in enumerate(zip(numbers, t.shape or (), bounds_of(t), strict=True)):
+        if n is None and bound is None:
+            raise w.refuse(f"dimension {d} of its result has a size that is only known at run time: {BOUND_HELPS}")
+        if n is None:
+            w.check_size(number, w.number(bound or 0), TOO_MANY.format(d))
+        else:
+            w.check_equal(number, w.number(n))
+        extents.append(n if n is not None else bound or 0)
+        sizes.append(number if n is None else None)
+    return Padded(mk.constant(w.rw, tensor(tuple(extents), t.dtype), 0), tuple(sizes))
+
+
+def _elements(w: Writer, vector: Padded) -> list[Value]:
+    if not vector.is_whole or vector.value.tensor.storage.kind not in ("i", "u"):
+        raise w.refuse("a shape that is no vector of integers of known length is not compiled")
+    return [w.element(vector.value, i) for i in range(vector.extents[0])]
+
+
+def dynamic_iota(w: Writer, given: list[Padded]) -> list[Padded]:
+    shape = _computed(w, _elements(w, given[0]))
+    return [Padded(mk.iota(w.rw, shape.value.tensor, w.op.int("iota_dimension")), shape.sizes)]
+
+
+def dynamic_broadcast_in_dim(w: Writer, given: list[Padded]) -> list[Padded]:
+    """Dimensions of one element are repeated; those of sizes that are not known have the result's size."""
+    x, shape = given[0], _computed(w, _elements(w, given[1]))
+    where = w.op.ints("broadcast_dimensions")
+    extents = []
+    for i, d in enumerate(where):
+        repeats = x.sizes[i] is None and x.extents[i] == 1
+        if not repeats:
+            w.check_equal(w.size(x, i), w.size(shape, d))
+        extents.append(1 if repeats else shape.extents[d])
+    return [Padded(mk.broadcast(w.rw, w.cut(x, extents), shape.extents, where), shape.sizes)]
+
+
+def real_dynamic_slice(w: Writer, given: list[Padded]) -> list[Padded]:
+    """A window as large as the result may be, from the start; of a tensor that is padded, so that it fits."""
+    x, (starts, limits, strides) = given[0], given[1:]
+    if any(k != 1 for k in constant_ints(strides.value) or (0,)):
+        raise w.refuse("of a result whose size is only known at run time, strides have to be 1")
+    first, last = _elements(w, starts), _elements(w, limits)
+    for d, (a, b) in enumerate(zip(first, last, strict=True)):
+        w.check_size(b, w.size(x, d), f"the limit {{0}} is beyond dimension {d}, which has {{1}}")
+        w.check_size(a, b, f"it starts at {{0}} and ends at {{1}} in dimension {d}")
+    shape = _computed(w, [w.subtract(b, a) for a, b in zip(first, last, strict=True)])
+    return [Padded(_window(w, x.value, first, shape), shape.sizes)]
+
+
+def _window(w: Writer, x: Value, starts: Sequence[Value], like: Padded) -> Value:
+    """Elements from `starts` on, and anything where there are none; starts are within the tensor."""
+    extents, zeros = like.extents, [0] * like.rank
+    more = [max(0, n - m) if size is None else n
+            for n, m, size in zip(extents, x.tensor.extents, like.sizes, strict=True)]  # fmt: skip
+    padded = mk.pad(w.rw, x, 0, zeros, more, zeros)
+    t = tensor(extents, x.tensor.dtype)
+    return w.rw.emit1("stablehlo.dynamic_slice", [padded, *starts], t, {"slice_sizes": mk.dims(extents)})
+
+
+def _along(w: Writer, rank: int, d: int, start: Value) -> list[Value]:
+    """The corner that is `start` in one dimension, and 0 in the others."""
+    return [start if i == d else w.number(0) for i in range(rank)]
+
+
+# ---------------------------------------------------------------------------- index maps
+def transpose(w: Writer, given: list[Padded]) -> list[Padded]:
+    order = w.op.ints("permutation")
+    return [Padded(mk.transpose(w.rw, given[0].value, order), tuple(given[0].sizes[d] for d in order))]
+
+
+def broadcast_in_dim(w: Writer, given: list[Padded]) -> list[Padded]:
+    x, where, t = given[0], w.op.ints("broadcast_dimensions"), w.op.result.tensor
+    extents: list[int | None] = list(t.shape or ())
+    sizes: list[Value | None] = [None] * t.rank
+    for i, d in enumerate(where):
+        if x.sizes[i] is not None or extents[d] is None:
+            extents[d], sizes[d] = x.extents[i], x.sizes[i]
+    if None in extents:
+        raise w.refuse(f"dimension {extents.index(None)} of its result has a size that no operand has")
+    return [Padded(mk.broadcast(w.rw, x.value, [n or 0 for n in extents], where), tuple(sizes))]
+
+
+def reshape(w: Writer, given: list[Padded]) -> list[Padded]:
+    """Each bounded dimension becomes one, with the dimensions after it multiplied into it, or divided out of it."""
+    x, t = given[0], w.op.result.tensor
+    before = _runs(x.extents, [n is not None for n in x.sizes])
+    after = _runs([n or 0 for n in t.shape or ()], [n is None for n in t.shape or ()])
+    if len(before) != len(after) or before[0] != after[0]:
+        raise w.refuse("what it makes of a dimension whose size is only known at run time is not compiled")
+    extents, sizes = list(x.extents), []
+    whole_extents = []
+    for d, a, b in zip([d for d, n in enumerate(x.sizes) if n is not None], before[1:], after[1:], strict=True):
+        n = w.size(x, d)
+        if a == b:
+            whole_extents.append(x.extents[d])
+        elif b and a % b == 0:
+            n = mk.apply(w.rw, "multiply", n, w.number(a // b))
+            whole_extents.append(x.extents[d] * (a // b))
+        elif a and b % a == 0:
+            parts = w.number(b // a)
+            left = mk.apply(w.rw, "remainder", n, parts)
+            bad = mk.compare(w.rw, "NE", left, w.number(0))
+            w.check(bad, f"dimension {d} has {{0}}, which is no multiple of {{1}}", n, parts)
+            n = mk.apply(w.rw, "divide", n, parts)
+            whole_extents.append(-(-x.extents[d] // (b // a)))
+            extents[d] = whole_extents[-1] * (b // a)
+        else:
+            raise w.refuse("what it makes of a dimension whose size is only known at run time is not compiled")
+        sizes.append(n)
+    rest, numbers = iter(whole_extents), iter(sizes)
+    shape = [next(rest) if n is None else n for n in t.shape or ()]
+    return [Padded(mk.reshape(w.rw, w.cut(x, extents), shape),
+                   tuple(next(numbers) if n is None else None for n in t.shape or ()))]  # fmt: skip
+
+
+def _runs(extents: Sequence[int], is_bounded: Sequence[bool]) -> list[int]:
+    """Products of the known extents before the first bounded dimension, and after each."""
+    found = [1]
+    for n, bounded in zip(extents, is_bounded, strict=True):
+        if bounded:
+            found.append(1)
+        else:
+            found[-1] = math.prod((found[-1], n))
+    return found
+
+
+def dynamic_reshape(w: Writer, given: list[Padded]) -> list[Padded]:
+    """As `reshape`, and the operand has to say what follows from that."""
+    (result,) = reshape(w, given[:1])
+    for d, n in enumerate(_elements(w, given[1])):
+        w.check_equal(n, w.size(result, d))
+    return [result]
+
+
+def reverse(w: Writer, given: list[Padded]) -> list[Padded]:
+    """What counts comes last then, and is moved to the front."""
+    (x,) = given
+    value = w.again([x.value])[0]
+    for d in w.op.ints("dimensions"):
+        n = x.sizes[d]
+        if n is not None:
+            start = w.subtract(w.number(x.extents[d]), n)
+            value = _window(w, value, _along(w, x.rank, d, start), x)
+    return [Padded(value, x.sizes)]
+
+
+def slice_(w: Writer, given: list[Padded]) -> list[Padded]:
+    (x,) = given
+    for d, limit in enumerate(w.op.ints("limit_indices")):
+        if x.sizes[d] is not None:
+            message = f"the limit {{0}} is beyond dimension {d}, which has {{1}}"
+            w.check_most(w.number(limit), w.size(x, d), message)
+    return [whole(v) for v in w.again([x.value])]
+
+
+def pad(w: Writer, given: list[Padded]) -> list[Padded]:
+    """What does not count is padding too."""
+    x, number = given
+    value = w.again([w.filled(x, range(x.rank), number.value), number.value])[0]
+    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    sizes: list[Value | None] = []
+    for d, (low, high, interior) in enumerate(zip(*(w.op.ints(name) for name in names), strict=True)):
+        n = x.sizes[d]
+        if n is not None:
+            between = w.subtract(n, mk.apply(w.rw, "minimum", n, w.number(1)))
+            spread = mk.apply(w.rw, "multiply", between, w.number(interior))
+            n = w.add(w.add(n, spread), w.number(low + high))
+            w.check_most(w.number(0), n, f"padding leaves dimension {d} {{1}} elements")
+        sizes.append(n)
+    return [Padded(value, tuple(sizes))]
+
+
+# ---------------------------------------------------------------------------- parts
+def concatenate(w: Writer, given: list[Padded]) -> list[Padded]:
+    """One part after the other is written to where those before it end."""
+    axis = w.op.int("dimension")
+    equal = {d: w.same([(x, d) for x in given]) for d in range(given[0].rank) if d != axis}
+    parts = [w.cut(x, [equal[d][0] if d in equal else n for d, n in enumerate(x.extents)]) for x in given]
+    sizes = [equal[d][1] if d in equal else None for d in range(given[0].rank)]
+    value, end = parts[0], w.size(given[0], axis)
+    if all(x.sizes[axis] is None for x in given):
+        return [Padded(w.again(parts)[0], tuple(sizes))]
+    more = [0] * len(sizes)
+    more[axis] = sum(x.extents[axis] for x in given[1:])
+    value = mk.pad(w.rw, value, 0, [0] * len(sizes), more, [0] * len(sizes))
+    for x, part in zip(given[1:], parts[1:], strict=True):
+        corner = _along(w, x.rank, axis, end)
+        value = w.rw.emit1("stablehlo.dynamic_update_slice", [value, part, *corner], value.type)
+        end = w.add(end, w.size(x, axis))
+    sizes[axis] = end
+    return [Padded(value, tuple(sizes))]
+
+
+def _corner(w: Writer, x: Padded, part: Padded, starts: Sequence[Padded]) -> list[Value]:
+    """Where a part begins that lies in what counts of x."""
+    corner = []
+    for d, start in enumerate(starts):
+        n, m = w.size(x, d), w.size(part, d)
+        if x.sizes[d] is not None or part.sizes[d] is not None:
+            w.check_most(m, n, f"a part of {{0}} is taken of dimension {d}, which has {{1}}")
+        corner.append(w.clamp(w.number(0), w.as_i32(start.value), w.subtract(n, m)))
+    return corner
+
+
+def dynamic_slice(w: Writer, given: list[Padded]) -> list[Padded]:
+    x, starts = given[0], given[1:]
+    part = Padded(mk.constant(w.rw, w.op.result.tensor, 0), (None,) * x.rank)
+    return [whole(v) for v in w.again([x.value, *_corner(w, x, part, starts)])]
+
+
+def dynamic_update_slice(w: Writer, given: list[Padded]) -> list[Padded]:
+    """Where the update does not count, what was there is written again; the operand is padded, so that it fits."""
+    x, part, starts = given[0], given[1], given[2:]
+    corner = _corner(w, x, part, starts)
+    if part.is_whole:
+        return [Padded(w.again([x.value, part.value, *corner])[0], x.sizes)]
+    more = [0 if size is None else m for m, size in zip(part.extents, part.sizes, strict=True)]
+    larger = w.cut(x, [n + m for n, m in zip(x.extents, more, strict=True)])
+    attributes = {"slice_sizes": mk.dims(part.extents)}
+    there = w.rw.emit1("stablehlo.dynamic_slice", [larger, *corner], part.value.type, attributes)
+    inside = w.inside(part, range(part.rank))
+    assert inside is not None
+    update = mk.apply(w.rw, "select", inside, part.value, there)
+    new = w.rw.emit1("stablehlo.dynamic_update_slice", [larger, update, *corner], larger.type)
+    return [Padded(w.cut(Padded(new, x.sizes), x.extents), x.sizes)]
+
+
+def gather(w: Writer, given: list[Padded]) -> list[Padded]:
+    """As many slices as there are indices; those of indices that do not count are anything."""
+    x, indices = given
+    if not x.is_whole:
+        raise w.refuse("elements of a tensor whose sizes are only known at run time are not gathered")
+    numbers = w.op.attributes["dimension_numbers"]
+    if dims_of(numbers, "operand_batching_dims"):
+        raise w.refuse("of indices whose number is only known at run time, it may have no batching dimensions")
+    vector = int(numbers.get("index_vector_dim", 0))
+    if vector < indices.rank and indices.sizes[vector] is not None:
+        raise w.refuse("how many numbers an index has is only known at run time")
+    (value,) = w.again([x.value, indices.value])
+    batch = iter([n for d, n in enumerate(indices.sizes) if d != vector])
+    offsets = dims_of(numbers, "offset_dims")
+    return [Padded(value, tuple(None if d in offsets else next(batch) for d in range(value.tensor.rank)))]
+
+
+def optimization_barrier(w: Writer, given: list[Padded]) -> list[Padded]:
+    """Sizes go past it."""
+    return [Padded(v, x.sizes) for v, x in zip(w.again([x.value for x in given]), given, strict=True)]
+
+
+RULES: dict[str, Rule] = {
+    "stablehlo.get_dimension_size": get_dimension_size,
+    "stablehlo.set_dimension_size": set_dimension_size,
+    "stablehlo.dynamic_iota": dynamic_iota,
+    "stablehlo.dynamic_broadcast_in_dim": dynamic_broadcast_in_dim,
+    "stablehlo.dynamic_reshape": dynamic_reshape,
+    "stablehlo.real_dynamic_slice": real_dynamic_slice,
+    "stablehlo.transpose": transpose,
+    "stablehlo.broadcast_in_dim": broadcast_in_dim,
+    "stablehlo.reshape": reshape,
+    "stablehlo.reverse": reverse,
+    "stablehlo.slice": slice_,
+    "stablehlo.pad": pad,
+    "stablehlo.concatenate": concatenate,
+    "stablehlo.dynamic_slice": dynamic_slice,
+    "stablehlo.dynamic_update_slice": dynamic_update_slice,
+    "stablehlo.gather": gather,
+    "stablehlo.optimization_barrier": optimization_barrier,
+}
