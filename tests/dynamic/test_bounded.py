@@ -101,9 +101,7 @@ def test_a_state_that_shrinks() -> None:
         np.testing.assert_array_equal(got, want)
 
 
-def test_branches_of_different_sizes() -> None:
-    """Where the branches' sizes are known, the largest is a bound."""
-    text = """
+BRANCHES = """
     func.func @main(%i: tensor<i32>, %x: tensor<3x4xf32>) -> (tensor<?x?xf32>, tensor<?xf32>) {
       %0 = "stablehlo.case"(%i) ({
         %1 = stablehlo.abs %x : (tensor<3x4xf32>) -> tensor<?x?xf32>
@@ -121,13 +119,33 @@ def test_branches_of_different_sizes() -> None:
       return %0, %2 : tensor<?x?xf32>, tensor<?xf32>
     }
     """
-    executable = compiled(text)
+
+
+def test_branches_of_different_sizes() -> None:
+    """Where the branches' sizes are known, the largest is a bound."""
+    executable = compiled(BRANCHES)
     x = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
     for i, want in ((0, x), (1, x[:1, :2]), (2, x.T), (7, x.T)):
         part, products = executable(np.int32(i), x)
         assert part.flags.c_contiguous
         assert (part.shape, part.tolist()) == (want.shape, want.tolist())
         assert products.tolist() == want.prod(0).tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes", "type"),
+    [
+        (GROWS, [(3,), ()], "tensor<?xf32, #stablehlo.bounds<8>>"),
+        (SHRINKS, [(8, 2)], "tensor<?x2xf32, #stablehlo.bounds<8, ?>>"),
+        (BRANCHES, [(), (3, 4)], "tensor<?x?xf32, #stablehlo.bounds<4, 4>>"),
+    ],
+)
+def test_refined(text: str, shapes: list[tuple[int, ...]], type: str) -> None:
+    """What refinement gives verifies and prints, and has the bounds."""
+    module = shlo_jit.refine(text.replace("PART", PART), shapes)
+    assert shlo_jit.verify(module) == []
+    assert shlo_jit.parse(str(module)) == module
+    assert f") -> ({type}, " in str(module)
 
 
 def test_through_functions() -> None:
@@ -220,7 +238,10 @@ def test_loops_in_loops() -> None:
       return %0#1 : ALL
     }
     """.replace("ALL", "tensor<?xf32, #stablehlo.bounds<12>>").replace("ROW", "tensor<?xf32, #stablehlo.bounds<4>>")
-    text = text.replace("%row = stablehlo.reshape %r : (tensor<1x4xf32>) -> tensor<4xf32>", "%flat = stablehlo.reshape %r : (tensor<1x4xf32>) -> tensor<4xf32>\n        %row = stablehlo.tanh %flat : (tensor<4xf32>) -> tensor<?xf32, #stablehlo.bounds<4>>")
+    text = text.replace(
+        "%row = stablehlo.reshape %r : (tensor<1x4xf32>) -> tensor<4xf32>",
+        "%flat = stablehlo.reshape %r : (tensor<1x4xf32>) -> tensor<4xf32>\n        %row = stablehlo.tanh %flat : (tensor<4xf32>) -> tensor<?xf32, #stablehlo.bounds<4>>",
+    )
     executable = compiled(text)
     for seed in range(6):
         x = np.random.default_rng(seed).normal(0.6, 1, (3, 4)).astype(np.float32)

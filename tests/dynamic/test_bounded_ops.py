@@ -59,6 +59,13 @@ def padded(x: np.ndarray) -> np.ndarray:
     return y
 
 
+def updated(x: np.ndarray) -> np.ndarray:
+    y, n = np.full((4, 7), 9, np.float32), x.shape[1]
+    start = min(n, 7 - n)
+    y[:, start : start + n] = x
+    return y
+
+
 SOFTMAX = """
   %m = stablehlo.reduce(%a init: %lowest) applies stablehlo.maximum across dimensions = [1] : (PART, tensor<f32>) -> tensor<4xf32>
   %mb = stablehlo.dynamic_broadcast_in_dim %m, %s, dims = [0] : (tensor<4xf32>, tensor<2xi32>) -> PART
@@ -98,7 +105,7 @@ WINDOWS = """
   }) {window_dimensions = array<i64: 2, 1>, window_strides = array<i64: 2, 1>} : (PART, tensor<f32>) -> tensor<2x?xf32, #stablehlo.bounds<?, 6>>
 """
 TRANSPOSE = "%t = stablehlo.transpose %a, dims = [1, 0] : (PART) -> TURNED\n"
-Meaning = Callable[[np.ndarray], object]
+Meaning = Callable[[np.ndarray], np.ndarray | int]
 CASES: dict[str, tuple[str, str, Meaning]] = {
     "size": ("%r = stablehlo.add %k, %k : tensor<i32>", "tensor<i32>", lambda x: 2 * x.shape[1]),
     "elementwise": ("%b = stablehlo.tanh %a : PART\n%r = stablehlo.add %b, %a : PART", "PART", lambda x: np.tanh(x) + x),
@@ -113,8 +120,8 @@ CASES: dict[str, tuple[str, str, Meaning]] = {
         lambda x: np.clip(x, 0, 1),
     ),
     "compare": (
-        "%r = stablehlo.compare LT, %a, %a : (PART, PART) -> tensor<4x?xi1, #stablehlo.bounds<?, 6>>",
-        "tensor<4x?xi1, #stablehlo.bounds<?, 6>>", lambda x: x < x,
+        "%b = stablehlo.tanh %a : PART\n%r = stablehlo.compare LT, %a, %b : (PART, PART) -> tensor<4x?xi1, #stablehlo.bounds<?, 6>>",
+        "tensor<4x?xi1, #stablehlo.bounds<?, 6>>", lambda x: x < np.tanh(x),
     ),
     "map": (MAP, "PART", lambda x: x * x),
     "sum": (
@@ -222,7 +229,7 @@ CASES: dict[str, tuple[str, str, Meaning]] = {
         "%c0 = stablehlo.constant dense<0> : tensor<i32>\n"
         "%nines = stablehlo.constant dense<9.0> : tensor<4x7xf32>\n"
         "%r = stablehlo.dynamic_update_slice %nines, %a, %c0, %k : (tensor<4x7xf32>, PART, tensor<i32>, tensor<i32>) -> tensor<4x7xf32>",
-        "tensor<4x7xf32>", lambda x: _updated(x),
+        "tensor<4x7xf32>", updated,
     ),
     "gather": (
         TRANSPOSE + "%one_row = stablehlo.reduce(%t init: %zero) applies stablehlo.add across dimensions = [1] : (TURNED, tensor<f32>) -> tensor<?xf32, #stablehlo.bounds<6>>\n"
@@ -252,14 +259,9 @@ CASES: dict[str, tuple[str, str, Meaning]] = {
         "tensor<4x?xi32, #stablehlo.bounds<?, 6>>", lambda x: np.ascontiguousarray(x).view(np.int32),
     ),
 }  # fmt: skip
-CONSTANTS = "%x0 = stablehlo.constant dense<1.0> : tensor<4x2xf32>\n  %two = stablehlo.constant dense<2> : tensor<1xi32>\n"
-
-
-def _updated(x: np.ndarray) -> np.ndarray:
-    y, n = np.full((4, 7), 9, np.float32), x.shape[1]
-    start = min(n, 7 - n)
-    y[:, start : start + n] = x
-    return y
+CONSTANTS = (
+    "%x0 = stablehlo.constant dense<1.0> : tensor<4x2xf32>\n  %two = stablehlo.constant dense<2> : tensor<1xi32>\n"
+)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -30,7 +30,7 @@ from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.call_record import own_attributes, own_items, shape_operands_of
 from shlo_jit.ops.effects import acts
 from shlo_jit.ops.known_calls import SHAPE_ASSERTION, results_of
-from shlo_jit.ops.shapes import bounds_of, constant_value, with_bounds
+from shlo_jit.ops.shapes import bounds_of, constant_value, is_quantized, with_bounds
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.expand.dynamic import RULES
 from shlo_jit.passes.refine.foreign import DIALECTS, evaluate_foreign
@@ -189,6 +189,7 @@ class _Refiner:
                 new = self._swept(rw, op, operands, states)
                 wider = after_turns(op, states, [v.type for v in new.regions[1].block.terminator.operands])
                 if wider == states:
+                    new.operands[:] = [_stated(rw.block.ops, v, t, op) for v, t in zip(operands, states, strict=True)]
                     return new
             except VerifyError:  # a turn with these sizes, which it may never come to
                 wider = with_open_sizes(op, states)
@@ -235,9 +236,14 @@ class _Refiner:
             raise VerifyError(diagnose(f"{op.name}: the result cannot be {both}", op.span, op=op.name)) from None
 
     def _joined(self, op: Op) -> Sequence[Type]:
-        """What all branches return: dimensions that differ are unknown."""
-        branches = [[v.type for v in r.block.terminator.operands] for r in op.regions]
-        return [_join(list(types)) for types in zip(*branches, strict=True)]
+        """What all branches return: dimensions that differ are unknown, in what each returns too."""
+        ends = [r.block.terminator for r in op.regions]
+        found = [_join([v.type for v in values]) for values in zip(*(end.operands for end in ends), strict=True)]
+        for region, end in zip(op.regions, ends, strict=True):
+            before = region.block.ops[:-1]
+            end.operands[:] = [_stated(before, v, t, end) for v, t in zip(end.operands, found, strict=True)]
+            region.block.ops[:] = [*before, end]
+        return found
 
     def _block(self, rw: Rewriter, block: Block, states: Sequence[Type]) -> Block:
         """A region's block; those of a loop take its states."""
@@ -404,6 +410,14 @@ def _join(types: Sequence[Type]) -> Type:
 def _most(t: TensorType) -> list[int | None]:
     """What each dimension may be at most, where that is known."""
     return [n if n is not None else bound for n, bound in zip(t.shape or (), bounds_of(t), strict=True)]
+
+
+def _stated(ops: list[Op], value: Value, type: Type, place: Op) -> Value:
+    """The value of a type that does not know all sizes, by an op that is appended; else the value itself."""
+    if value.type == type or not isinstance(type, TensorType) or None not in (type.shape or ()) or is_quantized(type):
+        return value
+    ops.append(Op("stablehlo.convert", [value], [type], {}, [], place.source, place.start, place.end))
+    return ops[-1].result
 
 
 def _known(rw: Rewriter, value: Value, array: np.ndarray) -> Value:
