@@ -137,8 +137,15 @@ def values_wanted(module: Module, options: CompileOptions) -> set[int]:
 @paused_collector()
 def refined_module(module: Module, entry: str, types: Sequence[Type], values: Mapping[int, np.ndarray]) -> Module:
     """The module for argument types, and values of some arguments. Raises StableHLOError, and InternalError."""
-    try:
+    with _defects():
         return refine_module(module, entry, types, values)
+
+
+@contextmanager
+def _defects() -> Iterator[None]:
+    """What is raised inside and is no refusal is an InternalError."""
+    try:
+        yield
     except (StableHLOError, MemoryError, NotSymbolic):
         raise
     except Exception as error:
@@ -164,7 +171,8 @@ def _compiled(source: Derived, options: CompileOptions) -> Runnable:
         _port("", v.type, f"result {i}", whole).signature for i, v in enumerate(whole.block().terminator.operands)
     ]
     if not sizes:
-        found = bounded(whole)
+        with _defects():
+            found = bounded(whole)
         padded = _derived(source, "padded", lambda: with_function(module, found.function))
         code = pipeline.compile_static(padded, options)
         return BoundedExecutable(code, outputs, found.unknown, found.faults)

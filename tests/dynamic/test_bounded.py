@@ -341,10 +341,12 @@ REFUSED = {
         '  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}'
         ' : (PART, tensor<1x1xi32>, tensor<1xf32>) -> PART', "PART",
         "stablehlo.scatter: the result has dynamic dimensions; only static shapes can be compiled yet"),
-    "gather": ('%z = stablehlo.constant dense<0> : tensor<1x1xi32>\n'
-        '  %r = "stablehlo.gather"(%0#0, %z) {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1>}'
-        ' : (PART, tensor<1x1xi32>) -> tensor<1xf32>', "tensor<1xf32>",
-        "gather: elements of a tensor whose sizes are only known at run time are not gathered"),
+    "an uneven reshape": (
+        "%t = stablehlo.concatenate %0#0, %0#1, dim = 0 : (PART, PART) -> tensor<?xf32, #stablehlo.bounds<16>>\n"
+        "  %r = stablehlo.reshape %t : (tensor<?xf32, #stablehlo.bounds<16>>) -> tensor<2x?xf32, #stablehlo.bounds<?, 8>>",
+        "tensor<2x?xf32, #stablehlo.bounds<?, 8>>",
+        "reshape: what it makes of a dimension whose size is only known at run time is not compiled",
+    ),
     "windows": ('%z = stablehlo.constant dense<0.0> : tensor<f32>\n  %r = "stablehlo.reduce_window"(%0#0, %z) ({\n'
         '  ^bb0(%s: tensor<f32>, %t: tensor<f32>):\n    %q = stablehlo.add %s, %t : tensor<f32>\n    stablehlo.return %q : tensor<f32>\n'
         '  }) {window_dimensions = array<i64: 2>} : (PART, tensor<f32>) -> tensor<?xf32, #stablehlo.bounds<7>>',
@@ -367,6 +369,30 @@ def test_refused(case: str) -> None:
     (diagnostic,) = refusal.value.diagnostics
     assert diagnostic.message == message
     assert "%r = " in text.splitlines()[diagnostic.line - 1]
+
+
+REPEATED = {
+    "static": ("%r = stablehlo.broadcast_in_dim %0#0, dims = [0] : (PART) -> tensor<8xf32>", "tensor<8xf32>"),
+    "dynamic": (
+        "%m_ = stablehlo.get_dimension_size %0#1, dim = 0 : (PART) -> tensor<i32>\n"
+        "  %m1 = stablehlo.reshape %m_ : (tensor<i32>) -> tensor<1xi32>\n"
+        "  %r = stablehlo.dynamic_broadcast_in_dim %0#0, %m1, dims = [0] : (PART, tensor<1xi32>) -> PART",
+        "PART",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REPEATED)
+def test_one_element_is_repeated(case: str) -> None:
+    """A dimension of one element is one of any size, whether that was known or not."""
+    op, result = REPEATED[case]
+    executable = compiled(TWO.replace("OP", op).replace("RESULT", result))
+    x = np.arange(5, 13, dtype=np.float32)
+    for n, m in ((1, 8), (8, 8), (1, 1), (1, 3), (3, 3)) if case == "dynamic" else ((1, 8), (8, 8)):
+        want = np.broadcast_to(x[:n], m).tolist()
+        assert executable(x, np.float32(n), np.float32(m), np.bool_(True)).tolist() == want
+    with pytest.raises(shlo_jit.VerifyError, match=r"broadcast_in_dim: a dimension of 3 is no dimension of 8"):
+        executable(x, np.float32(3), np.float32(8), np.bool_(True))
 
 
 def test_what_an_executable_knows() -> None:

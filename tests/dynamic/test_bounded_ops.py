@@ -238,6 +238,11 @@ CASES: dict[str, tuple[str, str, Meaning]] = {
         " : (tensor<4x2xf32>, tensor<?xi32, #stablehlo.bounds<6>>) -> tensor<?x2xf32, #stablehlo.bounds<6, ?>>",
         "tensor<?x2xf32, #stablehlo.bounds<6, ?>>", lambda x: np.ones((x.shape[1], 2), np.float32),
     ),
+    "gather of a part": (
+        TRANSPOSE + "%i = stablehlo.constant dense<[[9], [0], [-5]]> : tensor<3x1xi64>\n"
+        '%r = "stablehlo.gather"(%t, %i) {dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 4>, indices_are_sorted = false}'
+        " : (TURNED, tensor<3x1xi64>) -> tensor<3x4xf32>", "tensor<3x4xf32>", lambda x: x.T[[-1, 0, 0]],
+    ),
     "real_dynamic_slice": (
         "%half = stablehlo.divide %k1, %two : tensor<1xi32>\n"
         "%start = stablehlo.concatenate %one, %half, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>\n"
@@ -259,6 +264,8 @@ CASES: dict[str, tuple[str, str, Meaning]] = {
         "tensor<4x?xi32, #stablehlo.bounds<?, 6>>", lambda x: np.ascontiguousarray(x).view(np.int32),
     ),
 }  # fmt: skip
+TAKES_ONE = {"slice", "gather of a part"}
+"""Cases that take an element, of a size that has to be there."""
 CONSTANTS = (
     "%x0 = stablehlo.constant dense<1.0> : tensor<4x2xf32>\n  %two = stablehlo.constant dense<2> : tensor<1xi32>\n"
 )
@@ -269,7 +276,7 @@ def test_what_counts(case: str) -> None:
     """As NumPy computes on the part that counts; with the branch that has all of it, too."""
     ops, results, meaning = CASES[case]
     executable = shlo_jit.compile(program(CONSTANTS + ops, results))
-    for n in (1, 3, 6) if case == "slice" else (0, 1, 3, 6):
+    for n in (1, 3, 6) if case in TAKES_ONE else (0, 1, 3, 6):
         x = poisoned(n)
         got, want = executable(x, np.float32(n), np.bool_(True)), np.asarray(meaning(x[:, :n]))
         assert got.shape == want.shape

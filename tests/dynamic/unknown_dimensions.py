@@ -20,7 +20,7 @@ def with_unknown(module: Module, generator: np.random.Generator, share: float = 
     assert function is not None
     old = function.block()
     arguments = [Value(_relaxed(a.type, generator, share), name=a.name) for a in old.arguments]
-    rw = Rewriter(_visit)
+    rw = Rewriter(visit)
     rw.blocks.append(Block(arguments))
     rw.values.update(zip(old.arguments, arguments, strict=True))
     rw.run(old.ops)
@@ -38,7 +38,7 @@ def _relaxed(type: Type, generator: np.random.Generator, share: float) -> Type:
     return tensor(tuple(None if generator.random() < share else n for n in type.extents), type.dtype)
 
 
-def _visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
     """An op with the types that follow from its operands, where they do."""
     record = OPS.get(op.name)
     if op.regions or record is None or record.infer is None or not op.operands:

@@ -17,6 +17,8 @@ from shlo_jit.passes import build as mk
 from shlo_jit.passes.refine.padded import BOUND_HELPS, TOO_MANY, Padded, Writer, whole
 
 Rule = Callable[[Writer, list[Padded]], "list[Padded]"]
+TAKEN = "a part of {{0}} is taken of dimension {}, which has {{1}}"
+UNEVEN = "what it makes of a dimension whose size is only known at run time is not compiled"
 
 
 # ---------------------------------------------------------------------------- sizes
@@ -61,16 +63,32 @@ def dynamic_iota(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def dynamic_broadcast_in_dim(w: Writer, given: list[Padded]) -> list[Padded]:
-    """Dimensions of one element are repeated; those of sizes that are not known have the result's size."""
     x, shape = given[0], _computed(w, _elements(w, given[1]))
-    where = w.op.ints("broadcast_dimensions")
-    extents = []
+    where, fixed = w.op.ints("broadcast_dimensions"), w.op.ints("known_nonexpanding_dimensions", ())
     for i, d in enumerate(where):
-        repeats = x.sizes[i] is None and x.extents[i] == 1
-        if not repeats:
+        if x.sizes[i] is not None and i not in fixed:
+            x = _repeated(w, x, i, shape.extents[d], w.size(shape, d))
+        elif x.sizes[i] is not None or x.extents[i] != 1:
             w.check_equal(w.size(x, i), w.size(shape, d))
-        extents.append(1 if repeats else shape.extents[d])
-    return [Padded(mk.broadcast(w.rw, w.cut(x, extents), shape.extents, where), shape.sizes)]
+            x = Padded(w.cut(x, [shape.extents[d] if j == i else n for j, n in enumerate(x.extents)]), x.sizes)
+    return [Padded(mk.broadcast(w.rw, x.value, shape.extents, where), shape.sizes)]
+
+
+def _repeated(w: Writer, x: Padded, d: int, extent: int, size: Value) -> Padded:
+    """The tensor with an extent in dimension d: where one element counts, that again and again, else those there are,
+    which have to be as many as `size`."""
+    rw, n = w.rw, w.size(x, d)
+    is_one = mk.compare(rw, "EQ", n, w.number(1))
+    differs = mk.compare(rw, "NE", n, size)
+    w.check(
+        mk.apply(rw, "and", mk.apply(rw, "not", is_one), differs), "a dimension of {0} is no dimension of {1}", n, size
+    )
+    shape = [extent if i == d else m for i, m in enumerate(x.extents)]
+    value = w.cut(x, shape)
+    if x.extents[d] > 0:
+        first = mk.broadcast(rw, mk.slice_dim(rw, x.value, d, 0, 1), shape, range(x.rank))
+        value = rw.emit1("stablehlo.select", [is_one, first, value], value.type)
+    return Padded(value, x.sizes)
 
 
 def real_dynamic_slice(w: Writer, given: list[Padded]) -> list[Padded]:
@@ -112,44 +130,61 @@ def broadcast_in_dim(w: Writer, given: list[Padded]) -> list[Padded]:
     extents: list[int | None] = list(t.shape or ())
     sizes: list[Value | None] = [None] * t.rank
     for i, d in enumerate(where):
-        if x.sizes[i] is not None or extents[d] is None:
+        n = extents[d]
+        if n is None:
             extents[d], sizes[d] = x.extents[i], x.sizes[i]
+        elif x.sizes[i] is not None:
+            x = _repeated(w, x, i, n, w.number(n))
     if None in extents:
         raise w.refuse(f"dimension {extents.index(None)} of its result has a size that no operand has")
     return [Padded(mk.broadcast(w.rw, x.value, [n or 0 for n in extents], where), tuple(sizes))]
 
 
 def reshape(w: Writer, given: list[Padded]) -> list[Padded]:
-    """Each bounded dimension becomes one, with the dimensions after it multiplied into it, or divided out of it."""
+    """Each bounded dimension becomes one, with the dimensions after it multiplied into it, or divided out of it; where
+    the result's extents are known, so is a single bounded one."""
     x, t = given[0], w.op.result.tensor
+    bounded = [d for d, n in enumerate(x.sizes) if n is not None]
+    if t.is_static and len(bounded) == 1:
+        return [whole(mk.reshape(w.rw, _counted(w, x, bounded[0], t.size), t.extents))]
     before = _runs(x.extents, [n is not None for n in x.sizes])
     after = _runs([n or 0 for n in t.shape or ()], [n is None for n in t.shape or ()])
     if len(before) != len(after) or before[0] != after[0]:
-        raise w.refuse("what it makes of a dimension whose size is only known at run time is not compiled")
-    extents, sizes = list(x.extents), []
-    whole_extents = []
-    for d, a, b in zip([d for d, n in enumerate(x.sizes) if n is not None], before[1:], after[1:], strict=True):
-        n = w.size(x, d)
-        if a == b:
-            whole_extents.append(x.extents[d])
-        elif b and a % b == 0:
-            n = mk.apply(w.rw, "multiply", n, w.number(a // b))
-            whole_extents.append(x.extents[d] * (a // b))
-        elif a and b % a == 0:
-            parts = w.number(b // a)
-            left = mk.apply(w.rw, "remainder", n, parts)
-            bad = mk.compare(w.rw, "NE", left, w.number(0))
-            w.check(bad, f"dimension {d} has {{0}}, which is no multiple of {{1}}", n, parts)
-            n = mk.apply(w.rw, "divide", n, parts)
-            whole_extents.append(-(-x.extents[d] // (b // a)))
-            extents[d] = whole_extents[-1] * (b // a)
-        else:
-            raise w.refuse("what it makes of a dimension whose size is only known at run time is not compiled")
-        sizes.append(n)
-    rest, numbers = iter(whole_extents), iter(sizes)
-    shape = [next(rest) if n is None else n for n in t.shape or ()]
-    return [Padded(mk.reshape(w.rw, w.cut(x, extents), shape),
-                   tuple(next(numbers) if n is None else None for n in t.shape or ()))]  # fmt: skip
+        raise w.refuse(UNEVEN)
+    parts = [_regrouped(w, x, d, a, b) for d, a, b in zip(bounded, before[1:], after[1:], strict=True)]
+    extents = list(x.extents)
+    for d, (padded, _, _) in zip(bounded, parts, strict=True):
+        extents[d] = padded
+    largest, sizes = iter([n for _, n, _ in parts]), iter([n for _, _, n in parts])
+    shape = [next(largest) if n is None else n for n in t.shape or ()]
+    value = mk.reshape(w.rw, w.cut(x, extents), shape)
+    return [Padded(value, tuple(next(sizes) if n is None else None for n in t.shape or ()))]
+
+
+def _counted(w: Writer, x: Padded, d: int, size: int) -> Value:
+    """The tensor, which has so many elements, and so much of a dimension."""
+    rest = math.prod(mk.drop_dim(x.extents, d))
+    if not rest or size % rest:
+        raise w.refuse(UNEVEN)
+    extents = [size // rest if i == d else n for i, n in enumerate(x.extents)]
+    return w.fitted(x, extents, extents).value
+
+
+def _regrouped(w: Writer, x: Padded, d: int, a: int, b: int) -> tuple[int, int, Value]:
+    """A dimension after which there are `a` elements of known dimensions, and then `b`: how large it is made before,
+    and how large and of what size it is then."""
+    n, extent = w.size(x, d), x.extents[d]
+    if a == b:
+        return extent, extent, n
+    if b and a % b == 0:
+        return extent, extent * (a // b), mk.apply(w.rw, "multiply", n, w.number(a // b))
+    if not a or b % a:
+        raise w.refuse(UNEVEN)
+    parts = w.number(b // a)
+    left = mk.compare(w.rw, "NE", mk.apply(w.rw, "remainder", n, parts), w.number(0))
+    w.check(left, f"dimension {d} has {{0}}, which is no multiple of {{1}}", n, parts)
+    extent = -(-extent // (b // a))
+    return extent * (b // a), extent, mk.apply(w.rw, "divide", n, parts)
 
 
 def _runs(extents: Sequence[int], is_bounded: Sequence[bool]) -> list[int]:
@@ -236,7 +271,7 @@ def _corner(w: Writer, x: Padded, part: Padded, starts: Sequence[Padded]) -> lis
     for d, start in enumerate(starts):
         n, m = w.size(x, d), w.size(part, d)
         if x.sizes[d] is not None or part.sizes[d] is not None:
-            w.check_most(m, n, f"a part of {{0}} is taken of dimension {d}, which has {{1}}")
+            w.check_most(m, n, TAKEN.format(d))
         corner.append(w.clamp(w.number(0), w.as_i32(start.value), w.subtract(n, m)))
     return corner
 
@@ -265,17 +300,27 @@ def dynamic_update_slice(w: Writer, given: list[Padded]) -> list[Padded]:
 
 
 def gather(w: Writer, given: list[Padded]) -> list[Padded]:
-    """As many slices as there are indices; those of indices that do not count are anything."""
+    """As many slices as there are indices, those of indices that do not count being anything; of a tensor of which not
+    all counts, indices are brought into what does."""
     x, indices = given
-    if not x.is_whole:
-        raise w.refuse("elements of a tensor whose sizes are only known at run time are not gathered")
-    numbers = w.op.attributes["dimension_numbers"]
-    if dims_of(numbers, "operand_batching_dims"):
-        raise w.refuse("of indices whose number is only known at run time, it may have no batching dimensions")
+    numbers, slices = w.op.attributes["dimension_numbers"], w.op.ints("slice_sizes")
     vector = int(numbers.get("index_vector_dim", 0))
+    if dims_of(numbers, "operand_batching_dims"):
+        raise w.refuse("with batching dimensions, sizes that are only known at run time are not compiled")
     if vector < indices.rank and indices.sizes[vector] is not None:
         raise w.refuse("how many numbers an index has is only known at run time")
-    (value,) = w.again([x.value, indices.value])
+    for d in (d for d, n in enumerate(x.sizes) if n is not None):
+        w.check_most(w.number(slices[d]), w.size(x, d), TAKEN.format(d))
+    places = indices.value
+    lasts = [w.subtract(w.size(x, d), w.number(slices[d])) for d in dims_of(numbers, "start_index_map")]
+    if lasts and not x.is_whole:
+        last = mk.concatenate(w.rw, [mk.reshape(w.rw, n, (1,)) for n in lasts], 0)
+        if vector == indices.rank:
+            last = mk.reshape(w.rw, last, ())
+        limits = mk.broadcast(w.rw, last, indices.extents, (vector,) if vector < indices.rank else ())
+        places = w.as_i32(places)
+        places = w.clamp(mk.splat_like(w.rw, places, 0), places, limits)
+    (value,) = w.again([x.value, places])
     batch = iter([n for d, n in enumerate(indices.sizes) if d != vector])
     offsets = dims_of(numbers, "offset_dims")
     return [Padded(value, tuple(None if d in offsets else next(batch) for d in range(value.tensor.rank)))]

@@ -110,7 +110,7 @@ class Writer:
         return mk.apply(self.rw, "clamp", low, x, high)
 
     def as_i32(self, x: Value) -> Value:
-        """A scalar of any integer type; the nearest number that an i32 can be."""
+        """Numbers of any integer type; each the nearest that an i32 can be."""
         low, high = storage_range(x.tensor.storage)
         first, last = storage_range(I32)
         if low < first or high > last:

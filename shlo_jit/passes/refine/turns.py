@@ -25,7 +25,7 @@ def _together(op: Op, i: int, before: Type, after: Type) -> Type:
     if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
         return before
     pairs = list(zip(before.shape, after.shape, strict=True))
-    changed = [d for d, (n, m) in enumerate(pairs) if n is not None and n != m]
+    changed = [d for d, (n, m) in enumerate(pairs) if n is not None and n != m and not _is_stated(op, i, d, m)]
     if not changed:
         return before
     stated = _stated_bounds(op, i, before.rank)
@@ -34,6 +34,12 @@ def _together(op: Op, i: int, before: Type, after: Type) -> Type:
             raise _unbounded(op, i, d, *pairs[d])
     bounds = [old if n is None else b for (n, _), old, b in zip(pairs, bounds_of(before), stated, strict=True)]
     return with_bounds(tuple(None if d in changed else n for d, (n, _) in enumerate(pairs)), before.dtype, bounds)
+
+
+def _is_stated(op: Op, i: int, d: int, after: int | None) -> bool:
+    """Whether a size that is only known at run time has to be the one that the program states."""
+    stated = op.results[i].type
+    return after is None and isinstance(stated, TensorType) and stated.shape is not None and stated.shape[d] is not None
 
 
 def with_open_sizes(op: Op, states: Sequence[Type]) -> list[Type]:
