@@ -1,4 +1,4 @@
-"""Programs with unknown dimensions, made static for the shapes they are called with, and compiled."""
+"""Programs with unknown dimensions, specialised: made static for the shapes they are called with, and compiled."""
 
 from __future__ import annotations
 

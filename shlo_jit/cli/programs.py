@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shlo_jit.ir.core import Module
     from shlo_jit.runtime.dynamic import DynamicExecutable, Given
     from shlo_jit.runtime.executable import Executable
-    from shlo_jit.runtime.staged import StagedExecutable
+    from shlo_jit.runtime.staged import Runnable
 
 
 def source(file: Path | None, example: str) -> tuple[Path | bytes, str]:
@@ -80,7 +80,7 @@ def compile(
         return executable, time.perf_counter() - start
 
 
-def for_shapes(made: Executable | DynamicExecutable, shapes: Given) -> tuple[Executable | StagedExecutable, float]:
+def for_shapes(made: Executable | DynamicExecutable, shapes: Given) -> tuple[Runnable, float]:
     """The code for shapes, or arrays, and how long it took to compile besides."""
     from shlo_jit.runtime.executable import Executable
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from shlo_jit.ir.core import Module
-    from shlo_jit.runtime.executable import Executable, Signature
+    from shlo_jit.runtime.executable import Signature
     from shlo_jit.runtime.profile import Profile
-    from shlo_jit.runtime.staged import StagedExecutable
+    from shlo_jit.runtime.staged import Runnable
 
 
 def make_console() -> Console:
@@ -41,7 +41,7 @@ def print_program(
     console: Console,
     name: str,
     module: Module,
-    executable: Executable | StagedExecutable,
+    executable: Runnable,
     compile_seconds: float,
     times: Sequence[float],
 ) -> None:
@@ -65,7 +65,7 @@ def print_program(
 
 
 def print_library(
-    console: Console, name: str, executable: Executable | StagedExecutable, load_seconds: float, times: Sequence[float]
+    console: Console, name: str, executable: Runnable, load_seconds: float, times: Sequence[float]
 ) -> None:
     """Of a library that was run: `inspect` prints what there is to know of it."""
     arena, constants, outputs = executable.memory
@@ -78,13 +78,13 @@ def print_library(
     console.print(rows)
 
 
-def _run_times(executable: Executable | StagedExecutable, times: Sequence[float]) -> str:
+def _run_times(executable: Runnable, times: Sequence[float]) -> str:
     best, middle = min(times), statistics.median(times)
     several = f" best, {_seconds(middle)} median of {len(times)} calls" if len(times) > 1 else " in one call"
     return f"[bold]{_seconds(best)}[/]{several}, {_threads(executable)}"
 
 
-def _threads(executable: Executable | StagedExecutable) -> str:
+def _threads(executable: Runnable) -> str:
     return f"{executable.threads} thread{'s' if executable.threads > 1 else ''}"
 
 
@@ -132,9 +132,7 @@ def print_differences(console: Console, got: Sequence[np.ndarray], want: Sequenc
     return all_close
 
 
-def print_profile(
-    console: Console, name: str, executable: Executable | StagedExecutable, measured: Profile, times: Sequence[float]
-) -> None:
+def print_profile(console: Console, name: str, executable: Runnable, measured: Profile, times: Sequence[float]) -> None:
     rows = make_table()
     rows.add_column(style="dim")
     rows.add_row("program", name)

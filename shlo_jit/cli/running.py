@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from shlo_jit.ir.core import Module
     from shlo_jit.runtime.dynamic import DynamicExecutable
     from shlo_jit.runtime.executable import Executable
-    from shlo_jit.runtime.staged import StagedExecutable
+    from shlo_jit.runtime.staged import Runnable as Code
 
 TIMING_SECONDS, TIMING_CALLS = 0.5, 1000
 """How long, and how often at most, `run` goes on calling the program for its best time."""
@@ -47,7 +47,7 @@ class Ready(NamedTuple):
     name: str
     """For people."""
     source: Path | bytes
-    executable: Executable | StagedExecutable
+    executable: Code
     seconds: float
     """How long it took to compile or load."""
     arguments: list[np.ndarray]
@@ -182,9 +182,7 @@ def profile(
     report.print_profile(report.make_console(), ready.name, executable, measured, times)
 
 
-def _run(
-    executable: Executable | StagedExecutable, arguments: Sequence[Any], repeat: int | None
-) -> tuple[tuple[Any, ...], list[float]]:
+def _run(executable: Code, arguments: Sequence[Any], repeat: int | None) -> tuple[tuple[Any, ...], list[float]]:
     """Results of the last call, and the times of all."""
     with progress("running"):
         results, times = _timed(lambda: executable(*arguments), repeat)

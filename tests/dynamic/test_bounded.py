@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -393,6 +395,13 @@ def test_one_element_is_repeated(case: str) -> None:
         assert executable(x, np.float32(n), np.float32(m), np.bool_(True)).tolist() == want
     with pytest.raises(shlo_jit.VerifyError, match=r"broadcast_in_dim: a dimension of 3 is no dimension of 8"):
         executable(x, np.float32(3), np.float32(8), np.bool_(True))
+
+
+def test_export(tmp_path: Path) -> None:
+    """A library has code for shapes, and none that cuts results."""
+    with pytest.raises(shlo_jit.UnsupportedError, match="the result has dynamic dimensions") as refusal:
+        shlo_jit.export(SHRINKS, tmp_path / "shrinks.so")
+    assert refusal.value.line > 0
 
 
 def test_what_an_executable_knows() -> None:
