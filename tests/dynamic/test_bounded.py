@@ -103,6 +103,23 @@ def test_a_state_that_shrinks() -> None:
         np.testing.assert_array_equal(got, want)
 
 
+def test_after_sizes_that_are_computed_first() -> None:
+    """The size before the loop is one that code is made for; those in it are not."""
+    text = SHRINKS.replace("%x: tensor<8x2xf32>)", "%x: tensor<8x2xf32>, %many: tensor<f32>)").replace(
+        "%s = stablehlo.constant dense<8> : tensor<i32>", "%s = stablehlo.convert %many : (tensor<f32>) -> tensor<i32>"
+    )
+    executable = compiled(text)
+    for n in (8, 3, 0):
+        x = np.full((8, 2), 2, np.float32)
+        x[n:] = np.nan
+        got, turns = executable(x, np.float32(n))
+        assert (got.tolist(), int(turns)) == ([[2, 2]] * min(n, 2), max(n - 2, 0))
+    with executable.profile() as profile:
+        executable(np.zeros((8, 2), np.float32), np.float32(0))
+    assert any(step.label.startswith("sizes ") for step in profile.steps)
+    assert any(not step.label.startswith("sizes ") for step in profile.steps)
+
+
 BRANCHES = """
     func.func @main(%i: tensor<i32>, %x: tensor<3x4xf32>) -> (tensor<?x?xf32>, tensor<?xf32>) {
       %0 = "stablehlo.case"(%i) ({
