@@ -185,10 +185,13 @@ class DynamicExecutable(InProcess):
     def text(self, stage: str, shapes: Given | None = None) -> str:
         """The program for these shapes at a stage of its compilation; see `Executable.text`. Where code for any batch
         size was asked for, the plan of given shapes says whether it is that, or why not."""
-        text = self.executable(shapes).text(stage)
-        if stage != "plan" or self._symbolic is None or shapes is None:
+        code = self.executable(shapes)
+        text = code.text(stage)
+        if stage != "plan" or self._symbolic is None:
             return text
-        return f"{_plan_head(self._symbolic.find(self._extents(shapes)))}\n{text}"
+        if isinstance(code, Executable) and code.symbol is not None:
+            return f"{_plan_head(code)}\n{text}"
+        return text if shapes is None else f"{_plan_head(self._symbolic.find(self._extents(shapes)))}\n{text}"
 
     def profile(self, shapes: Given | None = None) -> Profile:
         """Where the time of calls of these shapes goes; see `Executable.profile`."""
