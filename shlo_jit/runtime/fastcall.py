@@ -55,7 +55,8 @@ def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> FastCa
         arena = instance.take_arena(instance.memory_bytes)
     except MemoryError:
         return None
-    keep: list[Any] = [front, arena]
+    kept = [arena]
+    keep: list[Any] = [front, kept]
     array_type, new_array = _numpy_functions()
     record = Record(
         main=instance.loaded.entry,
@@ -75,7 +76,7 @@ def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> FastCa
         record.sizes, record.threads = instance.loaded.sizes, instance.threads
         record.low, record.high, record.numbers = symbol.low, symbol.high, size_count(program.outputs)
         record.arena_bytes = len(arena) if arena is not None else 0
-        slow = _growing(front, record, arena)
+        slow = _growing(front, record, kept)
     keep.append(record)
     return FastCall(method, (ctypes.addressof(record).to_bytes(8, sys.byteorder), slow, *keep))
 
@@ -93,17 +94,23 @@ class FastCall(NamedTuple):
         return _new_function(ctypes.addressof(self.method), (record, slow or own, *keep), None)
 
 
-def _growing(front: Front, record: Record, arena: Any) -> Callable[..., Any]:
-    """The slow way of a program whose arena depends on the call: what it has needed, the fast way has afterwards."""
-    kept = [arena]
+def _growing(front: Front, record: Record, kept: list[Any]) -> Callable[..., Any]:
+    """The slow way of a program whose arena depends on the call: what it has needed, the fast way has afterwards.
+    `kept`: the lease on the record's arena."""
 
     def call(*args: Any, **named: Any) -> Any:
         result = front.call(*args, **named)
         needed = front.instance.most_arena_bytes
-        if needed > record.arena_bytes and (record.arena or not record.arena_bytes):  # no call is using it
-            with contextlib.suppress(MemoryError):
-                kept[0] = front.instance.take_arena(needed)
-                record.arena, record.arena_bytes = ctypes.addressof(kept[0]), len(kept[0])
+        if needed > record.arena_bytes:
+            # Taken as a call takes it: other threads run only where something is called, and nothing is in this line.
+            taken, record.arena = record.arena, 0
+            if taken:  # else a call is using it
+                try:
+                    with contextlib.suppress(MemoryError):
+                        kept[0] = front.instance.take_arena(needed)
+                        record.arena_bytes = len(kept[0])
+                finally:
+                    record.arena = ctypes.addressof(kept[0])
         return result
 
     return call

@@ -57,7 +57,8 @@ class _Writer:
         self.b = b = module.function(name, params, "ptr", linkage="external", attributes="nounwind")
         self.has_sizes = has_sizes
         self.self, self.args, self.count, self.keywords = b.params
-        self.slow, self.undo, self.fail = b.label("slow"), b.label("undo"), b.label("fail")
+        self.slow, self.undo = b.label("slow"), b.label("undo")
+        self.fail, self.failed = b.label("fail"), b.label("failed")
 
     def field(self, name: str) -> V:
         return self.b.load("i64" if name in _NUMBERS else "ptr", self.place(name))
@@ -112,6 +113,8 @@ class _Writer:
 
         b.start(self.fail)  # no memory for a result
         self.give_arena(arena)
+        b.branch(self.failed)
+        b.start(self.failed)
         self.drop_results(outputs)
         b.line("ret ptr null")
 
@@ -250,7 +253,7 @@ class _Writer:
             b.line(f"ret ptr {b.load('ptr', self.objects).text}")
             b.start(b.label("several"))
         result = b.call("ptr", "PyTuple_New", [outputs])
-        self.need(b.icmp("ne", result, NULL), self.fail)
+        self.need(b.icmp("ne", result, NULL), self.failed)  # another call may have the arena by now
         with b.loop(0, outputs) as i:
             b.call("i32", "PyTuple_SetItem", [result, i, b.load("ptr", b.element(self.objects, "ptr", i))])
         b.line(f"ret ptr {result.text}")
