@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.codegen.program import Port
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def check_count(given: int, ports: Sequence[Port | DynamicPort]) -> None:
     """Raise TypeError unless there is an argument for every port."""
     if given != len(ports):
-        names = ", ".join(_describe(port) for port in ports)
+        names = ", ".join(describe(port) for port in ports)
         expected = f"{len(ports)} argument{'' if len(ports) == 1 else 's'}"
         raise TypeError(f"expected {expected}{f' ({names})' if 0 < len(ports) <= 8 else ''}, got {given}")
 
@@ -33,7 +34,7 @@ def convert(value: Any, index: int, port: Port) -> np.ndarray:
     written to. Raises TypeError for a wrong kind or dtype, ValueError for a wrong shape or a number out of range."""
     array = take(value, index, port)
     if array.shape != port.shape:
-        raise ValueError(f"{name_of(index, port)}: expected {_describe(port)}, got {describe_array(array)}")
+        raise ValueError(f"{name_of(index, port)}: expected {describe(port)}, got {describe_array(array)}")
     flags = array.flags
     if not (flags.c_contiguous and flags.aligned):
         array = np.array(array, dtype=port.dtype.numpy, order="C", copy=True, subok=False)
@@ -53,7 +54,7 @@ def take(value: Any, index: int, port: Port | DynamicPort) -> np.ndarray:
     if array.dtype != dtype:
         if array.dtype.newbyteorder("=") != dtype:
             got = f"got {describe_array(array)}{_cast_hint(array)}"
-            raise TypeError(f"{name_of(index, port)}: expected {_describe(port)}, {got}")
+            raise TypeError(f"{name_of(index, port)}: expected {describe(port)}, {got}")
         array = array.astype(dtype)
     return array
 
@@ -63,17 +64,19 @@ def name_of(index: int, port: Port | DynamicPort) -> str:
     return f"argument {index} ({port.name})" if port.name else f"argument {index}"
 
 
-def _describe(port: Port | DynamicPort) -> str:
+def describe(port: Port | DynamicPort) -> str:
+    """Dtype and shape that are expected, for messages."""
     return f"{port.dtype.numpy.name}[{shape_text(port.shape, getattr(port, 'bounds', None))}]"
 
 
 def shape_text(shape: Sequence[int | None] | None, bounds: Sequence[int | None] | None = None) -> str:
-    """`8,3`; `?,3` where a dimension is not known, `<=4,3` where there is a most that it can be; `*` for any rank."""
+    """`8,3`; `?,3` where a dimension is not known, or at the call only; `<=4,3` where there is a most that it can be;
+    `*` for any rank."""
     if shape is None:
         return "*"
     limits = bounds or [None] * len(shape)
     unknown = ["?" if most is None else f"<={most}" for most in limits]
-    return ",".join(text if n is None else str(n) for n, text in zip(shape, unknown, strict=True))
+    return ",".join(text if n in (None, AT_CALL) else str(n) for n, text in zip(shape, unknown, strict=True))
 
 
 def describe_array(array: np.ndarray) -> str:
@@ -94,7 +97,7 @@ def _refuse_masked(value: object, index: int, port: Port | DynamicPort) -> None:
     """Masked elements have no value. (Where there is a masked array, its module has been imported.)"""
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(value, masked.MaskedArray) and masked.is_masked(value):
-        expected = f"expected {_describe(port)}, got a masked array with masked elements"
+        expected = f"expected {describe(port)}, got a masked array with masked elements"
         raise TypeError(f"{name_of(index, port)}: {expected}; use its .filled(value)")
 
 
@@ -116,7 +119,7 @@ def _foreign(value: Any, index: int, port: Port | DynamicPort) -> np.ndarray:
     if failure is not None:
         raise TypeError(f"{name_of(index, port)}: cannot take {type(value).__name__} by DLPack: {failure}") from failure
     hint = "; use numpy.asarray" if isinstance(value, list | tuple | range | memoryview | buffers.array) else ""
-    raise TypeError(f"{name_of(index, port)}: expected {_describe(port)}, got {type(value).__name__}{hint}")
+    raise TypeError(f"{name_of(index, port)}: expected {describe(port)}, got {type(value).__name__}{hint}")
 
 
 def _number(value: complex, index: int, port: Port | DynamicPort) -> np.ndarray:
@@ -124,9 +127,9 @@ def _number(value: complex, index: int, port: Port | DynamicPort) -> np.ndarray:
     dtype, kind = port.dtype.numpy, port.dtype.kind
     if port.shape not in ((), None):
         got = f"the number {_shown(value)}"
-        raise ValueError(f"{name_of(index, port)}: expected {_describe(port)}, got {got}")
+        raise ValueError(f"{name_of(index, port)}: expected {describe(port)}, got {got}")
     if isinstance(value, complex) and kind != "c":
-        raise TypeError(f"{name_of(index, port)}: expected {_describe(port)}, got the complex number {value!r}")
+        raise TypeError(f"{name_of(index, port)}: expected {describe(port)}, got the complex number {value!r}")
     if kind in "biux" and not isinstance(value, complex):
         return _integer(value, index, port)
     try:
@@ -173,7 +176,7 @@ def _integer(value: float, index: int, port: Port | DynamicPort) -> np.ndarray:
     """An exactly representable number as an integer or boolean."""
     dtype = port.dtype.numpy
     if isinstance(value, float) and not value.is_integer():
-        raise TypeError(f"{name_of(index, port)}: expected {_describe(port)}, got the float {value!r}")
+        raise TypeError(f"{name_of(index, port)}: expected {describe(port)}, got the float {value!r}")
     if port.dtype.kind == "b":
         low, high = 0, 1
     else:

@@ -13,7 +13,7 @@ import numpy as np
 from shlo_jit.codegen.abi import AT_CALL, Status
 from shlo_jit.codegen.program import Port
 from shlo_jit.runtime import pool
-from shlo_jit.runtime.arguments import check_count, convert, name_of, shape_text
+from shlo_jit.runtime.arguments import check_count, convert, describe, describe_array, name_of, shape_text, take
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.layout import data_address
 from shlo_jit.runtime.ports import DynamicSignature
@@ -92,13 +92,13 @@ def _result(index: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 def size_of_call(args: Sequence[Any], ports: Sequence[Port], symbol: Symbol) -> int:
     """The size that is known at the call only, from the first argument that has it. Raises ValueError for a size that
-    the program was not made for."""
+    the program was not made for, and what `take` raises."""
     i, d = next((i, port.shape.index(AT_CALL)) for i, port in enumerate(ports) if AT_CALL in port.shape)
-    shape = np.shape(args[i])
-    if d < len(shape) and symbol.low <= shape[d] <= symbol.high:
-        return shape[d]
-    expected = f"{symbol.low:,} to {symbol.high:,} in dimension {d}"
-    raise ValueError(f"{name_of(i, ports[i])}: expected {expected}, got the shape {shape}")
+    array = take(args[i], i, ports[i])
+    if array.ndim == len(ports[i].shape) and symbol.low <= array.shape[d] <= symbol.high:
+        return array.shape[d]
+    expected = f"{describe(ports[i])} with {symbol.low:,} to {symbol.high:,} in dimension {d}"
+    raise ValueError(f"{name_of(i, ports[i])}: expected {expected}, got {describe_array(array)}")
 
 
 def _may_take(given: Any, index: int, arrays: Sequence[np.ndarray]) -> bool:

@@ -1,8 +1,9 @@
-"""Calls of code for any size: what it does to its arena while other threads call it."""
+"""Calls of code for any size: what they take, and what they do to the arena while other threads call."""
 
 from __future__ import annotations
 
 import ctypes
+import re
 import threading
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import shlo_jit
 from shlo_jit.runtime import pool
+from shlo_jit.runtime.dynamic import DynamicExecutable
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.runtime.instance import Instance
 
@@ -55,6 +57,7 @@ def test_the_arena_grows_while_another_thread_calls(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pool, "lease", lease)
     other = threading.Thread(target=lambda: exe(rows(600)))
     exe = shlo_jit.compile(SORTED_TWICE, dynamic="symbolic", threads=1, cache=False)
+    assert isinstance(exe, DynamicExecutable)
     code = exe.executable([(600, 64)])
     assert isinstance(code, Executable)
     assert code._fast is not None
@@ -67,6 +70,68 @@ def test_the_arena_grows_while_another_thread_calls(monkeypatch: pytest.MonkeyPa
     other.join()
     assert record.arena_bytes <= arenas[record.arena]
     np.testing.assert_array_equal(exe(rows(3000)), np.sort(-np.sort(rows(3000), 1), 1))
+
+
+ADDED = """
+func.func @main(%x: tensor<?x3xf32>, %y: tensor<?x3xf32>) -> tensor<?x3xf32> {
+  %0 = stablehlo.add %x, %y : tensor<?x3xf32>
+  return %0 : tensor<?x3xf32>
+}
+"""
+
+
+class OnlyDlpack:
+    """An array of another library, without a shape."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        return self.array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+def added() -> tuple[DynamicExecutable, Executable]:
+    """A program of two arguments, and its code for any size."""
+    exe = shlo_jit.compile(ADDED, dynamic="symbolic")
+    assert isinstance(exe, DynamicExecutable)
+    code = exe.executable([(4, 3), (4, 3)])
+    assert isinstance(code, Executable)
+    assert code.symbol is not None
+    return exe, code
+
+
+def test_arrays_of_other_libraries() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    for exe in added():
+        np.testing.assert_array_equal(exe(OnlyDlpack(x), x), x + x)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "got"),
+    [
+        ([[1, 2], [3]], TypeError, "float32[?,3], got list; use numpy.asarray"),
+        ("abc", TypeError, "float32[?,3], got str"),
+        (None, TypeError, "float32[?,3], got NoneType"),
+        (2.5, ValueError, "float32[?,3], got the number 2.5"),
+        (np.ones((4, 3)), TypeError, "float32[?,3], got float64[4,3]; cast it with .astype"),
+        (np.float32(1), ValueError, "float32[?,3] with 2 to 1,048,576 in dimension 0, got float32[]"),
+        (np.ones((1, 3), "f4"), ValueError, "float32[?,3] with 2 to 1,048,576 in dimension 0, got float32[1,3]"),
+    ],
+)
+def test_what_the_code_does_not_take(given: object, error: type[Exception], got: str) -> None:
+    _, code = added()
+    with pytest.raises(error, match=re.escape(f"argument 0 (x): expected {got}") + "$"):
+        code(given, np.ones((4, 3), np.float32))
+
+
+def test_the_wrong_number_of_arguments() -> None:
+    for exe in added():
+        message = "expected 2 arguments (float32[?,3], float32[?,3]), got 1"
+        with pytest.raises(TypeError, match=re.escape(message)):
+            exe(np.ones((4, 3), np.float32))
 
 
 def rows(n: int) -> np.ndarray:
