@@ -8,6 +8,9 @@ kind (`pause`, between two steps of a compilation) or are done, and keeps them t
         ...
         pause()                 # unless somebody waits to
 
+A handler of a signal may run in a thread that waits to fork, and compile, fork or wait for another thread's code: then
+the others go on, and the fork waits anew afterwards.
+
 A fork waits for FORK_SECONDS at most. When LLVM takes longer than that over one call, the fork goes on, and the child
 must not compile (`compiling` raises RuntimeError there); it can call what is compiled.
 """
@@ -34,6 +37,8 @@ class Gate:
         """Threads that compile, and how often each has entered."""
         self._forking: int | None = None
         """The thread that forks, or waits to."""
+        self._waits = False
+        """Whether it still waits: a handler of a signal that runs meanwhile takes back the wish to fork."""
         self._llvm: Any = None
         """llvmlite's lock, while a fork holds it."""
         self._in_time = True
@@ -49,6 +54,7 @@ class Gate:
         """Wait until nobody forks."""
         this = threading.get_ident()
         with self._changed:
+            self._let_others(this)
             while self._forking not in (None, this) and this not in self._inside:
                 self._changed.wait()
             self._inside[this] = self._inside.get(this, 0) + times
@@ -65,9 +71,11 @@ class Gate:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Let others fork meanwhile, from inside."""
+        """Let others fork meanwhile, from inside; or compile, from a signal's handler in a thread that waits to fork:
+        it may wait for them."""
         this = threading.get_ident()
         with self._changed:
+            self._let_others(this)
             times = self._inside.pop(this, 0)
             self._changed.notify_all()
         try:
@@ -76,14 +84,17 @@ class Gate:
             if times:
                 self.enter(times)
 
+    def _let_others(self, this: int) -> None:
+        if self._waits and self._forking == this:
+            self._forking = None
+            self._changed.notify_all()
+
     # ------------------------------------------------------------------ around a fork
     def before(self) -> None:
         this, deadline = threading.get_ident(), time.monotonic() + FORK_SECONDS
         with self._changed:
-            while self._forking is not None:
-                self._changed.wait()
-            self._forking = this
-            self._in_time = self._changed.wait_for(lambda: not self._inside.keys() - {this}, FORK_SECONDS)
+            while not self._may_fork(this, deadline):
+                pass
         ffi = sys.modules.get("llvmlite.binding.ffi")
         if ffi is not None:  # others may use llvmlite, too
             lock = ffi.lib._lock._lock
@@ -91,6 +102,19 @@ class Gate:
                 self._llvm = lock
             else:
                 self._in_time = False
+
+    def _may_fork(self, this: int, deadline: float) -> bool:
+        """Wait until the thread may fork, or the time is over; False where a handler of a signal has let others on."""
+        self._let_others(this)
+        while self._forking is not None:
+            self._changed.wait()
+        self._forking, self._waits = this, True
+        left = max(0.0, deadline - time.monotonic())
+        at_rest = self._changed.wait_for(lambda: self._forking != this or not self._inside.keys() - {this}, left)
+        if self._forking != this:
+            return False
+        self._in_time, self._waits = at_rest, False
+        return True
 
     def after_in_parent(self) -> None:
         self._give_back()

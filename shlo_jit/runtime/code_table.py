@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 from shlo_jit import tuning
+from shlo_jit.forking import GATE
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -38,7 +39,8 @@ class CodeTable(Generic[K, T]):
             if maker == threading.get_ident() and not future.done():  # a signal's handler, in the midst of it
                 return make()
             try:
-                return future.result()
+                with GATE.outside():
+                    return future.result()
             except Exception:
                 raise
             except BaseException:  # of the thread that was at it, not of this one

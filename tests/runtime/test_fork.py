@@ -180,6 +180,50 @@ def test_forks_at_once():
     assert run.stdout == f"{[0] * 8}\n", run.stderr[-3000:]
 
 
+SIGNAL_IN_A_FORK = """
+import os, signal, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+from shlo_jit import forking
+from shlo_jit.runtime.code_table import CodeTable
+from test_fork import can_compile, in_child
+table, main, found = CodeTable(), threading.get_ident(), []
+
+def make():
+    with forking.compiling():
+        begun.set()
+        while not forking.GATE.someone_waits:
+            time.sleep(0.001)
+        signal.pthread_kill(main, signal.SIGUSR1)
+        while not handling.is_set():
+            time.sleep(0.001)
+        forking.pause()
+        return "code"
+
+def handler(*_):
+    handling.set()
+    found.append(ACTION)
+
+begun, handling = threading.Event(), threading.Event()
+signal.signal(signal.SIGUSR1, handler)
+maker = threading.Thread(target=lambda: table.find("key", make))
+maker.start()
+begun.wait()
+status = in_child(can_compile)
+maker.join()
+print(status, found)
+"""
+
+
+@pytest.mark.parametrize(
+    ("action", "found"), [("table.find('key', None)", "['code']"), ("in_child(can_compile)", "[0]")]
+)
+def test_a_signal_while_a_fork_waits(action, found):
+    """Its handler may wait for the thread that the fork waits for, and fork itself."""
+    script = [sys.executable, "-c", SIGNAL_IN_A_FORK.replace("ACTION", action), str(Path(__file__).parent)]
+    run = subprocess.run(script, capture_output=True, text=True, timeout=30, check=False)
+    assert run.stdout == f"0 {found}\n", run.stderr[-3000:]
+
+
 def test_the_collector_runs_in_children(occupied):
     import gc
 
