@@ -134,5 +134,32 @@ def test_the_wrong_number_of_arguments() -> None:
             exe(np.ones((4, 3), np.float32))
 
 
+ASSERTED = """
+func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+  %ten = stablehlo.constant dense<10> : tensor<i32>
+  %ok = stablehlo.compare GE, %n, %ten : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  stablehlo.custom_call @shape_assertion(%ok, %n) {error_message = "{0} are too few", has_side_effect = true} : (tensor<i1>, tensor<i32>) -> ()
+  return %x : tensor<?xf32>
+}
+"""
+
+
+def test_assertions_about_the_size() -> None:
+    """At the call, of the sizes that the code is for; else where code is made."""
+    exe = shlo_jit.compile(ASSERTED, dynamic="symbolic")
+    assert isinstance(exe, DynamicExecutable)
+    for n in (10, 9, 2, 11):
+        x = np.ones(n, np.float32)
+        if n < 10:
+            with pytest.raises(shlo_jit.ExecutionError, match=f"^{n} are too few$"):
+                exe(x)
+        else:
+            np.testing.assert_array_equal(exe(x), x)
+    assert exe.specialisations == 0
+    with pytest.raises(shlo_jit.VerifyError, match="1 are too few"):
+        exe(np.ones(1, np.float32))
+
+
 def rows(n: int) -> np.ndarray:
     return np.random.default_rng(n).standard_normal((n, 64)).astype(np.float32)
