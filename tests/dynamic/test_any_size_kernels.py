@@ -112,6 +112,11 @@ SPD = """%t = stablehlo.dot_general %x, %x, batching_dims = [0] x [0], contracti
 MATRICES = "tensor<?x5x5xf32>"
 
 PROGRAMS = {
+    "product of complex numbers": main(
+        "%x: tensor<?x7xcomplex<f32>>, %w: tensor<7x3xcomplex<f32>>", "tensor<?x3xcomplex<f32>>",
+        "%0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] "
+        ": (tensor<?x7xcomplex<f32>>, tensor<7x3xcomplex<f32>>) -> tensor<?x3xcomplex<f32>>",
+        "return %0 : tensor<?x3xcomplex<f32>>"),
     "sort along another dimension": sort("?x33", 1),
     "sort in the middle": sort("?x7x3", 1),
     "sort along the batch": sort("?x3", 0),

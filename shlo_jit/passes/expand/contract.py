@@ -15,6 +15,7 @@ from shlo_jit.ops.chlo_structured import RaggedDims
 from shlo_jit.ops.runs import roles_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
+from shlo_jit.sizes import hint_of
 
 
 def _kept_attributes(op: Op) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def expand_small_complex_dot(rw: Rewriter, op: Op, operands: list[Value]) -> Seq
     r = roles_of(op)
     batch, m, n = len(r.lhs_batch), len(r.lhs_free), len(r.rhs_free)
     extents = (*op.result.tensor.extents, *(mk.shape_of(lhs)[d] for d in r.lhs_contracting))
-    if math.prod(extents) > tuning.SMALL_COMPLEX_PRODUCT:
+    if hint_of(math.prod(extents)) > tuning.SMALL_COMPLEX_PRODUCT:
         return None
     inner = range(batch + m + n, len(extents))
     x = mk.transpose(rw, lhs, (*r.lhs_batch, *r.lhs_free, *r.lhs_contracting))
