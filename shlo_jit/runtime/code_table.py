@@ -43,8 +43,9 @@ class CodeTable(Generic[K, T]):
                     return future.result()
             except Exception:
                 raise
-            except BaseException:  # of the thread that was at it, not of this one
-                continue
+            except BaseException as error:
+                if not future.done() or future.exception() is not error:
+                    raise  # this thread was interrupted, not the one that is at it
 
     def _entry(self, key: K) -> tuple[Future[T], int | None]:
         """The entry of a key, now the last used one, and the thread that makes it; None: this one has to."""

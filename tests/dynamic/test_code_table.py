@@ -132,3 +132,29 @@ def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
     go.set()
     thread.join(SECONDS)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_who_waits_can_be_interrupted() -> None:
+    table: CodeTable[str, int] = CodeTable()
+    go_on = threading.Event()
+
+    def slowly() -> int:
+        go_on.wait(60)
+        return 3
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    worker = threading.Thread(target=table.find, args=("a", slowly))
+    worker.start()
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            table.find("a", slowly)
+        assert not go_on.is_set()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        go_on.set()
+        worker.join()
+    assert table.find("a", slowly) == 3
