@@ -264,7 +264,7 @@ def whole(number: Any) -> int:
 
 def hint_of(number: int) -> int:
     """A number; of a size, what it is for the hint: for decisions that are a matter of speed alone."""
-    return number.at(number.symbol.hint) if isinstance(number, Size) else number
+    return value_at(number, number.symbol.hint) if isinstance(number, Size) else number
 
 
 def most_of(number: int) -> int:

@@ -7,12 +7,11 @@ and nothing that is made after the dot from it, moves into the dot's step as its
 from __future__ import annotations
 
 from shlo_jit import tuning
-from shlo_jit.fuse.nest import Nest, covers
+from shlo_jit.fuse.nest import Nest, covers, is_wide
 from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
-from shlo_jit.sizes import equal
 
 HOSTS = {"stablehlo.dot_general", "stablehlo.convolution"}
 
@@ -89,7 +88,7 @@ def unfit(nest: Nest, value: Value) -> Refusal | None:
     if len(places) != 1 or value.tensor.size == 0:
         return Refusal("the loop reads it at several places")
     seen = covers(nest, places[0], value.tensor.extents)
-    wide = {v for v, e in enumerate(nest.extents) if not equal(e, 1)}
+    wide = {v for v, e in enumerate(nest.extents) if is_wide(e)}
     stores = [covers(nest, ix.At(s.index), s.target.tensor.extents) for s in nest.stores]
     if seen is None or seen != wide or any(s != wide for s in stores):
         return Refusal("the loop does not go over each of its elements once")

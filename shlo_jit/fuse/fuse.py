@@ -12,7 +12,7 @@ from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_inline_constant
-from shlo_jit.fuse.nest import Nest, covers, space_of
+from shlo_jit.fuse.nest import Nest, covers, is_wide, space_of
 from shlo_jit.fuse.order import depends, ordered, step_acts
 from shlo_jit.fuse.partial import fuse_concatenate, fuse_spread, fuse_update
 from shlo_jit.fuse.plan import ControlStep, OpStep, PlanBlock, Step, ViewStep
@@ -21,7 +21,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.ops.bodies import CONTROL
-from shlo_jit.sizes import equal, hint_of
+from shlo_jit.sizes import hint_of
 
 
 def fuse(function: Op) -> PlanBlock:
@@ -210,7 +210,7 @@ class _Fusion(Grouping):
         if len(places) != 1 or value in self.of_nest[nest].reads:
             return Refusal("reads it at several places")
         seen = covers(nest, places[0], value.tensor.extents)
-        wide = {v for v, e in enumerate(nest.extents) if not equal(e, 1)}
+        wide = {v for v, e in enumerate(nest.extents) if is_wide(e)}
         if 0 in nest.extents or seen is None or (wide - seen and wide - seen != wide & set(nest.reduce_vars)):
             return Refusal("does not go over each of its elements once")
         step = self.of_nest[nest]

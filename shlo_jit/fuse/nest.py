@@ -12,9 +12,14 @@ from dataclasses import dataclass, field
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import ORIGIN, At, Expr
-from shlo_jit.sizes import equal
+from shlo_jit.sizes import equal, surely
 
 Key = tuple[Value, At]
+
+
+def is_wide(extent: int) -> bool:
+    """Whether a loop has more than one turn, or may have, where that is known at the call only."""
+    return not surely(lambda: extent <= 1)
 
 
 @dataclass
@@ -85,7 +90,7 @@ class Nest:
         if var in self.reduce_vars:
             at = self.reduce_vars.index(var) + 1
             self.reduce_vars = (*self.reduce_vars[:at], inner, *self.reduce_vars[at:])
-        outer = Expr(0, ((var, factor),)) if not equal(self.extents[var], 1) else ix.ZERO
+        outer = Expr(0, ((var, factor),)) if is_wide(self.extents[var]) else ix.ZERO
         table = {var: ix.add(outer, ix.variable(inner, factor))}
         memo: dict[At, At] = {}
 
@@ -139,4 +144,4 @@ def covers(nest: Nest, at: At, shape: tuple[int, ...]) -> set[int] | None:
     return seen
 
 
-__all__ = ["ORIGIN", "Key", "Nest", "Node", "Store", "covers", "space_of"]
+__all__ = ["ORIGIN", "Key", "Nest", "Node", "Store", "covers", "is_wide", "space_of"]

@@ -7,7 +7,7 @@ import math
 from shlo_jit import tuning
 from shlo_jit.fuse.costs import longest_row
 from shlo_jit.fuse.grouping import Grouping
-from shlo_jit.fuse.nest import Nest, Node, covers, space_of
+from shlo_jit.fuse.nest import Nest, Node, covers, is_wide, space_of
 from shlo_jit.fuse.order import depends
 from shlo_jit.fuse.plan import NestStep
 from shlo_jit.fuse.refusal import Refusal
@@ -94,8 +94,8 @@ def _take_in(g: Grouping, op: Op, nest: Nest, nests: list[Nest]) -> Refusal | No
         return Refusal("it has to wait for another reader of the result")
     source = op.operands[0].tensor.extents
     extents = [source[d] for d in sorted(op.ints("dimensions"))]
-    free = [v for v, e in enumerate(nest.extents) if not equal(e, 1) and v not in rows]
-    if nest.reduce_vars and set(free) != {v for v in nest.reduce_vars if not equal(nest.extents[v], 1)}:
+    free = [v for v, e in enumerate(nest.extents) if is_wide(e) and v not in rows]
+    if nest.reduce_vars and set(free) != {v for v in nest.reduce_vars if is_wide(nest.extents[v])}:
         return Refusal("it reduces over other loops")
     total = math.prod(extents)
     if total == 0:
@@ -132,7 +132,7 @@ def _row_of(op: Op, nest: Nest, free: list[int], extents: list[int]) -> tuple[Ex
 def _match(nest: Nest, free: list[int], extents: list[int]) -> tuple[Expr, ...] | None:
     """The reduced dimensions over the nest's free variables, in order; None when they do not line up."""
     if nest.reduce_vars:
-        free = [v for v in nest.reduce_vars if not equal(nest.extents[v], 1)]
+        free = [v for v in nest.reduce_vars if is_wide(nest.extents[v])]
     else:
         ordered = [v for v in nest.order() if v in free]
         if sorted(ordered) != sorted(free):
@@ -154,5 +154,5 @@ def _match(nest: Nest, free: list[int], extents: list[int]) -> tuple[Expr, ...] 
         except NotAffine:
             return None
     if not nest.reduce_vars:
-        nest.reduce_vars = tuple(v for v in free if not equal(nest.extents[v], 1))
+        nest.reduce_vars = tuple(v for v in free if is_wide(nest.extents[v]))
     return found

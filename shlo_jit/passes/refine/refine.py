@@ -58,8 +58,8 @@ def refine_module(
     refiner.entry(function, types, values or {})
     old, others = module.op, [op for op in module.body.ops if op.name != "func.func"]
     block = Block(ops=[*others, *refiner.named(), *refiner.made])
-    whole = Op(old.name, [], [], old.attributes, [Region([block])], old.source, old.start, old.end, old.location)
-    return Module(whole, module.source, module.locations)
+    op = Op(old.name, [], [], old.attributes, [Region([block])], old.source, old.start, old.end, old.location)
+    return Module(op, module.source, module.locations)
 
 
 class _Refiner:
