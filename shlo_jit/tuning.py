@@ -261,3 +261,14 @@ ns, the look 150."""
 SPECIALISATIONS = 256
 """Shapes for which code of one program with unknown dimensions is kept. Chosen: a service that sees more sizes than
 these should round them up, or pass them in chunks; each takes some 100 KB."""
+
+# ---------------------------------------------------------------------------- collectives
+INLINE_MESSAGE_BYTES = 8 << 10
+"""Bytes up to which a message is copied into the board, so that who sends it need not wait until it was read. Chosen:
+the copy takes less than a microsecond."""
+MEETING_SPINS = 2000
+"""Looks at a word before a rank sleeps, where every rank has a CPU of its own. Chosen: some tens of microseconds."""
+CROWDED_SPINS = 1
+"""The same where there are more ranks than CPUs: the one that is waited for needs the CPU. Chosen."""
+REDUCTION_BLOCK = 4096
+"""Elements of a unit of the reduction of what ranks have. Chosen: a few vectors a task at least."""

@@ -19,6 +19,7 @@ from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.site import Site
 from shlo_jit.sizes import Symbol
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class Compiled:
     is_short: bool = False
     symbol: Symbol | None = None
     timed: tuple[TimedStep, ...] = ()
+    sites: tuple[Site, ...] = ()
+    channels: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,8 @@ def compile_program(
         is_short=program.is_short,
         symbol=program.symbol,
         timed=program.timed,
+        sites=program.sites,
+        channels=program.channels,
     )
 
 
@@ -173,6 +178,8 @@ def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
         "externals": list(compiled.externals),
         "is_short": compiled.is_short,
         "symbol": compiled.symbol,
+        "sites": compiled.sites,
+        "channels": compiled.channels,
     }
     return header, [*compiled.objects, *(c.data for c in compiled.constants if not c.digest)]
 
@@ -205,6 +212,8 @@ def read_program(
         externals=tuple(header["externals"]),
         is_short=header["is_short"],
         symbol=None if header["symbol"] is None else Symbol(*header["symbol"]),
+        sites=tuple(Site(*row) for row in header["sites"]),
+        channels=tuple(header["channels"]),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.site import Site
 from shlo_jit.sizes import Symbol
 
 
@@ -97,3 +98,7 @@ class Program:
     `@shlo_sizes`, and `arena_bytes` and `scratch` count for nothing."""
     timed: tuple[TimedStep, ...] = ()
     """Steps whose times it notes, in the order of their records."""
+    sites: tuple[Site, ...] = ()
+    """Where it meets the other processes of its grid."""
+    channels: tuple[int, ...] = ()
+    """Handles of the channels that it sends and receives on; its code knows them by their index plus 1."""

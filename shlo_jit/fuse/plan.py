@@ -110,6 +110,12 @@ def updates(op: Op) -> list[tuple[Value, Value]]:
     return [(operand, result) for result, operand in found.items()]
 
 
+def may_update(op: Op) -> list[tuple[Value, Value]]:
+    """Operands of a kernel that a result may take the memory of, where nobody needs them any more: it reads every
+    element before it writes the same one."""
+    return list(zip(op.operands, op.results, strict=True)) if op.name == "stablehlo.all_reduce" else []
+
+
 @dataclass(eq=False)
 class PlanBlock:
     """The steps of one block, in order; `results` are what its terminator returns."""

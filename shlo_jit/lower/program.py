@@ -12,7 +12,7 @@ from shlo_jit import tuning
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.program import Callback, Port, Program
 from shlo_jit.forking import pause
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, all_steps
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
@@ -33,6 +33,7 @@ from shlo_jit.schedule.kernel import NOTHING
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.schedule import Schedule
 from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.site import Site
 from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.schedule.work import is_short, step_work
 from shlo_jit.sizes import NotSymbolic, Size, equal, hint_of, word_of
@@ -66,6 +67,12 @@ class ProgramLowering:
         self.module = ModuleText(target)
         self.routines: dict[str, Routine] = {}
         self.callbacks: list[Callback] = []
+        self.sites: list[Site] = []
+        """Where the program meets others."""
+        self.site_numbers: dict[int, int] = {}
+        """Step (by id) -> number of the site."""
+        self.channels: dict[int, int] = {}
+        """Handles of the channels that it sends and receives on, and their numbers, from 1."""
         self.array_numbers: dict[bytes, int] = {}
         """Digest of a kernel's own array -> its number among the constants."""
         self.externals: dict[str, None] = {}
@@ -122,6 +129,31 @@ class ProgramLowering:
         """Address of the step's scratch memory; null where it has none."""
         storage = self.memory.scratch.get(id(step))
         return const("ptr", 0) if storage is None else self.address(storage)
+
+    def site(self, step: Step, site: Site) -> int:
+        """The number of the place where a step meets others."""
+        number = self.site_numbers.setdefault(id(step), len(self.sites))
+        if number == len(self.sites):
+            self.sites.append(site)
+        return number
+
+    def channel_number(self, handle: int | None) -> int:
+        """Of a channel, among the program's; 0 for none."""
+        return 0 if handle is None else self.channels.setdefault(handle, len(self.channels) + 1)
+
+    def finish_of(self, number: int) -> OpStep:
+        """The step of the function being written that finishes what its start of that number has begun."""
+        steps = (s for s in all_steps(self.plan) if isinstance(s, OpStep))
+        return next(s for s in steps if s.op.attributes.get("started") == number)
+
+    def started_site(self, number: int) -> int:
+        """The number of the site of that step, at which the rank keeps the message."""
+        return self.site_numbers[id(self.finish_of(number))]
+
+    @property
+    def is_entry(self) -> bool:
+        """Whether the entry is being written, or a part of it."""
+        return self.plan is self.functions[-1].plan
 
     def use(self, routine: Routine) -> None:
         """Note that the program calls a routine's symbols."""
@@ -191,9 +223,11 @@ class ProgramLowering:
             self.memory.aliases,
             self.memory.overwritten,
             tuple(self.externals),
-            is_short(self.plan) and not self.callbacks,
+            is_short(self.plan) and not (self.callbacks or self.sites),
             symbol_of(entry.arguments),
             self.timing.result(),
+            tuple(self.sites),
+            tuple(self.channels),
         )
 
     def function(self, name: str, function: PlannedFunction) -> None:

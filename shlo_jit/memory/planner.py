@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, updates
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, may_update, updates
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.memory.in_place import cannot_take, victim
@@ -42,11 +42,12 @@ def plan_memory(
             return (callees or {})[step.op.attributes["callee"].name].arena
         return schedule.scratch(step)
 
-    return Planner(plan, plan.block.arguments, scratch, donated).run()
+    return Planner(plan, plan.block.arguments, scratch, donated, schedule.lasts).run()
 
 
 class Planner:
-    """Assigns storages. `scratch(step)` says how much scratch a step wants."""
+    """Assigns storages. `scratch(step)` says how much scratch a step wants, `lasts(step)` whether it is the step's
+    until the program ends."""
 
     def __init__(
         self,
@@ -54,8 +55,10 @@ class Planner:
         arguments: list[Value],
         scratch: Callable[[Step], Scratch],
         donated: frozenset[int] = frozenset(),
+        lasts: Callable[[Step], bool] = lambda step: False,
     ):
         self.plan = plan
+        self.lasts = lasts
         self.storage: dict[Value, Storage] = {}
         self.constants: list[Value] = []
         self.before: dict[int, list[Copy]] = {}
@@ -220,6 +223,9 @@ class Planner:
         elif amount.fixed:
             scratch = self.scratch[id(step)] = Storage("arena", amount.fixed)
             scratch.live(at)
+            if self.lasts(step):
+                scratch.live(0)
+                scratch.live(self.time)
             self.arena.append(scratch)
 
     # ------------------------------------------------------------------ the walk
@@ -263,6 +269,9 @@ class Planner:
         if isinstance(step, OpStep):
             for operand, result in updates(step.op):
                 self.take_or_copy(step, operand, result)
+            for operand, result in may_update(step.op):
+                if cannot_take(self, step, operand, result, ()) is None:
+                    self.share(result, self.of(operand), at)
         if isinstance(step, OpStep) and step.epilogue is not None:
             self.host(step, step.epilogue)
         for v in step.writes:

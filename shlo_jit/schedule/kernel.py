@@ -16,6 +16,8 @@ class KernelSchedule:
 
     scratch: Scratch = field(default_factory=Scratch)
     """Memory in the arena that the step works in."""
+    lasting: bool = False
+    """Whether that is the step's alone until the program ends."""
     routines: tuple[Routine, ...] = ()
     """Shared objects that it calls."""
 

@@ -32,6 +32,10 @@ class Context(NamedTuple):
     """What the plan's steps read and its blocks return."""
     has_lapack: Callable[[], bool] = lambda: True
     """Whether there is a LAPACK to call."""
+    processes: int = 1
+    """In the grid."""
+    reaches: bool = True
+    """Whether processes can write to each other's memory."""
 
 
 SCHEDULERS: dict[str, tuple[str, str]] = {
@@ -47,6 +51,14 @@ SCHEDULERS: dict[str, tuple[str, str]] = {
     "stablehlo.sort": ("sort", "schedule_sort"),
     "chlo.top_k": ("sort", "schedule_top_k"),
     "func.call": ("kernel", "schedule_call"),
+    "stablehlo.replica_id": ("collective", "schedule_rank"),
+    **{
+        f"stablehlo.{name}": ("collective", "schedule_collective")
+        for name in (
+            *("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute"),
+            *("collective_reduce", "reduce_scatter", "send", "recv"),
+        )
+    },
     "stablehlo.after_all": ("kernel", "schedule_token"),
     "stablehlo.create_token": ("kernel", "schedule_token"),
 }
@@ -67,6 +79,11 @@ class Schedule:
         """Memory that a step works in."""
         found = self.steps.get(id(step))
         return Scratch() if found is None else found.scratch
+
+    def lasts(self, step: Step) -> bool:
+        """Whether that memory is the step's until the program ends."""
+        found = self.steps.get(id(step))
+        return found is not None and found.lasting
 
     @property
     def routines(self) -> dict[str, Routine]:

@@ -31,6 +31,8 @@ def step_work(step: Step) -> int:
 def _op_work(op: Op) -> int:
     if op.name in ("stablehlo.custom_call", "func.call"):
         return tuning.SHORT_WORK  # nobody knows; of functions, whoever has lowered them
+    if op.name == "stablehlo.replica_id":
+        return 1
     operands, results = ([_size(v) for v in values] for values in (op.operands, op.results))
     if op.name == "stablehlo.dot_general":
         numbers, lhs = op.attributes["dot_dimension_numbers"], op.operands[0].tensor

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import functools
 
+from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
@@ -51,10 +52,6 @@ from shlo_jit.kernels.threads.state import (
     TASKS,
     WAITING,
     WAITING_BYTES,
-    atomic,
-    atomic_load,
-    atomic_store,
-    exchange,
     get_state,
     is_own,
     write_state,

@@ -7,6 +7,7 @@ whoever comes first there compares process ids and does it.
 
 from __future__ import annotations
 
+from shlo_jit.kernels.atomics import atomic_load, atomic_store, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.waiting import Waiting
@@ -116,28 +117,3 @@ def _write_own(module: ModuleText, waiting: Waiting) -> None:
     waiting.make(b, b.offset(state, WAITING_BYTES))
     atomic_store(b, process, owner, "release")  # so that who reads this id finds zeroes
     b.ret(yes)
-
-
-# ---------------------------------------------------------------------- atomics
-def atomic_load(b: Builder, type: str, pointer: V, order: str = "seq_cst") -> V:
-    return b.emit(type, f"load atomic {type}, ptr {pointer.text} {order}, align {_align(type)}")
-
-
-def atomic_store(b: Builder, value: V, pointer: V, order: str) -> None:
-    b.line(f"store atomic {value.type} {value.text}, ptr {pointer.text} {order}, align {_align(value.type)}")
-
-
-def atomic(b: Builder, operation: str, pointer: V, value: V, order: str) -> V:
-    """What was there before."""
-    return b.emit(value.type, f"atomicrmw {operation} ptr {pointer.text}, {value.type} {value.text} {order}")
-
-
-def exchange(b: Builder, pointer: V, expected: V, value: V) -> V:
-    """i1: whether `expected` was there, and was replaced. Acquires what its last writer released."""
-    old, new = f"{expected.type} {expected.text}", f"{value.type} {value.text}"
-    pair = b.emit(f"{{{value.type}, i1}}", f"cmpxchg ptr {pointer.text}, {old}, {new} acquire monotonic")
-    return b.emit("i1", f"extractvalue {pair.type} {pair.text}, 1")
-
-
-def _align(type: str) -> int:
-    return 8 if type in ("i64", "ptr") else 4

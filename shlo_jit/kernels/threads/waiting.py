@@ -122,7 +122,7 @@ def spin(b: Builder, target: Target, met: Callable[[], V]) -> V:
     answer = met()
     b.branch_if(answer, end, more)
     b.start(more)
-    _pause(b, target)
+    relax(b, target)
     following = b.add(count, i32(1))
     b.branch_if(b.icmp("slt", following, i32(tuning.SPIN_ROUNDS)), body, end)
     b.fill_phi(position, count, [(i32(0), before), (following, more)])
@@ -130,7 +130,7 @@ def spin(b: Builder, target: Target, met: Callable[[], V]) -> V:
     return answer
 
 
-def _pause(b: Builder, target: Target) -> None:
+def relax(b: Builder, target: Target) -> None:
     """Tell the core that this is a spin loop."""
     if target.arch == "x86_64":
         b.call("void", "llvm.x86.sse2.pause", [])

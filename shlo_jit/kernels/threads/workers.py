@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.state import (
@@ -18,10 +19,6 @@ from shlo_jit.kernels.threads.state import (
     STARTING,
     WAITING,
     WAITING_BYTES,
-    atomic,
-    atomic_load,
-    atomic_store,
-    exchange,
     free_state,
     get_state,
     is_own,

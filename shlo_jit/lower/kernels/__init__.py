@@ -23,6 +23,16 @@ KERNELS: dict[str, tuple[str, str]] = {
     "stablehlo.sort": ("sort.sort", "lower"),
     "chlo.top_k": ("sort.top_k", "lower"),
     "func.call": ("call", "lower"),
+    "stablehlo.replica_id": ("collective.rank", "lower"),
+    **{
+        f"stablehlo.{name}": ("collective.collective", "lower")
+        for name in (
+            *("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute"),
+            *("collective_reduce", "reduce_scatter"),
+        )
+    },
+    "stablehlo.send": ("collective.transfer", "send"),
+    "stablehlo.recv": ("collective.transfer", "recv"),
 }
 """Module of this package, imported when a kernel is first wanted (most programs need few), and name in it."""
 

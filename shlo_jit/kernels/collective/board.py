@@ -1,0 +1,114 @@
+"""The board: memory that all ranks of a grid see, and by which they meet. Its layout, and that of what each rank keeps.
+
+Everything that another rank reads is on the board, in lines of which each has one writer. A rank *posts* a message:
+where its operands are (or, of small ones, the operands themselves), in one of RING slots, and tells each rank that
+shall read it by a word of its own, which has the number of the message between the two. Those have read it when they
+have written the same number into the word beside. Nothing is ever reset: a number begins with that of the call.
+
+    board     | call | stop | ended |                                          what starts and ends a call
+    rank r    | bell | heart | state | fault | RING headers | RING payloads |  written by r, but for the bell
+    mail      [lane][sender][receiver] | RING words |                          written by the sender
+    read      [lane][sender][receiver] | RING words |                          written by the receiver
+
+A lane is an order of its own: 0 is that of collective ops, and every channel of send and recv has one.
+"""
+
+from __future__ import annotations
+
+from shlo_jit import tuning
+
+RING = 8
+"""Messages of a rank that may be under way; a power of two, and so many words are a line."""
+LINE = 64
+POINTERS = 64
+"""Addresses that a message may have."""
+
+# Byte offsets on the board, a line for each thing that different ranks write.
+CALL, COMMAND = 0, 4
+"""The number of the call, on which ranks sleep between calls; and what it is about."""
+RUN, LEAVE = 0, 1
+"""Commands: run the program; leave the loop that waits for calls."""
+IDLE = 64
+"""Ranks that sleep on CALL."""
+STOP = 128
+"""Not 0 when the ranks shall stop what they do."""
+ENDED, CALLER_ASLEEP = 192, 196
+"""Ranks that have ended the call; whether who called sleeps until all have."""
+RANKS = 256
+
+# Of a rank.
+BELL, ASLEEP = 0, 4
+"""A word that others change to wake it, and whether that is needed."""
+HEART = 64
+"""Changes as long as the rank gets on."""
+LAST_CALL, STATUS = 128, 132
+"""The number of the last call that it has ended, and the status."""
+FAULT_SITE, FAULT_PEER, FAULT_PEER_SITE = 136, 140, 144
+"""Of a status that says so: at which of its program's sites it stopped, because of which rank, and what that did."""
+NONE = -1
+HEADERS = 192
+SIGNATURE, SITE, INLINE, ADDRESSES = 0, 8, 16, 64
+"""Of a header. INLINE: whether the operands are in the payload; ADDRESSES are those from the start of the board, or
+from the base of the memory that the ranks share."""
+HEADER_BYTES = ADDRESSES + 8 * POINTERS
+PAYLOADS = HEADERS + RING * HEADER_BYTES
+PAYLOAD_BYTES = tuning.INLINE_MESSAGE_BYTES
+RANK_BYTES = PAYLOADS + RING * PAYLOAD_BYTES
+assert RANK_BYTES % LINE == 0 == HEADER_BYTES % LINE == PAYLOAD_BYTES % LINE
+
+CALL_SHIFT, NUMBER_SHIFT = 40, 8
+"""A word of mail: the call's number (from 1 to CALLS), the message's between the two ranks, and the slot."""
+CALLS = (1 << 24) - 1
+
+
+def mail_offset(ranks: int) -> int:
+    """Of the words of mail; those of what was read lie behind them."""
+    return RANKS + ranks * RANK_BYTES
+
+
+def mail_bytes(ranks: int, lanes: int) -> int:
+    return lanes * ranks * ranks * RING * 8
+
+
+def board_bytes(ranks: int, lanes: int) -> int:
+    return mail_offset(ranks) + 2 * mail_bytes(ranks, lanes)
+
+
+# ---------------------------------------------------------------------- what a rank keeps for itself
+COMMUNICATOR = {
+    name: 8 * i
+    for i, name in enumerate(
+        (
+            *("post", "meet", "leave"),  # functions, see messages.py
+            *("board", "mail", "read"),  # addresses
+            *("base", "rank", "ranks", "lanes"),  # base: of the shared memory; lanes: by number of the channel
+            *("tag", "posts", "site"),  # of this call: its part of the words of mail, and how many messages so far
+            *("time_out", "spins"),  # nanoseconds without progress, and looks before a rank sleeps
+            *("sent", "received"),  # i64[lanes][ranks]: messages so far to and from each
+            *("ring", "tickets"),  # RING entries; for each site that keeps one, its message
+        )
+    )
+}
+"""Byte offset of each field of the record that `communicator` in a program's instance refers to; 64 bits each."""
+COMMUNICATOR_BYTES = 8 * len(COMMUNICATOR)
+
+# Of an entry of the ring: what is known of a message while it is under way.
+ACTIVE, PLACE, LANE, NUMBERS = 0, 8, 16, 24
+"""Whether it is; the place it was posted at; its lane times the ranks; the numbers of the messages, first those to the
+targets, then those from the sources."""
+
+
+def entry_bytes(ranks: int) -> int:
+    return NUMBERS + 16 * ranks
+
+
+# Of what a program says about an exchange: tables of i64.
+WHAT_SITE, WHAT_SIGNATURE, WHAT_COUNT, WHAT_INLINE, WHAT_CHANNEL, WHAT_BYTES = (8 * i for i in range(6))
+"""The number of the op in the program; what it is, as a number; of how many addresses; whether they go inline; the
+channel's number plus 1, or 0; and then the bytes of each."""
+PLACE_SOURCES, PLACE_TARGETS, PLACE_SIGNATURE, PLACE_RANKS = (8 * i for i in range(4))
+"""How many ranks it hears from, and how many read what it posts; a number for the group; then those ranks, the sources
+in the group's order (maybe with the rank itself), then the targets (without it)."""
+
+# Statuses of programs that these functions return.
+OK, STOPPED, TIMED_OUT, MISMATCHED, ENDED_EARLY = 0, 3, 4, 5, 6

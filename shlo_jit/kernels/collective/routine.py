@@ -1,0 +1,24 @@
+"""All that ranks of a grid need, as one object. Each rank loads it for itself: it has a variable of the rank's."""
+
+from __future__ import annotations
+
+from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.collective.calls import THIS_RANK, write_calls
+from shlo_jit.kernels.collective.messages import write_messages
+from shlo_jit.kernels.collective.waiting import write_waiting
+from shlo_jit.kernels.routine import Routine
+from shlo_jit.kernels.target import Target
+
+SYMBOLS = (
+    *("shlo_post", "shlo_meet", "shlo_leave"),
+    *("shlo_serve", "shlo_end_call", "shlo_call_all", "shlo_await_all", "shlo_get_on", THIS_RANK.text[1:]),
+)
+
+
+def build(module: ModuleText, target: Target) -> None:
+    write_waiting(module, target)
+    write_messages(module)
+    write_calls(module, target)
+
+
+COLLECTIVE = Routine("collective", SYMBOLS, build)

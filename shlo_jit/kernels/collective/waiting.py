@@ -1,0 +1,236 @@
+"""Waiting for a word of the board: a rank looks a while, then it sleeps until somebody rings its bell.
+
+    i32 @shlo_await(ptr communicator, ptr word, i64 expected, i64 peer)
+
+returns OK when the word's upper part is that of `expected`, which `peer` writes; else why it never will be: the ranks
+are to stop, the peer has ended its program without it, or its heart has not beaten for `time_out`. The last two are
+noted as this rank's fault, and stop the others.
+
+    void @shlo_ring(ptr communicator, i64 rank)
+
+wakes a rank that sleeps. Whoever changes a word that a rank may wait for rings afterwards: in one order for all, either
+the sleeper sees the change, or it is seen to sleep.
+
+Ranks may be processes, so futexes are the kernel's shared ones. Where there are none, sleepers look every NAP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
+from shlo_jit.kernels.collective import board
+from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.threads.waiting import EVERYBODY, relax, spinning
+
+FUTEX_WAIT, FUTEX_WAKE = 0, 1
+"""Between processes."""
+SLICE_NANOSECONDS = 100_000_000
+"""How long a rank sleeps at most before it looks at hearts and clocks."""
+NAP_NANOSECONDS = 50_000
+NULL = V("ptr", "null")
+
+
+class Sleep:
+    """Writes how a rank sleeps on a word, an i32 of the board, and how it is woken."""
+
+    def __init__(self, target: Target) -> None:
+        self._has_futex = target.threads == "futex"
+        self._number = i64(202 if target.arch == "x86_64" else 98)
+        self._monotonic = i32(6 if target.system == "macos" else 1)
+
+    def wait(self, b: Builder, word: V, seen: V, nanoseconds: V) -> None:
+        """Sleep while the word is `seen`, for so long at most; now and then return for no reason."""
+        if self._has_futex:
+            b.call("i64", "syscall", [self._number, word, i64(FUTEX_WAIT), b.cast("sext", seen, "i64"),
+                                      self._time(b, nanoseconds)])  # fmt: skip
+        else:
+            b.call("i32", "nanosleep", [self._time(b, b.min_(nanoseconds, NAP_NANOSECONDS)), NULL])
+
+    def wake(self, b: Builder, word: V) -> None:
+        """Wake all who sleep on the word."""
+        if self._has_futex:
+            b.call("i64", "syscall", [self._number, word, i64(FUTEX_WAKE), i64(EVERYBODY), NULL])
+
+    def clock(self, b: Builder) -> V:
+        """Nanoseconds, an i64."""
+        time = b.alloca("i64", 2, 8)
+        b.call("i32", "clock_gettime", [self._monotonic, time])
+        return b.add(b.mul(b.load("i64", time), 1_000_000_000), b.load("i64", b.offset(time, 8)))
+
+    @staticmethod
+    def _time(b: Builder, nanoseconds: V) -> V:
+        time = b.alloca("i64", 2, 8)
+        b.store(b.udiv(nanoseconds, 1_000_000_000), time)
+        b.store(b.urem(nanoseconds, 1_000_000_000), b.offset(time, 8))
+        return time
+
+
+def field(b: Builder, communicator: V, name: str, type: str = "i64") -> V:
+    """A field of the communicator."""
+    return b.load(type, b.offset(communicator, board.COMMUNICATOR[name]))
+
+
+def rank_area(b: Builder, board_address: V, rank: V) -> V:
+    """The part of the board that is a rank's."""
+    return b.offset(b.offset(board_address, b.mul(rank, board.RANK_BYTES)), board.RANKS)
+
+
+def own_area(b: Builder, communicator: V) -> V:
+    return rank_area(b, field(b, communicator, "board", "ptr"), field(b, communicator, "rank"))
+
+
+def beat(b: Builder, communicator: V) -> None:
+    """Say that the rank gets on: nobody else writes its heart."""
+    heart = b.offset(own_area(b, communicator), board.HEART)
+    atomic_store(b, b.add(b.load("i64", heart), 1), heart, "monotonic")
+
+
+def stop_all(b: Builder, communicator: V, status: V) -> None:
+    """Ask all ranks to stop, and wake those that sleep."""
+    b.call("void", "shlo_stop_all", [communicator, status], declare=False)
+
+
+def fence(b: Builder) -> None:
+    """Between a store and a load of another word: in one order for all."""
+    b.line("fence seq_cst")
+
+
+def spin_until(b: Builder, target: Target, rounds: V, met: Callable[[], V], found: str) -> None:
+    """Look up to so many times with pauses between, and branch to `found`; goes on here when it was never met."""
+    turn, more, over = b.label("turn"), b.label("more"), b.label("over")
+    before = b.block
+    b.branch(turn)
+    b.start(turn)
+    at, count = b.position(), b.reserve("i64")
+    b.branch_if(met(), found, more)
+    b.start(more)
+    relax(b, target)
+    following = b.add(count, i64(1))
+    last = b.block
+    b.branch_if(b.icmp("slt", following, rounds), turn, over)
+    b.fill_phi(at, count, [(i64(0), before), (following, last)])
+    b.start(over)
+
+
+def write_waiting(module: ModuleText, target: Target) -> None:
+    sleep = Sleep(target)
+    _write_ring(module, sleep)
+    _write_stop_all(module)
+    _write_await(module, target)
+    _write_await_asleep(module, target, sleep)
+
+
+def _write_ring(module: ModuleText, sleep: Sleep) -> None:
+    b = module.function("shlo_ring", [("ptr", "communicator"), ("i64", "rank")], attributes="nounwind")
+    communicator, rank = b.params
+    area = rank_area(b, field(b, communicator, "board", "ptr"), rank)
+    asleep = atomic_load(b, "i32", b.offset(area, board.ASLEEP))
+    with b.if_(b.icmp("ne", asleep, i32(0)), "asleep"):
+        atomic(b, "add", b.offset(area, board.BELL), i32(1), "seq_cst")
+        sleep.wake(b, b.offset(area, board.BELL))
+    b.ret()
+
+
+def _write_stop_all(module: ModuleText) -> None:
+    """void @shlo_stop_all(ptr communicator, i32 status): the first status stays."""
+    b = module.function("shlo_stop_all", [("ptr", "communicator"), ("i32", "status")], attributes="nounwind")
+    communicator, status = b.params
+    word = b.offset(field(b, communicator, "board", "ptr"), board.STOP)
+    atomic_store(b, status, word, "seq_cst")
+    fence(b)
+    with b.loop(0, field(b, communicator, "ranks")) as rank:
+        b.call("void", "shlo_ring", [communicator, rank], declare=False)
+    b.ret()
+
+
+AWAIT = [("ptr", "communicator"), ("ptr", "word"), ("i64", "expected"), ("i64", "peer")]
+
+
+def _is_there(b: Builder, word: V, expected: V, order: str = "acquire") -> V:
+    there = b.lshr(atomic_load(b, "i64", word, order), board.NUMBER_SHIFT)
+    return b.icmp("eq", there, b.lshr(expected, board.NUMBER_SHIFT))
+
+
+def _write_await(module: ModuleText, target: Target) -> None:
+    b = module.function("shlo_await", AWAIT, "i32", attributes=spinning(target))
+    communicator, word, expected, peer = b.params
+    found = b.label("found")
+    spin_until(b, target, field(b, communicator, "spins"), lambda: _is_there(b, word, expected), found)
+    status = b.call("i32", "shlo_await_asleep", [communicator, word, expected, peer], declare=False)
+    b.line(f"ret i32 {status.text}")
+    b.start(found)
+    b.ret(i32(board.OK))
+
+
+def _write_await_asleep(module: ModuleText, target: Target, sleep: Sleep) -> None:
+    b = module.function("shlo_await_asleep", AWAIT, "i32", attributes="nounwind noinline cold")
+    communicator, word, expected, peer = b.params
+    shared = field(b, communicator, "board", "ptr")
+    own, other = own_area(b, communicator), rank_area(b, shared, peer)
+    bell, asleep, heart = b.offset(own, board.BELL), b.offset(own, board.ASLEEP), b.offset(other, board.HEART)
+    call = b.cast("trunc", b.lshr(field(b, communicator, "tag"), board.CALL_SHIFT), "i32")
+    time_out = field(b, communicator, "time_out")
+    end, again, look, gone, doze, late, early = (
+        b.label(n) for n in ("end", "again", "look", "gone", "doze", "late", "early")
+    )
+    outcome = b.alloca("i32", 1, 8)
+    begun = sleep.clock(b)
+    seen = atomic_load(b, "i64", heart, "monotonic")
+    atomic_store(b, i32(1), asleep, "seq_cst")
+    before = b.block
+    b.branch(again)
+
+    b.start(again)
+    at, since, beaten = b.position(), b.reserve("i64"), b.reserve("i64")
+    rung = atomic_load(b, "i32", bell)
+    ended = atomic_load(b, "i32", b.offset(other, board.LAST_CALL))  # before the word, which was written before it
+    b.store(i32(board.OK), outcome)
+    b.branch_if(_is_there(b, word, expected, "seq_cst"), end, look)
+
+    b.start(look)
+    stop = atomic_load(b, "i32", b.offset(shared, board.STOP))
+    b.store(i32(board.STOPPED), outcome)
+    b.branch_if(b.icmp("ne", stop, i32(0)), end, gone)
+
+    b.start(gone)
+    b.branch_if(b.icmp("eq", ended, call), early, doze)
+
+    b.start(doze)
+    sleep.wait(b, bell, rung, b.min_(time_out, SLICE_NANOSECONDS))
+    now, beats = sleep.clock(b), atomic_load(b, "i64", heart, "monotonic")
+    got_on = b.icmp("ne", beats, beaten)
+    since_then = b.select(got_on, now, since)
+    last = b.block
+    b.branch_if(b.icmp("sgt", b.sub(now, since_then), time_out), late, again)
+    b.fill_phi(at, since, [(begun, before), (since_then, last)])
+    b.fill_phi(at, beaten, [(seen, before), (beats, last)])
+
+    for label, status in ((late, board.TIMED_OUT), (early, board.ENDED_EARLY)):
+        b.start(label)
+        b.store(i32(status), outcome)
+        note_fault(b, communicator, peer, i32(board.NONE))
+        stop_all(b, communicator, i32(status))
+        b.branch(end)
+
+    b.start(end)
+    atomic_store(b, i32(0), asleep, "seq_cst")
+    b.ret(b.load("i32", outcome))
+
+
+def note_fault(b: Builder, communicator: V, peer: V, peer_site: V) -> None:
+    """Note why this rank stops."""
+    own = own_area(b, communicator)
+    site = b.cast("trunc", field(b, communicator, "site"), "i32")
+    b.store(site, b.offset(own, board.FAULT_SITE))
+    b.store(b.cast("trunc", peer, "i32"), b.offset(own, board.FAULT_PEER))
+    b.store(peer_site, b.offset(own, board.FAULT_PEER_SITE))
+
+
+def set_field(b: Builder, communicator: V, name: str, value: V) -> None:
+    b.store(value, b.offset(communicator, board.COMMUNICATOR[name]))
+
+
+def zero() -> V:
+    return const("i64", 0)

@@ -1,0 +1,328 @@
+"""Collective ops: one exchange of messages, and then copies or a reduction of what was found.
+
+Which ranks meet, and by which way, `schedule/collective.py` has decided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.lower.kernels.collective.exchange import Exchange
+from shlo_jit.lower.kernels.collective.reduction import Reduction, counts_of, table_of
+from shlo_jit.lower.kernels.copy import copy
+from shlo_jit.lower.kernels.units import run_units
+from shlo_jit.schedule.collective import CollectiveSchedule, data_operands
+from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.scratch import ALIGN
+from shlo_jit.schedule.tasks import cut
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+
+def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
+    assert isinstance(schedule, CollectiveSchedule)
+    started = step.op.attributes.get("started")
+    writer = Collective(low, step, schedule)
+    message = writer.post() if started is None else writer.posted_before(started)
+    WRITERS[step.op.name.removeprefix("stablehlo.")](writer, message)
+
+
+class Collective:
+    """Of one op, the exchange and what is written around it."""
+
+    def __init__(self, low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> None:
+        self.low, self.step, self.schedule = low, step, schedule
+        self.op: Op = step.op
+        self.operands: list[Value] = data_operands(step.op)
+        self.results: list[Value] = step.op.results
+        self.site = low.site(step, schedule.site)
+        self.is_push = schedule.in_parts.value and schedule.pushes
+        nbytes = [v.tensor.nbytes for v in self.operands]
+        parts = self._parts()
+        if self.is_push:
+            nbytes, parts = nbytes * 2, [0] * (2 * len(nbytes))
+        self.exchange = Exchange(low, schedule, self.site, nbytes, parts)
+
+    def _parts(self) -> list[int]:
+        """Bytes of what each target reads of an operand, where that is a part: its own."""
+        t, size = self.operands[0].tensor, self.schedule.most_sources
+        if self.op.name == "stablehlo.all_reduce" and self.schedule.in_parts.value:
+            return [part_elements(v, size) * v.tensor.storage.itemsize for v in self.operands]
+        is_cut = self.op.name == "stablehlo.reduce_scatter" and rows_of(self) == 1
+        if is_cut or self.op.name == "stablehlo.all_to_all":
+            return [t.nbytes // size]
+        return [0] * len(self.operands)
+
+    # ------------------------------------------------------------------ messages
+    def post(self) -> V:
+        addresses = self.reachable()
+        if self.is_push:
+            addresses += [self.low.pointer(v) for v in self.results]
+        return self.exchange.post(addresses)
+
+    def posted_before(self, started: int) -> V:
+        """The number of the message that the op's start has posted."""
+        b = self.low.b
+        return b.sub(b.load("i64", self.exchange.ticket(self.low.started_site(started))), 1)
+
+    def reachable(self) -> list[V]:
+        """Addresses of the operands; those that others cannot reach are copied first."""
+        low, b = self.low, self.low.b
+        addresses = [low.pointer(v) for v in self.operands]
+        at = 0
+        for i in self.schedule.copied:
+            nbytes = self.operands[i].tensor.nbytes
+            home = b.offset(low.scratch(self.step), at)
+            copy(low, home, addresses[i], nbytes)
+            addresses[i] = home
+            at += math.ceil(nbytes / ALIGN) * ALIGN
+        return addresses
+
+    # ------------------------------------------------------------------ what most ways need
+    def sources_of(self, found: V, index: int, shift: V | int = 0) -> V:
+        """A table of where each source has an operand, `shift` bytes further."""
+        b, most = self.low.b, self.schedule.most_sources
+        table = b.alloca("ptr", most, 8)
+        with b.loop(0, self.exchange.sources) as j:
+            b.store(b.offset(self.exchange.found(found, j, index), shift), b.element(table, "ptr", j))
+        return table
+
+    def each_source(self, write: Callable[[V], None]) -> None:
+        with self.low.b.loop(0, self.exchange.sources) as j:
+            write(j)
+
+    def reduce_all(self, found: V, index: int) -> None:
+        """A whole operand of all sources into this rank's result."""
+        result = self.results[index]
+        self._reduce(self.sources_of(found, index), [self.low.pointer(result)], result.tensor.size, result.tensor.size)
+
+    def _reduce(self, sources: V, targets: list[V], count: V | int, most: int) -> None:
+        reduction = Reduction(self.low, self.op, self.schedule.width, most, self.schedule.sources, len(targets))
+        counts = counts_of(self.low, count, self.exchange.sources, len(targets))
+        reduction.run(sources, table_of(self.low, targets), counts)
+
+    def zeros(self, value: Value) -> None:
+        self.low.b.memset(self.low.pointer(value), 0, value.tensor.nbytes)
+
+    def where_heard(self, write: Callable[[], None]) -> None:
+        """What a rank with sources does; the results of the others are zeros."""
+        if self.schedule.sources:
+            write()
+            return
+        b = self.low.b
+
+        def heard() -> list[V]:
+            write()
+            return []
+
+        def none() -> list[V]:
+            for value in self.results:
+                self.zeros(value)
+            return []
+
+        b.if_else(b.icmp("sgt", self.exchange.sources, 0), heard, none)
+
+
+def part_elements(value: Value, size: int) -> int:
+    """Elements of a part of an operand that `size` ranks share, but of the last: whole cache lines."""
+    t = value.tensor
+    line = max(1, ALIGN // t.storage.itemsize)
+    return math.ceil(t.size / size / line) * line
+
+
+def rows_of(writer: Collective) -> int:
+    """How many rows of an operand a member's part has, of an op along a dimension."""
+    op = writer.op
+    name = "all_gather_dim" if op.name == "stablehlo.all_gather" else "scatter_dimension"
+    return math.prod(writer.operands[0].tensor.extents[: op.int(name)])
+
+
+# ---------------------------------------------------------------------- the ops
+def _all_reduce(w: Collective, message: V) -> None:
+    found = w.exchange.meet(message)
+    if not w.schedule.in_parts.value:
+        for i in range(len(w.operands)):
+            w.reduce_all(found, i)
+        w.exchange.leave(message)
+    elif w.is_push:
+        for i in range(len(w.operands)):
+            _push_part(w, found, i)
+        w.exchange.leave(message)
+    else:
+        for i in range(len(w.operands)):
+            _reduce_part(w, found, i)
+        w.exchange.leave(message)
+        _gather_parts(w)
+
+
+def _own_part(w: Collective, index: int) -> tuple[V, V, int]:
+    """First element of this rank's part of a result, how many it has, and how many it may have at most."""
+    b, t = w.low.b, w.results[index].tensor
+    part = part_elements(w.results[index], w.schedule.most_sources)
+    first = b.min_(b.mul(w.exchange.position, part), t.size)
+    return first, b.min_(b.sub(i64(t.size), first), part), part
+
+
+def _push_part(w: Collective, found: V, index: int) -> None:
+    """Reduce this rank's part, into the results of all."""
+    b, count = w.low.b, len(w.operands)
+    first, length, most = _own_part(w, index)
+    shift = b.mul(first, w.results[index].tensor.storage.itemsize)
+    sources, targets = w.sources_of(found, index, shift), w.sources_of(found, count + index, shift)
+    n = w.schedule.sources
+    reduction = Reduction(w.low, w.op, w.schedule.width, most, n, n if n is not None and n <= 4 else None)
+    reduction.run(sources, targets, counts_of(w.low, length, w.exchange.sources, w.exchange.sources))
+
+
+def _reduce_part(w: Collective, found: V, index: int) -> None:
+    """Reduce this rank's part, into its own result."""
+    b = w.low.b
+    first, length, most = _own_part(w, index)
+    shift = b.mul(first, w.results[index].tensor.storage.itemsize)
+    w._reduce(w.sources_of(found, index, shift), [b.offset(w.low.pointer(w.results[index]), shift)], length, most)
+
+
+def _gather_parts(w: Collective) -> None:
+    """Copy the parts that others have reduced."""
+    low, b = w.low, w.low.b
+    exchange = Exchange(low, w.schedule, w.site, [v.tensor.nbytes for v in w.results], phase=1)
+    message = exchange.post([low.pointer(v) for v in w.results])
+    found = exchange.meet(message)
+    for i, value in enumerate(w.results):
+        size, itemsize = value.tensor.size, value.tensor.storage.itemsize
+        part = part_elements(value, w.schedule.most_sources)
+        home = low.pointer(value)
+        with b.loop(0, exchange.sources) as j, b.if_(b.icmp("ne", j, exchange.position)):
+            first = b.min_(b.mul(j, part), size)
+            length = b.min_(b.sub(i64(size), first), part)
+            shift = b.mul(first, itemsize)
+            there = b.offset(exchange.found(found, j, i), shift)
+            b.memcpy(b.offset(home, shift), there, b.mul(length, itemsize))
+    exchange.leave(message)
+
+
+def _all_gather(w: Collective, message: V) -> None:
+    low, b = w.low, w.low.b
+    (operand,), (result,) = w.operands, w.results
+    rows, size = rows_of(w), result.tensor.nbytes // operand.tensor.nbytes
+    run = operand.tensor.nbytes // rows
+    found = w.exchange.meet(message)
+
+    def one(j: V) -> None:
+        to = b.offset(low.pointer(result), b.mul(j, run))
+        _copy_rows(low, to, w.exchange.found(found, j, 0), rows, run, size * run, run)
+
+    w.each_source(one)
+    w.exchange.leave(message)
+
+
+def _all_to_all(w: Collective, message: V) -> None:
+    low, b = w.low, w.low.b
+    (operand,), (result,) = w.operands, w.results
+    block = operand.tensor.nbytes // w.schedule.most_sources
+    found = w.exchange.meet(message)
+
+    def one(j: V) -> None:
+        there = b.offset(w.exchange.found(found, j, 0), b.mul(w.exchange.position, block))
+        copy(low, b.offset(low.pointer(result), b.mul(j, block)), there, block)
+
+    w.each_source(one)
+    w.exchange.leave(message)
+
+
+def _reduce_scatter(w: Collective, message: V) -> None:
+    low, b = w.low, w.low.b
+    (operand,), (result,) = w.operands, w.results
+    rows = rows_of(w)
+    itemsize, length = result.tensor.storage.itemsize, result.tensor.size // rows
+    there = operand.tensor.size // rows * itemsize
+    found = w.exchange.meet(message)
+    shift = b.mul(w.exchange.position, length * itemsize)
+    with b.loop(0, rows) as row:
+        sources = w.sources_of(found, 0, b.add(shift, b.mul(row, there)))
+        target = b.offset(low.pointer(result), b.mul(row, length * itemsize))
+        w._reduce(sources, [target], length, length)
+    w.exchange.leave(message)
+
+
+def _collective_permute(w: Collective, message: V) -> None:
+    found = w.exchange.meet(message)
+    (result,) = w.results
+    first = w.exchange.found(found, 0, 0)
+    w.where_heard(lambda: copy(w.low, w.low.pointer(result), first, result.tensor.nbytes))
+    w.exchange.leave(message)
+
+
+def _root(w: Collective, index: int) -> V:
+    """The member of the group that an op with a dynamic root takes, kept within it."""
+    b, roots = w.low.b, w.op.operands[-1]
+    root = b.cast("sext", b.load("i32", b.element(w.low.pointer(roots), "i32", index)), "i64")
+    return b.max_(b.min_(root, b.sub(w.exchange.sources, 1)), 0)
+
+
+def _collective_broadcast(w: Collective, message: V) -> None:
+    low, is_dynamic = w.low, bool(w.op.attributes.get("has_dynamic_root"))
+    found = w.exchange.meet(message)
+
+    def heard() -> None:
+        for i, result in enumerate(w.results):
+            root = _root(w, i) if is_dynamic else i64(0)
+            copy(low, low.pointer(result), w.exchange.found(found, root, i), result.tensor.nbytes)
+
+    w.where_heard(heard)
+    w.exchange.leave(message)
+
+
+def _collective_reduce(w: Collective, message: V) -> None:
+    b = w.low.b
+    found = w.exchange.meet(message)
+
+    def heard() -> None:
+        for i, result in enumerate(w.results):
+            if not w.op.attributes.get("has_dynamic_root"):
+                w.reduce_all(found, i)
+                continue
+
+            def root(i: int = i) -> list[V]:
+                w.reduce_all(found, i)
+                return []
+
+            def other(result: Value = result) -> list[V]:
+                w.zeros(result)
+                return []
+
+            b.if_else(b.icmp("eq", _root(w, i), w.exchange.position), root, other)
+
+    w.where_heard(heard)
+    w.exchange.leave(message)
+
+
+def _copy_rows(low: ProgramLowering, to: V, source: V, rows: int, run: int, to_row: int, source_row: int) -> None:
+    """Copy so many rows of `run` bytes, which are so many bytes apart."""
+    if rows == 1:
+        copy(low, to, source, run)
+        return
+
+    def write(b: Builder, pointers: list[V], first: V, last: V) -> None:
+        with b.loop(first, last) as row:
+            here, there = b.offset(pointers[0], b.mul(row, to_row)), b.offset(pointers[1], b.mul(row, source_row))
+            b.memcpy(here, there, run)
+
+    run_units(low, "copy_rows", [to, source], write, cut(rows, rows * run // 8))
+
+
+WRITERS: dict[str, Callable[[Collective, V], None]] = {
+    "all_gather": _all_gather,
+    "all_reduce": _all_reduce,
+    "all_to_all": _all_to_all,
+    "collective_broadcast": _collective_broadcast,
+    "collective_permute": _collective_permute,
+    "collective_reduce": _collective_reduce,
+    "reduce_scatter": _reduce_scatter,
+}

@@ -1,0 +1,16 @@
+"""replica_id, where the grid is a line: the number of the process, which the instance has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.schedule.kernel import KernelSchedule
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+
+def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
+    b = low.b
+    b.store(b.cast("trunc", low.scope.field("rank"), "i32"), low.pointer(step.op.result))
