@@ -27,7 +27,10 @@ class CompileOptions:
     """Names of the custom calls (and of composites, see `passes/frontend/inline.py`) that users have implemented."""
     num_replicas: int = 1
     num_partitions: int = 1
-    """The grid of processes that the program runs in; there is one as yet."""
+    """The grid of processes that run the program."""
+    channels: tuple[tuple[int, tuple[tuple[int, int], ...]], ...] = ()
+    """Who sends to whom over the channels of sends and receives that do not say it: (handle, (sender, receiver), ...)
+    by ascending handle, in process numbers."""
 
     has_lapack: bool | None = None
     """Whether the program can call LAPACK; None: where this process has it."""

@@ -169,7 +169,15 @@ def lower(
     else:
         refined = module
     with stage("passes"):
-        cores = core_functions(refined, function, options.calls.__contains__, on_pass)
+        cores = core_functions(
+            refined,
+            function,
+            options.calls.__contains__,
+            on_pass,
+            num_replicas=options.num_replicas,
+            num_partitions=options.num_partitions,
+            channels=dict(options.channels),
+        )
     pause()
     check_donated(options.donate, len(cores[-1].block().arguments))
     with stage("fuse"):

@@ -27,6 +27,9 @@ DRAW = "shlo_jit.draw"
 """Gives a key nobody has had: `passes/expand/rng.py`."""
 SIZE = "shlo_jit.size"
 """Gives `size`, one that is known at the call only."""
+SEND, RECV = "shlo_jit.send", "shlo_jit.recv"
+"""To and from another process, along `source_target_pairs`."""
+RAGGED_ALL_TO_ALL = "ragged_all_to_all"
 APPROXIMATE_TOP_K = {"ApproxTopK", "stablehlo.dynamic_approx_top_k"}
 """The second has k as an operand; the result's type says it too."""
 
@@ -115,6 +118,37 @@ def _check_approximate_top_k(op: Op) -> None:
             raise _wrong(op, f"top_k = {k}, but the result is '{type_text(r)}'")
 
 
+# Among processes
+
+
+def _check_matrix(op: Op, name: str, attribute: Any) -> None:
+    if not isinstance(attribute, Dense) or attribute.type.rank != 2 or attribute.type.storage.kind not in "iu":
+        raise _wrong(op, f"needs '{name}', a matrix of integers, in its backend_config")
+
+
+def _check_pairs(op: Op) -> None:
+    pairs = configuration(op).get("source_target_pairs")
+    if pairs is not None:
+        _check_matrix(op, "source_target_pairs", pairs)
+
+
+def _check_ragged_all_to_all(op: Op) -> None:
+    _check_matrix(op, "replica_groups", configuration(op).get("replica_groups"))
+    types = [v.type for v in (*op.operands, *op.results)]
+    if not all(isinstance(t, TensorType) and t.shape is not None for t in types):
+        return
+    x, out, *tables, result = (v.tensor for v in (*op.operands, *op.results))
+    assert x.shape is not None and out.shape is not None and tables[0].shape is not None
+    if x.dtype != out.dtype or not x.shape or not out.shape or not compatible_shapes(x.shape[1:], out.shape[1:]):
+        raise _wrong(op, f"expected input and output of rows of one type, got '{type_text(x)}' and '{type_text(out)}'")
+    if result.dtype != out.dtype or not compatible_shapes(result.shape, out.shape):
+        raise _wrong(op, f"expected the result '{type_text(out)}', got '{type_text(result)}'")
+    for t in tables:
+        if t.shape is None or len(t.shape) not in (1, 2) or not compatible_shapes(t.shape, tables[0].shape):
+            both = f"'{type_text(tables[0])}' and '{type_text(t)}'"
+            raise _wrong(op, f"expected offsets and sizes of one shape of rank 1 or 2, got {both}")
+
+
 def _comparator_type(op: Op) -> FunctionType:
     elements = [_scalar(v.type) for v in op.operands[: len(op.results)]]
     return FunctionType(tuple(t for t in elements for _ in range(2)), (tensor((), I1),))
@@ -149,6 +183,15 @@ _RECORDS: dict[str, CallDef] = {
     ),
     "AllocateBuffer": CallDef(results=ports("buffer*: any")),
     DRAW: CallDef(results=ports("state: 1d ui64[2]")),
+    SEND: CallDef(ports("value*: any"), ports("token*: token"), {"channel": "?int"}, verify=_check_pairs),
+    RECV: CallDef(ports("token*: token"), ports("result*: any"), {"channel": "?int"}, verify=_check_pairs),
+    RAGGED_ALL_TO_ALL: CallDef(
+        ports(
+            "input: pred|int|float|complex, output: pred|int|float|complex, input_offsets: int, send_sizes: int, "
+            "output_offsets: int, recv_sizes: int"
+        ),
+        ports("result: pred|int|float|complex"), {"channel_id": "?int"}, verify=_check_ragged_all_to_all,
+    ),
     SIZE: CallDef(results=ports("size: 0d i32"), verify=_check_size),
     "stablehlo.infeed": CallDef(ports("token*: token"), ports("result*: any")),
     "stablehlo.recv": CallDef(ports("token*: token"), ports("result*: any"), {"channel": "?int"}),

@@ -32,7 +32,7 @@ from shlo_jit.passes.canonical.canonical_linalg import canonical_linalg
 from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
-from shlo_jit.passes.context import Context, Registered, nothing_registered
+from shlo_jit.passes.context import NO_CHANNELS, Channels, Context, Registered, nothing_registered
 from shlo_jit.passes.expand.expand import EXPANDED, expand
 from shlo_jit.passes.frontend.dynamic_calls import dynamic_calls
 from shlo_jit.passes.frontend.exact_top_k import exact_top_k
@@ -41,7 +41,7 @@ from shlo_jit.passes.frontend.flatten import flatten
 from shlo_jit.passes.frontend.host_calls import host_calls
 from shlo_jit.passes.frontend.inline import inline
 from shlo_jit.passes.frontend.known_calls import known_calls
-from shlo_jit.passes.frontend.single_process import single_process
+from shlo_jit.passes.frontend.process_grid import process_grid
 from shlo_jit.passes.frontend.without_shape_operands import without_shape_operands
 from shlo_jit.passes.frontend.without_shardings import without_shardings
 from shlo_jit.passes.quantized.lower_quantized import lower_quantized
@@ -81,8 +81,8 @@ PASSES = (
     Pass(first_platform),
     Pass(without_shardings, (core.SHARDINGS,)),
     Pass(host_calls, (core.HOST_TRANSFERS,)),
-    Pass(single_process, (core.COLLECTIVES,)),
     Pass(flatten, (core.TOKENS,)),
+    Pass(process_grid, (core.COLLECTIVES,)),
     # quantized
     Pass(lower_quantized, (core.UNQUANTIZED,)),
     # regions
@@ -122,14 +122,22 @@ def nobody(name: str, function: Op) -> None:
 
 
 def core_functions(
-    module: Module, entry: Op, is_registered: Registered = nothing_registered, on_pass: OnPass = nobody
+    module: Module,
+    entry: Op,
+    is_registered: Registered = nothing_registered,
+    on_pass: OnPass = nobody,
+    *,
+    num_replicas: int = 1,
+    num_partitions: int = 1,
+    channels: Channels = NO_CHANNELS,
 ) -> list[Op]:
     """A verified module's entry function, last, and the functions that it still calls, callees first: in canonical
     form. `is_registered` says which custom calls the user has implementations of; `on_pass` hears of each function
-    after `inline` and after every pass. Raises VerifyError and UnsupportedError."""
+    after `inline` and after every pass; the rest is as in `Context`. Raises VerifyError and UnsupportedError."""
     as_written = {f.attributes["sym_name"]: f for f in module.functions()} if may_contradict(module) else {}
+    context = Context(module, is_registered, None, num_replicas, num_partitions, channels)
     return [
-        run_passes(function, Context(module, is_registered, as_written.get(function.attributes["sym_name"])), on_pass)
+        run_passes(function, context._replace(as_written=as_written.get(function.attributes["sym_name"])), on_pass)
         for function in inline(module, entry, is_registered)
     ]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from shlo_jit.ir.core import Module, Op
@@ -16,6 +17,12 @@ def nothing_registered(target: str) -> bool:
     return False
 
 
+Channels = Mapping[int, tuple[tuple[int, int], ...]]
+"""Handle of a channel -> the process numbers of (sender, receiver), of sends and receives that do not say it: where
+processes run different programs, the caller knows who is at the other end."""
+NO_CHANNELS: Channels = MappingProxyType({})
+
+
 class Context(NamedTuple):
     """The program around a function. Every pass takes `(function, context)`; one that needs no context says `_`."""
 
@@ -24,3 +31,7 @@ class Context(NamedTuple):
     is_registered: Registered = nothing_registered
     as_written: Op | None = None
     """The function before all passes, where it may contradict itself (`refuse_contradictions.py`)."""
+    num_replicas: int = 1
+    num_partitions: int = 1
+    """The grid of processes that run the program."""
+    channels: Channels = NO_CHANNELS

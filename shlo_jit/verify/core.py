@@ -5,8 +5,8 @@ and each pass names the rules that it establishes (`passes/__init__.py`). From t
 that breaks one is defective, whatever the program. Together they are two languages:
 
 * core: what is left when compound ops are expanded. Every value is a static tensor, and every op has a lowering
-  (`tests/verify/test_core.py` holds the two against each other); no composites, tuples, quantized types, collectives;
-  regions of reductions and the like are over scalars.
+  (`tests/verify/test_core.py` holds the two against each other); no composites, tuples, quantized types; collective
+  ops name processes by number; regions of reductions and the like are over scalars.
 * canonical: core, with products, convolutions and linear algebra in the forms that the routines take, and no op left
   that does nothing.
 
@@ -20,12 +20,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from shlo_jit.errors import InternalError, diagnose
-from shlo_jit.ir.attributes import ConvDims
+from shlo_jit.ir.attributes import ConvDims, Dense
 from shlo_jit.ir.core import Op, walk
 from shlo_jit.ir.types import FutureType, QuantizedType, TensorType, TokenType, TupleType, Type
 from shlo_jit.ops import OPS
 from shlo_jit.ops.bodies import CONTROL, PLAIN_BODIES, is_plain
+from shlo_jit.ops.call_record import configuration
 from shlo_jit.ops.effects import acting
+from shlo_jit.ops.known_calls import RECV, SEND
 from shlo_jit.ops.products import accumulator, operand_type, operand_types
 from shlo_jit.ops.runs import roles_of, run_of
 from shlo_jit.ops.shapes import type_text
@@ -123,6 +125,19 @@ def _is_collective(name: str) -> bool:
     return record is not None and record.has("collective")
 
 
+def _collective_is_wrong(op: Op) -> str | None:
+    if op.name == "stablehlo.replica_id":
+        return None
+    if op.name == "stablehlo.custom_call":
+        between = op.attributes["call_target_name"] in (SEND, RECV)
+        return "no source_target_pairs" if between and "source_target_pairs" not in configuration(op) else None
+    named = op.attributes.get("source_target_pairs" if op.name.endswith("permute") else "replica_groups")
+    if not isinstance(named, Dense) or op.name == "stablehlo.cross-replica-sum":
+        return is_still_there(op)
+    more = {"channel_handle", "use_global_device_ids"} & op.attributes.keys()
+    return f"it has {min(more)}" if more else None
+
+
 CALLS = Rule(
     "no call but of functions that stay functions, which say whether they have an effect",
     concerns=_named("func.call", "call", "func.call_indirect", "stablehlo.composite"),
@@ -134,8 +149,14 @@ CALLERS = Rule(
     op_is_wrong=lambda op: _call_in_region(op) if op.regions else None,
 )
 SHARDINGS = Rule("no op of Shardy's", concerns=lambda name: name.startswith("sdy."), op_is_wrong=_sharding_is_wrong)
-HOST_TRANSFERS = Rule("no transfer to or from the host", concerns=_named("stablehlo.infeed", "stablehlo.outfeed"))
-COLLECTIVES = Rule("no communication among processes", concerns=_is_collective)
+HOST_TRANSFERS = Rule(
+    "no transfer but as a custom call", concerns=_named(*("stablehlo." + n for n in "infeed outfeed send recv".split()))
+)
+COLLECTIVES = Rule(
+    "collective ops name groups or pairs of processes by number",
+    concerns=lambda name: _is_collective(name) or name == "stablehlo.custom_call",
+    op_is_wrong=_collective_is_wrong,
+)
 TOKENS = Rule(
     "no tuple, token or future",
     concerns=_named(

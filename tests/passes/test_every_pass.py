@@ -98,18 +98,18 @@ CASES = {
           return %x : tensor<4xf32>"""),
         "create_token outfeed", "create_token custom_call", meaning=False,
     ),
-    "single_process": Case(
-        main("""%i = stablehlo.partition_id : tensor<ui32>
-          %0 = "stablehlo.all_gather"(%x) {all_gather_dim = 0 : i64, replica_groups = dense<0> : tensor<1x1xi64>}
-            : (tensor<4xf32>) -> tensor<4xf32>
-          return %0 : tensor<4xf32>"""),
-        "partition_id all_gather", "constant", meaning=False,
-    ),
     "flatten": Case(
         main("""%0 = stablehlo.tuple %x, %x : tuple<tensor<4xf32>, tensor<4xf32>>
           %1 = stablehlo.get_tuple_element %0[1] : (tuple<tensor<4xf32>, tensor<4xf32>>) -> tensor<4xf32>
           return %1 : tensor<4xf32>"""),
         "tuple get_tuple_element", "",
+    ),
+    "process_grid": Case(
+        main("""%i = stablehlo.partition_id : tensor<ui32>
+          %0 = "stablehlo.all_gather"(%x) {all_gather_dim = 0 : i64, replica_groups = dense<0> : tensor<1x1xi64>}
+            : (tensor<4xf32>) -> tensor<4xf32>
+          return %0 : tensor<4xf32>"""),
+        "partition_id all_gather", "constant", meaning=False,
     ),
     "lower_quantized": Case(
         main(f"""%0 = stablehlo.uniform_quantize %x : (tensor<4xf32>) -> {Q}

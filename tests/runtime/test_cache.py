@@ -220,6 +220,7 @@ OTHER = {
     "calls": frozenset({"f"}),
     "num_replicas": 2,
     "num_partitions": 2,
+    "channels": ((7, ((0, 1),)),),
     "profile": True,
     "has_lapack": True,
     "dynamic": "symbolic",

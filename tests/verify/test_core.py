@@ -27,6 +27,8 @@ REDUCE = """"stablehlo.reduce"(%x, %z) ({{
   }}) {{dimensions = array<i64: 0>}} : (tensor<4xf32>, tensor<f32>) -> tensor<{e}>"""
 ZERO = "%z = stablehlo.constant dense<0.0> : tensor<f32>\n"
 SQUARES = "tensor<4x4xf32>"
+GROUPS = "replica_groups = dense<0> : tensor<1x1xi64>"
+CHANNEL = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>"
 
 # rule: [(argument, ops with the wrong one last, a part of the message), ...]
 WRONG: dict[Rule, list[tuple[str, str, str]]] = {
@@ -42,8 +44,21 @@ WRONG: dict[Rule, list[tuple[str, str, str]]] = {
     core.HOST_TRANSFERS: [
         (F, f"%t = stablehlo.create_token : !stablehlo.token\n"
             f'%u = "stablehlo.outfeed"(%x, %t) : ({F}, !stablehlo.token) -> !stablehlo.token', "it is still there"),
+        (F, "%t = stablehlo.create_token : !stablehlo.token\n"
+            '%u = "stablehlo.send"(%x, %t) {channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>} : '
+            f"({F}, !stablehlo.token) -> !stablehlo.token", "it is still there"),
     ],
-    core.COLLECTIVES: [(F, "%0 = stablehlo.replica_id : tensor<ui32>", "it is still there")],
+    core.COLLECTIVES: [
+        (F, "%0 = stablehlo.partition_id : tensor<ui32>", "it is still there"),
+        (F, f'%0 = "stablehlo.cross-replica-sum"(%x) {{{GROUPS}}} : ({F}) -> {F}', "it is still there"),
+        (F, f'%0 = "stablehlo.collective_broadcast"(%x) {{{GROUPS}, {CHANNEL}}} : ({F}) -> {F}', "it has channel_handle"),
+        (F, f'%0 = "stablehlo.all_gather"(%x) {{all_gather_dim = 0 : i64, {GROUPS}, use_global_device_ids = false}} : '
+            f"({F}) -> {F}", "it has use_global_device_ids"),
+        (F, '%0 = "stablehlo.collective_broadcast"(%x) {replica_groups = #stablehlo.replica_group_mesh_axes<mesh = @mesh, '
+            f'axes = [#stablehlo.axis_ref<name = "a">]>}} : ({F}) -> {F}', "it is still there"),
+        (F, f'"stablehlo.custom_call"(%x) {{call_target_name = "shlo_jit.send", api_version = 4 : i32, '
+            f"backend_config = {{channel = 1 : i64}}}} : ({F}) -> ()", "no source_target_pairs"),
+    ],
     core.TOKENS: [
         (f"tuple<{F}>", "%0 = stablehlo.constant dense<0> : tensor<i32>", f"a value of type tuple<{F}>"),
         (F, "%0 = stablehlo.create_token : !stablehlo.token", "a value of type !stablehlo.token"),
@@ -140,10 +155,10 @@ def test_a_canonical_function_breaks_none(rule: Rule) -> None:
 
 def test_what_no_rule_forbids_has_a_lowering() -> None:
     """Or disappears otherwise: `simplify` drops the barrier, no value has the type of a `func.constant`, and quantized
-    types are forbidden, whatever op makes them."""
+    types are forbidden, whatever op makes them. Of collective ops, it is the groups that a rule is about."""
     forbidden = [rule.concerns for rule in CANONICAL if rule.op_is_wrong is core.is_still_there]
     left = {row.name for row in rows() if not any(concerns(row.name) for concerns in forbidden)}
     calls = {"stablehlo.composite", "func.call_indirect", "func.constant"}  # core.CALLS, core.STATIC
     others = {"stablehlo.optimization_barrier", *QUANTIZED, *calls}
-    lowered = {row.name for row in rows() if row.how in ("kernel", "control flow", "fused loop")}
+    lowered = {row.name for row in rows() if row.how in ("kernel", "control flow", "fused loop", "collective")}
     assert left - others == lowered | {"func.call"}

@@ -1,38 +1,56 @@
-"""Communication with the host as custom calls of reserved names, which the run time answers (`runtime/host.py`).
+"""Communication with the host, and of one process with another, as custom calls of reserved names.
 
-Needs: nothing. Guarantees: no infeed, outfeed, and no send or recv that is a host transfer.
+Needs: nothing. Guarantees: no infeed, outfeed, send or recv. The run time answers the calls that are the host's
+(`runtime/host.py`); a transfer whose channel is among the context's `channels` is one to a process, whatever it says.
 
     %x, %u = infeed(%t)   ->   %x, %u = custom_call @stablehlo.infeed(%t) {has_side_effect}
     %u = send(%x, %t) {channel 7, is_host_transfer}   ->   %u = custom_call @stablehlo.send(%x, %t) {channel = 7}
+    %u = send(%x, %t) {channel 7, source_target_pairs = [[0, 1]]}
+        ->   %u = custom_call @shlo_jit.send(%x, %t) {channel = 7, source_target_pairs = [[0, 1]]}
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from shlo_jit.ir.attributes import DictAttr, IntegerAttr
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ops.collective import channel_id
+from shlo_jit.ops.known_calls import RECV, SEND
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 FEEDS = {"stablehlo.infeed", "stablehlo.outfeed"}
-TRANSFERS = {"stablehlo.send", "stablehlo.recv"}
+TRANSFERS = {"stablehlo.send": SEND, "stablehlo.recv": RECV}
+"""And the targets of those to and from another process."""
 
 
-def host_calls(function: Op, _: Context) -> Op:
-    """The function with its host communication as custom calls."""
+def host_calls(function: Op, context: Context) -> Op:
+    """The function with its transfers as custom calls."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-        if not _is_host(op):
+        if not _is_transfer(op):
             return None
-        config = DictAttr((("channel", IntegerAttr(channel_id(op))),) if op.name in TRANSFERS else ())
-        attributes = {"call_target_name": op.name, "has_side_effect": True, "backend_config": config}
+        target, config = _call(op, context)
+        attributes = {"call_target_name": target, "has_side_effect": True, "backend_config": DictAttr(config)}
         attributes["api_version"] = IntegerAttr(4, "i32")  # whose backend_config is a dictionary
         return rw.emit("stablehlo.custom_call", operands, [r.type for r in op.results], attributes)
 
-    return rewrite(function, visit) if any(map(_is_host, walk(function.block()))) else function
+    return rewrite(function, visit) if any(map(_is_transfer, walk(function.block()))) else function
 
 
-def _is_host(op: Op) -> bool:
-    return op.name in FEEDS or (op.name in TRANSFERS and bool(op.attributes.get("is_host_transfer")))
+def _is_transfer(op: Op) -> bool:
+    return op.name in FEEDS or op.name in TRANSFERS
+
+
+def _call(op: Op, context: Context) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    """The target that stands for a transfer, and its configuration."""
+    if op.name in FEEDS:
+        return op.name, ()
+    channel = channel_id(op)
+    config = (("channel", IntegerAttr(channel)),)
+    if op.attributes.get("is_host_transfer") and channel not in context.channels:
+        return op.name, config
+    pairs = op.attributes.get("source_target_pairs")
+    return TRANSFERS[op.name], config if pairs is None else (*config, ("source_target_pairs", pairs))

@@ -1,0 +1,34 @@
+"""ragged_all_to_all among one process: runs of rows of one array, copied to places of another."""
+
+from __future__ import annotations
+
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.types import I64, tensor
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.regions.batched_region import counted, window
+from shlo_jit.passes.rewriter import Rewriter
+
+
+def copied_rows(rw: Rewriter, x: Value, out: Value, starts: Value, sizes: Value, targets: Value) -> Value:
+    """`out` with rows `targets[k]` on replaced by the rows `starts[k]` on of `x`, `sizes[k]` of them, one k after the
+    other. Offsets and sizes are vectors of i64. Of rows that `x` does not have zeros are copied; offsets outside of the
+    two arrays are clamped.
+
+    Shifted by starts[k] - targets[k], x has each row at its target; rows around x make every shift one within bounds."""
+    rows, rank = out.tensor.extents[0], out.tensor.rank
+    around = [rows, *[0] * (rank - 1)]
+    wide = mk.pad(rw, x, 0, around, around, [0] * rank)
+    place = mk.iota(rw, tensor(out.tensor.extents, I64), 0)
+    zero = mk.constant(rw, tensor((), I64), 0)
+
+    def turn(k: Value, state: list[Value]) -> list[Value]:
+        start, size, target = (mk.reshape(rw, window(rw, v, [k], (1,)), ()) for v in (starts, sizes, targets))
+        shift = mk.apply(rw, "add", mk.apply(rw, "subtract", start, target), mk.constant(rw, tensor((), I64), rows))
+        shifted = window(rw, wide, [shift, *[zero] * (rank - 1)], out.tensor.extents)
+        first, last = (
+            mk.broadcast(rw, v, out.tensor.extents, ()) for v in (target, mk.apply(rw, "add", target, size))
+        )
+        inside = mk.apply(rw, "and", mk.compare(rw, "GE", place, first), mk.compare(rw, "LT", place, last))
+        return [rw.emit1("stablehlo.select", [inside, shifted, state[0]], out.type)]
+
+    return counted(rw, starts.tensor.size, [out], turn)[0]
