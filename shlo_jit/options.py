@@ -32,6 +32,9 @@ class CompileOptions:
     """Who sends to whom over the channels of sends and receives that do not say it: (handle, (sender, receiver), ...)
     by ascending handle, in process numbers."""
 
+    reaches: bool = True
+    """Whether the processes can write to each other's memory."""
+
     has_lapack: bool | None = None
     """Whether the program can call LAPACK; None: where this process has it."""
     profile: bool = False
@@ -47,6 +50,11 @@ class CompileOptions:
     """The queues of infeeds and the like (`runtime/host.py`), where several executables share them."""
     cache: bool = field(default=True, compare=False)
     """Whether to look into the object cache, and to store there."""
+
+    @property
+    def processes(self) -> int:
+        """In the grid."""
+        return self.num_replicas * self.num_partitions
 
     def identity(self) -> str:
         """The fields that are compared, as a text that is the same in every process."""

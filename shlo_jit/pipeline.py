@@ -185,7 +185,13 @@ def lower(
     pause()
     with stage("schedule"):
         has_lapack = lapack.is_available if options.has_lapack is None else lambda: bool(options.has_lapack)
-        context = Context(options.target, partial(is_known, calls=options.calls), has_lapack=has_lapack)
+        context = Context(
+            options.target,
+            partial(is_known, calls=options.calls),
+            has_lapack=has_lapack,
+            processes=options.processes,
+            reaches=options.reaches,
+        )
         schedules = [schedule(plan, context) for plan in plans]
     for routine in (r for s in schedules for r in s.routines.values()):
         on_routine(routine)

@@ -102,6 +102,8 @@ def updates(op: Op) -> list[tuple[Value, Value]]:
         return list(zip(op.operands, op.results, strict=False))
     if op.name != "stablehlo.custom_call":
         return []
+    if op.attributes["call_target_name"] == RAGGED_ALL_TO_ALL:
+        return [(op.operands[1], op.result)]
     aliases = op.attributes.get("output_operand_aliases") or ()
     places = [(a.get("operand_index", 0), (*a.get("output_tuple_indices", ()), 0)[0]) for a in aliases]
     found: dict[Value, Value] = {}

@@ -146,10 +146,6 @@ class ProgramLowering:
         steps = (s for s in all_steps(self.plan) if isinstance(s, OpStep))
         return next(s for s in steps if s.op.attributes.get("started") == number)
 
-    def started_site(self, number: int) -> int:
-        """The number of the site of that step, at which the rank keeps the message."""
-        return self.site_numbers[id(self.finish_of(number))]
-
     @property
     def is_entry(self) -> bool:
         """Whether the entry is being written, or a part of it."""

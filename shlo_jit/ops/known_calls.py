@@ -30,6 +30,9 @@ SIZE = "shlo_jit.size"
 SEND, RECV = "shlo_jit.send", "shlo_jit.recv"
 """To and from another process, along `source_target_pairs`."""
 RAGGED_ALL_TO_ALL = "ragged_all_to_all"
+AMONG_PROCESSES = frozenset({SEND, RECV, RAGGED_ALL_TO_ALL})
+START = "shlo_jit.start"
+"""The beginning of the collective op that has the same number `started`."""
 APPROXIMATE_TOP_K = {"ApproxTopK", "stablehlo.dynamic_approx_top_k"}
 """The second has k as an operand; the result's type says it too."""
 

@@ -15,14 +15,15 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep, lines_of
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.collective.board import PAYLOAD_BYTES, POINTERS
-from shlo_jit.ops.collective import channel_id
+from shlo_jit.ops.call_record import configuration
+from shlo_jit.ops.known_calls import RAGGED_ALL_TO_ALL, RECV, SEND
 from shlo_jit.schedule.bodies import choose_lanes
 from shlo_jit.schedule.choice import Choice, Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
@@ -30,9 +31,12 @@ from shlo_jit.schedule.reducers import accumulator, simple_op
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import ALIGN, Scratch
 from shlo_jit.schedule.site import Site
+from shlo_jit.sizes import NotSymbolic
 
-REDUCING = {"stablehlo.all_reduce", "stablehlo.reduce_scatter", "stablehlo.collective_reduce"}
-ROOTED = {"stablehlo.collective_broadcast", "stablehlo.collective_reduce"}
+REDUCING = {"all_reduce", "reduce_scatter", "collective_reduce"}
+ROOTED = {"collective_broadcast", "collective_reduce"}
+CALLS = {SEND: "send", RECV: "recv", RAGGED_ALL_TO_ALL: "ragged_all_to_all"}
+"""Custom calls that are collective ops, and their kinds."""
 
 
 class Meeting(NamedTuple):
@@ -48,6 +52,8 @@ class Meeting(NamedTuple):
 class CollectiveSchedule(KernelSchedule):
     """A collective op with everything decided."""
 
+    kind: str
+    """Of op."""
     meetings: tuple[Meeting, ...]
     """Of each rank."""
     positions: tuple[int, ...]
@@ -103,70 +109,90 @@ def schedule_rank(step: OpStep, context: Context) -> KernelSchedule:
 
 def schedule_collective(step: OpStep, context: Context) -> KernelSchedule:
     """Raises UnsupportedError at an op with more operands than a message has addresses."""
-    op = step.op
+    op, kind = step.op, kind_of(step.op)
     operands = data_operands(op)
+    if not all(v.tensor.is_fixed for v in operands):
+        raise NotSymbolic(f"{kind} among processes")
     nbytes = sum(v.tensor.nbytes for v in operands)
     if nbytes == 0:
         return NOTHING
     if 2 * len(operands) > POINTERS:
-        raise UnsupportedError(diagnose(f"{op.name} of more than {POINTERS // 2} operands", op.span))
+        raise UnsupportedError(diagnose(f"{kind} of more than {POINTERS // 2} operands", op.span))
     groups = groups_of(op)
-    meetings = [_meeting(op, groups, rank) for rank in range(context.processes)]
+    ranks = range(context.processes)
     inline = _inline(operands, nbytes)
     return CollectiveSchedule(
-        meetings=tuple(meetings),
-        positions=tuple(next((g.index(r) for g in groups if r in g), 0) for r in range(context.processes)),
-        groups=tuple(_group_number(op, groups, rank) for rank in range(context.processes)),
+        kind=kind,
+        meetings=tuple(_meeting(op, groups, rank) for rank in ranks),
+        positions=tuple(next((g.index(r) for g in groups if r in g), 0) for r in ranks),
+        groups=tuple(_group_number(op, groups, rank) for rank in ranks),
         signature=signature_of(op),
-        site=site_of(op, operands, nbytes),
+        site=Site(kind, _types_text(operands), nbytes, lines_of([op])),
         inline=inline,
-        in_parts=_in_parts(op, inline),
+        in_parts=_in_parts(kind, inline),
         pushes=context.reaches and "started" not in op.attributes,
-        width=_width(op, context) if op.name in REDUCING else 1,
-        channel=channel_id(op) if op.name in ("stablehlo.send", "stablehlo.recv") else None,
-        **_scratch(op, operands, inline.value),
+        width=_width(op, context) if kind in REDUCING else 1,
+        channel=int(configuration(op)["channel"]) if kind in ("send", "recv") else None,
+        **_memory(kind, operands, inline.value),
     )
 
 
+def kind_of(op: Op) -> str:
+    """Which collective op it is, without the dialect."""
+    if op.name == "stablehlo.custom_call":
+        return CALLS[op.attributes["call_target_name"]]
+    return op.name.removeprefix("stablehlo.")
+
+
 def data_operands(op: Op) -> list[Value]:
-    """The operands that are tensors of data: without tokens and dynamic roots. Of a recv, its results."""
-    values = op.results if op.name == "stablehlo.recv" else op.operands
-    found = [v for v in values if isinstance(v.type, TensorType)]
+    """The operands that go to others: without tokens, dynamic roots, and what only the rank itself reads. Of a recv,
+    its results."""
+    kind = kind_of(op)
+    found = [v for v in (op.results if kind == "recv" else op.operands) if isinstance(v.type, TensorType)]
+    if kind == "ragged_all_to_all":
+        given, _, offsets, sizes, output_offsets, _ = found
+        return [given, offsets, sizes, output_offsets]
     return found[:-1] if op.attributes.get("has_dynamic_root") else found
 
 
 def groups_of(op: Op) -> list[list[int]]:
-    """The process groups; of a permute none."""
-    attr = op.attributes.get("replica_groups")
+    """The process groups; none of ops that go along pairs."""
+    attr = _attribute(op, "replica_groups")
     return [] if attr is None else [[int(n) for n in row if n >= 0] for row in attr.array]
 
 
-def pairs_of(op: Op) -> list[tuple[int, int]]:
-    """Sender and receiver of each message."""
-    return [(int(a), int(b)) for a, b in op.attributes["source_target_pairs"].array]
+def pairs_of(op: Op) -> list[tuple[int, int]] | None:
+    """Sender and receiver of each message, of ops that say so."""
+    attr = _attribute(op, "source_target_pairs")
+    return None if attr is None else [(int(a), int(b)) for a, b in attr.array]
+
+
+def _attribute(op: Op, name: str) -> Any:
+    return configuration(op).get(name) if op.name == "stablehlo.custom_call" else op.attributes.get(name)
 
 
 def _meeting(op: Op, groups: list[list[int]], rank: int) -> Meeting:
-    if "source_target_pairs" in op.attributes:
-        pairs = pairs_of(op)
-        sources = tuple(a for a, b in pairs if b == rank and op.name != "stablehlo.send")
-        targets = tuple(b for a, b in pairs if a == rank and op.name != "stablehlo.recv")
-        return Meeting(sources, tuple(t for t in targets if t != rank))
+    kind, pairs = kind_of(op), pairs_of(op)
+    if pairs is not None:
+        sources = tuple(a for a, b in pairs if b == rank and kind != "send")
+        targets = tuple(b for a, b in pairs if a == rank and kind != "recv")
+        return Meeting(sources, tuple(t for t in targets if t != rank or kind == "send"))
     group = next((tuple(g) for g in groups if rank in g), None)
     if group is None:
         return Meeting()
     others = tuple(r for r in group if r != rank)
-    if op.name not in ROOTED or op.attributes.get("has_dynamic_root"):
+    if kind not in ROOTED or op.attributes.get("has_dynamic_root"):
         return Meeting(group, others)
     root = group[0]
-    if op.name == "stablehlo.collective_broadcast":
+    if kind == "collective_broadcast":
         return Meeting((root,), others if rank == root else ())
     return Meeting(group) if rank == root else Meeting((), (root,))
 
 
 def _group_number(op: Op, groups: list[list[int]], rank: int) -> int:
-    if "source_target_pairs" in op.attributes:
-        return 0 if op.name != "stablehlo.collective_permute" else number_of("pairs", pairs_of(op))
+    pairs = pairs_of(op)
+    if pairs is not None:
+        return number_of("pairs", pairs) if kind_of(op) == "collective_permute" else 0
     return number_of("group", next((g for g in groups if rank in g), []))
 
 
@@ -177,16 +203,16 @@ def number_of(*what: object) -> int:
 
 def signature_of(op: Op) -> int:
     """What those that meet must have in common: the op, its types, and what is done with them."""
-    name = "transfer" if op.name in ("stablehlo.send", "stablehlo.recv") else op.name
-    types = [(str(v.tensor.storage), v.tensor.extents) for v in data_operands(op)]
+    kind = kind_of(op)
+    name = "transfer" if kind in ("send", "recv") else kind
+    types = [(v.tensor.storage.name, v.tensor.extents) for v in data_operands(op)]
     body = [inner.name for inner in op.block().ops] if op.regions else []
     names = ("all_gather_dim", "scatter_dimension", "has_dynamic_root")
     return number_of(name, types, body, [op.attributes.get(n) for n in names])
 
 
-def site_of(op: Op, operands: list[Value], nbytes: int) -> Site:
-    types = ", ".join(f"{v.tensor.storage.name}[{','.join(map(str, v.tensor.extents))}]" for v in operands)
-    return Site(op.name.removeprefix("stablehlo."), types, nbytes, lines_of([op]))
+def _types_text(operands: list[Value]) -> str:
+    return ", ".join(f"{v.tensor.storage.name}[{','.join(map(str, v.tensor.extents))}]" for v in operands)
 
 
 def _inline(operands: list[Value], nbytes: int) -> Choice[bool]:
@@ -196,8 +222,8 @@ def _inline(operands: list[Value], nbytes: int) -> Choice[bool]:
     return Choice(False, f"more than {PAYLOAD_BYTES:,} bytes")
 
 
-def _in_parts(op: Op, inline: Choice[bool]) -> Choice[bool]:
-    if op.name != "stablehlo.all_reduce":
+def _in_parts(kind: str, inline: Choice[bool]) -> Choice[bool]:
+    if kind != "all_reduce":
         return Choice(False, "")
     if inline.value:
         return Choice(False, "the message is small")
@@ -210,18 +236,14 @@ def _width(op: Op, context: Context) -> int:
     return choose_lanes(context.target, [dtype], max(v.tensor.size for v in op.results))
 
 
-def _scratch(op: Op, operands: list[Value], inline: bool) -> dict[str, object]:
+def _memory(kind: str, operands: list[Value], inline: bool) -> dict[str, Any]:
     """Memory for what others cannot reach: constants, and what is sent, which must be there after the step."""
-    if inline:
+    if inline or kind == "recv":
         return {}
-    if op.name == "stablehlo.send":
-        return {"scratch": Scratch(sum(map(_aligned, operands))), "lasting": True, "copied": _all(operands)}
+    if kind == "send":
+        return {"scratch": Scratch(sum(map(_aligned, operands))), "lasting": True, "copied": (*range(len(operands)),)}
     copied = tuple(i for i, v in enumerate(operands) if v.op is not None and v.op.name == "stablehlo.constant")
     return {"scratch": Scratch(sum(_aligned(operands[i]) for i in copied)), "copied": copied} if copied else {}
-
-
-def _all(operands: list[Value]) -> tuple[int, ...]:
-    return tuple(range(len(operands)))
 
 
 def _aligned(value: Value) -> int:

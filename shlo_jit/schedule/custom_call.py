@@ -8,7 +8,7 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep, updates
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
-from shlo_jit.ops.known_calls import DRAW, SHAPE_ASSERTION, SIZE
+from shlo_jit.ops.known_calls import AMONG_PROCESSES, DRAW, SHAPE_ASSERTION, SIZE, START
 from shlo_jit.ops.lapack_records import lapack_target
 from shlo_jit.ops.shapes import constant_value
 from shlo_jit.schedule.choice import Note
@@ -51,6 +51,14 @@ class SizeSchedule(KernelSchedule):
     size: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class StartSchedule(KernelSchedule):
+    """The beginning of a collective op that is finished later."""
+
+    number: int
+    """That the op has, too."""
+
+
 def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
     """What is registered comes before what we know ourselves. Raises UnsupportedError for a target nobody implements,
     and as `schedule_lapack` does."""
@@ -60,6 +68,12 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
         return DrawSchedule()
     if target == SIZE:
         return SizeSchedule(size=op.attributes["size"])
+    if target in AMONG_PROCESSES:
+        from shlo_jit.schedule.collective import schedule_collective
+
+        return schedule_collective(step, context)
+    if target == START:
+        return StartSchedule(number=op.attributes["started"])
     if not context.is_known_call(target):
         if lapack_target(target) is None:
             raise UnsupportedError(diagnose(f"custom_call: no callable is registered for target @{target}", op.span))

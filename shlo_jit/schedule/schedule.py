@@ -56,7 +56,7 @@ SCHEDULERS: dict[str, tuple[str, str]] = {
         f"stablehlo.{name}": ("collective", "schedule_collective")
         for name in (
             *("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute"),
-            *("collective_reduce", "reduce_scatter", "send", "recv"),
+            *("collective_reduce", "reduce_scatter"),
         )
     },
     "stablehlo.after_all": ("kernel", "schedule_token"),

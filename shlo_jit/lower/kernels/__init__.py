@@ -31,8 +31,6 @@ KERNELS: dict[str, tuple[str, str]] = {
             *("collective_reduce", "reduce_scatter"),
         )
     },
-    "stablehlo.send": ("collective.transfer", "send"),
-    "stablehlo.recv": ("collective.transfer", "recv"),
 }
 """Module of this package, imported when a kernel is first wanted (most programs need few), and name in it."""
 

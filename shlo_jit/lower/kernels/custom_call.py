@@ -23,7 +23,8 @@ from shlo_jit.ir.attributes import (
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.lower.kernels import draw, size
 from shlo_jit.ops.shapes import type_text
-from shlo_jit.schedule.custom_call import CallbackSchedule, DrawSchedule, SizeSchedule
+from shlo_jit.schedule.collective import CollectiveSchedule
+from shlo_jit.schedule.custom_call import CallbackSchedule, DrawSchedule, SizeSchedule, StartSchedule
 from shlo_jit.schedule.kernel import KernelSchedule
 
 if TYPE_CHECKING:
@@ -79,8 +80,19 @@ def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
         draw.lower(low, step)
     elif isinstance(schedule, SizeSchedule):
         size.lower(low, step, schedule)
+    elif isinstance(schedule, StartSchedule | CollectiveSchedule):
+        _collective(low, step, schedule)
     else:
         _call_lapack(low, step, schedule)
+
+
+def _collective(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
+    from shlo_jit.lower.kernels.collective import collective, transfer
+
+    if isinstance(schedule, StartSchedule):
+        transfer.start(low, schedule.number)
+    else:
+        collective.lower(low, step, schedule)
 
 
 def _call_lapack(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:

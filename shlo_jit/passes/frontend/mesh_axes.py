@@ -49,7 +49,9 @@ def mesh_groups(op: Op, module: Module, grid: Grid) -> tuple[Groups, Strategy]:
         refuse(op, message, hint="compile with num_replicas or num_partitions" if one else "")
     cuts = {axis: {1, size} for axis, size in mesh.axes.items()}
     wanted = [_part(op, axis, mesh, cuts) for axis in attribute.get("axes", ())]
-    return _groups(op, mesh, cuts, wanted), CROSS_PARTITION if len(mesh.devices) == grid.num_partitions else FLATTENED_IDS
+    return _groups(op, mesh, cuts, wanted), CROSS_PARTITION if len(
+        mesh.devices
+    ) == grid.num_partitions else FLATTENED_IDS
 
 
 Part = tuple[str, int, int]

@@ -145,7 +145,9 @@ def _groups(op: Op, ids: Groups, strategy: Strategy, grid: Grid, *, complete: bo
     missing = set(range(count)).difference(*ids)
     if complete and missing:
         all_of_them = f"all of 0 to {count - 1}"
-        message = f"{name_of(op)}: the groups leave out {strategy.numbered} {min(missing)}, but should name {all_of_them}"
+        message = (
+            f"{name_of(op)}: the groups leave out {strategy.numbered} {min(missing)}, but should name {all_of_them}"
+        )
         refuse(op, message, expected=all_of_them)
     return found
 

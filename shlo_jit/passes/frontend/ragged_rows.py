@@ -25,9 +25,7 @@ def copied_rows(rw: Rewriter, x: Value, out: Value, starts: Value, sizes: Value,
         start, size, target = (mk.reshape(rw, window(rw, v, [k], (1,)), ()) for v in (starts, sizes, targets))
         shift = mk.apply(rw, "add", mk.apply(rw, "subtract", start, target), mk.constant(rw, tensor((), I64), rows))
         shifted = window(rw, wide, [shift, *[zero] * (rank - 1)], out.tensor.extents)
-        first, last = (
-            mk.broadcast(rw, v, out.tensor.extents, ()) for v in (target, mk.apply(rw, "add", target, size))
-        )
+        first, last = (mk.broadcast(rw, v, out.tensor.extents, ()) for v in (target, mk.apply(rw, "add", target, size)))
         inside = mk.apply(rw, "and", mk.compare(rw, "GE", place, first), mk.compare(rw, "LT", place, last))
         return [rw.emit1("stablehlo.select", [inside, shifted, state[0]], out.type)]
 

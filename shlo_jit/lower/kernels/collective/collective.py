@@ -27,10 +27,14 @@ if TYPE_CHECKING:
 
 def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
     assert isinstance(schedule, CollectiveSchedule)
-    started = step.op.attributes.get("started")
+    if schedule.kind in ("send", "recv"):
+        from shlo_jit.lower.kernels.collective import transfer
+
+        (transfer.send if schedule.kind == "send" else transfer.recv)(low, step, schedule)
+        return
     writer = Collective(low, step, schedule)
-    message = writer.post() if started is None else writer.posted_before(started)
-    WRITERS[step.op.name.removeprefix("stablehlo.")](writer, message)
+    message = writer.posted_before() if "started" in step.op.attributes else writer.post()
+    WRITERS[schedule.kind](writer, message)
 
 
 class Collective:
@@ -52,10 +56,11 @@ class Collective:
     def _parts(self) -> list[int]:
         """Bytes of what each target reads of an operand, where that is a part: its own."""
         t, size = self.operands[0].tensor, self.schedule.most_sources
-        if self.op.name == "stablehlo.all_reduce" and self.schedule.in_parts.value:
+        kind = self.schedule.kind
+        if kind == "all_reduce" and self.schedule.in_parts.value:
             return [part_elements(v, size) * v.tensor.storage.itemsize for v in self.operands]
-        is_cut = self.op.name == "stablehlo.reduce_scatter" and rows_of(self) == 1
-        if is_cut or self.op.name == "stablehlo.all_to_all":
+        is_cut = kind == "reduce_scatter" and rows_of(self) == 1
+        if is_cut or kind == "all_to_all":
             return [t.nbytes // size]
         return [0] * len(self.operands)
 
@@ -66,10 +71,10 @@ class Collective:
             addresses += [self.low.pointer(v) for v in self.results]
         return self.exchange.post(addresses)
 
-    def posted_before(self, started: int) -> V:
+    def posted_before(self) -> V:
         """The number of the message that the op's start has posted."""
         b = self.low.b
-        return b.sub(b.load("i64", self.exchange.ticket(self.low.started_site(started))), 1)
+        return b.sub(b.load("i64", self.exchange.ticket(self.site)), 1)
 
     def reachable(self) -> list[V]:
         """Addresses of the operands; those that others cannot reach are copied first."""
@@ -139,7 +144,7 @@ def part_elements(value: Value, size: int) -> int:
 def rows_of(writer: Collective) -> int:
     """How many rows of an operand a member's part has, of an op along a dimension."""
     op = writer.op
-    name = "all_gather_dim" if op.name == "stablehlo.all_gather" else "scatter_dimension"
+    name = "all_gather_dim" if writer.schedule.kind == "all_gather" else "scatter_dimension"
     return math.prod(writer.operands[0].tensor.extents[: op.int(name)])
 
 
@@ -317,6 +322,39 @@ def _copy_rows(low: ProgramLowering, to: V, source: V, rows: int, run: int, to_r
     run_units(low, "copy_rows", [to, source], write, cut(rows, rows * run // 8))
 
 
+def _ragged_all_to_all(w: Collective, message: V) -> None:
+    """Every source says which of its rows go where in this rank's result. Rows outside of either are left out."""
+    low, b = w.low, w.low.b
+    given, offsets, *_ = (v.tensor for v in w.operands)
+    (result,) = w.results
+    row = given.nbytes // given.extents[0]
+    updates = offsets.size // w.schedule.most_sources
+    rows, room = given.extents[0], result.tensor.extents[0]
+    found = w.exchange.meet(message)
+    with b.loop(0, w.exchange.sources) as j, b.loop(0, updates) as k:
+        index = b.add(b.mul(w.exchange.position, updates), k)
+        first, count, home = (_integer(w, found, j, i, index) for i in (1, 2, 3))
+        inside = b.and_(_within(b, first, count, rows), _within(b, home, count, room))
+        with b.if_(inside, "rows"):
+            there = b.offset(w.exchange.found(found, j, 0), b.mul(first, row))
+            b.memcpy(b.offset(low.pointer(result), b.mul(home, row)), there, b.mul(count, row))
+    w.exchange.leave(message)
+
+
+def _integer(w: Collective, found: V, source: V, operand: int, index: V) -> V:
+    """An element of a source's operand, an i64."""
+    b, dtype = w.low.b, w.operands[operand].tensor.storage
+    address = w.exchange.found(found, source, operand)
+    x = b.load(f"i{dtype.bits}", b.element(address, f"i{dtype.bits}", index))
+    return x if dtype.bits == 64 else b.cast("zext" if dtype.kind == "u" else "sext", x, "i64")
+
+
+def _within(b: Builder, first: V, count: V, extent: int) -> V:
+    """Whether `count` elements from `first` on are all among the first `extent`."""
+    enough = b.and_(b.icmp("ult", first, extent + 1), b.icmp("ult", count, extent + 1))
+    return b.and_(enough, b.icmp("ule", b.add(first, count), extent))
+
+
 WRITERS: dict[str, Callable[[Collective, V], None]] = {
     "all_gather": _all_gather,
     "all_reduce": _all_reduce,
@@ -324,5 +362,6 @@ WRITERS: dict[str, Callable[[Collective, V], None]] = {
     "collective_broadcast": _collective_broadcast,
     "collective_permute": _collective_permute,
     "collective_reduce": _collective_reduce,
+    "ragged_all_to_all": _ragged_all_to_all,
     "reduce_scatter": _reduce_scatter,
 }

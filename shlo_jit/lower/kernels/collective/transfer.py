@@ -14,14 +14,12 @@ from shlo_jit.kernels.collective.board import RING
 from shlo_jit.lower.kernels.collective.collective import Collective
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.schedule.collective import CollectiveSchedule
-from shlo_jit.schedule.kernel import KernelSchedule
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
 
 
-def send(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
-    assert isinstance(schedule, CollectiveSchedule)
+def send(low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> None:
     w, b = Collective(low, step, schedule), low.b
     if schedule.inline.value:
         w.post()
@@ -38,8 +36,7 @@ def send(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
         w.exchange.leave(message)
 
 
-def recv(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
-    assert isinstance(schedule, CollectiveSchedule)
+def recv(low: ProgramLowering, step: OpStep, schedule: CollectiveSchedule) -> None:
     w = Collective(low, step, schedule)
     message = w.exchange.post([low.pointer(v) for v in w.operands])
     found = w.exchange.meet(message)
@@ -54,8 +51,12 @@ def recv(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
     w.exchange.leave(message)
 
 
-def start(low: ProgramLowering, finish: OpStep, schedule: CollectiveSchedule, number: int) -> None:
-    """Post the operands of an op whose other half, the step `finish`, comes later."""
+def start(low: ProgramLowering, number: int) -> None:
+    """Post the operands of the op that finishes, later, what is started here."""
+    finish = low.finish_of(number)
+    schedule = low.schedule[finish]
+    if not isinstance(schedule, CollectiveSchedule):  # of nothing
+        return
     w = Collective(low, finish, schedule)
     message = w.post()
-    low.b.store(low.b.add(message, 1), w.exchange.ticket(low.started_site(number)))
+    low.b.store(low.b.add(message, 1), w.exchange.ticket(w.site))
