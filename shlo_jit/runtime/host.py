@@ -154,10 +154,10 @@ class Host:
         queue = self.queue(callback.target, int(callback.attributes.get("channel", 0)))
         if callback.target in GIVES:
             return lambda *arrays: queue.append(arrays)
-        return lambda: _fitting(queue.take(), callback)
+        return lambda: fitting(queue.take(), callback)
 
 
-def _fitting(item: Item, callback: Callback) -> list[np.ndarray]:
+def fitting(item: Item, callback: Callback) -> list[np.ndarray]:
     """The arrays of an item, as the program takes them. Raises TypeError or ValueError where they do not fit."""
     from shlo_jit.runtime.arguments import convert
 

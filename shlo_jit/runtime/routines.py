@@ -110,6 +110,12 @@ def find(name: str, target: Target, cache: ObjectCache | None) -> CompiledRoutin
     return compiled
 
 
+def adopt(compiled: CompiledRoutine, target: Target) -> None:
+    """Take over what another process has compiled."""
+    with _lock:
+        _compiled.setdefault((compiled.name, target), compiled)
+
+
 def load(name: str, target: Target, cache: ObjectCache | None) -> Library | None:
     """The loaded routine, with those it needs; None when its object code is nowhere."""
     from shlo_jit.codegen import jit

@@ -1,0 +1,78 @@
+"""The board of a grid, as its host sees it: it starts calls, waits for their end, and reads what became of them."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import NamedTuple
+
+from shlo_jit.codegen import jit
+from shlo_jit.codegen.objects import CompiledRoutine
+from shlo_jit.kernels.collective import board
+
+_I64, _P = ctypes.c_int64, ctypes.c_void_p
+_CALL_ALL = ctypes.CFUNCTYPE(_I64, _P, _I64)
+_AWAIT_ALL = ctypes.CFUNCTYPE(_I64, _P, _I64, _I64, _I64)
+
+
+class Outcome(NamedTuple):
+    """How a rank ended its last call."""
+
+    status: int
+    site: int
+    """Where in its program it stopped, and because of whom, at which of that one's sites; each NONE if that is not
+    known."""
+    peer: int
+    peer_site: int
+
+
+class Board:
+    """The memory at an address, for so many ranks."""
+
+    def __init__(self, address: int, ranks: int, code: CompiledRoutine, spins: int) -> None:
+        """`spins`: looks at the board before the host sleeps."""
+        self.address, self.ranks, self.spins = address, ranks, spins
+        self._library = jit.load(code.objects, code.symbols)
+        self._call_all = _CALL_ALL(self._library.addresses["shlo_call_all"])
+        self._await_all = _AWAIT_ALL(self._library.addresses["shlo_await_all"])
+        for rank in range(ranks):
+            self._word(rank, board.FAULT_SITE, board.NONE)
+
+    def call(self, command: int = board.RUN) -> None:
+        """Begin a call on all ranks, which are all idle."""
+        for rank in range(self.ranks):
+            for field in (board.FAULT_SITE, board.FAULT_PEER, board.FAULT_PEER_SITE):
+                self._word(rank, field, board.NONE)
+        self._call_all(self.address, command)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether all ranks have ended the call, after so long at most. Without the GIL."""
+        return bool(self._await_all(self.address, self.ranks, self.spins, int(seconds * 1e9)))
+
+    def stop(self, status: int = board.STOPPED) -> None:
+        """Ask all ranks to stop what they do."""
+        ctypes.c_int32.from_address(self.address + board.STOP).value = status
+
+    @property
+    def calls(self) -> int:
+        """The number of the call, as ranks note it."""
+        number = ctypes.c_uint32.from_address(self.address + board.CALL).value
+        return (number - 1) % board.CALLS + 1
+
+    def has_ended(self, rank: int) -> bool:
+        return self._word(rank, board.LAST_CALL) == self.calls
+
+    def heart(self, rank: int) -> int:
+        return ctypes.c_int64.from_address(self._area(rank) + board.HEART).value
+
+    def outcome(self, rank: int) -> Outcome:
+        fields = (board.STATUS, board.FAULT_SITE, board.FAULT_PEER, board.FAULT_PEER_SITE)
+        return Outcome(*(self._word(rank, field) for field in fields))
+
+    def _area(self, rank: int) -> int:
+        return self.address + board.RANKS + rank * board.RANK_BYTES
+
+    def _word(self, rank: int, offset: int, value: int | None = None) -> int:
+        word = ctypes.c_int32.from_address(self._area(rank) + offset)
+        if value is not None:
+            word.value = value
+        return word.value

@@ -1,0 +1,73 @@
+"""Where everything is in the memory that the ranks of a grid share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shlo_jit.codegen.abi import ALIGNMENT, arena_bytes
+from shlo_jit.codegen.objects import Compiled
+from shlo_jit.codegen.program import Port
+from shlo_jit.kernels.collective.board import board_bytes
+
+KEPT_RESULTS = 8
+"""Results of so many calls may be alive in shared memory; those of more are copied."""
+KEPT_BYTES = 64 << 20
+"""Room for results that are alive, at least."""
+HUGE = 2 << 20
+
+
+class Block(NamedTuple):
+    """Bytes at an offset."""
+
+    offset: int
+    nbytes: int
+
+
+class RankLayout(NamedTuple):
+    """What one rank has. The offsets of its arguments and results in a call stand in two tables of i64."""
+
+    input_table: Block
+    output_table: Block
+    inputs: tuple[Block, ...]
+    outputs: tuple[Block, ...]
+    arena: Block
+
+
+class Layout(NamedTuple):
+    """Of a grid."""
+
+    board: Block
+    ranks: tuple[RankLayout, ...]
+    results: Block
+    """Room for results that stay where they are as long as somebody refers to them."""
+    nbytes: int
+
+
+class _Room:
+    def __init__(self) -> None:
+        self.at = 0
+
+    def take(self, nbytes: int, align: int = ALIGNMENT) -> Block:
+        offset = -(-self.at // align) * align
+        self.at = offset + max(nbytes, 1)
+        return Block(offset, nbytes)
+
+    def ports(self, ports: Sequence[Port]) -> tuple[Block, ...]:
+        return tuple(self.take(p.nbytes, HUGE if p.nbytes >= HUGE else ALIGNMENT) for p in ports)
+
+
+def lay_out(programs: Sequence[Compiled], lanes: int, threads: int) -> Layout:
+    """Of one program for each rank."""
+    room = _Room()
+    board = room.take(board_bytes(len(programs), lanes))
+    ranks = []
+    for program in programs:
+        tables = room.take(8 * len(program.inputs)), room.take(8 * len(program.outputs))
+        inputs, outputs = room.ports(program.inputs), room.ports(program.outputs)
+        need = arena_bytes(program.arena_bytes, program.scratch, threads)
+        arena = room.take(need, HUGE if need >= HUGE else 4096)
+        ranks.append(RankLayout(*tables, inputs, outputs, arena))
+    a_call = sum(port.nbytes for program in programs for port in program.outputs)
+    results = room.take(max(KEPT_BYTES, KEPT_RESULTS * a_call), HUGE)
+    return Layout(board, tuple(ranks), results, room.at)

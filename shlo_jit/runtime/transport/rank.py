@@ -1,0 +1,173 @@
+"""A rank: one program of a grid, loaded, with what it needs to run and to meet the others."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shlo_jit.codegen import abi, jit
+from shlo_jit.codegen.objects import Compiled, CompiledRoutine
+from shlo_jit.kernels.collective import board
+from shlo_jit.kernels.collective.calls import THIS_RANK, WORKER
+from shlo_jit.kernels.target import Target
+from shlo_jit.runtime import lapack, routines
+from shlo_jit.runtime.host import Host
+from shlo_jit.runtime.instance import Instance
+from shlo_jit.runtime.layout import data_address
+from shlo_jit.runtime.loaded import Loaded
+from shlo_jit.runtime.transport.layout import RankLayout
+
+Record = ctypes.c_uint64
+
+
+class Place(NamedTuple):
+    """Of a rank in its grid. Addresses are of this process."""
+
+    rank: int
+    ranks: int
+    board: int
+    base: int
+    """Of the memory that the ranks share; 0 where that is all memory."""
+    lanes: tuple[int, ...]
+    """The lane of each of its program's channels, in order."""
+    lane_count: int
+    threads: int
+    spins: int
+    time_out: float
+    """Seconds without progress after which a rank that is waited for counts as lost."""
+
+
+class Rank:
+    """Made in the process, or the thread, that runs it. The memory of `layout` outlives it."""
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        target: Target,
+        code: CompiledRoutine,
+        place: Place,
+        layout: RankLayout,
+        custom_calls: Mapping[str, Any] | None = None,
+        host: Host | None = None,
+    ) -> None:
+        """`code`: of `kernels/collective/routine.py`. Raises ExecutionError when a custom call is not registered."""
+        self._library = jit.load(code.objects, code.symbols)
+        functions = self._library.addresses
+        self.communicator = _Communicator(place, functions, len(compiled.sites))
+        ctypes.c_void_p.from_address(functions[THIS_RANK.text[1:]]).value = self.communicator.address
+        self._instance = _instance(compiled, target, place, functions, self.communicator, custom_calls, host)
+        self._serve = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(functions["shlo_serve"])
+        self._end_call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(functions["shlo_end_call"])
+        self._record = self._make_record(compiled, place, layout)
+
+    def _make_record(self, compiled: Compiled, place: Place, layout: RankLayout) -> ctypes.Array[Any]:
+        self._tables = [(ctypes.c_void_p * max(1, len(ports)))() for ports in (compiled.inputs, compiled.outputs)]
+        base, communicator = place.base, self.communicator
+        fields = {
+            "main": self._instance.loaded.entry,
+            "instance": self._instance.address,
+            "arena": base + layout.arena.offset,
+            "communicator": communicator.address,
+            "inputs": len(compiled.inputs),
+            "outputs": len(compiled.outputs),
+            "input_offsets": base + layout.input_table.offset,
+            "output_offsets": base + layout.output_table.offset,
+            "arguments": ctypes.addressof(self._tables[0]),
+            "results": ctypes.addressof(self._tables[1]),
+            "seen": ctypes.c_uint32.from_address(place.board + board.CALL).value,
+            "per_call": communicator.per_call_address,
+            "per_call_bytes": communicator.per_call_bytes,
+        }
+        return (Record * len(WORKER))(*(fields[name] for name in WORKER))
+
+    def serve(self) -> int:
+        """Run the program at every call. 0 when the host wants no more, or the status of a call that failed, after
+        which `failure` tells why and `end_call` must be called. Without the GIL."""
+        return self._serve(ctypes.addressof(self._record))
+
+    def failure(self, status: int) -> BaseException:
+        """Why this thread's last call stopped."""
+        return self._instance.failure(status)
+
+    def end_call(self, status: int) -> None:
+        """End the call that failed."""
+        self._end_call(ctypes.addressof(self._record), status)
+
+
+class _Communicator:
+    """The record that the program's instance refers to, and what it refers to."""
+
+    def __init__(self, place: Place, functions: Mapping[str, int], sites: int) -> None:
+        counters = place.lane_count * place.ranks
+        ring = board.RING * board.entry_bytes(place.ranks)
+        self.per_call_bytes = 16 * counters + ring + 8 * max(1, sites)
+        self._memory = np.zeros(self.per_call_bytes + 64, np.uint8)
+        self.per_call_address = start = -(-data_address(self._memory) // 64) * 64
+        self._lanes = (ctypes.c_int64 * (1 + len(place.lanes)))(0, *place.lanes)
+        mail = place.board + board.mail_offset(place.ranks)
+        fields = {
+            **{name: functions[f"shlo_{name}"] for name in ("post", "meet", "leave")},
+            "board": place.board,
+            "mail": mail,
+            "read": mail + board.mail_bytes(place.ranks, place.lane_count),
+            "base": place.base,
+            "rank": place.rank,
+            "ranks": place.ranks,
+            "lanes": ctypes.addressof(self._lanes),
+            "tag": 0,
+            "posts": 0,
+            "site": 0,
+            "time_out": int(place.time_out * 1e9),
+            "spins": place.spins,
+            "sent": start,
+            "received": start + 8 * counters,
+            "ring": start + 16 * counters,
+            "tickets": start + 16 * counters + ring,
+        }
+        self.record = (Record * len(board.COMMUNICATOR))(*(fields[name] for name in board.COMMUNICATOR))
+        self.address = ctypes.addressof(self.record)
+
+
+def _instance(
+    compiled: Compiled,
+    target: Target,
+    place: Place,
+    functions: Mapping[str, int],
+    communicator: _Communicator,
+    custom_calls: Mapping[str, Any] | None,
+    host: Host | None,
+) -> Instance:
+    libraries = []
+    for name in compiled.routines:
+        library = routines.load(name, target, None)
+        assert library is not None, name  # the host sends what it has compiled
+        libraries.append(library)
+    library = jit.load(compiled.objects, [abi.ENTRY], libraries, lapack.addresses(compiled.externals))
+    own: Any = SimpleNamespace(addresses={"shlo_pause": functions["shlo_get_on"], "shlo_call": 0})
+    return Instance(
+        Loaded(compiled, library),
+        own,
+        place.threads,
+        custom_calls,
+        rank=place.rank,
+        communicator=communicator.address,
+        host=host,
+    )
+
+
+def needed_routines(names: Sequence[str], target: Target) -> list[CompiledRoutine]:
+    """The routines of those names that this process has compiled, and those that they need."""
+    found: dict[str, CompiledRoutine] = {}
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name not in found:
+            routine = routines.find(name, target, None)
+            assert routine is not None, name
+            found[name] = routine
+            left += routine.needs
+    return list(found.values())

@@ -1,0 +1,79 @@
+"""The life of a worker process: it is told what to load, runs it at every call, and ends with the process it is of."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import threading
+import traceback
+from functools import partial
+from multiprocessing import parent_process, reduction
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from shlo_jit.runtime.transport.errors import Raised
+
+
+def main(line: Connection, queues: Connection, rank: int) -> None:
+    """Of the process with that rank."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that calls decides what an interrupt means
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        work = line.recv()
+        fds = [reduction.recv_handle(line) for _ in work.nbytes]
+        serving = _load(work, fds, queues)
+    except (EOFError, OSError):
+        return
+    except BaseException as error:
+        _say(line, error)
+        return
+    line.send(None)
+    while True:
+        status = serving.serve()
+        if status == 0:
+            return
+        error = serving.failure(status)
+        if status == CALL_FAILED:
+            _say(line, error)
+        serving.end_call(status)
+
+
+CALL_FAILED = 1
+
+
+def _load(work: Any, fds: list[int], queues: Connection) -> Any:
+    from shlo_jit.codegen.objects import read_program
+    from shlo_jit.runtime import routines
+    from shlo_jit.runtime.transport.lines import DistantHost
+    from shlo_jit.runtime.transport.rank import Rank
+    from shlo_jit.runtime.transport.shared import Segment
+
+    memory, constants = (Segment(nbytes, fd) for nbytes, fd in zip(work.nbytes, fds, strict=True))
+    known = {digest: constants.view(at, nbytes) for digest, at, nbytes in work.constants}
+    header, blobs = work.program
+    compiled = read_program(header, [memoryview(blob) for blob in blobs], partial(dict.get, known))
+    for routine in work.routines:
+        routines.adopt(routine, work.target)
+    place = work.place._replace(board=memory.address + work.place.board, base=memory.address)
+    calls = pickle.loads(work.custom_calls)  # written by the process that started this one
+    serving = Rank(compiled, work.target, work.code, place, work.layout, calls, DistantHost(queues))
+    serving.memory = memory, constants  # type: ignore[attr-defined]  which must live as long
+    return serving
+
+
+def _say(line: Connection, error: BaseException) -> None:
+    """Send what was raised here."""
+    text = f"{type(error).__name__}: {error}"
+    with contextlib.suppress(OSError):
+        line.send(Raised(None, text, "".join(traceback.format_exception(error))))
+
+
+def _end_with_parent() -> None:
+    """Whatever becomes of the process that started this one, this one ends with it."""
+    parent, process = parent_process(), os.getppid()
+    assert parent is not None
+    while not wait([parent.sentinel], 1.0) and os.getppid() == process:
+        pass
+    os._exit(1)
