@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import shlo_jit
-from shlo_jit.ir.core import Module, Op
+from shlo_jit.ir.core import Block, Module, Op, Region
 from shlo_jit.passes import core_functions
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.frontend.inline import inline_all
@@ -40,3 +40,8 @@ def canonical(text: str) -> Op:
     main = module.function("main")
     assert main is not None
     return core_functions(module, main)[-1]
+
+
+def module_of(function: Op) -> Module:
+    """A module of one function."""
+    return Module(Op("builtin.module", [], [], {}, [Region([Block([], [function])])]))

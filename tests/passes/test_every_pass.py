@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from alone import main_of
+from alone import main_of, module_of
 
 import shlo_jit
-from shlo_jit.ir.core import Block, Module, Op, Region, walk
+from shlo_jit.ir.core import Op, walk
 from shlo_jit.ir.equality import equal_modules
 from shlo_jit.passes import PASSES, core_functions, run_passes
 from shlo_jit.passes.context import Context
@@ -219,10 +219,6 @@ CASES = {
 def names(function: Op) -> str:
     ops = [op.name.partition(".")[2] for op in walk(function.block())]
     return " ".join(name for name in ops if name != "return")
-
-
-def module_of(function: Op) -> Module:
-    return Module(Op("builtin.module", [], [], {}, [Region([Block([], [function])])]))
 
 
 def test_every_pass_has_a_case() -> None:

@@ -138,7 +138,7 @@ def _rows(matrix: Dense) -> Groups:
 
 def _groups(op: Op, ids: Groups, strategy: Strategy, grid: Grid, *, complete: bool) -> Groups:
     """Groups of processes; `complete` ones leave none out. Raises UnsupportedError."""
-    count = strategy.count(grid)
+    count = strategy.ids_of(grid)
     if complete and not ids:
         ids = [list(range(count))]
     found = processes(op, ids, strategy, grid)

@@ -34,7 +34,7 @@ class Strategy(NamedTuple):
 
     numbered: str
     """What has the ids: `replica`, `partition` or `process`."""
-    count: Callable[[Grid], int]
+    ids_of: Callable[[Grid], int]
     """How many ids there are."""
     expand: Callable[[Groups, Grid], Groups]
 
@@ -75,7 +75,7 @@ def strategy_of(name: str, channel_id: int, use_global_device_ids: bool) -> Stra
 def processes(op: Op, ids: Groups, strategy: Strategy, grid: Grid) -> Groups:
     """The processes that an op's groups (or pairs) of ids stand for. Raises UnsupportedError where one is outside of
     the grid."""
-    count = strategy.count(grid)
+    count = strategy.ids_of(grid)
     most = max((n for group in ids for n in group), default=0)
     least = min((n for group in ids for n in group), default=0)
     if most >= count or least < 0:

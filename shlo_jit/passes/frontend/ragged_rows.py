@@ -14,7 +14,7 @@ def copied_rows(rw: Rewriter, x: Value, out: Value, starts: Value, sizes: Value,
     other. Offsets and sizes are vectors of i64. Of rows that `x` does not have zeros are copied; offsets outside of the
     two arrays are clamped.
 
-    Shifted by starts[k] - targets[k], x has each row at its target; rows around x make every shift one within bounds."""
+    Shifted by starts[k] - targets[k], x has each row at its target; rows around x keep every shift in bounds."""
     rows, rank = out.tensor.extents[0], out.tensor.rank
     around = [rows, *[0] * (rank - 1)]
     wide = mk.pad(rw, x, 0, around, around, [0] * rank)
