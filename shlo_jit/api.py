@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from shlo_jit import pipeline
+from shlo_jit import check_options, pipeline
 from shlo_jit.check_options import compile_options
 from shlo_jit.errors import Diagnostic, StableHLOError
 from shlo_jit.forking import compiling
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from shlo_jit.aot.export import Exported
     from shlo_jit.ir.core import Region
     from shlo_jit.ir.types import Type
+    from shlo_jit.runtime.distributed import DistributedExecutable
     from shlo_jit.runtime.dynamic import DynamicExecutable
     from shlo_jit.runtime.executable import Executable
 
@@ -89,7 +91,12 @@ def compile(
     cache: bool = True,
     donate: Iterable[int] = (),
     dynamic: str = "specialize",
-) -> Executable | DynamicExecutable:
+    num_replicas: int | None = None,
+    num_partitions: int | None = None,
+    programs: Sequence[Sequence[str]] | None = None,
+    transport: str = "processes",
+    time_out: float = 60.0,
+) -> Executable | DynamicExecutable | DistributedExecutable:
     """Compile a program (text, a path, or a Module) to machine code.
 
     `entry` is the function to run. `threads`: how many a call may use, by default `SHLO_JIT_NUM_THREADS` or the CPUs of
@@ -99,6 +106,11 @@ def compile(
     cache. `donate`: indices of arguments whose memory results may take over. `dynamic`: of a program with unknown
     dimensions, whether code is made for the shapes of each call (`specialize`), or once for all sizes of the leading
     one, the batch (`symbolic`), where the program allows that.
+
+    `num_replicas` and `num_partitions`: the grid of processes that run the program, by default what the module says,
+    where it is written for several. `programs`: of each replica, the entries of its partitions, where these differ.
+    `transport`: how the processes run and meet, `processes`, `threads` or `mpi`. `time_out`: seconds without progress
+    after which one that others wait for counts as lost. See `docs/distributed.md`.
 
     Raises StableHLOError (ParseError, VerifyError, UnsupportedError) with the places where the program is refused,
     OSError for a file that cannot be read, TypeError for a `source` or option of another kind, ValueError for one that
@@ -116,6 +128,13 @@ def compile(
             donate=donate,
             dynamic=dynamic,
         )
+        grid = check_options.grid(num_replicas, num_partitions, programs)
+        if grid != (1, 1) or programs is not None or transport != "processes":
+            from shlo_jit.distributed.compile import compile_distributed
+
+            options = replace(options, num_replicas=grid[0], num_partitions=grid[1])
+            how = check_options.transport(transport), check_options.time_out(time_out)
+            return compile_distributed(given, options, programs, *how, threads)
         if may_be_unknown(given):
             from shlo_jit.specialize import compile_unknown
 

@@ -20,6 +20,9 @@ from shlo_jit.runtime.pool import POOL
 if TYPE_CHECKING:
     from shlo_jit.aot.export import ExportOptions
 
+MOST_PROCESSES = 256
+"""Of a grid on one machine, and along each of its sides."""
+
 
 def compile_options(
     entry: object,
@@ -49,6 +52,53 @@ def compile_options(
         calls=registered(implementations),
         implementations=implementations,
     )
+
+
+def grid(num_replicas: object, num_partitions: object, programs: object) -> tuple[int, int]:
+    """Replicas and partitions; see `api.compile`."""
+    sizes = [_positive(name, n) for name, n in (("num_replicas", num_replicas), ("num_partitions", num_partitions))]
+    if programs is None:
+        return sizes[0] or 1, sizes[1] or 1
+    rows = [*programs] if isinstance(programs, Sequence) and not isinstance(programs, str) else []
+    if not rows or not all(isinstance(r, Sequence) and not isinstance(r, str) and r for r in rows):
+        raise TypeError(f"programs: expected for each replica the entries of its partitions, got {programs!r}")
+    for row in rows:
+        for name in row:
+            _text("programs", name)
+    found = len(rows), len(rows[0])
+    if any(len(row) != found[1] for row in rows):
+        raise ValueError("programs: every replica must have as many partitions as the first")
+    for name, size, n in zip(("num_replicas", "num_partitions"), sizes, found, strict=True):
+        if size not in (None, n):
+            raise ValueError(f"{name}: {size}, but programs has {n}")
+    return found
+
+
+def _positive(name: str, given: object) -> int | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise TypeError(f"{name}: expected a positive integer, got {given!r}")
+    if not 1 <= given <= MOST_PROCESSES:
+        raise ValueError(f"{name}: expected 1 to {MOST_PROCESSES}, got {given}")
+    return given
+
+
+def transport(given: object) -> str:
+    """How processes run and meet."""
+    known = ("processes", "threads", "mpi")
+    if _text("transport", given) not in known:
+        raise ValueError(f"transport: expected {', '.join(known[:-1])} or {known[-1]}, got {given!r}")
+    return str(given)
+
+
+def time_out(given: object) -> float:
+    """Seconds."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise TypeError(f"time_out: expected a number of seconds, got {given!r}")
+    if not 0 < given < 1e9:
+        raise ValueError(f"time_out: expected a positive number of seconds, got {given!r}")
+    return float(given)
 
 
 def _target(given: object) -> Target:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from shlo_jit import tuning
 from shlo_jit.codegen.background import Background
@@ -30,11 +30,14 @@ from shlo_jit.text.parser import parse_module
 from shlo_jit.verify.verifier import verify_module
 
 if TYPE_CHECKING:
+    from shlo_jit.codegen.objects import Compiled
     from shlo_jit.codegen.program import Program
     from shlo_jit.ir.core import Op
     from shlo_jit.kernels.routine import Routine
     from shlo_jit.lower.planned import Lowered, PlannedFunction
     from shlo_jit.memory.storage import MemoryPlan
+
+T = TypeVar("T")
 
 
 def compile_static(source: ProgramSource, options: CompileOptions) -> Executable:
@@ -76,9 +79,33 @@ def _remake(source: ProgramSource, options: CompileOptions) -> Remake:
     return Remake(texts(lambda: lower(parsed(source), options), options.target), timed)
 
 
-@compiling()
+def compile_code(source: ProgramSource, options: CompileOptions) -> Compiled:
+    """Program to machine code that is not loaded, from the object cache where it knows the program and its routines."""
+    key = key_of(source, options)
+    store = build.resolve_cache(options.cache)
+    found = None if key is None else build.find(key, options.target, store)
+    if found is not None and routines.all_found(found.routines, options.target, store):
+        return found
+    return _through(source, options, partial(build.generate, target=options.target, key=key, cache=options.cache))
+
+
 def _compile(source: ProgramSource, options: CompileOptions, key: str | None, remake: Remake | None) -> Executable:
-    """Through all stages."""
+    made = partial(
+        build.build,
+        target=options.target,
+        threads=options.threads,
+        custom_calls=options.implementations,
+        host=options.host,
+        key=key,
+        cache=options.cache,
+        remake=remake,
+    )
+    return _through(source, options, made)
+
+
+@compiling()
+def _through(source: ProgramSource, options: CompileOptions, made: Callable[..., T]) -> T:
+    """Through all stages. `made`: what comes of the lowered program, and the routines that have been started."""
     cpus = usable_cpus()
     with Background(cpus - 1) as background:
         store = build.resolve_cache(options.cache)
@@ -91,17 +118,7 @@ def _compile(source: ProgramSource, options: CompileOptions, key: str | None, re
             raise
         except Exception as error:  # whatever went wrong, the caller gets one documented exception
             raise defect(error) from error
-        return build.build(
-            lowered.program,
-            options.target,
-            threads=options.threads,
-            custom_calls=options.implementations,
-            host=options.host,
-            key=key,
-            cache=options.cache,
-            remake=remake,
-            starting=starting,
-        )
+        return made(lowered.program, starting=starting)
 
 
 def defect(error: Exception) -> InternalError:

@@ -39,6 +39,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shlo_jit.kernels.builder import Builder, V, i32
+from shlo_jit.kernels.collective import board
 from shlo_jit.schedule.scratch import ALIGN, Scratch
 
 ABI_VERSION = 2
@@ -62,6 +63,10 @@ class Status(enum.IntEnum):
     OK = 0
     CALL_FAILED = 1
     INTERRUPTED = 2
+    STOPPED = board.STOPPED
+    TIMED_OUT = board.TIMED_OUT
+    MISMATCHED = board.MISMATCHED
+    ENDED_EARLY = board.ENDED_EARLY
 
     @property
     def text(self) -> str:
@@ -72,6 +77,10 @@ _TEXTS = {
     Status.OK: "the program ended well",
     Status.CALL_FAILED: "a custom call of the program failed",
     Status.INTERRUPTED: "the program was interrupted",
+    Status.STOPPED: "another process stopped the program",
+    Status.TIMED_OUT: "another process did not get on",
+    Status.MISMATCHED: "another process was at another op",
+    Status.ENDED_EARLY: "another process ended without it",
 }
 
 
@@ -93,8 +102,10 @@ INSTANCE = {
     "callback": Field("ptr", 8),  # i32 (ptr handle, i64 number, ptr operands, ptr results): makes a custom call
     "handle": Field("ptr", 16),  # what `callback` is handed
     "pause": Field("ptr", 24),  # i32 (): called every millisecond or so by programs that may be long
-    "rank": Field("i64", 32),  # of the process in its grid; 0
-    "communicator": Field("ptr", 40),  # of the grid; null
+    "rank": Field("i64", 32),  # the number of the process in its grid; 0 where there is one
+    "communicator": Field(
+        "ptr", 40
+    ),  # how it meets the others, see kernels/collective/; null where alone
     "error_status": Field("i32", 48),  # the error record: what stopped a call, unless it was OK
     "error_call": Field("i32", 52),  # the number of the custom call that did, or NO_CALL
     "profile": Field("ptr", 56),  # where programs with `Program.timed` note times; else null

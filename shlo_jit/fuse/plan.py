@@ -12,6 +12,7 @@ from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Block, Op, Value, place_text
 from shlo_jit.ir.index import At, variables
+from shlo_jit.ops.known_calls import RAGGED_ALL_TO_ALL
 
 
 @dataclass(eq=False)

@@ -25,6 +25,31 @@ from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.loaded import Loaded
 
 
+def generate(
+    program: Program,
+    target: Target,
+    *,
+    key: str | None = None,
+    cache: ObjectCache | bool | None = True,
+    level: int | None = None,
+    verify: bool = True,
+    starting: routines.Starting | None = None,
+) -> Compiled:
+    """Generate code for `program` and have its routines at hand. `starting` has begun with those. With a `key` (see
+    `cache.program_key`) the result goes into the object cache. Raises InternalError when LLVM refuses the text."""
+    store = resolve_cache(cache)
+    parts, background = (1, None) if starting is None else (starting.parts, starting.background)
+    with stage("optimize and emit"):
+        compiled = compile_program(program, target, level, verify, parts, background)
+    with stage("routines"):
+        if starting is not None:
+            starting.finish()
+        routines.prepare(program.routines, target, store)
+    if store is not None and key is not None and constants.store(compiled, store):
+        store.store(key, *program_entry(compiled))
+    return compiled
+
+
 def build(
     program: Program,
     target: Target,
@@ -39,27 +64,29 @@ def build(
     verify: bool = True,
     starting: routines.Starting | None = None,
 ) -> Executable:
-    """Generate code for `program`, load it and make it callable. `starting` has begun with its routines.
+    """`generate` code for a program, load it and make it callable.
 
-    `target` must be this machine's. With a `key` (see `cache.program_key`) the result goes into the object cache.
-    `threads` as in `thread_count`. Raises InternalError when LLVM refuses the text, ExecutionError when a custom call
-    is not registered.
+    `target` must be this machine's. `threads` as in `thread_count`. Raises InternalError when LLVM refuses the text,
+    ExecutionError when a custom call is not registered.
     """
-    store = resolve_cache(cache)
-    parts, background = (1, None) if starting is None else (starting.parts, starting.background)
-    with stage("optimize and emit"):
-        compiled = compile_program(program, target, level, verify, parts, background)
-    with stage("routines"):
-        if starting is not None:
-            starting.finish()
-        routines.prepare(program.routines, target, store)
-    if store is not None and key is not None and constants.store(compiled, store):
-        store.store(key, *program_entry(compiled))
+    compiled = generate(program, target, key=key, cache=cache, level=level, verify=verify, starting=starting)
     executable = load(
-        compiled, target, threads=threads, custom_calls=custom_calls, host=host, cache=store, remake=remake
+        compiled,
+        target,
+        threads=threads,
+        custom_calls=custom_calls,
+        host=host,
+        cache=resolve_cache(cache),
+        remake=remake,
     )
     assert executable is not None  # its routines have just been prepared
     return executable
+
+
+def find(key: str, target: Target, cache: ObjectCache | bool | None = True) -> Compiled | None:
+    """What is stored under `key`, or None. Needs neither the program's text nor any stage of the compiler."""
+    store = resolve_cache(cache)
+    return None if store is None else store.read(key, partial(read_program, find=partial(constants.find, cache=store)))
 
 
 def from_cache(
@@ -72,11 +99,9 @@ def from_cache(
     cache: ObjectCache | bool | None = True,
     remake: Remake | None = None,
 ) -> Executable | None:
-    """The executable stored under `key`, or None. Needs neither the program's text nor any stage of the compiler."""
+    """The executable stored under `key`, or None."""
     store = resolve_cache(cache)
-    if store is None:
-        return None
-    compiled = store.read(key, partial(read_program, find=partial(constants.find, cache=store)))
+    compiled = find(key, target, store)
     if compiled is None:
         return None
     return load(compiled, target, threads=threads, custom_calls=custom_calls, host=host, cache=store, remake=remake)

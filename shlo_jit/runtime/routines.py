@@ -110,6 +110,17 @@ def find(name: str, target: Target, cache: ObjectCache | None) -> CompiledRoutin
     return compiled
 
 
+def all_found(names: Iterable[str], target: Target, cache: ObjectCache | None) -> bool:
+    """Whether the object code of routines, and of those they need, is at hand."""
+    for name in names:
+        if find(name, target, cache) is None and name in own_routines():
+            prepare([own_routines()[name]], target, cache)
+        compiled = find(name, target, cache)
+        if compiled is None or not all_found(compiled.needs, target, cache):
+            return False
+    return True
+
+
 def adopt(compiled: CompiledRoutine, target: Target) -> None:
     """Take over what another process has compiled."""
     with _lock:

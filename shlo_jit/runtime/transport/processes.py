@@ -23,6 +23,7 @@ from shlo_jit.runtime.host import HOST_CALLS, Host
 from shlo_jit.runtime.transport import worker
 from shlo_jit.runtime.transport.board import Board
 from shlo_jit.runtime.transport.errors import Raised
+from shlo_jit.runtime.transport.kept import Kept
 from shlo_jit.runtime.transport.layout import Layout, RankLayout, lay_out
 from shlo_jit.runtime.transport.lines import answer
 from shlo_jit.runtime.transport.rank import Place, needed_routines
@@ -61,24 +62,19 @@ class Processes(Team):
         super().__init__(crew)
         self.layout: Layout = lay_out(crew.programs, crew.lane_count, crew.threads)
         self.memory = Segment(self.layout.nbytes)
+        self.kept: Kept | None = Kept(self.memory, self.layout.results)
         self._workers: list[Any] = []
         self._lines: list[Connection] = []
         calls = _pickled(dict(crew.custom_calls))
         try:
             self._start(needs_main=bool(crew.custom_calls))
-            self.board = Board(
-                self.memory.address + self.layout.board.offset, crew.ranks, crew.code, crew.host_spins
-            )
+            self.board = Board(self.memory.address + self.layout.board.offset, crew.ranks, crew.code, crew.host_spins)
             self._load(calls)
         except BaseException:
             self.end(patiently=False)
             raise
         finally:
             self.memory.close_file()
-
-    @property
-    def base(self) -> int:
-        return self.memory.address
 
     @property
     def pids(self) -> tuple[int, ...]:

@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 
 class Rank:
-    """Made in the process, or the thread, that runs it. The memory of `layout` outlives it."""
+    """Made in the process, or the thread, that runs it."""
 
     def __init__(
         self,
@@ -53,8 +53,11 @@ class Rank:
         layout: RankLayout,
         custom_calls: Mapping[str, Any] | None = None,
         host: Host | None = None,
+        memory: object = None,
     ) -> None:
-        """`code`: of `kernels/collective/routine.py`. Raises ExecutionError when a custom call is not registered."""
+        """`code`: of `kernels/collective/routine.py`; `memory`: what must live as long as the rank. Raises
+        ExecutionError when a custom call is not registered."""
+        self._memory = memory
         self._library = jit.load(code.objects, code.symbols)
         functions = self._library.addresses
         self.communicator = _Communicator(place, functions, len(compiled.sites))

@@ -58,9 +58,8 @@ def _load(work: Any, fds: list[int], queues: Connection) -> Any:
         routines.adopt(routine, work.target)
     place = work.place._replace(board=memory.address + work.place.board, base=memory.address)
     calls = pickle.loads(work.custom_calls)  # written by the process that started this one
-    serving = Rank(compiled, work.target, work.code, place, work.layout, calls, DistantHost(queues))
-    serving.memory = memory, constants  # type: ignore[attr-defined]  which must live as long
-    return serving
+    host = DistantHost(queues)
+    return Rank(compiled, work.target, work.code, place, work.layout, calls, host, (memory, constants))
 
 
 def _say(line: Connection, error: BaseException) -> None:

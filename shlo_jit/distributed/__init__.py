@@ -1,0 +1,1 @@
+"""Programs for grids of processes, before they are compiled and while that is arranged."""

@@ -1,0 +1,83 @@
+"""Compilation for a grid of processes: the options of each program, and who is at the other end of its channels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from shlo_jit import pipeline
+from shlo_jit.ir.core import Module, Op, walk
+from shlo_jit.kernels.collective.routine import COLLECTIVE
+from shlo_jit.ops.collective import channel_id
+from shlo_jit.options import CompileOptions
+from shlo_jit.runtime import build, routines
+from shlo_jit.runtime.cpus import usable_cpus
+from shlo_jit.runtime.distributed import DistributedExecutable
+from shlo_jit.runtime.host import Host
+from shlo_jit.runtime.transport.team import Crew
+from shlo_jit.sources import ProgramSource
+
+Programs = Sequence[Sequence[str]]
+"""Of each replica, the entry of each of its partitions."""
+
+
+def compile_distributed(
+    source: ProgramSource,
+    options: CompileOptions,
+    programs: Programs | None,
+    transport: str,
+    time_out: float,
+    threads: int | None,
+) -> DistributedExecutable:
+    """`options.num_replicas` x `options.num_partitions` processes run `options.entry`, or what `programs` names.
+    `threads`: of each process, by default as many as there are CPUs for. Raises as `api.compile`."""
+    module = pipeline.parsed(source)
+    grid = options.num_replicas, options.num_partitions
+    entries = [options.entry] * options.processes if programs is None else [name for row in programs for name in row]
+    channels = tuple(sorted(_channels(module, entries).items()))
+    options = replace(options, channels=channels, reaches=transport != "mpi")
+    compiled = {name: pipeline.compile_code(source, replace(options, entry=name)) for name in dict.fromkeys(entries)}
+    store = build.resolve_cache(options.cache)
+    routines.prepare([COLLECTIVE], options.target, store)
+    code = routines.find(COLLECTIVE.name, options.target, store)
+    assert code is not None
+    crew = Crew(
+        programs=tuple(compiled[name] for name in entries),
+        target=options.target,
+        code=code,
+        threads=max(1, usable_cpus() // len(entries)) if threads is None else options.threads,
+        time_out=time_out,
+        custom_calls=options.implementations,
+        hosts=tuple(Host() for _ in entries),
+    )
+    return DistributedExecutable(crew, transport, grid)
+
+
+def _channels(module: Module, entries: Sequence[str]) -> Mapping[int, tuple[tuple[int, int], ...]]:
+    """Who sends to whom over the channels that say nothing of it: where one process's program sends and another's
+    receives, these two."""
+    ends: dict[int, tuple[set[int], set[int]]] = {}
+    for rank, entry in enumerate(entries):
+        for op in _ops_of(module, entry):
+            if op.name in ("stablehlo.send", "stablehlo.recv") and "source_target_pairs" not in op.attributes:
+                ends.setdefault(channel_id(op), (set(), set()))[op.name == "stablehlo.recv"].add(rank)
+    pairs = {}
+    for handle, (senders, receivers) in ends.items():
+        if len(senders) == len(receivers) == 1 and senders != receivers:
+            pairs[handle] = ((*senders, *receivers),)
+    return pairs
+
+
+def _ops_of(module: Module, entry: str) -> Iterator[Op]:
+    """The ops of a function and of those it calls."""
+    left, seen = [entry], set()
+    while left:
+        name = left.pop()
+        function = module.function(name)
+        if name in seen or function is None or not function.regions:
+            continue
+        seen.add(name)
+        for op in walk(function.block()):
+            yield op
+            if op.name == "func.call":
+                left.append(op.attributes["callee"].name)

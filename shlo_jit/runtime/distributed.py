@@ -1,0 +1,243 @@
+"""A program that runs in several processes, as one object that is called."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from shlo_jit.codegen.program import Port
+from shlo_jit.errors import ExecutionError
+from shlo_jit.runtime import pool
+from shlo_jit.runtime.arguments import check_count, convert
+from shlo_jit.runtime.front import Signature
+from shlo_jit.runtime.host import Channel, Host, Infeed, Outfeed
+from shlo_jit.runtime.layout import data_address
+from shlo_jit.runtime.transport.layout import RankLayout
+from shlo_jit.runtime.transport.processes import Processes
+from shlo_jit.runtime.transport.team import Crew
+from shlo_jit.runtime.transport.threads import Threads
+
+KEPT_FROM_BYTES = 16 << 10
+"""Results from this size on stay in shared memory; smaller ones are copied."""
+TRANSPORTS: dict[str, Callable[[Crew], Processes | Threads]] = {"processes": Processes, "threads": Threads}
+
+
+class Process(NamedTuple):
+    """One process of a grid, and the queues between it and this one."""
+
+    rank: int
+    replica_id: int
+    partition_id: int
+    inputs: tuple[Signature, ...]
+    outputs: tuple[Signature, ...]
+    host: Host
+
+    @property
+    def infeed(self) -> Infeed:
+        """What its infeeds take: `exe.processes[0].infeed.put(x)`; see `runtime/host.py`."""
+        return self.host.infeed
+
+    @property
+    def outfeed(self) -> Outfeed:
+        """What its outfeeds leave."""
+        return self.host.outfeed
+
+    def channel(self, handle: int) -> Channel:
+        """The channel of its host transfers with that handle."""
+        return self.host.channel(handle)
+
+
+class DistributedExecutable:
+    """A compiled program for a grid of processes. Call it with a sequence that has the arguments of each process, in
+    the order of their numbers (replica_id * num_partitions + partition_id); what comes back is a list with the results
+    of each. Of a program on global arrays, call it with those, as any executable.
+
+    Use it in a `with`, or `close` it: its processes end then, else with the last reference to it. Calls come one at a
+    time. After a WorkerError there are no processes any more, and every call says so; compile the program again.
+    """
+
+    def __init__(self, crew: Crew, transport: str, grid: tuple[int, int], arrays: GlobalArrays | None = None) -> None:
+        """Raises as the transport's class."""
+        self.transport = transport
+        self.num_replicas, self.num_partitions = grid
+        self._crew, self._arrays = crew, arrays
+        self._lock = threading.Lock()
+        self._team = team = TRANSPORTS[transport](crew)
+        self._ranks = [
+            _RankFront(team, rank, program.inputs, program.outputs, program.output_aliases)
+            for rank, program in enumerate(crew.programs)
+        ]
+        self.processes = tuple(
+            Process(r, *divmod(r, grid[1]), *(tuple(map(_signature, ports)) for ports in (p.inputs, p.outputs)), host)
+            for r, (p, host) in enumerate(zip(crew.programs, crew.hosts, strict=True))
+        )
+        self._finalizer = weakref.finalize(self, team.close)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Process ids of the workers; none of a transport that has none."""
+        return self._team.pids if isinstance(self._team, Processes) else ()
+
+    @property
+    def inputs(self) -> tuple[Signature, ...]:
+        """The arguments of each process, or of a program on global arrays; of programs that differ, those of the
+        first."""
+        return self.processes[0].inputs if self._arrays is None else self._arrays.inputs
+
+    @property
+    def outputs(self) -> tuple[Signature, ...]:
+        """The results, likewise."""
+        return self.processes[0].outputs if self._arrays is None else self._arrays.outputs
+
+    @property
+    def threads(self) -> int:
+        """How many threads each process may use."""
+        return self._crew.threads
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Raises TypeError or ValueError for arguments that do not fit, WorkerError when a process fails (its subclass
+        WorkerTimeoutError when one does not get on), and ExecutionError when one has failed before."""
+        if self._arrays is not None:
+            return self._arrays.joined(self._call(self._arrays.split(arguments)))
+        if len(arguments) != 1 or not isinstance(arguments[0], Sequence):
+            n = len(self.processes)
+            how = "exe([(x0,), (x1,), ...])"
+            raise TypeError(f"expected one sequence with the arguments of each of {n} processes: {how}")
+        return self._call(arguments[0])
+
+    def _call(self, arguments: Sequence[Any]) -> list[Any]:
+        n = len(self.processes)
+        if len(arguments) != n:
+            raise TypeError(f"expected the arguments of each of {n} processes, got {len(arguments)}")
+        converted = [front.converted(given) for front, given in zip(self._ranks, arguments, strict=True)]
+        if not self._lock.acquire(blocking=False):
+            raise ExecutionError("another thread is in a call; calls of several processes come one at a time")
+        try:
+            self._team.check()
+            results = [front.prepare(arrays) for front, arrays in zip(self._ranks, converted, strict=True)]
+            self._team.run()
+            return [front.finish(made) for front, made in zip(self._ranks, results, strict=True)]
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        """End the processes. May be called again."""
+        self._finalizer()
+
+    def __enter__(self) -> DistributedExecutable:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
+        grid = f"{self.num_replicas} x {self.num_partitions} {self.transport}"
+        return f"<DistributedExecutable of {grid} ({inputs}) -> ({outputs})>"
+
+
+class GlobalArrays(Protocol):
+    """How the arguments and results of a program on global arrays are cut over its processes."""
+
+    inputs: tuple[Signature, ...]
+    outputs: tuple[Signature, ...]
+
+    def split(self, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """The arguments of each process. Raises TypeError and ValueError for arguments that do not fit."""
+        ...
+
+    def joined(self, results: list[Any]) -> Any:
+        """The results of the whole."""
+        ...
+
+
+class _Result(NamedTuple):
+    """Where a result comes to be."""
+
+    array: np.ndarray
+    is_borrowed: bool
+    """The memory is the rank's own, and for this call only."""
+
+
+class _RankFront:
+    """Arrays to and from the memory of one rank."""
+
+    def __init__(
+        self, team: Processes | Threads, rank: int, inputs: Sequence[Port], outputs: Sequence[Port], aliases: Any
+    ) -> None:
+        self._rank, self.inputs, self.outputs = rank, inputs, outputs
+        self._aliases: dict[int, int] = dict(aliases)
+        self._layout: RankLayout = team.layout.ranks[rank]
+        self._memory = team.memory
+        self._base = team.memory.address
+        self._kept = team.kept
+        self._donated = {*aliases.values(), *team.crew.programs[rank].overwritten}
+        self._tables = [
+            (ctypes.c_int64 * len(ports)).from_address(self._base + table.offset)
+            for ports, table in ((inputs, self._layout.input_table), (outputs, self._layout.output_table))
+        ]
+
+    def converted(self, given: Any) -> list[np.ndarray]:
+        """The arrays of a call, checked."""
+        if not isinstance(given, Sequence):
+            raise TypeError(f"rank {self._rank}: expected a sequence of arguments, got {type(given).__name__}")
+        try:
+            check_count(len(given), self.inputs)
+            return [convert(value, i, port) for i, (value, port) in enumerate(zip(given, self.inputs, strict=True))]
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"rank {self._rank}: {error}") from None
+
+    def prepare(self, arrays: list[np.ndarray]) -> list[_Result]:
+        """Put arguments where the rank finds them, and make arrays for its results. `arrays` must live until the call
+        has ended."""
+        inputs, outputs = self._tables
+        for i, array in enumerate(arrays):
+            inputs[i] = self._place(i, array)
+        made = []
+        for i, port in enumerate(self.outputs):
+            result = self._result(i, port)
+            outputs[i] = data_address(result.array) - self._base
+            made.append(result)
+        return made
+
+    def finish(self, made: list[_Result]) -> Any:
+        """The results of a call that has ended well."""
+        out = tuple(r.array.copy() if r.is_borrowed else r.array for r in made)
+        return out[0] if len(out) == 1 else out
+
+    def _place(self, i: int, array: np.ndarray) -> int:
+        """Where the rank finds an argument: an offset."""
+        address = data_address(array)
+        if i not in self._donated and (self._kept is None or address in self._memory):
+            return address - self._base
+        offset = self._layout.inputs[i].offset
+        self._view(offset, self.inputs[i])[...] = array
+        return offset
+
+    def _result(self, i: int, port: Port) -> _Result:
+        dtype = port.dtype.numpy
+        if i in self._aliases:
+            return _Result(self._view(self._layout.inputs[self._aliases[i]].offset, port), True)
+        if self._kept is None:
+            return _Result(pool.empty(port.shape, dtype, port.nbytes), False)
+        lease = self._kept.lease(port.nbytes) if port.nbytes >= KEPT_FROM_BYTES else None
+        if lease is None:
+            return _Result(self._view(self._layout.outputs[i].offset, port), True)
+        return _Result(np.ndarray(port.shape, dtype, lease), False)  # type: ignore[arg-type]  ctypes arrays are buffers
+
+    def _view(self, offset: int, port: Port) -> np.ndarray:
+        """Memory of the rank's as an array, for this call."""
+        memory = (ctypes.c_char * max(1, port.nbytes)).from_address(self._base + offset)
+        return np.ndarray(port.shape, port.dtype.numpy, memory)  # type: ignore[arg-type]
+
+
+def _signature(port: Port) -> Signature:
+    return Signature(port.name, port.shape, port.dtype.numpy)
