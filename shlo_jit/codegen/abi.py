@@ -103,9 +103,7 @@ INSTANCE = {
     "handle": Field("ptr", 16),  # what `callback` is handed
     "pause": Field("ptr", 24),  # i32 (): called every millisecond or so by programs that may be long
     "rank": Field("i64", 32),  # the number of the process in its grid; 0 where there is one
-    "communicator": Field(
-        "ptr", 40
-    ),  # how it meets the others, see kernels/collective/; null where alone
+    "communicator": Field("ptr", 40),  # how it meets the others, see kernels/collective/; null where alone
     "error_status": Field("i32", 48),  # the error record: what stopped a call, unless it was OK
     "error_call": Field("i32", 52),  # the number of the custom call that did, or NO_CALL
     "profile": Field("ptr", 56),  # where programs with `Program.timed` note times; else null

@@ -1,19 +1,21 @@
-"""Calls of the programs of a grid: a host starts all ranks and waits for them; each rank waits, runs, and says so.
+"""Calls of the programs of a grid: a host begins a call on all ranks, runs one itself, and waits for the others.
 
     i64 @shlo_serve(ptr worker)
 
-is where a rank spends its life: it runs its program at every call. Comes back with LEAVE when the host asks for that,
-and with a status that its program ended with, other than OK: the host then gets to know what Python has to say, and
-`void @shlo_end_call(ptr worker, i64 status)` ends the call for the rank, which serves on.
+is where the other ranks spend their lives: they run their program at every call. Comes back with LEAVE when the host
+asks for that, and with a status that its program ended with, other than OK: the host then gets to know what Python has
+to say, and `void @shlo_end_call(ptr worker, i64 status)` ends the call for the rank, which serves on.
 
-    i64 @shlo_call_all(ptr board, i64 command)     begins a call
+    i64 @shlo_call_all(ptr board, i64 command)         begins a call
+    void @shlo_begin(ptr worker)                       for the host's own rank; it ends it by shlo_end_call
     i64 @shlo_await_all(ptr board, i64 ranks, i64 spins, i64 nanoseconds)
 
-the latter waits until all ranks have ended it, for so long at most; whether they have.
+the last waits until all ranks have ended it, for so long at most; whether they have.
 
     i32 @shlo_get_on()
 
-is the `pause` of ranks: their hearts beat while they compute, and they stop where that is asked for.
+is the `pause` of ranks: their hearts beat while they compute, and they stop where that is asked for. The host's own
+rank then looks for signals, by a function whose address is in `shlo_host_pause`.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
 from shlo_jit.kernels.collective import board
 from shlo_jit.kernels.collective.waiting import (
+    HOST_PAUSE,
     NULL,
     SLICE_NANOSECONDS,
     Sleep,
     beat,
     fence,
     field,
+    pause_of_host,
     rank_area,
     set_field,
     spin_until,
@@ -51,11 +55,15 @@ WORKER = {
 """Byte offset of each field of a rank's own record; 64 bits each."""
 THIS_RANK = V("ptr", "@shlo_this_rank")
 """The communicator of the rank whose code this is: each rank has the object loaded for itself."""
+CALL_SPINS = 8
+"""How much longer ranks look for the next call than for a message: the host has arrays to convert between calls."""
 
 
 def write_calls(module: ModuleText, target: Target) -> None:
     sleep = Sleep(target)
     module.define_global(THIS_RANK.text[1:], "global ptr null, align 8")
+    module.define_global(HOST_PAUSE.text[1:], "global ptr null, align 8")
+    _write_begin(module)
     _write_serve(module, target, sleep)
     _write_end_call(module, sleep)
     _write_call_all(module, sleep)
@@ -83,7 +91,7 @@ def _write_serve(module: ModuleText, target: Target, sleep: Sleep) -> None:
     def is_new() -> V:
         return b.icmp("ne", atomic_load(b, "i32", word, "acquire"), last)
 
-    spin_until(b, target, field(b, communicator, "spins"), is_new, called)
+    spin_until(b, target, b.mul(field(b, communicator, "spins"), CALL_SPINS), is_new, called)
     b.branch(look)
     b.start(look)
     atomic(b, "add", idle, i32(1), "seq_cst")
@@ -92,14 +100,12 @@ def _write_serve(module: ModuleText, target: Target, sleep: Sleep) -> None:
     b.branch(again)
 
     b.start(called)
-    number = b.cast("zext", atomic_load(b, "i32", word, "acquire"), "i64")
-    b.store(number, seen)
     command = atomic_load(b, "i32", b.offset(shared, board.COMMAND), "monotonic")
     work = b.label("work")
     b.branch_if(b.icmp("eq", command, i32(board.LEAVE)), leave, work)
 
     b.start(work)
-    _begin(b, worker, communicator, number)
+    b.call("void", "shlo_begin", [worker], declare=False)
     parameters = [_field(b, worker, n, "ptr") for n in ("arguments", "results")]
     parameters += [NULL, *(_field(b, worker, n, "ptr") for n in ("arena", "instance"))]
     status = b.call_pointer("i32", _field(b, worker, "main", "ptr"), parameters)
@@ -110,12 +116,19 @@ def _write_serve(module: ModuleText, target: Target, sleep: Sleep) -> None:
     b.branch(again)
 
     b.start(leave)
+    b.call("void", "shlo_begin", [worker], declare=False)
     b.call("void", "shlo_end_call", [worker, i64(board.OK)], declare=False)
     b.ret(i64(0))
 
 
-def _begin(b: Builder, worker: V, communicator: V, number: V) -> None:
+def _write_begin(module: ModuleText) -> None:
     """Everything as it is at the beginning of a call."""
+    b = module.function("shlo_begin", [("ptr", "worker")], linkage="external", attributes="nounwind")
+    (worker,) = b.params
+    communicator = _field(b, worker, "communicator", "ptr")
+    word = b.offset(field(b, communicator, "board", "ptr"), board.CALL)
+    number = b.cast("zext", atomic_load(b, "i32", word, "acquire"), "i64")
+    b.store(number, b.offset(worker, WORKER["seen"]))
     b.memset(_field(b, worker, "per_call", "ptr"), 0, _field(b, worker, "per_call_bytes"))
     call = b.add(b.urem(b.sub(number, 1), board.CALLS), 1)
     set_field(b, communicator, "tag", b.shl(call, board.CALL_SHIFT))
@@ -130,6 +143,7 @@ def _begin(b: Builder, worker: V, communicator: V, number: V) -> None:
         with b.loop(0, _field(b, worker, count)) as i:
             b.store(b.offset(base, b.load("i64", b.element(given, "i64", i))), b.element(made, "ptr", i))
     beat(b, communicator)
+    b.ret()
 
 
 def _write_end_call(module: ModuleText, sleep: Sleep) -> None:
@@ -206,4 +220,6 @@ def _write_get_on(module: ModuleText) -> None:
     beat(b, communicator)
     shared = field(b, communicator, "board", "ptr")
     stop = atomic_load(b, "i32", b.offset(shared, board.STOP), "monotonic")
-    b.ret(b.select(b.icmp("ne", stop, i32(0)), i32(board.STOPPED), i32(board.OK)))
+    with b.if_(b.icmp("ne", stop, i32(0)), "stopped"):
+        b.ret_early(i32(board.STOPPED))
+    b.ret(pause_of_host(b))

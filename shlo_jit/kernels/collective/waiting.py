@@ -26,10 +26,12 @@ from shlo_jit.kernels.threads.waiting import EVERYBODY, relax, spinning
 
 FUTEX_WAIT, FUTEX_WAKE = 0, 1
 """Between processes."""
-SLICE_NANOSECONDS = 100_000_000
+SLICE_NANOSECONDS = 50_000_000
 """How long a rank sleeps at most before it looks at hearts and clocks."""
 NAP_NANOSECONDS = 50_000
 NULL = V("ptr", "null")
+HOST_PAUSE = V("ptr", "@shlo_host_pause")
+"""What the host's own rank calls while it waits, an `i32 ()`; null in the others."""
 
 
 class Sleep:
@@ -65,6 +67,15 @@ class Sleep:
         b.store(b.udiv(nanoseconds, 1_000_000_000), time)
         b.store(b.urem(nanoseconds, 1_000_000_000), b.offset(time, 8))
         return time
+
+
+def pause_of_host(b: Builder) -> V:
+    """The status of the host's own `pause`, in its rank; OK in the others."""
+    function = b.load("ptr", HOST_PAUSE)
+    (status,) = b.if_else(
+        b.icmp("ne", function, NULL), lambda: [b.call_pointer("i32", function, [])], lambda: [i32(board.OK)]
+    )
+    return status
 
 
 def field(b: Builder, communicator: V, name: str, type: str = "i64") -> V:
@@ -135,7 +146,8 @@ def _write_ring(module: ModuleText, sleep: Sleep) -> None:
 
 def _write_stop_all(module: ModuleText) -> None:
     """void @shlo_stop_all(ptr communicator, i32 status): the first status stays."""
-    b = module.function("shlo_stop_all", [("ptr", "communicator"), ("i32", "status")], attributes="nounwind")
+    params = [("ptr", "communicator"), ("i32", "status")]
+    b = module.function("shlo_stop_all", params, linkage="external", attributes="nounwind")
     communicator, status = b.params
     word = b.offset(field(b, communicator, "board", "ptr"), board.STOP)
     atomic_store(b, status, word, "seq_cst")
@@ -202,6 +214,11 @@ def _write_await_asleep(module: ModuleText, target: Target, sleep: Sleep) -> Non
     now, beats = sleep.clock(b), atomic_load(b, "i64", heart, "monotonic")
     got_on = b.icmp("ne", beats, beaten)
     since_then = b.select(got_on, now, since)
+    paused = pause_of_host(b)
+    with b.if_(b.icmp("ne", paused, i32(board.OK)), "interrupted"):
+        atomic_store(b, i32(0), asleep, "seq_cst")
+        stop_all(b, communicator, paused)
+        b.ret_early(paused)
     last = b.block
     b.branch_if(b.icmp("sgt", b.sub(now, since_then), time_out), late, again)
     b.fill_phi(at, since, [(begun, before), (since_then, last)])

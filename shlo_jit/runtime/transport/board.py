@@ -48,10 +48,6 @@ class Board:
         """Whether all ranks have ended the call, after so long at most. Without the GIL."""
         return bool(self._await_all(self.address, self.ranks, self.spins, int(seconds * 1e9)))
 
-    def stop(self, status: int = board.STOPPED) -> None:
-        """Ask all ranks to stop what they do."""
-        ctypes.c_int32.from_address(self.address + board.STOP).value = status
-
     @property
     def calls(self) -> int:
         """The number of the call, as ranks note it."""

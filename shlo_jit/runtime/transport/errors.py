@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,11 +16,11 @@ from shlo_jit.schedule.site import Site
 class WorkerError(ExecutionError):
     """A process of a grid could not finish: it died, raised, or met others that did something else."""
 
-    def __init__(self, message: str, rank: int, op: str = "", place: str = "", traceback: str = "") -> None:
+    def __init__(self, message: str, rank: int, op: str = "", place: str = "", remote: str = "") -> None:
         """`rank`: of the process at fault; `op`: the op it was at, and `place` its line, where these are known;
-        `traceback`: what Python said in it."""
-        super().__init__(f"{message}\n\n{traceback.rstrip()}" if traceback else message)
-        self.rank, self.op, self.place, self.traceback = rank, op, place, traceback
+        `remote`: Python's traceback in it."""
+        super().__init__(f"{message}\n\n{remote.rstrip()}" if remote else message)
+        self.rank, self.op, self.place, self.remote = rank, op, place, remote
 
 
 class WorkerTimeoutError(WorkerError, TimeoutError):
@@ -35,6 +36,12 @@ class Raised(NamedTuple):
     traceback: str
 
 
+def raised_by(error: BaseException, *, is_own: bool = True) -> Raised:
+    """Of what this process has raised; `is_own`: it goes no further."""
+    text = "".join(traceback.format_exception(error))
+    return Raised(error if is_own else None, f"{type(error).__name__}: {error}", text)
+
+
 def failure_of(
     outcomes: Sequence[Outcome | None],
     sites: Sequence[Sequence[Site]],
@@ -44,7 +51,7 @@ def failure_of(
     """Why a call failed: of how its ranks ended (None: not yet) what came first in the chain of causes."""
     ended = {rank: outcome for rank, outcome in enumerate(outcomes) if outcome is not None}
     for rank, what in raised.items():
-        error = WorkerError(f"rank {rank}: {what.text}", rank, traceback=what.traceback)
+        error = WorkerError(f"rank {rank}: {what.text}", rank, remote=what.traceback)
         error.__cause__ = what.error
         return error
     late = {rank for rank, outcome in ended.items() if outcome.status == board.TIMED_OUT}

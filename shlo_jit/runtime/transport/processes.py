@@ -1,28 +1,29 @@
-"""Ranks as worker processes of this one, on memory that they share with it."""
+"""Ranks as this process and workers of it, on memory that they share."""
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import pickle
 import signal
 import sys
 import threading
 import time
 import types
+import weakref
 from collections.abc import Iterator
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
+from shlo_jit.codegen.abi import Status
 from shlo_jit.codegen.objects import CompiledRoutine, program_entry
 from shlo_jit.errors import ExecutionError
-from shlo_jit.kernels.collective import board
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime.host import HOST_CALLS, Host
 from shlo_jit.runtime.transport import worker
-from shlo_jit.runtime.transport.board import Board
-from shlo_jit.runtime.transport.errors import Raised
+from shlo_jit.runtime.transport.errors import WorkerError
 from shlo_jit.runtime.transport.kept import Kept
 from shlo_jit.runtime.transport.layout import Layout, RankLayout, lay_out
 from shlo_jit.runtime.transport.lines import answer
@@ -32,6 +33,8 @@ from shlo_jit.runtime.transport.team import Crew, Team
 
 START_SECONDS = 60.0
 """That a worker has to start and load its program."""
+END_SECONDS = 2.0
+"""That workers have to end by themselves."""
 
 
 class Work(NamedTuple):
@@ -54,7 +57,7 @@ class Work(NamedTuple):
 
 
 class Processes(Team):
-    """Workers, started anew and ended with the team."""
+    """The caller and its workers, started anew and ended with the team."""
 
     def __init__(self, crew: Crew) -> None:
         """Raises MemoryError, ExecutionError when a worker cannot start or load, and TypeError for custom calls that
@@ -62,29 +65,34 @@ class Processes(Team):
         super().__init__(crew)
         self.layout: Layout = lay_out(crew.programs, crew.lane_count, crew.threads)
         self.memory = Segment(self.layout.nbytes)
-        self.kept: Kept | None = Kept(self.memory, self.layout.results)
-        self._workers: list[Any] = []
-        self._lines: list[Connection] = []
+        self.kept = Kept(self.memory, self.layout.results)
+        self._workers: dict[int, Any] = {}
+        self._lines: dict[int, Connection] = {}
         calls = _pickled(dict(crew.custom_calls))
         try:
             self._start(needs_main=bool(crew.custom_calls))
-            self.board = Board(self.memory.address + self.layout.board.offset, crew.ranks, crew.code, crew.host_spins)
+            self._make_own()
             self._load(calls)
         except BaseException:
             self.end(patiently=False)
             raise
         finally:
             self.memory.close_file()
+        threading.Thread(target=_watch, args=(weakref.ref(self), self._sentinels()), daemon=True).start()
 
     @property
     def pids(self) -> tuple[int, ...]:
-        return tuple(process.pid for process in self._workers)
+        """By rank."""
+        return (os.getpid(), *(process.pid for process in self._workers.values()))
+
+    def _sentinels(self) -> list[int]:
+        return [process.sentinel for process in self._workers.values()]
 
     # ------------------------------------------------------------------ beginning
     def _start(self, needs_main: bool) -> None:
         context = multiprocessing.get_context("spawn")
         with contextlib.nullcontext() if needs_main else _without_main():
-            for rank in range(self.crew.ranks):
+            for rank in range(1, self.crew.ranks):
                 ours, theirs = context.Pipe()
                 queues, their_queues = context.Pipe()
                 arguments = theirs, their_queues, rank
@@ -92,8 +100,8 @@ class Processes(Team):
                 process.start()
                 theirs.close()
                 their_queues.close()
-                self._workers.append(process)
-                self._lines.append(ours)
+                self._workers[rank] = process
+                self._lines[rank] = ours
                 if any(c.target in HOST_CALLS for c in self.crew.programs[rank].callbacks):
                     _serve_queues(queues, self.crew.hosts[rank])
                 else:
@@ -112,32 +120,35 @@ class Processes(Team):
         names = {name for program in crew.programs for name in program.routines}
         routines = needed_routines(sorted(names), crew.target)
         written: dict[int, Any] = {}
-        for rank, program in enumerate(crew.programs):
+        for rank, line in self._lines.items():
+            program = crew.programs[rank]
             if id(program) not in written:
                 header, blobs = program_entry(program)
                 written[id(program)] = header, [bytes(blob) for blob in blobs]
-            known = tuple((c.digest, places[c.digest], c.data.nbytes) for c in program.constants if c.digest)
-            place = Place(
-                rank, crew.ranks, self.layout.board.offset, 0, crew.lanes(rank), crew.lane_count, crew.threads,
-                crew.spins, crew.time_out,
-            )  # fmt: skip
             work = Work(
-                written[id(program)], known, routines, crew.code, crew.target, place, self.layout.ranks[rank],
-                (self.memory.nbytes, shared.nbytes), calls,
-            )  # fmt: skip
+                program=written[id(program)],
+                constants=tuple((c.digest, places[c.digest], c.data.nbytes) for c in program.constants if c.digest),
+                routines=routines,
+                code=crew.code,
+                target=crew.target,
+                place=crew.place(rank, self.layout.board.offset, 0),
+                layout=self.layout.ranks[rank],
+                nbytes=(self.memory.nbytes, shared.nbytes),
+                custom_calls=calls,
+            )
             with self._telling(rank):
-                self._lines[rank].send(work)
+                line.send(work)
                 for segment in (self.memory, shared):
-                    reduction.send_handle(self._lines[rank], segment.fd, self._workers[rank].pid)
+                    reduction.send_handle(line, segment.fd, self._workers[rank].pid)
         shared.close_file()
         deadline = time.monotonic() + START_SECONDS
-        for rank, line in enumerate(self._lines):
+        for rank, line in self._lines.items():
             with self._telling(rank):
                 if not line.poll(max(0.0, deadline - time.monotonic())):
                     raise ExecutionError(f"the process of rank {rank} did not start within {START_SECONDS:g} s")
                 raised = line.recv()
             if raised is not None:
-                raise ExecutionError(f"rank {rank}: {raised.text}\n\n{raised.traceback}")
+                raise WorkerError(f"rank {rank}: {raised.text}", rank, remote=raised.traceback)
 
     @contextlib.contextmanager
     def _telling(self, rank: int) -> Iterator[None]:
@@ -151,30 +162,40 @@ class Processes(Team):
 
     # ------------------------------------------------------------------ calls
     def dead(self) -> tuple[int, str] | None:
-        for rank, process in enumerate(self._workers):
+        for rank, process in self._workers.items():
             if process.exitcode is not None:
                 return rank, _end_of(process)
         return None
 
     def hear(self) -> None:
-        for rank, line in enumerate(self._lines):
+        for rank, line in self._lines.items():
             with contextlib.suppress(EOFError, OSError):
                 while rank not in self.raised and line.poll(0):
                     self.raised[rank] = line.recv()
 
     def end(self, patiently: bool) -> None:
+        workers = list(self._workers.values())
         if patiently and self.dead() is None:
-            self.board.call(board.LEAVE)
-            wait([process.sentinel for process in self._workers], 2)
-        for process in self._workers:
+            self.leave()
+        deadline = time.monotonic() + (END_SECONDS if patiently else 0)
+        for process in workers:
             if patiently:
-                process.join(2)
+                process.join(max(0.0, deadline - time.monotonic()))
             if process.exitcode is None:
                 process.kill()
-        for process in self._workers:
+        for process in workers:
             process.join()
-        for line in self._lines:
+        for line in self._lines.values():
             line.close()
+
+
+def _watch(team: weakref.ref[Processes], sentinels: list[int]) -> None:
+    """Wake who waits for a worker that is no more."""
+    if sentinels:
+        wait(sentinels)
+        here = team()
+        if here is not None and here.broken is None:
+            here.own.stop_all(Status.STOPPED)
 
 
 def _end_of(process: Any) -> str:
@@ -215,6 +236,3 @@ def _without_main() -> Iterator[None]:
 def _serve_queues(line: Connection, host: Host) -> None:
     """Answer what a worker's program asks of its queues, until it ends."""
     threading.Thread(target=answer, args=(line, host), name="shlo_jit-queues", daemon=True).start()
-
-
-__all__ = ["Processes", "Raised", "Work"]

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shlo_jit.codegen import abi, jit
+from shlo_jit.codegen.jit import Library
 from shlo_jit.codegen.objects import Compiled, CompiledRoutine
 from shlo_jit.kernels.collective import board
 from shlo_jit.kernels.collective.calls import THIS_RANK, WORKER
+from shlo_jit.kernels.collective.waiting import HOST_PAUSE
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import lapack, routines
 from shlo_jit.runtime.host import Host
@@ -54,15 +56,25 @@ class Rank:
         custom_calls: Mapping[str, Any] | None = None,
         host: Host | None = None,
         memory: object = None,
+        own: Library | None = None,
     ) -> None:
-        """`code`: of `kernels/collective/routine.py`; `memory`: what must live as long as the rank. Raises
-        ExecutionError when a custom call is not registered."""
+        """`code`: of `kernels/collective/routine.py`; `memory`: what must live as long as the rank; `own`: the
+        functions of `runtime/signals.py`, where a thread of the user's runs it. Raises ExecutionError when a custom
+        call is not registered."""
         self._memory = memory
         self._library = jit.load(code.objects, code.symbols)
         functions = self._library.addresses
         self.communicator = _Communicator(place, functions, len(compiled.sites))
         ctypes.c_void_p.from_address(functions[THIS_RANK.text[1:]]).value = self.communicator.address
-        self._instance = _instance(compiled, target, place, functions, self.communicator, custom_calls, host)
+        calls = {"shlo_pause": functions["shlo_get_on"], "shlo_call": 0}
+        if own is not None:
+            calls["shlo_call"] = own.addresses["shlo_call"]
+            pause = ctypes.c_void_p.from_address(functions[HOST_PAUSE.text[1:]])
+            pause.value = own.addresses["shlo_pause"]
+        self._instance = _instance(compiled, target, place, calls, self.communicator, custom_calls, host)
+        self._arena = place.base + layout.arena.offset
+        self._begin = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(functions["shlo_begin"])
+        self._stop_all = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(functions["shlo_stop_all"])
         self._serve = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(functions["shlo_serve"])
         self._end_call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(functions["shlo_end_call"])
         self._record = self._make_record(compiled, place, layout)
@@ -73,7 +85,7 @@ class Rank:
         fields = {
             "main": self._instance.loaded.entry,
             "instance": self._instance.address,
-            "arena": base + layout.arena.offset,
+            "arena": self._arena,
             "communicator": communicator.address,
             "inputs": len(compiled.inputs),
             "outputs": len(compiled.outputs),
@@ -91,6 +103,20 @@ class Rank:
         """Run the program at every call. 0 when the host wants no more, or the status of a call that failed, after
         which `failure` tells why and `end_call` must be called. Without the GIL."""
         return self._serve(ctypes.addressof(self._record))
+
+    def run(self) -> int:
+        """Run the program once, for a call that has begun; the status. `end_call` must be called afterwards. Without
+        the GIL; raises what a handler of signals raises."""
+        self.begin()
+        return self._instance.run_in(self._arena, *self._tables, self._instance.address)
+
+    def begin(self) -> None:
+        """Take part in a call that the host has begun."""
+        self._begin(ctypes.addressof(self._record))
+
+    def stop_all(self, status: int) -> None:
+        """Ask all ranks to stop what they do."""
+        self._stop_all(self.communicator.address, status)
 
     def failure(self, status: int) -> BaseException:
         """Why this thread's last call stopped."""
@@ -139,7 +165,7 @@ def _instance(
     compiled: Compiled,
     target: Target,
     place: Place,
-    functions: Mapping[str, int],
+    calls: Mapping[str, int],
     communicator: _Communicator,
     custom_calls: Mapping[str, Any] | None,
     host: Host | None,
@@ -150,10 +176,10 @@ def _instance(
         assert library is not None, name  # the host sends what it has compiled
         libraries.append(library)
     library = jit.load(compiled.objects, [abi.ENTRY], libraries, lapack.addresses(compiled.externals))
-    own: Any = SimpleNamespace(addresses={"shlo_pause": functions["shlo_get_on"], "shlo_call": 0})
+    functions: Any = SimpleNamespace(addresses=calls)
     return Instance(
         Loaded(compiled, library),
-        own,
+        functions,
         place.threads,
         custom_calls,
         rank=place.rank,

@@ -7,13 +7,12 @@ import os
 import pickle
 import signal
 import threading
-import traceback
 from functools import partial
 from multiprocessing import parent_process, reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from shlo_jit.runtime.transport.errors import Raised
+from shlo_jit.runtime.transport.errors import raised_by
 
 
 def main(line: Connection, queues: Connection, rank: int) -> None:
@@ -64,9 +63,8 @@ def _load(work: Any, fds: list[int], queues: Connection) -> Any:
 
 def _say(line: Connection, error: BaseException) -> None:
     """Send what was raised here."""
-    text = f"{type(error).__name__}: {error}"
     with contextlib.suppress(OSError):
-        line.send(Raised(None, text, "".join(traceback.format_exception(error))))
+        line.send(raised_by(error, is_own=False))
 
 
 def _end_with_parent() -> None:
