@@ -263,6 +263,9 @@ SPECIALISATIONS = 256
 these should round them up, or pass them in chunks; each takes some 100 KB."""
 
 # ---------------------------------------------------------------------------- collectives
+COLLECTIVE_ROW_BYTES = 64
+"""Bytes of a row of a member's part from which an all_gather or a reduce_scatter goes along the row; shorter ones go
+along dimension 0, with a transposition around. Chosen: a cache line."""
 INLINE_MESSAGE_BYTES = 8 << 10
 """Bytes up to which a message is copied into the board, so that who sends it need not wait until it was read. Chosen:
 the copy takes less than a microsecond."""

@@ -5,8 +5,10 @@ They have no reference: what they mean takes more than one process.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from shlo_jit import tuning
 from shlo_jit.ir.attributes import Dense, IntegerAttr, StructAttr, SymbolRef
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import I32, TOKEN, UI32, TensorType, TokenType, Type, tensor
@@ -91,6 +93,21 @@ def group_size(op: Op) -> int | None:
 def _check_global_ids(op: Op, label: str) -> None:
     if op.attributes.get("use_global_device_ids") and channel_id(op) <= 0:
         raise Violation(label, f"channel_id must be positive when useGlobalDeviceIds is set but got: {channel_id(op)}")
+
+
+def part_in_rows(op: Op, operand: int = 0) -> tuple[int, int]:
+    """Of an operand of an all_gather or reduce_scatter of static shapes: the rows that a member's part of the whole
+    consists of (what lies before the dimension that the op goes along), and the bytes of each."""
+    gathers = op.name == "stablehlo.all_gather"
+    t = (op.operands if gathers else op.results)[operand].tensor
+    d = op.int("all_gather_dim" if gathers else "scatter_dimension")
+    return math.prod(t.extents[:d]), math.prod(t.extents[d:]) * t.storage.itemsize
+
+
+def goes_along_rows(op: Op, operand: int = 0) -> bool:
+    """Whether such an op may go along the dimension it has: the rows are long, or there is one."""
+    rows, nbytes = part_in_rows(op, operand)
+    return rows <= 1 or nbytes >= tuning.COLLECTIVE_ROW_BYTES
 
 
 def _results(op: Op) -> list[TensorType]:

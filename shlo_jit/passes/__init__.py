@@ -11,7 +11,7 @@ The folders follow the order of the story; what else stands in them helps the pa
     quantized   quantized arithmetic as arithmetic on storage
     regions     loops and bodies that need not be regions
     expand      compound ops as core ops; one file of rules a family
-    canonical   products, convolutions and linear algebra in the forms that the routines take
+    canonical   products, convolutions, linear algebra and collective ops in the forms that the routines take
 
 `inline` comes before all: it makes several functions of a module, which then go through the passes one by one.
 """
@@ -29,6 +29,7 @@ from shlo_jit.passes.canonical.byte_convolutions import byte_convolutions
 from shlo_jit.passes.canonical.canonical_convolutions import canonical_convolutions
 from shlo_jit.passes.canonical.canonical_dots import canonical_dots
 from shlo_jit.passes.canonical.canonical_linalg import canonical_linalg
+from shlo_jit.passes.canonical.collective_layouts import collective_layouts
 from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
@@ -103,6 +104,7 @@ PASSES = (
     Pass(pointwise_convolutions),
     Pass(canonical_dots, (core.DOTS,)),
     Pass(canonical_convolutions, (core.CONVOLUTIONS,)),
+    Pass(collective_layouts, (core.COLLECTIVE_LAYOUTS,)),
     Pass(simplify, (core.NO_DEAD_OPS,)),
 )
 """What runs on each function after inlining, in order."""

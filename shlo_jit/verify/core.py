@@ -26,6 +26,7 @@ from shlo_jit.ir.types import FutureType, QuantizedType, TensorType, TokenType, 
 from shlo_jit.ops import OPS
 from shlo_jit.ops.bodies import CONTROL, PLAIN_BODIES, is_plain
 from shlo_jit.ops.call_record import configuration
+from shlo_jit.ops.collective import goes_along_rows, part_in_rows
 from shlo_jit.ops.effects import acting
 from shlo_jit.ops.known_calls import RECV, SEND
 from shlo_jit.ops.products import accumulator, operand_type, operand_types
@@ -263,6 +264,26 @@ def _dead_ops(function: Op, ops: list[Op]) -> Iterator[Op]:
     return (op for op in unread if op not in with_effect)
 
 
+def _collective_layout_is_wrong(op: Op) -> str | None:
+    if op.name == "stablehlo.all_to_all" and (op.int("split_dimension") or op.int("concat_dimension")):
+        return "along another dimension than 0"
+    if op.name in ("stablehlo.all_gather", "stablehlo.reduce_scatter") and not goes_along_rows(op):
+        return f"along rows of {part_in_rows(op)[1]} bytes"
+    if op.name != "stablehlo.all_reduce" and len(op.results) > 1:
+        return "several operands"
+    pairs = zip(op.operands, op.results, strict=False)  # a dynamic root comes after the data
+    different = [(v.tensor.storage, r.tensor.storage) for v, r in pairs if v.tensor.storage != r.tensor.storage]
+    return "operands of {} for results of {}".format(*different[0]) if different else None
+
+
+COLLECTIVE_LAYOUTS = Rule(
+    "collective ops move blocks or long rows, one operand's but for all_reduce, and keep element types",
+    concerns=_named(
+        *("stablehlo." + n for n in "all_gather all_reduce all_to_all reduce_scatter".split()),
+        *("stablehlo.collective_" + n for n in "broadcast permute reduce".split()),
+    ),
+    op_is_wrong=_collective_layout_is_wrong,
+)
 LINALG = Rule(
     "cholesky and triangular_solve have the one form that has a kernel",
     concerns=_named("stablehlo.cholesky", "stablehlo.triangular_solve"),

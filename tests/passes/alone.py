@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import shlo_jit
 from shlo_jit.ir.core import Block, Module, Op, Region
-from shlo_jit.passes import core_functions
-from shlo_jit.passes.context import Context
+from shlo_jit.passes import PASSES, check, core_functions
+from shlo_jit.passes.context import NO_CHANNELS, Channels, Context
 from shlo_jit.passes.frontend.inline import inline_all
 
 Run = Callable[[Op, Context], Op]
@@ -31,6 +31,19 @@ def after(text: str, *passes: Run) -> Op:
     function, context = main_of(text)
     for run in passes:
         function = run(function, context)
+    return function
+
+
+def on_grid(text: str, last: Run, replicas: int, partitions: int, channels: Channels = NO_CHANNELS) -> Op:
+    """The function @main of a valid text after all passes up to `last`, for a grid of processes."""
+    assert shlo_jit.verify(text) == []
+    function, context = main_of(text)
+    context = context._replace(num_replicas=replicas, num_partitions=partitions, channels=channels)
+    rules = []
+    for step in PASSES[: 1 + max(i for i, step in enumerate(PASSES) if step.run is last)]:
+        function = step.run(function, context)
+        rules += step.establishes
+    check(function, rules, last.__name__, context.is_registered)
     return function
 
 

@@ -213,6 +213,14 @@ CASES = {
              "tensor<2x2x2xf32>", "tensor<2x3x2xf32>"),
         "convolution", "convolution transpose", shape=(2, 2, 2),
     ),
+    "collective_layouts": Case(
+        main("""%0:2 = "stablehlo.all_to_all"(%x, %x) {split_dimension = 1 : i64, concat_dimension = 0 : i64,
+            split_count = 2 : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}
+            : (tensor<2x4xf32>, tensor<2x4xf32>) -> (tensor<4x2xf32>, tensor<4x2xf32>)
+          return %0#0 : tensor<4x2xf32>""", "tensor<2x4xf32>", "tensor<4x2xf32>"),
+        "all_to_all",
+        "reshape transpose reshape transpose all_to_all reshape all_to_all reshape", meaning=False,
+    ),
 }  # fmt: skip
 
 

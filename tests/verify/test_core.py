@@ -79,6 +79,17 @@ WRONG: dict[Rule, list[tuple[str, str, str]]] = {
         ("tensor<?xf32>", "%0 = stablehlo.abs %x : tensor<?xf32>", r"a value of type tensor<\?xf32>"),
     ],
     EXPANDED: [(F, f"%0 = chlo.square %x : {F} -> {F}", "chlo.square breaks the rule 'no compound op'")],
+    core.COLLECTIVE_LAYOUTS: [
+        ("tensor<2x2xf32>", f'%0 = "stablehlo.all_to_all"(%x) {{split_dimension = 1 : i64, concat_dimension = 0 : i64, '
+         f"split_count = 1 : i64, {GROUPS}}} : (tensor<2x2xf32>) -> tensor<2x2xf32>", "along another dimension than 0"),
+        ("tensor<2x15xf32>", f'%0 = "stablehlo.all_gather"(%x) {{all_gather_dim = 1 : i64, {GROUPS}}} : '
+         "(tensor<2x15xf32>) -> tensor<2x15xf32>", "along rows of 60 bytes"),
+        (F, f'%0:2 = "stablehlo.collective_broadcast"(%x, %x) {{{GROUPS}}} : ({F}, {F}) -> ({F}, {F})',
+         "several operands"),
+        (F, f'%0 = "stablehlo.all_reduce"(%x) ({{\n^bb0(%a: tensor<f64>, %b: tensor<f64>):\n'
+            f"%s = stablehlo.add %a, %b : tensor<f64>\nstablehlo.return %s : tensor<f64>\n}}) {{{GROUPS}}} : "
+            f"({F}) -> tensor<4xf64>", "operands of f32 for results of f64"),
+    ],
     core.LINALG: [
         (SQUARES, f"%0 = stablehlo.cholesky %x, lower = true : {SQUARES}", "of the lower triangle"),
         ("tensor<4x4xbf16>", "%0 = stablehlo.cholesky %x, lower = false : tensor<4x4xbf16>", "elements of bf16"),

@@ -1,1 +1,1 @@
-"""Products, convolutions and linear algebra in the forms that the routines take: passes alone."""
+"""Products, convolutions, linear algebra and collective ops in the forms that the routines take: passes alone."""

@@ -35,8 +35,11 @@ ORDER = {"stablehlo." + n for n in ("maximum", "minimum", "clamp", "select", "co
 """Ops that order or choose values: they may do so on storage."""
 REDUCTIONS = {
     "stablehlo." + n: region
-    for n, region in (("reduce", 0), ("reduce_window", 0), ("scatter", 0), ("select_and_scatter", 1), ("all_reduce", 0))
-}
+    for n, region in (
+        ("reduce", 0), ("reduce_window", 0), ("scatter", 0), ("select_and_scatter", 1), ("all_reduce", 0),
+        ("reduce_scatter", 0), ("collective_reduce", 0),
+    )
+}  # fmt: skip
 """Ops that bring their operands to the type their body computes with, and which region that is."""
 
 

@@ -9,18 +9,15 @@ import re
 
 import numpy as np
 import pytest
-from alone import main_of, module_of
+from alone import main_of, module_of, on_grid
 from grid_meaning import Grid
 
 import shlo_jit
 from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.core import Op, walk
 from shlo_jit.ir.equality import equal_modules
-from shlo_jit.passes import PASSES
-from shlo_jit.passes.context import Channels
+from shlo_jit.passes.context import NO_CHANNELS, Channels
 from shlo_jit.passes.frontend.process_grid import process_grid
-from shlo_jit.verify import core
-from shlo_jit.verify.core import check_level
 
 T = "tensor<4xi32>"
 ADD = """({
@@ -37,17 +34,8 @@ def program(op: str, types: str = f"({T}) -> {T}", arguments: str = f"%x: {T}", 
     return f"{more}func.func @main({arguments}) -> {result} {{\n  %r = {op} : {types}\n  return %r : {result}\n}}"
 
 
-def after(text: str, replicas: int, partitions: int, channels: Channels | None = None) -> Op:
-    """@main after all passes up to this one."""
-    function, context = main_of(text)
-    assert shlo_jit.verify(text) == []
-    context = context._replace(num_replicas=replicas, num_partitions=partitions, channels=channels or {})
-    for step in PASSES:
-        function = step.run(function, context)
-        if step.run is process_grid:
-            break
-    check_level(function, [core.COLLECTIVES], "process_grid")
-    return function
+def after(text: str, replicas: int, partitions: int, channels: Channels = NO_CHANNELS) -> Op:
+    return on_grid(text, process_grid, replicas, partitions, channels)
 
 
 def groups_text(groups: list[list[int]]) -> str:

@@ -1,0 +1,174 @@
+"""Collective ops as one exchange takes them: blocks that are contiguous, or long rows, of one operand.
+
+Needs: process numbers, static shapes. Guarantees: an all_to_all goes along dimension 0 before and after; an all_gather
+or reduce_scatter goes along a dimension behind others only where a row of a member's part (from that dimension on) has
+tuning.COLLECTIVE_ROW_BYTES, otherwise along dimension 0, which then counts the members. Each op has one operand, but
+for all_reduce (a dynamic root comes beside it), of its result's element type. The calls that start an op early
+(`flatten`) are given what the op is given; they and their ops have numbers of their own.
+
+    all_gather(x: 8x2xf32, dim 1) of 4    ->   y = all_gather(reshape x: 1x8x2, dim 0): 4x8x2; reshape(transpose y): 8x8
+    all_to_all(x, split 1, concat 0)      ->   reshape(all_to_all(transpose(reshape x), split 0, concat 0))
+    collective_permute(x, y)              ->   collective_permute(x), collective_permute(y)
+    all_reduce(x: bf16) { f32 + f32 }     ->   all_reduce(convert x) { f32 + f32 }
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_jit.ir.attributes import IntegerAttr
+from shlo_jit.ir.core import Block, Op, Region, Value, walk
+from shlo_jit.ir.types import TensorType, Type, tensor
+from shlo_jit.ops.collective import goes_along_rows
+from shlo_jit.ops.known_calls import START
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.rewriter import Rewriter, rewrite
+
+OPS = frozenset(
+    "stablehlo." + n
+    for n in (
+        "all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute", "collective_reduce",
+        "reduce_scatter",
+    )
+)  # fmt: skip
+ALONG = {
+    "stablehlo.all_gather": ("all_gather_dim",),
+    "stablehlo.reduce_scatter": ("scatter_dimension",),
+    "stablehlo.all_to_all": ("split_dimension", "concat_dimension"),
+}
+"""Attributes that say which dimensions an op goes along."""
+
+
+def collective_layouts(function: Op, _: Context) -> Op:
+    """The function with those collective ops."""
+    if not any(op.name in OPS for op in walk(function.block())):
+        return function
+    return rewrite(function, _Layouts(function.block()).visit)
+
+
+class _Layouts:
+    """A visitor. Ops that are started early are given their operands where they start."""
+
+    def __init__(self, block: Block) -> None:
+        self.finishes = finishes(block)
+        self.numbers = {op: IntegerAttr(n) for n, op in enumerate(self.finishes.values())}
+        self.ready: dict[Op, list[Value]] = {}
+
+    def visit(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if is_start(op):
+            return self.start(rw, op, operands)
+        if op.name not in OPS:
+            return None
+        ready = self.ready.get(op) or _ready_all(rw, op, operands)
+        if op.name == "stablehlo.all_reduce":
+            return self.emit(rw, op, ready, [r.type for r in op.results])
+        roots = operands[len(op.results) :]
+        out = []
+        for i, value in enumerate(ready):
+            root = [mk.slice_dim(rw, r, 0, i, i + 1) for r in roots] if len(op.results) > 1 else roots
+            (found,) = self.emit(rw, op, [value, *root], [_type(op, i)], is_ready=_is_ready(op, i))
+            out.append(_finished(rw, op, i, found))
+        return out
+
+    def start(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+        finish = self.finishes.get(op)
+        if finish is None:
+            return []
+        self.ready[finish] = _ready_all(rw, finish, operands)
+        attributes = {**op.attributes, "started": self.numbers[finish]}
+        return rw.emit(op.name, self.ready[finish], [], attributes)
+
+    def emit(
+        self, rw: Rewriter, op: Op, operands: list[Value], types: Sequence[Type], is_ready: bool = True
+    ) -> list[Value]:
+        """The op on operands in its form; `is_ready`: along the dimensions it has, otherwise along the one in front."""
+        attributes = {k: v for k, v in op.attributes.items() if k != "started"}
+        if op in self.numbers:
+            attributes["started"] = self.numbers[op]
+        if not is_ready:
+            attributes |= dict.fromkeys(ALONG[op.name], IntegerAttr(0))
+        regions = [Region([rw.sweep(b) for b in r.blocks]) for r in op.regions]
+        return rw.emit(op.name, operands, types, attributes, regions)
+
+
+def is_start(op: Op) -> bool:
+    return op.name == "stablehlo.custom_call" and op.attributes["call_target_name"] == START
+
+
+def finishes(block: Block) -> dict[Op, Op]:
+    """Calls that start ops early, and these ops, in order: of the same operands and behind them in the same block. Ops
+    of several operands are not among them, but for all_reduce: they become several."""
+    found: dict[Op, Op] = {}
+    blocks = [block, *(b for op in walk(block) for r in op.regions for b in r.blocks)]
+    for each in blocks:
+        begun: dict[object, Op] = {}
+        for op in each.ops:
+            if is_start(op):
+                begun[op.attributes["started"]] = op
+            elif "started" in op.attributes:
+                start = begun.pop(op.attributes["started"], None)
+                single = len(op.operands) == 1 or op.name == "stablehlo.all_reduce"
+                if start is not None and single and start.operands == op.operands:
+                    found[start] = op
+    return found
+
+
+# ---------------------------------------------------------------------------- forms
+def _is_ready(op: Op, i: int) -> bool:
+    """Whether an op may go along the dimensions it has, with operand i alone."""
+    if op.name == "stablehlo.all_to_all":
+        return op.int("split_dimension") == op.int("concat_dimension") == 0
+    return op.name not in ALONG or goes_along_rows(op, i)
+
+
+def _members(op: Op) -> int:
+    """Of a group."""
+    return op.attributes["replica_groups"].type.extents[1]
+
+
+def _ready_all(rw: Rewriter, op: Op, operands: Sequence[Value]) -> list[Value]:
+    """The operands that go to others, each as the op takes it."""
+    return [_ready(rw, op, i, v) for i, v in enumerate(operands[: len(op.results)])]
+
+
+def _ready(rw: Rewriter, op: Op, i: int, operand: Value) -> Value:
+    """Operand i in the element type of its result and, where the op is not yet in its form, with a dimension in front
+    that counts blocks: of the members, of which an all_gather's operand has one."""
+    if op.regions:
+        operand = mk.convert(rw, operand, op.results[i].tensor.storage)
+    if _is_ready(op, i):
+        return operand
+    if op.name == "stablehlo.all_gather":
+        return mk.reshape(rw, operand, (1, *mk.shape_of(operand)))
+    d = op.int("split_dimension" if op.name == "stablehlo.all_to_all" else "scatter_dimension")
+    return _blocks(rw, operand, d, _members(op))
+
+
+def _type(op: Op, i: int) -> TensorType:
+    """Of what an op in its form gives for operand i."""
+    t = op.results[i].tensor
+    shape = list(t.extents)
+    if _is_ready(op, i):
+        return t
+    if op.name == "stablehlo.reduce_scatter":
+        return tensor((1, *shape), t.storage)
+    shape[op.int(ALONG[op.name][-1])] //= _members(op)
+    return tensor((_members(op), *shape), t.storage)
+
+
+def _finished(rw: Rewriter, op: Op, i: int, value: Value) -> Value:
+    """Result i as written, of what the op in its form gives."""
+    shape = mk.shape_of(op.results[i])
+    if _is_ready(op, i) or op.name == "stablehlo.reduce_scatter":
+        return mk.reshape(rw, value, shape)
+    d = op.int(ALONG[op.name][-1])
+    order = [*range(1, d + 1), 0, *range(d + 1, value.tensor.rank)]
+    return mk.reshape(rw, mk.transpose(rw, value, order), shape)
+
+
+def _blocks(rw: Rewriter, value: Value, d: int, count: int) -> Value:
+    """A value cut along dimension d, with the number of the block in front."""
+    shape = mk.shape_of(value)
+    cut = mk.reshape(rw, value, (*shape[:d], count, shape[d] // count, *shape[d + 1 :]))
+    return mk.transpose(rw, cut, [d, *(i for i in range(len(shape) + 1) if i != d)])
