@@ -146,7 +146,8 @@ def print_profile(console: Console, name: str, executable: Runnable, measured: P
 
 def print_trace(console: Console, traced: Trace) -> None:
     missed = f", {traced.missed:,} more did not fit" if traced.missed else ""
-    console.print(f"\nwrote {traced.noted:,} events to {traced.path}{missed}", markup=False)
+    count = f"{traced.noted:,} event{'s' if traced.noted > 1 else ''}"
+    console.print(f"\nwrote {count} to {traced.path}{missed}", markup=False)
 
 
 def _shape(shape: Sequence[int]) -> str:

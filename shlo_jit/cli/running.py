@@ -94,7 +94,8 @@ def run(
         typer.Option(min=1, metavar="N", help="Calls of the program.  [default: one, and more for half a second]"),
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(metavar="T.json", help="Write when each step of one more call ran, for trace viewers.")
+        Path | None,
+        typer.Option(metavar="T.json", help="Write when each step of one more call ran, for trace viewers."),
     ] = None,
     entry: Annotated[
         str, typer.Option(metavar="NAME", help="The function to run.  [default: main, or a library's only one]")

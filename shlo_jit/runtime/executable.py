@@ -152,14 +152,15 @@ class Executable(InProcess):
     def profile(self) -> Profile:
         """Where the time goes, step by step: `with exe.profile() as p:`, calls of the executable, and `print(p)`. The
         program is compiled anew for it, with looks at the clock; see `runtime/profile.py`. Raises ValueError for a
-        loaded library."""
+        loaded library; the `with` raises RuntimeError within another profile or trace."""
         from shlo_jit.runtime.profile import Profile
 
         return Profile(self.parts())
 
     def trace(self, path: str | os.PathLike[str]) -> Trace:
-        """When each step ran, in a file for trace viewers: `with exe.trace("t.json"):` and calls of the executable. As
-        `profile`; see `runtime/trace.py`."""
+        """When each step ran, in a file for trace viewers: `with exe.trace("t.json"):` and calls of the executable; see
+        `runtime/trace.py`. Raises as `profile`, and the `with` raises OSError before it begins where the file cannot be
+        written, and ValueError at its end where no call was made."""
         from shlo_jit.runtime.trace import Trace
 
         return Trace(self.parts(), path)

@@ -32,7 +32,7 @@ class Trace(Measured):
 
     def __init__(self, parts: Sequence[tuple[str, Executable, Executable]], path: str | os.PathLike[str]) -> None:
         """`parts` as of `Measured`."""
-        self.path = Path(path)
+        self.path = Path(path).absolute()
         super().__init__(parts, room=tuning.TRACE_EVENTS)
 
     def __enter__(self) -> Self:
