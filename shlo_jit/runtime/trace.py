@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 from shlo_jit import tuning
 from shlo_jit.runtime.measured import Measured, Part
 from shlo_jit.runtime.replacing import check_replaceable, replacing
-from shlo_jit.runtime.trace_events import Process, Recording, write_trace
+from shlo_jit.runtime.trace_events import ProcessEvents, Recording, write_trace
 
 if TYPE_CHECKING:
     from shlo_jit.runtime.executable import Executable
@@ -60,9 +60,9 @@ class Trace(Measured):
         """How many more there was no place for."""
         return self._process().missed
 
-    def _process(self) -> Process:
+    def _process(self) -> ProcessEvents:
         threads = {thread.ident: thread.name for thread in threading.enumerate() if thread.ident is not None}
-        return Process(0, "shlo_jit", [_recording(part) for part in self._parts], threads)
+        return ProcessEvents(0, "shlo_jit", [_recording(part) for part in self._parts], threads)
 
 
 def _recording(part: Part) -> Recording:

@@ -28,7 +28,7 @@ class Recording(NamedTuple):
     """How many more there was no place for."""
 
 
-class Process(NamedTuple):
+class ProcessEvents(NamedTuple):
     """What a process has to show. It can be pickled, to be gathered in one of several."""
 
     number: int
@@ -47,7 +47,7 @@ class Process(NamedTuple):
         return sum(r.missed for r in self.recordings)
 
 
-def write_trace(path: Path, processes: Sequence[Process]) -> None:
+def write_trace(path: Path, processes: Sequence[ProcessEvents]) -> None:
     """Write a trace of processes, each of which has its number as `pid`. Raises OSError."""
     events = [event for process in processes for event in trace_events(process)]
     missed = sum(process.missed for process in processes)
@@ -55,7 +55,7 @@ def write_trace(path: Path, processes: Sequence[Process]) -> None:
     path.write_text(json.dumps(trace, separators=(",", ":"), allow_nan=False), encoding="utf-8")
 
 
-def trace_events(process: Process) -> Iterator[dict[str, Any]]:
+def trace_events(process: ProcessEvents) -> Iterator[dict[str, Any]]:
     """The events of a process: its name and those of its threads, each run of a step, and a mark at the end where
     some are missing."""
     pid = process.number

@@ -21,7 +21,7 @@ from shlo_jit import tuning
 from shlo_jit.lower.program import ProgramLowering
 from shlo_jit.runtime.build import build
 from shlo_jit.runtime.measured import ProfileMemory
-from shlo_jit.runtime.trace_events import Process, Recording, write_trace
+from shlo_jit.runtime.trace_events import ProcessEvents, Recording, write_trace
 
 Event = dict[str, Any]
 CALLS_OUT = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -211,8 +211,10 @@ def test_a_call_that_fails_is_there_up_to_where_it_failed(path: Path) -> None:
     assert [s.label for s in profile.steps] == ["0"]
 
 
-def test_loops_around_what_failed_end_with_it(path: Path) -> None:
-    """The body is a function of its own; it and what is around it return early."""
+@pytest.mark.parametrize("part_steps", [1, 100])
+def test_loops_around_what_failed_end_with_it(part_steps: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one step a function, too: the loop and its turn are in others than what fails."""
+    monkeypatch.setattr(tuning, "PART_STEPS", part_steps)
     text = LOOP.replace(
         "%b = stablehlo.cosine %a : tensor<64xf32>",
         """%c = stablehlo.cosine %a : tensor<64xf32>
@@ -337,9 +339,13 @@ def test_queues_are_those_of_the_executable(path: Path) -> None:
       return %0#0 : tensor<2xf32>
     }"""
     exe = shlo_jit.compile(text)
+    results: list[np.ndarray] = []
+    thread = threading.Thread(target=lambda: results.append(exe()), daemon=True)
     exe.infeed.put(np.array([1, 2], np.float32))
     with exe.trace(path):
-        np.testing.assert_array_equal(exe(), [1, 2])
+        thread.start()
+        thread.join(20)
+    np.testing.assert_array_equal(results, [[1, 2]])
 
 
 def test_parts_of_a_step_lie_in_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +377,7 @@ def test_several_processes_in_one_file(path: Path) -> None:
         exe(*layer_arguments())
     (part,) = trace._parts
     noted = Recording("", part.timed, part.memory.events, 0)
-    processes = [Process(i, f"process {i}", [noted._replace(missed=i)]) for i in range(3)]
+    processes = [ProcessEvents(i, f"process {i}", [noted._replace(missed=i)]) for i in range(3)]
     write_trace(path, pickle.loads(pickle.dumps(processes)))
     found = runs(path)
     assert [(e["pid"], e["name"]) for e in found] == [
