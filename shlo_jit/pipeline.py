@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from shlo_jit.kernels.routine import Routine
     from shlo_jit.lower.planned import Lowered, PlannedFunction
     from shlo_jit.memory.storage import MemoryPlan
+    from shlo_jit.runtime.host import Host
 
 T = TypeVar("T")
 
@@ -73,8 +74,8 @@ def compile_new(
 
 
 def _remake(source: ProgramSource, options: CompileOptions) -> Remake:
-    def timed() -> Executable:
-        return _compile(source, replace(options, profile=True), None, None)
+    def timed(host: Host) -> Executable:
+        return _compile(source, replace(options, profile=True, host=host), None, None)
 
     return Remake(texts(lambda: lower(parsed(source), options), options.target), timed)
 

@@ -261,6 +261,8 @@ ns, the look 150."""
 SPECIALISATIONS = 256
 """Shapes for which code of one program with unknown dimensions is kept. Chosen: a service that sees more sizes than
 these should round them up, or pass them in chunks; each takes some 100 KB."""
+TRACE_EVENTS = 1 << 17
+"""Runs of steps that a trace keeps. Chosen: 4 MB while it is made, and some 30 MB of JSON, which viewers can load."""
 
 # ---------------------------------------------------------------------------- collectives
 COLLECTIVE_ROW_BYTES = 64

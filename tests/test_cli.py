@@ -471,6 +471,29 @@ def test_examples_are_found_by_name(name: str) -> None:
     assert invoke("verify", "--example", name).stdout.startswith(f"{name} (example): valid")
 
 
+# ---------------------------------------------------------------------- traces
+def test_run_traces_one_call(add: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    plain = invoke("run", add, "--random", "--repeat", "1").stdout
+    traced = invoke("run", add, "--random", "--repeat", "1", "--trace", str(path)).stdout
+    assert traced.splitlines()[-1] == f"wrote 2 events to {path}"
+    assert traced.splitlines()[-3] == plain.splitlines()[-1]  # the results
+    events = [e["name"] for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert events == ["@main", "loop"]
+
+
+def test_traces_say_what_did_not_fit(add: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shlo_jit.tuning.TRACE_EVENTS", 1)
+    printed = invoke("run", add, "--random", "--trace", str(tmp_path / "t.json")).stdout
+    assert printed.splitlines()[-1] == f"wrote 1 event to {tmp_path / 't.json'}, 1 more did not fit"
+
+
+def test_run_says_where_it_cannot_write_a_trace(add: str, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    expected = f"cannot write to {missing}: No such file or directory"
+    assert mistake("run", add, "--random", "--trace", str(missing / "t.json")) == expected
+
+
 # ---------------------------------------------------------------------- unknown dimensions
 UNKNOWN = """
 func.func @main(%x: tensor<?x3xf32>, %y: tensor<3xf32>, %z: tensor<?x3xf32>) -> tensor<?x3xf32> {
@@ -521,6 +544,10 @@ def test_sizes_that_follow_from_data(command: str, tmp_path: Path) -> None:
     x = save(tmp_path / "x.npy", np.array([3, 5], np.int32))
     printed = output(command, str(path), "--input", x)
     assert ("sizes 0" if command == "profile" else " 5 ") in printed
+    if command == "run":
+        trace = tmp_path / "t.json"
+        output(command, str(path), "--input", x, "--trace", str(trace))
+        assert '"sizes 0"' in trace.read_text()
 
 
 def test_shapes_that_are_wrong(unknown: str, add: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -23,6 +23,7 @@ from shlo_jit.forking import compiling
 from shlo_jit.ir.core import Module
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions
+from shlo_jit.runtime.replacing import replacing
 
 SHARED = {".so": "linux", ".dylib": "macos", ".dll": "windows"}
 OBJECTS = (".o", ".obj")
@@ -86,7 +87,7 @@ def export_module(module: Module, options: ExportOptions, progress: Progress = l
     linker = ""
     weights_path = _weights_path(options) if image.weights_in_file and image.weights.nbytes else None
     with contextlib.ExitStack() as whole:  # which puts the files in their places when all of them are written
-        made = whole.enter_context(_replacing(options.path))
+        made = whole.enter_context(replacing(options.path))
         if is_linked:
             linker = _link(made, code, image, written, options, progress)
         else:
@@ -96,10 +97,10 @@ def export_module(module: Module, options: ExportOptions, progress: Progress = l
                 else:
                     written.object(file, code)
         if weights_path is not None:
-            with open(whole.enter_context(_replacing(weights_path)), "wb") as file:
+            with open(whole.enter_context(replacing(weights_path)), "wb") as file:
                 weights.write_file(file, image, written.note)
         if options.header is not None:
-            whole.enter_context(_replacing(options.header)).write_text(header(image), encoding="utf-8")
+            whole.enter_context(replacing(options.header)).write_text(header(image), encoding="utf-8")
     return Exported(options.path, options.header, weights_path, linker)
 
 
@@ -159,15 +160,6 @@ def _write_archive(file: BinaryIO, code: bytes, image: Image, written: _Written)
     archive = Archive(file, f"{image.name}.o", public_symbols(image))
     written.object(file, code)
     archive.finish()
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """The path of a file to write, which takes the place of `path` once it is whole."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".shlo_jit-") as folder:
-        made = Path(folder) / path.name
-        yield made
-        made.replace(path)
 
 
 def _check_paths(options: ExportOptions) -> None:

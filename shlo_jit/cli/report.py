@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.executable import Signature
     from shlo_jit.runtime.profile import Profile
     from shlo_jit.runtime.staged import Runnable
+    from shlo_jit.runtime.trace import Trace
 
 
 def make_console() -> Console:
@@ -141,6 +142,12 @@ def print_profile(console: Console, name: str, executable: Runnable, measured: P
     console.print(rows)
     console.print()
     console.print(measured.table())
+
+
+def print_trace(console: Console, traced: Trace) -> None:
+    missed = f", {traced.missed:,} more did not fit" if traced.missed else ""
+    count = f"{traced.noted:,} event{'s' if traced.noted > 1 else ''}"
+    console.print(f"\nwrote {count} to {traced.path}{missed}", markup=False)
 
 
 def _shape(shape: Sequence[int]) -> str:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.dynamic import DynamicExecutable
     from shlo_jit.runtime.executable import Executable
     from shlo_jit.runtime.staged import Runnable as Code
+    from shlo_jit.runtime.trace import Trace
 
 TIMING_SECONDS, TIMING_CALLS = 0.5, 1000
 """How long, and how often at most, `run` goes on calling the program for its best time."""
@@ -92,6 +93,10 @@ def run(
         int | None,
         typer.Option(min=1, metavar="N", help="Calls of the program.  [default: one, and more for half a second]"),
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="T.json", help="Write when each step of one more call ran, for trace viewers."),
+    ] = None,
     entry: Annotated[
         str, typer.Option(metavar="NAME", help="The function to run.  [default: main, or a library's only one]")
     ] = "",
@@ -109,6 +114,7 @@ def run(
     console = report.make_console()
     with _ready(file, example, inputs, shapes, random, seed, entry or "main", make) as ready:
         results, times = _run(ready.executable, ready.arguments, repeat)
+        traced = None if trace is None else _trace(ready, trace)
         if isinstance(ready.source, Path) and programs.is_library(ready.source):
             report.print_library(console, ready.name, ready.executable, ready.seconds, times)
         else:
@@ -119,6 +125,8 @@ def run(
     report.print_results(console, results)
     if output_dir is not None:
         arrays.save(output_dir, results)
+    if traced is not None:
+        report.print_trace(console, traced)
 
 
 def check(
@@ -187,6 +195,18 @@ def _run(executable: Code, arguments: Sequence[Any], repeat: int | None) -> tupl
     with progress("running"):
         results, times = _timed(lambda: executable(*arguments), repeat)
         return results if isinstance(results, tuple) else (results,), times
+
+
+def _trace(ready: Ready, path: Path) -> Trace:
+    """Trace one call, after another to warm up."""
+    with mistakes.writable(path):
+        with progress("compiling again, with a clock"):
+            traced = ready.executable.trace(path)
+        with traced, progress("running"):
+            ready.executable(*ready.arguments)
+            traced.reset()
+            ready.executable(*ready.arguments)
+    return traced
 
 
 def _static(module: Module, entry: str, arguments: Sequence[np.ndarray]) -> Module:

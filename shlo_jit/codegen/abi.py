@@ -106,17 +106,33 @@ INSTANCE = {
     "communicator": Field("ptr", 40),  # how it meets the others, see kernels/collective/; null where alone
     "error_status": Field("i32", 48),  # the error record: what stopped a call, unless it was OK
     "error_call": Field("i32", 52),  # the number of the custom call that did, or NO_CALL
-    "profile": Field("ptr", 56),  # where programs with `Program.timed` note times; else null
+    "profile": Field("ptr", 56),  # where programs with `Program.timed` note times (PROFILE); else null
     "draws": Field("i64", 64),  # how often an rng has run; calls in several threads count together
 }
-PROFILE_SAMPLES = 1022
-"""Of the field `profile`: an array of records, one for each of `Program.timed`, zero at first, of i64: the number of
-calls, the nanoseconds of all, and those of the last so many, the nth at n modulo PROFILE_SAMPLES."""
-PROFILE_BYTES = 8 * (2 + PROFILE_SAMPLES)
-"""Of a record."""
 CONSTANTS = 72
 """Offset of the address of the first constant."""
 NO_CALL = -1
+
+# ---------------------------------------------------------------------- behind the field `profile`
+PROFILE = {
+    "events": Field("ptr", 0),  # an array of EVENT, zero at first; null where only records are wanted
+    "room": Field("i64", 8),  # how many events it has place for
+    "begun": Field("i64", 16),  # how many events there were, those without a place too; 0 at first
+}
+"""The head of that memory. Behind it is a record for each of `Program.timed`, zero at first, of i64: the number of
+runs, the nanoseconds of all, and those of the last so many, the nth at n modulo PROFILE_SAMPLES."""
+PROFILE_HEAD_BYTES = 8 * len(PROFILE)
+PROFILE_SAMPLES = 1022
+PROFILE_BYTES = 8 * (2 + PROFILE_SAMPLES)
+"""Of a record."""
+EVENT = {
+    "step": Field("i64", 0),  # the number of its record
+    "thread": Field("i64", 8),  # what pthread_self gives
+    "begin": Field("i64", 16),  # nanoseconds of CLOCK_MONOTONIC, which all processes of a machine have in common
+    "end": Field("i64", 24),  # 0 until then; `begin` is there no earlier
+}
+"""One run of a step. Events are in the order in which they began, so what is around a step comes before it."""
+EVENT_BYTES = 8 * len(EVENT)
 
 
 def instance_bytes(constants: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -53,17 +53,23 @@ class TimedStep(NamedTuple):
     """A step of a program that is compiled to be profiled."""
 
     label: str
-    """As in the printed plan, with the function's name where it is not the entry's."""
+    """As in the printed plan, with the function's name where it is not the entry's; empty of a call as a whole."""
     title: str
     kernels: tuple[str, ...] = ()
     nbytes: int = 0
-    """What it reads and writes at least."""
+    """What it reads and writes at least; 0 where that is known at the call only."""
     operations: int | None = None
-    """Arithmetic ones; None where that depends on values."""
+    """Arithmetic ones; None where that depends on values, or is known at the call only."""
     ops: str = ""
     """What it computes, for people."""
-    is_control: bool = False
-    """Its time has that of other steps in it."""
+    category: Literal["call", "control", "step", "copy", "part"] = "step"
+    """A call as a whole; control flow, with the steps inside, and so the call of a function; a step; copies before one
+    or at the end of a block; a part of a step."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether its time is in no other step's, and no other step's in its own."""
+        return self.category in ("step", "copy")
 
 
 @dataclass

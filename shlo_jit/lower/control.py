@@ -119,6 +119,7 @@ def leave_unless_ok(low: ProgramLowering, status: V, origin: int | None = None) 
     fail, go_on = b.label("fail"), b.label("on")
     b.branch_if(b.icmp("ne", status, i32(abi.Status.OK)), fail, go_on)
     b.start(fail)
+    low.timing.leave()
     if origin is not None:
         abi.store_error(b, low.scope.instance, status, origin)
     b.line(f"ret i32 {status.text}")

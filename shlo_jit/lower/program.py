@@ -230,11 +230,11 @@ class ProgramLowering:
         self.plan, self.schedule, self.memory = function.plan, function.schedule, function.memory
         self.pauses = Pauses(self)
         self.parts = Parts(self.plan, self.memory)
-        self.timing.begin_function(function.name, self.plan, name == abi.ENTRY)
         b = self.step_function(name, [*abi.PARAMETERS], internal=name != abi.ENTRY)
         self.scope = Scope(b)
-        self.block(self.plan)
-        self.finish(self.plan)
+        with self.timing.function(function.name, self.plan, is_entry=name == abi.ENTRY):
+            self.block(self.plan)
+            self.finish(self.plan)
         if name != abi.ENTRY:
             self.pauses.leave()
         b.ret(i32(abi.Status.OK))

@@ -1,31 +1,52 @@
 """Times of steps, in programs that are compiled to be profiled: a look at the clock before and after each.
 
-The host gives memory by the instance's field `profile`, an array of records as `codegen/abi.py` describes them. A look
-takes some 25 ns, and each step has one of its two in its time.
+The host gives memory by the instance's field `profile`, with records and perhaps places for events, as `codegen/abi.py`
+describes them. A look takes some 25 ns, and each step has one of its two in its time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, NamedTuple
 
-from shlo_jit.codegen.abi import PROFILE_BYTES, PROFILE_SAMPLES
+from shlo_jit.codegen.abi import (
+    EVENT,
+    EVENT_BYTES,
+    PROFILE,
+    PROFILE_BYTES,
+    PROFILE_HEAD_BYTES,
+    PROFILE_SAMPLES,
+    Field,
+)
 from shlo_jit.codegen.program import TimedStep
-from shlo_jit.fuse.plan import ControlStep, PlanBlock, Step, ViewStep, labels_of, lines_of, source_ops
+from shlo_jit.fuse.plan import ControlStep, OpStep, PlanBlock, Step, ViewStep, labels_of, lines_of, source_ops
 from shlo_jit.ir.core import Op
-from shlo_jit.kernels.builder import ModuleText, i32, i64
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
+from shlo_jit.lower.scope import Scope
 from shlo_jit.schedule.traffic import step_bytes, step_operations
-from shlo_jit.sizes import equal, hint_of
+from shlo_jit.sizes import Size, equal
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
 
-CLOCK, NOTE = "shlo_clock", "shlo_note"
+CLOCK, BEGIN, END, NOTE = "shlo_clock", "shlo_begin", "shlo_end", "shlo_note"
 MONOTONIC = 1
 """The number of CLOCK_MONOTONIC."""
 SHOWN_OPS = 6
 """Ops of a step that its line names."""
+
+
+class Span(NamedTuple):
+    """A step around the place being written."""
+
+    number: int
+    """Of its record."""
+    scope: Scope
+    event: V
+    """Address of its event; null where there was no place for one."""
+    start: V
+    """When it began."""
 
 
 class Timing:
@@ -37,22 +58,27 @@ class Timing:
         self.steps: list[TimedStep] = []
         self.kernels: list[dict[str, None]] = []
         """Names of the kernels of each of `steps`."""
-        self.open: list[int] = []
-        """Numbers of the steps around the place being written."""
+        self.open: list[Span] = []
+        """The steps around the place being written, the innermost last; some may be of functions around this one."""
         self.labels: dict[int, str] = {}
         if wanted:
             _write_functions(low.module)
 
-    def begin_function(self, name: str, plan: PlanBlock, is_entry: bool) -> None:
-        """A function is about to be written."""
-        if self.wanted:
-            prefix = "" if is_entry else f"@{name} "
-            self.labels = {key: prefix + label for key, label in labels_of(plan).items()}
+    @contextmanager
+    def function(self, name: str, plan: PlanBlock, is_entry: bool) -> Iterator[None]:
+        """Around the steps of a function of the program; those of the entry are the whole call."""
+        if not self.wanted:
+            yield
+            return
+        prefix = "" if is_entry else f"@{name} "
+        self.labels = {key: prefix + label for key, label in labels_of(plan).items()}
+        with self._timed(TimedStep("", f"@{name}", category="call")) if is_entry else nullcontext():
+            yield
 
     def note_kernel(self, name: str) -> None:
         """The step being written runs a kernel of this name."""
         if self.open:
-            self.kernels[self.open[-1]][name] = None
+            self.kernels[self.open[-1].number][name] = None
 
     @contextmanager
     def step(self, step: Step) -> Iterator[None]:
@@ -60,14 +86,14 @@ class Timing:
         if not self.wanted or isinstance(step, ViewStep):
             yield
             return
-        operations = step_operations(step)
+        is_call = isinstance(step, OpStep) and step.op.name == "func.call"
         what = TimedStep(
             label=self.labels[id(step)],
             title=step.title,
-            nbytes=hint_of(step_bytes(step)),
-            operations=None if operations is None else hint_of(operations),
+            nbytes=_known(step_bytes(step)) or 0,
+            operations=_known(step_operations(step)),
             ops=_described(source_ops(step)),
-            is_control=isinstance(step, ControlStep),
+            category="control" if is_call or isinstance(step, ControlStep) else "step",
         )
         with self._timed(what):
             for routine in self.low.schedule[step].routines:
@@ -81,27 +107,56 @@ class Timing:
             yield
             return
         label = "end" if step is None else f"before {self.labels[id(step)]}"
-        with self._timed(TimedStep(label, "copy", nbytes=2 * hint_of(nbytes))):
+        with self._timed(TimedStep(label, "copy", nbytes=2 * (_known(nbytes) or 0), category="copy")):
+            yield
+
+    @contextmanager
+    def part(self, title: str) -> Iterator[None]:
+        """Around a part of the step being written that is worth a look, such as waiting for others."""
+        if not self.wanted:
+            yield
+            return
+        around = self.steps[self.open[-1].number]
+        with self._timed(TimedStep(around.label, title, category="part")):
             yield
 
     @contextmanager
     def _timed(self, what: TimedStep) -> Iterator[None]:
-        number = len(self.steps)
+        number, b = len(self.steps), self.low.b
         self.steps.append(what)
         self.kernels.append({})
-        self.open.append(number)
-        start = self.low.b.call("i64", CLOCK, [], declare=False)
+        profile = self.low.scope.field("profile")
+        event = b.call("ptr", BEGIN, [profile, i64(number)], declare=False)
+        start = b.call("i64", CLOCK, [], declare=False)
+        self.open.append(Span(number, self.low.scope, event, start))
         yield
+        now = self._end(self.open.pop())
         b = self.low.b
-        taken = b.sub(b.call("i64", CLOCK, [], declare=False), start)
-        record = b.offset(self.low.scope.field("profile"), number * PROFILE_BYTES)
-        b.call("void", NOTE, [record, taken], declare=False)
-        self.open.pop()
+        record = b.offset(profile, PROFILE_HEAD_BYTES + number * PROFILE_BYTES)
+        b.call("void", NOTE, [record, b.sub(now, start)], declare=False)
+
+    def leave(self) -> None:
+        """The function being written returns from here: events of the steps around this place end, which are not
+        noted as runs."""
+        for span in reversed(self.open):
+            if span.scope is self.low.scope:
+                self._end(span)
+
+    def _end(self, span: Span) -> V:
+        b = self.low.b
+        now = b.call("i64", CLOCK, [], declare=False)
+        b.call("void", END, [span.event, span.start, now], declare=False)
+        return now
 
     def result(self) -> tuple[TimedStep, ...]:
         """The steps with the names of their kernels."""
         pairs = zip(self.steps, self.kernels, strict=True)
         return tuple(step._replace(kernels=tuple(names)) for step, names in pairs)
+
+
+def _known(number: int | None) -> int | None:
+    """A number that does not wait for the call."""
+    return None if isinstance(number, Size) else number
 
 
 def _described(ops: list[Op]) -> str:
@@ -114,12 +169,56 @@ def _described(ops: list[Op]) -> str:
 
 
 def _write_functions(module: ModuleText) -> None:
-    """`i64 shlo_clock()`, nanoseconds, and `void shlo_note(ptr record, i64 time)`."""
+    """The functions that are called around each step."""
+    _write_clock(module)
+    _write_begin(module)
+    _write_end(module)
+    _write_note(module)
+
+
+def _write_clock(module: ModuleText) -> None:
+    """`i64 shlo_clock()`: nanoseconds."""
     b = module.function(CLOCK, [], "i64", attributes="nounwind")
     time = b.alloca("i64", 2)
     b.call("i32", "clock_gettime", [i32(MONOTONIC), time])
     seconds, rest = b.load("i64", time), b.load("i64", b.element(time, "i64", 1))
     b.ret(b.add(b.mul(seconds, 1_000_000_000), rest))
+
+
+def _write_begin(module: ModuleText) -> None:
+    """`ptr shlo_begin(ptr profile, i64 step)`: a place for the step's event, or null."""
+    b = module.function(BEGIN, [("ptr", "profile"), ("i64", "step")], "ptr", attributes="nounwind")
+    profile, step = b.params
+    null = const("ptr", 0)
+    events = b.load("ptr", b.offset(profile, PROFILE["events"].offset))
+    with b.if_(b.icmp("eq", events, null)):
+        b.ret_early(null)
+    begun = b.offset(profile, PROFILE["begun"].offset)
+    place = b.emit("i64", f"atomicrmw add ptr {begun.text}, i64 1 monotonic")
+    with b.if_(b.icmp("sge", place, b.load("i64", b.offset(profile, PROFILE["room"].offset)))):
+        b.ret_early(null)
+    event = b.offset(events, b.mul(place, EVENT_BYTES))
+    _store(b, step, event, EVENT["step"])
+    _store(b, b.call("i64", "pthread_self", []), event, EVENT["thread"])
+    b.ret(event)
+
+
+def _write_end(module: ModuleText) -> None:
+    """`void shlo_end(ptr event, i64 begin, i64 end)`, of an event or null."""
+    b = module.function(END, [("ptr", "event"), ("i64", "begin"), ("i64", "end")], attributes="nounwind")
+    event, begin, end = b.params
+    with b.if_(b.icmp("ne", event, const("ptr", 0))):
+        _store(b, begin, event, EVENT["begin"])
+        _store(b, end, event, EVENT["end"])
+    b.ret()
+
+
+def _store(b: Builder, value: V, record: V, field: Field) -> None:
+    b.store(value, b.offset(record, field.offset))
+
+
+def _write_note(module: ModuleText) -> None:
+    """`void shlo_note(ptr record, i64 time)`."""
     b = module.function(NOTE, [("ptr", "record"), ("i64", "time")], attributes="nounwind")
     record, taken = b.params
     calls, total = b.load("i64", record), b.load("i64", b.offset(record, 8))

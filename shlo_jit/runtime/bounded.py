@@ -13,7 +13,10 @@ from shlo_jit.runtime.executable import Executable, InProcess, Memory
 from shlo_jit.runtime.ports import DynamicSignature
 
 if TYPE_CHECKING:
+    import os
+
     from shlo_jit.runtime.profile import Profile
+    from shlo_jit.runtime.trace import Trace
 
 
 class BoundedExecutable(InProcess):
@@ -72,9 +75,15 @@ class BoundedExecutable(InProcess):
 
         return Profile(self.parts())
 
+    def trace(self, path: str | os.PathLike[str]) -> Trace:
+        """As of an `Executable`."""
+        from shlo_jit.runtime.trace import Trace
+
+        return Trace(self.parts(), path)
+
     def parts(self) -> list[tuple[str, Executable, Executable]]:
-        """What a profile is made of."""
-        return [("", self._code, self._code.timed())]
+        """What profiles and traces are made of."""
+        return self._code.parts()
 
 
 def _cut(array: np.ndarray, sizes: dict[int, int]) -> np.ndarray:

@@ -25,7 +25,10 @@ from shlo_jit.runtime.staged import Runnable
 from shlo_jit.runtime.symbolic import SymbolicCode
 
 if TYPE_CHECKING:
+    import os
+
     from shlo_jit.runtime.profile import Profile
+    from shlo_jit.runtime.trace import Trace
 
 Shape = tuple[int, ...]
 Given = Sequence["Sequence[int] | str | np.ndarray"]
@@ -113,7 +116,8 @@ class DynamicExecutable(InProcess):
         """What is unknown of the arguments' shapes (`_hot_key`) -> executable. Forgotten whenever code is made, so
         that `_table` sees which shapes are in use."""
         self._last: Runnable | None = None
-        self._looks_up = False
+        self._looks_up = 0
+        """How many measurements want calls to look their code up."""
         self._tried: list[Executable] = []
         """Code that a call tries before it looks anything up: that for any size, and for the sizes it leaves out."""
         self.threads = threads
@@ -199,6 +203,12 @@ class DynamicExecutable(InProcess):
         profile.around = self._looking_up
         return profile
 
+    def trace(self, path: str | os.PathLike[str], shapes: Given | None = None) -> Trace:
+        """When each step of calls of these shapes ran; see `Executable.trace`."""
+        trace = self.executable(shapes).trace(path)
+        trace.around = self._looking_up
+        return trace
+
     @property
     def memory(self) -> Memory:
         """Of the code used last; `executable(shapes).memory` is that for other shapes. Raises ValueError before."""
@@ -256,13 +266,13 @@ class DynamicExecutable(InProcess):
 
     @contextmanager
     def _looking_up(self) -> Iterator[None]:
-        """Calls inside look their code up, and call that: a profile may have put another in its place."""
-        self._looks_up = True
+        """Calls inside look their code up, and call that: a measurement may have put another in its place."""
+        self._looks_up += 1
         self._try(self._tried)
         try:
             yield
         finally:
-            self._looks_up = False
+            self._looks_up -= 1
             self._try(self._tried)
 
     def _key(self, shapes: Sequence[Shape], values: Mapping[int, np.ndarray]) -> Key:

@@ -11,15 +11,17 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.runtime.cache import ObjectCache
 from shlo_jit.runtime.fastcall import fast_call
 from shlo_jit.runtime.front import Front, Signature, port_names
-from shlo_jit.runtime.host import Channel, Infeed, Outfeed
+from shlo_jit.runtime.host import Channel, Host, Infeed, Outfeed
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.ports import DynamicSignature
 from shlo_jit.sizes import Symbol
 
 if TYPE_CHECKING:
     import inspect
+    import os
 
     from shlo_jit.runtime.profile import Profile
+    from shlo_jit.runtime.trace import Trace
 
 
 class Memory(NamedTuple):
@@ -83,15 +85,15 @@ class Remake(NamedTuple):
 
     texts: Mapping[str, Callable[[], str]]
     """Name of a stage -> a function that gives the program's text there."""
-    timed: Callable[[], Executable]
-    """Makes the variant that notes how long its steps take."""
+    timed: Callable[[Host], Executable]
+    """Makes the variant that notes how long its steps take, with queues that it shares."""
 
 
 class Executable(InProcess):
     """A compiled program. Call it with arrays, in the order of `inputs`: `exe(x, y)`. One result is an array, several
     are a tuple. Threads may share it; copies are the executable itself, and other processes compile their own."""
 
-    __slots__ = ("__call__", "_fast", "_front", "_remake")
+    __slots__ = ("__call__", "_fast", "_front", "_own_call", "_remake")
     inputs: tuple[Signature, ...]
     outputs: tuple[Signature, ...]
 
@@ -107,7 +109,7 @@ class Executable(InProcess):
         self.inputs = tuple(_signature(p) for p in front.program.inputs)
         self.outputs = tuple(_signature(p) for p in front.program.outputs)
         self._fast = fast_call(front, target, cache)
-        self.__call__ = front.call if self._fast is None else self._fast.function()
+        self.__call__ = self._own_call = front.call if self._fast is None else self._fast.function()
 
     def before(self, otherwise: Callable[..., Any]) -> Callable[..., Any]:
         """The call, but what its machine code does not take, `otherwise` takes."""
@@ -149,16 +151,34 @@ class Executable(InProcess):
 
     def profile(self) -> Profile:
         """Where the time goes, step by step: `with exe.profile() as p:`, calls of the executable, and `print(p)`. The
-        program is compiled anew for it, with looks at the clock; see `runtime/profile.py`."""
+        program is compiled anew for it, with looks at the clock; see `runtime/profile.py`. Raises ValueError for a
+        loaded library; the `with` raises RuntimeError within another profile or trace."""
         from shlo_jit.runtime.profile import Profile
 
-        return Profile([("", self, self.timed())])
+        return Profile(self.parts())
 
-    def timed(self) -> Executable:
-        """The variant that notes how long its steps take. Raises ValueError for a loaded library."""
+    def trace(self, path: str | os.PathLike[str]) -> Trace:
+        """When each step ran, in a file for trace viewers: `with exe.trace("t.json"):` and calls of the executable; see
+        `runtime/trace.py`. Raises as `profile`, and the `with` raises OSError before it begins where the file cannot be
+        written, and ValueError at its end where no call was made."""
+        from shlo_jit.runtime.trace import Trace
+
+        return Trace(self.parts(), path)
+
+    def parts(self) -> list[tuple[str, Executable, Executable]]:
+        """What profiles and traces are made of: see `runtime/measured.py`. Raises ValueError for a loaded library."""
         if self._remake is None:
-            raise ValueError("only programs that were compiled from StableHLO here can be profiled")
-        return self._remake.timed()
+            raise ValueError("only programs that were compiled from StableHLO here can be profiled or traced")
+        return [("", self, self._remake.timed(self._front.instance.host))]
+
+    def run_instead(self, variant: Executable) -> None:
+        """Let calls run a variant of the program, until `run_itself`. Raises RuntimeError where they run one."""
+        if self.__call__ is not self._own_call:
+            raise RuntimeError("this executable is being profiled or traced already")
+        self.__call__ = variant.__call__
+
+    def run_itself(self) -> None:
+        self.__call__ = self._own_call
 
     def text(self, stage: str) -> str:
         """The program at a stage of its compilation: one of `shlo_jit.stages.STAGES`, such as `plan` or `asm`. Raises

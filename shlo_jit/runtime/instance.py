@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.jit import Library
@@ -17,6 +17,9 @@ from shlo_jit.runtime.callbacks import CallbackTable, trampoline_address
 from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.loaded import Loaded
 from shlo_jit.runtime.signals import CALL
+
+if TYPE_CHECKING:
+    from shlo_jit.runtime.measured import ProfileMemory
 
 _TYPES = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "ptr": ctypes.c_void_p}
 
@@ -94,6 +97,11 @@ class Instance:
             constants=tuple(constant.address for constant in self.loaded.constants),
         )
         return ctypes.addressof(self.record)
+
+    def note_times(self, memory: ProfileMemory) -> None:
+        """Let the program, which must be compiled to be profiled, note the times of its steps there."""
+        self._profile = memory  # calls that are still running when the measurement ends write there
+        self.record.profile = memory.address
 
     @property
     def memory_bytes(self) -> int:

@@ -4,25 +4,19 @@
         exe(x, w)          # as often as you like
     print(p)
 
-Inside the `with`, calls of the executable run the variant; ordinary code knows nothing of all this.
+Inside the `with`, calls of the executable run the variant; see `measured.py`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import io
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from shlo_jit.codegen.abi import PROFILE_BYTES, PROFILE_SAMPLES
+from shlo_jit.codegen.abi import PROFILE_SAMPLES
 from shlo_jit.codegen.program import TimedStep
-
-if TYPE_CHECKING:
-    from shlo_jit.runtime.executable import Executable
+from shlo_jit.runtime.measured import Measured
 
 
 class StepTime(NamedTuple):
@@ -41,67 +35,31 @@ class StepTime(NamedTuple):
     total_us: float
     """Of all calls."""
     share: float
-    """Of the total of all steps, those within control flow counted once; 0 for control flow itself."""
+    """Of the total of all steps, those within control flow and called functions counted once; 0 for what has others
+    inside, and for parts of a step."""
     gigabytes_per_second: float | None
-    """What is read and written at least, by the median time; None for steps that move nothing by themselves."""
+    """What is read and written at least, by the median time; None for steps that move nothing by themselves, or whose
+    sizes are known at the call only."""
     gigaflops: float | None
-    """10^9 arithmetic operations a second; None where their number depends on values."""
+    """10^9 arithmetic operations a second; None where their number depends on values, or is known at the call only."""
     ops: str
     """What it computes, and the lines of the program's text."""
 
 
-class _Part:
-    """An executable, and the same program compiled to look at the clock."""
-
-    def __init__(self, label: str, executable: Executable, variant: Executable) -> None:
-        """`label`: what its steps' labels begin with."""
-        self.label = label
-        self.executable = executable
-        self.variant = variant
-        instance = variant._front.instance
-        self.timed: tuple[TimedStep, ...] = instance.loaded.program.timed
-        self.records = np.zeros((max(1, len(self.timed)), PROFILE_BYTES // 8), np.int64)
-        instance.record.profile = self.records.ctypes.data_as(ctypes.c_void_p).value
-        self.call: Callable[..., object] | None = None
-
-
-class Profile:
+class Profile(Measured):
     """Times of the steps of one executable's calls, from `Executable.profile`. Calls from several threads at once are
     counted together, and some may be missed."""
 
-    def __init__(self, parts: Sequence[tuple[str, Executable, Executable]]) -> None:
-        """`parts`: what runs one after the other in a call: what labels of its steps begin with, an executable, and the
-        same program compiled to look at the clock."""
-        self._parts = [_Part(*part) for part in parts]
-        self.around: Callable[[], AbstractContextManager[None]] = nullcontext
-        """What the `with` enters besides, for calls to come to the executable."""
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Profile:
-        self._stack.enter_context(self.around())
-        for part in self._parts:
-            part.call = part.executable.__call__
-            part.executable.__call__ = part.variant.__call__
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for part in self._parts:
-            assert part.call is not None
-            part.executable.__call__ = part.call
-        self._stack.close()
-
-    def reset(self) -> None:
-        """Forget what was measured, a warm-up say."""
-        for part in self._parts:
-            part.records[...] = 0
-
     @property
     def steps(self) -> list[StepTime]:
-        """Every step that has run, in the order of the program."""
-        rows = [(part.label, r, s) for part in self._parts for r, s in zip(part.records, part.timed, strict=False)]
-        inside = sum(int(record[1]) for _, record, step in rows if not step.is_control)
+        """Every step that has run to its end, in the order of the program."""
+        rows = [
+            (part.label, record, step)
+            for part in self._parts
+            for record, step in zip(part.memory.records, part.timed, strict=True)
+            if step.category != "call"
+        ]
+        inside = sum(int(record[1]) for _, record, step in rows if step.counts)
         out = []
         for label, record, step in rows:
             calls, total = int(record[0]), int(record[1])
@@ -143,6 +101,6 @@ def _measured(label: str, step: TimedStep, calls: int, total: int, samples: np.n
     median, best = float(np.median(samples)), float(samples.min())
     moved = step.nbytes / median if step.nbytes and median else None
     operations = step.operations / median if step.operations and median else None
-    share = 0.0 if step.is_control or not inside else total / inside
+    share = total / inside if step.counts and inside else 0.0
     times = calls, median / 1e3, best / 1e3, total / 1e3
     return StepTime(label, step.title, step.kernels, *times, share, moved, operations, step.ops)

@@ -13,10 +13,13 @@ from shlo_jit.runtime.executable import Executable, InProcess, Memory
 from shlo_jit.runtime.ports import DynamicSignature
 
 if TYPE_CHECKING:
+    import os
+
     from shlo_jit.runtime.profile import Profile
+    from shlo_jit.runtime.trace import Trace
 
 PRELUDE = "sizes "
-"""What labels of the prelude's steps begin with in a profile."""
+"""What labels of the prelude's steps begin with in a profile or trace."""
 COMMENTS = {"module": "//", "core": "//", "asm": "#"}
 """What begins a comment in the text of a stage, where that is not `;`."""
 
@@ -69,11 +72,16 @@ class StagedExecutable(InProcess):
 
         return Profile(self.parts())
 
+    def trace(self, path: str | os.PathLike[str]) -> Trace:
+        """As `profile`; see `Executable.trace`."""
+        from shlo_jit.runtime.trace import Trace
+
+        return Trace(self.parts(), path)
+
     def parts(self) -> list[tuple[str, Executable, Executable]]:
-        """What a profile is made of."""
-        rest = self._latest()
-        found = [(PRELUDE, self._prelude, self._prelude.timed())]
-        return [*found, *([("", rest, rest.timed())] if isinstance(rest, Executable) else rest.parts())]
+        """What profiles and traces are made of."""
+        rest = self._latest().parts()
+        return [(PRELUDE, *part[1:]) for part in self._prelude.parts()] + rest
 
     def _latest(self) -> Runnable:
         if self._last is None:

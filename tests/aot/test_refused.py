@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,13 @@ def test_options(options: dict, error: type[Exception], message: str, tmp_path: 
     with pytest.raises(error, match=message):
         shlo_jit.export(AFFINE, **{"path": "model.so", **options})
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_regular_file_stays(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.so")
+    with pytest.raises(OSError, match=r"pipe\.so is no regular file"):
+        shlo_jit.export(AFFINE, tmp_path / "pipe.so")
+    assert (tmp_path / "pipe.so").is_fifo()
 
 
 def test_without_a_linker(tmp_path: Path, monkeypatch) -> None:

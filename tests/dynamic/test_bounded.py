@@ -421,7 +421,7 @@ def test_export(tmp_path: Path) -> None:
     assert refusal.value.line > 0
 
 
-def test_what_an_executable_knows() -> None:
+def test_what_an_executable_knows(tmp_path: Path) -> None:
     executable = compiled(SHRINKS)
     x = np.ones((8, 2), np.float32)
     executable(x)
@@ -431,6 +431,9 @@ def test_what_an_executable_knows() -> None:
     with executable.profile() as profile:
         executable(x)
     assert len(profile.steps) > 0
+    with executable.trace(tmp_path / "t.json") as trace:
+        executable(x)
+    assert trace.noted > len(profile.steps)
 
 
 def test_results_are_their_callers() -> None:

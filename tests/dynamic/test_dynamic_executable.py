@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,6 +129,17 @@ def test_profile() -> None:
     assert {step.calls for step in profile.steps} == {3}
 
 
+def test_trace(tmp_path: Path) -> None:
+    dynamic, path = shlo_jit.compile(MLP), tmp_path / "t.json"
+    with dynamic.trace(path, SHAPES):
+        dynamic(*arrays(3))
+        dynamic(*arrays(4))  # other code
+    (call,) = (e for e in json.loads(path.read_text())["traceEvents"] if e.get("cat") == "call")
+    with pytest.raises(ValueError, match="no call of the program ended inside"), dynamic.trace(path, SHAPES):
+        dynamic(*arrays(4))
+    assert str(call["ts"]) in path.read_text()
+
+
 def test_infeed_is_the_same_for_all_shapes() -> None:
     text = """
     func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
@@ -162,7 +175,7 @@ def test_before_sizes_are_known() -> None:
     staged = shlo_jit.compile(POSITIVE).executable([(6,)])
     assert repr(staged) == "<StagedExecutable (float32[6]) -> (int32[?], float32[?])>"
     assert "dynamic_iota" not in staged.text("module")
-    for ask in (staged.profile, lambda: staged.memory):
+    for ask in (staged.profile, lambda: staged.trace("t.json"), lambda: staged.memory):
         with pytest.raises(ValueError, match="this depends on sizes that the program computes: call it first"):
             ask()
 
@@ -190,3 +203,18 @@ def test_profile_of_both_parts() -> None:
         dynamic(x)
     assert {step.calls for step in profile.steps} == {2}
     assert {step.label.startswith("sizes ") for step in profile.steps} == {True, False}
+
+
+def test_trace_of_both_parts(tmp_path: Path) -> None:
+    """A call of the program is one of each part."""
+    dynamic, path = shlo_jit.compile(POSITIVE), tmp_path / "t.json"
+    x = np.arange(6, dtype=np.float32)
+    dynamic(x)
+    with dynamic.trace(path):
+        dynamic(x)
+        dynamic(x)
+    events = json.loads(path.read_text())["traceEvents"]
+    calls = [e for e in events if e.get("cat") == "call"]
+    assert [e["args"].get("step") for e in sorted(calls, key=lambda e: e["ts"])] == ["sizes", None] * 2
+    assert len({e["tid"] for e in events if e["ph"] == "X"}) == 1
+    assert any(e["args"].get("step", "").startswith("sizes 0") for e in events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -266,5 +267,20 @@ def test_profile() -> None:
             expect(exe, n)
     assert {step.calls for step in found.steps} == {3}
     assert "dot_general" in str(found)
+    assert {step.gigabytes_per_second for step in found.steps} == {None}  # it may be another size each time
     expect(exe, 30)
     assert {step.calls for step in found.steps} == {3}
+
+
+def test_trace(tmp_path: Path) -> None:
+    """Of calls with any size; what follows from it is not said."""
+    exe, path = symbolic(ROWS), tmp_path / "t.json"
+    x, w = rows(30)
+    exe(x, w)
+    with exe.trace(path, [x.shape, w.shape]):
+        for n in (30, 40, 50):
+            expect(exe, n)
+    events = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert sum(e["cat"] == "call" for e in events) == 3
+    assert sum(e["name"] == "dot_general" for e in events) == 3
+    assert not any("GB/s" in e["args"] or "GFLOP/s" in e["args"] for e in events)

@@ -8,45 +8,16 @@ import time
 
 import numpy as np
 import pytest
+from measured_programs import LAYER, LOOP, layer_arguments
 from programs import TARGET, constant
 
 import shlo_jit
 from shlo_jit.runtime.build import build
 from shlo_jit.runtime.profile import Profile
 
-SOFTMAX_LAYER = """func.func @main(%x: tensor<64x784xf32>, %w: tensor<784x10xf32>, %b: tensor<10xf32>) -> tensor<64x10xf32> {
-  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<64x784xf32>, tensor<784x10xf32>) -> tensor<64x10xf32>
-  %1 = stablehlo.broadcast_in_dim %b, dims = [1] : (tensor<10xf32>) -> tensor<64x10xf32>
-  %2 = stablehlo.add %0, %1 : tensor<64x10xf32>
-  %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
-  %m = stablehlo.reduce(%2 init: %low) applies stablehlo.maximum across dimensions = [1] : (tensor<64x10xf32>, tensor<f32>) -> tensor<64xf32>
-  %3 = stablehlo.broadcast_in_dim %m, dims = [0] : (tensor<64xf32>) -> tensor<64x10xf32>
-  %4 = stablehlo.subtract %2, %3 : tensor<64x10xf32>
-  return %4 : tensor<64x10xf32>
-}"""
-
-LOOP = """func.func @main(%x: tensor<64xf32>, %n: tensor<i32>) -> tensor<64xf32> {
-  %zero = stablehlo.constant dense<0> : tensor<i32>
-  %one = stablehlo.constant dense<1> : tensor<i32>
-  %r:2 = stablehlo.while(%i = %zero, %a = %x) : tensor<i32>, tensor<64xf32> cond {
-    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-    stablehlo.return %p : tensor<i1>
-  } do {
-    %j = stablehlo.add %i, %one : tensor<i32>
-    %b = stablehlo.cosine %a : tensor<64xf32>
-    stablehlo.return %j, %b : tensor<i32>, tensor<64xf32>
-  }
-  return %r#1 : tensor<64xf32>
-}"""
-
-
-def layer_arguments() -> list[np.ndarray]:
-    generator = np.random.default_rng(0)
-    return [generator.standard_normal(shape, np.float32) for shape in ((64, 784), (784, 10), (10,))]
-
 
 def test_steps_are_those_of_the_plan() -> None:
-    exe, arguments = shlo_jit.compile(SOFTMAX_LAYER), layer_arguments()
+    exe, arguments = shlo_jit.compile(LAYER), layer_arguments()
     ordinary = exe(*arguments)
     with exe.profile() as p:
         for _ in range(5):
@@ -63,7 +34,7 @@ def test_steps_are_those_of_the_plan() -> None:
 
 
 def test_rates_are_bytes_and_operations_by_the_median() -> None:
-    exe = shlo_jit.compile(SOFTMAX_LAYER)
+    exe = shlo_jit.compile(LAYER)
     with exe.profile() as p:
         exe(*layer_arguments())
     product, row = p.steps
@@ -119,11 +90,14 @@ def test_functions_that_are_called_have_their_names() -> None:
         exe(np.ones(64, np.float32))
     inside = [s for s in p.steps if s.label.startswith("@layer ")]
     assert inside and {s.calls for s in inside} == {100}
-    assert len([s for s in p.steps if s.title == "call"]) == 100
+    calls = [s for s in p.steps if s.title == "call"]
+    assert len(calls) == 100 and {s.share for s in calls} == {0}
+    assert sum(s.share for s in p.steps) == pytest.approx(1)
+    assert sum(s.total_us for s in calls) > sum(s.total_us for s in inside)
 
 
 def test_calls_are_ordinary_again_afterwards() -> None:
-    exe, arguments = shlo_jit.compile(SOFTMAX_LAYER), layer_arguments()
+    exe, arguments = shlo_jit.compile(LAYER), layer_arguments()
     ordinary = exe.__call__
     with pytest.raises(KeyError), exe.profile() as p:
         assert exe.__call__ is not ordinary
@@ -137,7 +111,7 @@ def test_calls_are_ordinary_again_afterwards() -> None:
 
 
 def test_a_profile_is_printed_as_a_table() -> None:
-    exe = shlo_jit.compile(SOFTMAX_LAYER)
+    exe = shlo_jit.compile(LAYER)
     with exe.profile() as p:
         exe(*layer_arguments())
     head, line, *rows = str(p).splitlines()
@@ -164,4 +138,4 @@ def test_executables_without_a_program_have_no_profile() -> None:
 
 
 def test_the_profile_is_exported() -> None:
-    assert isinstance(shlo_jit.compile(SOFTMAX_LAYER).profile(), Profile)
+    assert isinstance(shlo_jit.compile(LAYER).profile(), Profile)

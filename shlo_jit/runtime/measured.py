@@ -1,0 +1,105 @@
+"""Executables that are measured for the length of a `with`: calls run the same programs, compiled anew to look at the
+clock around each step. Ordinary code knows nothing of all this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from shlo_jit.codegen.abi import EVENT, EVENT_BYTES, PROFILE, PROFILE_BYTES
+from shlo_jit.codegen.program import TimedStep
+
+if TYPE_CHECKING:
+    from shlo_jit.runtime.executable import Executable
+
+EVENT_TYPE = np.dtype([(name, np.int64) for name in EVENT])
+assert EVENT_TYPE.itemsize == EVENT_BYTES
+
+
+class ProfileMemory:
+    """What the field `profile` of an instance refers to; see `codegen/abi.py`."""
+
+    def __init__(self, steps: int, room: int) -> None:
+        """For the records of so many steps, and at most `room` events."""
+        self._words = np.zeros(len(PROFILE) + steps * PROFILE_BYTES // 8, np.int64)
+        self.records = self._words[len(PROFILE) :].reshape(steps, PROFILE_BYTES // 8)
+        self._events = np.zeros(room, EVENT_TYPE)
+        self._room = room
+        self._write_head()
+
+    def _write_head(self) -> None:
+        self._words[: len(PROFILE)] = (self._events.ctypes.data if self._room else 0, self._room, 0)
+
+    @property
+    def address(self) -> int:
+        return self._words.ctypes.data
+
+    @property
+    def _begun(self) -> int:
+        return int(self._words[list(PROFILE).index("begun")])
+
+    @property
+    def events(self) -> np.ndarray:
+        """A copy of the events that have ended, EVENT_TYPE[n], in the order in which they began."""
+        events = self._events[: self._begun]
+        return events[(events["begin"] > 0) & (events["end"] > 0)]
+
+    @property
+    def missed(self) -> int:
+        """How many events there was no place for."""
+        return max(0, self._begun - self._room)
+
+    def clear(self) -> None:
+        self._events[: self._begun] = 0
+        self.records[...] = 0
+        self._write_head()
+
+
+class Part:
+    """An executable, and the same program compiled to look at the clock."""
+
+    def __init__(self, label: str, executable: Executable, variant: Executable, room: int) -> None:
+        """`label`: what its steps' labels begin with; `room`: for events."""
+        self.label = label
+        self.executable = executable
+        self.variant = variant
+        instance = variant._front.instance
+        self.timed: tuple[TimedStep, ...] = instance.loaded.program.timed
+        self.memory = ProfileMemory(len(self.timed), room)
+        instance.note_times(self.memory)
+
+
+class Measured:
+    """Within its `with`, calls of an executable are measured. Entering it raises RuntimeError where they are already,
+    by another."""
+
+    def __init__(self, parts: Sequence[tuple[str, Executable, Executable]], room: int = 0) -> None:
+        """`parts`: what runs one after the other in a call: what labels of its steps begin with, an executable, and the
+        same program compiled to look at the clock. `room`: how many events there is place for, of each."""
+        self._parts = [Part(*part, room) for part in parts]
+        self.around: Callable[[], AbstractContextManager[None]] = nullcontext
+        """What the `with` enters besides, for calls to come to the executable."""
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self.around())
+            for part in self._parts:
+                part.executable.run_instead(part.variant)
+                stack.callback(part.executable.run_itself)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def reset(self) -> None:
+        """Forget what was measured, a warm-up say. No call may be running."""
+        for part in self._parts:
+            part.memory.clear()
