@@ -1,0 +1,98 @@
+"""Shardings as XLA writes them in strings, `mhlo.sharding` of an op, to tile assignments.
+
+sharding  ::= `{` (`replicated` | tiled) `}`
+tiled     ::= `devices` `=` `[` integers `]` (`<=` `[` integers `]` (`T` `(` integers `)`)? | integers) last?
+last      ::= `last_tile_dim_replicate` | `last_tile_dims` `=` `{` word (`,` word)* `}`
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from shlo_jit.distributed.sharding_text import Reader
+from shlo_jit.distributed.shardy import refuse
+from shlo_jit.distributed.tiles import TileAssignment
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.ir.core import Op
+
+SUBGROUPS = ("manual", "replicated")
+"""Kinds of devices that have one tile."""
+
+
+def hlo_tile_assignment(op: Op, text: str, rank: int, devices: int) -> TileAssignment:
+    """How a value of some rank is cut. Raises ParseError for another text, VerifyError for one that makes no sense,
+    UnsupportedError for a sharding that gives a device no part, or of another number of devices."""
+    r = Reader(op, text)
+    r.expect("{")
+    if r.accept("replicated"):
+        found = TileAssignment.whole(rank, devices)
+    elif r.token in ("manual", "maximal", "unreduced", "unknown"):
+        what = f"{op.name}: the sharding {text} does not say how an array is cut into parts"
+        raise UnsupportedError(diagnose(what, op.span, op=op.name, label="sharding"))
+    else:
+        found = _tiled(r, rank, devices)
+    r.expect("}")
+    r.done()
+    return found
+
+
+def _tiled(r: Reader, rank: int, devices: int) -> TileAssignment:
+    """tiled"""
+    for token in ("devices", "=", "["):
+        r.expect(token)
+    tiles = r.integers("]")
+    if prod(tiles) != devices:
+        what = (
+            f"{r.op.name}: its sharding has {prod(tiles)} devices, but the program is compiled for {devices} partitions"
+        )
+        hint = f"compile with num_partitions={prod(tiles)}"
+        raise UnsupportedError(diagnose(what, r.op.span, op=r.op.name, label="mesh", hint=hint))
+    ids = _iota(r, devices) if r.accept("<=") else _listed(r)
+    last = _last(r)
+    if len(tiles) != rank + last:
+        refuse(r.op, f"the sharding {r.text} is one of rank {len(tiles) - last}, the value's rank is {rank}")
+    if sorted(ids) != list(range(devices)):
+        refuse(r.op, f"the sharding {r.text} should name each of {devices} devices once")
+    return TileAssignment(tiles[:rank], ids)
+
+
+def _iota(r: Reader, devices: int) -> tuple[int, ...]:
+    """`[` integers `]` (`T` `(` integers `)`)?"""
+    r.expect("[")
+    shape = r.integers("]")
+    order = tuple(range(len(shape)))
+    if r.accept("T"):
+        r.expect("(")
+        order = r.integers(")")
+    if prod(shape) != devices or sorted(order) != list(range(len(shape))):
+        refuse(r.op, f"the sharding {r.text} should name each of {devices} devices once")
+    return tuple(np.arange(devices).reshape(shape).transpose(order).reshape(-1).tolist())
+
+
+def _listed(r: Reader) -> tuple[int, ...]:
+    """integers"""
+    found = [r.integer()]
+    while r.accept(","):
+        found.append(r.integer())
+    return tuple(found)
+
+
+def _last(r: Reader) -> int:
+    """last; how many of the tile dimensions are none of the value's"""
+    if r.accept("last_tile_dim_replicate"):
+        return 1
+    if not r.accept("last_tile_dims"):
+        return 0
+    r.expect("=")
+    r.expect("{")
+    count = 0
+    while True:
+        if r.token not in SUBGROUPS:
+            r.fail("'manual' or 'replicated'")
+        r.next()
+        count += 1
+        if r.accept("}"):
+            return count
+        r.expect(",")

@@ -1,0 +1,77 @@
+"""Shardings over the axes of a mesh to tile assignments: which part of a value each device has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import prod
+
+import numpy as np
+
+from shlo_jit.distributed.shardy import Axis, Mesh, Sharding, refuse
+from shlo_jit.distributed.tiles import TileAssignment
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.ir.core import Op
+
+Piece = tuple[str, int, int]
+"""An axis, what it is cut into before, and into how many pieces then."""
+
+
+def tile_assignment(op: Op, sharding: Sharding, manual: Collection[str], devices: int) -> TileAssignment:
+    """How a value is cut along the axes that are manual; along all others every device has all of it.
+
+    Raises VerifyError where axes overlap, UnsupportedError for a mesh of another number of devices and for summands.
+    """
+    mesh = sharding.mesh
+    if sharding.unreduced:
+        what = f"{op.name}: a value that is unreduced along an axis is not supported"
+        raise UnsupportedError(diagnose(what, op.span, op=op.name, label="sharding"))
+    if not mesh.axes and not mesh.device_ids:  # the empty mesh stands for any
+        return TileAssignment.whole(len(sharding.dimensions), devices)
+    if not mesh.axes:
+        what = f"{op.name}: a value on device {mesh.device_ids[0]} alone is not supported"
+        raise UnsupportedError(diagnose(what, op.span, op=op.name, label="mesh"))
+    if mesh.size != devices:
+        what = f"{op.name}: its mesh has {mesh.size} devices, but the program is compiled for {devices} partitions"
+        hint = f"compile with num_partitions={mesh.size}"
+        raise UnsupportedError(diagnose(what, op.span, op=op.name, label="mesh", hint=hint))
+    cut = [_manual(op, axes, manual) for axes in sharding.dimensions]
+    pieces = _pieces(op, mesh, [axis for axes in cut for axis in axes])
+    wanted = [_piece(mesh, axis) for axes in cut for axis in axes]
+    if len(set(wanted)) < len(wanted):
+        refuse(op, "an axis is used twice in one sharding")
+    order = [pieces.index(piece) for piece in wanted]
+    order += [i for i in range(len(pieces)) if i not in order]
+    grid = np.array(mesh.device_ids or range(devices)).reshape([size for _, _, size in pieces])
+    tiles = tuple(prod(_piece(mesh, axis)[2] for axis in axes) for axes in cut)
+    return TileAssignment(tiles, tuple(grid.transpose(order).reshape(-1).tolist()))
+
+
+def _manual(op: Op, axes: tuple[Axis, ...], manual: Collection[str]) -> list[Axis]:
+    """The manual axes of a dimension, which come before the others."""
+    found = [axis for axis in axes if axis.name in manual]
+    if found != list(axes[: len(found)]):
+        refuse(op, f"in a dimension, manual axes come first; {axes[0].name!r} is not manual and comes before others")
+    return found
+
+
+def _piece(mesh: Mesh, axis: Axis) -> Piece:
+    return axis.name, axis.pre_size, mesh.axes[axis.name] // axis.pre_size if axis.size is None else axis.size
+
+
+def _pieces(op: Op, mesh: Mesh, used: list[Axis]) -> list[Piece]:
+    """All axes in order, each as the pieces that are used of it and what is left between them."""
+    found: list[Piece] = []
+    for name, size in mesh.axes.items():
+        before = 1
+        for _, pre_size, length in sorted(_piece(mesh, axis) for axis in used if axis.name == name):
+            if pre_size % before:
+                refuse(op, f"axis {name!r} is used twice in one sharding")
+            if pre_size > before:
+                found.append((name, before, pre_size // before))
+            found.append((name, pre_size, length))
+            before = pre_size * length
+        if size % before:
+            refuse(op, f"axis {name!r} is used twice in one sharding")
+        if size > before:
+            found.append((name, before, size // before))
+    return found

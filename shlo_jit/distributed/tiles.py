@@ -1,0 +1,102 @@
+"""How an array is cut into equal parts over devices: which part each device has, and how the whole is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class TileAssignment:
+    """Dimension i of an array is cut into `tiles[i]` equal tiles; each device has one tile of the array.
+
+    Devices that have the same tile are replicas of it. Replica number r of each tile belong together: the groups that
+    put an array together are made of those.
+    """
+
+    tiles: tuple[int, ...]
+    """How many tiles there are along each dimension."""
+    devices: tuple[int, ...]
+    """Device numbers, tile by tile in row-major order; the replicas of a tile stand beside each other."""
+
+    @staticmethod
+    def whole(rank: int, devices: int) -> TileAssignment:
+        """Every device has the whole array."""
+        return TileAssignment((1,) * rank, tuple(range(devices)))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every device has the whole array."""
+        return prod(self.tiles) == 1
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """Device numbers by tile index and replica, of shape `(*tiles, replicas)`."""
+        return np.array(self.devices).reshape(*self.tiles, len(self.devices) // prod(self.tiles))
+
+    @cached_property
+    def _tile_of(self) -> dict[int, tuple[int, ...]]:
+        return {int(device): place[:-1] for place, device in np.ndenumerate(self.table)}
+
+    def device_tile(self, device: int) -> tuple[int, ...]:
+        """Index of a device's tile, along each dimension. Raises ValueError for a device that has none."""
+        found = self._tile_of.get(device)
+        if found is None:
+            raise ValueError(f"expected one of {len(self.devices)} devices, got device {device}")
+        return found
+
+    def same_parts(self, other: TileAssignment) -> bool:
+        """Whether each device has the same part under both."""
+        return self.tiles == other.tiles and self._tile_of == other._tile_of
+
+    def groups(self, dimension: int) -> np.ndarray:
+        """Devices whose parts beside each other make up a dimension, of shape `(groups, tiles[dimension])`."""
+        return np.moveaxis(self.table, dimension, -1).reshape(-1, self.tiles[dimension])
+
+    def starts(self, dimension: int, extent: int) -> np.ndarray:
+        """By device, the first index of its part along a dimension of a whole array."""
+        length = extent // self.tiles[dimension]
+        return np.array([self.device_tile(d)[dimension] * length for d in range(len(self.devices))])
+
+    def part_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of a part of a whole. Raises ValueError for another rank, or where parts would not be equal."""
+        if len(shape) != len(self.tiles):
+            raise ValueError(f"expected an array of rank {len(self.tiles)}, got shape {tuple(shape)}")
+        for dimension, (extent, tiles) in enumerate(zip(shape, self.tiles, strict=True)):
+            if extent % tiles:
+                raise ValueError(
+                    f"dimension {dimension} has size {extent}, which cannot be cut into {tiles} equal parts"
+                )
+        return tuple(extent // tiles for extent, tiles in zip(shape, self.tiles, strict=True))
+
+    def part(self, array: np.ndarray, device: int) -> np.ndarray:
+        """A device's part of a whole array, as a view. Raises ValueError where the array cannot be cut so."""
+        return array[self._place(device, self.part_shape(array.shape))]
+
+    def _place(self, device: int, part: tuple[int, ...]) -> tuple[slice, ...]:
+        """Where a device's part lies in the whole."""
+        tile = self.device_tile(device)
+        return tuple(slice(at * n, (at + 1) * n) for at, n in zip(tile, part, strict=True))
+
+    def assemble(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """The whole array, fresh, from each device's part; of replicas the first is taken. Raises ValueError for parts
+        that are not one a device, of one shape, of one dtype."""
+        if len(parts) != len(self.devices):
+            raise ValueError(f"expected {len(self.devices)} parts, one a device, got {len(parts)}")
+        shape, dtype = parts[0].shape, parts[0].dtype
+        if len(shape) != len(self.tiles):
+            raise ValueError(f"expected parts of rank {len(self.tiles)}, got shape {shape}")
+        for device, part in enumerate(parts):
+            if part.shape != shape or part.dtype != dtype:
+                expected, got = f"{dtype}{list(shape)}", f"{part.dtype}{list(part.shape)}"
+                raise ValueError(
+                    f"expected parts of one type, {expected} as device 0 has, got {got} of device {device}"
+                )
+        array = np.empty(tuple(n * tiles for n, tiles in zip(shape, self.tiles, strict=True)), dtype)
+        for device in self.table[..., 0].reshape(-1).tolist():
+            array[self._place(device, shape)] = parts[device]
+        return array
