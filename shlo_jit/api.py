@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shlo_jit import check_options, pipeline
 from shlo_jit.check_options import compile_options
+from shlo_jit.distributed.grid import wanted_grid
 from shlo_jit.errors import Diagnostic, StableHLOError
 from shlo_jit.forking import compiling
 from shlo_jit.ir.core import Module
@@ -128,7 +129,8 @@ def compile(
             donate=donate,
             dynamic=dynamic,
         )
-        grid = check_options.grid(num_replicas, num_partitions, programs)
+        given_grid = check_options.grid(num_replicas, num_partitions, programs)
+        grid = wanted_grid(given, given_grid)
         if grid != (1, 1) or programs is not None or transport != "processes":
             from shlo_jit.distributed.compile import compile_distributed
 

@@ -54,11 +54,11 @@ def compile_options(
     )
 
 
-def grid(num_replicas: object, num_partitions: object, programs: object) -> tuple[int, int]:
-    """Replicas and partitions; see `api.compile`."""
+def grid(num_replicas: object, num_partitions: object, programs: object) -> tuple[int | None, int | None]:
+    """Replicas and partitions, where they are given; see `api.compile`."""
     sizes = [_positive(name, n) for name, n in (("num_replicas", num_replicas), ("num_partitions", num_partitions))]
     if programs is None:
-        return sizes[0] or 1, sizes[1] or 1
+        return sizes[0], sizes[1]
     rows = [*programs] if isinstance(programs, Sequence) and not isinstance(programs, str) else []
     if not rows or not all(isinstance(r, Sequence) and not isinstance(r, str) and r for r in rows):
         raise TypeError(f"programs: expected for each replica the entries of its partitions, got {programs!r}")

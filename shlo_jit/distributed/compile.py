@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from shlo_jit import pipeline
+from shlo_jit.distributed.arrays import GlobalArrays
+from shlo_jit.distributed.global_arrays import LocalProgram, local_program
 from shlo_jit.ir.core import Module, Op, walk
 from shlo_jit.kernels.collective.routine import COLLECTIVE
+from shlo_jit.lower.program import port
 from shlo_jit.ops.collective import channel_id
 from shlo_jit.options import CompileOptions
 from shlo_jit.runtime import build, routines
@@ -32,6 +35,13 @@ def compile_distributed(
     """`options.num_replicas` x `options.num_partitions` processes run `options.entry`, or what `programs` names.
     `threads`: of each process, by default as many as there are CPUs for. Raises as `api.compile`."""
     module = pipeline.parsed(source)
+    arrays = None
+    if programs is None:
+        function = pipeline.verified(module, options)
+        local = local_program(module, options.entry, options.num_partitions)
+        if local is not None:
+            arrays = _global_arrays(function, local, options)
+            source = module = local.module
     grid = options.num_replicas, options.num_partitions
     entries = [options.entry] * options.processes if programs is None else [name for row in programs for name in row]
     channels = tuple(sorted(_channels(module, entries).items()))
@@ -50,7 +60,15 @@ def compile_distributed(
         custom_calls=options.implementations,
         hosts=tuple(Host() for _ in entries),
     )
-    return DistributedExecutable(crew, transport, grid)
+    return DistributedExecutable(crew, transport, grid, arrays)
+
+
+def _global_arrays(function: Op, local: LocalProgram, options: CompileOptions) -> GlobalArrays:
+    block = function.block()
+    ports = [[port(v) for v in values] for values in (block.arguments, block.terminator.operands)]
+    return GlobalArrays(
+        (ports[0], ports[1]), (local.inputs, local.outputs), (options.num_replicas, options.num_partitions)
+    )
 
 
 def _channels(module: Module, entries: Sequence[str]) -> Mapping[int, tuple[tuple[int, int], ...]]:

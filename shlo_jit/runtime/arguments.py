@@ -32,12 +32,18 @@ def check_count(given: int, ports: Sequence[Port | DynamicPort]) -> None:
 def convert(value: Any, index: int, port: Port) -> np.ndarray:
     """The array a program can read for argument `index`. It is `value` itself, or a copy, or a view of it: not to be
     written to. Raises TypeError for a wrong kind or dtype, ValueError for a wrong shape or a number out of range."""
-    array = take(value, index, port)
-    if array.shape != port.shape:
-        raise ValueError(f"{name_of(index, port)}: expected {describe(port)}, got {describe_array(array)}")
+    array = take_checked(value, index, port)
     flags = array.flags
     if not (flags.c_contiguous and flags.aligned):
         array = np.array(array, dtype=port.dtype.numpy, order="C", copy=True, subok=False)
+    return array
+
+
+def take_checked(value: Any, index: int, port: Port) -> np.ndarray:
+    """An array of the port's dtype and shape, of whatever strides. Raises as `convert`."""
+    array = take(value, index, port)
+    if array.shape != port.shape:
+        raise ValueError(f"{name_of(index, port)}: expected {describe(port)}, got {describe_array(array)}")
     return array
 
 

@@ -74,7 +74,7 @@ class DistributedExecutable:
             for rank, program in enumerate(crew.programs)
         ]
         self.processes = tuple(
-            Process(r, *divmod(r, grid[1]), *(tuple(map(_signature, ports)) for ports in (p.inputs, p.outputs)), host)
+            Process(r, *divmod(r, grid[1]), *(tuple(map(signature, ports)) for ports in (p.inputs, p.outputs)), host)
             for r, (p, host) in enumerate(zip(crew.programs, crew.hosts, strict=True))
         )
         self._finalizer = weakref.finalize(self, team.close)
@@ -104,23 +104,24 @@ class DistributedExecutable:
         """Raises TypeError or ValueError for arguments that do not fit, WorkerError when a process fails (its subclass
         WorkerTimeoutError when one does not get on), and ExecutionError when one has failed before."""
         if self._arrays is not None:
-            return self._arrays.joined(self._call(self._arrays.split(arguments)))
+            return self._arrays.joined(self._run(self._arrays.split(arguments)))
         if len(arguments) != 1 or not isinstance(arguments[0], Sequence):
             n = len(self.processes)
             how = "exe([(x0,), (x1,), ...])"
             raise TypeError(f"expected one sequence with the arguments of each of {n} processes: {how}")
-        return self._call(arguments[0])
+        if len(arguments[0]) != len(self.processes):
+            raise TypeError(
+                f"expected the arguments of each of {len(self.processes)} processes, got {len(arguments[0])}"
+            )
+        return self._run([front.converted(given) for front, given in zip(self._ranks, arguments[0], strict=True)])
 
-    def _call(self, arguments: Sequence[Any]) -> list[Any]:
-        n = len(self.processes)
-        if len(arguments) != n:
-            raise TypeError(f"expected the arguments of each of {n} processes, got {len(arguments)}")
-        converted = [front.converted(given) for front, given in zip(self._ranks, arguments, strict=True)]
+    def _run(self, arrays: list[list[np.ndarray]]) -> list[Any]:
+        """A call with arrays that fit."""
         if not self._lock.acquire(blocking=False):
             raise ExecutionError("another thread is in a call; calls of several processes come one at a time")
         try:
             self._team.check()
-            results = [front.prepare(arrays) for front, arrays in zip(self._ranks, converted, strict=True)]
+            results = [front.prepare(given) for front, given in zip(self._ranks, arrays, strict=True)]
             self._team.run()
             return [front.finish(made) for front, made in zip(self._ranks, results, strict=True)]
         finally:
@@ -150,8 +151,9 @@ class GlobalArrays(Protocol):
     inputs: tuple[Signature, ...]
     outputs: tuple[Signature, ...]
 
-    def split(self, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """The arguments of each process. Raises TypeError and ValueError for arguments that do not fit."""
+    def split(self, arguments: Sequence[Any]) -> list[list[np.ndarray]]:
+        """The arrays of each process, of whatever strides. Raises TypeError and ValueError for arguments that do not
+        fit."""
         ...
 
     def joined(self, results: list[Any]) -> Any:
@@ -215,9 +217,10 @@ class _RankFront:
 
     def _place(self, i: int, array: np.ndarray) -> int:
         """Where the rank finds an argument: an offset."""
-        address = data_address(array)
-        if i not in self._donated and (self._kept is None or address in self._memory):
-            return address - self._base
+        if i not in self._donated and array.flags.c_contiguous:
+            address = data_address(array)
+            if self._kept is None or address in self._memory:
+                return address - self._base
         offset = self._layout.inputs[i].offset
         self._view(offset, self.inputs[i])[...] = array
         return offset
@@ -239,5 +242,6 @@ class _RankFront:
         return np.ndarray(port.shape, port.dtype.numpy, memory)  # type: ignore[arg-type]
 
 
-def _signature(port: Port) -> Signature:
+def signature(port: Port) -> Signature:
+    """Of a port, as users see it."""
     return Signature(port.name, port.shape, port.dtype.numpy)
