@@ -275,5 +275,9 @@ MEETING_SPINS = 2000
 """Looks at a word before a rank sleeps, where every rank has a CPU of its own. Chosen: some tens of microseconds."""
 CROWDED_SPINS = 1
 """The same where there are more ranks than CPUs: the one that is waited for needs the CPU. Chosen."""
+CALL_SPINS = 8
+"""How much longer ranks look for the next call than for a message: the host has arrays to convert meanwhile. Chosen."""
+UNROLLED_SOURCES = 16
+"""Ranks whose operands a reduction has at hand at once, their addresses in registers or on the stack. Chosen."""
 REDUCTION_BLOCK = 4096
 """Elements of a unit of the reduction of what ranks have. Chosen: a few vectors a task at least."""

@@ -23,6 +23,7 @@ LAYERS = (
     *((name, [name]) for name in "ir ops verify text reference passes fuse schedule memory codegen lower".split()),
     ("runtime", ["runtime"]),
     ("pipeline", ["sources", "pipeline", "stages", "specialize"]),
+    ("distributed", ["distributed"]),
     ("aot", ["aot"]),
     ("api", ["check_options", "api", "shlo_jit"]),
     ("command", ["op_table", "cli", "examples", "__main__"]),

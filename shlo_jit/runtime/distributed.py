@@ -74,7 +74,7 @@ class DistributedExecutable:
             for rank, program in enumerate(crew.programs)
         ]
         self.processes = tuple(
-            Process(r, *divmod(r, grid[1]), *(tuple(map(signature, ports)) for ports in (p.inputs, p.outputs)), host)
+            Process(r, *divmod(r, grid[1]), tuple(map(signature, p.inputs)), tuple(map(signature, p.outputs)), host)
             for r, (p, host) in enumerate(zip(crew.programs, crew.hosts, strict=True))
         )
         self._finalizer = weakref.finalize(self, team.close)

@@ -20,6 +20,7 @@ rank then looks for signals, by a function whose address is in `shlo_host_pause`
 
 from __future__ import annotations
 
+from shlo_jit import tuning
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
 from shlo_jit.kernels.collective import board
@@ -55,8 +56,6 @@ WORKER = {
 """Byte offset of each field of a rank's own record; 64 bits each."""
 THIS_RANK = V("ptr", "@shlo_this_rank")
 """The communicator of the rank whose code this is: each rank has the object loaded for itself."""
-CALL_SPINS = 8
-"""How much longer ranks look for the next call than for a message: the host has arrays to convert between calls."""
 
 
 def write_calls(module: ModuleText, target: Target) -> None:
@@ -91,7 +90,7 @@ def _write_serve(module: ModuleText, target: Target, sleep: Sleep) -> None:
     def is_new() -> V:
         return b.icmp("ne", atomic_load(b, "i32", word, "acquire"), last)
 
-    spin_until(b, target, b.mul(field(b, communicator, "spins"), CALL_SPINS), is_new, called)
+    spin_until(b, target, b.mul(field(b, communicator, "spins"), tuning.CALL_SPINS), is_new, called)
     b.branch(look)
     b.start(look)
     atomic(b, "add", idle, i32(1), "seq_cst")

@@ -108,7 +108,8 @@ class Rank:
         """Run the program once, for a call that has begun; the status. `end_call` must be called afterwards. Without
         the GIL; raises what a handler of signals raises."""
         self.begin()
-        return self._instance.run_in(self._arena, *self._tables, self._instance.address)
+        arguments, results = self._tables
+        return self._instance.run_in(self._arena, arguments, results, self._instance.address)
 
     def begin(self) -> None:
         """Take part in a call that the host has begun."""

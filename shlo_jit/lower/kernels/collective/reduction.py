@@ -18,9 +18,6 @@ from shlo_jit.schedule.tasks import Tasks, cut
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
 
-UNROLLED_SOURCES = 16
-"""Up to so many, their addresses are at hand in registers, or on the stack."""
-
 
 class Reduction:
     """Of `most` elements at most, of a number of sources (None: known at run time only), to a number of targets."""
@@ -52,7 +49,7 @@ class Reduction:
         sources, targets, counts, first, last = b.params
         block = tuning.REDUCTION_BLOCK
         start, stop = b.mul(first, block), b.min_(b.mul(last, block), b.load("i64", counts))
-        known = self.sources is not None and self.sources <= UNROLLED_SOURCES
+        known = self.sources is not None and self.sources <= tuning.UNROLLED_SOURCES
         at_hand = [self._buffer(b, sources, j) for j in range(self.sources or 0)] if known else []
         out = [self._buffer(b, targets, j) for j in range(self.targets or 0)]
         count = b.load("i64", b.offset(counts, 8))

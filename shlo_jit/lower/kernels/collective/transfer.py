@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels.builder import V
 from shlo_jit.kernels.collective.board import RING
-from shlo_jit.lower.kernels.collective.collective import Collective
+from shlo_jit.lower.kernels.collective.writer import Collective
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.schedule.collective import CollectiveSchedule
 
@@ -60,3 +60,6 @@ def start(low: ProgramLowering, number: int) -> None:
     w = Collective(low, finish, schedule)
     message = w.post()
     low.b.store(low.b.add(message, 1), w.exchange.ticket(w.site))
+
+
+WRITERS = {"send": send, "recv": recv}
