@@ -46,21 +46,28 @@ def compile_distributed(
     entries = [options.entry] * options.processes if programs is None else [name for row in programs for name in row]
     channels = tuple(sorted(_channels(module, entries).items()))
     options = replace(options, channels=channels, reaches=transport != "mpi")
-    compiled = {name: pipeline.compile_code(source, replace(options, entry=name)) for name in dict.fromkeys(entries)}
     store = build.resolve_cache(options.cache)
     routines.prepare([COLLECTIVE], options.target, store)
     code = routines.find(COLLECTIVE.name, options.target, store)
     assert code is not None
-    crew = Crew(
-        programs=tuple(compiled[name] for name in entries),
-        target=options.target,
-        code=code,
-        threads=max(1, usable_cpus() // len(entries)) if threads is None else options.threads,
-        time_out=time_out,
-        custom_calls=options.implementations,
-        hosts=tuple(Host() for _ in entries),
-    )
-    return DistributedExecutable(crew, transport, grid, arrays)
+    hosts = tuple(Host() for _ in entries)
+
+    def crew(options: CompileOptions) -> Crew:
+        made = {name: pipeline.compile_code(source, replace(options, entry=name)) for name in dict.fromkeys(entries)}
+        return Crew(
+            programs=tuple(made[name] for name in entries),
+            target=options.target,
+            code=code,
+            threads=max(1, usable_cpus() // len(entries)) if threads is None else options.threads,
+            time_out=time_out,
+            custom_calls=options.implementations,
+            hosts=hosts,
+        )
+
+    def timed() -> Crew:
+        return crew(replace(options, profile=True, cache=False))
+
+    return DistributedExecutable(crew(options), transport, grid, arrays, timed)
 
 
 def _global_arrays(function: Op, local: LocalProgram, options: CompileOptions) -> GlobalArrays:

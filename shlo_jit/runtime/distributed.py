@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +20,9 @@ from shlo_jit.runtime.arguments import check_count, convert
 from shlo_jit.runtime.front import Signature
 from shlo_jit.runtime.host import Channel, Host, Infeed, Outfeed
 from shlo_jit.runtime.layout import data_address
+from shlo_jit.runtime.measured import ProfileMemory
+from shlo_jit.runtime.replacing import check_replaceable, replacing
+from shlo_jit.runtime.trace_events import ProcessEvents, Recording, write_trace
 from shlo_jit.runtime.transport.layout import RankLayout
 from shlo_jit.runtime.transport.processes import Processes
 from shlo_jit.runtime.transport.team import Crew
@@ -62,22 +67,39 @@ class DistributedExecutable:
     time. After a WorkerError there are no processes any more, and every call says so; compile the program again.
     """
 
-    def __init__(self, crew: Crew, transport: str, grid: tuple[int, int], arrays: GlobalArrays | None = None) -> None:
-        """Raises as the transport's class."""
+    def __init__(
+        self,
+        crew: Crew,
+        transport: str,
+        grid: tuple[int, int],
+        arrays: GlobalArrays | None = None,
+        timed: Callable[[], Crew] | None = None,
+    ) -> None:
+        """`timed`: makes the crew of programs that note when their steps run. Raises as the transport's class."""
         self.transport = transport
         self.num_replicas, self.num_partitions = grid
         self._crew, self._arrays = crew, arrays
         self._lock = threading.Lock()
-        self._team = team = TRANSPORTS[transport](crew)
-        self._ranks = [
-            _RankFront(team, rank, program.inputs, program.outputs, program.output_aliases)
-            for rank, program in enumerate(crew.programs)
-        ]
+        self._timed = timed
+        self._use(team := TRANSPORTS[transport](crew))
         self.processes = tuple(
             Process(r, *divmod(r, grid[1]), tuple(map(signature, p.inputs)), tuple(map(signature, p.outputs)), host)
             for r, (p, host) in enumerate(zip(crew.programs, crew.hosts, strict=True))
         )
         self._finalizer = weakref.finalize(self, team.close)
+
+    def _use(self, team: Processes | Threads) -> None:
+        """Let a team make the calls from now on."""
+        self._team = team
+        self._ranks = [
+            _RankFront(team, rank, program.inputs, program.outputs, program.output_aliases)
+            for rank, program in enumerate(team.crew.programs)
+        ]
+
+    def trace(self, path: str | os.PathLike[str]) -> DistributedTrace:
+        """When each step ran in each process, as a file for trace viewers: `with exe.trace("t.json"):` and calls. They
+        run a variant of the programs, in processes of its own. See `runtime/trace.py`."""
+        return DistributedTrace(self, path)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -143,6 +165,45 @@ class DistributedExecutable:
         inputs, outputs = (", ".join(map(str, ports)) for ports in (self.inputs, self.outputs))
         grid = f"{self.num_replicas} x {self.num_partitions} {self.transport}"
         return f"<DistributedExecutable of {grid} ({inputs}) -> ({outputs})>"
+
+
+class DistributedTrace:
+    """Within its `with`, calls of an executable are traced; the file is written at the end. Entering it raises OSError
+    where that is not possible, leaving it ValueError where no call was made."""
+
+    def __init__(self, exe: DistributedExecutable, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+        self._exe = exe
+
+    def __enter__(self) -> DistributedTrace:
+        check_replaceable(self.path)
+        exe = self._exe
+        if exe._timed is None:
+            raise ValueError("only programs that were compiled from StableHLO here can be traced")
+        self._usual = exe._team
+        exe._use(TRANSPORTS[exe.transport](exe._timed()))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        team = self._exe._team
+        processes = [_events_of(team, rank) for rank in range(team.crew.ranks)]
+        self._exe._use(self._usual)
+        team.close()
+        if any(process.noted for process in processes):
+            with replacing(self.path) as made:
+                write_trace(made, processes)
+        elif kind is None:
+            raise ValueError(f"nothing to write to {self.path}: no call of the program ended inside the `with`")
+
+
+def _events_of(team: Processes | Threads, rank: int) -> ProcessEvents:
+    """What a rank has noted."""
+    at, steps, room = team.layout.ranks[rank].profile
+    noted = ProfileMemory(steps, room, team.memory.view(*at), is_own=False)
+    recording = Recording("", team.crew.programs[rank].timed, noted.events, noted.missed)
+    return ProcessEvents(rank, f"rank {rank}", [recording])
 
 
 class GlobalArrays(Protocol):

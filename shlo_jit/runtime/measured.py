@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from shlo_jit.codegen.abi import EVENT, EVENT_BYTES, PROFILE, PROFILE_BYTES
+from shlo_jit.codegen.abi import EVENT, EVENT_BYTES, PROFILE, PROFILE_BYTES, PROFILE_HEAD_BYTES
 from shlo_jit.codegen.program import TimedStep
 
 if TYPE_CHECKING:
@@ -20,19 +20,25 @@ EVENT_TYPE = np.dtype([(name, np.int64) for name in EVENT])
 assert EVENT_TYPE.itemsize == EVENT_BYTES
 
 
+def profile_bytes(steps: int, room: int) -> int:
+    """Of a ProfileMemory."""
+    return PROFILE_HEAD_BYTES + steps * PROFILE_BYTES + room * EVENT_BYTES
+
+
 class ProfileMemory:
     """What the field `profile` of an instance refers to; see `codegen/abi.py`."""
 
-    def __init__(self, steps: int, room: int) -> None:
-        """For the records of so many steps, and at most `room` events."""
-        self._words = np.zeros(len(PROFILE) + steps * PROFILE_BYTES // 8, np.int64)
+    def __init__(self, steps: int, room: int, memory: np.ndarray | None = None, *, is_own: bool = True) -> None:
+        """For the records of so many steps, and at most `room` events. `memory`: u8[profile_bytes(steps, room)] to
+        have it in, zero at first; `is_own`: it is for a program of this process."""
+        memory = np.zeros(profile_bytes(steps, room), np.uint8) if memory is None else memory
+        words = PROFILE_HEAD_BYTES + steps * PROFILE_BYTES
+        self._words = memory[:words].view(np.int64)
         self.records = self._words[len(PROFILE) :].reshape(steps, PROFILE_BYTES // 8)
-        self._events = np.zeros(room, EVENT_TYPE)
+        self._events = memory[words:].view(EVENT_TYPE)
         self._room = room
-        self._write_head()
-
-    def _write_head(self) -> None:
-        self._words[: len(PROFILE)] = (self._events.ctypes.data if self._room else 0, self._room, 0)
+        if is_own:
+            self._words[: len(PROFILE)] = (self._events.ctypes.data if room else 0, room, 0)
 
     @property
     def address(self) -> int:
@@ -56,7 +62,7 @@ class ProfileMemory:
     def clear(self) -> None:
         self._events[: self._begun] = 0
         self.records[...] = 0
-        self._write_head()
+        self._words[list(PROFILE).index("begun")] = 0
 
 
 class Part:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from shlo_jit import tuning
 from shlo_jit.codegen.abi import ALIGNMENT, arena_bytes
 from shlo_jit.codegen.objects import Compiled
 from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.collective.board import board_bytes
+from shlo_jit.runtime.measured import profile_bytes
 
 KEPT_RESULTS = 8
 """Results of so many calls may be alive in shared memory; those of more are copied."""
@@ -24,6 +26,14 @@ class Block(NamedTuple):
     nbytes: int
 
 
+class ProfileBlock(NamedTuple):
+    """Where a program that notes times has them: see `runtime/measured.py`; of others nothing."""
+
+    block: Block
+    steps: int
+    room: int
+
+
 class RankLayout(NamedTuple):
     """What one rank has. The offsets of its arguments and results in a call stand in two tables of i64."""
 
@@ -32,6 +42,7 @@ class RankLayout(NamedTuple):
     inputs: tuple[Block, ...]
     outputs: tuple[Block, ...]
     arena: Block
+    profile: ProfileBlock
 
 
 class Layout(NamedTuple):
@@ -67,7 +78,9 @@ def lay_out(programs: Sequence[Compiled], lanes: int, threads: int) -> Layout:
         inputs, outputs = room.ports(program.inputs), room.ports(program.outputs)
         need = arena_bytes(program.arena_bytes, program.scratch, threads)
         arena = room.take(need, HUGE if need >= HUGE else 4096)
-        ranks.append(RankLayout(*tables, inputs, outputs, arena))
+        steps, events = len(program.timed), tuning.TRACE_EVENTS if program.timed else 0
+        noted = room.take(profile_bytes(steps, events) if steps else 0)
+        ranks.append(RankLayout(*tables, inputs, outputs, arena, ProfileBlock(noted, steps, events)))
     a_call = sum(port.nbytes for program in programs for port in program.outputs)
     results = room.take(max(KEPT_BYTES, KEPT_RESULTS * a_call), HUGE)
     return Layout(board, tuple(ranks), results, room.at)

@@ -21,6 +21,7 @@ from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.layout import data_address
 from shlo_jit.runtime.loaded import Loaded
+from shlo_jit.runtime.measured import ProfileMemory
 from shlo_jit.runtime.transport.layout import RankLayout
 
 Record = ctypes.c_uint64
@@ -73,6 +74,10 @@ class Rank:
             pause.value = own.addresses["shlo_pause"]
         self._instance = _instance(compiled, target, place, calls, self.communicator, custom_calls, host)
         self._arena = place.base + layout.arena.offset
+        if layout.profile.steps:
+            at, steps, room = layout.profile
+            memory = np.ctypeslib.as_array((ctypes.c_uint8 * at.nbytes).from_address(place.base + at.offset))
+            self._instance.note_times(ProfileMemory(steps, room, memory))
         self._begin = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(functions["shlo_begin"])
         self._stop_all = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(functions["shlo_stop_all"])
         self._serve = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(functions["shlo_serve"])

@@ -74,14 +74,16 @@ class Exchange:
         """The table of what was found: for each source, its addresses."""
         b = self.low.b
         found = b.alloca("ptr", max(1, self.schedule.most_sources * self.count), 8)
-        status = b.call_pointer("i32", self._function("meet"), [self._comm, self._what, message, found])
-        leave_unless_ok(self.low, status, abi.NO_CALL)
+        with self.low.timing.part("waiting"):
+            status = b.call_pointer("i32", self._function("meet"), [self._comm, self._what, message, found])
+            leave_unless_ok(self.low, status, abi.NO_CALL)
         return found
 
     def leave(self, message: V) -> None:
-        """Nothing is read any more."""
-        status = self.low.b.call_pointer("i32", self._function("leave"), [self._comm, message])
-        leave_unless_ok(self.low, status, abi.NO_CALL)
+        """Nothing is read any more, and what was posted in place may be changed afterwards."""
+        with self.low.timing.part("waiting"):
+            status = self.low.b.call_pointer("i32", self._function("leave"), [self._comm, message])
+            leave_unless_ok(self.low, status, abi.NO_CALL)
 
     def found(self, table: V, source: V | int, index: int) -> V:
         """An address of a source's."""
