@@ -271,10 +271,11 @@ along dimension 0, with a transposition around. Chosen: a cache line."""
 INLINE_MESSAGE_BYTES = 8 << 10
 """Bytes up to which a message is copied into the board, so that who sends it need not wait until it was read. Chosen:
 the copy takes less than a microsecond."""
-MEETING_SPINS = 2000
-"""Looks at a word before a rank sleeps, where every rank has a CPU of its own. Chosen: some tens of microseconds."""
-CROWDED_SPINS = 1
-"""The same where there are more ranks than CPUs: the one that is waited for needs the CPU. Chosen."""
+MEETING_PATIENCE = 2000, 63
+"""Looks at a word before a rank sleeps, and the mask of the numbers of those at which it yields, where every rank has a
+CPU of its own. Chosen: some tens of microseconds."""
+CROWDED_PATIENCE = 100, 0
+"""The same where there are more ranks than CPUs: whoever is waited for needs the CPU. Chosen."""
 CALL_SPINS = 8
 """How much longer ranks look for the next call than for a message: the host has arrays to convert meanwhile. Chosen."""
 UNROLLED_SOURCES = 16

@@ -83,7 +83,11 @@ COMMUNICATOR = {
             *("board", "mail", "read"),  # addresses
             *("base", "rank", "ranks", "lanes"),  # base: of the shared memory; lanes: by number of the channel
             *("tag", "posts", "site"),  # of this call: its part of the words of mail, and how many messages so far
-            *("time_out", "spins"),  # nanoseconds without progress, and looks before a rank sleeps
+            *(
+                "time_out",
+                "spins",
+                "yields",
+            ),  # nanoseconds without progress; see `spin_until`
             *("sent", "received"),  # i64[lanes][ranks]: messages so far to and from each
             *("ring", "tickets"),  # RING entries; for each site that keeps one, its message
         )

@@ -8,7 +8,7 @@ to say, and `void @shlo_end_call(ptr worker, i64 status)` ends the call for the 
 
     i64 @shlo_call_all(ptr board, i64 command)         begins a call
     void @shlo_begin(ptr worker)                       for the host's own rank; it ends it by shlo_end_call
-    i64 @shlo_await_all(ptr board, i64 ranks, i64 spins, i64 nanoseconds)
+    i64 @shlo_await_all(ptr board, i64 ranks, i64 spins, i64 yields, i64 nanoseconds)
 
 the last waits until all ranks have ended it, for so long at most; whether they have.
 
@@ -90,7 +90,8 @@ def _write_serve(module: ModuleText, target: Target, sleep: Sleep) -> None:
     def is_new() -> V:
         return b.icmp("ne", atomic_load(b, "i32", word, "acquire"), last)
 
-    spin_until(b, target, b.mul(field(b, communicator, "spins"), tuning.CALL_SPINS), is_new, called)
+    spins = b.mul(field(b, communicator, "spins"), tuning.CALL_SPINS)
+    spin_until(b, target, spins, field(b, communicator, "yields"), is_new, called)
     b.branch(look)
     b.start(look)
     atomic(b, "add", idle, i32(1), "seq_cst")
@@ -182,13 +183,13 @@ def _write_call_all(module: ModuleText, sleep: Sleep) -> None:
 
 
 def _write_await_all(module: ModuleText, target: Target, sleep: Sleep) -> None:
-    params = [("ptr", "board"), ("i64", "ranks"), ("i64", "spins"), ("i64", "nanoseconds")]
+    params = [("ptr", "board"), ("i64", "ranks"), ("i64", "spins"), ("i64", "yields"), ("i64", "nanoseconds")]
     b = module.function("shlo_await_all", params, "i64", linkage="external", attributes=spinning(target))
-    shared, ranks, spins, nanoseconds = b.params
+    shared, ranks, spins, mask, nanoseconds = b.params
     word, asleep = b.offset(shared, board.ENDED), b.offset(shared, board.CALLER_ASLEEP)
     all_ranks = b.cast("trunc", ranks, "i32")
     done, again, doze, late = (b.label(n) for n in ("done", "again", "doze", "late"))
-    spin_until(b, target, spins, lambda: b.icmp("eq", atomic_load(b, "i32", word, "acquire"), all_ranks), done)
+    spin_until(b, target, spins, mask, lambda: b.icmp("eq", atomic_load(b, "i32", word, "acquire"), all_ranks), done)
     begun = sleep.clock(b)
     atomic_store(b, i32(1), asleep, "seq_cst")
     b.branch(again)

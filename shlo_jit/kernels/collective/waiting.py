@@ -108,8 +108,9 @@ def fence(b: Builder) -> None:
     b.line("fence seq_cst")
 
 
-def spin_until(b: Builder, target: Target, rounds: V, met: Callable[[], V], found: str) -> None:
-    """Look up to so many times with pauses between, and branch to `found`; goes on here when it was never met."""
+def spin_until(b: Builder, target: Target, rounds: V, mask: V, met: Callable[[], V], found: str) -> None:
+    """Look up to so many times with pauses between, and branch to `found`; goes on here when it was never met. At every
+    look whose number has all bits of `mask`, other threads may have the CPU: who is waited for may need it."""
     turn, more, over = b.label("turn"), b.label("more"), b.label("over")
     before = b.block
     b.branch(turn)
@@ -118,6 +119,8 @@ def spin_until(b: Builder, target: Target, rounds: V, met: Callable[[], V], foun
     b.branch_if(met(), found, more)
     b.start(more)
     relax(b, target)
+    with b.if_(b.icmp("eq", b.and_(count, mask), mask), "yield"):
+        b.call("i32", "sched_yield", [])
     following = b.add(count, i64(1))
     last = b.block
     b.branch_if(b.icmp("slt", following, rounds), turn, over)
@@ -169,7 +172,8 @@ def _write_await(module: ModuleText, target: Target) -> None:
     b = module.function("shlo_await", AWAIT, "i32", attributes=spinning(target))
     communicator, word, expected, peer = b.params
     found = b.label("found")
-    spin_until(b, target, field(b, communicator, "spins"), lambda: _is_there(b, word, expected), found)
+    spins, mask = field(b, communicator, "spins"), field(b, communicator, "yields")
+    spin_until(b, target, spins, mask, lambda: _is_there(b, word, expected), found)
     status = b.call("i32", "shlo_await_asleep", [communicator, word, expected, peer], declare=False)
     b.line(f"ret i32 {status.text}")
     b.start(found)

@@ -11,7 +11,7 @@ from shlo_jit.kernels.collective import board
 
 _I64, _P = ctypes.c_int64, ctypes.c_void_p
 _CALL_ALL = ctypes.CFUNCTYPE(_I64, _P, _I64)
-_AWAIT_ALL = ctypes.CFUNCTYPE(_I64, _P, _I64, _I64, _I64)
+_AWAIT_ALL = ctypes.CFUNCTYPE(_I64, _P, _I64, _I64, _I64, _I64)
 
 
 class Outcome(NamedTuple):
@@ -28,9 +28,9 @@ class Outcome(NamedTuple):
 class Board:
     """The memory at an address, for so many ranks."""
 
-    def __init__(self, address: int, ranks: int, code: CompiledRoutine, spins: int) -> None:
-        """`spins`: looks at the board before the host sleeps."""
-        self.address, self.ranks, self.spins = address, ranks, spins
+    def __init__(self, address: int, ranks: int, code: CompiledRoutine, patience: tuple[int, int]) -> None:
+        """`patience`: looks at the board before the host sleeps, and at which of them it yields."""
+        self.address, self.ranks, self.patience = address, ranks, patience
         self._library = jit.load(code.objects, code.symbols)
         self._call_all = _CALL_ALL(self._library.addresses["shlo_call_all"])
         self._await_all = _AWAIT_ALL(self._library.addresses["shlo_await_all"])
@@ -46,7 +46,7 @@ class Board:
 
     def wait(self, seconds: float) -> bool:
         """Whether all ranks have ended the call, after so long at most. Without the GIL."""
-        return bool(self._await_all(self.address, self.ranks, self.spins, int(seconds * 1e9)))
+        return bool(self._await_all(self.address, self.ranks, *self.patience, int(seconds * 1e9)))
 
     @property
     def calls(self) -> int:

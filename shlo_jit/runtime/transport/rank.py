@@ -39,7 +39,8 @@ class Place(NamedTuple):
     """The lane of each of its program's channels, in order."""
     lane_count: int
     threads: int
-    spins: int
+    patience: tuple[int, int]
+    """Looks before it sleeps, and at which of them it yields: see `kernels/collective/waiting.py`."""
     time_out: float
     """Seconds without progress after which a rank that is waited for counts as lost."""
 
@@ -157,7 +158,8 @@ class _Communicator:
             "posts": 0,
             "site": 0,
             "time_out": int(place.time_out * 1e9),
-            "spins": place.spins,
+            "spins": place.patience[0],
+            "yields": place.patience[1],
             "sent": start,
             "received": start + 8 * counters,
             "ring": start + 16 * counters,

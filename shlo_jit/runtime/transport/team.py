@@ -77,14 +77,14 @@ class Crew:
             lanes=self.lanes(rank),
             lane_count=self.lane_count,
             threads=self.threads,
-            spins=self.spins,
+            patience=self.patience,
             time_out=self.time_out,
         )
 
     @property
-    def spins(self) -> int:
-        """Looks before a rank sleeps."""
-        return tuning.MEETING_SPINS if self.ranks <= usable_cpus() else tuning.CROWDED_SPINS
+    def patience(self) -> tuple[int, int]:
+        """Looks before a rank sleeps, and at which of them it yields."""
+        return tuning.MEETING_PATIENCE if self.ranks <= usable_cpus() else tuning.CROWDED_PATIENCE
 
 
 class Team(ABC):
@@ -111,7 +111,7 @@ class Team(ABC):
         """Load rank 0 here."""
         crew, address = self.crew, self.memory.address
         at = address + self.layout.board.offset
-        self.board = Board(at, crew.ranks, crew.code, crew.spins)
+        self.board = Board(at, crew.ranks, crew.code, crew.patience)
         calls = crew.custom_calls, crew.hosts[0]
         own = call_library(crew.target, None)
         place, layout = crew.place(0, at, address), self.layout.ranks[0]
