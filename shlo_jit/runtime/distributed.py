@@ -17,6 +17,7 @@ from shlo_jit.codegen.program import Port
 from shlo_jit.errors import ExecutionError
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.arguments import check_count, convert
+from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.front import Signature
 from shlo_jit.runtime.host import Channel, Host, Infeed, Outfeed
 from shlo_jit.runtime.layout import data_address
@@ -143,7 +144,10 @@ class DistributedExecutable:
             raise ExecutionError("another thread is in a call; calls of several processes come one at a time")
         try:
             self._team.check()
-            results = [front.prepare(given) for front, given in zip(self._ranks, arrays, strict=True)]
+            copies: list[Copy] = []
+            results = [front.prepare(given, copies) for front, given in zip(self._ranks, arrays, strict=True)]
+            if copies:
+                self._team.board.copy(copies, usable_cpus())
             self._team.run()
             return [front.finish(made) for front, made in zip(self._ranks, results, strict=True)]
         finally:
@@ -222,6 +226,10 @@ class GlobalArrays(Protocol):
         ...
 
 
+Copy = tuple[int, int, int]
+"""To an address, from one, of so many bytes."""
+
+
 class _Result(NamedTuple):
     """Where a result comes to be."""
 
@@ -258,12 +266,12 @@ class _RankFront:
         except (TypeError, ValueError) as error:
             raise type(error)(f"rank {self._rank}: {error}") from None
 
-    def prepare(self, arrays: list[np.ndarray]) -> list[_Result]:
-        """Put arguments where the rank finds them, and make arrays for its results. `arrays` must live until the call
-        has ended."""
+    def prepare(self, arrays: list[np.ndarray], copies: list[Copy]) -> list[_Result]:
+        """Put arguments where the rank finds them, or note in `copies` which are to be put where, and make arrays for
+        its results. `arrays` must live until the call has ended."""
         inputs, outputs = self._tables
         for i, array in enumerate(arrays):
-            inputs[i] = self._place(i, array)
+            inputs[i] = self._place(i, array, copies)
         made = []
         for i, port in enumerate(self.outputs):
             result = self._result(i, port)
@@ -276,14 +284,17 @@ class _RankFront:
         out = tuple(r.array.copy() if r.is_borrowed else r.array for r in made)
         return out[0] if len(out) == 1 else out
 
-    def _place(self, i: int, array: np.ndarray) -> int:
+    def _place(self, i: int, array: np.ndarray, copies: list[Copy]) -> int:
         """Where the rank finds an argument: an offset."""
-        if i not in self._donated and array.flags.c_contiguous:
-            address = data_address(array)
-            if self._kept is None or address in self._memory:
-                return address - self._base
         offset = self._layout.inputs[i].offset
-        self._view(offset, self.inputs[i])[...] = array
+        if not array.flags.c_contiguous:
+            self._view(offset, self.inputs[i])[...] = array
+            return offset
+        address = data_address(array)
+        if i not in self._donated and (self._kept is None or address in self._memory):
+            return address - self._base
+        if array.nbytes:
+            copies.append((self._base + offset, address, array.nbytes))
         return offset
 
     def _result(self, i: int, port: Port) -> _Result:

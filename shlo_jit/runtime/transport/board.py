@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from shlo_jit.codegen import jit
-from shlo_jit.codegen.objects import CompiledRoutine
+from shlo_jit import tuning
+from shlo_jit.codegen.jit import Library
 from shlo_jit.kernels.collective import board
 
 _I64, _P = ctypes.c_int64, ctypes.c_void_p
 _CALL_ALL = ctypes.CFUNCTYPE(_I64, _P, _I64)
+_COPY_ALL = ctypes.CFUNCTYPE(None, _P, _I64, _I64, _I64)
 _AWAIT_ALL = ctypes.CFUNCTYPE(_I64, _P, _I64, _I64, _I64, _I64)
 
 
@@ -28,14 +30,21 @@ class Outcome(NamedTuple):
 class Board:
     """The memory at an address, for so many ranks."""
 
-    def __init__(self, address: int, ranks: int, code: CompiledRoutine, patience: tuple[int, int]) -> None:
-        """`patience`: looks at the board before the host sleeps, and at which of them it yields."""
+    def __init__(self, address: int, ranks: int, library: Library, patience: tuple[int, int]) -> None:
+        """`library`: of `kernels/collective/routine.py`; `patience`: looks at the board before the host sleeps, and at which of them it yields."""
         self.address, self.ranks, self.patience = address, ranks, patience
-        self._library = jit.load(code.objects, code.symbols)
+        self._library = library
         self._call_all = _CALL_ALL(self._library.addresses["shlo_call_all"])
         self._await_all = _AWAIT_ALL(self._library.addresses["shlo_await_all"])
-        for rank in range(ranks):
-            self._word(rank, board.FAULT_SITE, board.NONE)
+        self._copy_all = _COPY_ALL(library.addresses["shlo_copy_all"])
+
+    def copy(self, copies: Sequence[tuple[int, int, int]], threads: int) -> None:
+        """Make copies, each to an address, from one, of so many bytes. Without the GIL."""
+        rows, tasks = [], 0
+        for target, source, nbytes in copies:
+            rows += [target, source, nbytes, tasks]
+            tasks += -(-nbytes // tuning.COPY_TASK_BYTES)
+        self._copy_all((_I64 * len(rows))(*rows), len(copies), tasks, threads)
 
     def call(self, command: int = board.RUN) -> None:
         """Begin a call on all ranks, which are all idle."""

@@ -117,7 +117,7 @@ class Processes(Team):
         shared = Segment(at)
         for digest, data in constants.items():
             shared.view(places[digest], data.nbytes)[...] = data
-        names = {name for program in crew.programs for name in program.routines}
+        names = {*crew.code.needs, *(name for program in crew.programs for name in program.routines)}
         routines = needed_routines(sorted(names), crew.target)
         written: dict[int, Any] = {}
         for rank, line in self._lines.items():

@@ -64,7 +64,7 @@ class Rank:
         functions of `runtime/signals.py`, where a thread of the user's runs it. Raises ExecutionError when a custom
         call is not registered."""
         self._memory = memory
-        self._library = jit.load(code.objects, code.symbols)
+        self._library = load_code(code, target)
         functions = self._library.addresses
         self.communicator = _Communicator(place, functions, len(compiled.sites))
         ctypes.c_void_p.from_address(functions[THIS_RANK.text[1:]]).value = self.communicator.address
@@ -194,6 +194,12 @@ def _instance(
         communicator=communicator.address,
         host=host,
     )
+
+
+def load_code(code: CompiledRoutine, target: Target) -> Library:
+    """A copy of the object of `kernels/collective/routine.py`, with variables of its own."""
+    needs = [routines.load(name, target, None) for name in code.needs]
+    return jit.load(code.objects, code.symbols, [library for library in needs if library is not None])
 
 
 def needed_routines(names: Sequence[str], target: Target) -> list[CompiledRoutine]:

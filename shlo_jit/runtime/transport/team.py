@@ -25,7 +25,7 @@ from shlo_jit.runtime.transport.board import Board
 from shlo_jit.runtime.transport.errors import Raised, WorkerError, WorkerTimeoutError, failure_of, raised_by
 from shlo_jit.runtime.transport.kept import Kept
 from shlo_jit.runtime.transport.layout import Layout
-from shlo_jit.runtime.transport.rank import Place, Rank
+from shlo_jit.runtime.transport.rank import Place, Rank, load_code
 from shlo_jit.runtime.transport.shared import Segment
 
 LOOK_SECONDS = 0.02
@@ -111,7 +111,7 @@ class Team(ABC):
         """Load rank 0 here."""
         crew, address = self.crew, self.memory.address
         at = address + self.layout.board.offset
-        self.board = Board(at, crew.ranks, crew.code, crew.patience)
+        self.board = Board(at, crew.ranks, load_code(crew.code, crew.target), crew.patience)
         calls = crew.custom_calls, crew.hosts[0]
         own = call_library(crew.target, None)
         place, layout = crew.place(0, at, address), self.layout.ranks[0]
