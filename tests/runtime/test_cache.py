@@ -222,6 +222,7 @@ OTHER = {
     "num_partitions": 2,
     "channels": ((7, ((0, 1),)),),
     "reaches": False,
+    "same_program": False,
     "profile": True,
     "has_lapack": True,
     "dynamic": "symbolic",
