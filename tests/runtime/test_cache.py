@@ -223,6 +223,7 @@ OTHER = {
     "channels": ((7, ((0, 1),)),),
     "reaches": False,
     "same_program": False,
+    "reaches": False,
     "profile": True,
     "has_lapack": True,
     "dynamic": "symbolic",
