@@ -221,7 +221,6 @@ OTHER = {
     "num_replicas": 2,
     "num_partitions": 2,
     "channels": ((7, ((0, 1),)),),
-    "reaches": False,
     "same_program": False,
     "reaches": False,
     "profile": True,
