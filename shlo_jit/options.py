@@ -32,6 +32,8 @@ class CompileOptions:
     """Who sends to whom over the channels of sends and receives that do not say it: (handle, (sender, receiver), ...)
     by ascending handle, in process numbers."""
 
+    same_program: bool = True
+    """All processes run the same function."""
     reaches: bool = True
     """Whether the processes can write to each other's memory."""
 

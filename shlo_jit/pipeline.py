@@ -195,6 +195,7 @@ def lower(
             num_replicas=options.num_replicas,
             num_partitions=options.num_partitions,
             channels=dict(options.channels),
+            same_program=options.same_program,
         )
     pause()
     check_donated(options.donate, len(cores[-1].block().arguments))

@@ -45,7 +45,8 @@ def compile_distributed(
     grid = options.num_replicas, options.num_partitions
     entries = [options.entry] * options.processes if programs is None else [name for row in programs for name in row]
     channels = tuple(sorted(_channels(module, entries).items()))
-    options = replace(options, channels=channels, reaches=transport != "mpi")
+    same_program = len(set(entries)) == 1
+    options = replace(options, channels=channels, same_program=same_program, reaches=transport != "mpi")
     store = build.resolve_cache(options.cache)
     routines.prepare([COLLECTIVE], options.target, store)
     code = routines.find(COLLECTIVE.name, options.target, store)

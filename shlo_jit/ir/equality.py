@@ -26,12 +26,23 @@ def difference(a: Module, b: Module) -> str | None:
     return _Comparison().ops(a.op, b.op)
 
 
+@deeply
+def equal_regions(a: Region, b: Region) -> bool:
+    """Whether two regions of one function compute the same, of the same values from outside."""
+    comparison = _Comparison()
+    if comparison._regions("", a, b) is not None:
+        return False
+    return all(x is y or x in comparison.own for x, y in comparison.pairs.items())
+
+
 class _Comparison:
     """Pairs up the values of two programs while walking both."""
 
     def __init__(self) -> None:
         self.pairs: dict[Value, Value] = {}
         self.mates: dict[Value, Value] = {}
+        self.own: set[Value] = set()
+        """Results and arguments met in the first one."""
 
     def ops(self, a: Op, b: Op) -> str | None:
         if a.name != b.name:
@@ -62,6 +73,7 @@ class _Comparison:
         """Results or arguments: as many, of equal types; from now on they stand for each other."""
         if len(a) != len(b):
             return f"{where}: {len(a)} and {len(b)} results or arguments"
+        self.own.update(a)
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
             if x.type is not y.type and x.type != y.type:
                 return f"{where}: result or argument {i} has types {x.type} and {y.type}"

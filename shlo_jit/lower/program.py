@@ -143,8 +143,8 @@ class ProgramLowering:
 
     def finish_of(self, number: int) -> OpStep:
         """The step of the function being written that finishes what its start of that number has begun."""
-        steps = (s for s in all_steps(self.plan) if isinstance(s, OpStep))
-        return next(s for s in steps if s.op.attributes.get("started") == number)
+        steps = (s for s in all_steps(self.plan) if isinstance(s, OpStep) and s.op.results)
+        return next(s for s in steps if s.op.int("started", -1) == number)
 
     @property
     def is_entry(self) -> bool:

@@ -188,6 +188,7 @@ _RECORDS: dict[str, CallDef] = {
     DRAW: CallDef(results=ports("state: 1d ui64[2]")),
     SEND: CallDef(ports("value*: any"), ports("token*: token"), {"channel": "?int"}, verify=_check_pairs),
     RECV: CallDef(ports("token*: token"), ports("result*: any"), {"channel": "?int"}, verify=_check_pairs),
+    START: CallDef(ports("operand*: any")),
     RAGGED_ALL_TO_ALL: CallDef(
         ports(
             "input: pred|int|float|complex, output: pred|int|float|complex, input_offsets: int, send_sizes: int, "

@@ -30,6 +30,7 @@ from shlo_jit.passes.canonical.canonical_convolutions import canonical_convoluti
 from shlo_jit.passes.canonical.canonical_dots import canonical_dots
 from shlo_jit.passes.canonical.canonical_linalg import canonical_linalg
 from shlo_jit.passes.canonical.collective_layouts import collective_layouts
+from shlo_jit.passes.canonical.combine_collectives import combine_collectives
 from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
@@ -106,6 +107,7 @@ PASSES = (
     Pass(canonical_convolutions, (core.CONVOLUTIONS,)),
     Pass(collective_layouts, (core.COLLECTIVE_LAYOUTS,)),
     Pass(simplify, (core.NO_DEAD_OPS,)),
+    Pass(combine_collectives),
 )
 """What runs on each function after inlining, in order."""
 
@@ -132,12 +134,13 @@ def core_functions(
     num_replicas: int = 1,
     num_partitions: int = 1,
     channels: Channels = NO_CHANNELS,
+    same_program: bool = True,
 ) -> list[Op]:
     """A verified module's entry function, last, and the functions that it still calls, callees first: in canonical
     form. `is_registered` says which custom calls the user has implementations of; `on_pass` hears of each function
     after `inline` and after every pass; the rest is as in `Context`. Raises VerifyError and UnsupportedError."""
     as_written = {f.attributes["sym_name"]: f for f in module.functions()} if may_contradict(module) else {}
-    context = Context(module, is_registered, None, num_replicas, num_partitions, channels)
+    context = Context(module, is_registered, None, num_replicas, num_partitions, channels, same_program)
     return [
         run_passes(function, context._replace(as_written=as_written.get(function.attributes["sym_name"])), on_pass)
         for function in inline(module, entry, is_registered)

@@ -35,3 +35,5 @@ class Context(NamedTuple):
     num_partitions: int = 1
     """The grid of processes that run the program."""
     channels: Channels = NO_CHANNELS
+    same_program: bool = True
+    """All processes run this program."""

@@ -73,7 +73,7 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
 
         return schedule_collective(step, context)
     if target == START:
-        return StartSchedule(number=op.attributes["started"])
+        return StartSchedule(number=op.int("started"))
     if not context.is_known_call(target):
         if lapack_target(target) is None:
             raise UnsupportedError(diagnose(f"custom_call: no callable is registered for target @{target}", op.span))

@@ -25,6 +25,7 @@ class Grid:
     def __init__(self, replicas: int, partitions: int):
         self.replicas, self.partitions = range(replicas), range(partitions)
         self.all = [(r, p) for r in self.replicas for p in self.partitions]
+        self.values: dict[Value, Everywhere] = {}
 
     # ------------------------------------------------------------------ strategies
     def cross_replica(self, groups: Any) -> list[list[Process]]:
@@ -59,15 +60,15 @@ class Grid:
 
     # ------------------------------------------------------------------ running
     def run(self, function: Op, arguments: Sequence[Sequence[Any]]) -> list[list[Any]]:
-        values: dict[Value, Everywhere] = {}
+        values = self.values = {}
         for i, argument in enumerate(function.block().arguments):
             values[argument] = {p: np.asarray(own[i]) for p, own in zip(self.all, arguments, strict=True)}
         for op in function.block().ops[:-1]:
-            results = self.op(op, [values[v] for v in op.operands], values)
+            results = self.op(op, [values[v] for v in op.operands])
             values.update(zip(op.results, results, strict=True))
         return [[values[v][p] for v in function.block().terminator.operands] for p in self.all]
 
-    def op(self, op: Op, operands: list[Everywhere], values: dict[Value, Everywhere]) -> list[Everywhere]:
+    def op(self, op: Op, operands: list[Everywhere]) -> list[Everywhere]:
         word = op.name.removeprefix("stablehlo.")
         if word == "custom_call":
             word = op.attributes["call_target_name"]
@@ -76,7 +77,7 @@ class Grid:
             return rule(self, op, operands)
         found = {}
         for p in self.all:
-            outside = {v: x[p] for v, x in values.items()}
+            outside = {v: x[p] for v, x in self.values.items()}
             found[p] = Interpreter().op(op, [x[p] for x in operands], outside)
         return [{p: found[p][i] for p in self.all} for i in range(len(op.results))]
 
@@ -93,8 +94,9 @@ class Grid:
     def reduced(self, op: Op, i: int, x: Everywhere, group: list[Process]) -> Any:
         dtype = op.block().terminator.operands[0].tensor.storage.numpy
         total = x[group[0]].astype(dtype)
+        outside = {v: value[group[0]] for v, value in self.values.items()}
         for q in group[1:]:
-            (total,) = Regions(Interpreter(), op, {}).map(0, total, x[q].astype(dtype))
+            (total,) = Regions(Interpreter(), op, outside).map(0, total, x[q].astype(dtype))
         return total
 
     def all_reduce(self, op: Op, operands: list[Everywhere]) -> list[Everywhere]:

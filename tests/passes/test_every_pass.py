@@ -49,6 +49,11 @@ CONVOLUTION = """%0 = stablehlo.convolution(%x, %x) dim_numbers = [b, f, 0]x[i, 
   window = {{pad = [[1, 1]]{window}}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}}
   : ({t}, {t}) -> {r}
 return %0 : {r}"""
+ALL_REDUCE = """%{r} = "stablehlo.all_reduce"(%{x}) ({{
+          ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+            %s = stablehlo.add %a, %b : tensor<f32>
+            stablehlo.return %s : tensor<f32>
+          }}) {{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}} : (tensor<4xf32>) -> tensor<4xf32>"""
 RETURN = "return %0 : tensor<4xf32>"
 
 CASES = {
@@ -221,6 +226,15 @@ CASES = {
         "all_to_all",
         "reshape transpose reshape transpose all_to_all reshape all_to_all reshape", meaning=False,
     ),
+    "combine_collectives": Case(
+        main(f"""{ALL_REDUCE.format(r=0, x="x")}
+          %1 = stablehlo.negate %0 : tensor<4xf32>
+          %2 = stablehlo.abs %x : tensor<4xf32>
+          {ALL_REDUCE.format(r=3, x=2)}
+          %4 = stablehlo.add %1, %3 : tensor<4xf32>
+          return %4 : tensor<4xf32>"""),
+        "all_reduce add negate abs all_reduce add add", "abs all_reduce add negate add", meaning=False,
+    ),
 }  # fmt: skip
 
 
@@ -302,5 +316,7 @@ def test_a_pass_that_breaks_a_rule_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     ):
         run_passes(function, context)
     monkeypatch.delenv("SHLO_JIT_CHECK_PASSES")
-    with pytest.raises(shlo_jit.InternalError, match=r"after simplify: chlo.square breaks the rule 'no compound op'"):
+    with pytest.raises(
+        shlo_jit.InternalError, match=r"after combine_collectives: chlo.square breaks the rule 'no compound op'"
+    ):
         run_passes(function, context)

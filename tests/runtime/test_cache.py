@@ -221,6 +221,7 @@ OTHER = {
     "num_replicas": 2,
     "num_partitions": 2,
     "channels": ((7, ((0, 1),)),),
+    "same_program": False,
     "reaches": False,
     "profile": True,
     "has_lapack": True,

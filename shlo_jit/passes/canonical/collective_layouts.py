@@ -2,9 +2,9 @@
 
 Needs: process numbers, static shapes. Guarantees: an all_to_all goes along dimension 0 before and after; an all_gather
 or reduce_scatter goes along a dimension behind others only where a row of a member's part (from that dimension on) has
-tuning.COLLECTIVE_ROW_BYTES, otherwise along dimension 0, which then counts the members. Each op has one operand, but
-for all_reduce (a dynamic root comes beside it), of its result's element type. The calls that start an op early
-(`flatten`) are given what the op is given; they and their ops have numbers of their own.
+tuning.COLLECTIVE_ROW_BYTES, otherwise along dimension 0, which then counts the members. Each op has one operand (a
+dynamic root comes beside it), an all_reduce as many as a message has room for, of its result's element type. The calls
+that start an op early (`flatten`) are given what the op is given.
 
     all_gather(x: 8x2xf32, dim 1) of 4    ->   y = all_gather(reshape x: 1x8x2, dim 0): 4x8x2; reshape(transpose y): 8x8
     all_to_all(x, split 1, concat 0)      ->   reshape(all_to_all(transpose(reshape x), split 0, concat 0))
@@ -19,12 +19,15 @@ from collections.abc import Sequence
 from shlo_jit.ir.attributes import IntegerAttr
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
 from shlo_jit.ir.types import TensorType, Type, tensor
+from shlo_jit.kernels.collective.board import POINTERS
 from shlo_jit.ops.collective import goes_along_rows
 from shlo_jit.ops.known_calls import START
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
+MOST_OPERANDS = POINTERS // 2
+"""Of one op: a message has an address for each of them, and for each result."""
 OPS = frozenset(
     "stablehlo." + n
     for n in (
@@ -42,7 +45,7 @@ ALONG = {
 
 def collective_layouts(function: Op, _: Context) -> Op:
     """The function with those collective ops."""
-    if not any(op.name in OPS for op in walk(function.block())):
+    if not any(op.name in OPS or is_start(op) for op in walk(function.block())):
         return function
     return rewrite(function, _Layouts(function.block()).visit)
 
@@ -52,7 +55,7 @@ class _Layouts:
 
     def __init__(self, block: Block) -> None:
         self.finishes = finishes(block)
-        self.numbers = {op: IntegerAttr(n) for n, op in enumerate(self.finishes.values())}
+        self.finished = set(self.finishes.values())
         self.ready: dict[Op, list[Value]] = {}
 
     def visit(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -61,7 +64,7 @@ class _Layouts:
         if op.name not in OPS:
             return None
         ready = self.ready.get(op) or _ready_all(rw, op, operands)
-        if op.name == "stablehlo.all_reduce":
+        if op.name == "stablehlo.all_reduce" and len(ready) <= MOST_OPERANDS:
             return self.emit(rw, op, ready, [r.type for r in op.results])
         roots = operands[len(op.results) :]
         out = []
@@ -76,16 +79,13 @@ class _Layouts:
         if finish is None:
             return []
         self.ready[finish] = _ready_all(rw, finish, operands)
-        attributes = {**op.attributes, "started": self.numbers[finish]}
-        return rw.emit(op.name, self.ready[finish], [], attributes)
+        return rw.emit(op.name, self.ready[finish], [], op.attributes)
 
     def emit(
         self, rw: Rewriter, op: Op, operands: list[Value], types: Sequence[Type], is_ready: bool = True
     ) -> list[Value]:
         """The op on operands in its form; `is_ready`: along the dimensions it has, otherwise along the one in front."""
-        attributes = {k: v for k, v in op.attributes.items() if k != "started"}
-        if op in self.numbers:
-            attributes["started"] = self.numbers[op]
+        attributes = {k: v for k, v in op.attributes.items() if k != "started" or op in self.finished}
         if not is_ready:
             attributes |= dict.fromkeys(ALONG[op.name], IntegerAttr(0))
         regions = [Region([rw.sweep(b) for b in r.blocks]) for r in op.regions]
@@ -108,7 +108,9 @@ def finishes(block: Block) -> dict[Op, Op]:
                 begun[op.attributes["started"]] = op
             elif "started" in op.attributes:
                 start = begun.pop(op.attributes["started"], None)
-                single = len(op.operands) == 1 or op.name == "stablehlo.all_reduce"
+                single = len(op.operands) == 1 or (
+                    op.name == "stablehlo.all_reduce" and len(op.operands) <= MOST_OPERANDS
+                )
                 if start is not None and single and start.operands == op.operands:
                     found[start] = op
     return found

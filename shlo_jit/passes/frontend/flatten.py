@@ -1,34 +1,41 @@
-"""Tuples become their elements, tokens disappear, and what starts asynchronously runs where it starts. A scalar outside
-a tensor (`index`) becomes a tensor of rank 0.
+"""Tuples become their elements, tokens disappear, and what starts asynchronously runs where it starts, or among several
+processes starts there and runs where it is done. A scalar outside a tensor (`index`) becomes a tensor of rank 0.
 
 Needs: inlined functions. Guarantees: every value is a tensor; no tuple, get_tuple_element, after_all, create_token,
-async_start or async_done remains. Order among ops with side effects is the order of the text, which is one of those
+async_start or async_done remains. A collective op that is done in the block where it starts has a number `started`, and
+so has the call where it starts. Order among ops with side effects is the order of the text, which is one of those
 that tokens allow. Arguments and results of the function are flattened too, in order.
 
     %t = after_all; %r:2 = infeed(%t); %p = tuple %r#0, %x; return %p, %r#1     ->     %r = infeed(); return %r, %x
+    %f = async_start(%x) { all_reduce }; %y = negate(%x); %r = async_done(%f)
+        ->   custom_call @shlo_jit.start(%x) {started = 0}; %y = negate(%x); %r = all_reduce(%x) {started = 0}
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from shlo_jit.ir.attributes import StructAttr
+from shlo_jit.ir.attributes import IntegerAttr, StructAttr
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
 from shlo_jit.ir.types import DTYPES, FutureType, ScalarType, TensorType, TokenType, TupleType, Type, tensor
+from shlo_jit.ops import OPS
+from shlo_jit.ops.known_calls import START
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import rebuilt
 
 ALIAS = "stablehlo.output_operand_alias"
 
 
-def flatten(function: Op, _: Context) -> Op:
+def flatten(function: Op, context: Context) -> Op:
     """The function over tensors alone."""
     types = [a.type for a in function.block().arguments]
     types += [v.type for op in walk(function.block()) for v in op.results]
     if not any(isinstance(t, TupleType | FutureType | TokenType | ScalarType) for t in types):
         return function
-    return rebuilt(function, _Flatten().block(function.block()))
+    several = context.num_replicas * context.num_partitions > 1
+    return rebuilt(function, _Flatten(_started(function.block()) if several else {}).block(function.block()))
 
 
 def leaves(t: Type) -> list[Type]:
@@ -40,8 +47,33 @@ def leaves(t: Type) -> list[Type]:
     return [] if isinstance(t, TokenType) else [t]
 
 
+def _started(block: Block) -> dict[Op, Op]:
+    """The async_done and async_start ops of collective ops that may run where they are done: in the same block, and
+    nobody else reads the future."""
+    ops = list(walk(block))
+    readers = Counter(v for op in ops for v in op.operands)
+    found = {}
+    for each in [block, *(b for op in ops for r in op.regions for b in r.blocks)]:
+        here = set(each.ops)
+        for done in each.ops:
+            start = done.operands[0].op if done.name == "stablehlo.async_done" else None
+            if start in here and readers[start.result] == 1 and _is_one_collective(start.block()):
+                found[done] = start
+    return found
+
+
+def _is_one_collective(body: Block) -> bool:
+    """Whether a region is a collective op on its arguments, and gives its results."""
+    op = body.ops[0]
+    own = set(body.arguments).issuperset(op.operands) and body.terminator.operands == op.results
+    return own and OPS[op.name].has("collective")
+
+
 class _Flatten:
-    def __init__(self) -> None:
+    def __init__(self, started: dict[Op, Op]) -> None:
+        self.started = started
+        """async_done -> async_start, of what runs where it is done."""
+        self.numbers = {start: IntegerAttr(n) for n, start in enumerate(started.values())}
         self.parts: dict[Value, list[Value]] = {}
         """Old value -> the new values it consists of."""
         self.blocks: list[Block] = []
@@ -70,6 +102,8 @@ class _Flatten:
         operands = self.flat(op.operands)
         if op.name in ("stablehlo.after_all", "stablehlo.create_token"):
             self.parts[op.result] = []
+        elif op in self.started:
+            self.finish(op, self.started[op])
         elif op.name in ("stablehlo.tuple", "stablehlo.async_done"):
             self.divide(op.results, operands)
         elif op.name == "stablehlo.get_tuple_element":
@@ -77,11 +111,29 @@ class _Flatten:
         elif op.name == "stablehlo.async_start":
             body = op.block()
             self.divide(body.arguments, operands)
+            if op in self.numbers:
+                self.start(op, body.ops[0])
+                return
             for inner in body.ops[:-1]:
                 self.op(inner)
             self.parts[op.result] = self.flat(body.terminator.operands)
         else:
             self.keep(op, operands)
+
+    def start(self, op: Op, inner: Op) -> None:
+        """The call where a collective op starts."""
+        attributes = {"call_target_name": START, "has_side_effect": True, "started": self.numbers[op]}
+        start = Op("stablehlo.custom_call", self.flat(inner.operands), [], attributes)
+        start.source, start.start, start.end = op.source, op.start, op.end
+        self.blocks[-1].ops.append(start)
+        self.parts[op.result] = []
+
+    def finish(self, op: Op, start: Op) -> None:
+        """The collective op itself, where it is done."""
+        inner = start.block().ops[0]
+        self.keep(inner, self.flat(inner.operands))
+        self.blocks[-1].ops[-1].attributes = {**inner.attributes, "started": self.numbers[start]}
+        self.divide(op.results, self.flat(inner.results))
 
     def element(self, op: Op, parts: list[Value]) -> None:
         t, index = op.operands[0].type, op.int("index")
