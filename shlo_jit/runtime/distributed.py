@@ -31,6 +31,8 @@ from shlo_jit.runtime.transport.threads import Threads
 
 KEPT_FROM_BYTES = 16 << 10
 """Results from this size on stay in shared memory; smaller ones are copied."""
+COPIED_TOGETHER_BYTES = 128 << 10
+"""Arguments from this size on are copied by several threads."""
 TRANSPORTS: dict[str, Callable[[Crew], Processes | Threads]] = {"processes": Processes, "threads": Threads}
 
 
@@ -251,6 +253,9 @@ class _RankFront:
         self._base = team.memory.address
         self._kept = team.kept
         self._donated = {*aliases.values(), *team.crew.programs[rank].overwritten}
+        self._homes = [self._view(b.offset, p) for b, p in zip(self._layout.inputs, inputs, strict=True)]
+        self._borrowed = [self._view(b.offset, p) for b, p in zip(self._layout.outputs, outputs, strict=True)]
+        """Arrays over the rank's own memory for arguments and results."""
         self._tables = [
             (ctypes.c_int64 * len(ports)).from_address(self._base + table.offset)
             for ports, table in ((inputs, self._layout.input_table), (outputs, self._layout.output_table))
@@ -286,16 +291,15 @@ class _RankFront:
 
     def _place(self, i: int, array: np.ndarray, copies: list[Copy]) -> int:
         """Where the rank finds an argument: an offset."""
-        offset = self._layout.inputs[i].offset
-        if not array.flags.c_contiguous:
-            self._view(offset, self.inputs[i])[...] = array
-            return offset
-        address = data_address(array)
-        if i not in self._donated and (self._kept is None or address in self._memory):
-            return address - self._base
-        if array.nbytes:
-            copies.append((self._base + offset, address, array.nbytes))
-        return offset
+        if array.flags.c_contiguous:
+            address = data_address(array)
+            if i not in self._donated and (self._kept is None or address in self._memory):
+                return address - self._base
+            if array.nbytes >= COPIED_TOGETHER_BYTES:
+                copies.append((data_address(self._homes[i]), address, array.nbytes))
+                return self._layout.inputs[i].offset
+        self._homes[i][...] = array
+        return self._layout.inputs[i].offset
 
     def _result(self, i: int, port: Port) -> _Result:
         dtype = port.dtype.numpy
@@ -305,7 +309,7 @@ class _RankFront:
             return _Result(pool.empty(port.shape, dtype, port.nbytes), False)
         lease = self._kept.lease(port.nbytes) if port.nbytes >= KEPT_FROM_BYTES else None
         if lease is None:
-            return _Result(self._view(self._layout.outputs[i].offset, port), True)
+            return _Result(self._borrowed[i], True)
         return _Result(np.ndarray(port.shape, dtype, lease), False)  # type: ignore[arg-type]  ctypes arrays are buffers
 
     def _view(self, offset: int, port: Port) -> np.ndarray:

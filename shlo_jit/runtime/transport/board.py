@@ -31,7 +31,8 @@ class Board:
     """The memory at an address, for so many ranks."""
 
     def __init__(self, address: int, ranks: int, library: Library, patience: tuple[int, int]) -> None:
-        """`library`: of `kernels/collective/routine.py`; `patience`: looks at the board before the host sleeps, and at which of them it yields."""
+        """`library`: of `kernels/collective/routine.py`; `patience`: looks at the board before the host sleeps, and at
+        which of them it yields."""
         self.address, self.ranks, self.patience = address, ranks, patience
         self._library = library
         self._call_all = _CALL_ALL(self._library.addresses["shlo_call_all"])
