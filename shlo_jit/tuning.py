@@ -279,8 +279,6 @@ MEETING_PATIENCE = 2000, 63
 CPU of its own. Chosen: some tens of microseconds."""
 CROWDED_PATIENCE = 100, 0
 """The same where there are more ranks than CPUs: whoever is waited for needs the CPU. Chosen."""
-CALL_SPINS = 8
-"""How much longer ranks look for the next call than for a message: the host has arrays to convert meanwhile. Chosen."""
 COPY_TASK_BYTES = 1 << 18
 """Bytes of a task of the copies of arguments into shared memory. Chosen: some tens of microseconds."""
 UNROLLED_SOURCES = 16
