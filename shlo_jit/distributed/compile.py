@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from shlo_jit import pipeline
@@ -15,10 +15,11 @@ from shlo_jit.ops.collective import channel_id
 from shlo_jit.options import CompileOptions
 from shlo_jit.runtime import build, routines
 from shlo_jit.runtime.cpus import usable_cpus
-from shlo_jit.runtime.distributed import DistributedExecutable
+from shlo_jit.runtime.distributed import DistributedExecutable, Remakes
 from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.transport.team import Crew
 from shlo_jit.sources import ProgramSource
+from shlo_jit.stages import texts
 
 Programs = Sequence[Sequence[str]]
 """Of each replica, the entry of each of its partitions."""
@@ -68,7 +69,11 @@ def compile_distributed(
     def timed() -> Crew:
         return crew(replace(options, profile=True, cache=False))
 
-    return DistributedExecutable(crew(options), transport, grid, arrays, timed)
+    def stages(rank: int) -> Mapping[str, Callable[[], str]]:
+        own = replace(options, entry=entries[rank])
+        return texts(lambda: pipeline.lower(pipeline.parsed(source), own), options.target)
+
+    return DistributedExecutable(crew(options), transport, grid, arrays, Remakes(stages, timed))
 
 
 def _global_arrays(function: Op, local: LocalProgram, options: CompileOptions) -> GlobalArrays:

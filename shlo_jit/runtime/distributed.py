@@ -6,7 +6,7 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
@@ -61,6 +61,15 @@ class Process(NamedTuple):
         return self.host.channel(handle)
 
 
+class Remakes(NamedTuple):
+    """How an executable's programs are made again: it does not keep them."""
+
+    texts: Callable[[int], Mapping[str, Callable[[], str]]]
+    """Of a rank: name of a stage -> a function that gives the program's text there."""
+    timed: Callable[[], Crew]
+    """Makes the programs that note when their steps run."""
+
+
 class DistributedExecutable:
     """A compiled program for a grid of processes. Call it with a sequence that has the arguments of each process, in
     the order of their numbers (replica_id * num_partitions + partition_id); what comes back is a list with the results
@@ -76,14 +85,14 @@ class DistributedExecutable:
         transport: str,
         grid: tuple[int, int],
         arrays: GlobalArrays | None = None,
-        timed: Callable[[], Crew] | None = None,
+        remakes: Remakes | None = None,
     ) -> None:
-        """`timed`: makes the crew of programs that note when their steps run. Raises as the transport's class."""
+        """Raises as the transport's class."""
         self.transport = transport
         self.num_replicas, self.num_partitions = grid
         self._crew, self._arrays = crew, arrays
         self._lock = threading.Lock()
-        self._timed = timed
+        self._remakes = remakes
         self._use(team := TRANSPORTS[transport](crew))
         self.processes = tuple(
             Process(r, *divmod(r, grid[1]), tuple(map(signature, p.inputs)), tuple(map(signature, p.outputs)), host)
@@ -103,6 +112,18 @@ class DistributedExecutable:
         """When each step ran in each process, as a file for trace viewers: `with exe.trace("t.json"):` and calls. They
         run a variant of the programs, in processes of its own. See `runtime/trace.py`."""
         return DistributedTrace(self, path)
+
+    def text(self, stage: str, rank: int = 0) -> str:
+        """The program of a process at a stage of its compilation: one of `shlo_jit.stages.STAGES`. Raises ValueError
+        for another name or rank."""
+        if self._remakes is None:
+            raise ValueError("only programs that were compiled from StableHLO here have texts")
+        if not isinstance(rank, int) or not 0 <= rank < len(self.processes):
+            raise ValueError(f"rank: expected 0 to {len(self.processes) - 1}, got {rank!r}")
+        texts = self._remakes.texts(rank)
+        if not isinstance(stage, str) or stage not in texts:
+            raise ValueError(f"unknown stage {stage!r}: expected one of {', '.join(texts)}")
+        return texts[stage]()
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -184,10 +205,10 @@ class DistributedTrace:
     def __enter__(self) -> DistributedTrace:
         check_replaceable(self.path)
         exe = self._exe
-        if exe._timed is None:
+        if exe._remakes is None:
             raise ValueError("only programs that were compiled from StableHLO here can be traced")
         self._usual = exe._team
-        exe._use(TRANSPORTS[exe.transport](exe._timed()))
+        exe._use(TRANSPORTS[exe.transport](exe._remakes.timed()))
         return self
 
     def __exit__(
