@@ -1,6 +1,7 @@
 """Run by itself, with eight devices: what JAX makes of shardings and of programs on global arrays, as an npz on stdout.
 
-`programs` are texts, with `<name>.in.<i>` and `<name>.out.<i>`; `shardings` are pairs of texts, with the parts' places.
+`texts` are programs by name, as JSON, with `<name>.<i>` for the results of the array X; `shardings`, as JSON too, are
+texts in words of Shardy and of XLA, with the parts' places.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ def inner(part):
 ring = mapped(lambda a: lax.ppermute(a, "x", [(0, 1), (1, 0)]) * 2, P("x", "y"), P("x", "y"))
 halves = mapped(lambda a: lax.psum(a, "x"), P("x", None), P(), axis_names={"x"})
 PROGRAMS = {
-    "sums": lambda a: mapped(lambda p: (lax.psum(p, "x"), lax.pmax(p, "y")), P("x", "y"), (P(None, "y"), P("x", None)))(a),
-    "two_axes": lambda a: mapped(lambda p: p * lax.axis_index(("y", "x")), P(("y", "x"), None), P(("y", "x"), None))(a),
+    "sums": mapped(lambda p: (lax.psum(p, "x"), lax.pmax(p, "y")), P("x", "y"), (P(None, "y"), P("x", None))),
+    "two_axes": mapped(lambda p: p * lax.axis_index(("y", "x")), P(("y", "x"), None), P(("y", "x"), None)),
     "partial": lambda a: halves(a) * 2,
-    "nested": lambda a: mapped(inner, P("x", None), P("x", None), axis_names={"x"})(a),
+    "nested": mapped(inner, P("x", None), P("x", None), axis_names={"x"}),
     "scan": lambda a: lax.scan(lambda c, _: (ring(c) + 1, jnp.sum(c)), a, None, length=3),
     "jit": lambda a: (jax.jit(ring)(a), jax.jit(ring)(jax.jit(ring)(a)), a + 1),
     "cond": lambda a: lax.cond(a[0, 0] > 1, ring, lambda c: c, a),
