@@ -75,7 +75,7 @@ class TileAssignment:
 
     def part(self, array: np.ndarray, device: int) -> np.ndarray:
         """A device's part of a whole array, as a view. Raises ValueError where the array cannot be cut so."""
-        return array[self._place(device, self.part_shape(array.shape))]
+        return array[(..., *self._place(device, self.part_shape(array.shape)))]  # with "..." never a scalar
 
     def _place(self, device: int, part: tuple[int, ...]) -> tuple[slice, ...]:
         """Where a device's part lies in the whole."""

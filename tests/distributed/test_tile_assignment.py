@@ -1,0 +1,48 @@
+"""Arrays are cut into parts and put together again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shlo_jit.distributed.tiles import TileAssignment
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_parts_make_the_whole(seed: int) -> None:
+    """Each device's part starts where `starts` says; a group's parts lie beside each other; all make up the array."""
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(0, 4))
+    tiles = tuple(rng.integers(1, 4, rank).tolist())
+    count = int(rng.integers(1, 4) * np.prod(tiles))
+    cut = TileAssignment(tiles, tuple(rng.permutation(count).tolist()))
+    shape = tuple((np.array(tiles, int) * rng.integers(0, 4, rank)).tolist())
+    array = np.arange(int(np.prod(shape))).reshape(shape)
+    parts = [cut.part(array, d) for d in range(count)]
+    assert all(isinstance(part, np.ndarray) and (np.shares_memory(part, array) or not part.size) for part in parts)
+    np.testing.assert_array_equal(cut.assemble(parts), array)
+    for dimension, extent in enumerate(shape):
+        starts = cut.starts(dimension, extent)
+        groups = cut.groups(dimension)
+        assert sorted(groups.reshape(-1)) == list(range(count))
+        for group in groups:
+            assert list(starts[group]) == [i * (extent // tiles[dimension]) for i in range(tiles[dimension])]
+
+
+def test_first_replica_is_taken() -> None:
+    cut = TileAssignment((2,), (3, 0, 1, 2))
+    np.testing.assert_array_equal(cut.assemble([np.array([d]) for d in range(4)]), [3, 1])
+
+
+def test_refused() -> None:
+    cut = TileAssignment((2, 1), (0, 1))
+    with pytest.raises(ValueError, match="expected an array of rank 2, got shape \\(4,\\)"):
+        cut.part(np.zeros(4), 0)
+    with pytest.raises(ValueError, match="dimension 0 has size 3, which cannot be cut into 2 equal parts"):
+        cut.part(np.zeros((3, 4)), 0)
+    with pytest.raises(ValueError, match="expected one of 2 devices, got device 2"):
+        cut.part(np.zeros((4, 4)), 2)
+    with pytest.raises(ValueError, match="expected 2 parts, one a device, got 1"):
+        cut.assemble([np.zeros((2, 4))])
+    with pytest.raises(ValueError, match=r"float64\[2, 4\] as device 0 has, got float32\[2, 4\] of device 1"):
+        cut.assemble([np.zeros((2, 4)), np.zeros((2, 4), np.float32)])
