@@ -8,6 +8,7 @@ from dataclasses import replace
 from shlo_jit import pipeline
 from shlo_jit.distributed.arrays import GlobalArrays
 from shlo_jit.distributed.global_arrays import LocalProgram, local_program
+from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Module, Op, walk
 from shlo_jit.kernels.collective.routine import COLLECTIVE
 from shlo_jit.lower.program import port
@@ -41,6 +42,9 @@ def compile_distributed(
         function = pipeline.verified(module, options)
         local = local_program(module, options.entry, options.num_partitions)
         if local is not None:
+            if options.num_replicas > 1:
+                what = f"a program on global arrays has one replica, not {options.num_replicas}"
+                raise UnsupportedError(diagnose(what, function.span))
             arrays = _global_arrays(function, local, options)
             source = module = local.module
     grid = options.num_replicas, options.num_partitions
