@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
 from shlo_jit.kernels.collective import board
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.waiting import EVERYBODY, relax, spinning
@@ -187,8 +187,7 @@ def _write_await_asleep(module: ModuleText, target: Target, sleep: Sleep) -> Non
     communicator, word, expected, peer = b.params
     shared = field(b, communicator, "board", "ptr")
     own, other = own_area(b, communicator), rank_area(b, shared, peer)
-    bell, asleep = b.offset(own, board.BELL), b.offset(own, board.ASLEEP)
-    waits_for = b.offset(own, board.WAITS_FOR)
+    bell, asleep, waits_for = (b.offset(own, at) for at in (board.BELL, board.ASLEEP, board.WAITS_FOR))
     call = b.cast("trunc", b.lshr(field(b, communicator, "tag"), board.CALL_SHIFT), "i32")
     time_out = field(b, communicator, "time_out")
     end, again, look, gone, doze, count, late, early, interrupted = (
@@ -202,7 +201,7 @@ def _write_await_asleep(module: ModuleText, target: Target, sleep: Sleep) -> Non
     b.branch(again)
 
     b.start(again)
-    at, last_look, idle, beaten = b.position(), b.reserve("i64"), b.reserve("i64"), b.reserve("i64")
+    at, (last_look, idle, beaten) = b.position(), [b.reserve("i64") for _ in range(3)]
     rung = atomic_load(b, "i32", bell)
     ended = atomic_load(b, "i32", b.offset(other, board.LAST_CALL))  # before the word, which was written before it
     b.store(i32(board.OK), outcome)
@@ -219,8 +218,7 @@ def _write_await_asleep(module: ModuleText, target: Target, sleep: Sleep) -> Non
     b.start(doze)
     sleep.wait(b, bell, rung, b.min_(time_out, SLICE_NANOSECONDS))
     now, culprit = sleep.clock(b), b.call("i64", "shlo_culprit", [communicator, peer], declare=False)
-    heart = b.offset(rank_area(b, shared, culprit), board.HEART)
-    beats = b.add(atomic_load(b, "i64", heart, "monotonic"), b.shl(culprit, 48))
+    beats = _beats_of(b, shared, culprit)
     counted = b.add(idle, b.min_(b.sub(now, last_look), 2 * SLICE_NANOSECONDS))
     idle_now = b.select(b.icmp("ne", beats, beaten), i64(0), counted)
     paused = pause_of_host(b)
@@ -229,26 +227,29 @@ def _write_await_asleep(module: ModuleText, target: Target, sleep: Sleep) -> Non
     b.start(count)
     last = b.block
     b.branch_if(b.icmp("sgt", idle_now, time_out), late, again)
-    b.fill_phi(at, last_look, [(begun, before), (now, last)])
-    b.fill_phi(at, idle, [(i64(0), before), (idle_now, last)])
-    b.fill_phi(at, beaten, [(i64(board.NONE), before), (beats, last)])
+    for phi, first, next in ((last_look, begun, now), (idle, i64(0), idle_now), (beaten, i64(board.NONE), beats)):
+        b.fill_phi(at, phi, [(first, before), (next, last)])
 
     for label, status, who in ((late, board.TIMED_OUT, culprit), (early, board.ENDED_EARLY, peer)):
         b.start(label)
         b.store(i32(status), outcome)
-        site = atomic_load(b, "i32", b.offset(rank_area(b, shared, who), board.SITE), "monotonic")
-        note_fault(b, communicator, who, site)
-        stop_all(b, communicator, i32(status))
-        b.branch(end)
+        note_fault(b, communicator, who, i32(board.NONE))
+        b.branch(interrupted)
 
     b.start(interrupted)
-    stop_all(b, communicator, paused)
+    stop_all(b, communicator, b.load("i32", outcome))
     b.branch(end)
 
     b.start(end)
     atomic_store(b, i32(0), asleep, "seq_cst")
     atomic_store(b, i32(board.NONE), waits_for, "monotonic")
     b.ret(b.load("i32", outcome))
+
+
+def _beats_of(b: Builder, shared: V, rank: V) -> V:
+    """A number that is another when the rank has got on, and for another rank."""
+    heart = b.offset(rank_area(b, shared, rank), board.HEART)
+    return b.add(atomic_load(b, "i64", heart, "monotonic"), b.shl(rank, 48))
 
 
 def _write_culprit(module: ModuleText) -> None:
@@ -281,7 +282,3 @@ def note_fault(b: Builder, communicator: V, peer: V, peer_site: V) -> None:
 
 def set_field(b: Builder, communicator: V, name: str, value: V) -> None:
     b.store(value, b.offset(communicator, board.COMMUNICATOR[name]))
-
-
-def zero() -> V:
-    return const("i64", 0)

@@ -3,9 +3,9 @@
 Needs: process numbers, static shapes. Guarantees: an all_to_all goes along dimension 0 before and after; an all_gather
 or reduce_scatter goes along a dimension behind others only where a row of a member's part (from that dimension on) has
 tuning.COLLECTIVE_ROW_BYTES, otherwise along dimension 0, which then counts the members. Each op has one operand (a
-dynamic root comes beside it), an all_reduce as many as a message has room for, of its result's element type. Where other
-dimensions were written, the attribute `written_along` still has them: processes that meet have written the same. The
-calls that start an op early (`flatten`) are given what the op is given.
+dynamic root comes beside it), an all_reduce as many as a message has room for, of its result's element type. Where
+other dimensions were written, the attribute `written_along` still has them: processes that meet have written the same.
+The calls that start an op early (`flatten`) are given what the op is given.
 
     all_gather(x: 8x2xf32, dim 1) of 4    ->   y = all_gather(reshape x: 1x8x2, dim 0): 4x8x2; reshape(transpose y): 8x8
     all_to_all(x, split 1, concat 0)      ->   reshape(all_to_all(transpose(reshape x), split 0, concat 0))

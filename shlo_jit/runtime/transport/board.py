@@ -91,14 +91,17 @@ class Board:
 
     def site(self, rank: int) -> int:
         """Where in its program the rank came to last in the call."""
-        return self._word(rank, board.SITE)
+        return self._word(rank, board.SITE) if self.has_begun(rank) else board.NONE
 
     def heart(self, rank: int) -> int:
         return ctypes.c_int64.from_address(self._area(rank) + board.HEART).value
 
     def outcome(self, rank: int) -> Outcome:
-        fields = (board.STATUS, board.SITE, board.FAULT_PEER, board.FAULT_PEER_SITE)
-        return Outcome(*(self._word(rank, field) for field in fields))
+        fields = (board.STATUS, board.FAULT_PEER, board.FAULT_PEER_SITE)
+        status, peer, peer_site = (self._word(rank, field) for field in fields)
+        if peer != board.NONE and peer_site == board.NONE:
+            peer_site = self.site(peer)
+        return Outcome(status, self.site(rank), peer, peer_site)
 
     def _area(self, rank: int) -> int:
         return self.address + board.RANKS + rank * board.RANK_BYTES

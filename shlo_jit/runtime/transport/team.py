@@ -265,8 +265,8 @@ class Team(ABC):
             return what.as_error(rank, programs[rank].callbacks)
         dead = self.dead()
         if dead is not None:
-            in_call = self.board.has_begun(dead.rank) and not self.board.has_ended(dead.rank)
-            return dead.as_error(site_of(self.sites[dead.rank], self.board.site(dead.rank)) if in_call else None)
+            site = board.NONE if self.board.has_ended(dead.rank) else self.board.site(dead.rank)
+            return dead.as_error(site_of(self.sites[dead.rank], site))
         if unread is not None and all(outcome is not None and outcome.status == board.OK for outcome in outcomes):
             outcomes = list(outcomes)
             outcomes[unread.sender] = Outcome(board.ENDED_EARLY, unread.site, unread.receiver, board.NONE)
