@@ -171,7 +171,7 @@ def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
         "arena_bytes": compiled.arena_bytes,
         "scratch": compiled.scratch,
         "constants": [c.digest for c in compiled.constants],
-        "callbacks": [write_callback(c) for c in compiled.callbacks],
+        "callbacks": [{**write_callback(c), "place": c.place} for c in compiled.callbacks],
         "routines": list(compiled.routines),
         "output_aliases": sorted(compiled.output_aliases.items()),
         "overwritten": list(compiled.overwritten),
@@ -287,7 +287,7 @@ def read_callback(row: Mapping[str, Any]) -> Callback:
     operands, results = (tuple(read_port(p) for p in row[k]) for k in ("operands", "results"))
     before, after = (tuple(tuple(order) for order in side) for side in row["orders"])
     attributes, aliases = _read_value(row["attributes"]), dict(row["aliases"])
-    return Callback(row["target"], operands, results, attributes, before, after, aliases)
+    return Callback(row["target"], operands, results, attributes, before, after, aliases, row.get("place", ""))
 
 
 def _write_value(value: Any) -> Any:

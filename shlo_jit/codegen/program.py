@@ -47,6 +47,8 @@ class Callback:
     result_orders: tuple[tuple[int, ...], ...] = ()
     aliases: dict[int, int] = field(default_factory=dict)
     """Result -> operand whose memory it has: the operand's elements are in it when the call begins."""
+    place: str = ""
+    """Where the program's text has it, `line 12`."""
 
 
 class TimedStep(NamedTuple):

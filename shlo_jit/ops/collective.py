@@ -31,6 +31,8 @@ GROUPS = {
 }
 GLOBAL_IDS = {"use_global_device_ids": optional("bool", False)}
 COLLECTIVE = {"collective", "side_effect"}
+WRITTEN_ALONG = "written_along"
+"""An attribute of core ops: see `passes/canonical/collective_layouts.py`."""
 
 
 def channel_id(op: Op) -> int:

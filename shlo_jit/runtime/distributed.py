@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -91,7 +90,6 @@ class DistributedExecutable:
         self.transport = transport
         self.num_replicas, self.num_partitions = grid
         self._crew, self._arrays = crew, arrays
-        self._lock = threading.Lock()
         self._remakes = remakes
         self._use(team := TRANSPORTS[transport](crew))
         self.processes = tuple(
@@ -163,21 +161,22 @@ class DistributedExecutable:
 
     def _run(self, arrays: list[list[np.ndarray]]) -> list[Any]:
         """A call with arrays that fit."""
-        if not self._lock.acquire(blocking=False):
+        team, ranks = self._team, self._ranks
+        if not team.lock.acquire(blocking=False):
             raise ExecutionError("another thread is in a call; calls of several processes come one at a time")
         try:
-            self._team.check()
+            team.check()
             copies: list[Copy] = []
-            results = [front.prepare(given, copies) for front, given in zip(self._ranks, arrays, strict=True)]
+            results = [front.prepare(given, copies) for front, given in zip(ranks, arrays, strict=True)]
             if copies:
-                self._team.board.copy(copies, usable_cpus())
-            self._team.run()
-            return [front.finish(made) for front, made in zip(self._ranks, results, strict=True)]
+                team.board.copy(copies, usable_cpus())
+            team.run((arrays, results))
+            return [front.finish(made) for front, made in zip(ranks, results, strict=True)]
         finally:
-            self._lock.release()
+            team.lock.release()
 
     def close(self) -> None:
-        """End the processes. May be called again."""
+        """End the processes. May be called again; a call that another thread is in raises ExecutionError."""
         self._finalizer()
 
     def __enter__(self) -> DistributedExecutable:
@@ -208,7 +207,9 @@ class DistributedTrace:
         if exe._remakes is None:
             raise ValueError("only programs that were compiled from StableHLO here can be traced")
         self._usual = exe._team
-        exe._use(TRANSPORTS[exe.transport](exe._remakes.timed()))
+        team = TRANSPORTS[exe.transport](exe._remakes.timed())
+        self._close = weakref.finalize(exe, team.close)
+        exe._use(team)
         return self
 
     def __exit__(
@@ -217,7 +218,7 @@ class DistributedTrace:
         team = self._exe._team
         processes = [_events_of(team, rank) for rank in range(team.crew.ranks)]
         self._exe._use(self._usual)
-        team.close()
+        self._close()
         if any(process.noted for process in processes):
             with replacing(self.path) as made:
                 write_trace(made, processes)

@@ -163,12 +163,12 @@ class Instance:
         raised = self._callbacks.take_exception() if self._callbacks else None
         if raised is not None:
             return raised
-        calls, number = self.loaded.program.callbacks, self._failed_call()
+        calls, number = self.loaded.program.callbacks, self.failed_call()
         if status == abi.Status.CALL_FAILED and 0 <= number < len(calls):
             return ExecutionError(f"custom call {calls[number].target!r} failed")
         return ExecutionError(self._status_text(status))
 
-    def _failed_call(self) -> int:
+    def failed_call(self) -> int:
         """Number among the program's custom calls of the one that stopped it."""
         return self.record.error_call
 

@@ -157,7 +157,7 @@ class LibraryInstance(Instance):
     def memory_bytes(self) -> int:
         return self.loaded.c.memory_bytes(self.threads)
 
-    def _failed_call(self) -> int:
+    def failed_call(self) -> int:
         return self.loaded.c.failed_call(self.address) - self.loaded.first_callback
 
     def _status_text(self, status: int) -> str:

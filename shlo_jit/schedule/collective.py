@@ -19,10 +19,12 @@ from typing import Any, NamedTuple
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep, lines_of
-from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.attribute_text import attribute_text
+from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.collective.board import PAYLOAD_BYTES, POINTERS
 from shlo_jit.ops.call_record import configuration
+from shlo_jit.ops.collective import WRITTEN_ALONG
 from shlo_jit.ops.known_calls import RAGGED_ALL_TO_ALL, RECV, SEND
 from shlo_jit.schedule.bodies import choose_lanes
 from shlo_jit.schedule.choice import Choice, Note
@@ -37,6 +39,8 @@ REDUCING = {"all_reduce", "reduce_scatter", "collective_reduce"}
 ROOTED = {"collective_broadcast", "collective_reduce"}
 CALLS = {SEND: "send", RECV: "recv", RAGGED_ALL_TO_ALL: "ragged_all_to_all"}
 """Custom calls that are collective ops, and their kinds."""
+SAME = ("all_gather_dim", "scatter_dimension", "split_dimension", "concat_dimension", WRITTEN_ALONG, "has_dynamic_root")
+"""Attributes that all who meet have in common."""
 
 
 class Meeting(NamedTuple):
@@ -206,9 +210,24 @@ def signature_of(op: Op) -> int:
     kind = kind_of(op)
     name = "transfer" if kind in ("send", "recv") else kind
     types = [(v.tensor.storage.name, v.tensor.extents) for v in data_operands(op)]
-    body = [inner.name for inner in op.block().ops] if op.regions else []
-    names = ("all_gather_dim", "scatter_dimension", "has_dynamic_root")
-    return number_of(name, types, body, [op.attributes.get(n) for n in names])
+    bodies = [_body(region.block) for region in op.regions]
+    return number_of(name, types, bodies, [op.attributes.get(n) for n in SAME])
+
+
+def _body(block: Block) -> list[tuple[object, ...]]:
+    """What a region does, whatever its values are called."""
+    numbers: dict[Value, int] = {}
+    lines: list[tuple[object, ...]] = []
+    for value in block.arguments:
+        numbers[value] = len(numbers)
+    for op in block.ops:
+        attributes = sorted((name, attribute_text(attr)) for name, attr in op.attributes.items())
+        inner = [_body(each) for region in op.regions for each in region.blocks]
+        operands = [numbers.get(value, -1) for value in op.operands]
+        lines.append((op.name, operands, [str(r.type) for r in op.results], attributes, inner))
+        for value in op.results:
+            numbers[value] = len(numbers)
+    return lines
 
 
 def _types_text(operands: list[Value]) -> str:

@@ -24,10 +24,11 @@ POINTERS = 64
 """Addresses that a message may have."""
 
 # Byte offsets on the board, a line for each thing that different ranks write.
-CALL, COMMAND = 0, 4
-"""The number of the call, on which ranks sleep between calls; and what it is about."""
+CALL, COMMAND, CALL_NUMBER = 0, 4, 8
+"""A word on which ranks sleep between calls, the lower half of the number of the call; what it is about; and the number
+itself, an i64."""
 RUN, LEAVE = 0, 1
-"""Commands: run the program; leave the loop that waits for calls."""
+"""Commands: run the program; leave the loop that waits for calls, and stop what is still running."""
 IDLE = 64
 """Ranks that sleep on CALL."""
 STOP = 128
@@ -39,26 +40,29 @@ RANKS = 256
 # Of a rank.
 BELL, ASLEEP = 0, 4
 """A word that others change to wake it, and whether that is needed."""
-HEART = 64
-"""Changes as long as the rank gets on."""
+HEART, THIS_CALL, SITE, WAITS_FOR = 64, 72, 76, 80
+"""A number that changes as long as the rank gets on; the CALL that it has begun last, and the last of its program's
+sites that it came to in it; and the rank that it sleeps for, or NONE."""
 LAST_CALL, STATUS = 128, 132
-"""The number of the last call that it has ended, and the status."""
-FAULT_SITE, FAULT_PEER, FAULT_PEER_SITE = 136, 140, 144
-"""Of a status that says so: at which of its program's sites it stopped, because of which rank, and what that did."""
+"""The CALL that it has ended last, and the status."""
+FAULT_PEER, FAULT_PEER_SITE = 136, 140
+"""Of a status that says so: because of which rank it stopped, and what that did."""
 NONE = -1
 HEADERS = 192
-SIGNATURE, SITE, INLINE, ADDRESSES = 0, 8, 16, 64
-"""Of a header. INLINE: whether the operands are in the payload; ADDRESSES are those from the start of the board, or
-from the base of the memory that the ranks share."""
+SIGNATURE, POSTED_AT, INLINE, ADDRESSES = 0, 8, 16, 64
+"""Of a header. POSTED_AT: the site; INLINE: whether the operands are in the payload; ADDRESSES are those from the start
+of the board, or from the base of the memory that the ranks share."""
 HEADER_BYTES = ADDRESSES + 8 * POINTERS
 PAYLOADS = HEADERS + RING * HEADER_BYTES
 PAYLOAD_BYTES = tuning.INLINE_MESSAGE_BYTES
 RANK_BYTES = PAYLOADS + RING * PAYLOAD_BYTES
 assert RANK_BYTES % LINE == 0 == HEADER_BYTES % LINE == PAYLOAD_BYTES % LINE
 
-CALL_SHIFT, NUMBER_SHIFT = 40, 8
-"""A word of mail: the call's number (from 1 to CALLS), the message's between the two ranks, and the slot."""
-CALLS = (1 << 24) - 1
+CALL_SHIFT, NUMBER_SHIFT = 16, 8
+"""A word of mail: the call's number, the message's between the two ranks, and the slot. What is left in a word from an
+earlier message is RING messages older or of another call, so few bits of the message's number are enough, and those of
+the call's must not come again: at one call a microsecond they do after eight years."""
+NUMBERS_OF_MESSAGES = 1 << (CALL_SHIFT - NUMBER_SHIFT)
 
 
 def mail_offset(ranks: int) -> int:
@@ -82,7 +86,7 @@ COMMUNICATOR = {
             *("post", "meet", "leave"),  # functions, see messages.py
             *("board", "mail", "read"),  # addresses
             *("base", "rank", "ranks", "lanes"),  # base: of the shared memory; lanes: by number of the channel
-            *("tag", "posts", "site"),  # of this call: its part of the words of mail, and how many messages so far
+            *("tag", "posts"),  # of this call: its part of the words of mail, and how many messages so far
             *(
                 "time_out",
                 "spins",

@@ -6,11 +6,15 @@ is where the other ranks spend their lives: they run their program at every call
 asks for that, and with a status that its program ended with, other than OK: the host then gets to know what Python has
 to say, and `void @shlo_end_call(ptr worker, i64 status)` ends the call for the rank, which serves on.
 
-    i64 @shlo_call_all(ptr board, i64 command)         begins a call
+    void @shlo_call_all(ptr board, i64 command)        begins a call
     void @shlo_begin(ptr worker)                       for the host's own rank; it ends it by shlo_end_call
     i64 @shlo_await_all(ptr board, i64 ranks, i64 spins, i64 yields, i64 nanoseconds)
 
-the last waits until all ranks have ended it, for so long at most; whether they have.
+the last waits until all ranks have ended it, for so long at most; whether they have. Afterwards
+
+    i64 @shlo_unread(ptr board, i64 ranks, i64 words)
+
+gives the index, in so many words of mail, of one that says of a message that its receiver never read; -1 of none.
 
     i32 @shlo_get_on()
 
@@ -29,8 +33,11 @@ from shlo_jit.kernels.collective.waiting import (
     SLICE_NANOSECONDS,
     Sleep,
     beat,
+    come_to,
     fence,
     field,
+    note_fault,
+    own_area,
     pause_of_host,
     rank_area,
     set_field,
@@ -66,6 +73,7 @@ def write_calls(module: ModuleText, target: Target) -> None:
     _write_end_call(module, sleep)
     _write_call_all(module, sleep)
     _write_await_all(module, target, sleep)
+    _write_unread(module)
     _write_get_on(module)
 
 
@@ -115,8 +123,6 @@ def _write_serve(module: ModuleText, target: Target, sleep: Sleep) -> None:
     b.branch(again)
 
     b.start(leave)
-    b.call("void", "shlo_begin", [worker], declare=False)
-    b.call("void", "shlo_end_call", [worker, i64(board.OK)], declare=False)
     b.ret(i64(0))
 
 
@@ -125,14 +131,16 @@ def _write_begin(module: ModuleText) -> None:
     b = module.function("shlo_begin", [("ptr", "worker")], linkage="external", attributes="nounwind")
     (worker,) = b.params
     communicator = _field(b, worker, "communicator", "ptr")
-    word = b.offset(field(b, communicator, "board", "ptr"), board.CALL)
-    number = b.cast("zext", atomic_load(b, "i32", word, "acquire"), "i64")
-    b.store(number, b.offset(worker, WORKER["seen"]))
+    shared = field(b, communicator, "board", "ptr")
+    word = atomic_load(b, "i32", b.offset(shared, board.CALL), "acquire")
+    b.store(b.cast("zext", word, "i64"), b.offset(worker, WORKER["seen"]))
     b.memset(_field(b, worker, "per_call", "ptr"), 0, _field(b, worker, "per_call_bytes"))
-    call = b.add(b.urem(b.sub(number, 1), board.CALLS), 1)
+    call = b.load("i64", b.offset(shared, board.CALL_NUMBER))
     set_field(b, communicator, "tag", b.shl(call, board.CALL_SHIFT))
     set_field(b, communicator, "posts", i64(0))
-    set_field(b, communicator, "site", i64(board.NONE))
+    atomic_store(b, word, b.offset(own_area(b, communicator), board.THIS_CALL), "monotonic")
+    come_to(b, communicator, i64(board.NONE))
+    note_fault(b, communicator, i64(board.NONE), i32(board.NONE))
     base = field(b, communicator, "base", "ptr")
     for count, offsets, addresses in (
         ("inputs", "input_offsets", "arguments"),
@@ -168,17 +176,19 @@ def _write_end_call(module: ModuleText, sleep: Sleep) -> None:
 
 def _write_call_all(module: ModuleText, sleep: Sleep) -> None:
     params = [("ptr", "board"), ("i64", "command")]
-    b = module.function("shlo_call_all", params, "i64", linkage="external", attributes="nounwind")
-    shared, command = b.params
+    b = module.function("shlo_call_all", params, linkage="external", attributes="nounwind")
+    shared, command = b.params[0], b.cast("trunc", b.params[1], "i32")
     b.store(i32(0), b.offset(shared, board.ENDED))
-    b.store(i32(0), b.offset(shared, board.STOP))
-    b.store(b.cast("trunc", command, "i32"), b.offset(shared, board.COMMAND))
+    atomic_store(b, command, b.offset(shared, board.STOP), "monotonic")
+    b.store(command, b.offset(shared, board.COMMAND))
+    number = b.add(b.load("i64", b.offset(shared, board.CALL_NUMBER)), 1)
+    b.store(number, b.offset(shared, board.CALL_NUMBER))
     word = b.offset(shared, board.CALL)
-    number = atomic(b, "add", word, i32(1), "seq_cst")
+    atomic_store(b, b.cast("trunc", number, "i32"), word, "seq_cst")
     idle = atomic_load(b, "i32", b.offset(shared, board.IDLE))
     with b.if_(b.icmp("ne", idle, i32(0)), "wake"):
         sleep.wake(b, word)
-    b.ret(b.cast("zext", number, "i64"))
+    b.ret()
 
 
 def _write_await_all(module: ModuleText, target: Target, sleep: Sleep) -> None:
@@ -211,6 +221,25 @@ def _write_await_all(module: ModuleText, target: Target, sleep: Sleep) -> None:
     b.line("ret i64 0")
     b.start(done)
     b.ret(i64(1))
+
+
+def _write_unread(module: ModuleText) -> None:
+    params = [("ptr", "board"), ("i64", "ranks"), ("i64", "words")]
+    b = module.function("shlo_unread", params, "i64", linkage="external", attributes="nounwind")
+    shared, ranks, words = b.params
+    mail = b.offset(b.offset(shared, b.mul(ranks, board.RANK_BYTES)), board.RANKS)
+    read = b.element(mail, "i64", words)
+    call = b.load("i64", b.offset(shared, board.CALL_NUMBER))
+    with b.loop(0, words) as i:
+        posted = b.load("i64", b.element(mail, "i64", i))
+        seen = b.load("i64", b.element(read, "i64", i))
+        differs = b.icmp("ne", b.lshr(posted, board.NUMBER_SHIFT), b.lshr(seen, board.NUMBER_SHIFT))
+        pair = b.urem(b.udiv(i, board.RING), b.mul(ranks, ranks))
+        to_another = b.icmp("ne", b.udiv(pair, ranks), b.urem(pair, ranks))
+        is_new = b.icmp("eq", b.lshr(posted, board.CALL_SHIFT), call)
+        with b.if_(b.and_(is_new, b.and_(differs, to_another)), "unread"):
+            b.ret_early(i)
+    b.ret(i64(-1))
 
 
 def _write_get_on(module: ModuleText) -> None:

@@ -26,6 +26,7 @@ from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
 from shlo_jit.kernels.collective import board
 from shlo_jit.kernels.collective.waiting import (
     beat,
+    come_to,
     fence,
     field,
     note_fault,
@@ -82,6 +83,7 @@ def word_at(b: Builder, communicator: V, table: str, lane: V, sender: V, receive
 
 def word_of(b: Builder, communicator: V, number: V) -> V:
     """What stands in the word of a message with that number, without the slot."""
+    number = b.urem(number, board.NUMBERS_OF_MESSAGES)
     return b.or_(field(b, communicator, "tag"), b.shl(number, board.NUMBER_SHIFT))
 
 
@@ -125,7 +127,7 @@ def _write_post(module: ModuleText) -> None:
     b = module.function("shlo_post", POST, "i64", linkage="external", attributes="nounwind")
     communicator, what_address, place_address, addresses = b.params
     what, place = Table(b, what_address), Table(b, place_address)
-    set_field(b, communicator, "site", what[board.WHAT_SITE])
+    come_to(b, communicator, what[board.WHAT_SITE])
     message = field(b, communicator, "posts")
     entry = entry_of(b, communicator, message)
     with b.if_(b.icmp("ne", b.load("i64", b.offset(entry, board.ACTIVE)), 0), "busy"):
@@ -150,7 +152,7 @@ def _write_header(b: Builder, communicator: V, what: Table, place: Table, addres
     signature = b.xor(what[board.WHAT_SIGNATURE], place[board.PLACE_SIGNATURE])
     inline = what[board.WHAT_INLINE]
     b.store(signature, b.offset(header, board.SIGNATURE))
-    b.store(what[board.WHAT_SITE], b.offset(header, board.SITE))
+    b.store(what[board.WHAT_SITE], b.offset(header, board.POSTED_AT))
     b.store(inline, b.offset(header, board.INLINE))
     payload = b.offset(own, b.add(b.mul(slot, board.PAYLOAD_BYTES), board.PAYLOADS))
     shared, base = (b.cast("ptrtoint", field(b, communicator, n, "ptr"), "i64") for n in ("board", "base"))
@@ -208,7 +210,7 @@ def _write_meet(module: ModuleText) -> None:
     b = module.function("shlo_meet", MEET, "i32", linkage="external", attributes="nounwind")
     communicator, what_address, message, found = b.params
     what = Table(b, what_address)
-    set_field(b, communicator, "site", what[board.WHAT_SITE])
+    come_to(b, communicator, what[board.WHAT_SITE])
     entry = entry_of(b, communicator, message)
     place = Table(b, b.load("ptr", b.offset(entry, board.PLACE)))
     lane, rank = b.load("i64", b.offset(entry, board.LANE)), field(b, communicator, "rank")
@@ -230,7 +232,7 @@ def _write_meet(module: ModuleText) -> None:
         area = rank_area(b, shared, source)
         header = b.offset(area, b.add(b.mul(slot, board.HEADER_BYTES), board.HEADERS))
         with b.if_(b.icmp("ne", b.load("i64", b.offset(header, board.SIGNATURE)), signature), "mismatch"):
-            peer_site = b.cast("trunc", b.load("i64", b.offset(header, board.SITE)), "i32")
+            peer_site = b.cast("trunc", b.load("i64", b.offset(header, board.POSTED_AT)), "i32")
             note_fault(b, communicator, source, peer_site)
             stop_all(b, communicator, i32(board.MISMATCHED))
             b.ret_early(i32(board.MISMATCHED))

@@ -14,7 +14,8 @@ from shlo_jit.kernels.threads.pool import THREADS
 SYMBOLS = (
     *("shlo_post", "shlo_meet", "shlo_leave"),
     "shlo_copy_all",
-    *("shlo_begin", "shlo_serve", "shlo_end_call", "shlo_call_all", "shlo_await_all", "shlo_get_on", "shlo_stop_all"),
+    *("shlo_begin", "shlo_serve", "shlo_end_call", "shlo_call_all", "shlo_await_all", "shlo_unread", "shlo_get_on"),
+    "shlo_stop_all",
     *(THIS_RANK.text[1:], HOST_PAUSE.text[1:]),
 )
 

@@ -3,8 +3,9 @@
     i32 @shlo_await(ptr communicator, ptr word, i64 expected, i64 peer)
 
 returns OK when the word's upper part is that of `expected`, which `peer` writes; else why it never will be: the ranks
-are to stop, the peer has ended its program without it, or its heart has not beaten for `time_out`. The last two are
-noted as this rank's fault, and stop the others.
+are to stop, the peer has ended its program without it, or did not get on for `time_out`. The last two are noted as this
+rank's fault, and stop the others. A peer that sleeps itself gets on as the rank that it sleeps for, and so on. Of a
+turn that took longer than it should, only as much counts as two may take: this process may have been stopped meanwhile.
 
     void @shlo_ring(ptr communicator, i64 rank)
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
 from shlo_jit.kernels.collective import board
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.waiting import EVERYBODY, relax, spinning
@@ -132,6 +133,7 @@ def write_waiting(module: ModuleText, target: Target) -> None:
     sleep = Sleep(target)
     _write_ring(module, sleep)
     _write_stop_all(module)
+    _write_culprit(module)
     _write_await(module, target)
     _write_await_asleep(module, target, sleep)
 
@@ -148,7 +150,7 @@ def _write_ring(module: ModuleText, sleep: Sleep) -> None:
 
 
 def _write_stop_all(module: ModuleText) -> None:
-    """void @shlo_stop_all(ptr communicator, i32 status): the first status stays."""
+    """void @shlo_stop_all(ptr communicator, i32 status): any status but OK."""
     params = [("ptr", "communicator"), ("i32", "status")]
     b = module.function("shlo_stop_all", params, linkage="external", attributes="nounwind")
     communicator, status = b.params
@@ -185,21 +187,21 @@ def _write_await_asleep(module: ModuleText, target: Target, sleep: Sleep) -> Non
     communicator, word, expected, peer = b.params
     shared = field(b, communicator, "board", "ptr")
     own, other = own_area(b, communicator), rank_area(b, shared, peer)
-    bell, asleep, heart = b.offset(own, board.BELL), b.offset(own, board.ASLEEP), b.offset(other, board.HEART)
+    bell, asleep, waits_for = (b.offset(own, at) for at in (board.BELL, board.ASLEEP, board.WAITS_FOR))
     call = b.cast("trunc", b.lshr(field(b, communicator, "tag"), board.CALL_SHIFT), "i32")
     time_out = field(b, communicator, "time_out")
-    end, again, look, gone, doze, late, early = (
-        b.label(n) for n in ("end", "again", "look", "gone", "doze", "late", "early")
+    end, again, look, gone, doze, count, late, early, interrupted = (
+        b.label(n) for n in ("end", "again", "look", "gone", "doze", "count", "late", "early", "interrupted")
     )
     outcome = b.alloca("i32", 1, 8)
     begun = sleep.clock(b)
-    seen = atomic_load(b, "i64", heart, "monotonic")
+    atomic_store(b, b.cast("trunc", peer, "i32"), waits_for, "monotonic")
     atomic_store(b, i32(1), asleep, "seq_cst")
     before = b.block
     b.branch(again)
 
     b.start(again)
-    at, since, beaten = b.position(), b.reserve("i64"), b.reserve("i64")
+    at, (last_look, idle, beaten) = b.position(), [b.reserve("i64") for _ in range(3)]
     rung = atomic_load(b, "i32", bell)
     ended = atomic_load(b, "i32", b.offset(other, board.LAST_CALL))  # before the word, which was written before it
     b.store(i32(board.OK), outcome)
@@ -215,43 +217,68 @@ def _write_await_asleep(module: ModuleText, target: Target, sleep: Sleep) -> Non
 
     b.start(doze)
     sleep.wait(b, bell, rung, b.min_(time_out, SLICE_NANOSECONDS))
-    now, beats = sleep.clock(b), atomic_load(b, "i64", heart, "monotonic")
-    got_on = b.icmp("ne", beats, beaten)
-    since_then = b.select(got_on, now, since)
+    now, culprit = sleep.clock(b), b.call("i64", "shlo_culprit", [communicator, peer], declare=False)
+    beats = _beats_of(b, shared, culprit)
+    counted = b.add(idle, b.min_(b.sub(now, last_look), 2 * SLICE_NANOSECONDS))
+    idle_now = b.select(b.icmp("ne", beats, beaten), i64(0), counted)
     paused = pause_of_host(b)
-    with b.if_(b.icmp("ne", paused, i32(board.OK)), "interrupted"):
-        atomic_store(b, i32(0), asleep, "seq_cst")
-        stop_all(b, communicator, paused)
-        b.ret_early(paused)
+    b.store(paused, outcome)
+    b.branch_if(b.icmp("ne", paused, i32(board.OK)), interrupted, count)
+    b.start(count)
     last = b.block
-    b.branch_if(b.icmp("sgt", b.sub(now, since_then), time_out), late, again)
-    b.fill_phi(at, since, [(begun, before), (since_then, last)])
-    b.fill_phi(at, beaten, [(seen, before), (beats, last)])
+    b.branch_if(b.icmp("sgt", idle_now, time_out), late, again)
+    for phi, first, next in ((last_look, begun, now), (idle, i64(0), idle_now), (beaten, i64(board.NONE), beats)):
+        b.fill_phi(at, phi, [(first, before), (next, last)])
 
-    for label, status in ((late, board.TIMED_OUT), (early, board.ENDED_EARLY)):
+    for label, status, who in ((late, board.TIMED_OUT, culprit), (early, board.ENDED_EARLY, peer)):
         b.start(label)
         b.store(i32(status), outcome)
-        note_fault(b, communicator, peer, i32(board.NONE))
-        stop_all(b, communicator, i32(status))
-        b.branch(end)
+        note_fault(b, communicator, who, i32(board.NONE))
+        b.branch(interrupted)
+
+    b.start(interrupted)
+    stop_all(b, communicator, b.load("i32", outcome))
+    b.branch(end)
 
     b.start(end)
     atomic_store(b, i32(0), asleep, "seq_cst")
+    atomic_store(b, i32(board.NONE), waits_for, "monotonic")
     b.ret(b.load("i32", outcome))
+
+
+def _beats_of(b: Builder, shared: V, rank: V) -> V:
+    """A number that is another when the rank has got on, and for another rank."""
+    heart = b.offset(rank_area(b, shared, rank), board.HEART)
+    return b.add(atomic_load(b, "i64", heart, "monotonic"), b.shl(rank, 48))
+
+
+def _write_culprit(module: ModuleText) -> None:
+    """i64 @shlo_culprit(ptr communicator, i64 peer): who is waited for in the end, of ranks that wait for others; of
+    those that wait in a circle, the last one before this rank comes again."""
+    b = module.function("shlo_culprit", [("ptr", "communicator"), ("i64", "peer")], "i64", attributes="nounwind")
+    communicator, peer = b.params
+    shared, rank = field(b, communicator, "board", "ptr"), field(b, communicator, "rank")
+    found = b.variable(peer)
+    b.store(peer, found)
+    with b.loop(0, field(b, communicator, "ranks")):
+        area = rank_area(b, shared, b.load("i64", found))
+        following = b.cast("sext", atomic_load(b, "i32", b.offset(area, board.WAITS_FOR), "monotonic"), "i64")
+        is_last = b.or_(b.icmp("slt", following, 0), b.icmp("eq", following, rank))
+        b.store(b.select(is_last, b.load("i64", found), following), found)
+    b.ret(b.load("i64", found))
+
+
+def come_to(b: Builder, communicator: V, site: V) -> None:
+    """Note where in its program the rank is: others say so when it does not get on."""
+    atomic_store(b, b.cast("trunc", site, "i32"), b.offset(own_area(b, communicator), board.SITE), "monotonic")
 
 
 def note_fault(b: Builder, communicator: V, peer: V, peer_site: V) -> None:
     """Note why this rank stops."""
     own = own_area(b, communicator)
-    site = b.cast("trunc", field(b, communicator, "site"), "i32")
-    b.store(site, b.offset(own, board.FAULT_SITE))
     b.store(b.cast("trunc", peer, "i32"), b.offset(own, board.FAULT_PEER))
     b.store(peer_site, b.offset(own, board.FAULT_PEER_SITE))
 
 
 def set_field(b: Builder, communicator: V, name: str, value: V) -> None:
     b.store(value, b.offset(communicator, board.COMMUNICATOR[name]))
-
-
-def zero() -> V:
-    return const("i64", 0)

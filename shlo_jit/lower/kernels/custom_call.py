@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shlo_jit.codegen.program import Callback, Port
-from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.plan import OpStep, lines_of
 from shlo_jit.ir.attributes import (
     UNIT,
     Dense,
@@ -118,5 +118,6 @@ def _call_back(low: ProgramLowering, op: Op, schedule: CallbackSchedule) -> None
         before,
         after,
         schedule.aliases,
+        lines_of([op]),
     )
     low.callback(callback, pointers, [low.pointer(v) for v in schedule.results])

@@ -3,8 +3,9 @@
 Needs: process numbers, static shapes. Guarantees: an all_to_all goes along dimension 0 before and after; an all_gather
 or reduce_scatter goes along a dimension behind others only where a row of a member's part (from that dimension on) has
 tuning.COLLECTIVE_ROW_BYTES, otherwise along dimension 0, which then counts the members. Each op has one operand (a
-dynamic root comes beside it), an all_reduce as many as a message has room for, of its result's element type. The calls
-that start an op early (`flatten`) are given what the op is given.
+dynamic root comes beside it), an all_reduce as many as a message has room for, of its result's element type. Where
+other dimensions were written, the attribute `written_along` still has them: processes that meet have written the same.
+The calls that start an op early (`flatten`) are given what the op is given.
 
     all_gather(x: 8x2xf32, dim 1) of 4    ->   y = all_gather(reshape x: 1x8x2, dim 0): 4x8x2; reshape(transpose y): 8x8
     all_to_all(x, split 1, concat 0)      ->   reshape(all_to_all(transpose(reshape x), split 0, concat 0))
@@ -20,7 +21,7 @@ from shlo_jit.ir.attributes import IntegerAttr
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
 from shlo_jit.ir.types import TensorType, Type, tensor
 from shlo_jit.kernels.collective.board import POINTERS
-from shlo_jit.ops.collective import goes_along_rows
+from shlo_jit.ops.collective import WRITTEN_ALONG, goes_along_rows
 from shlo_jit.ops.known_calls import START
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
@@ -88,6 +89,7 @@ class _Layouts:
         attributes = {k: v for k, v in op.attributes.items() if k != "started" or op in self.finished}
         if not is_ready:
             attributes |= dict.fromkeys(ALONG[op.name], IntegerAttr(0))
+            attributes[WRITTEN_ALONG] = tuple(op.attributes[name] for name in ALONG[op.name])
         regions = [Region([rw.sweep(b) for b in r.blocks]) for r in op.regions]
         return rw.emit(op.name, operands, types, attributes, regions)
 

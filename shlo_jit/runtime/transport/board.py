@@ -11,9 +11,10 @@ from shlo_jit.codegen.jit import Library
 from shlo_jit.kernels.collective import board
 
 _I64, _P = ctypes.c_int64, ctypes.c_void_p
-_CALL_ALL = ctypes.CFUNCTYPE(_I64, _P, _I64)
+_CALL_ALL = ctypes.CFUNCTYPE(None, _P, _I64)
 _COPY_ALL = ctypes.CFUNCTYPE(None, _P, _I64, _I64, _I64)
 _AWAIT_ALL = ctypes.CFUNCTYPE(_I64, _P, _I64, _I64, _I64, _I64)
+_UNREAD = ctypes.CFUNCTYPE(_I64, _P, _I64, _I64)
 
 
 class Outcome(NamedTuple):
@@ -21,23 +22,36 @@ class Outcome(NamedTuple):
 
     status: int
     site: int
-    """Where in its program it stopped, and because of whom, at which of that one's sites; each NONE if that is not
-    known."""
+    """Where in its program it came to last, and because of whom it stopped, at which of that one's sites; each NONE if
+    that is not known."""
     peer: int
     peer_site: int
+
+
+class Unread(NamedTuple):
+    """A message that a call has left."""
+
+    sender: int
+    receiver: int
+    site: int
+    """Of the sender's program."""
 
 
 class Board:
     """The memory at an address, for so many ranks."""
 
-    def __init__(self, address: int, ranks: int, library: Library, patience: tuple[int, int]) -> None:
+    def __init__(self, address: int, ranks: int, lanes: int, library: Library, patience: tuple[int, int]) -> None:
         """`library`: of `kernels/collective/routine.py`; `patience`: looks at the board before the host sleeps, and at
         which of them it yields."""
         self.address, self.ranks, self.patience = address, ranks, patience
+        self._mail_words = board.mail_bytes(ranks, lanes) // 8
         self._library = library
-        self._call_all = _CALL_ALL(self._library.addresses["shlo_call_all"])
-        self._await_all = _AWAIT_ALL(self._library.addresses["shlo_await_all"])
+        self._call_all = _CALL_ALL(library.addresses["shlo_call_all"])
+        self._await_all = _AWAIT_ALL(library.addresses["shlo_await_all"])
         self._copy_all = _COPY_ALL(library.addresses["shlo_copy_all"])
+        self._unread = _UNREAD(library.addresses["shlo_unread"])
+        for rank in range(ranks):
+            ctypes.c_int32.from_address(self._area(rank) + board.WAITS_FOR).value = board.NONE
 
     def copy(self, copies: Sequence[tuple[int, int, int]], threads: int) -> None:
         """Make copies, each to an address, from one, of so many bytes. Without the GIL."""
@@ -48,37 +62,49 @@ class Board:
         self._copy_all((_I64 * len(rows))(*rows), len(copies), tasks, threads)
 
     def call(self, command: int = board.RUN) -> None:
-        """Begin a call on all ranks, which are all idle."""
-        for rank in range(self.ranks):
-            for field in (board.FAULT_SITE, board.FAULT_PEER, board.FAULT_PEER_SITE):
-                self._word(rank, field, board.NONE)
+        """Begin a call on all ranks, which are all idle; or let them leave, whatever they do."""
         self._call_all(self.address, command)
 
     def wait(self, seconds: float) -> bool:
         """Whether all ranks have ended the call, after so long at most. Without the GIL."""
         return bool(self._await_all(self.address, self.ranks, *self.patience, int(seconds * 1e9)))
 
-    @property
-    def calls(self) -> int:
-        """The number of the call, as ranks note it."""
-        number = ctypes.c_uint32.from_address(self.address + board.CALL).value
-        return (number - 1) % board.CALLS + 1
+    def unread(self) -> Unread | None:
+        """A message of the call, which all ranks have ended, that its receiver never read."""
+        index = self._unread(self.address, self.ranks, self._mail_words)
+        if index < 0:
+            return None
+        word = ctypes.c_int64.from_address(self.address + board.mail_offset(self.ranks) + 8 * index).value
+        sender, receiver = divmod(index // board.RING % self.ranks**2, self.ranks)
+        header = self._area(sender) + board.HEADERS + (word & board.RING - 1) * board.HEADER_BYTES
+        return Unread(sender, receiver, ctypes.c_int64.from_address(header + board.POSTED_AT).value)
+
+    def has_begun(self, rank: int) -> bool:
+        return self._word(rank, board.THIS_CALL) == self._call
 
     def has_ended(self, rank: int) -> bool:
-        return self._word(rank, board.LAST_CALL) == self.calls
+        return self._word(rank, board.LAST_CALL) == self._call
+
+    @property
+    def _call(self) -> int:
+        return ctypes.c_int32.from_address(self.address + board.CALL).value
+
+    def site(self, rank: int) -> int:
+        """Where in its program the rank came to last in the call."""
+        return self._word(rank, board.SITE) if self.has_begun(rank) else board.NONE
 
     def heart(self, rank: int) -> int:
         return ctypes.c_int64.from_address(self._area(rank) + board.HEART).value
 
     def outcome(self, rank: int) -> Outcome:
-        fields = (board.STATUS, board.FAULT_SITE, board.FAULT_PEER, board.FAULT_PEER_SITE)
-        return Outcome(*(self._word(rank, field) for field in fields))
+        fields = (board.STATUS, board.FAULT_PEER, board.FAULT_PEER_SITE)
+        status, peer, peer_site = (self._word(rank, field) for field in fields)
+        if peer != board.NONE and peer_site == board.NONE:
+            peer_site = self.site(peer)
+        return Outcome(status, self.site(rank), peer, peer_site)
 
     def _area(self, rank: int) -> int:
         return self.address + board.RANKS + rank * board.RANK_BYTES
 
-    def _word(self, rank: int, offset: int, value: int | None = None) -> int:
-        word = ctypes.c_int32.from_address(self._area(rank) + offset)
-        if value is not None:
-            word.value = value
-        return word.value
+    def _word(self, rank: int, offset: int) -> int:
+        return ctypes.c_int32.from_address(self._area(rank) + offset).value

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shlo_jit.codegen import abi
+from shlo_jit.codegen.program import Callback
 from shlo_jit.errors import ExecutionError
 from shlo_jit.kernels.collective import board
 from shlo_jit.runtime.transport.board import Outcome
@@ -34,51 +35,78 @@ class Raised(NamedTuple):
     """The exception itself, where it is one of this process."""
     text: str
     traceback: str
+    call: int
+    """The number of the program's custom call that did, or NONE."""
+
+    def as_error(self, rank: int, callbacks: Sequence[Callback]) -> WorkerError:
+        """`callbacks`: those of the rank's program."""
+        op = place = ""
+        if 0 <= self.call < len(callbacks):
+            op, place = f"custom_call @{callbacks[self.call].target}", callbacks[self.call].place
+        here = f" is at {op}{_in_brackets(place)}" if op else ""
+        error = WorkerError(f"rank {rank}{here}: {self.text}", rank, op, place, self.traceback)
+        error.__cause__ = self.error
+        return error
 
 
-def raised_by(error: BaseException, *, is_own: bool = True) -> Raised:
+def raised_by(error: BaseException, call: int = board.NONE, *, is_own: bool = True) -> Raised:
     """Of what this process has raised; `is_own`: it goes no further."""
-    text = "".join(traceback.format_exception(error))
-    return Raised(error if is_own else None, f"{type(error).__name__}: {error}", text)
+    text = "".join(traceback.format_exception_only(error)).strip()
+    return Raised(error if is_own else None, text, "".join(traceback.format_exception(error)), call)
 
 
-def failure_of(
-    outcomes: Sequence[Outcome | None],
-    sites: Sequence[Sequence[Site]],
-    raised: dict[int, Raised],
-    time_out: float,
-) -> WorkerError:
+class Death(NamedTuple):
+    """The end of a rank that was to live."""
+
+    rank: int
+    text: str
+
+    def as_error(self, site: Site | None = None) -> WorkerError:
+        """`site`: the last that it came to in the call under way."""
+        if site is None:
+            return WorkerError(self.text, self.rank)
+        return WorkerError(f"{self.text}, at or behind {site}", self.rank, site.op, site.place)
+
+
+def failure_of(outcomes: Sequence[Outcome | None], sites: Sequence[Sequence[Site]], time_out: float) -> WorkerError:
     """Why a call failed: of how its ranks ended (None: not yet) what came first in the chain of causes."""
     ended = {rank: outcome for rank, outcome in enumerate(outcomes) if outcome is not None}
-    for rank, what in raised.items():
-        error = WorkerError(f"rank {rank}: {what.text}", rank, remote=what.traceback)
-        error.__cause__ = what.error
-        return error
     late = {rank for rank, outcome in ended.items() if outcome.status == board.TIMED_OUT}
     for status in (board.MISMATCHED, board.ENDED_EARLY, board.TIMED_OUT):
         found = [rank for rank, outcome in ended.items() if outcome.status == status]
         found.sort(key=lambda rank: ended[rank].peer in late)  # who is waited for, and does not wait itself, is why
         if found:
             return _met_badly(found[0], ended[found[0]], sites, time_out)
+    lost = next((rank for rank, outcome in enumerate(outcomes) if outcome is None), None)
+    if lost is not None:
+        return WorkerTimeoutError(f"rank {lost} did not get on for {time_out:g} s", lost)
     rank = next((r for r, o in ended.items() if o.status not in (board.OK, board.STOPPED)), 0)
-    outcome = ended.get(rank)
-    status = abi.Status.INTERRUPTED if outcome is None else outcome.status
-    return WorkerError(f"rank {rank}: {abi.status_text(status)}", rank)
+    return WorkerError(f"rank {rank}: {abi.status_text(ended[rank].status)}", rank)
 
 
 def _met_badly(rank: int, outcome: Outcome, sites: Sequence[Sequence[Site]], time_out: float) -> WorkerError:
-    site, peer = _site(sites[rank], outcome.site), outcome.peer
+    site, peer = site_of(sites[rank], outcome.site), outcome.peer
     here = f"rank {rank} is at {site}" if site is not None else f"rank {rank} waits"
     op, place = ("", "") if site is None else (site.op, site.place)
+    other = site_of(sites[peer], outcome.peer_site)
     if outcome.status == board.TIMED_OUT:
-        message = f"{here}, and rank {peer} did not get there for {time_out:g} s"
+        there = "before its first collective op" if other is None else f"at or behind {other}"
+        message = f"{here}, and rank {peer}, {there}, did not get on for {time_out:g} s"
         return WorkerTimeoutError(message, peer, op, place)
     if outcome.status == board.ENDED_EARLY:
-        return WorkerError(f"{here}, but rank {peer} has ended its program without it", peer, op, place)
-    other = _site(sites[peer], outcome.peer_site)
+        behind = "" if other is None else f", behind {other}"
+        message = f"the processes do not agree: {here}, but rank {peer} has ended its program without it{behind}"
+        return WorkerError(message, peer, op, place)
     what = "something else" if other is None else str(other)
+    if site is not None and other is not None and site[:2] == other[:2]:
+        what += ", with other groups, dimensions or another body"
     return WorkerError(f"the processes do not agree: {here}, but rank {peer} is at {what}", rank, op, place)
 
 
-def _site(sites: Sequence[Site], number: int) -> Site | None:
+def site_of(sites: Sequence[Site], number: int) -> Site | None:
+    """A site by number; None for NONE."""
     return sites[number] if 0 <= number < len(sites) else None
+
+
+def _in_brackets(place: str) -> str:
+    return f" ({place})" if place else ""

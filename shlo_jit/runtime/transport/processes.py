@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
-import pickle
 import signal
-import sys
 import threading
 import time
-import types
 import weakref
 from collections.abc import Iterator
 from multiprocessing import reduction
@@ -22,19 +18,17 @@ from shlo_jit.codegen.objects import CompiledRoutine, program_entry
 from shlo_jit.errors import ExecutionError
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime.host import HOST_CALLS, Host
-from shlo_jit.runtime.transport import worker
-from shlo_jit.runtime.transport.errors import WorkerError
+from shlo_jit.runtime.transport import starting, worker
+from shlo_jit.runtime.transport.errors import Death
 from shlo_jit.runtime.transport.kept import Kept
 from shlo_jit.runtime.transport.layout import Layout, RankLayout, lay_out
 from shlo_jit.runtime.transport.lines import answer
 from shlo_jit.runtime.transport.rank import Place, needed_routines
 from shlo_jit.runtime.transport.shared import Segment
-from shlo_jit.runtime.transport.team import Crew, Team
+from shlo_jit.runtime.transport.team import END_SECONDS, Crew, Team
 
 START_SECONDS = 60.0
 """That a worker has to start and load its program."""
-END_SECONDS = 2.0
-"""That workers have to end by themselves."""
 
 
 class Work(NamedTuple):
@@ -63,49 +57,63 @@ class Processes(Team):
         """Raises MemoryError, ExecutionError when a worker cannot start or load, and TypeError for custom calls that
         cannot be sent to other processes."""
         super().__init__(crew)
+        starting.check()
+        calls = starting.pickled(dict(crew.custom_calls))
         self.layout: Layout = lay_out(crew.programs, crew.lane_count, crew.threads)
         self.memory = Segment(self.layout.nbytes)
         self.kept = Kept(self.memory, self.layout.results)
         self._workers: dict[int, Any] = {}
         self._lines: dict[int, Connection] = {}
-        calls = _pickled(dict(crew.custom_calls))
+        self._watcher: threading.Thread | None = None
+        self._has_death = threading.Event()
+        self._needs_main = starting.needs_main(calls)
         try:
-            self._start(needs_main=bool(crew.custom_calls))
-            self._make_own()
-            self._load(calls)
+            with self._in_time():
+                self._start()
+                self._make_own()
+                self._load(calls)
+            sentinels = [process.sentinel for process in self._workers.values()]
+            self.pids = (os.getpid(), *(process.pid for process in self._workers.values()))
+            """By rank."""
+            watcher = threading.Thread(target=_watch, args=(weakref.ref(self), sentinels, self._has_death), daemon=True)
+            watcher.start()
+            self._watcher = watcher
         except BaseException:
             self.end(patiently=False)
             raise
         finally:
             self.memory.close_file()
-        threading.Thread(target=_watch, args=(weakref.ref(self), self._sentinels()), daemon=True).start()
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """By rank."""
-        return (os.getpid(), *(process.pid for process in self._workers.values()))
-
-    def _sentinels(self) -> list[int]:
-        return [process.sentinel for process in self._workers.values()]
 
     # ------------------------------------------------------------------ beginning
-    def _start(self, needs_main: bool) -> None:
-        context = multiprocessing.get_context("spawn")
-        with contextlib.nullcontext() if needs_main else _without_main():
-            for rank in range(1, self.crew.ranks):
-                ours, theirs = context.Pipe()
-                queues, their_queues = context.Pipe()
-                arguments = theirs, their_queues, rank
-                process = context.Process(target=worker.main, args=arguments, name=f"shlo_jit-{rank}", daemon=True)
-                process.start()
-                theirs.close()
-                their_queues.close()
-                self._workers[rank] = process
-                self._lines[rank] = ours
-                if any(c.target in HOST_CALLS for c in self.crew.programs[rank].callbacks):
-                    _serve_queues(queues, self.crew.hosts[rank])
-                else:
-                    queues.close()
+    def _start(self) -> None:
+        for rank in range(1, self.crew.ranks):
+            try:
+                process, line, queues = starting.start(worker.main, rank, self._needs_main)
+            except (OSError, RuntimeError) as error:
+                raise ExecutionError(f"cannot start the process of rank {rank}: {error}") from None
+            self._workers[rank], self._lines[rank] = process, line
+            if any(c.target in HOST_CALLS for c in self.crew.programs[rank].callbacks):
+                _serve_queues(queues, self.crew.hosts[rank])
+            else:
+                queues.close()
+
+    @contextlib.contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Around the beginning of workers: those that take too long are ended, and with them what waits for them."""
+        self._is_late = False
+        timer = threading.Timer(START_SECONDS, self._give_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+
+    def _give_up(self) -> None:
+        self._is_late = True
+        for process in list(self._workers.values()):
+            process.kill()
 
     def _load(self, calls: bytes) -> None:
         crew = self.crew
@@ -115,8 +123,21 @@ class Processes(Team):
             places[digest] = at
             at += -(-data.nbytes // 64) * 64
         shared = Segment(at)
-        for digest, data in constants.items():
-            shared.view(places[digest], data.nbytes)[...] = data
+        try:
+            for digest, data in constants.items():
+                shared.view(places[digest], data.nbytes)[...] = data
+            self._tell(calls, shared, places)
+        finally:
+            shared.close_file()
+        for rank, line in self._lines.items():
+            with self._telling(rank):
+                raised = line.recv()
+            if raised is not None:
+                raise raised.as_error(rank, ())
+
+    def _tell(self, calls: bytes, shared: Segment, places: dict[str, int]) -> None:
+        """Tell each worker what to load."""
+        crew = self.crew
         names = {*crew.code.needs, *(name for program in crew.programs for name in program.routines)}
         routines = needed_routines(sorted(names), crew.target)
         written: dict[int, Any] = {}
@@ -140,31 +161,28 @@ class Processes(Team):
                 line.send(work)
                 for segment in (self.memory, shared):
                     reduction.send_handle(line, segment.fd, self._workers[rank].pid)
-        shared.close_file()
-        deadline = time.monotonic() + START_SECONDS
-        for rank, line in self._lines.items():
-            with self._telling(rank):
-                if not line.poll(max(0.0, deadline - time.monotonic())):
-                    raise ExecutionError(f"the process of rank {rank} did not start within {START_SECONDS:g} s")
-                raised = line.recv()
-            if raised is not None:
-                raise WorkerError(f"rank {rank}: {raised.text}", rank, remote=raised.traceback)
 
     @contextlib.contextmanager
     def _telling(self, rank: int) -> Iterator[None]:
         """Around what fails when a worker is gone."""
         try:
             yield
-        except (EOFError, OSError) as error:
-            self._workers[rank].join(1)
-            how = _end_of(self._workers[rank]) or f"closed its connection ({error})"
-            raise ExecutionError(f"the process of rank {rank} {how} before it had loaded the program") from None
+        except (EOFError, OSError):
+            wait([self._workers[rank].sentinel], END_SECONDS)
+            how = f"{_end_of(self._workers[rank])} before it had loaded the program"
+            if self._is_late:
+                how = f"did not start within {START_SECONDS:g} s"
+            if self._needs_main:
+                how += f". {starting.MAIN_HINT}"
+            raise ExecutionError(f"the process of rank {rank} {how}") from None
 
     # ------------------------------------------------------------------ calls
-    def dead(self) -> tuple[int, str] | None:
+    def dead(self) -> Death | None:
+        if not self._has_death.is_set():
+            return None
         for rank, process in self._workers.items():
-            if process.exitcode is not None:
-                return rank, _end_of(process)
+            if wait([process.sentinel], 0):
+                return Death(rank, f"the process of rank {rank} {_end_of(process)}")
         return None
 
     def hear(self) -> None:
@@ -174,63 +192,41 @@ class Processes(Team):
                     self.raised[rank] = line.recv()
 
     def end(self, patiently: bool) -> None:
-        workers = list(self._workers.values())
-        if patiently and self.dead() is None:
+        workers = self._workers
+        if patiently:
             self.leave()
-        deadline = time.monotonic() + (END_SECONDS if patiently else 0)
-        for process in workers:
-            if patiently:
-                process.join(max(0.0, deadline - time.monotonic()))
-            if process.exitcode is None:
+        deadline = time.monotonic() + (END_SECONDS if patiently else 0.0)
+        for process in workers.values():
+            if not wait([process.sentinel], max(0.0, deadline - time.monotonic())):
                 process.kill()
-        for process in workers:
+        for process in workers.values():
             process.join()
-        for line in self._lines.values():
-            line.close()
+        if self._watcher is not None:
+            self._watcher.join()  # it reads what is closed now
+        for rank in [*workers]:
+            starting.forget(workers.pop(rank))
+            self._lines.pop(rank).close()
 
 
-def _watch(team: weakref.ref[Processes], sentinels: list[int]) -> None:
+def _watch(team: weakref.ref[Processes], sentinels: list[int], has_death: threading.Event) -> None:
     """Wake who waits for a worker that is no more."""
     if sentinels:
         wait(sentinels)
+        has_death.set()
         here = team()
-        if here is not None and here.broken is None:
+        if here is not None and not here.broken:
             here.own.stop_all(Status.STOPPED)
 
 
 def _end_of(process: Any) -> str:
     """How a process has ended, for people."""
     code = process.exitcode
-    if code is None:
-        return ""
+    if code is None:  # somebody else has asked the system for it, and it says so once
+        return "has ended"
     if code < 0:
         with contextlib.suppress(ValueError):
             return f"was ended by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"
-
-
-def _pickled(calls: dict[str, Any]) -> bytes:
-    try:
-        return pickle.dumps(calls)
-    except Exception as error:  # whatever an object's own pickling raises
-        what = f"custom_calls: worker processes import them by name, and that cannot be: {error}"
-        raise TypeError(f"{what} (transport='threads' takes any callable)") from None
-
-
-_main_lock = threading.Lock()
-
-
-@contextlib.contextmanager
-def _without_main() -> Iterator[None]:
-    """Where worker processes start without the user's main module: nothing of it is needed there, and a script without
-    `if __name__ == "__main__"` would run again."""
-    with _main_lock:
-        main = sys.modules["__main__"]
-        sys.modules["__main__"] = types.ModuleType("__main__")
-        try:
-            yield
-        finally:
-            sys.modules["__main__"] = main
 
 
 def _serve_queues(line: Connection, host: Host) -> None:

@@ -129,6 +129,11 @@ class Rank:
         """Why this thread's last call stopped."""
         return self._instance.failure(status)
 
+    @property
+    def failed_call(self) -> int:
+        """The number of the custom call that did."""
+        return self._instance.failed_call()
+
     def end_call(self, status: int) -> None:
         """End the call that failed."""
         self._end_call(ctypes.addressof(self._record), status)
@@ -156,7 +161,6 @@ class _Communicator:
             "lanes": ctypes.addressof(self._lanes),
             "tag": 0,
             "posts": 0,
-            "site": 0,
             "time_out": int(place.time_out * 1e9),
             "spins": place.patience[0],
             "yields": place.patience[1],

@@ -18,10 +18,14 @@ class Segment:
     def __init__(self, nbytes: int, fd: int | None = None) -> None:
         """Make it, or map what another process has made. Raises MemoryError when there is no room."""
         self.nbytes = -(-max(1, nbytes) // PAGE) * PAGE
+        self.fd = -1 if fd is None else fd
         try:
-            self.fd = _nameless(self.nbytes) if fd is None else fd
+            if fd is None:
+                self.fd = _nameless()
+                os.ftruncate(self.fd, self.nbytes)
             self._map = mmap.mmap(self.fd, self.nbytes)
         except (OSError, OverflowError, ValueError) as error:
+            self.close_file()
             raise MemoryError(f"cannot share {self.nbytes} bytes with other processes: {error}") from None
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
@@ -39,12 +43,9 @@ class Segment:
         return self.address <= address < self.address + self.nbytes
 
 
-def _nameless(nbytes: int) -> int:
-    """A file without a name, in memory where the system has that."""
+def _nameless() -> int:
+    """An empty file without a name, in memory where the system has that."""
     if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("shlo_jit", os.MFD_CLOEXEC)
-    else:
-        with tempfile.TemporaryFile() as file:
-            fd = os.dup(file.fileno())
-    os.ftruncate(fd, nbytes)
-    return fd
+        return os.memfd_create("shlo_jit", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

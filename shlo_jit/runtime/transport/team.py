@@ -6,11 +6,12 @@ be woken but for the others, and a call of four bytes takes a third of what it t
 from __future__ import annotations
 
 import os
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from shlo_jit import tuning
 from shlo_jit.codegen.abi import Status
@@ -21,8 +22,8 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.fastcall import call_library
 from shlo_jit.runtime.host import Host
-from shlo_jit.runtime.transport.board import Board
-from shlo_jit.runtime.transport.errors import Raised, WorkerError, WorkerTimeoutError, failure_of, raised_by
+from shlo_jit.runtime.transport.board import Board, Outcome, Unread
+from shlo_jit.runtime.transport.errors import Death, Raised, failure_of, raised_by, site_of
 from shlo_jit.runtime.transport.kept import Kept
 from shlo_jit.runtime.transport.layout import Layout
 from shlo_jit.runtime.transport.rank import Place, Rank, load_code
@@ -32,6 +33,10 @@ LOOK_SECONDS = 0.02
 """Between looks at the workers' health, and at signals."""
 GRACE_SECONDS = 2.0
 """That ranks have to end once they shall."""
+END_SECONDS = 2.0
+"""That ranks which are idle have to leave."""
+WITNESS_SECONDS = 0.2
+"""That ranks which wait for one that does not get on have to say so before this process notices it."""
 
 
 @dataclass(frozen=True)
@@ -103,15 +108,22 @@ class Team(ABC):
         self.sites = [program.sites for program in crew.programs]
         self.raised: dict[int, Raised] = {}
         """Of the call under way."""
-        self.broken: BaseException | None = None
-        """Why no further call is possible."""
+        self.broken = ""
+        """Why no further call is possible: a text, because an exception refers to who has called."""
+        self.lock = threading.Lock()
+        """Held by who prepares and makes a call."""
+        self.held: object = None
+        """What lives as long as ranks may be in a call."""
+        self._is_under_way = False
+        self._is_over = False
         self._process = os.getpid()
 
     def _make_own(self) -> None:
         """Load rank 0 here."""
         crew, address = self.crew, self.memory.address
         at = address + self.layout.board.offset
-        self.board = Board(at, crew.ranks, load_code(crew.code, crew.target), crew.patience)
+        library = load_code(crew.code, crew.target)
+        self.board = Board(at, crew.ranks, crew.lane_count, library, crew.patience)
         calls = crew.custom_calls, crew.hosts[0]
         own = call_library(crew.target, None)
         place, layout = crew.place(0, at, address), self.layout.ranks[0]
@@ -119,8 +131,8 @@ class Team(ABC):
 
     # ------------------------------------------------------------------ what kinds of teams differ in
     @abstractmethod
-    def dead(self) -> tuple[int, str] | None:
-        """A rank that is no more, and what is known of its end."""
+    def dead(self) -> Death | None:
+        """A rank that is no more."""
 
     @abstractmethod
     def hear(self) -> None:
@@ -128,48 +140,62 @@ class Team(ABC):
 
     @abstractmethod
     def end(self, patiently: bool) -> None:
-        """End all ranks; `patiently`: they wait for a call. May be called again."""
+        """End all ranks; `patiently`: they wait for a call. May be called again, after an interrupt for example."""
 
     # ------------------------------------------------------------------ calls
-    def run(self) -> None:
-        """Make a call, whose arguments are in place. Raises WorkerError, after which there is no other, and what a
-        handler of signals raises."""
-        self.check()
-        self.raised.clear()
-        self.board.call()
-        try:
-            self._run_own()
-            self._until_ended()
-        except WorkerError as error:
-            self._break(error)
-            raise
-        except BaseException as error:  # an interrupt
-            self.own.stop_all(Status.INTERRUPTED)
-            if not self._settled() or self.dead() is not None:
-                self._break(error)
-            raise
-        failed = any(self.board.outcome(rank).status != board.OK for rank in range(self.crew.ranks))
-        if failed:
-            self._fail()
-
     def check(self) -> None:
         """Raises ExecutionError unless a call is possible."""
         if self._process != os.getpid():
             raise ExecutionError("the processes belong to the process that this one was forked from: compile here")
-        if self.broken is not None:
-            why = str(self.broken).partition("\n")[0] or type(self.broken).__name__
-            raise ExecutionError(f"its processes have ended ({why}): compile the program again")
-        gone = self.dead()
-        if gone is not None:
-            error = self._death(*gone)
-            self._break(error)
-            raise error
+        if self._is_under_way and not self.broken:
+            self._break("a call was interrupted where it could not be stopped", settled=False)
+        if self.broken:
+            raise ExecutionError(f"its processes have ended ({self.broken}): compile the program again")
+        if self.dead() is not None:
+            self._fail()
+
+    def run(self, held: object) -> None:
+        """Make a call, whose arguments are in place; `held`: what ranks use in it. Raises WorkerError, after which no
+        other is possible, and what a handler of signals raises."""
+        self.raised.clear()
+        self.held, self._is_under_way = held, True
+        try:
+            self.board.call()
+            if self.dead() is not None:  # that was noticed before the call began, which forgets it
+                self.own.stop_all(Status.STOPPED)
+            self._run_own()
+            ended = self._until_ended()
+        except BaseException:  # an interrupt
+            if self._stopped():
+                self.hear()  # and forget: it is not about the next call
+                self.held, self._is_under_way = None, False
+            else:
+                self._break("a call was interrupted, and not all could be stopped", settled=False)
+            raise
+        if not ended or any(self.board.outcome(rank).status != board.OK for rank in range(self.crew.ranks)):
+            self._fail()
+        if self.board.unread() is not None:
+            self._fail()
+        self.held, self._is_under_way = None, False
 
     def close(self) -> None:
-        """End the ranks."""
-        if self.broken is None and self._process == os.getpid():
-            self.broken = ExecutionError("closed")
-            self.end(patiently=True)
+        """End the ranks. A call that another thread is in is stopped, and raises ExecutionError."""
+        if self._is_over or self._process != os.getpid():
+            return
+        self.broken = self.broken or "closed"
+        is_idle = self.lock.acquire(blocking=False)
+        if not is_idle:
+            self.own.stop_all(Status.STOPPED)
+            is_idle = self.lock.acquire(timeout=2 * GRACE_SECONDS)
+        try:
+            self._finish(patiently=is_idle and not self._is_under_way)
+        finally:
+            if is_idle:
+                self.lock.release()
+
+    def leave(self) -> None:
+        """Let all ranks leave."""
+        self.board.call(board.LEAVE)
 
     def _run_own(self) -> None:
         status = Status.INTERRUPTED
@@ -178,56 +204,80 @@ class Team(ABC):
         finally:
             if status != Status.OK:
                 self.own.stop_all(status)
-            if status == Status.CALL_FAILED:
-                self.raised[0] = raised_by(self.own.failure(status))
             self.own.end_call(status)
+        if status == Status.CALL_FAILED:
+            error = self.own.failure(status)
+            if not isinstance(error, Exception):  # an interrupt
+                raise error
+            self.raised[0] = raised_by(error, self.own.failed_call)
 
-    def leave(self) -> None:
-        """Begin the call by which all ranks leave."""
-        self.board.call(board.LEAVE)
-        self.own.begin()
-        self.own.end_call(Status.OK)
-
-    def _until_ended(self) -> None:
+    def _until_ended(self) -> bool:
+        """Whether all ranks have ended the call: not when one has failed, is dead, or does not get on. The time while
+        this process was stopped itself does not count."""
         ranks = range(self.crew.ranks)
-        hearts, since, stopping = [0] * self.crew.ranks, time.monotonic(), None
+        hearts, idle, before = [0], 0.0, time.monotonic()
         while not self.board.wait(LOOK_SECONDS):
-            now = time.monotonic()
-            gone = self.dead()
-            if gone is not None:
-                raise self._death(*gone)
-            if any(self.board.has_ended(r) and self.board.outcome(r).status != board.OK for r in ranks):
-                self.hear()
-                stopping = now if stopping is None else stopping
-                if now - stopping > GRACE_SECONDS:
-                    self._fail()
-            beats = [0 if self.board.has_ended(r) else self.board.heart(r) for r in ranks]
-            if beats != hearts:
-                hearts, since = beats, now
-            elif now - since > self.crew.time_out + LOOK_SECONDS:
-                lost = next(r for r in ranks if not self.board.has_ended(r))
-                raise WorkerTimeoutError(f"rank {lost} did not get on for {self.crew.time_out:g} s", lost)
+            self.hear()
+            left = [rank for rank in ranks if not self.board.has_ended(rank)]
+            failed = any(self.board.outcome(rank).status != board.OK for rank in ranks if rank not in left)
+            if failed or self.broken or self.dead() is not None:
+                return False
+            now, beats = time.monotonic(), [self.board.heart(rank) for rank in left]
+            idle = idle + min(now - before, 2 * LOOK_SECONDS) if beats == hearts else 0.0
+            hearts, before = beats, now
+            if idle > self.crew.time_out + WITNESS_SECONDS:
+                return False
+        return True
 
-    def _fail(self) -> None:
+    def _stopped(self, seconds: float = GRACE_SECONDS) -> bool:
+        """Ask all ranks to stop; whether they have ended the call in time."""
+        self.own.stop_all(Status.STOPPED)
+        until = time.monotonic() + seconds
+        while not self.board.wait(LOOK_SECONDS):
+            self.hear()
+            if self.dead() is not None or time.monotonic() > until:
+                return False
+        return self.dead() is None
+
+    def _fail(self) -> NoReturn:
+        """End all ranks, and say why the call failed. One that does not get on is given little time to."""
+        statuses = {outcome.status for outcome in self._outcomes() if outcome is not None}
+        is_lost = board.TIMED_OUT in statuses or not statuses - {board.OK}
+        settled = self._stopped(WITNESS_SECONDS if is_lost else GRACE_SECONDS)
         self.hear()
-        ranks = range(self.crew.ranks)
-        outcomes = [self.board.outcome(r) if self.board.has_ended(r) else None for r in ranks]
-        error = failure_of(outcomes, self.sites, self.raised, self.crew.time_out)
-        self._break(error)
+        error = self._why(self._outcomes(), self.board.unread() if settled else None)
+        self.raised.clear()
+        self._break(str(error).partition("\n")[0], settled)
         raise error
 
-    def _death(self, rank: int, how: str) -> WorkerError:
-        return WorkerError(f"the process of rank {rank} {how}", rank)
+    def _outcomes(self) -> list[Outcome | None]:
+        """How ranks have ended the call; None: not yet."""
+        ranks = range(self.crew.ranks)
+        return [self.board.outcome(rank) if self.board.has_ended(rank) else None for rank in ranks]
 
-    def _settled(self) -> bool:
-        """Whether all ranks have ended the call after it was stopped."""
-        try:
-            return self.board.wait(GRACE_SECONDS)
-        except BaseException:
-            return False
+    def _why(self, outcomes: Sequence[Outcome | None], unread: Unread | None) -> BaseException:
+        """What the call failed of."""
+        if self.broken:
+            return ExecutionError("the executable was closed during the call")
+        programs = self.crew.programs
+        if self.raised:
+            rank, what = next(iter(self.raised.items()))
+            return what.as_error(rank, programs[rank].callbacks)
+        dead = self.dead()
+        if dead is not None:
+            site = board.NONE if self.board.has_ended(dead.rank) else self.board.site(dead.rank)
+            return dead.as_error(site_of(self.sites[dead.rank], site))
+        if unread is not None and all(outcome is not None and outcome.status == board.OK for outcome in outcomes):
+            outcomes = list(outcomes)
+            outcomes[unread.sender] = Outcome(board.ENDED_EARLY, unread.site, unread.receiver, board.NONE)
+        return failure_of(outcomes, self.sites, self.crew.time_out)
 
-    def _break(self, error: BaseException) -> None:
-        self.own.stop_all(Status.STOPPED)
-        settled = self._settled() and self.dead() is None
-        self.broken = error
-        self.end(patiently=settled)
+    def _break(self, why: str, settled: bool) -> None:
+        """There will be no other call."""
+        self.broken = self.broken or why
+        self._finish(patiently=settled)
+
+    def _finish(self, patiently: bool) -> None:
+        if not self._is_over:
+            self.end(patiently)
+            self._is_over = True

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from shlo_jit.codegen.abi import Status
-from shlo_jit.runtime.transport.errors import Raised, raised_by
+from shlo_jit.errors import ExecutionError
+from shlo_jit.runtime.transport.errors import Death, raised_by
 from shlo_jit.runtime.transport.layout import lay_out
 from shlo_jit.runtime.transport.rank import Rank
 from shlo_jit.runtime.transport.shared import Segment
-from shlo_jit.runtime.transport.team import Crew, Team
+from shlo_jit.runtime.transport.team import END_SECONDS, Crew, Team
 
 
 class Threads(Team):
     """The caller's thread and others, started anew and ended with the team."""
 
     def __init__(self, crew: Crew) -> None:
-        """Raises MemoryError, and ExecutionError when a custom call is not registered."""
+        """Raises MemoryError, and ExecutionError when a custom call is not registered or a thread cannot start."""
         super().__init__(crew)
         self.layout = lay_out(crew.programs, crew.lane_count, crew.threads)
         self.memory = Segment(self.layout.nbytes)
@@ -38,31 +40,37 @@ class Threads(Team):
             )
             for n in range(1, crew.ranks)
         }
-        self._threads = [
-            threading.Thread(target=_serve, args=(rank, n, self.raised), name=f"shlo_jit-{n}", daemon=True)
-            for n, rank in others.items()
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []
+        try:
+            for n, rank in others.items():
+                thread = threading.Thread(target=_serve, args=(self, rank, n), name=f"shlo_jit-{n}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+        except RuntimeError as error:
+            self.end(patiently=True)
+            raise ExecutionError(f"cannot start a thread for rank {len(self._threads) + 1}: {error}") from None
 
-    def dead(self) -> tuple[int, str] | None:
-        return next(((n, "has ended") for n, t in enumerate(self._threads, 1) if not t.is_alive()), None)
+    def dead(self) -> Death | None:
+        ended = (n for n, thread in enumerate(self._threads, 1) if not thread.is_alive())
+        return next((Death(n, f"the thread of rank {n} has ended") for n in ended), None)
 
     def hear(self) -> None:
         pass
 
     def end(self, patiently: bool) -> None:
-        if self.dead() is None and patiently:
-            self.leave()
-            for thread in self._threads:
-                thread.join(2)
+        """A thread in a custom call cannot be ended: it leaves when that has come back."""
+        self.leave()
+        deadline = time.monotonic() + (END_SECONDS if patiently else 0.1)
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
-def _serve(rank: Rank, number: int, raised: dict[int, Raised]) -> None:
+def _serve(team: Threads, rank: Rank, number: int) -> None:
+    """`team` is alive, and with it the memory of a call, as long as the thread."""
     while True:
         status = rank.serve()
         if status == 0:
             return
         if status == Status.CALL_FAILED:
-            raised[number] = raised_by(rank.failure(status))
+            team.raised[number] = raised_by(rank.failure(status), rank.failed_call)
         rank.end_call(status)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pickle
 import signal
+import sys
 import threading
 from functools import partial
 from multiprocessing import parent_process, reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from shlo_jit.kernels.collective import board
 from shlo_jit.runtime.transport.errors import raised_by
 
 
 def main(line: Connection, queues: Connection, rank: int) -> None:
     """Of the process with that rank."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that calls decides what an interrupt means
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    for stream in (sys.stdout, sys.stderr):  # what custom calls print is there even if this process is ended
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         work = line.recv()
@@ -33,9 +40,8 @@ def main(line: Connection, queues: Connection, rank: int) -> None:
         status = serving.serve()
         if status == 0:
             return
-        error = serving.failure(status)
         if status == CALL_FAILED:
-            _say(line, error)
+            _say(line, serving.failure(status), serving.failed_call)
         serving.end_call(status)
 
 
@@ -61,16 +67,16 @@ def _load(work: Any, fds: list[int], queues: Connection) -> Any:
     return Rank(compiled, work.target, work.code, place, work.layout, calls, host, (memory, constants))
 
 
-def _say(line: Connection, error: BaseException) -> None:
-    """Send what was raised here."""
+def _say(line: Connection, error: BaseException, call: int = board.NONE) -> None:
+    """Send what was raised here, in a custom call with that number."""
     with contextlib.suppress(OSError):
-        line.send(raised_by(error, is_own=False))
+        line.send(raised_by(error, call, is_own=False))
 
 
 def _end_with_parent() -> None:
     """Whatever becomes of the process that started this one, this one ends with it."""
-    parent, process = parent_process(), os.getppid()
+    parent = parent_process()
     assert parent is not None
-    while not wait([parent.sentinel], 1.0) and os.getppid() == process:
+    while not wait([parent.sentinel], 1.0) and os.getppid() == parent.pid:  # its children have the sentinel too
         pass
     os._exit(1)
