@@ -131,7 +131,6 @@ def _write_begin(module: ModuleText) -> None:
     b.memset(_field(b, worker, "per_call", "ptr"), 0, _field(b, worker, "per_call_bytes"))
     call = b.add(b.urem(b.sub(number, 1), board.CALLS), 1)
     set_field(b, communicator, "tag", b.shl(call, board.CALL_SHIFT))
-    set_field(b, communicator, "posts", i64(0))
     set_field(b, communicator, "site", i64(board.NONE))
     base = field(b, communicator, "base", "ptr")
     for count, offsets, addresses in (
