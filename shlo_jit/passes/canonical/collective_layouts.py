@@ -2,8 +2,8 @@
 
 Needs: process numbers, static shapes. Guarantees: an all_to_all goes along dimension 0 before and after; an all_gather
 or reduce_scatter goes along a dimension behind others only where a row of a member's part (from that dimension on) has
-tuning.COLLECTIVE_ROW_BYTES, otherwise along dimension 0, which then counts the members. Each op has one operand, but
-for all_reduce (a dynamic root comes beside it), of its result's element type. The calls that start an op early
+tuning.COLLECTIVE_ROW_BYTES, otherwise along dimension 0, which then counts the members. Each op has one operand, an
+all_reduce MOST at most (a dynamic root comes beside them), of its result's element type. The calls that start an op early
 (`flatten`) are given what the op is given; they and their ops have numbers of their own.
 
     all_gather(x: 8x2xf32, dim 1) of 4    ->   y = all_gather(reshape x: 1x8x2, dim 0): 4x8x2; reshape(transpose y): 8x8
@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from shlo_jit.ir.attributes import IntegerAttr
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
 from shlo_jit.ir.types import TensorType, Type, tensor
+from shlo_jit.kernels.collective.board import POINTERS
 from shlo_jit.ops.collective import goes_along_rows
 from shlo_jit.ops.known_calls import START
 from shlo_jit.passes import build as mk
@@ -38,6 +39,8 @@ ALONG = {
     "stablehlo.all_to_all": ("split_dimension", "concat_dimension"),
 }
 """Attributes that say which dimensions an op goes along."""
+MOST = POINTERS // 2
+"""Operands of an all_reduce: with its results, as many as a message has addresses."""
 
 
 def collective_layouts(function: Op, _: Context) -> Op:
@@ -62,7 +65,7 @@ class _Layouts:
             return None
         ready = self.ready.get(op) or _ready_all(rw, op, operands)
         if op.name == "stablehlo.all_reduce":
-            return self.emit(rw, op, ready, [r.type for r in op.results])
+            return [v for first in range(0, len(ready), MOST) for v in self.reduced(rw, op, ready, first)]
         roots = operands[len(op.results) :]
         out = []
         for i, value in enumerate(ready):
@@ -70,6 +73,11 @@ class _Layouts:
             (found,) = self.emit(rw, op, [value, *root], [_type(op, i)], is_ready=_is_ready(op, i))
             out.append(_finished(rw, op, i, found))
         return out
+
+    def reduced(self, rw: Rewriter, op: Op, ready: list[Value], first: int) -> list[Value]:
+        """What an all_reduce gives for its operands from `first` on, up to MOST of them."""
+        types = [r.type for r in op.results[first : first + MOST]]
+        return self.emit(rw, op, ready[first : first + MOST], types)
 
     def start(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
         finish = self.finishes.get(op)
@@ -108,7 +116,7 @@ def finishes(block: Block) -> dict[Op, Op]:
                 begun[op.attributes["started"]] = op
             elif "started" in op.attributes:
                 start = begun.pop(op.attributes["started"], None)
-                single = len(op.operands) == 1 or op.name == "stablehlo.all_reduce"
+                single = len(op.operands) == 1 or (op.name == "stablehlo.all_reduce" and len(op.operands) <= MOST)
                 if start is not None and single and start.operands == op.operands:
                     found[start] = op
     return found
