@@ -12,7 +12,7 @@ to say, and `void @shlo_end_call(ptr worker, i64 status)` ends the call for the 
 
 the last waits until all ranks have ended it, for so long at most; whether they have. Afterwards
 
-    i64 @shlo_unread(ptr board, i64 ranks, i64 words)
+    i64 @shlo_unread(ptr board, ptr mail, i64 ranks, i64 words)
 
 gives the index, in so many words of mail, of one that says of a message that its receiver never read; -1 of none.
 
@@ -137,7 +137,6 @@ def _write_begin(module: ModuleText) -> None:
     b.memset(_field(b, worker, "per_call", "ptr"), 0, _field(b, worker, "per_call_bytes"))
     call = b.load("i64", b.offset(shared, board.CALL_NUMBER))
     set_field(b, communicator, "tag", b.shl(call, board.CALL_SHIFT))
-    set_field(b, communicator, "posts", i64(0))
     atomic_store(b, word, b.offset(own_area(b, communicator), board.THIS_CALL), "monotonic")
     come_to(b, communicator, i64(board.NONE))
     note_fault(b, communicator, i64(board.NONE), i32(board.NONE))
@@ -224,10 +223,9 @@ def _write_await_all(module: ModuleText, target: Target, sleep: Sleep) -> None:
 
 
 def _write_unread(module: ModuleText) -> None:
-    params = [("ptr", "board"), ("i64", "ranks"), ("i64", "words")]
+    params = [("ptr", "board"), ("ptr", "mail"), ("i64", "ranks"), ("i64", "words")]
     b = module.function("shlo_unread", params, "i64", linkage="external", attributes="nounwind")
-    shared, ranks, words = b.params
-    mail = b.offset(b.offset(shared, b.mul(ranks, board.RANK_BYTES)), board.RANKS)
+    shared, mail, ranks, words = b.params
     read = b.element(mail, "i64", words)
     call = b.load("i64", b.offset(shared, board.CALL_NUMBER))
     with b.loop(0, words) as i:

@@ -2,10 +2,10 @@
 
 Needs: process numbers, static shapes. Guarantees: an all_to_all goes along dimension 0 before and after; an all_gather
 or reduce_scatter goes along a dimension behind others only where a row of a member's part (from that dimension on) has
-tuning.COLLECTIVE_ROW_BYTES, otherwise along dimension 0, which then counts the members. Each op has one operand (a
-dynamic root comes beside it), an all_reduce as many as a message has room for, of its result's element type. Where
-other dimensions were written, the attribute `written_along` still has them: processes that meet have written the same.
-The calls that start an op early (`flatten`) are given what the op is given.
+tuning.COLLECTIVE_ROW_BYTES, otherwise along dimension 0, which then counts the members. Each op has one operand, an
+all_reduce MOST_OPERANDS at most (a dynamic root comes beside them), of its result's element type. Where other
+dimensions were written, the attribute `written_along` still has them: processes that meet have written the same. The
+calls that start an op early (`flatten`) are given what the op is given; they and their ops have numbers of their own.
 
     all_gather(x: 8x2xf32, dim 1) of 4    ->   y = all_gather(reshape x: 1x8x2, dim 0): 4x8x2; reshape(transpose y): 8x8
     all_to_all(x, split 1, concat 0)      ->   reshape(all_to_all(transpose(reshape x), split 0, concat 0))
@@ -65,8 +65,8 @@ class _Layouts:
         if op.name not in OPS:
             return None
         ready = self.ready.get(op) or _ready_all(rw, op, operands)
-        if op.name == "stablehlo.all_reduce" and len(ready) <= MOST_OPERANDS:
-            return self.emit(rw, op, ready, [r.type for r in op.results])
+        if op.name == "stablehlo.all_reduce":
+            return [v for first in range(0, len(ready), MOST_OPERANDS) for v in self.reduced(rw, op, ready, first)]
         roots = operands[len(op.results) :]
         out = []
         for i, value in enumerate(ready):
@@ -74,6 +74,11 @@ class _Layouts:
             (found,) = self.emit(rw, op, [value, *root], [_type(op, i)], is_ready=_is_ready(op, i))
             out.append(_finished(rw, op, i, found))
         return out
+
+    def reduced(self, rw: Rewriter, op: Op, ready: list[Value], first: int) -> list[Value]:
+        """What an all_reduce gives for its operands from `first` on, up to MOST_OPERANDS of them."""
+        types = [r.type for r in op.results[first : first + MOST_OPERANDS]]
+        return self.emit(rw, op, ready[first : first + MOST_OPERANDS], types)
 
     def start(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
         finish = self.finishes.get(op)

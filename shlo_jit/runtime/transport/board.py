@@ -14,7 +14,7 @@ _I64, _P = ctypes.c_int64, ctypes.c_void_p
 _CALL_ALL = ctypes.CFUNCTYPE(None, _P, _I64)
 _COPY_ALL = ctypes.CFUNCTYPE(None, _P, _I64, _I64, _I64)
 _AWAIT_ALL = ctypes.CFUNCTYPE(_I64, _P, _I64, _I64, _I64, _I64)
-_UNREAD = ctypes.CFUNCTYPE(_I64, _P, _I64, _I64)
+_UNREAD = ctypes.CFUNCTYPE(_I64, _P, _P, _I64, _I64)
 
 
 class Outcome(NamedTuple):
@@ -44,7 +44,7 @@ class Board:
         """`library`: of `kernels/collective/routine.py`; `patience`: looks at the board before the host sleeps, and at
         which of them it yields."""
         self.address, self.ranks, self.patience = address, ranks, patience
-        self._mail_words = board.mail_bytes(ranks, lanes) // 8
+        self._lanes = lanes
         self._library = library
         self._call_all = _CALL_ALL(library.addresses["shlo_call_all"])
         self._await_all = _AWAIT_ALL(library.addresses["shlo_await_all"])
@@ -71,12 +71,15 @@ class Board:
 
     def unread(self) -> Unread | None:
         """A message of the call, which all ranks have ended, that its receiver never read."""
-        index = self._unread(self.address, self.ranks, self._mail_words)
+        mail = self.address + board.mail_offset(self.ranks, self._lanes)
+        index = self._unread(self.address, mail, self.ranks, board.mail_bytes(self.ranks, self._lanes) // 8)
         if index < 0:
             return None
-        word = ctypes.c_int64.from_address(self.address + board.mail_offset(self.ranks) + 8 * index).value
-        sender, receiver = divmod(index // board.RING % self.ranks**2, self.ranks)
-        header = self._area(sender) + board.HEADERS + (word & board.RING - 1) * board.HEADER_BYTES
+        word = ctypes.c_int64.from_address(mail + 8 * index).value
+        row, receiver = divmod(index // board.RING, self.ranks)
+        ring = self.address + board.rings_offset(self.ranks) + row * board.RING_BYTES
+        header = ring + board.HEADERS + (word & board.RING - 1) * board.HEADER_BYTES
+        sender = row % self.ranks
         return Unread(sender, receiver, ctypes.c_int64.from_address(header + board.POSTED_AT).value)
 
     def has_begun(self, rank: int) -> bool:
