@@ -4,7 +4,7 @@ Every op is one exchange of messages between the ranks (see `kernels/collective/
 what was found. Ranks that share memory read each other's operands in place; small ones are posted inline. The ways:
 
     one step      every rank reads all operands of its group; an all_reduce of a small message is reduced by all
-    in parts      rank i reduces part i of the operands of all, and writes it into the results of all; of an op that was
+    in parts      where groups are even, rank i reduces part i of the operands of all, and writes it into the results of all; of an op that was
                   started earlier, or where results of others cannot be written to, the parts are gathered afterwards
 
 Operands are reduced in the order of the group, whoever does it, so all ranks get the same bits in every run.
@@ -133,7 +133,7 @@ def schedule_collective(step: OpStep, context: Context) -> KernelSchedule:
         signature=signature_of(op),
         site=Site(kind, _types_text(operands), nbytes, lines_of([op])),
         inline=inline,
-        in_parts=_in_parts(kind, inline),
+        in_parts=_in_parts(kind, inline, groups),
         pushes=context.reaches and "started" not in op.attributes,
         width=_width(op, context) if kind in REDUCING else 1,
         channel=int(configuration(op)["channel"]) if kind in ("send", "recv") else None,
@@ -241,9 +241,11 @@ def _inline(operands: list[Value], nbytes: int) -> Choice[bool]:
     return Choice(False, f"more than {PAYLOAD_BYTES:,} bytes")
 
 
-def _in_parts(kind: str, inline: Choice[bool]) -> Choice[bool]:
+def _in_parts(kind: str, inline: Choice[bool], groups: list[list[int]]) -> Choice[bool]:
     if kind != "all_reduce":
         return Choice(False, "")
+    if len(set(map(len, groups))) > 1:
+        return Choice(False, "the groups are of different sizes")
     if inline.value:
         return Choice(False, "the message is small")
     return Choice(True, "the message is large")
