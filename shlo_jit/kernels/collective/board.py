@@ -5,12 +5,14 @@ where its operands are (or, of small ones, the operands themselves), in one of R
 shall read it by a word of its own, which has the number of the message between the two. Those have read it when they
 have written the same number into the word beside. Nothing is ever reset: a number begins with that of the call.
 
-    board     | call | stop | ended |                                          what starts and ends a call
-    rank r    | bell | heart | state | fault | RING headers | RING payloads |  written by r, but for the bell
-    mail      [lane][sender][receiver] | RING words |                          written by the sender
-    read      [lane][sender][receiver] | RING words |                          written by the receiver
+    board     | call | stop | ended |                     what starts and ends a call
+    rank r    | bell | heart | state | fault |            written by r, but for the bell
+    rings     [lane][r] | RING headers | RING payloads |  written by r
+    mail      [lane][sender][receiver] | RING words |     written by the sender
+    read      [lane][sender][receiver] | RING words |     written by the receiver
 
-A lane is an order of its own: 0 is that of collective ops, and every channel of send and recv has one.
+A lane is an order of its own, with slots of its own: 0 is that of collective ops, and every channel of send and recv
+has one. So what is sent and not yet received keeps nobody from going on elsewhere.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 from shlo_jit import tuning
 
 RING = 8
-"""Messages of a rank that may be under way; a power of two, and so many words are a line."""
+"""Messages of a rank that may be under way on a lane; a power of two, and so many words are a line."""
 LINE = 64
 POINTERS = 64
 """Addresses that a message may have."""
@@ -48,14 +50,17 @@ LAST_CALL, STATUS = 128, 132
 FAULT_PEER, FAULT_PEER_SITE = 136, 140
 """Of a status that says so: because of which rank it stopped, and what that did."""
 NONE = -1
-HEADERS = 192
+RANK_BYTES = 192
+
+# Of a ring.
+HEADERS = 0
 SIGNATURE, POSTED_AT, INLINE, ADDRESSES = 0, 8, 16, 64
 """Of a header. POSTED_AT: the site; INLINE: whether the operands are in the payload; ADDRESSES are those from the start
 of the board, or from the base of the memory that the ranks share."""
 HEADER_BYTES = ADDRESSES + 8 * POINTERS
 PAYLOADS = HEADERS + RING * HEADER_BYTES
 PAYLOAD_BYTES = tuning.INLINE_MESSAGE_BYTES
-RANK_BYTES = PAYLOADS + RING * PAYLOAD_BYTES
+RING_BYTES = PAYLOADS + RING * PAYLOAD_BYTES
 assert RANK_BYTES % LINE == 0 == HEADER_BYTES % LINE == PAYLOAD_BYTES % LINE
 
 CALL_SHIFT, NUMBER_SHIFT = 16, 8
@@ -65,9 +70,17 @@ the call's must not come again: at one call a microsecond they do after eight ye
 NUMBERS_OF_MESSAGES = 1 << (CALL_SHIFT - NUMBER_SHIFT)
 
 
-def mail_offset(ranks: int) -> int:
-    """Of the words of mail; those of what was read lie behind them."""
+LANE_SHIFT = 32
+"""What a program knows a message by: its lane, and its number among those of the lane."""
+
+
+def rings_offset(ranks: int) -> int:
     return RANKS + ranks * RANK_BYTES
+
+
+def mail_offset(ranks: int, lanes: int) -> int:
+    """Of the words of mail; those of what was read lie behind them."""
+    return rings_offset(ranks) + lanes * ranks * RING_BYTES
 
 
 def mail_bytes(ranks: int, lanes: int) -> int:
@@ -75,7 +88,7 @@ def mail_bytes(ranks: int, lanes: int) -> int:
 
 
 def board_bytes(ranks: int, lanes: int) -> int:
-    return mail_offset(ranks) + 2 * mail_bytes(ranks, lanes)
+    return mail_offset(ranks, lanes) + 2 * mail_bytes(ranks, lanes)
 
 
 # ---------------------------------------------------------------------- what a rank keeps for itself
@@ -84,16 +97,17 @@ COMMUNICATOR = {
     for i, name in enumerate(
         (
             *("post", "meet", "leave"),  # functions, see messages.py
-            *("board", "mail", "read"),  # addresses
+            *("board", "rings", "mail", "read"),  # addresses
             *("base", "rank", "ranks", "lanes"),  # base: of the shared memory; lanes: by number of the channel
-            *("tag", "posts"),  # of this call: its part of the words of mail, and how many messages so far
+            "tag",  # of this call: its part of the words of mail
             *(
                 "time_out",
                 "spins",
                 "yields",
             ),  # nanoseconds without progress; see `spin_until`
             *("sent", "received"),  # i64[lanes][ranks]: messages so far to and from each
-            *("ring", "tickets"),  # RING entries; for each site that keeps one, its message
+            *("posted", "ring"),  # of each lane: how many messages so far (i64), and RING entries
+            "tickets",  # for each site that keeps one, its message
         )
     )
 }
@@ -101,9 +115,9 @@ COMMUNICATOR = {
 COMMUNICATOR_BYTES = 8 * len(COMMUNICATOR)
 
 # Of an entry of the ring: what is known of a message while it is under way.
-ACTIVE, PLACE, LANE, NUMBERS = 0, 8, 16, 24
-"""Whether it is; the place it was posted at; its lane times the ranks; the numbers of the messages, first those to the
-targets, then those from the sources."""
+ACTIVE, MESSAGE, PLACE, NUMBERS = 0, 8, 16, 24
+"""Whether it is; which it is; the place it was posted at; the numbers of the messages, first those to the targets, then
+those from the sources."""
 
 
 def entry_bytes(ranks: int) -> int:

@@ -137,7 +137,6 @@ def _write_begin(module: ModuleText) -> None:
     b.memset(_field(b, worker, "per_call", "ptr"), 0, _field(b, worker, "per_call_bytes"))
     call = b.load("i64", b.offset(shared, board.CALL_NUMBER))
     set_field(b, communicator, "tag", b.shl(call, board.CALL_SHIFT))
-    set_field(b, communicator, "posts", i64(0))
     atomic_store(b, word, b.offset(own_area(b, communicator), board.THIS_CALL), "monotonic")
     come_to(b, communicator, i64(board.NONE))
     note_fault(b, communicator, i64(board.NONE), i32(board.NONE))

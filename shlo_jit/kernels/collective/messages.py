@@ -13,7 +13,8 @@ that posted something else is a mismatch, which stops all ranks.
     i32 @shlo_leave(ptr communicator, i64 message)
 
 says that nothing will be read of the sources any more, and waits until the targets have said the same: from then on the
-rank may change what it has posted. Of messages inline it does not wait, since they were copied.
+rank may change what it has posted. Of messages inline it does not wait, since they were copied. Of a message that has
+been left, nothing is left to do.
 
 `what` and `place` are tables as `board.py` describes them. The functions are fields of the communicator, so that others
 may stand in their place where ranks share no memory; a program calls no others.
@@ -30,8 +31,6 @@ from shlo_jit.kernels.collective.waiting import (
     fence,
     field,
     note_fault,
-    own_area,
-    rank_area,
     set_field,
     stop_all,
 )
@@ -70,7 +69,22 @@ def slot_of(b: Builder, message: V) -> V:
 def entry_of(b: Builder, communicator: V, message: V) -> V:
     """The rank's own entry for a message."""
     nbytes = b.add(b.mul(field(b, communicator, "ranks"), 16), board.NUMBERS)
-    return b.offset(field(b, communicator, "ring", "ptr"), b.mul(slot_of(b, message), nbytes))
+    index = b.add(b.mul(b.lshr(message, board.LANE_SHIFT), board.RING), slot_of(b, message))
+    return b.offset(field(b, communicator, "ring", "ptr"), b.mul(index, nbytes))
+
+
+def lane_of(b: Builder, communicator: V, message: V) -> V:
+    """The lane of a message, times the ranks."""
+    return b.mul(b.lshr(message, board.LANE_SHIFT), field(b, communicator, "ranks"))
+
+
+def ring_of(b: Builder, communicator: V, lane: V, rank: V) -> V:
+    """Where a rank's headers and payloads are; `lane` is times the ranks."""
+    return b.offset(field(b, communicator, "rings", "ptr"), b.mul(b.add(lane, rank), board.RING_BYTES))
+
+
+def header_of(b: Builder, ring: V, slot: V) -> V:
+    return b.offset(ring, b.add(b.mul(slot, board.HEADER_BYTES), board.HEADERS))
 
 
 def word_at(b: Builder, communicator: V, table: str, lane: V, sender: V, receiver: V, number: V) -> V:
@@ -111,8 +125,8 @@ def _write_drain(module: ModuleText) -> None:
     b = module.function("shlo_drain", [("ptr", "communicator"), ("ptr", "message")], "i32", attributes="nounwind")
     communicator, entry = b.params
     place = Table(b, b.load("ptr", b.offset(entry, board.PLACE)))
-    lane, rank = b.load("i64", b.offset(entry, board.LANE)), field(b, communicator, "rank")
-    numbers = Table(b, b.offset(entry, board.NUMBERS))
+    lane = lane_of(b, communicator, b.load("i64", b.offset(entry, board.MESSAGE)))
+    rank, numbers = field(b, communicator, "rank"), Table(b, b.offset(entry, board.NUMBERS))
     first, last = each_target(b, place)
     with b.loop(first, last) as j:
         target, number = place.at(board.PLACE_RANKS, j), numbers.at(0, b.sub(j, first))
@@ -128,33 +142,36 @@ def _write_post(module: ModuleText) -> None:
     communicator, what_address, place_address, addresses = b.params
     what, place = Table(b, what_address), Table(b, place_address)
     come_to(b, communicator, what[board.WHAT_SITE])
-    message = field(b, communicator, "posts")
+    lanes, posted = (field(b, communicator, name, "ptr") for name in ("lanes", "posted"))
+    lane = b.load("i64", b.element(lanes, "i64", what[board.WHAT_CHANNEL]))
+    counter = b.element(posted, "i64", lane)
+    number = b.load("i64", counter)
+    message = b.or_(b.shl(lane, board.LANE_SHIFT), number)
     entry = entry_of(b, communicator, message)
     with b.if_(b.icmp("ne", b.load("i64", b.offset(entry, board.ACTIVE)), 0), "busy"):
         status = b.call("i32", "shlo_drain", [communicator, entry], declare=False)
         with b.if_(b.icmp("ne", status, i32(board.OK)), "failed"):
             b.ret_early(b.sub(i64(0), b.cast("sext", status, "i64")))
-    ranks, channel = field(b, communicator, "ranks"), what[board.WHAT_CHANNEL]
-    lane = b.mul(b.load("i64", b.element(field(b, communicator, "lanes", "ptr"), "i64", channel)), ranks)
     b.store(i64(1), b.offset(entry, board.ACTIVE))
+    b.store(message, b.offset(entry, board.MESSAGE))
     b.store(place_address, b.offset(entry, board.PLACE))
-    b.store(lane, b.offset(entry, board.LANE))
-    _write_header(b, communicator, what, place, addresses, slot_of(b, message))
-    _number_all(b, communicator, place, entry, lane, slot_of(b, message))
-    set_field(b, communicator, "posts", b.add(message, 1))
+    _write_header(b, communicator, what, place, addresses, message)
+    _number_all(b, communicator, place, entry, message)
+    b.store(b.add(number, 1), counter)
     beat(b, communicator)
     b.ret(message)
 
 
-def _write_header(b: Builder, communicator: V, what: Table, place: Table, addresses: V, slot: V) -> None:
-    own = own_area(b, communicator)
-    header = b.offset(own, b.add(b.mul(slot, board.HEADER_BYTES), board.HEADERS))
+def _write_header(b: Builder, communicator: V, what: Table, place: Table, addresses: V, message: V) -> None:
+    slot = slot_of(b, message)
+    ring = ring_of(b, communicator, lane_of(b, communicator, message), field(b, communicator, "rank"))
+    header = header_of(b, ring, slot)
     signature = b.xor(what[board.WHAT_SIGNATURE], place[board.PLACE_SIGNATURE])
     inline = what[board.WHAT_INLINE]
     b.store(signature, b.offset(header, board.SIGNATURE))
     b.store(what[board.WHAT_SITE], b.offset(header, board.POSTED_AT))
     b.store(inline, b.offset(header, board.INLINE))
-    payload = b.offset(own, b.add(b.mul(slot, board.PAYLOAD_BYTES), board.PAYLOADS))
+    payload = b.offset(ring, b.add(b.mul(slot, board.PAYLOAD_BYTES), board.PAYLOADS))
     shared, base = (b.cast("ptrtoint", field(b, communicator, n, "ptr"), "i64") for n in ("board", "base"))
     is_inline = b.icmp("ne", inline, 0)
     at = b.variable(i64(0))
@@ -177,8 +194,9 @@ def _write_header(b: Builder, communicator: V, what: Table, place: Table, addres
         b.store(offset, home)
 
 
-def _number_all(b: Builder, communicator: V, place: Table, entry: V, lane: V, slot: V) -> None:
+def _number_all(b: Builder, communicator: V, place: Table, entry: V, message: V) -> None:
     """Number the messages to the targets and from the sources, tell the targets, and wake them."""
+    lane, slot = lane_of(b, communicator, message), slot_of(b, message)
     rank, numbers = field(b, communicator, "rank"), b.offset(entry, board.NUMBERS)
     sent, received = (field(b, communicator, name, "ptr") for name in ("sent", "received"))
     targets, sources = place[board.PLACE_TARGETS], place[board.PLACE_SOURCES]
@@ -213,7 +231,7 @@ def _write_meet(module: ModuleText) -> None:
     come_to(b, communicator, what[board.WHAT_SITE])
     entry = entry_of(b, communicator, message)
     place = Table(b, b.load("ptr", b.offset(entry, board.PLACE)))
-    lane, rank = b.load("i64", b.offset(entry, board.LANE)), field(b, communicator, "rank")
+    lane, rank = lane_of(b, communicator, message), field(b, communicator, "rank")
     signature = b.xor(what[board.WHAT_SIGNATURE], place[board.PLACE_SIGNATURE])
     targets, count = place[board.PLACE_TARGETS], what[board.WHAT_COUNT]
     numbers = Table(b, b.offset(entry, board.NUMBERS))
@@ -229,8 +247,7 @@ def _write_meet(module: ModuleText) -> None:
             return [b.and_(atomic_load(b, "i64", word, "acquire"), i64((1 << board.NUMBER_SHIFT) - 1))]
 
         (slot,) = b.if_else(b.icmp("eq", source, rank), lambda: [slot_of(b, message)], posted)
-        area = rank_area(b, shared, source)
-        header = b.offset(area, b.add(b.mul(slot, board.HEADER_BYTES), board.HEADERS))
+        header = header_of(b, ring_of(b, communicator, lane, source), slot)
         with b.if_(b.icmp("ne", b.load("i64", b.offset(header, board.SIGNATURE)), signature), "mismatch"):
             peer_site = b.cast("trunc", b.load("i64", b.offset(header, board.POSTED_AT)), "i32")
             note_fault(b, communicator, source, peer_site)
@@ -249,8 +266,12 @@ def _write_leave(module: ModuleText) -> None:
     b = module.function("shlo_leave", LEAVE, "i32", linkage="external", attributes="nounwind")
     communicator, message = b.params
     entry = entry_of(b, communicator, message)
+    is_active = b.icmp("ne", b.load("i64", b.offset(entry, board.ACTIVE)), 0)
+    is_there = b.icmp("eq", b.load("i64", b.offset(entry, board.MESSAGE)), message)
+    with b.if_(b.xor(b.and_(is_active, is_there), V("i1", "true")), "left"):
+        b.ret_early(i32(board.OK))
     place = Table(b, b.load("ptr", b.offset(entry, board.PLACE)))
-    lane, rank = b.load("i64", b.offset(entry, board.LANE)), field(b, communicator, "rank")
+    lane, rank = lane_of(b, communicator, message), field(b, communicator, "rank")
     numbers, targets = Table(b, b.offset(entry, board.NUMBERS)), place[board.PLACE_TARGETS]
     sources = place[board.PLACE_SOURCES]
     with b.loop(0, sources) as j:
@@ -261,8 +282,7 @@ def _write_leave(module: ModuleText) -> None:
             atomic_store(b, word_of(b, communicator, number), word, "release")
     _ring_all(b, communicator, place, 0, sources)
     beat(b, communicator)
-    own = own_area(b, communicator)
-    header = b.offset(own, b.add(b.mul(slot_of(b, message), board.HEADER_BYTES), board.HEADERS))
+    header = header_of(b, ring_of(b, communicator, lane, rank), slot_of(b, message))
     with b.if_(b.icmp("eq", b.load("i64", b.offset(header, board.INLINE)), 0), "in_place"):
         b.ret_early(b.call("i32", "shlo_drain", [communicator, entry], declare=False))
     b.ret(i32(board.OK))

@@ -95,8 +95,9 @@ def refuse_id(op: Op, numbered: str, number: int, count: int, grid: Grid) -> NoR
 
 
 def name_of(op: Op) -> str:
-    """What messages call an op: of a custom call, its target."""
-    return op.attributes["call_target_name"] if op.name == "stablehlo.custom_call" else op.name
+    """What messages call an op: of a custom call, its target; of one that stands for a transfer, what was written."""
+    name = op.attributes["call_target_name"] if op.name == "stablehlo.custom_call" else op.name
+    return name.replace("shlo_jit.", "stablehlo.")
 
 
 def refuse(op: Op, message: str, *, hint: str = "", found: str = "", expected: str = "") -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -143,16 +144,20 @@ class _Communicator:
     """The record that the program's instance refers to, and what it refers to."""
 
     def __init__(self, place: Place, functions: Mapping[str, int], sites: int) -> None:
-        counters = place.lane_count * place.ranks
-        ring = board.RING * board.entry_bytes(place.ranks)
-        self.per_call_bytes = 16 * counters + ring + 8 * max(1, sites)
+        counters = 8 * place.lane_count * place.ranks
+        ring = place.lane_count * board.RING * board.entry_bytes(place.ranks)
+        parts = {"sent": counters, "received": counters, "posted": 8 * place.lane_count, "ring": ring}
+        parts["tickets"] = 8 * max(1, sites)
+        self.per_call_bytes = sum(parts.values())
         self._memory = np.zeros(self.per_call_bytes + 64, np.uint8)
         self.per_call_address = start = -(-data_address(self._memory) // 64) * 64
         self._lanes = (ctypes.c_int64 * (1 + len(place.lanes)))(0, *place.lanes)
-        mail = place.board + board.mail_offset(place.ranks)
+        starts = accumulate(parts.values(), initial=start)
+        mail = place.board + board.mail_offset(place.ranks, place.lane_count)
         fields = {
             **{name: functions[f"shlo_{name}"] for name in ("post", "meet", "leave")},
             "board": place.board,
+            "rings": place.board + board.rings_offset(place.ranks),
             "mail": mail,
             "read": mail + board.mail_bytes(place.ranks, place.lane_count),
             "base": place.base,
@@ -160,14 +165,10 @@ class _Communicator:
             "ranks": place.ranks,
             "lanes": ctypes.addressof(self._lanes),
             "tag": 0,
-            "posts": 0,
             "time_out": int(place.time_out * 1e9),
             "spins": place.patience[0],
             "yields": place.patience[1],
-            "sent": start,
-            "received": start + 8 * counters,
-            "ring": start + 16 * counters,
-            "tickets": start + 16 * counters + ring,
+            **dict(zip(parts, starts, strict=False)),
         }
         self.record = (Record * len(board.COMMUNICATOR))(*(fields[name] for name in board.COMMUNICATOR))
         self.address = ctypes.addressof(self.record)

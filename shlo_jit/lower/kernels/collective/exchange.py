@@ -96,11 +96,6 @@ class Exchange:
         table = b.load("ptr", b.offset(self._comm, board.COMMUNICATOR["tickets"]))
         return b.element(table, "i64", site)
 
-    def posts(self) -> V:
-        """How many messages the rank has posted."""
-        b = self.low.b
-        return b.load("i64", b.offset(self._comm, board.COMMUNICATOR["posts"]))
-
     def _function(self, name: str) -> V:
         b = self.low.b
         return b.load("ptr", b.offset(self._comm, board.COMMUNICATOR[name]))
