@@ -231,6 +231,9 @@ PAUSE_WORK = 1 << 21
 PART_STEPS = 100
 """Steps (kernel calls, copies, control flow) of one function: some 10 ms of LLVM's time, which is superlinear.
 `benchmarks.compile_growth`."""
+COLLECTIVE_STEPS = 4
+"""Steps that a collective op counts for, and each of its operands: loops and branches are written where it stands. LLVM
+22's NewGVN ends the process at a function with a hundred such ops. Chosen."""
 PART_REGION_STEPS = 1
 """Steps of a region up to which it stays in the function of its op, however many regions that has. Chosen."""
 INLINE_CONSTANT_BYTES = 512

@@ -7,8 +7,11 @@ flow counted, is cut into runs of at most so many; each run becomes a function t
 from __future__ import annotations
 
 from shlo_jit import tuning
-from shlo_jit.fuse.plan import ControlStep, PlanBlock, Step
+from shlo_jit.fuse.plan import ControlStep, OpStep, PlanBlock, Step
+from shlo_jit.ir.core import Op
 from shlo_jit.memory.storage import Copy, MemoryPlan
+from shlo_jit.ops import OPS
+from shlo_jit.ops.known_calls import AMONG_PROCESSES
 
 
 class Parts:
@@ -42,7 +45,7 @@ class Parts:
     def _weigh_step(self, step: Step) -> int:
         weight = 1 + self._copies(self.memory.before.get(id(step), []))
         if not isinstance(step, ControlStep):
-            return weight
+            return weight + (_weigh_collective(step.op) if isinstance(step, OpStep) else 0)
         inner = [self._weigh(block) for block in step.blocks]
         if sum(inner) > tuning.PART_STEPS:
             for i, block in enumerate(step.blocks):
@@ -57,3 +60,10 @@ class Parts:
         """Copies as steps: many are functions too."""
         n = len(copies)
         return n if n <= tuning.PART_STEPS else -(-n // tuning.PART_STEPS)
+
+
+def _weigh_collective(op: Op) -> int:
+    """What a collective op counts for beyond a step; 0 for any other."""
+    is_call = op.name == "stablehlo.custom_call"
+    is_collective = op.attributes["call_target_name"] in AMONG_PROCESSES if is_call else OPS[op.name].has("collective")
+    return tuning.COLLECTIVE_STEPS * (1 + len(op.operands)) if is_collective else 0
