@@ -123,7 +123,11 @@ def test_results_are_arguments_of_the_next_call(transport: str, extent: int) -> 
 
 def test_strided_and_unaligned_arguments(transport: str) -> None:
     xs = vectors(6002)
-    given = [xs[0][1:6001:2], np.frombuffer(b"\0" + xs[1][:3000].tobytes(), np.uint8)[1:].view(np.float32), xs[2][2999::-1]]
+    given = [
+        xs[0][1:6001:2],
+        np.frombuffer(b"\0" + xs[1][:3000].tobytes(), np.uint8)[1:].view(np.float32),
+        xs[2][2999::-1],
+    ]
     with shlo_jit.compile(sum_text(3000), num_replicas=3, transport=transport, time_out=20.0) as exe:
         assert_same(exe([[x] for x in given]), [[summed(given)]] * 3)
 
