@@ -50,6 +50,8 @@ class _Fusion(Grouping):
         super().__init__(block)
         self.inner: dict[int, list[Value]] = {}
         """What the blocks of control flow read from outside, by id of the block."""
+        self.acting: Step | None = None
+        """The first step with an effect, of those there are."""
 
     def run(self) -> PlanBlock:
         results: list[Value] = []
@@ -102,12 +104,20 @@ class _Fusion(Grouping):
         else:
             step = OpStep(position=position, op=op)
         self.steps.append(step)
+        self.keep_order(step)
         for r in op.results:
             for nest in self.nests_wanting(r):
                 self.load(nest, r)
             self.write(step, r, f"a {step.title} writes memory")
         for o in op.operands:
             self.read(step, o)
+
+    def keep_order(self, step: Step) -> None:
+        """Steps with effects run in the program's order, whose last ones come first here."""
+        if step_acts(step):
+            if self.acting is not None:
+                self.acting.after.append(step)
+            self.acting = step
 
     def view(self, op: Op, position: int) -> None:
         step = ViewStep(position=position, op=op)

@@ -12,7 +12,6 @@ Users = dict[Value, list[Step]]
 
 def ordered(steps: list[Step], producers: Users, readers: Users) -> list[Step]:
     """Steps in order. `producers` and `readers`: by value, the steps that write and read it."""
-    order_effects(steps)
     for step in steps:
         for value in step.reads:
             step.after.extend(p for p in producers.get(value, []) if p is not step)
@@ -55,16 +54,6 @@ def depends(step: Step, *on: Step) -> bool:
         if len(seen) > tuning.ORDER_SEARCH:
             return True
     return False
-
-
-def order_effects(steps: list[Step]) -> None:
-    """Steps with effects keep the program's order."""
-    previous: Step | None = None
-    for step in sorted(steps, key=lambda s: s.position):
-        if step_acts(step):
-            if previous is not None:
-                step.after.append(previous)
-            previous = step
 
 
 def step_acts(step: Step) -> bool:

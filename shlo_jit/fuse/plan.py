@@ -115,8 +115,11 @@ def updates(op: Op) -> list[tuple[Value, Value]]:
 
 def may_update(op: Op) -> list[tuple[Value, Value]]:
     """Operands of a kernel that a result may take the memory of, where nobody needs them any more: it reads every
-    element before it writes the same one."""
-    return list(zip(op.operands, op.results, strict=True)) if op.name == "stablehlo.all_reduce" else []
+    element before it writes the same one. So does an all_reduce over groups of one size, of which each rank reduces a
+    part; else all read the operands of others, who must not write over them."""
+    if op.name != "stablehlo.all_reduce" or (op.attributes["replica_groups"].array < 0).any():
+        return []
+    return list(zip(op.operands, op.results, strict=True))
 
 
 @dataclass(eq=False)

@@ -4,9 +4,9 @@ Every op is one exchange of messages between the ranks (see `kernels/collective/
 what was found. Ranks that share memory read each other's operands in place; small ones are posted inline. The ways:
 
     one step      every rank reads all operands of its group; an all_reduce of a small message is reduced by all
-    in parts      where groups are even, rank i reduces part i of the operands of all, and writes it into the results of
-                  all; of an op that was started earlier, or where results of others cannot be written to, the parts
-                  are gathered afterwards
+    in parts      where groups are of one size, rank i reduces part i of the operands of all, and writes it into the
+                  results of all; of an op that was started earlier, or where results of others cannot be written to,
+                  the parts are gathered afterwards
 
 Operands are reduced in the order of the group, whoever does it, so all ranks get the same bits in every run.
 """

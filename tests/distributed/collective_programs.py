@@ -1,9 +1,9 @@
 """Programs of collective ops, written op by op; their meaning is `grid_meaning.py`'s.
 
-    p = Writer()
-    x = p.argument((4, 6), "f32")
-    p.give(p.all_gather(x, 0, [[0, 1], [2, 3]]))
-    check(p.text(), [[x0], [x1], [x2], [x3]], 4, 1, "threads")
+p = Writer()
+x = p.argument((4, 6), "f32")
+p.give(p.all_gather(x, 0, [[0, 1], [2, 3]]))
+check(p.text(), [[x0], [x1], [x2], [x3]], 4, 1, "threads")
 """
 
 from __future__ import annotations

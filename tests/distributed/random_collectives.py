@@ -37,7 +37,9 @@ class RandomProgram:
             name = self.rng.choice(["add", "subtract", "maximum", "xor"])
             self.values.append(self.writer.elementwise(name, x, y))
             return
-        found = self.rng.choice([self.reduced, self.gathered, self.scattered, self.exchanged, self.rooted, self.moved])(x)
+        found = self.rng.choice([self.reduced, self.gathered, self.scattered, self.exchanged, self.rooted, self.moved])(
+            x
+        )
         self.values += [v for v in found if math.prod(v.shape) <= MOST_ELEMENTS]
         self.collectives += bool(found)
 

@@ -75,7 +75,9 @@ def test_every_op_of_every_size(size: str) -> None:
     check(p.text(), with_roots(1, p, GROUPS), 4, 1, "threads")
 
 
-@pytest.mark.parametrize(("dtype", "shape"), [("f32", (6, 5)), ("bf16", (2, 5003)), ("i4", (2, 20001)), ("c64", (2, 3))])
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [("f32", (6, 5)), ("bf16", (2, 5003)), ("i4", (2, 20001)), ("c64", (2, 3))]
+)
 def test_every_op_over_processes(dtype: str, shape: tuple[int, ...]) -> None:
     p = every_op(shape, dtype)
     check(p.text(), with_roots(2, p, GROUPS), 4, 1, "processes")

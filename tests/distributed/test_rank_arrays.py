@@ -49,6 +49,27 @@ def test_results_that_are_arguments_constants_and_others(transport: str, extent:
     check(p.text(), of_all(0, 3, p.arguments), 3, 1, transport)
 
 
+def test_groups_of_different_sizes_write_over_no_operands() -> None:
+    """Members of a group read the operands of others, large ones in place, while these write their results."""
+    p = Writer()
+    x, y = (p.elementwise("negate", p.argument((15_000,), "i32")) for _ in range(2))
+    for _ in range(4):
+        x, y = p.all_reduce([x, y], "add", [[1], [0, 4, 3, 2]])
+    p.give(p.elementwise("negate", x))
+    check(p.text(), of_all(6, 5, p.arguments), 5, 1, "threads")
+
+
+def test_a_value_is_there_for_an_earlier_and_a_later_op() -> None:
+    """What reads it later cannot write it as well: it comes after all collective ops before it."""
+    p = Writer()
+    x = p.argument((10,), "i32")
+    y = p.elementwise("add", x, x)
+    p.all_reduce([y], "minimum", [[0, 1]])
+    (z,) = p.all_reduce([x], "add", [[1, 0]])
+    p.give(p.elementwise("subtract", z, y))
+    check(p.text(), of_all(7, 2, [x]), 2, 1, "threads")
+
+
 @pytest.mark.parametrize("extent", EXTENTS)
 def test_large_dense_constants(extent: int) -> None:
     """Others reach into memory where constants are not; ranks that are processes have them in memory of their own."""
@@ -102,7 +123,11 @@ def test_results_are_arguments_of_the_next_call(transport: str, extent: int) -> 
 
 def test_strided_and_unaligned_arguments(transport: str) -> None:
     xs = vectors(6002)
-    given = [xs[0][1:6001:2], np.frombuffer(b"\0" + xs[1][:3000].tobytes(), np.uint8)[1:].view(np.float32), xs[2][2999::-1]]
+    given = [
+        xs[0][1:6001:2],
+        np.frombuffer(b"\0" + xs[1][:3000].tobytes(), np.uint8)[1:].view(np.float32),
+        xs[2][2999::-1],
+    ]
     with shlo_jit.compile(sum_text(3000), num_replicas=3, transport=transport, time_out=20.0) as exe:
         assert_same(exe([[x] for x in given]), [[summed(given)]] * 3)
 

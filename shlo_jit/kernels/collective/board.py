@@ -100,7 +100,11 @@ COMMUNICATOR = {
             *("board", "rings", "mail", "read"),  # addresses
             *("base", "rank", "ranks", "lanes"),  # base: of the shared memory; lanes: by number of the channel
             "tag",  # of this call: its part of the words of mail
-            *("time_out", "spins", "yields"),  # nanoseconds without progress; see `spin_until`
+            *(
+                "time_out",
+                "spins",
+                "yields",
+            ),  # nanoseconds without progress; see `spin_until`
             *("sent", "received"),  # i64[lanes][ranks]: messages so far to and from each
             *("posted", "ring"),  # of each lane: how many messages so far (i64), and RING entries
             "tickets",  # for each site that keeps one, its message

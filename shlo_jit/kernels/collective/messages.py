@@ -31,6 +31,7 @@ from shlo_jit.kernels.collective.waiting import (
     fence,
     field,
     note_fault,
+    set_field,
     stop_all,
 )
 
