@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from shlo_jit import check_options, pipeline
 from shlo_jit.check_options import compile_options
-from shlo_jit.distributed.grid import wanted_grid
+from shlo_jit.distributed.grid import mpi_processes, wanted_grid
 from shlo_jit.errors import Diagnostic, StableHLOError
 from shlo_jit.forking import compiling
 from shlo_jit.ir.core import Module
@@ -95,7 +95,7 @@ def compile(
     num_replicas: int | None = None,
     num_partitions: int | None = None,
     programs: Sequence[Sequence[str]] | None = None,
-    transport: str = "processes",
+    transport: str | None = None,
     time_out: float = 60.0,
 ) -> Executable | DynamicExecutable | DistributedExecutable:
     """Compile a program (text, a path, or a Module) to machine code.
@@ -110,12 +110,16 @@ def compile(
 
     `num_replicas` and `num_partitions`: the grid of processes that run the program, by default what the module says,
     where it is written for several. `programs`: of each replica, the entries of its partitions, where these differ.
-    `transport`: how the processes run and meet, `processes`, `threads` or `mpi`. `time_out`: seconds without progress
+    `transport`: how the processes run and meet, `processes`, `threads` or `mpi`, by default `SHLO_JIT_TRANSPORT` or
+    `processes`; `mpi` runs any program by the processes that mpiexec has started, by default as many partitions as
+    there are, and needs the extra `shlo_jit[mpi]`. `time_out`: seconds without progress
     after which one that others wait for counts as lost. See `docs/distributed.md`.
 
     Raises StableHLOError (ParseError, VerifyError, UnsupportedError) with the places where the program is refused,
     OSError for a file that cannot be read, TypeError for a `source` or option of another kind, ValueError for one that
-    cannot be (an unknown target, an argument to donate that there is none of), InternalError for a defect of ours.
+    cannot be (an unknown target, an argument to donate that there is none of, a grid of more or fewer processes than
+    MPI has started), ImportError for the transport `mpi` without mpi4py or an MPI library, InternalError for a defect
+    of ours.
     """
     given = read_source(source)
     with compiling():
@@ -130,12 +134,12 @@ def compile(
             dynamic=dynamic,
         )
         given_grid = check_options.grid(num_replicas, num_partitions, programs)
-        grid = wanted_grid(given, given_grid)
-        if grid != (1, 1) or programs is not None or transport != "processes":
+        how = check_options.transport(transport), check_options.time_out(time_out)
+        grid = wanted_grid(given, given_grid, mpi_processes() if transport == "mpi" else 1)
+        if grid != (1, 1) or programs is not None or transport not in (None, "processes"):
             from shlo_jit.distributed.compile import compile_distributed
 
             options = replace(options, num_replicas=grid[0], num_partitions=grid[1])
-            how = check_options.transport(transport), check_options.time_out(time_out)
             return compile_distributed(given, options, programs, *how, threads)
         if may_be_unknown(given):
             from shlo_jit.specialize import compile_unknown

@@ -84,11 +84,17 @@ def _positive(name: str, given: object) -> int | None:
     return given
 
 
+TRANSPORTS = ("processes", "threads", "mpi")
+
+
 def transport(given: object) -> str:
     """How processes run and meet."""
-    known = ("processes", "threads", "mpi")
-    if _text("transport", given) not in known:
-        raise ValueError(f"transport: expected {', '.join(known[:-1])} or {known[-1]}, got {given!r}")
+    name = "transport"
+    if given is None:
+        name = "SHLO_JIT_TRANSPORT"
+        given = os.environ.get(name, "").strip() or "processes"
+    if _text(name, given) not in TRANSPORTS:
+        raise ValueError(f"{name}: expected {', '.join(TRANSPORTS[:-1])} or {TRANSPORTS[-1]}, got {given!r}")
     return str(given)
 
 

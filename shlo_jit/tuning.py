@@ -286,5 +286,15 @@ COPY_TASK_BYTES = 1 << 18
 """Bytes of a task of the copies of arguments into shared memory. Chosen: some tens of microseconds."""
 UNROLLED_SOURCES = 16
 """Ranks whose operands a reduction has at hand at once, their addresses in registers or on the stack. Chosen."""
+MPI_POLLS = 1000
+"""Looks for a message of MPI before others are heard, and between looks a rank sleeps. Chosen: a millisecond or two."""
+MPI_NAP = 50e-6
+"""Seconds of that sleep. Chosen."""
+MPI_AWAKE_SECONDS = 1e-3
+"""That a rank stays awake for the end of a call, which comes soon. Chosen."""
+MPI_ENDED_SECONDS = 0.1
+"""After a rank has told of its end, in which what it sent before may still come. Chosen: MPI all but keeps order."""
+MPI_PIECE_BYTES = 1 << 30
+"""Of a message; MPI counts them in 32 bits. Chosen."""
 REDUCTION_BLOCK = 4096
 """Elements of a unit of the reduction of what ranks have. Chosen: a few vectors a task at least."""

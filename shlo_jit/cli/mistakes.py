@@ -33,10 +33,11 @@ def refusals(name: str = "") -> Iterator[None]:
     except StableHLOError as error:
         print_diagnostics(named(error.diagnostics, name), sys.stderr)
         raise typer.Exit(INVALID) from None
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ImportError) as error:
         fail(str(error))
     except (ExecutionError, ExportError, MemoryError) as error:
-        typer.echo(f"shlo-jit: error: {error or 'not enough memory'}", err=True)
+        text = str(error).partition("\n\n")[0]  # behind it, another process's traceback
+        typer.echo(f"shlo-jit: error: {text or 'not enough memory'}", err=True)
         raise typer.Exit(INVALID) from None
 
 

@@ -42,6 +42,16 @@ Shapes = Annotated[
 ]
 Random = Annotated[bool, typer.Option("--random", help="Make up the inputs that were not given.")]
 Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Of the inputs made up.")]
+Processes = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Run it in so many processes, as partitions of one replica.")
+]
+Transport = Annotated[
+    str | None,
+    typer.Option(
+        metavar="processes|threads|mpi",
+        help="How processes run.  [default: SHLO_JIT_TRANSPORT, mpi under mpiexec, else processes]",
+    ),
+]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even what the object cache knows.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")]
 

@@ -12,6 +12,7 @@ from shlo_jit import examples
 from shlo_jit.cli import mistakes
 from shlo_jit.cli.options import DynamicCode
 from shlo_jit.cli.progress import progress
+from shlo_jit.cli.several import Grid, Several
 
 if TYPE_CHECKING:
     from shlo_jit.ir.core import Module
@@ -71,20 +72,41 @@ def compile(
     cache: bool,
     dynamic: DynamicCode = DynamicCode.SPECIALIZE,
 ) -> tuple[Executable | DynamicExecutable, float]:
-    """The program, and how long it took to compile."""
+    """The program, and how long it took to compile. One for several processes ends the command."""
+    made, seconds = compile_any(given, entry, threads, cache, dynamic, Grid())
+    if isinstance(made, Several):
+        mistakes.fail("the program runs in several processes: only the command `run` takes it")
+    return made, seconds
+
+
+def compile_any(
+    given: Path | bytes | Module, entry: str, threads: int | None, cache: bool, dynamic: DynamicCode, grid: Grid
+) -> tuple[Executable | DynamicExecutable | Several, float]:
+    """The program, maybe for several processes, and how long it took to compile."""
     from shlo_jit import api
+    from shlo_jit.runtime.distributed import DistributedExecutable
 
     with progress("compiling"):
         start = time.perf_counter()
-        executable = api.compile(given, entry, threads=threads, cache=cache, dynamic=dynamic.value)
-        return executable, time.perf_counter() - start
+        made = api.compile(
+            given,
+            entry,
+            threads=threads,
+            cache=cache,
+            dynamic=dynamic.value,
+            num_partitions=grid.processes,
+            transport=grid.transport,
+        )
+        if isinstance(made, DistributedExecutable):
+            made = Several(made)
+        return made, time.perf_counter() - start
 
 
-def for_shapes(made: Executable | DynamicExecutable, shapes: Given) -> tuple[Runnable, float]:
+def for_shapes(made: Executable | DynamicExecutable | Several, shapes: Given) -> tuple[Runnable | Several, float]:
     """The code for shapes, or arrays, and how long it took to compile besides."""
     from shlo_jit.runtime.executable import Executable
 
-    if isinstance(made, Executable):
+    if isinstance(made, Executable | Several):
         return made, 0.0
     with progress("compiling"):
         start = time.perf_counter()

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from shlo_jit.cli.several import Several
+
 if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
@@ -42,7 +44,7 @@ def print_program(
     console: Console,
     name: str,
     module: Module,
-    executable: Runnable,
+    executable: Runnable | Several,
     compile_seconds: float,
     times: Sequence[float],
 ) -> None:
@@ -51,15 +53,17 @@ def print_program(
     functions = ["@" + f.attributes["sym_name"] for f in module.functions()]
     ends = ("func.func", "func.return", "stablehlo.return", "builtin.module")
     ops = Counter(op.name.removeprefix("stablehlo.") for op in walk(module.body) if op.name not in ends)
-    steps = executable.text("plan").partition("\n")[0].partition(";")[0]
-    arena, constants, outputs = executable.memory
     rows = make_table()
     rows.add_column(style="dim")
     rows.add_row("program", name)
     rows.add_row("functions", f"{len(functions)}: {_shorten(functions)}")
     rows.add_row("ops", f"{ops.total()}: {_shorten([f'{n} {op}' for op, n in ops.most_common()])}")
-    rows.add_row("kernels", steps)
-    rows.add_row("memory", f"arena {size(arena)}, constants {size(constants)}, results {size(outputs)}")
+    if isinstance(executable, Several):
+        rows.add_row("processes", str(executable))
+    else:
+        arena, constants, outputs = executable.memory
+        rows.add_row("kernels", executable.text("plan").partition("\n")[0].partition(";")[0])
+        rows.add_row("memory", f"arena {size(arena)}, constants {size(constants)}, results {size(outputs)}")
     rows.add_row("compile", _seconds(compile_seconds))
     rows.add_row("run", _run_times(executable, times))
     console.print(rows)
@@ -79,13 +83,13 @@ def print_library(
     console.print(rows)
 
 
-def _run_times(executable: Runnable, times: Sequence[float]) -> str:
+def _run_times(executable: Runnable | Several, times: Sequence[float]) -> str:
     best, middle = min(times), statistics.median(times)
     several = f" best, {_seconds(middle)} median of {len(times)} calls" if len(times) > 1 else " in one call"
     return f"[bold]{_seconds(best)}[/]{several}, {_threads(executable)}"
 
 
-def _threads(executable: Runnable) -> str:
+def _threads(executable: Runnable | Several) -> str:
     return f"{executable.threads} thread{'s' if executable.threads > 1 else ''}"
 
 

@@ -19,13 +19,16 @@ from shlo_jit.cli.options import (
     File,
     Inputs,
     NoCache,
+    Processes,
     Random,
     Runnable,
     Seed,
     Shapes,
     Threads,
+    Transport,
 )
 from shlo_jit.cli.progress import progress
+from shlo_jit.cli.several import Several, grid_of, quiet_unless
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,13 +51,13 @@ class Ready(NamedTuple):
     name: str
     """For people."""
     source: Path | bytes
-    executable: Code
+    executable: Code | Several
     seconds: float
     """How long it took to compile or load."""
     arguments: list[np.ndarray]
 
 
-Make = Callable[["Path | bytes"], "tuple[Executable | DynamicExecutable, float]"]
+Make = Callable[["Path | bytes"], "tuple[Executable | DynamicExecutable | Several, float]"]
 
 
 @contextlib.contextmanager
@@ -102,25 +105,52 @@ def run(
     ] = "",
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
+    processes: Processes = None,
+    transport: Transport = None,
     no_cache: NoCache = False,
 ) -> None:
-    """Compile a program, or load an exported library, run it, and print its results and times."""
+    """Compile a program, or load an exported library, run it, and print its results and times.
 
-    def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
+    With --processes, every input and result has one more dimension, the first, along the processes. Of a command that
+    mpiexec has started, the first process prints.
+    """
+    grid = grid_of(processes, transport)
+
+    def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable | Several, float]:
         if isinstance(source, Path) and programs.is_library(source):
+            if grid.processes is not None:
+                mistakes.fail("--processes: a library's functions are for one process")
             return programs.load(source, entry or None, threads)
-        return programs.compile(source, entry or "main", threads, not no_cache, dynamic)
+        return programs.compile_any(source, entry or "main", threads, not no_cache, dynamic, grid)
 
+    with mistakes.refusals(), quiet_unless(grid.prints):
+        _run_and_print(
+            lambda: _ready(file, example, inputs, shapes, random, seed, entry or "main", make),
+            [p.name for p in inputs or []],
+            output_dir if grid.prints else None,
+            repeat or (1 if grid.is_mpi else None),  # all must make as many calls
+            trace,
+        )
+
+
+def _run_and_print(
+    prepare: Callable[[], contextlib.AbstractContextManager[Ready]],
+    files: list[str],
+    output_dir: Path | None,
+    repeat: int | None,
+    trace: Path | None,
+) -> None:
     console = report.make_console()
-    with _ready(file, example, inputs, shapes, random, seed, entry or "main", make) as ready:
+    with prepare() as ready:
         results, times = _run(ready.executable, ready.arguments, repeat)
         traced = None if trace is None else _trace(ready, trace)
         if isinstance(ready.source, Path) and programs.is_library(ready.source):
+            assert not isinstance(ready.executable, Several)
             report.print_library(console, ready.name, ready.executable, ready.seconds, times)
         else:
             module = programs.parse(ready.source)
             report.print_program(console, ready.name, module, ready.executable, ready.seconds, times)
-    origins = [*(p.name for p in inputs or []), *["random"] * len(ready.arguments)]
+    origins = [*files, *["random"] * len(ready.arguments)]
     report.print_inputs(console, ready.executable.inputs, ready.arguments, origins)
     report.print_results(console, results)
     if output_dir is not None:
@@ -180,6 +210,7 @@ def profile(
 
     with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
         executable = ready.executable
+        assert not isinstance(executable, Several)  # `make` refuses those
         executable(*ready.arguments)  # sizes that follow from data are known afterwards
         with progress("compiling again, with a clock"):
             measured = executable.profile()
@@ -190,7 +221,9 @@ def profile(
     report.print_profile(report.make_console(), ready.name, executable, measured, times)
 
 
-def _run(executable: Code, arguments: Sequence[Any], repeat: int | None) -> tuple[tuple[Any, ...], list[float]]:
+def _run(
+    executable: Code | Several, arguments: Sequence[Any], repeat: int | None
+) -> tuple[tuple[Any, ...], list[float]]:
     """Results of the last call, and the times of all."""
     with progress("running"):
         results, times = _timed(lambda: executable(*arguments), repeat)

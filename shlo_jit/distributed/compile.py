@@ -19,6 +19,7 @@ from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.distributed import DistributedExecutable, Remakes
 from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.transport.team import Crew
+from shlo_jit.runtime.transport.world import world
 from shlo_jit.sources import ProgramSource
 from shlo_jit.stages import texts
 
@@ -36,6 +37,11 @@ def compile_distributed(
 ) -> DistributedExecutable:
     """`options.num_replicas` x `options.num_partitions` processes run `options.entry`, or what `programs` names.
     `threads`: of each process, by default as many as there are CPUs for. Raises as `api.compile`."""
+    near = options.processes
+    if transport == "mpi":
+        processes = world()
+        processes.check(options.num_replicas, options.num_partitions)
+        near = processes.near
     module = pipeline.parsed(source)
     arrays = None
     if programs is None:
@@ -64,7 +70,7 @@ def compile_distributed(
             programs=tuple(made[name] for name in entries),
             target=options.target,
             code=code,
-            threads=max(1, usable_cpus() // len(entries)) if threads is None else options.threads,
+            threads=max(1, usable_cpus() // near) if threads is None else options.threads,
             time_out=time_out,
             custom_calls=options.implementations,
             hosts=hosts,

@@ -24,15 +24,16 @@ from shlo_jit.runtime.measured import ProfileMemory
 from shlo_jit.runtime.replacing import check_replaceable, replacing
 from shlo_jit.runtime.trace_events import ProcessEvents, Recording, write_trace
 from shlo_jit.runtime.transport.layout import RankLayout
+from shlo_jit.runtime.transport.mpi import Mpi
 from shlo_jit.runtime.transport.processes import Processes
-from shlo_jit.runtime.transport.team import Crew
+from shlo_jit.runtime.transport.team import Crew, Team
 from shlo_jit.runtime.transport.threads import Threads
 
 KEPT_FROM_BYTES = 16 << 10
 """Results from this size on stay in shared memory; smaller ones are copied."""
 COPIED_TOGETHER_BYTES = 128 << 10
 """Arguments from this size on are copied by several threads."""
-TRANSPORTS: dict[str, Callable[[Crew], Processes | Threads]] = {"processes": Processes, "threads": Threads}
+TRANSPORTS: dict[str, Callable[[Crew], Team]] = {"processes": Processes, "threads": Threads, "mpi": Mpi}
 
 
 class Process(NamedTuple):
@@ -98,7 +99,7 @@ class DistributedExecutable:
         )
         self._finalizer = weakref.finalize(self, team.close)
 
-    def _use(self, team: Processes | Threads) -> None:
+    def _use(self, team: Team) -> None:
         """Let a team make the calls from now on."""
         self._team = team
         self._ranks = [
@@ -108,7 +109,8 @@ class DistributedExecutable:
 
     def trace(self, path: str | os.PathLike[str]) -> DistributedTrace:
         """When each step ran in each process, as a file for trace viewers: `with exe.trace("t.json"):` and calls. They
-        run a variant of the programs, in processes of its own. See `runtime/trace.py`."""
+        run a variant of the programs, in processes of its own. See `runtime/trace.py`. With `mpi`, each process writes
+        a file of its own steps."""
         return DistributedTrace(self, path)
 
     def text(self, stage: str, rank: int = 0) -> str:
@@ -127,6 +129,11 @@ class DistributedExecutable:
     def pids(self) -> tuple[int, ...]:
         """Process ids of the workers; none of a transport that has none."""
         return self._team.pids if isinstance(self._team, Processes) else ()
+
+    @property
+    def is_global(self) -> bool:
+        """Whether it is called with global arrays."""
+        return self._arrays is not None
 
     @property
     def inputs(self) -> tuple[Signature, ...]:
@@ -159,19 +166,34 @@ class DistributedExecutable:
             )
         return self._run([front.converted(given) for front, given in zip(self._ranks, arguments[0], strict=True)])
 
-    def _run(self, arrays: list[list[np.ndarray]]) -> list[Any]:
-        """A call with arrays that fit."""
-        team, ranks = self._team, self._ranks
+    def local(self, *arguments: Any) -> Any:
+        """With the transport `mpi`: a call with the arguments of this process, which gives its results, while all
+        others do the same. Nothing is exchanged besides what the program exchanges. Raises ExecutionError with other
+        transports, else as a call."""
+        team = self._team
+        if not isinstance(team, Mpi):
+            how = "every process of mpi has arguments of its own; here, call the executable with those of all"
+            raise ExecutionError(f"local: the transport is {self.transport}: {how}")
+        given = self._ranks[team.number].converted(arguments)
+        return self._run({team.number: given}, team.run_alone)[0]
+
+    def _run(
+        self, arrays: Sequence[list[np.ndarray]] | dict[int, list[np.ndarray]], alone: Callable[..., None] | None = None
+    ) -> list[Any]:
+        """A call with arrays that fit, by rank; `alone`: makes it, for the ranks here."""
+        team, ranks = self._team, [self._ranks[rank] for rank in self._team.here]
         if not team.lock.acquire(blocking=False):
             raise ExecutionError("another thread is in a call; calls of several processes come one at a time")
         try:
             team.check()
             copies: list[Copy] = []
-            results = [front.prepare(given, copies) for front, given in zip(ranks, arrays, strict=True)]
+            results = [front.prepare(arrays[front.rank], copies) for front in ranks]
             if copies:
                 team.board.copy(copies, usable_cpus())
-            team.run((arrays, results))
-            return [front.finish(made) for front, made in zip(ranks, results, strict=True)]
+            (alone or team.run)((arrays, results))
+            made = [front.finish(result) for front, result in zip(ranks, results, strict=True)]
+            made = made if alone else team.gathered(made)
+            return [out[0] if len(out) == 1 else tuple(out) for out in made]
         finally:
             team.lock.release()
 
@@ -216,7 +238,7 @@ class DistributedTrace:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         team = self._exe._team
-        processes = [_events_of(team, rank) for rank in range(team.crew.ranks)]
+        processes = [_events_of(team, rank) for rank in team.here]
         self._exe._use(self._usual)
         self._close()
         if any(process.noted for process in processes):
@@ -226,7 +248,7 @@ class DistributedTrace:
             raise ValueError(f"nothing to write to {self.path}: no call of the program ended inside the `with`")
 
 
-def _events_of(team: Processes | Threads, rank: int) -> ProcessEvents:
+def _events_of(team: Team, rank: int) -> ProcessEvents:
     """What a rank has noted."""
     at, steps, room = team.layout.ranks[rank].profile
     noted = ProfileMemory(steps, room, team.memory.view(*at), is_own=False)
@@ -265,10 +287,8 @@ class _Result(NamedTuple):
 class _RankFront:
     """Arrays to and from the memory of one rank."""
 
-    def __init__(
-        self, team: Processes | Threads, rank: int, inputs: Sequence[Port], outputs: Sequence[Port], aliases: Any
-    ) -> None:
-        self._rank, self.inputs, self.outputs = rank, inputs, outputs
+    def __init__(self, team: Team, rank: int, inputs: Sequence[Port], outputs: Sequence[Port], aliases: Any) -> None:
+        self.rank, self.inputs, self.outputs = rank, inputs, outputs
         self._aliases: dict[int, int] = dict(aliases)
         self._layout: RankLayout = team.layout.ranks[rank]
         self._memory = team.memory
@@ -286,12 +306,12 @@ class _RankFront:
     def converted(self, given: Any) -> list[np.ndarray]:
         """The arrays of a call, checked."""
         if not isinstance(given, Sequence):
-            raise TypeError(f"rank {self._rank}: expected a sequence of arguments, got {type(given).__name__}")
+            raise TypeError(f"rank {self.rank}: expected a sequence of arguments, got {type(given).__name__}")
         try:
             check_count(len(given), self.inputs)
             return [convert(value, i, port) for i, (value, port) in enumerate(zip(given, self.inputs, strict=True))]
         except (TypeError, ValueError) as error:
-            raise type(error)(f"rank {self._rank}: {error}") from None
+            raise type(error)(f"rank {self.rank}: {error}") from None
 
     def prepare(self, arrays: list[np.ndarray], copies: list[Copy]) -> list[_Result]:
         """Put arguments where the rank finds them, or note in `copies` which are to be put where, and make arrays for
@@ -306,10 +326,9 @@ class _RankFront:
             made.append(result)
         return made
 
-    def finish(self, made: list[_Result]) -> Any:
+    def finish(self, made: list[_Result]) -> list[np.ndarray]:
         """The results of a call that has ended well."""
-        out = tuple(r.array.copy() if r.is_borrowed else r.array for r in made)
-        return out[0] if len(out) == 1 else out
+        return [r.array.copy() if r.is_borrowed else r.array for r in made]
 
     def _place(self, i: int, array: np.ndarray, copies: list[Copy]) -> int:
         """Where the rank finds an argument: an offset."""

@@ -21,7 +21,14 @@ from jax import numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-MESHES = [{"x": 8}, {"x": 2, "y": 4}, {"x": 4, "y": 2}, {"x": 2, "y": 2, "z": 2}, {"x": 1, "y": 8}, {"x": 2, "y": 1, "z": 4}]
+MESHES = [
+    {"x": 8},
+    {"x": 2, "y": 4},
+    {"x": 4, "y": 2},
+    {"x": 2, "y": 2, "z": 2},
+    {"x": 1, "y": 8},
+    {"x": 2, "y": 1, "z": 4},
+]
 X = np.arange(128, dtype=np.float32).reshape(8, 16)
 MESH = jax.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
 
@@ -31,7 +38,9 @@ def mapped(body, ins, outs, **more):
 
 
 def inner(part):
-    return jax.shard_map(lambda a: a * 2 + lax.psum(a, "y"), in_specs=P(None, "y"), out_specs=P(None, "y"), axis_names={"y"})(part)
+    return jax.shard_map(
+        lambda a: a * 2 + lax.psum(a, "y"), in_specs=P(None, "y"), out_specs=P(None, "y"), axis_names={"y"}
+    )(part)
 
 
 ring = mapped(lambda a: lax.ppermute(a, "x", [(0, 1), (1, 0)]) * 2, P("x", "y"), P("x", "y"))

@@ -105,7 +105,11 @@ def test_local_program(name: str) -> None:
 
 def test_sub_axes() -> None:
     """Of an axis of four devices, the minor half: devices 0 and 2 have the first part."""
-    text = program(f"{manual('%0', '%x')}\n  return %0 : {G}").replace('"x"=2, "y"=2', '"x"=4').replace('[{"x"}', '[{"x":(2)2}')
+    text = (
+        program(f"{manual('%0', '%x')}\n  return %0 : {G}")
+        .replace('"x"=2, "y"=2', '"x"=4')
+        .replace('[{"x"}', '[{"x":(2)2}')
+    )
     local = local_program(shlo_jit.parse(text), "main", 4)
     assert local is not None and local.inputs[0] is not None
     assert [local.inputs[0].device_tile(d) for d in range(4)] == [(0, 0), (1, 0), (0, 0), (1, 0)]
@@ -118,7 +122,9 @@ def test_nothing_manual() -> None:
 
 def test_grid_of() -> None:
     assert grid_of(shlo_jit.parse("module {}")) == (1, 1)
-    assert grid_of(shlo_jit.parse("module attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 2 : i32} {}")) == (2, 4)
+    assert grid_of(
+        shlo_jit.parse("module attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 2 : i32} {}")
+    ) == (2, 4)
     with pytest.raises(VerifyError, match="mhlo.num_replicas should be a positive number, got 0"):
         grid_of(shlo_jit.parse("module attributes {mhlo.num_replicas = 0 : i32} {}"))
 
@@ -175,7 +181,11 @@ def custom(sharding: str) -> str:
     [
         ("{manual}", UnsupportedError, "does not say how an array is cut into parts"),
         ("{maximal device=0}", UnsupportedError, "does not say how an array is cut into parts"),
-        ("{devices=[8,1]<=[8]}", UnsupportedError, "its sharding has 8 devices, but the program is compiled for 4 partitions"),
+        (
+            "{devices=[8,1]<=[8]}",
+            UnsupportedError,
+            "its sharding has 8 devices, but the program is compiled for 4 partitions",
+        ),
         ("{devices=[0,4]<=[4]}", UnsupportedError, "its sharding has 0 devices"),
         ("{devices=[4]<=[4]}", VerifyError, "is one of rank 1, the value's rank is 2"),
         ("{devices=[4,1]0,1,2,2}", VerifyError, "should name each of 4 devices once"),

@@ -56,7 +56,12 @@ def test_shardings(found: Any) -> None:
         assert places(tiles, (8,) * rank) == case["places"], case
         numbered = hlo_tile_assignment(op, case["hlo"], rank, 8)  # by position in the mesh
         assert places(numbered, (8,) * rank) == [case["places"][d] for d in case["order"]], case
-        listed = "[" + ",".join(map(str, (*tiles.tiles, 8 // np.prod(tiles.tiles)))) + "]" + ",".join(map(str, tiles.devices))
+        listed = (
+            "["
+            + ",".join(map(str, (*tiles.tiles, 8 // np.prod(tiles.tiles))))
+            + "]"
+            + ",".join(map(str, tiles.devices))
+        )
         assert hlo_tile_assignment(op, f"{{devices={listed} last_tile_dims={{manual}}}}", rank, 8) == tiles
     assert len({case["sdy"] for case in cases}) > 50
 

@@ -127,7 +127,8 @@ def entry_bytes(ranks: int) -> int:
 # Of what a program says about an exchange: tables of i64.
 WHAT_SITE, WHAT_SIGNATURE, WHAT_COUNT, WHAT_INLINE, WHAT_CHANNEL, WHAT_BYTES = (8 * i for i in range(6))
 """The number of the op in the program; what it is, as a number; of how many addresses; whether they go inline; the
-channel's number plus 1, or 0; and then the bytes of each."""
+channel's number plus 1, or 0; then the bytes of each; and then for each the bytes of a part, where ranks of the group
+read only the part at their own place in it, or (then it is negative) at the place of the rank that posts; else 0."""
 PLACE_SOURCES, PLACE_TARGETS, PLACE_SIGNATURE, PLACE_RANKS = (8 * i for i in range(4))
 """How many ranks it hears from, and how many read what it posts; a number for the group; then those ranks, the sources
 in the group's order (maybe with the rank itself), then the targets (without it)."""

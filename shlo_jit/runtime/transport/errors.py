@@ -13,6 +13,9 @@ from shlo_jit.kernels.collective import board
 from shlo_jit.runtime.transport.board import Outcome
 from shlo_jit.schedule.site import Site
 
+UNKNOWN = -2
+"""In the place of a peer's site: who stopped cannot know where that one was."""
+
 
 class WorkerError(ExecutionError):
     """A process of a grid could not finish: it died, raised, or met others that did something else."""
@@ -90,8 +93,9 @@ def _met_badly(rank: int, outcome: Outcome, sites: Sequence[Sequence[Site]], tim
     op, place = ("", "") if site is None else (site.op, site.place)
     other = site_of(sites[peer], outcome.peer_site)
     if outcome.status == board.TIMED_OUT:
-        there = "before its first collective op" if other is None else f"at or behind {other}"
-        message = f"{here}, and rank {peer}, {there}, did not get on for {time_out:g} s"
+        there = ", before its first collective op," if other is None else f", at or behind {other},"
+        there = "" if outcome.peer_site == UNKNOWN else there
+        message = f"{here}, and rank {peer}{there} did not get on for {time_out:g} s"
         return WorkerTimeoutError(message, peer, op, place)
     if outcome.status == board.ENDED_EARLY:
         behind = "" if other is None else f", behind {other}"

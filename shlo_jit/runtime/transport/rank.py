@@ -60,14 +60,16 @@ class Rank:
         host: Host | None = None,
         memory: object = None,
         own: Library | None = None,
+        messages: Mapping[str, int] | None = None,
     ) -> None:
         """`code`: of `kernels/collective/routine.py`; `memory`: what must live as long as the rank; `own`: the
-        functions of `runtime/signals.py`, where a thread of the user's runs it. Raises ExecutionError when a custom
+        functions of `runtime/signals.py`, where a thread of the user's runs it; `messages`: functions that stand in the
+        place of those of `kernels/collective/messages.py`. Raises ExecutionError when a custom
         call is not registered."""
         self._memory = memory
         self._library = load_code(code, target)
         functions = self._library.addresses
-        self.communicator = _Communicator(place, functions, len(compiled.sites))
+        self.communicator = _Communicator(place, {**functions, **(messages or {})}, len(compiled.sites))
         ctypes.c_void_p.from_address(functions[THIS_RANK.text[1:]]).value = self.communicator.address
         calls = {"shlo_pause": functions["shlo_get_on"], "shlo_call": 0}
         if own is not None:

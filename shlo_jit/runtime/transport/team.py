@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import numpy as np
+
 from shlo_jit import tuning
 from shlo_jit.codegen.abi import Status
 from shlo_jit.codegen.objects import Compiled, CompiledRoutine
@@ -97,7 +99,11 @@ class Team(ABC):
 
     board: Board
     own: Rank
-    """Rank 0."""
+    """That which the calling thread runs."""
+    number = 0
+    """Of it."""
+    here: Sequence[int]
+    """The ranks whose arguments and results are in this process."""
     memory: Segment
     layout: Layout
     kept: Kept | None
@@ -105,6 +111,7 @@ class Team(ABC):
 
     def __init__(self, crew: Crew) -> None:
         self.crew = crew
+        self.here = range(crew.ranks)
         self.sites = [program.sites for program in crew.programs]
         self.raised: dict[int, Raised] = {}
         """Of the call under way."""
@@ -118,16 +125,17 @@ class Team(ABC):
         self._is_over = False
         self._process = os.getpid()
 
-    def _make_own(self) -> None:
-        """Load rank 0 here."""
-        crew, address = self.crew, self.memory.address
+    def _make_own(self, messages: Mapping[str, int] | None = None) -> None:
+        """Load the rank of this process. `messages`: as `Rank` takes them."""
+        crew, address, number = self.crew, self.memory.address, self.number
         at = address + self.layout.board.offset
         library = load_code(crew.code, crew.target)
         self.board = Board(at, crew.ranks, crew.lane_count, library, crew.patience)
-        calls = crew.custom_calls, crew.hosts[0]
+        calls = crew.custom_calls, crew.hosts[number]
         own = call_library(crew.target, None)
-        place, layout = crew.place(0, at, address), self.layout.ranks[0]
-        self.own = Rank(crew.programs[0], crew.target, crew.code, place, layout, *calls, self.memory, own)
+        place, layout = crew.place(number, at, address), self.layout.ranks[number]
+        program = crew.programs[number]
+        self.own = Rank(program, crew.target, crew.code, place, layout, *calls, self.memory, own, messages)
 
     # ------------------------------------------------------------------ what kinds of teams differ in
     @abstractmethod
@@ -200,7 +208,7 @@ class Team(ABC):
     def _run_own(self) -> None:
         status = Status.INTERRUPTED
         try:
-            status = self.own.run()
+            status = self._execute()
         finally:
             if status != Status.OK:
                 self.own.stop_all(status)
@@ -209,7 +217,15 @@ class Team(ABC):
             error = self.own.failure(status)
             if not isinstance(error, Exception):  # an interrupt
                 raise error
-            self.raised[0] = raised_by(error, self.own.failed_call)
+            self.raised[self.number] = raised_by(error, self.own.failed_call)
+
+    def _execute(self) -> int:
+        """Run this process's rank; the status."""
+        return self.own.run()
+
+    def gathered(self, made: list[list[np.ndarray]]) -> list[list[np.ndarray]]:
+        """The results of all ranks, from those of the ranks here, after a call that has ended well."""
+        return made
 
     def _until_ended(self) -> bool:
         """Whether all ranks have ended the call: not when one has failed, is dead, or does not get on. The time while

@@ -83,7 +83,8 @@ def _reduce_part(w: Collective, found: V, index: int) -> None:
 def _gather_parts(w: Collective) -> None:
     """Copy the parts that others have reduced."""
     low, b = w.low, w.low.b
-    exchange = Exchange(low, w.schedule, w.site, [v.tensor.nbytes for v in w.results], phase=1)
+    parts = [-part_elements(v, w.schedule.most_sources) * v.tensor.storage.itemsize for v in w.results]
+    exchange = Exchange(low, w.schedule, w.site, [v.tensor.nbytes for v in w.results], parts, phase=1)
     message = exchange.post([low.pointer(v) for v in w.results])
     found = exchange.meet(message)
     for i, value in enumerate(w.results):

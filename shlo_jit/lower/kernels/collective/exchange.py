@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 class Exchange:
-    """One exchange at the place being written. `nbytes`: of each address that is posted; `parts`: of what each target
-    reads of it, where that is a part."""
+    """One exchange at the place being written. `nbytes`: of each address that is posted; `parts`: where less of it is
+    read, as WHAT_BYTES of `kernels/collective/board.py` says."""
 
     def __init__(
         self,
