@@ -111,4 +111,4 @@ def nothing_left() -> Iterator[None]:
     until = time.monotonic() + 5
     while (after := resources()) != before and time.monotonic() < until:
         time.sleep(0.05)
-    assert after == before
+    assert after == before, f"{before} has become {after}"
