@@ -31,7 +31,6 @@ from shlo_jit.kernels.collective.waiting import (
     fence,
     field,
     note_fault,
-    set_field,
     stop_all,
 )
 
