@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
@@ -18,7 +19,9 @@ import pytest
 from failing_programs import LOOP, SOON, arguments, children, compiled, later, meeting, nothing_left, sums
 
 import shlo_jit
+from shlo_jit import tuning
 from shlo_jit.errors import ExecutionError
+from shlo_jit.kernels.collective import board
 from shlo_jit.runtime.transport import processes
 from shlo_jit.runtime.transport.errors import WorkerError, WorkerTimeoutError
 from shlo_jit.runtime.transport.shared import Segment
@@ -510,3 +513,32 @@ def test_killed_at_any_time() -> None:
             exe.close()
         del exe, killer
     assert not children()
+
+
+# ---------------------------------------------------------------------- numbers and sleep
+@pytest.mark.parametrize("transport", ["processes", "threads"])
+@pytest.mark.parametrize("last", [(1 << 24) - 2, (1 << 31) - 2, (1 << 32) - 2, (1 << 40) - 2])
+def test_calls_go_on_where_parts_of_their_number_begin_again(last: int, transport: str) -> None:
+    with compiled(3, transport=transport) as exe:
+        number = ctypes.c_int64.from_address(exe._team.board.address + board.CALL_NUMBER)
+        number.value = last
+        for _ in range(5):
+            assert [r[0] for r in exe(arguments(3))] == [sums(3)] * 3
+        assert number.value == last + 5
+
+
+@pytest.mark.parametrize("patience", [(0, 1), (1, 1)])
+@pytest.mark.parametrize("transport", ["processes", "threads"])
+def test_ranks_that_sleep_at_every_step_are_woken(
+    patience: tuple[int, int], transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a lost wake-up: each would cost 50 ms."""
+    monkeypatch.setattr(tuning, "MEETING_PATIENCE", patience)
+    monkeypatch.setattr(tuning, "CROWDED_PATIENCE", patience)
+    with compiled(3, transport=transport) as exe:
+        times = []
+        for _ in range(300):
+            begun = time.monotonic()
+            assert [r[0] for r in exe(arguments(3))] == [sums(3)] * 3
+            times.append(time.monotonic() - begun)
+    assert float(np.median(times)) < 0.02
