@@ -71,7 +71,9 @@ class OpStep(Step):
 
     @property
     def title(self) -> str:
-        return self.op.name.partition(".")[2]
+        """The op's name; of a call that stands for an op of ours, that one's."""
+        name = self.op.attributes.get("call_target_name", "") if self.op.name == "stablehlo.custom_call" else ""
+        return (name if name.startswith("shlo_jit.") else self.op.name).partition(".")[2]
 
 
 @dataclass(eq=False)
