@@ -19,7 +19,6 @@ import argparse
 import importlib.util
 import json
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -37,11 +36,11 @@ OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_p
 SIZES = (4, *(k << 10 for k in (1, 8, 16, 64, 256)), *(m << 20 for m in (1, 4, 16, 64)))
 """8 KiB is the largest message that goes inline."""
 TRANSPORTS = ("processes", "threads", "mpi")
-LOOP, LEAST_TURNS, MOST_TURNS = 0.01, 4, 5000
-"""Seconds of a call with many turns, at least about, and how many these are at least and at most."""
+LOOP, LEAST_TURNS, MOST_TURNS = 0.002, 4, 4096
+"""Seconds of a call with many turns, at least, and how many these are."""
 CHECKED_TURNS = 3
-BLOCK = 0.004
-"""Seconds of a block of calls, about."""
+BLOCK = 0.001
+"""Seconds of a block of calls, about: short, as on a busy machine only short ones are undisturbed."""
 LEAST_BLOCKS = 3
 
 
@@ -163,6 +162,10 @@ def _block(call: Callable[[], Any], count: int) -> float:
     return (time.perf_counter() - start) / count
 
 
+def _least(call: Callable[[], Any]) -> float:
+    return min(_block(call, 1) for _ in range(5))
+
+
 def measure(transport: str, ranks: int, op: str, nbytes: int, budget: float) -> Point:
     """Raises AssertionError when a result is wrong."""
     import shlo_jit
@@ -181,9 +184,10 @@ def measure(transport: str, ranks: int, op: str, nbytes: int, budget: float) -> 
         wanted = expected(op, given, changes, CHECKED_TURNS)
         for made, row in zip(call(CHECKED_TURNS), wanted if rank is None else wanted[rank : rank + 1], strict=True):
             np.testing.assert_allclose(made, row, rtol=1e-4)
-        few, more = (_block(lambda turns=turns: call(turns), 2) for turns in (0, LEAST_TURNS))
-        a_turn = max(1e-7, (more - few) / LEAST_TURNS)
-        turns = agreed(max(LEAST_TURNS, min(MOST_TURNS, round(max(LOOP, 2 * few) / a_turn))))
+        turns = LEAST_TURNS
+        enough = max(LOOP, 2 * _least(lambda: call(0)))
+        while agreed(int(turns < MOST_TURNS and _least(lambda turns=turns: call(turns)) < enough)):
+            turns *= 2
         one, many = fastest([lambda: call(0), lambda: call(turns)], budget, agreed)
     return Point(transport, ranks, op, nbytes, one, max(many - one, 0.0) / turns)
 
@@ -198,8 +202,21 @@ def _agreement(transport: str) -> tuple[Callable[[int], int], int | None]:
 
 
 # ---------------------------------------------------------------------- the command
-def has_mpi() -> bool:
-    return shutil.which("mpiexec") is not None and importlib.util.find_spec("mpi4py") is not None
+def mpiexec() -> str | None:
+    """Beside this Python, or where commands are; None without mpi4py, too."""
+    beside = Path(sys.executable).parent / "mpiexec"
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    return found if importlib.util.find_spec("mpi4py") else None
+
+
+def starter(ranks: int) -> list[str]:
+    """What starts so many processes of MPI, on however few CPUs, as any user."""
+    command = mpiexec()
+    if command is None:
+        raise SystemExit("mpi needs mpiexec and mpi4py")
+    version = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout
+    is_open = any(name in version for name in ("Open MPI", "OpenRTE", "PRRTE"))
+    return [command, *(["--oversubscribe", "--allow-run-as-root"] if is_open else []), "-n", str(ranks)]
 
 
 def run(transport: str, ranks: int, options: argparse.Namespace, console: Console) -> list[Point]:
@@ -209,10 +226,10 @@ def run(transport: str, ranks: int, options: argparse.Namespace, console: Consol
         command += [f"--{name}", str(getattr(options, name))]
     command += ["--ranks", str(ranks)]
     if transport == "mpi":
-        command = ["mpiexec", "-n", str(ranks), *command]
+        command = [*starter(ranks), *command]
     found = []
     root = Path(__file__).parents[1]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root, env=os.environ) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
         assert process.stdout is not None
         for line in process.stdout:
             found.append(Point(*json.loads(line)))
@@ -296,7 +313,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", default="", metavar="WORDS", help="ops with a word in the name, divided by commas")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), metavar="BYTES", help="default: %(default)s")
     parser.add_argument("--ranks", default="2,4", metavar="N,N", help="default: %(default)s")
-    parser.add_argument("--transports", default=",".join(t for t in TRANSPORTS if t != "mpi" or has_mpi()),
+    parser.add_argument("--transports", default=",".join(t for t in TRANSPORTS if t != "mpi" or mpiexec()),
                         metavar="NAMES", help="default: %(default)s")  # fmt: skip
     parser.add_argument("--budget", type=float, default=0.4, metavar="S", help="seconds of an op and size: %(default)s")
     parser.add_argument("--output", type=Path, default=Path("build/benchmarks"), metavar="D",

@@ -21,6 +21,8 @@ from shlo_jit.schedule.scratch import ALIGN
 NEAR_BYTES, FAR_BYTES = 1 << 20, 32 << 20
 """Bytes of the buffers of a CPU's ranks that are taken to be in its own cache, and in that of all. Chosen for a second
 level of 2 MiB, half of which others need, and a third that is shared with strangers."""
+DISTURBED = 0.5
+"""Logarithm of the ratio from which on a point is taken to be disturbed: another program had a CPU all the time."""
 PRICES = ("round", "crowded round", "message", "near byte", "far byte", "memory byte", "reduced byte")
 """A round of ranks that have a CPU each, or of more; bytes in a CPU's cache, in that of all, or in memory."""
 
@@ -85,11 +87,12 @@ class Fit(NamedTuple):
 
 
 def solve(rows: np.ndarray, seconds: np.ndarray, turns: int = 200) -> np.ndarray:
-    """Prices, none below zero, of which `rows @ prices` is nearest to `seconds` by the squares of the logarithms of the
-    ratios. By Levenberg and Marquardt's way, over the logarithms of the prices."""
+    """Prices, none below zero, of which `rows @ prices` is nearest to `seconds`, by the squares of the logarithms of
+    the ratios; beyond DISTURBED they count as they are, not squared. By Levenberg and Marquardt's way, over the
+    logarithms of the prices."""
     used = np.array([bool(column.any()) for column in rows.T])
     rows = rows[:, used]
-    # Each price alone for everything: too much, and so the start is a fraction of it.
+    # Each price alone for everything is too much, and so the start is a fraction of it.
     x = np.array([np.median(np.log(seconds[c > 0] / c[c > 0])) for c in rows.T]) - math.log(rows.shape[1])
     damping = 1e-2
 
@@ -99,17 +102,23 @@ def solve(rows: np.ndarray, seconds: np.ndarray, turns: int = 200) -> np.ndarray
     e = off(x)
     for _ in range(turns):
         slope = rows * np.exp(x) / (rows @ np.exp(x))[:, None]
-        square = slope.T @ slope
-        step = np.linalg.solve(square + damping * np.eye(len(x)), -slope.T @ e)
+        weights = DISTURBED / np.maximum(DISTURBED, np.abs(e))
+        square = slope.T @ (weights[:, None] * slope)
+        step = np.linalg.solve(square + damping * np.eye(len(x)), -slope.T @ (weights * e))
         tried = np.clip(x + step, -40, 10)
         new = off(tried)
-        if new @ new < e @ e:
+        if _loss(new) < _loss(e):
             x, e, damping = tried, new, max(damping / 3, 1e-9)
         else:
             damping = min(damping * 4, 1e6)
     found = np.zeros(len(used))
     found[used] = np.exp(x)
     return found
+
+
+def _loss(e: np.ndarray) -> float:
+    size = np.abs(e)
+    return float(np.where(size < DISTURBED, e * e, DISTURBED * (2 * size - DISTURBED)).sum())
 
 
 def fit(points: Sequence[Point], transport: str, cpus: int) -> Fit:
