@@ -299,11 +299,10 @@ def read(path: Path) -> tuple[dict[str, Any], list[Point]]:
 
 
 def merged(old: Sequence[Point], new: Sequence[Point]) -> list[Point]:
-    """Of points that were measured twice, the shorter times."""
+    """Of points that were measured twice, the one whose call took less: other programs have disturbed it less."""
     found: dict[tuple[Any, ...], Point] = {}
     for p in (*old, *new):
-        q = found.get(p[:4], p)
-        found[p[:4]] = Point(*p[:4], min(p.call, q.call), min(p.loop, q.loop))
+        found[p[:4]] = min(p, found.get(p[:4], p), key=lambda point: point.call)
     return list(found.values())
 
 
@@ -318,7 +317,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=0.4, metavar="S", help="seconds of an op and size: %(default)s")
     parser.add_argument("--output", type=Path, default=Path("build/benchmarks"), metavar="D",
                         help="default: %(default)s")  # fmt: skip
-    parser.add_argument("--merge", action="store_true", help="keep shorter times of an earlier run there")
+    parser.add_argument("--merge", action="store_true", help="keep points of an earlier run there that took less")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 

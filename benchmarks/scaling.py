@@ -85,11 +85,11 @@ def measured(found: Sequence[costs.Fit], points: Sequence[Point]) -> list[str]:
     return table(["op", "size", *(f"{transport} {ranks}" for transport, ranks in sets)], rows)
 
 
-def inline_bounds(found: Sequence[costs.Fit]) -> list[str]:
+def inline_bounds(found: Sequence[costs.Fit], points: Sequence[Point]) -> list[str]:
     """What an all_reduce takes inline, in one step, by what it takes in parts."""
     rows = []
     for f in found:
-        for ranks in (2, 4):
+        for ranks in dict.fromkeys(p.ranks for p in points if p.transport == f.transport):
             times = [[f.seconds("all_reduce", ranks, s, bound) for bound in (1 << 30, 0)] for s in BOUNDS]
             rows.append([f.transport, str(ranks), *(f"{inline / parts:.2f}" for inline, parts in times)])
     return table(["transport", "ranks", *map(size_text, BOUNDS)], rows)
@@ -203,7 +203,7 @@ def blocks(everything: bool = False) -> dict[str, Callable[[], list[str]]]:
     return {
         "machine": lambda: [", ".join(f"{k} {v}" for k, v in environment.items())],
         "prices": lambda: prices(found, points),
-        "inline": lambda: inline_bounds(found),
+        "inline": lambda: inline_bounds(found, points),
         "measured": lambda: measured(found, points),
         "networks": networks,
         "algorithms": algorithms,

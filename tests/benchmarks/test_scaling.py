@@ -156,8 +156,8 @@ def test_points_are_written_and_read(tmp_path: Path) -> None:
     environment, found = collectives.read(tmp_path / "collectives.json")
     assert found == points and environment["cpus"] > 0
     assert "| all_reduce | 4 B | 2 us (15 us) | 5 us (30 us) |" in (tmp_path / "collectives.md").read_text()
-    again = [points[0]._replace(call=1e-5, loop=4e-6)]
-    assert collectives.merged(points, again) == [points[0]._replace(call=1e-5), points[1]]
+    again = [points[0]._replace(call=1e-5, loop=4e-6), points[1]._replace(call=1.0, loop=0.0)]
+    assert collectives.merged(points, again) == [again[0], points[1]]
     assert json.loads((tmp_path / "collectives.json").read_text())["fields"] == list(Point._fields)
 
 
