@@ -98,8 +98,6 @@ class Exchange:
         self._world, self._tags, self._lanes, self._ends = world, tags, (0, *lanes), ends
         self._whats: dict[int, _What] = {}
         self._places: dict[int, _Place] = {}
-        self._sent: dict[tuple[int, int], int] = {}
-        self._old: list[_Message] = []
         self._reset()
         self.site = board.NONE
         self.fault: Fault | None = None
@@ -119,18 +117,14 @@ class Exchange:
     def begin(self) -> None:
         """Of a call."""
         self.site, self.fault, self.caught = board.NONE, None, None
-        self._old = [message for message in self._old if not message.is_sent]
 
     def finish(self) -> int:
         """Wait until others have all that this rank has sent; the status."""
 
         def wait() -> int:
             for ring in self._rings:
-                for message in ring:
-                    if message.what.is_inline:
-                        self._old.append(message)
-                    else:
-                        self._drain(message)
+                for message in ring:  # small ones too: what is on its way needs this rank to look after it
+                    self._drain(message)
             self._reset()
             return board.OK
 
@@ -138,7 +132,7 @@ class Exchange:
 
     def abandon(self) -> list[Any]:
         """What must stay in memory although there will be no further call."""
-        left = [*self._old, *self._messages.values(), *(m for ring in self._rings for m in ring)]
+        left = [*self._messages.values(), *(m for ring in self._rings for m in ring)]
         return [m for m in left if not m.is_sent or not all(r.Test() for r in m.receives)]
 
     # ------------------------------------------------------------------ the functions
@@ -190,10 +184,10 @@ class Exchange:
         _HEADER.pack_into(
             message.memory[0], 0, what.signature ^ place.signature, what.site, self._ends.call, len(follow)
         )
-        number = self._sent[target, lane] = self._sent.get((target, lane), 0) + 1
-        # Now and then one that ends when the other has taken it: nobody gets far ahead of who reads.
-        send = world.comm.Isend if number % board.RING else world.comm.Issend
-        requests = [send((world.mpi.buffer.fromaddress(base, what.packet_bytes), world.mpi.BYTE), target, tag)]
+        # Sends that end when the other has taken them: nobody gets far ahead of who reads. All are of one kind, since
+        # MPICH 5.0 lets small ones of the other kind overtake these.
+        packet = world.mpi.buffer.fromaddress(base, what.packet_bytes), world.mpi.BYTE
+        requests = [world.comm.Issend(packet, target, tag)]
         for address, size in follow:
             requests += world.send(address, size, target, tag)
         message.sends.append((target, requests))
