@@ -234,7 +234,7 @@ def _imports(image: Image) -> list[str]:
             "/* Make all custom calls of an instance by one function, which is told their numbers in the program. */\n"
             f"int32_t {name}_set_callback({name}_instance *instance, shlo_callback callback, void *context);\n\n"
             "/* The number of the custom call that failed last; -1 when none did. */\n"
-            f"int32_t {name}failed_call({name}_instance *instance);"
+            f"int32_t {name}_failed_call({name}_instance *instance);"
         )
     return parts
 

@@ -203,10 +203,10 @@ int main(void) {
   model_instance *instance;
   float x[4] = {0, 1, 2, 3}, y[4];
   int count = 0;
-  if (model_create(&instance, 0) || modelfailed_call(instance) != -1) return 1;
+  if (model_create(&instance, 0) || model_failed_call(instance) != -1) return 1;
   if (model_main(instance, x, y) || y[0] != 3 || y[3] != 12) return 2;
   refuse = 5;
-  if (model_main(instance, x, y) != SHLO_CALL_FAILED || modelfailed_call(instance) != 1) return 3;
+  if (model_main(instance, x, y) != SHLO_CALL_FAILED || model_failed_call(instance) != 1) return 3;
   model_set_callback(instance, by_number, &count);
   if (model_main(instance, x, y) || y[0] != 1 || y[3] != 4 || count != 2) return 4;
   model_set_callback(instance, 0, 0);
@@ -337,7 +337,7 @@ def test_symbols_and_needs(tmp_path: Path) -> None:
     names = {line.split()[-1] for line in symbols if line}
     header = (tmp_path / "model.h").read_text()
     assert names and all(name.startswith("net_") for name in names)
-    assert names - {"net_set_symbol", "net_set_callback", "netfailed_call"} == {
+    assert names - {"net_set_symbol", "net_set_callback", "net_failed_call"} == {
         n for n in re.findall(r"\b(net_\w+)\(", header)
     }
     dynamic = run(["readelf", "-d", path]).stdout

@@ -168,7 +168,7 @@ class Processes(Team):
         try:
             yield
         except (EOFError, OSError):
-            wait([self._workers[rank].sentinel], END_SECONDS)
+            self._workers[rank].join(END_SECONDS)
             how = f"{_end_of(self._workers[rank])} before it had loaded the program"
             if self._is_late:
                 how = f"did not start within {START_SECONDS:g} s"
