@@ -138,7 +138,7 @@ def messages(steps: Sequence[Any], hosts: int) -> int:
 def simulated(everything: bool) -> list[str]:
     """An all_reduce of the sizes of a gradient and of a loss, by every algorithm, and by ours."""
     rows = []
-    named: dict[str, Algorithm] = {**SIMULATED["all_reduce"], "ours": ours, "ours, rotated": rotated}
+    named: dict[str, Algorithm] = {**SIMULATED["all_reduce"], "ours": rotated, "by rank": ours}
     for name, algorithm in named.items():
         for nbytes in (4, 64 << 20):
             cells = []
@@ -165,7 +165,7 @@ def uneven(hosts: int = 64, nbytes: int = 64 << 20) -> list[str]:
         "racks of 16 with links of 4": Disturbance(rack=16, uplink=4),
         "racks of 16 with links of 1": Disturbance(rack=16, uplink=1),
     }
-    named: dict[str, Algorithm] = {**SIMULATED["all_reduce"], "ours": ours, "ours, rotated": rotated}
+    named: dict[str, Algorithm] = {**SIMULATED["all_reduce"], "ours": rotated, "by rank": ours}
     rows = [
         [name, *(seconds(simulate(MODEL_NETWORK, algorithm, hosts, nbytes, case)) for algorithm in named.values())]
         for name, case in cases.items()

@@ -185,7 +185,8 @@ def _meeting(op: Op, groups: list[list[int]], rank: int) -> Meeting:
     group = next((tuple(g) for g in groups if rank in g), None)
     if group is None:
         return Meeting()
-    others = tuple(r for r in group if r != rank)
+    at = group.index(rank)
+    others = group[at + 1 :] + group[:at]  # each begins with another one, so that over a network all are busy
     if kind not in ROOTED or op.attributes.get("has_dynamic_root"):
         return Meeting(group, others)
     root = group[0]
