@@ -26,7 +26,7 @@ def test_files_that_are_no_libraries(tmp_path: Path) -> None:
         (data.replace(b'"interface":1', b'"interface":9'), "version 9 of the library interface"),
         (data.replace(b'"functions":', b'"functiens":'), "metadata are damaged"),
         (data.replace(b'[["x",[4]', b'[["x",[9]'), "metadata are damaged"),
-        (data.replace(b"{", b"<", 1), "damaged"),
+        (data.replace(b'{"', b'<"', 1), "damaged"),
         (data[:18] + b"\xb7\0" + data[20:], "it is for aarch64, and this is"),
     ):
         wrong.write_bytes(content)
