@@ -19,6 +19,8 @@ from shlo_jit.errors import (
     StableHLOError,
     UnsupportedError,
     VerifyError,
+    WorkerError,
+    WorkerTimeoutError,
 )
 from shlo_jit.runtime.callbacks import register_custom_call
 from shlo_jit.version import __version__
@@ -33,6 +35,8 @@ __all__ = [
     "StableHLOError",
     "UnsupportedError",
     "VerifyError",
+    "WorkerError",
+    "WorkerTimeoutError",
     "__version__",
     "compile",
     "export",

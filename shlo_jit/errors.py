@@ -164,6 +164,20 @@ class ExecutionError(RuntimeError):
     """A compiled program could not finish: a custom call raised, a collective timed out."""
 
 
+class WorkerError(ExecutionError):
+    """A process of a grid could not finish: it died, raised, or met others that did something else."""
+
+    def __init__(self, message: str, rank: int, op: str = "", place: str = "", remote: str = "") -> None:
+        """`rank`: of the process at fault; `op`: the op it was at, and `place` its line, where these are known;
+        `remote`: Python's traceback in it."""
+        super().__init__(f"{message}\n\n{remote.rstrip()}" if remote else message)
+        self.rank, self.op, self.place, self.remote = rank, op, place, remote
+
+
+class WorkerTimeoutError(WorkerError, TimeoutError):
+    """A process of a grid did not get on."""
+
+
 class ExportError(RuntimeError):
     """A library cannot be made, for reasons that are not the program's: no linker, files of the wrong kind."""
 

@@ -209,7 +209,7 @@ def lower(
             partial(is_known, calls=options.calls),
             has_lapack=has_lapack,
             processes=options.processes,
-            reaches=options.reaches,
+            reaches=options.reaches and options.same_program,
         )
         schedules = [schedule(plan, context) for plan in plans]
     for routine in (r for s in schedules for r in s.routines.values()):

@@ -14,7 +14,6 @@ Operands are reduced in the order of the group, whoever does it, so all ranks ge
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -126,16 +125,18 @@ def schedule_collective(step: OpStep, context: Context) -> KernelSchedule:
     groups = groups_of(op)
     ranks = range(context.processes)
     inline = _inline(operands, nbytes)
+    in_parts = _in_parts(kind, inline, groups)
+    pushes = in_parts.value and context.reaches and "started" not in op.attributes
     return CollectiveSchedule(
         kind=kind,
         meetings=tuple(_meeting(op, groups, rank) for rank in ranks),
         positions=tuple(next((g.index(r) for g in groups if r in g), 0) for r in ranks),
         groups=tuple(_group_number(op, groups, rank) for rank in ranks),
-        signature=signature_of(op),
+        signature=number_of(signature_of(op), pushes),  # what is posted differs
         site=Site(kind, _types_text(operands), nbytes, lines_of([op])),
         inline=inline,
-        in_parts=_in_parts(kind, inline, groups),
-        pushes=context.reaches and "started" not in op.attributes,
+        in_parts=in_parts,
+        pushes=pushes,
         width=_width(op, context) if kind in REDUCING else 1,
         channel=int(configuration(op)["channel"]) if kind in ("send", "recv") else None,
         **_memory(kind, operands, inline.value),
@@ -237,8 +238,7 @@ def _types_text(operands: list[Value]) -> str:
 
 
 def _inline(operands: list[Value], nbytes: int) -> Choice[bool]:
-    needed = sum(-(-v.tensor.nbytes // ALIGN) * ALIGN for v in operands)
-    if needed <= PAYLOAD_BYTES:
+    if sum(map(aligned_bytes, operands)) <= PAYLOAD_BYTES:
         return Choice(True, f"{PAYLOAD_BYTES:,} bytes are copied faster than waited for")
     return Choice(False, f"more than {PAYLOAD_BYTES:,} bytes")
 
@@ -264,10 +264,15 @@ def _memory(kind: str, operands: list[Value], inline: bool) -> dict[str, Any]:
     if inline or kind == "recv":
         return {}
     if kind == "send":
-        return {"scratch": Scratch(sum(map(_aligned, operands))), "lasting": True, "copied": (*range(len(operands)),)}
+        return {
+            "scratch": Scratch(sum(map(aligned_bytes, operands))),
+            "lasting": True,
+            "copied": (*range(len(operands)),),
+        }
     copied = tuple(i for i, v in enumerate(operands) if v.op is not None and v.op.name == "stablehlo.constant")
-    return {"scratch": Scratch(sum(_aligned(operands[i]) for i in copied)), "copied": copied} if copied else {}
+    return {"scratch": Scratch(sum(aligned_bytes(operands[i]) for i in copied)), "copied": copied} if copied else {}
 
 
-def _aligned(value: Value) -> int:
-    return math.ceil(value.tensor.nbytes / ALIGN) * ALIGN
+def aligned_bytes(value: Value) -> int:
+    """Of a copy of an operand among others."""
+    return -(-value.tensor.nbytes // ALIGN) * ALIGN

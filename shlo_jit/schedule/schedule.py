@@ -35,7 +35,7 @@ class Context(NamedTuple):
     processes: int = 1
     """In the grid."""
     reaches: bool = True
-    """Whether processes can write to each other's memory."""
+    """Whether processes can write to each other's memory, and all of them mean to: they run the same program."""
 
 
 SCHEDULERS: dict[str, tuple[str, str]] = {

@@ -7,7 +7,7 @@ import pytest
 from collective_programs import Writer, assert_same, check, of_all, type_text
 
 import shlo_jit
-from shlo_jit.runtime.transport.errors import WorkerError
+from shlo_jit.errors import WorkerError
 
 ADD = """({
 ^bb0(%a: tensor<f32>, %b: tensor<f32>):

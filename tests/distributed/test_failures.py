@@ -20,10 +20,9 @@ from failing_programs import LOOP, SOON, arguments, children, compiled, later, m
 
 import shlo_jit
 from shlo_jit import tuning
-from shlo_jit.errors import ExecutionError
+from shlo_jit.errors import ExecutionError, WorkerError, WorkerTimeoutError
 from shlo_jit.kernels.collective import board
 from shlo_jit.runtime.transport import processes
-from shlo_jit.runtime.transport.errors import WorkerError, WorkerTimeoutError
 from shlo_jit.runtime.transport.shared import Segment
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")

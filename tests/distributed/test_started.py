@@ -43,3 +43,25 @@ def test_what_is_between_start_and_done_runs_between(n: int, transport: str, tmp
         (whole,) = [e for e in events if e["ph"] == "X" and e["pid"] == rank and e["name"] == "all_reduce"]
         waits = [e for e in events if e["ph"] == "X" and e["pid"] == rank and e["name"] == "waiting"]
         assert waits and all(whole["ts"] <= e["ts"] for e in waits), "only the end waits"
+
+
+def test_what_one_program_starts_and_another_runs_at_once_is_one_op(transport: str) -> None:
+    """Programs that differ write into no memory of each other: what they post is the same, started or not."""
+    n = 100_001
+    started = TEXT.replace("N", str(n)).replace("@main", "@started")
+    plain = f"""
+func.func @plain(%a: tensor<{n}xf32>) -> tensor<{n}xf32> {{
+  %0 = "stablehlo.all_reduce"(%a) ({{
+    ^bb0(%p: tensor<f32>, %q: tensor<f32>):
+      %s = stablehlo.add %p, %q : tensor<f32>
+      stablehlo.return %s : tensor<f32>
+  }}) {{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}} : (tensor<{n}xf32>) -> tensor<{n}xf32>
+  return %0 : tensor<{n}xf32>
+}}"""
+    x, w = np.arange(n, dtype=np.float32), np.eye(64, dtype=np.float32)
+    with shlo_jit.compile(started + plain, programs=[["started"], ["plain"]], transport=transport) as exe:
+        assert "reduces a part" in exe.text("schedule", 1)
+        for _ in range(3):
+            (one, _), two = exe([(x, w), (2 * x,)])
+            np.testing.assert_array_equal(one, 3 * x)
+            np.testing.assert_array_equal(two, 3 * x)

@@ -9,7 +9,7 @@ import pytest
 from collective_programs import assert_same, type_text
 
 import shlo_jit
-from shlo_jit.runtime.transport.errors import WorkerError
+from shlo_jit.errors import WorkerError
 
 TOKEN = "!stablehlo.token"
 GROUP = "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"

@@ -68,8 +68,6 @@ CALL_SHIFT, NUMBER_SHIFT = 16, 8
 earlier message is RING messages older or of another call, so few bits of the message's number are enough, and those of
 the call's must not come again: at one call a microsecond they do after eight years."""
 NUMBERS_OF_MESSAGES = 1 << (CALL_SHIFT - NUMBER_SHIFT)
-
-
 LANE_SHIFT = 32
 """What a program knows a message by: its lane, and its number among those of the lane."""
 
@@ -100,11 +98,7 @@ COMMUNICATOR = {
             *("board", "rings", "mail", "read"),  # addresses
             *("base", "rank", "ranks", "lanes"),  # base: of the shared memory; lanes: by number of the channel
             "tag",  # of this call: its part of the words of mail
-            *(
-                "time_out",
-                "spins",
-                "yields",
-            ),  # nanoseconds without progress; see `spin_until`
+            *("time_out", "spins", "yields"),  # nanoseconds without progress; the others: see `spin_until`
             *("sent", "received"),  # i64[lanes][ranks]: messages so far to and from each
             *("posted", "ring"),  # of each lane: how many messages so far (i64), and RING entries
             "tickets",  # for each site that keeps one, its message
@@ -112,7 +106,6 @@ COMMUNICATOR = {
     )
 }
 """Byte offset of each field of the record that `communicator` in a program's instance refers to; 64 bits each."""
-COMMUNICATOR_BYTES = 8 * len(COMMUNICATOR)
 
 # Of an entry of the ring: what is known of a message while it is under way.
 ACTIVE, MESSAGE, PLACE, NUMBERS = 0, 8, 16, 24

@@ -8,27 +8,13 @@ from typing import NamedTuple
 
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.program import Callback
-from shlo_jit.errors import ExecutionError
+from shlo_jit.errors import WorkerError, WorkerTimeoutError
 from shlo_jit.kernels.collective import board
 from shlo_jit.runtime.transport.board import Outcome
 from shlo_jit.schedule.site import Site
 
 UNKNOWN = -2
 """In the place of a peer's site: who stopped cannot know where that one was."""
-
-
-class WorkerError(ExecutionError):
-    """A process of a grid could not finish: it died, raised, or met others that did something else."""
-
-    def __init__(self, message: str, rank: int, op: str = "", place: str = "", remote: str = "") -> None:
-        """`rank`: of the process at fault; `op`: the op it was at, and `place` its line, where these are known;
-        `remote`: Python's traceback in it."""
-        super().__init__(f"{message}\n\n{remote.rstrip()}" if remote else message)
-        self.rank, self.op, self.place, self.remote = rank, op, place, remote
-
-
-class WorkerTimeoutError(WorkerError, TimeoutError):
-    """A process of a grid did not get on."""
 
 
 class Raised(NamedTuple):

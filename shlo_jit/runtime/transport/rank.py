@@ -64,8 +64,8 @@ class Rank:
     ) -> None:
         """`code`: of `kernels/collective/routine.py`; `memory`: what must live as long as the rank; `own`: the
         functions of `runtime/signals.py`, where a thread of the user's runs it; `messages`: functions that stand in the
-        place of those of `kernels/collective/messages.py`. Raises ExecutionError when a custom
-        call is not registered."""
+        place of those of `kernels/collective/messages.py`. Raises ExecutionError when a custom call is not
+        registered."""
         self._memory = memory
         self._library = load_code(code, target)
         functions = self._library.addresses
@@ -80,8 +80,8 @@ class Rank:
         self._arena = place.base + layout.arena.offset
         if layout.profile.steps:
             at, steps, room = layout.profile
-            memory = np.ctypeslib.as_array((ctypes.c_uint8 * at.nbytes).from_address(place.base + at.offset))
-            self._instance.note_times(ProfileMemory(steps, room, memory))
+            noted = np.ctypeslib.as_array((ctypes.c_uint8 * at.nbytes).from_address(place.base + at.offset))
+            self._instance.note_times(ProfileMemory(steps, room, noted))
         self._begin = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(functions["shlo_begin"])
         self._stop_all = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(functions["shlo_stop_all"])
         self._serve = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(functions["shlo_serve"])

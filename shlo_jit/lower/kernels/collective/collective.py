@@ -42,7 +42,7 @@ def _all_reduce(w: Collective, message: V) -> None:
         for i in range(len(w.operands)):
             w.reduce_all(found, i)
         w.exchange.leave(message)
-    elif w.is_push:
+    elif w.schedule.pushes:
         for i in range(len(w.operands)):
             _push_part(w, found, i)
         w.exchange.leave(message)

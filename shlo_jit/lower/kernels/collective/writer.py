@@ -12,7 +12,7 @@ from shlo_jit.kernels.builder import V
 from shlo_jit.lower.kernels.collective.exchange import Exchange
 from shlo_jit.lower.kernels.collective.reduction import Reduction, counts_of, table_of
 from shlo_jit.lower.kernels.copy import copy
-from shlo_jit.schedule.collective import CollectiveSchedule, data_operands
+from shlo_jit.schedule.collective import CollectiveSchedule, aligned_bytes, data_operands
 from shlo_jit.schedule.scratch import ALIGN
 
 if TYPE_CHECKING:
@@ -28,10 +28,9 @@ class Collective:
         self.operands: list[Value] = data_operands(step.op)
         self.results: list[Value] = step.op.results
         self.site = low.site(step, schedule.site)
-        self.is_push = schedule.in_parts.value and schedule.pushes
         nbytes = [v.tensor.nbytes for v in self.operands]
         parts = self._parts()
-        if self.is_push:
+        if schedule.pushes:
             nbytes, parts = nbytes * 2, [0] * (2 * len(nbytes))
         self.exchange = Exchange(low, schedule, self.site, nbytes, parts)
 
@@ -49,7 +48,7 @@ class Collective:
     # ------------------------------------------------------------------ messages
     def post(self) -> V:
         addresses = self.reachable()
-        if self.is_push:
+        if self.schedule.pushes:
             addresses += [self.low.pointer(v) for v in self.results]
         return self.exchange.post(addresses)
 
@@ -64,11 +63,10 @@ class Collective:
         addresses = [low.pointer(v) for v in self.operands]
         at = 0
         for i in self.schedule.copied:
-            nbytes = self.operands[i].tensor.nbytes
             home = b.offset(low.scratch(self.step), at)
-            copy(low, home, addresses[i], nbytes)
+            copy(low, home, addresses[i], self.operands[i].tensor.nbytes)
             addresses[i] = home
-            at += math.ceil(nbytes / ALIGN) * ALIGN
+            at += aligned_bytes(self.operands[i])
         return addresses
 
     # ------------------------------------------------------------------ what most ways need
@@ -120,7 +118,7 @@ def part_elements(value: Value, size: int) -> int:
     """Elements of a part of an operand that `size` ranks share, but of the last: whole cache lines."""
     t = value.tensor
     line = max(1, ALIGN // t.storage.itemsize)
-    return math.ceil(t.size / size / line) * line
+    return -(-t.size // (size * line)) * line
 
 
 def rows_of(writer: Collective) -> int:
