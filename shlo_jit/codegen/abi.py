@@ -67,6 +67,7 @@ class Status(enum.IntEnum):
     TIMED_OUT = board.TIMED_OUT
     MISMATCHED = board.MISMATCHED
     ENDED_EARLY = board.ENDED_EARLY
+    UNREADABLE = board.UNREADABLE
 
     @property
     def text(self) -> str:
@@ -81,6 +82,7 @@ _TEXTS = {
     Status.TIMED_OUT: "another process did not get on",
     Status.MISMATCHED: "another process was at another op",
     Status.ENDED_EARLY: "another process ended without it",
+    Status.UNREADABLE: "it could not read an argument in the memory of the process that calls",
 }
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.codegen.digests import digest
-from shlo_jit.codegen.program import Callback, Port, Program, TimedStep
+from shlo_jit.codegen.program import Callback, Port, Program, Reader, TimedStep
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
@@ -66,6 +66,7 @@ class Compiled:
     timed: tuple[TimedStep, ...] = ()
     sites: tuple[Site, ...] = ()
     channels: tuple[int, ...] = ()
+    readers: tuple[Reader, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,7 @@ def compile_program(
         timed=program.timed,
         sites=program.sites,
         channels=program.channels,
+        readers=program.readers,
     )
 
 
@@ -180,6 +182,7 @@ def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
         "symbol": compiled.symbol,
         "sites": compiled.sites,
         "channels": compiled.channels,
+        "readers": compiled.readers,
     }
     return header, [*compiled.objects, *(c.data for c in compiled.constants if not c.digest)]
 
@@ -214,6 +217,7 @@ def read_program(
         symbol=None if header["symbol"] is None else Symbol(*header["symbol"]),
         sites=tuple(Site(*row) for row in header["sites"]),
         channels=tuple(header["channels"]),
+        readers=tuple(map(Reader, header["readers"])),
     )
 
 

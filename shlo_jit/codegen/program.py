@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -31,6 +32,17 @@ class Port(NamedTuple):
     def at(self, size: int) -> Port:
         """The argument of a call where what is known at the call only is that size."""
         return self._replace(shape=tuple(size if n < 0 else n for n in self.shape))
+
+
+class Reader(IntEnum):
+    """Who reads an argument where it is, of a program in a grid."""
+
+    OTHERS = 0
+    """Other ranks do, and must reach it."""
+    RANK = 1
+    """The rank's own steps; the others fetch it."""
+    NOBODY = 2
+    """All ranks fetch it, this one too."""
 
 
 @dataclass(frozen=True)
@@ -110,3 +122,5 @@ class Program:
     """Where it meets the other processes of its grid."""
     channels: tuple[int, ...] = ()
     """Handles of the channels that it sends and receives on; its code knows them by their index plus 1."""
+    readers: tuple[Reader, ...] = ()
+    """Of each argument, if there are `sites`."""

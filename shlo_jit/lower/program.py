@@ -25,6 +25,7 @@ from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.lower.parts import Parts
 from shlo_jit.lower.pauses import Pauses
 from shlo_jit.lower.planned import PlannedFunction
+from shlo_jit.lower.readers import readers_of
 from shlo_jit.lower.scope import Scope
 from shlo_jit.lower.sizes import symbol_of, write_sizes
 from shlo_jit.lower.timing import Timing
@@ -224,6 +225,7 @@ class ProgramLowering:
             self.timing.result(),
             tuple(self.sites),
             tuple(self.channels),
+            readers_of(entry) if self.sites else (),
         )
 
     def function(self, name: str, function: PlannedFunction) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from shlo_jit.codegen.program import Port
+from shlo_jit.codegen.program import Port, Reader
 from shlo_jit.errors import ExecutionError
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.arguments import check_count, convert
@@ -295,6 +295,7 @@ class _RankFront:
         self._base = team.memory.address
         self._kept = team.kept
         self._donated = {*aliases.values(), *team.crew.programs[rank].overwritten}
+        self._staying = _staying(team, rank)
         self._homes = [self._view(b.offset, p) for b, p in zip(self._layout.inputs, inputs, strict=True)]
         self._borrowed = [self._view(b.offset, p) for b, p in zip(self._layout.outputs, outputs, strict=True)]
         """Arrays over the rank's own memory for arguments and results."""
@@ -334,7 +335,7 @@ class _RankFront:
         """Where the rank finds an argument: an offset."""
         if array.flags.c_contiguous:
             address = data_address(array)
-            if i not in self._donated and (self._kept is None or address in self._memory):
+            if i not in self._donated and (self._kept is None or i in self._staying or address in self._memory):
                 return address - self._base
             if array.nbytes >= COPIED_TOGETHER_BYTES:
                 copies.append((data_address(self._homes[i]), address, array.nbytes))
@@ -357,6 +358,14 @@ class _RankFront:
         """Memory of the rank's as an array, for this call."""
         memory = (ctypes.c_char * max(1, port.nbytes)).from_address(self._base + offset)
         return np.ndarray(port.shape, port.dtype.numpy, memory)  # type: ignore[arg-type]
+
+
+def _staying(team: Team, rank: int) -> set[int]:
+    """The arguments of a rank that need not be in shared memory: who wants them, fetches them."""
+    if not team.can_fetch:
+        return set()
+    enough = Reader.RANK if rank == team.number else Reader.NOBODY
+    return {i for i, reader in enumerate(team.crew.programs[rank].readers) if reader >= enough}
 
 
 def signature(port: Port) -> Signature:

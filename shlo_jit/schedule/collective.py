@@ -14,9 +14,11 @@ Operands are reduced in the order of the group, whoever does it, so all ranks ge
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep, lines_of
 from shlo_jit.ir.attribute_text import attribute_text
@@ -72,6 +74,8 @@ class CollectiveSchedule(KernelSchedule):
     """Of an all_reduce: whether each rank reduces a part."""
     pushes: bool = False
     """Whether it then writes that into the results of the others."""
+    fetches: bool = False
+    """Whether operands may be arguments that lie where only their caller reaches them: the others fetch them."""
     width: int = 1
     """Lanes of a reduction."""
     channel: int | None = None
@@ -127,9 +131,10 @@ def schedule_collective(step: OpStep, context: Context) -> KernelSchedule:
     inline = _inline(operands, nbytes)
     in_parts = _in_parts(kind, inline, groups)
     pushes = in_parts.value and context.reaches and "started" not in op.attributes
+    meetings = tuple(_meeting(op, groups, rank) for rank in ranks)
     return CollectiveSchedule(
         kind=kind,
-        meetings=tuple(_meeting(op, groups, rank) for rank in ranks),
+        meetings=meetings,
         positions=tuple(next((g.index(r) for g in groups if r in g), 0) for r in ranks),
         groups=tuple(_group_number(op, groups, rank) for rank in ranks),
         signature=number_of(signature_of(op), pushes),  # what is posted differs
@@ -137,10 +142,29 @@ def schedule_collective(step: OpStep, context: Context) -> KernelSchedule:
         inline=inline,
         in_parts=in_parts,
         pushes=pushes,
+        fetches=context.reaches and not inline.value and _can_fetch(op, operands, meetings),
         width=_width(op, context) if kind in REDUCING else 1,
         channel=int(configuration(op)["channel"]) if kind in ("send", "recv") else None,
         **_memory(kind, operands, inline.value),
     )
+
+
+def rows_of(op: Op) -> int:
+    """How many pieces of an operand, or of a result, a member's part is, of an op along a dimension."""
+    name = "all_gather_dim" if kind_of(op) == "all_gather" else "scatter_dimension"
+    return math.prod(data_operands(op)[0].tensor.extents[: op.int(name)])
+
+
+def _can_fetch(op: Op, operands: list[Value], meetings: tuple[Meeting, ...]) -> bool:
+    """Whether it reads what others have in large pieces."""
+    kind = kind_of(op)
+    if kind in ("all_gather", "reduce_scatter") and rows_of(op) > 1:
+        return False
+    if kind in REDUCING:
+        (most, *more) = {len(m.sources) for m in meetings}
+        itemsize = max(v.tensor.storage.itemsize for v in operands)
+        return not more and most * itemsize * tuning.REDUCTION_BLOCK <= tuning.FETCHED_BYTES
+    return kind in ("all_gather", "all_to_all", "collective_broadcast", "collective_permute")
 
 
 def kind_of(op: Op) -> str:

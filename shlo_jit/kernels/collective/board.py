@@ -94,9 +94,10 @@ COMMUNICATOR = {
     name: 8 * i
     for i, name in enumerate(
         (
-            *("post", "meet", "leave"),  # functions, see messages.py
+            *("post", "meet", "leave", "fetch"),  # functions, see messages.py and fetching.py
             *("board", "rings", "mail", "read"),  # addresses
             *("base", "rank", "ranks", "lanes"),  # base: of the shared memory; lanes: by number of the channel
+            *("reach", "caller", "caller_base", "unread"),  # see fetching.py: process, base in it; address of a status
             "tag",  # of this call: its part of the words of mail
             *("time_out", "spins", "yields"),  # nanoseconds without progress; the others: see `spin_until`
             *("sent", "received"),  # i64[lanes][ranks]: messages so far to and from each
@@ -127,4 +128,4 @@ PLACE_SOURCES, PLACE_TARGETS, PLACE_SIGNATURE, PLACE_RANKS = (8 * i for i in ran
 in the group's order (maybe with the rank itself), then the targets (without it)."""
 
 # Statuses of programs that these functions return.
-OK, STOPPED, TIMED_OUT, MISMATCHED, ENDED_EARLY = 0, 3, 4, 5, 6
+OK, STOPPED, TIMED_OUT, MISMATCHED, ENDED_EARLY, UNREADABLE = 0, 3, 4, 5, 6, 7

@@ -281,6 +281,8 @@ def _write_leave(module: ModuleText) -> None:
             atomic_store(b, word_of(b, communicator, number), word, "release")
     _ring_all(b, communicator, place, 0, sources)
     beat(b, communicator)
+    unread = b.load("i64", field(b, communicator, "unread", "ptr"))
+    leave_unless_ok(b, b.cast("trunc", unread, "i32"))
     header = header_of(b, ring_of(b, communicator, lane, rank), slot_of(b, message))
     with b.if_(b.icmp("eq", b.load("i64", b.offset(header, board.INLINE)), 0), "in_place"):
         b.ret_early(b.call("i32", "shlo_drain", [communicator, entry], declare=False))

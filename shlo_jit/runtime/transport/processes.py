@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import threading
@@ -19,7 +20,7 @@ from shlo_jit.errors import ExecutionError
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime.host import HOST_CALLS, Host
 from shlo_jit.runtime.transport import starting, worker
-from shlo_jit.runtime.transport.errors import Death
+from shlo_jit.runtime.transport.errors import Death, Raised
 from shlo_jit.runtime.transport.kept import Kept
 from shlo_jit.runtime.transport.layout import Layout, RankLayout, lay_out
 from shlo_jit.runtime.transport.lines import answer
@@ -48,6 +49,8 @@ class Work(NamedTuple):
     """Of the two segments."""
     custom_calls: bytes
     """A pickled dictionary."""
+    probe: tuple[int, int]
+    """Address of a number in the process that calls, which workers may be allowed to read, and the number."""
 
 
 class Processes(Team):
@@ -63,6 +66,8 @@ class Processes(Team):
         self.memory = Segment(self.layout.nbytes)
         self.kept = Kept(self.memory, self.layout.results)
         self._workers: dict[int, Any] = {}
+        self._probe = ctypes.c_int64(int.from_bytes(os.urandom(7), "little"))
+        self.can_fetch = crew.ranks > 1
         self._lines: dict[int, Connection] = {}
         self._watcher: threading.Thread | None = None
         self._has_death = threading.Event()
@@ -131,9 +136,10 @@ class Processes(Team):
             shared.close_file()
         for rank, line in self._lines.items():
             with self._telling(rank):
-                raised = line.recv()
-            if raised is not None:
-                raise raised.as_error(rank, ())
+                loaded = line.recv()
+            if isinstance(loaded, Raised):
+                raise loaded.as_error(rank, ())
+            self.can_fetch = self.can_fetch and loaded
 
     def _tell(self, calls: bytes, shared: Segment, places: dict[str, int]) -> None:
         """Tell each worker what to load."""
@@ -152,10 +158,13 @@ class Processes(Team):
                 routines=routines,
                 code=crew.code,
                 target=crew.target,
-                place=crew.place(rank, self.layout.board.offset, 0),
+                place=crew.place(rank, self.layout.board.offset, 0)._replace(
+                    reach=self.memory.nbytes, caller=(os.getpid(), self.memory.address)
+                ),
                 layout=self.layout.ranks[rank],
                 nbytes=(self.memory.nbytes, shared.nbytes),
                 custom_calls=calls,
+                probe=(ctypes.addressof(self._probe), self._probe.value),
             )
             with self._telling(rank):
                 line.send(work)

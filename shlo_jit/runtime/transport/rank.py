@@ -44,6 +44,11 @@ class Place(NamedTuple):
     """Looks before it sleeps, and at which of them it yields: see `kernels/collective/waiting.py`."""
     time_out: float
     """Seconds without progress after which a rank that is waited for counts as lost."""
+    reach: int = -1
+    """Bytes from the base on that the rank reaches, if that is not all of what others can post: see
+    `kernels/collective/fetching.py`."""
+    caller: tuple[int, int] = (0, 0)
+    """Then the process that calls, and the base there."""
 
 
 class Rank:
@@ -84,6 +89,7 @@ class Rank:
             self._instance.note_times(ProfileMemory(steps, room, noted))
         self._begin = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(functions["shlo_begin"])
         self._stop_all = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(functions["shlo_stop_all"])
+        self._read_caller = functions["shlo_read_caller"]
         self._serve = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(functions["shlo_serve"])
         self._end_call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(functions["shlo_end_call"])
         self._record = self._make_record(compiled, place, layout)
@@ -107,6 +113,12 @@ class Rank:
             "per_call_bytes": communicator.per_call_bytes,
         }
         return (Record * len(WORKER))(*(fields[name] for name in WORKER))
+
+    def can_fetch(self, address: int, expected: int) -> bool:
+        """Whether the rank can read the memory of the process that calls: an i64 at an address, which is that."""
+        found = ctypes.c_int64()
+        read = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3, ctypes.c_int64)(self._read_caller)
+        return bool(read(self.communicator.address, ctypes.addressof(found), address, 8)) and found.value == expected
 
     def serve(self) -> int:
         """Run the program at every call. 0 when the host wants no more, or the status of a call that failed, after
@@ -149,7 +161,7 @@ class _Communicator:
         counters = 8 * place.lane_count * place.ranks
         ring = place.lane_count * board.RING * board.entry_bytes(place.ranks)
         parts = {"sent": counters, "received": counters, "posted": 8 * place.lane_count, "ring": ring}
-        parts["tickets"] = 8 * max(1, sites)
+        parts |= {"tickets": 8 * max(1, sites), "unread": 8}
         self.per_call_bytes = sum(parts.values())
         self._memory = np.zeros(self.per_call_bytes + 64, np.uint8)
         self.per_call_address = start = -(-data_address(self._memory) // 64) * 64
@@ -157,7 +169,7 @@ class _Communicator:
         starts = accumulate(parts.values(), initial=start)
         mail = place.board + board.mail_offset(place.ranks, place.lane_count)
         fields = {
-            **{name: functions[f"shlo_{name}"] for name in ("post", "meet", "leave")},
+            **{name: functions[f"shlo_{name}"] for name in ("post", "meet", "leave", "fetch")},
             "board": place.board,
             "rings": place.board + board.rings_offset(place.ranks),
             "mail": mail,
@@ -166,6 +178,9 @@ class _Communicator:
             "rank": place.rank,
             "ranks": place.ranks,
             "lanes": ctypes.addressof(self._lanes),
+            "reach": place.reach % (1 << 64),
+            "caller": place.caller[0],
+            "caller_base": place.caller[1],
             "tag": 0,
             "time_out": int(place.time_out * 1e9),
             "spins": place.patience[0],

@@ -108,6 +108,8 @@ class Team(ABC):
     layout: Layout
     kept: Kept | None
     """Room for results in memory that all ranks reach; None where they reach all memory."""
+    can_fetch = False
+    """Whether ranks that do not reach the caller's memory can copy from it."""
 
     def __init__(self, crew: Crew) -> None:
         self.crew = crew

@@ -35,7 +35,7 @@ def main(line: Connection, queues: Connection, rank: int) -> None:
     except BaseException as error:
         _say(line, error)
         return
-    line.send(None)
+    line.send(serving.can_fetch(*work.probe))
     while True:
         status = serving.serve()
         if status == 0:

@@ -13,11 +13,10 @@ from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, V, i64
 from shlo_jit.lower.kernels.collective import transfer
 from shlo_jit.lower.kernels.collective.exchange import Exchange
-from shlo_jit.lower.kernels.collective.reduction import Reduction, counts_of
-from shlo_jit.lower.kernels.collective.writer import Collective, part_elements, rows_of
-from shlo_jit.lower.kernels.copy import copy
+from shlo_jit.lower.kernels.collective.reduction import counts_of
+from shlo_jit.lower.kernels.collective.writer import Collective, part_elements
 from shlo_jit.lower.kernels.units import run_units
-from shlo_jit.schedule.collective import CollectiveSchedule
+from shlo_jit.schedule.collective import CollectiveSchedule, rows_of
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.tasks import cut
 
@@ -68,8 +67,9 @@ def _push_part(w: Collective, found: V, index: int) -> None:
     shift = b.mul(first, w.results[index].tensor.storage.itemsize)
     sources, targets = w.sources_of(found, index, shift), w.sources_of(found, count + index, shift)
     n = w.schedule.sources
-    reduction = Reduction(w.low, w.op, w.schedule.width, most, n, n if n is not None and n <= 4 else None)
-    reduction.run(sources, targets, counts_of(w.low, length, w.exchange.sources, w.exchange.sources))
+    w.reduction(most, n if n is not None and n <= 4 else None).run(
+        sources, targets, counts_of(w.low, length, w.exchange.sources, w.exchange.sources)
+    )
 
 
 def _reduce_part(w: Collective, found: V, index: int) -> None:
@@ -103,13 +103,13 @@ def _gather_parts(w: Collective) -> None:
 def _all_gather(w: Collective, message: V) -> None:
     low, b = w.low, w.low.b
     (operand,), (result,) = w.operands, w.results
-    rows, size = rows_of(w), result.tensor.nbytes // operand.tensor.nbytes
+    rows, size = rows_of(w.op), result.tensor.nbytes // operand.tensor.nbytes
     run = operand.tensor.nbytes // rows
     found = w.exchange.meet(message)
 
     def one(j: V) -> None:
         to = b.offset(low.pointer(result), b.mul(j, run))
-        _copy_rows(low, to, w.exchange.found(found, j, 0), rows, run, size * run, run)
+        _copy_rows(w, to, w.exchange.found(found, j, 0), rows, run, size * run)
 
     w.each_source(one)
     w.exchange.leave(message)
@@ -123,7 +123,7 @@ def _all_to_all(w: Collective, message: V) -> None:
 
     def one(j: V) -> None:
         there = b.offset(w.exchange.found(found, j, 0), b.mul(w.exchange.position, block))
-        copy(low, b.offset(low.pointer(result), b.mul(j, block)), there, block)
+        w.fetch(b.offset(low.pointer(result), b.mul(j, block)), there, block)
 
     w.each_source(one)
     w.exchange.leave(message)
@@ -132,7 +132,7 @@ def _all_to_all(w: Collective, message: V) -> None:
 def _reduce_scatter(w: Collective, message: V) -> None:
     low, b = w.low, w.low.b
     (operand,), (result,) = w.operands, w.results
-    rows = rows_of(w)
+    rows = rows_of(w.op)
     itemsize, length = result.tensor.storage.itemsize, result.tensor.size // rows
     there = operand.tensor.size // rows * itemsize
     found = w.exchange.meet(message)
@@ -148,7 +148,7 @@ def _collective_permute(w: Collective, message: V) -> None:
     found = w.exchange.meet(message)
     (result,) = w.results
     first = w.exchange.found(found, 0, 0)
-    w.where_heard(lambda: copy(w.low, w.low.pointer(result), first, result.tensor.nbytes))
+    w.where_heard(lambda: w.fetch(w.low.pointer(result), first, result.tensor.nbytes))
     w.exchange.leave(message)
 
 
@@ -166,7 +166,7 @@ def _collective_broadcast(w: Collective, message: V) -> None:
     def heard() -> None:
         for i, result in enumerate(w.results):
             root = _root(w, i) if is_dynamic else i64(0)
-            copy(low, low.pointer(result), w.exchange.found(found, root, i), result.tensor.nbytes)
+            w.fetch(low.pointer(result), w.exchange.found(found, root, i), result.tensor.nbytes)
 
     w.where_heard(heard)
     w.exchange.leave(message)
@@ -196,18 +196,18 @@ def _collective_reduce(w: Collective, message: V) -> None:
     w.exchange.leave(message)
 
 
-def _copy_rows(low: ProgramLowering, to: V, source: V, rows: int, run: int, to_row: int, source_row: int) -> None:
-    """Copy so many rows of `run` bytes, which are so many bytes apart."""
+def _copy_rows(w: Collective, to: V, source: V, rows: int, run: int, to_row: int) -> None:
+    """Copy so many rows of `run` bytes, which come to lie so many bytes apart."""
     if rows == 1:
-        copy(low, to, source, run)
+        w.fetch(to, source, run)
         return
 
     def write(b: Builder, pointers: list[V], first: V, last: V) -> None:
         with b.loop(first, last) as row:
-            here, there = b.offset(pointers[0], b.mul(row, to_row)), b.offset(pointers[1], b.mul(row, source_row))
+            here, there = b.offset(pointers[0], b.mul(row, to_row)), b.offset(pointers[1], b.mul(row, run))
             b.memcpy(here, there, run)
 
-    run_units(low, "copy_rows", [to, source], write, cut(rows, rows * run // 8))
+    run_units(w.low, "copy_rows", [to, source], write, cut(rows, rows * run // 8))
 
 
 def _ragged_all_to_all(w: Collective, message: V) -> None:

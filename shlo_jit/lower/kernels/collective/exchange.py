@@ -37,7 +37,7 @@ class Exchange:
         self._what = low.table(
             [site, signature, self.count, int(inline), channel, *nbytes, *(parts or [0] * self.count)]
         )
-        self._comm = low.scope.field("communicator")
+        self.communicator = low.scope.field("communicator")
         self.rank = low.scope.field("rank")
 
     def by_rank(self, values: tuple[int, ...]) -> V:
@@ -64,7 +64,7 @@ class Exchange:
         table = b.alloca("ptr", self.count, 8)
         for i, address in enumerate(addresses):
             b.store(address, b.element(table, "ptr", i))
-        message = b.call_pointer("i64", self._function("post"), [self._comm, self._what, self._place(), table])
+        message = b.call_pointer("i64", self._function("post"), [self.communicator, self._what, self._place(), table])
         failed = b.icmp("slt", message, 0)
         status = b.select(failed, b.cast("trunc", b.sub(i64(0), message), "i32"), i32(abi.Status.OK))
         leave_unless_ok(low, status, abi.NO_CALL)
@@ -75,14 +75,14 @@ class Exchange:
         b = self.low.b
         found = b.alloca("ptr", max(1, self.schedule.most_sources * self.count), 8)
         with self.low.timing.part("waiting"):
-            status = b.call_pointer("i32", self._function("meet"), [self._comm, self._what, message, found])
+            status = b.call_pointer("i32", self._function("meet"), [self.communicator, self._what, message, found])
             leave_unless_ok(self.low, status, abi.NO_CALL)
         return found
 
     def leave(self, message: V) -> None:
         """Nothing is read any more, and what was posted in place may be changed afterwards."""
         with self.low.timing.part("waiting"):
-            status = self.low.b.call_pointer("i32", self._function("leave"), [self._comm, message])
+            status = self.low.b.call_pointer("i32", self._function("leave"), [self.communicator, message])
             leave_unless_ok(self.low, status, abi.NO_CALL)
 
     def found(self, table: V, source: V | int, index: int) -> V:
@@ -93,12 +93,12 @@ class Exchange:
     def ticket(self, site: int) -> V:
         """Address of where the rank keeps the number of a message, plus 1, until it is done with it."""
         b = self.low.b
-        table = b.load("ptr", b.offset(self._comm, board.COMMUNICATOR["tickets"]))
+        table = b.load("ptr", b.offset(self.communicator, board.COMMUNICATOR["tickets"]))
         return b.element(table, "i64", site)
 
     def _function(self, name: str) -> V:
         b = self.low.b
-        return b.load("ptr", b.offset(self._comm, board.COMMUNICATOR[name]))
+        return b.load("ptr", b.offset(self.communicator, board.COMMUNICATOR[name]))
 
     def _place(self) -> V:
         """This rank's row of the table of places."""

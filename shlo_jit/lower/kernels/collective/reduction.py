@@ -10,6 +10,7 @@ from shlo_jit import tuning
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.kernels.collective.fetching import fetch, is_far
 from shlo_jit.lower.elements.reducers import Reducer, reducer_of
 from shlo_jit.lower.elements.registers import Reg
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
@@ -20,10 +21,21 @@ if TYPE_CHECKING:
 
 
 class Reduction:
-    """Of `most` elements at most, of a number of sources (None: known at run time only), to a number of targets."""
+    """Of `most` elements at most, of a number of sources (None: known at run time only), to a number of targets.
+    `communicator`: where sources may have to be fetched first."""
 
-    def __init__(self, low: ProgramLowering, op: Op, width: int, most: int, sources: int | None, targets: int | None):
+    def __init__(
+        self,
+        low: ProgramLowering,
+        op: Op,
+        width: int,
+        most: int,
+        sources: int | None,
+        targets: int | None,
+        communicator: V | None = None,
+    ) -> None:
         self.low, self.width, self.most = low, width, most
+        self.communicator = communicator
         self.reducer: Reducer = reducer_of(op)
         self.dtype: DType = op.results[0].tensor.storage
         self.sources, self.targets = sources, targets
@@ -32,26 +44,53 @@ class Reduction:
         """Reduce elements. `sources`, `targets`: tables of addresses; `counts`: a table of i64: of elements, of
         sources, and of targets."""
         low, name = self.low, self.low.new_name("reduce")
-        b = low.module.function(
-            name,
-            [("ptr", "sources"), ("ptr", "targets"), ("ptr", "counts"), ("i64", "first"), ("i64", "last")],
-            attributes="nounwind",
-        )
-        self._write(b)
+        pointers = [("ptr", "sources"), ("ptr", "targets"), ("ptr", "counts")]
+        given = [sources, targets, counts]
+        if self.communicator is not None:
+            pointers.append(("ptr", "communicator"))
+            given.append(self.communicator)
+        b = low.module.function(name, [*pointers, ("i64", "first"), ("i64", "last")], attributes="nounwind")
+        if self.communicator is None:
+            self._write(b, *b.params)
+        else:
+            self._write_fetched(b, *b.params)
         b.ret()
-        low.run_units(low.share("reduce", name), [sources, targets, counts], self.tasks())
+        low.run_units(low.share("reduce", name), given, self.tasks())
 
     def tasks(self) -> Tasks:
         blocks = -(-self.most // tuning.REDUCTION_BLOCK)
         return cut(blocks, self.most * (self.sources or 2))
 
-    def _write(self, b: Builder) -> None:
-        sources, targets, counts, first, last = b.params
+    def _write_fetched(self, b: Builder, sources: V, targets: V, counts: V, communicator: V, first: V, last: V) -> None:
+        """Block by block: sources that are out of reach are fetched to the stack."""
+        assert self.sources is not None
+        unit, itemsize = tuning.REDUCTION_BLOCK, self.dtype.itemsize
+        units = max(1, tuning.FETCHED_BYTES // (self.sources * itemsize * unit))
+        near = [b.alloca("i8", units * unit * itemsize) for _ in range(self.sources)]
+        here = b.alloca("ptr", self.sources, 8)
+        stop = b.min_(b.mul(last, unit), b.load("i64", counts))
+        with b.loop(first, last, units) as at:
+            start = b.mul(at, unit)
+            size = b.min_(b.sub(stop, start), units * unit)
+            shift, nbytes = b.mul(start, itemsize), b.mul(size, itemsize)
+            for j in range(self.sources):
+                source = b.offset(b.load("ptr", b.element(sources, "ptr", j)), shift)
+                b.store(source, b.element(here, "ptr", j))
+                with b.if_(is_far(b, communicator, source), "far"):
+                    fetch(b, communicator, near[j], source, nbytes)
+                    b.store(near[j], b.element(here, "ptr", j))
+            self._reduce(b, here, targets, counts, i64(0), size, shift)
+
+    def _write(self, b: Builder, sources: V, targets: V, counts: V, first: V, last: V) -> None:
         block = tuning.REDUCTION_BLOCK
         start, stop = b.mul(first, block), b.min_(b.mul(last, block), b.load("i64", counts))
+        self._reduce(b, sources, targets, counts, start, stop, i64(0))
+
+    def _reduce(self, b: Builder, sources: V, targets: V, counts: V, start: V, stop: V, shift: V) -> None:
+        """Elements from `start` on of the sources, to the targets, `shift` bytes further."""
         known = self.sources is not None and self.sources <= tuning.UNROLLED_SOURCES
         at_hand = [self._buffer(b, sources, j) for j in range(self.sources or 0)] if known else []
-        out = [self._buffer(b, targets, j) for j in range(self.targets or 0)]
+        out = [self._buffer(b, targets, j, shift) for j in range(self.targets or 0)]
         count = b.load("i64", b.offset(counts, 8))
         receivers = b.load("i64", b.offset(counts, 16))
 
@@ -67,7 +106,7 @@ class Reduction:
                 target.store(i, value, n, mask)
             if self.targets is None:
                 with b.loop(0, receivers) as j:
-                    self._buffer(b, targets, j).store(i, value, n, mask)
+                    self._buffer(b, targets, j, shift).store(i, value, n, mask)
 
         lanes_loop(b, self.low.target, start, stop, self.width, body, 2 if known else 1)
 
@@ -79,8 +118,8 @@ class Reduction:
             carry.next(*_flat(self.reducer.combine(b, [pack(carry.values)], element)[0])[0])
         return [pack(carry.values)]
 
-    def _buffer(self, b: Builder, table: V, index: V | int) -> Buffer:
-        return Buffer(b, self.dtype, b.load("ptr", b.element(table, "ptr", index)))
+    def _buffer(self, b: Builder, table: V, index: V | int, shift: V | int = 0) -> Buffer:
+        return Buffer(b, self.dtype, b.offset(b.load("ptr", b.element(table, "ptr", index)), shift))
 
 
 def _flat(x: Reg) -> tuple[list[V], Callable[[list[V]], Reg]]:

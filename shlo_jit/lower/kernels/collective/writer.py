@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.kernels.builder import V
+from shlo_jit.kernels.builder import V, i64
+from shlo_jit.kernels.collective.fetching import fetch, is_far
 from shlo_jit.lower.kernels.collective.exchange import Exchange
 from shlo_jit.lower.kernels.collective.reduction import Reduction, counts_of, table_of
 from shlo_jit.lower.kernels.copy import copy
-from shlo_jit.schedule.collective import CollectiveSchedule, aligned_bytes, data_operands
+from shlo_jit.schedule.collective import CollectiveSchedule, aligned_bytes, data_operands, rows_of
 from shlo_jit.schedule.scratch import ALIGN
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Collective:
         kind = self.schedule.kind
         if kind == "all_reduce" and self.schedule.in_parts.value:
             return [part_elements(v, size) * v.tensor.storage.itemsize for v in self.operands]
-        is_cut = kind == "reduce_scatter" and rows_of(self) == 1
+        is_cut = kind == "reduce_scatter" and rows_of(self.op) == 1
         if is_cut or kind == "all_to_all":
             return [t.nbytes // size]
         return [0] * len(self.operands)
@@ -87,10 +87,33 @@ class Collective:
         result = self.results[index]
         self.reduce(self.sources_of(found, index), [self.low.pointer(result)], result.tensor.size, result.tensor.size)
 
+    def reduction(self, most: int, targets: int | None) -> Reduction:
+        """Of `most` elements at most, to so many targets."""
+        schedule = self.schedule
+        reach = self.exchange.communicator if schedule.fetches else None
+        return Reduction(self.low, self.op, schedule.width, most, schedule.sources, targets, reach)
+
     def reduce(self, sources: V, targets: list[V], count: V | int, most: int) -> None:
-        reduction = Reduction(self.low, self.op, self.schedule.width, most, self.schedule.sources, len(targets))
+        reduction = self.reduction(most, len(targets))
         counts = counts_of(self.low, count, self.exchange.sources, len(targets))
         reduction.run(sources, table_of(self.low, targets), counts)
+
+    def fetch(self, target: V, source: V, nbytes: int) -> None:
+        """Copy what others have, from wherever it is."""
+        low, b = self.low, self.low.b
+        if not self.schedule.fetches:
+            copy(low, target, source, nbytes)
+            return
+
+        def far() -> list[V]:
+            fetch(b, self.exchange.communicator, target, source, i64(nbytes))
+            return []
+
+        def near() -> list[V]:
+            copy(low, target, source, nbytes)
+            return []
+
+        b.if_else(is_far(b, self.exchange.communicator, source), far, near)
 
     def zeros(self, value: Value) -> None:
         self.low.b.memset(self.low.pointer(value), 0, value.tensor.nbytes)
@@ -119,10 +142,3 @@ def part_elements(value: Value, size: int) -> int:
     t = value.tensor
     line = max(1, ALIGN // t.storage.itemsize)
     return -(-t.size // (size * line)) * line
-
-
-def rows_of(writer: Collective) -> int:
-    """How many rows of an operand a member's part has, of an op along a dimension."""
-    op = writer.op
-    name = "all_gather_dim" if writer.schedule.kind == "all_gather" else "scatter_dimension"
-    return math.prod(writer.operands[0].tensor.extents[: op.int(name)])
