@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
 
 @compiling()
-def parse(source: str | bytes | os.PathLike[str] | Module) -> Module:
-    """The Module of a text or file. Raises ParseError (a StableHLOError) with the place of the first error, OSError for
-    a file that cannot be read, TypeError for a `source` of another kind. A Module is what it is given as."""
+def parse(source: object) -> Module:
+    """The Module of a text, a file, or an object with `mlir_module()` or `as_text()`. Raises ParseError (a
+    StableHLOError) with the place of the first error, OSError for a file that cannot be read, TypeError for a `source`
+    of another kind. A Module is what it is given as."""
     return pipeline.parsed(read_source(source))
 
 
@@ -48,7 +49,7 @@ def verify(source: object, *, warnings: bool = False) -> list[Diagnostic]:
     the specification does not know on their op and that no dialect's prefix (`jax.`, `mhlo.`) explains.
     """
     try:
-        module = source if isinstance(source, Module) else parse(source)  # type: ignore[arg-type]
+        module = parse(source)
     except StableHLOError as error:
         return error.diagnostics
     found = verify_module(module, is_registered=registered().__contains__)
@@ -90,7 +91,7 @@ def compile(
     custom_calls: Mapping[str, Callable[..., Any]] | None = None,
     composites: Mapping[str, Callable[..., Any]] | None = None,
     cache: bool = True,
-    donate: Iterable[int] = (),
+    donate: Iterable[int] | str = (),
     dynamic: str = "specialize",
     num_replicas: int | None = None,
     num_partitions: int | None = None,
@@ -98,13 +99,15 @@ def compile(
     transport: str | None = None,
     time_out: float = 60.0,
 ) -> Executable | DynamicExecutable | DistributedExecutable:
-    """Compile a program (text, a path, or a Module) to machine code.
+    """Compile a program to machine code: a text, a path, a Module, or an object with `mlir_module()` or `as_text()`, as
+    JAX's `Exported` and `Lowered` are.
 
     `entry` is the function to run. `threads`: how many a call may use, by default `SHLO_JIT_NUM_THREADS` or the CPUs of
     this process. `target`: `native`, or a CPU this machine can run the code of. `custom_calls` names implementations
     of `stablehlo.custom_call` targets; `composites` names implementations that stand in for the decompositions of
     `stablehlo.composite` ops, called alike, with the composite's attributes as keywords. `cache`: use the object
-    cache. `donate`: indices of arguments whose memory results may take over. `dynamic`: of a program with unknown
+    cache. `donate`: indices of arguments whose memory results may take over, or `program` for those that the program
+    says (`tf.aliasing_output`, `jax.buffer_donor`). `dynamic`: of a program with unknown
     dimensions, whether code is made for the shapes of each call (`specialize`), or once for all sizes of the leading
     one, the batch (`symbolic`), where the program allows that.
 
@@ -184,7 +187,7 @@ def export(
     weights: str = "embedded",
     threads: bool = True,
     custom_calls: Iterable[str] = (),
-    donate: Iterable[int] = (),
+    donate: Iterable[int] | str = (),
     linker: str | None = None,
     shapes: Sequence[Shapes] | Mapping[str, Sequence[Shapes]] | None = None,
     progress: Callable[[str, int, int], None] | None = None,

@@ -7,7 +7,7 @@ import operator
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from shlo_jit.codegen.target import check_runs_here, resolve
 from shlo_jit.kernels.target import Target
@@ -139,10 +139,12 @@ def _calls(option: str, given: object) -> dict[str, Callable[..., Any]]:
     return dict(given)
 
 
-def _donate(given: object) -> tuple[int, ...]:
+def _donate(given: object) -> tuple[int, ...] | Literal["program"]:
     """Ascending; `options.check_donated` holds them against the program's arguments, once these are known."""
+    if given == "program":
+        return "program"
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
-        raise TypeError(f"donate: expected a sequence of argument indices, got {given!r}")
+        raise TypeError(f"donate: expected a sequence of argument indices, or 'program', got {given!r}")
     indices = []
     for item in given:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 from shlo_jit.kernels.target import Target
 
@@ -21,8 +21,8 @@ class CompileOptions:
     target: Target
     entry: str = "main"
     """The function to run, without `@`."""
-    donate: tuple[int, ...] = ()
-    """Indices of arguments whose memory results may take over, ascending."""
+    donate: tuple[int, ...] | Literal["program"] = ()
+    """Indices of arguments whose memory results may take over, ascending; or those that the program says."""
     calls: frozenset[str] = frozenset()
     """Names of the custom calls (and of composites, see `passes/frontend/inline.py`) that users have implemented."""
     num_replicas: int = 1

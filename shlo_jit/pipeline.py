@@ -13,7 +13,7 @@ from shlo_jit.deep import deeply
 from shlo_jit.errors import Diagnostic, InternalError, StableHLOError, UnsupportedError, VerifyError, diagnose
 from shlo_jit.forking import compiling, pause
 from shlo_jit.ir.collector import paused_collector
-from shlo_jit.ir.core import Module, is_declaration
+from shlo_jit.ir.core import Module, function_type, is_declaration
 from shlo_jit.ir.unknown import has_unknown
 from shlo_jit.kernels.target import Target
 from shlo_jit.log import LOG, stage
@@ -27,6 +27,7 @@ from shlo_jit.sizes import NotSymbolic
 from shlo_jit.sources import Derived, ProgramSource, Text
 from shlo_jit.stages import texts
 from shlo_jit.text.parser import parse_module
+from shlo_jit.text.port_names import argument_names, donated_arguments, result_names
 from shlo_jit.verify.verifier import verify_module
 
 if TYPE_CHECKING:
@@ -198,7 +199,8 @@ def lower(
             same_program=options.same_program,
         )
     pause()
-    check_donated(options.donate, len(cores[-1].block().arguments))
+    given_up = _given_up(function, cores[-1]) if options.donate == "program" else options.donate
+    check_donated(given_up, len(cores[-1].block().arguments))
     with stage("fuse"):
         plans = [fuse(core) for core in cores]
     pause()
@@ -219,13 +221,33 @@ def lower(
     with stage("memory"):
         memories: dict[str, MemoryPlan] = {}
         for core, plan, scheduled in zip(cores, plans, schedules, strict=True):
-            donated = frozenset(options.donate if core is cores[-1] else ())
+            donated = frozenset(given_up if core is cores[-1] else ())
             memory = memories[core.attributes["sym_name"]] = plan_memory(plan, scheduled, donated, memories)
             functions.append(PlannedFunction(core, plan, scheduled, memory))
     pause()
     with stage("lower"):
         program = lower_program(functions, options.target, timed=options.profile)
+    _name_ports(program, function)
     return Lowered(module, functions, program)
+
+
+def _given_up(function: Op, core: Op) -> tuple[int, ...]:
+    """Arguments of the core function that the program lets results have the memory of."""
+    arguments = function.block().arguments
+    names = {arguments[i].name for i in donated_arguments(function)}
+    return tuple(i for i, a in enumerate(core.block().arguments) if a.name in names)
+
+
+def _name_ports(program: Program, function: Op) -> None:
+    """Give inputs and outputs the names that the function's callers see."""
+    from shlo_jit.passes.frontend.flatten import leaves
+
+    names = {a.name: n for a, n in zip(function.block().arguments, argument_names(function), strict=True) if a.name}
+    program.inputs = tuple(p._replace(name=names.get(p.name, p.name)) for p in program.inputs)
+    results = zip(result_names(function), function_type(function).results, strict=True)
+    said = [name for name, type in results for _ in leaves(type)]
+    if len(said) == len(program.outputs):
+        program.outputs = tuple(p._replace(name=n or p.name) for p, n in zip(program.outputs, said, strict=True))
 
 
 def verified(module: Module, options: CompileOptions) -> Op:

@@ -83,7 +83,7 @@ ProgramSource = Text | Module | Derived
 
 
 def read_source(source: object) -> Text | Module:
-    """The text of a text, a path or bytes; a Module as it is.
+    """The text of a text, a path, bytes, or an object of JAX's that has one; a Module as it is.
 
     Raises OSError for a file that cannot be read, ParseError for what is no text or that of another language, and
     TypeError for any other object.
@@ -97,16 +97,30 @@ def read_source(source: object) -> Text | Module:
         return Text(_decode(read_file(name), name), name)
     if isinstance(source, bytes | bytearray | memoryview):
         return Text(_decode(bytes(source), "<bytes>"), "<bytes>")
-    expected = "expected StableHLO text, a path, bytes or a Module"
-    raise TypeError(f"{expected}, got {type(source).__name__}{_hint(source)}")
+    text = _own_text(source)
+    if text is not None:
+        return Text(_checked(text, f"<{type(source).__name__}>"), f"<{type(source).__name__}>")
+    expected = "expected StableHLO text, a path, bytes, a Module, or an object with mlir_module() or as_text()"
+    hint = "; pass its .read()" if callable(getattr(source, "read", None)) else ""
+    raise TypeError(f"{expected}, got {type(source).__name__}{hint}")
 
 
-def _hint(source: object) -> str:
-    """What to pass instead of an object that has the text."""
-    for method in ("mlir_module", "as_text", "read"):
-        if callable(getattr(source, method, None)):
-            return f"; pass its .{method}()"
-    return ""
+def _own_text(source: object) -> str | None:
+    """What `mlir_module()` (of a `jax.export.Exported`) or `as_text()` (of a `jax.stages.Lowered`) gives; with
+    locations where it can, which have the arguments' names."""
+    if isinstance(source, type):
+        return None
+    method = getattr(source, "mlir_module", None)
+    if callable(method):
+        text = method()
+    elif callable(method := getattr(source, "as_text", None)):
+        try:
+            text = method(debug_info=True)
+        except TypeError:  # it knows no such option
+            text = method()
+    else:
+        return None
+    return text if isinstance(text, str) else None
 
 
 def _is_path(text: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 
@@ -43,6 +44,9 @@ from shlo_jit.runtime.staged import Runnable, StagedExecutable
 from shlo_jit.runtime.symbolic import SymbolicCode
 from shlo_jit.sizes import NotSymbolic, Symbol, size_of
 from shlo_jit.sources import Derived, Text
+from shlo_jit.text.port_names import argument_names, result_names
+
+T = TypeVar("T")
 
 
 def compile_unknown(source: Text | Module, options: CompileOptions) -> Executable | DynamicExecutable:
@@ -58,9 +62,9 @@ def dynamic_executable(source: Text | Module, options: CompileOptions) -> Dynami
     module = pipeline.parsed(source)
     function = first_platform(pipeline.verified(module, options), Context(module))
     arguments = function.block().arguments
-    inputs = [_port(a.name, a.type, f"argument {i} (%{a.name})", function) for i, a in enumerate(arguments)]
-    results = function_type(function).results
-    outputs = [_port("", t, f"result {i}", function) for i, t in enumerate(results)]
+    names, results = argument_names(function), function_type(function).results
+    inputs = [_port(n, a.type, f"argument {i} (%{a.name})", function) for i, (n, a) in _both(names, arguments)]
+    outputs = [_port(n, t, f"result {i}", function) for i, (n, t) in _both(result_names(function), results)]
     whole = with_function(module, function)
     host = Host()
     options = replace(options, host=host)
@@ -168,7 +172,8 @@ def _compiled(source: Derived, options: CompileOptions) -> Runnable:
     whole = inline_all(module, function, options.calls.__contains__)
     sizes = sizes_to_compute(whole)
     outputs = [
-        _port("", v.type, f"result {i}", whole).signature for i, v in enumerate(whole.block().terminator.operands)
+        _port(name, v.type, f"result {i}", whole).signature
+        for i, (name, v) in _both(result_names(whole), whole.block().terminator.operands)
     ]
     if not sizes:
         with _defects():
@@ -231,6 +236,11 @@ def _port(name: str, type: Type, what: str, function: Op) -> DynamicPort:
     if not isinstance(type, TensorType):
         raise UnsupportedError(diagnose(f"{what} is of type {type_text(type)}, not a tensor", function.span))
     return DynamicPort(name, type.shape, type.storage, type.bounds)
+
+
+def _both(names: Sequence[str], of: Sequence[T]) -> Iterator[tuple[int, tuple[str, T]]]:
+    """What has a name, and which; numbered."""
+    return enumerate(zip(names, of, strict=True))
 
 
 def _may_be_shape(argument: Value) -> bool:

@@ -27,6 +27,7 @@ from shlo_jit.passes.frontend.first_platform import first_platform
 from shlo_jit.passes.frontend.inline import inline_all
 from shlo_jit.passes.refine.prelude import shape_operands, sizes_to_compute
 from shlo_jit.specialize import read_shapes, refined_module, values_wanted, with_function
+from shlo_jit.text.port_names import argument_names, result_names
 
 Shapes = Sequence[Sequence[object]]
 """Calls, each with the shapes of all arguments, as `api.refine` takes them."""
@@ -124,9 +125,14 @@ def read_calls(module: Module, options: CompileOptions, shapes: Shapes | None) -
 
 def _refined(module: Module, function: Op, options: CompileOptions, shapes: Shapes) -> Unknown:
     arguments = function.block().arguments
-    inputs = tuple(_port(a.name, a.type, f"argument {i} (%{a.name})", function) for i, a in enumerate(arguments))
-    results = function_type(function).results
-    outputs = tuple(_port("", t, f"result {i}", function) for i, t in enumerate(results))
+    inputs = tuple(
+        _port(name, a.type, f"argument {i} (%{a.name})", function)
+        for i, (name, a) in enumerate(zip(argument_names(function), arguments, strict=True))
+    )
+    outputs = tuple(
+        _port(name, t, f"result {i}", function)
+        for i, (name, t) in enumerate(zip(result_names(function), function_type(function).results, strict=True))
+    )
     given = [_read_call(n, arguments, call) for n, call in enumerate(shapes)]
     modules, by_value = _refined_calls(module, function, options, given)
     for refined in modules:

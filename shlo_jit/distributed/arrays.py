@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from shlo_jit.codegen.program import Port
 from shlo_jit.distributed.global_arrays import Cuts
-from shlo_jit.runtime.arguments import check_count, take_checked
+from shlo_jit.runtime.arguments import arranged, check_count, take_checked
 from shlo_jit.runtime.distributed import signature
 
 
@@ -26,9 +26,11 @@ class GlobalArrays:
         self._cut_inputs, self._cut_outputs = cuts
         self._replicas, self._partitions = grid
 
-    def split(self, arguments: Sequence[Any]) -> list[list[np.ndarray]]:
+    def split(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> list[list[np.ndarray]]:
         """The arrays of each process: parts are views. Raises TypeError and ValueError for arguments that do not
         fit."""
+        if named:
+            arguments = arranged(arguments, named, self._inputs)
         check_count(len(arguments), self._inputs)
         arrays = [
             take_checked(value, i, port) for i, (value, port) in enumerate(zip(arguments, self._inputs, strict=True))

@@ -22,6 +22,7 @@ from shlo_jit.runtime.transport.team import Crew
 from shlo_jit.runtime.transport.world import world
 from shlo_jit.sources import ProgramSource
 from shlo_jit.stages import texts
+from shlo_jit.text.port_names import argument_names, result_names
 
 Programs = Sequence[Sequence[str]]
 """Of each replica, the entry of each of its partitions."""
@@ -88,7 +89,8 @@ def compile_distributed(
 
 def _global_arrays(function: Op, local: LocalProgram, options: CompileOptions) -> GlobalArrays:
     block = function.block()
-    ports = [[port(v) for v in values] for values in (block.arguments, block.terminator.operands)]
+    sides = (argument_names(function), block.arguments), (result_names(function), block.terminator.operands)
+    ports = [[port(v)._replace(name=n or v.name) for n, v in zip(*side, strict=True)] for side in sides]
     return GlobalArrays(
         (ports[0], ports[1]), (local.inputs, local.outputs), (options.num_replicas, options.num_partitions)
     )

@@ -114,4 +114,7 @@ def rebuilt(function: Op, block: Block) -> Op:
     for name, types in (("arg_attrs", inputs), ("res_attrs", results)):
         if len(attributes.get(name) or types) != len(types):
             del attributes[name]
+    old = function.block()
+    if len(old.arguments) == len(block.arguments):
+        block.locations = old.locations
     return Op(function.name, [], [], attributes, [Region([block])], function.source, function.start, function.end)

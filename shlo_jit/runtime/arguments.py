@@ -6,10 +6,12 @@ Arrays are never cast. Python numbers become rank-0 arrays when the port's dtype
 from __future__ import annotations
 
 import array as buffers
+import keyword
 import math
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -21,12 +23,47 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.ports import DynamicPort
 
 
+class Named(Protocol):
+    """An argument."""
+
+    @property
+    def name(self) -> str: ...
+
+
 def check_count(given: int, ports: Sequence[Port | DynamicPort]) -> None:
     """Raise TypeError unless there is an argument for every port."""
     if given != len(ports):
         names = ", ".join(describe(port) for port in ports)
         expected = f"{len(ports)} argument{'' if len(ports) == 1 else 's'}"
         raise TypeError(f"expected {expected}{f' ({names})' if 0 < len(ports) <= 8 else ''}, got {given}")
+
+
+def port_names(ports: Sequence[Named]) -> list[str]:
+    """Names for arguments, as Python takes them: the program's own where it has such for all."""
+    names = [port.name for port in ports]
+    usable = all(n.isidentifier() and not keyword.iskeyword(n) for n in names) and len(set(names)) == len(names)
+    return names if usable else [f"arg{i}" for i in range(len(ports))]
+
+
+def arranged(args: Sequence[Any], named: Mapping[str, Any], ports: Sequence[Port | DynamicPort]) -> tuple[Any, ...]:
+    """A call's arguments in the order of the ports. A name is the port's own, or the one of `port_names`. Raises
+    TypeError for a name that there is none of, an argument that is given twice and one that is missing."""
+    if len(args) > len(ports):
+        check_count(len(args) + len(named), ports)
+    often = Counter(port.name for port in ports)
+    known = {port.name: i for i, port in enumerate(ports) if often[port.name] == 1}
+    known |= {name: i for i, name in enumerate(port_names(ports))}
+    found = dict(enumerate(args))
+    for name, value in named.items():
+        if name not in known:
+            raise TypeError(f"there is no argument {name!r}: expected {', '.join(port_names(ports)) or 'none'}")
+        if known[name] in found:
+            raise TypeError(f"{name_of(known[name], ports[known[name]])} is given twice")
+        found[known[name]] = value
+    missing = [name_of(i, port) for i, port in enumerate(ports) if i not in found]
+    if missing:
+        raise TypeError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+    return tuple(found[i] for i in range(len(ports)))
 
 
 def convert(value: Any, index: int, port: Port) -> np.ndarray:

@@ -41,8 +41,8 @@ class BoundedExecutable(InProcess):
         self.inputs = code.inputs
         self.outputs = tuple(outputs)
 
-    def __call__(self, *args: Any) -> Any:
-        given = self._code(*args)
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        given = self._code(*args, **named)
         *arrays, numbers = given if isinstance(given, tuple) else (given,)
         fault, got, other, *sizes = numbers.tolist()
         if fault:

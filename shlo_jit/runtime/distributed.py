@@ -15,7 +15,7 @@ import numpy as np
 from shlo_jit.codegen.program import Port, Reader
 from shlo_jit.errors import ExecutionError
 from shlo_jit.runtime import pool
-from shlo_jit.runtime.arguments import check_count, convert
+from shlo_jit.runtime.arguments import arranged, check_count, convert
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.front import Signature
 from shlo_jit.runtime.host import Channel, Host, Infeed, Outfeed
@@ -151,12 +151,12 @@ class DistributedExecutable:
         """How many threads each process may use."""
         return self._crew.threads
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Raises TypeError or ValueError for arguments that do not fit, WorkerError when a process fails (its subclass
         WorkerTimeoutError when one does not get on), and ExecutionError when one has failed before."""
         if self._arrays is not None:
-            return self._arrays.joined(self._run(self._arrays.split(arguments)))
-        if len(arguments) != 1 or not isinstance(arguments[0], Sequence):
+            return self._arrays.joined(self._run(self._arrays.split(arguments, named)))
+        if named or len(arguments) != 1 or not isinstance(arguments[0], Sequence):
             n = len(self.processes)
             how = "exe([(x0,), (x1,), ...])"
             raise TypeError(f"expected one sequence with the arguments of each of {n} processes: {how}")
@@ -166,7 +166,7 @@ class DistributedExecutable:
             )
         return self._run([front.converted(given) for front, given in zip(self._ranks, arguments[0], strict=True)])
 
-    def local(self, *arguments: Any) -> Any:
+    def local(self, *arguments: Any, **named: Any) -> Any:
         """With the transport `mpi`: a call with the arguments of this process, which gives its results, while all
         others do the same. Nothing is exchanged besides what the program exchanges. Raises ExecutionError with other
         transports, else as a call."""
@@ -174,7 +174,8 @@ class DistributedExecutable:
         if not isinstance(team, Mpi):
             how = "every process of mpi has arguments of its own; here, call the executable with those of all"
             raise ExecutionError(f"local: the transport is {self.transport}: {how}")
-        given = self._ranks[team.number].converted(arguments)
+        front = self._ranks[team.number]
+        given = front.converted(arranged(arguments, named, front.inputs) if named else arguments)
         return self._run({team.number: given}, team.run_alone)[0]
 
     def _run(
@@ -262,7 +263,7 @@ class GlobalArrays(Protocol):
     inputs: tuple[Signature, ...]
     outputs: tuple[Signature, ...]
 
-    def split(self, arguments: Sequence[Any]) -> list[list[np.ndarray]]:
+    def split(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> list[list[np.ndarray]]:
         """The arrays of each process, of whatever strides. Raises TypeError and ValueError for arguments that do not
         fit."""
         ...

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shlo_jit import tuning
-from shlo_jit.runtime.arguments import check_count, name_of, shape_text, take
+from shlo_jit.runtime.arguments import arranged, check_count, name_of, shape_text, take
 from shlo_jit.runtime.code_table import CodeTable
 from shlo_jit.runtime.executable import Executable, InProcess, Memory
 from shlo_jit.runtime.given_shapes import type_given
@@ -49,7 +49,9 @@ Make = Callable[[Sequence[Shape], Mapping[int, np.ndarray]], Runnable]
 
 
 _CALL = """
-def call(*args):
+def call(*args, **named):
+    if named:
+        args = arranged(args, named, ports)
     try:
         found = hot({key})
     except (AttributeError, IndexError, TypeError):  # no array, or none there
@@ -130,6 +132,7 @@ class DynamicExecutable(InProcess):
         """The call, written for these arguments: a shape that was seen costs a look into a dictionary. Where only the
         first extent is unknown, that is the key: the code that is found checks the rest, and all dtypes."""
         names: dict[str, Any] = {"self": self, "hot": self._hot.get, "slow": self._call}
+        names |= {"arranged": arranged, "ports": self._ports}
         exec(_CALL.format(key=self._hot_key), names)
         return names["call"]
 

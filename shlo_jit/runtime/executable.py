@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.target import Target
+from shlo_jit.runtime.arguments import port_names
 from shlo_jit.runtime.cache import ObjectCache
 from shlo_jit.runtime.fastcall import fast_call
-from shlo_jit.runtime.front import Front, Signature, port_names
+from shlo_jit.runtime.front import Front, Signature
 from shlo_jit.runtime.host import Channel, Host, Infeed, Outfeed
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.ports import DynamicSignature
@@ -42,7 +43,7 @@ class _CallSignature:
 
         if exe is None:
             raise AttributeError("__signature__")
-        kind = inspect.Parameter.POSITIONAL_ONLY
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters = [
             inspect.Parameter(name, kind, annotation=str(port))
             for name, port in zip(port_names(exe.inputs), exe.inputs, strict=True)
@@ -90,8 +91,9 @@ class Remake(NamedTuple):
 
 
 class Executable(InProcess):
-    """A compiled program. Call it with arrays, in the order of `inputs`: `exe(x, y)`. One result is an array, several
-    are a tuple. Threads may share it; copies are the executable itself, and other processes compile their own."""
+    """A compiled program. Call it with arrays, in the order of `inputs` or by their names: `exe(x, y)`, `exe(x, w=y)`.
+    One result is an array, several are a tuple. Threads may share it; copies are the executable itself, and other
+    processes compile their own."""
 
     __slots__ = ("__call__", "_fast", "_front", "_own_call", "_remake")
     inputs: tuple[Signature, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import keyword
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,10 +12,18 @@ import numpy as np
 from shlo_jit.codegen.abi import AT_CALL, Status
 from shlo_jit.codegen.program import Port
 from shlo_jit.runtime import pool
-from shlo_jit.runtime.arguments import check_count, convert, describe, describe_array, name_of, shape_text, take
+from shlo_jit.runtime.arguments import (
+    arranged,
+    check_count,
+    convert,
+    describe,
+    describe_array,
+    name_of,
+    shape_text,
+    take,
+)
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.layout import data_address
-from shlo_jit.runtime.ports import DynamicSignature
 from shlo_jit.sizes import Symbol
 
 
@@ -45,8 +52,7 @@ class Front:
         """Call the program with anything that can be converted to its arguments."""
         ports, sizes = self.program.inputs, None
         if named:
-            takes = ", ".join(port_names(ports))
-            raise TypeError(f"arguments are given by position: exe({takes}); got {', '.join(f'{n}=' for n in named)}")
+            args = arranged(args, named, ports)
         check_count(len(args), ports)
         if self.program.symbol is not None:
             size = size_of_call(args, ports, self.program.symbol)
@@ -76,10 +82,17 @@ class Front:
         for index, (port, shape) in enumerate(zip(self.program.outputs, shapes, strict=True)):
             dtype = port.dtype.numpy
             if index in aliases:
-                results.append(arrays[aliases[index]].reshape(-1).view(dtype).reshape(shape))
+                results.append(_in_place(arrays[aliases[index]], shape, dtype))
             else:
                 results.append(_result(index, shape, dtype))
         return results
+
+
+def _in_place(array: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """A result in a donated argument's memory: the very array where that fits, which may then be donated again."""
+    if array.shape == shape and array.dtype == dtype:
+        return array
+    return array.reshape(-1).view(dtype).reshape(shape)
 
 
 def _result(index: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -110,10 +123,3 @@ def _may_take(given: Any, index: int, arrays: Sequence[np.ndarray]) -> bool:
     if not (array.flags.owndata or isinstance(array.base, pool.Lease)):
         return False
     return not any(i != index and np.may_share_memory(array, other) for i, other in enumerate(arrays))
-
-
-def port_names(ports: Sequence[Port | Signature | DynamicSignature]) -> list[str]:
-    """Names for arguments, as Python takes them: the program's own where it has such for all."""
-    names = [port.name for port in ports]
-    usable = all(n.isidentifier() and not keyword.iskeyword(n) for n in names) and len(set(names)) == len(names)
-    return names if usable else [f"arg{i}" for i in range(len(ports))]

@@ -40,12 +40,12 @@ class StagedExecutable(InProcess):
         self.inputs = prelude.inputs
         self.outputs = tuple(outputs)
 
-    def __call__(self, *args: Any) -> Any:
-        given = self._prelude(*args)
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        given = self._prelude(*args, **named)
         sizes = given if isinstance(given, tuple) else (given,)
         found = self._table.find(tuple(size.tobytes() for size in sizes), lambda: self._rest(sizes))
         self._last = found
-        return found(*args)
+        return found(*args, **named)
 
     @property
     def threads(self) -> int:

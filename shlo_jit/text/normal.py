@@ -3,7 +3,8 @@
     normal(text) == normal(other)   only if both mean the same
 
 Only what is certain is taken away, without parsing: a location that stands where one may stand, at the end of an op or
-of an argument, and the alias of a location where nothing else uses it. What stays merely keeps two texts apart.
+of an argument, and the alias of a location where nothing else uses it. What stays merely keeps two texts apart. The
+location `loc("x")` of an argument stays: it is its name (`text/port_names.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _COMMENTS = re.compile(rf"{STRING}|[ \t]*//[^\n]*")
 _LOCATIONS = re.compile(
     rf"""{STRING}
     | (?<=[\w>)}}\]"])[ ]{_LOCATION}(?=\n[%}}"A-Za-z_\#^]|\n?\Z)      # behind an op, at the end of its line
-    | (?<=[\w>}}])[ ]{_LOCATION}(?=[,)])                              # behind an argument
+    | (?<=[\w>}}])[ ](?!loc\({STRING}\)){_LOCATION}(?=[,)])           # behind an argument, unless it is a name
     """,
     re.VERBOSE,
 )

@@ -20,10 +20,10 @@ LOCATED = """#loc = loc(unknown)
 #loc1 = loc("f.py":1:2)
 #loc2 = loc(callsite("g"(#loc1) at #loc))
 module @m {
-  func.func @main(%arg0: tensor<4xf32> loc("x"), %arg1: tensor<4xf32> loc(#loc1)) -> tensor<4xf32> {
+  func.func @main(%arg0: tensor<4xf32> loc("f.py":1:2), %arg1: tensor<4xf32> loc(#loc1)) -> tensor<4xf32> {
     %0 = stablehlo.add %arg0, %arg1 : tensor<4xf32> loc(#loc2)
     %1 = "stablehlo.reduce"(%0, %0) ({
-    ^bb0(%a: tensor<f32> loc("a(b\\""), %b: tensor<f32> loc(unknown)):
+    ^bb0(%a: tensor<f32> loc("a(b\\"":3:4), %b: tensor<f32> loc(unknown)):
       %3 = stablehlo.add %a, %b : tensor<f32> loc(fused<"x">["f":1:1, callsite("a" at "b"("c"))])
       stablehlo.return %3 : tensor<f32> loc(#loc)
     }) {dimensions = array<i64: 0>} : (tensor<4xf32>, tensor<4xf32>) -> tensor<f32> loc(#loc)
@@ -51,6 +51,13 @@ STRINGS = """func.func @main() {
 )
 def test_the_same_program(text):
     assert normal(text) == normal(PLAIN)
+
+
+def test_names_of_arguments_count():
+    named = LOCATED.replace('%arg0: tensor<4xf32> loc("f.py":1:2)', '%arg0: tensor<4xf32> loc("x")')
+    other = named.replace('loc("x"), %arg1', 'loc("y"), %arg1')
+    assert named != LOCATED
+    assert len({normal(text) for text in (LOCATED, named, other)}) == 3
 
 
 @pytest.mark.parametrize(

@@ -47,5 +47,8 @@ def first_platform(function: Op, _: Context) -> Op:
     new = rebuilt(function, rw.block)
     left = [attributes for a, attributes in zip(old.arguments, described, strict=True) if a not in known]
     new.attributes["arg_attrs"] = tuple(left)
+    if old.locations:
+        places = zip(old.arguments, old.locations, strict=True)
+        new.block().locations = tuple(place for a, place in places if a not in known)
     drop_empty_dictionaries(new.attributes)
     return new

@@ -126,7 +126,7 @@ class _Refiner:
         rw = Rewriter(self.visit)
         old = function.block()
         arguments = [Value(t, name=a.name) for t, a in zip(types, old.arguments, strict=True)]
-        rw.blocks.append(Block(arguments))
+        rw.blocks.append(Block(arguments, locations=old.locations))
         for before, after, value in zip(old.arguments, arguments, known, strict=True):
             rw.values[before] = after if value is None else _known(rw, after, value)
         rw.run(old.ops)

@@ -1,0 +1,93 @@
+"""JAX's arrays to NumPy's and back. Memory is shared, but for what is said here.
+
+An argument is a view of the JAX array's memory. A result's memory becomes a JAX array where it lies at a multiple of 64
+bytes, as results from the pool do (`runtime/pool.py`, from 128 KiB on); JAX copies smaller ones, which takes less time
+than handing them over (2 us for 64 KiB, of some 4 us).
+
+A donated JAX array is deleted, and its memory is written to where it is surely ours alone: it was a result of ours, and
+nobody else has a view of it. Everything else is copied once: JAX does not say whether memory is its own or, say, a
+NumPy array's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src import core
+from jax._src.array import ArrayImpl
+from jax._src.lib import xla_client
+from jax._src.random.prng import PRNGKeyArray
+from jax.dtypes import float0
+
+from shlo_jit.runtime import pool
+
+Put = Callable[[np.ndarray], Any]
+"""Makes what the caller gets of a result."""
+_OURS = "_shlo_jit_memory"
+"""Attribute of a JAX array that is a result of ours: the NumPy array that its memory is."""
+_ALONE = 3
+"""References to that array when nobody else has one: of the variable, of the parameter and of `sys.getrefcount`."""
+
+
+def taken(leaf: Any, dtype: np.dtype) -> np.ndarray:
+    """An argument as an array. Dtypes that JAX would canonicalize are converted; the caller has compared the others."""
+    if type(leaf) is ArrayImpl:
+        return np.asarray(leaf)
+    if isinstance(leaf, PRNGKeyArray):
+        return np.asarray(leaf._base_array)
+    return np.asarray(leaf, dtype)
+
+
+def given_up(leaf: Any, dtype: np.dtype) -> np.ndarray:
+    """A donated argument as an array that may be written to; a JAX array is deleted. A NumPy array, which JAX does not
+    donate, is copied."""
+    if type(leaf) is not ArrayImpl:
+        return _copy(taken(leaf, dtype))
+    array: np.ndarray | None = leaf.__dict__.pop(_OURS, None)
+    if array is None:
+        found = _copy(np.asarray(leaf))
+        leaf.delete()
+        return found
+    leaf.delete()
+    xla_client._xla.collect_garbage()  # JAX's reference to the array, which it gives up when it comes to it
+    return array if _is_alone(array) else _copy(array)
+
+
+def _is_alone(array: np.ndarray) -> bool:
+    return sys.getrefcount(array) <= _ALONE
+
+
+def _copy(array: np.ndarray) -> np.ndarray:
+    copy = pool.empty(array.shape, array.dtype, array.nbytes)
+    copy[...] = array
+    return copy
+
+
+def putters(avals: Sequence[Any]) -> list[Put]:
+    """What makes the caller's results of those of a program; JAX's device is its first CPU."""
+    device = jax.local_devices(backend="cpu")[0]
+    return [_putter(aval, device) for aval in avals]
+
+
+def _putter(aval: Any, device: Any) -> Put:
+    if aval.dtype == float0:
+        return lambda array: np.zeros(aval.shape, float0)
+    sharding = jax.sharding.SingleDeviceSharding(device)
+    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
+        of_data, impl = _putter(core.physical_aval(aval), device), aval.dtype._impl
+        return lambda array: PRNGKeyArray(impl, of_data(array))
+    put, devices = xla_client.batched_device_put, [device]
+
+    def small(array: np.ndarray) -> Any:
+        return put(aval, sharding, [array], devices, False)
+
+    def large(array: np.ndarray) -> Any:
+        made = put(aval, sharding, [array], devices, False)
+        setattr(made, _OURS, array)
+        return made
+
+    return large if aval.size * aval.dtype.itemsize >= pool.POOLED_BYTES else small

@@ -1,0 +1,57 @@
+"""Programs that `jax.export` wrote, compiled: `from_exported`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.export
+
+import shlo_jit
+from shlo_jit.jax.arrays import putters, taken
+
+
+def from_exported(exported: Any, **options: Any) -> Exported:
+    """What is called with trees of arrays, as `exported.call`, and runs as our machine code.
+
+    exported: a `jax.export.Exported`, or its `.serialize()` bytes. `options`: of `shlo_jit.compile`. Of a program with
+    symbolic shapes, code is made for the shapes of each call, or with `dynamic="symbolic"` for any batch. A program for
+    several platforms must be one for the CPU first, or for it alone: raises ValueError otherwise.
+    """
+    if isinstance(exported, bytes | bytearray):
+        exported = jax.export.deserialize(bytearray(exported))
+    if not isinstance(exported, jax.export.Exported):
+        raise TypeError(f"expected a jax.export.Exported, or its bytes, got {type(exported).__name__}")
+    return Exported(exported, options)
+
+
+class Exported:
+    """A compiled program with the structure of arguments and results that it was exported with."""
+
+    def __init__(self, exported: Any, options: dict[str, Any]) -> None:
+        """Raises as `from_exported`, and StableHLOError where the program is refused."""
+        if exported.platforms[0] != "cpu":
+            where = ", ".join(exported.platforms)
+            raise ValueError(f"{exported.fun_name} was exported for {where}; export it for the CPU: platforms=['cpu']")
+        if exported.nr_devices != 1:
+            raise ValueError(f"{exported.fun_name} was exported for {exported.nr_devices} devices")
+        self.in_tree, self.in_avals = exported.in_tree, exported.in_avals
+        self.out_tree, self.out_avals = exported.out_tree, exported.out_avals
+        self._name = exported.fun_name
+        self.executable = shlo_jit.compile(exported, **options)
+        """Takes the program's own arguments as arrays, one after the other."""
+        dtypes = [port.dtype for port in self.executable.inputs]
+        self._arguments = list(zip(exported.module_kept_var_idx, dtypes, strict=True))
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Raises TypeError for arguments of another structure or dtype, and as a call of an Executable does."""
+        leaves, tree = jax.tree.flatten((args, named))
+        if tree != self.in_tree:
+            raise TypeError(f"{self._name} was exported for arguments {self.in_tree}, got {tree}")
+        for i, (leaf, aval) in enumerate(zip(leaves, self.in_avals, strict=True)):
+            if jax.typeof(leaf).dtype != aval.dtype:
+                raise TypeError(f"argument {i} of {len(leaves)}: expected {aval.dtype}, got {jax.typeof(leaf).dtype}")
+        results = self.executable(*(taken(leaves[i], dtype) for i, dtype in self._arguments))
+        made = results if isinstance(results, tuple) else (results,)
+        avals = [a.update(shape=r.shape[: len(a.shape)]) for a, r in zip(self.out_avals, made, strict=True)]
+        return self.out_tree.unflatten([put(r) for put, r in zip(putters(avals), made, strict=True)])

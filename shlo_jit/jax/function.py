@@ -1,0 +1,207 @@
+"""Functions of JAX that shlo_jit compiles: `jit`.
+
+JAX traces a function, once for each signature, and lowers it to StableHLO for the CPU; shlo_jit compiles that and runs
+it. A call finds the code by what JAX makes code for: the structure of the arguments, of each its shape, dtype and
+whether its type is weak, the static arguments, and JAX's settings.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import jax
+from jax._src import config
+from jax._src.array import ArrayImpl
+from jax._src.tree_util import default_registry
+
+from shlo_jit.jax.program import Program, lower
+
+Signature = tuple[Hashable, ...]
+_flatten = default_registry.flatten
+_tracing = threading.local()
+"""`depth`: how many functions of ours JAX is tracing in this thread."""
+
+
+def jit(
+    f: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
+    **options: Any,
+) -> Any:
+    """The function, compiled by shlo_jit for each signature that it is called with; also a decorator. It takes and
+    returns what `jax.jit(f)` does: trees of JAX's arrays, NumPy's and Python's numbers in, JAX's arrays out.
+
+    static_argnums, static_argnames, donate_argnums, donate_argnames: as of `jax.jit`. `options`: of
+    `shlo_jit.compile`: `threads`, `target`, `custom_calls`, `composites`, `cache`.
+
+    Inside another function that `shlo_jit.jax.jit` traces it is a part of that. Raises TypeError within other
+    transformations of JAX (`jax.grad(jit(f))`: write `jit(jax.grad(f))`), what JAX raises when it traces,
+    StableHLOError where the program is refused, NotImplementedError for effects that an executable does not have, and
+    what a call of an Executable raises.
+    """
+    if f is None:
+        return functools.partial(
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+            **options,
+        )
+    traced = jax.jit(
+        f,
+        static_argnums=static_argnums,
+        static_argnames=static_argnames,
+        donate_argnums=donate_argnums,
+        donate_argnames=donate_argnames,
+    )
+    return Jitted(f, traced, options)
+
+
+class Jitted:
+    """A function that is compiled for the signatures that it is called with. Threads may share it."""
+
+    def __init__(self, f: Callable[..., Any], traced: Any, options: dict[str, Any]) -> None:
+        """`traced`: what `jax.jit` makes of it; `options`: of `shlo_jit.compile`."""
+        functools.update_wrapper(self, f)
+        self._jax = traced
+        self._options = options
+        info = traced._jit_info
+        self._static_argnums, self._static_argnames = info.static_argnums, frozenset(info.static_argnames)
+        self._has_static = bool(self._static_argnums or self._static_argnames)
+        self._context: Any = None
+        self._table: dict[Signature, Program] = {}
+        """Of JAX's settings that are in `_context`."""
+        self._tables: dict[Any, dict[Signature, Program]] = {}
+        self._lock = threading.RLock()
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        leaves, tree, static = self._leaves(args, named)
+        context = config.trace_context()
+        if context == self._context:
+            found = self._table.get((tree, static, *map(signature, leaves)))
+            if found is not None:
+                return found(leaves)
+        return self._call(leaves, tree, static, context, args, named)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def _leaves(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], Any, Hashable]:
+        """The leaves of the arguments that are not static, their structure, and the static ones."""
+        if not self._has_static:
+            return *_flatten((args, named)), None
+        nums = {n % len(args) for n in self._static_argnums if -len(args) <= n < len(args)}
+        names = self._static_argnames.intersection(named)
+        static = tuple((n, type(args[n]), args[n]) for n in sorted(nums))
+        static += tuple((n, type(named[n]), named[n]) for n in sorted(names))
+        dynamic = tuple(a for n, a in enumerate(args) if n not in nums)
+        return *_flatten((dynamic, {n: a for n, a in named.items() if n not in names})), static
+
+    def _call(
+        self, leaves: list[Any], tree: Any, static: Hashable, context: Any, args: tuple[Any, ...], named: dict[str, Any]
+    ) -> Any:
+        """A call that may be the first with its signature."""
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            if getattr(_tracing, "depth", 0):
+                return self._jax(*args, **named)
+            hint = "write shlo_jit.jax.jit(jax.grad(f)), not jax.grad(shlo_jit.jax.jit(f))"
+            raise TypeError(f"{self._name} is compiled code, which JAX cannot transform: {hint}, and so for others")
+        try:
+            key = (tree, static, *map(signature, leaves))
+            hash(key)
+        except TypeError:
+            self._jax.trace(*args, **named)  # JAX says what is wrong with which argument
+            raise
+        with self._lock:
+            table = self._tables.setdefault(context, {})
+            found = table.get(key)
+            if found is None:
+                found = table[key] = self.lower(*args, **named).compile().program
+            self._context, self._table = context, table
+        return found(leaves)
+
+    def lower(self, *args: Any, **named: Any) -> Lowered:
+        """The function for arguments like these (or `jax.ShapeDtypeStruct`), as StableHLO."""
+        abstract = jax.tree.map(_abstract, (args, named))
+        _tracing.depth = getattr(_tracing, "depth", 0) + 1
+        try:
+            return Lowered(lower(self._jax.trace(*abstract[0], **abstract[1])), self._options, self._name)
+        finally:
+            _tracing.depth -= 1
+
+    @property
+    def signatures(self) -> int:
+        """How many there is code for."""
+        return sum(map(len, self._tables.values()))
+
+    @property
+    def _name(self) -> str:
+        return getattr(self, "__name__", "the function")
+
+    def __repr__(self) -> str:
+        return f"<shlo_jit.jax.jit of {self._name}>"
+
+
+class Lowered:
+    """A function for certain arguments, as StableHLO."""
+
+    def __init__(self, lowered: Any, options: dict[str, Any], name: str) -> None:
+        """`lowered`: a `jax.stages.Lowered`."""
+        self._lowered = lowered
+        self._options = options
+        self._name = name
+
+    def as_text(self, *, debug_info: bool = False) -> str:
+        """StableHLO text; with `debug_info`, with locations and the arguments' names."""
+        return self._lowered.as_text(debug_info=debug_info)
+
+    def compile(self) -> Compiled:
+        """Machine code. Raises StableHLOError where the program is refused, and NotImplementedError for effects that an
+        executable does not have."""
+        return Compiled(Program(self._lowered, self._options), self._name)
+
+
+class Compiled:
+    """A function for certain arguments, as machine code. Call it with such arguments, without static ones."""
+
+    def __init__(self, program: Program, name: str) -> None:
+        self.program = program
+        self._name = name
+
+    @property
+    def executable(self) -> Any:
+        """The Executable: it takes the program's own arguments as arrays, one after the other."""
+        return self.program.executable
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Raises TypeError for arguments of another structure, shape or dtype."""
+        leaves, tree = _flatten((args, named))
+        if tree != self.program.in_tree:
+            raise TypeError(f"{self._name} was compiled for arguments {self.program.in_tree}, got {tree}")
+        self.program.check(list(map(signature, leaves)))
+        return self.program(leaves)
+
+
+def signature(leaf: Any) -> tuple[Hashable, ...]:
+    """Of a leaf, what code is made for: shape, dtype, whether the type is weak. Raises TypeError for what is none of
+    JAX's values."""
+    if type(leaf) is ArrayImpl:
+        aval = leaf.aval
+        return aval.shape, aval.dtype, aval.weak_type
+    aval = jax.typeof(leaf)
+    return aval.shape, aval.dtype, aval.weak_type
+
+
+def _abstract(leaf: Any) -> Any:
+    """What is traced in the place of an array: nothing is said of the device it is on."""
+    if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.aval.weak_type)
+    return leaf

@@ -1,0 +1,92 @@
+"""A program that JAX has lowered, compiled: from leaves of arguments to a tree of results."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+import shlo_jit
+from shlo_jit.jax.arrays import given_up, putters, taken
+
+CALLBACK = "xla_ffi_python_cpu_callback"
+"""The custom call by which programs reach functions of Python; `index` says which."""
+
+
+def lower(traced: Any) -> Any:
+    """A `jax.stages.Traced` to a `jax.stages.Lowered`, for the CPU."""
+    if traced._consts:
+        raise NotImplementedError("the function closes over a value that JAX is tracing, or a mutable array")
+    return traced.lower(lowering_platforms=("cpu",))
+
+
+class Program:
+    """Called with the leaves of the arguments. Threads may share it."""
+
+    def __init__(self, lowered: Any, options: dict[str, Any]) -> None:
+        """`lowered`: a `jax.stages.Lowered`; `options`: of `shlo_jit.compile`. Raises as that does, and
+        NotImplementedError."""
+        lowering = lowered._lowering
+        arguments = lowering.compile_args
+        if arguments["mut"] is not None and (
+            arguments["mut"].in_mut or any(i is not None for i in arguments["mut"].out_mut)
+        ):
+            raise NotImplementedError("the function writes to mutable arrays, which an executable does not take")
+        infos = jax.tree.leaves(lowered.args_info)
+        self.in_tree = lowered.in_tree
+        self._avals = [info._aval for info in infos]
+        constants = [np.asarray(c) for c in lowering.const_args]
+        kept = sorted(i - len(constants) for i in arguments["kept_var_idx"])
+        self._constants = [constants[i + len(constants)] for i in kept if i < 0]
+        self._kept = [i for i in kept if i >= 0]
+        self._donated = [i for i, info in enumerate(infos) if info.donated]
+        donate = [len(self._constants) + n for n, i in enumerate(self._kept) if infos[i].donated]
+        self.executable = shlo_jit.compile(
+            lowered, donate=donate, **_with_callbacks(options, arguments["host_callbacks"])
+        )
+        dtypes = [port.dtype for port in self.executable.inputs[len(self._constants) :]]
+        donated = frozenset(self._donated)
+        self._arguments = [
+            (i, given_up if i in donated else taken, dtype) for i, dtype in zip(self._kept, dtypes, strict=True)
+        ]
+        self._deleted = [i for i in self._donated if i not in set(self._kept)]
+        self._put = putters(arguments["global_out_avals"])
+        self._unflatten = lowered.out_tree.unflatten
+
+    def __call__(self, leaves: Sequence[Any]) -> Any:
+        arrays = [take(leaves[i], dtype) for i, take, dtype in self._arguments]
+        results = self.executable(*self._constants, *arrays)
+        del arrays
+        for i in self._deleted:
+            if isinstance(leaves[i], jax.Array):
+                leaves[i].delete()
+        put = self._put
+        if len(put) == 1:
+            return self._unflatten((put[0](results),))
+        return self._unflatten([p(r) for p, r in zip(put, results, strict=True)])
+
+    def check(self, signatures: Sequence[tuple[Hashable, ...]]) -> None:
+        """Raise TypeError where arguments are of other shapes or dtypes."""
+        for i, ((shape, dtype, *_), aval) in enumerate(zip(signatures, self._avals, strict=True)):
+            if (shape, dtype) != (aval.shape, aval.dtype):
+                got = f"{dtype}[{','.join(map(str, shape))}]"  # type: ignore[arg-type]  a shape is one
+                expected = f"{aval.dtype}[{','.join(map(str, aval.shape))}]"
+                raise TypeError(f"argument {i} of {len(self._avals)}: compiled for {expected}, got {got}")
+
+
+def _with_callbacks(options: dict[str, Any], callbacks: Sequence[Callable[..., Any]]) -> dict[str, Any]:
+    """The options, with a custom call that finds the functions of Python that the program calls."""
+    if not callbacks:
+        return options
+    ordered = [next(iter(inspect.signature(c).parameters), "") == "token" for c in callbacks]
+
+    def call(*operands: np.ndarray, index: int) -> Sequence[Any]:
+        # Those with an order take and return a token first, and a compiled program has none.
+        if ordered[index]:
+            return callbacks[index](None, *operands)[1:]
+        return callbacks[index](*operands)
+
+    return options | {"custom_calls": {CALLBACK: call, **(options.get("custom_calls") or {})}}
