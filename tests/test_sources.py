@@ -167,11 +167,39 @@ def test_what_is_no_text_at_all() -> None:
     for source in (None, 3, [TEXT], {}, object(), np.ones(2)):
         for call in (shlo_jit.parse, shlo_jit.verify, shlo_jit.compile):
             with pytest.raises(
-                TypeError, match=f"^expected StableHLO text, a path, bytes or a Module, got {type(source).__name__}$"
+                TypeError,
+                match=r"^expected StableHLO text, a path, bytes, a Module, or an object with mlir_module\(\) or as_text\(\), "
+                f"got {type(source).__name__}$",
             ):
                 call(source)
     with pytest.raises(TypeError, match=r"got StringIO; pass its .read\(\)"):
         shlo_jit.compile(io.StringIO(TEXT))
+
+
+class HasText:
+    """What frontends have for a program."""
+
+    def __init__(self, text: object) -> None:
+        self.text = text
+
+    def as_text(self) -> object:
+        return self.text
+
+
+def test_objects_that_have_a_text(tmp_path: Path) -> None:
+    module = shlo_jit.parse(TEXT)
+    source = HasText(TEXT)
+    assert shlo_jit.parse(source) == module
+    assert shlo_jit.verify(source) == []
+    assert shlo_jit.compile(source)(np.ones(2, np.float32)).tolist() == [-1, -1]
+    shlo_jit.export(source, tmp_path / "model.o")
+    with pytest.raises(shlo_jit.ParseError, match="^<HasText>:1:1: "):
+        shlo_jit.parse(HasText("no program"))
+    with pytest.raises(shlo_jit.ParseError, match="this is HLO text, not StableHLO"):
+        shlo_jit.compile(HasText("HloModule f"))
+    for wrong in (HasText(None), HasText(b"text"), HasText):
+        with pytest.raises(TypeError, match="^expected StableHLO text"):
+            shlo_jit.compile(wrong)
 
 
 @pytest.mark.xla
@@ -179,12 +207,9 @@ def test_what_jax_has_for_programs() -> None:
     jax = pytest.importorskip("jax")
     x = np.ones(2, np.float32)
     lowered = jax.jit(lambda x: -x).lower(x)
-    with pytest.raises(TypeError, match=r"got Lowered; pass its .as_text\(\)"):
-        shlo_jit.compile(lowered)
-    assert shlo_jit.compile(lowered.as_text())(x).tolist() == [-1, -1]
     exported = jax.export.export(jax.jit(lambda x: -x))(x)
-    with pytest.raises(TypeError, match=r"got Exported; pass its .mlir_module\(\)"):
-        shlo_jit.compile(exported)
+    for source in (lowered, lowered.as_text(), exported, exported.mlir_module()):
+        assert shlo_jit.compile(source)(x).tolist() == [-1, -1]
     with pytest.raises(shlo_jit.ParseError, match="this is MLIR bytecode"):
         shlo_jit.compile(exported.mlir_module_serialized)
     with pytest.raises(shlo_jit.ParseError, match="this is HLO text, not StableHLO"):

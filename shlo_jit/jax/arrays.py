@@ -17,11 +17,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import core
+from jax._src import core, dtypes
 from jax._src.array import ArrayImpl
-from jax._src.lib import xla_client
 from jax._src.random.prng import PRNGKeyArray
-from jax.dtypes import float0
+from jaxlib import _jax
 
 from shlo_jit.runtime import pool
 
@@ -53,7 +52,7 @@ def given_up(leaf: Any, dtype: np.dtype) -> np.ndarray:
         leaf.delete()
         return found
     leaf.delete()
-    xla_client._xla.collect_garbage()  # JAX's reference to the array, which it gives up when it comes to it
+    _jax.collect_garbage()  # JAX's reference to the array, which it gives up when it comes to it
     return array if _is_alone(array) else _copy(array)
 
 
@@ -74,13 +73,13 @@ def putters(avals: Sequence[Any]) -> list[Put]:
 
 
 def _putter(aval: Any, device: Any) -> Put:
-    if aval.dtype == float0:
-        return lambda array: np.zeros(aval.shape, float0)
+    if aval.dtype == dtypes.float0:
+        return lambda array: np.zeros(aval.shape, dtypes.float0)
     sharding = jax.sharding.SingleDeviceSharding(device)
-    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
+    if dtypes.issubdtype(aval.dtype, dtypes.prng_key):
         of_data, impl = _putter(core.physical_aval(aval), device), aval.dtype._impl
         return lambda array: PRNGKeyArray(impl, of_data(array))
-    put, devices = xla_client.batched_device_put, [device]
+    put, devices = _jax.batched_device_put, [device]
 
     def small(array: np.ndarray) -> Any:
         return put(aval, sharding, [array], devices, False)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.export
 
-import shlo_jit
+from shlo_jit.api import compile
 from shlo_jit.jax.arrays import putters, taken
 
 
@@ -38,7 +38,7 @@ class Exported:
         self.in_tree, self.in_avals = exported.in_tree, exported.in_avals
         self.out_tree, self.out_avals = exported.out_tree, exported.out_avals
         self._name = exported.fun_name
-        self.executable = shlo_jit.compile(exported, **options)
+        self.executable = compile(exported, **options)
         """Takes the program's own arguments as arrays, one after the other."""
         dtypes = [port.dtype for port in self.executable.inputs]
         self._arguments = list(zip(exported.module_kept_var_idx, dtypes, strict=True))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import jax
-from jax._src import config
+from jax._src import config, core
 from jax._src.array import ArrayImpl
 from jax._src.tree_util import default_registry
 
@@ -102,6 +102,11 @@ class Jitted:
         names = self._static_argnames.intersection(named)
         static = tuple((n, type(args[n]), args[n]) for n in sorted(nums))
         static += tuple((n, type(named[n]), named[n]) for n in sorted(names))
+        try:
+            hash(static)
+        except TypeError:
+            self._jax.trace(*args, **named)  # JAX says which
+            raise
         dynamic = tuple(a for n, a in enumerate(args) if n not in nums)
         return *_flatten((dynamic, {n: a for n, a in named.items() if n not in names})), static
 
@@ -109,17 +114,12 @@ class Jitted:
         self, leaves: list[Any], tree: Any, static: Hashable, context: Any, args: tuple[Any, ...], named: dict[str, Any]
     ) -> Any:
         """A call that may be the first with its signature."""
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        if any(isinstance(leaf, core.Tracer) for leaf in leaves):
             if getattr(_tracing, "depth", 0):
                 return self._jax(*args, **named)
             hint = "write shlo_jit.jax.jit(jax.grad(f)), not jax.grad(shlo_jit.jax.jit(f))"
             raise TypeError(f"{self._name} is compiled code, which JAX cannot transform: {hint}, and so for others")
-        try:
-            key = (tree, static, *map(signature, leaves))
-            hash(key)
-        except TypeError:
-            self._jax.trace(*args, **named)  # JAX says what is wrong with which argument
-            raise
+        key = (tree, static, *map(signature, leaves))
         with self._lock:
             table = self._tables.setdefault(context, {})
             found = table.get(key)
@@ -202,6 +202,6 @@ def signature(leaf: Any) -> tuple[Hashable, ...]:
 
 def _abstract(leaf: Any) -> Any:
     """What is traced in the place of an array: nothing is said of the device it is on."""
-    if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
+    if isinstance(leaf, jax.Array) and not isinstance(leaf, core.Tracer):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.aval.weak_type)
     return leaf

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-import shlo_jit
+from shlo_jit.api import compile
 from shlo_jit.jax.arrays import given_up, putters, taken
 
 CALLBACK = "xla_ffi_python_cpu_callback"
@@ -44,9 +44,7 @@ class Program:
         self._kept = [i for i in kept if i >= 0]
         self._donated = [i for i, info in enumerate(infos) if info.donated]
         donate = [len(self._constants) + n for n, i in enumerate(self._kept) if infos[i].donated]
-        self.executable = shlo_jit.compile(
-            lowered, donate=donate, **_with_callbacks(options, arguments["host_callbacks"])
-        )
+        self.executable = compile(lowered, donate=donate, **_with_callbacks(options, arguments["host_callbacks"]))
         dtypes = [port.dtype for port in self.executable.inputs[len(self._constants) :]]
         donated = frozenset(self._donated)
         self._arguments = [

@@ -33,7 +33,11 @@ def result_names(function: Op) -> list[str]:
 def donated_arguments(function: Op) -> list[int]:
     """Arguments that the program lets results have the memory of."""
     described = function.attributes.get("arg_attrs") or ()
-    return [i for i, attributes in enumerate(described) if any(attributes.get(name) is not None for name in DONATED)]
+    return [
+        i
+        for i, attributes in enumerate(described)
+        if any(attributes.get(name) not in (None, False) for name in DONATED)
+    ]
 
 
 def _info(function: Op, of: str) -> list[str]:

@@ -30,9 +30,11 @@ def same(f: Callable[..., Any], *args: Any, rtol: float = 1e-6, **named: Any) ->
     got, expected = sj.jit(f)(*args, **named), jax.jit(f)(*args, **named)
     assert jax.tree.structure(got) == jax.tree.structure(expected)
     for g, e in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
-        assert (g.shape, g.dtype, type(g)) == (e.shape, e.dtype, type(e))
-        if not isinstance(e, np.ndarray):
-            assert g.aval.weak_type == e.aval.weak_type
+        assert (g.shape, g.dtype) == (e.shape, e.dtype)
+        if g.dtype == jax.dtypes.float0:
+            continue
+        assert type(g) is type(e)
+        assert g.aval.weak_type == e.aval.weak_type
         if jnp.issubdtype(g.dtype, jax.dtypes.prng_key):
             g, e = jax.random.key_data(g), jax.random.key_data(e)
         wide = np.complex128 if jnp.iscomplexobj(e) else np.float64
@@ -285,7 +287,7 @@ def test_lowered_and_compiled() -> None:
 def test_options_of_compile() -> None:
     f = sj.jit(lambda x: x + 1, threads=1, cache=False)
     assert f.lower(X).compile().executable.threads == 1
-    with pytest.raises(TypeError, match="threads"):
+    with pytest.raises(ValueError, match="threads must be a positive integer"):
         sj.jit(lambda x: x, threads="many")(X)
 
 
