@@ -20,7 +20,7 @@ import numpy as np
 from jax._src import core, dtypes
 from jax._src.array import ArrayImpl
 from jax._src.random.prng import PRNGKeyArray
-from jaxlib import _jax
+from jaxlib import _jax  # type: ignore[attr-defined]
 
 from shlo_jit.runtime import pool
 

@@ -6,9 +6,12 @@ from typing import Any
 
 import jax
 import jax.export
+import numpy as np
 
 from shlo_jit.api import compile
 from shlo_jit.jax.arrays import putters, taken
+
+_VALUES = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
 
 
 def from_exported(exported: Any, **options: Any) -> Exported:
@@ -44,14 +47,20 @@ class Exported:
         self._arguments = list(zip(exported.module_kept_var_idx, dtypes, strict=True))
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Raises TypeError for arguments of another structure or dtype, and as a call of an Executable does."""
+        """Raises TypeError for arguments of another structure or dtype, and as a call of an Executable does. What is no
+        value of JAX's, such as a tensor of torch's, is handed on to the executable."""
         leaves, tree = jax.tree.flatten((args, named))
         if tree != self.in_tree:
             raise TypeError(f"{self._name} was exported for arguments {self.in_tree}, got {tree}")
-        for i, (leaf, aval) in enumerate(zip(leaves, self.in_avals, strict=True)):
-            if jax.typeof(leaf).dtype != aval.dtype:
-                raise TypeError(f"argument {i} of {len(leaves)}: expected {aval.dtype}, got {jax.typeof(leaf).dtype}")
-        results = self.executable(*(taken(leaves[i], dtype) for i, dtype in self._arguments))
+        results = self.executable(*(self._argument(i, leaves[i], dtype) for i, dtype in self._arguments))
         made = results if isinstance(results, tuple) else (results,)
         avals = [a.update(shape=r.shape[: len(a.shape)]) for a, r in zip(self.out_avals, made, strict=True)]
         return self.out_tree.unflatten([put(r) for put, r in zip(putters(avals), made, strict=True)])
+
+    def _argument(self, index: int, leaf: Any, dtype: np.dtype) -> Any:
+        if not isinstance(leaf, _VALUES):
+            return leaf
+        got, expected = jax.typeof(leaf).dtype, self.in_avals[index].dtype
+        if got != expected:
+            raise TypeError(f"argument {index} of {len(self.in_avals)}: expected {expected}, got {got}")
+        return taken(leaf, dtype)

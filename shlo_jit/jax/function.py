@@ -191,11 +191,13 @@ class Compiled:
 
 
 def signature(leaf: Any) -> tuple[Hashable, ...]:
-    """Of a leaf, what code is made for: shape, dtype, whether the type is weak. Raises TypeError for what is none of
-    JAX's values."""
+    """Of a leaf, what code is made for: shape, dtype, whether the type is weak; nothing of what JAX traces. Raises
+    TypeError for what is none of JAX's values."""
     if type(leaf) is ArrayImpl:
         aval = leaf.aval
         return aval.shape, aval.dtype, aval.weak_type
+    if isinstance(leaf, core.Tracer):
+        return ()  # there is never code for it
     aval = jax.typeof(leaf)
     return aval.shape, aval.dtype, aval.weak_type
 

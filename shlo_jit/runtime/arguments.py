@@ -18,6 +18,7 @@ import numpy as np
 
 from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.codegen.program import Port
+from shlo_jit.runtime.dlpack import from_dlpack
 
 if TYPE_CHECKING:
     from shlo_jit.runtime.ports import DynamicPort
@@ -148,10 +149,14 @@ def _foreign(value: Any, index: int, port: Port | DynamicPort) -> np.ndarray:
     """An array of another library, by DLPack when it offers that, else by `__array__`."""
     failure: Exception | None = None
     if hasattr(value, "__dlpack__"):
-        try:
-            return np.from_dlpack(value)
-        except (BufferError, RuntimeError, TypeError, ValueError) as error:  # numpy's DLPack has no bfloat16, say
-            failure = error
+        for take_from in (np.from_dlpack, from_dlpack):  # numpy's has no bfloat16, say
+            try:
+                found = take_from(value)
+            except (BufferError, RuntimeError, TypeError, ValueError) as error:
+                failure = failure or error
+            else:
+                if found is not None:
+                    return found
     if hasattr(value, "__array__"):
         try:
             return np.asarray(value)

@@ -7,6 +7,7 @@ other versions of it in the attribute `jax.arg_info`, and of results in `jax.res
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from shlo_jit.ir.attributes import OpaqueAttr
 from shlo_jit.ir.core import Op, function_type
@@ -18,11 +19,13 @@ _NAMED = re.compile(rf"loc\(({STRING})\)")
 
 
 def argument_names(function: Op) -> list[str]:
-    """Of each argument: what its location or `jax.arg_info` calls it, else what the text does."""
+    """Of each argument: what its location or `jax.arg_info` calls it, unless others are called so too; else what the
+    text does."""
     block = function.block()
     locations = block.locations or (None,) * len(block.arguments)
     said = [_location_name(at) or info for at, info in zip(locations, _info(function, "arg"), strict=True)]
-    return [name or value.name for name, value in zip(said, block.arguments, strict=True)]
+    often = Counter(said)
+    return [n if n and often[n] == 1 else a.name for n, a in zip(said, block.arguments, strict=True)]
 
 
 def result_names(function: Op) -> list[str]:

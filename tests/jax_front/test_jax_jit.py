@@ -203,6 +203,10 @@ def test_functions_within_functions() -> None:
     np.testing.assert_allclose(outer(X), 2 * np.cos(X) + 2 * np.sin(X), rtol=1e-5)
     assert inner.signatures == 0  # a part of the other
     np.testing.assert_allclose(sj.jit(inner)(X), 2 * np.sin(X), rtol=1e-5)
+    inner(X)
+    np.testing.assert_allclose(sj.jit(lambda x: inner(x) + 1)(X), 2 * np.sin(X) + 1, rtol=1e-5)
+    with pytest.raises(TypeError, match="JAX cannot transform"):
+        jax.vmap(lambda x: inner(jnp.stack([x] * 3)))(X)  # of the shape that there is code for
 
 
 def test_transformations_outside_are_refused() -> None:

@@ -1,0 +1,78 @@
+"""Arrays of other libraries by DLPack, where numpy does not know the element type: bf16 and the 8-bit floats.
+
+The capsule that `__dlpack__` gives has a DLManagedTensor, which begins with a DLTensor; the memory stays for as long as
+the capsule does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.ir.types import DTYPES
+
+_CPU = 1
+_TYPES = {
+    (4, 16): "bf16",
+    (7, 8): "f8E3M4",
+    (8, 8): "f8E4M3",
+    (9, 8): "f8E4M3B11FNUZ",
+    (10, 8): "f8E4M3FN",
+    (11, 8): "f8E4M3FNUZ",
+    (12, 8): "f8E5M2",
+    (13, 8): "f8E5M2FNUZ",
+    (14, 8): "f8E8M0FNU",
+}
+"""DLDataType's code and bits -> element type."""
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+class _Memory:
+    """What numpy makes an array of, and keeps."""
+
+    def __init__(self, capsule: Any, tensor: _Tensor, itemsize: int) -> None:
+        self._capsule = capsule
+        shape = tuple(tensor.shape[: tensor.rank])
+        strides = tuple(itemsize * n for n in tensor.strides[: tensor.rank]) if tensor.strides else None
+        address = (tensor.data or 0) + tensor.byte_offset
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address, True),
+            "shape": shape,
+            "strides": strides,
+            "typestr": f"<u{itemsize}",
+        }
+
+
+def from_dlpack(value: Any) -> np.ndarray | None:
+    """The value's memory as an array, read-only; None where it is elsewhere, or of another element type."""
+    capsule = value.__dlpack__()
+    tensor = _Tensor.from_address(_pointer(capsule, b"dltensor") or 0)
+    name = _TYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 and tensor.device == _CPU else None
+    if name is None:
+        return None
+    dtype = DTYPES[name].numpy
+    return np.asarray(_Memory(capsule, tensor, dtype.itemsize)).view(dtype)
