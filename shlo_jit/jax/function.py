@@ -76,17 +76,17 @@ class Jitted:
         info = traced._jit_info
         self._static_argnums, self._static_argnames = info.static_argnums, frozenset(info.static_argnames)
         self._has_static = bool(self._static_argnums or self._static_argnames)
-        self._context: Any = None
-        self._table: dict[Signature, Program] = {}
-        """Of JAX's settings that are in `_context`."""
         self._tables: dict[Any, dict[Signature, Program]] = {}
+        """By JAX's settings."""
+        self._latest: tuple[Any, dict[Signature, Program]] = (None, {})
+        """The settings of the last call, whose hash takes longer than all else here, and their table."""
         self._lock = threading.RLock()
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         leaves, tree, static = self._leaves(args, named)
-        context = config.trace_context()
-        if context == self._context:
-            found = self._table.get((tree, static, *map(signature, leaves)))
+        context, (latest, table) = config.trace_context(), self._latest
+        if context == latest:
+            found = table.get((tree, static, *map(signature, leaves)))
             if found is not None:
                 return found(leaves)
         return self._call(leaves, tree, static, context, args, named)
@@ -98,8 +98,7 @@ class Jitted:
         """The leaves of the arguments that are not static, their structure, and the static ones."""
         if not self._has_static:
             return *_flatten((args, named)), None
-        nums = {n % len(args) for n in self._static_argnums if -len(args) <= n < len(args)}
-        names = self._static_argnames.intersection(named)
+        nums, names = self._static(args, named)
         static = tuple((n, type(args[n]), args[n]) for n in sorted(nums))
         static += tuple((n, type(named[n]), named[n]) for n in sorted(names))
         try:
@@ -109,6 +108,11 @@ class Jitted:
             raise
         dynamic = tuple(a for n, a in enumerate(args) if n not in nums)
         return *_flatten((dynamic, {n: a for n, a in named.items() if n not in names})), static
+
+    def _static(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[set[int], set[str]]:
+        """Which arguments are static."""
+        nums = {n % len(args) for n in self._static_argnums if -len(args) <= n < len(args)}
+        return nums, set(self._static_argnames.intersection(named))
 
     def _call(
         self, leaves: list[Any], tree: Any, static: Hashable, context: Any, args: tuple[Any, ...], named: dict[str, Any]
@@ -125,22 +129,30 @@ class Jitted:
             found = table.get(key)
             if found is None:
                 found = table[key] = self.lower(*args, **named).compile().program
-            self._context, self._table = context, table
+            self._latest = context, table
         return found(leaves)
 
     def lower(self, *args: Any, **named: Any) -> Lowered:
         """The function for arguments like these (or `jax.ShapeDtypeStruct`), as StableHLO."""
-        abstract = jax.tree.map(_abstract, (args, named))
+        nums, names = self._static(args, named)
+        args = tuple(a if n in nums else jax.tree.map(_abstract, a) for n, a in enumerate(args))
+        named = {n: a if n in names else jax.tree.map(_abstract, a) for n, a in named.items()}
         _tracing.depth = getattr(_tracing, "depth", 0) + 1
         try:
-            return Lowered(lower(self._jax.trace(*abstract[0], **abstract[1])), self._options, self._name)
+            return Lowered(lower(self._jax.trace(*args, **named)), self._options, self._name)
         finally:
             _tracing.depth -= 1
 
     @property
     def signatures(self) -> int:
         """How many there is code for."""
-        return sum(map(len, self._tables.values()))
+        return sum(map(len, list(self._tables.values())))
+
+    def clear_cache(self) -> None:
+        """Forget all code, which is kept otherwise for as long as the function is."""
+        with self._lock:
+            self._tables, self._latest = {}, (None, {})
+            self._jax.clear_cache()
 
     @property
     def _name(self) -> str:

@@ -8,9 +8,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxlib.mlir import ir
 
 from shlo_jit.api import compile
 from shlo_jit.jax.arrays import given_up, putters, taken
+from shlo_jit.runtime.executable import Executable
+from shlo_jit.text.port_names import DONATED
 
 CALLBACK = "xla_ffi_python_cpu_callback"
 """The custom call by which programs reach functions of Python; `index` says which."""
@@ -31,26 +34,26 @@ class Program:
         NotImplementedError."""
         lowering = lowered._lowering
         arguments = lowering.compile_args
-        if arguments["mut"] is not None and (
-            arguments["mut"].in_mut or any(i is not None for i in arguments["mut"].out_mut)
-        ):
-            raise NotImplementedError("the function writes to mutable arrays, which an executable does not take")
-        infos = jax.tree.leaves(lowered.args_info)
+        if arguments["mut"] is not None:
+            raise NotImplementedError("the function takes or closes over mutable arrays, which executables do not have")
         self.in_tree = lowered.in_tree
-        self._avals = [info._aval for info in infos]
+        self._avals = [info._aval for info in jax.tree.leaves(lowered.args_info)]
         constants = [np.asarray(c) for c in lowering.const_args]
         kept = sorted(i - len(constants) for i in arguments["kept_var_idx"])
         self._constants = [constants[i + len(constants)] for i in kept if i < 0]
         self._kept = [i for i in kept if i >= 0]
-        self._donated = [i for i, info in enumerate(infos) if info.donated]
-        donate = [len(self._constants) + n for n, i in enumerate(self._kept) if infos[i].donated]
-        self.executable = compile(lowered, donate=donate, **_with_callbacks(options, arguments["host_callbacks"]))
+        donate = _donated(lowering)
+        executable = compile(lowered, donate=donate, **_with_callbacks(options, arguments["host_callbacks"]))
+        if not isinstance(executable, Executable):
+            raise NotImplementedError("the function runs on several devices: shlo_jit.compile takes such programs")
+        self.executable = executable
         dtypes = [port.dtype for port in self.executable.inputs[len(self._constants) :]]
-        donated = frozenset(self._donated)
+        written = {self._kept[n - len(self._constants)] for n in self.executable.overwritten}
         self._arguments = [
-            (i, given_up if i in donated else taken, dtype) for i, dtype in zip(self._kept, dtypes, strict=True)
+            (i, given_up if i in written else taken, dtype) for i, dtype in zip(self._kept, dtypes, strict=True)
         ]
-        self._deleted = [i for i in self._donated if i not in set(self._kept)]
+        self._deleted = [i for i in (self._kept[n - len(self._constants)] for n in donate) if i not in written]
+        """Donated arguments whose memory nothing is written to."""
         self._put = putters(arguments["global_out_avals"])
         self._unflatten = lowered.out_tree.unflatten
 
@@ -73,6 +76,13 @@ class Program:
                 got = f"{dtype}[{','.join(map(str, shape))}]"  # type: ignore[arg-type]  a shape is one
                 expected = f"{aval.dtype}[{','.join(map(str, aval.shape))}]"
                 raise TypeError(f"argument {i} of {len(self._avals)}: compiled for {expected}, got {got}")
+
+
+def _donated(lowering: Any) -> list[int]:
+    """Those of the program's arguments that are donated. JAX donates what may have the memory of a result."""
+    main: Any = ir.SymbolTable(lowering.stablehlo().operation)["main"]
+    tokens = len(lowering.compile_args["ordered_effects"])
+    return [i - tokens for i, said in enumerate(main.arg_attrs) if any(name in said for name in DONATED)]
 
 
 def _with_callbacks(options: dict[str, Any], callbacks: Sequence[Callable[..., Any]]) -> dict[str, Any]:

@@ -133,6 +133,12 @@ class Executable(InProcess):
         return self._front.program.symbol
 
     @property
+    def overwritten(self) -> tuple[int, ...]:
+        """Donated arguments whose memory a call writes to."""
+        program = self._front.program
+        return tuple(sorted({*program.output_aliases.values(), *program.overwritten}))
+
+    @property
     def threads(self) -> int:
         """How many threads a call may use."""
         return self._front.instance.threads

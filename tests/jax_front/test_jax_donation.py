@@ -95,11 +95,38 @@ def test_numpy_arrays_are_not_donated(step: Any) -> None:
     assert (x == 1).all()
 
 
-def test_donated_arguments_that_are_not_used() -> None:
-    f = sj.jit(lambda x, y: y + 1, donate_argnames="x")
-    x = ours()
-    f(x=x, y=2.0)
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+@pytest.mark.parametrize("f", [lambda x, y: y + 1, lambda x, y: (x * y).sum(), lambda x, y: x[:4] * y])
+def test_jax_does_not_donate_what_no_result_can_use(f: Any) -> None:
+    x, y = ours(), jnp.asarray(2.0)
+    for jit in (jax.jit, sj.jit):
+        np.testing.assert_array_equal(jit(f, donate_argnums=0)(x, y), f(x, y))
+        assert not x.is_deleted()
+
+
+def test_donated_arguments_that_nothing_is_written_to() -> None:
+    f = sj.jit(lambda x, y: (x @ y, x.sum()), donate_argnums=0)
+    n = SHAPE[1]
+    x = sj.jit(lambda v: jnp.full((n, n), v))(1.0)
+    assert f.lower(x, x).compile().executable.overwritten == ()
+    f(x, jnp.ones((n, n)))
     assert x.is_deleted()
+
+
+def test_donation_beside_ordered_effects_and_constants() -> None:
+    big, seen = jnp.arange(4.0), []
+
+    def f(y: Any, x: Any) -> Any:
+        jax.debug.callback(seen.append, y, ordered=True)
+        return x * 2 + big.sum() + y
+
+    x = ours()
+    place = x.unsafe_buffer_pointer()
+    result = sj.jit(f, donate_argnums=1)(1.0, x)
+    np.testing.assert_array_equal(result, np.full(SHAPE, 9))
+    assert result.unsafe_buffer_pointer() == place
+    assert x.is_deleted()
+    assert len(seen) == 1
 
 
 def test_trees_of_parameters() -> None:
