@@ -28,8 +28,6 @@ Put = Callable[[np.ndarray], Any]
 """Makes what the caller gets of a result."""
 _OURS = "_shlo_jit_memory"
 """Attribute of a JAX array that is a result of ours: the NumPy array that its memory is."""
-_ALONE = 3
-"""References to that array when nobody else has one: of the variable, of the parameter and of `sys.getrefcount`."""
 
 
 def taken(leaf: Any, dtype: np.dtype) -> np.ndarray:
@@ -53,11 +51,21 @@ def given_up(leaf: Any, dtype: np.dtype) -> np.ndarray:
         return found
     leaf.delete()
     _jax.collect_garbage()  # JAX's reference to the array, which it gives up when it comes to it
-    return array if _is_alone(array) else _copy(array)
+    return array if _references(array) == _ALONE else _copy(array)
 
 
-def _is_alone(array: np.ndarray) -> bool:
-    return sys.getrefcount(array) <= _ALONE
+def _references(array: np.ndarray) -> int:
+    """How many there are to it."""
+    return sys.getrefcount(array)
+
+
+def _references_of_one_variable() -> int:
+    array = np.empty(0)
+    return _references(array)
+
+
+_ALONE = _references_of_one_variable()
+"""To an array that only a variable of the caller refers to: what is counted besides is up to the interpreter."""
 
 
 def _copy(array: np.ndarray) -> np.ndarray:

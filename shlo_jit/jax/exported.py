@@ -8,8 +8,10 @@ import jax
 import jax.export
 import numpy as np
 
-from shlo_jit.api import compile
+from shlo_jit.api import compile, parse
+from shlo_jit.ir.attributes import DictAttr, IntegerAttr
 from shlo_jit.jax.arrays import putters, taken
+from shlo_jit.passes.frontend.first_platform import CHOSEN, NAME, PLATFORM
 
 _VALUES = (jax.Array, np.ndarray, np.generic, bool, int, float, complex)
 
@@ -18,8 +20,8 @@ def from_exported(exported: Any, **options: Any) -> Exported:
     """What is called with trees of arrays, as `exported.call`, and runs as our machine code.
 
     exported: a `jax.export.Exported`, or its `.serialize()` bytes. `options`: of `shlo_jit.compile`. Of a program with
-    symbolic shapes, code is made for the shapes of each call, or with `dynamic="symbolic"` for any batch. A program for
-    several platforms must be one for the CPU first, or for it alone: raises ValueError otherwise.
+    symbolic shapes, code is made for the shapes of each call, or with `dynamic="symbolic"` for any batch. Raises
+    ValueError for a program that was not exported for the CPU (among others), or for several devices.
     """
     if isinstance(exported, bytes | bytearray):
         exported = jax.export.deserialize(bytearray(exported))
@@ -33,15 +35,15 @@ class Exported:
 
     def __init__(self, exported: Any, options: dict[str, Any]) -> None:
         """Raises as `from_exported`, and StableHLOError where the program is refused."""
-        if exported.platforms[0] != "cpu":
+        if "cpu" not in exported.platforms:
             where = ", ".join(exported.platforms)
-            raise ValueError(f"{exported.fun_name} was exported for {where}; export it for the CPU: platforms=['cpu']")
+            raise ValueError(f"{exported.fun_name} was exported for {where}: export it with platforms=['cpu']")
         if exported.nr_devices != 1:
             raise ValueError(f"{exported.fun_name} was exported for {exported.nr_devices} devices")
         self.in_tree, self.in_avals = exported.in_tree, exported.in_avals
         self.out_tree, self.out_avals = exported.out_tree, exported.out_avals
         self._name = exported.fun_name
-        self.executable = compile(exported, **options)
+        self.executable = compile(_for_cpu(exported), **options)
         """Takes the program's own arguments as arrays, one after the other."""
         dtypes = [port.dtype for port in self.executable.inputs]
         self._arguments = list(zip(exported.module_kept_var_idx, dtypes, strict=True))
@@ -64,3 +66,18 @@ class Exported:
         if got != expected:
             raise TypeError(f"argument {index} of {len(self.in_avals)}: expected {expected}, got {got}")
         return taken(leaf, dtype)
+
+
+def _for_cpu(exported: Any) -> Any:
+    """The program; of several platforms, with a note of the CPU's number, where that is not the first."""
+    number = exported.platforms.index("cpu")
+    if number == 0:
+        return exported
+    module = parse(exported)
+    main = module.function("main")
+    assert main is not None
+    main.attributes["arg_attrs"] = tuple(
+        DictAttr((*a.items, (CHOSEN, IntegerAttr(number)))) if a.get(NAME) == PLATFORM else a
+        for a in main.attributes["arg_attrs"]
+    )
+    return module

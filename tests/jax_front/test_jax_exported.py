@@ -58,11 +58,18 @@ def test_symbolic_shapes(dynamic: str) -> None:
         f(PARAMS, np.ones((3, 5), np.float32), scale=2.0, unused=np.ones(3))
 
 
-def test_several_platforms() -> None:
-    f = sj.from_exported(exported(platforms=["cpu", "tpu"]))
-    np.testing.assert_allclose(f(PARAMS, X, scale=1.0, unused=np.ones(3))["y"], np.tanh(X @ PARAMS["w"]), rtol=1e-6)
-    with pytest.raises(ValueError, match=r"model was exported for tpu, cpu; export it for the CPU"):
-        sj.from_exported(exported(platforms=["tpu", "cpu"]))
+@pytest.mark.parametrize("platforms", [["cpu", "tpu"], ["tpu", "cpu"], ["cuda", "tpu", "cpu"]])
+def test_several_platforms(platforms: list[str]) -> None:
+    def f(x: Any) -> Any:
+        return jax.lax.platform_dependent(x, cpu=lambda x: x * 2, tpu=lambda x: x * 3, cuda=lambda x: x * 5)
+
+    given = jax.export.export(jax.jit(f), platforms=platforms)(X)
+    np.testing.assert_array_equal(sj.from_exported(given)(X), X * 2)
+
+
+def test_programs_for_others() -> None:
+    with pytest.raises(ValueError, match=r"model was exported for tpu, cuda: export it with platforms=\['cpu'\]"):
+        sj.from_exported(exported(platforms=["tpu", "cuda"]))
 
 
 def test_keys() -> None:

@@ -35,6 +35,13 @@ def test_what_names_come_from() -> None:
         exe(X, W, B[:1], LAST)
 
 
+def test_names_that_several_have_say_nothing() -> None:
+    text = NAMED.replace('loc("x")', 'loc("same")').replace("loc(unknown)", 'loc("same")')
+    exe = shlo_jit.compile(text)
+    assert names(exe.inputs) == ["arg0", "w", "params['b']", "last"]
+    np.testing.assert_array_equal(exe(X, W, B, last=LAST)[1], LAST - X)
+
+
 def test_the_object_cache_knows_names(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path))
     other = NAMED.replace('loc("x")', 'loc("z")')
