@@ -11,6 +11,7 @@ import functools
 import threading
 import types
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -80,7 +81,7 @@ class Jitted:
         """By JAX's settings."""
         self._latest: tuple[Any, dict[Signature, Program]] = (None, {})
         """The settings of the last call, whose hash takes longer than all else here, and their table."""
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         leaves, tree, static = self._leaves(args, named)
@@ -118,13 +119,15 @@ class Jitted:
         self, leaves: list[Any], tree: Any, static: Hashable, context: Any, args: tuple[Any, ...], named: dict[str, Any]
     ) -> Any:
         """A call that may be the first with its signature."""
+        depth = getattr(_tracing, "depth", 0)
         if any(isinstance(leaf, core.Tracer) for leaf in leaves):
-            if getattr(_tracing, "depth", 0):
+            if depth:
                 return self._jax(*args, **named)
             hint = "write shlo_jit.jax.jit(jax.grad(f)), not jax.grad(shlo_jit.jax.jit(f))"
             raise TypeError(f"{self._name} is compiled code, which JAX cannot transform: {hint}, and so for others")
         key = (tree, static, *map(signature, leaves))
-        with self._lock:
+        # Functions that are traced may call each other: a thread waits for one at most, which waits for nobody.
+        with nullcontext() if depth else self._lock:
             table = self._tables.setdefault(context, {})
             found = table.get(key)
             if found is None:

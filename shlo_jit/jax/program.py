@@ -71,6 +71,8 @@ class Program:
 
     def check(self, signatures: Sequence[tuple[Hashable, ...]]) -> None:
         """Raise TypeError where arguments are of other shapes or dtypes."""
+        if () in signatures:
+            raise TypeError("JAX cannot transform compiled code")
         for i, ((shape, dtype, *_), aval) in enumerate(zip(signatures, self._avals, strict=True)):
             if (shape, dtype) != (aval.shape, aval.dtype):
                 got = f"{dtype}[{','.join(map(str, shape))}]"  # type: ignore[arg-type]  a shape is one

@@ -166,7 +166,7 @@ def test_copies_and_signatures() -> None:
     with pytest.raises(TypeError, match="a DynamicExecutable is machine code in this process and cannot be pickled"):
         pickle.dumps(dynamic)
     assert str(inspect.signature(dynamic)) == (
-        "(x: 'float32[?,16]', w: 'float32[16,8]', b: 'float32[8]', /) -> 'float32[?,8]'"
+        "(x: 'float32[?,16]', w: 'float32[16,8]', b: 'float32[8]') -> 'float32[?,8]'"
     )
 
 

@@ -320,6 +320,8 @@ def test_lowered_and_compiled() -> None:
         compiled(X.astype(np.int32))
     with pytest.raises(TypeError, match="was compiled for arguments"):
         compiled(X, X)
+    with pytest.raises(TypeError, match="JAX cannot transform compiled code"):
+        jax.jit(compiled)(X)
 
 
 def test_options_of_compile() -> None:
@@ -436,6 +438,35 @@ def test_threads_share_a_function() -> None:
         t.join()
     assert not failures
     assert len(traced) == 1
+
+
+def test_threads_that_trace_functions_which_call_each_other() -> None:
+    barrier = threading.Barrier(2, timeout=20)
+    done = []
+
+    def meet() -> None:
+        if threading.get_ident() not in met:
+            met.add(threading.get_ident())
+            barrier.wait()
+
+    met: set[int] = set()
+
+    @sj.jit
+    def f(x: Any) -> Any:
+        meet()
+        return x + (g(np.float32(1)) if x.shape else 0)
+
+    @sj.jit
+    def g(x: Any) -> Any:
+        meet()
+        return x * 2 + (f(np.float32(1)) if x.shape else 0)
+
+    threads = [threading.Thread(target=lambda h=h: done.append(h(X).shape), daemon=True) for h in (f, g)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(30)
+    assert done == [X.shape] * 2
 
 
 def test_committed_arrays() -> None:
