@@ -21,13 +21,21 @@ def from_exported(exported: Any, **options: Any) -> Exported:
 
     exported: a `jax.export.Exported`, or its `.serialize()` bytes. `options`: of `shlo_jit.compile`. Of a program with
     symbolic shapes, code is made for the shapes of each call, or with `dynamic="symbolic"` for any batch. Raises
-    ValueError for a program that was not exported for the CPU (among others), or for several devices.
+    ValueError for a program that was not exported for the CPU (among others), or for several devices, and for bytes
+    that are none.
     """
     if isinstance(exported, bytes | bytearray):
-        exported = jax.export.deserialize(bytearray(exported))
+        exported = _deserialized(exported)
     if not isinstance(exported, jax.export.Exported):
         raise TypeError(f"expected a jax.export.Exported, or its bytes, got {type(exported).__name__}")
     return Exported(exported, options)
+
+
+def _deserialized(data: bytes | bytearray) -> jax.export.Exported:
+    try:
+        return jax.export.deserialize(bytearray(data))
+    except Exception as error:  # of damaged ones any: JAX does not check them
+        raise ValueError(f"these bytes are no program that jax.export can read: {error}") from error
 
 
 class Exported:

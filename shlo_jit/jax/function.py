@@ -21,6 +21,8 @@ from jax._src.tree_util import default_registry
 
 from shlo_jit.jax.program import Program, lower
 
+OPTIONS = frozenset("threads target custom_calls composites cache".split())
+"""Of `shlo_jit.compile`, that functions may have."""
 Signature = tuple[Hashable, ...]
 _flatten = default_registry.flatten
 _tracing = threading.local()
@@ -47,6 +49,9 @@ def jit(
     StableHLOError where the program is refused, NotImplementedError for effects that an executable does not have, and
     what a call of an Executable raises.
     """
+    unknown = sorted(options.keys() - OPTIONS)
+    if unknown:
+        raise TypeError(f"jit has no option {unknown[0]!r}: expected some of {', '.join(sorted(OPTIONS))}")
     if f is None:
         return functools.partial(
             jit,

@@ -86,6 +86,10 @@ def test_keys() -> None:
 def test_what_is_no_exported_program() -> None:
     with pytest.raises(TypeError, match="expected a jax.export.Exported, or its bytes, got str"):
         sj.from_exported("text")
+    data = exported().serialize()
+    for wrong in (b"", b"garbage", data[:40], data[:-2000]):
+        with pytest.raises(ValueError, match="these bytes are no program that jax.export can read"):
+            sj.from_exported(bytes(wrong))
 
 
 def test_objects_of_jax_as_sources(tmp_path: Any) -> None:

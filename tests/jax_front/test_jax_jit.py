@@ -329,6 +329,10 @@ def test_options_of_compile() -> None:
     assert f.lower(X).compile().executable.threads == 1
     with pytest.raises(ValueError, match="threads must be a positive integer"):
         sj.jit(lambda x: x, threads="many")(X)
+    with pytest.raises(
+        TypeError, match="jit has no option 'donate': expected some of cache, composites, custom_calls, "
+    ):
+        sj.jit(lambda x: x, donate=(0,))
 
 
 def test_static_arguments_that_are_trees() -> None:
