@@ -108,7 +108,7 @@ def test_missing_entry() -> None:
 
 @pytest.mark.parametrize("source", [3, None, ["text"]])
 def test_not_a_program(source: object) -> None:
-    with pytest.raises(TypeError, match="StableHLO text, a path, bytes or a Module"):
+    with pytest.raises(TypeError, match="StableHLO text, a path, bytes, a Module, or an object with"):
         shlo_jit.compile(source)
 
 
