@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -182,3 +184,9 @@ def test_what_donate_may_be() -> None:
     assert compile_options("main", donate="program").donate == "program"
     with pytest.raises(TypeError, match="expected a sequence of argument indices, or 'program', got 'all'"):
         shlo_jit.compile(NAMED, donate="all")
+
+
+def test_the_package_for_jax_imports_jax_when_it_is_asked() -> None:
+    code = "import sys, shlo_jit.jax as sj; assert 'jax' not in sys.modules, 'imported'; sj.nonsense"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stderr.rstrip().endswith("AttributeError: module 'shlo_jit.jax' has no attribute 'nonsense'")
