@@ -11,7 +11,7 @@ import numpy as np
 
 from shlo_jit.codegen.jit import Library
 from shlo_jit.pjrt import interface, records
-from shlo_jit.pjrt.compilation import compile_program
+from shlo_jit.pjrt.compilation import compile_program, cost_of, read_program, write_program
 from shlo_jit.pjrt.executables import Port, Program
 from shlo_jit.pjrt.kept import Kept
 from shlo_jit.pjrt.options import read_options
@@ -334,8 +334,52 @@ def _compile(client: Client, args: Any) -> None:
     if kind != "mlir":
         raise PluginError(interface.UNIMPLEMENTED, f"programs are StableHLO in the format mlir, not {kind}")
     code = ctypes.string_at(given.code, given.code_size)
-    options = read_options(ctypes.string_at(args.compile_options, args.compile_options_size))
-    args.executable = client.add(compile_program(code, options, client.tickets.pop(options.own.get("ticket", 0), ())))
+    options = ctypes.string_at(args.compile_options, args.compile_options_size)
+    callbacks = client.tickets.pop(read_options(options).own.get("ticket", 0), ())
+    args.executable = client.add(compile_program(code, options, callbacks))
+
+
+@handles("Executable_Serialize")
+def _serialize(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    args.serialized_bytes, args.serialized_bytes_size = program.kept.text(write_program(program))
+    args.serialized_executable = args.serialized_bytes
+    args.serialized_executable_deleter = client.library.addresses["shlo_pjrt_nothing_void"]
+
+
+@handles("Executable_DeserializeAndLoad")
+def _deserialize(client: Client, args: Any) -> None:
+    data = ctypes.string_at(args.serialized_executable, args.serialized_executable_size)
+    args.loaded_executable = client.add(read_program(data))
+
+
+@handles("Executable_GetCostAnalysis")
+def _cost(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    costs = cost_of(program)
+    args.properties, args.num_properties = program.kept.named_values(costs), len(costs)
+
+
+@handles("Executable_GetCompileOptions")
+def _compile_options(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    source = program.source
+    args.serialized_bytes, args.serialized_bytes_size = program.kept.text(b"" if source is None else source.options)
+    args.serialized_compile_options = args.serialized_bytes
+    args.serialized_compile_options_deleter = client.library.addresses["shlo_pjrt_nothing_void"]
+
+
+@handles("Executable_OptimizedProgram")
+def _optimized_program(client: Client, args: Any) -> None:
+    """The host asks for the size first. What it gets is the program as it was given: it wants StableHLO here."""
+    program = client.program(args.executable)
+    if program.source is None:
+        raise PluginError(interface.UNIMPLEMENTED, "the text of a program that calls Python functions is not kept")
+    record = interface.structure("Program").from_address(args.program)
+    if record.code:
+        ctypes.memmove(record.code, program.source.code, len(program.source.code))
+    record.code_size = len(program.source.code)
+    record.format, record.format_size = client.kept.text("mlir")
 
 
 @handles("Executable_Name")

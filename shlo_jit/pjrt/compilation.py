@@ -7,12 +7,15 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from shlo_jit.api import parse
+from shlo_jit.codegen.target import resolve
 from shlo_jit.ir.core import Module, walk
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops.call_record import configuration
+from shlo_jit.options import CompileOptions as Options
+from shlo_jit.pipeline import lower
 from shlo_jit.pjrt import interface
-from shlo_jit.pjrt.executables import Calls, Program, SingleProgram
-from shlo_jit.pjrt.options import CompileOptions
+from shlo_jit.pjrt.executables import Calls, Program, SingleProgram, Source
+from shlo_jit.pjrt.options import CompileOptions, read_options
 from shlo_jit.pjrt.several import SeveralProgram
 from shlo_jit.pjrt.table import PluginError
 
@@ -20,8 +23,19 @@ CALLBACKS = ("xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_call
 """The custom calls that stand for functions of the framework's, by `index`."""
 
 
-def compile_program(code: bytes, options: CompileOptions, callbacks: Sequence[Any]) -> Program:
-    """Raises StableHLOError, UnsupportedError and PluginError."""
+MAGIC = b"shlo_jit program 1\0"
+"""That serialized programs begin with."""
+
+
+def compile_program(code: bytes, given: bytes, callbacks: Sequence[Any]) -> Program:
+    """An artifact and a CompileOptionsProto to a program. Raises StableHLOError, UnsupportedError and PluginError."""
+    options = read_options(given)
+    program = _compiled(code, options, callbacks)
+    program.source = None if callbacks else Source(code, given)
+    return program
+
+
+def _compiled(code: bytes, options: CompileOptions, callbacks: Sequence[Any]) -> Program:
     module = read(code)
     calls: Calls = dict.fromkeys(CALLBACKS, _caller(callbacks, _ordered(module)))
     digest = hashlib.sha256(code + repr(options).encode()).hexdigest()
@@ -30,6 +44,35 @@ def compile_program(code: bytes, options: CompileOptions, callbacks: Sequence[An
     if options.num_partitions > 1:
         return SeveralProgram(module, options, digest, calls)
     return SingleProgram(module, options, digest, calls)
+
+
+def write_program(program: Program) -> bytes:
+    """What `read_program` makes the program of again, in another process too: it is compiled anew, but for what the
+    object cache has. Raises PluginError for a program that calls functions of this process."""
+    if program.source is None:
+        raise PluginError(interface.UNIMPLEMENTED, "a program that calls Python functions cannot be serialized")
+    code, options = program.source
+    return MAGIC + len(options).to_bytes(8, "little") + options + code
+
+
+def read_program(data: bytes) -> Program:
+    """Raises as `compile_program`, and PluginError for other bytes."""
+    size = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8], "little")
+    start = len(MAGIC) + 8
+    if data[: len(MAGIC)] != MAGIC or start + size > len(data):
+        raise PluginError(interface.INVALID_ARGUMENT, "the bytes are no program that shlo_jit has serialized")
+    return compile_program(data[start + size :], data[start : start + size], ())
+
+
+def cost_of(program: Program) -> dict[str, float]:
+    """What a program on one device computes and moves at least, by JAX's names. Raises PluginError where that is not
+    known."""
+    if program.source is None or program.options.num_partitions > 1:
+        raise PluginError(interface.UNIMPLEMENTED, "the cost of this program is not known")
+    options = Options(resolve(), profile=True, calls=frozenset(CALLBACKS))
+    steps = [step for step in lower(read(program.source.code), options).program.timed if step.counts]
+    operations, moved = sum(step.operations or 0 for step in steps), sum(step.nbytes for step in steps)
+    return {"flops": float(operations), "bytes accessed": float(moved)}
 
 
 def read(code: bytes) -> Module:

@@ -41,6 +41,13 @@ class Sizes(NamedTuple):
     arena: int
 
 
+class Source(NamedTuple):
+    """What a program was compiled from: an artifact, and a CompileOptionsProto."""
+
+    code: bytes
+    options: bytes
+
+
 Calls = dict[str, Any]
 """Custom calls by name."""
 
@@ -55,6 +62,8 @@ class Program:
     argument_shardings: Sequence[bytes] = ()
     """How they lie on several devices, an OpSharding each."""
     result_shardings: Sequence[bytes] = ()
+    source: Source | None = None
+    """None where that is not all that it was compiled from."""
 
     def __init__(self, module: Module, options: CompileOptions, fingerprint: str) -> None:
         self.options, self.fingerprint = options, fingerprint

@@ -229,6 +229,7 @@ def _watch(team: weakref.ref[Processes], sentinels: list[int], has_death: thread
 
 def _end_of(process: Any) -> str:
     """How a process has ended, for people."""
+    process.join(END_SECONDS)  # its end is seen a moment before the system has its exit code
     code = process.exitcode
     if code is None:  # somebody else has asked the system for it, and it says so once
         return "has ended"
