@@ -87,3 +87,7 @@ def test_tensorflow() -> None:
     run_page("tensorflow.md")
     x = tf.reshape(tf.range(12.0), (3, 4))
     assert taken_address(x, "f32") == np.from_dlpack(x).ctypes.data
+    large = shlo_jit.compile(COPY.format("f32"))(np.ones((256, 256), np.float32))
+    tensor = tf.experimental.dlpack.from_dlpack(large.__dlpack__())
+    assert np.from_dlpack(tensor).ctypes.data == large.ctypes.data
+    assert float(tf.reduce_sum(tensor)) == -256 * 256
