@@ -61,7 +61,7 @@ def _device_count() -> int:
 def _copy_from_others(view_alignment: ctypes.c_int64) -> None:
     """JAX makes its own copy of another library's array, where one is wanted, in a way that no plugin can offer: a view
     of it is made, wherever it lies, and copied."""
-    from jaxlib import _jax
+    from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue] - it has no stubs
 
     original = _jax.dlpack_managed_tensor_to_buffer
 
