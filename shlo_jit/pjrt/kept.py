@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shlo_jit.pjrt import interface
@@ -37,7 +37,7 @@ class Kept:
         pairs = [self.text(text) for text in texts]
         return self.numbers([at for at, _ in pairs]), self.numbers([size for _, size in pairs])
 
-    def named_values(self, values: dict[str, int | float | Sequence[int]]) -> int:
+    def named_values(self, values: Mapping[str, int | float | Sequence[int]]) -> int:
         """Address of an array of NamedValue."""
         kind = interface.structure("NamedValue")
         rows = (kind * max(1, len(values)))()
