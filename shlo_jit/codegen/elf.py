@@ -30,8 +30,7 @@ _END_OF_TABLE = 4
 """Bytes of the zero that ends a table of unwinding."""
 
 _HEADER = struct.Struct("<4s2B10x2H20xQ12x2H")
-"""Magic, class, byte order, type, machine, place of the table of sections, number of sections, number of that with their
-names."""
+"""Magic, class, byte order, type, machine, place of the table of sections, how many there are, which has the names."""
 _SECTION = np.dtype("<u4, <u4, <u8, <u8, <u8, <u8, <u4, <u4, <u8, <u8")
 _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
@@ -104,9 +103,7 @@ def read_object(data: bytes) -> ObjectFile:
         raise ValueError("not a relocatable 64-bit ELF object")
     table = [_Row(*row) for row in _rows(data, _SECTION, start, count).tolist()]
     section_names = bytes(_content(data, table[names_at])) if names_at < len(table) else b""
-    sections = {
-        number: _section(data, row, section_names) for number, row in enumerate(table) if row.flags & _ALLOCATE
-    }
+    sections = {number: _section(data, row, section_names) for number, row in enumerate(table) if row.flags & _ALLOCATE}
     symbols, texts = _symbols(data, table)
     names = [
         _text(texts, start) if info >> 4 else ""

@@ -21,7 +21,6 @@ from shlo_jit.codegen.elf import read_object
 from shlo_jit.codegen.link import Linker
 from shlo_jit.errors import InternalError
 
-
 UNWIND_TABLE = ".eh_frame"
 """Among the addresses of a library: what says how exceptions find their way through its code, where something does."""
 
@@ -84,7 +83,8 @@ def _link(objects: Sequence[bytes], exports: Sequence[str], known: Mapping[str, 
 
         note([(name, base + offset, size) for name, offset, size in linker.functions()])
     addresses = {name: base + offset for name, offset in offsets.items() if offset is not None}
-    return mapping, addresses | {UNWIND_TABLE: base + at for at in linker.unwind_tables()}
+    addresses.update((UNWIND_TABLE, base + at) for at in linker.unwind_tables())
+    return mapping, addresses
 
 
 def _make_executable(address: int, size: int) -> None:

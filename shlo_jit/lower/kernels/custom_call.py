@@ -60,7 +60,7 @@ def python_value(attr: Any) -> Any:
 def attributes_of(op: Op) -> dict[str, Any]:
     """Keyword arguments: the entries of a dictionary backend_config, or `backend_config` itself when it is text; names
     of `called_computations`, when there are any."""
-    config = op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config"))
+    config = _configuration(op)
     if isinstance(config, DictAttr):
         found = {k: python_value(v) for k, v in config.items}
     else:
@@ -71,8 +71,19 @@ def attributes_of(op: Op) -> dict[str, Any]:
 
 def types_of(op: Op) -> dict[str, Any]:
     """`Callback.attribute_types` of a call."""
-    config = op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config"))
+    config = _configuration(op)
     return _type_of(config) if isinstance(config, DictAttr) else {}
+
+
+def api_version(op: Op) -> int:
+    """How a call wants to be called. JAX writes those of version 4 with a dictionary under MHLO's name, and says 1."""
+    if isinstance(op.attributes.get("mhlo.backend_config"), DictAttr):
+        return 4
+    return op.int("api_version", 1)
+
+
+def _configuration(op: Op) -> Any:
+    return op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config"))
 
 
 def _type_of(attr: Any) -> Any:
@@ -142,7 +153,7 @@ def _call_back(low: ProgramLowering, op: Op, schedule: CallbackSchedule) -> None
         after,
         schedule.aliases,
         lines_of([op]),
-        op.int("api_version", 1),
+        api_version(op),
         types_of(op),
         as_ints(op.attributes.get("operand_tokens", ())),
         as_ints(op.attributes.get("result_tokens", ())),

@@ -41,7 +41,7 @@ def place(b: Builder, pointer: V, struct: type[ctypes.Structure], *path: str) ->
     offset = 0
     for name in path:
         offset += getattr(struct, name).offset
-        struct = dict((f[0], f[1]) for f in struct._fields_)[name]
+        struct = next(f[1] for f in struct._fields_ if f[0] == name)  # pyright: ignore[reportAssignmentType]
     return b.offset(pointer, offset)
 
 
@@ -99,7 +99,8 @@ class Functions:
         if ret == "ptr":
             known = b.load("i64", args)
             with b.if_(b.icmp("ult", known, s.least_bytes(name))):
-                b.ret_early(self.error(b, "INVALID_ARGUMENT", f"the arguments of XLA_FFI_{name} are of another version"))
+                message = f"the arguments of XLA_FFI_{name} are of another version"
+                b.ret_early(self.error(b, "INVALID_ARGUMENT", message))
         return b, args, get(b, "ptr", args, struct, "ctx") if hasattr(struct, "ctx") else NULL
 
     def give(self, b: Builder, name: str, args: V, field: str, value: V) -> None:
@@ -117,8 +118,9 @@ class Functions:
         return b.call("ptr", "shlo_ffi_error", [i64(s.CODES.index(code)), message], declare=False)
 
     def _errors(self) -> None:
-        no_memory = f"<{{ i64 {s.CODES.index('RESOURCE_EXHAUSTED')}, [10 x i8] c\"no memory\\00\" }}>"
-        self.module.define_global("shlo_ffi_no_memory", f"internal constant <{{ i64, [10 x i8] }}> {no_memory}, align 8")
+        type, code = "<{ i64, [10 x i8] }>", s.CODES.index("RESOURCE_EXHAUSTED")
+        no_memory = f'internal constant {type} <{{ i64 {code}, [10 x i8] c"no memory\\00" }}>, align 8'
+        self.module.define_global("shlo_ffi_no_memory", no_memory)
         head = ctypes.sizeof(s.Error)
 
         b = function(self.module, "error", [("i64", "code"), ("ptr", "message")])

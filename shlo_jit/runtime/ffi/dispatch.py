@@ -188,6 +188,5 @@ def _write_dispatch(module: ModuleText) -> None:
     b.ret(b.call_pointer("i32", trampoline, [handle, number, error, stage]))
 
 
-_NAMES = [name for name in s.FUNCTIONS if name != "Type_Register"]
-SYMBOLS = (*(f"shlo_ffi_{name}" for name in _NAMES), *(f"shlo_ffi_{n}" for n in ("error", "run", "end", "drop", "dispatch")), TYPES.text[1:])  # fmt: skip
-FFI = Routine("ffi", SYMBOLS, build)
+_NAMES = [*(name for name in s.FUNCTIONS if name != "Type_Register"), "error", "run", "end", "drop", "dispatch"]
+FFI = Routine("ffi", (*(f"shlo_ffi_{name}" for name in _NAMES), TYPES.text[1:]), build)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +24,7 @@ class FfiLibrary:
 
     def __init__(self) -> None:
         target, cache = resolve(), default_cache()
-        with contextlib.suppress(OSError):  # then there are no exceptions to catch
+        with contextlib.suppress(OSError):  # then nobody can throw; global, so that our code finds its functions
             ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)
         routines.prepare([FFI], target, cache)
         library = routines.load(FFI.name, target, cache)
@@ -47,10 +47,13 @@ class FfiLibrary:
 
     def _catch_exceptions(self) -> None:
         """Let exceptions find who catches them."""
+        table = self.addresses.get(UNWIND_TABLE)
+        if table is None:  # the linker that tells gdb does it
+            return
         with contextlib.suppress(OSError, AttributeError):
             register = ctypes.CDLL("libgcc_s.so.1")["__register_frame"]
             register.argtypes, register.restype = [ctypes.c_void_p], None
-            register(self.addresses[UNWIND_TABLE])
+            register(table)
 
     @staticmethod
     def _version() -> s.Version:
@@ -85,7 +88,13 @@ class FfiLibrary:
         return f"{s.CODES[code] if 0 <= code < len(s.CODES) else f'code {code}'}: {message}"
 
 
-@functools.cache
+_lock = threading.Lock()
+_made: list[FfiLibrary] = []
+
+
 def ffi_library() -> FfiLibrary:
     """The one of this process."""
-    return FfiLibrary()
+    with _lock:
+        if not _made:
+            _made.append(FfiLibrary())
+        return _made[0]

@@ -130,9 +130,7 @@ class FfiSite:
             api=ctypes.addressof(self.library.api),
             ctx=base + FRAME_BYTES,
             args=s.Values(size=len(before), types=ctypes.addressof(kinds), values=base + BUFFERS),
-            rets=s.Values(
-                size=len(after), types=ctypes.addressof(kinds), values=base + BUFFERS + 8 * len(before)
-            ),
+            rets=s.Values(size=len(after), types=ctypes.addressof(kinds), values=base + BUFFERS + 8 * len(before)),
             attrs=attrs,
         )
         template = ctypes.create_string_buffer(bytes(block), len(block))

@@ -169,11 +169,10 @@ ARGUMENTS = {
 
 
 def least_bytes(name: str) -> int:
-    """The smallest `struct_size` of a function's arguments that has all fields."""
-    if name == "Future_Create":  # its size was noted without its last field, in all versions
-        return ARGUMENTS[name].future.offset
-    last = getattr(ARGUMENTS[name], ARGUMENTS[name]._fields_[-1][0])
-    return last.offset + last.size
+    """The `struct_size` that a function's arguments have at least; of two it was noted without the last field."""
+    fields = [field[0] for field in ARGUMENTS[name]._fields_]
+    last = getattr(ARGUMENTS[name], fields[-1])
+    return last.offset + (0 if name in ("Future_Create", "Type_Register") else last.size)
 
 
 # ---------------------------------------------------------------------- our own
