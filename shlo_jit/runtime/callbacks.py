@@ -38,7 +38,7 @@ from shlo_jit.runtime.ffi.structures import STAGES
 from shlo_jit.runtime.host import HOST_CALLS, Host
 
 if TYPE_CHECKING:
-    from shlo_jit.runtime.ffi.sites import FfiSite
+    from shlo_jit.runtime.ffi.handler_calls import HandlerCall
 
 Handler = Callable[[int, int], None]
 """Runs one custom call, given the addresses of its arrays of operand and result pointers. Raises to stop."""
@@ -102,10 +102,10 @@ def check_name(what: str, name: object) -> None:
 
 def check_target(what: str, name: str, target: Any) -> None:
     """Raise TypeError unless the implementation of a custom call, or of `what` else it is, can be called."""
-    if isinstance(target, Mapping):
+    if isinstance(target, Mapping) and target:
         _check_stages(f"{what} {name!r}", target)
     elif not (callable(target) or is_native(target)):
-        expected = "expected a callable, a ctypes function, a PyCapsule or an address"
+        expected = "expected a callable, a ctypes function, a PyCapsule, an address or handlers by stage"
         raise TypeError(f"{what} {name!r}: {expected}, got {type(target).__name__}")
 
 
@@ -117,7 +117,7 @@ def _check_stages(what: str, handlers: Mapping[Any, Any]) -> None:
             expected = "expected a PyCapsule, a ctypes function or an address"
             raise TypeError(f"{what}: {expected} for the stage {stage}, got {type(handler).__name__}")
     if "execute" not in handlers:
-        raise TypeError(f"{what}: expected a handler of the stage execute, got {', '.join(handlers) or 'none'}")
+        raise TypeError(f"{what}: expected a handler of the stage execute, got {', '.join(handlers)}")
 
 
 class CallbackTable:
@@ -138,16 +138,16 @@ class CallbackTable:
         self._raised: dict[int, BaseException] = {}
         """By thread: what stopped the call that the thread is making."""
         targets = [_target(c, custom_calls, host) for c in callbacks]
-        sites = [_site(c, target, rank) for c, target in zip(callbacks, targets, strict=True)]
+        calls = [_handler_call(c, target, rank) for c, target in zip(callbacks, targets, strict=True)]
         self._handlers = {
-            first + i: _handler(c, target) if site is None else site.fail
-            for i, (c, target, site) in enumerate(zip(callbacks, targets, sites, strict=True))
+            first + i: _handler(c, target) if call is None else call.fail
+            for i, (c, target, call) in enumerate(zip(callbacks, targets, calls, strict=True))
         }
         _tables[self._number] = self._handlers, self._raised
-        if any(sites):
+        if any(calls):
             from shlo_jit.runtime.ffi.table import FfiTable
 
-            self._ffi = FfiTable(sites, first, self._number, trampoline_address)
+            self._ffi = FfiTable(calls, first, self._number, trampoline_address)
             self.function, self.handle = self._ffi.function, self._ffi.address
 
     def __del__(self) -> None:
@@ -183,16 +183,16 @@ def _target(callback: Callback, custom_calls: Mapping[str, Any] | None, host: Ho
     return find_custom_call(callback.target, custom_calls)
 
 
-def _site(callback: Callback, target: Any, rank: int) -> FfiSite | None:
+def _handler_call(callback: Callback, target: Any, rank: int) -> HandlerCall | None:
     """What makes a call of handlers of XLA's FFI; None where it is another call."""
     if target is None:
         raise ExecutionError(f"custom call {callback.target!r} is not registered: pass it in custom_calls")
     check_target("custom call", callback.target, target)
     if not (isinstance(target, Mapping) or is_native(target)):
         return None
-    from shlo_jit.runtime.ffi.sites import FfiSite, is_for_handlers
+    from shlo_jit.runtime.ffi.handler_calls import HandlerCall, is_for_handlers
 
-    return FfiSite(callback, target, rank) if is_for_handlers(callback, target) else None
+    return HandlerCall(callback, target, rank) if is_for_handlers(callback, target) else None
 
 
 def _handler(callback: Callback, target: Any) -> Handler:

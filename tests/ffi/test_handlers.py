@@ -100,7 +100,7 @@ def test_what_the_table_refuses(handlers: ctypes.CDLL) -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ({}, "'f': expected a handler of the stage execute, got none"),
+        ({}, "'f': expected a callable, a ctypes function, a PyCapsule, an address or handlers by stage, got dict"),
         ({"prepare": 1}, "'f': expected a handler of the stage execute, got prepare"),
         (
             {"execute": 1, "exit": 1},
@@ -370,3 +370,10 @@ def test_the_number_of_the_process(handlers: ctypes.CDLL) -> None:
     assert compiled(text, {"ordinal": handlers.ordinal})() == 0
     exe = compiled(text, {"ordinal": handlers.ordinal}, num_replicas=3, transport="threads")
     assert list(map(int, exe([(), (), ()]))) == [0, 1, 2]
+
+
+def test_worker_processes_know_no_addresses(handlers: ctypes.CDLL) -> None:
+    address = ctypes.cast(handlers.increment, ctypes.c_void_p).value
+    for target in (address, {"execute": address}):
+        with pytest.raises(TypeError, match="'f' is given by address, which means nothing in worker processes"):
+            compiled(program(call("f")), {"f": target}, num_replicas=2, transport="processes")

@@ -86,7 +86,7 @@ class Functions:
         self._thread_pool()
         self._futures()
         b, args, context = self.begin("DeviceOrdinal_Get")
-        ordinal = get(b, "i32", get(b, "ptr", context, s.Context, "site"), s.Site, "device_ordinal")
+        ordinal = get(b, "i32", get(b, "ptr", context, s.Context, "call"), s.Call, "device_ordinal")
         self.give(b, "DeviceOrdinal_Get", args, "device_ordinal", ordinal)
         self._end()
 
@@ -168,9 +168,9 @@ class Functions:
         """Where the state of a stage is; null of a stage that has none."""
         b = self.module.function("slot", [("ptr", "context"), ("i32", "stage")], "ptr", attributes="nounwind")
         context, stage = b.params
-        site = get(b, "ptr", context, s.Context, "site")
+        call = get(b, "ptr", context, s.Context, "call")
         for number, slot in (
-            (s.INSTANTIATE, place(b, site, s.Site, "instantiated")),
+            (s.INSTANTIATE, place(b, call, s.Call, "instantiated")),
             (s.PREPARE, place(b, context, s.Context, "prepared")),
             (s.INITIALIZE, place(b, context, s.Context, "initialized")),
         ):

@@ -4,8 +4,8 @@
 
 `table` is a `structures.Table`. Of a call that is Python's, or whose handler has failed, it calls the trampoline of
 `runtime/callbacks.py`; in the second case with the error and the stage in the place of operands and results. All else
-runs without Python and its lock: it takes the site's block, or copies the template while another call has that, writes
-addresses into the buffers, and calls the handlers.
+runs without Python and its lock: it takes the call's block, or copies the template while another thread has that,
+writes addresses into the buffers, and calls the handlers.
 
     ptr @shlo_ffi_run(ptr handler, ptr frame, i32 stage)
 
@@ -27,6 +27,10 @@ from shlo_jit.runtime.ffi.api import NULL, TYPES, Functions, function, get, plac
 FRAME_BYTES = ctypes.sizeof(s.CallFrame)
 BUFFERS = FRAME_BYTES + ctypes.sizeof(s.Context)
 """Where the pointers to buffers are in a block."""
+PERSONALITY = "__gxx_personality_v0"
+STD_EXCEPTION = V("ptr", "@_ZTISt9exception")
+WHAT = 2
+"""The place of std::exception::what among its virtual functions."""
 
 
 def build(module: ModuleText, target: Target) -> None:
@@ -37,12 +41,6 @@ def build(module: ModuleText, target: Target) -> None:
     _write_copy(module)
     _write_call(module, functions)
     _write_dispatch(module)
-
-
-PERSONALITY = "__gxx_personality_v0"
-STD_EXCEPTION = V("ptr", "@_ZTISt9exception")
-WHAT = 2
-"""The place of std::exception::what among its virtual functions."""
 
 
 def _write_run(module: ModuleText, functions: Functions) -> None:
@@ -98,15 +96,15 @@ def _caught(b: Builder, functions: Functions) -> V:
 
 
 def _write_copy(module: ModuleText) -> None:
-    """A block of the heap like the site's; null without memory for it."""
-    b = module.function("copy", [("ptr", "site")], "ptr", attributes="nounwind")
-    (site,) = b.params
-    nbytes = get(b, "i64", site, s.Site, "block_bytes")
+    """A block of the heap like the call's; null without memory for it."""
+    b = module.function("copy", [("ptr", "call")], "ptr", attributes="nounwind")
+    (call,) = b.params
+    nbytes = get(b, "i64", call, s.Call, "block_bytes")
     block = b.call("ptr", "malloc", [nbytes])
     with b.if_(b.icmp("eq", block, NULL)):
         b.ret_early(NULL)
-    b.memcpy(block, get(b, "ptr", site, s.Site, "template"), nbytes)
-    moved = b.sub(b.cast("ptrtoint", block, "i64"), get(b, "i64", site, s.Site, "base"))
+    b.memcpy(block, get(b, "ptr", call, s.Call, "template"), nbytes)
+    moved = b.sub(b.cast("ptrtoint", block, "i64"), get(b, "i64", call, s.Call, "base"))
 
     def move(pointer: V) -> None:
         b.store(b.add(b.load("i64", pointer), moved), pointer)
@@ -114,7 +112,7 @@ def _write_copy(module: ModuleText) -> None:
     move(place(b, block, s.CallFrame, "ctx"))
     move(place(b, block, s.CallFrame, "args", "values"))
     move(place(b, block, s.CallFrame, "rets", "values"))
-    with b.loop(0, get(b, "i64", site, s.Site, "buffers")) as i:
+    with b.loop(0, get(b, "i64", call, s.Call, "buffers")) as i:
         move(b.element(b.offset(block, BUFFERS), "i64", i))
     b.ret(block)
 
@@ -128,23 +126,23 @@ def _fill(b: Builder, block: V, places: V, addresses: V, count: V) -> None:
 
 def _write_call(module: ModuleText, functions: Functions) -> None:
     """Make one call; the error, or null, and in `failed` the stage that it is of."""
-    names = ["site", "operands", "results", "failed"]
+    names = ["call", "operands", "results", "failed"]
     b = module.function("call", [("ptr", name) for name in names], "ptr", attributes="nounwind")
-    site, operands, results, failed = b.params
-    home = place(b, site, s.Site, "block")
+    call, operands, results, failed = b.params
+    home = place(b, call, s.Call, "block")
     own = b.emit("ptr", f"atomicrmw xchg ptr {home.text}, ptr null acquire")
     is_own = b.icmp("ne", own, NULL)
-    (block,) = b.if_else(is_own, lambda: [own], lambda: [b.call("ptr", "copy", [site], declare=False)])
+    (block,) = b.if_else(is_own, lambda: [own], lambda: [b.call("ptr", "copy", [call], declare=False)])
     with b.if_(b.icmp("eq", block, NULL)):
         b.store(i32(s.EXECUTE), failed)
         b.ret_early(functions.error(b, "RESOURCE_EXHAUSTED", "no memory for the call"))
-    places, before = get(b, "ptr", site, s.Site, "places"), get(b, "i64", site, s.Site, "operands")
+    places, before = get(b, "ptr", call, s.Call, "places"), get(b, "i64", call, s.Call, "operands")
     _fill(b, block, places, operands, before)
-    _fill(b, block, b.element(places, "i64", before), results, get(b, "i64", site, s.Site, "results"))
+    _fill(b, block, b.element(places, "i64", before), results, get(b, "i64", call, s.Call, "results"))
     done = b.label("done")
     ends: list[tuple[V, str]] = []
     for stage in (s.PREPARE, s.INITIALIZE, s.EXECUTE):
-        handler = get(b, "ptr", site, s.Site, s.STAGES[stage])
+        handler = get(b, "ptr", call, s.Call, s.STAGES[stage])
         run, following = b.label("run"), b.label("next")
         b.branch_if(b.icmp("ne", handler, NULL), run, following)
         b.start(run)
@@ -176,12 +174,12 @@ def _write_dispatch(module: ModuleText) -> None:
     b = function(module, "dispatch", params, "i32")
     table, number, operands, results = b.params
     at = b.sub(number, get(b, "i64", table, s.Table, "first"))
-    site = b.load("ptr", b.element(get(b, "ptr", table, s.Table, "sites"), "ptr", at))
+    call = b.load("ptr", b.element(get(b, "ptr", table, s.Table, "calls"), "ptr", at))
     trampoline, handle = (get(b, t, table, s.Table, name) for t, name in (("ptr", "trampoline"), ("i64", "handle")))
-    with b.if_(b.icmp("eq", site, NULL)):
+    with b.if_(b.icmp("eq", call, NULL)):
         b.ret_early(b.call_pointer("i32", trampoline, [handle, number, operands, results]))
     failed = b.alloca("i32", align=4)
-    error = b.call("ptr", "call", [site, operands, results, failed], declare=False)
+    error = b.call("ptr", "call", [call, operands, results, failed], declare=False)
     with b.if_(b.icmp("eq", error, NULL)):
         b.ret_early(i32(0))
     stage = b.cast("inttoptr", b.cast("zext", b.load("i32", failed), "i64"), "ptr")

@@ -186,7 +186,7 @@ class Context(ctypes.Structure):
     """XLA_FFI_ExecutionContext: of one call."""
 
     _fields_ = [
-        ("site", c_void_p),
+        ("call", c_void_p),
         ("lock", c_int32),  # of `blocks`
         ("blocks", c_void_p),  # memory that the handler has allocated: the last, each with the one before it
         ("prepared", State),
@@ -194,7 +194,7 @@ class Context(ctypes.Structure):
     ]
 
 
-class Site(ctypes.Structure):
+class Call(ctypes.Structure):
     """A custom call of an executable. A block is all that a call writes to: a CallFrame, a Context, pointers to the
     buffers of the arguments and results, and these."""
 
@@ -222,7 +222,7 @@ class Table(ctypes.Structure):
         ("handle", c_int64),  # of the table of those that Python makes
         ("trampoline", c_void_p),  # what makes them
         ("first", c_int64),  # the number of the first call
-        ("sites", c_void_p),  # for each call a Site, or null where Python makes it
+        ("calls", c_void_p),  # for each call a Call, or null where Python makes it
     ]
 
 

@@ -1,7 +1,7 @@
 """What is made of a call of handlers when an executable is made: everything that calls do not change.
 
 The structures of a call (types, extents, attributes) stand in a block of bytes, in which a call fills in addresses;
-see `structures.Site`. The handlers are asked for their version, and the first stage runs here.
+see `structures.Call`. The handlers are asked for their version, and the first stage runs here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def name_of(callback: Callback) -> str:
     return f"custom call {callback.target!r}" + (f" ({callback.place})" if callback.place else "")
 
 
-class FfiSite:
+class HandlerCall:
     """A call of handlers. It must be alive while the program runs; its state ends with it."""
 
     def __init__(self, callback: Callback, target: Any, device_ordinal: int) -> None:
@@ -54,19 +54,19 @@ class FfiSite:
             attrs = attributes(callback.attributes, callback.attribute_types, self._keep)
         except Unfit as error:
             raise ExecutionError(f"{name_of(callback)}: {error}") from None
-        self._site = s.Site(device_ordinal=device_ordinal)
+        self._call = s.Call(device_ordinal=device_ordinal)
         self._ask_versions(handlers)
         self._make_block(attrs)
-        self._site.prepare, self._site.initialize, self._site.execute = (handlers.get(n) for n in s.STAGES[1:])
+        self._call.prepare, self._call.initialize, self._call.execute = (handlers.get(n) for n in s.STAGES[1:])
         # not as the interpreter ends: another thread may be in a call until then
-        weakref.finalize(self, _end_state, self.library, self._site, self._keep).atexit = False
+        weakref.finalize(self, _end_state, self.library, self._call, self._keep).atexit = False
         if "instantiate" in handlers:
             self._instantiate(handlers["instantiate"], attrs)
 
     @property
     def address(self) -> int:
         """Of the structure."""
-        return ctypes.addressof(self._site)
+        return ctypes.addressof(self._call)
 
     def fail(self, error: int, stage: int) -> None:
         """What a stage has returned, as an exception."""
@@ -76,7 +76,7 @@ class FfiSite:
     # ------------------------------------------------------------------ when it is made
     def _frame(self, context: s.Context, **fields: Any) -> s.CallFrame:
         """For what is not a call of the program."""
-        context.site = self.address
+        context.call = self.address
         empty = {name: s.Values() for name in ("args", "rets")}
         api, ctx = ctypes.addressof(self.library.api), ctypes.addressof(context)
         return s.CallFrame(api=api, ctx=ctx, **{"attrs": s.Attrs(), **empty, **fields})
@@ -105,8 +105,8 @@ class FfiSite:
             self.fail(error, s.INSTANTIATE)
 
     def _make_block(self, attrs: s.Attrs) -> None:
-        """Fill in all of the site but its handlers."""
-        callback, site = self._callback, self._site
+        """Fill in all of the call but its handlers."""
+        callback, call = self._callback, self._call
         for port in (*callback.operands, *callback.results):
             if port.dtype.name not in s.DATA_TYPES:
                 raise ExecutionError(f"{name_of(callback)}: handlers know no tensors of {port.dtype}")
@@ -125,7 +125,7 @@ class FfiSite:
             if row.dtype != s.TOKEN:
                 places.append(at + s.Buffer.data.offset)
         kinds = (ctypes.c_int32 * max(1, len(rows)))(*[s.BUFFER] * len(rows))
-        s.Context.from_buffer(block, FRAME_BYTES).site = self.address
+        s.Context.from_buffer(block, FRAME_BYTES).call = self.address
         s.CallFrame.from_buffer(block).__init__(
             api=ctypes.addressof(self.library.api),
             ctx=base + FRAME_BYTES,
@@ -136,15 +136,15 @@ class FfiSite:
         template = ctypes.create_string_buffer(bytes(block), len(block))
         offsets = (ctypes.c_int64 * max(1, len(places)))(*places)
         self._keep += [block, template, offsets, kinds]
-        site.block = site.base = base
-        site.template, site.block_bytes, site.buffers = ctypes.addressof(template), len(block), len(rows)
-        site.operands, site.results = len(callback.operands), len(callback.results)
-        site.places = ctypes.addressof(offsets)
+        call.block = call.base = base
+        call.template, call.block_bytes, call.buffers = ctypes.addressof(template), len(block), len(rows)
+        call.operands, call.results = len(callback.operands), len(callback.results)
+        call.places = ctypes.addressof(offsets)
 
 
-def _end_state(library: FfiLibrary, site: s.Site, keep: object) -> None:
+def _end_state(library: FfiLibrary, call: s.Call, keep: object) -> None:
     """End what the stage `instantiate` has left. `keep`: what must be there until then."""
-    library.drop(ctypes.addressof(site) + s.Site.instantiated.offset)
+    library.drop(ctypes.addressof(call) + s.Call.instantiated.offset)
 
 
 class _Row(NamedTuple):
