@@ -130,15 +130,17 @@ class CallbackTable:
         host: Host | None = None,
         first: int = 0,
         rank: int = 0,
+        threads: int = 1,
     ) -> None:
-        """`first`: the number of the first of `callbacks`; `rank`: of the process in its grid."""
+        """`first`: the number of the first of `callbacks`; `rank`: of the process in its grid; `threads`: how
+        many a call may use."""
         self._number = self.handle = next(_handles)
         self.function = trampoline_address
         """What programs have in their instance as `callback`, beside `handle`."""
         self._raised: dict[int, BaseException] = {}
         """By thread: what stopped the call that the thread is making."""
         targets = [_target(c, custom_calls, host) for c in callbacks]
-        calls = [_handler_call(c, target, rank) for c, target in zip(callbacks, targets, strict=True)]
+        calls = [_handler_call(c, target, rank, threads) for c, target in zip(callbacks, targets, strict=True)]
         self._handlers = {
             first + i: _handler(c, target) if call is None else call.fail
             for i, (c, target, call) in enumerate(zip(callbacks, targets, calls, strict=True))
@@ -183,7 +185,7 @@ def _target(callback: Callback, custom_calls: Mapping[str, Any] | None, host: Ho
     return find_custom_call(callback.target, custom_calls)
 
 
-def _handler_call(callback: Callback, target: Any, rank: int) -> HandlerCall | None:
+def _handler_call(callback: Callback, target: Any, rank: int, threads: int) -> HandlerCall | None:
     """What makes a call of handlers of XLA's FFI; None where it is another call."""
     if target is None:
         raise ExecutionError(f"custom call {callback.target!r} is not registered: pass it in custom_calls")
@@ -192,7 +194,7 @@ def _handler_call(callback: Callback, target: Any, rank: int) -> HandlerCall | N
         return None
     from shlo_jit.runtime.ffi.handler_calls import HandlerCall, is_for_handlers
 
-    return HandlerCall(callback, target, rank) if is_for_handlers(callback, target) else None
+    return HandlerCall(callback, target, rank, threads) if is_for_handlers(callback, target) else None
 
 
 def _handler(callback: Callback, target: Any) -> Handler:

@@ -74,7 +74,7 @@ class Instance:
         self.arena_bytes = loaded.arena_bytes(threads)
         self.host = host or Host()
         callbacks, first = loaded.program.callbacks, loaded.first_callback
-        self._callbacks = CallbackTable(callbacks, custom_calls, self.host, first, rank) if callbacks else None
+        self._callbacks = CallbackTable(callbacks, custom_calls, self.host, first, rank, threads) if callbacks else None
         self._call = CALL(functions.addresses["shlo_call"])
         self._functions = functions
         self._arenas: list[Any] = []

@@ -205,6 +205,12 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(fail_above, FailAbove, ffi::Ffi::Bind().Arg<F32>()
 static Error Throws(F32, RetF32) { throw std::runtime_error("thrown on purpose"); }
 XLA_FFI_DEFINE_HANDLER_SYMBOL(throws, Throws, ffi::Ffi::Bind().Arg<F32>().Ret<F32>());
 
+static Error ThrowsNumber(F32, RetF32) { throw 3; }
+XLA_FFI_DEFINE_HANDLER_SYMBOL(throws_number, ThrowsNumber, ffi::Ffi::Bind().Arg<F32>().Ret<F32>());
+
+static Error ThrowsAtFirst() { throw std::runtime_error("thrown at first"); }
+XLA_FFI_DEFINE_HANDLER_SYMBOL(throws_at_first, ThrowsAtFirst, ffi::Ffi::BindInstantiate());
+
 // ---------------------------------------------------------------------- states
 static std::atomic<int64_t> alive{0};
 
@@ -310,6 +316,26 @@ static Error Pooled(ffi::ThreadPool pool, F32 x, RetF32 y) {
   return Error::Success();
 }
 XLA_FFI_DEFINE_HANDLER_SYMBOL(pooled, Pooled, ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<F32>().Ret<F32>());
+
+// So many tasks meet; all run at the same time, or they give up. The result is how many threads there are.
+static Error Rally(ffi::ThreadPool pool, int64_t tasks, int64_t seconds, ffi::ResultBufferR0<ffi::S64> threads) {
+  std::atomic<int64_t> here{0}, left{tasks};
+  auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  for (int64_t i = 0; i < tasks; i++) {
+    pool.Schedule([&] {
+      here++;
+      while (here < tasks && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+      left--;
+    });
+  }
+  while (left > 0) std::this_thread::yield();
+  if (std::chrono::steady_clock::now() >= end) return Error(ErrorCode::kDeadlineExceeded, "they did not meet");
+  *threads->typed_data() = pool.num_threads();
+  return Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(rally, Rally,
+                              ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Attr<int64_t>("tasks").Attr<int64_t>("seconds")
+                                  .Ret<ffi::BufferR0<ffi::S64>>());
 
 // Another thread computes; a `code` other than 0 is what it ends with.
 static ffi::Future Later(F32 x, int64_t code, int64_t milliseconds, RetF32 y) {

@@ -104,7 +104,6 @@ def test_the_same_as_jax(calls: dict[str, Any], function: Callable[[Any], Any]) 
         ("fail_above", {"limit": np.float32(2)}, "element 3 is too large"),
         ("fail_above", {"limits": np.float32(2)}, "Attribute name mismatch: limits vs limit"),
         ("fail_above", {}, "Wrong number of attributes: expected 1 but got 0"),
-        ("throws", {}, "thrown on purpose"),
         ("later", {"code": np.int64(10), "milliseconds": np.int64(1)}, "it was not to be"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -64,11 +65,32 @@ def test_errors_of_threads_are_their_own(handlers: ctypes.CDLL) -> None:
         list(pool.map(work, range(4)))
 
 
-def test_exceptions_of_cpp_are_errors(handlers: ctypes.CDLL) -> None:
-    exe = simple(handlers, "throws")
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [("throws", "thrown on purpose"), ("throws_number", "an exception that is no std::exception")],
+)
+def test_exceptions_of_cpp_are_errors(throwing: ctypes.CDLL, target: str, message: str) -> None:
+    exe = simple(throwing, target)
     for _ in range(3):
-        with pytest.raises(ExecutionError, match="failed in its stage execute: UNKNOWN: thrown on purpose"):
+        with pytest.raises(ExecutionError, match=f"failed in its stage execute: UNKNOWN: {message}$"):
             exe(X)
+
+
+def test_exceptions_when_it_is_compiled(throwing: ctypes.CDLL) -> None:
+    stages = {"instantiate": throwing.throws_at_first, "execute": throwing.increment}
+    with pytest.raises(ExecutionError, match="failed in its stage instantiate: UNKNOWN: thrown at first"):
+        compiled(program(call("f")), {"f": stages})
+
+
+def test_exceptions_in_threads(throwing: ctypes.CDLL) -> None:
+    exe = simple(throwing, "throws")
+
+    def work() -> None:
+        for _ in range(100):
+            with pytest.raises(ExecutionError, match="thrown on purpose"):
+                exe(X)
+
+    together([work] * 4)
 
 
 @pytest.mark.parametrize(
@@ -237,9 +259,72 @@ def test_memory_that_a_handler_leaves_is_freed(handlers: ctypes.CDLL) -> None:
     assert resident_bytes() - before < 64 << 20
 
 
-def test_thread_pool(handlers: ctypes.CDLL) -> None:
-    exe = simple(handlers, "pooled")
-    np.testing.assert_array_equal(exe(X), X + 1)
+def test_errors_and_futures_are_freed(handlers: ctypes.CDLL) -> None:
+    fails = simple(handlers, "fail_above", "limit = 0.0 : f32")
+    future = simple(handlers, "later", "code = 0 : i64, milliseconds = 0 : i64")
+    refused = simple(handlers, "later", "code = 9 : i64, milliseconds = 0 : i64")
+
+    def round_of_calls() -> None:
+        for _ in range(500):
+            future(X)
+            for exe in (fails, refused):
+                with pytest.raises(ExecutionError):
+                    exe(X)
+
+    round_of_calls()
+    before = resident_bytes()
+    for _ in range(10):  # each is some 60 bytes, at least
+        round_of_calls()
+    assert resident_bytes() - before < 256 << 10
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_thread_pool(handlers: ctypes.CDLL, threads: int) -> None:
+    exe = simple(handlers, "pooled", threads=threads)
+    for _ in range(100):
+        np.testing.assert_array_equal(exe(X), X + 1)
+
+
+def rally(handlers: ctypes.CDLL, tasks: int, seconds: int, threads: int) -> Any:
+    config = f"tasks = {tasks} : i64, seconds = {seconds} : i64"
+    text = program(call("rally", config, "", "() -> tensor<i64>"), "", "tensor<i64>")
+    return compiled(text, {"rally": handlers.rally}, threads=threads)
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_tasks_run_at_the_same_time(handlers: ctypes.CDLL, threads: int) -> None:
+    exe = rally(handlers, threads, 30, threads)
+    for _ in range(20):
+        assert exe() == threads
+
+
+def test_tasks_of_one_thread_run_one_by_one(handlers: ctypes.CDLL) -> None:
+    with pytest.raises(ExecutionError, match="DEADLINE_EXCEEDED: they did not meet"):
+        rally(handlers, 2, 1, 1)()
+    assert rally(handlers, 1, 30, 1)() == 1
+
+
+def test_tasks_of_several_callers(handlers: ctypes.CDLL) -> None:
+    exe = simple(handlers, "pooled", threads=3)
+
+    def work() -> None:
+        for _ in range(100):
+            np.testing.assert_array_equal(exe(X), X + 1)
+
+    together([work] * 4)
+
+
+def test_tasks_after_a_fork(handlers: ctypes.CDLL) -> None:
+    exe = rally(handlers, 2, 30, 2)
+    assert exe() == 2
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(0 if exe() == 2 else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert exe() == 2
 
 
 @pytest.mark.parametrize("milliseconds", [0, 50])
@@ -272,6 +357,20 @@ func.func private @step(%v: tensor<4xf32>) -> tensor<4xf32> {
   return %s : tensor<4xf32>
 }
 """
+
+
+def test_shapes_of_the_call(handlers: ctypes.CDLL) -> None:
+    """A program with unknown dimensions, for the shapes of each call."""
+    body = "  %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>\n"
+    body += "  %s = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>\n"
+    types = "(tensor<?xf32>, tensor<1xi32>) -> tensor<?xf32>"
+    shape = ", indices_of_shape_operands = dense<1> : tensor<1xi64>"
+    body += call("increment", operands="%x, %s", types=types, more=shape)
+    text = program(body, "%x: tensor<?xf32>", "tensor<?xf32>")
+    for options in ({}, {"dynamic": "symbolic"}):
+        exe = compiled(text, {"increment": handlers.increment}, **options)
+        for n in (1, 3, 1000):
+            np.testing.assert_array_equal(exe(np.arange(n, dtype=np.float32)), np.arange(1, n + 1))
 
 
 def test_in_loops_and_functions(handlers: ctypes.CDLL) -> None:

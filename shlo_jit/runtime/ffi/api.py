@@ -16,8 +16,9 @@ from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.waiting import EVERYBODY, Futexes, relax
 from shlo_jit.runtime.ffi import structures as s
+from shlo_jit.runtime.ffi import tasks
+from shlo_jit.runtime.ffi.records import NULL, get, place, put
 
-NULL = V("ptr", "null")
 TYPES = V("ptr", "@shlo_ffi_types")
 """A list of RegisteredType, which Python makes anew for each."""
 BLOCK_HEAD = 16
@@ -34,23 +35,6 @@ NOTHING_HERE = {
     "RunId_Get": ("UNIMPLEMENTED", "calls have no run id"),
 }
 """Functions that have nothing to give, and what they say."""
-
-
-def place(b: Builder, pointer: V, struct: type[ctypes.Structure], *path: str) -> V:
-    """Address of a field, or of a field of a field."""
-    offset = 0
-    for name in path:
-        offset += getattr(struct, name).offset
-        struct = next(f[1] for f in struct._fields_ if f[0] == name)  # pyright: ignore[reportAssignmentType]
-    return b.offset(pointer, offset)
-
-
-def get(b: Builder, type: str, pointer: V, struct: type[ctypes.Structure], *path: str) -> V:
-    return b.load(type, place(b, pointer, struct, *path))
-
-
-def put(b: Builder, value: V, pointer: V, struct: type[ctypes.Structure], *path: str) -> None:
-    b.store(value, place(b, pointer, struct, *path))
 
 
 def function(module: ModuleText, name: str, params: list[tuple[str, str]], ret: str = "ptr") -> Builder:
@@ -296,15 +280,21 @@ class Functions:
 
     # ------------------------------------------------------------------ threads
     def _thread_pool(self) -> None:
-        """Tasks run where they are scheduled: handlers may rely on no other thread."""
-        b, args, _ = self.begin("ThreadPool_Schedule")
+        tasks.write(self.module, self.target)
+        b, args, context = self.begin("ThreadPool_Schedule")
         struct = s.ARGUMENTS["ThreadPool_Schedule"]
-        b.call_pointer("void", get(b, "ptr", args, struct, "task"), [get(b, "ptr", args, struct, "data")])
+        task, data = get(b, "ptr", args, struct, "task"), get(b, "ptr", args, struct, "data")
+        b.call("void", "schedule", [task, data, self._threads(b, context)], declare=False)
         b.ret(NULL)
 
-        b, args, _ = self.begin("ThreadPool_NumThreads")
-        b.store(i64(1), get(b, "ptr", args, s.ARGUMENTS["ThreadPool_NumThreads"], "num_threads"))
+        b, args, context = self.begin("ThreadPool_NumThreads")
+        to = get(b, "ptr", args, s.ARGUMENTS["ThreadPool_NumThreads"], "num_threads")
+        b.store(self._threads(b, context), to)
         b.ret(NULL)
+
+    def _threads(self, b: Builder, context: V) -> V:
+        """How many threads a call may use."""
+        return get(b, "i64", get(b, "ptr", context, s.Context, "call"), s.Call, "threads")
 
     # ------------------------------------------------------------------ futures
     def _futures(self) -> None:

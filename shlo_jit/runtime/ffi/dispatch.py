@@ -22,7 +22,8 @@ from shlo_jit.kernels.builder import Builder, ModuleText, V, i32
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime.ffi import structures as s
-from shlo_jit.runtime.ffi.api import NULL, TYPES, Functions, function, get, place, put
+from shlo_jit.runtime.ffi.api import TYPES, Functions, function
+from shlo_jit.runtime.ffi.records import NULL, get, place, put
 
 FRAME_BYTES = ctypes.sizeof(s.CallFrame)
 BUFFERS = FRAME_BYTES + ctypes.sizeof(s.Context)

@@ -42,7 +42,7 @@ def name_of(callback: Callback) -> str:
 class HandlerCall:
     """A call of handlers. It must be alive while the program runs; its state ends with it."""
 
-    def __init__(self, callback: Callback, target: Any, device_ordinal: int) -> None:
+    def __init__(self, callback: Callback, target: Any, device_ordinal: int, threads: int) -> None:
         """Raises ExecutionError for a handler of another version, attributes that no handler can be given, and what the
         stage `instantiate` refuses."""
         self.library = ffi_library()
@@ -54,7 +54,7 @@ class HandlerCall:
             attrs = attributes(callback.attributes, callback.attribute_types, self._keep)
         except Unfit as error:
             raise ExecutionError(f"{name_of(callback)}: {error}") from None
-        self._call = s.Call(device_ordinal=device_ordinal)
+        self._call = s.Call(device_ordinal=device_ordinal, threads=threads)
         self._ask_versions(handlers)
         self._make_block(attrs)
         self._call.prepare, self._call.initialize, self._call.execute = (handlers.get(n) for n in s.STAGES[1:])

@@ -211,6 +211,7 @@ class Call(ctypes.Structure):
         ("initialize", c_void_p),
         ("execute", c_void_p),
         ("instantiated", State),
+        ("threads", c_int64),  # how many it may use
         ("device_ordinal", c_int32),
     ]
 
