@@ -23,6 +23,7 @@ from shlo_jit.errors import (
     WorkerTimeoutError,
 )
 from shlo_jit.runtime.callbacks import register_custom_call
+from shlo_jit.runtime.ffi.types import register_ffi_type
 from shlo_jit.version import __version__
 
 __all__ = [
@@ -45,5 +46,6 @@ __all__ = [
     "parse",
     "refine",
     "register_custom_call",
+    "register_ffi_type",
     "verify",
 ]

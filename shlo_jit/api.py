@@ -88,7 +88,7 @@ def compile(
     *,
     threads: int | None = None,
     target: str = "native",
-    custom_calls: Mapping[str, Callable[..., Any]] | None = None,
+    custom_calls: Mapping[str, Any] | None = None,
     composites: Mapping[str, Callable[..., Any]] | None = None,
     cache: bool = True,
     donate: Iterable[int] | str = (),
@@ -104,12 +104,12 @@ def compile(
 
     `entry` is the function to run. `threads`: how many a call may use, by default `SHLO_JIT_NUM_THREADS` or the CPUs of
     this process. `target`: `native`, or a CPU this machine can run the code of. `custom_calls` names implementations
-    of `stablehlo.custom_call` targets; `composites` names implementations that stand in for the decompositions of
-    `stablehlo.composite` ops, called alike, with the composite's attributes as keywords. `cache`: use the object
-    cache. `donate`: indices of arguments whose memory results may take over, or `program` for those that the program
-    says (`tf.aliasing_output`, `jax.buffer_donor`). `dynamic`: of a program with unknown
-    dimensions, whether code is made for the shapes of each call (`specialize`), or once for all sizes of the leading
-    one, the batch (`symbolic`), where the program allows that.
+    of `stablehlo.custom_call` targets, as `register_custom_call` takes them; `composites` names implementations that
+    stand in for the decompositions of `stablehlo.composite` ops, called alike, with the composite's attributes as
+    keywords. `cache`: use the object cache. `donate`: indices of arguments whose memory results may take over, or
+    `program` for those that the program says (`tf.aliasing_output`, `jax.buffer_donor`). `dynamic`: of a program with
+    unknown dimensions, whether code is made for the shapes of each call (`specialize`), or once for all sizes of the
+    leading one, the batch (`symbolic`), where the program allows that.
 
     `num_replicas` and `num_partitions`: the grid of processes that run the program, by default what the module says,
     where it is written for several. `programs`: of each replica, the entries of its partitions, where these differ.
@@ -156,7 +156,7 @@ def load(
     entry: str | None = None,
     *,
     threads: int | None = None,
-    custom_calls: Mapping[str, Callable[..., Any]] | None = None,
+    custom_calls: Mapping[str, Any] | None = None,
     weights: str | os.PathLike[str] | None = None,
 ) -> Executable | DynamicExecutable:
     """An exported library (`.so`, or `.o`) as an Executable, which is called like a compiled program. A function that

@@ -26,9 +26,11 @@ _WEAK = 2
 """A symbol's binding."""
 _FUNCTION = 2
 """A symbol's type."""
+_END_OF_TABLE = 4
+"""Bytes of the zero that ends a table of unwinding."""
 
-_HEADER = struct.Struct("<4s2B10x2H20xQ12xH2x")
-"""Magic, class, byte order, type, machine, place of the table of sections, number of sections."""
+_HEADER = struct.Struct("<4s2B10x2H20xQ12x2H")
+"""Magic, class, byte order, type, machine, place of the table of sections, how many there are, which has the names."""
 _SECTION = np.dtype("<u4, <u4, <u8, <u8, <u8, <u8, <u4, <u4, <u8, <u8")
 _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
@@ -60,6 +62,8 @@ class Section:
     size: int
     alignment: int
     writable: bool
+    is_unwind_table: bool = False
+    """Whether it says how exceptions find their way (`.eh_frame`); then zeros behind it end it."""
     relocations: np.ndarray = field(default_factory=lambda: np.empty(0, _RELOCATION))
     """With the fields offset, type, symbol, addend."""
 
@@ -94,11 +98,12 @@ def read_object(data: bytes) -> ObjectFile:
     """Raises ValueError for what is no such object."""
     if len(data) < _HEADER.size:
         raise ValueError("not an ELF object")
-    magic, width, order, kind, machine, start, count = _HEADER.unpack_from(data)
+    magic, width, order, kind, machine, start, count, names_at = _HEADER.unpack_from(data)
     if (magic, width, order, kind) != (b"\x7fELF", 2, 1, _RELOCATABLE):
         raise ValueError("not a relocatable 64-bit ELF object")
     table = [_Row(*row) for row in _rows(data, _SECTION, start, count).tolist()]
-    sections = {number: _section(data, row) for number, row in enumerate(table) if row.flags & _ALLOCATE}
+    section_names = bytes(_content(data, table[names_at])) if names_at < len(table) else b""
+    sections = {number: _section(data, row, section_names) for number, row in enumerate(table) if row.flags & _ALLOCATE}
     symbols, texts = _symbols(data, table)
     names = [
         _text(texts, start) if info >> 4 else ""
@@ -126,11 +131,14 @@ def _content(data: bytes, row: _Row) -> memoryview:
     return memoryview(data)[row.offset : row.offset + row.size]
 
 
-def _section(data: bytes, row: _Row) -> Section:
+def _section(data: bytes, row: _Row, names: bytes) -> Section:
     if row.alignment & (row.alignment - 1):
         raise ValueError(f"an ELF section is aligned to {row.alignment}")
     content = memoryview(b"") if row.type == _NOBITS else _content(data, row)
-    return Section(content, row.size, max(1, row.alignment), bool(row.flags & _WRITE))
+    is_table = names.startswith(b".eh_frame\0", row.name)
+    return Section(
+        content, row.size + _END_OF_TABLE * is_table, max(1, row.alignment), bool(row.flags & _WRITE), is_table
+    )
 
 
 def _symbols(data: bytes, table: list[_Row]) -> tuple[np.ndarray, bytes]:

@@ -21,6 +21,9 @@ from shlo_jit.codegen.elf import read_object
 from shlo_jit.codegen.link import Linker
 from shlo_jit.errors import InternalError
 
+UNWIND_TABLE = ".eh_frame"
+"""Among the addresses of a library: what says how exceptions find their way through its code, where something does."""
+
 
 class Library:
     """Machine code in memory. Unloaded when the last reference to it goes, so whoever holds an address holds this."""
@@ -79,7 +82,9 @@ def _link(objects: Sequence[bytes], exports: Sequence[str], known: Mapping[str, 
         from shlo_jit.codegen.perf import note
 
         note([(name, base + offset, size) for name, offset, size in linker.functions()])
-    return mapping, {name: base + offset for name, offset in offsets.items() if offset is not None}
+    addresses = {name: base + offset for name, offset in offsets.items() if offset is not None}
+    addresses.update((UNWIND_TABLE, base + at) for at in linker.unwind_tables())
+    return mapping, addresses
 
 
 def _make_executable(address: int, size: int) -> None:

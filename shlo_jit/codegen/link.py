@@ -104,6 +104,11 @@ class Linker:
         place = self.layout.sections.get((number, int(row["section"])))
         return None if place is None else place + int(row["value"])
 
+    def unwind_tables(self) -> list[int]:
+        """Offsets of what says how exceptions find their way; few objects have it."""
+        places = self.layout.sections.items()
+        return [at for (number, section), at in places if self.objects[number].sections[section].is_unwind_table]
+
     def functions(self) -> Iterator[tuple[str, int, int]]:
         """Name, offset in the image and size of every function."""
         for number, o in enumerate(self.objects):

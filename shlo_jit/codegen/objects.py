@@ -284,14 +284,29 @@ def write_callback(callback: Callback) -> dict[str, Any]:
         "attributes": _write_value(callback.attributes),
         "orders": [callback.operand_orders, callback.result_orders],
         "aliases": list(callback.aliases.items()),
+        "api_version": callback.api_version,
+        "attribute_types": callback.attribute_types,
+        "tokens": [callback.operand_tokens, callback.result_tokens],
     }
 
 
 def read_callback(row: Mapping[str, Any]) -> Callback:
     operands, results = (tuple(read_port(p) for p in row[k]) for k in ("operands", "results"))
     before, after = (tuple(tuple(order) for order in side) for side in row["orders"])
-    attributes, aliases = _read_value(row["attributes"]), dict(row["aliases"])
-    return Callback(row["target"], operands, results, attributes, before, after, aliases, row.get("place", ""))
+    tokens = [tuple(side) for side in row.get("tokens", ((), ()))]
+    return Callback(
+        row["target"],
+        operands,
+        results,
+        _read_value(row["attributes"]),
+        before,
+        after,
+        dict(row["aliases"]),
+        row.get("place", ""),
+        row.get("api_version", 1),
+        row.get("attribute_types", {}),
+        *tokens,
+    )
 
 
 def _write_value(value: Any) -> Any:

@@ -61,6 +61,14 @@ class Callback:
     """Result -> operand whose memory it has: the operand's elements are in it when the call begins."""
     place: str = ""
     """Where the program's text has it, `line 12`."""
+    api_version: int = 1
+    """How the program wants it to be called; of version 4 what follows is known."""
+    attribute_types: dict[str, Any] = field(default_factory=dict)
+    """Of those attributes that the text gives to the target: `f32`, `array<i64>`, `string`, a dictionary of these for a
+    dictionary, and `= ` with its text of anything else."""
+    operand_tokens: tuple[int, ...] = ()
+    """Where there are tokens among the operands as the program has them, ascending."""
+    result_tokens: tuple[int, ...] = ()
 
 
 class TimedStep(NamedTuple):

@@ -14,6 +14,9 @@ and writes the results in place; operands are read-only, but for those that a re
 same then. Buffers lie as the call's `operand_layouts` and `result_layouts` say. It is given as a ctypes function object
 (whose `restype` tells which of the two it is: None or an integer type), as an address (int, the first form), or as a
 PyCapsule (the second form when its name ends in "status"). C functions are called with the GIL held.
+
+In calls of API version 4 (API_VERSION_TYPED_FFI) such a function is a handler of XLA's FFI, and a dictionary has the
+handlers of several stages; see `runtime/ffi/`. These are called without the GIL.
 """
 
 from __future__ import annotations
@@ -23,14 +26,19 @@ import inspect
 import itertools
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shlo_jit.codegen.abi import Status
 from shlo_jit.codegen.program import Callback, Port
 from shlo_jit.errors import ExecutionError
+from shlo_jit.runtime.ffi.functions import address_of, capsule_name, is_capsule, is_native
+from shlo_jit.runtime.ffi.structures import STAGES
 from shlo_jit.runtime.host import HOST_CALLS, Host
+
+if TYPE_CHECKING:
+    from shlo_jit.runtime.ffi.handler_calls import HandlerCall
 
 Handler = Callable[[int, int], None]
 """Runs one custom call, given the addresses of its arrays of operand and result pointers. Raises to stop."""
@@ -39,16 +47,16 @@ TRAMPOLINE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, c
 C_VOID = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 C_STATUS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 
-_C_FUNCTION: type = C_VOID.__mro__[1]
-"""What all ctypes functions are an instance of."""
-
 _registry: dict[str, Any] = {}
 
 
 def register_custom_call(name: str, target: Any) -> None:
-    """Make `target` (a Python callable, or a C function as the module's text says) the custom call `name` of every
-    program compiled or loaded from now on in this process; `compile`'s own `custom_calls` come first. None removes
-    the name. Raises TypeError for anything else."""
+    """Make `target` the custom call `name` of every program compiled or loaded from now on in this process; `compile`'s
+    own `custom_calls` come first. None removes the name.
+
+    `target` is a Python callable; a C function (a ctypes function, a PyCapsule or an address), which in calls of API
+    version 4 is a handler of XLA's FFI; or a dictionary of such handlers, of the stages `instantiate`, `prepare`,
+    `initialize` and `execute`, as `jax.ffi.register_ffi_target` takes it. Raises TypeError for anything else."""
     check_name("custom call", name)
     if target is None:
         _registry.pop(name, None)
@@ -86,14 +94,6 @@ _OWN: dict[str, Any] = {"shape_assertion": _shape_assertion}
 """Targets the run time has itself."""
 
 
-def _is_capsule(target: Any) -> bool:
-    return type(target).__name__ == "PyCapsule"
-
-
-def _is_address(target: Any) -> bool:
-    return isinstance(target, int) and not isinstance(target, bool)
-
-
 def check_name(what: str, name: object) -> None:
     """Raise TypeError unless a custom call, or `what` else it is, can have that name."""
     if not isinstance(name, str) or not name:
@@ -102,9 +102,22 @@ def check_name(what: str, name: object) -> None:
 
 def check_target(what: str, name: str, target: Any) -> None:
     """Raise TypeError unless the implementation of a custom call, or of `what` else it is, can be called."""
-    if not (callable(target) or _is_capsule(target) or (_is_address(target) and target > 0)):
-        expected = "expected a callable, a ctypes function, a PyCapsule or an address"
+    if isinstance(target, Mapping) and target:
+        _check_stages(f"{what} {name!r}", target)
+    elif not (callable(target) or is_native(target)):
+        expected = "expected a callable, a ctypes function, a PyCapsule, an address or handlers by stage"
         raise TypeError(f"{what} {name!r}: {expected}, got {type(target).__name__}")
+
+
+def _check_stages(what: str, handlers: Mapping[Any, Any]) -> None:
+    for stage, handler in handlers.items():
+        if stage not in STAGES:
+            raise TypeError(f"{what}: expected handlers of the stages {', '.join(STAGES)}, got {stage!r}")
+        if not is_native(handler):
+            expected = "expected a PyCapsule, a ctypes function or an address"
+            raise TypeError(f"{what}: {expected} for the stage {stage}, got {type(handler).__name__}")
+    if "execute" not in handlers:
+        raise TypeError(f"{what}: expected a handler of the stage execute, got {', '.join(handlers)}")
 
 
 class CallbackTable:
@@ -116,16 +129,31 @@ class CallbackTable:
         custom_calls: Mapping[str, Any] | None,
         host: Host | None = None,
         first: int = 0,
+        rank: int = 0,
+        threads: int = 1,
     ) -> None:
-        """`first`: the number of the first of `callbacks`."""
-        self.handle = next(_handles)
+        """`first`: the number of the first of `callbacks`; `rank`: of the process in its grid; `threads`: how
+        many a call may use."""
+        self._number = self.handle = next(_handles)
+        self.function = trampoline_address
+        """What programs have in their instance as `callback`, beside `handle`."""
         self._raised: dict[int, BaseException] = {}
         """By thread: what stopped the call that the thread is making."""
-        self._handlers = {first + i: _handler(c, _target(c, custom_calls, host)) for i, c in enumerate(callbacks)}
-        _tables[self.handle] = self._handlers, self._raised
+        targets = [_target(c, custom_calls, host) for c in callbacks]
+        calls = [_handler_call(c, target, rank, threads) for c, target in zip(callbacks, targets, strict=True)]
+        self._handlers = {
+            first + i: _handler(c, target) if call is None else call.fail
+            for i, (c, target, call) in enumerate(zip(callbacks, targets, calls, strict=True))
+        }
+        _tables[self._number] = self._handlers, self._raised
+        if any(calls):
+            from shlo_jit.runtime.ffi.table import FfiTable
+
+            self._ffi = FfiTable(calls, first, self._number, trampoline_address)
+            self.function, self.handle = self._ffi.function, self._ffi.address
 
     def __del__(self) -> None:
-        _tables.pop(self.handle, None)
+        _tables.pop(self._number, None)
 
     def take_exception(self) -> BaseException | None:
         """What stopped this thread's call, if that was one of ours."""
@@ -134,7 +162,7 @@ class CallbackTable:
 
 _handles = itertools.count(1)
 _tables: dict[int, tuple[dict[int, Handler], dict[int, BaseException]]] = {}
-"""Handle (what programs have in their instance as `handle`) -> handlers and exceptions of a table."""
+"""Handle (what the trampoline is handed) -> handlers and exceptions of a table."""
 
 
 def _dispatch(handle: int, index: int, operands: int, results: int) -> int:
@@ -149,7 +177,6 @@ def _dispatch(handle: int, index: int, operands: int, results: int) -> int:
 
 _trampoline = TRAMPOLINE(_dispatch)
 trampoline_address: int = ctypes.cast(_trampoline, ctypes.c_void_p).value or 0
-"""What programs have in their instance as `callback`."""
 
 
 def _target(callback: Callback, custom_calls: Mapping[str, Any] | None, host: Host | None) -> Any:
@@ -158,26 +185,30 @@ def _target(callback: Callback, custom_calls: Mapping[str, Any] | None, host: Ho
     return find_custom_call(callback.target, custom_calls)
 
 
-def _handler(callback: Callback, target: Any) -> Handler:
+def _handler_call(callback: Callback, target: Any, rank: int, threads: int) -> HandlerCall | None:
+    """What makes a call of handlers of XLA's FFI; None where it is another call."""
     if target is None:
         raise ExecutionError(f"custom call {callback.target!r} is not registered: pass it in custom_calls")
     check_target("custom call", callback.target, target)
-    if _is_capsule(target) or _is_address(target) or isinstance(target, _C_FUNCTION):
+    if not (isinstance(target, Mapping) or is_native(target)):
+        return None
+    from shlo_jit.runtime.ffi.handler_calls import HandlerCall, is_for_handlers
+
+    return HandlerCall(callback, target, rank, threads) if is_for_handlers(callback, target) else None
+
+
+def _handler(callback: Callback, target: Any) -> Handler:
+    if is_native(target):
         return _c_handler(callback, target)
     return _python_handler(callback, target)
 
 
 def _c_handler(callback: Callback, target: Any) -> Handler:
-    if _is_capsule(target):
-        api = ctypes.pythonapi
-        name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))(target)
-        get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
-        function = (C_STATUS if (name or b"").endswith(b"status") else C_VOID)(get(target, name))
-    elif _is_address(target):
-        function = C_VOID(target)
+    if is_capsule(target):
+        returns_status = capsule_name(target).endswith(b"status")
     else:
-        prototype = C_VOID if target.restype is None else C_STATUS
-        function = prototype(ctypes.cast(target, ctypes.c_void_p).value or 0)
+        returns_status = not isinstance(target, int) and target.restype is not None
+    function = (C_STATUS if returns_status else C_VOID)(address_of(target) or 0)
 
     def call(operands: int, results: int) -> None:
         status = function(operands, results)

@@ -12,7 +12,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -40,12 +40,11 @@ class _MethodDef(ctypes.Structure):
 
 
 def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> FastCall | None:
-    """A built-in function that calls the program, or None where that cannot be: another interpreter, callbacks (which
-    may need an exception of Python's raised), donated arguments, scratch memory that cannot be had (the call will say
-    so)."""
+    """A built-in function that calls the program, or None where that cannot be: another interpreter, donated
+    arguments, scratch memory that cannot be had (the call will say so)."""
     instance, program = front.instance, front.program
     donated = program.output_aliases or program.overwritten
-    if program.callbacks or donated or not layout.as_expected():
+    if donated or not layout.as_expected():
         return None
     symbol = program.symbol
     method = _method(target, cache, SIZED if symbol is not None else "shlo_fastcall")
@@ -71,6 +70,9 @@ def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> FastCa
         output_ports=_ports(program.outputs, keep, _maker if symbol is None else _sized_maker),
         is_short=program.is_short,
     )
+    if program.callbacks:
+        record.fail = id(fail := functools.partial(_fail, front))
+        keep.append(fail)
     slow = front.call
     if symbol is not None:
         record.sizes, record.threads = instance.loaded.sizes, instance.threads
@@ -79,6 +81,11 @@ def fast_call(front: Front, target: Target, cache: ObjectCache | None) -> FastCa
         slow = _growing(front, record, kept)
     keep.append(record)
     return FastCall(method, (ctypes.addressof(record).to_bytes(8, sys.byteorder), slow, *keep))
+
+
+def _fail(front: Front, status: int) -> NoReturn:
+    """Raise what has stopped a call of the program, which may have had effects and is not made again."""
+    raise front.instance.failure(status)
 
 
 class FastCall(NamedTuple):

@@ -24,7 +24,7 @@ from shlo_jit.runtime import layout, pool, signals
 
 _FIELDS = (
     *("main", "instance", "inputs", "outputs", "arena", "needs_arena"),
-    *("array_type", "new_array", "input_ports", "output_ports", "is_short"),
+    *("array_type", "new_array", "input_ports", "output_ports", "is_short", "fail"),
     *("sizes", "threads", "low", "high", "numbers", "arena_bytes"),
 )
 _NUMBERS = ("inputs", "outputs", "threads", "low", "high", "numbers", "arena_bytes")
@@ -34,7 +34,8 @@ SIZED = "shlo_fastcall_sized"
 
 
 class Record(ctypes.Structure):
-    """What the machine code knows of an executable; all fields are 64 bits. The last line of fields is for programs
+    """What the machine code knows of an executable; all fields are 64 bits. `fail` is a callable that raises what the
+    status says, of programs that must not be called again for it; else 0. The last line of fields is for programs
     with a size that is known at the call only: the function `abi.SIZES`, the threads it is asked for, the least and the
     greatest size, how many numbers it writes, and the bytes that the arena has."""
 
@@ -120,10 +121,17 @@ class _Writer:
 
         b.start(self.undo)
         self.drop_results(outputs)
-        interrupted = b.label("interrupted")  # the exception is set; another status the slow way finds out about
-        b.branch_if(b.icmp("eq", status, i32(Status.INTERRUPTED)), interrupted, self.slow)
+        interrupted, failed = b.label("interrupted"), b.label("failed")  # the exception is set; or is to be found out
+        b.branch_if(b.icmp("eq", status, i32(Status.INTERRUPTED)), interrupted, failed)
         b.start(interrupted)
         b.line("ret ptr null")
+
+        b.start(failed)
+        fail = self.field("fail")
+        raises = b.label("raises")
+        b.branch_if(b.icmp("ne", fail, NULL), raises, self.slow)
+        b.start(raises)
+        self.write_raise(fail, status, interrupted)
 
         b.start(self.slow)
         slow = b.load("ptr", b.offset(self.self, layout.ITEMS + 8))
@@ -245,6 +253,17 @@ class _Writer:
 
         (status,) = b.if_else(b.icmp("ne", self.field("is_short"), NULL), keep, release)
         return status
+
+    def write_raise(self, fail: V, status: V, leave: str) -> None:
+        """Let `fail` raise what the status says; `leave` is where nothing is left to do but to return."""
+        b = self.b
+        argument = b.alloca("ptr", align=8)
+        number = b.call("ptr", "PyLong_FromLong", [b.cast("sext", status, "i64")])
+        self.need(b.icmp("ne", number, NULL), leave)
+        b.store(number, argument)
+        result = b.call("ptr", "PyObject_Vectorcall", [fail, argument, i64(1), NULL])
+        b.call("void", "Py_DecRef", [number])
+        b.line(f"ret ptr {result.text}")
 
     def write_return(self, outputs: V) -> None:
         """One result by itself, else a tuple."""

@@ -13,7 +13,7 @@ from shlo_jit.codegen.jit import Library
 from shlo_jit.codegen.program import Port
 from shlo_jit.errors import ExecutionError
 from shlo_jit.runtime import pool
-from shlo_jit.runtime.callbacks import CallbackTable, trampoline_address
+from shlo_jit.runtime.callbacks import CallbackTable
 from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.loaded import Loaded
 from shlo_jit.runtime.signals import CALL
@@ -74,7 +74,7 @@ class Instance:
         self.arena_bytes = loaded.arena_bytes(threads)
         self.host = host or Host()
         callbacks, first = loaded.program.callbacks, loaded.first_callback
-        self._callbacks = CallbackTable(callbacks, custom_calls, self.host, first) if callbacks else None
+        self._callbacks = CallbackTable(callbacks, custom_calls, self.host, first, rank, threads) if callbacks else None
         self._call = CALL(functions.addresses["shlo_call"])
         self._functions = functions
         self._arenas: list[Any] = []
@@ -88,7 +88,7 @@ class Instance:
         """Make what the program is called with as its instance; its address."""
         self.record: Any = record_type(len(self.loaded.constants))(
             threads=self.threads,
-            callback=trampoline_address,
+            callback=self._callbacks.function if self._callbacks else 0,
             handle=self._callbacks.handle if self._callbacks else 0,
             pause=self._functions.addresses["shlo_pause"],
             rank=rank,

@@ -140,7 +140,7 @@ class LibraryInstance(Instance):
         self._end = weakref.finalize(self, _destroy, self.loaded.library, c.destroy, pointer.value)
         self._end.atexit = False  # another thread may be in a call until the very end
         if self._callbacks is not None:
-            c.set_callback(pointer.value, trampoline_address, self._callbacks.handle)
+            c.set_callback(pointer.value, self._callbacks.function, self._callbacks.handle)
         c.set_pause(pointer.value, self._functions.addresses["shlo_pause"])
         return pointer.value
 

@@ -105,6 +105,20 @@ def test_exception_comes_out_unchanged(error):
         assert any(entry.name == "fail" for entry in caught.traceback)
 
 
+def test_a_call_that_fails_is_not_made_again():
+    seen = []
+
+    def fail(x, y):
+        seen.append(float(x[0]))
+        raise MyError
+
+    exe = compiled(fail)
+    for k in range(3):
+        with pytest.raises(MyError):
+            exe(X + k, Y)
+    assert seen == [0, 1, 2]
+
+
 def test_exceptions_in_several_threads():
     def fail(x, y):
         raise MyError(float(x[0]))

@@ -22,6 +22,7 @@ from shlo_jit.ir.attributes import (
 )
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.lower.kernels import draw, size
+from shlo_jit.ops.attribute_kinds import short_text
 from shlo_jit.ops.shapes import type_text
 from shlo_jit.schedule.collective import CollectiveSchedule
 from shlo_jit.schedule.custom_call import CallbackSchedule, DrawSchedule, SizeSchedule, StartSchedule
@@ -59,13 +60,46 @@ def python_value(attr: Any) -> Any:
 def attributes_of(op: Op) -> dict[str, Any]:
     """Keyword arguments: the entries of a dictionary backend_config, or `backend_config` itself when it is text; names
     of `called_computations`, when there are any."""
-    config = op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config"))
+    config = _configuration(op)
     if isinstance(config, DictAttr):
         found = {k: python_value(v) for k, v in config.items}
     else:
         found = {} if config is None else {"backend_config": python_value(config)}
     called = op.attributes.get("called_computations", ())
     return found | {"called_computations": tuple(python_value(c) for c in called)} if called else found
+
+
+def types_of(op: Op) -> dict[str, Any]:
+    """`Callback.attribute_types` of a call."""
+    config = _configuration(op)
+    return _type_of(config) if isinstance(config, DictAttr) else {}
+
+
+def api_version(op: Op) -> int:
+    """How a call wants to be called. JAX writes those of version 4 with a dictionary under MHLO's name, and says 1."""
+    if isinstance(op.attributes.get("mhlo.backend_config"), DictAttr):
+        return 4
+    return op.int("api_version", 1)
+
+
+def _configuration(op: Op) -> Any:
+    return op.attributes.get("mhlo.backend_config", op.attributes.get("backend_config"))
+
+
+def _type_of(attr: Any) -> Any:
+    if isinstance(attr, bool):
+        return "i1"
+    if isinstance(attr, str):
+        return "string"
+    if isinstance(attr, (IntegerAttr, FloatAttr)):
+        return attr.type
+    if isinstance(attr, DenseArray):
+        return f"array<{attr.dtype}>"
+    if isinstance(attr, Dense):
+        return f"array<{attr.type.dtype}>"
+    if isinstance(attr, DictAttr):
+        return {k: _type_of(v) for k, v in attr.items}
+    return f"= {short_text(attr)}"
 
 
 def _port(value: Value) -> Port:
@@ -119,5 +153,9 @@ def _call_back(low: ProgramLowering, op: Op, schedule: CallbackSchedule) -> None
         after,
         schedule.aliases,
         lines_of([op]),
+        api_version(op),
+        types_of(op),
+        as_ints(op.attributes.get("operand_tokens", ())),
+        as_ints(op.attributes.get("result_tokens", ())),
     )
     low.callback(callback, pointers, [low.pointer(v) for v in schedule.results])

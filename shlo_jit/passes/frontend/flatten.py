@@ -2,7 +2,8 @@
 processes starts there and runs where it is done. A scalar outside a tensor (`index`) becomes a tensor of rank 0.
 
 Needs: inlined functions. Guarantees: every value is a tensor; no tuple, get_tuple_element, after_all, create_token,
-async_start or async_done remains. A collective op that is done in the block where it starts has a number `started`, and
+async_start or async_done remains. Where a custom call had tokens stands in `operand_tokens` and `result_tokens`, for
+handlers that are handed them. A collective op that is done in the block where it starts has a number `started`, and
 so has the call where it starts. Order among ops with side effects is the order of the text, which is one of those
 that tokens allow. Arguments and results of the function are flattened too, in order.
 
@@ -17,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from shlo_jit.ir.attributes import IntegerAttr, StructAttr
+from shlo_jit.ir.attributes import DenseArray, IntegerAttr, StructAttr
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
 from shlo_jit.ir.types import DTYPES, FutureType, ScalarType, TensorType, TokenType, TupleType, Type, tensor
 from shlo_jit.ops import OPS
@@ -156,7 +157,8 @@ class _Flatten:
 
 # ---------------------------------------------------------------------------- custom_call
 def _flat_attributes(op: Op) -> dict[str, Any]:
-    """Layouts without those of tokens; aliases by the numbers of flattened operands and results."""
+    """Layouts without those of tokens, whose places are noted; aliases by the numbers of flattened operands and
+    results."""
     types = [v.type for v in op.operands]
     whole = TupleType(tuple(v.type for v in op.results))
     if len(whole.types) == 1 and isinstance(whole.types[0], TupleType):
@@ -166,10 +168,20 @@ def _flat_attributes(op: Op) -> dict[str, Any]:
         if attributes.get(name) is not None:
             pairs = zip(attributes[name], described, strict=True)
             attributes[name] = tuple(layout for layout, t in pairs if isinstance(t, TensorType))
+    for name, described in (("operand_tokens", types), ("result_tokens", whole.types)):
+        places = tuple(i for i, t in enumerate(_all_leaves(described)) if isinstance(t, TokenType))
+        if places:
+            attributes[name] = DenseArray("i64", places)
     aliases = attributes.get("output_operand_aliases")
     if aliases:
         attributes["output_operand_aliases"] = tuple(_flat_alias(a, types, whole) for a in aliases)
     return attributes
+
+
+def _all_leaves(types: Sequence[Type]) -> list[Type]:
+    """As `leaves`, with the tokens."""
+    nested = [_all_leaves(t.types) if isinstance(t, TupleType | FutureType) else [t] for t in types]
+    return [leaf for part in nested for leaf in part]
 
 
 def _flat_alias(alias: StructAttr, operands: list[Type], results: TupleType) -> StructAttr:

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing import process, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
@@ -34,6 +34,10 @@ def check() -> None:
 
 def pickled(calls: dict[str, Any]) -> bytes:
     """Custom calls, to be sent. Raises TypeError where they cannot be found by name from another process."""
+    for name, target in calls.items():
+        if any(isinstance(t, int) for t in (target.values() if isinstance(target, Mapping) else [target])):
+            what = f"custom_calls: {name!r} is given by address, which means nothing in worker processes"
+            raise TypeError(f"{what} ({THREADS_HINT})")
     try:
         made = pickle.dumps(calls)
     except Exception as error:  # whatever an object's own pickling raises
