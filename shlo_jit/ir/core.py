@@ -116,7 +116,7 @@ class Op:
 
     @property
     def span(self) -> Span | None:
-        return None if self.source is NO_SOURCE else Span(self.source, self.start, self.end)
+        return None if self.source is NO_SOURCE else Span(self.source, *self.source.place(self.start, self.end))
 
     @property
     def dialect(self) -> str:
@@ -211,8 +211,8 @@ def function_type(func: Op) -> FunctionType:
 
 def place_text(op: Op) -> str:
     """An op and its line, for messages."""
-    line = op.source.line_column(op.start)[0] if op.span is not None else 0
-    return f"{op.name} in line {line}" if line else op.name
+    span = op.span
+    return op.name if span is None else f"{op.name} in line {span.source.line_column(span.start)[0]}"
 
 
 def is_declaration(func: Op) -> bool:

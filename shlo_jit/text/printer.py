@@ -114,8 +114,11 @@ class Printer:
             self.in_func = False  # in a generic function it does not
             text = self._generic(op)
         self.in_func = outer
-        location = f" {op.location.text}" if isinstance(op.location, OpaqueAttr) else ""
-        return f"{results}{text}{location}"
+        return f"{results}{text}{self.location(op)}"
+
+    def location(self, op: Op) -> str:
+        """` loc(...)` of an op, or nothing."""
+        return f" {op.location.text}" if isinstance(op.location, OpaqueAttr) else ""
 
     def _pretty(self, op: Op, name: str) -> str | None:
         """The op in its own syntax, or None when it has none or does not fit."""

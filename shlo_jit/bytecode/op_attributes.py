@@ -1,0 +1,118 @@
+"""The attributes of an op as files store them, and as StableHLO has them: rows of the table, applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shlo_jit.bytecode.op_table import Stored, Versions
+from shlo_jit.ir.attributes import ConvDims, StructAttr
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.structs import STRUCTS
+
+MISSING: Any = object()
+
+
+# ---------------------------------------------------------------------- reading
+def from_stored(row: Versions, number: int, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """StableHLO's attributes of version `number` of an op. `stored` may have others, which are kept. Raises ValueError."""
+    rest = dict(stored)
+    attributes: dict[str, Any] = {}
+    structs: dict[str, tuple[str, dict[str, Any], bool]] = {}
+    for s in row.stored:
+        value, is_default = _read(s, number, rest)
+        if s.struct:
+            name, fields, so_far = structs.get(s.attribute, (s.struct, {}, True))
+            fields[s.field] = value
+            structs[s.attribute] = (name, fields, so_far and is_default)
+        elif not is_default:
+            attributes[s.attribute or s.name] = value
+    for attribute, (name, fields, is_default) in structs.items():
+        if not is_default:
+            attributes[attribute] = make_struct(name, fields)
+    _keep_both_layouts(attributes, stored)
+    for name, value in rest.items():
+        if name in attributes:
+            raise ValueError(f"attribute {name} is there twice")
+        attributes[name] = value
+    return attributes
+
+
+def _read(s: Stored, number: int, rest: dict[str, Any]) -> tuple[Any, bool]:
+    """The value of one attribute, and whether it is the default."""
+    if not s.since <= number <= s.until:
+        return (None if s.default is None else s.default.make(NO_OP)), True
+    value = rest.pop(s.name, MISSING)
+    if value is MISSING:
+        raise ValueError(f"there is no attribute {s.name}")
+    try:
+        value = s.form.read(value)
+    except ValueError as refusal:
+        raise ValueError(f"attribute {s.name}: {refusal}") from None
+    return value, s.default is not None and s.default.is_it(value)
+
+
+NO_OP = Op("", [], [])
+"""Asked for the defaults of attributes that later versions brought: these do not depend on the op."""
+
+
+def make_struct(name: str, fields: dict[str, Any]) -> Any:
+    if name == "conv":
+        return ConvDims(**fields)
+    if None in fields.values():
+        raise ValueError(f"{name} has not all of its fields")
+    return StructAttr(name, tuple((field, fields.get(field, 0)) for field, _, _ in STRUCTS[name]))
+
+
+def _keep_both_layouts(attributes: dict[str, Any], stored: Mapping[str, Any]) -> None:
+    """Of a custom call's layouts none are given, or those of operands and results."""
+    if "operand_layouts" in attributes or "result_layouts" in attributes:
+        attributes["operand_layouts"] = stored["operand_layouts"]
+        attributes["result_layouts"] = stored["result_layouts"]
+
+
+# ---------------------------------------------------------------------- writing
+class Unsayable(Exception):
+    """A version of StableHLO has no words for something."""
+
+
+def to_stored(row: Versions, number: int, op: Op) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
+    """Version `number` of an op: the attributes that are stored, in their order, and those that the op's row does not
+    know. Raises Unsayable for what that version cannot have, and ValueError for attributes of another kind."""
+    stored: list[tuple[str, Any]] = []
+    known: set[str] = set()
+    for s in row.stored:
+        attribute = s.attribute or s.name
+        known.add(attribute)
+        value = _value(s, op, attribute)
+        if s.since <= number <= s.until:
+            stored.append((s.name, _written(s, value, attribute)))
+        elif s.default is None or not s.default.is_it(value):
+            raise Unsayable(f"attribute {attribute}" + (f" with {s.field}" if s.field else ""))
+    rest = [(name, value) for name, value in op.attributes.items() if name not in known]
+    return sorted(stored), rest
+
+
+def _value(s: Stored, op: Op, attribute: str) -> Any:
+    """As StableHLO has it; the default where it is not there."""
+    value = op.attributes.get(attribute, MISSING)
+    if value is MISSING:
+        if s.default is None:
+            raise ValueError(f"there is no attribute {attribute}")
+        return s.default.make(op)
+    if not s.struct:
+        return value
+    if s.struct == "conv":
+        if not isinstance(value, ConvDims):
+            raise ValueError(f"attribute {attribute} is no {s.struct}")
+        return getattr(value, s.field)
+    if not isinstance(value, StructAttr) or value.name != s.struct:
+        raise ValueError(f"attribute {attribute} is no {s.struct}")
+    return value.get(s.field)
+
+
+def _written(s: Stored, value: Any, attribute: str) -> Any:
+    try:
+        return s.form.write(value)
+    except (ValueError, KeyError, AttributeError) as refusal:
+        raise ValueError(f"attribute {attribute}: {refusal}") from None
