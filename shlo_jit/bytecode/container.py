@@ -21,13 +21,9 @@ ALIGNED = 0x80
 TITLES = "strings dialects types offsets operations resources resource-offsets dialect-version properties".split()
 
 
-class Entry(NamedTuple):
-    """A type or an attribute: its dialect's name, and its bytes; as text where it is not `encoded`."""
-
-    dialect: str
-    start: int
-    end: int
-    encoded: bool
+Entry = tuple[str, int, int, int]
+"""A type or an attribute: its dialect's name, where its bytes begin and end, and whether it is encoded; it is text
+otherwise."""
 
 
 class Container(NamedTuple):
@@ -43,7 +39,7 @@ class Container(NamedTuple):
     ir: Cursor
 
 
-def head(data: memoryview) -> tuple[int, str, Cursor]:
+def head(data: bytes) -> tuple[int, str, Cursor]:
     """The version of the bytecode, who wrote it, and the rest of the file."""
     c = Cursor(data, 0, len(data))
     if data[:4] != MAGIC:
@@ -56,7 +52,7 @@ def head(data: memoryview) -> tuple[int, str, Cursor]:
     return version, c.text(), c
 
 
-def read_container(data: memoryview) -> Container:
+def read_container(data: bytes) -> Container:
     """Raises Damaged."""
     version, producer, rest = head(data)
     found = _sections(rest)
@@ -98,7 +94,7 @@ def _sections(c: Cursor) -> dict[int, Cursor]:
 
 def _strings(c: Cursor) -> list[str]:
     """count (length of each, the last one first) bytes; each text ends with a zero byte"""
-    lengths = [c.varint() for _ in range(c.count())]
+    lengths = c.varints(c.count())
     strings: list[str] = []
     for length in reversed(lengths):
         text = c.take(length)
@@ -142,16 +138,16 @@ def _entries(offsets: Cursor, data: Cursor, dialects: list[str]) -> tuple[list[E
     """attributes types (dialect count size*)*: the sizes of what lies one after the other in `data`"""
     attributes, types = offsets.count(), offsets.count()
     entries: list[Entry] = []
+    start, end = data.at, data.end
     while offsets.at < offsets.end:
         at = offsets.at
         dialect = _of(dialects, offsets.varint(), offsets, at)
-        for _ in range(offsets.count()):
-            at = offsets.at
-            size = offsets.varint()
-            if size >> 1 > data.end - data.at:
-                offsets.fail(f"{size >> 1} bytes of an attribute or type, where {data.end - data.at} are left", at)
-            entries.append(Entry(dialect, data.at, data.at + (size >> 1), bool(size & 1)))
-            data.at += size >> 1
+        for size in offsets.varints(offsets.count()):
+            entries.append((dialect, start, start + (size >> 1), size & 1))
+            start += size >> 1
+        if start > end:
+            offsets.fail(f"{start - end} bytes more of attributes and types than there are", at)
+    data.at = start
     if len(entries) != attributes + types:
         offsets.fail(f"{attributes} attributes and {types} types are not the {len(entries)} that there are")
     data.done("the section of types")

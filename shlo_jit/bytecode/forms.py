@@ -173,9 +173,10 @@ def all_alike(value: int, form: Form, rank: Callable[[Op], int]) -> Default:
     """A list of this number, one for each dimension."""
 
     def is_it(given: Any) -> bool:
+        """An empty list is left as it is, as MLIR leaves it."""
         if isinstance(given, Dense):
-            return given.array.size == 0 or bool(given.is_splat or (given.array == value).all()) and _first(given) == value
-        return all(part == value for part in given.values)
+            return given.array.size > 0 and bool((given.array == value).all())
+        return bool(given.values) and all(part == value for part in given.values)
 
     def make(op: Op) -> Any:
         n = rank(op)
@@ -185,10 +186,6 @@ def all_alike(value: int, form: Form, rank: Callable[[Op], int]) -> Default:
             bool if form is BOOLS else np.int64)))  # fmt: skip
 
     return Default(is_it, make)
-
-
-def _first(value: Dense) -> Any:
-    return value.array.reshape(-1)[0] if value.array.size == 1 else value.array[(0,) * value.array.ndim]
 
 
 def rank_of_operand(op: Op) -> int:

@@ -49,7 +49,7 @@ def _read(s: Stored, number: int, rest: dict[str, Any]) -> tuple[Any, bool]:
         value = s.form.read(value)
     except ValueError as refusal:
         raise ValueError(f"attribute {s.name}: {refusal}") from None
-    return value, s.default is not None and s.default.is_it(value)
+    return value, not s.kept and s.default is not None and s.default.is_it(value)
 
 
 NO_OP = Op("", [], [])
@@ -87,7 +87,7 @@ def to_stored(row: Versions, number: int, op: Op) -> tuple[list[tuple[str, Any]]
         value = _value(s, op, attribute)
         if s.since <= number <= s.until:
             stored.append((s.name, _written(s, value, attribute)))
-        elif s.default is None or not s.default.is_it(value):
+        elif attribute in op.attributes and (s.default is None or not s.default.is_it(value)):
             raise Unsayable(f"attribute {attribute}" + (f" with {s.field}" if s.field else ""))
     rest = [(name, value) for name, value in op.attributes.items() if name not in known]
     return sorted(stored), rest

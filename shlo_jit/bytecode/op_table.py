@@ -42,6 +42,8 @@ class Stored(NamedTuple):
     struct: str = ""
     """The struct there that it is a field of."""
     field: str = ""
+    kept: bool = False
+    """Whether StableHLO has it written where it is the default."""
 
 
 class Versions(NamedTuple):
@@ -260,7 +262,7 @@ op("get_tuple_element", "0.9", integers("index"))
 op("infeed", "0.9", Stored("infeed_config", TEXT, default("")), Stored("layout", LIST, default(())))
 op("iota", "0.9", integers("iota_dimension"))
 op("map", "0.9", ints("dimensions"))
-op("outfeed", "0.9", Stored("outfeed_config", TEXT, default("")))
+op("outfeed", "0.9", Stored("outfeed_config", TEXT, default(""), kept=True))
 op("pad", "0.9", ints("edge_padding_low", "edge_padding_high", "interior_padding"))
 op("recv", "0.9 1.12", TRANSFER)
 op("reduce", "0.9", ints("dimensions"), limits=PROMOTION)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from shlo_jit.deep import deeply
@@ -91,7 +91,7 @@ def _marked(module: Module) -> str:
     return Marking().op(module.op) + "\n"
 
 
-def _resolved(location: OpaqueAttr, known: dict[str, str]) -> str:
+def _resolved(location: OpaqueAttr, known: Mapping[str, str]) -> str:
     """A location with the text of those that it names."""
     text = location.text
     while len(text) < LONGEST_LOCATION and (alias := _ALIAS.search(text)):

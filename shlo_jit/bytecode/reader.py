@@ -4,12 +4,14 @@
     op     ::= name mask location dictionary? properties? result-types? operands? regions?
     region ::= number of blocks (number of values, block*)?
 
-Values have no names: each is the next number, from the outermost region that does not see those outside on.
+Values have no names. Each is a number: those of a region come after all of the region around it, or start at 0 where it
+does not see that.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from shlo_jit.bytecode import container
@@ -18,8 +20,8 @@ from shlo_jit.bytecode.fields import ATTRIBUTE, OPTIONAL_ATTRIBUTE
 from shlo_jit.bytecode.op_attributes import from_stored
 from shlo_jit.bytecode.op_table import FOREIGN, STEMS, Versions
 from shlo_jit.bytecode.printed import PrintedSource
-from shlo_jit.bytecode.stream import Cursor, Damaged
-from shlo_jit.bytecode.tables import Tables
+from shlo_jit.bytecode.stream import Cursor, Damaged, counted, long_varint
+from shlo_jit.bytecode.tables import MISSING, Locations, Tables
 from shlo_jit.bytecode.versions import LAST, version_of_producer
 from shlo_jit.deep import NESTING_LIMIT, deeply
 from shlo_jit.errors import Diagnostic, ParseError
@@ -42,14 +44,13 @@ _VERSIONED = re.compile(r"vhlo\.(.+)_v(\d{1,9})$")
 @paused_collector()
 def read_artifact(data: bytes, name: str = "<bytes>") -> Module:
     """The program in a portable artifact. Raises ParseError, which says at which byte."""
-    view = memoryview(data)
     try:
-        return _Reader(view, name).module()
+        return _Reader(data, name).module()
     except Damaged as damage:
-        raise _refusal(view, name, damage) from None
+        raise _refusal(data, name, damage) from None
 
 
-def _refusal(data: memoryview, name: str, damage: Damaged) -> ParseError:
+def _refusal(data: bytes, name: str, damage: Damaged) -> ParseError:
     hint = ""
     try:
         _, producer, _ = container.head(data)
@@ -67,17 +68,22 @@ def _refusal(data: memoryview, name: str, damage: Damaged) -> ParseError:
 class _Reader:
     """Where it is in the ops, and the values that can be seen there."""
 
-    def __init__(self, data: memoryview, name: str):
+    def __init__(self, data: bytes, name: str):
         self.data = data
         self.file: Container = read_container(data)
         self.version = self.file.version
         self.tables = Tables(data, self.file)
         self.source = PrintedSource(name)
-        self.values: list[Value] = []
+        self.values: list[Value | None] = []
+        """By number; those of the regions around, too, as far as they can be seen."""
+        self.next = 0
+        """The number of the next value that is defined."""
         self.ops = 0
         self.arguments = 0
         """Of the blocks around."""
         self.depth = 0
+        self.types: dict[int, Type] = {}
+        """Of values, by their number."""
         self.rows: dict[int, tuple[str, Versions | None, int]] = {}
         """Name in StableHLO, row and version of the ops met, by their number."""
         self.attributes: dict[tuple[int, int, int], dict[str, Any]] = {}
@@ -92,7 +98,7 @@ class _Reader:
         op = block.ops[0]
         if not op.regions[0].blocks:
             op.regions[0].blocks.append(Block())
-        module = Module(op, self.source, self.tables.named_locations(), scoped=True)
+        module = Module(op, self.source, Locations(self.tables), scoped=True)
         self.source.module = module
         version = version_of_producer(self.file.producer)
         if version is not None and version > LAST:
@@ -111,11 +117,13 @@ class _Reader:
         self.depth += 1
         if self.depth > NESTING_LIMIT:
             c.fail(f"nested too deeply (more than {NESTING_LIMIT} regions)", at)
-        c.varint()
-        before, arguments = len(self.values), self.arguments
+        outer = self.next, self.arguments
+        self.next = len(self.values)
+        self.values += [None] * c.count()
+        first = self.next
         block = self.block(c, owner)
-        del self.values[before:]
-        self.arguments = arguments
+        del self.values[first:]
+        self.next, self.arguments = outer
         self.depth -= 1
         return Region([block])
 
@@ -125,11 +133,10 @@ class _Reader:
         block = self.arguments_of(c) if head & 1 else Block()
         if (head >> 1) * SMALLEST_OP > c.end - c.at:
             c.fail(f"{head >> 1} operations should follow, and {c.end - c.at} bytes are left", at)
-        ops = block.ops
-        for _ in range(head >> 1):
-            op = self.op(c, owner)
-            if op is not None:
-                ops.append(op)
+        try:
+            self.ops_of(c, head >> 1, owner, block.ops)
+        except IndexError:
+            c.fail("the file ends in the middle of an operation", at)
         return block
 
     def arguments_of(self, c: Cursor) -> Block:
@@ -147,13 +154,24 @@ class _Reader:
             locations.append(tables.place(c.varint(), at) if located else None)
         if self.version >= 3 and c.byte():
             self.skip_orders(c, len(arguments))
-        self.values += arguments
+        self.define(arguments, at)
         return Block(arguments, locations=tuple(locations) if any(locations) else ())
 
+    def define(self, values: Sequence[Value | None], at: int) -> None:
+        """Give values the next numbers."""
+        first = self.next
+        self.next += len(values)
+        if self.next > len(self.values):
+            raise Damaged("there are more values than the region says", at)
+        self.values[first : self.next] = values
+
     def value_type(self, number: int, at: int) -> Type:
-        type = self.tables.type(number, at)
-        if not isinstance(type, Type):
-            raise Damaged("this type is one of elements, not of values", at)
+        type = self.types.get(number)
+        if type is None:
+            type = self.tables.type(number, at)
+            if not isinstance(type, Type):
+                raise Damaged("this type is one of elements, not of values", at)
+            self.types[number] = type
         return type
 
     def skip_orders(self, c: Cursor, values: int) -> None:
@@ -166,56 +184,90 @@ class _Reader:
 
     # ---- ops
 
-    def op(self, c: Cursor, owner: str) -> Op | None:
-        start = c.at
-        number = c.varint()
-        mask = c.byte()
-        at = c.at
-        location = self.tables.place(c.varint(), at)
-        name, row, version = self.rows.get(number) or self.row(number, start)
-        at = c.at
-        dictionary = c.varint() if mask & HAS_DICTIONARY else -1
-        properties = c.varint() if mask & HAS_PROPERTIES else -1
-        key = (number, dictionary, properties)
-        attributes = self.attributes.get(key)
-        if attributes is None:
-            attributes = self.attributes[key] = self.attributes_of(name, row, version, dictionary, properties, at)
-        types: list[Type] = []
-        if mask & HAS_RESULTS:
-            for _ in range(c.count()):
+    def ops_of(self, c: Cursor, count: int, owner: str, ops: list[Op]) -> None:
+        """op*, which most of the time goes into: numbers of one byte are read where they stand. Past the end of the
+        section, there are other bytes or an IndexError; an op that ends there is refused."""
+        data, at = c.data, c.at
+        places, rows, known_attributes = self.tables.places, self.rows, self.attributes
+        types_known, values, source = self.types, self.values, self.source
+        for _ in range(count):
+            start = at
+            number = data[at]
+            if number & 1:
+                number, at = number >> 1, at + 1
+            else:
+                number, at = long_varint(data, at)
+            mask = data[at]
+            at += 1
+            place = data[at]
+            if place & 1:
+                place, at = place >> 1, at + 1
+            else:
+                place, at = long_varint(data, at)
+            location = places.get(place, MISSING)
+            if location is MISSING:
+                location = self.tables.place(place, start)
+            name, row, version = rows.get(number) or self.row(number, start)
+            dictionary = properties = -1
+            if mask & HAS_DICTIONARY:
+                dictionary, at = long_varint(data, at)
+            if mask & HAS_PROPERTIES:
+                properties, at = long_varint(data, at)
+            key = (number, dictionary, properties)
+            attributes = known_attributes.get(key)
+            if attributes is None:
+                attributes = self.attributes_of(name, row, version, dictionary, properties, start)
+                known_attributes[key] = attributes
+            types: list[Type] = []
+            if mask & HAS_RESULTS:
+                found, at = counted(data, at)
+                try:
+                    types = [types_known[index] for index in found]
+                except KeyError:
+                    types = [self.value_type(index, start) for index in found]
+            operands: list[Any] = []
+            if mask & HAS_OPERANDS:
+                found, at = counted(data, at)
+                try:
+                    operands = [values[index] for index in found]
+                except IndexError:
+                    c.fail("an operand is none of the values here", start)
+                if None in operands:
+                    c.fail("a value is used before it is defined", start)
+            if mask & HAS_SUCCESSORS:
+                c.fail("operations that go on in another block are not StableHLO", start)
+            if mask & HAS_ORDERS:
+                c.at = at
+                self.skip_orders(c, len(types))
                 at = c.at
-                types.append(self.value_type(c.varint(), at))
-        operands: list[Value] = []
-        if mask & HAS_OPERANDS:
-            values = self.values
-            for _ in range(c.count()):
+            if at > c.end:
+                c.fail("the operations end in the middle of one", start)
+            if name == CAST:
+                self.cast(c, mask, operands, types, start)
+                continue
+            if name == "stablehlo.return" and owner == "func.func":
+                name = "func.return"
+            self.ops += 1
+            op = Op(name, operands, types, dict(attributes), None, source, self.ops, self.ops, location)
+            if len(types) == 1 and self.next < len(values):
+                values[self.next] = op.results[0]
+                self.next += 1
+            elif types:
+                self.define(op.results, start)
+            if mask & HAS_REGIONS:
+                c.at = at
+                op.regions = self.regions(c, name)
                 at = c.at
-                value = c.varint()
-                if value >= len(values):
-                    c.fail(f"value {value} is used before it is defined", at)
-                operands.append(values[value])
-        if mask & HAS_SUCCESSORS:
-            c.fail("operations that go on in another block are not StableHLO", start)
-        if mask & HAS_ORDERS:
-            self.skip_orders(c, len(types))
-        if name == CAST:
-            return self.cast(c, mask, operands, types, start)
-        if name == "stablehlo.return" and owner == "func.func":
-            name = "func.return"
-        self.ops += 1
-        op = Op(name, operands, types, dict(attributes), None, self.source, self.ops, self.ops, location)
-        self.values += op.results
-        if mask & HAS_REGIONS:
-            op.regions = self.regions(c, name)
-        elif name == "func.func":
-            op.regions = [Region()]
-        return op
+            elif name == "func.func":
+                op.regions = [Region()]
+            ops.append(op)
+        c.at = at
 
     def cast(self, c: Cursor, mask: int, operands: list[Value], types: list[Type], start: int) -> None:
         """From StableHLO's types to VHLO's or back, which are the same here."""
         if mask & HAS_REGIONS or [value.type for value in operands] != types:
             c.fail("a cast between types that are not the same", start)
-        self.values += operands
+        self.define(operands, start)
 
     def regions(self, c: Cursor, name: str) -> list[Region]:
         at = c.at
@@ -230,9 +282,10 @@ class _Reader:
             id, inner = container.section(c)
             if id != container.IR:
                 c.fail("the regions of an operation should be here", at)
-        outer, self.values, arguments, self.arguments = self.values, [], self.arguments, 0
+        outer = self.values, self.next, self.arguments
+        self.values, self.next, self.arguments = [], 0, 0
         regions = [self.region(inner, name) for _ in range(n)]
-        self.values, self.arguments = outer, arguments
+        self.values, self.next, self.arguments = outer
         if inner is not c:
             inner.done("the regions here")
         return regions

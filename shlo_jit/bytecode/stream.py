@@ -23,12 +23,60 @@ class Damaged(Exception):
         self.message, self.at = message, at
 
 
+def long_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A varint of more than one byte, and where it ends. Raises IndexError at the end of the file."""
+    first = data[at]
+    if first & 3 == 2:
+        return (first | data[at + 1] << 8) >> 2, at + 2
+    more = (first & -first).bit_length() - 1 if first else 8
+    end = at + 1 + more
+    if end > len(data):
+        raise IndexError
+    if not first:
+        return int.from_bytes(data[at + 1 : end], "little"), end
+    return int.from_bytes(data[at:end], "little") >> (more + 1), end
+
+
+def numbers(data: bytes, at: int, count: int) -> tuple[list[int], int]:
+    """So many varints, and where they end."""
+    found: list[int] = []
+    for _ in range(count):
+        value = data[at]
+        if value & 1:
+            found.append(value >> 1)
+            at += 1
+        elif value & 2:
+            found.append((value | data[at + 1] << 8) >> 2)
+            at += 2
+        else:
+            value, at = long_varint(data, at)
+            found.append(value)
+    return found, at
+
+
+def counted(data: bytes, at: int) -> tuple[list[int], int]:
+    """Varints with their count in front. Raises IndexError for more of them than the file has bytes."""
+    count = data[at]
+    if count == 3:  # one number, as most often
+        value = data[at + 1]
+        if value & 1:
+            return [value >> 1], at + 2
+        if value & 2:
+            return [(value | data[at + 2] << 8) >> 2], at + 3
+    if count == 5 and data[at + 1] & data[at + 2] & 1:  # two small ones
+        return [data[at + 1] >> 1, data[at + 2] >> 1], at + 3
+    (count,), at = numbers(data, at, 1)
+    if count > len(data) - at:
+        raise IndexError
+    return numbers(data, at, count)
+
+
 class Cursor:
     """A place in the bytes `data[at:end]`; places count from the beginning of the file."""
 
     __slots__ = ("at", "data", "end")
 
-    def __init__(self, data: memoryview, at: int, end: int):
+    def __init__(self, data: bytes, at: int, end: int):
         self.data, self.at, self.end = data, at, end
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
@@ -49,14 +97,24 @@ class Cursor:
         if first & 1:
             self.at = at + 1
             return first >> 1
-        more = (first & -first).bit_length() - 1 if first else 8
-        end = at + 1 + more
+        try:
+            value, end = long_varint(self.data, at)
+        except IndexError:
+            end = self.end + 1
         if end > self.end:
             self.fail("the file ends here, in the middle of a number")
         self.at = end
-        if not first:
-            return int.from_bytes(self.data[at + 1 : end], "little")
-        return int.from_bytes(self.data[at:end], "little") >> (more + 1)
+        return value
+
+    def varints(self, count: int) -> list[int]:
+        try:
+            found, at = numbers(self.data, self.at, count)
+        except IndexError:
+            at = self.end + 1
+        if at > self.end:
+            self.fail("the file ends here, in the middle of a list")
+        self.at = at
+        return found
 
     def signed(self) -> int:
         value = self.varint()
@@ -76,7 +134,7 @@ class Cursor:
         if n > self.end - at:
             self.fail(f"{n} bytes should follow, and {self.end - at} are left")
         self.at = at + n
-        return self.data[at : at + n]
+        return memoryview(self.data)[at : at + n]
 
     def part(self, n: int) -> Cursor:
         """A cursor over the next n bytes, which are passed over."""
@@ -87,14 +145,11 @@ class Cursor:
     def text(self) -> str:
         """Up to a zero byte."""
         start = self.at
-        data = self.data
-        at = start
-        while at < self.end and data[at]:
-            at += 1
-        if at == self.end:
+        at = self.data.find(b"\0", start, self.end)
+        if at < 0:
             self.fail("the file ends here, in the middle of a text", start)
         self.at = at + 1
-        return bytes(data[start:at]).decode("utf-8", "surrogateescape")
+        return self.data[start:at].decode("utf-8", "surrogateescape")
 
     def done(self, what: str) -> None:
         if self.at != self.end:

@@ -6,7 +6,7 @@ treat a module as a value: they build new ops and leave the old ones alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -160,11 +160,11 @@ class Module:
     """What `str` gives. The syntax of ops is known to `shlo_jit.text` alone, which sets this."""
 
     def __init__(
-        self, op: Op, source: Source = NO_SOURCE, locations: dict[str, str] | None = None, scoped: bool = False
+        self, op: Op, source: Source = NO_SOURCE, locations: Mapping[str, str] | None = None, scoped: bool = False
     ):
         self.op = op
         self.source = source
-        self.locations = locations if locations is not None else {}
+        self.locations: Mapping[str, str] = locations if locations is not None else {}
         """Name (without `#`) to `loc(...)` text, of the aliases that ops' locations refer to."""
         self.scoped = scoped
         """The parser made it, and has looked every name up in its scope: the verifier need not. A module that is

@@ -8,7 +8,7 @@ printed text gives the same text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from shlo_jit.deep import deeply
@@ -71,12 +71,12 @@ def value_names(op: Op) -> dict[Value, str]:
     return printer.names
 
 
-def _aliases(locations: dict[str, str], body: str) -> Iterable[str]:
+def _aliases(locations: Mapping[str, str], body: str) -> Iterable[str]:
     """Definitions of the location aliases that `body` needs, directly or through others, those used by others first."""
-    if not locations:
+    todo = _ALIAS.findall(body)
+    if not todo or not locations:
         return []
     reached: dict[str, None] = {}
-    todo = _ALIAS.findall(body)
     while todo:
         name = todo.pop()
         if name in locations and name not in reached:
