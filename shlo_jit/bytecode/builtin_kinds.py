@@ -21,9 +21,11 @@ from shlo_jit.bytecode.vhlo_kinds import (
     tensor_type_parts, values,
 )  # fmt: skip
 from shlo_jit.ir.attribute_text import attribute_text
-from shlo_jit.ir.attributes import UNIT, DenseArray, SymbolRef, TypeAttr
+from shlo_jit.ir.attributes import (
+    UNIT, Dense, DenseArray, DictAttr, FloatAttr, IntegerAttr, SymbolRef, TypeAttr,
+)  # fmt: skip
 from shlo_jit.ir.dense_text import to_bytes
-from shlo_jit.ir.types import DTYPES, DType, ScalarType, TensorType, TupleType, Type, tensor
+from shlo_jit.ir.types import DTYPES, DType, FunctionType, ScalarType, TensorType, TupleType, Type, tensor
 from shlo_jit.text.dense import from_bytes
 
 
@@ -103,3 +105,32 @@ TYPES_OF_BUILTIN = (
 )
 
 BUILTIN = dialect("builtin", ATTRIBUTES_OF_BUILTIN, TYPES_OF_BUILTIN)
+
+
+_BY_CLASS = {
+    tuple: "array", DictAttr: "dictionary", str: "string", TypeAttr: "type", IntegerAttr: "integer", bool: "integer",
+    FloatAttr: "float", DenseArray: "dense_array", Dense: "dense", FunctionType: "function", TupleType: "tuple",
+}  # fmt: skip
+
+
+def name_of_kind(value: Any) -> str:
+    """The name of the kind that a type or an attribute is of, in MLIR's own dialect. Raises ValueError."""
+    if value is UNIT:
+        return "unit"
+    match value:
+        case Location():
+            return value.kind
+        case SymbolRef():
+            return "symbol" if len(value.path) == 1 else "nested_symbol"
+        case ScalarType():
+            if value.name in SCALARS.values():
+                return value.name
+            return "complex" if value.name.startswith("complex") else "integer"
+        case TensorType():
+            if value.shape is None or value.bounds is not None or value.encoding:
+                raise ValueError("no such tensor type can be written among attributes")
+            return "tensor"
+    found = _BY_CLASS.get(type(value))
+    if found is None:
+        raise ValueError(f"{type(value).__name__} cannot be written here")
+    return found

@@ -9,7 +9,9 @@ Types and attributes are not decoded here: of each, this says where its bytes ar
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, NamedTuple, Protocol
 
 from shlo_jit.bytecode.stream import Cursor, Output
 
@@ -163,3 +165,82 @@ def _properties(c: Cursor) -> list[tuple[int, int]]:
         c.take(n)
     c.done("the section of properties")
     return found
+
+
+# ---------------------------------------------------------------------- writing
+class Tables(Protocol):
+    """What `made_tables.Made` has of a file."""
+
+    strings: Any
+    dialects: Any
+    attributes: Any
+    types: Any
+
+
+def write_section(out: Output, id: int, data: bytes | bytearray) -> None:
+    out.byte(id)
+    out.varint(len(data))
+    out.data += data
+
+
+def write_container(
+    version: int, producer: str, tables: Tables, ops: Sequence[str], properties: Sequence[bytes], ir: bytes
+) -> bytes:
+    """The file. `ops` are in the order of their dialects."""
+    dialects, named = Output(), Output()
+    for dialect, group in groupby(ops, lambda name: name.partition(".")[0]):
+        names = [name.partition(".")[2] for name in group]
+        named.varint(tables.dialects(dialect))
+        named.varint(len(names))
+        for name in names:
+            number = tables.strings(name)
+            named.varint(number << 1 | 1 if version >= 5 else number)
+    offsets, data = Output(), Output()
+    offsets.varint(len(tables.attributes.known))
+    offsets.varint(len(tables.types.known))
+    for part in (tables.attributes.known, tables.types.known):
+        for dialect, group in groupby(part, lambda entry: entry[0]):
+            listed = list(group)
+            offsets.varint(tables.dialects(dialect))
+            offsets.varint(len(listed))
+            for _, payload, encoded in listed:
+                offsets.varint(len(payload) << 1 | encoded)
+                data.data += payload
+    dialects.varint(len(tables.dialects.known))
+    for dialect in tables.dialects.known:
+        number = tables.strings(dialect)
+        dialects.varint(number << 1 if version >= 1 else number)
+    if version >= 4:
+        dialects.varint(len(ops))
+    dialects.data += named.data
+    out = Output()
+    out.data += MAGIC
+    out.varint(version)
+    out.text(producer)
+    write_section(out, DIALECTS, dialects.data)
+    write_section(out, ATTRIBUTES, data.data)
+    write_section(out, OFFSETS, offsets.data)
+    write_section(out, IR, ir)
+    write_section(out, STRINGS, _write_strings(list(tables.strings.known)))
+    if version >= 5:
+        write_section(out, PROPERTIES, _write_properties(properties))
+    return bytes(out.data)
+
+
+def _write_strings(strings: Sequence[str]) -> bytearray:
+    out = Output()
+    texts = [text.encode("utf-8", "surrogateescape") + b"\0" for text in strings]
+    out.varint(len(texts))
+    for text in reversed(texts):
+        out.varint(len(text))
+    out.data += b"".join(texts)
+    return out.data
+
+
+def _write_properties(properties: Sequence[bytes]) -> bytearray:
+    out = Output()
+    out.varint(len(properties))
+    for blob in properties:
+        out.varint(len(blob))
+        out.data += blob
+    return out.data

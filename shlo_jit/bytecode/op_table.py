@@ -172,12 +172,11 @@ def _promotes(op: Op) -> bool:
     """Whether a body computes in another element type than that of what it combines."""
     if not op.regions or not op.regions[-1].blocks:
         return False
-    arguments = op.regions[-1].blocks[0].arguments
-    given = [v.type for v in op.operands]
+    n = len(op.results)
+    pairs = [(v.type, op.operands[i % n].type) for i, v in enumerate(op.regions[-1].blocks[0].arguments) if n]
     return any(
-        isinstance(a.type, TensorType) and isinstance(t, TensorType) and a.type.dtype != t.dtype
-        for a, t in zip(arguments, given, strict=False)
-    )
+        isinstance(a, TensorType) and isinstance(t, TensorType) and a.dtype != t.dtype for a, t in pairs
+    )  # fmt: skip
 
 
 PROMOTION = (Limit(Version(0, 17), "a body of another element type than its operands", _promotes),)

@@ -10,19 +10,21 @@ from shlo_jit.bytecode.fields import (
 )  # fmt: skip
 from shlo_jit.bytecode.kinds import Kind, constant, dialect, itself, one
 from shlo_jit.bytecode.values import float_of, float_parts, integer_of, integer_parts, tensor_of, tensor_parts
-from shlo_jit.bytecode.versions import Version
-from shlo_jit.ir.attributes import DictAttr, EnumAttr, StructAttr, SymbolRef, TypeAttr
+from shlo_jit.bytecode.versions import FIRST, Version
+from shlo_jit.ir.attributes import (
+    Dense, DictAttr, EnumAttr, FloatAttr, IntegerAttr, StructAttr, SymbolRef, TypeAttr,
+)  # fmt: skip
 from shlo_jit.ir.structs import STRUCTS
 from shlo_jit.ir.type_text import element_type_text
 from shlo_jit.ir.types import (
     DTYPES, TOKEN, DType, ElementType, FunctionType, FutureType, OpaqueType, QuantizedType, ScalarType, TensorType,
-    TupleType, Type, storage_range, tensor,
+    TokenType, TupleType, Type, storage_range, tensor,
 )  # fmt: skip
 from shlo_jit.text.types import type_of_text
 
 
 # ---------------------------------------------------------------------- attributes
-def _enum(code: int, mnemonic: str, words: str, since: Version = Version(0, 9), first: int = 0) -> Kind:
+def _enum(code: int, mnemonic: str, words: str, since: Version = FIRST, first: int = 0) -> Kind:
     """Words are numbered in this order."""
     known = {first + i: EnumAttr("stablehlo", mnemonic, word) for i, word in enumerate(words.split())}
     numbers = {value: number for number, value in known.items()}
@@ -35,14 +37,16 @@ def _enum(code: int, mnemonic: str, words: str, since: Version = Version(0, 9), 
     return Kind(code, mnemonic, (COUNT,), make, lambda value: (numbers[value],), since)
 
 
-def _struct(code: int, name: str, fields: tuple[Any, ...], names: tuple[str, ...] = ()) -> Kind:
+def _struct(
+    code: int, name: str, fields: tuple[Any, ...], since: Version = FIRST, names: tuple[str, ...] = ()
+) -> Kind:
     """A struct whose fields stand in their order."""
     names = names or tuple(field for field, _, _ in STRUCTS[name])
 
     def make(*values: Any) -> StructAttr:
         return StructAttr(name, tuple(zip(names, values, strict=True)))
 
-    return Kind(code, name.partition(".")[2], fields, make, lambda value: tuple(v for _, v in value.fields))
+    return Kind(code, name.partition(".")[2], fields, make, lambda value: tuple(v for _, v in value.fields), since)
 
 
 def _axis(name: str, sub_axis: StructAttr | None) -> StructAttr:
@@ -91,14 +95,14 @@ ATTRIBUTES_OF_VHLO = (
     Kind(15, "tensor", (TYPE, BLOB), tensor_of, tensor_parts),
     _enum(16, "transpose", "TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT"),
     Kind(17, "type", (TYPE,), TypeAttr, lambda value: (value.type,)),
-    _struct(18, "stablehlo.bounds", (EXTENTS,), ("bounds",)),
-    _enum(19, "result_accuracy_mode", "DEFAULT HIGHEST TOLERANCE"),
-    _struct(20, "stablehlo.result_accuracy", (F64, F64, SIGNED, ATTRIBUTE)),
-    _struct(21, "stablehlo.sub_axis_info", (SIGNED, SIGNED)),
-    Kind(22, "axis_ref", (ATTRIBUTE, FLAGGED_ATTRIBUTE), _axis, _axis_parts),
-    Kind(23, "replica_group_mesh_axes", (ATTRIBUTE, ATTRIBUTE), _mesh_axes, _mesh_axes_parts),
-    _struct(24, "stablehlo.mesh_axis", (ATTRIBUTE, SIGNED), ("name", "size")),
-    _struct(25, "stablehlo.mesh", (ATTRIBUTE, OPTIONAL_ATTRIBUTE), ("axes", "device_ids")),
+    _struct(18, "stablehlo.bounds", (EXTENTS,), names=("bounds",)),
+    _enum(19, "result_accuracy_mode", "DEFAULT HIGHEST TOLERANCE", Version(1, 9)),
+    _struct(20, "stablehlo.result_accuracy", (F64, F64, SIGNED, ATTRIBUTE), Version(1, 9)),
+    _struct(21, "stablehlo.sub_axis_info", (SIGNED, SIGNED), Version(1, 16)),
+    Kind(22, "axis_ref", (ATTRIBUTE, FLAGGED_ATTRIBUTE), _axis, _axis_parts, Version(1, 16)),
+    Kind(23, "replica_group_mesh_axes", (ATTRIBUTE, ATTRIBUTE), _mesh_axes, _mesh_axes_parts, Version(1, 16)),
+    _struct(24, "stablehlo.mesh_axis", (ATTRIBUTE, SIGNED), Version(1, 17), ("name", "size")),
+    _struct(25, "stablehlo.mesh", (ATTRIBUTE, OPTIONAL_ATTRIBUTE), Version(1, 17), ("axes", "device_ids")),
 )
 
 
@@ -110,6 +114,13 @@ SCALARS = {
     35: "f8E4M3", 36: "f8E3M4", 37: "f4E2M1FN", 38: "f6E2M3FN", 39: "f6E3M2FN", 40: "f8E8M0FNU",
 }  # fmt: skip
 """Types of one number, or none, and their numbers. VHLO's signed integers are those without a sign elsewhere."""
+SINCE = {
+    "f8E4M3FNUZ": Version(0, 10), "f8E5M2FNUZ": Version(0, 10), "f8E4M3B11FNUZ": Version(0, 11),
+    "i2": Version(1, 2), "ui2": Version(1, 2), "none": Version(1, 6), "tf32": Version(1, 6),
+    "f8E4M3": Version(1, 7), "f8E3M4": Version(1, 7), "f4E2M1FN": Version(1, 8), "f6E2M3FN": Version(1, 8),
+    "f6E3M2FN": Version(1, 8), "f8E8M0FNU": Version(1, 8),
+}  # fmt: skip
+"""The versions that brought some of them."""
 
 
 def element(type: Type | QuantizedType) -> ElementType:
@@ -235,7 +246,7 @@ def tensor_type_parts(type: TensorType) -> tuple[Any, ...]:
 
 WITNESS = OpaqueType("!shape.witness")
 TYPES_OF_VHLO = (
-    *(Kind(code, name, (), *constant(ScalarType(name))) for code, name in SCALARS.items()),
+    *(Kind(code, name, (), *constant(ScalarType(name)), SINCE.get(name, FIRST)) for code, name in SCALARS.items()),
     Kind(1, "complex", (TYPE,), make_complex, complex_part),
     Kind(8, "function", (TYPES, TYPES), make_function, function_parts),
     Kind(20, "tensor", (EXTENTS, TYPE), make_tensor, tensor_type_parts),
@@ -246,10 +257,42 @@ TYPES_OF_VHLO = (
     Kind(25, "unranked_tensor", (TYPE,), lambda t: tensor(None, element(t)), lambda t: (scalar(t.dtype),)),
     Kind(26, "witness", (), *constant(WITNESS)),
     Kind(
-        30, "quantized_per_axis", (COUNT, TYPE, TYPE, COUNT, SIGNED, SIGNED, F64S, SIGNEDS), _per_axis, _per_axis_parts
+        30, "quantized_per_axis", (COUNT, TYPE, TYPE, COUNT, SIGNED, SIGNED, F64S, SIGNEDS), _per_axis, _per_axis_parts,
+        Version(0, 18),
     ),
-    Kind(41, "buffer", (EXTENTS, TYPE), _buffer, _buffer_parts),
-    Kind(42, "future", (TYPES,), lambda types: FutureType(values(types)), lambda type: (type.types,)),
+    Kind(41, "buffer", (EXTENTS, TYPE), _buffer, _buffer_parts, Version(1, 13)),
+    Kind(42, "future", (TYPES,), lambda types: FutureType(values(types)), lambda type: (type.types,), Version(1, 15)),
 )
 
 VHLO = dialect("vhlo", ATTRIBUTES_OF_VHLO, TYPES_OF_VHLO)
+
+
+# ---------------------------------------------------------------------- which kind a value is of
+_BY_CLASS = {
+    tuple: "array", bool: "bool", DictAttr: "dictionary", FloatAttr: "float", IntegerAttr: "integer", str: "string",
+    Dense: "tensor", TypeAttr: "type", FunctionType: "function", TokenType: "token", TupleType: "tuple",
+    FutureType: "future",
+}  # fmt: skip
+
+
+def name_of_kind(value: Any) -> str:
+    """The name of the kind that a type or an attribute is of, in VHLO. Raises ValueError."""
+    match value:
+        case ScalarType():
+            return "complex" if value.name.startswith("complex") else value.name
+        case EnumAttr():
+            return value.mnemonic
+        case StructAttr():
+            return value.name.partition(".")[2]
+        case TensorType():
+            if value.encoding:
+                raise ValueError(f"VHLO has no tensor types with the encoding {value.encoding[:80]}")
+            return "unranked_tensor" if value.shape is None else "tensor" if value.bounds is None else "encoded_tensor"
+        case QuantizedType():
+            return "quantized" if value.axis is None else "quantized_per_axis"
+        case OpaqueType():
+            return "witness" if value == WITNESS else "buffer" if value.text.startswith("memref") else value.text[:80]
+    found = _BY_CLASS.get(type(value))
+    if found is None:
+        raise ValueError(f"VHLO has no {type(value).__name__}")
+    return found
