@@ -158,6 +158,8 @@ class Module:
 
     text_of: ClassVar[Callable[[Module], str]]
     """What `str` gives. The syntax of ops is known to `shlo_jit.text` alone, which sets this."""
+    bytes_of: ClassVar[Callable[[Module, str], bytes]]
+    """What `serialize` gives, which `shlo_jit.bytecode` sets."""
 
     def __init__(
         self, op: Op, source: Source = NO_SOURCE, locations: Mapping[str, str] | None = None, scoped: bool = False
@@ -192,6 +194,15 @@ class Module:
 
     def __str__(self) -> str:
         return Module.text_of(self)
+
+    def serialize(self, version: str = "1.17.0") -> bytes:
+        """The program as a portable artifact (VHLO in MLIR bytecode), which StableHLO of this version and later ones
+        read.
+
+        Raises UnsupportedError with the place of what that version cannot say, VerifyError for attributes that are not
+        what they should be, TypeError and ValueError for a version that is none of 0.9.0 to 1.20.0.
+        """
+        return Module.bytes_of(self, version)
 
     def __eq__(self, other: object) -> bool:
         """Structural equality: same ops, types, attributes and use-def graph; names and places do not matter."""
