@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from shlo_jit.bytecode.fields import (
-    ATTRIBUTE, ATTRIBUTES, BLOB, COUNT, COUNTS, EXTENTS, LOCATION, LOCATIONS, NUMBER, STRING, TYPE, TYPES,
-    WIDEST_NUMBER, Field, pairs,
+    ATTRIBUTE, ATTRIBUTES, BLOB, COUNT, COUNTS, EXTENTS, LOCATION, LOCATIONS, NAME, NUMBER, STRING, TYPE, TYPES,
+    WIDEST_NUMBER, Field, listed, of, pairs,
 )  # fmt: skip
 from shlo_jit.bytecode.kinds import Kind, constant, dialect, itself, one
 from shlo_jit.bytecode.locations import Location
 from shlo_jit.bytecode.values import float_of, float_parts, integer_of, integer_parts, tensor_of, tensor_parts
 from shlo_jit.bytecode.vhlo_kinds import (
-    complex_part, element, function_parts, make_complex, make_dictionary, make_function, make_tensor,
-    tensor_type_parts, values,
+    complex_part, element, function_parts, make_complex, make_function, make_tensor, tensor_type_parts,
+    type_attribute, values,
 )  # fmt: skip
 from shlo_jit.ir.attribute_text import attribute_text
 from shlo_jit.ir.attributes import (
@@ -70,27 +70,27 @@ def _location(code: int, kind: str, *fields: Field) -> Kind:
 
 ATTRIBUTES_OF_BUILTIN = (
     Kind(0, "array", (ATTRIBUTES,), itself, one),
-    Kind(1, "dictionary", (pairs(ATTRIBUTE, ATTRIBUTE),), make_dictionary, lambda value: (value.items,)),
+    Kind(1, "dictionary", (pairs(NAME, ATTRIBUTE),), DictAttr, lambda value: (value.items,)),
     Kind(2, "string", (STRING,), itself, one),
     Kind(3, "typed_string", (STRING, TYPE), lambda text, type: text),
-    Kind(4, "symbol", (ATTRIBUTE,), _symbol, lambda value: (value.path[0],)),
+    Kind(4, "symbol", (NAME,), _symbol, lambda value: (value.path[0],)),
     Kind(
-        5, "nested_symbol", (ATTRIBUTE, ATTRIBUTES), _symbol,
+        5, "nested_symbol", (NAME, listed(of(SymbolRef))), _symbol,
         lambda value: (value.path[0], tuple(SymbolRef((name,)) for name in value.path[1:])),
     ),
-    Kind(6, "type", (TYPE,), TypeAttr, lambda value: (value.type,)),
+    Kind(6, "type", (TYPE,), type_attribute, lambda value: (value.type,)),
     Kind(7, "unit", (), *constant(UNIT)),
     Kind(8, "integer", (NUMBER,), integer_of, integer_parts),
     Kind(9, "float", (NUMBER,), float_of, float_parts),
     _location(10, "callsite", LOCATION, LOCATION),
-    _location(11, "file", ATTRIBUTE, COUNT, COUNT),
+    _location(11, "file", NAME, COUNT, COUNT),
     _location(12, "fused", LOCATIONS),
     _location(13, "tagged", LOCATIONS, ATTRIBUTE),
-    _location(14, "name", ATTRIBUTE, LOCATION),
+    _location(14, "name", NAME, LOCATION),
     _location(15, "unknown"),
     Kind(17, "dense_array", (TYPE, COUNT, BLOB), _dense_array, _dense_array_parts),
     Kind(18, "dense", (TYPE, BLOB), tensor_of, tensor_parts),
-    _location(22, "range", ATTRIBUTE, COUNTS),
+    _location(22, "range", NAME, COUNTS),
 )  # fmt: skip
 
 SCALARS = {1: "index", 3: "bf16", 4: "f16", 5: "f32", 6: "f64", 12: "none"}

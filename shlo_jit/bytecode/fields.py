@@ -68,6 +68,23 @@ ATTRIBUTE = Field(_read_attribute, lambda out, made, value: out.varint(made.attr
 TYPE = Field(_read_type, lambda out, made, value: out.varint(made.type(value)))
 LOCATION = Field(_read_location, lambda out, made, value: out.varint(made.location(value)))
 """A location that another one is made of: its name, or `unknown`."""
+
+
+def of(*classes: type) -> Field:
+    """An attribute that is one of these classes."""
+
+    def read(c: Cursor, found: Found) -> Any:
+        at = c.at
+        value = _read_attribute(c, found)
+        if not isinstance(value, classes):
+            c.fail(f"an attribute of another kind ({type(value).__name__}) than should be here", at)
+        return value
+
+    return Field(read, ATTRIBUTE.write)
+
+
+NAME = of(str)
+"""A text that is an attribute."""
 STRING = Field(_read_string, lambda out, made, value: out.varint(made.string(value)))
 COUNT = Field(lambda c, found: c.varint(), lambda out, made, value: out.varint(value))
 SIGNED = Field(lambda c, found: c.signed(), lambda out, made, value: out.signed(value))

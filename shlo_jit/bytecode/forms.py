@@ -114,6 +114,13 @@ SYMBOLS = Form(
 )
 
 
+def _dictionaries(value: Any) -> tuple[DictAttr, ...]:
+    return tuple(_of(DictAttr)(part) for part in _of(tuple)(value))
+
+
+DICTIONARIES = Form(_dictionaries, _dictionaries)
+
+
 def enum(mnemonic: str) -> Form:
     """A word of an enumeration."""
 

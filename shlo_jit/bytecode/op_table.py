@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shlo_jit.bytecode.forms import (
-    ANY, API_VERSION, BOOL, BOOLS, DEFAULT_PRECISION, DICTIONARY, DIMS, FLAG, INT, INTEGER, INTS, LIST, PRECISIONS,
+    ANY, API_VERSION, BOOL, BOOLS, DEFAULT_PRECISION, DICTIONARIES, DICTIONARY, DIMS, FLAG, INT, INTEGER, INTS, LIST, PRECISIONS,
     SYMBOL, SYMBOLS, TENSOR, TEXT, TYPE, Default, Form, all_alike, default, either, enum, or_none, plain,
     rank_of_operand, spatial_rank,
 )  # fmt: skip
@@ -298,7 +298,7 @@ OPS["func.return"] = OPS["stablehlo.return"]
 op("func.call", "0.9", Stored("callee", SYMBOL))
 op(
     "func.func", "0.9", Stored("sym_name", TEXT), Stored("function_type", TYPE), Stored("sym_visibility", TEXT, default("")),
-    *(Stored(name, LIST, Default(lambda v: not any(d.items for d in v), lambda op: ())) for name in ("arg_attrs", "res_attrs")),
+    *(Stored(name, DICTIONARIES, Default(lambda v: not any(d.items for d in v), lambda op: ())) for name in ("arg_attrs", "res_attrs")),
 )  # fmt: skip
 
 # ---------------------------------------------------------------------- ops of other dialects

@@ -143,6 +143,7 @@ class _Reader:
         tables = self.tables
         arguments: list[Value] = []
         locations: list[Any] = []
+        first = c.at
         for _ in range(c.count()):
             at = c.at
             number, located = c.varint(), True
@@ -154,7 +155,7 @@ class _Reader:
             locations.append(tables.place(c.varint(), at) if located else None)
         if self.version >= 3 and c.byte():
             self.skip_orders(c, len(arguments))
-        self.define(arguments, at)
+        self.define(arguments, first)
         return Block(arguments, locations=tuple(locations) if any(locations) else ())
 
     def define(self, values: Sequence[Value | None], at: int) -> None:

@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from shlo_jit.bytecode.fields import (
-    ATTRIBUTE, ATTRIBUTES, BYTE, OPTIONAL_ATTRIBUTE, OPTIONAL_COUNT, SIGNED, SIGNEDS, STRING, Field,
+    ATTRIBUTE, ATTRIBUTES, BYTE, OPTIONAL_ATTRIBUTE, OPTIONAL_COUNT, SIGNED, SIGNEDS, STRING, Field, listed, of,
 )  # fmt: skip
 from shlo_jit.bytecode.kinds import Kind, dialect
+from shlo_jit.bytecode.sdy_rules import (
+    NAME, dimension_text, factors_in, mapping_parts, mapping_text, rule_parts, rule_text,
+)  # fmt: skip
 from shlo_jit.ir.attribute_text import string_text, symbol_text
 from shlo_jit.ir.attributes import OpaqueAttr, SymbolRef
 from shlo_jit.text.lexer import STRING as QUOTED
@@ -169,7 +172,7 @@ def _kind(
 
 
 ATTRIBUTES_OF_SDY = (
-    _kind(0, "manual_axes", (ATTRIBUTES,), _manual_axes, _manual_parts),
+    _kind(0, "manual_axes", (listed(of(str)),), _manual_axes, _manual_parts),
     _kind(1, "mesh_axis", (STRING, SIGNED), lambda name, size: f"{string_text(name)}={size}", _sized_parts),
     _kind(2, "mesh", (ATTRIBUTES, SIGNEDS), _mesh, _mesh_parts),
     _kind(
@@ -180,6 +183,17 @@ ATTRIBUTES_OF_SDY = (
     _kind(5, "dimension", (ATTRIBUTES, BYTE, OPTIONAL_COUNT), _dimension, _dimension_parts),
     _kind(6, "sharding", (ATTRIBUTE, ATTRIBUTES, ATTRIBUTES), _sharding, _sharding_parts),
     _kind(7, "per_value", (ATTRIBUTES,), _per_value, _per_value_parts),
+    _kind(
+        8, "rule_dimension", (SIGNEDS,), dimension_text, lambda text: (() if text == "{}" else factors_in(text),),
+    ),
+    _kind(
+        9, "rule_mapping", (ATTRIBUTES,), lambda parts: mapping_text(tuple(_texts(parts))),
+        lambda text: (_opaque(mapping_parts(text)),),
+    ),
+    _kind(
+        10, "rule", (SIGNEDS, ATTRIBUTES, ATTRIBUTES, SIGNEDS, SIGNEDS, SIGNEDS, SIGNEDS, BYTE),
+        lambda sizes, operands, results, *rest: rule_text(sizes, _texts(operands), _texts(results), *rest), rule_parts,
+    ),
     _kind(
         11, "axis_list", (ATTRIBUTES,), lambda axes: f"#sdy<axis_ref_list{{{', '.join(_texts(axes))}}}>", _list_parts
     ),
@@ -198,7 +212,7 @@ SDY = dialect("sdy", ATTRIBUTES_OF_SDY, ())
 _BEGINNINGS = (
     ("#sdy<manual_axes", "manual_axes"), ("#sdy.mesh<", "mesh"), ("#sdy.sharding_per_value<", "per_value"),
     ("#sdy.sharding<", "sharding"), ("#sdy<axis_ref_list", "axis_list"), ("#sdy<list_of_axis_ref_lists", "axis_lists"),
-    ("{", "dimension"), ("(", "sub_axis"),
+    (NAME, "rule"), ("[", "rule_mapping"), ("{", "dimension"), ("(", "sub_axis"),
 )  # fmt: skip
 
 
@@ -210,4 +224,6 @@ def name_of_kind(value: Any) -> str:
             return "reduced_sharding" if name == "sharding" and "unreduced=" in text else name
     if text[:1] == '"':
         return "mesh_axis" if _SIZED.match(text) else "axis"
+    if text.isidentifier():
+        return "rule_dimension"
     raise ValueError(f"{text[:80]} cannot be written")

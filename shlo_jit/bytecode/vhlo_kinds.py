@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from shlo_jit.bytecode.fields import (
-    ATTRIBUTE, ATTRIBUTES, BLOB, COUNT, EXTENTS, F64, F64S, FLAGGED_ATTRIBUTE, NUMBER, OPTIONAL_ATTRIBUTE, SIGNED,
-    SIGNEDS, STRING, TYPE, TYPES, pairs,
+    ATTRIBUTE, ATTRIBUTES, BLOB, COUNT, EXTENTS, F64, F64S, FLAGGED_ATTRIBUTE, NAME, NUMBER, OPTIONAL_ATTRIBUTE, SIGNED,
+    SIGNEDS, STRING, TYPE, TYPES, of, pairs,
 )  # fmt: skip
 from shlo_jit.bytecode.kinds import Kind, constant, dialect, itself, one
 from shlo_jit.bytecode.values import float_of, float_parts, integer_of, integer_parts, tensor_of, tensor_parts
@@ -49,7 +49,9 @@ def _struct(
     return Kind(code, name.partition(".")[2], fields, make, lambda value: tuple(v for _, v in value.fields), since)
 
 
-def _axis(name: str, sub_axis: StructAttr | None) -> StructAttr:
+def _axis(name: str, sub_axis: Any) -> StructAttr:
+    if sub_axis is not None and not isinstance(sub_axis, StructAttr):
+        raise ValueError("this is no part of an axis")
     return StructAttr("stablehlo.axis_ref", (("name", name), ("sub_axis_info", sub_axis or ())))
 
 
@@ -59,6 +61,8 @@ def _axis_parts(value: StructAttr) -> tuple[Any, ...]:
 
 def _mesh_axes(mesh: Any, axes: tuple[Any, ...]) -> StructAttr:
     """The mesh is a symbol, which VHLO has as a text, or stands here itself."""
+    if not all(isinstance(axis, StructAttr) for axis in axes):
+        raise ValueError("these are no axes")
     found = SymbolRef((mesh,)) if isinstance(mesh, str) else mesh
     return StructAttr("stablehlo.replica_group_mesh_axes", (("mesh", found), ("axes", axes)))
 
@@ -68,10 +72,8 @@ def _mesh_axes_parts(value: StructAttr) -> tuple[Any, ...]:
     return mesh.name if isinstance(mesh, SymbolRef) else mesh, value.get("axes")
 
 
-def make_dictionary(items: tuple[tuple[Any, Any], ...]) -> DictAttr:
-    if not all(isinstance(name, str) for name, _ in items):
-        raise ValueError("the keys of a dictionary are texts")
-    return DictAttr(items)
+def type_attribute(type: Any) -> TypeAttr:
+    return TypeAttr(values((type,))[0])
 
 
 ATTRIBUTES_OF_VHLO = (
@@ -83,7 +85,7 @@ ATTRIBUTES_OF_VHLO = (
         5, "custom_call_api_version", "API_VERSION_UNSPECIFIED API_VERSION_ORIGINAL API_VERSION_STATUS_RETURNING "
         "API_VERSION_STATUS_RETURNING_UNIFIED API_VERSION_TYPED_FFI",
     ),
-    Kind(6, "dictionary", (pairs(ATTRIBUTE, ATTRIBUTE),), make_dictionary, lambda value: (value.items,)),
+    Kind(6, "dictionary", (pairs(NAME, ATTRIBUTE),), DictAttr, lambda value: (value.items,)),
     _enum(7, "fft_type", "FFT IFFT RFFT IRFFT"),
     Kind(8, "float", (NUMBER,), float_of, float_parts),
     Kind(9, "integer", (NUMBER,), integer_of, integer_parts),
@@ -94,15 +96,15 @@ ATTRIBUTES_OF_VHLO = (
     Kind(14, "string", (STRING,), itself, one),
     Kind(15, "tensor", (TYPE, BLOB), tensor_of, tensor_parts),
     _enum(16, "transpose", "TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT"),
-    Kind(17, "type", (TYPE,), TypeAttr, lambda value: (value.type,)),
+    Kind(17, "type", (TYPE,), type_attribute, lambda value: (value.type,)),
     _struct(18, "stablehlo.bounds", (EXTENTS,), names=("bounds",)),
     _enum(19, "result_accuracy_mode", "DEFAULT HIGHEST TOLERANCE", Version(1, 9)),
-    _struct(20, "stablehlo.result_accuracy", (F64, F64, SIGNED, ATTRIBUTE), Version(1, 9)),
+    _struct(20, "stablehlo.result_accuracy", (F64, F64, SIGNED, of(EnumAttr)), Version(1, 9)),
     _struct(21, "stablehlo.sub_axis_info", (SIGNED, SIGNED), Version(1, 16)),
-    Kind(22, "axis_ref", (ATTRIBUTE, FLAGGED_ATTRIBUTE), _axis, _axis_parts, Version(1, 16)),
-    Kind(23, "replica_group_mesh_axes", (ATTRIBUTE, ATTRIBUTE), _mesh_axes, _mesh_axes_parts, Version(1, 16)),
-    _struct(24, "stablehlo.mesh_axis", (ATTRIBUTE, SIGNED), Version(1, 17), ("name", "size")),
-    _struct(25, "stablehlo.mesh", (ATTRIBUTE, OPTIONAL_ATTRIBUTE), Version(1, 17), ("axes", "device_ids")),
+    Kind(22, "axis_ref", (NAME, FLAGGED_ATTRIBUTE), _axis, _axis_parts, Version(1, 16)),
+    Kind(23, "replica_group_mesh_axes", (of(str, StructAttr), of(tuple)), _mesh_axes, _mesh_axes_parts, Version(1, 16)),
+    _struct(24, "stablehlo.mesh_axis", (NAME, SIGNED), Version(1, 17), ("name", "size")),
+    _struct(25, "stablehlo.mesh", (of(tuple), OPTIONAL_ATTRIBUTE), Version(1, 17), ("axes", "device_ids")),
 )
 
 
