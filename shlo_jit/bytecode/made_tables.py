@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from shlo_jit.bytecode import builtin_kinds, sdy_kinds, vhlo_kinds
 from shlo_jit.bytecode.builtin_kinds import BUILTIN
 from shlo_jit.bytecode.kinds import Dialect, Kind
@@ -102,7 +104,7 @@ class Namespace:
         if isinstance(value, OpaqueAttr):
             if value.text.startswith("loc("):
                 return made.place(value)
-            if self is not made.sdy:
+            if self is not made.sdy and not value.text.startswith(vhlo_kinds.BOUNDS):
                 return made.sdy.attribute(value)
         elif self is made.sdy:
             return made.builtin.attribute(value)
@@ -147,8 +149,6 @@ def _without_kinds(value: Any) -> Any:
     if isinstance(value, DenseArray):
         dtype = DTYPES.get(value.dtype)
         if dtype is not None:
-            import numpy as np
-
             return Dense(tensor((len(value.values),), dtype), np.array(value.values, dtype.numpy))
     if isinstance(value, SymbolRef) and len(value.path) == 1:
         return value.name

@@ -10,6 +10,7 @@ attributes are the defaults.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -59,9 +60,14 @@ class Versions(NamedTuple):
         """The version of the op that is written for a version of StableHLO; 0 where there is none."""
         return sum(since <= version for since in self.since)
 
-    def stored_in(self, number: int) -> list[Stored]:
+    def names_in(self, number: int) -> tuple[str, ...]:
         """The attributes of version `number` of the op, in their order in files."""
-        return sorted((s for s in self.stored if s.since <= number <= s.until), key=lambda s: s.name)
+        return _names_in(self.name, number)
+
+
+@functools.cache
+def _names_in(name: str, number: int) -> tuple[str, ...]:
+    return tuple(sorted(s.name for s in OPS[name].stored if s.since <= number <= s.until))
 
 
 class Limit(NamedTuple):

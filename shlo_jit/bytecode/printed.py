@@ -73,22 +73,23 @@ class PrintedSource(Source):
 
 @deeply
 def _marked(module: Module) -> str:
-    """The text with a mark at both ends of every op."""
-    from shlo_jit.text.printer import Printer
+    """The text with a mark at both ends of every op, in the lines that `str(module)` has."""
+    from shlo_jit.text.printer import Printer, aliases
 
-    class Marking(Printer):
-        def op(self, op: Op) -> str:
-            return f"\x01{op.start}\x02{super().op(op)}\x03"
-
+    class Plain(Printer):
         def attribute(self, value: Any) -> str:
             if isinstance(value, Dense) and value.type.is_static and value.type.size > MOST_ELEMENTS:
                 return f"dense<...> : {self.type(value.type)}"
             return super().attribute(value)
 
+    class Marking(Plain):
+        def op(self, op: Op) -> str:
+            return f"\x01{op.start}\x02{super().op(op)}\x03"
+
         def location(self, op: Op) -> str:
             return f" {_resolved(op.location, module.locations)}" if isinstance(op.location, OpaqueAttr) else ""
 
-    return Marking().op(module.op) + "\n"
+    return "\n".join([*aliases(module.locations, Plain().op(module.op)), Marking().op(module.op), ""])
 
 
 def _resolved(location: OpaqueAttr, known: Mapping[str, str]) -> str:

@@ -34,6 +34,8 @@ from shlo_jit.log import LOG
 HAS_DICTIONARY, HAS_RESULTS, HAS_OPERANDS, HAS_SUCCESSORS, HAS_REGIONS, HAS_ORDERS, HAS_PROPERTIES = (
     1, 2, 4, 8, 16, 32, 64,
 )  # fmt: skip
+ONE = 1 << 1 | 1
+"""The number 1, written."""
 SMALLEST_OP = 3
 """Bytes: name, mask, location."""
 CAST = "builtin.unrealized_conversion_cast"
@@ -86,8 +88,8 @@ class _Reader:
         """Of values, by their number."""
         self.rows: dict[int, tuple[str, Versions | None, int]] = {}
         """Name in StableHLO, row and version of the ops met, by their number."""
-        self.attributes: dict[tuple[int, int, int], dict[str, Any]] = {}
-        """Of an op with this name, dictionary and properties."""
+        self.known: dict[tuple[int, int, int], tuple[str, dict[str, Any]]] = {}
+        """Name and attributes of an op with this name, dictionary and properties."""
 
     def module(self) -> Module:
         c = self.file.ir
@@ -189,7 +191,7 @@ class _Reader:
         """op*, which most of the time goes into: numbers of one byte are read where they stand. Past the end of the
         section, there are other bytes or an IndexError; an op that ends there is refused."""
         data, at = c.data, c.at
-        places, rows, known_attributes = self.tables.places, self.rows, self.attributes
+        places, known = self.tables.places, self.known
         types_known, values, source = self.types, self.values, self.source
         for _ in range(count):
             start = at
@@ -208,29 +210,29 @@ class _Reader:
             location = places.get(place, MISSING)
             if location is MISSING:
                 location = self.tables.place(place, start)
-            name, row, version = rows.get(number) or self.row(number, start)
             dictionary = properties = -1
             if mask & HAS_DICTIONARY:
                 dictionary, at = long_varint(data, at)
             if mask & HAS_PROPERTIES:
                 properties, at = long_varint(data, at)
-            key = (number, dictionary, properties)
-            attributes = known_attributes.get(key)
-            if attributes is None:
-                attributes = self.attributes_of(name, row, version, dictionary, properties, start)
-                known_attributes[key] = attributes
+            found = known.get((number, dictionary, properties))
+            name, attributes = found or self.known_op(number, dictionary, properties, start)
             types: list[Type] = []
             if mask & HAS_RESULTS:
-                found, at = counted(data, at)
+                if data[at] == ONE and data[at + 1] & 1:
+                    numbers = (data[at + 1] >> 1,)
+                    at += 2
+                else:
+                    numbers, at = counted(data, at)
                 try:
-                    types = [types_known[index] for index in found]
+                    types = [types_known[index] for index in numbers]
                 except KeyError:
-                    types = [self.value_type(index, start) for index in found]
+                    types = [self.value_type(index, start) for index in numbers]
             operands: list[Any] = []
             if mask & HAS_OPERANDS:
-                found, at = counted(data, at)
+                numbers, at = counted(data, at)
                 try:
-                    operands = [values[index] for index in found]
+                    operands = [values[index] for index in numbers]
                 except IndexError:
                     c.fail("an operand is none of the values here", start)
                 if None in operands:
@@ -263,6 +265,13 @@ class _Reader:
                 op.regions = [Region()]
             ops.append(op)
         c.at = at
+
+    def known_op(self, number: int, dictionary: int, properties: int, at: int) -> tuple[str, dict[str, Any]]:
+        """Name and attributes of an op with these numbers, from now on known."""
+        name, row, version = self.rows.get(number) or self.row(number, at)
+        found = name, self.attributes_of(name, row, version, dictionary, properties, at)
+        self.known[number, dictionary, properties] = found
+        return found
 
     def cast(self, c: Cursor, mask: int, operands: list[Value], types: list[Type], start: int) -> None:
         """From StableHLO's types to VHLO's or back, which are the same here."""
@@ -335,12 +344,15 @@ class _Reader:
         if number >= len(self.file.properties):
             raise Damaged(f"there are {len(self.file.properties)} properties, and this is number {number}", at)
         c = Cursor(self.data, *self.file.properties[number])
-        names = FOREIGN[name] if row is None else tuple(s.name for s in row.stored_in(version))
         found: dict[str, Any] = {}
-        for attribute in names:
-            optional = attribute.endswith("?")
-            value = (OPTIONAL_ATTRIBUTE if optional else ATTRIBUTE).read(c, self.tables)
-            if value is not None:
-                found[attribute.removesuffix("?")] = value
+        if row is not None:
+            names = row.names_in(version)
+            for attribute, index in zip(names, c.varints(len(names)), strict=True):
+                found[attribute] = self.tables.attribute(index, at)
+        else:
+            for attribute in FOREIGN[name]:
+                value = (OPTIONAL_ATTRIBUTE if attribute[-1] == "?" else ATTRIBUTE).read(c, self.tables)
+                if value is not None:
+                    found[attribute.removesuffix("?")] = value
         c.done(f"the properties of {name}")
         return found

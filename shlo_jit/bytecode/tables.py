@@ -98,7 +98,7 @@ class Tables:
         if not encoded:
             return self._read_text(c, entry, which)
         kind = self._kind(c, entry, which)
-        fields = [field.read(c, self) for field in kind.fields]
+        fields = [read(c, self) for read, _ in kind.fields]
         try:
             value = kind.make(*fields)
         except ValueError as refusal:

@@ -12,7 +12,7 @@ from shlo_jit.bytecode.kinds import Kind, constant, dialect, itself, one
 from shlo_jit.bytecode.values import float_of, float_parts, integer_of, integer_parts, tensor_of, tensor_parts
 from shlo_jit.bytecode.versions import FIRST, Version
 from shlo_jit.ir.attributes import (
-    Dense, DictAttr, EnumAttr, FloatAttr, IntegerAttr, StructAttr, SymbolRef, TypeAttr,
+    Dense, DictAttr, EnumAttr, FloatAttr, IntegerAttr, OpaqueAttr, StructAttr, SymbolRef, TypeAttr,
 )  # fmt: skip
 from shlo_jit.ir.structs import STRUCTS
 from shlo_jit.ir.type_text import element_type_text
@@ -72,6 +72,27 @@ def _mesh_axes_parts(value: StructAttr) -> tuple[Any, ...]:
     return mesh.name if isinstance(mesh, SymbolRef) else mesh, value.get("axes")
 
 
+def _mesh(axes: tuple[Any, ...], ids: Any) -> StructAttr:
+    return StructAttr("stablehlo.mesh", (("axes", axes), ("device_ids", () if ids is None else ids)))
+
+
+def _mesh_parts(value: StructAttr) -> tuple[Any, ...]:
+    return value.get("axes"), value.get("device_ids") or None
+
+
+def _bounds(bounds: tuple[int | None, ...]) -> OpaqueAttr:
+    return OpaqueAttr(f"{BOUNDS}<{', '.join('?' if b is None else str(b) for b in bounds)}>")
+
+
+def _bounds_parts(value: OpaqueAttr) -> tuple[tuple[int | None, ...]]:
+    texts = value.text.removeprefix(f"{BOUNDS}<").removesuffix(">").split(",")
+    return (tuple(None if "?" in text else int(text) for text in texts if text.strip()),)
+
+
+BOUNDS = "#stablehlo.bounds"
+"""As an attribute by itself they are text; a tensor type has the numbers."""
+
+
 def type_attribute(type: Any) -> TypeAttr:
     return TypeAttr(values((type,))[0])
 
@@ -97,14 +118,14 @@ ATTRIBUTES_OF_VHLO = (
     Kind(15, "tensor", (TYPE, BLOB), tensor_of, tensor_parts),
     _enum(16, "transpose", "TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT"),
     Kind(17, "type", (TYPE,), type_attribute, lambda value: (value.type,)),
-    _struct(18, "stablehlo.bounds", (EXTENTS,), names=("bounds",)),
+    Kind(18, "bounds", (EXTENTS,), _bounds, _bounds_parts),
     _enum(19, "result_accuracy_mode", "DEFAULT HIGHEST TOLERANCE", Version(1, 9)),
     _struct(20, "stablehlo.result_accuracy", (F64, F64, SIGNED, of(EnumAttr)), Version(1, 9)),
     _struct(21, "stablehlo.sub_axis_info", (SIGNED, SIGNED), Version(1, 16)),
     Kind(22, "axis_ref", (NAME, FLAGGED_ATTRIBUTE), _axis, _axis_parts, Version(1, 16)),
     Kind(23, "replica_group_mesh_axes", (of(str, StructAttr), of(tuple)), _mesh_axes, _mesh_axes_parts, Version(1, 16)),
     _struct(24, "stablehlo.mesh_axis", (NAME, SIGNED), Version(1, 17), ("name", "size")),
-    _struct(25, "stablehlo.mesh", (of(tuple), OPTIONAL_ATTRIBUTE), Version(1, 17), ("axes", "device_ids")),
+    Kind(25, "mesh", (of(tuple), OPTIONAL_ATTRIBUTE), _mesh, _mesh_parts, Version(1, 17)),
 )
 
 
@@ -156,16 +177,16 @@ def make_tensor(shape: tuple[int | None, ...], type: Type) -> TensorType:
 
 
 def _encoded(encoding: Any, shape: tuple[int | None, ...], type: Type) -> TensorType:
-    if not isinstance(encoding, StructAttr) or encoding.name != "stablehlo.bounds":
+    if not isinstance(encoding, OpaqueAttr) or not encoding.text.startswith(BOUNDS):
         raise ValueError("the encoding of a tensor type is none of StableHLO's")
-    bounds = encoding.get("bounds")
+    (bounds,) = _bounds_parts(encoding)
     if len(bounds) != len(shape) or any(n is not None and b is not None for n, b in zip(shape, bounds, strict=True)):
         raise ValueError("bounds are of all dimensions, and stand where the extent is not known")
     return TensorType(shape, element(type), bounds)
 
 
 def _encoded_parts(type: TensorType) -> tuple[Any, ...]:
-    return StructAttr("stablehlo.bounds", (("bounds", type.bounds),)), type.shape, scalar(type.dtype)
+    return _bounds(type.bounds or ()), type.shape, scalar(type.dtype)
 
 
 SIGNED_STORAGE = 1
@@ -284,6 +305,8 @@ def name_of_kind(value: Any) -> str:
             return "complex" if value.name.startswith("complex") else value.name
         case EnumAttr():
             return value.mnemonic
+        case OpaqueAttr():
+            return "bounds"
         case StructAttr():
             return value.name.partition(".")[2]
         case TensorType():

@@ -55,7 +55,7 @@ def print_module(module: Module) -> str:
     """The whole program, location aliases in front."""
     printer = Printer()
     body = printer.op(module.op)
-    return "\n".join([*_aliases(module.locations, body), body, ""])
+    return "\n".join([*aliases(module.locations, body), body, ""])
 
 
 def print_op(op: Op) -> str:
@@ -71,7 +71,7 @@ def value_names(op: Op) -> dict[Value, str]:
     return printer.names
 
 
-def _aliases(locations: Mapping[str, str], body: str) -> Iterable[str]:
+def aliases(locations: Mapping[str, str], body: str) -> Iterable[str]:
     """Definitions of the location aliases that `body` needs, directly or through others, those used by others first."""
     todo = _ALIAS.findall(body)
     if not todo or not locations:
