@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 @compiling()
 def parse(source: str | bytes | os.PathLike[str] | Module) -> Module:
-    """The Module of a text, portable artifact or file. Raises ParseError (a StableHLOError) with the place of the first error, OSError for
-    a file that cannot be read, TypeError for a `source` of another kind. A Module is what it is given as."""
+    """The Module of a text, a portable artifact or a file with one of these. Raises ParseError (a StableHLOError) with
+    the place of the first error, OSError for a file that cannot be read, TypeError for a `source` of another kind. A
+    Module is what it is given as."""
     return pipeline.parsed(read_source(source))
 
 

@@ -10,19 +10,49 @@ from typing import Any
 import numpy as np
 
 from shlo_jit.bytecode.fields import (
-    ATTRIBUTE, ATTRIBUTES, BLOB, COUNT, COUNTS, EXTENTS, LOCATION, LOCATIONS, NAME, NUMBER, STRING, TYPE, TYPES,
-    WIDEST_NUMBER, Field, listed, of, pairs,
+    ATTRIBUTE,
+    ATTRIBUTES,
+    BLOB,
+    COUNT,
+    COUNTS,
+    EXTENTS,
+    LOCATION,
+    LOCATIONS,
+    NAME,
+    NUMBER,
+    STRING,
+    TYPE,
+    TYPES,
+    WIDEST_NUMBER,
+    Field,
+    listed,
+    of,
+    pairs,
 )  # fmt: skip
 from shlo_jit.bytecode.kinds import Kind, constant, dialect, itself, one
 from shlo_jit.bytecode.locations import Location
 from shlo_jit.bytecode.values import float_of, float_parts, integer_of, integer_parts, tensor_of, tensor_parts
 from shlo_jit.bytecode.vhlo_kinds import (
-    complex_part, element, function_parts, make_complex, make_function, make_tensor, tensor_type_parts,
-    type_attribute, values,
+    complex_part,
+    element,
+    function_parts,
+    make_complex,
+    make_function,
+    make_tensor,
+    tensor_type_parts,
+    type_attribute,
+    values,
 )  # fmt: skip
 from shlo_jit.ir.attribute_text import attribute_text
 from shlo_jit.ir.attributes import (
-    UNIT, Dense, DenseArray, DictAttr, FloatAttr, IntegerAttr, SymbolRef, TypeAttr,
+    UNIT,
+    Dense,
+    DenseArray,
+    DictAttr,
+    FloatAttr,
+    IntegerAttr,
+    SymbolRef,
+    TypeAttr,
 )  # fmt: skip
 from shlo_jit.ir.dense_text import to_bytes
 from shlo_jit.ir.types import DTYPES, DType, FunctionType, ScalarType, TensorType, TupleType, Type, tensor

@@ -1,7 +1,7 @@
 """What the payloads of types and attributes are made of: one record a field, for both directions.
 
-A payload is its fields, one after the other. Other attributes, types and texts are in tables of the file, and stand here
-as their numbers in those.
+A payload is its fields, one after the other. Other attributes, types and texts are in tables of the file, and stand
+here as their numbers in those.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How an attribute of a VHLO op stands for one of StableHLO's: the value there, the value here, and the default.
 
-VHLO knows fewer kinds: lists are tensors, symbols are texts, units are truth values; and it has every attribute written,
-which StableHLO leaves out where it is the default. Refusals are ValueErrors.
+VHLO knows fewer kinds: lists are tensors, symbols are texts, units are truth values; and it has every attribute
+written, which StableHLO leaves out where it is the default. Refusals are ValueErrors.
 """
 
 from __future__ import annotations

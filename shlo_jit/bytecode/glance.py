@@ -18,7 +18,7 @@ def artifact_in(data: bytes) -> bytes | None:
 
 
 def _exported(data: bytes) -> bytes | None:
-    """flatbuffer ::= offset of the table; table ::= offset back to its fields' offsets, ...; vector ::= length, bytes"""
+    """flatbuffer ::= offset of the table; table ::= offset back to those of its fields ...; vector ::= length bytes"""
     try:
         (table,) = struct.unpack_from("<I", data, 0)
         (back,) = struct.unpack_from("<i", data, table)

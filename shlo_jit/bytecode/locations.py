@@ -1,6 +1,7 @@
 """Locations: where in its author's files an op comes from, as texts and as trees.
 
-    location ::= `unknown` | alias | string | string `(` location `)` | string `:` line `:` column (`to` (line)? `:` column)?
+    location ::= `unknown` | alias | string | string `(` location `)`
+               | string `:` line `:` column (`to` (line)? `:` column)?
                | `callsite` `(` location `at` location `)` | `fused` (`<` attribute `>`)? `[` location, ... `]`
     alias    ::= `#loc3`
 

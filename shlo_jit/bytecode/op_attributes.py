@@ -15,7 +15,7 @@ MISSING: Any = object()
 
 # ---------------------------------------------------------------------- reading
 def from_stored(row: Versions, number: int, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """StableHLO's attributes of version `number` of an op. `stored` may have others, which are kept. Raises ValueError."""
+    """StableHLO's attributes of version `number` of an op. Others in `stored` are kept. Raises ValueError."""
     rest = dict(stored)
     attributes: dict[str, Any] = {}
     structs: dict[str, tuple[str, dict[str, Any], bool]] = {}
@@ -25,6 +25,9 @@ def from_stored(row: Versions, number: int, stored: Mapping[str, Any]) -> dict[s
             name, fields, so_far = structs.get(s.attribute, (s.struct, {}, True))
             fields[s.field] = value
             structs[s.attribute] = (name, fields, so_far and is_default)
+        elif s.until < len(row.since):
+            if not is_default and value.array.size:
+                raise ValueError(f"attribute {s.name} is none that StableHLO still has")
         elif not is_default:
             attributes[s.attribute or s.name] = value
     for attribute, (name, fields, is_default) in structs.items():

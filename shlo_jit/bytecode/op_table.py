@@ -17,9 +17,35 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shlo_jit.bytecode.forms import (
-    ANY, API_VERSION, BOOL, BOOLS, DEFAULT_PRECISION, DICTIONARIES, DICTIONARY, DIMS, FLAG, INT, INTEGER, INTS, LIST, PRECISIONS,
-    SYMBOL, SYMBOLS, TENSOR, TEXT, TYPE, Default, Form, all_alike, default, either, enum, or_none, plain,
-    rank_of_operand, spatial_rank,
+    ANY,
+    API_VERSION,
+    BOOL,
+    BOOLS,
+    DEFAULT_PRECISION,
+    DICTIONARIES,
+    DICTIONARY,
+    DIMS,
+    FLAG,
+    INT,
+    INTEGER,
+    INTS,
+    LIST,
+    PRECISIONS,
+    SYMBOL,
+    SYMBOLS,
+    TENSOR,
+    TEXT,
+    TYPE,
+    Default,
+    Form,
+    all_alike,
+    default,
+    either,
+    enum,
+    or_none,
+    plain,
+    rank_of_operand,
+    spatial_rank,
 )  # fmt: skip
 from shlo_jit.bytecode.versions import Version, version_of
 from shlo_jit.ir.attributes import Dense, DenseArray, DictAttr, EnumAttr, FloatAttr, IntegerAttr, StructAttr
@@ -93,7 +119,7 @@ def op(name: str, since: str = "0.9", *stored: Stored | tuple[Stored, ...], limi
 
 
 def struct(name: str, attribute: str, later: dict[str, int] | None = None) -> tuple[Stored, ...]:
-    """A struct of numbers, of which VHLO has each field as an attribute. `later`: fields of later versions of the op."""
+    """A struct of numbers, of which VHLO has each field as an attribute. `later`: fields of later versions."""
     return tuple(
         Stored(
             field, DIMS if kind == DIMS_FIELD else INT, default(()) if later and field in later else None,
@@ -104,6 +130,7 @@ def struct(name: str, attribute: str, later: dict[str, int] | None = None) -> tu
 
 
 # ---------------------------------------------------------------------- attributes that several ops have
+NO_INTS = default(DenseArray("i64", ()))
 EMPTY_PAIRS = Dense(tensor((0, 2), I64), np.empty((0, 2), np.int64))
 BATCHING_OF_GATHER = {"operand_batching_dims": 2, "start_indices_batching_dims": 2}
 BATCHING_OF_SCATTER = {"input_batching_dims": 2, "scatter_indices_batching_dims": 2}
@@ -120,13 +147,11 @@ TRANSFER = (
 PRECISION = Stored("precision_config", PRECISIONS, DEFAULT_PRECISION)
 SORTED = Stored("indices_are_sorted", BOOL, default(False))
 UNIQUE = Stored("unique_indices", BOOL, default(False))
+_DEFAULT_MODE = EnumAttr("stablehlo", "result_accuracy_mode", "DEFAULT")
 ACCURACY = Stored(
     "result_accuracy", plain(StructAttr),
     default(
-        StructAttr(
-            "stablehlo.result_accuracy",
-            (("atol", 0.0), ("rtol", 0.0), ("ulps", 0), ("mode", EnumAttr("stablehlo", "result_accuracy_mode", "DEFAULT"))),
-        )
+        StructAttr("stablehlo.result_accuracy", (("atol", 0.0), ("rtol", 0.0), ("ulps", 0), ("mode", _DEFAULT_MODE)))
     ),
     since=2,
 )  # fmt: skip
@@ -135,8 +160,18 @@ CONV_DIMS = tuple(
     for field, kind in CONV_FIELDS
 )
 ALGORITHM = tuple(
-    Stored(field, or_none(form), default(None), since=2, attribute="algorithm", struct="stablehlo.dot_algorithm", field=field)
-    for (field, _, _), form in zip(STRUCTS["stablehlo.dot_algorithm"], (TYPE, TYPE, TYPE, INT, INT, INT, BOOL), strict=True)
+    Stored(
+        field,
+        or_none(form),
+        default(None),
+        since=2,
+        attribute="algorithm",
+        struct="stablehlo.dot_algorithm",
+        field=field,
+    )
+    for (field, _, _), form in zip(
+        STRUCTS["stablehlo.dot_algorithm"], (TYPE, TYPE, TYPE, INT, INT, INT, BOOL), strict=True
+    )
 )
 
 
@@ -189,9 +224,6 @@ PROMOTION = (Limit(Version(0, 17), "a body of another element type than its oper
 ONE_OPERAND = (Limit(Version(1, 5), "more than one operand", lambda op: len(op.operands) != 1),)
 REGIONS = (Limit(Version(1, 14), "regions", lambda op: bool(op.regions)),)
 ROOT = (Limit(Version(1, 20), "a root that is an operand", lambda op: len(op.operands) != 1),)
-OPTIONS = (
-    Limit(Version(1, 3), "a backend_config that is a dictionary", lambda op: _has_dictionary(op)),
-)
 
 
 def _has_dictionary(op: Op) -> bool:
@@ -199,6 +231,12 @@ def _has_dictionary(op: Op) -> bool:
 
 
 FFI = IntegerAttr(4, "i32")
+"""The interface whose options are a dictionary."""
+OPTIONS = (Limit(Version(1, 3), "a backend_config that is a dictionary", _has_dictionary),)
+BACKEND_CONFIG = Default(
+    lambda value: value in ("", DictAttr(())),
+    lambda op: DictAttr(()) if op.attributes.get("api_version") == FFI else "",
+)
 
 # ---------------------------------------------------------------------- the ops
 _PLAIN = """abs add after_all and atan2 bitcast_convert case ceil clamp complex convert count_leading_zeros create_token
@@ -243,8 +281,8 @@ op("convolution", "0.9", CONVOLUTION, padding(spatial_rank))
 op("cross-replica-sum", "0.9", Stored("replica_groups", TENSOR))
 op(
     "custom_call", "0.9 1.18", Stored("call_target_name", TEXT), Stored("has_side_effect", BOOL, default(False)),
-    Stored("backend_config", ANY, either("", DictAttr(()))),
-    Stored("api_version", API_VERSION, default(IntegerAttr(1, "i32"))), Stored("called_computations", SYMBOLS, default(())),
+    Stored("backend_config", ANY, BACKEND_CONFIG), Stored("api_version", API_VERSION, default(IntegerAttr(1, "i32"))),
+    Stored("called_computations", SYMBOLS, default(())),
     Stored("operand_layouts", LIST, default(())), Stored("result_layouts", LIST, default(())),
     Stored("output_operand_aliases", LIST, default(())), Stored("result_tilings", LIST, default(()), since=2),
     limits=OPTIONS,
@@ -253,7 +291,7 @@ op("dot", "0.9", PRECISION)
 op("dot_general", "0.9 1.6", struct("stablehlo.dot", "dot_dimension_numbers"), PRECISION, ALGORITHM)
 op(
     "dynamic_broadcast_in_dim", "0.9", ints("broadcast_dimensions"),
-    *(Stored(name, INTS, default(DenseArray("i64", ()))) for name in ("known_expanding_dimensions", "known_nonexpanding_dimensions")),
+    Stored("known_expanding_dimensions", INTS, NO_INTS), Stored("known_nonexpanding_dimensions", INTS, NO_INTS),
 )  # fmt: skip
 op("dynamic_conv", "0.9 0.20", CONVOLUTION, padding(spatial_rank, until=1))
 op("dynamic_gather", "0.9 1.1", struct("stablehlo.gather", "dimension_numbers", BATCHING_OF_GATHER), SORTED)
@@ -261,7 +299,13 @@ op("dynamic_iota", "0.9", integers("iota_dimension"))
 op("dynamic_slice", "0.9", ints("slice_sizes"))
 op("einsum", "0.9", Stored("einsum_config", TEXT))
 op("fft", "0.9", Stored("fft_type", enum("fft_type")), ints("fft_length"))
-op("gather", "0.9 1.1", struct("stablehlo.gather", "dimension_numbers", BATCHING_OF_GATHER), ints("slice_sizes"), SORTED)
+op(
+    "gather",
+    "0.9 1.1",
+    struct("stablehlo.gather", "dimension_numbers", BATCHING_OF_GATHER),
+    ints("slice_sizes"),
+    SORTED,
+)
 op("get_dimension_size", "0.9", integers("dimension"))
 op("get_tuple_element", "0.9", integers("index"))
 op("infeed", "0.9", Stored("infeed_config", TEXT, default("")), Stored("layout", LIST, default(())))
@@ -286,8 +330,8 @@ op(
     limits=PROMOTION,
 )  # fmt: skip
 op(
-    "select_and_scatter", "0.9", window(rank_of_operand, "window_dimensions", "window_strides"), padding(rank_of_operand),
-    limits=PROMOTION,
+    "select_and_scatter", "0.9", window(rank_of_operand, "window_dimensions", "window_strides"),
+    padding(rank_of_operand), limits=PROMOTION,
 )  # fmt: skip
 op("send", "0.9 1.12", TRANSFER)
 op("set_dimension_size", "0.9", integers("dimension"))
@@ -302,9 +346,11 @@ op("unary_einsum", "0.9", Stored("einsum_config", TEXT))
 op("return")
 OPS["func.return"] = OPS["stablehlo.return"]
 op("func.call", "0.9", Stored("callee", SYMBOL))
+NO_DICTIONARIES = Default(lambda value: not any(d.items for d in value), lambda op: ())
 op(
-    "func.func", "0.9", Stored("sym_name", TEXT), Stored("function_type", TYPE), Stored("sym_visibility", TEXT, default("")),
-    *(Stored(name, DICTIONARIES, Default(lambda v: not any(d.items for d in v), lambda op: ())) for name in ("arg_attrs", "res_attrs")),
+    "func.func", "0.9", Stored("sym_name", TEXT), Stored("function_type", TYPE),
+    Stored("sym_visibility", TEXT, default("")), Stored("arg_attrs", DICTIONARIES, NO_DICTIONARIES),
+    Stored("res_attrs", DICTIONARIES, NO_DICTIONARIES),
 )  # fmt: skip
 
 # ---------------------------------------------------------------------- ops of other dialects

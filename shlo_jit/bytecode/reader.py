@@ -25,7 +25,7 @@ from shlo_jit.bytecode.tables import MISSING, Locations, Tables
 from shlo_jit.bytecode.versions import LAST, version_of_producer
 from shlo_jit.deep import NESTING_LIMIT, deeply
 from shlo_jit.errors import Diagnostic, ParseError
-from shlo_jit.ir.attributes import DictAttr
+from shlo_jit.ir.attributes import DictAttr, OpaqueAttr
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value
 from shlo_jit.ir.types import Type
@@ -188,62 +188,19 @@ class _Reader:
     # ---- ops
 
     def ops_of(self, c: Cursor, count: int, owner: str, ops: list[Op]) -> None:
-        """op*, which most of the time goes into: numbers of one byte are read where they stand. Past the end of the
-        section, there are other bytes or an IndexError; an op that ends there is refused."""
-        data, at = c.data, c.at
-        places, known = self.tables.places, self.known
-        types_known, values, source = self.types, self.values, self.source
+        """op*, which most of the time goes into. Past the end of the section there are other bytes, or an IndexError:
+        an op that ends there is refused."""
+        values, source = self.values, self.source
         for _ in range(count):
-            start = at
-            number = data[at]
-            if number & 1:
-                number, at = number >> 1, at + 1
-            else:
-                number, at = long_varint(data, at)
-            mask = data[at]
-            at += 1
-            place = data[at]
-            if place & 1:
-                place, at = place >> 1, at + 1
-            else:
-                place, at = long_varint(data, at)
-            location = places.get(place, MISSING)
-            if location is MISSING:
-                location = self.tables.place(place, start)
-            dictionary = properties = -1
-            if mask & HAS_DICTIONARY:
-                dictionary, at = long_varint(data, at)
-            if mask & HAS_PROPERTIES:
-                properties, at = long_varint(data, at)
-            found = known.get((number, dictionary, properties))
-            name, attributes = found or self.known_op(number, dictionary, properties, start)
-            types: list[Type] = []
-            if mask & HAS_RESULTS:
-                if data[at] == ONE and data[at + 1] & 1:
-                    numbers = (data[at + 1] >> 1,)
-                    at += 2
-                else:
-                    numbers, at = counted(data, at)
-                try:
-                    types = [types_known[index] for index in numbers]
-                except KeyError:
-                    types = [self.value_type(index, start) for index in numbers]
-            operands: list[Any] = []
-            if mask & HAS_OPERANDS:
-                numbers, at = counted(data, at)
-                try:
-                    operands = [values[index] for index in numbers]
-                except IndexError:
-                    c.fail("an operand is none of the values here", start)
-                if None in operands:
-                    c.fail("a value is used before it is defined", start)
+            start = c.at
+            mask, name, attributes, location = self.head(c)
+            types = self.result_types(c) if mask & HAS_RESULTS else []
+            operands = self.operands(c) if mask & HAS_OPERANDS else []
             if mask & HAS_SUCCESSORS:
                 c.fail("operations that go on in another block are not StableHLO", start)
             if mask & HAS_ORDERS:
-                c.at = at
                 self.skip_orders(c, len(types))
-                at = c.at
-            if at > c.end:
+            if c.at > c.end:
                 c.fail("the operations end in the middle of one", start)
             if name == CAST:
                 self.cast(c, mask, operands, types, start)
@@ -258,13 +215,59 @@ class _Reader:
             elif types:
                 self.define(op.results, start)
             if mask & HAS_REGIONS:
-                c.at = at
                 op.regions = self.regions(c, name)
-                at = c.at
             elif name == "func.func":
                 op.regions = [Region()]
             ops.append(op)
+
+    def head(self, c: Cursor) -> tuple[int, str, dict[str, Any], OpaqueAttr | None]:
+        """name mask location dictionary? properties?: the mask, and what the op's numbers stand for"""
+        data, start = c.data, c.at
+        number = data[start]
+        if number & 1:
+            number, at = number >> 1, start + 1
+        else:
+            number, at = long_varint(data, start)
+        mask, place = data[at], data[at + 1]
+        if place & 1:
+            place, at = place >> 1, at + 2
+        else:
+            place, at = long_varint(data, at + 1)
+        location = self.tables.places.get(place, MISSING)
+        if location is MISSING:
+            location = self.tables.place(place, start)
+        dictionary = properties = -1
+        if mask & HAS_DICTIONARY:
+            dictionary, at = long_varint(data, at)
+        if mask & HAS_PROPERTIES:
+            properties, at = long_varint(data, at)
         c.at = at
+        found = self.known.get((number, dictionary, properties))
+        name, attributes = found or self.known_op(number, dictionary, properties, start)
+        return mask, name, attributes, location
+
+    def result_types(self, c: Cursor) -> list[Type]:
+        data, at = c.data, c.at
+        if data[at] == ONE and data[at + 1] & 1:
+            numbers = (data[at + 1] >> 1,)
+            c.at = at + 2
+        else:
+            numbers, c.at = counted(data, at)
+        try:
+            return [self.types[number] for number in numbers]
+        except KeyError:
+            return [self.value_type(number, at) for number in numbers]
+
+    def operands(self, c: Cursor) -> list[Value]:
+        at, values = c.at, self.values
+        numbers, c.at = counted(c.data, at)
+        try:
+            found = [values[number] for number in numbers]
+        except IndexError:
+            c.fail("an operand is none of the values here", at)
+        if None in found:
+            c.fail("a value is used before it is defined", at)
+        return found  # type: ignore[return-value]
 
     def known_op(self, number: int, dictionary: int, properties: int, at: int) -> tuple[str, dict[str, Any]]:
         """Name and attributes of an op with these numbers, from now on known."""

@@ -13,11 +13,27 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from shlo_jit.bytecode.fields import (
-    ATTRIBUTE, ATTRIBUTES, BYTE, OPTIONAL_ATTRIBUTE, OPTIONAL_COUNT, SIGNED, SIGNEDS, STRING, Field, listed, of,
+    ATTRIBUTE,
+    ATTRIBUTES,
+    BYTE,
+    OPTIONAL_ATTRIBUTE,
+    OPTIONAL_COUNT,
+    SIGNED,
+    SIGNEDS,
+    STRING,
+    Field,
+    listed,
+    of,
 )  # fmt: skip
 from shlo_jit.bytecode.kinds import Kind, dialect
 from shlo_jit.bytecode.sdy_rules import (
-    NAME, dimension_text, factors_in, mapping_parts, mapping_text, rule_parts, rule_text,
+    NAME,
+    dimension_text,
+    factors_in,
+    mapping_parts,
+    mapping_text,
+    rule_parts,
+    rule_text,
 )  # fmt: skip
 from shlo_jit.ir.attribute_text import string_text, symbol_text
 from shlo_jit.ir.attributes import OpaqueAttr, SymbolRef
@@ -127,7 +143,10 @@ def _dimension_parts(text: str) -> tuple[Any, ...]:
 
 
 def _sharding(mesh: Any, dimensions: tuple[Any, ...], *axes: tuple[Any, ...]) -> str:
-    parts = [_bare(mesh, "#sdy.") if isinstance(mesh, OpaqueAttr) else _text(mesh), f"[{', '.join(_texts(dimensions))}]"]
+    parts = [
+        _bare(mesh, "#sdy.") if isinstance(mesh, OpaqueAttr) else _text(mesh),
+        f"[{', '.join(_texts(dimensions))}]",
+    ]
     for word, given in zip(("replicated", "unreduced"), axes, strict=False):
         if given:
             parts.append(f"{word}={{{', '.join(_texts(given))}}}")
@@ -136,7 +155,11 @@ def _sharding(mesh: Any, dimensions: tuple[Any, ...], *axes: tuple[Any, ...]) ->
 
 def _sharding_parts(text: str) -> tuple[Any, ...]:
     mesh, dimensions, *rest = inside(text.removeprefix("#sdy.sharding"), "<", ">")
-    named = SymbolRef((unescape(mesh[1:]) if mesh[1:2] == '"' else mesh[1:],)) if mesh[:1] == "@" else OpaqueAttr(f"#sdy.{mesh}")
+    named = (
+        SymbolRef((unescape(mesh[1:]) if mesh[1:2] == '"' else mesh[1:],))
+        if mesh[:1] == "@"
+        else OpaqueAttr(f"#sdy.{mesh}")
+    )
     axes: dict[str, tuple[OpaqueAttr, ...]] = {"replicated": (), "unreduced": ()}
     for part in rest:
         word, _, given = part.partition("=")

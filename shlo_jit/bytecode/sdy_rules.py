@@ -1,8 +1,8 @@
 """Shardy's rules, which say how dimensions of operands and results belong together, as texts.
 
-    rule    ::= `#sdy.op_sharding_rule<` `(` mapping, ... `)->(` mapping, ... `)` sizes factors* (`, custom`)? `>`
-    mapping ::= `[` dimension, ... `]`    dimension ::= factor factor* | `{}`     sizes ::= `{i=4, j=8}`
-    factors ::= (`reduction` | `need_replication` | `permutation` | `blocked_propagation`) `={i, j}`
+rule    ::= `#sdy.op_sharding_rule<` `(` mapping, ... `)->(` mapping, ... `)` sizes factors* (`, custom`)? `>`
+mapping ::= `[` dimension, ... `]`    dimension ::= factor factor* | `{}`     sizes ::= `{i=4, j=8}`
+factors ::= (`reduction` | `need_replication` | `permutation` | `blocked_propagation`) `={i, j}`
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def rule_parts(text: str) -> tuple[Any, ...]:
     if found is None:
         raise ValueError(f"{text[:80]!r} cannot be read here")
     sizes = tuple(int(part.partition("=")[2]) for part in found[3].split(",")) if found[3].strip() else ()
-    lists = dict.fromkeys(WORDS, ())
+    lists: dict[str, tuple[int, ...]] = {word: () for word in WORDS}
     for word, factors in _GIVEN.findall(found[4]):
         if word not in lists:
             raise ValueError(f"{word[:40]!r} of a rule cannot be written")

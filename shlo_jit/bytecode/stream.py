@@ -100,7 +100,7 @@ class Cursor:
         try:
             value, end = long_varint(self.data, at)
         except IndexError:
-            end = self.end + 1
+            value, end = 0, self.end + 1
         if end > self.end:
             self.fail("the file ends here, in the middle of a number")
         self.at = end
@@ -110,7 +110,7 @@ class Cursor:
         try:
             found, at = numbers(self.data, self.at, count)
         except IndexError:
-            at = self.end + 1
+            found, at = [], self.end + 1
         if at > self.end:
             self.fail("the file ends here, in the middle of a list")
         self.at = at

@@ -150,7 +150,6 @@ class Tables:
         return found
 
 
-
 class Locations(Mapping[str, str]):
     """Name to text of the locations that have been met, and of those they are made of. The texts are made when the
     first one is asked for, which few programs ever see; one that cannot be read is unknown."""

@@ -50,7 +50,7 @@ def float_parts(value: FloatAttr) -> tuple[Number]:
 
 # ---------------------------------------------------------------------- tensors
 def tensor_of(type: Type, blob: memoryview) -> Dense:
-    """Bytes of all elements, or of one that all are like; the array views them where the machine can read them there."""
+    """Bytes of all elements, or of one that all are like; the array views them where they are aligned."""
     if not isinstance(type, TensorType) or not type.is_static:
         raise ValueError("the elements of a literal need a tensor type with a static shape")
     if type.storage.name == "i1":

@@ -5,20 +5,57 @@ from __future__ import annotations
 from typing import Any
 
 from shlo_jit.bytecode.fields import (
-    ATTRIBUTE, ATTRIBUTES, BLOB, COUNT, EXTENTS, F64, F64S, FLAGGED_ATTRIBUTE, NAME, NUMBER, OPTIONAL_ATTRIBUTE, SIGNED,
-    SIGNEDS, STRING, TYPE, TYPES, of, pairs,
+    ATTRIBUTE,
+    ATTRIBUTES,
+    BLOB,
+    COUNT,
+    EXTENTS,
+    F64,
+    F64S,
+    FLAGGED_ATTRIBUTE,
+    NAME,
+    NUMBER,
+    OPTIONAL_ATTRIBUTE,
+    SIGNED,
+    SIGNEDS,
+    STRING,
+    TYPE,
+    TYPES,
+    of,
+    pairs,
 )  # fmt: skip
 from shlo_jit.bytecode.kinds import Kind, constant, dialect, itself, one
 from shlo_jit.bytecode.values import float_of, float_parts, integer_of, integer_parts, tensor_of, tensor_parts
 from shlo_jit.bytecode.versions import FIRST, Version
 from shlo_jit.ir.attributes import (
-    Dense, DictAttr, EnumAttr, FloatAttr, IntegerAttr, OpaqueAttr, StructAttr, SymbolRef, TypeAttr,
+    Dense,
+    DictAttr,
+    EnumAttr,
+    FloatAttr,
+    IntegerAttr,
+    OpaqueAttr,
+    StructAttr,
+    SymbolRef,
+    TypeAttr,
 )  # fmt: skip
 from shlo_jit.ir.structs import STRUCTS
 from shlo_jit.ir.type_text import element_type_text
 from shlo_jit.ir.types import (
-    DTYPES, TOKEN, DType, ElementType, FunctionType, FutureType, OpaqueType, QuantizedType, ScalarType, TensorType,
-    TokenType, TupleType, Type, storage_range, tensor,
+    DTYPES,
+    TOKEN,
+    DType,
+    ElementType,
+    FunctionType,
+    FutureType,
+    OpaqueType,
+    QuantizedType,
+    ScalarType,
+    TensorType,
+    TokenType,
+    TupleType,
+    Type,
+    storage_range,
+    tensor,
 )  # fmt: skip
 from shlo_jit.text.types import type_of_text
 
@@ -37,9 +74,7 @@ def _enum(code: int, mnemonic: str, words: str, since: Version = FIRST, first: i
     return Kind(code, mnemonic, (COUNT,), make, lambda value: (numbers[value],), since)
 
 
-def _struct(
-    code: int, name: str, fields: tuple[Any, ...], since: Version = FIRST, names: tuple[str, ...] = ()
-) -> Kind:
+def _struct(code: int, name: str, fields: tuple[Any, ...], since: Version = FIRST, names: tuple[str, ...] = ()) -> Kind:
     """A struct whose fields stand in their order."""
     names = names or tuple(field for field, _, _ in STRUCTS[name])
 
@@ -103,7 +138,9 @@ ATTRIBUTES_OF_VHLO = (
     _enum(3, "comparison_direction", "EQ NE GE GT LE LT"),
     _enum(4, "comparison_type", "NOTYPE FLOAT TOTALORDER SIGNED UNSIGNED"),
     _enum(
-        5, "custom_call_api_version", "API_VERSION_UNSPECIFIED API_VERSION_ORIGINAL API_VERSION_STATUS_RETURNING "
+        5,
+        "custom_call_api_version",
+        "API_VERSION_UNSPECIFIED API_VERSION_ORIGINAL API_VERSION_STATUS_RETURNING "
         "API_VERSION_STATUS_RETURNING_UNIFIED API_VERSION_TYPED_FFI",
     ),
     Kind(6, "dictionary", (pairs(NAME, ATTRIBUTE),), DictAttr, lambda value: (value.items,)),
@@ -280,7 +317,11 @@ TYPES_OF_VHLO = (
     Kind(25, "unranked_tensor", (TYPE,), lambda t: tensor(None, element(t)), lambda t: (scalar(t.dtype),)),
     Kind(26, "witness", (), *constant(WITNESS)),
     Kind(
-        30, "quantized_per_axis", (COUNT, TYPE, TYPE, COUNT, SIGNED, SIGNED, F64S, SIGNEDS), _per_axis, _per_axis_parts,
+        30,
+        "quantized_per_axis",
+        (COUNT, TYPE, TYPE, COUNT, SIGNED, SIGNED, F64S, SIGNEDS),
+        _per_axis,
+        _per_axis_parts,
         Version(0, 18),
     ),
     Kind(41, "buffer", (EXTENTS, TYPE), _buffer, _buffer_parts, Version(1, 13)),

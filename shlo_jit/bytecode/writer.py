@@ -11,7 +11,12 @@ from shlo_jit.bytecode.made_tables import Made, Namespace, Numbers
 from shlo_jit.bytecode.op_attributes import Unsayable, to_stored
 from shlo_jit.bytecode.op_table import FOREIGN, OPS
 from shlo_jit.bytecode.reader import (
-    CAST, HAS_DICTIONARY, HAS_OPERANDS, HAS_PROPERTIES, HAS_REGIONS, HAS_RESULTS,
+    CAST,
+    HAS_DICTIONARY,
+    HAS_OPERANDS,
+    HAS_PROPERTIES,
+    HAS_REGIONS,
+    HAS_RESULTS,
 )  # fmt: skip
 from shlo_jit.bytecode.stream import Output
 from shlo_jit.bytecode.versions import Version, bytecode_of, version_of

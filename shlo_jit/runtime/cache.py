@@ -357,8 +357,8 @@ def info() -> CacheInfo:
 
 # ---------------------------------------------------------------------- keys
 def program_key(text: str | bytes, options: CompileOptions) -> str:
-    """The key of a program: its artifact, or its text without what does not matter (see `text/normal.py`), the options that change its
-    code, and the versions of everything that took part."""
+    """The key of a program: its artifact, or its text without what does not matter (see `text/normal.py`), the options
+    that change its code, and the versions of everything that took part."""
     return _key("program", options.identity().encode(), _normal_bytes(text))
 
 
