@@ -84,6 +84,7 @@ def to_stored(row: Versions, number: int, op: Op) -> tuple[list[tuple[str, Any]]
     know. Raises Unsayable for what that version cannot have, and ValueError for attributes of another kind."""
     stored: list[tuple[str, Any]] = []
     known: set[str] = set()
+    _check_structs(row, op)
     for s in row.stored:
         attribute = s.attribute or s.name
         known.add(attribute)
@@ -94,6 +95,17 @@ def to_stored(row: Versions, number: int, op: Op) -> tuple[list[tuple[str, Any]]
             raise Unsayable(f"attribute {attribute}" + (f" with {s.field}" if s.field else ""))
     rest = [(name, value) for name, value in op.attributes.items() if name not in known]
     return sorted(stored), rest
+
+
+def _check_structs(row: Versions, op: Op) -> None:
+    """Fields of structs that the op does not store have to say nothing. Raises Unsayable."""
+    for attribute in {s.attribute for s in row.stored if s.struct}:
+        value = op.attributes.get(attribute)
+        if isinstance(value, StructAttr):
+            stored = {s.field for s in row.stored if s.attribute == attribute}
+            for field, content in value.fields:
+                if field not in stored and content:
+                    raise Unsayable(f"attribute {attribute} with {field} = {content}")
 
 
 def _value(s: Stored, op: Op, attribute: str) -> Any:

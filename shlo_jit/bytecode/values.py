@@ -56,7 +56,7 @@ def tensor_of(type: Type, blob: memoryview) -> Dense:
     if type.storage.name == "i1":
         return Dense(type, _booleans(type, blob))
     array = from_bytes(blob, type)
-    return Dense(type, array if array.flags.aligned else array.copy())
+    return Dense(type, array if array.flags.aligned else from_bytes(bytes(blob), type))
 
 
 def _booleans(type: TensorType, blob: memoryview) -> np.ndarray:
