@@ -10,16 +10,16 @@ EVERY_OP = (HERE / "every_op.mlir").read_text(encoding="utf-8")
 LATER_OPS = (HERE / "later_ops.mlir").read_text(encoding="utf-8")
 VERSIONS = [f"0.{minor}.0" for minor in range(9, 21)] + [f"1.{minor}.0" for minor in range(21)]
 SHARDED = """
-sdy.mesh @mesh = <["x"=2, "y"=2]>
+sdy.mesh @mesh = <["x"=4, "y"=2]>
 func.func @main(%x: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {?}p1], replicated={"y"}>}) -> tensor<8x4xf32> {
   %0 = stablehlo.negate %x : tensor<8x4xf32>
   %1 = sdy.sharding_constraint %0 <@mesh, [{"x":(1)2}, {}]> : tensor<8x4xf32>
-  %2 = sdy.manual_computation(%1) in_shardings=[<@mesh, [{"x"}, {}]>] out_shardings=[<@mesh, [{"x"}, {}]>] manual_axes={"x", "y"} (%a: tensor<4x4xf32>) {
-    %3 = stablehlo.add %a, %a : tensor<4x4xf32>
-    sdy.return %3 : tensor<4x4xf32>
+  %2 = sdy.manual_computation(%1) in_shardings=[<@mesh, [{"x"}, {}]>] out_shardings=[<@mesh, [{"x"}, {}]>] manual_axes={"x", "y"} (%a: tensor<2x4xf32>) {
+    %3 = stablehlo.add %a, %a : tensor<2x4xf32>
+    sdy.return %3 : tensor<2x4xf32>
   } : (tensor<8x4xf32>) -> tensor<8x4xf32>
   %4 = stablehlo.add %0, %2 : tensor<8x4xf32>
-  %5 = stablehlo.custom_call @own(%4) {sdy.sharding_rule = #sdy.op_sharding_rule<([i, jk])->([i, jk]) {i=8, j=2, k=2} reduction={k}, custom>} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  %5 = stablehlo.custom_call @own(%4) {sdy.sharding_rule = #sdy.op_sharding_rule<([i, jk])->([i, l]) {i=8, j=2, k=2, l=4} reduction={j, k}, custom>} : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return %5 : tensor<8x4xf32>
 }
 """

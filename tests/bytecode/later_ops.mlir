@@ -108,6 +108,8 @@ func.func @future_1_15(%x: tensor<4xf32>) {
   return
 }
 
+func.func private @mesh()
+
 func.func @mesh_axes_1_16(%x: tensor<4xf32>) {
   %0 = "stablehlo.all_gather"(%x) {all_gather_dim = 0 : i64, replica_groups = #stablehlo.replica_group_mesh_axes<mesh = @mesh, axes = [#stablehlo.axis_ref<name = "x", sub_axis_info = (1)2>, #stablehlo.axis_ref<name = "y">]>} : (tensor<4xf32>) -> tensor<16xf32>
   return
