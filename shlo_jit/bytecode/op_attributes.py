@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from shlo_jit.bytecode.forms import Form
 from shlo_jit.bytecode.op_table import Stored, Versions
 from shlo_jit.ir.attributes import ConvDims, StructAttr
 from shlo_jit.ir.core import Op
@@ -17,23 +18,31 @@ MISSING: Any = object()
 def from_stored(row: Versions, number: int, stored: Mapping[str, Any]) -> dict[str, Any]:
     """StableHLO's attributes of version `number` of an op. Others in `stored` are kept. Raises ValueError."""
     rest = dict(stored)
+    if not row.stored:
+        return rest
     attributes: dict[str, Any] = {}
-    structs: dict[str, tuple[str, dict[str, Any], bool]] = {}
+    structs: dict[str, Struct] = {}
     for s in row.stored:
-        value, is_default = _read(s, number, rest)
-        if s.struct:
-            name, fields, so_far = structs.get(s.attribute, (s.struct, {}, True))
-            fields[s.field] = value
-            structs[s.attribute] = (name, fields, so_far and is_default)
-        elif s.until < len(row.since):
+        name, form, default, since, until, attribute, struct, field, kept = s
+        if since <= number <= until:
+            value = _read(name, form, rest)
+            is_default = not kept and default is not None and default.is_it(value)
+        else:
+            value, is_default = None if default is None else default.make(NO_OP), True
+        if struct:
+            found = structs.setdefault(attribute, Struct(struct, {}, []))
+            found.fields[field] = value
+            found.defaults.append(is_default)
+        elif until < len(row.since):
             if not is_default and value.array.size:
-                raise ValueError(f"attribute {s.name} is none that StableHLO still has")
+                raise ValueError(f"attribute {name} is none that StableHLO still has")
         elif not is_default:
-            attributes[s.attribute or s.name] = value
-    for attribute, (name, fields, is_default) in structs.items():
-        if not is_default:
-            attributes[attribute] = make_struct(name, fields)
-    _keep_both_layouts(attributes, stored)
+            attributes[attribute or name] = value
+    for attribute, struct in structs.items():
+        if not all(struct.defaults):
+            attributes[attribute] = make_struct(struct.name, struct.fields)
+    if row.name == "stablehlo.custom_call":
+        _keep_both_layouts(attributes, stored)
     for name, value in rest.items():
         if name in attributes:
             raise ValueError(f"attribute {name} is there twice")
@@ -41,18 +50,23 @@ def from_stored(row: Versions, number: int, stored: Mapping[str, Any]) -> dict[s
     return attributes
 
 
-def _read(s: Stored, number: int, rest: dict[str, Any]) -> tuple[Any, bool]:
-    """The value of one attribute, and whether it is the default."""
-    if not s.since <= number <= s.until:
-        return (None if s.default is None else s.default.make(NO_OP)), True
-    value = rest.pop(s.name, MISSING)
+class Struct(NamedTuple):
+    """The fields of a struct that have been read, and which of them are defaults."""
+
+    name: str
+    fields: dict[str, Any]
+    defaults: list[bool]
+
+
+def _read(name: str, form: Form, rest: dict[str, Any]) -> Any:
+    """The value of one attribute, which is taken out of `rest`."""
+    value = rest.pop(name, MISSING)
     if value is MISSING:
-        raise ValueError(f"there is no attribute {s.name}")
+        raise ValueError(f"there is no attribute {name}")
     try:
-        value = s.form.read(value)
+        return form.read(value)
     except ValueError as refusal:
-        raise ValueError(f"attribute {s.name}: {refusal}") from None
-    return value, not s.kept and s.default is not None and s.default.is_it(value)
+        raise ValueError(f"attribute {name}: {refusal}") from None
 
 
 NO_OP = Op("", [], [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -53,13 +54,26 @@ def tensor_of(type: Type, blob: memoryview) -> Dense:
     """Bytes of all elements, or of one that all are like; the array views them where they are aligned."""
     if not isinstance(type, TensorType) or not type.is_static:
         raise ValueError("the elements of a literal need a tensor type with a static shape")
+    return _small(type, bytes(blob)) if len(blob) <= SMALL else _literal(type, blob)
+
+
+SMALL = 128
+"""Bytes of a literal that is likely to come again."""
+
+
+@functools.lru_cache(maxsize=16384)
+def _small(type: TensorType, blob: bytes) -> Dense:
+    return _literal(type, blob)
+
+
+def _literal(type: TensorType, blob: bytes | memoryview) -> Dense:
     if type.storage.name == "i1":
         return Dense(type, _booleans(type, blob))
     array = from_bytes(blob, type)
     return Dense(type, array if array.flags.aligned else from_bytes(bytes(blob), type))
 
 
-def _booleans(type: TensorType, blob: memoryview) -> np.ndarray:
+def _booleans(type: TensorType, blob: bytes | memoryview) -> np.ndarray:
     """Eight to a byte, lowest bit first; one byte of ones for a splat. Old files have a byte for each."""
     size = type.size
     if len(blob) == 1 and size != 1 and (blob[0] in (0, 0xFF) or size > 8):
