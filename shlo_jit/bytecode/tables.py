@@ -24,7 +24,7 @@ _UNKNOWN_BYTES = b"\x1f"
 """Of `loc(unknown)`, in its dialect."""
 DEEPEST = 400
 """How deep types and attributes may be in each other."""
-LARGEST = 1 << 20
+LARGEST = 1 << 17
 """How many nodes the tree of one may have: those that are used twice count twice, as they do when it is printed."""
 
 
