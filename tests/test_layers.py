@@ -29,6 +29,7 @@ LAYERS = (
     ("distributed", ["distributed"]),
     ("aot", ["aot"]),
     ("api", ["check_options", "api", "shlo_jit"]),
+    ("frameworks", ["pjrt", "jax"]),
     ("command", ["op_table", "cli", "examples", "__main__"]),
 )
 """Layers, lowest first, and the modules and packages of each. A module imports those of its own layer and below."""

@@ -42,7 +42,7 @@ from shlo_jit.kernels.builder import Builder, V, i32
 from shlo_jit.kernels.collective import board
 from shlo_jit.schedule.scratch import ALIGN, Scratch
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 """Changes with anything in this file that code or hosts rely on. Part of the keys of cached code."""
 ENTRY = "shlo_main"
 SIZES = "shlo_sizes"

@@ -78,6 +78,15 @@ def shardings_of(op: Op, attribute: str, meshes: Mapping[str, Op]) -> list[Shard
     return found
 
 
+def sharding_of(op: Op, value: object, meshes: Mapping[str, Op]) -> Sharding:
+    """Of one value, as functions have it at their arguments and results: `#sdy.sharding<...>`. Raises ParseError,
+    VerifyError at `op`."""
+    r = Reader(op, _inside(op, "sdy.sharding", value, "#sdy.sharding", ""))
+    found = _sharding(r, meshes)
+    r.done()
+    return found
+
+
 def manual_axes(op: Op) -> tuple[str, ...]:
     """The axes along which an op's body is written for parts. Raises ParseError."""
     r = Reader(op, _text(op, "manual_axes", "#sdy<manual_axes", ">"))
@@ -93,10 +102,13 @@ def manual_axes(op: Op) -> tuple[str, ...]:
 
 def _text(op: Op, attribute: str, prefix: str, suffix: str) -> str:
     """What stands between the prefix and the suffix of an attribute."""
-    value = op.attributes.get(attribute)
+    return _inside(op, attribute, op.attributes.get(attribute), prefix, suffix)
+
+
+def _inside(op: Op, attribute: str, value: object, prefix: str, suffix: str) -> str:
     text = value.text if isinstance(value, OpaqueAttr) else ""
     if not (text.startswith(prefix) and text.endswith(suffix)):
-        got = f"{text or value}" if attribute in op.attributes else "none"
+        got = "none" if value is None else f"{text or value}"
         what = f"{op.name}: expected attribute {attribute} = {prefix}...{suffix}, got {got}"
         raise VerifyError(diagnose(what, op.span, op=op.name, label="attribute"))
     return text[len(prefix) : len(text) - len(suffix)]

@@ -1,0 +1,100 @@
+"""JAX's platform `shlo`: `JAX_PLATFORMS=shlo python script.py` runs a JAX program on shlo_jit.
+
+Installed, it waits with a lower priority than the CPU's. Where the user asks for it, it takes the CPU's place under
+both names, and XLA's is `xla_cpu`: host callbacks and some of JAX's functions want a backend that is called `cpu`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+from typing import Any
+
+from shlo_jit.pjrt.plugin import plugin
+
+NAME, CPU, XLA_CPU = "shlo", "cpu", "xla_cpu"
+PRIORITY = -100
+_tickets = itertools.count(1)
+
+
+def initialize() -> None:
+    """Register the platform. JAX calls this for every plugin that is installed, of one that it finds twice twice."""
+    from jax._src import compiler
+    from jax._src import xla_bridge as bridge
+
+    if NAME in bridge._backend_factories or CPU in bridge._alias_to_platforms.get(NAME, ()):
+        return
+    made = plugin(_device_count)
+    bridge._nonexperimental_plugins.add(NAME)
+    bridge.register_plugin(NAME, c_api=made.capsule, priority=PRIORITY)
+    if _is_wanted():
+        factories = bridge._backend_factories
+        factories[XLA_CPU] = factories[CPU]
+        factories[CPU] = factories.pop(NAME)
+        bridge._alias_to_platforms[NAME] = [CPU]
+    _hand_over_callbacks(compiler)
+    _copy_from_others(made.view_alignment)
+
+
+def _is_wanted() -> bool:
+    import jax
+
+    config: Any = jax.config
+    asked = config.jax_platforms or os.environ.get("JAX_PLATFORMS", "")
+    return NAME in asked.split(",")
+
+
+def _device_count() -> int:
+    """As many as JAX would make of the CPU."""
+    import jax
+
+    config: Any = jax.config
+    asked = config.jax_num_cpu_devices
+    if asked > 0:
+        return asked
+    flags = [flag.partition("=") for flag in os.environ.get("XLA_FLAGS", "").split()]
+    counts = [value for name, _, value in flags if name == "--xla_force_host_platform_device_count"]
+    return int(counts[-1]) if counts and counts[-1].isdigit() else 1
+
+
+def _copy_from_others(view_alignment: ctypes.c_int64) -> None:
+    """JAX makes its own copy of another library's array, where one is wanted, in a way that no plugin can offer: a view
+    of it is made, wherever it lies, and copied."""
+    from jaxlib import _jax
+
+    original = _jax.dlpack_managed_tensor_to_buffer
+
+    def dlpack_managed_tensor_to_buffer(tensor: Any, device: Any, stream: Any, copy: Any = None, *more: Any) -> Any:
+        if copy is False or "shlo_jit" not in device.client.platform_version:
+            return original(tensor, device, stream, copy, *more)
+        before = view_alignment.value
+        view_alignment.value = 1
+        try:
+            found = original(tensor, device, stream, False, *more)
+        finally:
+            view_alignment.value = before
+        return found.copy() if copy else found
+
+    _jax.dlpack_managed_tensor_to_buffer = dlpack_managed_tensor_to_buffer
+
+
+def _hand_over_callbacks(compiler: Any) -> None:
+    """JAX compiles a program with the Python functions that it calls, which the C interface has no place for: they are
+    left where the plugin finds them, under a number that goes along as an option."""
+    original = compiler.backend_compile_and_load
+
+    def backend_compile_and_load(backend: Any, module: Any, devices: Any, options: Any, host_callbacks: Any) -> Any:
+        if not host_callbacks or "shlo_jit" not in backend.platform_version:
+            return original(backend, module, devices, options, host_callbacks)
+        number, client = next(_tickets), plugin(_device_count).client
+        client.tickets[number] = tuple(host_callbacks)
+        before = options.env_option_overrides
+        options.env_option_overrides = [*before, ("shlo_jit_ticket", number)]
+        try:
+            return original(backend, module, devices, options, [])
+        finally:
+            options.env_option_overrides = before
+            client.tickets.pop(number, None)
+
+    compiler.backend_compile_and_load = backend_compile_and_load

@@ -1,0 +1,435 @@
+"""The client of the interface: its devices, what is known of them, and the programs that it compiles."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.codegen.jit import Library
+from shlo_jit.pjrt import interface, records
+from shlo_jit.pjrt.compilation import compile_program
+from shlo_jit.pjrt.executables import Port, Program
+from shlo_jit.pjrt.kept import Kept
+from shlo_jit.pjrt.options import read_options
+from shlo_jit.pjrt.table import Handler, PluginError
+from shlo_jit.version import __version__
+
+PLATFORM = "cpu"
+"""What a framework lowers programs for: JAX knows LAPACK's functions, callbacks and donation for this name."""
+KINDS = ("device", "pinned_host", "unpinned_host")
+"""Of the memories of each device, as XLA's CPU has them: all are this process's. The first is the default."""
+DEVICE_KIND = "cpu"
+
+_DEVICE, _MEMORY = records.structure(records.DEVICE), records.structure(records.MEMORY)
+
+HANDLERS: dict[str, Callable[[Client, Any], None]] = {}
+"""Functions of the interface that are written here, by name."""
+
+
+def handles(*names: str) -> Callable[[Callable[[Client, Any], None]], Callable[[Client, Any], None]]:
+    def register(function: Callable[[Client, Any], None]) -> Callable[[Client, Any], None]:
+        for name in names:
+            HANDLERS[name] = function
+        return function
+
+    return register
+
+
+class Functions:
+    """Machine code that Python calls."""
+
+    def __init__(self, library: Library) -> None:
+        p, i = ctypes.c_void_p, ctypes.c_int64
+
+        def function(name: str, result: Any, *arguments: Any) -> Any:
+            return ctypes.CFUNCTYPE(result, *arguments)(library.addresses[f"shlo_pjrt_{name}"])
+
+        self.take = function("take", p, i)
+        self.storage = function("storage", p, p, i, p, p, i)
+        self.buffer = function("buffer", p, p, p, i, i, i, p, p, p)
+        self.delete = function("delete", None, p)
+
+
+class Client:
+    """Devices that share the memory of this process, one of each for a program that runs on several."""
+
+    def __init__(self, library: Library, count: Callable[[], int]) -> None:
+        """`count`: how many devices there are, asked for when the client is made."""
+        self.library = library
+        self.functions = Functions(library)
+        self.kept = Kept()
+        self._count = count
+        self.devices: list[Any] = []
+        self.memories: list[Any] = []
+        self.programs: dict[int, Program] = {}
+        """By number."""
+        self._numbers = itertools.count(1)
+        self.fail, self.run_many = 0, 0
+        """Addresses of the functions that programs call: see `records.EXECUTABLE`."""
+        self.tickets: dict[int, Any] = {}
+        """What a framework's front end hands over beside a compilation, by number: its host callbacks."""
+
+    def handlers(self) -> dict[str, Handler]:
+        return {name: function.__get__(self) for name, function in HANDLERS.items()}
+
+    def make_devices(self) -> None:
+        if self.devices:
+            return
+        table = interface.structure("Memory_FunctionTable")(
+            struct_size=ctypes.sizeof(interface.structure("Memory_FunctionTable")),
+            instance_struct_size=8,
+            get_user_data=self.library.addresses["shlo_pjrt_user_data"],
+            set_user_data=self.library.addresses["shlo_pjrt_set_user_data"],
+        )
+        vtable = self.kept.keep(table)
+        for number in range(max(1, self._count())):
+            device = _DEVICE(number=number)
+            self.devices.append(device)
+            for i, kind in enumerate(KINDS):
+                memory = _MEMORY(vtable=vtable, number=len(KINDS) * number + i, device=ctypes.addressof(device))
+                memory.kind, memory.kind_size = self.kept.text(kind)
+                self.memories.append(memory)
+            device.memory = ctypes.addressof(self.memories[-len(KINDS)])
+        self.device_table = self.kept.numbers([ctypes.addressof(x) for x in self.devices])
+        self.memory_table = self.kept.numbers([ctypes.addressof(x) for x in self.memories])
+
+    def device_address(self, number: int) -> int:
+        """Raises PluginError."""
+        if not 0 <= number < len(self.devices):
+            raise PluginError(interface.INVALID_ARGUMENT, f"there is no device {number} of {len(self.devices)}")
+        return ctypes.addressof(self.devices[number])
+
+    def add(self, program: Program) -> int:
+        """Give a program a number, and its record's address."""
+        self.forget_dead()
+        number = next(self._numbers)
+        self.programs[number] = program
+        return program.record_for(number, self)
+
+    def forget_dead(self) -> None:
+        """Let go of programs whose records were destroyed."""
+        take = ctypes.CFUNCTYPE(ctypes.c_void_p)(self.library.addresses["shlo_pjrt_take_dead"])
+        address = take()
+        while address:
+            record = records.structure(records.EXECUTABLE).from_address(address)
+            address = record.next
+            self.programs.pop(record.number, None)
+
+    def buffer_of(self, array: np.ndarray, port: Port, device: int) -> int:
+        """Address of a new buffer with a copy of an array."""
+        functions = self.functions
+        size = array.nbytes if port.number >= 0 else 0
+        data = functions.take(size)
+        if not data:
+            raise MemoryError(f"there is no memory for {size} bytes")
+        memory = (ctypes.c_char * max(1, size)).from_address(data)
+        if size:
+            np.ndarray(array.shape, array.dtype, memory)[...] = array  # type: ignore[call-overload]
+        storage = functions.storage(data, size, None, None, 1)
+        dims = (ctypes.c_int64 * max(1, len(port.shape)))(*port.shape)
+        home = _DEVICE.from_address(device).memory
+        return functions.buffer(storage, data, size, port.type, len(port.shape), dims, device, home)
+
+    def delete(self, buffer: int) -> None:
+        self.functions.delete(buffer)
+
+    def program(self, address: int) -> Program:
+        return self.programs[records.structure(records.EXECUTABLE).from_address(address).number]
+
+
+# ---------------------------------------------------------------------- plugin and client
+@handles("Plugin_Initialize", "Client_Destroy", "TopologyDescription_Destroy", "Device_ClearMemoryStats")
+def _nothing(client: Client, args: Any) -> None:
+    pass
+
+
+@handles("Plugin_Attributes")
+def _plugin_attributes(client: Client, args: Any) -> None:
+    versions = {"stablehlo_current_version": (1, 20, 0), "stablehlo_minimum_version": (0, 9, 0)}
+    args.attributes = client.kept.named_values({"xla_version": 2, **versions})
+    args.num_attributes = 1 + len(versions)
+
+
+@handles("Client_Create")
+def _create(client: Client, args: Any) -> None:
+    client.make_devices()
+    args.client = client.device_table
+
+
+@handles("Client_PlatformName", "TopologyDescription_PlatformName")
+def _platform_name(client: Client, args: Any) -> None:
+    args.platform_name, args.platform_name_size = client.kept.text(PLATFORM)
+
+
+@handles("Client_PlatformVersion", "TopologyDescription_PlatformVersion")
+def _platform_version(client: Client, args: Any) -> None:
+    args.platform_version, args.platform_version_size = client.kept.text(f"shlo_jit {__version__}")
+
+
+@handles("Client_ProcessIndex")
+def _process_index(client: Client, args: Any) -> None:
+    args.process_index = 0
+
+
+@handles("Client_Devices")
+def _devices(client: Client, args: Any) -> None:
+    args.devices, args.num_devices = client.device_table, len(client.devices)
+
+
+@handles("Client_AddressableDevices")
+def _addressable_devices(client: Client, args: Any) -> None:
+    args.addressable_devices, args.num_addressable_devices = client.device_table, len(client.devices)
+
+
+@handles("Client_AddressableMemories")
+def _addressable_memories(client: Client, args: Any) -> None:
+    args.addressable_memories, args.num_addressable_memories = client.memory_table, len(client.memories)
+
+
+@handles("Client_LookupDevice")
+def _lookup_device(client: Client, args: Any) -> None:
+    args.device = client.device_address(args.id)
+
+
+@handles("Client_LookupAddressableDevice")
+def _lookup_addressable_device(client: Client, args: Any) -> None:
+    args.addressable_device = client.device_address(args.local_hardware_id)
+
+
+@handles("Client_DefaultDeviceAssignment")
+def _default_assignment(client: Client, args: Any) -> None:
+    count = args.num_replicas * args.num_partitions
+    if not 0 <= count <= min(args.default_assignment_size, len(client.devices)):
+        raise PluginError(interface.INVALID_ARGUMENT, f"{count} devices are wanted, of {len(client.devices)}")
+    (ctypes.c_int32 * count).from_address(args.default_assignment)[:] = range(count)
+
+
+@handles("Client_TopologyDescription")
+def _topology(client: Client, args: Any) -> None:
+    args.topology = client.device_table
+
+
+@handles("TopologyDescription_GetDeviceDescriptions")
+def _descriptions(client: Client, args: Any) -> None:
+    args.descriptions, args.num_descriptions = client.device_table, len(client.devices)
+
+
+@handles("TopologyDescription_Attributes")
+def _topology_attributes(client: Client, args: Any) -> None:
+    args.attributes, args.num_attributes = client.kept.named_values({}), 0
+
+
+@handles("TopologyDescription_Fingerprint")
+def _topology_fingerprint(client: Client, args: Any) -> None:
+    args.fingerprint = len(client.devices)
+
+
+# ---------------------------------------------------------------------- devices and memories
+@handles("Device_GetDescription")
+def _description(client: Client, args: Any) -> None:
+    args.device_description = args.device  # one record is both
+
+
+@handles("DeviceDescription_Id")
+def _id(client: Client, args: Any) -> None:
+    args.id = _DEVICE.from_address(args.device_description).number
+
+
+@handles("DeviceDescription_ProcessIndex")
+def _description_process(client: Client, args: Any) -> None:
+    args.process_index = 0
+
+
+@handles("DeviceDescription_Attributes")
+def _description_attributes(client: Client, args: Any) -> None:
+    args.attributes, args.num_attributes = client.kept.named_values({}), 0
+
+
+@handles("DeviceDescription_Kind")
+def _device_kind(client: Client, args: Any) -> None:
+    args.device_kind, args.device_kind_size = client.kept.text(DEVICE_KIND)
+
+
+@handles("DeviceDescription_DebugString")
+def _debug_string(client: Client, args: Any) -> None:
+    number = _DEVICE.from_address(args.device_description).number
+    args.debug_string, args.debug_string_size = client.kept.text(f"CpuDevice(id={number}, shlo_jit)")
+
+
+@handles("DeviceDescription_ToString")
+def _to_string(client: Client, args: Any) -> None:
+    number = _DEVICE.from_address(args.device_description).number
+    args.to_string, args.to_string_size = client.kept.text(f"CpuDevice(id={number})")
+
+
+@handles("Device_IsAddressable")
+def _is_addressable(client: Client, args: Any) -> None:
+    args.is_addressable = True
+
+
+@handles("Device_LocalHardwareId")
+def _hardware_id(client: Client, args: Any) -> None:
+    args.local_hardware_id = _DEVICE.from_address(args.device).number
+
+
+@handles("Device_AddressableMemories")
+def _device_memories(client: Client, args: Any) -> None:
+    number = _DEVICE.from_address(args.device).number
+    args.memories, args.num_memories = client.memory_table + 8 * len(KINDS) * number, len(KINDS)
+
+
+@handles("Device_DefaultMemory")
+def _default_memory(client: Client, args: Any) -> None:
+    args.memory = _DEVICE.from_address(args.device).memory
+
+
+@handles("Device_GetAttributes")
+def _device_attributes(client: Client, args: Any) -> None:
+    args.attributes, args.num_attributes = client.kept.named_values({}), 0
+    args.device_attributes = client.device_table
+    args.attributes_deleter = client.library.addresses["shlo_pjrt_nothing_void"]
+
+
+@handles("Memory_Id")
+def _memory_id(client: Client, args: Any) -> None:
+    args.id = _MEMORY.from_address(args.memory).number
+
+
+@handles("Memory_Kind_Id")
+def _memory_kind_id(client: Client, args: Any) -> None:
+    args.kind_id = _MEMORY.from_address(args.memory).number % len(KINDS)
+
+
+@handles("Memory_DebugString")
+def _memory_debug(client: Client, args: Any) -> None:
+    args.debug_string, args.debug_string_size = client.kept.text(_memory_name(args.memory))
+
+
+@handles("Memory_ToString")
+def _memory_to_string(client: Client, args: Any) -> None:
+    args.to_string, args.to_string_size = client.kept.text(_memory_name(args.memory))
+
+
+@handles("Memory_AddressableByDevices")
+def _memory_devices(client: Client, args: Any) -> None:
+    number = _MEMORY.from_address(args.memory).number // len(KINDS)
+    args.devices, args.num_devices = client.device_table + 8 * number, 1
+
+
+def _memory_name(address: int) -> str:
+    number = _MEMORY.from_address(address).number
+    kind = KINDS[number % len(KINDS)].upper()
+    return f"CPU_{kind}_{number}" if kind == "DEVICE" else f"{kind}_{number}"
+
+
+# ---------------------------------------------------------------------- programs
+@handles("Client_Compile")
+def _compile(client: Client, args: Any) -> None:
+    given = interface.structure("Program").from_address(args.program)
+    kind = ctypes.string_at(given.format, given.format_size).decode()
+    if kind != "mlir":
+        raise PluginError(interface.UNIMPLEMENTED, f"programs are StableHLO in the format mlir, not {kind}")
+    code = ctypes.string_at(given.code, given.code_size)
+    options = read_options(ctypes.string_at(args.compile_options, args.compile_options_size))
+    args.executable = client.add(compile_program(code, options, client.tickets.pop(options.own.get("ticket", 0), ())))
+
+
+@handles("Executable_Name")
+def _name(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    args.executable_name, args.executable_name_size = program.kept.text(program.name)
+
+
+@handles("Executable_Fingerprint", "LoadedExecutable_Fingerprint")
+def _fingerprint(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    args.executable_fingerprint, args.executable_fingerprint_size = program.kept.text(program.fingerprint)
+
+
+@handles("Executable_SizeOfGeneratedCodeInBytes")
+def _code_size(client: Client, args: Any) -> None:
+    args.size_in_bytes = -1
+
+
+@handles("Executable_OutputElementTypes")
+def _output_types(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    args.output_types = program.kept.numbers([r.type for r in program.results], ctypes.c_int32)
+    args.num_output_types = len(program.results)
+
+
+@handles("Executable_OutputDimensions")
+def _output_dims(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    args.num_outputs = len(program.results)
+    args.dims = program.kept.numbers([n for r in program.results for n in r.shape])
+    args.dim_sizes = program.kept.numbers([len(r.shape) for r in program.results])
+
+
+@handles("Executable_OutputMemoryKinds")
+def _output_kinds(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    args.num_outputs = len(program.results)
+    args.memory_kinds, args.memory_kind_sizes = program.kept.texts([KINDS[0]] * len(program.results))
+
+
+@handles("Executable_ParameterMemoryKinds")
+def _parameter_kinds(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    args.num_parameters = len(program.arguments)
+    args.memory_kinds, args.memory_kind_sizes = program.kept.texts([KINDS[0]] * len(program.arguments))
+
+
+@handles("Executable_GetCompiledMemoryStats")
+def _memory_stats(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    sizes = program.memory
+    for field, _ in interface.fields_of("Executable_GetCompiledMemoryStats").items():
+        if field not in ("executable", "extension_start"):
+            setattr(args, field, 0)
+    args.argument_size_in_bytes, args.output_size_in_bytes = sizes.arguments, sizes.results
+    args.alias_size_in_bytes, args.temp_size_in_bytes = sizes.aliased, sizes.arena
+    args.peak_memory_in_bytes = sizes.arguments + sizes.results - sizes.aliased + sizes.arena
+
+
+@handles("Executable_ParameterShardings")
+def _parameter_shardings(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    args.num_parameters, args.shardings, args.sharding_sizes = len(program.argument_shardings), 0, 0
+    if program.argument_shardings:
+        args.shardings, args.sharding_sizes = program.kept.texts(program.argument_shardings)
+
+
+@handles("Executable_OutputShardings")
+def _output_shardings(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    args.num_outputs, args.shardings, args.sharding_sizes = len(program.result_shardings), 0, 0
+    if program.result_shardings:
+        args.shardings, args.sharding_sizes = program.kept.texts(program.result_shardings)
+
+
+@handles("LoadedExecutable_AddressableDevices")
+def _program_devices(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    addresses = [client.device_address(n) for row in program.options.devices for n in row]
+    args.addressable_devices, args.num_addressable_devices = program.kept.numbers(addresses), len(addresses)
+
+
+@handles("LoadedExecutable_AddressableDeviceLogicalIds")
+def _logical_ids(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    pairs = [n for r, row in enumerate(program.options.devices) for p in range(len(row)) for n in (r, p)]
+    args.addressable_device_logical_ids = program.kept.numbers(pairs, ctypes.c_int32)
+    args.num_addressable_device_logical_ids = len(pairs) // 2
+
+
+@handles("LoadedExecutable_GetDeviceAssignment")
+def _assignment(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    args.serialized_bytes, args.serialized_bytes_size = program.kept.text(program.options.device_assignment)
+    args.serialized_device_assignment = args.serialized_bytes
+    args.serialized_device_assignment_deleter = client.library.addresses["shlo_pjrt_nothing_void"]

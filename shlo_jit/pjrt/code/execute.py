@@ -1,0 +1,296 @@
+"""Running a program: its arguments are looked up, its results made, and the program called, all on the caller's thread.
+
+An argument that the program may take is marked as deleted first, which also shows those that were given twice. Where
+nobody else refers to its memory the program works in that, else in a copy; either way the array is gone afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shlo_jit.codegen.abi import Status
+from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.pjrt import interface
+from shlo_jit.pjrt.code.buffers import NO_MEMORY
+from shlo_jit.pjrt.code.objects import READY
+from shlo_jit.pjrt.code.writer import NULL, Args, Record, Slot, error
+from shlo_jit.pjrt.records import ARGUMENT, BUFFER, EXECUTABLE, RESULT, STORAGE, nbytes
+
+NONE = i64(-1)
+MAIN_THREAD = V("ptr", "@shlo_pjrt_main_thread")
+"""Of an interpreter that ends; 0 before."""
+
+
+def stay_at_the_end(b: Builder) -> None:
+    """When the interpreter ends, its other threads stay here: where they want its lock, it ends them, and the host's
+    frames that they are in do not let that happen."""
+    main = b.load("i64", MAIN_THREAD)
+    with b.if_(b.icmp("ne", main, 0), "ending"), b.if_(b.icmp("ne", main, b.call("i64", "pthread_self", [])), "other"):
+        again = b.label("again")
+        b.branch(again)
+        b.start(again)
+        b.call("i32", "pause", [])
+        b.branch(again)
+        b.start(b.label("never"))
+
+
+def write_execute(module: ModuleText) -> None:
+    module.define_global(MAIN_THREAD.text[1:], "global i64 0, align 8")
+    _Execute(module).write()
+
+
+class _Execute:
+    """Writes LoadedExecutable_Execute."""
+
+    def __init__(self, module: ModuleText) -> None:
+        self.module = module
+        self.slot = slot = Slot(module, "LoadedExecutable_Execute")
+        self.b = slot.b
+        self.exe = Record(self.b, EXECUTABLE, slot["executable"])
+
+    def write(self) -> None:
+        b, slot, exe = self.b, self.slot, self.exe
+        stay_at_the_end(b)
+        with b.if_(b.icmp("ne", exe["is_deleted"], 0), "deleted"):
+            b.ret_early(error(self.module, b, interface.FAILED_PRECONDITION, "the executable has been deleted"))
+        with b.if_(b.icmp("ne", slot["num_devices"], 1), "many"):
+            b.ret_early(b.call_pointer("ptr", exe.pointer("run_many"), [slot.address]))
+        self.count = exe["argument_count"]
+        with b.if_(b.icmp("ne", slot["num_args"], self.count), "wrong"):
+            b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, "the number of arguments is wrong"))
+        self.given = b.load("ptr", slot["argument_lists"])
+        self.inputs = self.array(exe["input_count"])
+        self.outputs = self.array(exe["output_count"])
+        self.storages = self.array(self.count)
+        """Of arguments that the program takes: what their memory belongs to now."""
+        self.undo_marks, self.no_memory, self.failed = (b.label(n) for n in ("undo_marks", "no_memory", "failed"))
+        self.message = b.variable(i64(0))
+        self.check_sizes()
+        self.take_donated()
+        self.check_others()
+        self.own_donated()
+        self.make_results()
+        status = self.run()
+        b.branch_if(b.icmp("ne", status, i32(Status.OK)), self.failed, "succeeded")
+        b.start("succeeded")
+        self.give_results()
+        self.drop_donated(lambda argument: b.icmp("eq", argument["result"], NONE))
+        with b.if_(b.icmp("ne", slot["device_complete_events"], NULL), "events"):
+            b.store(READY, slot["device_complete_events"])
+        stay_at_the_end(b)
+        b.line("ret ptr null")
+
+        b.start(self.failed)
+        self.drop_results()
+        self.drop_donated(lambda argument: V("i1", "true"))
+        self.ret(b.call_pointer("ptr", exe.pointer("fail"), [exe["number"], status]))
+        b.start(self.no_memory)
+        self.drop_results()
+        self.drop_donated(lambda argument: V("i1", "true"))
+        self.ret(error(self.module, b, interface.RESOURCE_EXHAUSTED, NO_MEMORY))
+        b.start(self.undo_marks)
+        self.unmark()
+        text = "an array is donated, and is an argument a second time"
+        b.ret(error(self.module, b, interface.INVALID_ARGUMENT, text))
+
+    # ------------------------------------------------------------------ loops
+    def ret(self, value: V) -> None:
+        self.b.line(f"ret ptr {value.text}")
+
+    def array(self, count: V) -> V:
+        """Stack space for so many pointers, which are null."""
+        b = self.b
+        made = b.emit("ptr", f"alloca ptr, i64 {count.text}, align 16")
+        b.memset(made, 0, b.mul(count, 8))
+        return made
+
+    def arguments(self, write: Callable[[V, Record, Record], None], donated: bool | None = None) -> None:
+        """Write something for each argument: its index, ARGUMENT, and the buffer that was given."""
+        b, rows = self.b, self.exe.pointer("arguments")
+        with b.loop(0, self.count) as i:
+            argument = Record(b, ARGUMENT, b.offset(rows, b.mul(i, nbytes(ARGUMENT))))
+            buffer = Record(b, BUFFER, b.load("ptr", b.element(self.given, "ptr", i)))
+            if donated is None:
+                write(i, argument, buffer)
+            else:
+                with b.if_(b.icmp("ne" if donated else "eq", argument["is_donated"], 0), "donated"):
+                    write(i, argument, buffer)
+
+    def results(self, write: Callable[[V, Record], None]) -> None:
+        b, rows = self.b, self.exe.pointer("results")
+        with b.loop(0, self.exe["result_count"]) as i:
+            write(i, Record(b, RESULT, b.offset(rows, b.mul(i, nbytes(RESULT)))))
+
+    def leave_if(self, condition: V, to: str) -> None:
+        on = self.b.label("on")
+        self.b.branch_if(condition, to, on)
+        self.b.start(on)
+
+    # ------------------------------------------------------------------ arguments
+    def check_sizes(self) -> None:
+        b = self.b
+
+        def check(i: V, argument: Record, buffer: Record) -> None:
+            with b.if_(b.icmp("ne", buffer["is_deleted"], 0), "deleted"):
+                text = "an argument has been deleted or donated"
+                b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, text))
+            with b.if_(b.icmp("ne", argument["nbytes"], buffer["nbytes"]), "wrong"):
+                text = "an argument has another size than the program expects"
+                b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, text))
+            input = argument["input"]
+            with b.if_(b.icmp("sge", input, 0), "tensor"):
+                b.store(buffer.pointer("data"), b.element(self.inputs, "ptr", input))
+
+        self.arguments(check)
+
+    def is_kept(self, index: V) -> V:
+        """Whether the caller wants to keep an argument that the program would take."""
+        b = self.b
+        options = Args(b, "ExecuteOptions", self.slot["options"])
+        kept, count = options["non_donatable_input_indices"], options["num_non_donatable_input_indices"]
+        with b.loop_carry(0, count, [V("i1", "false")]) as carry:
+            same = b.icmp("eq", b.load("i64", b.element(kept, "i64", carry.index)), index)
+            carry.next(b.or_(carry.values[0], same))
+        return carry.values[0]
+
+    def take_donated(self) -> None:
+        """Mark what the program takes; its storages are then ours."""
+        b = self.b
+
+        def take(i: V, argument: Record, buffer: Record) -> None:
+            with b.if_(b.xor(self.is_kept(i), V("i1", "true")), "taken"):
+                was = atomic(b, "xchg", buffer.place("is_deleted"), i64(1), "acq_rel")
+                self.leave_if(b.icmp("ne", was, 0), self.undo_marks)
+                b.store(buffer.pointer("storage"), b.element(self.storages, "ptr", i))
+
+        self.arguments(take, donated=True)
+
+    def check_others(self) -> None:
+        def check(i: V, argument: Record, buffer: Record) -> None:
+            mine = self.b.load("ptr", self.b.element(self.storages, "ptr", i))
+            gone = self.b.icmp("ne", atomic_load(self.b, "i64", buffer.place("is_deleted"), "acquire"), 0)
+            self.leave_if(self.b.and_(gone, self.b.icmp("eq", mine, NULL)), self.undo_marks)
+
+        self.arguments(check)
+
+    def unmark(self) -> None:
+        b = self.b
+
+        def unmark(i: V, argument: Record, buffer: Record) -> None:
+            with b.if_(b.icmp("ne", b.load("ptr", b.element(self.storages, "ptr", i)), NULL), "marked"):
+                atomic_store(b, i64(0), buffer.place("is_deleted"), "release")
+
+        self.arguments(unmark, donated=True)
+
+    def own_donated(self) -> None:
+        """What the program takes is a copy where others may look at the memory, or the caller keeps it."""
+        b = self.b
+
+        def own(i: V, argument: Record, buffer: Record) -> None:
+            place = b.element(self.storages, "ptr", i)
+            mine = b.load("ptr", place)
+            storage = Record(b, STORAGE, buffer.pointer("storage"))
+            alone = b.icmp("eq", atomic_load(b, "i64", storage.place("references"), "acquire"), 1)
+            free = b.and_(b.and_(alone, b.icmp("ne", storage["is_own"], 0)), b.icmp("ne", mine, NULL))
+            with b.if_(b.xor(free, V("i1", "true")), "shared"):
+                size = buffer["nbytes"]
+                data = b.call("ptr", "shlo_pjrt_take", [size], declare=False)
+                self.leave_if(b.icmp("eq", data, NULL), self.no_memory)
+                b.memcpy(data, buffer.pointer("data"), size)
+                copy = b.call("ptr", "shlo_pjrt_storage", [data, size, NULL, NULL, i64(1)], declare=False)
+                b.store(data, b.element(self.inputs, "ptr", argument["input"]))
+                with b.if_(b.icmp("ne", mine, NULL), "given"):
+                    b.call("void", "shlo_pjrt_drop", [mine], declare=False)
+                b.store(copy, place)
+
+        self.arguments(own, donated=True)
+
+    def drop_donated(self, wanted: Callable[[Record], V]) -> None:
+        b = self.b
+
+        def drop(i: V, argument: Record, buffer: Record) -> None:
+            storage = b.load("ptr", b.element(self.storages, "ptr", i))
+            with b.if_(b.and_(wanted(argument), b.icmp("ne", storage, NULL)), "taken"):
+                b.call("void", "shlo_pjrt_drop", [storage], declare=False)
+
+        self.arguments(drop, donated=True)
+
+    # ------------------------------------------------------------------ results
+    def make_results(self) -> None:
+        b = self.b
+
+        def make(i: V, result: Record) -> None:
+            output, argument = result["output"], result["argument"]
+
+            def taken() -> list[V]:
+                storage = Record(b, STORAGE, b.load("ptr", b.element(self.storages, "ptr", argument)))
+                return [storage.pointer("data")]
+
+            def fresh() -> list[V]:
+                data = b.call("ptr", "shlo_pjrt_take", [result["nbytes"]], declare=False)
+                self.leave_if(b.icmp("eq", data, NULL), self.no_memory)
+                return [data]
+
+            with b.if_(b.icmp("sge", output, 0), "tensor"):
+                (data,) = b.if_else(b.icmp("sge", argument, 0), taken, fresh)
+                b.store(data, b.element(self.outputs, "ptr", output))
+
+        self.results(make)
+
+    def drop_results(self) -> None:
+        b = self.b
+
+        def drop(i: V, result: Record) -> None:
+            with b.if_(b.and_(b.icmp("sge", result["output"], 0), b.icmp("slt", result["argument"], 0)), "fresh"):
+                data = b.load("ptr", b.element(self.outputs, "ptr", result["output"]))
+                with b.if_(b.icmp("ne", data, NULL), "made"):
+                    b.call("void", "shlo_pjrt_give", [data, result["nbytes"]], declare=False)
+
+        self.results(drop)
+
+    def give_results(self) -> None:
+        b, exe = self.b, self.exe
+        lists, device, memory = b.load("ptr", self.slot["output_lists"]), exe.pointer("device"), exe.pointer("memory")
+
+        def give(i: V, result: Record) -> None:
+            output, argument, size = result["output"], result["argument"], result["nbytes"]
+
+            def token() -> list[V]:
+                return [b.call("ptr", "aligned_alloc", [i64(64), i64(64)])]
+
+            def tensor() -> list[V]:
+                return [b.load("ptr", b.element(self.outputs, "ptr", output))]
+
+            (data,) = b.if_else(b.icmp("slt", output, 0), token, tensor)
+
+            def taken() -> list[V]:
+                return [b.load("ptr", b.element(self.storages, "ptr", argument))]
+
+            def fresh() -> list[V]:
+                return [b.call("ptr", "shlo_pjrt_storage", [data, size, NULL, NULL, i64(1)], declare=False)]
+
+            (storage,) = b.if_else(b.icmp("sge", argument, 0), taken, fresh)
+            facts = [size, result["type"], result["rank"], result.pointer("dims"), device, memory]
+            made = b.call("ptr", "shlo_pjrt_buffer", [storage, data, *facts], declare=False)
+            b.store(made, b.element(lists, "ptr", i))
+
+        self.results(give)
+
+    # ------------------------------------------------------------------ the program
+    def run(self) -> V:
+        """The program's status."""
+        b, exe = self.b, self.exe
+        size = exe["arena_bytes"]
+
+        def take() -> list[V]:
+            arena = b.call("ptr", "shlo_pjrt_take", [size], declare=False)
+            self.leave_if(b.icmp("eq", arena, NULL), self.no_memory)
+            return [arena]
+
+        (arena,) = b.if_else(b.icmp("ne", size, 0), take, lambda: [NULL])
+        arguments = [self.inputs, self.outputs, NULL, arena, exe.pointer("instance")]
+        status = b.call_pointer("i32", exe.pointer("main"), arguments)
+        with b.if_(b.icmp("ne", arena, NULL), "arena"):
+            b.call("void", "shlo_pjrt_give", [arena, size], declare=False)
+        return status

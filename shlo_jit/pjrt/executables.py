@@ -1,0 +1,171 @@
+"""A program that a framework has compiled: our executable, and the record by which machine code runs it."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shlo_jit.api import compile
+from shlo_jit.ir.attributes import DictAttr
+from shlo_jit.ir.core import Module, Op, function_type
+from shlo_jit.ir.types import BY_NUMPY, TensorType, Type
+from shlo_jit.pjrt import interface, records
+from shlo_jit.pjrt.kept import Kept
+from shlo_jit.pjrt.options import CompileOptions
+from shlo_jit.pjrt.table import PluginError
+from shlo_jit.runtime.distributed import signature
+from shlo_jit.runtime.front import Signature
+
+if TYPE_CHECKING:
+    from shlo_jit.pjrt.client import Client
+
+
+class Port(NamedTuple):
+    """An argument or result of the interface's."""
+
+    type: int
+    shape: tuple[int, ...]
+    nbytes: int
+    number: int
+    """Among the program's; -1 for a token, of which those have none."""
+
+
+class Sizes(NamedTuple):
+    """Bytes of a program's memory."""
+
+    arguments: int
+    results: int
+    aliased: int
+    arena: int
+
+
+Calls = dict[str, Any]
+"""Custom calls by name."""
+
+
+class Program:
+    """Compiled, with what there is to know of it. `record_for` gives what the interface knows it by."""
+
+    arguments: list[Port]
+    results: list[Port]
+    donated: set[int]
+    """Arguments that the program may take."""
+    argument_shardings: Sequence[bytes] = ()
+    """How they lie on several devices, an OpSharding each."""
+    result_shardings: Sequence[bytes] = ()
+
+    def __init__(self, module: Module, options: CompileOptions, fingerprint: str) -> None:
+        self.options, self.fingerprint = options, fingerprint
+        self.kept = Kept()
+        self.name = str(module.op.attributes.get("sym_name", "main"))
+
+    @property
+    def memory(self) -> Sizes:
+        arguments, results = (sum(p.nbytes for p in ports) for ports in (self.arguments, self.results))
+        return Sizes(arguments, results, 0, 0)
+
+    def record_for(self, number: int, client: Client) -> int:
+        """Address of the record; it lives as long as the program."""
+        device = client.device_address(self.options.devices[0][0])
+        self.record = records.structure(records.EXECUTABLE)(
+            device=device,
+            memory=records.structure(records.DEVICE).from_address(device).memory,
+            argument_count=len(self.arguments),
+            result_count=len(self.results),
+            num_replicas=self.options.num_replicas,
+            num_partitions=self.options.num_partitions,
+            references=1,
+            number=number,
+            fail=client.fail,
+            run_many=client.run_many,
+        )
+        return ctypes.addressof(self.record)
+
+    def run(self, client: Client, args: Any) -> None:
+        """A call on several devices."""
+        raise PluginError(interface.INVALID_ARGUMENT, f"the program is for one device, not {args.num_devices}")
+
+    def failure(self, status: int) -> BaseException:
+        """Why this thread's last call stopped."""
+        raise NotImplementedError
+
+
+class SingleProgram(Program):
+    """On one device: machine code calls it."""
+
+    def __init__(self, module: Module, options: CompileOptions, fingerprint: str, calls: Calls) -> None:
+        super().__init__(module, options, fingerprint)
+        main = main_of(module)
+        kind = function_type(main)
+        self.donated = donated_of(main)
+        tensors = [i for i, type in enumerate(kind.inputs) if isinstance(type, TensorType)]
+        taken = tuple(number for number, i in enumerate(tensors) if i in self.donated)
+        self.exe: Any = compile(module, custom_calls=calls, donate=taken)
+        self.instance, self.compiled = self.exe._front.instance, self.exe._front.program
+        self.arguments = ports_of(kind.inputs, [signature(p) for p in self.compiled.inputs])
+        self.results = ports_of(kind.results, [signature(p) for p in self.compiled.outputs])
+
+    @property
+    def memory(self) -> Sizes:
+        aliased = sum(self.compiled.inputs[i].nbytes for i in self.compiled.output_aliases.values())
+        return super().memory._replace(aliased=aliased, arena=self.instance.memory_bytes)
+
+    def record_for(self, number: int, client: Client) -> int:
+        """Address of the record; it lives as long as the program."""
+        aliases = dict(self.compiled.output_aliases)
+        place_of = {p.number: i for i, p in enumerate(self.arguments) if p.number >= 0}
+        taking = {argument: output for output, argument in aliases.items()}
+        argument_rows = (records.structure(records.ARGUMENT) * max(1, len(self.arguments)))()
+        for i, (row, port) in enumerate(zip(argument_rows, self.arguments, strict=False)):
+            row.input, row.nbytes = port.number, port.nbytes
+            row.is_donated, row.result = i in self.donated and port.number >= 0, taking.get(port.number, -1)
+        result_rows = (records.structure(records.RESULT) * max(1, len(self.results)))()
+        for row, port in zip(result_rows, self.results, strict=False):
+            row.output, row.nbytes, row.type, row.rank = port.number, port.nbytes, port.type, len(port.shape)
+            row.dims = self.kept.numbers(port.shape)
+            row.argument = place_of[aliases[port.number]] if port.number in aliases else -1
+        address = super().record_for(number, client)
+        record = self.record
+        record.main, record.instance = self.instance.loaded.entry, self.instance.address
+        record.arena_bytes = self.instance.memory_bytes
+        record.arguments, record.results = self.kept.keep(argument_rows), self.kept.keep(result_rows)
+        record.input_count, record.output_count = len(self.compiled.inputs), len(self.compiled.outputs)
+        return address
+
+    def failure(self, status: int) -> BaseException:
+        """Why this thread's last call stopped."""
+        return self.instance.failure(status)
+
+
+def main_of(module: Module) -> Op:
+    found = module.function("main")
+    if found is None:
+        raise PluginError(interface.INVALID_ARGUMENT, "the program has no function @main")
+    return found
+
+
+def donated_of(main: Op) -> set[int]:
+    """The arguments that the program may take."""
+    attributes = main.attributes.get("arg_attrs") or ()
+    words = ("tf.aliasing_output", "jax.buffer_donor")
+    return {
+        i
+        for i, row in enumerate(attributes)
+        if isinstance(row, DictAttr) and any(row.get(w) is not None for w in words)
+    }
+
+
+def ports_of(types: Sequence[Type], own: Sequence[Signature]) -> list[Port]:
+    """Of the interface, in order; tokens have no counterpart of our own."""
+    found, left = [], iter(enumerate(own))
+    for type in types:
+        if isinstance(type, TensorType):
+            number, port = next(left)
+            dtype = BY_NUMPY[port.dtype]
+            nbytes = math.prod(port.shape) * dtype.itemsize
+            found.append(Port(interface.ELEMENT_TYPES[dtype.name], port.shape, nbytes, number))
+        else:
+            found.append(Port(interface.ELEMENT_TYPES["token"], (), 0, -1))
+    return found

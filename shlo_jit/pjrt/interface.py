@@ -1,0 +1,294 @@
+"""The C interface between a framework and a plugin for a device, PJRT, as data: version 0.114; hosts of 0.112 take it.
+
+A plugin is a table of functions `Error *f(Args *)`. Every record of arguments begins with its size and a list of
+extensions, 16 bytes; then the fields stand here, by the name of the function: `name` is a pointer, `name:i64` a number.
+Of functions that we do not have, the fields are left out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import NamedTuple
+
+MAJOR_VERSION, MINOR_VERSION = 0, 114
+API_HEAD_BYTES = 40
+"""Of the table: its size, extensions, and the version."""
+
+FUNCTIONS: dict[str, str | None] = {
+    "Error_Destroy": "error",
+    "Error_Message": "error message message_size:i64",
+    "Error_GetCode": "error code:i32",
+    "Plugin_Initialize": "",
+    "Plugin_Attributes": "attributes num_attributes:i64",
+    "Event_Destroy": "event",
+    "Event_IsReady": "event is_ready:i8",
+    "Event_Error": "event",
+    "Event_Await": "event",
+    "Event_OnReady": "event callback user_arg",
+    "Client_Create": (
+        "create_options num_options:i64 kv_get_callback kv_get_user_arg kv_put_callback kv_put_user_arg "
+        "client kv_try_get_callback kv_try_get_user_arg"
+    ),
+    "Client_Destroy": "client",
+    "Client_PlatformName": "client platform_name platform_name_size:i64",
+    "Client_ProcessIndex": "client process_index:i32",
+    "Client_PlatformVersion": "client platform_version platform_version_size:i64",
+    "Client_Devices": "client devices num_devices:i64",
+    "Client_AddressableDevices": "client addressable_devices num_addressable_devices:i64",
+    "Client_LookupDevice": "client id:i32 device",
+    "Client_LookupAddressableDevice": "client local_hardware_id:i32 addressable_device",
+    "Client_AddressableMemories": "client addressable_memories num_addressable_memories:i64",
+    "Client_Compile": "client program compile_options compile_options_size:i64 executable",
+    "Client_DefaultDeviceAssignment": (
+        "client num_replicas:i32 num_partitions:i32 default_assignment_size:i64 default_assignment"
+    ),
+    "Client_BufferFromHostBuffer": (
+        "client data type:i32 dims num_dims:i64 byte_strides num_byte_strides:i64 host_buffer_semantics:i32 "
+        "device memory device_layout done_with_host_buffer buffer"
+    ),
+    "DeviceDescription_Id": "device_description id:i32",
+    "DeviceDescription_ProcessIndex": "device_description process_index:i32",
+    "DeviceDescription_Attributes": "device_description num_attributes:i64 attributes",
+    "DeviceDescription_Kind": "device_description device_kind device_kind_size:i64",
+    "DeviceDescription_DebugString": "device_description debug_string debug_string_size:i64",
+    "DeviceDescription_ToString": "device_description to_string to_string_size:i64",
+    "Device_GetDescription": "device device_description",
+    "Device_IsAddressable": "device is_addressable:i8",
+    "Device_LocalHardwareId": "device local_hardware_id:i32",
+    "Device_AddressableMemories": "device memories num_memories:i64",
+    "Device_DefaultMemory": "device memory",
+    "Device_MemoryStats": (
+        "device bytes_in_use:i64 peak_bytes_in_use:i64 peak_bytes_in_use_is_set:i8 num_allocs:i64 "
+        "num_allocs_is_set:i8 largest_alloc_size:i64 largest_alloc_size_is_set:i8 bytes_limit:i64 "
+        "bytes_limit_is_set:i8 bytes_reserved:i64 bytes_reserved_is_set:i8 peak_bytes_reserved:i64 "
+        "peak_bytes_reserved_is_set:i8 bytes_reservable_limit:i64 bytes_reservable_limit_is_set:i8 "
+        "largest_free_block_bytes:i64 largest_free_block_bytes_is_set:i8 pool_bytes:i64 pool_bytes_is_set:i8 "
+        "peak_pool_bytes:i64 peak_pool_bytes_is_set:i8 peak_allocated_bytes:i64 "
+        "peak_allocated_bytes_is_set:i8"
+    ),
+    "Memory_Id": "memory id:i32",
+    "Memory_Kind": "memory kind kind_size:i64",
+    "Memory_DebugString": "memory debug_string debug_string_size:i64",
+    "Memory_ToString": "memory to_string to_string_size:i64",
+    "Memory_AddressableByDevices": "memory devices num_devices:i64",
+    "Executable_Destroy": "executable",
+    "Executable_Name": "executable executable_name executable_name_size:i64",
+    "Executable_NumReplicas": "executable num_replicas:i64",
+    "Executable_NumPartitions": "executable num_partitions:i64",
+    "Executable_NumOutputs": "executable num_outputs:i64",
+    "Executable_SizeOfGeneratedCodeInBytes": "executable size_in_bytes:i64",
+    "Executable_GetCostAnalysis": "executable num_properties:i64 properties",
+    "Executable_OutputMemoryKinds": "executable num_outputs:i64 memory_kinds memory_kind_sizes",
+    "Executable_OptimizedProgram": "executable program",
+    "Executable_Serialize": (
+        "executable serialized_bytes serialized_bytes_size:i64 serialized_executable serialized_executable_deleter"
+    ),
+    "LoadedExecutable_Destroy": "executable",
+    "LoadedExecutable_GetExecutable": "loaded_executable executable",
+    "LoadedExecutable_AddressableDevices": "executable addressable_devices num_addressable_devices:i64",
+    "LoadedExecutable_Delete": "executable",
+    "LoadedExecutable_IsDeleted": "executable is_deleted:i8",
+    "LoadedExecutable_Execute": (
+        "executable options argument_lists num_devices:i64 num_args:i64 output_lists device_complete_events "
+        "execute_device"
+    ),
+    "Executable_DeserializeAndLoad": (
+        "client serialized_executable serialized_executable_size:i64 loaded_executable "
+        "overridden_serialized_compile_options overridden_serialized_compile_options_size:i64 load_options"
+    ),
+    "LoadedExecutable_Fingerprint": "executable executable_fingerprint executable_fingerprint_size:i64",
+    "Buffer_Destroy": "buffer",
+    "Buffer_ElementType": "buffer type:i32",
+    "Buffer_Dimensions": "buffer dims num_dims:i64",
+    "Buffer_UnpaddedDimensions": "buffer unpadded_dims num_dims:i64",
+    "Buffer_DynamicDimensionIndices": "buffer dynamic_dim_indices num_dynamic_dims:i64",
+    "Buffer_GetMemoryLayout": None,
+    "Buffer_OnDeviceSizeInBytes": "buffer on_device_size_in_bytes:i64",
+    "Buffer_Device": "buffer device",
+    "Buffer_Memory": "buffer memory",
+    "Buffer_Delete": "buffer",
+    "Buffer_IsDeleted": "buffer is_deleted:i8",
+    "Buffer_CopyToDevice": "buffer dst_device dst_buffer",
+    "Buffer_ToHostBuffer": "src host_layout dst dst_size:i64 event",
+    "Buffer_IsOnCpu": "buffer is_on_cpu:i8",
+    "Buffer_ReadyEvent": "buffer event",
+    "Buffer_UnsafePointer": "buffer buffer_pointer:i64",
+    "Buffer_IncreaseExternalReferenceCount": "buffer",
+    "Buffer_DecreaseExternalReferenceCount": "buffer",
+    "Buffer_OpaqueDeviceMemoryDataPointer": "buffer device_memory_ptr",
+    "CopyToDeviceStream_Destroy": None,
+    "CopyToDeviceStream_AddChunk": None,
+    "CopyToDeviceStream_TotalBytes": None,
+    "CopyToDeviceStream_GranuleSize": None,
+    "CopyToDeviceStream_CurrentBytes": None,
+    "TopologyDescription_Create": None,
+    "TopologyDescription_Destroy": "topology",
+    "TopologyDescription_PlatformName": "topology platform_name platform_name_size:i64",
+    "TopologyDescription_PlatformVersion": "topology platform_version platform_version_size:i64",
+    "TopologyDescription_GetDeviceDescriptions": "topology descriptions num_descriptions:i64",
+    "TopologyDescription_Serialize": (
+        "topology serialized_bytes serialized_bytes_size:i64 serialized_topology serialized_topology_deleter"
+    ),
+    "TopologyDescription_Attributes": "topology attributes num_attributes:i64",
+    "Compile": "topology program compile_options compile_options_size:i64 client executable",
+    "Executable_OutputElementTypes": "executable output_types num_output_types:i64",
+    "Executable_OutputDimensions": "executable num_outputs:i64 dims dim_sizes",
+    "Buffer_CopyToMemory": "buffer dst_memory dst_buffer",
+    "Client_CreateViewOfDeviceBuffer": (
+        "client device_buffer_ptr dims num_dims:i64 element_type:i32 layout device on_delete_callback "
+        "on_delete_callback_arg stream:i64 buffer memory"
+    ),
+    "Executable_Fingerprint": "executable executable_fingerprint executable_fingerprint_size:i64",
+    "Client_TopologyDescription": "client topology",
+    "Executable_GetCompiledMemoryStats": (
+        "executable generated_code_size_in_bytes:i64 argument_size_in_bytes:i64 output_size_in_bytes:i64 "
+        "alias_size_in_bytes:i64 temp_size_in_bytes:i64 host_generated_code_size_in_bytes:i64 "
+        "host_argument_size_in_bytes:i64 host_output_size_in_bytes:i64 host_alias_size_in_bytes:i64 "
+        "host_temp_size_in_bytes:i64 peak_memory_in_bytes:i64 total_size_in_bytes:i64 "
+        "total_allocation_bytes:i64 indefinite_allocations:i64 peak_unpadded_heap_bytes:i64"
+    ),
+    "Memory_Kind_Id": "memory kind_id:i32",
+    "ExecuteContext_Create": None,
+    "ExecuteContext_Destroy": None,
+    "Buffer_CopyRawToHost": "buffer dst offset:i64 transfer_size:i64 event",
+    "AsyncHostToDeviceTransferManager_Destroy": None,
+    "AsyncHostToDeviceTransferManager_TransferData": None,
+    "Client_CreateBuffersForAsyncHostToDevice": None,
+    "AsyncHostToDeviceTransferManager_RetrieveBuffer": None,
+    "AsyncHostToDeviceTransferManager_Device": None,
+    "AsyncHostToDeviceTransferManager_BufferCount": None,
+    "AsyncHostToDeviceTransferManager_BufferSize": None,
+    "AsyncHostToDeviceTransferManager_SetBufferError": None,
+    "AsyncHostToDeviceTransferManager_AddMetadata": None,
+    "Client_DmaMap": None,
+    "Client_DmaUnmap": None,
+    "Client_CreateUninitializedBuffer": (
+        "client shape_dims shape_num_dims:i64 shape_element_type:i32 shape_layout device memory buffer"
+    ),
+    "Client_UpdateGlobalProcessInfo": None,
+    "TopologyDescription_Deserialize": "serialized_topology serialized_topology_size:i64 topology",
+    "Client_CreateAliasBuffer": None,
+    "Client_FulfillAliasBuffer": None,
+    "LoadedExecutable_GetDeviceAssignment": (
+        "executable serialized_bytes serialized_bytes_size:i64 serialized_device_assignment "
+        "serialized_device_assignment_deleter"
+    ),
+    "Client_CreateErrorBuffer": (
+        "client error_code:i32 error_message error_message_size:i64 shape_dims shape_num_dims:i64 "
+        "shape_element_type:i32 shape_layout memory buffer payload num_payload:i64"
+    ),
+    "AsyncHostToDeviceTransferManager_TransferLiteral": None,
+    "Buffer_CopyRawToHostFuture": None,
+    "Device_PoisonExecution": None,
+    "Device_CreateAsyncTrackingEvent": None,
+    "AsyncTrackingEvent_Destroy": None,
+    "Executable_GetCompileOptions": (
+        "executable serialized_bytes serialized_bytes_size:i64 serialized_compile_options "
+        "serialized_compile_options_deleter"
+    ),
+    "Buffer_DonateWithControlDependency": None,
+    "Event_Create": "event",
+    "Event_Set": "event error_code:i32 error_message error_message_size:i64",
+    "Device_GetAttributes": "device attributes num_attributes:i64 device_attributes attributes_deleter",
+    "Client_Load": "client executable compile_options compile_options_size:i64 loaded_executable",
+    "LoadedExecutable_AddressableDeviceLogicalIds": (
+        "executable addressable_device_logical_ids num_addressable_device_logical_ids:i64"
+    ),
+    "Buffer_Bitcast": "buffer element_type:i32 dims num_dims:i64 device_layout out_buffer",
+    "Error_ForEachPayload": "error visitor user_arg",
+    "TopologyDescription_Fingerprint": "topology fingerprint:i64",
+    "Executable_ParameterMemoryKinds": "executable num_parameters:i64 memory_kinds memory_kind_sizes",
+    "Device_ClearMemoryStats": None,
+    "TopologyDescription_MakeCanonicalShapeForMemorySpace": None,
+    "TopologyDescription_GetMemorySpaceKindIds": None,
+}
+"""In the order of the table."""
+
+RECORDS = {
+    "NamedValue": "extension_start name name_size:i64 type:i32 value:i64 value_size:i64",
+    "Program": "extension_start code code_size:i64 format format_size:i64",
+    "ExecuteOptions": (
+        "extension_start send_callbacks recv_callbacks num_send_ops:i64 num_recv_ops:i64 launch_id:i32 "
+        "non_donatable_input_indices num_non_donatable_input_indices:i64 context call_location"
+    ),
+    "MemoryLayout": (
+        "extension_start tiled_size:i64 tiled_extension minor_to_major minor_to_major_size:i64 tile_dims "
+        "tile_dim_sizes num_tiles:i64 type:i32"
+    ),
+    "Error_FunctionTable": "instance_size:i64 extension_start destroy message get_code for_each_payload",
+    "Memory_FunctionTable": "extension_start instance_struct_size:i64 get_user_data set_user_data",
+    "Extension": "type:i32 next",
+    "Shardings_Extension": "type:i32 next parameter_shardings output_shardings",
+    "Executable_ParameterShardings": "extension_start executable num_parameters:i64 shardings sharding_sizes",
+    "Executable_OutputShardings": "extension_start executable num_outputs:i64 shardings sharding_sizes",
+    "FFI_Extension": "type:i32 next type_register user_data_add register_handler",
+    "FFI_Register_Handler": "target_name target_name_size:i64 handler platform_name platform_name_size:i64 traits:i32",
+}
+"""Other records, which begin with their size as well."""
+
+
+class Kind(NamedTuple):
+    """Of a field."""
+
+    nbytes: int
+    ctype: type
+
+
+KINDS = {
+    "ptr": Kind(8, ctypes.c_void_p),
+    "i64": Kind(8, ctypes.c_int64),
+    "i32": Kind(4, ctypes.c_int32),
+    "i8": Kind(1, ctypes.c_bool),
+}
+
+
+class Field(NamedTuple):
+    """Byte offset in its record, and type in LLVM's words."""
+
+    offset: int
+    type: str
+
+
+@functools.cache
+def fields_of(name: str) -> dict[str, Field]:
+    """Of the arguments of a function, or of another record, behind the size. Raises KeyError for those left out."""
+    text = RECORDS.get(name)
+    if text is None:
+        if FUNCTIONS[name] is None:
+            raise KeyError(name)
+        text = f"extension_start {FUNCTIONS[name]}"
+    found, at = {}, 8
+    for word in text.split():
+        field, _, type = word.partition(":")
+        size = KINDS[type or "ptr"].nbytes
+        at = -(-at // size) * size
+        found[field] = Field(at, type or "ptr")
+        at += size
+    return found
+
+
+@functools.cache
+def structure(name: str) -> type[ctypes.Structure]:
+    """The record for ctypes, with `struct_size` in front."""
+    fields = [(field, KINDS[type].ctype) for field, (_, type) in fields_of(name).items()]
+    return type(name, (ctypes.Structure,), {"_fields_": [("struct_size", ctypes.c_size_t), *fields]})
+
+
+ELEMENT_TYPES = {
+    **{name: i for i, name in enumerate(("i1", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64"), 1)},
+    **{name: i for i, name in enumerate(("f16", "f32", "f64", "bf16", "complex<f32>", "complex<f64>"), 10)},
+    **{name: i for i, name in enumerate(("f8E5M2", "f8E4M3FN", "f8E4M3B11FNUZ", "f8E5M2FNUZ", "f8E4M3FNUZ"), 16)},
+    **{"i4": 21, "ui4": 22, "token": 23, "i2": 24, "ui2": 25, "f8E4M3": 26, "f8E3M4": 27, "f8E8M0FNU": 28},
+    **{"f4E2M1FN": 29, "f6E2M3FN": 32, "f6E3M2FN": 33},
+}
+"""Numbers of dtypes, by our names."""
+CANCELLED, INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 1, 3, 5, 8, 9
+UNIMPLEMENTED, INTERNAL = 12, 13
+"""Codes of errors."""
+STRING, INT64, INT64_LIST, FLOAT, BOOL = range(5)
+"""Types of a NamedValue."""
+TILED = 0
+"""Type of a MemoryLayout whose dimensions stand in some order; else it has strides, where `minor_to_major` is."""
+DURING_CALL, UNTIL_TRANSFERRED, IMMUTABLE_ZERO_COPY, MUTABLE_ZERO_COPY = range(4)
+"""How long a host's array is to be read: `host_buffer_semantics`."""

@@ -1,0 +1,55 @@
+"""Memory that a framework is given pointers to, kept as long as whoever holds this."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from shlo_jit.pjrt import interface
+
+
+class Kept:
+    """Texts, arrays and named values."""
+
+    def __init__(self) -> None:
+        self._objects: list[Any] = []
+        self._texts: dict[bytes, int] = {}
+
+    def keep(self, thing: Any) -> int:
+        """A ctypes object; its address."""
+        self._objects.append(thing)
+        return ctypes.addressof(thing)
+
+    def text(self, text: str | bytes) -> tuple[int, int]:
+        """Address and size; equal texts have one address."""
+        data = text.encode() if isinstance(text, str) else text
+        if data not in self._texts:
+            self._texts[data] = self.keep(ctypes.create_string_buffer(data))
+        return self._texts[data], len(data)
+
+    def numbers(self, values: Sequence[int], kind: type = ctypes.c_int64) -> int:
+        """Address of an array."""
+        return self.keep((kind * max(1, len(values)))(*values))  # type: ignore[operator]  a ctypes type
+
+    def texts(self, texts: Sequence[str | bytes]) -> tuple[int, int]:
+        """Addresses of an array of texts, and of their sizes."""
+        pairs = [self.text(text) for text in texts]
+        return self.numbers([at for at, _ in pairs]), self.numbers([size for _, size in pairs])
+
+    def named_values(self, values: dict[str, int | float | Sequence[int]]) -> int:
+        """Address of an array of NamedValue."""
+        kind = interface.structure("NamedValue")
+        rows = (kind * max(1, len(values)))()
+        for row, (name, value) in zip(rows, values.items(), strict=False):
+            row.struct_size = ctypes.sizeof(kind)
+            row.name, row.name_size = self.text(name)
+            row.value_size = 1
+            if isinstance(value, float):
+                row.type = interface.FLOAT
+                row.value = int.from_bytes(bytes(ctypes.c_float(value)), "little")
+            elif isinstance(value, int):
+                row.type, row.value = interface.INT64, value
+            else:
+                row.type, row.value, row.value_size = interface.INT64_LIST, self.numbers(value), len(value)
+        return self.keep(rows)

@@ -1,0 +1,96 @@
+"""What a framework says about a compilation: the fields of CompileOptionsProto that mean something here."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from shlo_jit.pjrt import interface, proto
+from shlo_jit.pjrt.table import PluginError
+
+BUILD_OPTIONS, OVERRIDES = 3, 7
+NUM_REPLICAS, NUM_PARTITIONS, DEVICE_ASSIGNMENT = 4, 5, 9
+"""In the build options."""
+REPLICA_COUNT, COMPUTATION_COUNT, COMPUTATION_DEVICES = 1, 2, 3
+"""In the assignment; then for each computation field 1, the devices of its replicas."""
+OWN_PREFIX = "shlo_jit_"
+TEXTS = frozenset(
+    "as dir dump file filter flags isa kind level name options passes path re regex strategy to type".split()
+)
+"""Words in the names of those of XLA's options whose values are texts; of all others they are numbers."""
+
+
+class CompileOptions(NamedTuple):
+    """How many replicas and partitions there are, and on which devices."""
+
+    num_replicas: int
+    num_partitions: int
+    devices: tuple[tuple[int, ...], ...]
+    """Ids, by replica and partition."""
+    own: dict[str, Any]
+    """Options that are ours, by name without the prefix."""
+
+    @property
+    def device_assignment(self) -> bytes:
+        """A DeviceAssignmentProto."""
+        out = proto.write(REPLICA_COUNT, self.num_replicas) + proto.write(COMPUTATION_COUNT, self.num_partitions)
+        for partition in range(self.num_partitions):
+            ids = proto.write_packed(1, (row[partition] for row in self.devices))
+            out += proto.write(COMPUTATION_DEVICES, ids)
+        return out
+
+
+def read_options(data: bytes) -> CompileOptions:
+    """Raises PluginError for options that nobody knows."""
+    top = proto.last(data)
+    build = proto.last(proto.message(top, BUILD_OPTIONS))
+    replicas, partitions = (max(1, int(build.get(n) or 1)) for n in (NUM_REPLICAS, NUM_PARTITIONS))
+    own: dict[str, Any] = {}
+    for number, value in proto.fields(data):
+        if number == OVERRIDES and isinstance(value, bytes):
+            name, setting = _override(value)
+            if name.startswith(OWN_PREFIX):
+                own[name.removeprefix(OWN_PREFIX)] = setting
+            else:
+                _check_foreign(name, setting)
+    return CompileOptions(
+        replicas, partitions, _devices(proto.message(build, DEVICE_ASSIGNMENT), replicas, partitions), own
+    )
+
+
+def _check_foreign(name: str, value: Any) -> None:
+    """XLA's own options change how XLA compiles, not what a program means: they are taken, if they can be XLA's."""
+    if not name.startswith("xla_"):
+        raise PluginError(interface.INVALID_ARGUMENT, f"No such compile option: '{name}'")
+    is_number = isinstance(value, str) and (
+        value in ("true", "false") or value.lstrip("-").replace(".", "", 1).isdigit()
+    )
+    if isinstance(value, str) and not is_number and not TEXTS & set(name.split("_")):
+        what = f"While setting option {name}, '{value}' is not a valid bool value."
+        raise PluginError(interface.INVALID_ARGUMENT, what)
+
+
+def _devices(data: bytes, replicas: int, partitions: int) -> tuple[tuple[int, ...], ...]:
+    columns = []
+    for number, value in proto.fields(data):
+        if number == COMPUTATION_DEVICES and isinstance(value, bytes):
+            ids: list[int] = []
+            for _, part in proto.fields(value):
+                ids += proto.packed(part) if isinstance(part, bytes) else [part]
+            columns.append(ids)
+    if not columns:
+        return tuple(tuple(r * partitions + p for p in range(partitions)) for r in range(replicas))
+    return tuple(zip(*columns, strict=True))
+
+
+def _override(data: bytes) -> tuple[str, Any]:
+    """Name and value of an option; a value is a message of which one field is set."""
+    entry = proto.last(data)
+    name = proto.message(entry, 1).decode()
+    for number, value in proto.fields(proto.message(entry, 2)):
+        if number == 1 and isinstance(value, bytes):
+            return name, value.decode()
+        if number == 4 and isinstance(value, bytes):
+            return name, struct.unpack("<d", value)[0]
+        return name, bool(value) if number == 2 else value
+    return name, None

@@ -1,0 +1,78 @@
+"""The plugin of this process: one table, one client."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from shlo_jit.codegen.target import resolve
+from shlo_jit.pjrt.client import Client
+from shlo_jit.pjrt.code.execute import MAIN_THREAD
+from shlo_jit.pjrt.code.memory import LIMIT
+from shlo_jit.pjrt.code.routine import PLUGIN
+from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT
+from shlo_jit.pjrt.table import Table
+from shlo_jit.runtime import build, pool, routines
+
+FAIL = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
+LAST_CALLS_SECONDS = 0.05
+CAPSULE_NAME = b"pjrt_c_api"
+SHARDINGS = 19
+"""Number of the extension by which programs say how their arguments and results lie on devices."""
+
+
+class Plugin:
+    """What a framework gets, and what it leads to."""
+
+    def __init__(self, device_count: Callable[[], int]) -> None:
+        target = resolve()
+        store = build.resolve_cache(True)
+        routines.prepare([PLUGIN], target, store)
+        library = routines.load(PLUGIN.name, target, store)
+        assert library is not None
+        ctypes.c_int64.from_address(library.addresses[LIMIT.text[1:]]).value = pool.POOL.limit
+        self.view_alignment = ctypes.c_int64.from_address(library.addresses[VIEW_ALIGNMENT.text[1:]])
+        """What memory of others must be a multiple of."""
+        self.client = client = Client(library, device_count)
+        self.table = table = Table(library, client.handlers())
+        table.extend(SHARDINGS, "Shardings_Extension", "Executable_ParameterShardings", "Executable_OutputShardings")
+
+        def fail(number: int, status: int) -> int:
+            return self.table.error_of(client.programs[number].failure(status))
+
+        self._fail = FAIL(fail)
+        client.fail = ctypes.cast(self._fail, ctypes.c_void_p).value or 0
+        client.run_many = self.table.function(self._run_many, "LoadedExecutable_Execute")
+        atexit.register(self._retire)
+
+    def _retire(self) -> None:
+        """At the end of the interpreter: programs stay in memory for threads that run them, and call no Python."""
+        main = ctypes.c_int64.from_address(self.client.library.addresses[MAIN_THREAD.text[1:]])
+        main.value = threading.main_thread().ident or 0
+        if threading.active_count() > 1:
+            time.sleep(LAST_CALLS_SECONDS)  # threads that wait for the interpreter's lock come to where they stay
+        self.table.retire()
+        for program in self.client.programs.values():
+            program.record.fail = program.record.run_many = self.client.library.addresses["shlo_pjrt_ended"]
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+
+    def _run_many(self, args: Any) -> None:
+        self.client.program(args.executable).run(self.client, args)
+
+    @property
+    def capsule(self) -> object:
+        """The table's address, as Python passes it on."""
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(self.table.address, CAPSULE_NAME, None)
+
+
+@functools.cache
+def plugin(device_count: Callable[[], int]) -> Plugin:
+    """One for the process: the table stays behind when Python ends."""
+    return Plugin(device_count)

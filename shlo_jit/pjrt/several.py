@@ -1,0 +1,132 @@
+"""Programs on several devices, which are threads of this process that see each other's memory.
+
+What is written for parts (shard_map) runs as one program a device, with collectives between them. Any other program is
+about whole arrays: these are put together, the program runs once, with all threads, and its results are cut again as
+the program says, or every device has them whole.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shlo_jit.api import compile
+from shlo_jit.ir.core import Module, function_type
+from shlo_jit.pjrt import interface, records
+from shlo_jit.pjrt.executables import Calls, Port, Program, donated_of, main_of, ports_of
+from shlo_jit.pjrt.options import CompileOptions
+from shlo_jit.pjrt.shardings import Cut, cuts_of, op_sharding, recut
+from shlo_jit.pjrt.table import PluginError
+from shlo_jit.runtime.distributed import DistributedExecutable
+
+if TYPE_CHECKING:
+    from shlo_jit.pjrt.client import Client
+
+
+class SeveralProgram(Program):
+    """Called by Python, with the arrays of all devices."""
+
+    def __init__(self, module: Module, options: CompileOptions, fingerprint: str, calls: Calls) -> None:
+        super().__init__(module, options, fingerprint)
+        self.exe = compile(module, num_partitions=options.num_partitions, transport="threads", custom_calls=calls)
+        main, devices = main_of(module), options.num_partitions
+        self.donated = donated_of(main)
+        kind = function_type(main)
+        self.inputs: Any = self.exe.inputs
+        self.outputs: Any = self.exe.outputs
+        cuts = cuts_of(module, main, "arg_attrs", len(kind.inputs), devices)
+        wanted = cuts_of(module, main, "res_attrs", len(kind.results), devices)
+        whole = [ports_of(types, own) for types, own in ((kind.inputs, self.inputs), (kind.results, self.outputs))]
+        self.given_cuts, self.wanted_cuts = cuts, wanted
+        if isinstance(self.exe, DistributedExecutable) and self.exe.is_global:
+            arrays: Any = self.exe._arrays
+            own = [None if port.number < 0 else arrays._cut_outputs[port.number] for port in whole[1]]
+            says = main.attributes.get("res_attrs") or ()
+            has = [row.get("sdy.sharding") is not None for row in says] or [False] * len(own)
+            self.wanted_cuts = [cut if said else ours for cut, said, ours in zip(wanted, has, own, strict=True)]
+        self.arguments = [_part(port, cut) for port, cut in zip(whole[0], cuts, strict=True)]
+        self.results = [_part(port, cut) for port, cut in zip(whole[1], self.wanted_cuts, strict=True)]
+        self.argument_shardings = [op_sharding(cut) for cut in cuts]
+        self.result_shardings = [op_sharding(cut) for cut in self.wanted_cuts]
+
+    def run(self, client: Client, args: Any) -> None:
+        """One call: `args` as LoadedExecutable_Execute gets them. Raises what the program does."""
+        devices, count = args.num_devices, args.num_args
+        if devices != self.options.num_partitions or count != len(self.arguments):
+            expected = f"{len(self.arguments)} arguments on {self.options.num_partitions} devices"
+            raise PluginError(interface.INVALID_ARGUMENT, f"expected {expected}, got {count} on {devices}")
+        rows = [_pointers(at, count) for at in _pointers(args.argument_lists, devices)]
+        buffers = [[_BUFFER.from_address(at) for at in row] for row in rows]
+        if any(buffer.is_deleted for row in buffers for buffer in row):
+            raise PluginError(interface.INVALID_ARGUMENT, "an argument has been deleted or donated")
+        columns = [
+            [_view(row[i], port, self.inputs[port.number].dtype) for row in buffers]
+            for i, port in enumerate(self.arguments)
+            if port.number >= 0
+        ]
+        cuts = [cut for cut, port in zip(self.given_cuts, self.arguments, strict=True) if port.number >= 0]
+        made = self._call(columns, cuts)
+        for d, home in enumerate(_pointers(args.output_lists, devices)):
+            out = (ctypes.c_void_p * len(self.results)).from_address(home)
+            device = client.device_address(self.options.devices[0][d])
+            for i, port in enumerate(self.results):
+                array = np.zeros((), np.uint8) if port.number < 0 else made[port.number][d]
+                out[i] = client.buffer_of(array, port, device)
+        self._delete_donated(client, args, rows)
+        if args.device_complete_events:
+            ready = client.library.addresses["shlo_pjrt_ready"]
+            (ctypes.c_void_p * devices).from_address(args.device_complete_events)[:] = [ready] * devices
+
+    def _call(self, columns: list[list[np.ndarray]], cuts: list[Cut]) -> list[list[np.ndarray]]:
+        """The arguments' arrays, by argument and device, to those of the results."""
+        wanted = [cut for cut, port in zip(self.wanted_cuts, self.results, strict=True) if port.number >= 0]
+        devices = self.options.num_partitions
+        if isinstance(self.exe, DistributedExecutable):
+            arrays: Any = self.exe._arrays
+            inner = ((None,) * len(cuts), (None,) * len(wanted)) if arrays is None else (
+                arrays._cut_inputs, arrays._cut_outputs)  # fmt: skip
+            given = [recut(parts, cut, own) for parts, cut, own in zip(columns, cuts, inner[0], strict=True)]
+            ranks = [front.converted([parts[d] for parts in given]) for d, front in enumerate(self.exe._ranks)]
+            rows = [r if isinstance(r, tuple) else (r,) for r in self.exe._run(ranks)]
+            made = [[row[i] for row in rows] for i in range(len(wanted))]
+            return [recut(parts, own, cut) for parts, own, cut in zip(made, inner[1], wanted, strict=True)]
+        whole = [recut(parts, cut, None)[0] for parts, cut in zip(columns, cuts, strict=True)]
+        results = self.exe(*whole)
+        results = results if isinstance(results, tuple) else (results,)
+        return [recut([array] * devices, None, cut) for array, cut in zip(results, wanted, strict=True)]
+
+    def _delete_donated(self, client: Client, args: Any, rows: list[list[int]]) -> None:
+        options = interface.structure("ExecuteOptions").from_address(args.options)
+        kept = ctypes.c_int64 * options.num_non_donatable_input_indices
+        keep = set(kept.from_address(options.non_donatable_input_indices)) if kept._length_ else set()
+        for i in self.donated - keep:
+            for row in rows:
+                client.delete(row[i])
+
+
+_BUFFER = records.structure(records.BUFFER)
+
+
+def _pointers(address: int, count: int) -> list[int]:
+    return [*(ctypes.c_int64 * count).from_address(address)] if count else []
+
+
+def _part(port: Port, cut: Cut) -> Port:
+    """A port of the whole program, on one device."""
+    if cut is None or port.number < 0:
+        return port
+    shape = cut.part_shape(port.shape)
+    count = int(np.prod(port.shape, dtype=np.int64))
+    return port._replace(
+        shape=shape, nbytes=port.nbytes // (count // max(1, int(np.prod(shape, dtype=np.int64)))) if count else 0
+    )
+
+
+def _view(buffer: Any, port: Port, dtype: np.dtype) -> np.ndarray:
+    """A buffer's memory as an array."""
+    if buffer.nbytes != port.nbytes:
+        raise PluginError(interface.INVALID_ARGUMENT, "an argument has another size than the program expects")
+    memory = (ctypes.c_char * max(1, port.nbytes)).from_address(buffer.data)
+    return np.ndarray(port.shape, dtype, memory)  # type: ignore[arg-type]  ctypes arrays are buffers

@@ -1,0 +1,141 @@
+"""Programs, arrays and errors on one device."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.errors import JaxRuntimeError
+
+
+def test_the_platform_is_ours() -> None:
+    device = jax.devices()[0]
+    assert "shlo_jit" in device.client.platform_version
+    assert (device.platform, len(jax.devices())) == ("cpu", 4)
+    assert [m.kind for m in device.addressable_memories()] == ["device", "pinned_host", "unpinned_host"]
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "bfloat16", "float16", "int8", "uint32", "bool", "complex64", "int4", "float8_e4m3fn"]
+)
+def test_arrays_of_every_kind_go_there_and_back(dtype: str) -> None:
+    for shape in ((), (0,), (3,), (4, 5), (2, 0, 3), (7, 1, 2)):
+        x = (np.arange(int(np.prod(shape))) % 2).reshape(shape).astype(jnp.dtype(dtype))
+        for given in (x, np.asfortranarray(x), x[::-1] if x.ndim else x):
+            there = jax.device_put(given)
+            assert (there.shape, there.dtype) == (given.shape, given.dtype)
+            np.testing.assert_array_equal(np.asarray(there), given)
+            np.testing.assert_array_equal(np.asarray(jax.jit(lambda v: v.T)(there)), given.T)
+
+
+def test_arrays_stay_where_they_are() -> None:
+    x = np.arange(100_000, dtype=np.float32)
+    there = jax.device_put(x)
+    assert there.unsafe_buffer_pointer() == x.ctypes.data
+    back = np.asarray(jax.jit(lambda v: v + 1)(there))
+    assert not back.flags.owndata
+    view = x[1::2]
+    assert jax.device_put(view).unsafe_buffer_pointer() != view.ctypes.data
+
+
+def test_a_donated_array_is_gone_and_its_memory_the_result() -> None:
+    f = jax.jit(lambda a, b: (a + b, a * b), donate_argnums=0)
+    x, y = jnp.arange(1000.0) + 0, jnp.ones(1000)
+    before = x.unsafe_buffer_pointer()
+    first, second = f(x, y)
+    assert x.is_deleted()
+    assert before in (first.unsafe_buffer_pointer(), second.unsafe_buffer_pointer())
+    np.testing.assert_array_equal(np.asarray(first), np.arange(1000.0, dtype=np.float32) + 1)
+    with pytest.raises((ValueError, RuntimeError), match="deleted"):
+        f(x, y)
+
+
+def test_what_others_look_at_is_not_written_over() -> None:
+    f = jax.jit(lambda a: a * 2, donate_argnums=0)
+    given = np.arange(5000, dtype=np.float32)
+    kept = given.copy()
+    f(jax.device_put(given))
+    np.testing.assert_array_equal(given, kept)
+    x = jnp.arange(5000.0) + 0
+    seen = np.asarray(x)
+    result = f(x)
+    np.testing.assert_array_equal(seen, kept)
+    np.testing.assert_array_equal(np.asarray(result), kept * 2)
+
+
+@pytest.mark.parametrize("given", ["twice", "and used"])
+def test_one_array_as_two_arguments_of_which_one_is_donated(given: str) -> None:
+    donated = (0, 1) if given == "twice" else (0,)
+    f = jax.jit(lambda a, b: (a + b, a - b), donate_argnums=donated)
+    x = jnp.arange(10.0) + 0
+    with pytest.raises(JaxRuntimeError, match="donate"):
+        f(x, x)
+    assert not x.is_deleted()
+    np.testing.assert_array_equal(np.asarray(x), np.arange(10.0))
+
+
+def test_compiler_options() -> None:
+    f = jax.jit(lambda a: a + 1)
+    assert f.lower(1.0).compile({"xla_embed_ir_in_executable": True})(2.0) == 3
+    with pytest.raises(JaxRuntimeError, match="No such compile option: 'what'"):
+        f.lower(1.0).compile({"what": True})
+
+
+def test_what_is_known_of_a_program() -> None:
+    compiled = jax.jit(lambda a: (a @ a).sum(0)).lower(jnp.ones((64, 64))).compile()
+    sizes = compiled.memory_analysis()
+    assert (sizes.argument_size_in_bytes, sizes.output_size_in_bytes) == (4 * 64 * 64, 4 * 64)
+    assert sizes.temp_size_in_bytes > 0
+
+
+def test_threads_may_call_one_program() -> None:
+    f = jax.jit(lambda a: jnp.cumsum(jnp.sin(a) @ a))
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((50, 50), np.float32))
+    want = np.asarray(f(x))
+    wrong = []
+
+    def work() -> None:
+        for _ in range(200):
+            if np.asarray(f(x)).tobytes() != want.tobytes():
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_memory_is_given_back() -> None:
+    import resource
+
+    f = jax.jit(lambda a: a + 1)
+    x = jnp.zeros(1 << 20)
+
+    def peak() -> int:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    for _ in range(20):
+        x = f(x)
+    before = peak()
+    for _ in range(500):
+        x = f(x)
+        np.asarray(x)
+        jax.device_put(np.zeros(1 << 18, np.float32))
+    gc.collect()
+    assert peak() - before < 32 << 10  # KiB
+
+
+def test_dlpack() -> None:
+    x = jnp.arange(12.0).reshape(3, 4)
+    seen = np.from_dlpack(x)
+    assert seen.ctypes.data == x.unsafe_buffer_pointer()
+    given = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for array in (given, given.T):
+        np.testing.assert_array_equal(np.asarray(jax.dlpack.from_dlpack(array)), array)
+        np.testing.assert_array_equal(np.asarray(jax.dlpack.from_dlpack(array, copy=True)), array)

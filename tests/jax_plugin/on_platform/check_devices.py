@@ -1,0 +1,76 @@
+"""Programs on several devices."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+MESH = Mesh(np.array(jax.devices()).reshape(2, 2), ("x", "y"))
+SPECS = [P(), P("x"), P("y"), P(None, "x"), P("x", "y"), P(("x", "y")), P(None, ("y", "x"))]
+
+
+def sharded(array: np.ndarray, spec: P) -> jax.Array:
+    return jax.device_put(array, NamedSharding(MESH, spec))
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize("out", [None, P("x"), P(None, "y")], ids=str)
+def test_a_program_on_whole_arrays(spec: P, out: P | None) -> None:
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    options = {} if out is None else {"out_shardings": NamedSharding(MESH, out)}
+    result = jax.jit(lambda a: a @ a.T + 1, **options)(sharded(x, spec))
+    np.testing.assert_array_equal(np.asarray(result), x @ x.T + 1)
+    if out is not None:
+        assert result.sharding.spec == out
+        assert all(s.data.shape == result.sharding.shard_shape((8, 8)) for s in result.addressable_shards)
+
+
+@pytest.mark.parametrize("spec", [P("x"), P("x", "y"), P(("y", "x"))], ids=str)
+def test_a_program_on_parts(spec: P) -> None:
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+
+    @jax.jit
+    @partial(jax.shard_map, mesh=MESH, in_specs=spec, out_specs=(spec, P()))
+    def f(part: jax.Array) -> tuple[jax.Array, jax.Array]:
+        axes = tuple(a for entry in spec for a in (entry if isinstance(entry, tuple) else (entry,)))
+        return part * 2, jax.lax.psum(part.sum(), axes)
+
+    double, total = f(sharded(x, spec))
+    np.testing.assert_array_equal(np.asarray(double), x * 2)
+    assert float(total) == x.sum()
+
+
+def test_pmap() -> None:
+    f = jax.pmap(lambda v: jax.lax.all_gather(v, "i") + jax.lax.axis_index("i"), axis_name="i")
+    want = np.arange(4.0)[None, :] + np.arange(4)[:, None]
+    np.testing.assert_array_equal(np.asarray(f(jnp.arange(4.0))), want)
+
+
+def test_training_on_parts_of_a_batch_is_training_on_the_whole() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((16, 8), np.float32), rng.standard_normal((16, 2), np.float32)
+    w = rng.standard_normal((8, 2), np.float32)
+
+    def loss(w: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        return ((x @ w - y) ** 2).mean()
+
+    @jax.jit
+    @partial(jax.shard_map, mesh=MESH, in_specs=(P(), P("x"), P("x")), out_specs=P(), check_vma=False)
+    def step(w: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        return w - 0.1 * jax.lax.pmean(jax.grad(loss)(w, x, y), "x")
+
+    got = step(sharded(w, P()), sharded(x, P("x")), sharded(y, P("x")))
+    want = w - 0.1 * np.asarray(jax.grad(loss)(w, x, y))
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-5, atol=1e-6)
+
+
+def test_donated_parts_are_gone() -> None:
+    x = sharded(np.ones((8, 8), np.float32), P("x"))
+    jax.jit(lambda a: a + 1, donate_argnums=0)(x)
+    assert x.is_deleted()
