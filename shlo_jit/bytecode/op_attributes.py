@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from shlo_jit.bytecode.forms import Form
 from shlo_jit.bytecode.op_table import Stored, Versions
-from shlo_jit.ir.attributes import ConvDims, StructAttr
+from shlo_jit.ir.attributes import ConvDims, Dense, StructAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.structs import STRUCTS
 
@@ -34,7 +34,7 @@ def from_stored(row: Versions, number: int, stored: Mapping[str, Any]) -> dict[s
             found.fields[field] = value
             found.defaults.append(is_default)
         elif until < len(row.since):
-            if not is_default and value.array.size:
+            if not is_default and isinstance(value, Dense) and value.array.size:
                 raise ValueError(f"attribute {name} is none that StableHLO still has")
         elif not is_default:
             attributes[attribute or name] = value
