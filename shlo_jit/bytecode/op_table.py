@@ -308,7 +308,7 @@ op(
 )
 op("get_dimension_size", "0.9", integers("dimension"))
 op("get_tuple_element", "0.9", integers("index"))
-op("infeed", "0.9", Stored("infeed_config", TEXT, default("")), Stored("layout", LIST, default(())))
+op("infeed", "0.9", Stored("infeed_config", TEXT, default(""), kept=True), Stored("layout", LIST, default(())))
 op("iota", "0.9", integers("iota_dimension"))
 op("map", "0.9", ints("dimensions"))
 op("outfeed", "0.9", Stored("outfeed_config", TEXT, default(""), kept=True))

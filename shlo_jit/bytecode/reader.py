@@ -95,11 +95,9 @@ class _Reader:
         c = self.file.ir
         block = self.block(c, "")
         c.done("the section of operations")
-        if len(block.ops) != 1 or block.ops[0].name != "builtin.module" or len(block.ops[0].regions) != 1:
+        if len(block.ops) != 1 or block.ops[0].name != "builtin.module":
             c.fail("the file has not one module")
         op = block.ops[0]
-        if not op.regions[0].blocks:
-            op.regions[0].blocks.append(Block())
         module = Module(op, self.source, Locations(self.tables), scoped=True)
         self.source.module = module
         version = version_of_producer(self.file.producer)
@@ -218,7 +216,16 @@ class _Reader:
                 op.regions = self.regions(c, name)
             elif name == "func.func":
                 op.regions = [Region()]
+            if name == "builtin.module":
+                self.check_module(c, op, start)
             ops.append(op)
+
+    def check_module(self, c: Cursor, op: Op, at: int) -> None:
+        """A module has one region, which has a block even where nothing is in it."""
+        if len(op.regions) != 1:
+            c.fail(f"a module has one region, not {len(op.regions)}", at)
+        if not op.regions[0].blocks:
+            op.regions[0].blocks.append(Block())
 
     def head(self, c: Cursor) -> tuple[int, str, dict[str, Any], OpaqueAttr | None]:
         """name mask location dictionary? properties?: the mask, and what the op's numbers stand for"""

@@ -222,6 +222,8 @@ class Parser(ValueCursor):
             attributes["successors"] = successors
         if name == "func.func":
             pretty_func.drop_empty_dictionaries(attributes)
+        if name == "builtin.module" and (len(regions) != 1 or len(regions[0].blocks) != 1):
+            self.error("a module has one region with one block", at)
         return Op(name, operands, type.results, attributes, regions)
 
     def successors(self) -> tuple[OpaqueAttr, ...]:

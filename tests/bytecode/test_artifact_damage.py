@@ -144,6 +144,10 @@ def test_numbers_that_are_none() -> None:
     assert "is not the dictionary" in refusal(file_with([UNKNOWN, varints(7)], op=module_with_dictionary(1)))
 
 
+def test_a_module_without_a_region() -> None:
+    assert refusal(file_with([UNKNOWN], op=varints(2, 0) + b"\0" + varints(0))) == "a module has one region, not 0"
+
+
 def test_counts_of_what_is_not_there() -> None:
     """A count is held against the bytes that are left before anything is made of it."""
     huge = (1 << 62) + 1
