@@ -1,4 +1,4 @@
-"""shlo_jit: StableHLO text to CPU machine code.
+"""shlo_jit: StableHLO, as text or as a portable artifact, to CPU machine code.
 
     exe = shlo_jit.compile(text)
     y = exe(x, w)

@@ -13,9 +13,8 @@ from shlo_jit.distributed.grid import mpi_processes, wanted_grid
 from shlo_jit.errors import Diagnostic, StableHLOError
 from shlo_jit.forking import compiling
 from shlo_jit.ir.core import Module
-from shlo_jit.ir.unknown import may_be_unknown
 from shlo_jit.runtime.callbacks import registered
-from shlo_jit.sources import read_source
+from shlo_jit.sources import may_be_unknown, read_source
 from shlo_jit.verify.verifier import verify_module, warnings_of
 
 if TYPE_CHECKING:
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
 
 @compiling()
 def parse(source: object) -> Module:
-    """The Module of a text, a file, or an object with `mlir_module()` or `as_text()`. Raises ParseError (a
-    StableHLOError) with the place of the first error, OSError for a file that cannot be read, TypeError for a `source`
-    of another kind. A Module is what it is given as."""
+    """The Module of a text, a portable artifact, a file with one of these, or an object with `mlir_module()` or
+    `as_text()`. Raises ParseError (a StableHLOError) with the place of the first error, OSError for a file that cannot
+    be read, TypeError for a `source` of another kind. A Module is what it is given as."""
     return pipeline.parsed(read_source(source))
 
 
@@ -99,8 +98,8 @@ def compile(
     transport: str | None = None,
     time_out: float = 60.0,
 ) -> Executable | DynamicExecutable | DistributedExecutable:
-    """Compile a program to machine code: a text, a path, a Module, or an object with `mlir_module()` or `as_text()`, as
-    JAX's `Exported` and `Lowered` are.
+    """Compile a program to machine code: a text, a portable artifact, a path, a Module, or an object with
+    `mlir_module()` or `as_text()`, as JAX's `Exported` and `Lowered` are.
 
     `entry` is the function to run. `threads`: how many a call may use, by default `SHLO_JIT_NUM_THREADS` or the CPUs of
     this process. `target`: `native`, or a CPU this machine can run the code of. `custom_calls` names implementations

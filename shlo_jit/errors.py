@@ -15,6 +15,10 @@ class Source:
         self.name = name
         self._line_starts: list[int] | None = None
 
+    def place(self, start: int, end: int) -> tuple[int, int]:
+        """Where an op's text is, by what the op says of it."""
+        return start, end
+
     def line_column(self, offset: int) -> tuple[int, int]:
         """1-based line and column of a character offset (clamped into the text)."""
         if self._line_starts is None:

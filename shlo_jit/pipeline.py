@@ -24,7 +24,7 @@ from shlo_jit.runtime.callbacks import is_known
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.executable import Executable, Remake
 from shlo_jit.sizes import NotSymbolic
-from shlo_jit.sources import Derived, ProgramSource, Text
+from shlo_jit.sources import Artifact, Derived, ProgramSource, Text, content
 from shlo_jit.stages import texts
 from shlo_jit.text.parser import parse_module
 from shlo_jit.text.port_names import argument_names, donated_arguments, result_names
@@ -135,11 +135,16 @@ def program_of(text: str, name: str, target: Target, calls: Iterable[str] = ()) 
 
 
 def parsed(source: ProgramSource) -> Module:
-    """The Module of a text; one that is given as such, as it is. Raises ParseError."""
+    """The Module of a text or an artifact; one that is given as such, as it is. Raises ParseError."""
     if isinstance(source, Module):
         return source
     if isinstance(source, Derived):
         return source.make()
+    if isinstance(source, Artifact):
+        from shlo_jit.bytecode.reader import read_artifact
+
+        with stage("parse"):
+            return read_artifact(source.data, source.name)
     with stage("parse"):
         return parse_module(source.text, source.name)
 
@@ -150,7 +155,7 @@ def key_of(source: ProgramSource, options: CompileOptions) -> str | None:
         return None
     if isinstance(source, Derived):
         return derived_key(source.identity(), options)
-    return program_key(str(source) if isinstance(source, Module) else source.text, options)
+    return program_key(content(source), options)
 
 
 def _name_of(source: ProgramSource) -> str:

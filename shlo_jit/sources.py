@@ -1,5 +1,5 @@
-"""What a user gives as a program (a text, a file, bytes or a Module) to its text, or the Module. What is something else
-(bytecode, HLO, an archive) is named, with what to do about it."""
+"""What a user gives as a program (a text, a file, bytes or a Module) to its text, its portable artifact, or the Module.
+What is something else (HLO, an archive) is named, with what to do about it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from shlo_jit.bytecode.glance import artifact_in, artifact_may_be_unknown
 from shlo_jit.errors import Diagnostic, ParseError, decode_text
 from shlo_jit.ir.core import Module
+from shlo_jit.ir.unknown import has_unknown, writes_unknown
 
 LONGEST_PATH = 4096
 _NAME = r"[^\n{}()%@\"=<>#]*"
@@ -21,7 +23,6 @@ PATH = re.compile(rf"(?!\s*(//|func\.func\b|builtin\.module\b)){_NAME}(/{_NAME}|
 PIPE_WAIT = 10.0
 """Seconds to wait for somebody to write to a named pipe."""
 
-_AS_TEXT = "write it as text: stablehlo-translate --deserialize FILE, or in JAX exported.mlir_module()"
 _SAVED_MODEL = "export its function as StableHLO text, as StableHLO's tutorial on SavedModel shows"
 _LIBRARY = "shlo_jit.load runs it if shlo_jit.export wrote it; else give the StableHLO text that it was made from"
 LIBRARIES = {
@@ -33,7 +34,6 @@ LIBRARIES = {
 }
 """First bytes of machine code, and what it is."""
 BINARIES: tuple[tuple[bytes, str, str], ...] = (
-    (b"ML\xefR", "MLIR bytecode", _AS_TEXT),
     (b"\x1f\x8b", "a gzip file", "decompress it first (gzip -d, or gzip.open in Python)"),
     (b"BZh", "a bzip2 file", "decompress it first (bzip2 -d)"),
     (b"\xfd7zXZ\0", "an xz file", "decompress it first (xz -d)"),
@@ -70,6 +70,13 @@ class Text(NamedTuple):
     name: str
 
 
+class Artifact(NamedTuple):
+    """A program in bytecode that has not been read, and a name for it."""
+
+    data: bytes
+    name: str
+
+
 class Derived(NamedTuple):
     """A program that is made of another one, when it is wanted."""
 
@@ -79,11 +86,13 @@ class Derived(NamedTuple):
     make: Callable[[], Module]
 
 
-ProgramSource = Text | Module | Derived
+Given = Text | Artifact | Module
+ProgramSource = Given | Derived
 
 
-def read_source(source: object) -> Text | Module:
-    """The text of a text, a path, bytes, or an object of JAX's that has one; a Module as it is.
+def read_source(source: object) -> Given:
+    """The text or artifact of a text, a path or bytes, whose first bytes say which it is, or of an object of JAX's that
+    has a text; a Module as it is.
 
     Raises OSError for a file that cannot be read, ParseError for what is no text or that of another language, and
     TypeError for any other object.
@@ -94,9 +103,9 @@ def read_source(source: object) -> Text | Module:
         return Text(_checked(source.removeprefix("\ufeff"), "<text>"), "<text>")
     if isinstance(source, str | os.PathLike):
         name = os.fsdecode(source)
-        return Text(_decode(read_file(name), name), name)
+        return _read(read_file(name), name)
     if isinstance(source, bytes | bytearray | memoryview):
-        return Text(_decode(bytes(source), "<bytes>"), "<bytes>")
+        return _read(bytes(source), "<bytes>")
     text = _own_text(source)
     if text is not None:
         return Text(_checked(text, f"<{type(source).__name__}>"), f"<{type(source).__name__}>")
@@ -162,6 +171,25 @@ def _first_of_pipe(descriptor: int, name: str) -> bytes:
 
 
 # ---------------------------------------------------------------------- bytes and texts
+def _read(data: bytes, name: str) -> Text | Artifact:
+    artifact = artifact_in(data)
+    return Text(_decode(data, name), name) if artifact is None else Artifact(artifact, name)
+
+
+def content(source: Given) -> str | bytes:
+    """What a program is known by in the object cache."""
+    if isinstance(source, Module):
+        return str(source)
+    return source.data if isinstance(source, Artifact) else source.text
+
+
+def may_be_unknown(source: Given) -> bool:
+    """Whether the shape of any value is not known, as far as can be seen quickly."""
+    if isinstance(source, Artifact):
+        return artifact_may_be_unknown(source.data)
+    return has_unknown(source) if isinstance(source, Module) else writes_unknown(source.text)
+
+
 def _decode(data: bytes, name: str) -> str:
     data = data.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
     for start, what, hint in BINARIES:

@@ -43,20 +43,20 @@ from shlo_jit.runtime.ports import DynamicPort
 from shlo_jit.runtime.staged import Runnable, StagedExecutable
 from shlo_jit.runtime.symbolic import SymbolicCode
 from shlo_jit.sizes import NotSymbolic, Symbol, size_of
-from shlo_jit.sources import Derived, Text
+from shlo_jit.sources import Derived, Given, content
 from shlo_jit.text.port_names import argument_names, result_names
 
 T = TypeVar("T")
 
 
-def compile_unknown(source: Text | Module, options: CompileOptions) -> Executable | DynamicExecutable:
+def compile_unknown(source: Given, options: CompileOptions) -> Executable | DynamicExecutable:
     """A program that may have unknown dimensions to an Executable, or where it has, to what makes those."""
     found = dynamic_executable(source, options)
     return pipeline.compile_static(source, options) if found is None else found
 
 
 @deeply
-def dynamic_executable(source: Text | Module, options: CompileOptions) -> DynamicExecutable | None:
+def dynamic_executable(source: Given, options: CompileOptions) -> DynamicExecutable | None:
     """What makes code for the shapes that it is called with; None where the arguments' shapes are all known, and the
     others follow from these. Raises VerifyError, StableHLOError and UnsupportedError, as compiling does."""
     module = pipeline.parsed(source)
@@ -68,7 +68,7 @@ def dynamic_executable(source: Text | Module, options: CompileOptions) -> Dynami
     whole = with_function(module, function)
     host = Host()
     options = replace(options, host=host)
-    digest = cache(lambda: text_digest(str(source) if isinstance(source, Module) else source.text))
+    digest = cache(lambda: text_digest(content(source)))
 
     def types_for(shapes: Sequence[Shape]) -> list[Type]:
         return [tensor(shape, a.tensor.dtype) for shape, a in zip(shapes, arguments, strict=True)]

@@ -20,7 +20,10 @@ BASE = "deep environment errors forking log sizes startup tuning version".split(
 LAYERS = (
     ("base", BASE),
     ("kernels", ["kernels", "options"]),
-    *((name, [name]) for name in "ir ops verify text reference passes fuse schedule memory codegen lower".split()),
+    *(
+        (name, [name])
+        for name in "ir ops verify text bytecode reference passes fuse schedule memory codegen lower".split()
+    ),
     ("runtime", ["runtime"]),
     ("pipeline", ["sources", "pipeline", "stages", "specialize"]),
     ("distributed", ["distributed"]),

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from shlo_jit import startup
-from shlo_jit.cli import arrays, exporting, mistakes, programs, report, running
+from shlo_jit.cli import arrays, converting, exporting, mistakes, programs, report, running
 from shlo_jit.cli.options import AsJson, Dynamic, DynamicCode, Entry, Example, File, SeveralInputs, Shapes, Threads
 from shlo_jit.cli.progress import progress
 from shlo_jit.stages import STAGES
@@ -41,7 +41,7 @@ def command(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Log cache hits and the times of stages on stderr.")] = False,
 ) -> None:
-    """Compile StableHLO text to machine code, and run it.
+    """Compile StableHLO, as text or as a portable artifact, to machine code, and run it.
 
     Try: shlo-jit run --example mlp --random
     """
@@ -146,6 +146,7 @@ def refine(
         typer.echo(str(programs.refined(source, entry, shapes or [])).rstrip("\n"))
 
 
+app.command()(converting.convert)
 app.command()(exporting.export)
 app.command()(exporting.inspect)
 

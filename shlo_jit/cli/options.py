@@ -26,9 +26,14 @@ class SeveralInputs(TyperCommand):
         return super().parse_args(ctx, spread)
 
 
-File = Annotated[Path | None, typer.Argument(metavar="FILE", help="StableHLO text; - reads stdin.")]
+File = Annotated[
+    Path | None, typer.Argument(metavar="FILE", help="StableHLO, as text or as an artifact; - reads stdin.")
+]
 Runnable = Annotated[
-    Path | None, typer.Argument(metavar="FILE", help="StableHLO text (- reads stdin), or an exported library.")
+    Path | None,
+    typer.Argument(
+        metavar="FILE", help="StableHLO, as text or as an artifact (- reads stdin), or an exported library."
+    ),
 ]
 Example = Annotated[str, typer.Option(metavar="NAME", help=f"One of ours instead: {', '.join(examples.names())}.")]
 Entry = Annotated[str, typer.Option(metavar="NAME", help="The function to compile.")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shlo_jit import pipeline
 from shlo_jit.ir.core import walk
-from shlo_jit.sources import ProgramSource, Text
+from shlo_jit.sources import Artifact, ProgramSource, Text
 
 MARKS = ("sdy.manual_computation", "SPMDFullToShardShape", "SPMDShardToFullShape")
 """What programs on global arrays have somewhere in their texts."""
@@ -30,6 +30,8 @@ def mpi_processes() -> int:
 def _may_be_global(source: ProgramSource) -> bool:
     if isinstance(source, Text):
         return any(mark in source.text for mark in MARKS)
+    if isinstance(source, Artifact):  # where an op's name stands without its dialect
+        return any(mark.removeprefix("sdy.").encode() in source.data for mark in MARKS)
     from shlo_jit.distributed.manual import is_manual
 
     module = pipeline.parsed(source)

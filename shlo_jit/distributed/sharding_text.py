@@ -47,10 +47,10 @@ class Reader:
         """Raises ParseError at the current token."""
         rest = self.text[self.start :].split()
         got = self.token or (rest[0] if rest else "") or "the end"
-        found = self.op.source.text.find(self.text, self.op.start, self.op.end) if self.op.span is not None else -1
         span = self.op.span
-        if found >= 0:
-            span = Span(self.op.source, found + self.start, found + self.start + max(1, len(self.token)))
+        found = span.source.text.find(self.text, span.start, span.end) if span is not None else -1
+        if span is not None and found >= 0:
+            span = Span(span.source, found + self.start, found + self.start + max(1, len(self.token)))
         what = f"{self.op.name}: expected {expected}, got {got} in {self.text}"
         raise ParseError(diagnose(what, span, op=self.op.name, label="syntax", found=got, expected=expected))
 

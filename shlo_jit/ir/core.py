@@ -6,7 +6,7 @@ treat a module as a value: they build new ops and leave the old ones alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -116,7 +116,7 @@ class Op:
 
     @property
     def span(self) -> Span | None:
-        return None if self.source is NO_SOURCE else Span(self.source, self.start, self.end)
+        return None if self.source is NO_SOURCE else Span(self.source, *self.source.place(self.start, self.end))
 
     @property
     def dialect(self) -> str:
@@ -158,13 +158,15 @@ class Module:
 
     text_of: ClassVar[Callable[[Module], str]]
     """What `str` gives. The syntax of ops is known to `shlo_jit.text` alone, which sets this."""
+    bytes_of: ClassVar[Callable[[Module, str], bytes]]
+    """What `serialize` gives, which `shlo_jit.bytecode` sets."""
 
     def __init__(
-        self, op: Op, source: Source = NO_SOURCE, locations: dict[str, str] | None = None, scoped: bool = False
+        self, op: Op, source: Source = NO_SOURCE, locations: Mapping[str, str] | None = None, scoped: bool = False
     ):
         self.op = op
         self.source = source
-        self.locations = locations if locations is not None else {}
+        self.locations: Mapping[str, str] = locations if locations is not None else {}
         """Name (without `#`) to `loc(...)` text, of the aliases that ops' locations refer to."""
         self.scoped = scoped
         """The parser made it, and has looked every name up in its scope: the verifier need not. A module that is
@@ -193,6 +195,15 @@ class Module:
     def __str__(self) -> str:
         return Module.text_of(self)
 
+    def serialize(self, version: str = "1.17.0") -> bytes:
+        """The program as a portable artifact (VHLO in MLIR bytecode), which StableHLO of this version and later ones
+        read.
+
+        Raises UnsupportedError with the place of what that version cannot say, VerifyError for attributes that are not
+        what they should be, TypeError and ValueError for a version that is none of 0.9.0 to 1.20.0.
+        """
+        return Module.bytes_of(self, version)
+
     def __eq__(self, other: object) -> bool:
         """Structural equality: same ops, types, attributes and use-def graph; names and places do not matter."""
         from shlo_jit.ir.equality import equal_modules
@@ -211,8 +222,8 @@ def function_type(func: Op) -> FunctionType:
 
 def place_text(op: Op) -> str:
     """An op and its line, for messages."""
-    line = op.source.line_column(op.start)[0] if op.span is not None else 0
-    return f"{op.name} in line {line}" if line else op.name
+    span = op.span
+    return op.name if span is None else f"{op.name} in line {span.source.line_column(span.start)[0]}"
 
 
 def is_declaration(func: Op) -> bool:

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 from shlo_jit.ir.core import Module, Op, Value, walk
 from shlo_jit.ir.types import TensorType
-
-
-class Text(Protocol):
-    """`sources.Text`."""
-
-    @property
-    def text(self) -> str: ...
 
 
 def is_dynamic(value: Value) -> bool:
@@ -26,12 +18,8 @@ def has_unknown(module: Module) -> bool:
     return any(True for function in module.functions() for _ in unknown_values(function))
 
 
-def may_be_unknown(source: Module | Text) -> bool:
+def writes_unknown(text: str) -> bool:
     """The same of a text, quickly: true too where just a string has such letters."""
-    return has_unknown(source) if isinstance(source, Module) else _writes_unknown(source.text)
-
-
-def _writes_unknown(text: str) -> bool:
     return "?" in text or "tensor<*" in text
 
 

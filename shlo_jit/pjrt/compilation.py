@@ -36,7 +36,7 @@ def compile_program(code: bytes, given: bytes, callbacks: Sequence[Any]) -> Prog
 
 
 def _compiled(code: bytes, options: CompileOptions, callbacks: Sequence[Any]) -> Program:
-    module = read(code)
+    module = parse(code)
     calls: Calls = dict.fromkeys(CALLBACKS, _caller(callbacks, _ordered(module)))
     digest = hashlib.sha256(code + repr(options).encode()).hexdigest()
     if options.num_replicas > 1:
@@ -70,20 +70,9 @@ def cost_of(program: Program) -> dict[str, float]:
     if program.source is None or program.options.num_partitions > 1:
         raise PluginError(interface.UNIMPLEMENTED, "the cost of this program is not known")
     options = Options(resolve(), profile=True, calls=frozenset(CALLBACKS))
-    steps = [step for step in lower(read(program.source.code), options).program.timed if step.counts]
+    steps = [step for step in lower(parse(program.source.code), options).program.timed if step.counts]
     operations, moved = sum(step.operations or 0 for step in steps), sum(step.nbytes for step in steps)
     return {"flops": float(operations), "bytes accessed": float(moved)}
-
-
-def read(code: bytes) -> Module:
-    """A portable artifact."""
-    from jax._src.interpreters import mlir
-    from jaxlib.mlir.dialects import stablehlo
-
-    text = stablehlo.deserialize_portable_artifact(mlir.make_ir_context(), code).operation.get_asm(
-        enable_debug_info=True
-    )
-    return parse(str(text))
 
 
 def _ordered(module: Module) -> set[int]:

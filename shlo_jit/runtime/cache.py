@@ -356,14 +356,14 @@ def info() -> CacheInfo:
 
 
 # ---------------------------------------------------------------------- keys
-def program_key(text: str, options: CompileOptions) -> str:
-    """The key of a program: its text without what does not matter (see `text/normal.py`), the options that change its
-    code, and the versions of everything that took part."""
+def program_key(text: str | bytes, options: CompileOptions) -> str:
+    """The key of a program: its artifact, or its text without what does not matter (see `text/normal.py`), the options
+    that change its code, and the versions of everything that took part."""
     return _key("program", options.identity().encode(), _normal_bytes(text))
 
 
-def text_digest(text: str) -> bytes:
-    """What a program's text is known by, without what does not matter in it."""
+def text_digest(text: str | bytes) -> bytes:
+    """What a program's artifact or text is known by, the latter without what does not matter in it."""
     return hashlib.sha256(_normal_bytes(text)).digest()
 
 
@@ -372,7 +372,9 @@ def derived_key(identity: bytes, options: CompileOptions) -> str:
     return _key("derived", options.identity().encode(), identity)
 
 
-def _normal_bytes(text: str) -> bytes:
+def _normal_bytes(text: str | bytes) -> bytes:
+    if isinstance(text, bytes):
+        return text
     return normal(text).encode(errors="surrogatepass")
 
 

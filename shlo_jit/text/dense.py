@@ -84,7 +84,7 @@ def _from_hex(text: str, type: TensorType) -> np.ndarray:
     return from_bytes(data, type)
 
 
-def from_bytes(data: bytes, type: TensorType) -> np.ndarray:
+def from_bytes(data: bytes | memoryview, type: TensorType) -> np.ndarray:
     """The array in a raw buffer: all elements, or one for a splat; i1 has a byte or a bit an element."""
     dtype = type.storage
     size = type.size
@@ -97,7 +97,7 @@ def from_bytes(data: bytes, type: TensorType) -> np.ndarray:
     return _raw(data, dtype).reshape(type.extents)
 
 
-def _raw(data: bytes, dtype: DType) -> np.ndarray:
+def _raw(data: bytes | memoryview, dtype: DType) -> np.ndarray:
     """Elements of a little-endian buffer; the small integers have a byte each, of which the low bits count."""
     if dtype.bits >= 8:
         return np.frombuffer(data, dtype.numpy.newbyteorder("<") if dtype.kind in "iux" else dtype.numpy)
@@ -110,7 +110,7 @@ def _raw(data: bytes, dtype: DType) -> np.ndarray:
     return low.astype(dtype.numpy)
 
 
-def _bits(data: bytes, type: TensorType) -> np.ndarray:
+def _bits(data: bytes | memoryview, type: TensorType) -> np.ndarray:
     """A buffer of i1: one byte an element, or packed, lowest bit first; a single byte is a splat."""
     size = type.size
     values = np.frombuffer(data, np.uint8)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shlo_jit.deep import NESTING_LIMIT, deeply
-from shlo_jit.errors import ParseError, Source, check_text, decode_text
+from shlo_jit.errors import ParseError, Source, Span, check_text, decode_text, diagnose
 from shlo_jit.ir.attributes import Dense, OpaqueAttr
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region
@@ -47,6 +47,19 @@ def parse_module(text: str | bytes, name: str = "<text>") -> Module:
         from shlo_jit.text.explain import diagnosed
 
         raise ParseError([diagnosed(source, refusal), *refusal.context]) from None
+
+
+def attribute_of_text(text: str) -> Any:
+    """The attribute that a text is, and nothing else. Raises ParseError."""
+    source = Source(text, "<attribute>")
+    p = Parser(source)
+    try:
+        found = p.attribute()
+        if p.peek():
+            p.fail("the end of the attribute")
+    except SyntaxRefusal as refusal:
+        raise ParseError(diagnose(refusal.message, Span(source, refusal.start, refusal.end), label="syntax")) from None
+    return found
 
 
 class Parser(ValueCursor):
@@ -209,6 +222,8 @@ class Parser(ValueCursor):
             attributes["successors"] = successors
         if name == "func.func":
             pretty_func.drop_empty_dictionaries(attributes)
+        if name == "builtin.module" and (len(regions) != 1 or len(regions[0].blocks) != 1):
+            self.error("a module has one region with one block", at)
         return Op(name, operands, type.results, attributes, regions)
 
     def successors(self) -> tuple[OpaqueAttr, ...]:

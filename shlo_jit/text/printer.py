@@ -8,7 +8,7 @@ printed text gives the same text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from shlo_jit.deep import deeply
@@ -55,7 +55,7 @@ def print_module(module: Module) -> str:
     """The whole program, location aliases in front."""
     printer = Printer()
     body = printer.op(module.op)
-    return "\n".join([*_aliases(module.locations, body), body, ""])
+    return "\n".join([*aliases(module.locations, body), body, ""])
 
 
 def print_op(op: Op) -> str:
@@ -71,12 +71,12 @@ def value_names(op: Op) -> dict[Value, str]:
     return printer.names
 
 
-def _aliases(locations: dict[str, str], body: str) -> Iterable[str]:
+def aliases(locations: Mapping[str, str], body: str) -> Iterable[str]:
     """Definitions of the location aliases that `body` needs, directly or through others, those used by others first."""
-    if not locations:
+    todo = _ALIAS.findall(body)
+    if not todo or not locations:
         return []
     reached: dict[str, None] = {}
-    todo = _ALIAS.findall(body)
     while todo:
         name = todo.pop()
         if name in locations and name not in reached:
@@ -114,8 +114,11 @@ class Printer:
             self.in_func = False  # in a generic function it does not
             text = self._generic(op)
         self.in_func = outer
-        location = f" {op.location.text}" if isinstance(op.location, OpaqueAttr) else ""
-        return f"{results}{text}{location}"
+        return f"{results}{text}{self.location(op)}"
+
+    def location(self, op: Op) -> str:
+        """` loc(...)` of an op, or nothing."""
+        return f" {op.location.text}" if isinstance(op.location, OpaqueAttr) else ""
 
     def _pretty(self, op: Op, name: str) -> str | None:
         """The op in its own syntax, or None when it has none or does not fit."""

@@ -22,6 +22,7 @@ CASES = [
     ("%0 = stablehlo.add %x %x : tensor<3xf32>", 23, "expected ',', found '%x'"),
     ("%0 = stablehlo.add %x : tensor<3xf32>", 23, "expected ','"),
     ("%0 = stablehlo.add %x, %x : (tensor<3xf32>) -> tensor<3xf32>", 29, "2 operands present, but expected 1"),
+    ('"builtin.module"() : () -> ()', 1, "a module has one region with one block"),
     ("%0 = stablehlo.add %x, %x : tensor<3xfoo>", 38, "unknown element type 'foo'"),
     ("%0 = stablehlo.add %x, %x : tensr<3xf32>", 29, "expected non-function type, found unknown type 'tensr'"),
     ("%0 = stablehlo.add %x, %x : !foo", 29, "type alias '!foo' is not defined"),

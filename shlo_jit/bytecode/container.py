@@ -1,0 +1,246 @@
+"""The file around a program: sections with the texts, names, types and attributes it refers to by number (MLIR's
+`docs/BytecodeFormat.md`), split into these and put together.
+
+    file    ::= `ML\\xefR` version producer section*
+    section ::= id length (alignment padding)? data
+
+Types and attributes are not decoded here: of each, this says where its bytes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, NamedTuple, Protocol
+
+from shlo_jit.bytecode.stream import Cursor, Output
+
+MAGIC = b"ML\xefR"
+NEWEST = 6
+"""The newest bytecode that is read."""
+STRINGS, DIALECTS, ATTRIBUTES, OFFSETS, IR, RESOURCES, RESOURCE_OFFSETS, DIALECT_VERSION, PROPERTIES = range(9)
+ALIGNED = 0x80
+TITLES = "strings dialects types offsets operations resources resource-offsets dialect-version properties".split()
+
+
+Entry = tuple[str, int, int, int]
+"""A type or an attribute: its dialect's name, where its bytes begin and end, and whether it is encoded; it is text
+otherwise."""
+
+
+class Container(NamedTuple):
+    version: int
+    producer: str
+    strings: list[str]
+    ops: list[str]
+    """Names of ops, with their dialects."""
+    attributes: list[Entry]
+    types: list[Entry]
+    properties: list[tuple[int, int]]
+    """Where the bytes of each are."""
+    ir: Cursor
+
+
+def head(data: bytes) -> tuple[int, str, Cursor]:
+    """The version of the bytecode, who wrote it, and the rest of the file."""
+    c = Cursor(data, 0, len(data))
+    if data[:4] != MAGIC:
+        c.fail("this is no MLIR bytecode")
+    c.at = len(MAGIC)
+    at = c.at
+    version = c.varint()
+    if version > NEWEST:
+        c.fail(f"bytecode of version {version} is newer than {NEWEST}", at)
+    return version, c.text(), c
+
+
+def read_container(data: bytes) -> Container:
+    """Raises Damaged."""
+    version, producer, rest = head(data)
+    found = _sections(rest)
+    for needed in (STRINGS, DIALECTS, ATTRIBUTES, OFFSETS, IR):
+        if needed not in found:
+            rest.fail(f"the file has no section of {TITLES[needed]}", len(data))
+    strings = _strings(found[STRINGS])
+    dialects, ops = _dialects(found[DIALECTS], version, strings)
+    attributes, types = _entries(found[OFFSETS], found[ATTRIBUTES], dialects)
+    properties = _properties(found[PROPERTIES]) if PROPERTIES in found else []
+    return Container(version, producer, strings, ops, attributes, types, properties, found[IR])
+
+
+def section(c: Cursor) -> tuple[int, Cursor]:
+    """The id of the next section, and its data."""
+    at = c.at
+    id = c.byte()
+    length = c.varint()
+    if id & ALIGNED:
+        alignment = c.varint()
+        if not 0 < alignment <= 1 << 20 or alignment & (alignment - 1):
+            c.fail(f"sections are not aligned to {alignment} bytes", at)
+        c.take(-c.at % alignment)
+    if id & ~ALIGNED > PROPERTIES:
+        c.fail(f"there is no section {id & ~ALIGNED}", at)
+    return id & ~ALIGNED, c.part(length)
+
+
+def _sections(c: Cursor) -> dict[int, Cursor]:
+    found: dict[int, Cursor] = {}
+    while c.at < c.end:
+        at = c.at
+        id, data = section(c)
+        if id in found:
+            c.fail(f"a second section of {TITLES[id]}", at)
+        found[id] = data
+    return found
+
+
+def _strings(c: Cursor) -> list[str]:
+    """count (length of each, the last one first) bytes; each text ends with a zero byte"""
+    lengths = c.varints(c.count())
+    strings: list[str] = []
+    for length in reversed(lengths):
+        text = c.take(length)
+        if not length or text[-1]:
+            c.fail("a text does not end where it should", c.at - 1)
+        strings.append(str(text[:-1], "utf-8", "surrogateescape"))
+    c.done("the section of strings")
+    return strings
+
+
+def _dialects(c: Cursor, version: int, strings: list[str]) -> tuple[list[str], list[str]]:
+    """count dialect* number-of-ops? (dialect count name*)*"""
+    dialects: list[str] = []
+    for _ in range(c.count()):
+        at = c.at
+        number = c.varint()
+        versioned = version >= 1 and number & 1
+        dialects.append(_of(strings, number >> 1 if version >= 1 else number, c, at))
+        if versioned:
+            section(c)
+    if version >= 4:
+        c.varint()
+    ops: list[str] = []
+    while c.at < c.end:
+        at = c.at
+        name = _of(dialects, c.varint(), c, at)
+        for _ in range(c.count()):
+            at = c.at
+            number = c.varint()
+            ops.append(f"{name}.{_of(strings, number >> 1 if version >= 5 else number, c, at)}")
+    return dialects, ops
+
+
+def _of(table: list[str], index: int, c: Cursor, at: int) -> str:
+    if index >= len(table):
+        c.fail(f"there are {len(table)} texts or dialects, and this is number {index}", at)
+    return table[index]
+
+
+def _entries(offsets: Cursor, data: Cursor, dialects: list[str]) -> tuple[list[Entry], list[Entry]]:
+    """attributes types (dialect count size*)*: the sizes of what lies one after the other in `data`"""
+    attributes, types = offsets.count(), offsets.count()
+    entries: list[Entry] = []
+    start, end = data.at, data.end
+    while offsets.at < offsets.end:
+        at = offsets.at
+        dialect = _of(dialects, offsets.varint(), offsets, at)
+        for size in offsets.varints(offsets.count()):
+            entries.append((dialect, start, start + (size >> 1), size & 1))
+            start += size >> 1
+        if start > end:
+            offsets.fail(f"{start - end} bytes more of attributes and types than there are", at)
+    data.at = start
+    if len(entries) != attributes + types:
+        offsets.fail(f"{attributes} attributes and {types} types are not the {len(entries)} that there are")
+    data.done("the section of types")
+    return entries[:attributes], entries[attributes:]
+
+
+def _properties(c: Cursor) -> list[tuple[int, int]]:
+    """count (length bytes)*"""
+    found: list[tuple[int, int]] = []
+    for _ in range(c.count()):
+        n = c.varint()
+        found.append((c.at, c.at + n))
+        c.take(n)
+    c.done("the section of properties")
+    return found
+
+
+# ---------------------------------------------------------------------- writing
+class Tables(Protocol):
+    """What `made_tables.Made` has of a file."""
+
+    strings: Any
+    dialects: Any
+    attributes: Any
+    types: Any
+
+
+def write_section(out: Output, id: int, data: bytes | bytearray) -> None:
+    out.byte(id)
+    out.varint(len(data))
+    out.data += data
+
+
+def write_container(
+    version: int, producer: str, tables: Tables, ops: Sequence[str], properties: Sequence[bytes], ir: bytes
+) -> bytes:
+    """The file. `ops` are in the order of their dialects."""
+    dialects, named = Output(), Output()
+    for dialect, group in groupby(ops, lambda name: name.partition(".")[0]):
+        names = [name.partition(".")[2] for name in group]
+        named.varint(tables.dialects(dialect))
+        named.varint(len(names))
+        for name in names:
+            number = tables.strings(name)
+            named.varint(number << 1 | 1 if version >= 5 else number)
+    offsets, data = Output(), Output()
+    offsets.varint(len(tables.attributes.known))
+    offsets.varint(len(tables.types.known))
+    for part in (tables.attributes.known, tables.types.known):
+        for dialect, group in groupby(part, lambda entry: entry[0]):
+            listed = list(group)
+            offsets.varint(tables.dialects(dialect))
+            offsets.varint(len(listed))
+            for _, payload, encoded in listed:
+                offsets.varint(len(payload) << 1 | encoded)
+                data.data += payload
+    dialects.varint(len(tables.dialects.known))
+    for dialect in tables.dialects.known:
+        number = tables.strings(dialect)
+        dialects.varint(number << 1 if version >= 1 else number)
+    if version >= 4:
+        dialects.varint(len(ops))
+    dialects.data += named.data
+    out = Output()
+    out.data += MAGIC
+    out.varint(version)
+    out.text(producer)
+    write_section(out, DIALECTS, dialects.data)
+    write_section(out, ATTRIBUTES, data.data)
+    write_section(out, OFFSETS, offsets.data)
+    write_section(out, IR, ir)
+    write_section(out, STRINGS, _write_strings(list(tables.strings.known)))
+    if version >= 5:
+        write_section(out, PROPERTIES, _write_properties(properties))
+    return bytes(out.data)
+
+
+def _write_strings(strings: Sequence[str]) -> bytearray:
+    out = Output()
+    texts = [text.encode("utf-8", "surrogateescape") + b"\0" for text in strings]
+    out.varint(len(texts))
+    for text in reversed(texts):
+        out.varint(len(text))
+    out.data += b"".join(texts)
+    return out.data
+
+
+def _write_properties(properties: Sequence[bytes]) -> bytearray:
+    out = Output()
+    out.varint(len(properties))
+    for blob in properties:
+        out.varint(len(blob))
+        out.data += blob
+    return out.data

@@ -1,0 +1,237 @@
+"""What the payloads of types and attributes are made of: one record a field, for both directions.
+
+A payload is its fields, one after the other. Other attributes, types and texts are in tables of the file, and stand
+here as their numbers in those.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from shlo_jit.bytecode.stream import SIGN, Cursor, Output
+from shlo_jit.ir.types import DTYPES, ScalarType, Type
+
+DYNAMIC = -SIGN
+"""Stands for an extent, or a bound, that is not known."""
+WIDEST_NUMBER = 4096
+"""Bits of the widest integer that is read."""
+
+
+class Found(Protocol):
+    """The tables of a file that is read."""
+
+    def attribute(self, index: int, at: int) -> Any: ...
+    def type(self, index: int, at: int) -> Any: ...
+    def string(self, index: int, at: int) -> str: ...
+    def location(self, index: int, at: int) -> str: ...
+
+
+class Made(Protocol):
+    """The tables of a file that is written."""
+
+    def attribute(self, value: Any) -> int: ...
+    def type(self, value: Any) -> int: ...
+    def string(self, value: str) -> int: ...
+    def location(self, value: Any) -> int: ...
+
+
+class Field(NamedTuple):
+    """`read` gives the field's value, `write` takes it."""
+
+    read: Callable[[Cursor, Found], Any]
+    write: Callable[[Output, Made, Any], None]
+
+
+def _read_attribute(c: Cursor, found: Found) -> Any:
+    at = c.at
+    return found.attribute(c.varint(), at)
+
+
+def _read_type(c: Cursor, found: Found) -> Any:
+    at = c.at
+    return found.type(c.varint(), at)
+
+
+def _read_string(c: Cursor, found: Found) -> str:
+    at = c.at
+    return found.string(c.varint(), at)
+
+
+def _read_location(c: Cursor, found: Found) -> str:
+    at = c.at
+    return found.location(c.varint(), at)
+
+
+ATTRIBUTE = Field(_read_attribute, lambda out, made, value: out.varint(made.attribute(value)))
+TYPE = Field(_read_type, lambda out, made, value: out.varint(made.type(value)))
+LOCATION = Field(_read_location, lambda out, made, value: out.varint(made.location(value)))
+"""A location that another one is made of: its name, or `unknown`."""
+
+
+def of(*classes: type) -> Field:
+    """An attribute that is one of these classes."""
+
+    def read(c: Cursor, found: Found) -> Any:
+        at = c.at
+        value = _read_attribute(c, found)
+        if not isinstance(value, classes):
+            c.fail(f"an attribute of another kind ({type(value).__name__}) than should be here", at)
+        return value
+
+    return Field(read, ATTRIBUTE.write)
+
+
+NAME = of(str)
+"""A text that is an attribute."""
+STRING = Field(_read_string, lambda out, made, value: out.varint(made.string(value)))
+COUNT = Field(lambda c, found: c.varint(), lambda out, made, value: out.varint(value))
+SIGNED = Field(lambda c, found: c.signed(), lambda out, made, value: out.signed(value))
+BYTE = Field(lambda c, found: c.byte(), lambda out, made, value: out.byte(value))
+
+
+def listed(field: Field, least: int = 1) -> Field:
+    """Any number of a field, with the count in front. `least`: bytes that one takes at least."""
+    read_one, write_one = field
+
+    def read(c: Cursor, found: Found) -> tuple[Any, ...]:
+        return tuple([read_one(c, found) for _ in range(c.count(least))])
+
+    def write(out: Output, made: Made, values: tuple[Any, ...]) -> None:
+        out.varint(len(values))
+        for value in values:
+            write_one(out, made, value)
+
+    return Field(read, write)
+
+
+def pairs(first: Field, second: Field) -> Field:
+    """Any number of pairs."""
+    return listed(
+        Field(
+            lambda c, found: (first.read(c, found), second.read(c, found)),
+            lambda out, made, value: (first.write(out, made, value[0]), second.write(out, made, value[1]))[0],
+        ),
+        least=2,
+    )
+
+
+# ---------------------------------------------------------------------- what may be missing
+def _read_optional_attribute(c: Cursor, found: Found) -> Any:
+    at = c.at
+    marked = c.varint()
+    return found.attribute(marked >> 1, at) if marked & 1 else None
+
+
+def _write_optional_attribute(out: Output, made: Made, value: Any) -> None:
+    out.varint(0 if value is None else made.attribute(value) << 1 | 1)
+
+
+def _read_flagged(c: Cursor, found: Found) -> Any:
+    return _read_attribute(c, found) if c.varint() else None
+
+
+def _write_flagged(out: Output, made: Made, value: Any) -> None:
+    out.varint(value is not None)
+    if value is not None:
+        out.varint(made.attribute(value))
+
+
+def _read_optional_count(c: Cursor, found: Found) -> int | None:
+    marked = c.varint()
+    return marked >> 1 if marked & 1 else None
+
+
+def _write_optional_count(out: Output, made: Made, value: int | None) -> None:
+    out.varint(0 if value is None else value << 1 | 1)
+
+
+OPTIONAL_ATTRIBUTE = Field(_read_optional_attribute, _write_optional_attribute)
+FLAGGED_ATTRIBUTE = Field(_read_flagged, _write_flagged)
+"""A flag in front, rather than in its lowest bit."""
+OPTIONAL_COUNT = Field(_read_optional_count, _write_optional_count)
+
+
+def _read_extent(c: Cursor, found: Found) -> int | None:
+    value = c.signed()
+    if value < 0 and value != DYNAMIC:
+        c.fail(f"{value} is no extent")
+    return None if value == DYNAMIC else value
+
+
+EXTENTS = listed(Field(_read_extent, lambda out, made, value: out.signed(DYNAMIC if value is None else value)))
+"""Extents of dimensions, or their bounds; None is one that is not known."""
+
+
+# ---------------------------------------------------------------------- numbers and bytes
+def _read_f64(c: Cursor, found: Found) -> float:
+    return struct.unpack("<d", struct.pack("<Q", c.signed() & (1 << 64) - 1))[0]
+
+
+def _write_f64(out: Output, made: Made, value: float) -> None:
+    out.signed(struct.unpack("<q", struct.pack("<d", value))[0])
+
+
+F64 = Field(_read_f64, _write_f64)
+
+
+def bits_of(type: Type) -> int | None:
+    """The width of a number's type."""
+    if not isinstance(type, ScalarType):
+        return None
+    if type.name in ("index", "none"):
+        return 64 if type.name == "index" else None
+    found = DTYPES.get(type.name)
+    if found is not None:
+        return found.bits
+    digits = type.name.lstrip("sui")
+    return 19 if type.name == "tf32" else int(digits) if digits.isdigit() else None
+
+
+def _read_number(c: Cursor, found: Found) -> tuple[Type, int]:
+    at = c.at
+    type = _read_type(c, found)
+    bits = bits_of(type)
+    if bits is None:
+        c.fail("this is no type of a number", at)
+    if bits <= 8:
+        return type, c.byte() & (1 << bits) - 1
+    if bits <= 64:
+        return type, c.signed() & (1 << bits) - 1
+    words = c.count()
+    if words > -(-bits // 64) or bits > WIDEST_NUMBER:
+        c.fail(f"a number of {bits} bits in {words} words is more than is read here", at)
+    return type, sum((c.signed() & (1 << 64) - 1) << 64 * i for i in range(words)) & (1 << bits) - 1
+
+
+def _write_number(out: Output, made: Made, value: tuple[Type, int]) -> None:
+    type, number = value
+    bits = bits_of(type)
+    assert bits is not None, type
+    out.varint(made.type(type))
+    if bits <= 8:
+        out.byte(number)
+    elif bits <= 64:
+        out.signed(number - (1 << bits) if number >> bits - 1 else number)
+    else:
+        words = [number >> at & (1 << 64) - 1 for at in range(0, bits, 64)]
+        out.varint(len(words))
+        for word in words:
+            out.signed(word - (1 << 64) if word >> 63 else word)
+
+
+NUMBER = Field(_read_number, _write_number)
+"""The type of a number, and its bits."""
+
+
+def _write_blob(out: Output, made: Made, value: bytes | memoryview) -> None:
+    out.varint(len(value))
+    out.data += value
+
+
+BLOB = Field(lambda c, found: c.take(c.varint()), _write_blob)
+"""Bytes, with their number in front; viewed when read."""
+
+ATTRIBUTES, TYPES, STRINGS, LOCATIONS = map(listed, (ATTRIBUTE, TYPE, STRING, LOCATION))
+COUNTS, SIGNEDS, F64S = map(listed, (COUNT, SIGNED, F64))

@@ -1,0 +1,155 @@
+"""The types and attributes of a file that is written: each gets its number when it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.bytecode import builtin_kinds, sdy_kinds, vhlo_kinds
+from shlo_jit.bytecode.builtin_kinds import BUILTIN
+from shlo_jit.bytecode.kinds import Dialect, Kind
+from shlo_jit.bytecode.locations import UNKNOWN, Location, read_location
+from shlo_jit.bytecode.op_attributes import Unsayable
+from shlo_jit.bytecode.stream import Output
+from shlo_jit.bytecode.versions import Version
+from shlo_jit.ir.attributes import Dense, DenseArray, OpaqueAttr, SymbolRef
+from shlo_jit.ir.type_text import type_text
+from shlo_jit.ir.types import DTYPES, ScalarType, Type, tensor
+
+
+class Numbers:
+    """Of what is equal, one number."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, int] = {}
+
+    def __call__(self, value: Any) -> int:
+        return self.known.setdefault(value, len(self.known))
+
+
+class Made:
+    """All tables of a file for a version of StableHLO, and the location aliases of its module."""
+
+    def __init__(self, version: Version, locations: Mapping[str, str]):
+        self.version = version
+        self.strings = Numbers()
+        self.dialects = Numbers()
+        self.attributes, self.types = Numbers(), Numbers()
+        """Dialect, bytes, and whether these are encoded or text."""
+        self.builtin = Namespace(self, BUILTIN, builtin_kinds.name_of_kind)
+        self.sdy = Namespace(self, sdy_kinds.SDY, sdy_kinds.name_of_kind)
+        self.vhlo = Namespace(self, vhlo_kinds.VHLO, vhlo_kinds.name_of_kind)
+        self.aliases = locations
+        self.places: dict[str, int] = {}
+        self.following: set[str] = set()
+        """Aliases that are being followed: one that leads to itself is unknown."""
+
+    def place(self, location: Any) -> int:
+        """The number of an op's location; one that is none, or cannot be read, is unknown."""
+        text = location.text if isinstance(location, OpaqueAttr) else ""
+        number = self.places.get(text)
+        if number is None:
+            number = self.places[text] = self.location(self._tree(text))
+        return number
+
+    @staticmethod
+    def _tree(text: str) -> Location | str:
+        try:
+            return read_location(text)
+        except ValueError:
+            return UNKNOWN
+
+    def location(self, value: Location | str) -> int:
+        """The number of a location that another one is made of."""
+        if isinstance(value, Location):
+            return self.builtin.attribute(value)
+        name = value.removeprefix("#")
+        if name not in self.aliases or name in self.following:
+            return self.builtin.attribute(Location(UNKNOWN, ()))
+        self.following.add(name)
+        number = self.place(OpaqueAttr(self.aliases[name]))
+        self.following.discard(name)
+        return number
+
+
+class Namespace:
+    """Values as a dialect has them: `Made` of the fields."""
+
+    def __init__(self, made: Made, dialect: Dialect, name_of: Callable[[Any], str]):
+        self.made, self.dialect, self.name_of = made, dialect, name_of
+        self.attribute_kinds = {kind.name: kind for kind in dialect.attributes.values()}
+        self.type_kinds = {kind.name: kind for kind in dialect.types.values()}
+        self.seen: dict[int, tuple[Any, int]] = {}
+        """By identity: the value, and its number."""
+
+    def string(self, value: str) -> int:
+        return self.made.strings(value)
+
+    def location(self, value: Any) -> int:
+        return self.made.location(value)
+
+    def attribute(self, value: Any) -> int:
+        """The number of an attribute. Raises Unsayable."""
+        found = self.seen.get(id(value))
+        if found is not None:
+            return found[1]
+        number = self._attribute(value)
+        self.seen[id(value)] = (value, number)
+        return number
+
+    def _attribute(self, value: Any) -> int:
+        made = self.made
+        if isinstance(value, OpaqueAttr):
+            if value.text.startswith("loc("):
+                return made.place(value)
+            if self is not made.sdy and not value.text.startswith(vhlo_kinds.BOUNDS):
+                return made.sdy.attribute(value)
+        elif self is made.sdy:
+            return made.builtin.attribute(value)
+        elif self is made.vhlo:
+            value = _without_kinds(value)
+        return made.attributes((self.dialect.name, self._payload(value, self.attribute_kinds), True))
+
+    def type(self, value: Any) -> int:
+        found = self.seen.get(id(value))
+        if found is None:
+            found = self.seen[id(value)] = (value, self._type(value))
+        return found[1]
+
+    def _type(self, value: Type) -> int:
+        made = self.made
+        if self is made.sdy:
+            return made.builtin.type(value)
+        if self is made.builtin and isinstance(value, ScalarType) and value.name in DTYPES and "E" in value.name:
+            return made.types((self.dialect.name, type_text(value).encode() + b"\0", False))
+        return made.types((self.dialect.name, self._payload(value, self.type_kinds), True))
+
+    def _payload(self, value: Any, kinds: Mapping[str, Kind]) -> bytes:
+        try:
+            name = self.name_of(value)
+            kind = kinds.get(name)
+            if kind is None:
+                raise Unsayable(f"{self.dialect.name} has no {name}")
+            if self.made.version < kind.since:
+                raise Unsayable(f"{name} is of version {kind.since} and later")
+            parts = kind.parts(value)
+        except ValueError as refusal:
+            raise Unsayable(str(refusal)) from None
+        out = Output()
+        out.varint(kind.code)
+        for field, part in zip(kind.fields, parts, strict=True):
+            field.write(out, self, part)
+        return bytes(out.data)
+
+
+def _without_kinds(value: Any) -> Any:
+    """An attribute of a kind that VHLO does not have as what it has instead, as MLIR writes it too."""
+    if isinstance(value, DenseArray):
+        dtype = DTYPES.get(value.dtype)
+        if dtype is not None:
+            return Dense(tensor((len(value.values),), dtype), np.array(value.values, dtype.numpy))
+    if isinstance(value, SymbolRef) and len(value.path) == 1:
+        return value.name
+    return value

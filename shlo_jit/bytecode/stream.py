@@ -1,0 +1,185 @@
+"""The bytes of a file, read and written: numbers of variable length, counts, blocks of bytes.
+
+    varint ::= a byte whose trailing zero bits say how many bytes follow (a zero byte: eight), little-endian
+    signed ::= varint of the number in zigzag: 0, -1, 1, -2, ...
+
+What is read is checked against what is there: a count can never be larger than the bytes that are left, so that no file
+makes its reader take more memory than some multiple of its size.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+WIDEST = (1 << 64) - 1
+SIGN = 1 << 63
+
+
+class Damaged(Exception):
+    """The file is not what it should be, from this byte on."""
+
+    def __init__(self, message: str, at: int):
+        super().__init__(message)
+        self.message, self.at = message, at
+
+
+def long_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A varint of more than one byte, and where it ends. Raises IndexError at the end of the file."""
+    first = data[at]
+    if first & 3 == 2:
+        return (first | data[at + 1] << 8) >> 2, at + 2
+    more = (first & -first).bit_length() - 1 if first else 8
+    end = at + 1 + more
+    if end > len(data):
+        raise IndexError
+    if not first:
+        return int.from_bytes(data[at + 1 : end], "little"), end
+    return int.from_bytes(data[at:end], "little") >> (more + 1), end
+
+
+def numbers(data: bytes, at: int, count: int) -> tuple[list[int], int]:
+    """So many varints, and where they end."""
+    found: list[int] = []
+    for _ in range(count):
+        value = data[at]
+        if value & 1:
+            found.append(value >> 1)
+            at += 1
+        elif value & 2:
+            found.append((value | data[at + 1] << 8) >> 2)
+            at += 2
+        else:
+            value, at = long_varint(data, at)
+            found.append(value)
+    return found, at
+
+
+def counted(data: bytes, at: int) -> tuple[list[int], int]:
+    """Varints with their count in front. Raises IndexError for more of them than the file has bytes."""
+    count = data[at]
+    if count == 3:  # one number, as most often
+        value = data[at + 1]
+        if value & 1:
+            return [value >> 1], at + 2
+        if value & 2:
+            return [(value | data[at + 2] << 8) >> 2], at + 3
+    if count == 5 and data[at + 1] & data[at + 2] & 1:  # two small ones
+        return [data[at + 1] >> 1, data[at + 2] >> 1], at + 3
+    (count,), at = numbers(data, at, 1)
+    if count > len(data) - at:
+        raise IndexError
+    return numbers(data, at, count)
+
+
+class Cursor:
+    """A place in the bytes `data[at:end]`; places count from the beginning of the file."""
+
+    __slots__ = ("at", "data", "end")
+
+    def __init__(self, data: bytes, at: int, end: int):
+        self.data, self.at, self.end = data, at, end
+
+    def fail(self, message: str, at: int | None = None) -> NoReturn:
+        raise Damaged(message, self.at if at is None else at)
+
+    def byte(self) -> int:
+        at = self.at
+        if at >= self.end:
+            self.fail("the file ends here, in the middle of something")
+        self.at = at + 1
+        return self.data[at]
+
+    def varint(self) -> int:
+        at = self.at
+        if at >= self.end:
+            self.fail("the file ends here, in the middle of something")
+        first = self.data[at]
+        if first & 1:
+            self.at = at + 1
+            return first >> 1
+        try:
+            value, end = long_varint(self.data, at)
+        except IndexError:
+            value, end = 0, self.end + 1
+        if end > self.end:
+            self.fail("the file ends here, in the middle of a number")
+        self.at = end
+        return value
+
+    def varints(self, count: int) -> list[int]:
+        try:
+            found, at = numbers(self.data, self.at, count)
+        except IndexError:
+            found, at = [], self.end + 1
+        if at > self.end:
+            self.fail("the file ends here, in the middle of a list")
+        self.at = at
+        return found
+
+    def signed(self) -> int:
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def count(self, least: int = 1) -> int:
+        """How many of something follow that take `least` bytes each, or more."""
+        at = self.at
+        n = self.varint()
+        if n * least > self.end - self.at:
+            self.fail(f"{n} of something should follow, and {self.end - self.at} bytes are left", at)
+        return n
+
+    def take(self, n: int) -> memoryview:
+        """The next n bytes, viewed."""
+        at = self.at
+        if n > self.end - at:
+            self.fail(f"{n} bytes should follow, and {self.end - at} are left")
+        self.at = at + n
+        return memoryview(self.data)[at : at + n]
+
+    def part(self, n: int) -> Cursor:
+        """A cursor over the next n bytes, which are passed over."""
+        start = self.at
+        self.take(n)
+        return Cursor(self.data, start, self.at)
+
+    def text(self) -> str:
+        """Up to a zero byte."""
+        start = self.at
+        at = self.data.find(b"\0", start, self.end)
+        if at < 0:
+            self.fail("the file ends here, in the middle of a text", start)
+        self.at = at + 1
+        return self.data[start:at].decode("utf-8", "surrogateescape")
+
+    def done(self, what: str) -> None:
+        if self.at != self.end:
+            self.fail(f"{self.end - self.at} bytes are left of {what}")
+
+
+class Output:
+    """Bytes that are being written."""
+
+    __slots__ = ("data",)
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def byte(self, value: int) -> None:
+        self.data.append(value)
+
+    def varint(self, value: int) -> None:
+        if value < 1 << 7:
+            self.data.append((value << 1) | 1)
+            return
+        n = -(-value.bit_length() // 7)
+        if n > 8:
+            self.data.append(0)
+            self.data += value.to_bytes(8, "little")
+        else:
+            self.data += ((value << n) | (1 << (n - 1))).to_bytes(n, "little")
+
+    def signed(self, value: int) -> None:
+        self.varint(value << 1 if value >= 0 else ((-value) << 1) - 1)
+
+    def text(self, value: str) -> None:
+        self.data += value.encode("utf-8", "surrogateescape") + b"\0"

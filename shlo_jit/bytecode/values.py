@@ -1,0 +1,95 @@
+"""Numbers and tensors as types and bits, which is how payloads have them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.bytecode.fields import bits_of
+from shlo_jit.ir.attributes import Dense, FloatAttr, IntegerAttr
+from shlo_jit.ir.dense_text import to_bytes
+from shlo_jit.ir.types import DTYPES, ScalarType, TensorType, Type, round_to, tensor
+from shlo_jit.text.attributes import as_signed, one_integer
+from shlo_jit.text.dense import from_bytes, splat
+
+Number = tuple[Type, int]
+
+
+# ---------------------------------------------------------------------- one number
+def integer_of(number: Number) -> IntegerAttr | bool:
+    type, bits = number
+    assert isinstance(type, ScalarType)
+    if type.name == "i1":
+        return bool(bits)
+    if type.name[0] == "f" or type.name in ("bf16", "tf32"):
+        raise ValueError(f"an integer is none of {type.name}")
+    return one_integer(as_signed(bits, type.name), type.name)
+
+
+def integer_parts(value: IntegerAttr | bool) -> tuple[Number]:
+    attribute = IntegerAttr(int(value), "i1") if isinstance(value, bool) else value
+    type = ScalarType(attribute.type)
+    return ((type, attribute.value & (1 << (bits_of(type) or 64)) - 1),)
+
+
+def float_of(number: Number) -> FloatAttr:
+    type, bits = number
+    dtype = DTYPES.get(type.name) if isinstance(type, ScalarType) else None
+    if dtype is None or not dtype.is_float:
+        raise ValueError("this is no type of a float")
+    array = from_bytes(bits.to_bytes(dtype.itemsize, "little"), tensor((), dtype))
+    return FloatAttr(float(array[()]), dtype.name)
+
+
+def float_parts(value: FloatAttr) -> tuple[Number]:
+    dtype = DTYPES[value.type]
+    array = round_to(np.array([value.value]), dtype)
+    return ((ScalarType(dtype.name), int.from_bytes(to_bytes(array, dtype), "little")),)
+
+
+# ---------------------------------------------------------------------- tensors
+def tensor_of(type: Type, blob: memoryview) -> Dense:
+    """Bytes of all elements, or of one that all are like; the array views them where they are aligned."""
+    if not isinstance(type, TensorType) or not type.is_static:
+        raise ValueError("the elements of a literal need a tensor type with a static shape")
+    return _small(type, bytes(blob)) if len(blob) <= SMALL else _literal(type, blob)
+
+
+SMALL = 128
+"""Bytes of a literal that is likely to come again."""
+
+
+@functools.lru_cache(maxsize=16384)
+def _small(type: TensorType, blob: bytes) -> Dense:
+    return _literal(type, blob)
+
+
+def _literal(type: TensorType, blob: bytes | memoryview) -> Dense:
+    if type.storage.name == "i1":
+        return Dense(type, _booleans(type, blob))
+    array = from_bytes(blob, type)
+    return Dense(type, array if array.flags.aligned else from_bytes(bytes(blob), type))
+
+
+def _booleans(type: TensorType, blob: bytes | memoryview) -> np.ndarray:
+    """Eight to a byte, lowest bit first; one byte of ones for a splat. Old files have a byte for each."""
+    size = type.size
+    if len(blob) == 1 and size != 1 and (blob[0] in (0, 0xFF) or size > 8):
+        return splat(np.array(blob[0] != 0), type)
+    if len(blob) == -(-size // 8):
+        values = np.unpackbits(np.frombuffer(blob, np.uint8), count=size, bitorder="little")
+        return values.astype(bool).reshape(type.extents)
+    return from_bytes(blob, type)
+
+
+def tensor_parts(value: Dense) -> tuple[Any, ...]:
+    array, dtype = value.array, value.type.storage
+    if value.is_splat and array.size > 1:
+        array = array[(slice(0, 1),) * array.ndim]
+        if dtype.name == "i1":
+            return value.type, b"\xff" if array.any() else b"\0"
+    if dtype.name == "i1":
+        return value.type, np.packbits(array.reshape(-1), bitorder="little").tobytes()
+    return value.type, to_bytes(array, dtype)

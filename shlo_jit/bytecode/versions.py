@@ -1,0 +1,52 @@
+"""Versions of StableHLO, and of the bytecode that each of them is written in (StableHLO's `docs/bytecode.md`)."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Version(NamedTuple):
+    major: int
+    minor: int
+    patch: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}.{self.patch}"
+
+
+FIRST = Version(0, 9)
+"""The first version with compatibility guarantees."""
+LAST = Version(1, 20)
+"""The last one whose ops are known here."""
+DEFAULT = "1.17.0"
+"""What is written unless another version is asked for."""
+
+_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?")
+_PRODUCER = re.compile(r"StableHLO_v(\d{1,4})\.(\d{1,4})\.(\d{1,4})")
+BYTECODE = ((Version(0, 9), 0), (Version(0, 10), 1), (Version(0, 12), 3), (Version(0, 14), 4), (Version(0, 15), 6))
+"""From which version on which bytecode is written."""
+
+
+def version_of(text: object) -> Version:
+    """Of a text as `1.17.0`. Raises TypeError, and ValueError for what is no version that can be written."""
+    if not isinstance(text, str):
+        raise TypeError(f"version: expected a text such as {DEFAULT!r}, got {type(text).__name__}")
+    found = _VERSION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"version: expected three numbers such as {DEFAULT!r}, got {text!r}")
+    version = Version(*(int(part or 0) for part in found.groups()))
+    if not FIRST <= version <= LAST:
+        raise ValueError(f"version: {version} is none of {FIRST} to {LAST}")
+    return version
+
+
+def version_of_producer(text: str) -> Version | None:
+    """The version of StableHLO that a file says it was written by; None where it is no portable artifact."""
+    found = _PRODUCER.fullmatch(text)
+    return None if found is None else Version(*map(int, found.groups()))
+
+
+def bytecode_of(version: Version) -> int:
+    """The bytecode that a version is written in."""
+    return [number for since, number in BYTECODE if since <= version][-1]

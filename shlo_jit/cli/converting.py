@@ -1,0 +1,44 @@
+"""The command `convert`: a program as text, or as a portable artifact."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shlo_jit.cli import mistakes, programs
+from shlo_jit.cli.options import Example, File
+
+TEXT = ".mlir"
+"""What the names of texts end in; anything else is an artifact's."""
+
+
+def convert(
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="What to write: a text (.mlir, or - for stdout) or an artifact."
+        ),
+    ],
+    file: File = None,
+    example: Example = "",
+    version: Annotated[
+        str, typer.Option(metavar="V", help="Of the artifact: the oldest StableHLO that shall read it.")
+    ] = "1.17.0",
+) -> None:
+    """Write a program as StableHLO text, or as a portable artifact.
+
+    Try: shlo-jit convert --example mlp -o mlp.mlirbc
+    """
+    source, name = programs.source(file, example)
+    with mistakes.refusals(name):
+        module = programs.parse(source)
+        if str(output) == "-":
+            sys.stdout.write(str(module))
+            return
+        data = str(module).encode() if output.suffix == TEXT else module.serialize(version)
+    with mistakes.writable(output):
+        output.write_bytes(data)
+    typer.echo(f"wrote {output}: {len(data):,} bytes")

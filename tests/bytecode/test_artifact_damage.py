@@ -1,0 +1,228 @@
+"""Files that are not what they should be are refused, at a byte, whatever is wrong with them."""
+
+from __future__ import annotations
+
+import random
+import time
+import tracemalloc
+
+import artifact_programs as programs
+import pytest
+
+import shlo_jit
+from shlo_jit.bytecode.container import write_container
+from shlo_jit.bytecode.made_tables import Made
+from shlo_jit.bytecode.stream import Cursor, Damaged, Output
+from shlo_jit.bytecode.versions import Version
+
+SMALL = """func.func @main(%x: tensor<2x3xf32> {a.b = "c"}) -> tensor<2xf32> {
+  %c = stablehlo.constant dense<0.0> : tensor<f32>
+  %k = stablehlo.constant dense<[true, false, true]> : tensor<3xi1>
+  %0 = stablehlo.reduce(%x init: %c) applies stablehlo.add across dimensions = [1] : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32> loc("here")
+}
+"""
+ARTIFACT = shlo_jit.parse(SMALL).serialize("1.17.0")
+
+
+def refusal(data: bytes) -> str:
+    """The message without its place, which has to be inside of the file."""
+    with pytest.raises(shlo_jit.ParseError) as caught:
+        shlo_jit.parse(data)
+    (found,) = caught.value.diagnostics
+    byte, _, message = found.message.removeprefix("byte ").partition(": ")
+    assert found.label == "bytecode" and 0 <= int(byte) <= len(data)
+    return message
+
+
+# ---------------------------------------------------------------------- numbers
+@pytest.mark.parametrize("value", [0, 1, 127, 128, 2**14 - 1, 2**14, 2**49, 2**56 - 1, 2**56, 2**63, 2**64 - 1])
+def test_numbers(value: int) -> None:
+    out = Output()
+    out.varint(value)
+    cursor = Cursor(bytes(out.data), 0, len(out.data))
+    assert cursor.varint() == value and cursor.at == cursor.end
+    for end in range(len(out.data)):
+        with pytest.raises(Damaged):
+            Cursor(bytes(out.data), 0, end).varint()
+
+
+@pytest.mark.parametrize("value", [0, -1, 1, 63, -64, 2**62, -(2**63), 2**63 - 1])
+def test_signed_numbers(value: int) -> None:
+    out = Output()
+    out.signed(value)
+    assert Cursor(bytes(out.data), 0, len(out.data)).signed() == value
+
+
+# ---------------------------------------------------------------------- whole files
+def test_every_prefix_is_refused() -> None:
+    for end in range(4, len(ARTIFACT)):
+        refusal(ARTIFACT[:end])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (b"reduce_v1", b"reduce_v9", "the operation vhlo.reduce_v9 is not known here"),
+        (b"vhlo\0", b"shlo\0", "the operation shlo.func_v1 is not known here"),
+        (b"ML\xefR\x0d", b"ML\xefR\x0f", "bytecode of version 7 is newer than 6"),
+    ],
+)
+def test_what_is_not_known_is_named(old: bytes, new: bytes, message: str) -> None:
+    assert old in ARTIFACT
+    found = refusal(ARTIFACT.replace(old, new))
+    assert found == message
+
+
+def test_who_wrote_a_newer_file_is_named() -> None:
+    newer = ARTIFACT.replace(b"StableHLO_v1.17.0", b"StableHLO_v1.99.3")
+    assert shlo_jit.parse(newer) == shlo_jit.parse(SMALL)  # as far as its ops are known
+    with pytest.raises(shlo_jit.ParseError) as caught:
+        shlo_jit.parse(newer.replace(b"reduce_v1", b"reduce_v9"))
+    assert (
+        caught.value.diagnostics[0].hint
+        == "the file was written by StableHLO 1.99.3; versions up to 1.20.0 are known here"
+    )
+
+
+def test_bytecode_that_is_no_artifact() -> None:
+    other = ARTIFACT.replace(b"StableHLO_v1.17.0", b"MLIR20.0.0-trunk!").replace(b"reduce_v1", b"reduce_v9")
+    with pytest.raises(shlo_jit.ParseError) as caught:
+        shlo_jit.parse(other)
+    assert "is no portable artifact" in caught.value.diagnostics[0].hint
+
+
+# ---------------------------------------------------------------------- tables that lead nowhere, or in a circle
+def file_with(attributes: list[bytes], types: list[bytes] = [], op: bytes = b"") -> bytes:  # noqa: B006
+    """A file with one op of these attributes' dictionary."""
+    made = Made(Version(1, 17), {})
+    for payload in attributes:
+        made.attributes(("builtin", payload, True))
+    for payload in types:
+        made.types(("vhlo", payload, True))
+    return write_container(6, "StableHLO_v1.17.0", made, ["builtin.module"], [], op)
+
+
+def varints(*values: int) -> bytes:
+    out = Output()
+    for value in values:
+        out.varint(value)
+    return bytes(out.data)
+
+
+UNKNOWN = varints(15)
+
+
+def module_with_dictionary(index: int, location: int = 0) -> bytes:
+    """block op(name, mask, location, dictionary)"""
+    return varints(2) + varints(0) + b"\x01" + varints(location, index)
+
+
+def test_an_attribute_that_is_a_part_of_itself() -> None:
+    circle = file_with([UNKNOWN, varints(0, 1, 2), varints(0, 1, 1)], op=module_with_dictionary(1))
+    assert refusal(circle) == "attribute 1 is a part of itself"
+
+
+def test_attributes_that_are_deep_in_each_other() -> None:
+    chain = [UNKNOWN, *(varints(0, 1, i + 2) for i in range(3000)), varints(0, 0)]
+    assert refusal(file_with(chain, op=module_with_dictionary(1))).startswith("types and attributes are more than")
+
+
+def test_attributes_that_double_with_every_line() -> None:
+    """A kilobyte that stands for a billion texts."""
+    doubling = [UNKNOWN, varints(7), *(varints(0, 2, i + 1, i + 1) for i in range(60))]
+    assert "is larger than" in refusal(file_with(doubling, op=module_with_dictionary(61)))
+
+
+def test_numbers_that_are_none() -> None:
+    assert (
+        refusal(file_with([UNKNOWN], op=module_with_dictionary(99))) == "there are 1 attributes, and this is number 99"
+    )
+    assert (
+        refusal(file_with([UNKNOWN], op=module_with_dictionary(0, 5))) == "there are 1 attributes, and this is number 5"
+    )
+    assert "is not the dictionary" in refusal(file_with([UNKNOWN, varints(7)], op=module_with_dictionary(1)))
+
+
+def test_a_module_without_a_region() -> None:
+    assert refusal(file_with([UNKNOWN], op=varints(2, 0) + b"\0" + varints(0))) == "a module has one region, not 0"
+
+
+def test_counts_of_what_is_not_there() -> None:
+    """A count is held against the bytes that are left before anything is made of it."""
+    huge = (1 << 62) + 1
+    for payload in (varints(0, huge), varints(1, huge), varints(12, huge), varints(17, 0, 3, huge)):
+        tracemalloc.start()
+        message = refusal(file_with([UNKNOWN, payload], [varints(14)], op=module_with_dictionary(1)))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert "should follow" in message
+        assert peak < 2_000_000
+    assert "operations should follow" in refusal(file_with([UNKNOWN], op=varints(huge & ~1)))
+
+
+def test_a_splat_of_more_elements_than_memory_has() -> None:
+    """One number may stand for any number of them, as in a text; what is not one or all of them is refused."""
+    text = "func.func @main() {\n  %0 = stablehlo.constant dense<7> : tensor<9000000x9000000xi16>\n  return\n}\n"
+    data = shlo_jit.parse(text).serialize()
+    assert shlo_jit.parse(data) == shlo_jit.parse(text)
+    blob = data.index(varints(2) + b"\x07\0")
+    three = data[:blob] + varints(3) + data[blob + 1 :]  # its size in the table is too small by one then
+    assert "3 bytes should follow, and 2 are left" in refusal(three)
+
+
+# ---------------------------------------------------------------------- anything at all
+def damaged(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
+    """Bits flipped, bytes changed, parts cut out, cut off or taken from other files."""
+    made = bytearray(data)
+    how = rng.randrange(6)
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        at = rng.randrange(len(made)) if made else 0
+        if how == 0 and made:
+            made[at] ^= 1 << rng.randrange(8)
+        elif how == 1 and made:
+            made[at] = rng.randrange(256)
+        elif how == 2:
+            del made[max(at, 4) :]
+        elif how == 3:
+            del made[at : at + rng.randrange(1, 40)]
+        elif how == 4:
+            other = rng.choice(others)
+            start = rng.randrange(len(other))
+            made[at : at + rng.randrange(30)] = other[start : start + rng.randrange(30)]
+        else:
+            made[at:at] = rng.choice((b"\0" + b"\xff" * 8, b"\xff" * 9, b"\0" * 9, bytes([rng.randrange(256)])))
+    return b"ML\xefR" + bytes(made[4:])
+
+
+def check_damaged(count: int, seed: int) -> None:
+    rng = random.Random(seed)
+    texts = [SMALL, programs.LOCATED, programs.SHARDED, *programs.functions(programs.LATER_OPS).values()]
+    modules = [shlo_jit.parse(text) for text in texts]
+    files = [module.serialize("1.20.0") for module in modules]
+    files += [module.serialize(version) for module in modules[:3] for version in ("0.9.0", "0.12.0", "0.14.0")]
+    outcomes = {"read": 0, "refused": 0}
+    for _ in range(count):
+        data = damaged(rng.choice(files), files, rng)
+        start = time.perf_counter()
+        try:
+            module = shlo_jit.parse(data)
+        except shlo_jit.ParseError as error:
+            outcomes["refused"] += 1
+            assert error.diagnostics[0].message.startswith("byte ")
+        else:
+            outcomes["read"] += 1
+            shlo_jit.verify(module)
+            str(module)
+        assert time.perf_counter() - start < 20
+    assert min(outcomes.values()) > count // 200, outcomes
+
+
+def test_damaged_files() -> None:
+    check_damaged(4000, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_many_damaged_files(seed: int) -> None:
+    check_damaged(20_000, seed=100 + seed)
