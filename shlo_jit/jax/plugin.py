@@ -33,8 +33,16 @@ def initialize() -> None:
         factories[XLA_CPU] = factories[CPU]
         factories[CPU] = factories.pop(NAME)
         bridge._alias_to_platforms[NAME] = [CPU]
+    made.client.foreign_handlers = _registered_handlers
     _hand_over_callbacks(compiler)
     _copy_from_others(made.view_alignment)
+
+
+def _registered_handlers() -> dict[str, Any]:
+    """What `jax.ffi.register_ffi_target` was given for the CPU, by name: dictionaries of stages."""
+    from jaxlib import xla_client
+
+    return xla_client.custom_call_targets("Host")
 
 
 def _is_wanted() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,8 @@ class Client:
         self._numbers = itertools.count(1)
         self.fail, self.run_many = 0, 0
         """Addresses of the functions that programs call: see `records.EXECUTABLE`."""
+        self.foreign_handlers: Callable[[], Mapping[str, Any]] = dict
+        """Gives the handlers of custom calls that were registered with a framework, by name."""
         self.tickets: dict[int, Any] = {}
         """What a framework's front end hands over beside a compilation, by number: its host callbacks."""
 
@@ -336,7 +338,7 @@ def _compile(client: Client, args: Any) -> None:
     code = ctypes.string_at(given.code, given.code_size)
     options = ctypes.string_at(args.compile_options, args.compile_options_size)
     callbacks = client.tickets.pop(read_options(options).own.get("ticket", 0), ())
-    args.executable = client.add(compile_program(code, options, callbacks))
+    args.executable = client.add(compile_program(code, options, callbacks, client.foreign_handlers))
 
 
 @handles("Executable_Serialize")
@@ -350,7 +352,7 @@ def _serialize(client: Client, args: Any) -> None:
 @handles("Executable_DeserializeAndLoad")
 def _deserialize(client: Client, args: Any) -> None:
     data = ctypes.string_at(args.serialized_executable, args.serialized_executable_size)
-    args.loaded_executable = client.add(read_program(data))
+    args.loaded_executable = client.add(read_program(data, client.foreign_handlers))
 
 
 @handles("Executable_GetCostAnalysis")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from shlo_jit.api import parse
@@ -11,6 +11,7 @@ from shlo_jit.codegen.target import resolve
 from shlo_jit.ir.core import Module, walk
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops.call_record import configuration
+from shlo_jit.ops.known_calls import call_record, stands_for
 from shlo_jit.options import CompileOptions as Options
 from shlo_jit.pipeline import lower
 from shlo_jit.pjrt import interface
@@ -23,21 +24,25 @@ CALLBACKS = ("xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_call
 """The custom calls that stand for functions of the framework's, by `index`."""
 
 
+Handlers = Callable[[], Mapping[str, Any]]
+"""Gives the handlers of custom calls (see `register_custom_call`) by name."""
 MAGIC = b"shlo_jit program 1\0"
 """That serialized programs begin with."""
 
 
-def compile_program(code: bytes, given: bytes, callbacks: Sequence[Any]) -> Program:
-    """An artifact and a CompileOptionsProto to a program. Raises StableHLOError, UnsupportedError and PluginError."""
+def compile_program(code: bytes, given: bytes, callbacks: Sequence[Any], handlers: Handlers) -> Program:
+    """An artifact and a CompileOptionsProto to a program. `handlers`: what a user has registered with the framework.
+    Raises StableHLOError, UnsupportedError and PluginError."""
     options = read_options(given)
-    program = _compiled(code, options, callbacks)
+    program = _compiled(code, options, callbacks, handlers)
     program.source = None if callbacks else Source(code, given)
     return program
 
 
-def _compiled(code: bytes, options: CompileOptions, callbacks: Sequence[Any]) -> Program:
+def _compiled(code: bytes, options: CompileOptions, callbacks: Sequence[Any], handlers: Handlers) -> Program:
     module = parse(code)
     calls: Calls = dict.fromkeys(CALLBACKS, _caller(callbacks, _ordered(module)))
+    calls |= _handlers_of(module, handlers)
     digest = hashlib.sha256(code + repr(options).encode()).hexdigest()
     if options.num_replicas > 1:
         raise PluginError(interface.UNIMPLEMENTED, f"programs of {options.num_replicas} replicas")
@@ -55,13 +60,13 @@ def write_program(program: Program) -> bytes:
     return MAGIC + len(options).to_bytes(8, "little") + options + code
 
 
-def read_program(data: bytes) -> Program:
+def read_program(data: bytes, handlers: Handlers) -> Program:
     """Raises as `compile_program`, and PluginError for other bytes."""
     size = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8], "little")
     start = len(MAGIC) + 8
     if data[: len(MAGIC)] != MAGIC or start + size > len(data):
         raise PluginError(interface.INVALID_ARGUMENT, "the bytes are no program that shlo_jit has serialized")
-    return compile_program(data[start + size :], data[start : start + size], ())
+    return compile_program(data[start + size :], data[start : start + size], (), handlers)
 
 
 def cost_of(program: Program) -> dict[str, float]:
@@ -73,6 +78,18 @@ def cost_of(program: Program) -> dict[str, float]:
     steps = [step for step in lower(parse(program.source.code), options).program.timed if step.counts]
     operations, moved = sum(step.operations or 0 for step in steps), sum(step.nbytes for step in steps)
     return {"flops": float(operations), "bytes accessed": float(moved)}
+
+
+def _handlers_of(module: Module, handlers: Handlers) -> Calls:
+    """Those that the program calls and that stand for nothing we know."""
+    names = {
+        op.attributes["call_target_name"]
+        for op in walk(module.body)
+        if op.name == "stablehlo.custom_call" and call_record(op) is None and stands_for(op) is None
+    }
+    names -= {*CALLBACKS}
+    known = handlers() if names else {}
+    return {name: known[name] for name in names & {*known}}
 
 
 def _ordered(module: Module) -> set[int]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -154,3 +158,23 @@ def test_frames_say_what_those_of_xla_say(calls: dict[str, Any], config: str) ->
         mine = str(caught.value).partition("ABORTED: ")[2]
         assert mine
         assert mine in said_by_xla(each)
+
+
+ON_THE_PLATFORM = """
+import ctypes, sys
+import jax, jax.numpy as jnp, numpy as np
+library = ctypes.CDLL(sys.argv[1])
+for name in ("increment", "fail_above"):
+    jax.ffi.register_ffi_target(f"tests_{name}", jax.ffi.pycapsule(getattr(library, name)), platform="cpu")
+assert "shlo_jit" in jax.devices()[0].client.platform_version
+y = jax.ShapeDtypeStruct((4,), jnp.float32)
+f = jax.jit(lambda x: jax.lax.fori_loop(0, 3, lambda i, v: jax.ffi.ffi_call("tests_increment", y)(v), x))
+np.testing.assert_array_equal(f(jnp.zeros(4)), np.full(4, 3))
+"""
+
+
+def test_targets_that_jax_knows_are_called_on_the_platform(handlers_path: Path) -> None:
+    environment = {**os.environ, "JAX_PLATFORMS": "shlo", "PYTHONPATH": str(Path(shlo_jit.__file__).parents[1])}
+    command = [sys.executable, "-c", ON_THE_PLATFORM, str(handlers_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
