@@ -12,6 +12,7 @@ import os
 from typing import Any
 
 from shlo_jit.pjrt.plugin import plugin
+from shlo_jit.runtime.ffi.types import register_ffi_type
 
 NAME, CPU, XLA_CPU = "shlo", "cpu", "xla_cpu"
 PRIORITY = -100
@@ -33,16 +34,23 @@ def initialize() -> None:
         factories[XLA_CPU] = factories[CPU]
         factories[CPU] = factories.pop(NAME)
         bridge._alias_to_platforms[NAME] = [CPU]
-    made.client.foreign_handlers = _registered_handlers
+    _take_handlers(made.client)
     _hand_over_callbacks(compiler)
     _copy_from_others(made.view_alignment)
 
 
-def _registered_handlers() -> dict[str, Any]:
-    """What `jax.ffi.register_ffi_target` was given for the CPU, by name: dictionaries of stages."""
-    from jaxlib import xla_client
+def _take_handlers(client: Any) -> None:
+    """Let programs call what `jax.ffi.register_ffi_target` was given for the CPU. JAX keeps that back until there is
+    somebody to tell."""
+    from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssue] - it has no stubs
 
-    return xla_client.custom_call_targets("Host")
+    def register_type(name: str, ids: Any) -> None:
+        _jax.register_custom_type(name, ids)
+        register_ffi_type(name, ids)
+
+    xla_client.register_custom_call_handler(CPU, _jax.register_custom_call_target)
+    xla_client.register_custom_type_handler(CPU, register_type)
+    client.foreign_handlers = lambda: xla_client.custom_call_targets("Host")
 
 
 def _is_wanted() -> bool:
