@@ -11,11 +11,17 @@ from shlo_jit.text.parser import parse_module
 from shlo_jit.verify.verifier import verify_module
 
 jax = pytest.importorskip("jax")
-jax.config.update("jax_enable_x64", True)
 jnp, lax = jax.numpy, jax.lax
 
 pytestmark = pytest.mark.xla
 RNG = np.random.default_rng(7)
+
+
+@pytest.fixture(autouse=True)
+def wide():
+    """Here alone: other tests of the process want JAX as it is."""
+    with jax.enable_x64(True):
+        yield
 
 
 def normal(*shape, dtype=np.float32):
