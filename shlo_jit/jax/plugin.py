@@ -26,10 +26,13 @@ def initialize() -> None:
 
     if NAME in bridge._backend_factories or CPU in bridge._alias_to_platforms.get(NAME, ()):
         return
+    asked = _asked()
+    if asked and NAME not in asked:  # then JAX would not use it, and starts sooner without
+        return
     made = plugin(_device_count)
     bridge._nonexperimental_plugins.add(NAME)
     bridge.register_plugin(NAME, c_api=made.capsule, priority=PRIORITY)
-    if _is_wanted():
+    if NAME in asked:
         factories = bridge._backend_factories
         factories[XLA_CPU] = factories[CPU]
         factories[CPU] = factories.pop(NAME)
@@ -53,12 +56,12 @@ def _take_handlers(client: Any) -> None:
     client.foreign_handlers = lambda: xla_client.custom_call_targets("Host")
 
 
-def _is_wanted() -> bool:
+def _asked() -> list[str]:
+    """The platforms that the user wants; none: whatever there is."""
     import jax
 
     config: Any = jax.config
-    asked = config.jax_platforms or os.environ.get("JAX_PLATFORMS", "")
-    return NAME in asked.split(",")
+    return [name for name in (config.jax_platforms or os.environ.get("JAX_PLATFORMS", "")).split(",") if name]
 
 
 def _device_count() -> int:
