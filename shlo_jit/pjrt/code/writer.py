@@ -72,10 +72,10 @@ def symbol(name: str) -> str:
 
 def text(module: ModuleText, b: Builder, message: str) -> tuple[V, V]:
     """Address and size of a constant text."""
-    name = f"text.{len(message)}.{abs(hash_of(message)):x}"
+    name = f"text.{len(message)}.{hash_of(message):x}"
     escaped = "".join(c if c.isalnum() or c in " ,.:'()-_" else f"\\{ord(c):02X}" for c in message)
     module.define_global(name, f'internal constant [{len(message)} x i8] c"{escaped}"')
-    return V("ptr", f'@"{name}"' if not name.replace(".", "").isalnum() else f"@{name}"), i64(len(message))
+    return V("ptr", f"@{name}"), i64(len(message))
 
 
 def hash_of(message: str) -> int:
