@@ -222,6 +222,19 @@ RECORDS = {
     "Shardings_Extension": "type:i32 next parameter_shardings output_shardings",
     "Executable_ParameterShardings": "extension_start executable num_parameters:i64 shardings sharding_sizes",
     "Executable_OutputShardings": "extension_start executable num_outputs:i64 shardings sharding_sizes",
+    "Layouts_Extension": (
+        "type:i32 next layout_destroy layout_serialize client_default_layout buffer_layout topology_default_layout "
+        "output_layouts parameter_layouts"
+    ),
+    "Layouts_MemoryLayout_Destroy": "extension_start layout",
+    "Layouts_MemoryLayout_Serialize": (
+        "extension_start layout serialized_bytes serialized_bytes_size:i64 serialized_layout serialized_layout_deleter"
+    ),
+    "Layouts_Client_GetDefaultLayout": "extension_start client type:i32 dims num_dims:i64 layout",
+    "Layouts_Buffer_MemoryLayout": "extension_start buffer layout",
+    "Layouts_Topology_GetDefaultLayout": "extension_start topology type:i32 dims num_dims:i64 layout",
+    "Layouts_Executable_GetOutputLayouts": "extension_start executable num_outputs:i64 layouts",
+    "Layouts_Executable_GetParameterLayouts": "extension_start executable num_parameters:i64 layouts",
     "FFI_Extension": "type:i32 next type_register user_data_add register_handler",
     "FFI_Register_Handler": "target_name target_name_size:i64 handler platform_name platform_name_size:i64 traits:i32",
 }

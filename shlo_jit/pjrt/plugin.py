@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shlo_jit.codegen.target import resolve
+from shlo_jit.pjrt import layouts
 from shlo_jit.pjrt.client import Client
 from shlo_jit.pjrt.code.execute import MAIN_THREAD
 from shlo_jit.pjrt.code.memory import LIMIT
@@ -41,6 +42,7 @@ class Plugin:
         self.client = client = Client(library, device_count)
         self.table = table = Table(library, client.handlers())
         table.extend(SHARDINGS, "Shardings_Extension", "Executable_ParameterShardings", "Executable_OutputShardings")
+        table.extend(layouts.LAYOUTS, "Layouts_Extension", *layouts.FUNCTIONS)
 
         def fail(number: int, status: int) -> int:
             return self.table.error_of(client.programs[number].failure(status))

@@ -17,6 +17,8 @@ FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 _ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p, ctypes.c_int64)
 HEAD_WORDS = 5
 """Of the table: its size, extensions, and the version's size, extensions and numbers."""
+EXTENSION_HEAD_FIELDS = 3
+"""Of an extension: its size, number, and the next one."""
 MAKING = ("Client_Compile", "Compile", "Executable_DeserializeAndLoad")
 """Functions that make what the host then uses: it has to know that there is none."""
 
@@ -39,6 +41,7 @@ class Table:
         self._library, self._handlers = library, handlers
         self._error = _ERROR(library.addresses["shlo_pjrt_error"])
         self._kept: list[Any] = []
+        self._extensions: list[Any] = []
         names = [*interface.FUNCTIONS]
         self._memory = (ctypes.c_uint64 * (HEAD_WORDS + len(names)))()
         version = interface.MINOR_VERSION << 32 | interface.MAJOR_VERSION
@@ -72,7 +75,7 @@ class Table:
         kind = interface.structure(name)
         addresses = [self.function(self._handlers[f], f) for f in functions]
         record = kind(ctypes.sizeof(kind), number, self._memory[1], *addresses)
-        self._kept.append(record)
+        self._extensions.append(record)
         self._memory[1] = ctypes.addressof(record)
 
     def error_of(self, error: BaseException) -> int:
@@ -88,6 +91,9 @@ class Table:
             if name not in MACHINE_CODE:
                 own = "shlo_pjrt_ended" if name in MAKING else "shlo_pjrt_nothing"
                 self._memory[HEAD_WORDS + i] = addresses[own]
+        for record in self._extensions:
+            for field, _ in record._fields_[EXTENSION_HEAD_FIELDS:]:
+                setattr(record, field, addresses["shlo_pjrt_ended"])
 
 
 def describe(error: BaseException) -> tuple[int, str]:

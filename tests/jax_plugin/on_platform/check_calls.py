@@ -166,3 +166,21 @@ def test_dlpack() -> None:
     for array in (given, given.T):
         np.testing.assert_array_equal(np.asarray(jax.dlpack.from_dlpack(array)), array)
         np.testing.assert_array_equal(np.asarray(jax.dlpack.from_dlpack(array, copy=True)), array)
+
+
+def test_arrays_lie_row_major() -> None:
+    x = jnp.ones((2, 3, 4))
+    f = jax.jit(lambda v, w: (v.T, w + 1))
+    compiled = f.lower(x, 1.0).compile()
+    orders = [format.layout.major_to_minor for format in jax.tree.leaves((compiled.input_formats, compiled.output_formats))]
+    assert orders == [(0, 1, 2), (), (0, 1, 2), ()]
+    assert f(x, 1.0)[0].format.layout.major_to_minor == (0, 1, 2)
+
+
+def test_layouts_are_not_read_from_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX wants them after each compilation; making HLO of the program takes longer than compiling a small one."""
+    from shlo_jit.pjrt.compilation import Source
+
+    executable = jax.jit(lambda v: v * 3).lower(jnp.ones(5)).compile().runtime_executable()
+    monkeypatch.setattr(Source, "code", property(lambda self: pytest.fail("the program is asked for")))
+    assert len(executable.get_parameter_layouts()) == len(executable.get_output_layouts()) == 1
