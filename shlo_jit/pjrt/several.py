@@ -56,8 +56,7 @@ class SeveralProgram(Program):
         if isinstance(self.exe, DistributedExecutable) and self.exe.is_global:
             arrays: Any = self.exe._arrays
             own = [None if port.number < 0 else arrays._cut_outputs[port.number] for port in whole[1]]
-            rows = zip(layout.results, layout.is_said, own, strict=True)
-            self.wanted_cuts = [cut if said or ours is None else ours for cut, said, ours in rows]
+            self.wanted_cuts = [ours if cut is None else cut for cut, ours in zip(layout.results, own, strict=True)]
         self.arguments = [_part(port, cut) for port, cut in zip(whole[0], cuts, strict=True)]
         self.results = [_part(port, cut) for port, cut in zip(whole[1], self.wanted_cuts, strict=True)]
         self.argument_shardings = [op_sharding(cut) for cut in cuts]
