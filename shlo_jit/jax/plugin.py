@@ -11,6 +11,7 @@ import itertools
 import os
 from typing import Any
 
+from shlo_jit.jax.host_calls import TARGETS, host_calls
 from shlo_jit.pjrt.plugin import plugin
 from shlo_jit.runtime.ffi.types import register_ffi_type
 
@@ -53,7 +54,12 @@ def _take_handlers(client: Any) -> None:
 
     xla_client.register_custom_call_handler(CPU, _jax.register_custom_call_target)
     xla_client.register_custom_type_handler(CPU, register_type)
-    client.foreign_handlers = lambda: xla_client.custom_call_targets("Host")
+
+    def handlers() -> dict[str, Any]:
+        """But those that only XLA's own programs can call."""
+        return {name: value for name, value in xla_client.custom_call_targets("Host").items() if name not in TARGETS}
+
+    client.foreign_handlers = handlers
 
 
 def _asked() -> list[str]:
@@ -107,7 +113,7 @@ def _hand_over_callbacks(compiler: Any) -> None:
         if not host_callbacks or "shlo_jit" not in backend.platform_version:
             return original(backend, module, devices, options, host_callbacks)
         number, client = next(_tickets), plugin(_device_count).client
-        client.tickets[number] = tuple(host_callbacks)
+        client.tickets[number] = host_calls(host_callbacks)
         before = options.env_option_overrides
         options.env_option_overrides = [*before, ("shlo_jit_ticket", number)]
         try:

@@ -8,11 +8,13 @@ the program says, or every device has them whole.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shlo_jit.api import compile
+from shlo_jit.codegen.program import TimedStep
 from shlo_jit.ir.core import Module, function_type
 from shlo_jit.pjrt import interface, records
 from shlo_jit.pjrt.executables import Calls, Port, Program, donated_of, main_of, ports_of
@@ -78,6 +80,12 @@ class SeveralProgram(Program):
         if args.device_complete_events:
             ready = client.library.addresses["shlo_pjrt_ready"]
             (ctypes.c_void_p * devices).from_address(args.device_complete_events)[:] = [ready] * devices
+
+    def steps(self) -> Sequence[TimedStep]:
+        if isinstance(self.exe, DistributedExecutable):
+            assert self.exe._remakes is not None
+            return self.exe._remakes.steps(0)
+        return super().steps()
 
     def _call(self, columns: list[list[np.ndarray]], cuts: list[Cut]) -> list[list[np.ndarray]]:
         """The arguments' arrays, by argument and device, to those of the results."""
