@@ -40,7 +40,7 @@ def test_what_a_function_is_called_with(dtype: str, shape: tuple[int, ...]) -> N
     def copy(context: ExecutionContext, out: Buffer, given: Buffer) -> None:
         assert isinstance(context, ExecutionContext) and context.stage == ExecutionStage.EXECUTE
         with pytest.raises(JaxRuntimeError, match="XLA FFI GPU context is not available"):
-            context.stream
+            _ = context.stream
         for buffer in (out, given):
             assert isinstance(buffer, Buffer)
             assert (buffer.shape, buffer.ndim, buffer.dtype) == (shape, len(shape), jnp.dtype(dtype))
@@ -145,7 +145,7 @@ def test_side_effects_happen_and_nothing_else_does() -> None:
         calls.append(len(arguments))
 
     jax.jit(lambda x: (buffer_callback(note, (), has_side_effect=True)(x), x)[1])(X)
-    jax.jit(lambda: buffer_callback(note, (), has_side_effect=True)())()
+    jax.jit(buffer_callback(note, (), has_side_effect=True))()
     jax.jit(lambda x: (buffer_callback(note, ())(x), x)[1])(X)
     jax.effects_barrier()
     assert calls == [1, 0]

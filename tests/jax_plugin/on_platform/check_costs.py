@@ -29,7 +29,7 @@ def rows(x: jax.Array) -> jax.Array:
 
 
 def callback(x: jax.Array) -> jax.Array:
-    return jax.pure_callback(lambda a: np.asarray(a), x, x)
+    return jax.pure_callback(np.asarray, x, x)
 
 
 def unknown_sizes(x: jax.Array) -> jax.Array:
