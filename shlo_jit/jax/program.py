@@ -40,9 +40,9 @@ class Program:
         self._constants = [constants[i + len(constants)] for i in kept if i < 0]
         self._kept = [i for i in kept if i >= 0]
         donate = _donated(lowering)
-        calls = host_calls(arguments["host_callbacks"]) if arguments["host_callbacks"] else {}
-        custom_calls = {**calls, **(options.get("custom_calls") or {})}
-        executable = compile(lowered, donate=donate, **(options | {"custom_calls": custom_calls}))
+        functions, others = arguments["host_callbacks"], dict(options)
+        calls = {**(host_calls(functions) if functions else {}), **(others.pop("custom_calls", None) or {})}
+        executable = compile(lowered, donate=donate, custom_calls=calls, **others)
         if not isinstance(executable, Executable):
             raise NotImplementedError("the function runs on several devices: shlo_jit.compile takes such programs")
         self.executable = executable
