@@ -34,9 +34,7 @@ def compile_program(code: bytes, given: bytes, own: Calls, handlers: Handlers) -
 
 def _compiled(module: Module, code: bytes, options: CompileOptions, calls: Calls) -> Program:
     digest = hashlib.sha256(code + repr(options).encode()).hexdigest()
-    if options.num_replicas > 1:
-        raise PluginError(interface.UNIMPLEMENTED, f"programs of {options.num_replicas} replicas")
-    if options.num_partitions > 1:
+    if options.num_devices > 1:
         return SeveralProgram(module, options, digest, calls)
     return SingleProgram(module, options, digest, calls)
 

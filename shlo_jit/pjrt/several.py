@@ -2,7 +2,7 @@
 
 What is written for parts (shard_map) runs as one program a device, with collectives between them. Any other program is
 about whole arrays: these are put together, the program runs once, with all threads, and its results are cut again as
-the program says, or every device has them whole.
+the program says, or every device has them whole. Replicas of a program have arrays of their own; shardings are for one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class SeveralProgram(Program):
 
     def __init__(self, module: Module, options: CompileOptions, fingerprint: str, calls: Calls) -> None:
         super().__init__(module, options, fingerprint)
-        self.exe = compile(module, num_partitions=options.num_partitions, transport="threads", custom_calls=calls)
+        grid = {"num_replicas": options.num_replicas, "num_partitions": options.num_partitions}
+        self.exe = compile(module, **grid, transport="threads", custom_calls=calls)
         main, devices = main_of(module), options.num_partitions
         self.donated = donated_of(main)
         kind = function_type(main)
@@ -51,14 +52,19 @@ class SeveralProgram(Program):
             self.wanted_cuts = [cut if said else ours for cut, said, ours in zip(wanted, has, own, strict=True)]
         self.arguments = [_part(port, cut) for port, cut in zip(whole[0], cuts, strict=True)]
         self.results = [_part(port, cut) for port, cut in zip(whole[1], self.wanted_cuts, strict=True)]
+        if options.num_replicas > 1:
+            if any(cut is not None for cut in (*cuts, *self.wanted_cuts)):
+                what = f"a program with shardings has one replica, not {options.num_replicas}"
+                raise PluginError(interface.UNIMPLEMENTED, what)
+            return
         self.argument_shardings = [op_sharding(cut) for cut in cuts]
         self.result_shardings = [op_sharding(cut) for cut in self.wanted_cuts]
 
     def run(self, client: Client, args: Any) -> None:
         """One call: `args` as LoadedExecutable_Execute gets them. Raises what the program does."""
         devices, count = args.num_devices, args.num_args
-        if devices != self.options.num_partitions or count != len(self.arguments):
-            expected = f"{len(self.arguments)} arguments on {self.options.num_partitions} devices"
+        if devices != self.options.num_devices or count != len(self.arguments):
+            expected = f"{len(self.arguments)} arguments on {self.options.num_devices} devices"
             raise PluginError(interface.INVALID_ARGUMENT, f"expected {expected}, got {count} on {devices}")
         rows = [_pointers(at, count) for at in _pointers(args.argument_lists, devices)]
         with _held(client, [at for row in rows for at in row]):
@@ -66,7 +72,11 @@ class SeveralProgram(Program):
 
     def _run_held(self, client: Client, args: Any, rows: list[list[int]]) -> None:
         devices = len(rows)
+        homes = [client.device_address(number) for row in self.options.devices for number in row]
         buffers = [[_BUFFER.from_address(at) for at in row] for row in rows]
+        for d, row in enumerate(buffers):
+            if any(buffer.device != homes[d] for buffer in row):
+                raise PluginError(interface.INVALID_ARGUMENT, f"an argument of part {d} is on another device than that")
         columns = [
             [_view(row[i], port, self.inputs[port.number].dtype) for row in buffers]
             for i, port in enumerate(self.arguments)
@@ -74,12 +84,11 @@ class SeveralProgram(Program):
         ]
         cuts = [cut for cut, port in zip(self.given_cuts, self.arguments, strict=True) if port.number >= 0]
         made = self._call(columns, cuts)
-        for d, home in enumerate(_pointers(args.output_lists, devices)):
-            out = (ctypes.c_void_p * len(self.results)).from_address(home)
-            device = client.device_address(self.options.devices[0][d])
+        for d, (home, place) in enumerate(zip(homes, _pointers(args.output_lists, devices), strict=True)):
+            out = (ctypes.c_void_p * len(self.results)).from_address(place)
             for i, port in enumerate(self.results):
                 array = np.zeros((), np.uint8) if port.number < 0 else made[port.number][d]
-                out[i] = client.buffer_of(array, port, device)
+                out[i] = client.buffer_of(array, port, home)
         self._delete_donated(client, args, rows)
         if args.device_complete_events:
             ready = client.library.addresses["shlo_pjrt_ready"]
