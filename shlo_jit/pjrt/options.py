@@ -84,7 +84,8 @@ def _devices(data: bytes, replicas: int, partitions: int) -> tuple[tuple[int, ..
             columns.append(ids)
     if not columns:
         return tuple(tuple(r * partitions + p for p in range(partitions)) for r in range(replicas))
-    if [len(ids) for ids in columns] != [replicas] * partitions or len({*sum(columns, [])}) < replicas * partitions:
+    different = {id for ids in columns for id in ids}
+    if [len(ids) for ids in columns] != [replicas] * partitions or len(different) < replicas * partitions:
         what = f"expected a device for each of {replicas} replicas and {partitions} partitions, got {columns}"
         raise PluginError(interface.INVALID_ARGUMENT, what)
     return tuple(zip(*columns, strict=True))

@@ -77,7 +77,8 @@ def compiled(op: str, type: str, devices: Sequence[Sequence[int]], **counts: int
 
 def given(program: Any, rows: Sequence[np.ndarray], devices: Sequence[Any] | None = None) -> list[Any]:
     """What a program gives on each of its devices."""
-    devices = devices or program.local_devices()
+    devices = program.local_devices() if devices is None else devices
+    assert devices
     sharding = NamedSharding(Mesh(np.array(devices), "r"), P("r"))
     parts = [jax.device_put(row, device) for row, device in zip(rows, devices, strict=True)]
     whole = jax.make_array_from_single_device_arrays((sum(r.shape[0] for r in rows),), sharding, parts)
