@@ -12,7 +12,7 @@ import numpy as np
 from shlo_jit.codegen.jit import Library
 from shlo_jit.pjrt import interface, records
 from shlo_jit.pjrt.compilation import compile_program, cost_of, read_program, write_program
-from shlo_jit.pjrt.executables import Port, Program
+from shlo_jit.pjrt.executables import Calls, Port, Program
 from shlo_jit.pjrt.kept import Kept
 from shlo_jit.pjrt.options import read_options
 from shlo_jit.pjrt.table import Handler, PluginError
@@ -76,8 +76,8 @@ class Client:
         """Gives the handlers of custom calls that were registered with a framework, by name."""
         self.tell_sharding: Callable[[str, bytes], None] = lambda key, sharding: None
         """Tells the framework how a value lies that it wants to know it of: see `Program.inspected`."""
-        self.tickets: dict[int, Any] = {}
-        """What a framework's front end hands over beside a compilation, by number: its host callbacks."""
+        self.tickets: dict[int, Calls] = {}
+        """What a framework's front end hands over beside a compilation, by number: custom calls of that program."""
 
     def handlers(self) -> dict[str, Handler]:
         return {name: function.__get__(self) for name, function in HANDLERS.items()}
@@ -341,8 +341,8 @@ def _compile(client: Client, args: Any) -> None:
         raise PluginError(interface.UNIMPLEMENTED, f"programs are StableHLO in the format mlir, not {kind}")
     code = ctypes.string_at(given.code, given.code_size)
     options = ctypes.string_at(args.compile_options, args.compile_options_size)
-    callbacks = client.tickets.pop(read_options(options).own.get("ticket", 0), ())
-    program = compile_program(code, options, callbacks, client.foreign_handlers)
+    calls = client.tickets.pop(read_options(options).own.get("ticket", 0), {})
+    program = compile_program(code, options, calls, client.foreign_handlers)
     for key, sharding in program.inspected:
         client.tell_sharding(key, sharding)
     args.executable = client.add(program)
@@ -372,22 +372,19 @@ def _cost(client: Client, args: Any) -> None:
 @handles("Executable_GetCompileOptions")
 def _compile_options(client: Client, args: Any) -> None:
     program = client.program(args.executable)
-    source = program.source
-    args.serialized_bytes, args.serialized_bytes_size = program.kept.text(b"" if source is None else source.options)
+    args.serialized_bytes, args.serialized_bytes_size = program.kept.text(program.source.options)
     args.serialized_compile_options = args.serialized_bytes
     args.serialized_compile_options_deleter = client.library.addresses["shlo_pjrt_nothing_void"]
 
 
 @handles("Executable_OptimizedProgram")
 def _optimized_program(client: Client, args: Any) -> None:
-    """The host asks for the size first. What it gets is the program as it was given: it wants StableHLO here."""
+    """The host asks for the size first."""
     program = client.program(args.executable)
-    if program.source is None:
-        raise PluginError(interface.UNIMPLEMENTED, "the text of a program that calls Python functions is not kept")
     record = interface.structure("Program").from_address(args.program)
     if record.code:
-        ctypes.memmove(record.code, program.source.code, len(program.source.code))
-    record.code_size = len(program.source.code)
+        ctypes.memmove(record.code, program.shown, len(program.shown))
+    record.code_size = len(program.shown)
     record.format, record.format_size = client.kept.text("mlir")
 
 

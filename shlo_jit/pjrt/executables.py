@@ -5,15 +5,21 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shlo_jit.api import compile
+from shlo_jit.api import compile, parse
+from shlo_jit.codegen.program import TimedStep
+from shlo_jit.codegen.target import resolve
 from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.core import Module, Op, function_type
 from shlo_jit.ir.types import BY_NUMPY, TensorType, Type
+from shlo_jit.options import CompileOptions as Options
+from shlo_jit.pipeline import lower
 from shlo_jit.pjrt import interface, records
 from shlo_jit.pjrt.kept import Kept
 from shlo_jit.pjrt.options import CompileOptions
+from shlo_jit.pjrt.shown import shown
 from shlo_jit.pjrt.table import PluginError
 from shlo_jit.runtime.distributed import signature
 from shlo_jit.runtime.front import Signature
@@ -64,8 +70,12 @@ class Program:
     result_shardings: Sequence[bytes] = ()
     inspected: Sequence[tuple[str, bytes]] = ()
     """How values lie that the framework wants to know it of: whom to tell, and an OpSharding."""
-    source: Source | None = None
-    """None where that is not all that it was compiled from."""
+    source: Source
+    """What it was compiled from, beside custom calls."""
+    calls: frozenset[str]
+    """Names of the custom calls that it was compiled with."""
+    is_bound: bool
+    """Whether some of these are functions of this process that belong to this program."""
 
     def __init__(self, module: Module, options: CompileOptions, fingerprint: str) -> None:
         self.options, self.fingerprint = options, fingerprint
@@ -101,6 +111,16 @@ class Program:
     def failure(self, status: int) -> BaseException:
         """Why this thread's last call stopped."""
         raise NotImplementedError
+
+    @cached_property
+    def shown(self) -> bytes:
+        """What a device runs, as an artifact of StableHLO for people."""
+        return shown(parse(self.source.code), self.options.num_partitions) or self.source.code
+
+    def steps(self) -> Sequence[TimedStep]:
+        """What a device does in a call; the program is lowered again for that."""
+        options = Options(resolve(), profile=True, calls=self.calls)
+        return lower(parse(self.source.code), options).program.timed
 
 
 class SingleProgram(Program):

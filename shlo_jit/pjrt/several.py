@@ -2,7 +2,7 @@
 
 What is written for parts (shard_map) runs as one program a device, with collectives between them. Any other program is
 about whole arrays: these are put together, the program runs once, with all threads, and its results are cut again as
-the program says, or every device has them whole.
+the program says, or every device has them whole. Replicas of a program have arrays of their own; shardings are for one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shlo_jit.api import compile
+from shlo_jit.codegen.program import TimedStep
 from shlo_jit.distributed.manual import is_manual
 from shlo_jit.ir.core import Module, function_type, walk
 from shlo_jit.ops import OPS
@@ -44,9 +45,14 @@ class SeveralProgram(Program):
             if look.op.attributes["call_target_name"] == INSPECT
         ]
         program = placed(module, callbacks, devices)
-        processes = devices if _is_for_parts(program) else 1
-        transport = "threads" if processes > 1 else None
-        self.exe = compile(program, num_partitions=processes, transport=transport, custom_calls=calls)
+        replicas, is_once = options.num_replicas, options.num_replicas == 1 and not _is_for_parts(program)
+        self.exe = compile(
+            program,
+            num_replicas=replicas,
+            num_partitions=1 if is_once else devices,
+            transport=None if is_once else "threads",
+            custom_calls=calls,
+        )
         self.donated = donated_of(main)
         kind = function_type(main)
         self.inputs: Any = self.exe.inputs
@@ -59,14 +65,19 @@ class SeveralProgram(Program):
             self.wanted_cuts = [ours if cut is None else cut for cut, ours in zip(layout.results, own, strict=True)]
         self.arguments = [_part(port, cut) for port, cut in zip(whole[0], cuts, strict=True)]
         self.results = [_part(port, cut) for port, cut in zip(whole[1], self.wanted_cuts, strict=True)]
+        if options.num_replicas > 1:
+            if any(cut is not None for cut in (*cuts, *self.wanted_cuts)):
+                what = f"a program with shardings has one replica, not {options.num_replicas}"
+                raise PluginError(interface.UNIMPLEMENTED, what)
+            return
         self.argument_shardings = [op_sharding(cut) for cut in cuts]
         self.result_shardings = [op_sharding(cut) for cut in self.wanted_cuts]
 
     def run(self, client: Client, args: Any) -> None:
         """One call: `args` as LoadedExecutable_Execute gets them. Raises what the program does."""
         devices, count = args.num_devices, args.num_args
-        if devices != self.options.num_partitions or count != len(self.arguments):
-            expected = f"{len(self.arguments)} arguments on {self.options.num_partitions} devices"
+        if devices != self.options.num_devices or count != len(self.arguments):
+            expected = f"{len(self.arguments)} arguments on {self.options.num_devices} devices"
             raise PluginError(interface.INVALID_ARGUMENT, f"expected {expected}, got {count} on {devices}")
         rows = [_pointers(at, count) for at in _pointers(args.argument_lists, devices)]
         with _held(client, [at for row in rows for at in row]):
@@ -74,7 +85,11 @@ class SeveralProgram(Program):
 
     def _run_held(self, client: Client, args: Any, rows: list[list[int]]) -> None:
         devices = len(rows)
+        homes = [client.device_address(number) for row in self.options.devices for number in row]
         buffers = [[_BUFFER.from_address(at) for at in row] for row in rows]
+        for d, row in enumerate(buffers):
+            if any(buffer.device != homes[d] for buffer in row):
+                raise PluginError(interface.INVALID_ARGUMENT, f"an argument of part {d} is on another device than that")
         columns = [
             [_view(row[i], port, self.inputs[port.number].dtype) for row in buffers]
             for i, port in enumerate(self.arguments)
@@ -82,16 +97,21 @@ class SeveralProgram(Program):
         ]
         cuts = [cut for cut, port in zip(self.given_cuts, self.arguments, strict=True) if port.number >= 0]
         made = self._call(columns, cuts)
-        for d, home in enumerate(_pointers(args.output_lists, devices)):
-            out = (ctypes.c_void_p * len(self.results)).from_address(home)
-            device = client.device_address(self.options.devices[0][d])
+        for d, (home, place) in enumerate(zip(homes, _pointers(args.output_lists, devices), strict=True)):
+            out = (ctypes.c_void_p * len(self.results)).from_address(place)
             for i, port in enumerate(self.results):
                 array = np.zeros((), np.uint8) if port.number < 0 else made[port.number][d]
-                out[i] = client.buffer_of(array, port, device)
+                out[i] = client.buffer_of(array, port, home)
         self._delete_donated(client, args, rows)
         if args.device_complete_events:
             ready = client.library.addresses["shlo_pjrt_ready"]
             (ctypes.c_void_p * devices).from_address(args.device_complete_events)[:] = [ready] * devices
+
+    def steps(self) -> Sequence[TimedStep]:
+        if isinstance(self.exe, DistributedExecutable):
+            assert self.exe._remakes is not None
+            return self.exe._remakes.steps(0)
+        return super().steps()
 
     def _call(self, columns: list[list[np.ndarray]], cuts: list[Cut]) -> list[list[np.ndarray]]:
         """The arguments' arrays, by argument and device, to those of the results."""
