@@ -31,6 +31,10 @@ class CompileOptions(NamedTuple):
     """Options that are ours, by name without the prefix."""
 
     @property
+    def num_devices(self) -> int:
+        return self.num_replicas * self.num_partitions
+
+    @property
     def device_assignment(self) -> bytes:
         """A DeviceAssignmentProto."""
         out = proto.write(REPLICA_COUNT, self.num_replicas) + proto.write(COMPUTATION_COUNT, self.num_partitions)
@@ -41,7 +45,7 @@ class CompileOptions(NamedTuple):
 
 
 def read_options(data: bytes) -> CompileOptions:
-    """Raises PluginError for options that nobody knows."""
+    """Raises PluginError for options that nobody knows, and devices that cannot be."""
     top = proto.last(data)
     build = proto.last(proto.message(top, BUILD_OPTIONS))
     replicas, partitions = (max(1, int(build.get(n) or 1)) for n in (NUM_REPLICAS, NUM_PARTITIONS))
@@ -80,6 +84,10 @@ def _devices(data: bytes, replicas: int, partitions: int) -> tuple[tuple[int, ..
             columns.append(ids)
     if not columns:
         return tuple(tuple(r * partitions + p for p in range(partitions)) for r in range(replicas))
+    different = {id for ids in columns for id in ids}
+    if [len(ids) for ids in columns] != [replicas] * partitions or len(different) < replicas * partitions:
+        what = f"expected a device for each of {replicas} replicas and {partitions} partitions, got {columns}"
+        raise PluginError(interface.INVALID_ARGUMENT, what)
     return tuple(zip(*columns, strict=True))
 
 
