@@ -172,7 +172,9 @@ def test_arrays_lie_row_major() -> None:
     x = jnp.ones((2, 3, 4))
     f = jax.jit(lambda v, w: (v.T, w + 1))
     compiled = f.lower(x, 1.0).compile()
-    orders = [format.layout.major_to_minor for format in jax.tree.leaves((compiled.input_formats, compiled.output_formats))]
+    orders = [
+        format.layout.major_to_minor for format in jax.tree.leaves((compiled.input_formats, compiled.output_formats))
+    ]
     assert orders == [(0, 1, 2), (), (0, 1, 2), ()]
     assert f(x, 1.0)[0].format.layout.major_to_minor == (0, 1, 2)
 
