@@ -51,6 +51,8 @@ class Functions:
         self.take = function("take", p, i)
         self.storage = function("storage", p, p, i, p, p, i)
         self.buffer = function("buffer", p, p, p, i, i, i, p, p, p)
+        self.hold = function("hold", ctypes.c_bool, p)
+        self.let_go = function("let_go", None, p)
         self.delete = function("delete", None, p)
 
 

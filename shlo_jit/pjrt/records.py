@@ -25,7 +25,7 @@ STORAGE = _record("references", "data", "nbytes", "release", "argument", "is_own
 is a block of ours. `is_own`: it may be written to, since nobody else knows it."""
 BUFFER = _record(
     *("storage", "data", "nbytes", "type", "rank", "dims", "device", "memory"),
-    *("external", "is_deleted"),  # references of others to its memory; whether it was deleted or donated
+    *("external", "state"),  # references of others to its memory; see `code/holds.py`
 )
 """An array; its dimensions lie behind the record."""
 DEVICE = _record("memory", "number")

@@ -8,6 +8,8 @@ the program says, or every device has them whole.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,9 +60,12 @@ class SeveralProgram(Program):
             expected = f"{len(self.arguments)} arguments on {self.options.num_partitions} devices"
             raise PluginError(interface.INVALID_ARGUMENT, f"expected {expected}, got {count} on {devices}")
         rows = [_pointers(at, count) for at in _pointers(args.argument_lists, devices)]
+        with _held(client, [at for row in rows for at in row]):
+            self._run_held(client, args, rows)
+
+    def _run_held(self, client: Client, args: Any, rows: list[list[int]]) -> None:
+        devices = len(rows)
         buffers = [[_BUFFER.from_address(at) for at in row] for row in rows]
-        if any(buffer.is_deleted for row in buffers for buffer in row):
-            raise PluginError(interface.INVALID_ARGUMENT, "an argument has been deleted or donated")
         columns = [
             [_view(row[i], port, self.inputs[port.number].dtype) for row in buffers]
             for i, port in enumerate(self.arguments)
@@ -107,6 +112,21 @@ class SeveralProgram(Program):
 
 
 _BUFFER = records.structure(records.BUFFER)
+
+
+@contextmanager
+def _held(client: Client, buffers: Sequence[int]) -> Iterator[None]:
+    """While their memory is looked at."""
+    held: list[int] = []
+    try:
+        for buffer in buffers:
+            if not client.functions.hold(buffer):
+                raise PluginError(interface.INVALID_ARGUMENT, "an argument has been deleted or donated")
+            held.append(buffer)
+        yield
+    finally:
+        for buffer in held:
+            client.functions.let_go(buffer)
 
 
 def _pointers(address: int, count: int) -> list[int]:

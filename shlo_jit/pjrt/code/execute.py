@@ -1,7 +1,8 @@
 """Running a program: its arguments are looked up, its results made, and the program called, all on the caller's thread.
 
-An argument that the program may take is marked as deleted first, which also shows those that were given twice. Where
-nobody else refers to its memory the program works in that, else in a copy; either way the array is gone afterwards.
+All arguments are held while the program runs, so that another thread which deletes one does not end its memory. One
+that the program may take is marked as deleted first, which also shows those that were given twice. Where nobody else
+refers to its memory the program works in that, else in a copy; either way the array is gone afterwards.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_jit.codegen.abi import Status
-from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
+from shlo_jit.kernels.atomics import atomic_load
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.buffers import NO_MEMORY
+from shlo_jit.pjrt.code.holds import TRUE, hold, is_deleted, let_go
 from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.writer import NULL, Args, Record, Slot, error
 from shlo_jit.pjrt.records import ARGUMENT, BUFFER, EXECUTABLE, RESULT, STORAGE, nbytes
@@ -64,9 +66,11 @@ class _Execute:
         self.outputs = self.array(exe["output_count"])
         self.storages = self.array(self.count)
         """Of arguments that the program takes: what their memory belongs to now."""
-        self.undo_marks, self.no_memory, self.failed = (b.label(n) for n in ("undo_marks", "no_memory", "failed"))
-        self.message = b.variable(i64(0))
-        self.check_sizes()
+        self.held = self.array(self.count)
+        """The arguments' buffers that are held."""
+        labels = ("gone", "wrong_size", "undo_marks", "no_memory", "failed")
+        self.gone, self.wrong_size, self.undo_marks, self.no_memory, self.failed = (b.label(n) for n in labels)
+        self.hold_all()
         self.take_donated()
         self.check_others()
         self.own_donated()
@@ -76,23 +80,37 @@ class _Execute:
         b.start("succeeded")
         self.give_results()
         self.drop_donated(lambda argument: b.icmp("eq", argument["result"], NONE))
+        self.let_go_all()
         with b.if_(b.icmp("ne", slot["device_complete_events"], NULL), "events"):
             b.store(READY, slot["device_complete_events"])
         stay_at_the_end(b)
         b.line("ret ptr null")
 
         b.start(self.failed)
-        self.drop_results()
-        self.drop_donated(lambda argument: V("i1", "true"))
+        self.end_call()
         self.ret(b.call_pointer("ptr", exe.pointer("fail"), [exe["number"], status]))
         b.start(self.no_memory)
-        self.drop_results()
-        self.drop_donated(lambda argument: V("i1", "true"))
+        self.end_call()
         self.ret(error(self.module, b, interface.RESOURCE_EXHAUSTED, NO_MEMORY))
+        b.start(self.gone)
+        self.let_go_all()
+        self.ret(self.wrong_argument("an argument has been deleted or donated"))
+        b.start(self.wrong_size)
+        self.let_go_all()
+        self.ret(self.wrong_argument("an argument has another size than the program expects"))
         b.start(self.undo_marks)
         self.unmark()
-        text = "an array is donated, and is an argument a second time"
-        b.ret(error(self.module, b, interface.INVALID_ARGUMENT, text))
+        self.let_go_all()
+        b.ret(self.wrong_argument("an array is donated, and is an argument a second time"))
+
+    def end_call(self) -> None:
+        """Of a program that gave no results."""
+        self.drop_results()
+        self.drop_donated(lambda argument: TRUE)
+        self.let_go_all()
+
+    def wrong_argument(self, text: str) -> V:
+        return error(self.module, self.b, interface.INVALID_ARGUMENT, text)
 
     # ------------------------------------------------------------------ loops
     def ret(self, value: V) -> None:
@@ -128,21 +146,25 @@ class _Execute:
         self.b.start(on)
 
     # ------------------------------------------------------------------ arguments
-    def check_sizes(self) -> None:
+    def hold_all(self) -> None:
         b = self.b
 
-        def check(i: V, argument: Record, buffer: Record) -> None:
-            with b.if_(b.icmp("ne", buffer["is_deleted"], 0), "deleted"):
-                text = "an argument has been deleted or donated"
-                b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, text))
-            with b.if_(b.icmp("ne", argument["nbytes"], buffer["nbytes"]), "wrong"):
-                text = "an argument has another size than the program expects"
-                b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, text))
+        def look(i: V, argument: Record, buffer: Record) -> None:
+            self.leave_if(b.xor(hold(b, buffer.address), TRUE), self.gone)
+            b.store(buffer.address, b.element(self.held, "ptr", i))
+            self.leave_if(b.icmp("ne", argument["nbytes"], buffer["nbytes"]), self.wrong_size)
             input = argument["input"]
             with b.if_(b.icmp("sge", input, 0), "tensor"):
                 b.store(buffer.pointer("data"), b.element(self.inputs, "ptr", input))
 
-        self.arguments(check)
+        self.arguments(look)
+
+    def let_go_all(self) -> None:
+        b = self.b
+        with b.loop(0, self.count) as i:
+            buffer = b.load("ptr", b.element(self.held, "ptr", i))
+            with b.if_(b.icmp("ne", buffer, NULL), "held"):
+                let_go(b, buffer)
 
     def is_kept(self, index: V) -> V:
         """Whether the caller wants to keep an argument that the program would take."""
@@ -159,18 +181,22 @@ class _Execute:
         b = self.b
 
         def take(i: V, argument: Record, buffer: Record) -> None:
-            with b.if_(b.xor(self.is_kept(i), V("i1", "true")), "taken"):
-                was = atomic(b, "xchg", buffer.place("is_deleted"), i64(1), "acq_rel")
-                self.leave_if(b.icmp("ne", was, 0), self.undo_marks)
-                b.store(buffer.pointer("storage"), b.element(self.storages, "ptr", i))
+            with b.if_(b.xor(self.is_kept(i), TRUE), "taken"):
+                storage = b.call("ptr", "shlo_pjrt_take_over", [buffer.address], declare=False)
+                self.leave_if(b.icmp("eq", storage, NULL), self.undo_marks)
+                b.store(storage, b.element(self.storages, "ptr", i))
+                b.store(NULL, b.element(self.held, "ptr", i))
+                let_go(b, buffer.address)
 
         self.arguments(take, donated=True)
 
     def check_others(self) -> None:
+        """None of them is one that was taken."""
+
         def check(i: V, argument: Record, buffer: Record) -> None:
             mine = self.b.load("ptr", self.b.element(self.storages, "ptr", i))
-            gone = self.b.icmp("ne", atomic_load(self.b, "i64", buffer.place("is_deleted"), "acquire"), 0)
-            self.leave_if(self.b.and_(gone, self.b.icmp("eq", mine, NULL)), self.undo_marks)
+            given_twice = self.b.and_(is_deleted(self.b, buffer), self.b.icmp("eq", mine, NULL))
+            self.leave_if(given_twice, self.undo_marks)
 
         self.arguments(check)
 
@@ -178,8 +204,9 @@ class _Execute:
         b = self.b
 
         def unmark(i: V, argument: Record, buffer: Record) -> None:
-            with b.if_(b.icmp("ne", b.load("ptr", b.element(self.storages, "ptr", i)), NULL), "marked"):
-                atomic_store(b, i64(0), buffer.place("is_deleted"), "release")
+            storage = b.load("ptr", b.element(self.storages, "ptr", i))
+            with b.if_(b.icmp("ne", storage, NULL), "marked"):
+                b.call("void", "shlo_pjrt_give_back", [buffer.address, storage], declare=False)
 
         self.arguments(unmark, donated=True)
 
@@ -193,7 +220,7 @@ class _Execute:
             storage = Record(b, STORAGE, buffer.pointer("storage"))
             alone = b.icmp("eq", atomic_load(b, "i64", storage.place("references"), "acquire"), 1)
             free = b.and_(b.and_(alone, b.icmp("ne", storage["is_own"], 0)), b.icmp("ne", mine, NULL))
-            with b.if_(b.xor(free, V("i1", "true")), "shared"):
+            with b.if_(b.xor(free, TRUE), "shared"):
                 size = buffer["nbytes"]
                 data = b.call("ptr", "shlo_pjrt_take", [size], declare=False)
                 self.leave_if(b.icmp("eq", data, NULL), self.no_memory)

@@ -10,6 +10,7 @@ from shlo_jit.kernels.threads.pool import THREADS
 from shlo_jit.pjrt.code.buffers import write_buffers
 from shlo_jit.pjrt.code.executables import write_executables
 from shlo_jit.pjrt.code.execute import MAIN_THREAD, write_execute
+from shlo_jit.pjrt.code.holds import write_holds
 from shlo_jit.pjrt.code.memory import LIMIT, write_memory
 from shlo_jit.pjrt.code.objects import READY, write_objects
 from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT, write_transfer
@@ -18,7 +19,8 @@ from shlo_jit.pjrt.interface import CANCELLED
 
 OWN = (
     *("shlo_pjrt_error", "shlo_pjrt_take", "shlo_pjrt_give", "shlo_pjrt_take_dead"),
-    *("shlo_pjrt_storage", "shlo_pjrt_drop", "shlo_pjrt_buffer", "shlo_pjrt_delete"),
+    *("shlo_pjrt_storage", "shlo_pjrt_drop", "shlo_pjrt_buffer"),
+    *("shlo_pjrt_hold", "shlo_pjrt_let_go", "shlo_pjrt_delete"),
     *("shlo_pjrt_user_data", "shlo_pjrt_set_user_data"),
     *(READY.text[1:], LIMIT.text[1:], VIEW_ALIGNMENT.text[1:], MAIN_THREAD.text[1:]),
     *("shlo_pjrt_nothing", "shlo_pjrt_nothing_void", "shlo_pjrt_ended"),
@@ -28,6 +30,7 @@ OWN = (
 def build(module: ModuleText, target: Target) -> None:
     write_memory(module, target)
     write_objects(module)
+    write_holds(module)
     write_buffers(module)
     write_transfer(module)
     write_executables(module)
