@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,10 @@ import numpy as np
 from shlo_jit.codegen.jit import Library
 from shlo_jit.pjrt import interface, records
 from shlo_jit.pjrt.compilation import compile_program, cost_of, read_program, write_program
-from shlo_jit.pjrt.executables import Port, Program
+from shlo_jit.pjrt.executables import Port, Program, Source
 from shlo_jit.pjrt.kept import Kept
 from shlo_jit.pjrt.options import read_options
-from shlo_jit.pjrt.table import Handler, PluginError
+from shlo_jit.pjrt.table import Handler, PluginError, record_at
 from shlo_jit.version import __version__
 
 PLATFORM = "cpu"
@@ -54,6 +54,7 @@ class Functions:
         self.hold = function("hold", ctypes.c_bool, p)
         self.let_go = function("let_go", None, p)
         self.delete = function("delete", None, p)
+        self.take_dead = function("take_dead", p)
 
 
 class Client:
@@ -111,13 +112,13 @@ class Client:
         """Give a program a number, and its record's address."""
         self.forget_dead()
         number = next(self._numbers)
+        address = program.record_for(number, self)
         self.programs[number] = program
-        return program.record_for(number, self)
+        return address
 
     def forget_dead(self) -> None:
         """Let go of programs whose records were destroyed."""
-        take = ctypes.CFUNCTYPE(ctypes.c_void_p)(self.library.addresses["shlo_pjrt_take_dead"])
-        address = take()
+        address = self.functions.take_dead()
         while address:
             record = records.structure(records.EXECUTABLE).from_address(address)
             address = record.next
@@ -146,7 +147,7 @@ class Client:
 
 
 # ---------------------------------------------------------------------- plugin and client
-@handles("Plugin_Initialize", "Client_Destroy", "TopologyDescription_Destroy", "Device_ClearMemoryStats")
+@handles("Plugin_Initialize", "Client_Destroy", "TopologyDescription_Destroy")
 def _nothing(client: Client, args: Any) -> None:
     pass
 
@@ -206,9 +207,13 @@ def _lookup_addressable_device(client: Client, args: Any) -> None:
 
 @handles("Client_DefaultDeviceAssignment")
 def _default_assignment(client: Client, args: Any) -> None:
-    count = args.num_replicas * args.num_partitions
-    if not 0 <= count <= min(args.default_assignment_size, len(client.devices)):
-        raise PluginError(interface.INVALID_ARGUMENT, f"{count} devices are wanted, of {len(client.devices)}")
+    replicas, partitions = args.num_replicas, args.num_partitions
+    count, room = replicas * partitions, args.default_assignment_size
+    if min(replicas, partitions) < 1 or count > len(client.devices):
+        wanted = f"{replicas} replicas of {partitions} partitions"
+        raise PluginError(interface.INVALID_ARGUMENT, f"{wanted} are wanted of {len(client.devices)} devices")
+    if count > room:
+        raise PluginError(interface.INVALID_ARGUMENT, f"there are {count} devices to name, and there is room for {room}")
     (ctypes.c_int32 * count).from_address(args.default_assignment)[:] = range(count)
 
 
@@ -295,7 +300,7 @@ def _default_memory(client: Client, args: Any) -> None:
 def _device_attributes(client: Client, args: Any) -> None:
     args.attributes, args.num_attributes = client.kept.named_values({}), 0
     args.device_attributes = client.device_table
-    args.attributes_deleter = client.library.addresses["shlo_pjrt_nothing_void"]
+    args.attributes_deleter = client.library.addresses["shlo_pjrt_nothing"]
 
 
 @handles("Memory_Id")
@@ -333,28 +338,32 @@ def _memory_name(address: int) -> str:
 # ---------------------------------------------------------------------- programs
 @handles("Client_Compile")
 def _compile(client: Client, args: Any) -> None:
-    given = interface.structure("Program").from_address(args.program)
-    kind = ctypes.string_at(given.format, given.format_size).decode()
+    given = record_at("Program", args.program)
+    kind = _bytes_at(given.format, given.format_size).decode(errors="backslashreplace")
     if kind != "mlir":
         raise PluginError(interface.UNIMPLEMENTED, f"programs are StableHLO in the format mlir, not {kind}")
-    code = ctypes.string_at(given.code, given.code_size)
-    options = ctypes.string_at(args.compile_options, args.compile_options_size)
-    callbacks = client.tickets.pop(read_options(options).own.get("ticket", 0), ())
-    args.executable = client.add(compile_program(code, options, callbacks, client.foreign_handlers))
+    code = _bytes_at(given.code, given.code_size)
+    source = Source(code, _bytes_at(args.compile_options, args.compile_options_size))
+    options = read_options(source.options, len(client.devices))
+    callbacks = client.tickets.pop(options.own.get("ticket", 0), ())
+    args.executable = client.add(compile_program(source, options, callbacks, client.foreign_handlers))
 
 
 @handles("Executable_Serialize")
 def _serialize(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.serialized_bytes, args.serialized_bytes_size = program.kept.text(write_program(program))
-    args.serialized_executable = args.serialized_bytes
-    args.serialized_executable_deleter = client.library.addresses["shlo_pjrt_nothing_void"]
+    _hand_over(args, "serialized_executable", write_program(client.program(args.executable)))
 
 
 @handles("Executable_DeserializeAndLoad")
 def _deserialize(client: Client, args: Any) -> None:
-    data = ctypes.string_at(args.serialized_executable, args.serialized_executable_size)
-    args.loaded_executable = client.add(read_program(data, client.foreign_handlers))
+    if args.struct_size > interface.needed_bytes("Executable_DeserializeAndLoad") and (
+        args.overridden_serialized_compile_options_size
+    ):
+        raise PluginError(interface.UNIMPLEMENTED, "a serialized program has the options it was compiled with")
+    data = _bytes_at(args.serialized_executable, args.serialized_executable_size)
+    source = read_program(data)
+    options = read_options(source.options, len(client.devices))
+    args.loaded_executable = client.add(compile_program(source, options, (), client.foreign_handlers))
 
 
 @handles("Executable_GetCostAnalysis")
@@ -366,11 +375,10 @@ def _cost(client: Client, args: Any) -> None:
 
 @handles("Executable_GetCompileOptions")
 def _compile_options(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    source = program.source
-    args.serialized_bytes, args.serialized_bytes_size = program.kept.text(b"" if source is None else source.options)
-    args.serialized_compile_options = args.serialized_bytes
-    args.serialized_compile_options_deleter = client.library.addresses["shlo_pjrt_nothing_void"]
+    source = client.program(args.executable).source
+    if source is None:
+        raise PluginError(interface.UNIMPLEMENTED, "the options of a program that calls Python functions are not kept")
+    _hand_over(args, "serialized_compile_options", source.options)
 
 
 @handles("Executable_OptimizedProgram")
@@ -379,10 +387,13 @@ def _optimized_program(client: Client, args: Any) -> None:
     program = client.program(args.executable)
     if program.source is None:
         raise PluginError(interface.UNIMPLEMENTED, "the text of a program that calls Python functions is not kept")
-    record = interface.structure("Program").from_address(args.program)
+    record, size = record_at("Program", args.program), len(program.source.code)
     if record.code:
-        ctypes.memmove(record.code, program.source.code, len(program.source.code))
-    record.code_size = len(program.source.code)
+        if record.code_size < size:
+            what = f"the program has {size} bytes, the host's memory for it {record.code_size}"
+            raise PluginError(interface.INVALID_ARGUMENT, what)
+        ctypes.memmove(record.code, program.source.code, size)
+    record.code_size = size
     record.format, record.format_size = client.kept.text("mlir")
 
 
@@ -434,30 +445,35 @@ def _parameter_kinds(client: Client, args: Any) -> None:
 
 @handles("Executable_GetCompiledMemoryStats")
 def _memory_stats(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    sizes = program.memory
-    for field, _ in interface.fields_of("Executable_GetCompiledMemoryStats").items():
-        if field not in ("executable", "extension_start"):
-            setattr(args, field, 0)
-    args.argument_size_in_bytes, args.output_size_in_bytes = sizes.arguments, sizes.results
-    args.alias_size_in_bytes, args.temp_size_in_bytes = sizes.aliased, sizes.arena
-    args.peak_memory_in_bytes = sizes.arguments + sizes.results - sizes.aliased + sizes.arena
+    sizes = client.program(args.executable).memory
+    known = {
+        "argument_size_in_bytes": sizes.arguments,
+        "output_size_in_bytes": sizes.results,
+        "alias_size_in_bytes": sizes.aliased,
+        "temp_size_in_bytes": sizes.arena,
+        "peak_memory_in_bytes": sizes.arguments + sizes.results - sizes.aliased + sizes.arena,
+    }
+    for field, (offset, _) in interface.fields_of("Executable_GetCompiledMemoryStats").items():
+        if field not in ("executable", "extension_start") and offset < args.struct_size:
+            setattr(args, field, known.get(field, 0))
 
 
 @handles("Executable_ParameterShardings")
 def _parameter_shardings(client: Client, args: Any) -> None:
     program = client.program(args.executable)
-    args.num_parameters, args.shardings, args.sharding_sizes = len(program.argument_shardings), 0, 0
-    if program.argument_shardings:
-        args.shardings, args.sharding_sizes = program.kept.texts(program.argument_shardings)
+    args.num_parameters = len(program.argument_shardings)
+    args.shardings, args.sharding_sizes = _texts_or_null(program, program.argument_shardings)
 
 
 @handles("Executable_OutputShardings")
 def _output_shardings(client: Client, args: Any) -> None:
     program = client.program(args.executable)
-    args.num_outputs, args.shardings, args.sharding_sizes = len(program.result_shardings), 0, 0
-    if program.result_shardings:
-        args.shardings, args.sharding_sizes = program.kept.texts(program.result_shardings)
+    args.num_outputs = len(program.result_shardings)
+    args.shardings, args.sharding_sizes = _texts_or_null(program, program.result_shardings)
+
+
+def _texts_or_null(program: Program, texts: Sequence[bytes]) -> tuple[int, int]:
+    return program.kept.texts(texts) if texts else (0, 0)
 
 
 @handles("LoadedExecutable_AddressableDevices")
@@ -477,7 +493,27 @@ def _logical_ids(client: Client, args: Any) -> None:
 
 @handles("LoadedExecutable_GetDeviceAssignment")
 def _assignment(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.serialized_bytes, args.serialized_bytes_size = program.kept.text(program.options.device_assignment)
-    args.serialized_device_assignment = args.serialized_bytes
-    args.serialized_device_assignment_deleter = client.library.addresses["shlo_pjrt_nothing_void"]
+    data = client.program(args.executable).options.device_assignment
+    _hand_over(args, "serialized_device_assignment", data)
+
+
+# ---------------------------------------------------------------------- what hosts hand over and get
+def _bytes_at(address: int | None, size: int) -> bytes:
+    if not size:
+        return b""
+    if not address or size < 0:
+        raise PluginError(interface.INVALID_ARGUMENT, f"expected bytes, got {size} of them at {address}")
+    return ctypes.string_at(address, size)
+
+
+def _hand_over(args: Any, owner: str, data: bytes) -> None:
+    """Bytes that are the host's, until it calls the deleter."""
+    allocate = ctypes.pythonapi.PyMem_RawMalloc
+    allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    address = allocate(len(data))
+    if address is None:
+        raise MemoryError(f"there is no memory for {len(data)} bytes")
+    ctypes.memmove(address, data, len(data))
+    args.serialized_bytes, args.serialized_bytes_size = address, len(data)
+    setattr(args, owner, address)
+    setattr(args, f"{owner}_deleter", ctypes.cast(ctypes.pythonapi.PyMem_RawFree, ctypes.c_void_p).value)

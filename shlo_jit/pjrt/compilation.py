@@ -15,8 +15,9 @@ from shlo_jit.ops.known_calls import call_record, stands_for
 from shlo_jit.options import CompileOptions as Options
 from shlo_jit.pipeline import lower
 from shlo_jit.pjrt import interface
+from shlo_jit.pjrt.nesting import within_callback
 from shlo_jit.pjrt.executables import Calls, Program, SingleProgram, Source
-from shlo_jit.pjrt.options import CompileOptions, read_options
+from shlo_jit.pjrt.options import CompileOptions
 from shlo_jit.pjrt.several import SeveralProgram
 from shlo_jit.pjrt.table import PluginError
 
@@ -30,12 +31,11 @@ MAGIC = b"shlo_jit program 1\0"
 """That serialized programs begin with."""
 
 
-def compile_program(code: bytes, given: bytes, callbacks: Sequence[Any], handlers: Handlers) -> Program:
-    """An artifact and a CompileOptionsProto to a program. `handlers`: what a user has registered with the framework.
+def compile_program(source: Source, options: CompileOptions, callbacks: Sequence[Any], handlers: Handlers) -> Program:
+    """`options`: those of the source, as they were read. `handlers`: what a user has registered with the framework.
     Raises StableHLOError, UnsupportedError and PluginError."""
-    options = read_options(given)
-    program = _compiled(code, options, callbacks, handlers)
-    program.source = None if callbacks else Source(code, given)
+    program = _compiled(source.code, options, callbacks, handlers)
+    program.source = None if callbacks else source
     return program
 
 
@@ -60,13 +60,13 @@ def write_program(program: Program) -> bytes:
     return MAGIC + len(options).to_bytes(8, "little") + options + code
 
 
-def read_program(data: bytes, handlers: Handlers) -> Program:
-    """Raises as `compile_program`, and PluginError for other bytes."""
+def read_program(data: bytes) -> Source:
+    """Raises PluginError for other bytes."""
     size = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8], "little")
     start = len(MAGIC) + 8
     if data[: len(MAGIC)] != MAGIC or start + size > len(data):
         raise PluginError(interface.INVALID_ARGUMENT, "the bytes are no program that shlo_jit has serialized")
-    return compile_program(data[start + size :], data[start : start + size], (), handlers)
+    return Source(data[start + size :], data[start : start + size])
 
 
 def cost_of(program: Program) -> dict[str, float]:
@@ -106,8 +106,9 @@ def _caller(callbacks: Sequence[Any], ordered: Container[int]) -> Any:
     """The custom call that calls a framework's function."""
 
     def call(*operands: Any, index: int) -> Any:
-        if index in ordered:
-            return callbacks[index](None, *operands)[1:]
-        return callbacks[index](*operands)
+        with within_callback():
+            if index in ordered:
+                return callbacks[index](None, *operands)[1:]
+            return callbacks[index](*operands)
 
     return call

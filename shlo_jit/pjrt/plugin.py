@@ -19,7 +19,7 @@ from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT
 from shlo_jit.pjrt.table import Table
 from shlo_jit.runtime import build, pool, routines
 
-FAIL = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
+FAIL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int32)
 LAST_CALLS_SECONDS = 0.05
 CAPSULE_NAME = b"pjrt_c_api"
 SHARDINGS = 19
@@ -57,7 +57,7 @@ class Plugin:
         if threading.active_count() > 1:
             time.sleep(LAST_CALLS_SECONDS)  # threads that wait for the interpreter's lock come to where they stay
         self.table.retire()
-        for program in self.client.programs.values():
+        for program in list(self.client.programs.values()):
             program.record.fail = program.record.run_many = self.client.library.addresses["shlo_pjrt_ended"]
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 

@@ -8,6 +8,9 @@ the program says, or every device has them whole.
 from __future__ import annotations
 
 import ctypes
+import functools
+import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,14 +20,18 @@ import numpy as np
 from shlo_jit.api import compile
 from shlo_jit.ir.core import Module, function_type
 from shlo_jit.pjrt import interface, records
+from shlo_jit.pjrt.nesting import in_callback
 from shlo_jit.pjrt.executables import Calls, Port, Program, donated_of, main_of, ports_of
 from shlo_jit.pjrt.options import CompileOptions
 from shlo_jit.pjrt.shardings import Cut, cuts_of, op_sharding, recut
-from shlo_jit.pjrt.table import PluginError
+from shlo_jit.pjrt.table import PluginError, record_at
 from shlo_jit.runtime.distributed import DistributedExecutable
 
 if TYPE_CHECKING:
     from shlo_jit.pjrt.client import Client
+
+
+NESTED_SECONDS = 10.0
 
 
 class SeveralProgram(Program):
@@ -32,7 +39,11 @@ class SeveralProgram(Program):
 
     def __init__(self, module: Module, options: CompileOptions, fingerprint: str, calls: Calls) -> None:
         super().__init__(module, options, fingerprint)
-        self.exe = compile(module, num_partitions=options.num_partitions, transport="threads", custom_calls=calls)
+        self._lock = threading.Lock()
+        self._compile = functools.partial(
+            compile, module, num_partitions=options.num_partitions, transport="threads", custom_calls=calls
+        )
+        self.exe: Any = self._compile()
         main, devices = main_of(module), options.num_partitions
         self.donated = donated_of(main)
         kind = function_type(main)
@@ -60,11 +71,33 @@ class SeveralProgram(Program):
             expected = f"{len(self.arguments)} arguments on {self.options.num_partitions} devices"
             raise PluginError(interface.INVALID_ARGUMENT, f"expected {expected}, got {count} on {devices}")
         rows = [_pointers(at, count) for at in _pointers(args.argument_lists, devices)]
+        donated = self._donated(args)
+        _check_given_once(rows, donated)
         with _held(client, [at for row in rows for at in row]):
-            self._run_held(client, args, rows)
+            made = self._call_alone(rows)
+            self._give(client, args, made)
+        for i in donated:
+            for row in rows:
+                client.delete(row[i])
 
-    def _run_held(self, client: Client, args: Any, rows: list[list[int]]) -> None:
-        devices = len(rows)
+    def _call_alone(self, rows: list[list[int]]) -> list[list[np.ndarray]]:
+        """Calls come one at a time. One from within another, by a function that the program calls, waits for a while
+        only: it may be that one that it waits for. A call that fails ends the ranks, and the next one makes new ones."""
+        if not self._lock.acquire(timeout=NESTED_SECONDS if in_callback() else -1):
+            what = f"the program has been in another call for {NESTED_SECONDS:g} s, which may be waiting for this one"
+            raise PluginError(interface.FAILED_PRECONDITION, what)
+        try:
+            if self.exe is None:
+                self.exe = self._compile()
+            return self._call(*self._views(rows))
+        except BaseException:
+            self.exe = None
+            raise
+        finally:
+            self._lock.release()
+
+    def _views(self, rows: list[list[int]]) -> tuple[list[list[np.ndarray]], list[Cut]]:
+        """The arguments' arrays, by argument and device, and how they are cut."""
         buffers = [[_BUFFER.from_address(at) for at in row] for row in rows]
         columns = [
             [_view(row[i], port, self.inputs[port.number].dtype) for row in buffers]
@@ -72,14 +105,17 @@ class SeveralProgram(Program):
             if port.number >= 0
         ]
         cuts = [cut for cut, port in zip(self.given_cuts, self.arguments, strict=True) if port.number >= 0]
-        made = self._call(columns, cuts)
+        return columns, cuts
+
+    def _give(self, client: Client, args: Any, made: list[list[np.ndarray]]) -> None:
+        """Make buffers of the results' arrays."""
+        devices = self.options.num_partitions
         for d, home in enumerate(_pointers(args.output_lists, devices)):
             out = (ctypes.c_void_p * len(self.results)).from_address(home)
             device = client.device_address(self.options.devices[0][d])
             for i, port in enumerate(self.results):
                 array = np.zeros((), np.uint8) if port.number < 0 else made[port.number][d]
                 out[i] = client.buffer_of(array, port, device)
-        self._delete_donated(client, args, rows)
         if args.device_complete_events:
             ready = client.library.addresses["shlo_pjrt_ready"]
             (ctypes.c_void_p * devices).from_address(args.device_complete_events)[:] = [ready] * devices
@@ -102,16 +138,20 @@ class SeveralProgram(Program):
         results = results if isinstance(results, tuple) else (results,)
         return [recut([array] * devices, None, cut) for array, cut in zip(results, wanted, strict=True)]
 
-    def _delete_donated(self, client: Client, args: Any, rows: list[list[int]]) -> None:
-        options = interface.structure("ExecuteOptions").from_address(args.options)
-        kept = ctypes.c_int64 * options.num_non_donatable_input_indices
-        keep = set(kept.from_address(options.non_donatable_input_indices)) if kept._length_ else set()
-        for i in self.donated - keep:
-            for row in rows:
-                client.delete(row[i])
+    def _donated(self, args: Any) -> set[int]:
+        """Arguments that this call takes."""
+        options = record_at("ExecuteOptions", args.options)
+        return self.donated - {*_pointers(options.non_donatable_input_indices, options.num_non_donatable_input_indices)}
 
 
 _BUFFER = records.structure(records.BUFFER)
+
+
+def _check_given_once(rows: list[list[int]], donated: set[int]) -> None:
+    """Raises PluginError where a buffer is donated and is another argument too."""
+    counts = Counter(at for row in rows for at in row)
+    if any(counts[row[i]] > 1 for row in rows for i in donated):
+        raise PluginError(interface.INVALID_ARGUMENT, "an array is donated, and is an argument a second time")
 
 
 @contextmanager

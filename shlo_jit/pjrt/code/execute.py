@@ -16,8 +16,9 @@ from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.buffers import NO_MEMORY
 from shlo_jit.pjrt.code.holds import TRUE, hold, is_deleted, let_go
 from shlo_jit.pjrt.code.objects import READY
-from shlo_jit.pjrt.code.writer import NULL, Args, Record, Slot, error
-from shlo_jit.pjrt.records import ARGUMENT, BUFFER, EXECUTABLE, RESULT, STORAGE, nbytes
+from shlo_jit.pjrt.code.python import call_python
+from shlo_jit.pjrt.code.writer import NULL, Args, Record, Slot, check_size, error
+from shlo_jit.pjrt.records import ARGUMENT, BUFFER, DEVICE, EXECUTABLE, RESULT, STORAGE, nbytes
 
 NONE = i64(-1)
 MAIN_THREAD = V("ptr", "@shlo_pjrt_main_thread")
@@ -56,11 +57,13 @@ class _Execute:
         stay_at_the_end(b)
         with b.if_(b.icmp("ne", exe["is_deleted"], 0), "deleted"):
             b.ret_early(error(self.module, b, interface.FAILED_PRECONDITION, "the executable has been deleted"))
-        with b.if_(b.icmp("ne", slot["num_devices"], 1), "many"):
-            b.ret_early(b.call_pointer("ptr", exe.pointer("run_many"), [slot.address]))
-        self.count = exe["argument_count"]
-        with b.if_(b.icmp("ne", slot["num_args"], self.count), "wrong"):
-            b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, "the number of arguments is wrong"))
+        with b.if_(b.or_(b.icmp("ne", slot["num_devices"], 1), b.icmp("ne", exe["num_partitions"], 1)), "many"):
+            b.ret_early(call_python(b, exe.pointer("run_many"), slot.address))
+        self.count, given = exe["argument_count"], slot["num_args"]
+        with b.if_(b.icmp("ne", given, self.count), "wrong"):
+            text = "the program expects %ld arguments, got %ld"
+            b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, text, self.count, given))
+        check_size(self.module, b, "ExecuteOptions", slot["options"])
         self.given = b.load("ptr", slot["argument_lists"])
         self.inputs = self.array(exe["input_count"])
         self.outputs = self.array(exe["output_count"])
@@ -68,8 +71,10 @@ class _Execute:
         """Of arguments that the program takes: what their memory belongs to now."""
         self.held = self.array(self.count)
         """The arguments' buffers that are held."""
-        labels = ("gone", "wrong_size", "undo_marks", "no_memory", "failed")
-        self.gone, self.wrong_size, self.undo_marks, self.no_memory, self.failed = (b.label(n) for n in labels)
+        self.mismatch = b.variable(NULL)
+        """Error of an argument that the program does not take."""
+        labels = ("gone", "mismatched", "undo_marks", "no_memory", "failed")
+        self.gone, self.mismatched, self.undo_marks, self.no_memory, self.failed = (b.label(n) for n in labels)
         self.hold_all()
         self.take_donated()
         self.check_others()
@@ -88,16 +93,18 @@ class _Execute:
 
         b.start(self.failed)
         self.end_call()
-        self.ret(b.call_pointer("ptr", exe.pointer("fail"), [exe["number"], status]))
+        with b.if_(b.icmp("eq", status, i32(Status.INTERRUPTED)), "interrupted"):
+            b.call("void", "shlo_pjrt_keep_exception", [], declare=False)
+        self.ret(call_python(b, exe.pointer("fail"), exe["number"], status))
         b.start(self.no_memory)
         self.end_call()
         self.ret(error(self.module, b, interface.RESOURCE_EXHAUSTED, NO_MEMORY))
         b.start(self.gone)
         self.let_go_all()
         self.ret(self.wrong_argument("an argument has been deleted or donated"))
-        b.start(self.wrong_size)
+        b.start(self.mismatched)
         self.let_go_all()
-        self.ret(self.wrong_argument("an argument has another size than the program expects"))
+        self.ret(b.load("ptr", self.mismatch))
         b.start(self.undo_marks)
         self.unmark()
         self.let_go_all()
@@ -152,9 +159,11 @@ class _Execute:
         def look(i: V, argument: Record, buffer: Record) -> None:
             self.leave_if(b.xor(hold(b, buffer.address), TRUE), self.gone)
             b.store(buffer.address, b.element(self.held, "ptr", i))
-            self.leave_if(b.icmp("ne", argument["nbytes"], buffer["nbytes"]), self.wrong_size)
             input = argument["input"]
             with b.if_(b.icmp("sge", input, 0), "tensor"):
+                mismatch = b.call("ptr", "shlo_pjrt_mismatch", [argument.address, buffer.address, i], declare=False)
+                b.store(mismatch, self.mismatch)
+                self.leave_if(b.icmp("ne", mismatch, NULL), self.mismatched)
                 b.store(buffer.pointer("data"), b.element(self.inputs, "ptr", input))
 
         self.arguments(look)
@@ -278,7 +287,9 @@ class _Execute:
 
     def give_results(self) -> None:
         b, exe = self.b, self.exe
-        lists, device, memory = b.load("ptr", self.slot["output_lists"]), exe.pointer("device"), exe.pointer("memory")
+        lists, asked = b.load("ptr", self.slot["output_lists"]), self.slot["execute_device"]
+        device = b.select(b.icmp("eq", asked, NULL), exe.pointer("device"), asked)
+        memory = Record(b, DEVICE, device).pointer("memory")
 
         def give(i: V, result: Record) -> None:
             output, argument, size = result["output"], result["argument"], result["nbytes"]
