@@ -15,15 +15,12 @@ from shlo_jit.ops.known_calls import call_record, stands_for
 from shlo_jit.options import CompileOptions as Options
 from shlo_jit.pipeline import lower
 from shlo_jit.pjrt import interface
-from shlo_jit.pjrt.nesting import within_callback
+from shlo_jit.pjrt.callbacks import CALLBACKS
 from shlo_jit.pjrt.executables import Calls, Program, SingleProgram, Source
+from shlo_jit.pjrt.nesting import within_callback
 from shlo_jit.pjrt.options import CompileOptions
 from shlo_jit.pjrt.several import SeveralProgram
 from shlo_jit.pjrt.table import PluginError
-
-CALLBACKS = ("xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback")
-"""The custom calls that stand for functions of the framework's, by `index`."""
-
 
 Handlers = Callable[[], Mapping[str, Any]]
 """Gives the handlers of custom calls (see `register_custom_call`) by name."""

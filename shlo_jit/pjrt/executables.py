@@ -62,6 +62,8 @@ class Program:
     argument_shardings: Sequence[bytes] = ()
     """How they lie on several devices, an OpSharding each."""
     result_shardings: Sequence[bytes] = ()
+    inspected: Sequence[tuple[str, bytes]] = ()
+    """How values lie that the framework wants to know it of: whom to tell, and an OpSharding."""
     source: Source | None = None
     """None where that is not all that it was compiled from."""
 

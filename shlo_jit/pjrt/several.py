@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shlo_jit.api import compile
-from shlo_jit.ir.core import Module, function_type
+from shlo_jit.distributed.manual import is_manual
+from shlo_jit.ir.core import Module, function_type, walk
+from shlo_jit.ops import OPS
 from shlo_jit.pjrt import interface, records
-from shlo_jit.pjrt.nesting import in_callback
+from shlo_jit.pjrt.callbacks import CALLBACKS, INSPECT, placed
 from shlo_jit.pjrt.executables import Calls, Port, Program, donated_of, main_of, ports_of
+from shlo_jit.pjrt.nesting import in_callback
 from shlo_jit.pjrt.options import CompileOptions
-from shlo_jit.pjrt.shardings import Cut, cuts_of, op_sharding, recut
+from shlo_jit.pjrt.shardings import Cut, layout_of, look_sharding, op_sharding, recut
 from shlo_jit.pjrt.table import PluginError, record_at
 from shlo_jit.runtime.distributed import DistributedExecutable
 
@@ -39,26 +42,33 @@ class SeveralProgram(Program):
 
     def __init__(self, module: Module, options: CompileOptions, fingerprint: str, calls: Calls) -> None:
         super().__init__(module, options, fingerprint)
-        self._lock = threading.Lock()
+        main, devices = main_of(module), options.num_partitions
+        layout = layout_of(module, main, devices, (*CALLBACKS, INSPECT))
+        callbacks = [look for look in layout.looks if look.op.attributes["call_target_name"] in CALLBACKS]
+        self.inspected = [
+            (look.op.attributes["backend_config"], look_sharding(look, devices))
+            for look in layout.looks
+            if look.op.attributes["call_target_name"] == INSPECT
+        ]
+        program = placed(module, callbacks, devices)
+        processes = devices if _is_for_parts(program) else 1
+        transport = "threads" if processes > 1 else None
         self._compile = functools.partial(
-            compile, module, num_partitions=options.num_partitions, transport="threads", custom_calls=calls
+            compile, program, num_partitions=processes, transport=transport, custom_calls=calls
         )
         self.exe: Any = self._compile()
-        main, devices = main_of(module), options.num_partitions
+        self._has_ranks, self._lock = processes > 1, threading.Lock()
         self.donated = donated_of(main)
         kind = function_type(main)
         self.inputs: Any = self.exe.inputs
         self.outputs: Any = self.exe.outputs
-        cuts = cuts_of(module, main, "arg_attrs", len(kind.inputs), devices)
-        wanted = cuts_of(module, main, "res_attrs", len(kind.results), devices)
         whole = [ports_of(types, own) for types, own in ((kind.inputs, self.inputs), (kind.results, self.outputs))]
-        self.given_cuts, self.wanted_cuts = cuts, wanted
+        self.given_cuts, self.wanted_cuts = cuts, _ = layout.arguments, layout.results
         if isinstance(self.exe, DistributedExecutable) and self.exe.is_global:
             arrays: Any = self.exe._arrays
             own = [None if port.number < 0 else arrays._cut_outputs[port.number] for port in whole[1]]
-            says = main.attributes.get("res_attrs") or ()
-            has = [row.get("sdy.sharding") is not None for row in says] or [False] * len(own)
-            self.wanted_cuts = [cut if said else ours for cut, said, ours in zip(wanted, has, own, strict=True)]
+            rows = zip(layout.results, layout.is_said, own, strict=True)
+            self.wanted_cuts = [cut if said or ours is None else ours for cut, said, ours in rows]
         self.arguments = [_part(port, cut) for port, cut in zip(whole[0], cuts, strict=True)]
         self.results = [_part(port, cut) for port, cut in zip(whole[1], self.wanted_cuts, strict=True)]
         self.argument_shardings = [op_sharding(cut) for cut in cuts]
@@ -81,15 +91,19 @@ class SeveralProgram(Program):
                 client.delete(row[i])
 
     def _call_alone(self, rows: list[list[int]]) -> list[list[np.ndarray]]:
-        """Calls come one at a time. One from within another, by a function that the program calls, waits for a while
-        only: it may be that one that it waits for. A call that fails ends the ranks, and the next one makes new ones."""
+        """Calls of several ranks come one at a time. One from within another, by a function that the program calls, waits
+        for a while only: it may be that one that it waits for. A call that fails ends the ranks, and the next one makes
+        new ones."""
+        views = self._views(rows)
+        if not self._has_ranks:
+            return self._call(*views)
         if not self._lock.acquire(timeout=NESTED_SECONDS if in_callback() else -1):
             what = f"the program has been in another call for {NESTED_SECONDS:g} s, which may be waiting for this one"
             raise PluginError(interface.FAILED_PRECONDITION, what)
         try:
             if self.exe is None:
                 self.exe = self._compile()
-            return self._call(*self._views(rows))
+            return self._call(*views)
         except BaseException:
             self.exe = None
             raise
@@ -100,7 +114,7 @@ class SeveralProgram(Program):
         """The arguments' arrays, by argument and device, and how they are cut."""
         buffers = [[_BUFFER.from_address(at) for at in row] for row in rows]
         columns = [
-            [_view(row[i], port, self.inputs[port.number].dtype) for row in buffers]
+            [_view(row[i], i, port, self.inputs[port.number].dtype) for row in buffers]
             for i, port in enumerate(self.arguments)
             if port.number >= 0
         ]
@@ -144,6 +158,15 @@ class SeveralProgram(Program):
         return self.donated - {*_pointers(options.non_donatable_input_indices, options.num_non_donatable_input_indices)}
 
 
+def _is_for_parts(module: Module) -> bool:
+    """Whether a program says what one device of several does."""
+    for op in walk(module.body):
+        record = OPS.get(op.name)
+        if is_manual(op) or (record is not None and record.has("collective")):
+            return True
+    return False
+
+
 _BUFFER = records.structure(records.BUFFER)
 
 
@@ -184,9 +207,16 @@ def _part(port: Port, cut: Cut) -> Port:
     )
 
 
-def _view(buffer: Any, port: Port, dtype: np.dtype) -> np.ndarray:
-    """A buffer's memory as an array."""
-    if buffer.nbytes != port.nbytes:
-        raise PluginError(interface.INVALID_ARGUMENT, "an argument has another size than the program expects")
+def _view(buffer: Any, index: int, port: Port, dtype: np.dtype) -> np.ndarray:
+    """A buffer's memory as an array. Raises PluginError where it is not what the program expects."""
+    shape = tuple(_pointers(buffer.dims, buffer.rank))
+    if (buffer.type, shape) != (port.type, port.shape):
+        what = f"the program expects {_shown(port.type, port.shape)}, got {_shown(buffer.type, shape)}"
+        raise PluginError(interface.INVALID_ARGUMENT, f"argument {index}: {what}")
     memory = (ctypes.c_char * max(1, port.nbytes)).from_address(buffer.data)
     return np.ndarray(port.shape, dtype, memory)  # type: ignore[arg-type]  ctypes arrays are buffers
+
+
+def _shown(type: int, shape: Sequence[int]) -> str:
+    names = {number: name for name, number in interface.ELEMENT_TYPES.items()}
+    return "x".join(map(str, (*shape, names[type])))
