@@ -12,7 +12,7 @@ from typing import Any
 
 from shlo_jit.codegen.target import resolve
 from shlo_jit.pjrt.client import Client
-from shlo_jit.pjrt.code.execute import MAIN_THREAD
+from shlo_jit.pjrt.code.python import MAIN_THREAD
 from shlo_jit.pjrt.code.memory import LIMIT
 from shlo_jit.pjrt.code.routine import PLUGIN
 from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT
@@ -54,11 +54,10 @@ class Plugin:
         """At the end of the interpreter: programs stay in memory for threads that run them, and call no Python."""
         main = ctypes.c_int64.from_address(self.client.library.addresses[MAIN_THREAD.text[1:]])
         main.value = threading.main_thread().ident or 0
-        if threading.active_count() > 1:
-            time.sleep(LAST_CALLS_SECONDS)  # threads that wait for the interpreter's lock come to where they stay
-        self.table.retire()
         for program in list(self.client.programs.values()):
             program.record.fail = program.record.run_many = self.client.library.addresses["shlo_pjrt_ended"]
+        if self.table.retire() or threading.active_count() > 1:
+            time.sleep(LAST_CALLS_SECONDS)  # threads that wait for the interpreter's lock come to where they stay
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def _run_many(self, args: Any) -> None:

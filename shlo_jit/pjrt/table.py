@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,11 +19,17 @@ FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p, ctypes.c_int64)
 HEAD_WORDS = 5
 """Of the table: its size, extensions, and the version's size, extensions and numbers."""
+ENDING_SECONDS = 30.0
+"""How long the end of the interpreter waits for LLVM in other threads."""
 MAKING = ("Client_Compile", "Executable_DeserializeAndLoad")
 """Functions that make what the host then uses: it has to know that there is none."""
 
 Handler = Callable[[Any], None]
 """Reads and writes the record of arguments, or raises."""
+
+
+class InterpreterEnds(BaseException):
+    """Raised in threads that compile when the interpreter ends: it would end them, and hosts wait for theirs."""
 
 
 class PluginError(Exception):
@@ -52,6 +59,8 @@ class Table:
         self._error = _ERROR(library.addresses["shlo_pjrt_error"])
         self._raised = ctypes.c_int64.from_address(library.addresses[RAISED.text[1:]])
         self._kept: list[Any] = []
+        self._inside: list[int] = []
+        """Threads that are in a handler."""
         names = [*interface.FUNCTIONS]
         self._memory = (ctypes.c_uint64 * (HEAD_WORDS + len(names)))()
         version = interface.MINOR_VERSION << 32 | interface.MAJOR_VERSION
@@ -66,10 +75,14 @@ class Table:
         kind = interface.structure(name)
 
         def call(address: int) -> int:
+            this = threading.get_ident()
             try:
+                self._inside.append(this)
                 handler(kind.from_address(address))
             except BaseException as error:
                 return self.error_of(error)
+            finally:
+                self._inside.remove(this)
             return DONE
 
         made = FUNCTION(call)
@@ -99,8 +112,19 @@ class Table:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
             self._raised.value = id(error)
 
-    def retire(self) -> None:
-        """At the end of the interpreter: machine code goes on for threads that do, and no Python is called."""
+    def retire(self) -> bool:
+        """At the end of the interpreter: machine code goes on for threads that do, and no Python is called. Gives whether
+        other threads were in Python, which have left it."""
+        self._refuse_calls()
+        ctypes.pythonapi.PyThreadState_SetAsyncExc.argtypes = [ctypes.c_ulong, ctypes.py_object]
+        others, deadline = {*self._inside} - {threading.get_ident()}, time.monotonic() + ENDING_SECONDS
+        for thread in others:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, InterpreterEnds)
+        while others & {*self._inside} and time.monotonic() < deadline:
+            time.sleep(0.002)
+        return bool(others)
+
+    def _refuse_calls(self) -> None:
         own = {True: "shlo_pjrt_ended", False: "shlo_pjrt_nothing"}
         self._functions[:] = [self._library.addresses[own[name in MAKING]] for name in PYTHON]
 
@@ -115,6 +139,8 @@ def describe(error: BaseException) -> tuple[int, str]:
         return interface.UNIMPLEMENTED, str(error)
     if isinstance(error, StableHLOError):
         return interface.INVALID_ARGUMENT, str(error)
+    if isinstance(error, InterpreterEnds):
+        return interface.CANCELLED, "the interpreter has ended"
     if isinstance(error, KeyboardInterrupt):
         return interface.CANCELLED, "interrupted (KeyboardInterrupt)"
     if isinstance(error, MemoryError):

@@ -16,30 +16,14 @@ from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.buffers import NO_MEMORY
 from shlo_jit.pjrt.code.holds import TRUE, hold, is_deleted, let_go
 from shlo_jit.pjrt.code.objects import READY
-from shlo_jit.pjrt.code.python import call_python
+from shlo_jit.pjrt.code.python import call_python, stay_at_the_end
 from shlo_jit.pjrt.code.writer import NULL, Args, Record, Slot, check_size, error
 from shlo_jit.pjrt.records import ARGUMENT, BUFFER, DEVICE, EXECUTABLE, RESULT, STORAGE, nbytes
 
 NONE = i64(-1)
-MAIN_THREAD = V("ptr", "@shlo_pjrt_main_thread")
-"""Of an interpreter that ends; 0 before."""
-
-
-def stay_at_the_end(b: Builder) -> None:
-    """When the interpreter ends, its other threads stay here: where they want its lock, it ends them, and the host's
-    frames that they are in do not let that happen."""
-    main = b.load("i64", MAIN_THREAD)
-    with b.if_(b.icmp("ne", main, 0), "ending"), b.if_(b.icmp("ne", main, b.call("i64", "pthread_self", [])), "other"):
-        again = b.label("again")
-        b.branch(again)
-        b.start(again)
-        b.call("i32", "pause", [])
-        b.branch(again)
-        b.start(b.label("never"))
 
 
 def write_execute(module: ModuleText) -> None:
-    module.define_global(MAIN_THREAD.text[1:], "global i64 0, align 8")
     _Execute(module).write()
 
 

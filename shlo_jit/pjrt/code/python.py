@@ -21,6 +21,8 @@ FUNCTIONS = V("ptr", "@shlo_pjrt_functions")
 """Addresses of Python's functions, in the order of PYTHON."""
 RAISED = V("ptr", "@shlo_pjrt_raised")
 """A reference to what a handler of a signal has raised, or null."""
+MAIN_THREAD = V("ptr", "@shlo_pjrt_main_thread")
+"""Of an interpreter that ends; 0 before."""
 MACHINE_CODE = (
     *("Error_Destroy", "Error_Message", "Error_GetCode", "Error_ForEachPayload"),
     *("Event_Destroy", "Event_IsReady", "Event_Error", "Event_Await", "Event_OnReady"),
@@ -46,6 +48,7 @@ PYTHON = (
 
 
 def write_python(module: ModuleText) -> None:
+    module.define_global(MAIN_THREAD.text[1:], "global i64 0, align 8")
     module.define_global(RAISED.text[1:], "global ptr null, align 8")
     _write_answer(module)
     _write_keep_exception(module)
@@ -67,6 +70,19 @@ def write_python(module: ModuleText) -> None:
     b.ret(error(module, b, interface.CANCELLED, "the interpreter has ended"))
 
 
+def stay_at_the_end(b: Builder) -> None:
+    """When the interpreter ends, its other threads stay here: where they want its lock, it ends them, and the host's
+    frames that they are in do not let that happen."""
+    main = b.load("i64", MAIN_THREAD)
+    with b.if_(b.icmp("ne", main, 0), "ending"), b.if_(b.icmp("ne", main, b.call("i64", "pthread_self", [])), "other"):
+        again = b.label("again")
+        b.branch(again)
+        b.start(again)
+        b.call("i32", "pause", [])
+        b.branch(again)
+        b.start(b.label("never"))
+
+
 def call_python(b: Builder, function: V, *arguments: V) -> V:
     """An error, or null."""
     return b.call("ptr", "shlo_pjrt_answer", [b.call_pointer("i64", function, arguments)], declare=False)
@@ -85,7 +101,8 @@ def _write_answer(module: ModuleText) -> None:
     with b.if_(b.icmp("ne", raised, NULL), "raised"):
         b.call("i32", "Py_AddPendingCall", [V("ptr", "@shlo_pjrt_raise"), raised])
     with b.if_(b.icmp("eq", given, 0), "interrupted"):
-        b.call("void", "PyErr_SetInterrupt", [])
+        with b.if_(b.icmp("eq", b.load("i64", MAIN_THREAD), 0), "goes_on"):
+            b.call("void", "PyErr_SetInterrupt", [])
         b.ret_early(error(module, b, interface.CANCELLED, "the call was interrupted"))
     b.ret(b.cast("inttoptr", given, "ptr"))
 

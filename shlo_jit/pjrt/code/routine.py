@@ -11,12 +11,12 @@ from shlo_jit.kernels.threads.pool import THREADS
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.buffers import write_buffers
 from shlo_jit.pjrt.code.executables import write_executables
-from shlo_jit.pjrt.code.execute import MAIN_THREAD, write_execute
+from shlo_jit.pjrt.code.execute import write_execute
 from shlo_jit.pjrt.code.holds import write_holds
 from shlo_jit.pjrt.code.layouts import write_layouts
 from shlo_jit.pjrt.code.memory import LIMIT, write_memory
 from shlo_jit.pjrt.code.objects import READY, write_objects
-from shlo_jit.pjrt.code.python import FUNCTIONS, PYTHON, RAISED, write_python
+from shlo_jit.pjrt.code.python import FUNCTIONS, MAIN_THREAD, PYTHON, RAISED, write_python
 from shlo_jit.pjrt.code.shapes import write_shapes
 from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT, write_transfer
 from shlo_jit.pjrt.code.writer import symbol, write_short
