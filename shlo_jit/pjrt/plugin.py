@@ -6,7 +6,6 @@ import atexit
 import ctypes
 import functools
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +19,6 @@ from shlo_jit.pjrt.table import Table
 from shlo_jit.runtime import build, pool, routines
 
 FAIL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int32)
-LAST_CALLS_SECONDS = 0.05
 CAPSULE_NAME = b"pjrt_c_api"
 SHARDINGS = 19
 """Number of the extension by which programs say how their arguments and results lie on devices."""
@@ -56,8 +54,7 @@ class Plugin:
         main.value = threading.main_thread().ident or 0
         for program in list(self.client.programs.values()):
             program.record.fail = program.record.run_many = self.client.library.addresses["shlo_pjrt_ended"]
-        if self.table.retire() or threading.active_count() > 1:
-            time.sleep(LAST_CALLS_SECONDS)  # threads that wait for the interpreter's lock come to where they stay
+        self.table.retire()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def _run_many(self, args: Any) -> None:

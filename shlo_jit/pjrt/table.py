@@ -21,6 +21,9 @@ HEAD_WORDS = 5
 """Of the table: its size, extensions, and the version's size, extensions and numbers."""
 ENDING_SECONDS = 30.0
 """How long the end of the interpreter waits for LLVM in other threads."""
+TELLING_SECONDS = 0.3
+LAST_CALLS_SECONDS = 0.05
+"""How long threads that wait for the interpreter's lock have to come to where they stay, or are ended by it."""
 MAKING = ("Client_Compile", "Executable_DeserializeAndLoad")
 """Functions that make what the host then uses: it has to know that there is none."""
 
@@ -61,6 +64,7 @@ class Table:
         self._kept: list[Any] = []
         self._inside: list[int] = []
         """Threads that are in a handler."""
+        self._ends = False
         names = [*interface.FUNCTIONS]
         self._memory = (ctypes.c_uint64 * (HEAD_WORDS + len(names)))()
         version = interface.MINOR_VERSION << 32 | interface.MAJOR_VERSION
@@ -79,6 +83,8 @@ class Table:
             try:
                 self._inside.append(this)
                 handler(kind.from_address(address))
+                if self._ends and name in MAKING:
+                    raise InterpreterEnds
             except BaseException as error:
                 return self.error_of(error)
             finally:
@@ -112,21 +118,27 @@ class Table:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
             self._raised.value = id(error)
 
-    def retire(self) -> bool:
-        """At the end of the interpreter: machine code goes on for threads that do, and no Python is called. Gives whether
-        other threads were in Python, which have left it."""
-        self._refuse_calls()
+    def retire(self) -> None:
+        """At the end of the interpreter: machine code goes on for threads that do, and no Python is called. Other threads
+        that are in Python leave it first: hosts wait for them, and the interpreter would just end them."""
+        self._ends = True
+        self._answer({name: "shlo_pjrt_ended" for name in MAKING})
         ctypes.pythonapi.PyThreadState_SetAsyncExc.argtypes = [ctypes.c_ulong, ctypes.py_object]
-        others, deadline = {*self._inside} - {threading.get_ident()}, time.monotonic() + ENDING_SECONDS
-        for thread in others:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, InterpreterEnds)
-        while others & {*self._inside} and time.monotonic() < deadline:
-            time.sleep(0.002)
-        return bool(others)
+        this, deadline = threading.get_ident(), time.monotonic() + ENDING_SECONDS
+        while (others := {*self._inside} - {this}) and time.monotonic() < deadline:
+            for thread in others:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, InterpreterEnds)
+            pause = time.monotonic() + TELLING_SECONDS  # some code takes no notice of an exception
+            while others & {*self._inside} and time.monotonic() < pause:
+                time.sleep(0.002)
+        if others or threading.active_count() > 1:
+            time.sleep(LAST_CALLS_SECONDS)
+        self._answer({name: "shlo_pjrt_nothing" for name in PYTHON if name not in MAKING})
 
-    def _refuse_calls(self) -> None:
-        own = {True: "shlo_pjrt_ended", False: "shlo_pjrt_nothing"}
-        self._functions[:] = [self._library.addresses[own[name in MAKING]] for name in PYTHON]
+    def _answer(self, functions: Mapping[str, str]) -> None:
+        """Let machine code stand for functions of Python's."""
+        for name, own in functions.items():
+            self._functions[PYTHON.index(name)] = self._library.addresses[own]
 
 
 def describe(error: BaseException) -> tuple[int, str]:

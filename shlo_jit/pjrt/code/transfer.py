@@ -7,6 +7,7 @@ from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.buffers import NO_MEMORY
 from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.layouts import layout_strides, refuse_order
+from shlo_jit.pjrt.code.python import stay_at_the_end
 from shlo_jit.pjrt.code.shapes import checked_size, itemsize
 from shlo_jit.pjrt.code.writer import NULL, Record, Slot, error
 from shlo_jit.pjrt.records import DEVICE, MEMORY
@@ -66,6 +67,7 @@ def _write_from_host(module: ModuleText) -> None:
 
     slot = Slot(module, "Client_BufferFromHostBuffer")
     b = slot.b
+    stay_at_the_end(b)
     type, dims, rank, given = slot["type"], slot["dims"], slot["num_dims"], slot["data"]
     size = checked_size(module, slot, type, dims, rank)
     item, strides, home = itemsize(b, type), slot["byte_strides"], _home(module, slot)
@@ -114,6 +116,7 @@ def _write_from_host(module: ModuleText) -> None:
 
     storage, data = b.if_else(stays, in_place, copied)
     _give(slot, storage, data, size, type, dims, rank, home)
+    stay_at_the_end(b)
     slot.done()
 
 
