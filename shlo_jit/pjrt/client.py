@@ -215,7 +215,9 @@ def _default_assignment(client: Client, args: Any) -> None:
         wanted = f"{replicas} replicas of {partitions} partitions"
         raise PluginError(interface.INVALID_ARGUMENT, f"{wanted} are wanted of {len(client.devices)} devices")
     if count > room:
-        raise PluginError(interface.INVALID_ARGUMENT, f"there are {count} devices to name, and there is room for {room}")
+        raise PluginError(
+            interface.INVALID_ARGUMENT, f"there are {count} devices to name, and there is room for {room}"
+        )
     (ctypes.c_int32 * count).from_address(args.default_assignment)[:] = range(count)
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from shlo_jit.codegen.target import resolve
 from shlo_jit.pjrt.client import Client
+from shlo_jit.pjrt.code.memory import LIMIT, LOCK
 from shlo_jit.pjrt.code.python import MAIN_THREAD
-from shlo_jit.pjrt.code.memory import LIMIT
 from shlo_jit.pjrt.code.routine import PLUGIN
 from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT
 from shlo_jit.pjrt.table import Table
@@ -47,6 +48,18 @@ class Plugin:
         client.fail = ctypes.cast(self._fail, ctypes.c_void_p).value or 0
         client.run_many = self.table.function(self._run_many, "LoadedExecutable_Execute")
         atexit.register(self._retire)
+        self._fork_between_blocks()
+
+    def _fork_between_blocks(self) -> None:
+        """A child of a fork has only the thread that forked: no other may hold the lock of memory then."""
+        addresses = self.client.library.addresses
+        lock = ctypes.CFUNCTYPE(None)(addresses["shlo_pjrt_lock_memory"])
+        word = ctypes.c_int32.from_address(addresses[LOCK.text[1:]])
+
+        def unlock() -> None:
+            word.value = 0
+
+        os.register_at_fork(before=lock, after_in_parent=unlock, after_in_child=unlock)
 
     def _retire(self) -> None:
         """At the end of the interpreter: programs stay in memory for threads that run them, and call no Python."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 
 NESTED_SECONDS = 10.0
+WAKING_SECONDS = 0.2
+"""A thread that waits looks up so often: the end of the interpreter may have something for it."""
 
 
 class SeveralProgram(Program):
@@ -57,7 +61,8 @@ class SeveralProgram(Program):
             compile, program, num_partitions=processes, transport=transport, custom_calls=calls
         )
         self.exe: Any = self._compile()
-        self._has_ranks, self._lock = processes > 1, threading.Lock()
+        self._has_ranks, self._changed = processes > 1, threading.Condition()
+        self._in_call: object = None
         self.donated = donated_of(main)
         kind = function_type(main)
         self.inputs: Any = self.exe.inputs
@@ -97,18 +102,30 @@ class SeveralProgram(Program):
         views = self._views(rows)
         if not self._has_ranks:
             return self._call(*views)
-        if not self._lock.acquire(timeout=NESTED_SECONDS if in_callback() else -1):
-            what = f"the program has been in another call for {NESTED_SECONDS:g} s, which may be waiting for this one"
-            raise PluginError(interface.FAILED_PRECONDITION, what)
+        this = object()
         try:
+            self._wait_for_turn(this)
             if self.exe is None:
                 self.exe = self._compile()
             return self._call(*views)
         except BaseException:
-            self.exe = None
+            if self._in_call is this:
+                self.exe = None
             raise
-        finally:
-            self._lock.release()
+        finally:  # whatever Ctrl-C has left undone
+            with self._changed:
+                if self._in_call is this:
+                    self._in_call = None
+                    self._changed.notify()
+
+    def _wait_for_turn(self, call: object) -> None:
+        deadline = time.monotonic() + NESTED_SECONDS if in_callback() else math.inf
+        with self._changed:
+            while not self._changed.wait_for(lambda: self._in_call is None, timeout=WAKING_SECONDS):
+                if time.monotonic() > deadline:
+                    what = f"the program has been in another call for {NESTED_SECONDS:g} s, which may wait for this one"
+                    raise PluginError(interface.FAILED_PRECONDITION, what)
+            self._in_call = call
 
     def _views(self, rows: list[list[int]]) -> tuple[list[list[np.ndarray]], list[Cut]]:
         """The arguments' arrays, by argument and device, and how they are cut."""

@@ -119,8 +119,8 @@ class Table:
             self._raised.value = id(error)
 
     def retire(self) -> None:
-        """At the end of the interpreter: machine code goes on for threads that do, and no Python is called. Other threads
-        that are in Python leave it first: hosts wait for them, and the interpreter would just end them."""
+        """At the end of the interpreter: machine code goes on for threads that do, and no Python is called. Others that
+        are in Python leave it first: hosts wait for them, and the interpreter would just end them."""
         self._ends = True
         self._answer({name: "shlo_pjrt_ended" for name in MAKING})
         ctypes.pythonapi.PyThreadState_SetAsyncExc.argtypes = [ctypes.c_ulong, ctypes.py_object]

@@ -14,7 +14,6 @@ from plugin_host import NUMPY_TYPES, TYPES, Host, Refused, numbers, record
 from shlo_jit.pjrt import interface
 
 
-
 @st.composite
 def strided(draw: st.DrawFn) -> np.ndarray:
     """An array that lies against an inaccessible page: cut, stepped, reversed, transposed, broadcast."""
@@ -181,7 +180,10 @@ def test_reading_what_is_not_there(host: Host) -> None:
     host.call("Buffer_Delete", buffer=buffer)
     deleted = {"Buffer_UnsafePointer": {}, "Buffer_OpaqueDeviceMemoryDataPointer": {}}
     deleted |= {"Buffer_IncreaseExternalReferenceCount": {}, "Buffer_CopyToDevice": {"dst_device": host.devices[0]}}
-    deleted |= {"Buffer_CopyToMemory": {"dst_memory": host.memories[0]}, "Buffer_CopyRawToHost": {"dst": room, "transfer_size": 4}}
+    deleted |= {
+        "Buffer_CopyToMemory": {"dst_memory": host.memories[0]},
+        "Buffer_CopyRawToHost": {"dst": room, "transfer_size": 4},
+    }
     for name, fields in deleted.items():
         with pytest.raises(Refused, match="the array has been deleted or donated"):
             host.call(name, buffer=buffer, **fields)

@@ -252,7 +252,9 @@ def test_views(host: Host) -> None:
     columns = record("MemoryLayout", type=interface.TILED, minor_to_major=numbers([0, 1]), minor_to_major_size=2)
     strides = record("MemoryLayout", type=interface.STRIDES, minor_to_major=numbers([4, 8]), minor_to_major_size=2)
     for number, layout in enumerate((columns, strides), 2):
-        buffer = host.call("Client_CreateViewOfDeviceBuffer", on_delete_callback_arg=number, layout=layout, **given).buffer
+        buffer = host.call(
+            "Client_CreateViewOfDeviceBuffer", on_delete_callback_arg=number, layout=layout, **given
+        ).buffer
         assert told[-1] == number
         assert host.get(buffer).tolist() == [[9, 2, 4], [1, 3, 5]]
         host.destroy(buffer)
@@ -335,7 +337,9 @@ def test_serialized(host: Host) -> None:
     asked = record("Program")
     host.call("Executable_OptimizedProgram", executable=loaded, program=asked)
     room = text(b"\0" * asked.code_size)
-    host.call("Executable_OptimizedProgram", executable=loaded, program=record("Program", code=room, code_size=len(room)))
+    host.call(
+        "Executable_OptimizedProgram", executable=loaded, program=record("Program", code=room, code_size=len(room))
+    )
     assert room.tobytes() == ADD
     host.call("LoadedExecutable_Destroy", executable=loaded)
     host.call("LoadedExecutable_Destroy", executable=host.compile(ADD))

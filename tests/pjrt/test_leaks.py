@@ -52,7 +52,14 @@ class Prepared:
 def test_arrays(host: Host) -> None:
     """Copied, in place, uninitialized, copied on the device; deleted, read, and asked for their event."""
     dims = numbers([4])
-    given = {"client": host.client, "data": X, "type": TYPES["f32"], "dims": dims, "num_dims": 1, "device": host.devices[0]}
+    given = {
+        "client": host.client,
+        "data": X,
+        "type": TYPES["f32"],
+        "dims": dims,
+        "num_dims": 1,
+        "device": host.devices[0],
+    }
     for semantics in (0, 2):
         put = Prepared(host, "Client_BufferFromHostBuffer", host_buffer_semantics=semantics, **given)
         ended = Prepared(host, "Event_Destroy")
@@ -89,12 +96,24 @@ def test_large_arrays(host: Host) -> None:
 @pytest.mark.parametrize("code", (ADD, DONATES), ids=("plain", "donating"))
 def test_calls(host: Host, code: bytes) -> None:
     loaded = host.compile(code)
-    given = {"type": TYPES["f32"], "dims": numbers([4]), "num_dims": 1, "device": host.devices[0], "client": host.client}
+    given = {
+        "type": TYPES["f32"],
+        "dims": numbers([4]),
+        "num_dims": 1,
+        "device": host.devices[0],
+        "client": host.client,
+    }
     put = Prepared(host, "Client_BufferFromHostBuffer", data=X, **given)
     row, made = numbers([0, 0]), numbers([0])
     lists = {"argument_lists": numbers([address(row)]), "output_lists": numbers([address(made)])}
     run = Prepared(
-        host, "LoadedExecutable_Execute", executable=loaded, options=record("ExecuteOptions"), num_devices=1, num_args=2, **lists
+        host,
+        "LoadedExecutable_Execute",
+        executable=loaded,
+        options=record("ExecuteOptions"),
+        num_devices=1,
+        num_args=2,
+        **lists,
     )
     destroy = Prepared(host, "Buffer_Destroy")
 
@@ -130,7 +149,14 @@ def test_refused_calls(host: Host) -> None:
 def test_questions_about_programs(host: Host) -> None:
     """What is answered lives as long as the program, and is the same each time."""
     loaded = host.compile(ADD)
-    names = ("OutputMemoryKinds", "ParameterMemoryKinds", "OutputElementTypes", "OutputDimensions", "Name", "Fingerprint")
+    names = (
+        "OutputMemoryKinds",
+        "ParameterMemoryKinds",
+        "OutputElementTypes",
+        "OutputDimensions",
+        "Name",
+        "Fingerprint",
+    )
     asked = [Prepared(host, f"Executable_{name}", executable=loaded) for name in names]
     asked += [
         Prepared(host, f"LoadedExecutable_{name}", executable=loaded)

@@ -68,9 +68,25 @@ def test_newer_hosts(host: Host) -> None:
     loaded, buffer = host.compile(ADD), host.put(np.ones((2, 3), np.float32))
     objects = {"client": host.client, "device": host.devices[0], "device_description": host.devices[0]}
     objects |= {"memory": host.memories[0], "topology": host.client, "executable": loaded, "buffer": buffer}
-    left_out = {"Buffer_Destroy", "Buffer_Delete", "Executable_Destroy", "LoadedExecutable_Destroy", "Buffer_CopyToMemory"}
-    left_out |= {"LoadedExecutable_Delete", "LoadedExecutable_Execute", "Client_Compile", "Executable_DeserializeAndLoad"}
-    left_out |= {"Buffer_CopyToDevice", "Buffer_CopyRawToHost", "Executable_OptimizedProgram", "Client_DefaultDeviceAssignment"}
+    left_out = {
+        "Buffer_Destroy",
+        "Buffer_Delete",
+        "Executable_Destroy",
+        "LoadedExecutable_Destroy",
+        "Buffer_CopyToMemory",
+    }
+    left_out |= {
+        "LoadedExecutable_Delete",
+        "LoadedExecutable_Execute",
+        "Client_Compile",
+        "Executable_DeserializeAndLoad",
+    }
+    left_out |= {
+        "Buffer_CopyToDevice",
+        "Buffer_CopyRawToHost",
+        "Executable_OptimizedProgram",
+        "Client_DefaultDeviceAssignment",
+    }
     left_out |= {"Client_BufferFromHostBuffer", "Client_CreateViewOfDeviceBuffer", "Client_CreateUninitializedBuffer"}
     left_out |= {"Buffer_DecreaseExternalReferenceCount", "Buffer_IncreaseExternalReferenceCount"}
     tried = 0

@@ -22,7 +22,10 @@ def test_programs_of_other_formats(host: Host) -> None:
         with pytest.raises(Refused, match="programs are StableHLO in the format mlir, not ") as caught:
             host.compile(ADD, format=format)
         assert caught.value.code == interface.UNIMPLEMENTED
-    for program, what in ((None, "Program is null"), (record("Program", 40), "expected a record of 48 bytes or more, got 40")):
+    for program, what in (
+        (None, "Program is null"),
+        (record("Program", 40), "expected a record of 48 bytes or more, got 40"),
+    ):
         with pytest.raises(Refused, match=what):
             host.call("Client_Compile", client=host.client, program=program)
 
@@ -125,7 +128,10 @@ def test_other_options_for_serialized_programs(host: Host) -> None:
     loaded = host.compile(ADD)
     data = host.said(host.call("Executable_Serialize", executable=loaded), "serialized_bytes")
     given = {"serialized_executable": text(data), "serialized_executable_size": len(data)}
-    given |= {"overridden_serialized_compile_options": text(GOOD), "overridden_serialized_compile_options_size": len(GOOD)}
+    given |= {
+        "overridden_serialized_compile_options": text(GOOD),
+        "overridden_serialized_compile_options_size": len(GOOD),
+    }
     with pytest.raises(Refused, match="a serialized program has the options it was compiled with"):
         host.call("Executable_DeserializeAndLoad", client=host.client, **given)
     host.call("LoadedExecutable_Destroy", executable=loaded)

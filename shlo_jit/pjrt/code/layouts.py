@@ -1,9 +1,9 @@
 """In which order the elements of an array lie: ours row-major, a host's as it says.
 
-    i1 @shlo_pjrt_is_dense(i64 itemsize, ptr dims, ptr strides, i64 rank)           row-major, without gaps
-    ptr @shlo_pjrt_strides(ptr layout, i64 itemsize, ptr dims, i64 rank, ptr to)    an error, or null; of a MemoryLayout
-    ptr @shlo_pjrt_gather(ptr to, ptr from, ptr dims, ptr strides, i64 rank, i64 itemsize)
-                                        elements in row-major order; gives what is behind the last one written
+i1 @shlo_pjrt_is_dense(i64 itemsize, ptr dims, ptr strides, i64 rank)           row-major, without gaps
+ptr @shlo_pjrt_strides(ptr layout, i64 itemsize, ptr dims, i64 rank, ptr to)    an error, or null; of a MemoryLayout
+ptr @shlo_pjrt_gather(ptr to, ptr from, ptr dims, ptr strides, i64 rank, i64 itemsize)
+                                    elements in row-major order; gives what is behind the last one written
 """
 
 from __future__ import annotations

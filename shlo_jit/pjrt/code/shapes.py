@@ -1,8 +1,8 @@
 """Types and shapes: what an array takes, and whether it is what a program expects.
 
-    i64 @shlo_pjrt_size(i32 type, ptr dims, i64 rank)                   bytes; -1 where that is no number
-    void @shlo_pjrt_write_shape(ptr to, i64 type, i64 rank, ptr dims)   a text such as 4x4xf32, of SHAPE_BYTES at most
-    ptr @shlo_pjrt_mismatch(ptr argument, ptr buffer, i64 index)        an error, or null
+i64 @shlo_pjrt_size(i32 type, ptr dims, i64 rank)                   bytes; -1 where that is no number
+void @shlo_pjrt_write_shape(ptr to, i64 type, i64 rank, ptr dims)   a text such as 4x4xf32, of SHAPE_BYTES at most
+ptr @shlo_pjrt_mismatch(ptr argument, ptr buffer, i64 index)        an error, or null
 """
 
 from __future__ import annotations

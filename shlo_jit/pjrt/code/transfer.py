@@ -5,8 +5,8 @@ from __future__ import annotations
 from shlo_jit.kernels.builder import ModuleText, V, const, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.buffers import NO_MEMORY
-from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.layouts import layout_strides, refuse_order
+from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.python import stay_at_the_end
 from shlo_jit.pjrt.code.shapes import checked_size, itemsize
 from shlo_jit.pjrt.code.writer import NULL, Record, Slot, error

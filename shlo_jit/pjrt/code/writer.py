@@ -1,6 +1,6 @@
 """What all the functions of the interface are written with.
 
-    ptr @shlo_pjrt_short(ptr record, i64 needed, ptr name)     an error: it is too small
+ptr @shlo_pjrt_short(ptr record, i64 needed, ptr name)     an error: it is too small
 """
 
 from __future__ import annotations

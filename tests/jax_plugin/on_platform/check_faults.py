@@ -127,6 +127,22 @@ def test_a_function_that_calls_the_program_it_is_called_by() -> None:
     assert depth == 6
 
 
+def test_a_function_that_calls_the_program_of_several_devices_it_is_called_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That can't be, as its devices are busy: an error, after a while. The program works afterwards."""
+    monkeypatch.setattr("shlo_jit.pjrt.several.NESTED_SECONDS", 0.5)
+    nested = True
+
+    def function(x: Any) -> Any:
+        return np.asarray(f(sharded))[:1] if nested else np.asarray(x)
+
+    sharded = jax.device_put(X, jax.NamedSharding(MESH, P("i")))
+    f = jax.jit(partial(in_shards, partial(pure, function))).lower(sharded).compile()
+    with pytest.raises(Exception, match="the program has been in another call for 0.5 s"):
+        jax.block_until_ready(f(sharded))
+    nested = False
+    np.testing.assert_array_equal(f(sharded), X)
+
+
 def in_threads(count: int, work: Callable[[int], None]) -> None:
     failures: list[BaseException] = []
 
@@ -157,7 +173,7 @@ def test_compilations_in_several_threads() -> None:
 
 
 def test_calls_of_one_program_in_several_threads() -> None:
-    f = jax.jit(lambda x: jax.shard_map(lambda v: jax.lax.psum(v, "i"), mesh=MESH, in_specs=P("i"), out_specs=P())(x))
+    f = jax.jit(jax.shard_map(lambda v: jax.lax.psum(v, "i"), mesh=MESH, in_specs=P("i"), out_specs=P()))
     g = jax.jit(lambda x: x @ x)
     h = jax.jit(partial(pure, lambda x: np.asarray(x) + 1))
 
