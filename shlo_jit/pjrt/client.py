@@ -1,21 +1,19 @@
-"""The client of the interface: its devices, what is known of them, and the programs that it compiles."""
+"""The client of the interface: its devices and their memories, what is known of them, and its programs by number."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from shlo_jit.codegen.jit import Library
 from shlo_jit.pjrt import interface, records
-from shlo_jit.pjrt.compilation import compile_program, cost_of, read_program, write_program
-from shlo_jit.pjrt.executables import Port, Program, Source
+from shlo_jit.pjrt.executables import Port, Program
 from shlo_jit.pjrt.kept import Kept
-from shlo_jit.pjrt.options import read_options
-from shlo_jit.pjrt.table import Handler, PluginError, record_at
+from shlo_jit.pjrt.table import Handler, PluginError
 from shlo_jit.version import __version__
 
 PLATFORM = "cpu"
@@ -27,7 +25,7 @@ DEVICE_KIND = "cpu"
 _DEVICE, _MEMORY = records.structure(records.DEVICE), records.structure(records.MEMORY)
 
 HANDLERS: dict[str, Callable[[Client, Any], None]] = {}
-"""Functions of the interface that are written here, by name."""
+"""Functions of the interface that Python has, by name."""
 
 
 def handles(*names: str) -> Callable[[Callable[[Client, Any], None]], Callable[[Client, Any], None]]:
@@ -337,190 +335,3 @@ def _memory_name(address: int) -> str:
     number = _MEMORY.from_address(address).number
     kind = KINDS[number % len(KINDS)].upper()
     return f"CPU_{kind}_{number}" if kind == "DEVICE" else f"{kind}_{number}"
-
-
-# ---------------------------------------------------------------------- programs
-@handles("Client_Compile")
-def _compile(client: Client, args: Any) -> None:
-    given = record_at("Program", args.program)
-    kind = _bytes_at(given.format, given.format_size).decode(errors="backslashreplace")
-    if kind != "mlir":
-        raise PluginError(interface.UNIMPLEMENTED, f"programs are StableHLO in the format mlir, not {kind}")
-    code = _bytes_at(given.code, given.code_size)
-    source = Source(code, _bytes_at(args.compile_options, args.compile_options_size))
-    options = read_options(source.options, len(client.devices))
-    callbacks = client.tickets.pop(options.own.get("ticket", 0), ())
-    program = compile_program(source, options, callbacks, client.foreign_handlers)
-    for key, sharding in program.inspected:
-        client.tell_sharding(key, sharding)
-    args.executable = client.add(program)
-
-
-@handles("Executable_Serialize")
-def _serialize(client: Client, args: Any) -> None:
-    _hand_over(args, "serialized_executable", write_program(client.program(args.executable)))
-
-
-@handles("Executable_DeserializeAndLoad")
-def _deserialize(client: Client, args: Any) -> None:
-    if args.struct_size > interface.needed_bytes("Executable_DeserializeAndLoad") and (
-        args.overridden_serialized_compile_options_size
-    ):
-        raise PluginError(interface.UNIMPLEMENTED, "a serialized program has the options it was compiled with")
-    data = _bytes_at(args.serialized_executable, args.serialized_executable_size)
-    source = read_program(data)
-    options = read_options(source.options, len(client.devices))
-    args.loaded_executable = client.add(compile_program(source, options, (), client.foreign_handlers))
-
-
-@handles("Executable_GetCostAnalysis")
-def _cost(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    costs = cost_of(program)
-    args.properties, args.num_properties = program.kept.named_values(costs), len(costs)
-
-
-@handles("Executable_GetCompileOptions")
-def _compile_options(client: Client, args: Any) -> None:
-    source = client.program(args.executable).source
-    if source is None:
-        raise PluginError(interface.UNIMPLEMENTED, "the options of a program that calls Python functions are not kept")
-    _hand_over(args, "serialized_compile_options", source.options)
-
-
-@handles("Executable_OptimizedProgram")
-def _optimized_program(client: Client, args: Any) -> None:
-    """The host asks for the size first. What it gets is the program as it was given: it wants StableHLO here."""
-    program = client.program(args.executable)
-    if program.source is None:
-        raise PluginError(interface.UNIMPLEMENTED, "the text of a program that calls Python functions is not kept")
-    record, size = record_at("Program", args.program), len(program.source.code)
-    if record.code:
-        if record.code_size < size:
-            what = f"the program has {size} bytes, the host's memory for it {record.code_size}"
-            raise PluginError(interface.INVALID_ARGUMENT, what)
-        ctypes.memmove(record.code, program.source.code, size)
-    record.code_size = size
-    record.format, record.format_size = client.kept.text("mlir")
-
-
-@handles("Executable_Name")
-def _name(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.executable_name, args.executable_name_size = program.kept.text(program.name)
-
-
-@handles("Executable_Fingerprint", "LoadedExecutable_Fingerprint")
-def _fingerprint(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.executable_fingerprint, args.executable_fingerprint_size = program.kept.text(program.fingerprint)
-
-
-@handles("Executable_SizeOfGeneratedCodeInBytes")
-def _code_size(client: Client, args: Any) -> None:
-    args.size_in_bytes = -1
-
-
-@handles("Executable_OutputElementTypes")
-def _output_types(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.output_types = program.kept.numbers([r.type for r in program.results], ctypes.c_int32)
-    args.num_output_types = len(program.results)
-
-
-@handles("Executable_OutputDimensions")
-def _output_dims(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_outputs = len(program.results)
-    args.dims = program.kept.numbers([n for r in program.results for n in r.shape])
-    args.dim_sizes = program.kept.numbers([len(r.shape) for r in program.results])
-
-
-@handles("Executable_OutputMemoryKinds")
-def _output_kinds(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_outputs = len(program.results)
-    args.memory_kinds, args.memory_kind_sizes = program.kept.texts([KINDS[0]] * len(program.results))
-
-
-@handles("Executable_ParameterMemoryKinds")
-def _parameter_kinds(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_parameters = len(program.arguments)
-    args.memory_kinds, args.memory_kind_sizes = program.kept.texts([KINDS[0]] * len(program.arguments))
-
-
-@handles("Executable_GetCompiledMemoryStats")
-def _memory_stats(client: Client, args: Any) -> None:
-    sizes = client.program(args.executable).memory
-    known = {
-        "argument_size_in_bytes": sizes.arguments,
-        "output_size_in_bytes": sizes.results,
-        "alias_size_in_bytes": sizes.aliased,
-        "temp_size_in_bytes": sizes.arena,
-        "peak_memory_in_bytes": sizes.arguments + sizes.results - sizes.aliased + sizes.arena,
-    }
-    for field, (offset, _) in interface.fields_of("Executable_GetCompiledMemoryStats").items():
-        if field not in ("executable", "extension_start") and offset < args.struct_size:
-            setattr(args, field, known.get(field, 0))
-
-
-@handles("Executable_ParameterShardings")
-def _parameter_shardings(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_parameters = len(program.argument_shardings)
-    args.shardings, args.sharding_sizes = _texts_or_null(program, program.argument_shardings)
-
-
-@handles("Executable_OutputShardings")
-def _output_shardings(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_outputs = len(program.result_shardings)
-    args.shardings, args.sharding_sizes = _texts_or_null(program, program.result_shardings)
-
-
-def _texts_or_null(program: Program, texts: Sequence[bytes]) -> tuple[int, int]:
-    return program.kept.texts(texts) if texts else (0, 0)
-
-
-@handles("LoadedExecutable_AddressableDevices")
-def _program_devices(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    addresses = [client.device_address(n) for row in program.options.devices for n in row]
-    args.addressable_devices, args.num_addressable_devices = program.kept.numbers(addresses), len(addresses)
-
-
-@handles("LoadedExecutable_AddressableDeviceLogicalIds")
-def _logical_ids(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    pairs = [n for r, row in enumerate(program.options.devices) for p in range(len(row)) for n in (r, p)]
-    args.addressable_device_logical_ids = program.kept.numbers(pairs, ctypes.c_int32)
-    args.num_addressable_device_logical_ids = len(pairs) // 2
-
-
-@handles("LoadedExecutable_GetDeviceAssignment")
-def _assignment(client: Client, args: Any) -> None:
-    data = client.program(args.executable).options.device_assignment
-    _hand_over(args, "serialized_device_assignment", data)
-
-
-# ---------------------------------------------------------------------- what hosts hand over and get
-def _bytes_at(address: int | None, size: int) -> bytes:
-    if not size:
-        return b""
-    if not address or size < 0:
-        raise PluginError(interface.INVALID_ARGUMENT, f"expected bytes, got {size} of them at {address}")
-    return ctypes.string_at(address, size)
-
-
-def _hand_over(args: Any, owner: str, data: bytes) -> None:
-    """Bytes that are the host's, until it calls the deleter."""
-    allocate = ctypes.pythonapi.PyMem_RawMalloc
-    allocate.restype, allocate.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-    address = allocate(len(data))
-    if address is None:
-        raise MemoryError(f"there is no memory for {len(data)} bytes")
-    ctypes.memmove(address, data, len(data))
-    args.serialized_bytes, args.serialized_bytes_size = address, len(data)
-    setattr(args, owner, address)
-    setattr(args, f"{owner}_deleter", ctypes.cast(ctypes.pythonapi.PyMem_RawFree, ctypes.c_void_p).value)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shlo_jit.codegen.target import resolve
+from shlo_jit.pjrt import program_functions  # noqa: F401 - its functions are among the handlers
 from shlo_jit.pjrt.client import Client
 from shlo_jit.pjrt.code.memory import LIMIT, LOCK
 from shlo_jit.pjrt.code.python import MAIN_THREAD

@@ -96,9 +96,9 @@ class SeveralProgram(Program):
                 client.delete(row[i])
 
     def _call_alone(self, rows: list[list[int]]) -> list[list[np.ndarray]]:
-        """Calls of several ranks come one at a time. One from within another, by a function that the program calls, waits
-        for a while only: it may be that one that it waits for. A call that fails ends the ranks, and the next one makes
-        new ones."""
+        """Calls of several ranks come one at a time. One from within another, by a function that the program calls,
+        waits for a while only: it may be that one that it waits for. A call that fails ends the ranks, and the next one
+        makes new ones."""
         views = self._views(rows)
         if not self._has_ranks:
             return self._call(*views)

@@ -38,16 +38,7 @@ class _Execute:
 
     def write(self) -> None:
         b, slot, exe = self.b, self.slot, self.exe
-        stay_at_the_end(b)
-        with b.if_(b.icmp("ne", exe["is_deleted"], 0), "deleted"):
-            b.ret_early(error(self.module, b, interface.FAILED_PRECONDITION, "the executable has been deleted"))
-        with b.if_(b.or_(b.icmp("ne", slot["num_devices"], 1), b.icmp("ne", exe["num_partitions"], 1)), "many"):
-            b.ret_early(call_python(b, exe.pointer("run_many"), slot.address))
-        self.count, given = exe["argument_count"], slot["num_args"]
-        with b.if_(b.icmp("ne", given, self.count), "wrong"):
-            text = "the program expects %ld arguments, got %ld"
-            b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, text, self.count, given))
-        check_size(self.module, b, "ExecuteOptions", slot["options"])
+        self.check_call()
         self.given = b.load("ptr", slot["argument_lists"])
         self.inputs = self.array(exe["input_count"])
         self.outputs = self.array(exe["output_count"])
@@ -93,6 +84,20 @@ class _Execute:
         self.unmark()
         self.let_go_all()
         b.ret(self.wrong_argument("an array is donated, and is an argument a second time"))
+
+    def check_call(self) -> None:
+        """Return where it is none of this program's, or one that Python makes."""
+        b, slot, exe = self.b, self.slot, self.exe
+        stay_at_the_end(b)
+        with b.if_(b.icmp("ne", exe["is_deleted"], 0), "deleted"):
+            b.ret_early(error(self.module, b, interface.FAILED_PRECONDITION, "the executable has been deleted"))
+        with b.if_(b.or_(b.icmp("ne", slot["num_devices"], 1), b.icmp("ne", exe["num_partitions"], 1)), "many"):
+            b.ret_early(call_python(b, exe.pointer("run_many"), slot.address))
+        self.count, given = exe["argument_count"], slot["num_args"]
+        with b.if_(b.icmp("ne", given, self.count), "wrong"):
+            text = "the program expects %ld arguments, got %ld"
+            b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, text, self.count, given))
+        check_size(self.module, b, "ExecuteOptions", slot["options"])
 
     def end_call(self) -> None:
         """Of a program that gave no results."""

@@ -57,8 +57,8 @@ def _write_is_dense(module: ModuleText) -> None:
 
 
 def _write_strides(module: ModuleText) -> None:
-    """Of an array that has elements, so that no stride is 0 but those not yet known. The layout's own size is not looked
-    at: jaxlib 0.10.2 gives 1 there."""
+    """Of an array that has elements, so that no stride is 0 but those not yet known. The layout's own size is not
+    looked at: jaxlib 0.10.2 gives 1 there."""
     params = [("ptr", "layout"), ("i64", "itemsize"), ("ptr", "dims"), ("i64", "rank"), ("ptr", "to")]
     b = module.function("shlo_pjrt_strides", params, "ptr", attributes="nounwind")
     address, itemsize, dims, rank, to = b.params
