@@ -427,18 +427,14 @@ def _output_dims(client: Client, args: Any) -> None:
 def _output_kinds(client: Client, args: Any) -> None:
     program = client.program(args.executable)
     args.num_outputs = len(program.results)
-    args.memory_kinds, args.memory_kind_sizes = program.kept.texts(
-        [MEMORY_KINDS[p.memory_kind] for p in program.results]
-    )
+    args.memory_kinds, args.memory_kind_sizes = program.kept.texts(names_of_memories(program.results))
 
 
 @handles("Executable_ParameterMemoryKinds")
 def _parameter_kinds(client: Client, args: Any) -> None:
     program = client.program(args.executable)
     args.num_parameters = len(program.arguments)
-    args.memory_kinds, args.memory_kind_sizes = program.kept.texts(
-        [MEMORY_KINDS[p.memory_kind] for p in program.arguments]
-    )
+    args.memory_kinds, args.memory_kind_sizes = program.kept.texts(names_of_memories(program.arguments))
 
 
 @handles("Executable_GetCompiledMemoryStats")
