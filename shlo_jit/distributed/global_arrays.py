@@ -143,7 +143,7 @@ class _Maker:
         outputs: Cuts = (None,) * len(new.block().terminator.operands)
         if not is_named:
             inputs, outputs = _parts_of_arguments(new.block()), _parts_of_results(new.block())
-        return _Function(_trimmed(new, inputs), inputs, outputs, manual.axes)
+        return _Function(_trimmed(new, inputs, outputs), inputs, outputs, manual.axes)
 
 
 def callee_of(op: Op) -> str | None:
@@ -210,7 +210,7 @@ def _parts_of_results(block: Block) -> Cuts:
     return tuple(found)
 
 
-def _trimmed(function: Op, inputs: Cuts) -> Op:
+def _trimmed(function: Op, inputs: Cuts, outputs: Cuts) -> Op:
     """Without parts of arguments that are the part already, and without what nobody reads."""
     used: set[Value] = set()
     for op in reversed(list(walk(function.block()))):
@@ -224,13 +224,14 @@ def _trimmed(function: Op, inputs: Cuts) -> Op:
         return operands if is_done or op.result not in used else None
 
     new = rebuilt(function, Rewriter(visit).sweep(function.block()))
-    attributes = new.attributes.get("arg_attrs")
-    if attributes:
-        kept = zip(attributes, inputs, strict=True)
-        new.attributes["arg_attrs"] = tuple(a if tiles is None else _without_sharding(a) for a, tiles in kept)
+    for which, cuts in (("arg_attrs", inputs), ("res_attrs", outputs)):
+        rows = new.attributes.get(which)
+        if rows:
+            kept = zip(rows, cuts, strict=True)
+            new.attributes[which] = tuple(row if tiles is None else _without_sharding(row) for row, tiles in kept)
     return new
 
 
 def _without_sharding(attributes: DictAttr) -> DictAttr:
-    """Attributes of an argument that has become a part."""
+    """Attributes of an argument or result that has become a part."""
     return DictAttr(tuple((key, value) for key, value in attributes.items if key not in SHARDINGS))

@@ -13,6 +13,8 @@ import threading
 import weakref
 from typing import Any
 
+from shlo_jit.jax.host_calls import host_calls
+from shlo_jit.pjrt.callbacks import CALLBACKS
 from shlo_jit.pjrt.plugin import plugin
 from shlo_jit.runtime.ffi.types import register_ffi_type
 
@@ -56,7 +58,13 @@ def _take_handlers(client: Any) -> None:
 
     xla_client.register_custom_call_handler(CPU, _jax.register_custom_call_target)
     xla_client.register_custom_type_handler(CPU, register_type)
-    client.foreign_handlers = lambda: xla_client.custom_call_targets("Host")
+
+    def handlers() -> dict[str, Any]:
+        """But those that only XLA's own programs can call."""
+        found = xla_client.custom_call_targets("Host")
+        return {name: found[name] for name in found if name not in CALLBACKS}
+
+    client.foreign_handlers = handlers
 
 
 def _tell_shardings(client: Any) -> None:
@@ -135,7 +143,7 @@ def _hand_over_callbacks(compiler: Any) -> None:
         if not host_callbacks or "shlo_jit" not in backend.platform_version:
             return original(backend, module, devices, options, host_callbacks)
         number, client = next(_tickets), plugin(_device_count).client
-        client.tickets[number] = tuple(host_callbacks)
+        client.tickets[number] = host_calls(host_callbacks)
         before = options.env_option_overrides
         options.env_option_overrides = [*before, ("shlo_jit_ticket", number)]
         try:

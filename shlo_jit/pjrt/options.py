@@ -31,6 +31,10 @@ class CompileOptions(NamedTuple):
     """Options that are ours, by name without the prefix."""
 
     @property
+    def num_devices(self) -> int:
+        return self.num_replicas * self.num_partitions
+
+    @property
     def device_assignment(self) -> bytes:
         """A DeviceAssignmentProto."""
         out = proto.write(REPLICA_COUNT, self.num_replicas) + proto.write(COMPUTATION_COUNT, self.num_partitions)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from shlo_jit.pjrt import interface
-from shlo_jit.pjrt.client import KINDS, Client, handles
+from shlo_jit.pjrt.client import Client, handles
 from shlo_jit.pjrt.compilation import compile_program, cost_of, read_program, write_program
 from shlo_jit.pjrt.executables import Program, Source
 from shlo_jit.pjrt.options import read_options
+from shlo_jit.pjrt.ports import names_of_memories
 from shlo_jit.pjrt.table import PluginError, record_at
 
 
@@ -23,8 +24,8 @@ def _compile(client: Client, args: Any) -> None:
     code = _bytes_at(given.code, given.code_size)
     source = Source(code, _bytes_at(args.compile_options, args.compile_options_size))
     options = read_options(source.options, len(client.devices))
-    callbacks = client.tickets.pop(options.own.get("ticket", 0), ())
-    program = compile_program(source, options, callbacks, client.foreign_handlers)
+    calls = client.tickets.pop(options.own.get("ticket", 0), {})
+    program = compile_program(source, options, calls, client.foreign_handlers)
     for key, sharding in program.inspected:
         client.tell_sharding(key, sharding)
     args.executable = client.add(program)
@@ -44,7 +45,7 @@ def _deserialize(client: Client, args: Any) -> None:
     data = _bytes_at(args.serialized_executable, args.serialized_executable_size)
     source = read_program(data)
     options = read_options(source.options, len(client.devices))
-    args.loaded_executable = client.add(compile_program(source, options, (), client.foreign_handlers))
+    args.loaded_executable = client.add(compile_program(source, options, {}, client.foreign_handlers))
 
 
 @handles("Executable_GetCostAnalysis")
@@ -56,24 +57,19 @@ def _cost(client: Client, args: Any) -> None:
 
 @handles("Executable_GetCompileOptions")
 def _compile_options(client: Client, args: Any) -> None:
-    source = client.program(args.executable).source
-    if source is None:
-        raise PluginError(interface.UNIMPLEMENTED, "the options of a program that calls Python functions are not kept")
-    _hand_over(args, "serialized_compile_options", source.options)
+    _hand_over(args, "serialized_compile_options", client.program(args.executable).source.options)
 
 
 @handles("Executable_OptimizedProgram")
 def _optimized_program(client: Client, args: Any) -> None:
-    """The host asks for the size first. What it gets is the program as it was given: it wants StableHLO here."""
-    program = client.program(args.executable)
-    if program.source is None:
-        raise PluginError(interface.UNIMPLEMENTED, "the text of a program that calls Python functions is not kept")
-    record, size = record_at("Program", args.program), len(program.source.code)
+    """The host asks for the size first."""
+    shown = client.program(args.executable).shown
+    record, size = record_at("Program", args.program), len(shown)
     if record.code:
         if record.code_size < size:
             what = f"the program has {size} bytes, the host's memory for it {record.code_size}"
             raise PluginError(interface.INVALID_ARGUMENT, what)
-        ctypes.memmove(record.code, program.source.code, size)
+        ctypes.memmove(record.code, shown, size)
     record.code_size = size
     record.format, record.format_size = client.kept.text("mlir")
 
@@ -114,14 +110,14 @@ def _output_dims(client: Client, args: Any) -> None:
 def _output_kinds(client: Client, args: Any) -> None:
     program = client.program(args.executable)
     args.num_outputs = len(program.results)
-    args.memory_kinds, args.memory_kind_sizes = program.kept.texts([KINDS[0]] * len(program.results))
+    args.memory_kinds, args.memory_kind_sizes = program.kept.texts(names_of_memories(program.results))
 
 
 @handles("Executable_ParameterMemoryKinds")
 def _parameter_kinds(client: Client, args: Any) -> None:
     program = client.program(args.executable)
     args.num_parameters = len(program.arguments)
-    args.memory_kinds, args.memory_kind_sizes = program.kept.texts([KINDS[0]] * len(program.arguments))
+    args.memory_kinds, args.memory_kind_sizes = program.kept.texts(names_of_memories(program.arguments))
 
 
 @handles("Executable_GetCompiledMemoryStats")

@@ -2,7 +2,7 @@
 
 What is written for parts (shard_map) runs as one program a device, with collectives between them. Any other program is
 about whole arrays: these are put together, the program runs once, with all threads, and its results are cut again as
-the program says, or every device has them whole.
+the program says, or every device has them whole. Replicas of a program have arrays of their own; shardings are for one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shlo_jit.api import compile
+from shlo_jit.codegen.program import TimedStep
 from shlo_jit.distributed.manual import is_manual
-from shlo_jit.ir.core import Module, function_type, walk
+from shlo_jit.ir.core import Module, walk
 from shlo_jit.ops import OPS
 from shlo_jit.pjrt import interface, records
 from shlo_jit.pjrt.callbacks import CALLBACKS, INSPECT, placed
-from shlo_jit.pjrt.executables import Calls, Port, Program, donated_of, main_of, ports_of
+from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.nesting import in_callback
 from shlo_jit.pjrt.options import CompileOptions
+from shlo_jit.pjrt.ports import Port, arguments_of, donated_of, main_of, results_of
 from shlo_jit.pjrt.shardings import Cut, layout_of, look_sharding, op_sharding, recut
 from shlo_jit.pjrt.table import PluginError, record_at
 from shlo_jit.runtime.distributed import DistributedExecutable
@@ -55,51 +57,58 @@ class SeveralProgram(Program):
             if look.op.attributes["call_target_name"] == INSPECT
         ]
         program = placed(module, callbacks, devices)
-        processes = devices if _is_for_parts(program) else 1
-        transport = "threads" if processes > 1 else None
+        replicas, is_once = options.num_replicas, options.num_replicas == 1 and not _is_for_parts(program)
         self._compile = functools.partial(
-            compile, program, num_partitions=processes, transport=transport, custom_calls=calls
+            compile,
+            program,
+            num_replicas=replicas,
+            num_partitions=1 if is_once else devices,
+            transport=None if is_once else "threads",
+            custom_calls=calls,
         )
         self.exe: Any = self._compile()
-        self._has_ranks, self._changed = processes > 1, threading.Condition()
+        self._has_ranks, self._changed = not is_once, threading.Condition()
         self._in_call: object = None
         self.donated = donated_of(main)
-        kind = function_type(main)
         self.inputs: Any = self.exe.inputs
         self.outputs: Any = self.exe.outputs
-        whole = [ports_of(types, own) for types, own in ((kind.inputs, self.inputs), (kind.results, self.outputs))]
+        whole = arguments_of(main, self.inputs), results_of(main, self.outputs)
         self.given_cuts, self.wanted_cuts = cuts, _ = layout.arguments, layout.results
         if isinstance(self.exe, DistributedExecutable) and self.exe.is_global:
             arrays: Any = self.exe._arrays
             own = [None if port.number < 0 else arrays._cut_outputs[port.number] for port in whole[1]]
-            rows = zip(layout.results, layout.is_said, own, strict=True)
-            self.wanted_cuts = [cut if said or ours is None else ours for cut, said, ours in rows]
+            self.wanted_cuts = [ours if cut is None else cut for cut, ours in zip(layout.results, own, strict=True)]
         self.arguments = [_part(port, cut) for port, cut in zip(whole[0], cuts, strict=True)]
         self.results = [_part(port, cut) for port, cut in zip(whole[1], self.wanted_cuts, strict=True)]
+        if options.num_replicas > 1:
+            if any(cut is not None for cut in (*cuts, *self.wanted_cuts)):
+                what = f"a program with shardings has one replica, not {options.num_replicas}"
+                raise PluginError(interface.UNIMPLEMENTED, what)
+            return
         self.argument_shardings = [op_sharding(cut) for cut in cuts]
         self.result_shardings = [op_sharding(cut) for cut in self.wanted_cuts]
 
     def run(self, client: Client, args: Any) -> None:
         """One call: `args` as LoadedExecutable_Execute gets them. Raises what the program does."""
         devices, count = args.num_devices, args.num_args
-        if devices != self.options.num_partitions or count != len(self.arguments):
-            expected = f"{len(self.arguments)} arguments on {self.options.num_partitions} devices"
+        if devices != self.options.num_devices or count != len(self.arguments):
+            expected = f"{len(self.arguments)} arguments on {self.options.num_devices} devices"
             raise PluginError(interface.INVALID_ARGUMENT, f"expected {expected}, got {count} on {devices}")
         rows = [_pointers(at, count) for at in _pointers(args.argument_lists, devices)]
         donated = self._donated(args)
         _check_given_once(rows, donated)
         with _held(client, [at for row in rows for at in row]):
-            made = self._call_alone(rows)
+            made = self._call_alone(client, rows)
             self._give(client, args, made)
         for i in donated:
             for row in rows:
                 client.delete(row[i])
 
-    def _call_alone(self, rows: list[list[int]]) -> list[list[np.ndarray]]:
+    def _call_alone(self, client: Client, rows: list[list[int]]) -> list[list[np.ndarray]]:
         """Calls of several ranks come one at a time. One from within another, by a function that the program calls,
         waits for a while only: it may be that one that it waits for. A call that fails ends the ranks, and the next one
         makes new ones."""
-        views = self._views(rows)
+        views = self._views(client, rows)
         if not self._has_ranks:
             return self._call(*views)
         this = object()
@@ -127,9 +136,13 @@ class SeveralProgram(Program):
                     raise PluginError(interface.FAILED_PRECONDITION, what)
             self._in_call = call
 
-    def _views(self, rows: list[list[int]]) -> tuple[list[list[np.ndarray]], list[Cut]]:
-        """The arguments' arrays, by argument and device, and how they are cut."""
+    def _views(self, client: Client, rows: list[list[int]]) -> tuple[list[list[np.ndarray]], list[Cut]]:
+        """The arguments' arrays, by argument and device, and how they are cut. Raises PluginError if one does not fit."""
+        homes = self._homes(client)
         buffers = [[_BUFFER.from_address(at) for at in row] for row in rows]
+        for d, row in enumerate(buffers):
+            if any(buffer.device != homes[d] for buffer in row):
+                raise PluginError(interface.INVALID_ARGUMENT, f"an argument of part {d} is on another device than that")
         columns = [
             [_view(row[i], i, port, self.inputs[port.number].dtype) for row in buffers]
             for i, port in enumerate(self.arguments)
@@ -138,18 +151,28 @@ class SeveralProgram(Program):
         cuts = [cut for cut, port in zip(self.given_cuts, self.arguments, strict=True) if port.number >= 0]
         return columns, cuts
 
+    def _homes(self, client: Client) -> list[int]:
+        return [client.device_address(number) for row in self.options.devices for number in row]
+
     def _give(self, client: Client, args: Any, made: list[list[np.ndarray]]) -> None:
         """Make buffers of the results' arrays."""
-        devices = self.options.num_partitions
-        for d, home in enumerate(_pointers(args.output_lists, devices)):
-            out = (ctypes.c_void_p * len(self.results)).from_address(home)
-            device = client.device_address(self.options.devices[0][d])
+        homes = self._homes(client)
+        devices = len(homes)
+        for d, (home, place) in enumerate(zip(homes, _pointers(args.output_lists, devices), strict=True)):
+            out = (ctypes.c_void_p * len(self.results)).from_address(place)
             for i, port in enumerate(self.results):
                 array = np.zeros((), np.uint8) if port.number < 0 else made[port.number][d]
-                out[i] = client.buffer_of(array, port, device)
+                out[i] = client.buffer_of(array, port, home)
         if args.device_complete_events:
             ready = client.library.addresses["shlo_pjrt_ready"]
             (ctypes.c_void_p * devices).from_address(args.device_complete_events)[:] = [ready] * devices
+
+    def steps(self) -> Sequence[TimedStep]:
+        exe = self.exe or self._compile()
+        if isinstance(exe, DistributedExecutable):
+            assert exe._remakes is not None
+            return exe._remakes.steps(0)
+        return super().steps()
 
     def _call(self, columns: list[list[np.ndarray]], cuts: list[Cut]) -> list[list[np.ndarray]]:
         """The arguments' arrays, by argument and device, to those of the results."""

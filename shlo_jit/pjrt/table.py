@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import logging
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +14,6 @@ from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.python import DONE, FUNCTIONS, PYTHON, RAISED
 from shlo_jit.pjrt.code.writer import symbol
 
-LOG = logging.getLogger("shlo_jit")
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p, ctypes.c_int64)
 HEAD_WORDS = 5
@@ -157,5 +156,5 @@ def describe(error: BaseException) -> tuple[int, str]:
         return interface.CANCELLED, "interrupted (KeyboardInterrupt)"
     if isinstance(error, MemoryError):
         return interface.RESOURCE_EXHAUSTED, str(error) or "out of memory"
-    LOG.debug("an error in the plugin", exc_info=error)
-    return interface.INTERNAL, f"{type(error).__name__}: {error}"
+    text = "".join(traceback.format_exception(error))  # it may be a callback's, and the host shows nothing else
+    return interface.INTERNAL, f"{type(error).__name__}: {error}\n\n{text}"

@@ -18,7 +18,7 @@ from shlo_jit.pjrt.code.holds import TRUE, hold, is_deleted, let_go
 from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.python import call_python, stay_at_the_end
 from shlo_jit.pjrt.code.writer import NULL, Args, Record, Slot, check_size, error
-from shlo_jit.pjrt.records import ARGUMENT, BUFFER, DEVICE, EXECUTABLE, RESULT, STORAGE, nbytes
+from shlo_jit.pjrt.records import ARGUMENT, BUFFER, EXECUTABLE, RESULT, STORAGE, nbytes
 
 NONE = i64(-1)
 
@@ -91,13 +91,17 @@ class _Execute:
         stay_at_the_end(b)
         with b.if_(b.icmp("ne", exe["is_deleted"], 0), "deleted"):
             b.ret_early(error(self.module, b, interface.FAILED_PRECONDITION, "the executable has been deleted"))
-        with b.if_(b.or_(b.icmp("ne", slot["num_devices"], 1), b.icmp("ne", exe["num_partitions"], 1)), "many"):
+        with b.if_(b.or_(b.icmp("ne", slot["num_devices"], 1), b.icmp("eq", exe.pointer("main"), NULL)), "many"):
             b.ret_early(call_python(b, exe.pointer("run_many"), slot.address))
         self.count, given = exe["argument_count"], slot["num_args"]
         with b.if_(b.icmp("ne", given, self.count), "wrong"):
             text = "the program expects %ld arguments, got %ld"
             b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, text, self.count, given))
         check_size(self.module, b, "ExecuteOptions", slot["options"])
+        asked = slot["execute_device"]
+        with b.if_(b.and_(b.icmp("ne", asked, NULL), b.icmp("ne", asked, exe.pointer("device"))), "elsewhere"):
+            text = "execute_device: the program was compiled for another device"
+            b.ret_early(error(self.module, b, interface.UNIMPLEMENTED, text))
 
     def end_call(self) -> None:
         """Of a program that gave no results."""
@@ -276,9 +280,7 @@ class _Execute:
 
     def give_results(self) -> None:
         b, exe = self.b, self.exe
-        lists, asked = b.load("ptr", self.slot["output_lists"]), self.slot["execute_device"]
-        device = b.select(b.icmp("eq", asked, NULL), exe.pointer("device"), asked)
-        memory = Record(b, DEVICE, device).pointer("memory")
+        lists, device = b.load("ptr", self.slot["output_lists"]), exe.pointer("device")
 
         def give(i: V, result: Record) -> None:
             output, argument, size = result["output"], result["argument"], result["nbytes"]
@@ -298,7 +300,7 @@ class _Execute:
                 return [b.call("ptr", "shlo_pjrt_storage", [data, size, NULL, NULL, i64(1)], declare=False)]
 
             (storage,) = b.if_else(b.icmp("sge", argument, 0), taken, fresh)
-            facts = [size, result["type"], result["rank"], result.pointer("dims"), device, memory]
+            facts = [size, result["type"], result["rank"], result.pointer("dims"), device, result.pointer("memory")]
             made = b.call("ptr", "shlo_pjrt_buffer", [storage, data, *facts], declare=False)
             b.store(made, b.element(lists, "ptr", i))
 
