@@ -38,10 +38,7 @@ def _serialize(client: Client, args: Any) -> None:
 
 @handles("Executable_DeserializeAndLoad")
 def _deserialize(client: Client, args: Any) -> None:
-    if args.struct_size > interface.needed_bytes("Executable_DeserializeAndLoad") and (
-        args.overridden_serialized_compile_options_size
-    ):
-        raise PluginError(interface.UNIMPLEMENTED, "a serialized program has the options it was compiled with")
+    """Options that a host gives beside it are not looked at: those that it was compiled with are in it."""
     data = _bytes_at(args.serialized_executable, args.serialized_executable_size)
     source = read_program(data)
     options = read_options(source.options, len(client.devices))

@@ -137,7 +137,7 @@ class SeveralProgram(Program):
             self._in_call = call
 
     def _views(self, client: Client, rows: list[list[int]]) -> tuple[list[list[np.ndarray]], list[Cut]]:
-        """The arguments' arrays, by argument and device, and how they are cut. Raises PluginError if one does not fit."""
+        """The arguments' arrays, by argument and device, and how they are cut. Raises PluginError if any is wrong."""
         homes = self._homes(client)
         buffers = [[_BUFFER.from_address(at) for at in row] for row in rows]
         for d, row in enumerate(buffers):

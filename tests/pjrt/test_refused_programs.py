@@ -123,19 +123,6 @@ def test_serialized_programs_that_are_damaged(host: Host, change, what: str) -> 
     assert caught.value.code == interface.INVALID_ARGUMENT
 
 
-def test_other_options_for_serialized_programs(host: Host) -> None:
-    loaded = host.compile(ADD)
-    data = host.said(host.call("Executable_Serialize", executable=loaded), "serialized_bytes")
-    given = {"serialized_executable": text(data), "serialized_executable_size": len(data)}
-    given |= {
-        "overridden_serialized_compile_options": text(GOOD),
-        "overridden_serialized_compile_options_size": len(GOOD),
-    }
-    with pytest.raises(Refused, match="a serialized program has the options it was compiled with"):
-        host.call("Executable_DeserializeAndLoad", client=host.client, **given)
-    host.call("LoadedExecutable_Destroy", executable=loaded)
-
-
 def test_room_for_a_program(host: Host) -> None:
     loaded = host.compile(ADD)
     room = text(b"\0" * 10)
