@@ -305,7 +305,7 @@ def _default_memory(client: Client, args: Any) -> None:
 def _device_attributes(client: Client, args: Any) -> None:
     args.attributes, args.num_attributes = client.kept.named_values({}), 0
     args.device_attributes = client.device_table
-    args.attributes_deleter = client.library.addresses["shlo_pjrt_nothing"]
+    args.attributes_deleter = client.library.addresses["shlo_pjrt_nothing_void"]
 
 
 @handles("Memory_Id")

@@ -70,9 +70,9 @@ def _read(data: bytes, device_count: int) -> CompileOptions:
             else:
                 _check_foreign(name, setting)
     devices = _devices(proto.message(build, DEVICE_ASSIGNMENT), replicas, partitions)
-    ids = [id for row in devices for id in row]
-    if len({*ids}) < len(ids) or max(ids) >= device_count:
-        what = f"a program is assigned to the devices {ids}: expected different ones below {device_count}"
+    last = max(id for row in devices for id in row)
+    if last >= device_count:
+        what = f"a program is for device {last}, and there are {device_count}"
         raise PluginError(interface.INVALID_ARGUMENT, what)
     return CompileOptions(replicas, partitions, devices, own)
 
@@ -107,9 +107,10 @@ def _devices(data: bytes, replicas: int, partitions: int) -> tuple[tuple[int, ..
             columns.append(ids)
     if not columns:
         return tuple(tuple(r * partitions + p for p in range(partitions)) for r in range(replicas))
-    if [len(ids) for ids in columns] != [replicas] * partitions:
-        named = f"it names {[len(ids) for ids in columns]} devices"
-        raise ValueError(f"{partitions} partitions of {replicas} replicas are to be assigned to devices, and {named}")
+    different = {id for ids in columns for id in ids}
+    if [len(ids) for ids in columns] != [replicas] * partitions or len(different) < replicas * partitions:
+        what = f"expected a device for each of {replicas} replicas and {partitions} partitions, got {columns}"
+        raise PluginError(interface.INVALID_ARGUMENT, what)
     return tuple(zip(*columns, strict=True))
 
 

@@ -20,7 +20,7 @@ from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT
 from shlo_jit.pjrt.table import Table
 from shlo_jit.runtime import build, pool, routines
 
-FAIL = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int32)
+FAIL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
 CAPSULE_NAME = b"pjrt_c_api"
 SHARDINGS = 19
 """Number of the extension by which programs say how their arguments and results lie on devices."""
@@ -42,8 +42,12 @@ class Plugin:
         self.table = table = Table(library, client.handlers())
         table.extend(SHARDINGS, "Shardings_Extension", "Executable_ParameterShardings", "Executable_OutputShardings")
 
-        def fail(number: int, status: int) -> int:
-            return self.table.error_of(client.programs[number].failure(status))
+        def fail(answer: int, number: int, status: int) -> None:
+            try:
+                error = client.programs[number].failure(status)
+            except BaseException as raised:
+                error = raised
+            self.table.answer(answer, error)
 
         self._fail = FAIL(fail)
         client.fail = ctypes.cast(self._fail, ctypes.c_void_p).value or 0

@@ -11,10 +11,10 @@ from typing import Any
 
 from shlo_jit.codegen.jit import Library
 from shlo_jit.pjrt import interface
-from shlo_jit.pjrt.code.python import DONE, FUNCTIONS, PYTHON, RAISED
+from shlo_jit.pjrt.code.python import DONE, FUNCTIONS, INSIDE, PYTHON, RAISED
 from shlo_jit.pjrt.code.writer import symbol
 
-FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p, ctypes.c_int64)
 HEAD_WORDS = 5
 """Of the table: its size, extensions, and the version's size, extensions and numbers."""
@@ -62,7 +62,8 @@ class Table:
         self._raised = ctypes.c_int64.from_address(library.addresses[RAISED.text[1:]])
         self._kept: list[Any] = []
         self._inside: list[int] = []
-        """Threads that are in a handler."""
+        """Threads that are in a handler, or were when an exception hit them."""
+        self._calls = ctypes.c_int64.from_address(library.addresses[INSIDE.text[1:]])
         self._ends = False
         names = [*interface.FUNCTIONS]
         self._memory = (ctypes.c_uint64 * (HEAD_WORDS + len(names)))()
@@ -77,18 +78,18 @@ class Table:
         """Address of a function that calls the handler of a function of the interface."""
         kind = interface.structure(name)
 
-        def call(address: int) -> int:
+        def call(answer: int, address: int) -> None:
             this = threading.get_ident()
             try:
                 self._inside.append(this)
                 handler(kind.from_address(address))
                 if self._ends and name in MAKING:
                     raise InterpreterEnds
+                ctypes.c_int64.from_address(answer).value = DONE
             except BaseException as error:
-                return self.error_of(error)
+                self.answer(answer, error)
             finally:
                 self._inside.remove(this)
-            return DONE
 
         made = FUNCTION(call)
         self._kept.append(made)
@@ -102,14 +103,14 @@ class Table:
         self._kept.append(record)
         self._memory[1] = ctypes.addressof(record)
 
-    def error_of(self, error: BaseException) -> int:
-        """Address of a new error that says what was raised."""
+    def answer(self, place: int, error: BaseException) -> None:
+        """Answer a call with an error that says what was raised."""
         code, text = describe(error)
         message = text.encode(errors="backslashreplace")
         made = self._error(code, message, len(message))
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             self._raise_later(error)
-        return made
+        ctypes.c_int64.from_address(place).value = made
 
     def _raise_later(self, error: BaseException) -> None:
         """Let the main thread raise it, as soon as the host is back in Python."""
@@ -121,20 +122,21 @@ class Table:
         """At the end of the interpreter: machine code goes on for threads that do, and no Python is called. Others that
         are in Python leave it first: hosts wait for them, and the interpreter would just end them."""
         self._ends = True
-        self._answer({name: "shlo_pjrt_ended" for name in MAKING})
+        self._stand_in({name: "shlo_pjrt_ended" for name in MAKING})
         ctypes.pythonapi.PyThreadState_SetAsyncExc.argtypes = [ctypes.c_ulong, ctypes.py_object]
         this, deadline = threading.get_ident(), time.monotonic() + ENDING_SECONDS
-        while (others := {*self._inside} - {this}) and time.monotonic() < deadline:
-            for thread in others:
+        others = self._calls.value
+        while self._calls.value and time.monotonic() < deadline:
+            for thread in {*self._inside} - {this}:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, InterpreterEnds)
             pause = time.monotonic() + TELLING_SECONDS  # some code takes no notice of an exception
-            while others & {*self._inside} and time.monotonic() < pause:
+            while self._calls.value and time.monotonic() < pause:
                 time.sleep(0.002)
         if others or threading.active_count() > 1:
             time.sleep(LAST_CALLS_SECONDS)
-        self._answer({name: "shlo_pjrt_nothing" for name in PYTHON if name not in MAKING})
+        self._stand_in({name: "shlo_pjrt_nothing" for name in PYTHON if name not in MAKING})
 
-    def _answer(self, functions: Mapping[str, str]) -> None:
+    def _stand_in(self, functions: Mapping[str, str]) -> None:
         """Let machine code stand for functions of Python's."""
         for name, own in functions.items():
             self._functions[PYTHON.index(name)] = self._library.addresses[own]

@@ -77,14 +77,14 @@ INTERRUPTED = {
     "a compilation": "a = large(60)\ninterrupted(a.compile)\n",
 }
 THREADS = {
-    "execute": "g = jax.jit(lambda x: x @ x)\nx = g(jnp.ones((300, 300)))\nin_threads(*[lambda: g(x)] * 3)\n",
-    "callback": "g = calls(lambda x: np.asarray(x))\ng(ones)\nin_threads(*[lambda: g(ones)] * 2)\n",
+    "execute": "g1 = jax.jit(lambda x: x @ x)\nx1 = g1(jnp.ones((300, 300)))\nin_threads(*[lambda: g1(x1)] * 3)\n",
+    "callback": "g2 = calls(lambda x: np.asarray(x))\ng2(ones)\nin_threads(*[lambda: g2(ones)] * 2)\n",
     "a callback that sleeps": ASLEEP + "in_threads(lambda: calls(sleeps)(ones))\nstarted.wait(60)\n",
-    "device_put": "a = np.ones((500, 500), np.float32)\nin_threads(lambda: jax.device_put(a), lambda: jax.device_put(a.T))\n",
-    "arguments": "a = np.ones(4, np.float32)\nin_threads(*[lambda: f(a)] * 3)\n",
+    "device_put": "a3 = np.ones((500, 500), np.float32)\nin_threads(lambda: jax.device_put(a3), lambda: jax.device_put(a3.T))\n",
+    "arguments": "a4 = np.ones(4, np.float32)\nin_threads(*[lambda: f(a4)] * 3)\n",
     "reading": "in_threads(lambda: np.asarray(f(ones)).sum(), ones.copy)\n",
-    "several devices": "g = in_shards(lambda x: jax.lax.psum(x, 'i'))\ng(jnp.ones(4))\nin_threads(*[lambda: g(jnp.ones(4))] * 2)\n",
-    "a compilation": "a = large(60)\nin_threads(a.compile)\n",
+    "several devices": "g5 = in_shards(lambda x: jax.lax.psum(x, 'i'))\ng5(jnp.ones(4))\nin_threads(*[lambda: g5(jnp.ones(4))] * 2)\n",
+    "a compilation": "a6 = large(60)\nin_threads(a6.compile)\n",
 }
 
 

@@ -1,12 +1,12 @@
 """Functions of the interface that Python has, and those that nobody has.
 
-    ptr @shlo_pjrt_answer(i64 given)            an error or null, of what a Python function has given
+    ptr @shlo_pjrt_answer(i64 given)            an error or null, of what a Python function has answered
     void @shlo_pjrt_keep_exception()            what this thread has set becomes RAISED
     i32 @shlo_pjrt_raise(ptr exception)         for Python's list of pending calls: the main thread raises it
 
-A Python function gives DONE, or the address of an error. Where Ctrl-C hits it outside of its own `try`, ctypes gives 0:
-then nothing was done. A handler's exception reaches the host as an error, and beyond that the main thread raises it as
-soon as it is back in Python.
+A Python function is called with the place for its answer, which is DONE or the address of an error. Where Ctrl-C hits
+it outside of its own `try`, ctypes returns, and no answer has come. A handler's exception reaches the host as an error,
+and beyond that the main thread raises it as soon as it is back in Python.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from shlo_jit.pjrt.code.writer import NULL, Slot, error, symbol, text
 DONE = 1
 FUNCTIONS = V("ptr", "@shlo_pjrt_functions")
 """Addresses of Python's functions, in the order of PYTHON."""
+INSIDE = V("ptr", "@shlo_pjrt_inside")
+"""How many calls of Python are under way."""
 RAISED = V("ptr", "@shlo_pjrt_raised")
 """A reference to what a handler of a signal has raised, or null."""
 MAIN_THREAD = V("ptr", "@shlo_pjrt_main_thread")
@@ -49,6 +51,7 @@ PYTHON = (
 
 def write_python(module: ModuleText) -> None:
     module.define_global(MAIN_THREAD.text[1:], "global i64 0, align 8")
+    module.define_global(INSIDE.text[1:], "global i64 0, align 8")
     module.define_global(RAISED.text[1:], "global ptr null, align 8")
     _write_answer(module)
     _write_keep_exception(module)
@@ -64,10 +67,14 @@ def write_python(module: ModuleText) -> None:
             b.ret(b.call("ptr", "shlo_pjrt_missing", [text(module, b, name)[0]], declare=False))
     b = module.function("shlo_pjrt_missing", [("ptr", "name")], "ptr", attributes="nounwind cold noinline")
     b.ret(error(module, b, interface.UNIMPLEMENTED, "shlo_jit has no %s", b.params[0]))
-    b = _external(module, "shlo_pjrt_nothing")
-    b.ret(V("ptr", f"inttoptr (i64 {DONE} to ptr)"))
-    b = _external(module, "shlo_pjrt_ended")
-    b.ret(error(module, b, interface.CANCELLED, "the interpreter has ended"))
+    b = _external(module, "shlo_pjrt_nothing_void", "args", "void")
+    b.ret()
+    b = _external(module, "shlo_pjrt_nothing", "answer", "void")
+    b.store(i64(DONE), b.params[0])
+    b.ret()
+    b = _external(module, "shlo_pjrt_ended", "answer", "void")
+    b.store(error(module, b, interface.CANCELLED, "the interpreter has ended"), b.params[0])
+    b.ret()
 
 
 def stay_at_the_end(b: Builder) -> None:
@@ -85,11 +92,15 @@ def stay_at_the_end(b: Builder) -> None:
 
 def call_python(b: Builder, function: V, *arguments: V) -> V:
     """An error, or null."""
-    return b.call("ptr", "shlo_pjrt_answer", [b.call_pointer("i64", function, arguments)], declare=False)
+    place = b.variable(i64(0))
+    atomic(b, "add", INSIDE, i64(1), "acq_rel")
+    b.call_pointer("void", function, [place, *arguments])
+    atomic(b, "sub", INSIDE, i64(1), "acq_rel")
+    return b.call("ptr", "shlo_pjrt_answer", [b.load("i64", place)], declare=False)
 
 
-def _external(module: ModuleText, name: str) -> Builder:
-    return module.function(name, [("ptr", "args")], "ptr", linkage="external", attributes="nounwind")
+def _external(module: ModuleText, name: str, parameter: str = "args", result: str = "ptr") -> Builder:
+    return module.function(name, [("ptr", parameter)], result, linkage="external", attributes="nounwind")
 
 
 def _write_answer(module: ModuleText) -> None:

@@ -16,7 +16,7 @@ from shlo_jit.pjrt.code.holds import write_holds
 from shlo_jit.pjrt.code.layouts import write_layouts
 from shlo_jit.pjrt.code.memory import LIMIT, LOCK, write_memory
 from shlo_jit.pjrt.code.objects import READY, write_objects
-from shlo_jit.pjrt.code.python import FUNCTIONS, MAIN_THREAD, PYTHON, RAISED, write_python
+from shlo_jit.pjrt.code.python import FUNCTIONS, INSIDE, MAIN_THREAD, PYTHON, RAISED, write_python
 from shlo_jit.pjrt.code.shapes import write_shapes
 from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT, write_transfer
 from shlo_jit.pjrt.code.writer import symbol, write_short
@@ -27,8 +27,8 @@ OWN = (
     *("shlo_pjrt_hold", "shlo_pjrt_let_go", "shlo_pjrt_delete"),
     *("shlo_pjrt_user_data", "shlo_pjrt_set_user_data"),
     *(READY.text[1:], LOCK.text[1:], LIMIT.text[1:], VIEW_ALIGNMENT.text[1:], MAIN_THREAD.text[1:]),
-    *(FUNCTIONS.text[1:], RAISED.text[1:]),
-    *("shlo_pjrt_nothing", "shlo_pjrt_ended", "shlo_pjrt_raise"),
+    *(FUNCTIONS.text[1:], INSIDE.text[1:], RAISED.text[1:]),
+    *("shlo_pjrt_nothing", "shlo_pjrt_nothing_void", "shlo_pjrt_ended", "shlo_pjrt_raise"),
 )
 
 
