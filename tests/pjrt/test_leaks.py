@@ -27,7 +27,7 @@ def resident() -> int:
 
 
 def check_flat(work: Callable[[], object], times: int = TIMES) -> None:
-    for _ in range(times // 10):
+    for _ in range(max(100, times // 10)):
         work()
     before = resident()
     for _ in range(times):
