@@ -11,11 +11,8 @@ from typing import Any
 
 from shlo_jit.pjrt import interface, records
 from shlo_jit.pjrt.client import Client, handles
-
-LAYOUTS = 4
-"""Number of the extension."""
-FUNCTIONS = tuple(name for name in interface.RECORDS if name.startswith("Layouts_") and name != "Layouts_Extension")
-"""The fields of its record, in their order."""
+from shlo_jit.pjrt.code.shapes import HIGHEST_RANK
+from shlo_jit.pjrt.table import PluginError
 
 _BUFFER = records.structure(records.BUFFER)
 
@@ -39,6 +36,9 @@ def _serialize(client: Client, args: Any) -> None:
 
 @handles("Layouts_Client_GetDefaultLayout", "Layouts_Topology_GetDefaultLayout")
 def _default(client: Client, args: Any) -> None:
+    if not 0 <= args.num_dims <= HIGHEST_RANK:
+        message = f"num_dims: expected 0 to {HIGHEST_RANK}, got {args.num_dims}"
+        raise PluginError(interface.INVALID_ARGUMENT, message)
     args.layout = _row_major(client, args.num_dims)
 
 

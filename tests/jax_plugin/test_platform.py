@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jax_platform import run
+from platform_process import run
 
 pytest.importorskip("jax", reason="the platform is JAX's")
 HERE = Path(__file__).parent / "on_platform"

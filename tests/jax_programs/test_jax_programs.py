@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from jax_platform import run
+from platform_process import run
 
 pytest.importorskip("jax", reason="the platform is JAX's")
 HERE = Path(__file__).resolve().parent

@@ -169,6 +169,6 @@ def test_results_are_in_the_memory_that_is_wanted(kind: str) -> None:
     ):
         result = jax.jit(lambda a: a * 2, out_shardings=place)(x)
         assert result.sharding.memory_kind == kind
-        again = jax.jit(lambda a: jax.device_put(a, place), in_shardings=place)(result)
+        again = jax.jit(lambda a: a + 0, in_shardings=place, out_shardings=place)(result)
         assert again.sharding.memory_kind == kind
         np.testing.assert_array_equal(np.asarray(again), x * 2)

@@ -1,4 +1,4 @@
-"""Starts Pythons of their own, where JAX is told to use the platform."""
+"""Processes in which JAX is told to use the platform."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, timeout: float = 600, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A Python of its own, with the platform."""
     environment = {**os.environ, "JAX_PLATFORMS": "shlo", "JAX_NUM_CPU_DEVICES": "4", **variables}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
     command = [sys.executable, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
