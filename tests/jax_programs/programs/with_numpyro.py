@@ -29,7 +29,7 @@ _EFFECT = jnp.array([28.0, 8, -3, 7, -1, 1, 18, 12])
 
 def hierarchical_nuts() -> Any:
     chains = MCMC(
-        NUTS(_eight_schools), num_warmup=30, num_samples=20, num_chains=2, chain_method="vectorized", progress_bar=False
+        NUTS(_eight_schools), num_warmup=10, num_samples=8, num_chains=2, chain_method="vectorized", progress_bar=False
     )
     chains.run(jax.random.key(0), _SIGMA, y=_EFFECT, extra_fields=("potential_energy", "num_steps"))
     samples = chains.get_samples()
