@@ -75,16 +75,16 @@ def local_program(module: Module, entry: str, num_partitions: int) -> LocalProgr
     inside = {id(maker.functions[name]): written_out(made.op) for name, made in maker.made.items()}
     main = maker.made.get(entry)
     inputs, outputs = (main.inputs, main.outputs) if main is not None else ((), ())
-    op = _with_functions(module.op, inside)
+    op = with_functions(module.op, inside)
     return LocalProgram(Module(op, module.source, module.locations), inputs, outputs)
 
 
-def _with_functions(module: Op, functions: dict[int, Op]) -> Op:
+def with_functions(module: Op, functions: dict[int, Op]) -> Op:
     """The module with other functions in place of those (by id)."""
     ops: list[Op] = []
     for op in module.block().ops:
         if op.name == "builtin.module":
-            op = _with_functions(op, functions)
+            op = with_functions(op, functions)
         ops.append(functions.get(id(op), op))
     return Op(
         module.name, [], [], module.attributes, [Region([Block([], ops)])], module.source, module.start, module.end

@@ -35,6 +35,9 @@ class Mesh:
     def size(self) -> int:
         return prod(self.axes.values())
 
+    def __hash__(self) -> int:
+        return hash((*self.axes.items(), self.device_ids))
+
 
 @dataclass(frozen=True)
 class Axis:

@@ -14,13 +14,12 @@ import numpy as np
 from jax.errors import JaxRuntimeError
 from jax.experimental import buffer_callback as names
 
+from shlo_jit.pjrt.callbacks import CALLBACKS
 from shlo_jit.runtime.callbacks import InPlace
 from shlo_jit.runtime.dlpack import CPU, to_dlpack
 
-CALLBACKS = ("xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback")
-"""Of arrays: arguments of the function to what it returns."""
 BUFFER_CALLBACK = "xla_buffer_python_cpu_callback"
-"""Of memory: the function writes its results there."""
+"""Of memory; those of CALLBACKS are of arrays, arguments of the function to what it returns."""
 TARGETS = (*CALLBACKS, BUFFER_CALLBACK)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import weakref
 from typing import Any
 
 from shlo_jit.jax.host_calls import TARGETS, host_calls
@@ -39,6 +40,7 @@ def initialize() -> None:
         factories[CPU] = factories.pop(NAME)
         bridge._alias_to_platforms[NAME] = [CPU]
     _take_handlers(made.client)
+    _tell_shardings(made.client)
     _hand_over_callbacks(compiler)
     _copy_from_others(made.view_alignment)
 
@@ -60,6 +62,30 @@ def _take_handlers(client: Any) -> None:
         return {name: value for name, value in xla_client.custom_call_targets("Host").items() if name not in TARGETS}
 
     client.foreign_handlers = handlers
+
+
+def _tell_shardings(client: Any) -> None:
+    """`jax.debug.inspect_array_sharding` leaves with the program where its function is; we look it up among those that
+    are alive."""
+    from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssue] - it has no stubs
+
+    alive: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
+    original = _jax.encode_inspect_sharding_callback
+
+    def encode_inspect_sharding_callback(callback: Any) -> bytes:
+        key = original(callback)
+        alive[key] = callback
+        return key
+
+    def tell(key: str, sharding: bytes) -> None:
+        callback = alive.get(key.encode("utf-8", "surrogateescape"))
+        if callback is not None:
+            proto = xla_client.OpSharding()
+            proto.ParseFromString(sharding)
+            callback(xla_client.HloSharding.from_proto(proto))
+
+    xla_client.encode_inspect_sharding_callback = encode_inspect_sharding_callback
+    client.tell_sharding = tell
 
 
 def _asked() -> list[str]:

@@ -74,6 +74,8 @@ class Client:
         """Addresses of the functions that programs call: see `records.EXECUTABLE`."""
         self.foreign_handlers: Callable[[], Mapping[str, Any]] = dict
         """Gives the handlers of custom calls that were registered with a framework, by name."""
+        self.tell_sharding: Callable[[str, bytes], None] = lambda key, sharding: None
+        """Tells the framework how a value lies that it wants to know it of: see `Program.inspected`."""
         self.tickets: dict[int, Calls] = {}
         """What a framework's front end hands over beside a compilation, by number: custom calls of that program."""
 
@@ -340,7 +342,10 @@ def _compile(client: Client, args: Any) -> None:
     code = ctypes.string_at(given.code, given.code_size)
     options = ctypes.string_at(args.compile_options, args.compile_options_size)
     calls = client.tickets.pop(read_options(options).own.get("ticket", 0), {})
-    args.executable = client.add(compile_program(code, options, calls, client.foreign_handlers))
+    program = compile_program(code, options, calls, client.foreign_handlers)
+    for key, sharding in program.inspected:
+        client.tell_sharding(key, sharding)
+    args.executable = client.add(program)
 
 
 @handles("Executable_Serialize")

@@ -68,6 +68,8 @@ class Program:
     argument_shardings: Sequence[bytes] = ()
     """How they lie on several devices, an OpSharding each."""
     result_shardings: Sequence[bytes] = ()
+    inspected: Sequence[tuple[str, bytes]] = ()
+    """How values lie that the framework wants to know it of: whom to tell, and an OpSharding."""
     source: Source
     """What it was compiled from, beside custom calls."""
     calls: frozenset[str]

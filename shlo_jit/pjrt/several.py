@@ -16,11 +16,14 @@ import numpy as np
 
 from shlo_jit.api import compile
 from shlo_jit.codegen.program import TimedStep
-from shlo_jit.ir.core import Module, function_type
+from shlo_jit.distributed.manual import is_manual
+from shlo_jit.ir.core import Module, function_type, walk
+from shlo_jit.ops import OPS
 from shlo_jit.pjrt import interface, records
+from shlo_jit.pjrt.callbacks import CALLBACKS, INSPECT, placed
 from shlo_jit.pjrt.executables import Calls, Port, Program, donated_of, main_of, ports_of
 from shlo_jit.pjrt.options import CompileOptions
-from shlo_jit.pjrt.shardings import Cut, cuts_of, op_sharding, recut
+from shlo_jit.pjrt.shardings import Cut, layout_of, look_sharding, op_sharding, recut
 from shlo_jit.pjrt.table import PluginError
 from shlo_jit.runtime.distributed import DistributedExecutable
 
@@ -33,23 +36,30 @@ class SeveralProgram(Program):
 
     def __init__(self, module: Module, options: CompileOptions, fingerprint: str, calls: Calls) -> None:
         super().__init__(module, options, fingerprint)
-        grid = {"num_replicas": options.num_replicas, "num_partitions": options.num_partitions}
-        self.exe = compile(module, **grid, transport="threads", custom_calls=calls)
         main, devices = main_of(module), options.num_partitions
+        layout = layout_of(module, main, devices, (*CALLBACKS, INSPECT))
+        callbacks = [look for look in layout.looks if look.op.attributes["call_target_name"] in CALLBACKS]
+        self.inspected = [
+            (look.op.attributes["backend_config"], look_sharding(look, devices))
+            for look in layout.looks
+            if look.op.attributes["call_target_name"] == INSPECT
+        ]
+        program = placed(module, callbacks, devices)
+        replicas = options.num_replicas
+        partitions = devices if replicas > 1 or _is_for_parts(program) else 1
+        how = "threads" if replicas * partitions > 1 else None
+        self.exe = compile(program, num_replicas=replicas, num_partitions=partitions, transport=how, custom_calls=calls)
         self.donated = donated_of(main)
         kind = function_type(main)
         self.inputs: Any = self.exe.inputs
         self.outputs: Any = self.exe.outputs
-        cuts = cuts_of(module, main, "arg_attrs", len(kind.inputs), devices)
-        wanted = cuts_of(module, main, "res_attrs", len(kind.results), devices)
         whole = [ports_of(types, own) for types, own in ((kind.inputs, self.inputs), (kind.results, self.outputs))]
-        self.given_cuts, self.wanted_cuts = cuts, wanted
+        self.given_cuts, self.wanted_cuts = cuts, _ = layout.arguments, layout.results
         if isinstance(self.exe, DistributedExecutable) and self.exe.is_global:
             arrays: Any = self.exe._arrays
             own = [None if port.number < 0 else arrays._cut_outputs[port.number] for port in whole[1]]
-            says = main.attributes.get("res_attrs") or ()
-            has = [row.get("sdy.sharding") is not None for row in says] or [False] * len(own)
-            self.wanted_cuts = [cut if said else ours for cut, said, ours in zip(wanted, has, own, strict=True)]
+            rows = zip(layout.results, layout.is_said, own, strict=True)
+            self.wanted_cuts = [cut if said or ours is None else ours for cut, said, ours in rows]
         self.arguments = [_part(port, cut) for port, cut in zip(whole[0], cuts, strict=True)]
         self.results = [_part(port, cut) for port, cut in zip(whole[1], self.wanted_cuts, strict=True)]
         if options.num_replicas > 1:
@@ -125,6 +135,15 @@ class SeveralProgram(Program):
         for i in self.donated - keep:
             for row in rows:
                 client.delete(row[i])
+
+
+def _is_for_parts(module: Module) -> bool:
+    """Whether a program says what one device of several does."""
+    for op in walk(module.body):
+        record = OPS.get(op.name)
+        if is_manual(op) or (record is not None and record.has("collective")):
+            return True
+    return False
 
 
 _BUFFER = records.structure(records.BUFFER)
