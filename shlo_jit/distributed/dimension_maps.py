@@ -53,6 +53,11 @@ def _all(op: Op) -> Sequence[DimensionMap]:
     return [_same(v) for v in op.operands]
 
 
+def _updated(op: Op) -> Sequence[DimensionMap]:
+    """The operand's, and those of the update that are whole dimensions."""
+    return [_same(v) for v in op.operands[:2]]
+
+
 def _but(rank: int, gone: Sequence[int]) -> DimensionMap:
     """Dimensions in order, but those that are gone."""
     left = [d for d in range(rank) if d not in gone]
@@ -134,6 +139,7 @@ _RULES: dict[str, Rule] = {
     "stablehlo.concatenate": _concatenate,
     "stablehlo.convolution": _convolution,
     "stablehlo.dot_general": _dot_general,
+    "stablehlo.dynamic_update_slice": _updated,
     "stablehlo.gather": _gather,
     "stablehlo.reduce": _reduce,
     "stablehlo.reshape": _reshape,
@@ -141,7 +147,6 @@ _RULES: dict[str, Rule] = {
     "stablehlo.transpose": _transpose,
     **dict.fromkeys(("stablehlo.map", "stablehlo.sort"), _all),
     **{
-        f"stablehlo.{name}": _first
-        for name in ("dynamic_slice", "dynamic_update_slice", "pad", "reduce_window", "reverse", "scatter", "slice")
+        f"stablehlo.{name}": _first for name in ("dynamic_slice", "pad", "reduce_window", "reverse", "scatter", "slice")
     },
 }

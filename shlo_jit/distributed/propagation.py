@@ -7,7 +7,8 @@ where operands disagree, the first goes before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from shlo_jit.deep import deeply
 from shlo_jit.distributed.dimension_maps import dimension_maps
 from shlo_jit.distributed.global_arrays import callee_of
 from shlo_jit.distributed.manual import MANUAL, target_of
-from shlo_jit.distributed.shardy import Axis, Mesh, Sharding, refuse, sharding_of, shardings_of
+from shlo_jit.distributed.shardy import Axis, Mesh, Sharding, manual_axes, refuse, sharding_of, shardings_of
 from shlo_jit.ir.core import Block, Module, Op, Value, walk
 from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops.shapes import type_text
@@ -86,16 +87,16 @@ class Propagation:
         if TABLE in op.attributes and op.results:
             return _said(op, shardings_of(op, TABLE, self.meshes))
         if op.name == "sdy.sharding_constraint":
-            return _said(op, [sharding_of(op, op.attributes.get("sharding"), self.meshes)])
+            said = sharding_of(op, op.attributes.get("sharding"), self.meshes)
+            check_rank(op, said, op.result.type)
+            return _said(op, [opened(said, given[0])])
         if op.name == MANUAL:
-            return self.manual(op)
+            return self.manual(op, given)
         callee = callee_of(op)
         if callee in self.functions and self.functions[callee].regions:
             return self.function(self.functions[callee], given)
         if op.name == "stablehlo.while":
-            for region in op.regions:
-                self.block(region.block, given)
-            return given
+            return self.loop(op, given)
         if op.name in ("stablehlo.if", "stablehlo.case"):
             branches = [self.block(region.block, ()) for region in op.regions]
             return branches[0]
@@ -105,12 +106,27 @@ class Propagation:
             return ()
         return [_cut_along(op, given, result) for result in op.results]
 
-    def manual(self, op: Op) -> Sequence[Known]:
-        """Inside, shardings are those of parts, and are not followed."""
+    def loop(self, op: Op, given: tuple[Known, ...]) -> tuple[Known, ...]:
+        """A value that a loop carries is cut as at its beginning, or else as a turn leaves it."""
+        condition, body = op.regions
+        looks = len(self.looks)
+        while True:
+            del self.looks[looks:]
+            left = self.block(body.block, given)
+            carried = tuple(before or after for before, after in zip(given, left, strict=True))
+            if carried == given:
+                self.block(condition.block, given)
+                return given
+            given = carried
+
+    def manual(self, op: Op, given: tuple[Known, ...]) -> Sequence[Known]:
+        """Inside, parts are cut along the other axes only; the results are cut along both."""
+        axes = set(manual_axes(op))
         self._manual += 1
-        self.block(op.block(), ())
+        inside = self.block(op.block(), [_along(s, lambda axis: axis.name not in axes) for s in given])
         self._manual -= 1
-        return _said(op, shardings_of(op, "out_shardings", self.meshes))
+        outside = shardings_of(op, "out_shardings", self.meshes)
+        return _said(op, [_both(out, part) for out, part in zip(outside, inside, strict=True)])
 
 
 def meshes_of(module: Module) -> Mapping[str, Op]:
@@ -122,6 +138,33 @@ def check_rank(op: Op, sharding: Sharding, type: Type) -> None:
     """Raises VerifyError where a sharding is for another rank than a tensor's."""
     if isinstance(type, TensorType) and type.shape is not None and len(type.shape) != len(sharding.dimensions):
         refuse(op, f"a sharding of {len(sharding.dimensions)} dimensions is given for {type_text(type)}")
+
+
+def opened(said: Sharding, known: Known) -> Sharding:
+    """What is said, with the dimensions that are left open cut as is known."""
+    if known is None or known.mesh != said.mesh:
+        return said
+    used = {axis.name for axes in said.dimensions for axis in axes}
+    free = _along(known, lambda axis: axis.name not in used)
+    if free is None:
+        return said
+    rows = enumerate(zip(said.dimensions, free.dimensions, strict=True))
+    return replace(said, dimensions=tuple(more if d in said.open and not own else own for d, (own, more) in rows))
+
+
+def _along(sharding: Known, wanted: Callable[[Axis], bool]) -> Known:
+    """A sharding with some of its axes."""
+    if sharding is None:
+        return None
+    dimensions = tuple(axes if all(map(wanted, axes)) else () for axes in sharding.dimensions)
+    return replace(sharding, dimensions=dimensions) if any(dimensions) else None
+
+
+def _both(out: Sharding, part: Known) -> Sharding:
+    """Cut along the axes of the one, and each part along those of the other."""
+    if part is None or part.mesh != out.mesh:
+        return out
+    return replace(out, dimensions=tuple(a + b for a, b in zip(out.dimensions, part.dimensions, strict=True)))
 
 
 def _said(op: Op, shardings: Sequence[Sharding]) -> list[Known]:

@@ -14,13 +14,9 @@ import numpy as np
 from jax.errors import JaxRuntimeError
 from jax.experimental import buffer_callback as names
 
-from shlo_jit.pjrt.callbacks import CALLBACKS
+from shlo_jit.pjrt.callbacks import BUFFERS, PARTS, WHOLE
 from shlo_jit.runtime.callbacks import InPlace
 from shlo_jit.runtime.dlpack import CPU, to_dlpack
-
-BUFFER_CALLBACK = "xla_buffer_python_cpu_callback"
-"""Of memory; those of CALLBACKS are of arrays, arguments of the function to what it returns."""
-TARGETS = (*CALLBACKS, BUFFER_CALLBACK)
 
 
 def host_calls(callbacks: Sequence[Callable[..., Any]]) -> dict[str, Any]:
@@ -41,7 +37,7 @@ def host_calls(callbacks: Sequence[Callable[..., Any]]) -> dict[str, Any]:
             for buffer in buffers:
                 buffer.end()
 
-    return dict.fromkeys(CALLBACKS, call) | {BUFFER_CALLBACK: InPlace(call_in_place)}
+    return {WHOLE: call, PARTS: call, BUFFERS: InPlace(call_in_place)}
 
 
 class CallContext(names.ExecutionContext):

@@ -12,7 +12,8 @@ import os
 import weakref
 from typing import Any
 
-from shlo_jit.jax.host_calls import TARGETS, host_calls
+from shlo_jit.jax.host_calls import host_calls
+from shlo_jit.pjrt.callbacks import CALLBACKS
 from shlo_jit.pjrt.plugin import plugin
 from shlo_jit.runtime.ffi.types import register_ffi_type
 
@@ -59,7 +60,8 @@ def _take_handlers(client: Any) -> None:
 
     def handlers() -> dict[str, Any]:
         """But those that only XLA's own programs can call."""
-        return {name: value for name, value in xla_client.custom_call_targets("Host").items() if name not in TARGETS}
+        found = xla_client.custom_call_targets("Host")
+        return {name: found[name] for name in found if name not in CALLBACKS}
 
     client.foreign_handlers = handlers
 

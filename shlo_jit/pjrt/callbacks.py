@@ -28,8 +28,9 @@ from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 WHOLE, PARTS = "xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"
-"""The custom calls that stand for functions of the framework's, by `index`."""
-CALLBACKS = (WHOLE, PARTS)
+BUFFERS = "xla_buffer_python_cpu_callback"
+CALLBACKS = (WHOLE, PARTS, BUFFERS)
+"""The custom calls that stand for functions of the framework's; those of BUFFERS write to the results' memory."""
 INSPECT = "InspectSharding"
 """The custom call by which a framework wants to know how its operand is cut; whom to tell is its `backend_config`."""
 

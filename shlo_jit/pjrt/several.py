@@ -45,10 +45,14 @@ class SeveralProgram(Program):
             if look.op.attributes["call_target_name"] == INSPECT
         ]
         program = placed(module, callbacks, devices)
-        replicas = options.num_replicas
-        partitions = devices if replicas > 1 or _is_for_parts(program) else 1
-        how = "threads" if replicas * partitions > 1 else None
-        self.exe = compile(program, num_replicas=replicas, num_partitions=partitions, transport=how, custom_calls=calls)
+        replicas, is_once = options.num_replicas, options.num_replicas == 1 and not _is_for_parts(program)
+        self.exe = compile(
+            program,
+            num_replicas=replicas,
+            num_partitions=1 if is_once else devices,
+            transport=None if is_once else "threads",
+            custom_calls=calls,
+        )
         self.donated = donated_of(main)
         kind = function_type(main)
         self.inputs: Any = self.exe.inputs
@@ -58,8 +62,7 @@ class SeveralProgram(Program):
         if isinstance(self.exe, DistributedExecutable) and self.exe.is_global:
             arrays: Any = self.exe._arrays
             own = [None if port.number < 0 else arrays._cut_outputs[port.number] for port in whole[1]]
-            rows = zip(layout.results, layout.is_said, own, strict=True)
-            self.wanted_cuts = [cut if said or ours is None else ours for cut, said, ours in rows]
+            self.wanted_cuts = [ours if cut is None else cut for cut, ours in zip(layout.results, own, strict=True)]
         self.arguments = [_part(port, cut) for port, cut in zip(whole[0], cuts, strict=True)]
         self.results = [_part(port, cut) for port, cut in zip(whole[1], self.wanted_cuts, strict=True)]
         if options.num_replicas > 1:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shlo_jit.distributed.propagation import Known, Look, check_rank, meshes_of, propagate
+from shlo_jit.distributed.propagation import Known, Look, check_rank, meshes_of, opened, propagate
 from shlo_jit.distributed.shardy import sharding_of
 from shlo_jit.distributed.tiled_axes import tile_assignment
 from shlo_jit.distributed.tiles import TileAssignment
@@ -29,8 +29,6 @@ class Layout(NamedTuple):
 
     arguments: list[Cut]
     results: list[Cut]
-    is_said: list[bool]
-    """Of each result, whether the program says how it is cut."""
     looks: list[Look]
     """Ops that look at parts."""
 
@@ -41,9 +39,10 @@ def layout_of(module: Module, entry: Op, devices: int, looking: Sequence[str]) -
     kind, meshes = function_type(entry), meshes_of(module)
     given, said = _said(entry, "arg_attrs", kind.inputs, meshes), _said(entry, "res_attrs", kind.results, meshes)
     found = propagate(module, entry, given, looking)
-    results = [own if own is not None else known for own, known in zip(said, found.results, strict=True)]
+    rows = zip(said, found.results, strict=True)
+    results = [known if own is None else opened(own, known) for own, known in rows]
     cuts = [[_cut(entry, sharding, devices) for sharding in side] for side in (given, results)]
-    return Layout(cuts[0], cuts[1], [own is not None for own in said], found.looks)
+    return Layout(cuts[0], cuts[1], found.looks)
 
 
 def _said(function: Op, which: str, types: Sequence[Type], meshes: Mapping[str, Op]) -> list[Known]:
