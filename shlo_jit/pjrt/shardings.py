@@ -19,9 +19,9 @@ from shlo_jit.pjrt import proto
 
 Cut = TileAssignment | None
 """None: every device has the whole, or the program does not say."""
-REPLICATED, OTHER, MANUAL = 0, 3, 4
+REPLICATED, OTHER, MANUAL, UNREDUCED = 0, 3, 4, 6
 """Types of an OpSharding; of one that is cut, its fields."""
-TYPE, DIMENSIONS, DEVICES, REPLICATE_LAST = 1, 3, 4, 6
+TYPE, DIMENSIONS, DEVICES, REPLICATE_LAST, LAST_TYPES = 1, 3, 4, 6, 8
 
 
 class Layout(NamedTuple):
@@ -65,10 +65,14 @@ def op_sharding(cut: Cut) -> bytes:
     """An OpSharding, as bytes."""
     if cut is None or cut.is_whole:
         return proto.write(TYPE, REPLICATED)
-    replicas = len(cut.devices) // prod(cut.tiles)
-    dimensions = [*cut.tiles, replicas] if replicas > 1 else cut.tiles
-    out = proto.write(TYPE, OTHER) + proto.write_packed(DIMENSIONS, dimensions)
+    if cut.summands == len(cut.devices):
+        return proto.write(TYPE, UNREDUCED)
+    replicas = len(cut.devices) // prod(cut.tiles) // cut.summands
+    last = [(n, type) for n, type in ((cut.summands, UNREDUCED), (replicas, REPLICATED)) if n > 1]
+    out = proto.write(TYPE, OTHER) + proto.write_packed(DIMENSIONS, [*cut.tiles, *(n for n, _ in last)])
     out += proto.write_packed(DEVICES, cut.devices)
+    if cut.summands > 1:
+        return out + proto.write_packed(LAST_TYPES, [type for _, type in last])
     return out + (proto.write(REPLICATE_LAST, 1) if replicas > 1 else b"")
 
 
