@@ -53,6 +53,12 @@ def _all(op: Op) -> Sequence[DimensionMap]:
     return [_same(v) for v in op.operands]
 
 
+def _solve(op: Op) -> Sequence[DimensionMap]:
+    """The right-hand sides'."""
+    a, b = op.operands
+    return [(None,) * _rank(a), _same(b)]
+
+
 def _updated(op: Op) -> Sequence[DimensionMap]:
     """The operand's, and those of the update that are whole dimensions."""
     return [_same(v) for v in op.operands[:2]]
@@ -145,7 +151,9 @@ _RULES: dict[str, Rule] = {
     "stablehlo.reshape": _reshape,
     "stablehlo.select_and_scatter": _first,
     "stablehlo.transpose": _transpose,
-    **dict.fromkeys(("stablehlo.map", "stablehlo.sort"), _all),
+    "stablehlo.triangular_solve": _solve,
+    **dict.fromkeys(("chlo.top_k", "stablehlo.cholesky", "stablehlo.fft"), _first),
+    **dict.fromkeys(("stablehlo.all_reduce", "stablehlo.map", "stablehlo.sort"), _all),
     **{
         f"stablehlo.{name}": _first for name in ("dynamic_slice", "pad", "reduce_window", "reverse", "scatter", "slice")
     },

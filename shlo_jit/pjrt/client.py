@@ -12,16 +12,15 @@ import numpy as np
 from shlo_jit.codegen.jit import Library
 from shlo_jit.pjrt import interface, records
 from shlo_jit.pjrt.compilation import compile_program, cost_of, read_program, write_program
-from shlo_jit.pjrt.executables import Calls, Port, Program
+from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.kept import Kept
 from shlo_jit.pjrt.options import read_options
+from shlo_jit.pjrt.ports import MEMORY_KINDS, Port, names_of_memories
 from shlo_jit.pjrt.table import Handler, PluginError
 from shlo_jit.version import __version__
 
 PLATFORM = "cpu"
 """What a framework lowers programs for: JAX knows LAPACK's functions, callbacks and donation for this name."""
-KINDS = ("device", "pinned_host", "unpinned_host")
-"""Of the memories of each device, as XLA's CPU has them: all are this process's. The first is the default."""
 DEVICE_KIND = "cpu"
 
 _DEVICE, _MEMORY = records.structure(records.DEVICE), records.structure(records.MEMORY)
@@ -95,11 +94,11 @@ class Client:
         for number in range(max(1, self._count())):
             device = _DEVICE(number=number)
             self.devices.append(device)
-            for i, kind in enumerate(KINDS):
-                memory = _MEMORY(vtable=vtable, number=len(KINDS) * number + i, device=ctypes.addressof(device))
+            for i, kind in enumerate(MEMORY_KINDS):
+                memory = _MEMORY(vtable=vtable, number=len(MEMORY_KINDS) * number + i, device=ctypes.addressof(device))
                 memory.kind, memory.kind_size = self.kept.text(kind)
                 self.memories.append(memory)
-            device.memory = ctypes.addressof(self.memories[-len(KINDS)])
+            device.memory = ctypes.addressof(self.memories[-len(MEMORY_KINDS)])
         self.device_table = self.kept.numbers([ctypes.addressof(x) for x in self.devices])
         self.memory_table = self.kept.numbers([ctypes.addressof(x) for x in self.memories])
 
@@ -108,6 +107,10 @@ class Client:
         if not 0 <= number < len(self.devices):
             raise PluginError(interface.INVALID_ARGUMENT, f"there is no device {number} of {len(self.devices)}")
         return ctypes.addressof(self.devices[number])
+
+    def memory_address(self, device: int, kind: int) -> int:
+        """Of a memory of a device that there is."""
+        return ctypes.addressof(self.memories[len(MEMORY_KINDS) * device + kind])
 
     def add(self, program: Program) -> int:
         """Give a program a number, and its record's address."""
@@ -137,7 +140,7 @@ class Client:
             np.ndarray(array.shape, array.dtype, memory)[...] = array  # type: ignore[call-overload]
         storage = functions.storage(data, size, None, None, 1)
         dims = (ctypes.c_int64 * max(1, len(port.shape)))(*port.shape)
-        home = _DEVICE.from_address(device).memory
+        home = self.memory_address(_DEVICE.from_address(device).number, port.memory_kind)
         return functions.buffer(storage, data, size, port.type, len(port.shape), dims, device, home)
 
     def delete(self, buffer: int) -> None:
@@ -263,7 +266,7 @@ def _device_kind(client: Client, args: Any) -> None:
 @handles("DeviceDescription_DebugString")
 def _debug_string(client: Client, args: Any) -> None:
     number = _DEVICE.from_address(args.device_description).number
-    args.debug_string, args.debug_string_size = client.kept.text(f"CpuDevice(id={number}, shlo_jit)")
+    args.debug_string, args.debug_string_size = client.kept.text(f"cpu:{number}")
 
 
 @handles("DeviceDescription_ToString")
@@ -285,7 +288,7 @@ def _hardware_id(client: Client, args: Any) -> None:
 @handles("Device_AddressableMemories")
 def _device_memories(client: Client, args: Any) -> None:
     number = _DEVICE.from_address(args.device).number
-    args.memories, args.num_memories = client.memory_table + 8 * len(KINDS) * number, len(KINDS)
+    args.memories, args.num_memories = client.memory_table + 8 * len(MEMORY_KINDS) * number, len(MEMORY_KINDS)
 
 
 @handles("Device_DefaultMemory")
@@ -307,7 +310,7 @@ def _memory_id(client: Client, args: Any) -> None:
 
 @handles("Memory_Kind_Id")
 def _memory_kind_id(client: Client, args: Any) -> None:
-    args.kind_id = _MEMORY.from_address(args.memory).number % len(KINDS)
+    args.kind_id = _MEMORY.from_address(args.memory).number % len(MEMORY_KINDS)
 
 
 @handles("Memory_DebugString")
@@ -322,14 +325,14 @@ def _memory_to_string(client: Client, args: Any) -> None:
 
 @handles("Memory_AddressableByDevices")
 def _memory_devices(client: Client, args: Any) -> None:
-    number = _MEMORY.from_address(args.memory).number // len(KINDS)
+    number = _MEMORY.from_address(args.memory).number // len(MEMORY_KINDS)
     args.devices, args.num_devices = client.device_table + 8 * number, 1
 
 
 def _memory_name(address: int) -> str:
     number = _MEMORY.from_address(address).number
-    kind = KINDS[number % len(KINDS)].upper()
-    return f"CPU_{kind}_{number}" if kind == "DEVICE" else f"{kind}_{number}"
+    kind = ("CpuDeviceMemory", "PinnedHostMemory", "UnpinnedHostMemorySpace")[number % len(MEMORY_KINDS)]
+    return f"{kind}(id={number}, process_index=0, client=cpu)"
 
 
 # ---------------------------------------------------------------------- programs
@@ -424,14 +427,14 @@ def _output_dims(client: Client, args: Any) -> None:
 def _output_kinds(client: Client, args: Any) -> None:
     program = client.program(args.executable)
     args.num_outputs = len(program.results)
-    args.memory_kinds, args.memory_kind_sizes = program.kept.texts([KINDS[0]] * len(program.results))
+    args.memory_kinds, args.memory_kind_sizes = program.kept.texts(names_of_memories(program.results))
 
 
 @handles("Executable_ParameterMemoryKinds")
 def _parameter_kinds(client: Client, args: Any) -> None:
     program = client.program(args.executable)
     args.num_parameters = len(program.arguments)
-    args.memory_kinds, args.memory_kind_sizes = program.kept.texts([KINDS[0]] * len(program.arguments))
+    args.memory_kinds, args.memory_kind_sizes = program.kept.texts(names_of_memories(program.arguments))
 
 
 @handles("Executable_GetCompiledMemoryStats")

@@ -17,12 +17,13 @@ import numpy as np
 from shlo_jit.api import compile
 from shlo_jit.codegen.program import TimedStep
 from shlo_jit.distributed.manual import is_manual
-from shlo_jit.ir.core import Module, function_type, walk
+from shlo_jit.ir.core import Module, walk
 from shlo_jit.ops import OPS
 from shlo_jit.pjrt import interface, records
 from shlo_jit.pjrt.callbacks import CALLBACKS, INSPECT, placed
-from shlo_jit.pjrt.executables import Calls, Port, Program, donated_of, main_of, ports_of
+from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.options import CompileOptions
+from shlo_jit.pjrt.ports import Port, arguments_of, donated_of, main_of, results_of
 from shlo_jit.pjrt.shardings import Cut, layout_of, look_sharding, op_sharding, recut
 from shlo_jit.pjrt.table import PluginError
 from shlo_jit.runtime.distributed import DistributedExecutable
@@ -54,10 +55,9 @@ class SeveralProgram(Program):
             custom_calls=calls,
         )
         self.donated = donated_of(main)
-        kind = function_type(main)
         self.inputs: Any = self.exe.inputs
         self.outputs: Any = self.exe.outputs
-        whole = [ports_of(types, own) for types, own in ((kind.inputs, self.inputs), (kind.results, self.outputs))]
+        whole = arguments_of(main, self.inputs), results_of(main, self.outputs)
         self.given_cuts, self.wanted_cuts = cuts, _ = layout.arguments, layout.results
         if isinstance(self.exe, DistributedExecutable) and self.exe.is_global:
             arrays: Any = self.exe._arrays

@@ -278,7 +278,7 @@ class _Execute:
 
     def give_results(self) -> None:
         b, exe = self.b, self.exe
-        lists, device, memory = b.load("ptr", self.slot["output_lists"]), exe.pointer("device"), exe.pointer("memory")
+        lists, device = b.load("ptr", self.slot["output_lists"]), exe.pointer("device")
 
         def give(i: V, result: Record) -> None:
             output, argument, size = result["output"], result["argument"], result["nbytes"]
@@ -298,7 +298,7 @@ class _Execute:
                 return [b.call("ptr", "shlo_pjrt_storage", [data, size, NULL, NULL, i64(1)], declare=False)]
 
             (storage,) = b.if_else(b.icmp("sge", argument, 0), taken, fresh)
-            facts = [size, result["type"], result["rank"], result.pointer("dims"), device, memory]
+            facts = [size, result["type"], result["rank"], result.pointer("dims"), device, result.pointer("memory")]
             made = b.call("ptr", "shlo_pjrt_buffer", [storage, data, *facts], declare=False)
             b.store(made, b.element(lists, "ptr", i))
 

@@ -158,3 +158,17 @@ def test_a_callback_may_see_the_part_of_each_device(has_parts: bool, turns: int)
     parts = sorted((a.tolist() for a in seen), key=str)
     halves = [(x[:4] * 2).tolist(), (x[4:] * 2).tolist()]
     assert parts == sorted(halves * (2 * turns), key=str)
+
+
+@pytest.mark.parametrize("kind", ["device", "pinned_host", "unpinned_host"])
+def test_results_are_in_the_memory_that_is_wanted(kind: str) -> None:
+    x = np.ones((8, 8), np.float32)
+    for place in (
+        NamedSharding(MESH, P("x"), memory_kind=kind),
+        jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind=kind),
+    ):
+        result = jax.jit(lambda a: a * 2, out_shardings=place)(x)
+        assert result.sharding.memory_kind == kind
+        again = jax.jit(lambda a: a + 0, in_shardings=place, out_shardings=place)(result)
+        assert again.sharding.memory_kind == kind
+        np.testing.assert_array_equal(np.asarray(again), x * 2)
