@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from shlo_jit.codegen.jit import Library
 from shlo_jit.pjrt import interface, records
+from shlo_jit.pjrt.code.layouts import LAYOUTS, MOST_RANK
 from shlo_jit.pjrt.compilation import compile_program, cost_of, read_program, write_program
 from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.kept import Kept
@@ -111,6 +112,12 @@ class Client:
     def memory_address(self, device: int, kind: int) -> int:
         """Of a memory of a device that there is."""
         return ctypes.addressof(self.memories[len(MEMORY_KINDS) * device + kind])
+
+    def layout_address(self, rank: int) -> int:
+        """Of the layout that arrays of a rank have. Raises PluginError."""
+        if not 0 <= rank <= MOST_RANK:
+            raise PluginError(interface.INVALID_ARGUMENT, f"arrays have up to {MOST_RANK} dimensions, not {rank}")
+        return self.library.addresses[LAYOUTS.text[1:]] + records.nbytes(records.LAYOUT) * rank
 
     def add(self, program: Program) -> int:
         """Give a program a number, and its record's address."""
@@ -333,6 +340,28 @@ def _memory_name(address: int) -> str:
     number = _MEMORY.from_address(address).number
     kind = ("CpuDeviceMemory", "PinnedHostMemory", "UnpinnedHostMemorySpace")[number % len(MEMORY_KINDS)]
     return f"{kind}(id={number}, process_index=0, client=cpu)"
+
+
+# ---------------------------------------------------------------------- layouts
+@handles("Client_GetDefaultLayout", "Topology_GetDefaultLayout")
+def _default_layout(client: Client, args: Any) -> None:
+    args.layout = client.layout_address(args.num_dims)
+
+
+@handles("Executable_GetOutputLayouts")
+def _output_layouts(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    args.num_outputs, args.layouts = len(program.results), _layouts(client, program, program.results)
+
+
+@handles("Executable_GetParameterLayouts")
+def _parameter_layouts(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    args.num_parameters, args.layouts = len(program.arguments), _layouts(client, program, program.arguments)
+
+
+def _layouts(client: Client, program: Program, ports: Sequence[Port]) -> int:
+    return program.kept.numbers([client.layout_address(len(port.shape)) for port in ports])
 
 
 # ---------------------------------------------------------------------- programs

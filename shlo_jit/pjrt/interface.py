@@ -222,6 +222,18 @@ RECORDS = {
     "Shardings_Extension": "type:i32 next parameter_shardings output_shardings",
     "Executable_ParameterShardings": "extension_start executable num_parameters:i64 shardings sharding_sizes",
     "Executable_OutputShardings": "extension_start executable num_outputs:i64 shardings sharding_sizes",
+    "Layouts_Extension": (
+        "type:i32 next destroy serialize client_default buffer_layout topology_default output_layouts parameter_layouts"
+    ),
+    "MemoryLayout_Destroy": "extension_start layout",
+    "MemoryLayout_Serialize": (
+        "extension_start layout serialized_bytes serialized_bytes_size:i64 serialized_layout serialized_layout_deleter"
+    ),
+    "Client_GetDefaultLayout": "extension_start client type:i32 dims num_dims:i64 layout",
+    "Buffer_MemoryLayout": "extension_start buffer layout",
+    "Topology_GetDefaultLayout": "extension_start topology type:i32 dims num_dims:i64 layout",
+    "Executable_GetOutputLayouts": "extension_start executable num_outputs:i64 layouts",
+    "Executable_GetParameterLayouts": "extension_start executable num_parameters:i64 layouts",
     "FFI_Extension": "type:i32 next type_register user_data_add register_handler",
     "FFI_Register_Handler": "target_name target_name_size:i64 handler platform_name platform_name_size:i64 traits:i32",
 }

@@ -22,8 +22,8 @@ from shlo_jit.runtime import build, pool, routines
 FAIL = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
 LAST_CALLS_SECONDS = 0.05
 CAPSULE_NAME = b"pjrt_c_api"
-SHARDINGS = 19
-"""Number of the extension by which programs say how their arguments and results lie on devices."""
+LAYOUTS, SHARDINGS = 4, 19
+"""Numbers of the extensions by which arrays and programs say how they lie in memory, and on devices."""
 
 
 class Plugin:
@@ -40,6 +40,12 @@ class Plugin:
         """What memory of others must be a multiple of."""
         self.client = client = Client(library, device_count)
         self.table = table = Table(library, client.handlers())
+        table.extend(
+            LAYOUTS,
+            "Layouts_Extension",
+            *("MemoryLayout_Destroy", "MemoryLayout_Serialize", "Client_GetDefaultLayout", "Buffer_MemoryLayout"),
+            *("Topology_GetDefaultLayout", "Executable_GetOutputLayouts", "Executable_GetParameterLayouts"),
+        )
         table.extend(SHARDINGS, "Shardings_Extension", "Executable_ParameterShardings", "Executable_OutputShardings")
 
         def fail(number: int, status: int) -> int:

@@ -69,7 +69,8 @@ class Table:
     def extend(self, number: int, name: str, *functions: str) -> None:
         """Put an extension into the list: a record of that name, and the functions that are its fields."""
         kind = interface.structure(name)
-        addresses = [self.function(self._handlers[f], f) for f in functions]
+        handlers, library = self._handlers, self._library.addresses
+        addresses = [self.function(handlers[f], f) if f in handlers else library[symbol(f)] for f in functions]
         record = kind(ctypes.sizeof(kind), number, self._memory[1], *addresses)
         self._kept.append(record)
         self._memory[1] = ctypes.addressof(record)

@@ -11,6 +11,7 @@ from shlo_jit.pjrt.code.buffers import write_buffers
 from shlo_jit.pjrt.code.executables import write_executables
 from shlo_jit.pjrt.code.execute import MAIN_THREAD, write_execute
 from shlo_jit.pjrt.code.holds import write_holds
+from shlo_jit.pjrt.code.layouts import LAYOUTS, write_layouts
 from shlo_jit.pjrt.code.memory import LIMIT, write_memory
 from shlo_jit.pjrt.code.objects import READY, write_objects
 from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT, write_transfer
@@ -23,6 +24,7 @@ OWN = (
     *("shlo_pjrt_hold", "shlo_pjrt_let_go", "shlo_pjrt_delete"),
     *("shlo_pjrt_user_data", "shlo_pjrt_set_user_data"),
     *(READY.text[1:], LIMIT.text[1:], VIEW_ALIGNMENT.text[1:], MAIN_THREAD.text[1:]),
+    *(LAYOUTS.text[1:], *map(symbol, ("MemoryLayout_Destroy", "MemoryLayout_Serialize", "Buffer_MemoryLayout"))),
     *("shlo_pjrt_nothing", "shlo_pjrt_nothing_void", "shlo_pjrt_ended"),
 )
 
@@ -32,6 +34,7 @@ def build(module: ModuleText, target: Target) -> None:
     write_objects(module)
     write_holds(module)
     write_buffers(module)
+    write_layouts(module)
     write_transfer(module)
     write_executables(module)
     write_execute(module)
