@@ -14,7 +14,7 @@ from shlo_jit.distributed.tiled_axes import tile_assignment
 from shlo_jit.distributed.tiles import TileAssignment
 from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.core import Module, Op, function_type
-from shlo_jit.ir.types import Type
+from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.pjrt import proto
 
 Cut = TileAssignment | None
@@ -39,10 +39,19 @@ def layout_of(module: Module, entry: Op, devices: int, looking: Sequence[str]) -
     kind, meshes = function_type(entry), meshes_of(module)
     given, said = _said(entry, "arg_attrs", kind.inputs, meshes), _said(entry, "res_attrs", kind.results, meshes)
     found = propagate(module, entry, given, looking)
-    rows = zip(said, found.results, strict=True)
-    results = [known if own is None else opened(own, known) for own, known in rows]
-    cuts = [[_cut(entry, sharding, devices) for sharding in side] for side in (given, results)]
-    return Layout(cuts[0], cuts[1], found.looks)
+    arguments = [_cut(entry, sharding, devices) for sharding in given]
+    results: list[Cut] = []
+    for own, known, type in zip(said, found.results, kind.results, strict=True):
+        cut = _cut(entry, known if own is None else opened(own, known), devices)
+        results.append(cut if _fits(cut, type) else _cut(entry, own, devices))
+    return Layout(arguments, results, found.looks)
+
+
+def _fits(cut: Cut, type: Type) -> bool:
+    """Whether a value can be cut so: into equal parts."""
+    if cut is None or not isinstance(type, TensorType):
+        return True
+    return not any(extent % tiles for extent, tiles in zip(type.extents, cut.tiles, strict=True))
 
 
 def _said(function: Op, which: str, types: Sequence[Type], meshes: Mapping[str, Op]) -> list[Known]:

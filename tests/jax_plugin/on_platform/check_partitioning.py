@@ -48,3 +48,9 @@ def test_layouts() -> None:
         jax.jit(lambda x, y: x + y, in_shardings=(usual, other)).lower(X, X).compile()
     with pytest.raises(JaxRuntimeError, match="row-major"):
         jax.device_put(jnp.asarray(X), other)
+
+
+def test_what_cannot_be_cut_evenly_is_whole() -> None:
+    uneven = jax.jit(lambda a: jax.lax.with_sharding_constraint(a * 2, NamedSharding(MESH, P("x"))))(X[:3])
+    assert uneven.sharding.is_fully_replicated
+    np.testing.assert_array_equal(np.asarray(uneven), 2 * X[:3])
