@@ -39,7 +39,7 @@ def test_what_numpy_knows(dtype: str, writeable: bool) -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize("writeable", [False, True])
 def test_what_numpy_does_not_know(dtype: str, writeable: bool) -> None:
-    array = np.arange(6).reshape(2, 3).astype(getattr(ml_dtypes, dtype))
+    array = np.arange(6).astype(getattr(ml_dtypes, dtype)).reshape(2, 3)
     array.flags.writeable = writeable
     seen = from_dlpack(Given(array))
     assert seen is not None and seen.dtype == array.dtype and seen.ctypes.data == array.ctypes.data
