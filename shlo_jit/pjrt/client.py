@@ -11,7 +11,7 @@ import numpy as np
 
 from shlo_jit.codegen.jit import Library
 from shlo_jit.pjrt import interface, records
-from shlo_jit.pjrt.code.layouts import LAYOUTS, MOST_RANK
+from shlo_jit.pjrt.code.row_major import LAYOUTS, MOST_RANK
 from shlo_jit.pjrt.compilation import compile_program, cost_of, read_program, write_program
 from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.kept import Kept

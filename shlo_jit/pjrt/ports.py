@@ -10,7 +10,7 @@ from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.core import Module, Op, function_type
 from shlo_jit.ir.types import BY_NUMPY, TensorType, Type
 from shlo_jit.pjrt import interface
-from shlo_jit.pjrt.code.layouts import layout_text
+from shlo_jit.pjrt.code.row_major import layout_text
 from shlo_jit.pjrt.table import PluginError
 from shlo_jit.runtime.front import Signature
 

@@ -11,9 +11,9 @@ from shlo_jit.pjrt.code.buffers import write_buffers
 from shlo_jit.pjrt.code.executables import write_executables
 from shlo_jit.pjrt.code.execute import MAIN_THREAD, write_execute
 from shlo_jit.pjrt.code.holds import write_holds
-from shlo_jit.pjrt.code.layouts import LAYOUTS, write_layouts
 from shlo_jit.pjrt.code.memory import LIMIT, write_memory
 from shlo_jit.pjrt.code.objects import READY, write_objects
+from shlo_jit.pjrt.code.row_major import LAYOUTS, write_row_major
 from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT, write_transfer
 from shlo_jit.pjrt.code.writer import error, symbol
 from shlo_jit.pjrt.interface import CANCELLED
@@ -34,7 +34,7 @@ def build(module: ModuleText, target: Target) -> None:
     write_objects(module)
     write_holds(module)
     write_buffers(module)
-    write_layouts(module)
+    write_row_major(module)
     write_transfer(module)
     write_executables(module)
     write_execute(module)

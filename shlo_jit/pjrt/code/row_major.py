@@ -21,7 +21,7 @@ def layout_text(rank: int) -> str:
     return f"{{{','.join(map(str, reversed(range(rank))))}}}"
 
 
-def write_layouts(module: ModuleText) -> None:
+def write_row_major(module: ModuleText) -> None:
     rows = []
     for rank in range(MOST_RANK + 1):
         text = layout_text(rank)
