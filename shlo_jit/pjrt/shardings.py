@@ -9,12 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from shlo_jit.distributed.propagation import Known, Look, check_rank, meshes_of, opened, propagate
-from shlo_jit.distributed.shardy import sharding_of
+from shlo_jit.distributed.shardy import refuse, sharding_of
 from shlo_jit.distributed.tiled_axes import tile_assignment
 from shlo_jit.distributed.tiles import TileAssignment
 from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.core import Module, Op, function_type
 from shlo_jit.ir.types import TensorType, Type
+from shlo_jit.ops.shapes import type_text
 from shlo_jit.pjrt import proto
 
 Cut = TileAssignment | None
@@ -40,10 +41,15 @@ def layout_of(module: Module, entry: Op, devices: int, looking: Sequence[str]) -
     given, said = _said(entry, "arg_attrs", kind.inputs, meshes), _said(entry, "res_attrs", kind.results, meshes)
     found = propagate(module, entry, given, looking)
     arguments = [_cut(entry, sharding, devices) for sharding in given]
+    wanted = [_cut(entry, sharding, devices) for sharding in said]
+    for what, cuts, types in (("argument", arguments, kind.inputs), ("result", wanted, kind.results)):
+        for i, (cut, type) in enumerate(zip(cuts, types, strict=True)):
+            if not _fits(cut, type):
+                refuse(entry, f"{what} {i} is {type_text(type)}, which its sharding does not cut into equal parts")
     results: list[Cut] = []
-    for own, known, type in zip(said, found.results, kind.results, strict=True):
-        cut = _cut(entry, known if own is None else opened(own, known), devices)
-        results.append(cut if _fits(cut, type) else _cut(entry, own, devices))
+    for own, known, cut, type in zip(said, found.results, wanted, kind.results, strict=True):
+        more = _cut(entry, known if own is None else opened(own, known), devices)
+        results.append(more if _fits(more, type) else cut)
     return Layout(arguments, results, found.looks)
 
 
