@@ -15,6 +15,7 @@ from jax.errors import JaxRuntimeError
 from jax.experimental import buffer_callback as names
 
 from shlo_jit.pjrt.callbacks import BUFFERS, PARTS, WHOLE
+from shlo_jit.pjrt.nesting import within_callback
 from shlo_jit.runtime.callbacks import InPlace
 from shlo_jit.runtime.dlpack import CPU, to_dlpack
 
@@ -25,14 +26,16 @@ def host_calls(callbacks: Sequence[Callable[..., Any]]) -> dict[str, Any]:
     ordered = [next(iter(inspect.signature(c).parameters), "") == "token" for c in callbacks]
 
     def call(*operands: np.ndarray, index: int) -> Sequence[Any]:
-        if ordered[index]:
-            return callbacks[index](None, *operands)[1:]
-        return callbacks[index](*operands)
+        with within_callback():
+            if ordered[index]:
+                return callbacks[index](None, *operands)[1:]
+            return callbacks[index](*operands)
 
     def call_in_place(operands: Sequence[np.ndarray], results: Sequence[np.ndarray], index: int) -> None:
         buffers = [*(MemoryBuffer.of(x, False) for x in operands), *(MemoryBuffer.of(x, True) for x in results)]
         try:
-            callbacks[index](CallContext.__new__(CallContext), *buffers)
+            with within_callback():
+                callbacks[index](CallContext.__new__(CallContext), *buffers)
         finally:
             for buffer in buffers:
                 buffer.end()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import threading
 import weakref
 from typing import Any
 
@@ -134,17 +135,18 @@ def _copy_from_others(view_alignment: ctypes.c_int64) -> None:
     of it is made, wherever it lies, and copied."""
     from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue] - it has no stubs
 
-    original = _jax.dlpack_managed_tensor_to_buffer
+    original, lock = _jax.dlpack_managed_tensor_to_buffer, threading.Lock()
 
     def dlpack_managed_tensor_to_buffer(tensor: Any, device: Any, stream: Any, copy: Any = None, *more: Any) -> Any:
         if copy is False or "shlo_jit" not in device.client.platform_version:
             return original(tensor, device, stream, copy, *more)
-        before = view_alignment.value
-        view_alignment.value = 1
-        try:
-            found = original(tensor, device, stream, False, *more)
-        finally:
-            view_alignment.value = before
+        with lock:
+            before = view_alignment.value
+            view_alignment.value = 1
+            try:
+                found = original(tensor, device, stream, False, *more)
+            finally:
+                view_alignment.value = before
         return found.copy() if copy else found
 
     _jax.dlpack_managed_tensor_to_buffer = dlpack_managed_tensor_to_buffer

@@ -1,10 +1,10 @@
-"""The client of the interface: its devices, what is known of them, and the programs that it compiles."""
+"""The client of the interface: its devices and their memories, what is known of them, and its programs by number."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,9 @@ import numpy as np
 from shlo_jit.codegen.jit import Library
 from shlo_jit.pjrt import interface, records
 from shlo_jit.pjrt.code.row_major import LAYOUTS, MOST_RANK
-from shlo_jit.pjrt.compilation import compile_program, cost_of, read_program, write_program
 from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.kept import Kept
-from shlo_jit.pjrt.options import read_options
-from shlo_jit.pjrt.ports import MEMORY_KINDS, Port, names_of_memories
+from shlo_jit.pjrt.ports import MEMORY_KINDS, Port
 from shlo_jit.pjrt.table import Handler, PluginError
 from shlo_jit.version import __version__
 
@@ -27,7 +25,7 @@ DEVICE_KIND = "cpu"
 _DEVICE, _MEMORY = records.structure(records.DEVICE), records.structure(records.MEMORY)
 
 HANDLERS: dict[str, Callable[[Client, Any], None]] = {}
-"""Functions of the interface that are written here, by name."""
+"""Functions of the interface that Python has, by name."""
 
 
 def handles(*names: str) -> Callable[[Callable[[Client, Any], None]], Callable[[Client, Any], None]]:
@@ -54,6 +52,7 @@ class Functions:
         self.hold = function("hold", ctypes.c_bool, p)
         self.let_go = function("let_go", None, p)
         self.delete = function("delete", None, p)
+        self.take_dead = function("take_dead", p)
 
 
 class Client:
@@ -123,13 +122,13 @@ class Client:
         """Give a program a number, and its record's address."""
         self.forget_dead()
         number = next(self._numbers)
+        address = program.record_for(number, self)
         self.programs[number] = program
-        return program.record_for(number, self)
+        return address
 
     def forget_dead(self) -> None:
         """Let go of programs whose records were destroyed."""
-        take = ctypes.CFUNCTYPE(ctypes.c_void_p)(self.library.addresses["shlo_pjrt_take_dead"])
-        address = take()
+        address = self.functions.take_dead()
         while address:
             record = records.structure(records.EXECUTABLE).from_address(address)
             address = record.next
@@ -158,7 +157,7 @@ class Client:
 
 
 # ---------------------------------------------------------------------- plugin and client
-@handles("Plugin_Initialize", "Client_Destroy", "TopologyDescription_Destroy", "Device_ClearMemoryStats")
+@handles("Plugin_Initialize", "Client_Destroy", "TopologyDescription_Destroy")
 def _nothing(client: Client, args: Any) -> None:
     pass
 
@@ -218,9 +217,15 @@ def _lookup_addressable_device(client: Client, args: Any) -> None:
 
 @handles("Client_DefaultDeviceAssignment")
 def _default_assignment(client: Client, args: Any) -> None:
-    count = args.num_replicas * args.num_partitions
-    if not 0 <= count <= min(args.default_assignment_size, len(client.devices)):
-        raise PluginError(interface.INVALID_ARGUMENT, f"{count} devices are wanted, of {len(client.devices)}")
+    replicas, partitions = args.num_replicas, args.num_partitions
+    count, room = replicas * partitions, args.default_assignment_size
+    if min(replicas, partitions) < 1 or count > len(client.devices):
+        wanted = f"{replicas} replicas of {partitions} partitions"
+        raise PluginError(interface.INVALID_ARGUMENT, f"{wanted} are wanted of {len(client.devices)} devices")
+    if count > room:
+        raise PluginError(
+            interface.INVALID_ARGUMENT, f"there are {count} devices to name, and there is room for {room}"
+        )
     (ctypes.c_int32 * count).from_address(args.default_assignment)[:] = range(count)
 
 
@@ -346,172 +351,3 @@ def _memory_name(address: int) -> str:
 @handles("Client_GetDefaultLayout", "Topology_GetDefaultLayout")
 def _default_layout(client: Client, args: Any) -> None:
     args.layout = client.layout_address(args.num_dims)
-
-
-@handles("Executable_GetOutputLayouts")
-def _output_layouts(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_outputs, args.layouts = len(program.results), _layouts(client, program, program.results)
-
-
-@handles("Executable_GetParameterLayouts")
-def _parameter_layouts(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_parameters, args.layouts = len(program.arguments), _layouts(client, program, program.arguments)
-
-
-def _layouts(client: Client, program: Program, ports: Sequence[Port]) -> int:
-    return program.kept.numbers([client.layout_address(len(port.shape)) for port in ports])
-
-
-# ---------------------------------------------------------------------- programs
-@handles("Client_Compile")
-def _compile(client: Client, args: Any) -> None:
-    given = interface.structure("Program").from_address(args.program)
-    kind = ctypes.string_at(given.format, given.format_size).decode()
-    if kind != "mlir":
-        raise PluginError(interface.UNIMPLEMENTED, f"programs are StableHLO in the format mlir, not {kind}")
-    code = ctypes.string_at(given.code, given.code_size)
-    options = ctypes.string_at(args.compile_options, args.compile_options_size)
-    calls = client.tickets.pop(read_options(options).own.get("ticket", 0), {})
-    program = compile_program(code, options, calls, client.foreign_handlers)
-    for key, sharding in program.inspected:
-        client.tell_sharding(key, sharding)
-    args.executable = client.add(program)
-
-
-@handles("Executable_Serialize")
-def _serialize(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.serialized_bytes, args.serialized_bytes_size = program.kept.text(write_program(program))
-    args.serialized_executable = args.serialized_bytes
-    args.serialized_executable_deleter = client.library.addresses["shlo_pjrt_nothing_void"]
-
-
-@handles("Executable_DeserializeAndLoad")
-def _deserialize(client: Client, args: Any) -> None:
-    data = ctypes.string_at(args.serialized_executable, args.serialized_executable_size)
-    args.loaded_executable = client.add(read_program(data, client.foreign_handlers))
-
-
-@handles("Executable_GetCostAnalysis")
-def _cost(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    costs = cost_of(program)
-    args.properties, args.num_properties = program.kept.named_values(costs), len(costs)
-
-
-@handles("Executable_GetCompileOptions")
-def _compile_options(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.serialized_bytes, args.serialized_bytes_size = program.kept.text(program.source.options)
-    args.serialized_compile_options = args.serialized_bytes
-    args.serialized_compile_options_deleter = client.library.addresses["shlo_pjrt_nothing_void"]
-
-
-@handles("Executable_OptimizedProgram")
-def _optimized_program(client: Client, args: Any) -> None:
-    """The host asks for the size first."""
-    program = client.program(args.executable)
-    record = interface.structure("Program").from_address(args.program)
-    if record.code:
-        ctypes.memmove(record.code, program.shown, len(program.shown))
-    record.code_size = len(program.shown)
-    record.format, record.format_size = client.kept.text("mlir")
-
-
-@handles("Executable_Name")
-def _name(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.executable_name, args.executable_name_size = program.kept.text(program.name)
-
-
-@handles("Executable_Fingerprint", "LoadedExecutable_Fingerprint")
-def _fingerprint(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.executable_fingerprint, args.executable_fingerprint_size = program.kept.text(program.fingerprint)
-
-
-@handles("Executable_SizeOfGeneratedCodeInBytes")
-def _code_size(client: Client, args: Any) -> None:
-    args.size_in_bytes = -1
-
-
-@handles("Executable_OutputElementTypes")
-def _output_types(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.output_types = program.kept.numbers([r.type for r in program.results], ctypes.c_int32)
-    args.num_output_types = len(program.results)
-
-
-@handles("Executable_OutputDimensions")
-def _output_dims(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_outputs = len(program.results)
-    args.dims = program.kept.numbers([n for r in program.results for n in r.shape])
-    args.dim_sizes = program.kept.numbers([len(r.shape) for r in program.results])
-
-
-@handles("Executable_OutputMemoryKinds")
-def _output_kinds(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_outputs = len(program.results)
-    args.memory_kinds, args.memory_kind_sizes = program.kept.texts(names_of_memories(program.results))
-
-
-@handles("Executable_ParameterMemoryKinds")
-def _parameter_kinds(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_parameters = len(program.arguments)
-    args.memory_kinds, args.memory_kind_sizes = program.kept.texts(names_of_memories(program.arguments))
-
-
-@handles("Executable_GetCompiledMemoryStats")
-def _memory_stats(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    sizes = program.memory
-    for field, _ in interface.fields_of("Executable_GetCompiledMemoryStats").items():
-        if field not in ("executable", "extension_start"):
-            setattr(args, field, 0)
-    args.argument_size_in_bytes, args.output_size_in_bytes = sizes.arguments, sizes.results
-    args.alias_size_in_bytes, args.temp_size_in_bytes = sizes.aliased, sizes.arena
-    args.peak_memory_in_bytes = sizes.arguments + sizes.results - sizes.aliased + sizes.arena
-
-
-@handles("Executable_ParameterShardings")
-def _parameter_shardings(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_parameters, args.shardings, args.sharding_sizes = len(program.argument_shardings), 0, 0
-    if program.argument_shardings:
-        args.shardings, args.sharding_sizes = program.kept.texts(program.argument_shardings)
-
-
-@handles("Executable_OutputShardings")
-def _output_shardings(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_outputs, args.shardings, args.sharding_sizes = len(program.result_shardings), 0, 0
-    if program.result_shardings:
-        args.shardings, args.sharding_sizes = program.kept.texts(program.result_shardings)
-
-
-@handles("LoadedExecutable_AddressableDevices")
-def _program_devices(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    addresses = [client.device_address(n) for row in program.options.devices for n in row]
-    args.addressable_devices, args.num_addressable_devices = program.kept.numbers(addresses), len(addresses)
-
-
-@handles("LoadedExecutable_AddressableDeviceLogicalIds")
-def _logical_ids(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    pairs = [n for r, row in enumerate(program.options.devices) for p in range(len(row)) for n in (r, p)]
-    args.addressable_device_logical_ids = program.kept.numbers(pairs, ctypes.c_int32)
-    args.num_addressable_device_logical_ids = len(pairs) // 2
-
-
-@handles("LoadedExecutable_GetDeviceAssignment")
-def _assignment(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.serialized_bytes, args.serialized_bytes_size = program.kept.text(program.options.device_assignment)
-    args.serialized_device_assignment = args.serialized_bytes
-    args.serialized_device_assignment_deleter = client.library.addresses["shlo_pjrt_nothing_void"]

@@ -11,7 +11,7 @@ from shlo_jit.ir.core import Module, walk
 from shlo_jit.ops.known_calls import call_record, stands_for
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.executables import Calls, Program, SingleProgram, Source
-from shlo_jit.pjrt.options import CompileOptions, read_options
+from shlo_jit.pjrt.options import CompileOptions
 from shlo_jit.pjrt.several import SeveralProgram
 from shlo_jit.pjrt.table import PluginError
 
@@ -21,14 +21,13 @@ MAGIC = b"shlo_jit program 1\0"
 """That serialized programs begin with."""
 
 
-def compile_program(code: bytes, given: bytes, own: Calls, handlers: Handlers) -> Program:
-    """An artifact and a CompileOptionsProto to a program. `own`: custom calls of this program's; `handlers`: what a
-    user has registered with the framework. Raises StableHLOError, UnsupportedError and PluginError."""
-    options = read_options(given)
-    module = parse(code)
+def compile_program(source: Source, options: CompileOptions, own: Calls, handlers: Handlers) -> Program:
+    """`options`: those of the source, as they were read; `own`: custom calls of this program's; `handlers`: what a user
+    has registered with the framework. Raises StableHLOError, UnsupportedError and PluginError."""
+    module = parse(source.code)
     calls = _handlers_of(module, handlers) | own
-    program = _compiled(module, code, options, calls)
-    program.source, program.calls, program.is_bound = Source(code, given), frozenset(calls), bool(own)
+    program = _compiled(module, source.code, options, calls)
+    program.source, program.calls, program.is_bound = source, frozenset(calls), bool(own)
     return program
 
 
@@ -48,13 +47,13 @@ def write_program(program: Program) -> bytes:
     return MAGIC + len(options).to_bytes(8, "little") + options + code
 
 
-def read_program(data: bytes, handlers: Handlers) -> Program:
-    """Raises as `compile_program`, and PluginError for other bytes."""
+def read_program(data: bytes) -> Source:
+    """Raises PluginError for other bytes."""
     size = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8], "little")
     start = len(MAGIC) + 8
     if data[: len(MAGIC)] != MAGIC or start + size > len(data):
         raise PluginError(interface.INVALID_ARGUMENT, "the bytes are no program that shlo_jit has serialized")
-    return compile_program(data[start + size :], data[start : start + size], {}, handlers)
+    return Source(data[start + size :], data[start : start + size])
 
 
 def cost_of(program: Program) -> dict[str, float]:

@@ -136,7 +136,8 @@ class SingleProgram(Program):
         taking = {argument: output for output, argument in aliases.items()}
         argument_rows = (records.structure(records.ARGUMENT) * max(1, len(self.arguments)))()
         for i, (row, port) in enumerate(zip(argument_rows, self.arguments, strict=False)):
-            row.input, row.nbytes = port.number, port.nbytes
+            row.input, row.nbytes, row.type, row.rank = port.number, port.nbytes, port.type, len(port.shape)
+            row.dims = self.kept.numbers(port.shape)
             row.is_donated, row.result = i in self.donated and port.number >= 0, taking.get(port.number, -1)
         result_rows = (records.structure(records.RESULT) * max(1, len(self.results)))()
         for row, port in zip(result_rows, self.results, strict=False):

@@ -48,7 +48,7 @@ EXECUTABLE = _record(
     *("input_count", "output_count"),
 )
 """A loaded program: the interface's Executable and LoadedExecutable both."""
-ARGUMENT = _record("input", "nbytes", "is_donated", "result")
+ARGUMENT = _record("input", "nbytes", "is_donated", "result", "type", "rank", "dims")
 """`input`: the program's, or -1 for a token; `result`: that takes its memory over, or -1."""
 RESULT = _record("output", "nbytes", "type", "rank", "dims", "argument", "memory")
 """`output`: the program's, or -1 for a token; `argument`: whose memory it takes over, or -1."""

@@ -14,7 +14,9 @@ from shlo_jit.kernels.atomics import atomic
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.holds import held, is_deleted, let_go
+from shlo_jit.pjrt.code.layouts import refuse_order
 from shlo_jit.pjrt.code.objects import READY
+from shlo_jit.pjrt.code.shapes import itemsize
 from shlo_jit.pjrt.code.writer import NULL, Record, Slot, error
 from shlo_jit.pjrt.records import BUFFER, DEVICE, MEMORY, STORAGE, nbytes
 
@@ -152,7 +154,11 @@ def _write_references(module: ModuleText) -> None:
     slot.done()
     slot = Slot(module, "Buffer_DecreaseExternalReferenceCount")
     record = buffer_of(slot)
-    atomic(slot.b, "sub", record.place("external"), i64(1), "acq_rel")
+    before = atomic(slot.b, "sub", record.place("external"), i64(1), "acq_rel")
+    with slot.b.if_(slot.b.icmp("sle", before, 0), "none"):
+        atomic(slot.b, "add", record.place("external"), i64(1), "acq_rel")
+        message = "there is no external reference to the array"
+        slot.b.ret_early(error(module, slot.b, interface.FAILED_PRECONDITION, message))
     slot.b.call("void", "shlo_pjrt_drop", [record.pointer("storage")], declare=False)
     slot.done()
 
@@ -163,12 +169,15 @@ def _write_reads(module: ModuleText) -> None:
     slot = Slot(module, "Buffer_ToHostBuffer")
     b = slot.b
     record = buffer_of(slot, "src")
-    size = record["nbytes"]
+    size, rank, dims = record["nbytes"], record["rank"], record.pointer("dims")
+    item = itemsize(b, b.cast("trunc", record["type"], "i32"))
+    refuse_order(module, slot, "host_layout", item, dims, rank, size)
     with b.if_(b.icmp("eq", slot["dst"], NULL), "asked"):
         slot["dst_size"] = size
         b.ret_early(NULL)
     with b.if_(b.icmp("ult", slot["dst_size"], size), "short"):
-        b.ret_early(error(module, b, interface.INVALID_ARGUMENT, "the host's memory is too small for the array"))
+        message = "the array has %ld bytes, the host's memory for it %ld"
+        b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, size, slot["dst_size"]))
     with held(module, b, record):
         b.memcpy(slot["dst"], record.pointer("data"), size)
     slot["event"] = READY
@@ -179,7 +188,8 @@ def _write_reads(module: ModuleText) -> None:
     record = buffer_of(slot)
     first, count, size = slot["offset"], slot["transfer_size"], record["nbytes"]
     with b.if_(b.or_(b.icmp("ugt", first, size), b.icmp("ugt", count, b.sub(size, first))), "outside"):
-        b.ret_early(error(module, b, interface.INVALID_ARGUMENT, "the bytes to copy are not all of the array"))
+        message = "an array of %ld bytes has no %ld bytes from byte %ld on"
+        b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, size, count, first))
     with held(module, b, record):
         b.memcpy(slot["dst"], b.offset(record.pointer("data"), first), count)
     slot["event"] = READY

@@ -11,34 +11,19 @@ from collections.abc import Callable
 
 from shlo_jit.codegen.abi import Status
 from shlo_jit.kernels.atomics import atomic_load
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.kernels.builder import ModuleText, V, i32, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.buffers import NO_MEMORY
 from shlo_jit.pjrt.code.holds import TRUE, hold, is_deleted, let_go
 from shlo_jit.pjrt.code.objects import READY
-from shlo_jit.pjrt.code.writer import NULL, Args, Record, Slot, error
+from shlo_jit.pjrt.code.python import call_python, stay_at_the_end
+from shlo_jit.pjrt.code.writer import NULL, Args, Record, Slot, check_size, error
 from shlo_jit.pjrt.records import ARGUMENT, BUFFER, EXECUTABLE, RESULT, STORAGE, nbytes
 
 NONE = i64(-1)
-MAIN_THREAD = V("ptr", "@shlo_pjrt_main_thread")
-"""Of an interpreter that ends; 0 before."""
-
-
-def stay_at_the_end(b: Builder) -> None:
-    """When the interpreter ends, its other threads stay here: where they want its lock, it ends them, and the host's
-    frames that they are in do not let that happen."""
-    main = b.load("i64", MAIN_THREAD)
-    with b.if_(b.icmp("ne", main, 0), "ending"), b.if_(b.icmp("ne", main, b.call("i64", "pthread_self", [])), "other"):
-        again = b.label("again")
-        b.branch(again)
-        b.start(again)
-        b.call("i32", "pause", [])
-        b.branch(again)
-        b.start(b.label("never"))
 
 
 def write_execute(module: ModuleText) -> None:
-    module.define_global(MAIN_THREAD.text[1:], "global i64 0, align 8")
     _Execute(module).write()
 
 
@@ -53,14 +38,7 @@ class _Execute:
 
     def write(self) -> None:
         b, slot, exe = self.b, self.slot, self.exe
-        stay_at_the_end(b)
-        with b.if_(b.icmp("ne", exe["is_deleted"], 0), "deleted"):
-            b.ret_early(error(self.module, b, interface.FAILED_PRECONDITION, "the executable has been deleted"))
-        with b.if_(b.icmp("ne", slot["num_devices"], 1), "many"):
-            b.ret_early(b.call_pointer("ptr", exe.pointer("run_many"), [slot.address]))
-        self.count = exe["argument_count"]
-        with b.if_(b.icmp("ne", slot["num_args"], self.count), "wrong"):
-            b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, "the number of arguments is wrong"))
+        self.check_call()
         self.given = b.load("ptr", slot["argument_lists"])
         self.inputs = self.array(exe["input_count"])
         self.outputs = self.array(exe["output_count"])
@@ -68,8 +46,10 @@ class _Execute:
         """Of arguments that the program takes: what their memory belongs to now."""
         self.held = self.array(self.count)
         """The arguments' buffers that are held."""
-        labels = ("gone", "wrong_size", "undo_marks", "no_memory", "failed")
-        self.gone, self.wrong_size, self.undo_marks, self.no_memory, self.failed = (b.label(n) for n in labels)
+        self.mismatch = b.variable(NULL)
+        """Error of an argument that the program does not take."""
+        labels = ("gone", "mismatched", "undo_marks", "no_memory", "failed")
+        self.gone, self.mismatched, self.undo_marks, self.no_memory, self.failed = (b.label(n) for n in labels)
         self.hold_all()
         self.take_donated()
         self.check_others()
@@ -88,20 +68,40 @@ class _Execute:
 
         b.start(self.failed)
         self.end_call()
-        self.ret(b.call_pointer("ptr", exe.pointer("fail"), [exe["number"], status]))
+        with b.if_(b.icmp("eq", status, i32(Status.INTERRUPTED)), "interrupted"):
+            b.call("void", "shlo_pjrt_keep_exception", [], declare=False)
+        self.ret(call_python(b, exe.pointer("fail"), exe["number"], status))
         b.start(self.no_memory)
         self.end_call()
         self.ret(error(self.module, b, interface.RESOURCE_EXHAUSTED, NO_MEMORY))
         b.start(self.gone)
         self.let_go_all()
         self.ret(self.wrong_argument("an argument has been deleted or donated"))
-        b.start(self.wrong_size)
+        b.start(self.mismatched)
         self.let_go_all()
-        self.ret(self.wrong_argument("an argument has another size than the program expects"))
+        self.ret(b.load("ptr", self.mismatch))
         b.start(self.undo_marks)
         self.unmark()
         self.let_go_all()
         b.ret(self.wrong_argument("an array is donated, and is an argument a second time"))
+
+    def check_call(self) -> None:
+        """Return where it is none of this program's, or one that Python makes."""
+        b, slot, exe = self.b, self.slot, self.exe
+        stay_at_the_end(b)
+        with b.if_(b.icmp("ne", exe["is_deleted"], 0), "deleted"):
+            b.ret_early(error(self.module, b, interface.FAILED_PRECONDITION, "the executable has been deleted"))
+        with b.if_(b.or_(b.icmp("ne", slot["num_devices"], 1), b.icmp("eq", exe.pointer("main"), NULL)), "many"):
+            b.ret_early(call_python(b, exe.pointer("run_many"), slot.address))
+        self.count, given = exe["argument_count"], slot["num_args"]
+        with b.if_(b.icmp("ne", given, self.count), "wrong"):
+            text = "the program expects %ld arguments, got %ld"
+            b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, text, self.count, given))
+        check_size(self.module, b, "ExecuteOptions", slot["options"])
+        asked = slot["execute_device"]
+        with b.if_(b.and_(b.icmp("ne", asked, NULL), b.icmp("ne", asked, exe.pointer("device"))), "elsewhere"):
+            text = "execute_device: the program was compiled for another device"
+            b.ret_early(error(self.module, b, interface.UNIMPLEMENTED, text))
 
     def end_call(self) -> None:
         """Of a program that gave no results."""
@@ -152,9 +152,11 @@ class _Execute:
         def look(i: V, argument: Record, buffer: Record) -> None:
             self.leave_if(b.xor(hold(b, buffer.address), TRUE), self.gone)
             b.store(buffer.address, b.element(self.held, "ptr", i))
-            self.leave_if(b.icmp("ne", argument["nbytes"], buffer["nbytes"]), self.wrong_size)
             input = argument["input"]
             with b.if_(b.icmp("sge", input, 0), "tensor"):
+                mismatch = b.call("ptr", "shlo_pjrt_mismatch", [argument.address, buffer.address, i], declare=False)
+                b.store(mismatch, self.mismatch)
+                self.leave_if(b.icmp("ne", mismatch, NULL), self.mismatched)
                 b.store(buffer.pointer("data"), b.element(self.inputs, "ptr", input))
 
         self.arguments(look)
