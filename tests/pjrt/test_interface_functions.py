@@ -400,13 +400,45 @@ def test_several_devices(host: Host) -> None:
 
 def test_the_extension_for_shardings(host: Host) -> None:
     extension = interface.structure("Shardings_Extension").from_address(host.head[1])
-    assert (extension.struct_size, extension.type, extension.next) == (ctypes.sizeof(extension), 19, None)
+    assert (extension.struct_size, extension.type) == (ctypes.sizeof(extension), 19)
     loaded = host.compile(ON_PARTS, options(partitions=4))
-    for name, at in zip(EXTENSIONS, (extension.parameter_shardings, extension.output_shardings), strict=True):
+    for name, at in zip(EXTENSIONS[:2], (extension.parameter_shardings, extension.output_shardings), strict=True):
         args = record(name, executable=loaded)
         host.check(ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(at)(ctypes.addressof(args)))
         count = args.num_parameters if "Parameter" in name else args.num_outputs
         size = ctypes.c_int64.from_address(args.sharding_sizes).value
         said = ctypes.string_at(ctypes.c_int64.from_address(args.shardings).value, size)
         assert count == 1 and said == bytes.fromhex("0803 1a0104 220400010203")
+    host.call("LoadedExecutable_Destroy", executable=loaded)
+
+
+def test_the_extension_for_layouts(host: Host) -> None:
+    """An array, what is asked for, and arguments and results of a program: each lies as its rank says."""
+    last = interface.structure("Shardings_Extension").from_address(host.head[1])
+    extension = interface.structure("Layouts_Extension").from_address(last.next)
+    assert (extension.struct_size, extension.type, extension.next) == (ctypes.sizeof(extension), 4, None)
+
+    def call(at: int, name: str, **fields: object) -> Any:
+        args = record(name, **fields)
+        host.check(ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(at)(ctypes.addressof(args)))
+        return args
+
+    def text(layout: int) -> bytes:
+        said = call(extension.serialize, "MemoryLayout_Serialize", layout=layout)
+        call(extension.destroy, "MemoryLayout_Destroy", layout=layout)
+        return ctypes.string_at(said.serialized_bytes, said.serialized_bytes_size)
+
+    for shape, order in (((), b"{}"), ((4,), b"{0}"), ((2, 3, 4), b"{2,1,0}")):
+        buffer = host.put(np.zeros(shape, np.float32))
+        assert text(call(extension.buffer_layout, "Buffer_MemoryLayout", buffer=buffer).layout) == order
+        host.destroy(buffer)
+        found = call(extension.client_default, "Client_GetDefaultLayout", type=11, num_dims=len(shape))
+        assert text(found.layout) == order
+    with pytest.raises(Refused, match="arrays have up to 64 dimensions, not 65"):
+        call(extension.client_default, "Client_GetDefaultLayout", type=11, num_dims=65)
+    loaded = host.compile(ON_PARTS, options(partitions=4))
+    outputs = call(extension.output_layouts, "Executable_GetOutputLayouts", executable=loaded)
+    inputs = call(extension.parameter_layouts, "Executable_GetParameterLayouts", executable=loaded)
+    for count, layouts in ((outputs.num_outputs, outputs.layouts), (inputs.num_parameters, inputs.layouts)):
+        assert count == 1 and text(ctypes.c_int64.from_address(layouts).value) == b"{0}"
     host.call("LoadedExecutable_Destroy", executable=loaded)

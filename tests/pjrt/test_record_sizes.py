@@ -33,7 +33,7 @@ def test_records_that_are_too_small(host: Host, name: str) -> None:
 
 def test_records_of_extensions_that_are_too_small(host: Host) -> None:
     extension = interface.structure("Shardings_Extension").from_address(host.head[1])
-    for name, at in zip(EXTENSIONS, (extension.parameter_shardings, extension.output_shardings), strict=True):
+    for name, at in zip(EXTENSIONS[:2], (extension.parameter_shardings, extension.output_shardings), strict=True):
         args = record(name, 47)
         with pytest.raises(Refused, match=f"{name}: expected a record of 48 bytes or more, got 47"):
             host.check(ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(at)(ctypes.addressof(args)))
