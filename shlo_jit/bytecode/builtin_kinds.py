@@ -29,7 +29,7 @@ from shlo_jit.bytecode.fields import (
     of,
     pairs,
 )  # fmt: skip
-from shlo_jit.bytecode.kinds import Kind, constant, dialect, itself, one
+from shlo_jit.bytecode.kinds import Dialect, Kind, constant, itself, one
 from shlo_jit.bytecode.locations import Location
 from shlo_jit.bytecode.values import float_of, float_parts, integer_of, integer_parts, tensor_of, tensor_parts
 from shlo_jit.bytecode.vhlo_kinds import (
@@ -134,7 +134,7 @@ TYPES_OF_BUILTIN = (
     Kind(15, "tuple", (TYPES,), lambda types: TupleType(values(types)), lambda type: (type.types,)),
 )
 
-BUILTIN = dialect("builtin", ATTRIBUTES_OF_BUILTIN, TYPES_OF_BUILTIN)
+BUILTIN = Dialect("builtin", ATTRIBUTES_OF_BUILTIN, TYPES_OF_BUILTIN)
 
 
 _BY_CLASS = {

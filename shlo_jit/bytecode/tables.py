@@ -8,7 +8,7 @@ from typing import Any
 
 from shlo_jit.bytecode.builtin_kinds import BUILTIN
 from shlo_jit.bytecode.container import Container, Entry
-from shlo_jit.bytecode.kinds import Dialect, Kind
+from shlo_jit.bytecode.kinds import Kind
 from shlo_jit.bytecode.locations import UNKNOWN, Location, location_text
 from shlo_jit.bytecode.sdy_kinds import SDY
 from shlo_jit.bytecode.stream import Cursor, Damaged
@@ -18,7 +18,13 @@ from shlo_jit.ir.attributes import OpaqueAttr
 from shlo_jit.text.parser import attribute_of_text
 from shlo_jit.text.types import type_of_text
 
-DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (VHLO, BUILTIN, SDY)}
+KINDS: tuple[dict[str, dict[int, Kind]], ...] = (
+    {dialect.name: dialect.attributes for dialect in (VHLO, BUILTIN, SDY)},
+    {dialect.name: dialect.types for dialect in (VHLO, BUILTIN, SDY)},
+)
+"""Of attributes and of types, by dialect and number."""
+ATTRIBUTE, TYPE = range(2)
+WORDS = ("attribute", "type")
 MISSING: Any = object()
 _UNKNOWN_BYTES = b"\x1f"
 """Of `loc(unknown)`, in its dialect."""
@@ -28,18 +34,19 @@ LARGEST = 1 << 17
 """How many nodes the tree of one may have: those that are used twice count twice, as they do when it is printed."""
 
 
-class Tables:
-    """`Found` of the fields."""
+class Tables(Cursor):
+    """The types and attributes, and a cursor over the bytes of the one that is being decoded: what fields are read
+    from."""
+
+    __slots__ = ("depth", "entries", "pending", "places", "size", "sizes", "strings", "values")
 
     def __init__(self, data: bytes, container: Container):
-        self.data = data
+        super().__init__(data, 0, 0)
         self.strings = container.strings
         self.entries = (container.attributes, container.types)
-        self.values: tuple[list[Any], list[Any]] = (
-            [MISSING] * len(container.attributes), [MISSING] * len(container.types),
-        )  # fmt: skip
-        self.sizes: tuple[list[int], list[int]] = ([0] * len(container.attributes), [0] * len(container.types))
-        """Nodes of the tree of each that is decoded; 0 of one that is not, -1 of one that is being decoded."""
+        self.values: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
+        self.sizes: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        """Nodes of the tree of each that is decoded; -1 of one that is being decoded."""
         self.size = 0
         """Nodes so far of the one that is being decoded."""
         self.depth = 0
@@ -49,42 +56,38 @@ class Tables:
 
     def string(self, index: int, at: int) -> str:
         if index >= len(self.strings):
-            Cursor(self.data, at, at).fail(f"there are {len(self.strings)} texts, and this is number {index}")
+            self.fail(f"there are {len(self.strings)} texts, and this is number {index}", at)
         return self.strings[index]
 
     def attribute(self, index: int, at: int) -> Any:
-        values = self.values[0]
-        value = values[index] if index < len(values) else MISSING
-        if value is not MISSING:
-            self.size += self.sizes[0][index]
-            return value
-        return self._decoded(0, index, at)
+        """Attribute number `index`, which is asked for at `at`."""
+        values = self.values[ATTRIBUTE]
+        if index not in values:
+            return self._decoded(ATTRIBUTE, index, at)
+        self.size += self.sizes[ATTRIBUTE][index]
+        return values[index]
 
     def type(self, index: int, at: int) -> Any:
-        values = self.values[1]
-        value = values[index] if index < len(values) else MISSING
-        if value is not MISSING:
-            self.size += self.sizes[1][index]
-            return value
-        return self._decoded(1, index, at)
+        values = self.values[TYPE]
+        if index not in values:
+            return self._decoded(TYPE, index, at)
+        self.size += self.sizes[TYPE][index]
+        return values[index]
 
     def _decoded(self, which: int, index: int, at: int) -> Any:
-        """Attribute (0) or type (1) number `index`, which stands at `at`."""
-        what = ("attribute", "type")[which]
         entries, sizes = self.entries[which], self.sizes[which]
-        here = Cursor(self.data, at, at)
         if index >= len(entries):
-            here.fail(f"there are {len(entries)} {what}s, and this is number {index}")
-        if sizes[index] < 0:
-            here.fail(f"{what} {index} is a part of itself")
+            self.fail(f"there are {len(entries)} {WORDS[which]}s, and this is number {index}", at)
+        if index in sizes:
+            self.fail(f"{WORDS[which]} {index} is a part of itself", at)
         if self.depth >= DEEPEST:
-            here.fail(f"types and attributes are more than {DEEPEST} deep in each other")
+            self.fail(f"types and attributes are more than {DEEPEST} deep in each other", at)
         outer, self.size, sizes[index] = self.size, 1, -1
         self.depth += 1
         value = self.read(entries[index], which)
         self.depth -= 1
         if self.size > LARGEST:
-            here.fail(f"{what} {index} is larger than {LARGEST} of them")
+            self.fail(f"{WORDS[which]} {index} is larger than {LARGEST} of them", at)
         if isinstance(value, Location):
             value = self.place(index, at) or OpaqueAttr(f"loc({UNKNOWN})")
         sizes[index] = self.size
@@ -94,39 +97,38 @@ class Tables:
 
     def read(self, entry: Entry, which: int) -> Any:
         dialect, start, end, encoded = entry
-        c = Cursor(self.data, start, end)
-        if not encoded:
-            return self._read_text(c, entry, which)
-        kind = self._kind(c, entry, which)
-        fields = [read(c, self) for read, _ in kind.fields]
-        try:
-            value = kind.make(*fields)
-        except ValueError as refusal:
-            c.fail(f"{dialect} {kind.name}: {refusal}", start)
-        if c.at != end:
-            c.done(f"the {kind.name} here")
+        outer = self.at, self.end
+        self.at, self.end = start, end
+        if encoded:
+            kinds = KINDS[which].get(dialect)
+            if kinds is None:
+                self.fail(f"dialect {dialect} is not known here")
+            code = self.varint()
+            kind = kinds.get(code)
+            if kind is None:
+                self.fail(f"{dialect} has no {WORDS[which]} {code} that is known here", start)
+            try:
+                value = kind.read(self)
+            except ValueError as refusal:
+                self.fail(f"{dialect} {kind.name}: {refusal}", start)
+            if self.at != end:
+                self.done(f"the {kind.name} here")
+        else:
+            value = self._read_text(dialect, which)
+        self.at, self.end = outer
         return value
 
-    def _kind(self, c: Cursor, entry: Entry, which: int) -> Kind:
-        dialect = DIALECTS.get(entry[0])
-        if dialect is None:
-            c.fail(f"dialect {entry[0]} is not known here")
-        code = c.varint()
-        kind = (dialect.types if which else dialect.attributes).get(code)
-        if kind is None:
-            c.fail(f"{entry[0]} has no {'type' if which else 'attribute'} {code} that is known here", entry[1])
-        return kind
-
-    def _read_text(self, c: Cursor, entry: Entry, which: int) -> Any:
+    def _read_text(self, dialect: str, which: int) -> Any:
         """What has no bytes of its own stands here as it is printed."""
-        text = c.text()
-        c.done("the text here")
-        if not which and entry[0] not in DIALECTS:
+        start = self.at
+        text = self.text()
+        self.done("the text here")
+        if which == ATTRIBUTE and dialect not in KINDS[which]:
             return OpaqueAttr(text)
         try:
-            return type_of_text(text) if which else attribute_of_text(text)
+            return type_of_text(text) if which == TYPE else attribute_of_text(text)
         except StableHLOError as error:
-            c.fail(f"{text[:80]!r}: {error.diagnostics[0].message}", entry[1])
+            self.fail(f"{text[:80]!r}: {error.diagnostics[0].message}", start)
 
     # ---- locations
 
@@ -134,7 +136,7 @@ class Tables:
         """How a location is named by others: `#loc3`, or `unknown`. Its own text is made by `Locations`."""
         entries = self.entries[0]
         if index >= len(entries):
-            Cursor(self.data, at, at).fail(f"there are {len(entries)} attributes, and this is number {index}")
+            self.fail(f"there are {len(entries)} attributes, and this is number {index}", at)
         dialect, start, end, _ = entries[index]
         if self.data[start:end] == _UNKNOWN_BYTES and dialect == BUILTIN.name:
             return UNKNOWN

@@ -24,7 +24,7 @@ from shlo_jit.bytecode.fields import (
     of,
     pairs,
 )  # fmt: skip
-from shlo_jit.bytecode.kinds import Kind, constant, dialect, itself, one
+from shlo_jit.bytecode.kinds import Dialect, Kind, constant, itself, one
 from shlo_jit.bytecode.values import float_of, float_parts, integer_of, integer_parts, tensor_of, tensor_parts
 from shlo_jit.bytecode.versions import FIRST, Version
 from shlo_jit.ir.attributes import (
@@ -328,7 +328,7 @@ TYPES_OF_VHLO = (
     Kind(42, "future", (TYPES,), lambda types: FutureType(values(types)), lambda type: (type.types,), Version(1, 15)),
 )
 
-VHLO = dialect("vhlo", ATTRIBUTES_OF_VHLO, TYPES_OF_VHLO)
+VHLO = Dialect("vhlo", ATTRIBUTES_OF_VHLO, TYPES_OF_VHLO)
 
 
 # ---------------------------------------------------------------------- which kind a value is of
