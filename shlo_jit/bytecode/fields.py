@@ -54,7 +54,10 @@ def _read_type(c: Tables) -> Any:
 
 def _read_string(c: Tables) -> str:
     at = c.at
-    return c.string(c.varint(), at)
+    index = c.varint()
+    if index >= len(c.strings):
+        c.fail(f"there are {len(c.strings)} texts, and this is number {index}", at)
+    return c.strings[index]
 
 
 def _read_location(c: Tables) -> str:

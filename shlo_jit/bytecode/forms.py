@@ -34,7 +34,7 @@ def _of(*classes: type) -> Callable[[Any], Any]:
     """Lets values of these classes through."""
 
     def check(value: Any) -> Any:
-        if not isinstance(value, classes):
+        if type(value) not in classes:
             raise ValueError(f"{type(value).__name__} is no {' or '.join(c.__name__ for c in classes)}")
         return value
 
@@ -53,9 +53,9 @@ BOOL = plain(bool)
 
 # ---------------------------------------------------------------------- lists of numbers
 def _numbers(value: Any, dtype: DType) -> list[Any]:
-    if not isinstance(value, Dense) or value.type.storage is not dtype or value.type.rank != 1:
+    if not isinstance(value, Dense) or value.type.dtype is not dtype or len(value.type.extents) != 1:
         raise ValueError(f"this is no list of {dtype}")
-    if value.type.size > LONGEST_LIST:
+    if value.type.extents[0] > LONGEST_LIST:
         raise ValueError(f"this list has more than {LONGEST_LIST} elements")
     return value.array.tolist()
 
@@ -109,13 +109,16 @@ def _name(value: Any) -> str:
 FLAG = Form(_flag, lambda value: value is UNIT or value is True)
 SYMBOL = Form(_symbol, _name)
 SYMBOLS = Form(
-    lambda value: tuple(_symbol(part) for part in _of(tuple)(value)),
-    lambda value: tuple(_name(part) for part in _of(tuple)(value)),
+    lambda value: tuple(_symbol(part) for part in _list(value)),
+    lambda value: tuple(_name(part) for part in _list(value)),
 )
 
 
+_list, _dictionary = _of(tuple), _of(DictAttr)
+
+
 def _dictionaries(value: Any) -> tuple[DictAttr, ...]:
-    return tuple(_of(DictAttr)(part) for part in _of(tuple)(value))
+    return tuple([_dictionary(part) for part in _list(value)])
 
 
 DICTIONARIES = Form(_dictionaries, _dictionaries)
@@ -132,8 +135,11 @@ def enum(mnemonic: str) -> Form:
     return Form(check, check)
 
 
+_precision = enum("precision").read
+
+
 def _checked_precisions(value: Any) -> tuple[Any, ...]:
-    return tuple(enum("precision").read(part) for part in _of(tuple)(value))
+    return tuple([_precision(part) for part in _list(value)])
 
 
 PRECISIONS = Form(_checked_precisions, _checked_precisions)
@@ -168,7 +174,8 @@ class Default(NamedTuple):
 
 
 def default(value: Any) -> Default:
-    return Default(lambda given: given == value and type(given) is type(value), lambda op: value)
+    kind = type(value)
+    return Default(lambda given: given is value or (type(given) is kind and given == value), lambda op: value)
 
 
 def either(first: Any, *others: Any) -> Default:
@@ -211,5 +218,5 @@ def precision(word: str) -> EnumAttr:
 
 
 DEFAULT_PRECISION = Default(
-    lambda given: all(part.value == "DEFAULT" for part in given), lambda op: (precision("DEFAULT"),) * 2
+    lambda given: all([part.value == "DEFAULT" for part in given]), lambda op: (precision("DEFAULT"),) * 2
 )

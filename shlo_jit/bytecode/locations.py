@@ -34,6 +34,8 @@ def location_text(location: Child) -> str:
     if isinstance(location, str):
         return location
     kind, parts = location
+    if kind == UNKNOWN:
+        return UNKNOWN
     if kind == "name":
         name, child = parts
         return string_text(name) if child == UNKNOWN else f"{string_text(name)}({location_text(child)})"

@@ -346,7 +346,7 @@ op("unary_einsum", "0.9", Stored("einsum_config", TEXT))
 op("return")
 OPS["func.return"] = OPS["stablehlo.return"]
 op("func.call", "0.9", Stored("callee", SYMBOL))
-NO_DICTIONARIES = Default(lambda value: not any(d.items for d in value), lambda op: ())
+NO_DICTIONARIES = Default(lambda value: not any([d.items for d in value]), lambda op: ())
 op(
     "func.func", "0.9", Stored("sym_name", TEXT), Stored("function_type", TYPE),
     Stored("sym_visibility", TEXT, default("")), Stored("arg_attrs", DICTIONARIES, NO_DICTIONARIES),

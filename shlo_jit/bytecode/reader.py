@@ -17,7 +17,7 @@ from shlo_jit.bytecode import container
 from shlo_jit.bytecode.container import Container, read_container
 from shlo_jit.bytecode.op_attributes import Plan, plan_of
 from shlo_jit.bytecode.printed import PrintedSource
-from shlo_jit.bytecode.stream import Cursor, Damaged, counted, long_varint
+from shlo_jit.bytecode.stream import Cursor, Damaged, counted, long_varint, varint
 from shlo_jit.bytecode.tables import Locations, Tables
 from shlo_jit.bytecode.versions import LAST, version_of_producer
 from shlo_jit.deep import NESTING_LIMIT, deeply
@@ -31,6 +31,8 @@ from shlo_jit.log import LOG
 HAS_DICTIONARY, HAS_RESULTS, HAS_OPERANDS, HAS_SUCCESSORS, HAS_REGIONS, HAS_ORDERS, HAS_PROPERTIES = (
     1, 2, 4, 8, 16, 32, 64,
 )  # fmt: skip
+ONE = 1 << 1 | 1
+"""The number 1, written."""
 RARE = HAS_SUCCESSORS | HAS_ORDERS
 SMALLEST_OP = 3
 """Bytes: name, mask, location."""
@@ -135,7 +137,7 @@ class _Reader:
         try:
             self.ops_of(c, head >> 1, owner, block.ops)
         except IndexError:
-            c.fail("the file ends in the middle of an operation", at)
+            c.fail("the file ends in the middle of an operation here, or one uses a value that does not exist", at)
         return block
 
     def arguments_of(self, c: Cursor) -> Block:
@@ -207,7 +209,7 @@ class _Reader:
             location = places[place] if place in places else self.tables.place(place, start)
             dictionary = properties = -1
             if mask & HAS_DICTIONARY:
-                dictionary, at = long_varint(data, at)
+                dictionary, at = varint(data, at)
             if mask & HAS_PROPERTIES:
                 properties = data[at]
                 if properties & 1:
@@ -220,16 +222,26 @@ class _Reader:
             name, attributes, is_special = found
             result_types: list[Type] = []
             if mask & HAS_RESULTS:
-                numbers, at = counted(data, at)
-                for result in numbers:
-                    result_types.append(types[result] if result in types else self.value_type(result, start))
+                number = data[at + 1]
+                if data[at] == ONE and number & 1 and number >> 1 in types:
+                    result_types.append(types[number >> 1])
+                    at += 2
+                else:
+                    at = self.result_types(result_types, data, at)
             operands: list[Any] = []
             if mask & HAS_OPERANDS:
-                numbers, at = counted(data, at)
-                try:
-                    operands = [values[operand] for operand in numbers]
-                except IndexError:
-                    c.fail("an operand is none of the values here", start)
+                number, at = varint(data, at)
+                for _ in range(number):
+                    number = data[at]
+                    if number & 1:
+                        operands.append(values[number >> 1])
+                        at += 1
+                    elif number & 2:
+                        operands.append(values[(number | data[at + 1] << 8) >> 2])
+                        at += 2
+                    else:
+                        number, at = long_varint(data, at)
+                        operands.append(values[number])
                 if None in operands:
                     c.fail("a value is used before it is defined", start)
             if mask & RARE:
@@ -260,6 +272,13 @@ class _Reader:
                 self.complete(op, start)
         c.at = at
 
+    def result_types(self, found: list[Type], data: bytes, at: int) -> int:
+        """Any number of types; where they end."""
+        numbers, end = counted(data, at)
+        for number in numbers:
+            found.append(self.value_type(number, at))
+        return end
+
     def skip_rare(self, c: Cursor, mask: int, results: int, start: int) -> None:
         if mask & HAS_SUCCESSORS:
             c.fail("operations that go on in another block are not StableHLO", start)
@@ -284,12 +303,14 @@ class _Reader:
     def known_op(self, number: int, dictionary: int, properties: int, at: int) -> KnownOp:
         """What an op with these numbers is, from now on known."""
         plan = self.plans.get(number) or self.plan(number, at)
-        rest = self.dictionary(dictionary, at) if dictionary >= 0 else {}
-        try:
-            values = self.properties(plan, properties, at) if properties >= 0 else plan.taken_from(rest)
-            attributes = plan.attributes(values, rest)
-        except ValueError as refusal:
-            raise Damaged(f"{plan.name}: {refusal}", at) from None
+        attributes: dict[str, Any] = {}
+        if plan.names or dictionary >= 0:
+            rest = self.dictionary(dictionary, at) if dictionary >= 0 else {}
+            try:
+                values = self.properties(plan, properties, at) if properties >= 0 else plan.taken_from(rest)
+                attributes = plan.attributes(values, rest)
+            except ValueError as refusal:
+                raise Damaged(f"{plan.name}: {refusal}", at) from None
         found = plan.name, attributes, plan.name in SPECIAL
         self.known[number, dictionary, properties] = found
         return found
@@ -342,9 +363,10 @@ class _Reader:
         c.at, c.end = self.file.properties[number]
         numbers = c.varints(len(plan.names))
         c.done(f"the properties of {plan.name}")
-        if not any(plan.optional):
-            return [c.attribute(n, at) for n in numbers]
-        return [
-            None if optional and not n & 1 else c.attribute(n >> 1 if optional else n, at)
-            for n, optional in zip(numbers, plan.optional, strict=True)
-        ]
+        found: list[Any] = []
+        for number, optional in zip(numbers, plan.optional, strict=True):
+            if not optional:
+                found.append(c.attribute(number, at))
+            else:
+                found.append(c.attribute(number >> 1, at) if number & 1 else None)
+        return found

@@ -23,11 +23,19 @@ class Damaged(Exception):
         self.message, self.at = message, at
 
 
-def long_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A varint of more than one byte, and where it ends. Raises IndexError at the end of the file."""
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number, and where it ends. Raises IndexError at the end of the file."""
     first = data[at]
-    if first & 3 == 2:
+    return (first >> 1, at + 1) if first & 1 else long_varint(data, at)
+
+
+def long_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of more than one byte, and where it ends. Raises IndexError at the end of the file."""
+    first = data[at]
+    if first & 2:
         return (first | data[at + 1] << 8) >> 2, at + 2
+    if first & 4:
+        return (first | data[at + 1] << 8 | data[at + 2] << 16) >> 3, at + 3
     more = (first & -first).bit_length() - 1 if first else 8
     end = at + 1 + more
     if end > len(data):
@@ -38,16 +46,13 @@ def long_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def numbers(data: bytes, at: int, count: int) -> tuple[list[int], int]:
-    """So many varints, and where they end."""
+    """So many numbers, and where they end."""
     found: list[int] = []
     for _ in range(count):
         value = data[at]
         if value & 1:
             found.append(value >> 1)
             at += 1
-        elif value & 2:
-            found.append((value | data[at + 1] << 8) >> 2)
-            at += 2
         else:
             value, at = long_varint(data, at)
             found.append(value)
@@ -55,17 +60,17 @@ def numbers(data: bytes, at: int, count: int) -> tuple[list[int], int]:
 
 
 def counted(data: bytes, at: int) -> tuple[list[int], int]:
-    """Varints with their count in front. Raises IndexError for more of them than the file has bytes."""
+    """Numbers with their count in front. Raises IndexError for more of them than the file has bytes."""
     count = data[at]
     if count == 3:  # one number, as most often
         value = data[at + 1]
         if value & 1:
             return [value >> 1], at + 2
-        if value & 2:
-            return [(value | data[at + 2] << 8) >> 2], at + 3
+        value, at = long_varint(data, at + 1)
+        return [value], at
     if count == 5 and data[at + 1] & data[at + 2] & 1:  # two small ones
         return [data[at + 1] >> 1, data[at + 2] >> 1], at + 3
-    (count,), at = numbers(data, at, 1)
+    count, at = varint(data, at)
     if count > len(data) - at:
         raise IndexError
     return numbers(data, at, count)

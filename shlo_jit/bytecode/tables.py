@@ -38,7 +38,7 @@ class Tables(Cursor):
     """The types and attributes, and a cursor over the bytes of the one that is being decoded: what fields are read
     from."""
 
-    __slots__ = ("depth", "entries", "pending", "places", "size", "sizes", "strings", "values")
+    __slots__ = ("depth", "entries", "places", "size", "sizes", "strings", "values")
 
     def __init__(self, data: bytes, container: Container):
         super().__init__(data, 0, 0)
@@ -50,14 +50,8 @@ class Tables(Cursor):
         self.size = 0
         """Nodes so far of the one that is being decoded."""
         self.depth = 0
-        self.pending: list[int] = []
-        """Locations that have been met, and whose texts have not been made."""
         self.places: dict[int, OpaqueAttr | None] = {}
-
-    def string(self, index: int, at: int) -> str:
-        if index >= len(self.strings):
-            self.fail(f"there are {len(self.strings)} texts, and this is number {index}", at)
-        return self.strings[index]
+        """Locations that have been met, whose texts `Locations` makes."""
 
     def attribute(self, index: int, at: int) -> Any:
         """Attribute number `index`, which is asked for at `at`."""
@@ -100,13 +94,7 @@ class Tables(Cursor):
         outer = self.at, self.end
         self.at, self.end = start, end
         if encoded:
-            kinds = KINDS[which].get(dialect)
-            if kinds is None:
-                self.fail(f"dialect {dialect} is not known here")
-            code = self.varint()
-            kind = kinds.get(code)
-            if kind is None:
-                self.fail(f"{dialect} has no {WORDS[which]} {code} that is known here", start)
+            kind = self._kind(dialect, which)
             try:
                 value = kind.read(self)
             except ValueError as refusal:
@@ -117,6 +105,16 @@ class Tables(Cursor):
             value = self._read_text(dialect, which)
         self.at, self.end = outer
         return value
+
+    def _kind(self, dialect: str, which: int) -> Kind:
+        kinds = KINDS[which].get(dialect)
+        if kinds is None:
+            self.fail(f"dialect {dialect} is not known here")
+        at = self.at
+        code = self.varint()
+        if code not in kinds:
+            self.fail(f"{dialect} has no {WORDS[which]} {code} that is known here", at)
+        return kinds[code]
 
     def _read_text(self, dialect: str, which: int) -> Any:
         """What has no bytes of its own stands here as it is printed."""
@@ -134,21 +132,18 @@ class Tables(Cursor):
 
     def location(self, index: int, at: int) -> str:
         """How a location is named by others: `#loc3`, or `unknown`. Its own text is made by `Locations`."""
-        entries = self.entries[0]
-        if index >= len(entries):
-            self.fail(f"there are {len(entries)} attributes, and this is number {index}", at)
-        dialect, start, end, _ = entries[index]
-        if self.data[start:end] == _UNKNOWN_BYTES and dialect == BUILTIN.name:
-            return UNKNOWN
-        self.pending.append(index)
-        return f"#loc{index}"
+        return UNKNOWN if self.place(index, at) is None else f"#loc{index}"
 
     def place(self, index: int, at: int) -> OpaqueAttr | None:
         """The location of an op or argument; None for one that is not known."""
-        found = self.places.get(index, MISSING)
-        if found is MISSING:
-            name = self.location(index, at)
-            found = self.places[index] = None if name == UNKNOWN else OpaqueAttr(f"loc({name})")
+        if index in self.places:
+            return self.places[index]
+        entries = self.entries[ATTRIBUTE]
+        if index >= len(entries):
+            self.fail(f"there are {len(entries)} attributes, and this is number {index}", at)
+        dialect, start, end, _ = entries[index]
+        is_known = end - start > 1 or self.data[start:end] != _UNKNOWN_BYTES or dialect != BUILTIN.name
+        self.places[index] = found = OpaqueAttr(f"loc(#loc{index})") if is_known else None
         return found
 
 
@@ -163,17 +158,21 @@ class Locations(Mapping[str, str]):
     def _texts(self) -> dict[str, str]:
         tables = self._tables
         found: dict[str, str] = {}
-        while tables.pending:
-            index = tables.pending.pop()
-            name = f"loc{index}"
-            if name in found:
-                continue
-            try:
-                value = tables.read(tables.entries[0][index], 0)
-            except Damaged:
-                value = None
-            found[name] = f"loc({location_text(value) if isinstance(value, Location) else UNKNOWN})"
+        pending = list(tables.places)
+        while pending:
+            for index in pending:
+                found[f"loc{index}"] = f"loc({self._text(index)})"
+            pending = list(tables.places)[len(found) :]  # those that these are made of
         return found
+
+    def _text(self, index: int) -> str:
+        tables = self._tables
+        try:
+            value = tables.read(tables.entries[ATTRIBUTE][index], ATTRIBUTE)
+        except Damaged:
+            tables.depth = 0
+            return UNKNOWN
+        return location_text(value) if isinstance(value, Location) else UNKNOWN
 
     def __getitem__(self, name: str) -> str:
         return self._texts[name]
