@@ -148,9 +148,21 @@ def _write_optional_count(out: Output, made: Made, value: int | None) -> None:
     out.varint(0 if value is None else value << 1 | 1)
 
 
+def _read_byte_flagged(c: Tables) -> Any:
+    return _read_attribute(c) if c.byte() else None
+
+
+def _write_byte_flagged(out: Output, made: Made, value: Any) -> None:
+    out.byte(value is not None)
+    if value is not None:
+        out.varint(made.attribute(value))
+
+
 OPTIONAL_ATTRIBUTE = Field(_read_optional_attribute, _write_optional_attribute)
 FLAGGED_ATTRIBUTE = Field(_read_flagged, _write_flagged)
 """A flag in front, rather than in its lowest bit."""
+BYTE_FLAGGED_ATTRIBUTE = Field(_read_byte_flagged, _write_byte_flagged)
+"""The flag is a byte, not a number."""
 OPTIONAL_COUNT = Field(_read_optional_count, _write_optional_count)
 
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shlo_jit.bytecode.kinds import itself
-from shlo_jit.bytecode.op_table import FOREIGN, OPS, STEMS, Stored, Versions
+from shlo_jit.bytecode.op_table import FOREIGN, STEMS, Stored, Versions
 from shlo_jit.ir.attributes import ConvDims, Dense, StructAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.structs import STRUCTS
 
 MISSING: Any = object()
+IsDefault = Callable[[Any], bool]
 _VERSIONED = re.compile(r"vhlo\.(.+)_v(\d{1,9})$")
 
 
@@ -21,7 +22,7 @@ _VERSIONED = re.compile(r"vhlo\.(.+)_v(\d{1,9})$")
 class Plan:
     """How the attributes of an op in a file are read."""
 
-    __slots__ = ("dropped", "fields", "name", "names", "optional", "structs")
+    __slots__ = ("dropped", "fields", "name", "names", "optional", "reads", "structs")
 
     def __init__(self, name: str, names: Sequence[str]):
         self.name = name
@@ -29,32 +30,35 @@ class Plan:
         self.names = tuple(name.removesuffix("?") for name in names)
         """Of what is stored, in the order of files."""
         self.optional = tuple(name.endswith("?") for name in names)
-        self.fields: list[tuple[int, Callable[[Any], Any], Callable[[Any], bool], str]] = []
-        """Of each attribute that stands for one of StableHLO's: where it is among those, how it is read, whether a
-        value is the default, and its name in StableHLO."""
+        self.reads: list[Callable[[Any], Any]] = [itself] * len(names)
+        """Of what is stored, what it is in StableHLO."""
+        self.fields: list[tuple[int, str, IsDefault]] = []
+        """Of what is an attribute in StableHLO too: where it is among those, its name there, and its default."""
         self.structs: list[StructPlan] = []
         self.dropped: list[str] = []
         """What StableHLO no longer has."""
 
-    def attributes(self, values: Sequence[Any], rest: dict[str, Any]) -> dict[str, Any]:
+    def attributes(self, stored: Sequence[Any], rest: dict[str, Any]) -> dict[str, Any]:
         """StableHLO's attributes, made of those that are stored, and others, which are kept. Raises ValueError."""
-        found: dict[str, Any] = {}
-        index = 0
+        values: list[Any] = []
         try:
-            for index, read, is_default, attribute in self.fields:
-                value = read(values[index])
-                if not is_default(value):
-                    found[attribute] = value
+            for read, value in zip(self.reads, stored, strict=True):
+                values.append(read(value))
         except ValueError as refusal:
-            raise ValueError(f"attribute {self.names[index]}: {refusal}") from None
+            raise ValueError(f"attribute {self.names[len(values)]}: {refusal}") from None
+        found: dict[str, Any] = {}
+        for index, attribute, is_default in self.fields:
+            value = values[index]
+            if not is_default(value):
+                found[attribute] = value
         for struct in self.structs:
-            struct.read(values, found)
+            struct.add(values, found)
         for name in self.dropped:
             value = found.pop(name, None)
             if isinstance(value, Dense) and value.array.size:
                 raise ValueError(f"attribute {name} is none that StableHLO still has")
-        if "operand_layouts" in found or "result_layouts" in found:
-            for name in ("operand_layouts", "result_layouts"):  # none of a custom call's layouts are given, or both
+        if self.name == "stablehlo.custom_call" and ("operand_layouts" in found or "result_layouts" in found):
+            for name in ("operand_layouts", "result_layouts"):  # none of them are given, or both
                 found[name] = values[self.names.index(name)]
         for name, value in rest.items():
             if name in found or name in self.names:
@@ -64,11 +68,12 @@ class Plan:
 
     def taken_from(self, dictionary: dict[str, Any]) -> list[Any]:
         """The stored attributes, where a file has all in a dictionary. Raises ValueError."""
-        values = [dictionary.pop(name, MISSING) for name in self.names]
-        for i, value in enumerate(values):
-            if value is MISSING and not self.optional[i]:
-                raise ValueError(f"there is no attribute {self.names[i]}")
-        return [None if value is MISSING else value for value in values]
+        values: list[Any] = []
+        for name, optional in zip(self.names, self.optional, strict=True):
+            if name not in dictionary and not optional:
+                raise ValueError(f"there is no attribute {name}")
+            values.append(dictionary.pop(name, None))
+        return values
 
 
 class StructPlan:
@@ -78,22 +83,18 @@ class StructPlan:
 
     def __init__(self, name: str, attribute: str):
         self.name, self.attribute = name, attribute
-        self.fields: list[tuple[str, str, int, Callable[[Any], Any], Callable[[Any], bool]]] = []
-        """Name, name in the file, where it is there, how it is read, and whether a value is the default."""
+        self.fields: list[tuple[int, str, IsDefault]] = []
+        """Where it is among the stored attributes, its name in the struct, and its default."""
         self.constants: dict[str, Any] = {}
         """Fields that later versions brought."""
 
-    def read(self, values: Sequence[Any], found: dict[str, Any]) -> None:
-        """Add it, unless all fields are the defaults."""
+    def add(self, values: Sequence[Any], found: dict[str, Any]) -> None:
+        """Add the struct to an op's attributes, unless all fields are the defaults."""
         fields = self.constants.copy()
         is_given = False
-        name = ""
-        try:
-            for field, name, index, read, is_default in self.fields:
-                fields[field] = value = read(values[index])
-                is_given = is_given or not is_default(value)
-        except ValueError as refusal:
-            raise ValueError(f"attribute {name}: {refusal}") from None
+        for index, field, is_default in self.fields:
+            fields[field] = values[index]
+            is_given = is_given or not is_default(values[index])
         if is_given:
             found[self.attribute] = make_struct(self.name, fields)
 
@@ -111,7 +112,7 @@ def plan_of(name: str) -> Plan | None:
     """How an op is read whose name in files is this; None for one that is not known."""
     if name in FOREIGN:
         plan = Plan(name, FOREIGN[name])
-        plan.fields = [(i, itself, lambda value: value is None, name) for i, name in enumerate(plan.names)]
+        plan.fields = [(i, name, lambda value: value is None) for i, name in enumerate(plan.names)]
         return plan
     m = _VERSIONED.match(name)
     row = STEMS.get(m[1]) if m else None
@@ -123,18 +124,17 @@ def _plan(row: Versions, number: int) -> Plan:
     plan = Plan(row.name, row.names_in(number))
     structs: dict[str, StructPlan] = {}
     for s in row.stored:
-        is_default = _never if s.kept or s.default is None else s.default.is_it
-        index = plan.names.index(s.name) if s.name in plan.names else None
-        if s.struct:
-            struct = structs.setdefault(s.attribute, StructPlan(s.struct, s.attribute))
-            if index is not None:
-                struct.fields.append((s.field, s.name, index, s.form.read, is_default))
-            elif s.default is not None:
-                struct.constants[s.field] = s.default.make(NO_OP)
-        elif index is not None:
-            plan.fields.append((index, s.form.read, is_default, s.attribute or s.name))
+        index = plan.names.index(s.name) if s.name in plan.names else -1
+        struct = structs.setdefault(s.attribute, StructPlan(s.struct, s.attribute)) if s.struct else None
+        if index >= 0:
+            plan.reads[index] = s.form.read
+            is_default = _never if s.kept or s.default is None else s.default.is_it
+            fields, name = (struct.fields, s.field) if struct else (plan.fields, s.attribute or s.name)
+            fields.append((index, name, is_default))
             if s.until < len(row.since):
-                plan.dropped.append(s.attribute or s.name)
+                plan.dropped.append(name)
+        elif struct and s.default is not None:
+            struct.constants[s.field] = s.default.make(NO_OP)
     plan.structs = list(structs.values())
     return plan
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 from shlo_jit.bytecode.builtin_kinds import BUILTIN
 from shlo_jit.bytecode.container import Container, Entry
-from shlo_jit.bytecode.kinds import Kind
+from shlo_jit.bytecode.kinds import Dialect, Kind
 from shlo_jit.bytecode.locations import UNKNOWN, Location, location_text
-from shlo_jit.bytecode.sdy_kinds import SDY
 from shlo_jit.bytecode.stream import Cursor, Damaged
 from shlo_jit.bytecode.vhlo_kinds import VHLO
 from shlo_jit.errors import StableHLOError
@@ -18,13 +18,20 @@ from shlo_jit.ir.attributes import OpaqueAttr
 from shlo_jit.text.parser import attribute_of_text
 from shlo_jit.text.types import type_of_text
 
-KINDS: tuple[dict[str, dict[int, Kind]], ...] = (
-    {dialect.name: dialect.attributes for dialect in (VHLO, BUILTIN, SDY)},
-    {dialect.name: dialect.types for dialect in (VHLO, BUILTIN, SDY)},
-)
-"""Of attributes and of types, by dialect and number."""
 ATTRIBUTE, TYPE = range(2)
 WORDS = ("attribute", "type")
+KINDS: tuple[dict[str, dict[int, Kind]], ...] = ({}, {})
+"""Of attributes and of types, by dialect and number."""
+RARE = {"sdy": "sdy_kinds", "stablehlo": "stablehlo_kinds"}
+"""Dialects of few programs, and the modules that have them, which are imported for these."""
+
+
+def _add(dialect: Dialect) -> None:
+    KINDS[ATTRIBUTE][dialect.name], KINDS[TYPE][dialect.name] = dialect.attributes, dialect.types
+
+
+_add(VHLO)
+_add(BUILTIN)
 MISSING: Any = object()
 _UNKNOWN_BYTES = b"\x1f"
 """Of `loc(unknown)`, in its dialect."""
@@ -109,7 +116,11 @@ class Tables(Cursor):
     def _kind(self, dialect: str, which: int) -> Kind:
         kinds = KINDS[which].get(dialect)
         if kinds is None:
-            self.fail(f"dialect {dialect} is not known here")
+            if dialect not in RARE:
+                self.fail(f"dialect {dialect} is not known here")
+            module = importlib.import_module(f"shlo_jit.bytecode.{RARE[dialect]}")
+            _add(getattr(module, dialect.upper()))
+            kinds = KINDS[which][dialect]
         at = self.at
         code = self.varint()
         if code not in kinds:
@@ -121,7 +132,7 @@ class Tables(Cursor):
         start = self.at
         text = self.text()
         self.done("the text here")
-        if which == ATTRIBUTE and dialect not in KINDS[which]:
+        if which == ATTRIBUTE and dialect not in (VHLO.name, BUILTIN.name, *RARE):
             return OpaqueAttr(text)
         try:
             return type_of_text(text) if which == TYPE else attribute_of_text(text)
