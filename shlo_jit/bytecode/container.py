@@ -77,7 +77,7 @@ def section(c: Cursor) -> tuple[int, Cursor]:
         alignment = c.varint()
         if not 0 < alignment <= 1 << 20 or alignment & (alignment - 1):
             c.fail(f"sections are not aligned to {alignment} bytes", at)
-        c.take(-c.at % alignment)
+        c.skip(-c.at % alignment)
     if id & ~ALIGNED > PROPERTIES:
         c.fail(f"there is no section {id & ~ALIGNED}", at)
     return id & ~ALIGNED, c.part(length)
@@ -161,8 +161,9 @@ def _properties(c: Cursor) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for _ in range(c.count()):
         n = c.varint()
-        found.append((c.at, c.at + n))
-        c.take(n)
+        at = c.at
+        c.skip(n)
+        found.append((at, c.at))
     c.done("the section of properties")
     return found
 

@@ -118,6 +118,26 @@ def pairs(first: Field, second: Field) -> Field:
     )
 
 
+def _read_attributes(c: Tables) -> tuple[Any, ...]:
+    at = c.at
+    found: list[Any] = []
+    for index in c.varints(c.count()):
+        found.append(c.attribute(index, at))
+    return tuple(found)
+
+
+def _read_types(c: Tables) -> tuple[Any, ...]:
+    at = c.at
+    found: list[Any] = []
+    for index in c.varints(c.count()):
+        found.append(c.type(index, at))
+    return tuple(found)
+
+
+ATTRIBUTES = Field(_read_attributes, listed(ATTRIBUTE).write)
+TYPES = Field(_read_types, listed(TYPE).write)
+
+
 # ---------------------------------------------------------------------- what may be missing
 def _read_optional_attribute(c: Tables) -> Any:
     at = c.at
@@ -253,5 +273,5 @@ def _write_blob(out: Output, made: Made, value: bytes | memoryview) -> None:
 BLOB = Field(lambda c: c.take(c.varint()), _write_blob)
 """Bytes, with their number in front; viewed when read."""
 
-ATTRIBUTES, TYPES, STRINGS, LOCATIONS = map(listed, (ATTRIBUTE, TYPE, STRING, LOCATION))
+LOCATIONS = listed(LOCATION)
 COUNTS, SIGNEDS, F64S = map(listed, (COUNT, SIGNED, F64))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shlo_jit.bytecode.vhlo_kinds import VHLO
+from shlo_jit.bytecode.vhlo_kinds import VHLO, WORDS
 from shlo_jit.ir.attributes import UNIT, Dense, DenseArray, DictAttr, EnumAttr, IntegerAttr, SymbolRef, TypeAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import I1, I64, DType, ScalarType, TensorType, tensor
@@ -145,13 +145,9 @@ def _checked_precisions(value: Any) -> tuple[Any, ...]:
 PRECISIONS = Form(_checked_precisions, _checked_precisions)
 
 _VERSIONS = VHLO.attributes[5]
-
-
-def _api_version(value: Any) -> IntegerAttr:
-    return one_integer(_VERSIONS.parts(enum("custom_call_api_version").read(value))[0], "i32")
-
-
-API_VERSION = Form(_api_version, lambda value: _VERSIONS.make(_int(value)))
+_api_version = enum("custom_call_api_version").read
+_API_VERSIONS = {word: one_integer(i, "i32") for i, word in enumerate(WORDS["custom_call_api_version"].split())}
+API_VERSION = Form(lambda value: _API_VERSIONS[_api_version(value).value], lambda value: _VERSIONS.make(_int(value)))
 """A number in StableHLO."""
 
 NONE = TypeAttr(ScalarType("none"))

@@ -53,6 +53,9 @@ class Kind:
 
 
 def _reader(reads: tuple[Callable[[Tables], Any], ...], make: Callable[..., Any]) -> Callable[[Tables], Any]:
+    if not reads:
+        value = make()
+        return lambda c: value
     if len(reads) == 1:
         (only,) = reads
         return only if make is itself else lambda c: make(only(c))

@@ -233,9 +233,9 @@ def _has_dictionary(op: Op) -> bool:
 FFI = IntegerAttr(4, "i32")
 """The interface whose options are a dictionary."""
 OPTIONS = (Limit(Version(1, 3), "a backend_config that is a dictionary", _has_dictionary),)
+NO_ITEMS = DictAttr(())
 BACKEND_CONFIG = Default(
-    lambda value: value in ("", DictAttr(())),
-    lambda op: DictAttr(()) if op.attributes.get("api_version") == FFI else "",
+    lambda value: value in ("", NO_ITEMS), lambda op: NO_ITEMS if op.attributes.get("api_version") == FFI else ""
 )
 
 # ---------------------------------------------------------------------- the ops

@@ -17,7 +17,7 @@ from shlo_jit.bytecode import container
 from shlo_jit.bytecode.container import Container, read_container
 from shlo_jit.bytecode.op_attributes import Plan, plan_of
 from shlo_jit.bytecode.printed import PrintedSource
-from shlo_jit.bytecode.stream import Cursor, Damaged, counted, long_varint, varint
+from shlo_jit.bytecode.stream import Cursor, Damaged, long_varint, varint
 from shlo_jit.bytecode.tables import Locations, Tables
 from shlo_jit.bytecode.versions import LAST, version_of_producer
 from shlo_jit.deep import NESTING_LIMIT, deeply
@@ -274,10 +274,12 @@ class _Reader:
 
     def result_types(self, found: list[Type], data: bytes, at: int) -> int:
         """Any number of types; where they end."""
-        numbers, end = counted(data, at)
-        for number in numbers:
-            found.append(self.value_type(number, at))
-        return end
+        count, at = varint(data, at)
+        for _ in range(count):
+            start = at
+            number, at = varint(data, at)
+            found.append(self.value_type(number, start))
+        return at
 
     def skip_rare(self, c: Cursor, mask: int, results: int, start: int) -> None:
         if mask & HAS_SUCCESSORS:

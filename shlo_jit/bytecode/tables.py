@@ -20,19 +20,22 @@ from shlo_jit.text.types import type_of_text
 
 ATTRIBUTE, TYPE = range(2)
 WORDS = ("attribute", "type")
-KINDS: tuple[dict[str, dict[int, Kind]], ...] = ({}, {})
+KINDS: tuple[dict[tuple[str, int], Kind], ...] = ({}, {})
 """Of attributes and of types, by dialect and number."""
+DIALECTS: set[str] = set()
+"""Whose kinds are there."""
 RARE = {"sdy": "sdy_kinds", "stablehlo": "stablehlo_kinds"}
 """Dialects of few programs, and the modules that have them, which are imported for these."""
 
 
 def _add(dialect: Dialect) -> None:
-    KINDS[ATTRIBUTE][dialect.name], KINDS[TYPE][dialect.name] = dialect.attributes, dialect.types
+    for known, kinds in zip(KINDS, (dialect.attributes, dialect.types), strict=True):
+        known.update({(dialect.name, code): kind for code, kind in kinds.items()})
+    DIALECTS.add(dialect.name)
 
 
 _add(VHLO)
 _add(BUILTIN)
-MISSING: Any = object()
 _UNKNOWN_BYTES = b"\x1f"
 """Of `loc(unknown)`, in its dialect."""
 DEEPEST = 400
@@ -101,7 +104,8 @@ class Tables(Cursor):
         outer = self.at, self.end
         self.at, self.end = start, end
         if encoded:
-            kind = self._kind(dialect, which)
+            code = self.varint()
+            kind = KINDS[which].get((dialect, code)) or self._rare_kind(dialect, code, which, start)
             try:
                 value = kind.read(self)
             except ValueError as refusal:
@@ -113,26 +117,22 @@ class Tables(Cursor):
         self.at, self.end = outer
         return value
 
-    def _kind(self, dialect: str, which: int) -> Kind:
-        kinds = KINDS[which].get(dialect)
-        if kinds is None:
-            if dialect not in RARE:
-                self.fail(f"dialect {dialect} is not known here")
+    def _rare_kind(self, dialect: str, code: int, which: int, at: int) -> Kind:
+        if dialect in RARE and dialect not in DIALECTS:
             module = importlib.import_module(f"shlo_jit.bytecode.{RARE[dialect]}")
             _add(getattr(module, dialect.upper()))
-            kinds = KINDS[which][dialect]
-        at = self.at
-        code = self.varint()
-        if code not in kinds:
+        if dialect not in DIALECTS:
+            self.fail(f"dialect {dialect} is not known here", at)
+        if (dialect, code) not in KINDS[which]:
             self.fail(f"{dialect} has no {WORDS[which]} {code} that is known here", at)
-        return kinds[code]
+        return KINDS[which][dialect, code]
 
     def _read_text(self, dialect: str, which: int) -> Any:
         """What has no bytes of its own stands here as it is printed."""
         start = self.at
         text = self.text()
         self.done("the text here")
-        if which == ATTRIBUTE and dialect not in (VHLO.name, BUILTIN.name, *RARE):
+        if which == ATTRIBUTE and dialect not in DIALECTS and dialect not in RARE:
             return OpaqueAttr(text)
         try:
             return type_of_text(text) if which == TYPE else attribute_of_text(text)

@@ -291,8 +291,9 @@ def _per_axis_parts(type: QuantizedType) -> tuple[Any, ...]:
 
 def values(types: tuple[Any, ...]) -> tuple[Type, ...]:
     """Types that a value can have."""
-    if not all(isinstance(type, Type) for type in types):
-        raise ValueError("a quantized type is one of elements only")
+    for type in types:
+        if not isinstance(type, Type):
+            raise ValueError("a quantized type is one of elements only")
     return types
 
 
