@@ -188,10 +188,15 @@ OPTIONAL_COUNT = Field(_read_optional_count, _write_optional_count)
 
 def _read_extents(c: Tables) -> tuple[int | None, ...]:
     at = c.at
-    numbers = c.varints(c.count())
-    if any([n & 1 and n != WIDEST for n in numbers]):  # odd numbers are negative ones, the widest is DYNAMIC
-        c.fail("a negative number is no extent", at)
-    return tuple([None if n & 1 else n >> 1 for n in numbers])
+    extents: list[int | None] = []
+    for number in c.varints(c.count()):
+        if not number & 1:
+            extents.append(number >> 1)
+        elif number == WIDEST:
+            extents.append(None)
+        else:
+            c.fail(f"{-(number >> 1) - 1} is no extent", at)
+    return tuple(extents)
 
 
 def _write_extents(out: Output, made: Made, extents: tuple[int | None, ...]) -> None:

@@ -99,7 +99,8 @@ class _Reader:
         if len(block.ops) != 1 or block.ops[0].name != "builtin.module":
             c.fail("the file has not one module")
         op = block.ops[0]
-        module = Module(op, self.source, Locations(self.tables), scoped=True)
+        locations = Locations(self.tables) if any(self.tables.places.values()) else {}
+        module = Module(op, self.source, locations, scoped=True)
         self.source.module = module
         version = version_of_producer(self.file.producer)
         if version is not None and version > LAST:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -221,7 +222,15 @@ def complex_part(type: ScalarType) -> tuple[Type]:
 
 def make_tensor(shape: tuple[int | None, ...], type: Type) -> TensorType:
     dtype = element(type)
-    return tensor(shape, dtype) if isinstance(dtype, DType) else TensorType(shape, dtype)  # keeps its spelling
+    if isinstance(dtype, DType):
+        return _tensor(shape, dtype.name)
+    return TensorType(shape, dtype)  # not that of another spelling
+
+
+@functools.lru_cache(maxsize=4096)
+def _tensor(shape: tuple[int | None, ...], name: str) -> TensorType:
+    """The interned type. Names are found faster than dtypes."""
+    return tensor(shape, DTYPES[name])
 
 
 def _encoded(encoding: Any, shape: tuple[int | None, ...], type: Type) -> TensorType:
