@@ -43,7 +43,6 @@ from shlo_jit.bytecode.vhlo_kinds import (
     type_attribute,
     values,
 )  # fmt: skip
-from shlo_jit.ir.attribute_text import attribute_text
 from shlo_jit.ir.attributes import (
     UNIT,
     Dense,
@@ -91,6 +90,8 @@ def _integer_parts(type: ScalarType) -> tuple[int]:
 
 
 def _encoded(encoding: Any, shape: tuple[int | None, ...], type: Type) -> TensorType:
+    from shlo_jit.ir.attribute_text import attribute_text  # few programs need it
+
     return TensorType(shape, element(type), None, attribute_text(encoding))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,11 +23,13 @@ LONGEST_LIST = 1 << 20
 """Elements of a list: a literal of one value can stand for any number of them."""
 
 
-class Form(NamedTuple):
+class Form:
     """Of a value in the file what it is here, and back."""
 
-    read: Callable[[Any], Any]
-    write: Callable[[Any], Any]
+    __slots__ = ("read", "write")
+
+    def __init__(self, read: Callable[[Any], Any], write: Callable[[Any], Any]):
+        self.read, self.write = read, write
 
 
 def _of(*classes: type) -> Callable[[Any], Any]:
@@ -162,11 +164,13 @@ def or_none(form: Form) -> Form:
 
 
 # ---------------------------------------------------------------------- defaults
-class Default(NamedTuple):
+class Default:
     """`is_it`: whether a value (as StableHLO has it) is the default; `make`: the default of an op."""
 
-    is_it: Callable[[Any], bool]
-    make: Callable[[Op], Any]
+    __slots__ = ("is_it", "make")
+
+    def __init__(self, is_it: Callable[[Any], bool], make: Callable[[Op], Any]):
+        self.is_it, self.make = is_it, make
 
 
 def default(value: Any) -> Default:

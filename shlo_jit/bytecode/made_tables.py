@@ -10,7 +10,8 @@ import numpy as np
 from shlo_jit.bytecode import builtin_kinds, sdy_kinds, stablehlo_kinds, vhlo_kinds
 from shlo_jit.bytecode.builtin_kinds import BUILTIN
 from shlo_jit.bytecode.kinds import Dialect, Kind
-from shlo_jit.bytecode.locations import UNKNOWN, Location, read_location
+from shlo_jit.bytecode.location_texts import read_location
+from shlo_jit.bytecode.locations import UNKNOWN, Location
 from shlo_jit.bytecode.op_attributes import Unsayable
 from shlo_jit.bytecode.stream import Output
 from shlo_jit.bytecode.versions import Version

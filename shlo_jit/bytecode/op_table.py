@@ -110,12 +110,15 @@ STEMS: dict[str, Versions] = {}
 """By name in VHLO, without `_vN`."""
 
 
+_version = functools.cache(version_of)
+
+
 def op(name: str, since: str = "0.9", *stored: Stored | tuple[Stored, ...], limits: tuple[Limit, ...] = ()) -> None:
     """A row. `name` has its dialect where that is not `stablehlo`."""
     flat = [s for given in stored for s in ((given,) if isinstance(given, Stored) else given)]
     stem = name.partition(".")[2] or name
     full = name if "." in name else f"stablehlo.{name}"
-    OPS[full] = STEMS[stem] = Versions(full, tuple(map(version_of, since.split())), tuple(flat), limits)
+    OPS[full] = STEMS[stem] = Versions(full, tuple(map(_version, since.split())), tuple(flat), limits)
 
 
 def struct(name: str, attribute: str, later: dict[str, int] | None = None) -> tuple[Stored, ...]:

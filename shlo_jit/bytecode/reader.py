@@ -135,10 +135,7 @@ class _Reader:
         block = self.arguments_of(c) if head & 1 else Block()
         if (head >> 1) * SMALLEST_OP > c.end - c.at:
             c.fail(f"{head >> 1} operations should follow, and {c.end - c.at} bytes are left", at)
-        try:
-            self.ops_of(c, head >> 1, owner, block.ops)
-        except IndexError:
-            c.fail("the file ends in the middle of an operation here, or one uses a value that does not exist", at)
+        self.ops_of(c, head >> 1, owner, block.ops)
         return block
 
     def arguments_of(self, c: Cursor) -> Block:
@@ -187,90 +184,93 @@ class _Reader:
 
     # ---- ops
 
-    def ops_of(self, c: Cursor, count: int, owner: str, ops: list[Op]) -> None:
+    def ops_of(self, c: Cursor, count: int, owner: str, ops: list[Op]) -> None:  # noqa: C901, PLR0915
         """(name mask location dictionary? properties? result-types? operands? orders? regions?)*
 
-        Most of the time goes into this loop, so it has no calls that it can do without. Past the end of the section
-        there are other bytes, or an IndexError: an op that ends there is refused."""
+        Most of the time goes into this loop, and in it into calls: so it is long, and reads numbers itself. Past the
+        end of the section there are other bytes, or an IndexError: an op that ends there is refused."""
         data, values, source = c.data, self.values, self.source
         places, types, known = self.tables.places, self.types, self.known
-        at = c.at
-        for _ in range(count):
-            start = at
-            number = data[at]
-            if number & 1:
-                number, at = number >> 1, at + 1
-            else:
-                number, at = long_varint(data, at)
-            mask, place = data[at], data[at + 1]
-            if place & 1:
-                place, at = place >> 1, at + 2
-            else:
-                place, at = long_varint(data, at + 1)
-            location = places[place] if place in places else self.tables.place(place, start)
-            dictionary = properties = -1
-            if mask & HAS_DICTIONARY:
-                dictionary, at = varint(data, at)
-            if mask & HAS_PROPERTIES:
-                properties = data[at]
-                if properties & 1:
-                    properties, at = properties >> 1, at + 1
+        at = start = c.at
+        try:
+            for _ in range(count):
+                start = at
+                number = data[at]
+                if number & 1:
+                    number, at = number >> 1, at + 1
                 else:
-                    properties, at = long_varint(data, at)
-            found = known.get((number, dictionary, properties))
-            if found is None:
-                found = self.known_op(number, dictionary, properties, start)
-            name, attributes, is_special = found
-            result_types: list[Type] = []
-            if mask & HAS_RESULTS:
-                number = data[at + 1]
-                if data[at] == ONE and number & 1 and number >> 1 in types:
-                    result_types.append(types[number >> 1])
-                    at += 2
+                    number, at = long_varint(data, at)
+                mask, place = data[at], data[at + 1]
+                if place & 1:
+                    place, at = place >> 1, at + 2
                 else:
-                    at = self.result_types(result_types, data, at)
-            operands: list[Any] = []
-            if mask & HAS_OPERANDS:
-                number, at = varint(data, at)
-                for _ in range(number):
-                    number = data[at]
-                    if number & 1:
-                        operands.append(values[number >> 1])
-                        at += 1
-                    elif number & 2:
-                        operands.append(values[(number | data[at + 1] << 8) >> 2])
+                    place, at = long_varint(data, at + 1)
+                location = places[place] if place in places else self.tables.place(place, start)
+                dictionary = properties = -1
+                if mask & HAS_DICTIONARY:
+                    dictionary, at = varint(data, at)
+                if mask & HAS_PROPERTIES:
+                    properties = data[at]
+                    if properties & 1:
+                        properties, at = properties >> 1, at + 1
+                    else:
+                        properties, at = long_varint(data, at)
+                found = known.get((number, dictionary, properties))
+                if found is None:
+                    found = self.known_op(number, dictionary, properties, start)
+                name, attributes, is_special = found
+                result_types: list[Type] = []
+                if mask & HAS_RESULTS:
+                    number = data[at + 1]
+                    if data[at] == ONE and number & 1 and number >> 1 in types:
+                        result_types.append(types[number >> 1])
                         at += 2
                     else:
-                        number, at = long_varint(data, at)
-                        operands.append(values[number])
-                if None in operands:
-                    c.fail("a value is used before it is defined", start)
-            if mask & RARE:
-                c.at = at
-                self.skip_rare(c, mask, len(result_types), start)
-                at = c.at
-            if at > c.end:
-                c.fail("the operations end in the middle of one", start)
-            if is_special:
-                if name == CAST:
-                    self.cast(mask, operands, result_types, start)
-                    continue
-                if name == "stablehlo.return" and owner == "func.func":
-                    name = "func.return"
-            self.ops += 1
-            op = Op(name, operands, result_types, attributes.copy(), None, source, self.ops, self.ops, location)
-            ops.append(op)
-            if len(result_types) == 1 and self.next < len(values):
-                values[self.next] = op.results[0]
-                self.next += 1
-            elif result_types:
-                self.define(op.results, start)
-            if mask & HAS_REGIONS:
-                c.at = at
-                op.regions = self.regions(c, name)
-                at = c.at
-            if is_special:
-                self.complete(op, start)
+                        at = self.result_types(result_types, data, at)
+                operands: list[Any] = []
+                if mask & HAS_OPERANDS:
+                    number, at = varint(data, at)
+                    for _ in range(number):
+                        number = data[at]
+                        if number & 1:
+                            operands.append(values[number >> 1])
+                            at += 1
+                        elif number & 2:
+                            operands.append(values[(number | data[at + 1] << 8) >> 2])
+                            at += 2
+                        else:
+                            number, at = long_varint(data, at)
+                            operands.append(values[number])
+                    if None in operands:
+                        c.fail("a value is used before it is defined", start)
+                if mask & RARE:
+                    c.at = at
+                    self.skip_rare(c, mask, len(result_types), start)
+                    at = c.at
+                if at > c.end:
+                    c.fail("the operations end in the middle of one", start)
+                if is_special:
+                    if name == CAST:
+                        self.cast(mask, operands, result_types, start)
+                        continue
+                    if name == "stablehlo.return" and owner == "func.func":
+                        name = "func.return"
+                self.ops += 1
+                op = Op(name, operands, result_types, attributes.copy(), None, source, self.ops, self.ops, location)
+                ops.append(op)
+                if len(result_types) == 1 and self.next < len(values):
+                    values[self.next] = op.results[0]
+                    self.next += 1
+                elif result_types:
+                    self.define(op.results, start)
+                if mask & HAS_REGIONS:
+                    c.at = at
+                    op.regions = self.regions(c, name)
+                    at = c.at
+                if is_special:
+                    self.complete(op, start)
+        except IndexError:
+            c.fail("an operand is none of the values here" if at < c.end else "the file ends in an operation", start)
         c.at = at
 
     def result_types(self, found: list[Type], data: bytes, at: int) -> int:
@@ -367,9 +367,9 @@ class _Reader:
         numbers = c.varints(len(plan.names))
         c.done(f"the properties of {plan.name}")
         found: list[Any] = []
-        for number, optional in zip(numbers, plan.optional, strict=True):
+        for index, optional in zip(numbers, plan.optional, strict=True):
             if not optional:
-                found.append(c.attribute(number, at))
+                found.append(c.attribute(index, at))
             else:
-                found.append(c.attribute(number >> 1, at) if number & 1 else None)
+                found.append(c.attribute(index >> 1, at) if index & 1 else None)
         return found

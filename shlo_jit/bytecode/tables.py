@@ -10,7 +10,7 @@ from typing import Any
 from shlo_jit.bytecode.builtin_kinds import BUILTIN
 from shlo_jit.bytecode.container import Container, Entry
 from shlo_jit.bytecode.kinds import Dialect, Kind
-from shlo_jit.bytecode.locations import UNKNOWN, Location, location_text
+from shlo_jit.bytecode.locations import UNKNOWN, Location
 from shlo_jit.bytecode.stream import Cursor, Damaged
 from shlo_jit.bytecode.vhlo_kinds import VHLO
 from shlo_jit.errors import StableHLOError
@@ -177,6 +177,8 @@ class Locations(Mapping[str, str]):
         return found
 
     def _text(self, index: int) -> str:
+        from shlo_jit.bytecode.location_texts import location_text  # few programs need it
+
         tables = self._tables
         try:
             value = tables.read(tables.entries[ATTRIBUTE][index], ATTRIBUTE)
