@@ -14,7 +14,8 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.structs import STRUCTS
 
 MISSING: Any = object()
-IsDefault = Callable[[Any], bool]
+FieldPlan = tuple[int, Callable[[Any], Any], Callable[[Any], bool], str]
+"""Where it is among the stored attributes, how it is read, whether a value is the default, and its name in StableHLO."""
 _VERSIONED = re.compile(r"vhlo\.(.+)_v(\d{1,9})$")
 
 
@@ -22,55 +23,57 @@ _VERSIONED = re.compile(r"vhlo\.(.+)_v(\d{1,9})$")
 class Plan:
     """How the attributes of an op in a file are read."""
 
-    __slots__ = ("dropped", "fields", "name", "names", "optional", "reads", "structs")
+    __slots__ = ("dropped", "fields", "name", "names", "optional", "structs")
 
     def __init__(self, name: str, names: Sequence[str]):
         self.name = name
         """Of the op in StableHLO."""
         self.names = tuple(name.removesuffix("?") for name in names)
         """Of what is stored, in the order of files."""
-        self.optional = tuple(name.endswith("?") for name in names)
-        self.reads: list[Callable[[Any], Any]] = [itself] * len(names)
-        """Of what is stored, what it is in StableHLO."""
-        self.fields: list[tuple[int, str, IsDefault]] = []
-        """Of what is an attribute in StableHLO too: where it is among those, its name there, and its default."""
+        self.optional = {i for i, name in enumerate(names) if name.endswith("?")}
+        """Which of them may be missing."""
+        self.fields: list[FieldPlan] = []
+        """Of what is an attribute in StableHLO too."""
         self.structs: list[StructPlan] = []
         self.dropped: list[str] = []
         """What StableHLO no longer has."""
 
     def attributes(self, stored: Sequence[Any], rest: dict[str, Any]) -> dict[str, Any]:
         """StableHLO's attributes, made of those that are stored, and others, which are kept. Raises ValueError."""
-        values: list[Any] = []
-        try:
-            for read, value in zip(self.reads, stored, strict=True):
-                values.append(read(value))
-        except ValueError as refusal:
-            raise ValueError(f"attribute {self.names[len(values)]}: {refusal}") from None
         found: dict[str, Any] = {}
-        for index, attribute, is_default in self.fields:
-            value = values[index]
+        for index, read, is_default, attribute in self.fields:
+            value = read(stored[index])
             if not is_default(value):
                 found[attribute] = value
         for struct in self.structs:
-            struct.add(values, found)
+            struct.add(stored, found)
         for name in self.dropped:
             value = found.pop(name, None)
             if isinstance(value, Dense) and value.array.size:
-                raise ValueError(f"attribute {name} is none that StableHLO still has")
+                raise ValueError(f"{name} is no attribute that StableHLO still has")
         if self.name == "stablehlo.custom_call" and ("operand_layouts" in found or "result_layouts" in found):
             for name in ("operand_layouts", "result_layouts"):  # none of them are given, or both
-                found[name] = values[self.names.index(name)]
+                found[name] = stored[self.names.index(name)]
         for name, value in rest.items():
             if name in found or name in self.names:
                 raise ValueError(f"attribute {name} is there twice")
             found[name] = value
         return found
 
+    def refused(self, stored: Sequence[Any]) -> str:
+        """Which of the stored attributes cannot be read, for a message."""
+        for index, read, _, _ in (*self.fields, *(field for struct in self.structs for field in struct.fields)):
+            try:
+                read(stored[index])
+            except ValueError:
+                return f"attribute {self.names[index]}: "
+        return ""
+
     def taken_from(self, dictionary: dict[str, Any]) -> list[Any]:
         """The stored attributes, where a file has all in a dictionary. Raises ValueError."""
         values: list[Any] = []
-        for name, optional in zip(self.names, self.optional, strict=True):
-            if name not in dictionary and not optional:
+        for i, name in enumerate(self.names):
+            if name not in dictionary and i not in self.optional:
                 raise ValueError(f"there is no attribute {name}")
             values.append(dictionary.pop(name, None))
         return values
@@ -83,18 +86,17 @@ class StructPlan:
 
     def __init__(self, name: str, attribute: str):
         self.name, self.attribute = name, attribute
-        self.fields: list[tuple[int, str, IsDefault]] = []
-        """Where it is among the stored attributes, its name in the struct, and its default."""
+        self.fields: list[FieldPlan] = []
         self.constants: dict[str, Any] = {}
         """Fields that later versions brought."""
 
-    def add(self, values: Sequence[Any], found: dict[str, Any]) -> None:
+    def add(self, stored: Sequence[Any], found: dict[str, Any]) -> None:
         """Add the struct to an op's attributes, unless all fields are the defaults."""
         fields = self.constants.copy()
         is_given = False
-        for index, field, is_default in self.fields:
-            fields[field] = values[index]
-            is_given = is_given or not is_default(values[index])
+        for index, read, is_default, field in self.fields:
+            fields[field] = value = read(stored[index])
+            is_given = is_given or not is_default(value)
         if is_given:
             found[self.attribute] = make_struct(self.name, fields)
 
@@ -112,7 +114,7 @@ def plan_of(name: str) -> Plan | None:
     """How an op is read whose name in files is this; None for one that is not known."""
     if name in FOREIGN:
         plan = Plan(name, FOREIGN[name])
-        plan.fields = [(i, name, lambda value: value is None) for i, name in enumerate(plan.names)]
+        plan.fields = [(i, itself, lambda value: value is None, name) for i, name in enumerate(plan.names)]
         return plan
     m = _VERSIONED.match(name)
     row = STEMS.get(m[1]) if m else None
@@ -127,10 +129,9 @@ def _plan(row: Versions, number: int) -> Plan:
         index = plan.names.index(s.name) if s.name in plan.names else -1
         struct = structs.setdefault(s.attribute, StructPlan(s.struct, s.attribute)) if s.struct else None
         if index >= 0:
-            plan.reads[index] = s.form.read
             is_default = _never if s.kept or s.default is None else s.default.is_it
             fields, name = (struct.fields, s.field) if struct else (plan.fields, s.attribute or s.name)
-            fields.append((index, name, is_default))
+            fields.append((index, s.form.read, is_default, name))
             if s.until < len(row.since):
                 plan.dropped.append(name)
         elif struct and s.default is not None:

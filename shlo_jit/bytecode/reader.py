@@ -309,11 +309,12 @@ class _Reader:
         attributes: dict[str, Any] = {}
         if plan.names or dictionary >= 0:
             rest = self.dictionary(dictionary, at) if dictionary >= 0 else {}
+            stored: list[Any] = []
             try:
-                values = self.properties(plan, properties, at) if properties >= 0 else plan.taken_from(rest)
-                attributes = plan.attributes(values, rest)
+                stored = self.properties(plan, properties, at) if properties >= 0 else plan.taken_from(rest)
+                attributes = plan.attributes(stored, rest)
             except ValueError as refusal:
-                raise Damaged(f"{plan.name}: {refusal}", at) from None
+                raise Damaged(f"{plan.name}: {plan.refused(stored) if stored else ''}{refusal}", at) from None
         found = plan.name, attributes, plan.name in SPECIAL
         self.known[number, dictionary, properties] = found
         return found
@@ -367,8 +368,8 @@ class _Reader:
         numbers = c.varints(len(plan.names))
         c.done(f"the properties of {plan.name}")
         found: list[Any] = []
-        for index, optional in zip(numbers, plan.optional, strict=True):
-            if not optional:
+        for i, index in enumerate(numbers):
+            if i not in plan.optional:
                 found.append(c.attribute(index, at))
             else:
                 found.append(c.attribute(index >> 1, at) if index & 1 else None)

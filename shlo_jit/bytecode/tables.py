@@ -86,7 +86,8 @@ class Tables(Cursor):
             self.fail(f"{WORDS[which]} {index} is a part of itself", at)
         if self.depth >= DEEPEST:
             self.fail(f"types and attributes are more than {DEEPEST} deep in each other", at)
-        outer, self.size, sizes[index] = self.size, 1, -1
+        outer = self.at, self.end, self.size
+        self.size, sizes[index] = 1, -1
         self.depth += 1
         value = self.read(entries[index], which)
         self.depth -= 1
@@ -94,27 +95,25 @@ class Tables(Cursor):
             self.fail(f"{WORDS[which]} {index} is larger than {LARGEST} of them", at)
         if isinstance(value, Location):
             value = self.place(index, at) or OpaqueAttr(f"loc({UNKNOWN})")
-        sizes[index] = self.size
-        self.size += outer
+        sizes[index] = size = self.size
+        self.at, self.end, self.size = outer
+        self.size += size
         self.values[which][index] = value
         return value
 
     def read(self, entry: Entry, which: int) -> Any:
-        dialect, start, end, encoded = entry
-        outer = self.at, self.end
-        self.at, self.end = start, end
-        if encoded:
-            code = self.varint()
-            kind = KINDS[which].get((dialect, code)) or self._rare_kind(dialect, code, which, start)
-            try:
-                value = kind.read(self)
-            except ValueError as refusal:
-                self.fail(f"{dialect} {kind.name}: {refusal}", start)
-            if self.at != end:
-                self.done(f"the {kind.name} here")
-        else:
-            value = self._read_text(dialect, which)
-        self.at, self.end = outer
+        """The type or attribute in these bytes, to whose end the cursor is moved."""
+        dialect, self.at, self.end, encoded = entry
+        if not encoded:
+            return self._read_text(dialect, which)
+        code = self.varint()
+        kind = KINDS[which].get((dialect, code)) or self._rare_kind(dialect, code, which, entry[1])
+        try:
+            value = kind.read(self)
+        except ValueError as refusal:
+            self.fail(f"{dialect} {kind.name}: {refusal}", entry[1])
+        if self.at != self.end:
+            self.done(f"the {kind.name} here")
         return value
 
     def _rare_kind(self, dialect: str, code: int, which: int, at: int) -> Kind:
