@@ -15,7 +15,7 @@ from shlo_jit.ir.structs import STRUCTS
 
 MISSING: Any = object()
 FieldPlan = tuple[int, Callable[[Any], Any], Callable[[Any], bool], str]
-"""Where it is among the stored attributes, how it is read, whether a value is the default, and its name in StableHLO."""
+"""Where it is among those that are stored, how it is read, whether a value is the default, its name in StableHLO."""
 _VERSIONED = re.compile(r"vhlo\.(.+)_v(\d{1,9})$")
 
 
