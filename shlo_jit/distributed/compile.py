@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from shlo_jit import pipeline
 from shlo_jit.distributed.arrays import GlobalArrays
@@ -23,6 +24,10 @@ from shlo_jit.runtime.transport.world import world
 from shlo_jit.sources import ProgramSource
 from shlo_jit.stages import texts
 from shlo_jit.text.port_names import argument_names, result_names
+
+if TYPE_CHECKING:
+    from shlo_jit.codegen.program import TimedStep
+    from shlo_jit.lower.planned import Lowered
 
 Programs = Sequence[Sequence[str]]
 """Of each replica, the entry of each of its partitions."""
@@ -80,11 +85,16 @@ def compile_distributed(
     def timed() -> Crew:
         return crew(replace(options, profile=True, cache=False))
 
-    def stages(rank: int) -> Mapping[str, Callable[[], str]]:
-        own = replace(options, entry=entries[rank])
-        return texts(lambda: pipeline.lower(pipeline.parsed(source), own), options.target)
+    def lowered(rank: int, profile: bool) -> Lowered:
+        return pipeline.lower(pipeline.parsed(source), replace(options, entry=entries[rank], profile=profile))
 
-    return DistributedExecutable(crew(options), transport, grid, arrays, Remakes(stages, timed))
+    def stages(rank: int) -> Mapping[str, Callable[[], str]]:
+        return texts(lambda: lowered(rank, False), options.target)
+
+    def steps(rank: int) -> Sequence[TimedStep]:
+        return lowered(rank, True).program.timed
+
+    return DistributedExecutable(crew(options), transport, grid, arrays, Remakes(stages, timed, steps))
 
 
 def _global_arrays(function: Op, local: LocalProgram, options: CompileOptions) -> GlobalArrays:

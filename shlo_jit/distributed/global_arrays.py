@@ -75,16 +75,16 @@ def local_program(module: Module, entry: str, num_partitions: int) -> LocalProgr
     inside = {id(maker.functions[name]): written_out(made.op) for name, made in maker.made.items()}
     main = maker.made.get(entry)
     inputs, outputs = (main.inputs, main.outputs) if main is not None else ((), ())
-    op = _with_functions(module.op, inside)
+    op = with_functions(module.op, inside)
     return LocalProgram(Module(op, module.source, module.locations), inputs, outputs)
 
 
-def _with_functions(module: Op, functions: dict[int, Op]) -> Op:
+def with_functions(module: Op, functions: dict[int, Op]) -> Op:
     """The module with other functions in place of those (by id)."""
     ops: list[Op] = []
     for op in module.block().ops:
         if op.name == "builtin.module":
-            op = _with_functions(op, functions)
+            op = with_functions(op, functions)
         ops.append(functions.get(id(op), op))
     return Op(
         module.name, [], [], module.attributes, [Region([Block([], ops)])], module.source, module.start, module.end
@@ -143,7 +143,7 @@ class _Maker:
         outputs: Cuts = (None,) * len(new.block().terminator.operands)
         if not is_named:
             inputs, outputs = _parts_of_arguments(new.block()), _parts_of_results(new.block())
-        return _Function(_trimmed(new, inputs), inputs, outputs, manual.axes)
+        return _Function(_trimmed(new, inputs, outputs), inputs, outputs, manual.axes)
 
 
 def callee_of(op: Op) -> str | None:
@@ -210,7 +210,7 @@ def _parts_of_results(block: Block) -> Cuts:
     return tuple(found)
 
 
-def _trimmed(function: Op, inputs: Cuts) -> Op:
+def _trimmed(function: Op, inputs: Cuts, outputs: Cuts) -> Op:
     """Without parts of arguments that are the part already, and without what nobody reads."""
     used: set[Value] = set()
     for op in reversed(list(walk(function.block()))):
@@ -224,13 +224,14 @@ def _trimmed(function: Op, inputs: Cuts) -> Op:
         return operands if is_done or op.result not in used else None
 
     new = rebuilt(function, Rewriter(visit).sweep(function.block()))
-    attributes = new.attributes.get("arg_attrs")
-    if attributes:
-        kept = zip(attributes, inputs, strict=True)
-        new.attributes["arg_attrs"] = tuple(a if tiles is None else _without_sharding(a) for a, tiles in kept)
+    for which, cuts in (("arg_attrs", inputs), ("res_attrs", outputs)):
+        rows = new.attributes.get(which)
+        if rows:
+            kept = zip(rows, cuts, strict=True)
+            new.attributes[which] = tuple(row if tiles is None else _without_sharding(row) for row, tiles in kept)
     return new
 
 
 def _without_sharding(attributes: DictAttr) -> DictAttr:
-    """Attributes of an argument that has become a part."""
+    """Attributes of an argument or result that has become a part."""
     return DictAttr(tuple((key, value) for key, value in attributes.items if key not in SHARDINGS))

@@ -35,6 +35,9 @@ class Mesh:
     def size(self) -> int:
         return prod(self.axes.values())
 
+    def __hash__(self) -> int:
+        return hash((*self.axes.items(), self.device_ids))
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -54,6 +57,8 @@ class Sharding:
     dimensions: tuple[tuple[Axis, ...], ...]
     unreduced: tuple[Axis, ...] = ()
     """Axes along which the devices have summands of the value."""
+    open: frozenset[int] = frozenset()
+    """Dimensions that may be cut along more axes."""
 
 
 def mesh_of(op: Op) -> Mesh:
@@ -153,8 +158,12 @@ def _sharding(r: Reader, meshes: Mapping[str, Op]) -> Sharding:
     r.expect(",")
     r.expect("[")
     dimensions: list[tuple[Axis, ...]] = []
+    is_open: set[int] = set()
     while not r.accept("]"):
-        dimensions.append(_dimension(r))
+        cut, may_be_more = _dimension(r)
+        if may_be_more:
+            is_open.add(len(dimensions))
+        dimensions.append(cut)
         if r.token != "]":
             r.expect(",")
     axes: dict[str, tuple[Axis, ...]] = {"replicated": (), "unreduced": ()}
@@ -163,34 +172,34 @@ def _sharding(r: Reader, meshes: Mapping[str, Op]) -> Sharding:
             r.fail("'replicated' or 'unreduced'")
         word = r.next()
         r.expect("=")
-        axes[word] = _axes(r)
+        axes[word], _ = _axes(r)
     r.expect(">")
-    found = Sharding(mesh, tuple(dimensions), axes["unreduced"])
+    found = Sharding(mesh, tuple(dimensions), axes["unreduced"], frozenset(is_open))
     for axis in (*(a for d in dimensions for a in d), *axes["replicated"], *axes["unreduced"]):
         _check_axis(r.op, mesh, axis)
     return found
 
 
-def _dimension(r: Reader) -> tuple[Axis, ...]:
-    """dimension; that it is open to more axes, and its priority, are words to who chooses shardings"""
-    axes = _axes(r)
+def _dimension(r: Reader) -> tuple[tuple[Axis, ...], bool]:
+    """dimension; its priority is a word to who chooses shardings"""
+    found = _axes(r)
     if r.kind == "word" and r.token[:1] == "p" and r.token[1:].isdecimal():
         r.next()
-    return axes
+    return found
 
 
-def _axes(r: Reader) -> tuple[Axis, ...]:
-    """axes, also those of a dimension"""
+def _axes(r: Reader) -> tuple[tuple[Axis, ...], bool]:
+    """axes, also those of a dimension, and whether more may come"""
     found: list[Axis] = []
     r.expect("{")
     while not r.accept("}"):
         if r.accept("?"):
             r.expect("}")
-            break
+            return tuple(found), True
         found.append(_axis(r))
         if r.token != "}":
             r.expect(",")
-    return tuple(found)
+    return tuple(found), False
 
 
 def _axis(r: Reader) -> Axis:

@@ -9,8 +9,12 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import threading
+import weakref
 from typing import Any
 
+from shlo_jit.jax.host_calls import host_calls
+from shlo_jit.pjrt.callbacks import CALLBACKS
 from shlo_jit.pjrt.plugin import plugin
 from shlo_jit.runtime.ffi.types import register_ffi_type
 
@@ -38,6 +42,7 @@ def initialize() -> None:
         factories[CPU] = factories.pop(NAME)
         bridge._alias_to_platforms[NAME] = [CPU]
     _take_handlers(made.client)
+    _tell_shardings(made.client)
     _hand_over_callbacks(compiler)
     _copy_from_others(made.view_alignment)
 
@@ -53,7 +58,37 @@ def _take_handlers(client: Any) -> None:
 
     xla_client.register_custom_call_handler(CPU, _jax.register_custom_call_target)
     xla_client.register_custom_type_handler(CPU, register_type)
-    client.foreign_handlers = lambda: xla_client.custom_call_targets("Host")
+
+    def handlers() -> dict[str, Any]:
+        """But those that only XLA's own programs can call."""
+        found = xla_client.custom_call_targets("Host")
+        return {name: found[name] for name in found if name not in CALLBACKS}
+
+    client.foreign_handlers = handlers
+
+
+def _tell_shardings(client: Any) -> None:
+    """`jax.debug.inspect_array_sharding` leaves with the program where its function is; we look it up among those that
+    are alive."""
+    from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssue] - it has no stubs
+
+    alive: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()
+    original = _jax.encode_inspect_sharding_callback
+
+    def encode_inspect_sharding_callback(callback: Any) -> bytes:
+        key = original(callback)
+        alive[key] = callback
+        return key
+
+    def tell(key: str, sharding: bytes) -> None:
+        callback = alive.get(key.encode("utf-8", "surrogateescape"))
+        if callback is not None:
+            proto = xla_client.OpSharding()
+            proto.ParseFromString(sharding)
+            callback(xla_client.HloSharding.from_proto(proto))
+
+    xla_client.encode_inspect_sharding_callback = encode_inspect_sharding_callback
+    client.tell_sharding = tell
 
 
 def _asked() -> list[str]:
@@ -82,17 +117,18 @@ def _copy_from_others(view_alignment: ctypes.c_int64) -> None:
     of it is made, wherever it lies, and copied."""
     from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue] - it has no stubs
 
-    original = _jax.dlpack_managed_tensor_to_buffer
+    original, lock = _jax.dlpack_managed_tensor_to_buffer, threading.Lock()
 
     def dlpack_managed_tensor_to_buffer(tensor: Any, device: Any, stream: Any, copy: Any = None, *more: Any) -> Any:
         if copy is False or "shlo_jit" not in device.client.platform_version:
             return original(tensor, device, stream, copy, *more)
-        before = view_alignment.value
-        view_alignment.value = 1
-        try:
-            found = original(tensor, device, stream, False, *more)
-        finally:
-            view_alignment.value = before
+        with lock:
+            before = view_alignment.value
+            view_alignment.value = 1
+            try:
+                found = original(tensor, device, stream, False, *more)
+            finally:
+                view_alignment.value = before
         return found.copy() if copy else found
 
     _jax.dlpack_managed_tensor_to_buffer = dlpack_managed_tensor_to_buffer
@@ -107,7 +143,7 @@ def _hand_over_callbacks(compiler: Any) -> None:
         if not host_callbacks or "shlo_jit" not in backend.platform_version:
             return original(backend, module, devices, options, host_callbacks)
         number, client = next(_tickets), plugin(_device_count).client
-        client.tickets[number] = tuple(host_callbacks)
+        client.tickets[number] = host_calls(host_callbacks)
         before = options.env_option_overrides
         options.env_option_overrides = [*before, ("shlo_jit_ticket", number)]
         try:

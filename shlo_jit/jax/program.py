@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax
@@ -12,11 +11,9 @@ from jaxlib.mlir import ir
 
 from shlo_jit.api import compile
 from shlo_jit.jax.arrays import given_up, putters, taken
+from shlo_jit.jax.host_calls import host_calls
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.text.port_names import DONATED
-
-CALLBACK = "xla_ffi_python_cpu_callback"
-"""The custom call by which programs reach functions of Python; `index` says which."""
 
 
 def lower(traced: Any) -> Any:
@@ -43,7 +40,9 @@ class Program:
         self._constants = [constants[i + len(constants)] for i in kept if i < 0]
         self._kept = [i for i in kept if i >= 0]
         donate = _donated(lowering)
-        executable = compile(lowered, donate=donate, **_with_callbacks(options, arguments["host_callbacks"]))
+        functions, others = arguments["host_callbacks"], dict(options)
+        calls = {**(host_calls(functions) if functions else {}), **(others.pop("custom_calls", None) or {})}
+        executable = compile(lowered, donate=donate, custom_calls=calls, **others)
         if not isinstance(executable, Executable):
             raise NotImplementedError("the function runs on several devices: shlo_jit.compile takes such programs")
         self.executable = executable
@@ -85,18 +84,3 @@ def _donated(lowering: Any) -> list[int]:
     main: Any = ir.SymbolTable(lowering.stablehlo().operation)["main"]
     tokens = len(lowering.compile_args["ordered_effects"])
     return [i - tokens for i, said in enumerate(main.arg_attrs) if any(name in said for name in DONATED)]
-
-
-def _with_callbacks(options: dict[str, Any], callbacks: Sequence[Callable[..., Any]]) -> dict[str, Any]:
-    """The options, with a custom call that finds the functions of Python that the program calls."""
-    if not callbacks:
-        return options
-    ordered = [next(iter(inspect.signature(c).parameters), "") == "token" for c in callbacks]
-
-    def call(*operands: np.ndarray, index: int) -> Sequence[Any]:
-        # Those with an order take and return a token first, and a compiled program has none.
-        if ordered[index]:
-            return callbacks[index](None, *operands)[1:]
-        return callbacks[index](*operands)
-
-    return options | {"custom_calls": {CALLBACK: call, **(options.get("custom_calls") or {})}}

@@ -1,4 +1,4 @@
-"""The client of the interface: its devices, what is known of them, and the programs that it compiles."""
+"""The client of the interface: its devices and their memories, what is known of them, and its programs by number."""
 
 from __future__ import annotations
 
@@ -11,23 +11,20 @@ import numpy as np
 
 from shlo_jit.codegen.jit import Library
 from shlo_jit.pjrt import interface, records
-from shlo_jit.pjrt.compilation import compile_program, cost_of, read_program, write_program
-from shlo_jit.pjrt.executables import Port, Program
+from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.kept import Kept
-from shlo_jit.pjrt.options import read_options
+from shlo_jit.pjrt.ports import MEMORY_KINDS, Port
 from shlo_jit.pjrt.table import Handler, PluginError
 from shlo_jit.version import __version__
 
 PLATFORM = "cpu"
 """What a framework lowers programs for: JAX knows LAPACK's functions, callbacks and donation for this name."""
-KINDS = ("device", "pinned_host", "unpinned_host")
-"""Of the memories of each device, as XLA's CPU has them: all are this process's. The first is the default."""
 DEVICE_KIND = "cpu"
 
 _DEVICE, _MEMORY = records.structure(records.DEVICE), records.structure(records.MEMORY)
 
 HANDLERS: dict[str, Callable[[Client, Any], None]] = {}
-"""Functions of the interface that are written here, by name."""
+"""Functions of the interface that Python has, by name."""
 
 
 def handles(*names: str) -> Callable[[Callable[[Client, Any], None]], Callable[[Client, Any], None]]:
@@ -51,7 +48,10 @@ class Functions:
         self.take = function("take", p, i)
         self.storage = function("storage", p, p, i, p, p, i)
         self.buffer = function("buffer", p, p, p, i, i, i, p, p, p)
+        self.hold = function("hold", ctypes.c_bool, p)
+        self.let_go = function("let_go", None, p)
         self.delete = function("delete", None, p)
+        self.take_dead = function("take_dead", p)
 
 
 class Client:
@@ -72,8 +72,10 @@ class Client:
         """Addresses of the functions that programs call: see `records.EXECUTABLE`."""
         self.foreign_handlers: Callable[[], Mapping[str, Any]] = dict
         """Gives the handlers of custom calls that were registered with a framework, by name."""
-        self.tickets: dict[int, Any] = {}
-        """What a framework's front end hands over beside a compilation, by number: its host callbacks."""
+        self.tell_sharding: Callable[[str, bytes], None] = lambda key, sharding: None
+        """Tells the framework how a value lies that it wants to know it of: see `Program.inspected`."""
+        self.tickets: dict[int, Calls] = {}
+        """What a framework's front end hands over beside a compilation, by number: custom calls of that program."""
 
     def handlers(self) -> dict[str, Handler]:
         return {name: function.__get__(self) for name, function in HANDLERS.items()}
@@ -91,11 +93,11 @@ class Client:
         for number in range(max(1, self._count())):
             device = _DEVICE(number=number)
             self.devices.append(device)
-            for i, kind in enumerate(KINDS):
-                memory = _MEMORY(vtable=vtable, number=len(KINDS) * number + i, device=ctypes.addressof(device))
+            for i, kind in enumerate(MEMORY_KINDS):
+                memory = _MEMORY(vtable=vtable, number=len(MEMORY_KINDS) * number + i, device=ctypes.addressof(device))
                 memory.kind, memory.kind_size = self.kept.text(kind)
                 self.memories.append(memory)
-            device.memory = ctypes.addressof(self.memories[-len(KINDS)])
+            device.memory = ctypes.addressof(self.memories[-len(MEMORY_KINDS)])
         self.device_table = self.kept.numbers([ctypes.addressof(x) for x in self.devices])
         self.memory_table = self.kept.numbers([ctypes.addressof(x) for x in self.memories])
 
@@ -105,17 +107,21 @@ class Client:
             raise PluginError(interface.INVALID_ARGUMENT, f"there is no device {number} of {len(self.devices)}")
         return ctypes.addressof(self.devices[number])
 
+    def memory_address(self, device: int, kind: int) -> int:
+        """Of a memory of a device that there is."""
+        return ctypes.addressof(self.memories[len(MEMORY_KINDS) * device + kind])
+
     def add(self, program: Program) -> int:
         """Give a program a number, and its record's address."""
         self.forget_dead()
         number = next(self._numbers)
+        address = program.record_for(number, self)
         self.programs[number] = program
-        return program.record_for(number, self)
+        return address
 
     def forget_dead(self) -> None:
         """Let go of programs whose records were destroyed."""
-        take = ctypes.CFUNCTYPE(ctypes.c_void_p)(self.library.addresses["shlo_pjrt_take_dead"])
-        address = take()
+        address = self.functions.take_dead()
         while address:
             record = records.structure(records.EXECUTABLE).from_address(address)
             address = record.next
@@ -133,7 +139,7 @@ class Client:
             np.ndarray(array.shape, array.dtype, memory)[...] = array  # type: ignore[call-overload]
         storage = functions.storage(data, size, None, None, 1)
         dims = (ctypes.c_int64 * max(1, len(port.shape)))(*port.shape)
-        home = _DEVICE.from_address(device).memory
+        home = self.memory_address(_DEVICE.from_address(device).number, port.memory_kind)
         return functions.buffer(storage, data, size, port.type, len(port.shape), dims, device, home)
 
     def delete(self, buffer: int) -> None:
@@ -144,7 +150,7 @@ class Client:
 
 
 # ---------------------------------------------------------------------- plugin and client
-@handles("Plugin_Initialize", "Client_Destroy", "TopologyDescription_Destroy", "Device_ClearMemoryStats")
+@handles("Plugin_Initialize", "Client_Destroy", "TopologyDescription_Destroy")
 def _nothing(client: Client, args: Any) -> None:
     pass
 
@@ -204,9 +210,15 @@ def _lookup_addressable_device(client: Client, args: Any) -> None:
 
 @handles("Client_DefaultDeviceAssignment")
 def _default_assignment(client: Client, args: Any) -> None:
-    count = args.num_replicas * args.num_partitions
-    if not 0 <= count <= min(args.default_assignment_size, len(client.devices)):
-        raise PluginError(interface.INVALID_ARGUMENT, f"{count} devices are wanted, of {len(client.devices)}")
+    replicas, partitions = args.num_replicas, args.num_partitions
+    count, room = replicas * partitions, args.default_assignment_size
+    if min(replicas, partitions) < 1 or count > len(client.devices):
+        wanted = f"{replicas} replicas of {partitions} partitions"
+        raise PluginError(interface.INVALID_ARGUMENT, f"{wanted} are wanted of {len(client.devices)} devices")
+    if count > room:
+        raise PluginError(
+            interface.INVALID_ARGUMENT, f"there are {count} devices to name, and there is room for {room}"
+        )
     (ctypes.c_int32 * count).from_address(args.default_assignment)[:] = range(count)
 
 
@@ -259,7 +271,7 @@ def _device_kind(client: Client, args: Any) -> None:
 @handles("DeviceDescription_DebugString")
 def _debug_string(client: Client, args: Any) -> None:
     number = _DEVICE.from_address(args.device_description).number
-    args.debug_string, args.debug_string_size = client.kept.text(f"CpuDevice(id={number}, shlo_jit)")
+    args.debug_string, args.debug_string_size = client.kept.text(f"cpu:{number}")
 
 
 @handles("DeviceDescription_ToString")
@@ -281,7 +293,7 @@ def _hardware_id(client: Client, args: Any) -> None:
 @handles("Device_AddressableMemories")
 def _device_memories(client: Client, args: Any) -> None:
     number = _DEVICE.from_address(args.device).number
-    args.memories, args.num_memories = client.memory_table + 8 * len(KINDS) * number, len(KINDS)
+    args.memories, args.num_memories = client.memory_table + 8 * len(MEMORY_KINDS) * number, len(MEMORY_KINDS)
 
 
 @handles("Device_DefaultMemory")
@@ -303,7 +315,7 @@ def _memory_id(client: Client, args: Any) -> None:
 
 @handles("Memory_Kind_Id")
 def _memory_kind_id(client: Client, args: Any) -> None:
-    args.kind_id = _MEMORY.from_address(args.memory).number % len(KINDS)
+    args.kind_id = _MEMORY.from_address(args.memory).number % len(MEMORY_KINDS)
 
 
 @handles("Memory_DebugString")
@@ -318,164 +330,11 @@ def _memory_to_string(client: Client, args: Any) -> None:
 
 @handles("Memory_AddressableByDevices")
 def _memory_devices(client: Client, args: Any) -> None:
-    number = _MEMORY.from_address(args.memory).number // len(KINDS)
+    number = _MEMORY.from_address(args.memory).number // len(MEMORY_KINDS)
     args.devices, args.num_devices = client.device_table + 8 * number, 1
 
 
 def _memory_name(address: int) -> str:
     number = _MEMORY.from_address(address).number
-    kind = KINDS[number % len(KINDS)].upper()
-    return f"CPU_{kind}_{number}" if kind == "DEVICE" else f"{kind}_{number}"
-
-
-# ---------------------------------------------------------------------- programs
-@handles("Client_Compile")
-def _compile(client: Client, args: Any) -> None:
-    given = interface.structure("Program").from_address(args.program)
-    kind = ctypes.string_at(given.format, given.format_size).decode()
-    if kind != "mlir":
-        raise PluginError(interface.UNIMPLEMENTED, f"programs are StableHLO in the format mlir, not {kind}")
-    code = ctypes.string_at(given.code, given.code_size)
-    options = ctypes.string_at(args.compile_options, args.compile_options_size)
-    callbacks = client.tickets.pop(read_options(options).own.get("ticket", 0), ())
-    args.executable = client.add(compile_program(code, options, callbacks, client.foreign_handlers))
-
-
-@handles("Executable_Serialize")
-def _serialize(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.serialized_bytes, args.serialized_bytes_size = program.kept.text(write_program(program))
-    args.serialized_executable = args.serialized_bytes
-    args.serialized_executable_deleter = client.library.addresses["shlo_pjrt_nothing_void"]
-
-
-@handles("Executable_DeserializeAndLoad")
-def _deserialize(client: Client, args: Any) -> None:
-    data = ctypes.string_at(args.serialized_executable, args.serialized_executable_size)
-    args.loaded_executable = client.add(read_program(data, client.foreign_handlers))
-
-
-@handles("Executable_GetCostAnalysis")
-def _cost(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    costs = cost_of(program)
-    args.properties, args.num_properties = program.kept.named_values(costs), len(costs)
-
-
-@handles("Executable_GetCompileOptions")
-def _compile_options(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    source = program.source
-    args.serialized_bytes, args.serialized_bytes_size = program.kept.text(b"" if source is None else source.options)
-    args.serialized_compile_options = args.serialized_bytes
-    args.serialized_compile_options_deleter = client.library.addresses["shlo_pjrt_nothing_void"]
-
-
-@handles("Executable_OptimizedProgram")
-def _optimized_program(client: Client, args: Any) -> None:
-    """The host asks for the size first. What it gets is the program as it was given: it wants StableHLO here."""
-    program = client.program(args.executable)
-    if program.source is None:
-        raise PluginError(interface.UNIMPLEMENTED, "the text of a program that calls Python functions is not kept")
-    record = interface.structure("Program").from_address(args.program)
-    if record.code:
-        ctypes.memmove(record.code, program.source.code, len(program.source.code))
-    record.code_size = len(program.source.code)
-    record.format, record.format_size = client.kept.text("mlir")
-
-
-@handles("Executable_Name")
-def _name(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.executable_name, args.executable_name_size = program.kept.text(program.name)
-
-
-@handles("Executable_Fingerprint", "LoadedExecutable_Fingerprint")
-def _fingerprint(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.executable_fingerprint, args.executable_fingerprint_size = program.kept.text(program.fingerprint)
-
-
-@handles("Executable_SizeOfGeneratedCodeInBytes")
-def _code_size(client: Client, args: Any) -> None:
-    args.size_in_bytes = -1
-
-
-@handles("Executable_OutputElementTypes")
-def _output_types(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.output_types = program.kept.numbers([r.type for r in program.results], ctypes.c_int32)
-    args.num_output_types = len(program.results)
-
-
-@handles("Executable_OutputDimensions")
-def _output_dims(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_outputs = len(program.results)
-    args.dims = program.kept.numbers([n for r in program.results for n in r.shape])
-    args.dim_sizes = program.kept.numbers([len(r.shape) for r in program.results])
-
-
-@handles("Executable_OutputMemoryKinds")
-def _output_kinds(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_outputs = len(program.results)
-    args.memory_kinds, args.memory_kind_sizes = program.kept.texts([KINDS[0]] * len(program.results))
-
-
-@handles("Executable_ParameterMemoryKinds")
-def _parameter_kinds(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_parameters = len(program.arguments)
-    args.memory_kinds, args.memory_kind_sizes = program.kept.texts([KINDS[0]] * len(program.arguments))
-
-
-@handles("Executable_GetCompiledMemoryStats")
-def _memory_stats(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    sizes = program.memory
-    for field, _ in interface.fields_of("Executable_GetCompiledMemoryStats").items():
-        if field not in ("executable", "extension_start"):
-            setattr(args, field, 0)
-    args.argument_size_in_bytes, args.output_size_in_bytes = sizes.arguments, sizes.results
-    args.alias_size_in_bytes, args.temp_size_in_bytes = sizes.aliased, sizes.arena
-    args.peak_memory_in_bytes = sizes.arguments + sizes.results - sizes.aliased + sizes.arena
-
-
-@handles("Executable_ParameterShardings")
-def _parameter_shardings(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_parameters, args.shardings, args.sharding_sizes = len(program.argument_shardings), 0, 0
-    if program.argument_shardings:
-        args.shardings, args.sharding_sizes = program.kept.texts(program.argument_shardings)
-
-
-@handles("Executable_OutputShardings")
-def _output_shardings(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.num_outputs, args.shardings, args.sharding_sizes = len(program.result_shardings), 0, 0
-    if program.result_shardings:
-        args.shardings, args.sharding_sizes = program.kept.texts(program.result_shardings)
-
-
-@handles("LoadedExecutable_AddressableDevices")
-def _program_devices(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    addresses = [client.device_address(n) for row in program.options.devices for n in row]
-    args.addressable_devices, args.num_addressable_devices = program.kept.numbers(addresses), len(addresses)
-
-
-@handles("LoadedExecutable_AddressableDeviceLogicalIds")
-def _logical_ids(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    pairs = [n for r, row in enumerate(program.options.devices) for p in range(len(row)) for n in (r, p)]
-    args.addressable_device_logical_ids = program.kept.numbers(pairs, ctypes.c_int32)
-    args.num_addressable_device_logical_ids = len(pairs) // 2
-
-
-@handles("LoadedExecutable_GetDeviceAssignment")
-def _assignment(client: Client, args: Any) -> None:
-    program = client.program(args.executable)
-    args.serialized_bytes, args.serialized_bytes_size = program.kept.text(program.options.device_assignment)
-    args.serialized_device_assignment = args.serialized_bytes
-    args.serialized_device_assignment_deleter = client.library.addresses["shlo_pjrt_nothing_void"]
+    kind = ("CpuDeviceMemory", "PinnedHostMemory", "UnpinnedHostMemorySpace")[number % len(MEMORY_KINDS)]
+    return f"{kind}(id={number}, process_index=0, client=cpu)"

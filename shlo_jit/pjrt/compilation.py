@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from shlo_jit.api import parse
-from shlo_jit.codegen.target import resolve
 from shlo_jit.ir.core import Module, walk
-from shlo_jit.ir.types import TensorType
-from shlo_jit.ops.call_record import configuration
 from shlo_jit.ops.known_calls import call_record, stands_for
-from shlo_jit.options import CompileOptions as Options
-from shlo_jit.pipeline import lower
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.executables import Calls, Program, SingleProgram, Source
-from shlo_jit.pjrt.options import CompileOptions, read_options
+from shlo_jit.pjrt.options import CompileOptions
 from shlo_jit.pjrt.several import SeveralProgram
 from shlo_jit.pjrt.table import PluginError
-
-CALLBACKS = ("xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback")
-"""The custom calls that stand for functions of the framework's, by `index`."""
-
 
 Handlers = Callable[[], Mapping[str, Any]]
 """Gives the handlers of custom calls (see `register_custom_call`) by name."""
@@ -30,23 +21,19 @@ MAGIC = b"shlo_jit program 1\0"
 """That serialized programs begin with."""
 
 
-def compile_program(code: bytes, given: bytes, callbacks: Sequence[Any], handlers: Handlers) -> Program:
-    """An artifact and a CompileOptionsProto to a program. `handlers`: what a user has registered with the framework.
-    Raises StableHLOError, UnsupportedError and PluginError."""
-    options = read_options(given)
-    program = _compiled(code, options, callbacks, handlers)
-    program.source = None if callbacks else Source(code, given)
+def compile_program(source: Source, options: CompileOptions, own: Calls, handlers: Handlers) -> Program:
+    """`options`: those of the source, as they were read; `own`: custom calls of this program's; `handlers`: what a user
+    has registered with the framework. Raises StableHLOError, UnsupportedError and PluginError."""
+    module = parse(source.code)
+    calls = _handlers_of(module, handlers) | own
+    program = _compiled(module, source.code, options, calls)
+    program.source, program.calls, program.is_bound = source, frozenset(calls), bool(own)
     return program
 
 
-def _compiled(code: bytes, options: CompileOptions, callbacks: Sequence[Any], handlers: Handlers) -> Program:
-    module = parse(code)
-    calls: Calls = dict.fromkeys(CALLBACKS, _caller(callbacks, _ordered(module)))
-    calls |= _handlers_of(module, handlers)
+def _compiled(module: Module, code: bytes, options: CompileOptions, calls: Calls) -> Program:
     digest = hashlib.sha256(code + repr(options).encode()).hexdigest()
-    if options.num_replicas > 1:
-        raise PluginError(interface.UNIMPLEMENTED, f"programs of {options.num_replicas} replicas")
-    if options.num_partitions > 1:
+    if options.num_devices > 1:
         return SeveralProgram(module, options, digest, calls)
     return SingleProgram(module, options, digest, calls)
 
@@ -54,28 +41,25 @@ def _compiled(code: bytes, options: CompileOptions, callbacks: Sequence[Any], ha
 def write_program(program: Program) -> bytes:
     """What `read_program` makes the program of again, in another process too: it is compiled anew, but for what the
     object cache has. Raises PluginError for a program that calls functions of this process."""
-    if program.source is None:
+    if program.is_bound:
         raise PluginError(interface.UNIMPLEMENTED, "a program that calls Python functions cannot be serialized")
     code, options = program.source
     return MAGIC + len(options).to_bytes(8, "little") + options + code
 
 
-def read_program(data: bytes, handlers: Handlers) -> Program:
-    """Raises as `compile_program`, and PluginError for other bytes."""
+def read_program(data: bytes) -> Source:
+    """Raises PluginError for other bytes."""
     size = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 8], "little")
     start = len(MAGIC) + 8
     if data[: len(MAGIC)] != MAGIC or start + size > len(data):
         raise PluginError(interface.INVALID_ARGUMENT, "the bytes are no program that shlo_jit has serialized")
-    return compile_program(data[start + size :], data[start : start + size], (), handlers)
+    return Source(data[start + size :], data[start : start + size])
 
 
 def cost_of(program: Program) -> dict[str, float]:
-    """What a program on one device computes and moves at least, by JAX's names. Raises PluginError where that is not
-    known."""
-    if program.source is None or program.options.num_partitions > 1:
-        raise PluginError(interface.UNIMPLEMENTED, "the cost of this program is not known")
-    options = Options(resolve(), profile=True, calls=frozenset(CALLBACKS))
-    steps = [step for step in lower(parse(program.source.code), options).program.timed if step.counts]
+    """What a program computes and moves at least on each device, by JAX's names; a custom call moves its operands and
+    results. Steps that run again and again, or perhaps not, count once."""
+    steps = [step for step in program.steps() if step.counts]
     operations, moved = sum(step.operations or 0 for step in steps), sum(step.nbytes for step in steps)
     return {"flops": float(operations), "bytes accessed": float(moved)}
 
@@ -87,27 +71,5 @@ def _handlers_of(module: Module, handlers: Handlers) -> Calls:
         for op in walk(module.body)
         if op.name == "stablehlo.custom_call" and call_record(op) is None and stands_for(op) is None
     }
-    names -= {*CALLBACKS}
     known = handlers() if names else {}
     return {name: known[name] for name in names & {*known}}
-
-
-def _ordered(module: Module) -> set[int]:
-    """Numbers of the framework's functions that are called in an order, and so take a token and give one."""
-    found = set()
-    for op in walk(module.body):
-        is_callback = op.name == "stablehlo.custom_call" and op.attributes["call_target_name"] in CALLBACKS
-        if is_callback and any(not isinstance(value.type, TensorType) for value in op.operands):
-            found.add(int(configuration(op)["index"]))
-    return found
-
-
-def _caller(callbacks: Sequence[Any], ordered: Container[int]) -> Any:
-    """The custom call that calls a framework's function."""
-
-    def call(*operands: Any, index: int) -> Any:
-        if index in ordered:
-            return callbacks[index](None, *operands)[1:]
-        return callbacks[index](*operands)
-
-    return call

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shlo_jit.api import compile
-from shlo_jit.ir.attributes import DictAttr
-from shlo_jit.ir.core import Module, Op, function_type
-from shlo_jit.ir.types import BY_NUMPY, TensorType, Type
+from shlo_jit.api import compile, parse
+from shlo_jit.codegen.program import TimedStep
+from shlo_jit.codegen.target import resolve
+from shlo_jit.ir.core import Module, function_type
+from shlo_jit.ir.types import TensorType
+from shlo_jit.options import CompileOptions as Options
+from shlo_jit.pipeline import lower
 from shlo_jit.pjrt import interface, records
 from shlo_jit.pjrt.kept import Kept
 from shlo_jit.pjrt.options import CompileOptions
+from shlo_jit.pjrt.ports import Port, arguments_of, donated_of, main_of, results_of
+from shlo_jit.pjrt.shown import shown
 from shlo_jit.pjrt.table import PluginError
 from shlo_jit.runtime.distributed import signature
-from shlo_jit.runtime.front import Signature
 
 if TYPE_CHECKING:
     from shlo_jit.pjrt.client import Client
-
-
-class Port(NamedTuple):
-    """An argument or result of the interface's."""
-
-    type: int
-    shape: tuple[int, ...]
-    nbytes: int
-    number: int
-    """Among the program's; -1 for a token, of which those have none."""
 
 
 class Sizes(NamedTuple):
@@ -62,8 +56,14 @@ class Program:
     argument_shardings: Sequence[bytes] = ()
     """How they lie on several devices, an OpSharding each."""
     result_shardings: Sequence[bytes] = ()
-    source: Source | None = None
-    """None where that is not all that it was compiled from."""
+    inspected: Sequence[tuple[str, bytes]] = ()
+    """How values lie that the framework wants to know it of: whom to tell, and an OpSharding."""
+    source: Source
+    """What it was compiled from, beside custom calls."""
+    calls: frozenset[str]
+    """Names of the custom calls that it was compiled with."""
+    is_bound: bool
+    """Whether some of these are functions of this process that belong to this program."""
 
     def __init__(self, module: Module, options: CompileOptions, fingerprint: str) -> None:
         self.options, self.fingerprint = options, fingerprint
@@ -80,7 +80,6 @@ class Program:
         device = client.device_address(self.options.devices[0][0])
         self.record = records.structure(records.EXECUTABLE)(
             device=device,
-            memory=records.structure(records.DEVICE).from_address(device).memory,
             argument_count=len(self.arguments),
             result_count=len(self.results),
             num_replicas=self.options.num_replicas,
@@ -100,6 +99,16 @@ class Program:
         """Why this thread's last call stopped."""
         raise NotImplementedError
 
+    @cached_property
+    def shown(self) -> bytes:
+        """What a device runs, as an artifact of StableHLO for people."""
+        return shown(parse(self.source.code), self.options.num_partitions) or self.source.code
+
+    def steps(self) -> Sequence[TimedStep]:
+        """What a device does in a call; the program is lowered again for that."""
+        options = Options(resolve(), profile=True, calls=self.calls)
+        return lower(parse(self.source.code), options).program.timed
+
 
 class SingleProgram(Program):
     """On one device: machine code calls it."""
@@ -107,14 +116,13 @@ class SingleProgram(Program):
     def __init__(self, module: Module, options: CompileOptions, fingerprint: str, calls: Calls) -> None:
         super().__init__(module, options, fingerprint)
         main = main_of(module)
-        kind = function_type(main)
         self.donated = donated_of(main)
-        tensors = [i for i, type in enumerate(kind.inputs) if isinstance(type, TensorType)]
+        tensors = [i for i, type in enumerate(function_type(main).inputs) if isinstance(type, TensorType)]
         taken = tuple(number for number, i in enumerate(tensors) if i in self.donated)
         self.exe: Any = compile(module, custom_calls=calls, donate=taken)
         self.instance, self.compiled = self.exe._front.instance, self.exe._front.program
-        self.arguments = ports_of(kind.inputs, [signature(p) for p in self.compiled.inputs])
-        self.results = ports_of(kind.results, [signature(p) for p in self.compiled.outputs])
+        self.arguments = arguments_of(main, [signature(p) for p in self.compiled.inputs])
+        self.results = results_of(main, [signature(p) for p in self.compiled.outputs])
 
     @property
     def memory(self) -> Sizes:
@@ -128,12 +136,14 @@ class SingleProgram(Program):
         taking = {argument: output for output, argument in aliases.items()}
         argument_rows = (records.structure(records.ARGUMENT) * max(1, len(self.arguments)))()
         for i, (row, port) in enumerate(zip(argument_rows, self.arguments, strict=False)):
-            row.input, row.nbytes = port.number, port.nbytes
+            row.input, row.nbytes, row.type, row.rank = port.number, port.nbytes, port.type, len(port.shape)
+            row.dims = self.kept.numbers(port.shape)
             row.is_donated, row.result = i in self.donated and port.number >= 0, taking.get(port.number, -1)
         result_rows = (records.structure(records.RESULT) * max(1, len(self.results)))()
         for row, port in zip(result_rows, self.results, strict=False):
             row.output, row.nbytes, row.type, row.rank = port.number, port.nbytes, port.type, len(port.shape)
             row.dims = self.kept.numbers(port.shape)
+            row.memory = client.memory_address(self.options.devices[0][0], port.memory_kind)
             row.argument = place_of[aliases[port.number]] if port.number in aliases else -1
         address = super().record_for(number, client)
         record = self.record
@@ -146,35 +156,3 @@ class SingleProgram(Program):
     def failure(self, status: int) -> BaseException:
         """Why this thread's last call stopped."""
         return self.instance.failure(status)
-
-
-def main_of(module: Module) -> Op:
-    found = module.function("main")
-    if found is None:
-        raise PluginError(interface.INVALID_ARGUMENT, "the program has no function @main")
-    return found
-
-
-def donated_of(main: Op) -> set[int]:
-    """The arguments that the program may take."""
-    attributes = main.attributes.get("arg_attrs") or ()
-    words = ("tf.aliasing_output", "jax.buffer_donor")
-    return {
-        i
-        for i, row in enumerate(attributes)
-        if isinstance(row, DictAttr) and any(row.get(w) is not None for w in words)
-    }
-
-
-def ports_of(types: Sequence[Type], own: Sequence[Signature]) -> list[Port]:
-    """Of the interface, in order; tokens have no counterpart of our own."""
-    found, left = [], iter(enumerate(own))
-    for type in types:
-        if isinstance(type, TensorType):
-            number, port = next(left)
-            dtype = BY_NUMPY[port.dtype]
-            nbytes = math.prod(port.shape) * dtype.itemsize
-            found.append(Port(interface.ELEMENT_TYPES[dtype.name], port.shape, nbytes, number))
-        else:
-            found.append(Port(interface.ELEMENT_TYPES["token"], (), 0, -1))
-    return found

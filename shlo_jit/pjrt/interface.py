@@ -2,7 +2,8 @@
 
 A plugin is a table of functions `Error *f(Args *)`. Every record of arguments begins with its size and a list of
 extensions, 16 bytes; then the fields stand here, by the name of the function: `name` is a pointer, `name:i64` a number.
-Of functions that we do not have, the fields are left out.
+What follows a `|` came later than the rest, and records of older hosts end before it. Of functions that we do not have,
+the fields are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FUNCTIONS: dict[str, str | None] = {
     "Event_OnReady": "event callback user_arg",
     "Client_Create": (
         "create_options num_options:i64 kv_get_callback kv_get_user_arg kv_put_callback kv_put_user_arg "
-        "client kv_try_get_callback kv_try_get_user_arg"
+        "client | kv_try_get_callback kv_try_get_user_arg"
     ),
     "Client_Destroy": "client",
     "Client_PlatformName": "client platform_name platform_name_size:i64",
@@ -58,15 +59,7 @@ FUNCTIONS: dict[str, str | None] = {
     "Device_LocalHardwareId": "device local_hardware_id:i32",
     "Device_AddressableMemories": "device memories num_memories:i64",
     "Device_DefaultMemory": "device memory",
-    "Device_MemoryStats": (
-        "device bytes_in_use:i64 peak_bytes_in_use:i64 peak_bytes_in_use_is_set:i8 num_allocs:i64 "
-        "num_allocs_is_set:i8 largest_alloc_size:i64 largest_alloc_size_is_set:i8 bytes_limit:i64 "
-        "bytes_limit_is_set:i8 bytes_reserved:i64 bytes_reserved_is_set:i8 peak_bytes_reserved:i64 "
-        "peak_bytes_reserved_is_set:i8 bytes_reservable_limit:i64 bytes_reservable_limit_is_set:i8 "
-        "largest_free_block_bytes:i64 largest_free_block_bytes_is_set:i8 pool_bytes:i64 pool_bytes_is_set:i8 "
-        "peak_pool_bytes:i64 peak_pool_bytes_is_set:i8 peak_allocated_bytes:i64 "
-        "peak_allocated_bytes_is_set:i8"
-    ),
+    "Device_MemoryStats": None,
     "Memory_Id": "memory id:i32",
     "Memory_Kind": "memory kind kind_size:i64",
     "Memory_DebugString": "memory debug_string debug_string_size:i64",
@@ -94,7 +87,7 @@ FUNCTIONS: dict[str, str | None] = {
         "execute_device"
     ),
     "Executable_DeserializeAndLoad": (
-        "client serialized_executable serialized_executable_size:i64 loaded_executable "
+        "client serialized_executable serialized_executable_size:i64 loaded_executable | "
         "overridden_serialized_compile_options overridden_serialized_compile_options_size:i64 load_options"
     ),
     "LoadedExecutable_Fingerprint": "executable executable_fingerprint executable_fingerprint_size:i64",
@@ -127,11 +120,9 @@ FUNCTIONS: dict[str, str | None] = {
     "TopologyDescription_PlatformName": "topology platform_name platform_name_size:i64",
     "TopologyDescription_PlatformVersion": "topology platform_version platform_version_size:i64",
     "TopologyDescription_GetDeviceDescriptions": "topology descriptions num_descriptions:i64",
-    "TopologyDescription_Serialize": (
-        "topology serialized_bytes serialized_bytes_size:i64 serialized_topology serialized_topology_deleter"
-    ),
+    "TopologyDescription_Serialize": None,
     "TopologyDescription_Attributes": "topology attributes num_attributes:i64",
-    "Compile": "topology program compile_options compile_options_size:i64 client executable",
+    "Compile": None,
     "Executable_OutputElementTypes": "executable output_types num_output_types:i64",
     "Executable_OutputDimensions": "executable num_outputs:i64 dims dim_sizes",
     "Buffer_CopyToMemory": "buffer dst_memory dst_buffer",
@@ -145,7 +136,7 @@ FUNCTIONS: dict[str, str | None] = {
         "executable generated_code_size_in_bytes:i64 argument_size_in_bytes:i64 output_size_in_bytes:i64 "
         "alias_size_in_bytes:i64 temp_size_in_bytes:i64 host_generated_code_size_in_bytes:i64 "
         "host_argument_size_in_bytes:i64 host_output_size_in_bytes:i64 host_alias_size_in_bytes:i64 "
-        "host_temp_size_in_bytes:i64 peak_memory_in_bytes:i64 total_size_in_bytes:i64 "
+        "host_temp_size_in_bytes:i64 | peak_memory_in_bytes:i64 total_size_in_bytes:i64 "
         "total_allocation_bytes:i64 indefinite_allocations:i64 peak_unpadded_heap_bytes:i64"
     ),
     "Memory_Kind_Id": "memory kind_id:i32",
@@ -167,17 +158,14 @@ FUNCTIONS: dict[str, str | None] = {
         "client shape_dims shape_num_dims:i64 shape_element_type:i32 shape_layout device memory buffer"
     ),
     "Client_UpdateGlobalProcessInfo": None,
-    "TopologyDescription_Deserialize": "serialized_topology serialized_topology_size:i64 topology",
+    "TopologyDescription_Deserialize": None,
     "Client_CreateAliasBuffer": None,
     "Client_FulfillAliasBuffer": None,
     "LoadedExecutable_GetDeviceAssignment": (
         "executable serialized_bytes serialized_bytes_size:i64 serialized_device_assignment "
         "serialized_device_assignment_deleter"
     ),
-    "Client_CreateErrorBuffer": (
-        "client error_code:i32 error_message error_message_size:i64 shape_dims shape_num_dims:i64 "
-        "shape_element_type:i32 shape_layout memory buffer payload num_payload:i64"
-    ),
+    "Client_CreateErrorBuffer": None,
     "AsyncHostToDeviceTransferManager_TransferLiteral": None,
     "Buffer_CopyRawToHostFuture": None,
     "Device_PoisonExecution": None,
@@ -188,14 +176,14 @@ FUNCTIONS: dict[str, str | None] = {
         "serialized_compile_options_deleter"
     ),
     "Buffer_DonateWithControlDependency": None,
-    "Event_Create": "event",
-    "Event_Set": "event error_code:i32 error_message error_message_size:i64",
+    "Event_Create": None,
+    "Event_Set": None,
     "Device_GetAttributes": "device attributes num_attributes:i64 device_attributes attributes_deleter",
-    "Client_Load": "client executable compile_options compile_options_size:i64 loaded_executable",
+    "Client_Load": None,
     "LoadedExecutable_AddressableDeviceLogicalIds": (
         "executable addressable_device_logical_ids num_addressable_device_logical_ids:i64"
     ),
-    "Buffer_Bitcast": "buffer element_type:i32 dims num_dims:i64 device_layout out_buffer",
+    "Buffer_Bitcast": None,
     "Error_ForEachPayload": "error visitor user_arg",
     "TopologyDescription_Fingerprint": "topology fingerprint:i64",
     "Executable_ParameterMemoryKinds": "executable num_parameters:i64 memory_kinds memory_kind_sizes",
@@ -210,7 +198,7 @@ RECORDS = {
     "Program": "extension_start code code_size:i64 format format_size:i64",
     "ExecuteOptions": (
         "extension_start send_callbacks recv_callbacks num_send_ops:i64 num_recv_ops:i64 launch_id:i32 "
-        "non_donatable_input_indices num_non_donatable_input_indices:i64 context call_location"
+        "non_donatable_input_indices num_non_donatable_input_indices:i64 | context call_location"
     ),
     "MemoryLayout": (
         "extension_start tiled_size:i64 tiled_extension minor_to_major minor_to_major_size:i64 tile_dims "
@@ -222,8 +210,6 @@ RECORDS = {
     "Shardings_Extension": "type:i32 next parameter_shardings output_shardings",
     "Executable_ParameterShardings": "extension_start executable num_parameters:i64 shardings sharding_sizes",
     "Executable_OutputShardings": "extension_start executable num_outputs:i64 shardings sharding_sizes",
-    "FFI_Extension": "type:i32 next type_register user_data_add register_handler",
-    "FFI_Register_Handler": "target_name target_name_size:i64 handler platform_name platform_name_size:i64 traits:i32",
 }
 """Other records, which begin with their size as well."""
 
@@ -250,22 +236,33 @@ class Field(NamedTuple):
     type: str
 
 
-@functools.cache
-def fields_of(name: str) -> dict[str, Field]:
-    """Of the arguments of a function, or of another record, behind the size. Raises KeyError for those left out."""
+def _fields_text(name: str) -> str:
     text = RECORDS.get(name)
     if text is None:
         if FUNCTIONS[name] is None:
             raise KeyError(name)
         text = f"extension_start {FUNCTIONS[name]}"
+    return text
+
+
+@functools.cache
+def fields_of(name: str) -> dict[str, Field]:
+    """Of the arguments of a function, or of another record, behind the size. Raises KeyError for those left out."""
     found, at = {}, 8
-    for word in text.split():
+    for word in _fields_text(name).replace("|", "").split():
         field, _, type = word.partition(":")
         size = KINDS[type or "ptr"].nbytes
         at = -(-at // size) * size
         found[field] = Field(at, type or "ptr")
         at += size
     return found
+
+
+def needed_bytes(name: str) -> int:
+    """Of a record from the oldest host: up to the last field that all hosts have. Raises KeyError as `fields_of`."""
+    count = len(_fields_text(name).partition("|")[0].split())
+    offset, type = [*fields_of(name).values()][count - 1]
+    return offset + KINDS[type].nbytes
 
 
 @functools.cache
@@ -283,12 +280,12 @@ ELEMENT_TYPES = {
     **{"f4E2M1FN": 29, "f6E2M3FN": 32, "f6E3M2FN": 33},
 }
 """Numbers of dtypes, by our names."""
-CANCELLED, INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 1, 3, 5, 8, 9
+CANCELLED, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION = 1, 3, 8, 9
 UNIMPLEMENTED, INTERNAL = 12, 13
 """Codes of errors."""
-STRING, INT64, INT64_LIST, FLOAT, BOOL = range(5)
-"""Types of a NamedValue."""
-TILED = 0
-"""Type of a MemoryLayout whose dimensions stand in some order; else it has strides, where `minor_to_major` is."""
-DURING_CALL, UNTIL_TRANSFERRED, IMMUTABLE_ZERO_COPY, MUTABLE_ZERO_COPY = range(4)
-"""How long a host's array is to be read: `host_buffer_semantics`."""
+INT64, INT64_LIST, FLOAT = 1, 2, 3
+"""Types of a NamedValue: those that ours have."""
+TILED, STRIDES = 0, 1
+"""Types of a MemoryLayout: its dimensions stand in some order, or it has strides, where `minor_to_major` is."""
+IMMUTABLE_ZERO_COPY, MUTABLE_ZERO_COPY = 2, 3
+"""Of `host_buffer_semantics`: a host's array may be used where it is. It is copied for the others, 0 and 1."""

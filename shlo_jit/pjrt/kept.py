@@ -10,11 +10,11 @@ from shlo_jit.pjrt import interface
 
 
 class Kept:
-    """Texts, arrays and named values."""
+    """Texts, arrays and named values. What is asked for again is where it was."""
 
     def __init__(self) -> None:
         self._objects: list[Any] = []
-        self._texts: dict[bytes, int] = {}
+        self._places: dict[Any, int] = {}
 
     def keep(self, thing: Any) -> int:
         """A ctypes object; its address."""
@@ -22,15 +22,18 @@ class Kept:
         return ctypes.addressof(thing)
 
     def text(self, text: str | bytes) -> tuple[int, int]:
-        """Address and size; equal texts have one address."""
+        """Address and size."""
         data = text.encode() if isinstance(text, str) else text
-        if data not in self._texts:
-            self._texts[data] = self.keep(ctypes.create_string_buffer(data))
-        return self._texts[data], len(data)
+        if data not in self._places:
+            self._places[data] = self.keep(ctypes.create_string_buffer(data))
+        return self._places[data], len(data)
 
     def numbers(self, values: Sequence[int], kind: type = ctypes.c_int64) -> int:
         """Address of an array."""
-        return self.keep((kind * max(1, len(values)))(*values))  # type: ignore[operator]  a ctypes type
+        key = (kind, *values)
+        if key not in self._places:
+            self._places[key] = self.keep((kind * max(1, len(values)))(*values))  # type: ignore[operator]  a ctypes type
+        return self._places[key]
 
     def texts(self, texts: Sequence[str | bytes]) -> tuple[int, int]:
         """Addresses of an array of texts, and of their sizes."""
@@ -39,6 +42,12 @@ class Kept:
 
     def named_values(self, values: Mapping[str, int | float | Sequence[int]]) -> int:
         """Address of an array of NamedValue."""
+        key = ("values", repr(values))
+        if key not in self._places:
+            self._places[key] = self.keep(self._named_values(values))
+        return self._places[key]
+
+    def _named_values(self, values: Mapping[str, int | float | Sequence[int]]) -> Any:
         kind = interface.structure("NamedValue")
         rows = (kind * max(1, len(values)))()
         for row, (name, value) in zip(rows, values.items(), strict=False):
@@ -52,4 +61,4 @@ class Kept:
                 row.type, row.value = interface.INT64, value
             else:
                 row.type, row.value, row.value_size = interface.INT64_LIST, self.numbers(value), len(value)
-        return self.keep(rows)
+        return rows

@@ -31,6 +31,10 @@ class CompileOptions(NamedTuple):
     """Options that are ours, by name without the prefix."""
 
     @property
+    def num_devices(self) -> int:
+        return self.num_replicas * self.num_partitions
+
+    @property
     def device_assignment(self) -> bytes:
         """A DeviceAssignmentProto."""
         out = proto.write(REPLICA_COUNT, self.num_replicas) + proto.write(COMPUTATION_COUNT, self.num_partitions)
@@ -40,11 +44,23 @@ class CompileOptions(NamedTuple):
         return out
 
 
-def read_options(data: bytes) -> CompileOptions:
-    """Raises PluginError for options that nobody knows."""
+def read_options(data: bytes, device_count: int) -> CompileOptions:
+    """Raises PluginError for options that nobody knows, for devices that there are not, and for bytes that are no
+    CompileOptionsProto."""
+    try:
+        return _read(data, device_count)
+    except (ValueError, struct.error, AttributeError, TypeError) as error:
+        what = f"the options of a compilation are no CompileOptionsProto: {error}"
+        raise PluginError(interface.INVALID_ARGUMENT, what) from error
+
+
+def _read(data: bytes, device_count: int) -> CompileOptions:
     top = proto.last(data)
     build = proto.last(proto.message(top, BUILD_OPTIONS))
-    replicas, partitions = (max(1, int(build.get(n) or 1)) for n in (NUM_REPLICAS, NUM_PARTITIONS))
+    replicas, partitions = (max(1, _number(build, n)) for n in (NUM_REPLICAS, NUM_PARTITIONS))
+    if replicas * partitions > device_count:
+        what = f"a program of {replicas} replicas of {partitions} partitions, for {device_count} devices"
+        raise PluginError(interface.INVALID_ARGUMENT, what)
     own: dict[str, Any] = {}
     for number, value in proto.fields(data):
         if number == OVERRIDES and isinstance(value, bytes):
@@ -53,9 +69,20 @@ def read_options(data: bytes) -> CompileOptions:
                 own[name.removeprefix(OWN_PREFIX)] = setting
             else:
                 _check_foreign(name, setting)
-    return CompileOptions(
-        replicas, partitions, _devices(proto.message(build, DEVICE_ASSIGNMENT), replicas, partitions), own
-    )
+    devices = _devices(proto.message(build, DEVICE_ASSIGNMENT), replicas, partitions)
+    last = max(id for row in devices for id in row)
+    if last >= device_count:
+        what = f"a program is for device {last}, and there are {device_count}"
+        raise PluginError(interface.INVALID_ARGUMENT, what)
+    return CompileOptions(replicas, partitions, devices, own)
+
+
+def _number(data: dict[int, int | bytes], number: int) -> int:
+    """A field that is a number; one that is not there is 0. Raises ValueError for bytes."""
+    value = data.get(number, 0)
+    if not isinstance(value, int):
+        raise ValueError(f"field {number} is expected to be a number")
+    return value
 
 
 def _check_foreign(name: str, value: Any) -> None:
@@ -80,6 +107,10 @@ def _devices(data: bytes, replicas: int, partitions: int) -> tuple[tuple[int, ..
             columns.append(ids)
     if not columns:
         return tuple(tuple(r * partitions + p for p in range(partitions)) for r in range(replicas))
+    different = {id for ids in columns for id in ids}
+    if [len(ids) for ids in columns] != [replicas] * partitions or len(different) < replicas * partitions:
+        what = f"expected a device for each of {replicas} replicas and {partitions} partitions, got {columns}"
+        raise PluginError(interface.INVALID_ARGUMENT, what)
     return tuple(zip(*columns, strict=True))
 
 

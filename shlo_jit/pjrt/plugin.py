@@ -5,22 +5,22 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import os
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 from shlo_jit.codegen.target import resolve
+from shlo_jit.pjrt import program_functions  # noqa: F401 - its functions are among the handlers
 from shlo_jit.pjrt.client import Client
-from shlo_jit.pjrt.code.execute import MAIN_THREAD
-from shlo_jit.pjrt.code.memory import LIMIT
+from shlo_jit.pjrt.code.memory import LIMIT, LOCK
+from shlo_jit.pjrt.code.python import MAIN_THREAD
 from shlo_jit.pjrt.code.routine import PLUGIN
 from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT
 from shlo_jit.pjrt.table import Table
 from shlo_jit.runtime import build, pool, routines
 
-FAIL = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
-LAST_CALLS_SECONDS = 0.05
+FAIL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
 CAPSULE_NAME = b"pjrt_c_api"
 SHARDINGS = 19
 """Number of the extension by which programs say how their arguments and results lie on devices."""
@@ -42,23 +42,37 @@ class Plugin:
         self.table = table = Table(library, client.handlers())
         table.extend(SHARDINGS, "Shardings_Extension", "Executable_ParameterShardings", "Executable_OutputShardings")
 
-        def fail(number: int, status: int) -> int:
-            return self.table.error_of(client.programs[number].failure(status))
+        def fail(answer: int, number: int, status: int) -> None:
+            try:
+                error = client.programs[number].failure(status)
+            except BaseException as raised:
+                error = raised
+            self.table.answer(answer, error)
 
         self._fail = FAIL(fail)
         client.fail = ctypes.cast(self._fail, ctypes.c_void_p).value or 0
         client.run_many = self.table.function(self._run_many, "LoadedExecutable_Execute")
         atexit.register(self._retire)
+        self._fork_between_blocks()
+
+    def _fork_between_blocks(self) -> None:
+        """A child of a fork has only the thread that forked: no other may hold the lock of memory then."""
+        addresses = self.client.library.addresses
+        lock = ctypes.CFUNCTYPE(None)(addresses["shlo_pjrt_lock_memory"])
+        word = ctypes.c_int32.from_address(addresses[LOCK.text[1:]])
+
+        def unlock() -> None:
+            word.value = 0
+
+        os.register_at_fork(before=lock, after_in_parent=unlock, after_in_child=unlock)
 
     def _retire(self) -> None:
         """At the end of the interpreter: programs stay in memory for threads that run them, and call no Python."""
         main = ctypes.c_int64.from_address(self.client.library.addresses[MAIN_THREAD.text[1:]])
         main.value = threading.main_thread().ident or 0
-        if threading.active_count() > 1:
-            time.sleep(LAST_CALLS_SECONDS)  # threads that wait for the interpreter's lock come to where they stay
-        self.table.retire()
-        for program in self.client.programs.values():
+        for program in list(self.client.programs.values()):
             program.record.fail = program.record.run_many = self.client.library.addresses["shlo_pjrt_ended"]
+        self.table.retire()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def _run_many(self, args: Any) -> None:

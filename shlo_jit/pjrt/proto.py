@@ -14,6 +14,8 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     while at < len(data):
         key, at = _varint(data, at)
         kind = key & 7
+        if not key >> 3:
+            raise ValueError(f"a field has no number at byte {at}")
         if kind == VARINT:
             value, at = _varint(data, at)
             yield key >> 3, value

@@ -25,7 +25,7 @@ STORAGE = _record("references", "data", "nbytes", "release", "argument", "is_own
 is a block of ours. `is_own`: it may be written to, since nobody else knows it."""
 BUFFER = _record(
     *("storage", "data", "nbytes", "type", "rank", "dims", "device", "memory"),
-    *("external", "is_deleted"),  # references of others to its memory; whether it was deleted or donated
+    *("external", "state"),  # references of others to its memory; see `code/holds.py`
 )
 """An array; its dimensions lie behind the record."""
 DEVICE = _record("memory", "number")
@@ -33,7 +33,7 @@ MEMORY = _record("vtable", "device", "kind", "kind_size", "user_data", "number")
 """`user_data`: a list of USER_DATA, which the framework keeps with it."""
 USER_DATA = _record("next", "key", "data")
 EXECUTABLE = _record(
-    *("main", "instance", "arena_bytes", "device", "memory"),
+    *("main", "instance", "arena_bytes", "device"),
     *("arguments", "argument_count", "inputs"),  # ARGUMENT each; how many of the interface's, and of the program's
     *("results", "result_count"),  # RESULT each
     *("num_replicas", "num_partitions"),
@@ -47,9 +47,9 @@ EXECUTABLE = _record(
     *("input_count", "output_count"),
 )
 """A loaded program: the interface's Executable and LoadedExecutable both."""
-ARGUMENT = _record("input", "nbytes", "is_donated", "result")
+ARGUMENT = _record("input", "nbytes", "is_donated", "result", "type", "rank", "dims")
 """`input`: the program's, or -1 for a token; `result`: that takes its memory over, or -1."""
-RESULT = _record("output", "nbytes", "type", "rank", "dims", "argument")
+RESULT = _record("output", "nbytes", "type", "rank", "dims", "argument", "memory")
 """`output`: the program's, or -1 for a token; `argument`: whose memory it takes over, or -1."""
 
 

@@ -2,27 +2,45 @@
 
 What is written for parts (shard_map) runs as one program a device, with collectives between them. Any other program is
 about whole arrays: these are put together, the program runs once, with all threads, and its results are cut again as
-the program says, or every device has them whole.
+the program says, or every device has them whole. Replicas of a program have arrays of their own; shardings are for one.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shlo_jit.api import compile
-from shlo_jit.ir.core import Module, function_type
+from shlo_jit.codegen.program import TimedStep
+from shlo_jit.distributed.manual import is_manual
+from shlo_jit.ir.core import Module, walk
+from shlo_jit.ops import OPS
 from shlo_jit.pjrt import interface, records
-from shlo_jit.pjrt.executables import Calls, Port, Program, donated_of, main_of, ports_of
+from shlo_jit.pjrt.callbacks import CALLBACKS, INSPECT, placed
+from shlo_jit.pjrt.executables import Calls, Program
+from shlo_jit.pjrt.nesting import in_callback
 from shlo_jit.pjrt.options import CompileOptions
-from shlo_jit.pjrt.shardings import Cut, cuts_of, op_sharding, recut
-from shlo_jit.pjrt.table import PluginError
+from shlo_jit.pjrt.ports import Port, arguments_of, donated_of, main_of, results_of
+from shlo_jit.pjrt.shardings import Cut, layout_of, look_sharding, op_sharding, recut
+from shlo_jit.pjrt.table import PluginError, record_at
 from shlo_jit.runtime.distributed import DistributedExecutable
 
 if TYPE_CHECKING:
     from shlo_jit.pjrt.client import Client
+
+
+NESTED_SECONDS = 10.0
+WAKING_SECONDS = 0.2
+"""A thread that waits looks up so often: the end of the interpreter may have something for it."""
 
 
 class SeveralProgram(Program):
@@ -30,54 +48,131 @@ class SeveralProgram(Program):
 
     def __init__(self, module: Module, options: CompileOptions, fingerprint: str, calls: Calls) -> None:
         super().__init__(module, options, fingerprint)
-        self.exe = compile(module, num_partitions=options.num_partitions, transport="threads", custom_calls=calls)
         main, devices = main_of(module), options.num_partitions
+        layout = layout_of(module, main, devices, (*CALLBACKS, INSPECT))
+        callbacks = [look for look in layout.looks if look.op.attributes["call_target_name"] in CALLBACKS]
+        self.inspected = [
+            (look.op.attributes["backend_config"], look_sharding(look, devices))
+            for look in layout.looks
+            if look.op.attributes["call_target_name"] == INSPECT
+        ]
+        program = placed(module, callbacks, devices)
+        replicas, is_once = options.num_replicas, options.num_replicas == 1 and not _is_for_parts(program)
+        self._compile = functools.partial(
+            compile,
+            program,
+            num_replicas=replicas,
+            num_partitions=1 if is_once else devices,
+            transport=None if is_once else "threads",
+            custom_calls=calls,
+        )
+        self.exe: Any = self._compile()
+        self._has_ranks, self._changed = not is_once, threading.Condition()
+        self._in_call: object = None
         self.donated = donated_of(main)
-        kind = function_type(main)
         self.inputs: Any = self.exe.inputs
         self.outputs: Any = self.exe.outputs
-        cuts = cuts_of(module, main, "arg_attrs", len(kind.inputs), devices)
-        wanted = cuts_of(module, main, "res_attrs", len(kind.results), devices)
-        whole = [ports_of(types, own) for types, own in ((kind.inputs, self.inputs), (kind.results, self.outputs))]
-        self.given_cuts, self.wanted_cuts = cuts, wanted
+        whole = arguments_of(main, self.inputs), results_of(main, self.outputs)
+        self.given_cuts, self.wanted_cuts = cuts, _ = layout.arguments, layout.results
         if isinstance(self.exe, DistributedExecutable) and self.exe.is_global:
             arrays: Any = self.exe._arrays
             own = [None if port.number < 0 else arrays._cut_outputs[port.number] for port in whole[1]]
-            says = main.attributes.get("res_attrs") or ()
-            has = [row.get("sdy.sharding") is not None for row in says] or [False] * len(own)
-            self.wanted_cuts = [cut if said else ours for cut, said, ours in zip(wanted, has, own, strict=True)]
+            self.wanted_cuts = [ours if cut is None else cut for cut, ours in zip(layout.results, own, strict=True)]
         self.arguments = [_part(port, cut) for port, cut in zip(whole[0], cuts, strict=True)]
         self.results = [_part(port, cut) for port, cut in zip(whole[1], self.wanted_cuts, strict=True)]
+        if options.num_replicas > 1:
+            if any(cut is not None for cut in (*cuts, *self.wanted_cuts)):
+                what = f"a program with shardings has one replica, not {options.num_replicas}"
+                raise PluginError(interface.UNIMPLEMENTED, what)
+            return
         self.argument_shardings = [op_sharding(cut) for cut in cuts]
         self.result_shardings = [op_sharding(cut) for cut in self.wanted_cuts]
 
     def run(self, client: Client, args: Any) -> None:
         """One call: `args` as LoadedExecutable_Execute gets them. Raises what the program does."""
         devices, count = args.num_devices, args.num_args
-        if devices != self.options.num_partitions or count != len(self.arguments):
-            expected = f"{len(self.arguments)} arguments on {self.options.num_partitions} devices"
+        if devices != self.options.num_devices or count != len(self.arguments):
+            expected = f"{len(self.arguments)} arguments on {self.options.num_devices} devices"
             raise PluginError(interface.INVALID_ARGUMENT, f"expected {expected}, got {count} on {devices}")
         rows = [_pointers(at, count) for at in _pointers(args.argument_lists, devices)]
+        donated = self._donated(args)
+        _check_given_once(rows, donated)
+        with _held(client, [at for row in rows for at in row]):
+            made = self._call_alone(client, rows)
+            self._give(client, args, made)
+        for i in donated:
+            for row in rows:
+                client.delete(row[i])
+
+    def _call_alone(self, client: Client, rows: list[list[int]]) -> list[list[np.ndarray]]:
+        """Calls of several ranks come one at a time. One from within another, by a function that the program calls,
+        waits for a while only: it may be that one that it waits for. A call that fails ends the ranks, and the next one
+        makes new ones."""
+        views = self._views(client, rows)
+        if not self._has_ranks:
+            return self._call(*views)
+        this = object()
+        try:
+            self._wait_for_turn(this)
+            if self.exe is None:
+                self.exe = self._compile()
+            return self._call(*views)
+        except BaseException:
+            if self._in_call is this:
+                self.exe = None
+            raise
+        finally:  # whatever Ctrl-C has left undone
+            with self._changed:
+                if self._in_call is this:
+                    self._in_call = None
+                    self._changed.notify()
+
+    def _wait_for_turn(self, call: object) -> None:
+        deadline = time.monotonic() + NESTED_SECONDS if in_callback() else math.inf
+        with self._changed:
+            while not self._changed.wait_for(lambda: self._in_call is None, timeout=WAKING_SECONDS):
+                if time.monotonic() > deadline:
+                    what = f"the program has been in another call for {NESTED_SECONDS:g} s, which may wait for this one"
+                    raise PluginError(interface.FAILED_PRECONDITION, what)
+            self._in_call = call
+
+    def _views(self, client: Client, rows: list[list[int]]) -> tuple[list[list[np.ndarray]], list[Cut]]:
+        """The arguments' arrays, by argument and device, and how they are cut. Raises PluginError if any is wrong."""
+        homes = self._homes(client)
         buffers = [[_BUFFER.from_address(at) for at in row] for row in rows]
-        if any(buffer.is_deleted for row in buffers for buffer in row):
-            raise PluginError(interface.INVALID_ARGUMENT, "an argument has been deleted or donated")
+        for d, row in enumerate(buffers):
+            if any(buffer.device != homes[d] for buffer in row):
+                raise PluginError(interface.INVALID_ARGUMENT, f"an argument of part {d} is on another device than that")
         columns = [
-            [_view(row[i], port, self.inputs[port.number].dtype) for row in buffers]
+            [_view(row[i], i, port, self.inputs[port.number].dtype) for row in buffers]
             for i, port in enumerate(self.arguments)
             if port.number >= 0
         ]
         cuts = [cut for cut, port in zip(self.given_cuts, self.arguments, strict=True) if port.number >= 0]
-        made = self._call(columns, cuts)
-        for d, home in enumerate(_pointers(args.output_lists, devices)):
-            out = (ctypes.c_void_p * len(self.results)).from_address(home)
-            device = client.device_address(self.options.devices[0][d])
+        return columns, cuts
+
+    def _homes(self, client: Client) -> list[int]:
+        return [client.device_address(number) for row in self.options.devices for number in row]
+
+    def _give(self, client: Client, args: Any, made: list[list[np.ndarray]]) -> None:
+        """Make buffers of the results' arrays."""
+        homes = self._homes(client)
+        devices = len(homes)
+        for d, (home, place) in enumerate(zip(homes, _pointers(args.output_lists, devices), strict=True)):
+            out = (ctypes.c_void_p * len(self.results)).from_address(place)
             for i, port in enumerate(self.results):
                 array = np.zeros((), np.uint8) if port.number < 0 else made[port.number][d]
-                out[i] = client.buffer_of(array, port, device)
-        self._delete_donated(client, args, rows)
+                out[i] = client.buffer_of(array, port, home)
         if args.device_complete_events:
             ready = client.library.addresses["shlo_pjrt_ready"]
             (ctypes.c_void_p * devices).from_address(args.device_complete_events)[:] = [ready] * devices
+
+    def steps(self) -> Sequence[TimedStep]:
+        exe = self.exe or self._compile()
+        if isinstance(exe, DistributedExecutable):
+            assert exe._remakes is not None
+            return exe._remakes.steps(0)
+        return super().steps()
 
     def _call(self, columns: list[list[np.ndarray]], cuts: list[Cut]) -> list[list[np.ndarray]]:
         """The arguments' arrays, by argument and device, to those of the results."""
@@ -97,16 +192,44 @@ class SeveralProgram(Program):
         results = results if isinstance(results, tuple) else (results,)
         return [recut([array] * devices, None, cut) for array, cut in zip(results, wanted, strict=True)]
 
-    def _delete_donated(self, client: Client, args: Any, rows: list[list[int]]) -> None:
-        options = interface.structure("ExecuteOptions").from_address(args.options)
-        kept = ctypes.c_int64 * options.num_non_donatable_input_indices
-        keep = set(kept.from_address(options.non_donatable_input_indices)) if kept._length_ else set()
-        for i in self.donated - keep:
-            for row in rows:
-                client.delete(row[i])
+    def _donated(self, args: Any) -> set[int]:
+        """Arguments that this call takes."""
+        options = record_at("ExecuteOptions", args.options)
+        return self.donated - {*_pointers(options.non_donatable_input_indices, options.num_non_donatable_input_indices)}
+
+
+def _is_for_parts(module: Module) -> bool:
+    """Whether a program says what one device of several does."""
+    for op in walk(module.body):
+        record = OPS.get(op.name)
+        if is_manual(op) or (record is not None and record.has("collective")):
+            return True
+    return False
 
 
 _BUFFER = records.structure(records.BUFFER)
+
+
+def _check_given_once(rows: list[list[int]], donated: set[int]) -> None:
+    """Raises PluginError where a buffer is donated and is another argument too."""
+    counts = Counter(at for row in rows for at in row)
+    if any(counts[row[i]] > 1 for row in rows for i in donated):
+        raise PluginError(interface.INVALID_ARGUMENT, "an array is donated, and is an argument a second time")
+
+
+@contextmanager
+def _held(client: Client, buffers: Sequence[int]) -> Iterator[None]:
+    """While their memory is looked at."""
+    held: list[int] = []
+    try:
+        for buffer in buffers:
+            if not client.functions.hold(buffer):
+                raise PluginError(interface.INVALID_ARGUMENT, "an argument has been deleted or donated")
+            held.append(buffer)
+        yield
+    finally:
+        for buffer in held:
+            client.functions.let_go(buffer)
 
 
 def _pointers(address: int, count: int) -> list[int]:
@@ -124,9 +247,16 @@ def _part(port: Port, cut: Cut) -> Port:
     )
 
 
-def _view(buffer: Any, port: Port, dtype: np.dtype) -> np.ndarray:
-    """A buffer's memory as an array."""
-    if buffer.nbytes != port.nbytes:
-        raise PluginError(interface.INVALID_ARGUMENT, "an argument has another size than the program expects")
+def _view(buffer: Any, index: int, port: Port, dtype: np.dtype) -> np.ndarray:
+    """A buffer's memory as an array. Raises PluginError where it is not what the program expects."""
+    shape = tuple(_pointers(buffer.dims, buffer.rank))
+    if (buffer.type, shape) != (port.type, port.shape):
+        what = f"the program expects {_shown(port.type, port.shape)}, got {_shown(buffer.type, shape)}"
+        raise PluginError(interface.INVALID_ARGUMENT, f"argument {index}: {what}")
     memory = (ctypes.c_char * max(1, port.nbytes)).from_address(buffer.data)
     return np.ndarray(port.shape, dtype, memory)  # type: ignore[arg-type]  ctypes arrays are buffers
+
+
+def _shown(type: int, shape: Sequence[int]) -> str:
+    names = {number: name for name, number in interface.ELEMENT_TYPES.items()}
+    return "x".join(map(str, (*shape, names[type])))

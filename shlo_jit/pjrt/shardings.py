@@ -2,39 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
+from shlo_jit.distributed.propagation import Known, Look, check_rank, meshes_of, opened, propagate
 from shlo_jit.distributed.shardy import sharding_of
 from shlo_jit.distributed.tiled_axes import tile_assignment
 from shlo_jit.distributed.tiles import TileAssignment
 from shlo_jit.ir.attributes import DictAttr
-from shlo_jit.ir.core import Module, Op, walk
+from shlo_jit.ir.core import Module, Op, function_type
+from shlo_jit.ir.types import Type
 from shlo_jit.pjrt import proto
 
 Cut = TileAssignment | None
 """None: every device has the whole, or the program does not say."""
-REPLICATED, OTHER = 0, 3
+REPLICATED, OTHER, MANUAL = 0, 3, 4
 """Types of an OpSharding; of one that is cut, its fields."""
 TYPE, DIMENSIONS, DEVICES, REPLICATE_LAST = 1, 3, 4, 6
 
 
-def cuts_of(module: Module, function: Op, which: str, count: int, devices: int) -> list[Cut]:
-    """What `arg_attrs` or `res_attrs` of a function say of each of `count` values. Raises StableHLOError."""
-    meshes = {op.attributes["sym_name"]: op for op in walk(module.body) if op.name == "sdy.mesh"}
-    rows = function.attributes.get(which) or (DictAttr(()),) * count
-    return [_cut(function, row, meshes, devices) for row in rows]
+class Layout(NamedTuple):
+    """How the arguments and results of a program lie on the devices."""
+
+    arguments: list[Cut]
+    results: list[Cut]
+    looks: list[Look]
+    """Ops that look at parts."""
 
 
-def _cut(function: Op, row: Any, meshes: dict[str, Op], devices: int) -> Cut:
-    value = row.get("sdy.sharding")
-    if value is None:
-        return None
-    sharding = sharding_of(function, value, meshes)
-    return tile_assignment(function, sharding, sharding.mesh.axes, devices)
+def layout_of(module: Module, entry: Op, devices: int, looking: Sequence[str]) -> Layout:
+    """Of a function: what it says, and what follows from that. `looking`: targets of custom calls that look at parts.
+    Raises StableHLOError."""
+    kind, meshes = function_type(entry), meshes_of(module)
+    given, said = _said(entry, "arg_attrs", kind.inputs, meshes), _said(entry, "res_attrs", kind.results, meshes)
+    found = propagate(module, entry, given, looking)
+    rows = zip(said, found.results, strict=True)
+    results = [known if own is None else opened(own, known) for own, known in rows]
+    cuts = [[_cut(entry, sharding, devices) for sharding in side] for side in (given, results)]
+    return Layout(cuts[0], cuts[1], found.looks)
+
+
+def _said(function: Op, which: str, types: Sequence[Type], meshes: Mapping[str, Op]) -> list[Known]:
+    rows = function.attributes.get(which) or (DictAttr(()),) * len(types)
+    found: list[Known] = []
+    for row, type in zip(rows, types, strict=True):
+        value = row.get("sdy.sharding")
+        sharding = None if value is None else sharding_of(function, value, meshes)
+        if sharding is not None:
+            check_rank(function, sharding, type)
+        found.append(sharding)
+    return found
+
+
+def _cut(function: Op, sharding: Known, devices: int) -> Cut:
+    return None if sharding is None else tile_assignment(function, sharding, sharding.mesh.axes, devices)
 
 
 def op_sharding(cut: Cut) -> bytes:
@@ -46,6 +70,13 @@ def op_sharding(cut: Cut) -> bytes:
     out = proto.write(TYPE, OTHER) + proto.write_packed(DIMENSIONS, dimensions)
     out += proto.write_packed(DEVICES, cut.devices)
     return out + (proto.write(REPLICATE_LAST, 1) if replicas > 1 else b"")
+
+
+def look_sharding(look: Look, devices: int) -> bytes:
+    """Of the operand that an op looks at: an OpSharding, as bytes."""
+    if look.is_manual:
+        return proto.write(TYPE, MANUAL)
+    return op_sharding(_cut(look.op, look.operands[0], devices))
 
 
 def recut(parts: Sequence[np.ndarray], given: Cut, wanted: Cut) -> list[np.ndarray]:

@@ -1,27 +1,37 @@
-"""The table of functions that a framework calls: machine code, Python functions, and one that says there is none."""
+"""The table of functions that a framework calls: machine code, which calls Python where it does not do all itself."""
 
 from __future__ import annotations
 
 import ctypes
-import logging
+import threading
+import time
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from shlo_jit.codegen.jit import Library
 from shlo_jit.pjrt import interface
-from shlo_jit.pjrt.code.routine import MACHINE_CODE
+from shlo_jit.pjrt.code.python import DONE, FUNCTIONS, INSIDE, PYTHON, RAISED
 from shlo_jit.pjrt.code.writer import symbol
 
-LOG = logging.getLogger("shlo_jit")
-FUNCTION = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p, ctypes.c_int64)
 HEAD_WORDS = 5
 """Of the table: its size, extensions, and the version's size, extensions and numbers."""
-MAKING = ("Client_Compile", "Compile", "Executable_DeserializeAndLoad")
+ENDING_SECONDS = 30.0
+"""How long the end of the interpreter waits for LLVM in other threads."""
+TELLING_SECONDS = 0.3
+LAST_CALLS_SECONDS = 0.05
+"""How long threads that wait for the interpreter's lock have to come to where they stay, or are ended by it."""
+MAKING = ("Client_Compile", "Executable_DeserializeAndLoad")
 """Functions that make what the host then uses: it has to know that there is none."""
 
 Handler = Callable[[Any], None]
 """Reads and writes the record of arguments, or raises."""
+
+
+class InterpreterEnds(BaseException):
+    """Raised in threads that compile when the interpreter ends: it would end them, and hosts wait for theirs."""
 
 
 class PluginError(Exception):
@@ -32,36 +42,54 @@ class PluginError(Exception):
         self.code = code
 
 
+def record_at(name: str, address: int | None) -> Any:
+    """A record of the interface that arguments point to. Raises PluginError where it is missing or too small."""
+    if not address:
+        raise PluginError(interface.INVALID_ARGUMENT, f"{name} is null")
+    record, needed = interface.structure(name).from_address(address), interface.needed_bytes(name)
+    if record.struct_size < needed:
+        what = f"{name}: expected a record of {needed} bytes or more, got {record.struct_size}"
+        raise PluginError(interface.INVALID_ARGUMENT, what)
+    return record
+
+
 class Table:
     """Lives as long as the process: frameworks keep pointers to it beyond the interpreter's end."""
 
     def __init__(self, library: Library, handlers: Mapping[str, Handler]) -> None:
-        self._library, self._handlers = library, handlers
+        self._library = library
         self._error = _ERROR(library.addresses["shlo_pjrt_error"])
+        self._raised = ctypes.c_int64.from_address(library.addresses[RAISED.text[1:]])
         self._kept: list[Any] = []
+        self._inside: list[int] = []
+        """Threads that are in a handler, or were when an exception hit them."""
+        self._calls = ctypes.c_int64.from_address(library.addresses[INSIDE.text[1:]])
+        self._ends = False
         names = [*interface.FUNCTIONS]
         self._memory = (ctypes.c_uint64 * (HEAD_WORDS + len(names)))()
         version = interface.MINOR_VERSION << 32 | interface.MAJOR_VERSION
         self._memory[:HEAD_WORDS] = [ctypes.sizeof(self._memory), 0, 24, 0, version]
-        for i, name in enumerate(names):
-            if name in MACHINE_CODE:
-                address = library.addresses[symbol(name)]
-            else:
-                address = self.function(handlers.get(name) or _missing(name), name)
-            self._memory[HEAD_WORDS + i] = address
+        self._memory[HEAD_WORDS:] = [library.addresses[symbol(name)] for name in names]
+        self._functions = (ctypes.c_uint64 * len(PYTHON)).from_address(library.addresses[FUNCTIONS.text[1:]])
+        self._functions[:] = [self.function(handlers[name], name) for name in PYTHON]
         self.address = ctypes.addressof(self._memory)
 
     def function(self, handler: Handler, name: str) -> int:
-        """Address of a function of the interface that calls a handler."""
-        is_known = name in interface.RECORDS or interface.FUNCTIONS.get(name) is not None
-        kind = interface.structure(name) if is_known else None
+        """Address of a function that calls the handler of a function of the interface."""
+        kind = interface.structure(name)
 
-        def call(address: int) -> int | None:
+        def call(answer: int, address: int) -> None:
+            this = threading.get_ident()
             try:
-                handler(kind.from_address(address) if kind is not None else None)
+                self._inside.append(this)
+                handler(kind.from_address(address))
+                if self._ends and name in MAKING:
+                    raise InterpreterEnds
+                ctypes.c_int64.from_address(answer).value = DONE
             except BaseException as error:
-                return self.error_of(error)
-            return None
+                self.answer(answer, error)
+            finally:
+                self._inside.remove(this)
 
         made = FUNCTION(call)
         self._kept.append(made)
@@ -70,24 +98,48 @@ class Table:
     def extend(self, number: int, name: str, *functions: str) -> None:
         """Put an extension into the list: a record of that name, and the functions that are its fields."""
         kind = interface.structure(name)
-        addresses = [self.function(self._handlers[f], f) for f in functions]
+        addresses = [self._library.addresses[symbol(f)] for f in functions]
         record = kind(ctypes.sizeof(kind), number, self._memory[1], *addresses)
         self._kept.append(record)
         self._memory[1] = ctypes.addressof(record)
 
-    def error_of(self, error: BaseException) -> int:
-        """Address of a new error that says what was raised."""
+    def answer(self, place: int, error: BaseException) -> None:
+        """Answer a call with an error that says what was raised."""
         code, text = describe(error)
-        message = text.encode()
-        return self._error(code, message, len(message))
+        message = text.encode(errors="backslashreplace")
+        made = self._error(code, message, len(message))
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            self._raise_later(error)
+        ctypes.c_int64.from_address(place).value = made
+
+    def _raise_later(self, error: BaseException) -> None:
+        """Let the main thread raise it, as soon as the host is back in Python."""
+        if not self._raised.value:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(error))
+            self._raised.value = id(error)
 
     def retire(self) -> None:
-        """At the end of the interpreter: machine code goes on for threads that do, and no Python is called."""
-        addresses = self._library.addresses
-        for i, name in enumerate(interface.FUNCTIONS):
-            if name not in MACHINE_CODE:
-                own = "shlo_pjrt_ended" if name in MAKING else "shlo_pjrt_nothing"
-                self._memory[HEAD_WORDS + i] = addresses[own]
+        """At the end of the interpreter: machine code goes on for threads that do, and no Python is called. Others that
+        are in Python leave it first: hosts wait for them, and the interpreter would just end them."""
+        self._ends = True
+        self._stand_in({name: "shlo_pjrt_ended" for name in MAKING})
+        ctypes.pythonapi.PyThreadState_SetAsyncExc.argtypes = [ctypes.c_ulong, ctypes.py_object]
+        this, deadline = threading.get_ident(), time.monotonic() + ENDING_SECONDS
+        others = self._calls.value
+        while self._calls.value and time.monotonic() < deadline:
+            for thread in {*self._inside} - {this}:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, InterpreterEnds)
+            pause = time.monotonic() + TELLING_SECONDS  # some code takes no notice of an exception
+            while self._calls.value and time.monotonic() < pause:
+                time.sleep(0.002)
+        if others or threading.active_count() > 1:
+            time.sleep(LAST_CALLS_SECONDS)
+        self._stand_in({name: "shlo_pjrt_nothing" for name in PYTHON if name not in MAKING})
+
+    def _stand_in(self, functions: Mapping[str, str]) -> None:
+        """Let machine code stand for functions of Python's."""
+        for name, own in functions.items():
+            self._functions[PYTHON.index(name)] = self._library.addresses[own]
 
 
 def describe(error: BaseException) -> tuple[int, str]:
@@ -100,14 +152,11 @@ def describe(error: BaseException) -> tuple[int, str]:
         return interface.UNIMPLEMENTED, str(error)
     if isinstance(error, StableHLOError):
         return interface.INVALID_ARGUMENT, str(error)
+    if isinstance(error, InterpreterEnds):
+        return interface.CANCELLED, "the interpreter has ended"
+    if isinstance(error, KeyboardInterrupt):
+        return interface.CANCELLED, "interrupted (KeyboardInterrupt)"
     if isinstance(error, MemoryError):
         return interface.RESOURCE_EXHAUSTED, str(error) or "out of memory"
-    LOG.debug("an error in the plugin", exc_info=error)
-    return interface.INTERNAL, f"{type(error).__name__}: {error}"
-
-
-def _missing(name: str) -> Handler:
-    def handler(args: Any) -> None:
-        raise PluginError(interface.UNIMPLEMENTED, f"shlo_jit has no {name}")
-
-    return handler
+    text = "".join(traceback.format_exception(error))  # it may be a callback's, and the host shows nothing else
+    return interface.INTERNAL, f"{type(error).__name__}: {error}\n\n{text}"

@@ -5,6 +5,8 @@ keywords where its signature has room for them; it returns an array, a sequence 
 operand that a result aliases (`output_operand_aliases`) is the result's own memory instead: what is written to it is
 the result, and where every result aliases an operand the callable may return None.
 
+A Python callable within `InPlace` gets the memory of operands and results instead, and writes the results there.
+
 A C function gets pointers to row-major dense buffers,
 
     void    f(void **operands, void **results);
@@ -26,7 +28,7 @@ import inspect
 import itertools
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -48,6 +50,13 @@ C_VOID = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 C_STATUS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 
 _registry: dict[str, Any] = {}
+
+
+class InPlace(NamedTuple):
+    """A target that is called as `function(operands, results, **attributes)`, two sequences of arrays that are the
+    program's memory, until it returns. Operands that no result aliases cannot be written to."""
+
+    function: Callable[..., None]
 
 
 def register_custom_call(name: str, target: Any) -> None:
@@ -104,7 +113,7 @@ def check_target(what: str, name: str, target: Any) -> None:
     """Raise TypeError unless the implementation of a custom call, or of `what` else it is, can be called."""
     if isinstance(target, Mapping) and target:
         _check_stages(f"{what} {name!r}", target)
-    elif not (callable(target) or is_native(target)):
+    elif not (callable(target) or is_native(target) or isinstance(target, InPlace)):
         expected = "expected a callable, a ctypes function, a PyCapsule, an address or handlers by stage"
         raise TypeError(f"{what} {name!r}: {expected}, got {type(target).__name__}")
 
@@ -200,6 +209,8 @@ def _handler_call(callback: Callback, target: Any, rank: int, threads: int) -> H
 def _handler(callback: Callback, target: Any) -> Handler:
     if is_native(target):
         return _c_handler(callback, target)
+    if isinstance(target, InPlace):
+        return _in_place_handler(callback, target.function)
     return _python_handler(callback, target)
 
 
@@ -225,15 +236,34 @@ def _python_handler(callback: Callback, target: Callable[..., Any]) -> Handler:
     in_place = len(callback.aliases) == len(callback.results) > 0
 
     def call(operands: int, results: int) -> None:
-        views = [_logical(_buffer(p, operands, i), callback.operand_orders, i) for i, p in enumerate(callback.operands)]
+        views = _views(callback.operands, operands, callback.operand_orders)
         returned = target(*(v if i in aliased else v.copy() for i, v in enumerate(views)), **keywords)
         if returned is None and in_place:
             return
-        for i, (value, port) in enumerate(zip(_sequence(returned, callback), callback.results, strict=True)):
-            place = _logical(_buffer(port, results, i), callback.result_orders, i)
+        places = _views(callback.results, results, callback.result_orders)
+        values = _sequence(returned, callback)
+        for i, (value, place, port) in enumerate(zip(values, places, callback.results, strict=True)):
             place[...] = _checked(value, i, Port(port.name, place.shape, port.dtype), callback)
 
     return call
+
+
+def _in_place_handler(callback: Callback, function: Callable[..., None]) -> Handler:
+    keywords = dict(callback.attributes)
+    aliased = set(callback.aliases.values())
+
+    def call(operands: int, results: int) -> None:
+        given = _views(callback.operands, operands, callback.operand_orders)
+        for i, view in enumerate(given):
+            view.flags.writeable = i in aliased
+        function(given, _views(callback.results, results, callback.result_orders), **keywords)
+
+    return call
+
+
+def _views(ports: Sequence[Port], pointers: int, orders: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+    """The buffers behind an array of pointers, as arrays of the program's dimensions (no copies)."""
+    return [_logical(_buffer(port, pointers, i), orders, i) for i, port in enumerate(ports)]
 
 
 def _logical(buffer: np.ndarray, orders: Sequence[tuple[int, ...]], index: int) -> np.ndarray:

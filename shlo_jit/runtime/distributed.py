@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from shlo_jit.codegen.program import Port, Reader
+from shlo_jit.codegen.program import Port, Reader, TimedStep
 from shlo_jit.errors import ExecutionError
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.arguments import arranged, check_count, convert
@@ -68,6 +68,8 @@ class Remakes(NamedTuple):
     """Of a rank: name of a stage -> a function that gives the program's text there."""
     timed: Callable[[], Crew]
     """Makes the programs that note when their steps run."""
+    steps: Callable[[int], Sequence[TimedStep]]
+    """What a rank's program does in such a run."""
 
 
 class DistributedExecutable:

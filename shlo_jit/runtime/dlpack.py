@@ -1,7 +1,7 @@
-"""Arrays of other libraries by DLPack, where numpy does not know the element type: bf16 and the 8-bit floats.
+"""Arrays from and to other libraries by DLPack, where numpy does not know the element type: bf16 and the 8-bit floats.
 
 The capsule that `__dlpack__` gives has a DLManagedTensor, which begins with a DLTensor; the memory stays for as long as
-the capsule does.
+the capsule does. From version 1 on it is another structure with flags, of which one says that nobody may write.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from shlo_jit.ir.types import DTYPES
+from shlo_jit.ir.types import BY_NUMPY, DTYPES
+from shlo_jit.runtime.ffi.functions import capsule_name
 
-_CPU = 1
+CPU = 1
+"""Number of the device."""
+_VERSIONED_HEAD_BYTES = 32
 _TYPES = {
     (4, 16): "bf16",
     (7, 8): "f8E3M4",
@@ -71,8 +74,27 @@ def from_dlpack(value: Any) -> np.ndarray | None:
     """The value's memory as an array, read-only; None where it is elsewhere, or of another element type."""
     capsule = value.__dlpack__()
     tensor = _Tensor.from_address(_pointer(capsule, b"dltensor") or 0)
-    name = _TYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 and tensor.device == _CPU else None
+    name = _TYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 and tensor.device == CPU else None
     if name is None:
         return None
     dtype = DTYPES[name].numpy
     return np.asarray(_Memory(capsule, tensor, dtype.itemsize)).view(dtype)
+
+
+def to_dlpack(array: np.ndarray, max_version: tuple[int, int] | None) -> object:
+    """A capsule with an array's memory, for readers of DLPack up to a version, or of that before versions. Raises
+    BufferError for an element type that DLPack does not have."""
+    dtype = BY_NUMPY.get(array.dtype)
+    key = next((key for key, name in _TYPES.items() if dtype is not None and name == dtype.name), None)
+    given = array if key is None else array.view(f"u{array.dtype.itemsize}")
+    is_versioned = max_version is not None and max_version >= (1, 0)
+    if not is_versioned and not given.flags.writeable:  # there is no word for that
+        given = given.view()
+        given.flags.writeable = True
+    capsule = given.__dlpack__(max_version=max_version) if is_versioned else given.__dlpack__()
+    if key is not None:
+        name = capsule_name(capsule)
+        at = (_pointer(capsule, name) or 0) + (0 if name == b"dltensor" else _VERSIONED_HEAD_BYTES)
+        tensor = _Tensor.from_address(at)
+        tensor.code, tensor.bits = key
+    return capsule

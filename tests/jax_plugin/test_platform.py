@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from platform_process import HERE, run
 
 pytest.importorskip("jax", reason="the platform is JAX's")
-HERE = Path(__file__).parent / "on_platform"
-
-
-def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A Python of its own, with the platform."""
-    environment = {**os.environ, "JAX_PLATFORMS": "shlo", "JAX_NUM_CPU_DEVICES": "4", **variables}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parents[2]), environment.get("PYTHONPATH", "")])
-    command = [sys.executable, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.mark.parametrize("path", sorted(HERE.glob("check_*.py")), ids=lambda path: path.stem)

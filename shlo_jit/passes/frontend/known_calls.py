@@ -28,7 +28,7 @@ from shlo_jit.passes.rewriter import Rewriter, rewrite
 ANNOTATIONS = {
     "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "annotate_device_placement",
     "MoveToHost", "MoveToDevice", "PinToDevice", "PinToDeviceSram", "mhlo.copy", "xla.sdy.FuncResultSharding",
-    "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.PropagationBarrier",
+    "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.PropagationBarrier", "InspectSharding",
 }  # fmt: skip
 """Where something lives, or how it is laid out: on one device of one memory, the operand."""
 DROPPED = {"dce_sink", "xla.sdy.ShardingGroup"}

@@ -13,7 +13,10 @@ from __future__ import annotations
 from shlo_jit.kernels.atomics import atomic
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.pjrt import interface
+from shlo_jit.pjrt.code.holds import held, is_deleted, let_go
+from shlo_jit.pjrt.code.layouts import refuse_order
 from shlo_jit.pjrt.code.objects import READY
+from shlo_jit.pjrt.code.shapes import itemsize
 from shlo_jit.pjrt.code.writer import NULL, Record, Slot, error
 from shlo_jit.pjrt.records import BUFFER, DEVICE, MEMORY, STORAGE, nbytes
 
@@ -85,7 +88,7 @@ def _write_buffer(module: ModuleText) -> None:
     made = b.call("ptr", "malloc", [b.add(b.mul(rank, 8), nbytes(BUFFER))])
     record, behind = Record(b, BUFFER, made), b.offset(made, nbytes(BUFFER))
     record["nbytes"], record["type"], record["rank"] = size, type, rank
-    record["external"], record["is_deleted"] = 0, 0
+    record["external"], record["state"] = 0, 0
     pointers = {"storage": storage, "data": data, "dims": behind, "device": device, "memory": memory}
     for field, value in pointers.items():
         record[field] = number(b, value)
@@ -95,14 +98,6 @@ def _write_buffer(module: ModuleText) -> None:
 
 
 def _write_ends(module: ModuleText) -> None:
-    """Deleted at most once: whoever sets the mark drops the reference."""
-    b = module.function("shlo_pjrt_delete", [("ptr", "buffer")], linkage="external", attributes="nounwind")
-    record = Record(b, BUFFER, b.params[0])
-    was = atomic(b, "xchg", record.place("is_deleted"), i64(1), "acq_rel")
-    with b.if_(b.icmp("eq", was, 0), "alive"):
-        b.call("void", "shlo_pjrt_drop", [record.pointer("storage")], declare=False)
-    b.ret()
-
     slot = Slot(module, "Buffer_Delete")
     slot.b.call("void", "shlo_pjrt_delete", [slot["buffer"]], declare=False)
     slot.done()
@@ -111,7 +106,7 @@ def _write_ends(module: ModuleText) -> None:
     slot.b.call("void", "free", [slot["buffer"]])
     slot.done()
     slot = Slot(module, "Buffer_IsDeleted")
-    slot["is_deleted"] = buffer_of(slot)["is_deleted"]
+    slot["is_deleted"] = is_deleted(slot.b, buffer_of(slot))
     slot.done()
 
 
@@ -143,29 +138,27 @@ def _write_facts(module: ModuleText) -> None:
     slot.done()
 
 
-def _check_alive(module: ModuleText, slot: Slot, record: Record) -> None:
-    b = slot.b
-    with b.if_(b.icmp("ne", record["is_deleted"], 0), "deleted"):
-        b.ret_early(error(module, b, interface.INVALID_ARGUMENT, "the array has been deleted or donated"))
-
-
 def _write_references(module: ModuleText) -> None:
     for name, field in (("Buffer_UnsafePointer", "buffer_pointer"),
                         ("Buffer_OpaqueDeviceMemoryDataPointer", "device_memory_ptr")):  # fmt: skip
         slot = Slot(module, name)
         record = buffer_of(slot)
-        _check_alive(module, slot, record)
-        slot[field] = record["data"] if name == "Buffer_UnsafePointer" else record.pointer("data")
+        with held(module, slot.b, record):
+            slot[field] = record["data"] if name == "Buffer_UnsafePointer" else record.pointer("data")
         slot.done()
     slot = Slot(module, "Buffer_IncreaseExternalReferenceCount")
     record = buffer_of(slot)
-    _check_alive(module, slot, record)
-    atomic(slot.b, "add", record.place("external"), i64(1), "acq_rel")
-    atomic(slot.b, "add", Record(slot.b, STORAGE, record.pointer("storage")).place("references"), i64(1), "acq_rel")
+    with held(module, slot.b, record):
+        atomic(slot.b, "add", record.place("external"), i64(1), "acq_rel")
+        atomic(slot.b, "add", Record(slot.b, STORAGE, record.pointer("storage")).place("references"), i64(1), "acq_rel")
     slot.done()
     slot = Slot(module, "Buffer_DecreaseExternalReferenceCount")
     record = buffer_of(slot)
-    atomic(slot.b, "sub", record.place("external"), i64(1), "acq_rel")
+    before = atomic(slot.b, "sub", record.place("external"), i64(1), "acq_rel")
+    with slot.b.if_(slot.b.icmp("sle", before, 0), "none"):
+        atomic(slot.b, "add", record.place("external"), i64(1), "acq_rel")
+        message = "there is no external reference to the array"
+        slot.b.ret_early(error(module, slot.b, interface.FAILED_PRECONDITION, message))
     slot.b.call("void", "shlo_pjrt_drop", [record.pointer("storage")], declare=False)
     slot.done()
 
@@ -176,25 +169,29 @@ def _write_reads(module: ModuleText) -> None:
     slot = Slot(module, "Buffer_ToHostBuffer")
     b = slot.b
     record = buffer_of(slot, "src")
-    size = record["nbytes"]
+    size, rank, dims = record["nbytes"], record["rank"], record.pointer("dims")
+    item = itemsize(b, b.cast("trunc", record["type"], "i32"))
+    refuse_order(module, slot, "host_layout", item, dims, rank, size)
     with b.if_(b.icmp("eq", slot["dst"], NULL), "asked"):
         slot["dst_size"] = size
         b.ret_early(NULL)
-    _check_alive(module, slot, record)
     with b.if_(b.icmp("ult", slot["dst_size"], size), "short"):
-        b.ret_early(error(module, b, interface.INVALID_ARGUMENT, "the host's memory is too small for the array"))
-    b.memcpy(slot["dst"], record.pointer("data"), size)
+        message = "the array has %ld bytes, the host's memory for it %ld"
+        b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, size, slot["dst_size"]))
+    with held(module, b, record):
+        b.memcpy(slot["dst"], record.pointer("data"), size)
     slot["event"] = READY
     slot.done()
 
     slot = Slot(module, "Buffer_CopyRawToHost")
     b = slot.b
     record = buffer_of(slot)
-    _check_alive(module, slot, record)
     first, count, size = slot["offset"], slot["transfer_size"], record["nbytes"]
     with b.if_(b.or_(b.icmp("ugt", first, size), b.icmp("ugt", count, b.sub(size, first))), "outside"):
-        b.ret_early(error(module, b, interface.INVALID_ARGUMENT, "the bytes to copy are not all of the array"))
-    b.memcpy(slot["dst"], b.offset(record.pointer("data"), first), count)
+        message = "an array of %ld bytes has no %ld bytes from byte %ld on"
+        b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, size, count, first))
+    with held(module, b, record):
+        b.memcpy(slot["dst"], b.offset(record.pointer("data"), first), count)
     slot["event"] = READY
     slot.done()
 
@@ -204,12 +201,13 @@ def _write_copy(module: ModuleText, name: str) -> None:
     slot = Slot(module, name)
     b = slot.b
     record = buffer_of(slot)
-    _check_alive(module, slot, record)
     size = record["nbytes"]
-    data = b.call("ptr", "shlo_pjrt_take", [size], declare=False)
-    with b.if_(b.icmp("eq", data, NULL), "full"):
-        b.ret_early(error(module, b, interface.RESOURCE_EXHAUSTED, NO_MEMORY))
-    b.memcpy(data, record.pointer("data"), size)
+    with held(module, b, record):
+        data = b.call("ptr", "shlo_pjrt_take", [size], declare=False)
+        with b.if_(b.icmp("eq", data, NULL), "full"):
+            let_go(b, record.address)
+            b.ret_early(error(module, b, interface.RESOURCE_EXHAUSTED, NO_MEMORY))
+        b.memcpy(data, record.pointer("data"), size)
     storage = b.call("ptr", "shlo_pjrt_storage", [data, size, NULL, NULL, i64(1)], declare=False)
     if name == "Buffer_CopyToDevice":
         device = slot["dst_device"]

@@ -1,7 +1,8 @@
 """Running a program: its arguments are looked up, its results made, and the program called, all on the caller's thread.
 
-An argument that the program may take is marked as deleted first, which also shows those that were given twice. Where
-nobody else refers to its memory the program works in that, else in a copy; either way the array is gone afterwards.
+All arguments are held while the program runs, so that another thread which deletes one does not end its memory. One
+that the program may take is marked as deleted first, which also shows those that were given twice. Where nobody else
+refers to its memory the program works in that, else in a copy; either way the array is gone afterwards.
 """
 
 from __future__ import annotations
@@ -9,34 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_jit.codegen.abi import Status
-from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.kernels.atomics import atomic_load
+from shlo_jit.kernels.builder import ModuleText, V, i32, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.buffers import NO_MEMORY
+from shlo_jit.pjrt.code.holds import TRUE, hold, is_deleted, let_go
 from shlo_jit.pjrt.code.objects import READY
-from shlo_jit.pjrt.code.writer import NULL, Args, Record, Slot, error
+from shlo_jit.pjrt.code.python import call_python, stay_at_the_end
+from shlo_jit.pjrt.code.writer import NULL, Args, Record, Slot, check_size, error
 from shlo_jit.pjrt.records import ARGUMENT, BUFFER, EXECUTABLE, RESULT, STORAGE, nbytes
 
 NONE = i64(-1)
-MAIN_THREAD = V("ptr", "@shlo_pjrt_main_thread")
-"""Of an interpreter that ends; 0 before."""
-
-
-def stay_at_the_end(b: Builder) -> None:
-    """When the interpreter ends, its other threads stay here: where they want its lock, it ends them, and the host's
-    frames that they are in do not let that happen."""
-    main = b.load("i64", MAIN_THREAD)
-    with b.if_(b.icmp("ne", main, 0), "ending"), b.if_(b.icmp("ne", main, b.call("i64", "pthread_self", [])), "other"):
-        again = b.label("again")
-        b.branch(again)
-        b.start(again)
-        b.call("i32", "pause", [])
-        b.branch(again)
-        b.start(b.label("never"))
 
 
 def write_execute(module: ModuleText) -> None:
-    module.define_global(MAIN_THREAD.text[1:], "global i64 0, align 8")
     _Execute(module).write()
 
 
@@ -51,22 +38,19 @@ class _Execute:
 
     def write(self) -> None:
         b, slot, exe = self.b, self.slot, self.exe
-        stay_at_the_end(b)
-        with b.if_(b.icmp("ne", exe["is_deleted"], 0), "deleted"):
-            b.ret_early(error(self.module, b, interface.FAILED_PRECONDITION, "the executable has been deleted"))
-        with b.if_(b.icmp("ne", slot["num_devices"], 1), "many"):
-            b.ret_early(b.call_pointer("ptr", exe.pointer("run_many"), [slot.address]))
-        self.count = exe["argument_count"]
-        with b.if_(b.icmp("ne", slot["num_args"], self.count), "wrong"):
-            b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, "the number of arguments is wrong"))
+        self.check_call()
         self.given = b.load("ptr", slot["argument_lists"])
         self.inputs = self.array(exe["input_count"])
         self.outputs = self.array(exe["output_count"])
         self.storages = self.array(self.count)
         """Of arguments that the program takes: what their memory belongs to now."""
-        self.undo_marks, self.no_memory, self.failed = (b.label(n) for n in ("undo_marks", "no_memory", "failed"))
-        self.message = b.variable(i64(0))
-        self.check_sizes()
+        self.held = self.array(self.count)
+        """The arguments' buffers that are held."""
+        self.mismatch = b.variable(NULL)
+        """Error of an argument that the program does not take."""
+        labels = ("gone", "mismatched", "undo_marks", "no_memory", "failed")
+        self.gone, self.mismatched, self.undo_marks, self.no_memory, self.failed = (b.label(n) for n in labels)
+        self.hold_all()
         self.take_donated()
         self.check_others()
         self.own_donated()
@@ -76,23 +60,57 @@ class _Execute:
         b.start("succeeded")
         self.give_results()
         self.drop_donated(lambda argument: b.icmp("eq", argument["result"], NONE))
+        self.let_go_all()
         with b.if_(b.icmp("ne", slot["device_complete_events"], NULL), "events"):
             b.store(READY, slot["device_complete_events"])
         stay_at_the_end(b)
         b.line("ret ptr null")
 
         b.start(self.failed)
-        self.drop_results()
-        self.drop_donated(lambda argument: V("i1", "true"))
-        self.ret(b.call_pointer("ptr", exe.pointer("fail"), [exe["number"], status]))
+        self.end_call()
+        with b.if_(b.icmp("eq", status, i32(Status.INTERRUPTED)), "interrupted"):
+            b.call("void", "shlo_pjrt_keep_exception", [], declare=False)
+        self.ret(call_python(b, exe.pointer("fail"), exe["number"], status))
         b.start(self.no_memory)
-        self.drop_results()
-        self.drop_donated(lambda argument: V("i1", "true"))
+        self.end_call()
         self.ret(error(self.module, b, interface.RESOURCE_EXHAUSTED, NO_MEMORY))
+        b.start(self.gone)
+        self.let_go_all()
+        self.ret(self.wrong_argument("an argument has been deleted or donated"))
+        b.start(self.mismatched)
+        self.let_go_all()
+        self.ret(b.load("ptr", self.mismatch))
         b.start(self.undo_marks)
         self.unmark()
-        text = "an array is donated, and is an argument a second time"
-        b.ret(error(self.module, b, interface.INVALID_ARGUMENT, text))
+        self.let_go_all()
+        b.ret(self.wrong_argument("an array is donated, and is an argument a second time"))
+
+    def check_call(self) -> None:
+        """Return where it is none of this program's, or one that Python makes."""
+        b, slot, exe = self.b, self.slot, self.exe
+        stay_at_the_end(b)
+        with b.if_(b.icmp("ne", exe["is_deleted"], 0), "deleted"):
+            b.ret_early(error(self.module, b, interface.FAILED_PRECONDITION, "the executable has been deleted"))
+        with b.if_(b.or_(b.icmp("ne", slot["num_devices"], 1), b.icmp("eq", exe.pointer("main"), NULL)), "many"):
+            b.ret_early(call_python(b, exe.pointer("run_many"), slot.address))
+        self.count, given = exe["argument_count"], slot["num_args"]
+        with b.if_(b.icmp("ne", given, self.count), "wrong"):
+            text = "the program expects %ld arguments, got %ld"
+            b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, text, self.count, given))
+        check_size(self.module, b, "ExecuteOptions", slot["options"])
+        asked = slot["execute_device"]
+        with b.if_(b.and_(b.icmp("ne", asked, NULL), b.icmp("ne", asked, exe.pointer("device"))), "elsewhere"):
+            text = "execute_device: the program was compiled for another device"
+            b.ret_early(error(self.module, b, interface.UNIMPLEMENTED, text))
+
+    def end_call(self) -> None:
+        """Of a program that gave no results."""
+        self.drop_results()
+        self.drop_donated(lambda argument: TRUE)
+        self.let_go_all()
+
+    def wrong_argument(self, text: str) -> V:
+        return error(self.module, self.b, interface.INVALID_ARGUMENT, text)
 
     # ------------------------------------------------------------------ loops
     def ret(self, value: V) -> None:
@@ -128,21 +146,27 @@ class _Execute:
         self.b.start(on)
 
     # ------------------------------------------------------------------ arguments
-    def check_sizes(self) -> None:
+    def hold_all(self) -> None:
         b = self.b
 
-        def check(i: V, argument: Record, buffer: Record) -> None:
-            with b.if_(b.icmp("ne", buffer["is_deleted"], 0), "deleted"):
-                text = "an argument has been deleted or donated"
-                b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, text))
-            with b.if_(b.icmp("ne", argument["nbytes"], buffer["nbytes"]), "wrong"):
-                text = "an argument has another size than the program expects"
-                b.ret_early(error(self.module, b, interface.INVALID_ARGUMENT, text))
+        def look(i: V, argument: Record, buffer: Record) -> None:
+            self.leave_if(b.xor(hold(b, buffer.address), TRUE), self.gone)
+            b.store(buffer.address, b.element(self.held, "ptr", i))
             input = argument["input"]
             with b.if_(b.icmp("sge", input, 0), "tensor"):
+                mismatch = b.call("ptr", "shlo_pjrt_mismatch", [argument.address, buffer.address, i], declare=False)
+                b.store(mismatch, self.mismatch)
+                self.leave_if(b.icmp("ne", mismatch, NULL), self.mismatched)
                 b.store(buffer.pointer("data"), b.element(self.inputs, "ptr", input))
 
-        self.arguments(check)
+        self.arguments(look)
+
+    def let_go_all(self) -> None:
+        b = self.b
+        with b.loop(0, self.count) as i:
+            buffer = b.load("ptr", b.element(self.held, "ptr", i))
+            with b.if_(b.icmp("ne", buffer, NULL), "held"):
+                let_go(b, buffer)
 
     def is_kept(self, index: V) -> V:
         """Whether the caller wants to keep an argument that the program would take."""
@@ -159,18 +183,22 @@ class _Execute:
         b = self.b
 
         def take(i: V, argument: Record, buffer: Record) -> None:
-            with b.if_(b.xor(self.is_kept(i), V("i1", "true")), "taken"):
-                was = atomic(b, "xchg", buffer.place("is_deleted"), i64(1), "acq_rel")
-                self.leave_if(b.icmp("ne", was, 0), self.undo_marks)
-                b.store(buffer.pointer("storage"), b.element(self.storages, "ptr", i))
+            with b.if_(b.xor(self.is_kept(i), TRUE), "taken"):
+                storage = b.call("ptr", "shlo_pjrt_take_over", [buffer.address], declare=False)
+                self.leave_if(b.icmp("eq", storage, NULL), self.undo_marks)
+                b.store(storage, b.element(self.storages, "ptr", i))
+                b.store(NULL, b.element(self.held, "ptr", i))
+                let_go(b, buffer.address)
 
         self.arguments(take, donated=True)
 
     def check_others(self) -> None:
+        """None of them is one that was taken."""
+
         def check(i: V, argument: Record, buffer: Record) -> None:
             mine = self.b.load("ptr", self.b.element(self.storages, "ptr", i))
-            gone = self.b.icmp("ne", atomic_load(self.b, "i64", buffer.place("is_deleted"), "acquire"), 0)
-            self.leave_if(self.b.and_(gone, self.b.icmp("eq", mine, NULL)), self.undo_marks)
+            given_twice = self.b.and_(is_deleted(self.b, buffer), self.b.icmp("eq", mine, NULL))
+            self.leave_if(given_twice, self.undo_marks)
 
         self.arguments(check)
 
@@ -178,8 +206,9 @@ class _Execute:
         b = self.b
 
         def unmark(i: V, argument: Record, buffer: Record) -> None:
-            with b.if_(b.icmp("ne", b.load("ptr", b.element(self.storages, "ptr", i)), NULL), "marked"):
-                atomic_store(b, i64(0), buffer.place("is_deleted"), "release")
+            storage = b.load("ptr", b.element(self.storages, "ptr", i))
+            with b.if_(b.icmp("ne", storage, NULL), "marked"):
+                b.call("void", "shlo_pjrt_give_back", [buffer.address, storage], declare=False)
 
         self.arguments(unmark, donated=True)
 
@@ -193,7 +222,7 @@ class _Execute:
             storage = Record(b, STORAGE, buffer.pointer("storage"))
             alone = b.icmp("eq", atomic_load(b, "i64", storage.place("references"), "acquire"), 1)
             free = b.and_(b.and_(alone, b.icmp("ne", storage["is_own"], 0)), b.icmp("ne", mine, NULL))
-            with b.if_(b.xor(free, V("i1", "true")), "shared"):
+            with b.if_(b.xor(free, TRUE), "shared"):
                 size = buffer["nbytes"]
                 data = b.call("ptr", "shlo_pjrt_take", [size], declare=False)
                 self.leave_if(b.icmp("eq", data, NULL), self.no_memory)
@@ -251,7 +280,7 @@ class _Execute:
 
     def give_results(self) -> None:
         b, exe = self.b, self.exe
-        lists, device, memory = b.load("ptr", self.slot["output_lists"]), exe.pointer("device"), exe.pointer("memory")
+        lists, device = b.load("ptr", self.slot["output_lists"]), exe.pointer("device")
 
         def give(i: V, result: Record) -> None:
             output, argument, size = result["output"], result["argument"], result["nbytes"]
@@ -271,7 +300,7 @@ class _Execute:
                 return [b.call("ptr", "shlo_pjrt_storage", [data, size, NULL, NULL, i64(1)], declare=False)]
 
             (storage,) = b.if_else(b.icmp("sge", argument, 0), taken, fresh)
-            facts = [size, result["type"], result["rank"], result.pointer("dims"), device, memory]
+            facts = [size, result["type"], result["rank"], result.pointer("dims"), device, result.pointer("memory")]
             made = b.call("ptr", "shlo_pjrt_buffer", [storage, data, *facts], declare=False)
             b.store(made, b.element(lists, "ptr", i))
 

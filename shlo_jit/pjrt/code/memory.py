@@ -2,6 +2,7 @@
 
     ptr @shlo_pjrt_take(i64 nbytes)              undefined contents; null when there is none
     void @shlo_pjrt_give(ptr block, i64 nbytes)
+    void @shlo_pjrt_lock_memory()                nobody takes or gives large blocks until LOCK is 0 again
 
 Small blocks are the C library's. Of larger ones, each size class (four in a doubling) has a list of idle blocks, which
 begin with the address of the next; one lock guards all, which nobody holds for longer than a few instructions.
@@ -30,7 +31,7 @@ CLASSES = 4 * 64
 
 def write_memory(module: ModuleText, target: Target) -> None:
     module.define_global(HEADS.text[1:], f"internal global [{CLASSES} x ptr] zeroinitializer, align 64")
-    module.define_global(LOCK.text[1:], "internal global i32 0, align 64")
+    module.define_global(LOCK.text[1:], "global i32 0, align 64")
     module.define_global(IDLE.text[1:], "internal global i64 0, align 8")
     module.define_global(LIMIT.text[1:], f"global i64 {256 << 20}, align 8")
     _write_lock(module, target)
@@ -40,7 +41,7 @@ def write_memory(module: ModuleText, target: Target) -> None:
 
 
 def _write_lock(module: ModuleText, target: Target) -> None:
-    b = module.function("shlo_pjrt_lock_memory", [], attributes="nounwind")
+    b = module.function("shlo_pjrt_lock_memory", [], linkage="external", attributes="nounwind")
     again, got, wait = b.label("again"), b.label("got"), b.label("wait")
     b.branch(again)
     b.start(again)

@@ -1,9 +1,12 @@
-"""What all the functions of the interface are written with."""
+"""What all the functions of the interface are written with.
+
+ptr @shlo_pjrt_short(ptr record, i64 needed, ptr name)     an error: it is too small
+"""
 
 from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
-from shlo_jit.pjrt.interface import fields_of
+from shlo_jit.pjrt.interface import INVALID_ARGUMENT, fields_of, needed_bytes
 from shlo_jit.pjrt.records import RecordFields
 
 NULL = V("ptr", "null")
@@ -54,11 +57,13 @@ class Record:
 
 
 class Slot(Args):
-    """A function of the interface that is being written: `Error *f(Args *)`."""
+    """A function of the interface that is being written: `Error *f(Args *)`. It looks at its record of arguments only
+    where that is large enough; a larger one comes from a newer host, and its other fields mean nothing to us."""
 
     def __init__(self, module: ModuleText, name: str, result: str = "ptr") -> None:
         b = module.function(symbol(name), [("ptr", "args")], result, linkage="external", attributes="nounwind")
         super().__init__(b, name, b.params[0])
+        check_size(module, b, name, self.address)
 
     def done(self) -> None:
         """Return without an error."""
@@ -70,11 +75,30 @@ def symbol(name: str) -> str:
     return f"pjrt_{name}"
 
 
+def check_size(module: ModuleText, b: Builder, name: str, record: V) -> None:
+    """Return, if possible with an error, where a record of the interface is too small."""
+    needed = i64(needed_bytes(name))
+    with b.if_(b.icmp("ult", b.load("i64", record), needed), "short"):
+        if b.return_type == "void":
+            b.ret_early()
+        else:
+            named = text(module, b, name)[0]
+            b.ret_early(b.call("ptr", "shlo_pjrt_short", [record, needed, named], declare=False))
+
+
+def write_short(module: ModuleText) -> None:
+    params = [("ptr", "record"), ("i64", "needed"), ("ptr", "name")]
+    b = module.function("shlo_pjrt_short", params, "ptr", attributes="nounwind noinline cold")
+    record, needed, name = b.params
+    message = "%s: expected a record of %ld bytes or more, got %ld"
+    b.ret(error(module, b, INVALID_ARGUMENT, message, name, needed, b.load("i64", record)))
+
+
 def text(module: ModuleText, b: Builder, message: str) -> tuple[V, V]:
-    """Address and size of a constant text."""
+    """Address and size of a constant text, behind which there is a zero."""
     name = f"text.{len(message)}.{hash_of(message):x}"
     escaped = "".join(c if c.isalnum() or c in " ,.:'()-_" else f"\\{ord(c):02X}" for c in message)
-    module.define_global(name, f'internal constant [{len(message)} x i8] c"{escaped}"')
+    module.define_global(name, f'internal constant [{len(message) + 1} x i8] c"{escaped}\\00"')
     return V("ptr", f"@{name}"), i64(len(message))
 
 
@@ -86,6 +110,23 @@ def hash_of(message: str) -> int:
     return number
 
 
-def error(module: ModuleText, b: Builder, code: int, message: str) -> V:
-    """A new error."""
-    return b.call("ptr", "shlo_pjrt_error", [i32(code), *text(module, b, message)], declare=False)
+MESSAGE_BYTES = 512
+"""Of a message with values in it; longer ones are cut off."""
+
+
+def error(module: ModuleText, b: Builder, code: int, message: str, *values: V) -> V:
+    """A new error. Values, i64 and texts, go where the message says %ld and %s."""
+    words = text(module, b, message)
+    if values:
+        place = b.alloca("i8", MESSAGE_BYTES, 16)
+        size = print_to(b, place, i64(MESSAGE_BYTES), words[0], *values)
+        words = place, size
+    return b.call("ptr", "shlo_pjrt_error", [i32(code), *words], declare=False)
+
+
+def print_to(b: Builder, place: V, room: V, form: V, *values: V) -> V:
+    """snprintf: the bytes written, without the zero behind them."""
+    b.module.declarations["snprintf"] = "declare i32 @snprintf(ptr, i64, ptr, ...)"
+    given = ", ".join(f"{v.type} {v.text}" for v in (place, room, form, *values))
+    size = b.emit("i32", f"call i32 (ptr, i64, ptr, ...) @snprintf({given})")
+    return b.min_(b.max_(b.cast("sext", size, "i64"), 0), b.sub(room, 1))

@@ -54,6 +54,33 @@ def test_a_donated_array_is_gone_and_its_memory_the_result() -> None:
         f(x, y)
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_an_array_may_be_deleted_while_a_program_reads_it(devices: int) -> None:
+    started, deleted = threading.Event(), threading.Event()
+
+    def wait(x: np.ndarray) -> np.ndarray:
+        started.set()
+        assert deleted.wait(60)
+        return x
+
+    place = jax.sharding.NamedSharding(jax.make_mesh((devices,), ("d",)), jax.sharding.PartitionSpec("d"))
+    shape = jax.ShapeDtypeStruct((), jnp.float32)
+    f = jax.jit(lambda x, one: x * jax.pure_callback(wait, shape, one), out_shardings=place)
+    x = jax.block_until_ready(jax.device_put(jnp.ones((1 << 20,)) + 0, place))
+    results: list[jax.Array] = []
+    caller = threading.Thread(target=lambda: results.append(f(x, jnp.float32(1))))
+    caller.start()
+    assert started.wait(60)
+    x.delete()
+    others = [jax.device_put(jnp.full((1 << 20,), 7.0) + i, place) for i in range(4)]
+    jax.block_until_ready(others)
+    deleted.set()
+    caller.join()
+    np.testing.assert_array_equal(np.asarray(results[0]), np.ones(1 << 20, np.float32))
+    with pytest.raises((ValueError, RuntimeError), match="deleted"):
+        f(x, jnp.float32(1))
+
+
 def test_what_others_look_at_is_not_written_over() -> None:
     f = jax.jit(lambda a: a * 2, donate_argnums=0)
     given = np.arange(5000, dtype=np.float32)

@@ -74,3 +74,101 @@ def test_donated_parts_are_gone() -> None:
     x = sharded(np.ones((8, 8), np.float32), P("x"))
     jax.jit(lambda a: a + 1, donate_argnums=0)(x)
     assert x.is_deleted()
+
+
+def test_a_result_that_is_not_said_is_cut_as_the_argument() -> None:
+    x = sharded(np.arange(64, dtype=np.float32).reshape(8, 8), P("x", "y"))
+    assert jax.jit(lambda a: jnp.tanh(a).T)(x).sharding.spec == P("y", "x")
+    assert x[:, 3].sharding.shard_shape((8,)) == (4,)
+    assert jax.jit(lambda a: jnp.array(a, copy=True))(x).sharding == x.sharding
+
+
+@pytest.mark.parametrize("spec", [P("x"), P(None, "y"), P()], ids=str)
+def test_a_sharding_may_be_inspected(spec: P) -> None:
+    seen: list[jax.sharding.Sharding] = []
+
+    @jax.jit
+    def f(a: jax.Array) -> jax.Array:
+        jax.debug.inspect_array_sharding(a * 2, callback=seen.append)
+        return a.sum()
+
+    f(sharded(np.ones((8, 8), np.float32), spec))
+    assert len(seen) == 1
+    assert seen[0].is_equivalent_to(NamedSharding(MESH, spec), 2)
+
+
+def test_an_exception_of_the_one_who_inspects_is_the_compilations() -> None:
+    def refuse(sharding: jax.sharding.Sharding) -> None:
+        raise ValueError("not so")
+
+    def f(a: jax.Array) -> jax.Array:
+        jax.debug.inspect_array_sharding(a, callback=refuse)
+        return a + 1
+
+    with pytest.raises((ValueError, RuntimeError), match="not so"):
+        jax.jit(f)(sharded(np.ones((8, 8), np.float32), P("x")))
+
+
+def parts_of(a: jax.Array) -> jax.Array:
+    """A computation on parts, which makes every device run the whole program."""
+    return jax.shard_map(lambda p: p + jax.lax.psum(p * 0, "x"), mesh=MESH, in_specs=P("x"), out_specs=P("x"))(a)
+
+
+@pytest.mark.parametrize("has_parts", [False, True])
+def test_a_callback_sees_whole_arrays_once(has_parts: bool) -> None:
+    seen: list[np.ndarray] = []
+
+    def note(a: np.ndarray) -> np.ndarray:
+        seen.append(np.asarray(a))
+        return np.asarray(a) * 3
+
+    def f(a: jax.Array) -> jax.Array:
+        if has_parts:
+            a = parts_of(a)
+        jax.debug.callback(note, a)
+        return jax.pure_callback(note, jax.ShapeDtypeStruct((8, 8), jnp.float32), a) + 1
+
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    result = jax.jit(f)(sharded(x, P("x", "y")))
+    jax.effects_barrier()
+    np.testing.assert_array_equal(np.asarray(result), x * 3 + 1)
+    assert len(seen) == 2
+    for array in seen:
+        np.testing.assert_array_equal(array, x)
+
+
+@pytest.mark.parametrize("has_parts", [False, True])
+@pytest.mark.parametrize("turns", [1, 3])
+def test_a_callback_may_see_the_part_of_each_device(has_parts: bool, turns: int) -> None:
+    seen: list[np.ndarray] = []
+
+    def f(a: jax.Array) -> jax.Array:
+        if has_parts:
+            a = parts_of(a)
+
+        def turn(i: jax.Array, b: jax.Array) -> jax.Array:
+            jax.debug.callback(lambda v: seen.append(np.asarray(v)), b * 2, partitioned=True)
+            return b
+
+        return jax.lax.fori_loop(0, turns, turn, a)
+
+    x = np.arange(64, dtype=np.float32).reshape(8, 8)
+    jax.block_until_ready(jax.jit(f)(sharded(x, P("x"))))
+    jax.effects_barrier()
+    parts = sorted((a.tolist() for a in seen), key=str)
+    halves = [(x[:4] * 2).tolist(), (x[4:] * 2).tolist()]
+    assert parts == sorted(halves * (2 * turns), key=str)
+
+
+@pytest.mark.parametrize("kind", ["device", "pinned_host", "unpinned_host"])
+def test_results_are_in_the_memory_that_is_wanted(kind: str) -> None:
+    x = np.ones((8, 8), np.float32)
+    for place in (
+        NamedSharding(MESH, P("x"), memory_kind=kind),
+        jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind=kind),
+    ):
+        result = jax.jit(lambda a: a * 2, out_shardings=place)(x)
+        assert result.sharding.memory_kind == kind
+        again = jax.jit(lambda a: a + 0, in_shardings=place, out_shardings=place)(result)
+        assert again.sharding.memory_kind == kind
+        np.testing.assert_array_equal(np.asarray(again), x * 2)

@@ -1,0 +1,207 @@
+"""How the values of a program on global arrays are cut where it does not say: as what they are computed from.
+
+Any choice gives the same values, since such programs are computed on whole arrays; but a caller sees how results are
+cut, and so do functions that look at parts. Shardings go from arguments to results, through calls, loops and branches;
+where operands disagree, the first goes before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import NamedTuple
+
+from shlo_jit.deep import deeply
+from shlo_jit.distributed.dimension_maps import dimension_maps
+from shlo_jit.distributed.global_arrays import callee_of
+from shlo_jit.distributed.manual import MANUAL, target_of
+from shlo_jit.distributed.shardy import Axis, Mesh, Sharding, manual_axes, refuse, sharding_of, shardings_of
+from shlo_jit.ir.core import Block, Module, Op, Value, walk
+from shlo_jit.ir.types import TensorType, Type
+from shlo_jit.ops.shapes import type_text
+
+Known = Sharding | None
+"""None: every device has the whole."""
+TABLE = "sdy.sharding"
+RETURNS = ("return", "func.return", "stablehlo.return", "sdy.return")
+
+
+class Look(NamedTuple):
+    """An op that looks at parts, with how its operands are cut."""
+
+    op: Op
+    operands: tuple[Known, ...]
+    is_manual: bool
+    """Whether it is in a computation on parts, so that its operands are parts already."""
+
+
+@deeply
+def propagate(module: Module, entry: Op, arguments: Sequence[Known], looking: Sequence[str]) -> Propagation:
+    """From shardings of a function's arguments. `looking`: targets of custom calls that look at parts. Raises
+    StableHLOError at an op whose sharding makes no sense."""
+    found = Propagation(module, looking)
+    found.results = found.function(entry, tuple(arguments))
+    return found
+
+
+class Propagation:
+    """What is known of the values of a program."""
+
+    results: tuple[Known, ...]
+    """Of the entry."""
+
+    def __init__(self, module: Module, looking: Sequence[str]) -> None:
+        self.functions = {f.attributes["sym_name"]: f for f in module.functions()}
+        self.meshes = meshes_of(module)
+        self.looking = looking
+        self.looks: list[Look] = []
+        self._known: dict[Value, Known] = {}
+        self._called: dict[tuple[str, tuple[Known, ...]], tuple[Known, ...]] = {}
+        self._manual = 0
+        """How many computations on parts are around the op at hand."""
+
+    def function(self, function: Op, arguments: tuple[Known, ...]) -> tuple[Known, ...]:
+        """The results', from the arguments'."""
+        key = function.attributes["sym_name"], arguments
+        if key not in self._called:
+            before, self._known = self._known, {}
+            self._called[key] = self.block(function.block(), arguments)
+            self._known = before
+        return self._called[key]
+
+    def block(self, block: Block, arguments: Sequence[Known]) -> tuple[Known, ...]:
+        """What its terminator gives."""
+        self._known.update(zip(block.arguments, arguments, strict=False))
+        for op in block.ops:
+            given = tuple(self._known.get(v) for v in op.operands)
+            if op.name in RETURNS:
+                return given
+            self._known.update(zip(op.results, self.op(op, given), strict=False))
+        return ()
+
+    def op(self, op: Op, given: tuple[Known, ...]) -> Sequence[Known]:
+        """Of an op's results; where there are too few, nothing is known of the others."""
+        if target_of(op) in self.looking:
+            self.looks.append(Look(op, given, self._manual > 0))
+        if TABLE in op.attributes and op.results:
+            return _said(op, shardings_of(op, TABLE, self.meshes))
+        if op.name == "sdy.sharding_constraint":
+            said = sharding_of(op, op.attributes.get("sharding"), self.meshes)
+            check_rank(op, said, op.result.type)
+            return _said(op, [opened(said, given[0])])
+        if op.name == MANUAL:
+            return self.manual(op, given)
+        callee = callee_of(op)
+        if callee in self.functions and self.functions[callee].regions:
+            return self.function(self.functions[callee], given)
+        if op.name == "stablehlo.while":
+            return self.loop(op, given)
+        if op.name in ("stablehlo.if", "stablehlo.case"):
+            branches = [self.block(region.block, ()) for region in op.regions]
+            return branches[0]
+        if op.name in ("stablehlo.optimization_barrier", "sdy.propagation_barrier"):
+            return given
+        if not any(given) or not op.results:
+            return ()
+        return [_cut_along(op, given, result) for result in op.results]
+
+    def loop(self, op: Op, given: tuple[Known, ...]) -> tuple[Known, ...]:
+        """A value that a loop carries is cut as at its beginning, or else as a turn leaves it."""
+        condition, body = op.regions
+        looks = len(self.looks)
+        while True:
+            del self.looks[looks:]
+            left = self.block(body.block, given)
+            carried = tuple(before or after for before, after in zip(given, left, strict=True))
+            if carried == given:
+                self.block(condition.block, given)
+                return given
+            given = carried
+
+    def manual(self, op: Op, given: tuple[Known, ...]) -> Sequence[Known]:
+        """Inside, parts are cut along the other axes only; the results are cut along both."""
+        axes = set(manual_axes(op))
+        self._manual += 1
+        inside = self.block(op.block(), [_along(s, lambda axis: axis.name not in axes) for s in given])
+        self._manual -= 1
+        outside = shardings_of(op, "out_shardings", self.meshes)
+        return _said(op, [_both(out, part) for out, part in zip(outside, inside, strict=True)])
+
+
+def meshes_of(module: Module) -> Mapping[str, Op]:
+    """The ops that define meshes, by name."""
+    return {op.attributes["sym_name"]: op for op in walk(module.body) if op.name == "sdy.mesh"}
+
+
+def check_rank(op: Op, sharding: Sharding, type: Type) -> None:
+    """Raises VerifyError where a sharding is for another rank than a tensor's."""
+    if isinstance(type, TensorType) and type.shape is not None and len(type.shape) != len(sharding.dimensions):
+        refuse(op, f"a sharding of {len(sharding.dimensions)} dimensions is given for {type_text(type)}")
+
+
+def opened(said: Sharding, known: Known) -> Sharding:
+    """What is said, with the dimensions that are left open cut as is known."""
+    if known is None or known.mesh != said.mesh:
+        return said
+    used = {axis.name for axes in said.dimensions for axis in axes}
+    free = _along(known, lambda axis: axis.name not in used)
+    if free is None:
+        return said
+    rows = enumerate(zip(said.dimensions, free.dimensions, strict=True))
+    return replace(said, dimensions=tuple(more if d in said.open and not own else own for d, (own, more) in rows))
+
+
+def _along(sharding: Known, wanted: Callable[[Axis], bool]) -> Known:
+    """A sharding with some of its axes."""
+    if sharding is None:
+        return None
+    dimensions = tuple(axes if all(map(wanted, axes)) else () for axes in sharding.dimensions)
+    return replace(sharding, dimensions=dimensions) if any(dimensions) else None
+
+
+def _both(out: Sharding, part: Known) -> Sharding:
+    """Cut along the axes of the one, and each part along those of the other."""
+    if part is None or part.mesh != out.mesh:
+        return out
+    return replace(out, dimensions=tuple(a + b for a, b in zip(out.dimensions, part.dimensions, strict=True)))
+
+
+def _said(op: Op, shardings: Sequence[Sharding]) -> list[Known]:
+    """Of results; None for those that do not cut a value over a mesh: it is whole, on one device, or there are summands
+    of it."""
+    found: list[Known] = []
+    for sharding, result in zip(shardings, op.results, strict=False):
+        is_cut = sharding.mesh.axes and any(sharding.dimensions) and not sharding.unreduced
+        if is_cut:
+            check_rank(op, sharding, result.type)
+        found.append(sharding if is_cut else None)
+    return found
+
+
+def _cut_along(op: Op, given: Sequence[Known], result: Value) -> Known:
+    """A result, cut along the dimensions along which operands are."""
+    if not all(isinstance(v.type, TensorType) and v.type.is_fixed for v in (*op.operands, result)):
+        return None
+    shape = result.tensor.extents
+    mesh = next(s.mesh for s in given if s is not None)
+    cut: list[tuple[Axis, ...]] = [()] * len(shape)
+    used: set[str] = set()
+    for value, sharding, targets in zip(op.operands, given, dimension_maps(op), strict=False):
+        if sharding is None or sharding.mesh != mesh:
+            continue
+        for d, to in enumerate(targets):
+            axes = sharding.dimensions[d]
+            names = {axis.name for axis in axes}
+            if to is None or not axes or cut[to] or names & used:
+                continue
+            if op.name != "stablehlo.reshape" and value.tensor.extents[d] != shape[to]:
+                continue
+            if shape[to] % _parts(mesh, axes) == 0:
+                cut[to] = axes
+                used |= names
+    return Sharding(mesh, tuple(cut)) if used else None
+
+
+def _parts(mesh: Mesh, axes: Sequence[Axis]) -> int:
+    return prod(mesh.axes[axis.name] if axis.size is None else axis.size for axis in axes)

@@ -1,0 +1,123 @@
+"""Whose turn it is with an array that several threads use: one may delete it, or donate it, while others read it.
+
+    i1 @shlo_pjrt_hold(ptr buffer)       whether it could be held: not when it has been deleted
+    void @shlo_pjrt_let_go(ptr buffer)
+    void @shlo_pjrt_delete(ptr buffer)
+    ptr @shlo_pjrt_take_over(ptr buffer) its storage, with a reference of the caller's; null when it has been deleted
+    void @shlo_pjrt_give_back(ptr buffer, ptr storage)
+
+A buffer's `state` is twice the number of those who hold it, and one more when it has been deleted. Nobody can hold what
+was deleted, so the last one to let go of that is known, and drops the buffer's reference to its storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from shlo_jit.kernels.atomics import atomic, atomic_load, exchange
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.pjrt import interface
+from shlo_jit.pjrt.code.writer import NULL, Record, error
+from shlo_jit.pjrt.records import BUFFER, STORAGE
+
+DELETED, HOLD = 1, 2
+"""In `state`."""
+TRUE, FALSE = V("i1", "true"), V("i1", "false")
+
+
+def write_holds(module: ModuleText) -> None:
+    _write_hold(module)
+    _write_let_go(module)
+    _write_delete(module)
+    _write_take_over(module)
+    _write_give_back(module)
+
+
+def hold(b: Builder, buffer: V) -> V:
+    return b.call("i1", "shlo_pjrt_hold", [buffer], declare=False)
+
+
+def let_go(b: Builder, buffer: V) -> None:
+    b.call("void", "shlo_pjrt_let_go", [buffer], declare=False)
+
+
+def is_deleted(b: Builder, buffer: Record) -> V:
+    state = atomic_load(b, "i64", buffer.place("state"), "acquire")
+    return b.icmp("ne", b.and_(state, i64(DELETED)), 0)
+
+
+@contextmanager
+def held(module: ModuleText, b: Builder, buffer: Record) -> Iterator[None]:
+    """While its memory is looked at. Returns an error where it has been deleted."""
+    with b.if_(b.xor(hold(b, buffer.address), TRUE), "deleted"):
+        b.ret_early(error(module, b, interface.INVALID_ARGUMENT, "the array has been deleted or donated"))
+    yield
+    let_go(b, buffer.address)
+
+
+def _change(b: Builder, place: V, state: V, to: V, again: str) -> None:
+    """Replace the state, or try again where somebody else has changed it."""
+    done = b.label("done")
+    b.branch_if(exchange(b, place, state, to), done, again)
+    b.start(done)
+
+
+def _look(b: Builder, place: V) -> tuple[str, V]:
+    """The label to come back to, and the state."""
+    again = b.label("again")
+    b.branch(again)
+    b.start(again)
+    return again, atomic_load(b, "i64", place, "acquire")
+
+
+def _write_hold(module: ModuleText) -> None:
+    b = module.function("shlo_pjrt_hold", [("ptr", "buffer")], "i1", linkage="external", attributes="nounwind")
+    place = Record(b, BUFFER, b.params[0]).place("state")
+    again, state = _look(b, place)
+    with b.if_(b.icmp("ne", b.and_(state, i64(DELETED)), 0), "deleted"):
+        b.ret_early(FALSE)
+    _change(b, place, state, b.add(state, HOLD), again)
+    b.ret(TRUE)
+
+
+def _write_let_go(module: ModuleText) -> None:
+    b = module.function("shlo_pjrt_let_go", [("ptr", "buffer")], linkage="external", attributes="nounwind")
+    record = Record(b, BUFFER, b.params[0])
+    was = atomic(b, "sub", record.place("state"), i64(HOLD), "acq_rel")
+    with b.if_(b.icmp("eq", was, DELETED + HOLD), "last"):
+        b.call("void", "shlo_pjrt_drop", [record.pointer("storage")], declare=False)
+    b.ret()
+
+
+def _write_delete(module: ModuleText) -> None:
+    b = module.function("shlo_pjrt_delete", [("ptr", "buffer")], linkage="external", attributes="nounwind")
+    (buffer,) = b.params
+    with b.if_(hold(b, buffer), "alive"):
+        atomic(b, "or", Record(b, BUFFER, buffer).place("state"), i64(DELETED), "acq_rel")
+        let_go(b, buffer)
+    b.ret()
+
+
+def _write_take_over(module: ModuleText) -> None:
+    """By somebody who holds it."""
+    b = module.function("shlo_pjrt_take_over", [("ptr", "buffer")], "ptr", attributes="nounwind")
+    record = Record(b, BUFFER, b.params[0])
+    was = atomic(b, "or", record.place("state"), i64(DELETED), "acq_rel")
+    with b.if_(b.icmp("ne", b.and_(was, i64(DELETED)), 0), "deleted"):
+        b.ret_early(NULL)
+    storage = record.pointer("storage")
+    atomic(b, "add", Record(b, STORAGE, storage).place("references"), i64(1), "acq_rel")
+    b.ret(storage)
+
+
+def _write_give_back(module: ModuleText) -> None:
+    """The caller's reference becomes the buffer's, where that has lost its own: nobody holds it any more."""
+    b = module.function("shlo_pjrt_give_back", [("ptr", "buffer"), ("ptr", "storage")], attributes="nounwind")
+    buffer, storage = b.params
+    place = Record(b, BUFFER, buffer).place("state")
+    again, state = _look(b, place)
+    _change(b, place, state, b.and_(state, i64(~DELETED)), again)
+    with b.if_(b.icmp("ne", state, DELETED), "held"):
+        b.call("void", "shlo_pjrt_drop", [storage], declare=False)
+    b.ret()

@@ -1,0 +1,144 @@
+"""Functions of the interface that Python has, and those that nobody has.
+
+    ptr @shlo_pjrt_answer(i64 given)            an error or null, of what a Python function has answered
+    void @shlo_pjrt_keep_exception()            what this thread has set becomes RAISED
+    i32 @shlo_pjrt_raise(ptr exception)         for Python's list of pending calls: the main thread raises it
+
+A Python function is called with the place for its answer, which is DONE or the address of an error. Where Ctrl-C hits
+it outside of its own `try`, ctypes returns, and no answer has come. A handler's exception reaches the host as an error,
+and beyond that the main thread raises it as soon as it is back in Python.
+"""
+
+from __future__ import annotations
+
+from shlo_jit.kernels.atomics import atomic
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.pjrt import interface
+from shlo_jit.pjrt.code.writer import NULL, Slot, error, symbol, text
+
+DONE = 1
+FUNCTIONS = V("ptr", "@shlo_pjrt_functions")
+"""Addresses of Python's functions, in the order of PYTHON."""
+INSIDE = V("ptr", "@shlo_pjrt_inside")
+"""How many calls of Python are under way."""
+RAISED = V("ptr", "@shlo_pjrt_raised")
+"""A reference to what a handler of a signal has raised, or null."""
+MAIN_THREAD = V("ptr", "@shlo_pjrt_main_thread")
+"""Of an interpreter that ends; 0 before."""
+MACHINE_CODE = (
+    *("Error_Destroy", "Error_Message", "Error_GetCode", "Error_ForEachPayload"),
+    *("Event_Destroy", "Event_IsReady", "Event_Error", "Event_Await", "Event_OnReady"),
+    *("Buffer_Destroy", "Buffer_Delete", "Buffer_IsDeleted", "Buffer_ElementType", "Buffer_Dimensions"),
+    *("Buffer_UnpaddedDimensions", "Buffer_DynamicDimensionIndices", "Buffer_OnDeviceSizeInBytes", "Buffer_Device"),
+    *("Buffer_Memory", "Buffer_IsOnCpu", "Buffer_ReadyEvent", "Buffer_UnsafePointer"),
+    *("Buffer_OpaqueDeviceMemoryDataPointer", "Buffer_IncreaseExternalReferenceCount"),
+    *("Buffer_DecreaseExternalReferenceCount", "Buffer_ToHostBuffer", "Buffer_CopyRawToHost"),
+    *("Buffer_CopyToDevice", "Buffer_CopyToMemory"),
+    *("Client_BufferFromHostBuffer", "Client_CreateViewOfDeviceBuffer", "Client_CreateUninitializedBuffer"),
+    *("Executable_NumReplicas", "Executable_NumPartitions", "Executable_NumOutputs", "Executable_Destroy"),
+    *("LoadedExecutable_Execute", "LoadedExecutable_GetExecutable", "LoadedExecutable_Destroy"),
+    *("LoadedExecutable_Delete", "LoadedExecutable_IsDeleted", "Memory_Kind"),
+)
+"""The functions of the interface that are written out."""
+EXTENSIONS = ("Executable_ParameterShardings", "Executable_OutputShardings")
+"""Functions of extensions."""
+PYTHON = (
+    *(name for name, fields in interface.FUNCTIONS.items() if fields is not None and name not in MACHINE_CODE),
+    *EXTENSIONS,
+)
+"""Those that call Python."""
+
+
+def write_python(module: ModuleText) -> None:
+    module.define_global(MAIN_THREAD.text[1:], "global i64 0, align 8")
+    module.define_global(INSIDE.text[1:], "global i64 0, align 8")
+    module.define_global(RAISED.text[1:], "global ptr null, align 8")
+    _write_answer(module)
+    _write_keep_exception(module)
+    _write_raise(module)
+    module.define_global(FUNCTIONS.text[1:], f"global [{len(PYTHON)} x ptr] zeroinitializer, align 8")
+    for i, name in enumerate(PYTHON):
+        slot = Slot(module, name)
+        function = slot.b.load("ptr", slot.b.element(FUNCTIONS, "ptr", i64(i)))
+        slot.b.ret(call_python(slot.b, function, slot.address))
+    for name, fields in interface.FUNCTIONS.items():
+        if fields is None:
+            b = _external(module, symbol(name))
+            b.ret(b.call("ptr", "shlo_pjrt_missing", [text(module, b, name)[0]], declare=False))
+    b = module.function("shlo_pjrt_missing", [("ptr", "name")], "ptr", attributes="nounwind cold noinline")
+    b.ret(error(module, b, interface.UNIMPLEMENTED, "shlo_jit has no %s", b.params[0]))
+    b = _external(module, "shlo_pjrt_nothing_void", "args", "void")
+    b.ret()
+    b = _external(module, "shlo_pjrt_nothing", "answer", "void")
+    b.store(i64(DONE), b.params[0])
+    b.ret()
+    b = _external(module, "shlo_pjrt_ended", "answer", "void")
+    b.store(error(module, b, interface.CANCELLED, "the interpreter has ended"), b.params[0])
+    b.ret()
+
+
+def stay_at_the_end(b: Builder) -> None:
+    """When the interpreter ends, its other threads stay here: where they want its lock, it ends them, and the host's
+    frames that they are in do not let that happen."""
+    main = b.load("i64", MAIN_THREAD)
+    with b.if_(b.icmp("ne", main, 0), "ending"), b.if_(b.icmp("ne", main, b.call("i64", "pthread_self", [])), "other"):
+        again = b.label("again")
+        b.branch(again)
+        b.start(again)
+        b.call("i32", "pause", [])
+        b.branch(again)
+        b.start(b.label("never"))
+
+
+def call_python(b: Builder, function: V, *arguments: V) -> V:
+    """An error, or null."""
+    place = b.variable(i64(0))
+    atomic(b, "add", INSIDE, i64(1), "acq_rel")
+    b.call_pointer("void", function, [place, *arguments])
+    atomic(b, "sub", INSIDE, i64(1), "acq_rel")
+    return b.call("ptr", "shlo_pjrt_answer", [b.load("i64", place)], declare=False)
+
+
+def _external(module: ModuleText, name: str, parameter: str = "args", result: str = "ptr") -> Builder:
+    return module.function(name, [("ptr", parameter)], result, linkage="external", attributes="nounwind")
+
+
+def _write_answer(module: ModuleText) -> None:
+    b = module.function("shlo_pjrt_answer", [("i64", "given")], "ptr", attributes="nounwind")
+    (given,) = b.params
+    with b.if_(b.icmp("eq", given, DONE), "done"):
+        b.ret_early(NULL)
+    raised = b.cast("inttoptr", atomic(b, "xchg", RAISED, i64(0), "acq_rel"), "ptr")
+    with b.if_(b.icmp("ne", raised, NULL), "raised"):
+        b.call("i32", "Py_AddPendingCall", [V("ptr", "@shlo_pjrt_raise"), raised])
+    with b.if_(b.icmp("eq", given, 0), "interrupted"):
+        with b.if_(b.icmp("eq", b.load("i64", MAIN_THREAD), 0), "goes_on"):
+            b.call("void", "PyErr_SetInterrupt", [])
+        b.ret_early(error(module, b, interface.CANCELLED, "the call was interrupted"))
+    b.ret(b.cast("inttoptr", given, "ptr"))
+
+
+def _write_keep_exception(module: ModuleText) -> None:
+    b = module.function("shlo_pjrt_keep_exception", [], attributes="nounwind cold")
+    parts = [b.alloca("ptr", 1, 8) for _ in range(3)]
+    state = b.call("i32", "PyGILState_Ensure", [])
+    for function in ("PyErr_Fetch", "PyErr_NormalizeException"):
+        b.call("void", function, parts)
+    kind, value, traceback = (b.load("ptr", part) for part in parts)
+    for thing in (kind, traceback):
+        b.call("void", "Py_DecRef", [thing])
+    before = b.cast("inttoptr", atomic(b, "xchg", RAISED, b.cast("ptrtoint", value, "i64"), "acq_rel"), "ptr")
+    b.call("void", "Py_DecRef", [before])
+    b.call("void", "PyGILState_Release", [state])
+    b.ret()
+
+
+def _write_raise(module: ModuleText) -> None:
+    """It is given a reference to the exception."""
+    b = module.function("shlo_pjrt_raise", [("ptr", "exception")], "i32", linkage="external", attributes="nounwind")
+    (exception,) = b.params
+    kind = b.call("ptr", "PyObject_Type", [exception])
+    b.call("void", "PyErr_SetObject", [kind, exception])
+    for thing in (kind, exception):
+        b.call("void", "Py_DecRef", [thing])
+    b.ret(i32(-1))

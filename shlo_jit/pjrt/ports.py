@@ -1,0 +1,95 @@
+"""The arguments and results of a program, as a framework sees them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shlo_jit.ir.attributes import DictAttr
+from shlo_jit.ir.core import Module, Op, function_type
+from shlo_jit.ir.types import BY_NUMPY, TensorType, Type
+from shlo_jit.pjrt import interface
+from shlo_jit.pjrt.table import PluginError
+from shlo_jit.runtime.front import Signature
+
+MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
+"""Of the memories of each device, as XLA's CPU has them: all are this process's. The first is the default."""
+
+
+PLACEMENT = "annotate_device_placement"
+
+
+class Port(NamedTuple):
+    """An argument or result of the interface's."""
+
+    type: int
+    shape: tuple[int, ...]
+    nbytes: int
+    number: int
+    """Among the program's; -1 for a token, of which those have none."""
+    memory_kind: int = 0
+    """Where it is wanted, an index into MEMORY_KINDS."""
+
+
+def main_of(module: Module) -> Op:
+    found = module.function("main")
+    if found is None:
+        raise PluginError(interface.INVALID_ARGUMENT, "the program has no function @main")
+    return found
+
+
+def donated_of(main: Op) -> set[int]:
+    """The arguments that the program may take."""
+    attributes = main.attributes.get("arg_attrs") or ()
+    words = ("tf.aliasing_output", "jax.buffer_donor")
+    return {
+        i
+        for i, row in enumerate(attributes)
+        if isinstance(row, DictAttr) and any(row.get(w) is not None for w in words)
+    }
+
+
+def arguments_of(main: Op, own: Sequence[Signature]) -> list[Port]:
+    """`own`: of the tensors among them. Raises PluginError."""
+    return _ports(main, "arg_attrs", function_type(main).inputs, own)
+
+
+def results_of(main: Op, own: Sequence[Signature]) -> list[Port]:
+    """As `arguments_of`. A result that the program moves last of all is where it moves it."""
+    found = _ports(main, "res_attrs", function_type(main).results, own)
+    for i, value in enumerate(main.block().terminator.operands):
+        op = value.op
+        if op is not None and op.name == "stablehlo.custom_call" and op.attributes["call_target_name"] == PLACEMENT:
+            place = op.attributes.get("mhlo.frontend_attributes", DictAttr(())).get("_xla_buffer_placement")
+            found[i] = found[i]._replace(memory_kind=_memory_kind(place))
+    return found
+
+
+def names_of_memories(ports: Sequence[Port]) -> list[str]:
+    """The kind of each."""
+    return [MEMORY_KINDS[port.memory_kind] for port in ports]
+
+
+def _ports(main: Op, which: str, types: Sequence[Type], own: Sequence[Signature]) -> list[Port]:
+    rows = main.attributes.get(which) or (DictAttr(()),) * len(types)
+    found, left = [], iter(enumerate(own))
+    for type, row in zip(types, rows, strict=True):
+        if isinstance(type, TensorType):
+            number, port = next(left)
+            dtype = BY_NUMPY[port.dtype]
+            nbytes = math.prod(port.shape) * dtype.itemsize
+            kind = _memory_kind(row.get("mhlo.memory_kind"))
+            found.append(Port(interface.ELEMENT_TYPES[dtype.name], port.shape, nbytes, number, kind))
+        else:  # tokens have no counterpart of our own
+            found.append(Port(interface.ELEMENT_TYPES["token"], (), 0, -1))
+    return found
+
+
+def _memory_kind(name: str | None) -> int:
+    if name is None:
+        return 0
+    if name not in MEMORY_KINDS:
+        known = ", ".join(MEMORY_KINDS)
+        raise PluginError(interface.INVALID_ARGUMENT, f"there is no memory {name!r}; devices have {known}")
+    return MEMORY_KINDS.index(name)
