@@ -212,6 +212,11 @@ CONV_TASK = 4 << 20
 """Multiply-adds of a convolution's task, about. Case `conv 3x3 64x64x32`."""
 CONV_SERIAL = 1 << 20
 """Multiply-adds up to which the caller does everything."""
+CONV_ADJACENT_IMAGES, CONV_ADJACENT_WINDOW = 8, 32
+"""Images, and pixels of a window, from which images that are adjacent in the input are rows as they lie: fewer rows
+leave the tile empty, and with fewer pixels the sums are loaded and stored too often."""
+CONV_ADJACENT_WORK = 64
+"""Multiply-adds of a task for each element that it reads then: operands come from the third level cache."""
 CONV_CALL_K = 1024
 """k elements of a micro-kernel call, unless one run is longer. Case `conv 3x3 16x16x192`."""
 

@@ -29,7 +29,7 @@ from shlo_jit.bytecode.fields import (
     of,
     pairs,
 )  # fmt: skip
-from shlo_jit.bytecode.kinds import Kind, constant, dialect, itself, one
+from shlo_jit.bytecode.kinds import Dialect, Kind, constant, itself, one
 from shlo_jit.bytecode.locations import Location
 from shlo_jit.bytecode.values import float_of, float_parts, integer_of, integer_parts, tensor_of, tensor_parts
 from shlo_jit.bytecode.vhlo_kinds import (
@@ -43,7 +43,6 @@ from shlo_jit.bytecode.vhlo_kinds import (
     type_attribute,
     values,
 )  # fmt: skip
-from shlo_jit.ir.attribute_text import attribute_text
 from shlo_jit.ir.attributes import (
     UNIT,
     Dense,
@@ -91,6 +90,8 @@ def _integer_parts(type: ScalarType) -> tuple[int]:
 
 
 def _encoded(encoding: Any, shape: tuple[int | None, ...], type: Type) -> TensorType:
+    from shlo_jit.ir.attribute_text import attribute_text  # few programs need it
+
     return TensorType(shape, element(type), None, attribute_text(encoding))
 
 
@@ -134,7 +135,7 @@ TYPES_OF_BUILTIN = (
     Kind(15, "tuple", (TYPES,), lambda types: TupleType(values(types)), lambda type: (type.types,)),
 )
 
-BUILTIN = dialect("builtin", ATTRIBUTES_OF_BUILTIN, TYPES_OF_BUILTIN)
+BUILTIN = Dialect("builtin", ATTRIBUTES_OF_BUILTIN, TYPES_OF_BUILTIN)
 
 
 _BY_CLASS = {

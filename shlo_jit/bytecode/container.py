@@ -77,7 +77,7 @@ def section(c: Cursor) -> tuple[int, Cursor]:
         alignment = c.varint()
         if not 0 < alignment <= 1 << 20 or alignment & (alignment - 1):
             c.fail(f"sections are not aligned to {alignment} bytes", at)
-        c.take(-c.at % alignment)
+        c.skip(-c.at % alignment)
     if id & ~ALIGNED > PROPERTIES:
         c.fail(f"there is no section {id & ~ALIGNED}", at)
     return id & ~ALIGNED, c.part(length)
@@ -97,13 +97,15 @@ def _sections(c: Cursor) -> dict[int, Cursor]:
 def _strings(c: Cursor) -> list[str]:
     """count (length of each, the last one first) bytes; each text ends with a zero byte"""
     lengths = c.varints(c.count())
+    data, end = c.data, c.at
+    if sum(lengths) != c.end - end:
+        c.fail(f"the texts take {sum(lengths)} bytes, and {c.end - end} are left")
     strings: list[str] = []
     for length in reversed(lengths):
-        text = c.take(length)
-        if not length or text[-1]:
-            c.fail("a text does not end where it should", c.at - 1)
-        strings.append(str(text[:-1], "utf-8", "surrogateescape"))
-    c.done("the section of strings")
+        start, end = end, end + length
+        if not length or data[end - 1]:
+            c.fail("a text does not end where it should", end)
+        strings.append(data[start : end - 1].decode("utf-8", "surrogateescape"))
     return strings
 
 
@@ -140,19 +142,17 @@ def _entries(offsets: Cursor, data: Cursor, dialects: list[str]) -> tuple[list[E
     """attributes types (dialect count size*)*: the sizes of what lies one after the other in `data`"""
     attributes, types = offsets.count(), offsets.count()
     entries: list[Entry] = []
-    start, end = data.at, data.end
+    start = data.at
     while offsets.at < offsets.end:
-        at = offsets.at
-        dialect = _of(dialects, offsets.varint(), offsets, at)
+        dialect = _of(dialects, offsets.varint(), offsets, offsets.at)
         for size in offsets.varints(offsets.count()):
-            entries.append((dialect, start, start + (size >> 1), size & 1))
-            start += size >> 1
-        if start > end:
-            offsets.fail(f"{start - end} bytes more of attributes and types than there are", at)
-    data.at = start
+            end = start + (size >> 1)
+            entries.append((dialect, start, end, size & 1))
+            start = end
+    if start != data.end:
+        offsets.fail(f"the types and attributes take {start - data.at} bytes, and there are {data.end - data.at}")
     if len(entries) != attributes + types:
         offsets.fail(f"{attributes} attributes and {types} types are not the {len(entries)} that there are")
-    data.done("the section of types")
     return entries[:attributes], entries[attributes:]
 
 
@@ -161,8 +161,9 @@ def _properties(c: Cursor) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for _ in range(c.count()):
         n = c.varint()
-        found.append((c.at, c.at + n))
-        c.take(n)
+        at = c.at
+        c.skip(n)
+        found.append((at, c.at))
     c.done("the section of properties")
     return found
 

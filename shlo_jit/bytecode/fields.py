@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
-from shlo_jit.bytecode.stream import SIGN, Cursor, Output
+from shlo_jit.bytecode.stream import SIGN, WIDEST, Output
 from shlo_jit.ir.types import DTYPES, ScalarType, Type
 
 DYNAMIC = -SIGN
@@ -19,49 +19,50 @@ WIDEST_NUMBER = 4096
 """Bits of the widest integer that is read."""
 
 
-class Found(Protocol):
-    """The tables of a file that is read."""
+if TYPE_CHECKING:
+    from typing import Protocol
 
-    def attribute(self, index: int, at: int) -> Any: ...
-    def type(self, index: int, at: int) -> Any: ...
-    def string(self, index: int, at: int) -> str: ...
-    def location(self, index: int, at: int) -> str: ...
+    from shlo_jit.bytecode.tables import Tables
 
+    class Made(Protocol):
+        """The tables of a file that is written."""
 
-class Made(Protocol):
-    """The tables of a file that is written."""
-
-    def attribute(self, value: Any) -> int: ...
-    def type(self, value: Any) -> int: ...
-    def string(self, value: str) -> int: ...
-    def location(self, value: Any) -> int: ...
+        def attribute(self, value: Any) -> int: ...
+        def type(self, value: Any) -> int: ...
+        def string(self, value: str) -> int: ...
+        def location(self, value: Any) -> int: ...
 
 
-class Field(NamedTuple):
-    """`read` gives the field's value, `write` takes it."""
+class Field:
+    """`read` gives the field's value at a cursor, `write` takes it."""
 
-    read: Callable[[Cursor, Found], Any]
-    write: Callable[[Output, Made, Any], None]
+    __slots__ = ("read", "write")
+
+    def __init__(self, read: Callable[[Tables], Any], write: Callable[[Output, Made, Any], None]):
+        self.read, self.write = read, write
 
 
-def _read_attribute(c: Cursor, found: Found) -> Any:
+def _read_attribute(c: Tables) -> Any:
     at = c.at
-    return found.attribute(c.varint(), at)
+    return c.attribute(c.varint(), at)
 
 
-def _read_type(c: Cursor, found: Found) -> Any:
+def _read_type(c: Tables) -> Any:
     at = c.at
-    return found.type(c.varint(), at)
+    return c.type(c.varint(), at)
 
 
-def _read_string(c: Cursor, found: Found) -> str:
+def _read_string(c: Tables) -> str:
     at = c.at
-    return found.string(c.varint(), at)
+    index = c.varint()
+    if index >= len(c.strings):
+        c.fail(f"there are {len(c.strings)} texts, and this is number {index}", at)
+    return c.strings[index]
 
 
-def _read_location(c: Cursor, found: Found) -> str:
+def _read_location(c: Tables) -> str:
     at = c.at
-    return found.location(c.varint(), at)
+    return c.location(c.varint(), at)
 
 
 ATTRIBUTE = Field(_read_attribute, lambda out, made, value: out.varint(made.attribute(value)))
@@ -73,9 +74,9 @@ LOCATION = Field(_read_location, lambda out, made, value: out.varint(made.locati
 def of(*classes: type) -> Field:
     """An attribute that is one of these classes."""
 
-    def read(c: Cursor, found: Found) -> Any:
+    def read(c: Tables) -> Any:
         at = c.at
-        value = _read_attribute(c, found)
+        value = _read_attribute(c)
         if not isinstance(value, classes):
             c.fail(f"an attribute of another kind ({type(value).__name__}) than should be here", at)
         return value
@@ -86,17 +87,17 @@ def of(*classes: type) -> Field:
 NAME = of(str)
 """A text that is an attribute."""
 STRING = Field(_read_string, lambda out, made, value: out.varint(made.string(value)))
-COUNT = Field(lambda c, found: c.varint(), lambda out, made, value: out.varint(value))
-SIGNED = Field(lambda c, found: c.signed(), lambda out, made, value: out.signed(value))
-BYTE = Field(lambda c, found: c.byte(), lambda out, made, value: out.byte(value))
+COUNT = Field(lambda c: c.varint(), lambda out, made, value: out.varint(value))
+SIGNED = Field(lambda c: c.signed(), lambda out, made, value: out.signed(value))
+BYTE = Field(lambda c: c.byte(), lambda out, made, value: out.byte(value))
 
 
 def listed(field: Field, least: int = 1) -> Field:
     """Any number of a field, with the count in front. `least`: bytes that one takes at least."""
-    read_one, write_one = field
+    read_one, write_one = field.read, field.write
 
-    def read(c: Cursor, found: Found) -> tuple[Any, ...]:
-        return tuple([read_one(c, found) for _ in range(c.count(least))])
+    def read(c: Tables) -> tuple[Any, ...]:
+        return tuple([read_one(c) for _ in range(c.count(least))])
 
     def write(out: Output, made: Made, values: tuple[Any, ...]) -> None:
         out.varint(len(values))
@@ -110,26 +111,46 @@ def pairs(first: Field, second: Field) -> Field:
     """Any number of pairs."""
     return listed(
         Field(
-            lambda c, found: (first.read(c, found), second.read(c, found)),
+            lambda c: (first.read(c), second.read(c)),
             lambda out, made, value: (first.write(out, made, value[0]), second.write(out, made, value[1]))[0],
         ),
         least=2,
     )
 
 
+def _read_attributes(c: Tables) -> tuple[Any, ...]:
+    at = c.at
+    found: list[Any] = []
+    for index in c.varints(c.count()):
+        found.append(c.attribute(index, at))
+    return tuple(found)
+
+
+def _read_types(c: Tables) -> tuple[Any, ...]:
+    at = c.at
+    found: list[Any] = []
+    for index in c.varints(c.count()):
+        found.append(c.type(index, at))
+    return tuple(found)
+
+
+ATTRIBUTES = Field(_read_attributes, listed(ATTRIBUTE).write)
+TYPES = Field(_read_types, listed(TYPE).write)
+
+
 # ---------------------------------------------------------------------- what may be missing
-def _read_optional_attribute(c: Cursor, found: Found) -> Any:
+def _read_optional_attribute(c: Tables) -> Any:
     at = c.at
     marked = c.varint()
-    return found.attribute(marked >> 1, at) if marked & 1 else None
+    return c.attribute(marked >> 1, at) if marked & 1 else None
 
 
 def _write_optional_attribute(out: Output, made: Made, value: Any) -> None:
     out.varint(0 if value is None else made.attribute(value) << 1 | 1)
 
 
-def _read_flagged(c: Cursor, found: Found) -> Any:
-    return _read_attribute(c, found) if c.varint() else None
+def _read_flagged(c: Tables) -> Any:
+    return _read_attribute(c) if c.varint() else None
 
 
 def _write_flagged(out: Output, made: Made, value: Any) -> None:
@@ -138,7 +159,7 @@ def _write_flagged(out: Output, made: Made, value: Any) -> None:
         out.varint(made.attribute(value))
 
 
-def _read_optional_count(c: Cursor, found: Found) -> int | None:
+def _read_optional_count(c: Tables) -> int | None:
     marked = c.varint()
     return marked >> 1 if marked & 1 else None
 
@@ -147,25 +168,49 @@ def _write_optional_count(out: Output, made: Made, value: int | None) -> None:
     out.varint(0 if value is None else value << 1 | 1)
 
 
+def _read_byte_flagged(c: Tables) -> Any:
+    return _read_attribute(c) if c.byte() else None
+
+
+def _write_byte_flagged(out: Output, made: Made, value: Any) -> None:
+    out.byte(value is not None)
+    if value is not None:
+        out.varint(made.attribute(value))
+
+
 OPTIONAL_ATTRIBUTE = Field(_read_optional_attribute, _write_optional_attribute)
 FLAGGED_ATTRIBUTE = Field(_read_flagged, _write_flagged)
 """A flag in front, rather than in its lowest bit."""
+BYTE_FLAGGED_ATTRIBUTE = Field(_read_byte_flagged, _write_byte_flagged)
+"""The flag is a byte, not a number."""
 OPTIONAL_COUNT = Field(_read_optional_count, _write_optional_count)
 
 
-def _read_extent(c: Cursor, found: Found) -> int | None:
-    value = c.signed()
-    if value < 0 and value != DYNAMIC:
-        c.fail(f"{value} is no extent")
-    return None if value == DYNAMIC else value
+def _read_extents(c: Tables) -> tuple[int | None, ...]:
+    at = c.at
+    extents: list[int | None] = []
+    for number in c.varints(c.count()):
+        if not number & 1:
+            extents.append(number >> 1)
+        elif number == WIDEST:
+            extents.append(None)
+        else:
+            c.fail(f"{-(number >> 1) - 1} is no extent", at)
+    return tuple(extents)
 
 
-EXTENTS = listed(Field(_read_extent, lambda out, made, value: out.signed(DYNAMIC if value is None else value)))
+def _write_extents(out: Output, made: Made, extents: tuple[int | None, ...]) -> None:
+    out.varint(len(extents))
+    for extent in extents:
+        out.signed(DYNAMIC if extent is None else extent)
+
+
+EXTENTS = Field(_read_extents, _write_extents)
 """Extents of dimensions, or their bounds; None is one that is not known."""
 
 
 # ---------------------------------------------------------------------- numbers and bytes
-def _read_f64(c: Cursor, found: Found) -> float:
+def _read_f64(c: Tables) -> float:
     return struct.unpack("<d", struct.pack("<Q", c.signed() & (1 << 64) - 1))[0]
 
 
@@ -189,9 +234,9 @@ def bits_of(type: Type) -> int | None:
     return 19 if type.name == "tf32" else int(digits) if digits.isdigit() else None
 
 
-def _read_number(c: Cursor, found: Found) -> tuple[Type, int]:
+def _read_number(c: Tables) -> tuple[Type, int]:
     at = c.at
-    type = _read_type(c, found)
+    type = _read_type(c)
     bits = bits_of(type)
     if bits is None:
         c.fail("this is no type of a number", at)
@@ -230,8 +275,8 @@ def _write_blob(out: Output, made: Made, value: bytes | memoryview) -> None:
     out.data += value
 
 
-BLOB = Field(lambda c, found: c.take(c.varint()), _write_blob)
+BLOB = Field(lambda c: c.take(c.varint()), _write_blob)
 """Bytes, with their number in front; viewed when read."""
 
-ATTRIBUTES, TYPES, STRINGS, LOCATIONS = map(listed, (ATTRIBUTE, TYPE, STRING, LOCATION))
+LOCATIONS = listed(LOCATION)
 COUNTS, SIGNEDS, F64S = map(listed, (COUNT, SIGNED, F64))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from shlo_jit.bytecode.vhlo_kinds import VHLO
+from shlo_jit.bytecode.vhlo_kinds import VHLO, WORDS
 from shlo_jit.ir.attributes import UNIT, Dense, DenseArray, DictAttr, EnumAttr, IntegerAttr, SymbolRef, TypeAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import I1, I64, DType, ScalarType, TensorType, tensor
@@ -23,18 +23,20 @@ LONGEST_LIST = 1 << 20
 """Elements of a list: a literal of one value can stand for any number of them."""
 
 
-class Form(NamedTuple):
+class Form:
     """Of a value in the file what it is here, and back."""
 
-    read: Callable[[Any], Any]
-    write: Callable[[Any], Any]
+    __slots__ = ("read", "write")
+
+    def __init__(self, read: Callable[[Any], Any], write: Callable[[Any], Any]):
+        self.read, self.write = read, write
 
 
 def _of(*classes: type) -> Callable[[Any], Any]:
     """Lets values of these classes through."""
 
     def check(value: Any) -> Any:
-        if not isinstance(value, classes):
+        if type(value) not in classes:
             raise ValueError(f"{type(value).__name__} is no {' or '.join(c.__name__ for c in classes)}")
         return value
 
@@ -53,9 +55,9 @@ BOOL = plain(bool)
 
 # ---------------------------------------------------------------------- lists of numbers
 def _numbers(value: Any, dtype: DType) -> list[Any]:
-    if not isinstance(value, Dense) or value.type.storage is not dtype or value.type.rank != 1:
+    if not isinstance(value, Dense) or value.type.dtype is not dtype or len(value.type.extents) != 1:
         raise ValueError(f"this is no list of {dtype}")
-    if value.type.size > LONGEST_LIST:
+    if value.type.extents[0] > LONGEST_LIST:
         raise ValueError(f"this list has more than {LONGEST_LIST} elements")
     return value.array.tolist()
 
@@ -109,13 +111,16 @@ def _name(value: Any) -> str:
 FLAG = Form(_flag, lambda value: value is UNIT or value is True)
 SYMBOL = Form(_symbol, _name)
 SYMBOLS = Form(
-    lambda value: tuple(_symbol(part) for part in _of(tuple)(value)),
-    lambda value: tuple(_name(part) for part in _of(tuple)(value)),
+    lambda value: tuple(_symbol(part) for part in _list(value)),
+    lambda value: tuple(_name(part) for part in _list(value)),
 )
 
 
+_list, _dictionary = _of(tuple), _of(DictAttr)
+
+
 def _dictionaries(value: Any) -> tuple[DictAttr, ...]:
-    return tuple(_of(DictAttr)(part) for part in _of(tuple)(value))
+    return tuple([_dictionary(part) for part in _list(value)])
 
 
 DICTIONARIES = Form(_dictionaries, _dictionaries)
@@ -132,20 +137,19 @@ def enum(mnemonic: str) -> Form:
     return Form(check, check)
 
 
+_precision = enum("precision").read
+
+
 def _checked_precisions(value: Any) -> tuple[Any, ...]:
-    return tuple(enum("precision").read(part) for part in _of(tuple)(value))
+    return tuple([_precision(part) for part in _list(value)])
 
 
 PRECISIONS = Form(_checked_precisions, _checked_precisions)
 
 _VERSIONS = VHLO.attributes[5]
-
-
-def _api_version(value: Any) -> IntegerAttr:
-    return one_integer(_VERSIONS.parts(enum("custom_call_api_version").read(value))[0], "i32")
-
-
-API_VERSION = Form(_api_version, lambda value: _VERSIONS.make(_int(value)))
+_api_version = enum("custom_call_api_version").read
+_API_VERSIONS = {word: one_integer(i, "i32") for i, word in enumerate(WORDS["custom_call_api_version"].split())}
+API_VERSION = Form(lambda value: _API_VERSIONS[_api_version(value).value], lambda value: _VERSIONS.make(_int(value)))
 """A number in StableHLO."""
 
 NONE = TypeAttr(ScalarType("none"))
@@ -160,15 +164,18 @@ def or_none(form: Form) -> Form:
 
 
 # ---------------------------------------------------------------------- defaults
-class Default(NamedTuple):
+class Default:
     """`is_it`: whether a value (as StableHLO has it) is the default; `make`: the default of an op."""
 
-    is_it: Callable[[Any], bool]
-    make: Callable[[Op], Any]
+    __slots__ = ("is_it", "make")
+
+    def __init__(self, is_it: Callable[[Any], bool], make: Callable[[Op], Any]):
+        self.is_it, self.make = is_it, make
 
 
 def default(value: Any) -> Default:
-    return Default(lambda given: given == value and type(given) is type(value), lambda op: value)
+    kind = type(value)
+    return Default(lambda given: given is value or (type(given) is kind and given == value), lambda op: value)
 
 
 def either(first: Any, *others: Any) -> Default:
@@ -211,5 +218,5 @@ def precision(word: str) -> EnumAttr:
 
 
 DEFAULT_PRECISION = Default(
-    lambda given: all(part.value == "DEFAULT" for part in given), lambda op: (precision("DEFAULT"),) * 2
+    lambda given: all([part.value == "DEFAULT" for part in given]), lambda op: (precision("DEFAULT"),) * 2
 )

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from shlo_jit.bytecode import builtin_kinds, sdy_kinds, vhlo_kinds
+from shlo_jit.bytecode import builtin_kinds, sdy_kinds, stablehlo_kinds, vhlo_kinds
 from shlo_jit.bytecode.builtin_kinds import BUILTIN
 from shlo_jit.bytecode.kinds import Dialect, Kind
-from shlo_jit.bytecode.locations import UNKNOWN, Location, read_location
+from shlo_jit.bytecode.location_texts import read_location
+from shlo_jit.bytecode.locations import UNKNOWN, Location
 from shlo_jit.bytecode.op_attributes import Unsayable
 from shlo_jit.bytecode.stream import Output
 from shlo_jit.bytecode.versions import Version
-from shlo_jit.ir.attributes import Dense, DenseArray, OpaqueAttr, SymbolRef
+from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray, EnumAttr, OpaqueAttr, StructAttr, SymbolRef
 from shlo_jit.ir.type_text import type_text
 from shlo_jit.ir.types import DTYPES, ScalarType, Type, tensor
 
@@ -40,7 +41,8 @@ class Made:
         """Dialect, bytes, and whether these are encoded or text."""
         self.builtin = Namespace(self, BUILTIN, builtin_kinds.name_of_kind)
         self.sdy = Namespace(self, sdy_kinds.SDY, sdy_kinds.name_of_kind)
-        self.vhlo = Namespace(self, vhlo_kinds.VHLO, vhlo_kinds.name_of_kind)
+        self.vhlo = Namespace(self, vhlo_kinds.VHLO, vhlo_kinds.name_of_kind_in_vhlo)
+        self.stablehlo = Namespace(self, stablehlo_kinds.STABLEHLO, stablehlo_kinds.name_of_kind)
         self.aliases = locations
         self.places: dict[str, int] = {}
         self.following: set[str] = set()
@@ -101,16 +103,24 @@ class Namespace:
 
     def _attribute(self, value: Any) -> int:
         made = self.made
-        if isinstance(value, OpaqueAttr):
-            if value.text.startswith("loc("):
-                return made.place(value)
-            if self is not made.sdy and not value.text.startswith(vhlo_kinds.BOUNDS):
-                return made.sdy.attribute(value)
-        elif self is made.sdy:
-            return made.builtin.attribute(value)
-        elif self is made.vhlo:
+        if isinstance(value, OpaqueAttr) and value.text.startswith("loc("):
+            return made.place(value)
+        if self is made.vhlo:
             value = _without_kinds(value)
+        owner = self._owner(value)
+        if owner is not self:
+            return owner.attribute(value)
         return made.attributes((self.dialect.name, self._payload(value, self.attribute_kinds), True))
+
+    def _owner(self, value: Any) -> Namespace:
+        """The dialect that has an attribute."""
+        made = self.made
+        is_bounds = isinstance(value, OpaqueAttr) and value.text.startswith(vhlo_kinds.BOUNDS)
+        if isinstance(value, OpaqueAttr) and not is_bounds:
+            return made.sdy
+        if self is made.vhlo:
+            return self
+        return made.stablehlo if is_bounds or isinstance(value, EnumAttr | StructAttr | ConvDims) else made.builtin
 
     def type(self, value: Any) -> int:
         found = self.seen.get(id(value))
@@ -120,7 +130,7 @@ class Namespace:
 
     def _type(self, value: Type) -> int:
         made = self.made
-        if self is made.sdy:
+        if self is made.sdy or self is made.stablehlo:
             return made.builtin.type(value)
         if self is made.builtin and isinstance(value, ScalarType) and value.name in DTYPES and "E" in value.name:
             return made.types((self.dialect.name, type_text(value).encode() + b"\0", False))

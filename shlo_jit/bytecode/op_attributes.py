@@ -2,75 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from shlo_jit.bytecode.forms import Form
-from shlo_jit.bytecode.op_table import Stored, Versions
+from shlo_jit.bytecode.kinds import itself
+from shlo_jit.bytecode.op_table import FOREIGN, STEMS, Stored, Versions
 from shlo_jit.ir.attributes import ConvDims, Dense, StructAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.structs import STRUCTS
 
 MISSING: Any = object()
+FieldPlan = tuple[int, Callable[[Any], Any], Callable[[Any], bool], str]
+"""Where it is among those that are stored, how it is read, whether a value is the default, its name in StableHLO."""
+_VERSIONED = re.compile(r"vhlo\.(.+)_v(\d{1,9})$")
 
 
 # ---------------------------------------------------------------------- reading
-def from_stored(row: Versions, number: int, stored: Mapping[str, Any]) -> dict[str, Any]:
-    """StableHLO's attributes of version `number` of an op. Others in `stored` are kept. Raises ValueError."""
-    rest = dict(stored)
-    if not row.stored:
-        return rest
-    attributes: dict[str, Any] = {}
-    structs: dict[str, Struct] = {}
-    for s in row.stored:
-        name, form, default, since, until, attribute, struct, field, kept = s
-        if since <= number <= until:
-            value = _read(name, form, rest)
-            is_default = not kept and default is not None and default.is_it(value)
-        else:
-            value, is_default = None if default is None else default.make(NO_OP), True
-        if struct:
-            found = structs.setdefault(attribute, Struct(struct, {}, []))
-            found.fields[field] = value
-            found.defaults.append(is_default)
-        elif until < len(row.since):
-            if not is_default and isinstance(value, Dense) and value.array.size:
-                raise ValueError(f"attribute {name} is none that StableHLO still has")
-        elif not is_default:
-            attributes[attribute or name] = value
-    for attribute, struct in structs.items():
-        if not all(struct.defaults):
-            attributes[attribute] = make_struct(struct.name, struct.fields)
-    if row.name == "stablehlo.custom_call":
-        _keep_both_layouts(attributes, stored)
-    for name, value in rest.items():
-        if name in attributes:
-            raise ValueError(f"attribute {name} is there twice")
-        attributes[name] = value
-    return attributes
+class Plan:
+    """How the attributes of an op in a file are read."""
+
+    __slots__ = ("dropped", "fields", "name", "names", "optional", "structs")
+
+    def __init__(self, name: str, names: Sequence[str]):
+        self.name = name
+        """Of the op in StableHLO."""
+        self.names = tuple(name.removesuffix("?") for name in names)
+        """Of what is stored, in the order of files."""
+        self.optional = {i for i, name in enumerate(names) if name.endswith("?")}
+        """Which of them may be missing."""
+        self.fields: list[FieldPlan] = []
+        """Of what is an attribute in StableHLO too."""
+        self.structs: list[StructPlan] = []
+        self.dropped: list[str] = []
+        """What StableHLO no longer has."""
+
+    def attributes(self, stored: Sequence[Any], rest: dict[str, Any]) -> dict[str, Any]:
+        """StableHLO's attributes, made of those that are stored, and others, which are kept. Raises ValueError."""
+        found: dict[str, Any] = {}
+        for index, read, is_default, attribute in self.fields:
+            value = read(stored[index])
+            if not is_default(value):
+                found[attribute] = value
+        for struct in self.structs:
+            struct.add(stored, found)
+        for name in self.dropped:
+            value = found.pop(name, None)
+            if isinstance(value, Dense) and value.array.size:
+                raise ValueError(f"{name} is no attribute that StableHLO still has")
+        if self.name == "stablehlo.custom_call" and ("operand_layouts" in found or "result_layouts" in found):
+            for name in ("operand_layouts", "result_layouts"):  # none of them are given, or both
+                found[name] = stored[self.names.index(name)]
+        for name, value in rest.items():
+            if name in found or name in self.names:
+                raise ValueError(f"attribute {name} is there twice")
+            found[name] = value
+        return found
+
+    def refused(self, stored: Sequence[Any]) -> str:
+        """Which of the stored attributes cannot be read, for a message."""
+        for index, read, _, _ in (*self.fields, *(field for struct in self.structs for field in struct.fields)):
+            try:
+                read(stored[index])
+            except ValueError:
+                return f"attribute {self.names[index]}: "
+        return ""
+
+    def taken_from(self, dictionary: dict[str, Any]) -> list[Any]:
+        """The stored attributes, where a file has all in a dictionary. Raises ValueError."""
+        values: list[Any] = []
+        for i, name in enumerate(self.names):
+            if name not in dictionary and i not in self.optional:
+                raise ValueError(f"there is no attribute {name}")
+            values.append(dictionary.pop(name, None))
+        return values
 
 
-class Struct(NamedTuple):
-    """The fields of a struct that have been read, and which of them are defaults."""
+class StructPlan:
+    """A struct of StableHLO's, whose fields are attributes in files."""
 
-    name: str
-    fields: dict[str, Any]
-    defaults: list[bool]
+    __slots__ = ("attribute", "constants", "fields", "name")
 
+    def __init__(self, name: str, attribute: str):
+        self.name, self.attribute = name, attribute
+        self.fields: list[FieldPlan] = []
+        self.constants: dict[str, Any] = {}
+        """Fields that later versions brought."""
 
-def _read(name: str, form: Form, rest: dict[str, Any]) -> Any:
-    """The value of one attribute, which is taken out of `rest`."""
-    value = rest.pop(name, MISSING)
-    if value is MISSING:
-        raise ValueError(f"there is no attribute {name}")
-    try:
-        return form.read(value)
-    except ValueError as refusal:
-        raise ValueError(f"attribute {name}: {refusal}") from None
-
-
-NO_OP = Op("", [], [])
-"""Asked for the defaults of attributes that later versions brought: these do not depend on the op."""
+    def add(self, stored: Sequence[Any], found: dict[str, Any]) -> None:
+        """Add the struct to an op's attributes, unless all fields are the defaults."""
+        fields = self.constants.copy()
+        is_given = False
+        for index, read, is_default, field in self.fields:
+            fields[field] = value = read(stored[index])
+            is_given = is_given or not is_default(value)
+        if is_given:
+            found[self.attribute] = make_struct(self.name, fields)
 
 
 def make_struct(name: str, fields: dict[str, Any]) -> Any:
@@ -78,14 +106,47 @@ def make_struct(name: str, fields: dict[str, Any]) -> Any:
         return ConvDims(**fields)
     if None in fields.values():
         raise ValueError(f"{name} has not all of its fields")
-    return StructAttr(name, tuple((field, fields.get(field, 0)) for field, _, _ in STRUCTS[name]))
+    return StructAttr(name, tuple([(field, fields.get(field, 0)) for field, _, _ in STRUCTS[name]]))
 
 
-def _keep_both_layouts(attributes: dict[str, Any], stored: Mapping[str, Any]) -> None:
-    """Of a custom call's layouts none are given, or those of operands and results."""
-    if "operand_layouts" in attributes or "result_layouts" in attributes:
-        attributes["operand_layouts"] = stored["operand_layouts"]
-        attributes["result_layouts"] = stored["result_layouts"]
+@functools.cache
+def plan_of(name: str) -> Plan | None:
+    """How an op is read whose name in files is this; None for one that is not known."""
+    if name in FOREIGN:
+        plan = Plan(name, FOREIGN[name])
+        plan.fields = [(i, itself, lambda value: value is None, name) for i, name in enumerate(plan.names)]
+        return plan
+    m = _VERSIONED.match(name)
+    row = STEMS.get(m[1]) if m else None
+    number = int(m[2]) if m else 0
+    return _plan(row, number) if row is not None and 1 <= number <= len(row.since) else None
+
+
+def _plan(row: Versions, number: int) -> Plan:
+    plan = Plan(row.name, row.names_in(number))
+    structs: dict[str, StructPlan] = {}
+    for s in row.stored:
+        index = plan.names.index(s.name) if s.name in plan.names else -1
+        struct = structs.setdefault(s.attribute, StructPlan(s.struct, s.attribute)) if s.struct else None
+        if index >= 0:
+            is_default = _never if s.kept or s.default is None else s.default.is_it
+            fields, name = (struct.fields, s.field) if struct else (plan.fields, s.attribute or s.name)
+            fields.append((index, s.form.read, is_default, name))
+            if s.until < len(row.since):
+                plan.dropped.append(name)
+        elif struct and s.default is not None:
+            struct.constants[s.field] = s.default.make(NO_OP)
+    plan.structs = list(structs.values())
+    return plan
+
+
+def _never(value: Any) -> bool:
+    """Whether it is the default of what has none."""
+    return False
+
+
+NO_OP = Op("", [], [])
+"""Asked for the defaults of attributes that later versions brought: these do not depend on the op."""
 
 
 # ---------------------------------------------------------------------- writing

@@ -110,12 +110,15 @@ STEMS: dict[str, Versions] = {}
 """By name in VHLO, without `_vN`."""
 
 
+_version = functools.cache(version_of)
+
+
 def op(name: str, since: str = "0.9", *stored: Stored | tuple[Stored, ...], limits: tuple[Limit, ...] = ()) -> None:
     """A row. `name` has its dialect where that is not `stablehlo`."""
     flat = [s for given in stored for s in ((given,) if isinstance(given, Stored) else given)]
     stem = name.partition(".")[2] or name
     full = name if "." in name else f"stablehlo.{name}"
-    OPS[full] = STEMS[stem] = Versions(full, tuple(map(version_of, since.split())), tuple(flat), limits)
+    OPS[full] = STEMS[stem] = Versions(full, tuple(map(_version, since.split())), tuple(flat), limits)
 
 
 def struct(name: str, attribute: str, later: dict[str, int] | None = None) -> tuple[Stored, ...]:
@@ -233,9 +236,9 @@ def _has_dictionary(op: Op) -> bool:
 FFI = IntegerAttr(4, "i32")
 """The interface whose options are a dictionary."""
 OPTIONS = (Limit(Version(1, 3), "a backend_config that is a dictionary", _has_dictionary),)
+NO_ITEMS = DictAttr(())
 BACKEND_CONFIG = Default(
-    lambda value: value in ("", DictAttr(())),
-    lambda op: DictAttr(()) if op.attributes.get("api_version") == FFI else "",
+    lambda value: value in ("", NO_ITEMS), lambda op: NO_ITEMS if op.attributes.get("api_version") == FFI else ""
 )
 
 # ---------------------------------------------------------------------- the ops
@@ -346,7 +349,7 @@ op("unary_einsum", "0.9", Stored("einsum_config", TEXT))
 op("return")
 OPS["func.return"] = OPS["stablehlo.return"]
 op("func.call", "0.9", Stored("callee", SYMBOL))
-NO_DICTIONARIES = Default(lambda value: not any(d.items for d in value), lambda op: ())
+NO_DICTIONARIES = Default(lambda value: not any([d.items for d in value]), lambda op: ())
 op(
     "func.func", "0.9", Stored("sym_name", TEXT), Stored("function_type", TYPE),
     Stored("sym_visibility", TEXT, default("")), Stored("arg_attrs", DICTIONARIES, NO_DICTIONARIES),

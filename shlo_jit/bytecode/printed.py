@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 MOST_ELEMENTS = 64
 """Of a literal that is written out."""
 LONGEST_LOCATION = 300
-_MARK = re.compile("\x01(\\d+)\x02|\x03")
-_ALIAS = re.compile(r"#(loc\d+)")
+_MARK = "\x01(\\d+)\x02|\x03"
+_ALIAS = r"#(loc\d+)"
 
 
 class PrintedSource(Source):
@@ -57,7 +57,7 @@ class PrintedSource(Source):
         parts: list[str] = []
         opened: list[tuple[int, int]] = []
         length = last = 0
-        for mark in _MARK.finditer(marked):
+        for mark in re.finditer(_MARK, marked):
             parts.append(marked[last : mark.start()])
             length += len(parts[-1])
             last = mark.end()
@@ -95,7 +95,7 @@ def _marked(module: Module) -> str:
 def _resolved(location: OpaqueAttr, known: Mapping[str, str]) -> str:
     """A location with the text of those that it names."""
     text = location.text
-    while len(text) < LONGEST_LOCATION and (alias := _ALIAS.search(text)):
+    while len(text) < LONGEST_LOCATION and (alias := re.search(_ALIAS, text)):
         inner = known.get(alias[1], "loc(unknown)")[4:-1]
         text = text[: alias.start()] + inner + text[alias.end() :]
     return text if len(text) < LONGEST_LOCATION else text[:LONGEST_LOCATION] + "...)"

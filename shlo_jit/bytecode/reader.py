@@ -10,22 +10,19 @@ does not see that.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from shlo_jit.bytecode import container
 from shlo_jit.bytecode.container import Container, read_container
-from shlo_jit.bytecode.fields import ATTRIBUTE, OPTIONAL_ATTRIBUTE
-from shlo_jit.bytecode.op_attributes import from_stored
-from shlo_jit.bytecode.op_table import FOREIGN, STEMS, Versions
+from shlo_jit.bytecode.op_attributes import Plan, plan_of
 from shlo_jit.bytecode.printed import PrintedSource
-from shlo_jit.bytecode.stream import Cursor, Damaged, counted, long_varint
-from shlo_jit.bytecode.tables import MISSING, Locations, Tables
+from shlo_jit.bytecode.stream import Cursor, Damaged, long_varint, varint
+from shlo_jit.bytecode.tables import Locations, Tables
 from shlo_jit.bytecode.versions import LAST, version_of_producer
 from shlo_jit.deep import NESTING_LIMIT, deeply
 from shlo_jit.errors import Diagnostic, ParseError
-from shlo_jit.ir.attributes import DictAttr, OpaqueAttr
+from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value
 from shlo_jit.ir.types import Type
@@ -36,10 +33,14 @@ HAS_DICTIONARY, HAS_RESULTS, HAS_OPERANDS, HAS_SUCCESSORS, HAS_REGIONS, HAS_ORDE
 )  # fmt: skip
 ONE = 1 << 1 | 1
 """The number 1, written."""
+RARE = HAS_SUCCESSORS | HAS_ORDERS
 SMALLEST_OP = 3
 """Bytes: name, mask, location."""
 CAST = "builtin.unrealized_conversion_cast"
-_VERSIONED = re.compile(r"vhlo\.(.+)_v(\d{1,9})$")
+SPECIAL = {CAST, "stablehlo.return", "func.func", "builtin.module"}
+"""Ops that are not simply what the file has."""
+KnownOp = tuple[str, dict[str, Any], bool]
+"""Name and attributes of an op, and whether it is special."""
 
 
 @deeply
@@ -86,10 +87,10 @@ class _Reader:
         self.depth = 0
         self.types: dict[int, Type] = {}
         """Of values, by their number."""
-        self.rows: dict[int, tuple[str, Versions | None, int]] = {}
-        """Name in StableHLO, row and version of the ops met, by their number."""
-        self.known: dict[tuple[int, int, int], tuple[str, dict[str, Any]]] = {}
-        """Name and attributes of an op with this name, dictionary and properties."""
+        self.plans: dict[int, Plan] = {}
+        """Of the ops met, by the number of their names."""
+        self.known: dict[tuple[int, int, int], KnownOp] = {}
+        """By name, dictionary and properties."""
 
     def module(self) -> Module:
         c = self.file.ir
@@ -98,7 +99,8 @@ class _Reader:
         if len(block.ops) != 1 or block.ops[0].name != "builtin.module":
             c.fail("the file has not one module")
         op = block.ops[0]
-        module = Module(op, self.source, Locations(self.tables), scoped=True)
+        locations = Locations(self.tables) if any(self.tables.places.values()) else {}
+        module = Module(op, self.source, locations, scoped=True)
         self.source.module = module
         version = version_of_producer(self.file.producer)
         if version is not None and version > LAST:
@@ -133,10 +135,7 @@ class _Reader:
         block = self.arguments_of(c) if head & 1 else Block()
         if (head >> 1) * SMALLEST_OP > c.end - c.at:
             c.fail(f"{head >> 1} operations should follow, and {c.end - c.at} bytes are left", at)
-        try:
-            self.ops_of(c, head >> 1, owner, block.ops)
-        except IndexError:
-            c.fail("the file ends in the middle of an operation", at)
+        self.ops_of(c, head >> 1, owner, block.ops)
         return block
 
     def arguments_of(self, c: Cursor) -> Block:
@@ -185,109 +184,140 @@ class _Reader:
 
     # ---- ops
 
-    def ops_of(self, c: Cursor, count: int, owner: str, ops: list[Op]) -> None:
-        """op*, which most of the time goes into. Past the end of the section there are other bytes, or an IndexError:
-        an op that ends there is refused."""
-        values, source = self.values, self.source
-        for _ in range(count):
-            start = c.at
-            mask, name, attributes, location = self.head(c)
-            types = self.result_types(c) if mask & HAS_RESULTS else []
-            operands = self.operands(c) if mask & HAS_OPERANDS else []
-            if mask & HAS_SUCCESSORS:
-                c.fail("operations that go on in another block are not StableHLO", start)
-            if mask & HAS_ORDERS:
-                self.skip_orders(c, len(types))
-            if c.at > c.end:
-                c.fail("the operations end in the middle of one", start)
-            if name == CAST:
-                self.cast(c, mask, operands, types, start)
-                continue
-            if name == "stablehlo.return" and owner == "func.func":
-                name = "func.return"
-            self.ops += 1
-            op = Op(name, operands, types, dict(attributes), None, source, self.ops, self.ops, location)
-            if len(types) == 1 and self.next < len(values):
-                values[self.next] = op.results[0]
-                self.next += 1
-            elif types:
-                self.define(op.results, start)
-            if mask & HAS_REGIONS:
-                op.regions = self.regions(c, name)
-            elif name == "func.func":
-                op.regions = [Region()]
-            if name == "builtin.module":
-                self.check_module(c, op, start)
-            ops.append(op)
+    def ops_of(self, c: Cursor, count: int, owner: str, ops: list[Op]) -> None:  # noqa: C901, PLR0915
+        """(name mask location dictionary? properties? result-types? operands? orders? regions?)*
 
-    def check_module(self, c: Cursor, op: Op, at: int) -> None:
-        """A module has one region, which has a block even where nothing is in it."""
-        if len(op.regions) != 1:
-            c.fail(f"a module has one region, not {len(op.regions)}", at)
-        if not op.regions[0].blocks:
-            op.regions[0].blocks.append(Block())
-
-    def head(self, c: Cursor) -> tuple[int, str, dict[str, Any], OpaqueAttr | None]:
-        """name mask location dictionary? properties?: the mask, and what the op's numbers stand for"""
-        data, start = c.data, c.at
-        number = data[start]
-        if number & 1:
-            number, at = number >> 1, start + 1
-        else:
-            number, at = long_varint(data, start)
-        mask, place = data[at], data[at + 1]
-        if place & 1:
-            place, at = place >> 1, at + 2
-        else:
-            place, at = long_varint(data, at + 1)
-        location = self.tables.places.get(place, MISSING)
-        if location is MISSING:
-            location = self.tables.place(place, start)
-        dictionary = properties = -1
-        if mask & HAS_DICTIONARY:
-            dictionary, at = long_varint(data, at)
-        if mask & HAS_PROPERTIES:
-            properties, at = long_varint(data, at)
-        c.at = at
-        found = self.known.get((number, dictionary, properties))
-        name, attributes = found or self.known_op(number, dictionary, properties, start)
-        return mask, name, attributes, location
-
-    def result_types(self, c: Cursor) -> list[Type]:
-        data, at = c.data, c.at
-        if data[at] == ONE and data[at + 1] & 1:
-            numbers = (data[at + 1] >> 1,)
-            c.at = at + 2
-        else:
-            numbers, c.at = counted(data, at)
+        Most of the time goes into this loop, and in it into calls: so it is long, and reads numbers itself. Past the
+        end of the section there are other bytes, or an IndexError: an op that ends there is refused."""
+        data, values, source = c.data, self.values, self.source
+        places, types, known = self.tables.places, self.types, self.known
+        at = start = c.at
         try:
-            return [self.types[number] for number in numbers]
-        except KeyError:
-            return [self.value_type(number, at) for number in numbers]
-
-    def operands(self, c: Cursor) -> list[Value]:
-        at, values = c.at, self.values
-        numbers, c.at = counted(c.data, at)
-        try:
-            found = [values[number] for number in numbers]
+            for _ in range(count):
+                start = at
+                number = data[at]
+                if number & 1:
+                    number, at = number >> 1, at + 1
+                else:
+                    number, at = long_varint(data, at)
+                mask, place = data[at], data[at + 1]
+                if place & 1:
+                    place, at = place >> 1, at + 2
+                else:
+                    place, at = long_varint(data, at + 1)
+                location = places[place] if place in places else self.tables.place(place, start)
+                dictionary = properties = -1
+                if mask & HAS_DICTIONARY:
+                    dictionary, at = varint(data, at)
+                if mask & HAS_PROPERTIES:
+                    properties = data[at]
+                    if properties & 1:
+                        properties, at = properties >> 1, at + 1
+                    else:
+                        properties, at = long_varint(data, at)
+                found = known.get((number, dictionary, properties))
+                if found is None:
+                    found = self.known_op(number, dictionary, properties, start)
+                name, attributes, is_special = found
+                result_types: list[Type] = []
+                if mask & HAS_RESULTS:
+                    number = data[at + 1]
+                    if data[at] == ONE and number & 1 and number >> 1 in types:
+                        result_types.append(types[number >> 1])
+                        at += 2
+                    else:
+                        at = self.result_types(result_types, data, at)
+                operands: list[Any] = []
+                if mask & HAS_OPERANDS:
+                    number, at = varint(data, at)
+                    for _ in range(number):
+                        number = data[at]
+                        if number & 1:
+                            operands.append(values[number >> 1])
+                            at += 1
+                        elif number & 2:
+                            operands.append(values[(number | data[at + 1] << 8) >> 2])
+                            at += 2
+                        else:
+                            number, at = long_varint(data, at)
+                            operands.append(values[number])
+                    if None in operands:
+                        c.fail("a value is used before it is defined", start)
+                if mask & RARE:
+                    c.at = at
+                    self.skip_rare(c, mask, len(result_types), start)
+                    at = c.at
+                if at > c.end:
+                    c.fail("the operations end in the middle of one", start)
+                if is_special:
+                    if name == CAST:
+                        self.cast(mask, operands, result_types, start)
+                        continue
+                    if name == "stablehlo.return" and owner == "func.func":
+                        name = "func.return"
+                self.ops += 1
+                op = Op(name, operands, result_types, attributes.copy(), None, source, self.ops, self.ops, location)
+                ops.append(op)
+                if len(result_types) == 1 and self.next < len(values):
+                    values[self.next] = op.results[0]
+                    self.next += 1
+                elif result_types:
+                    self.define(op.results, start)
+                if mask & HAS_REGIONS:
+                    c.at = at
+                    op.regions = self.regions(c, name)
+                    at = c.at
+                if is_special:
+                    self.complete(op, start)
         except IndexError:
-            c.fail("an operand is none of the values here", at)
-        if None in found:
-            c.fail("a value is used before it is defined", at)
-        return found  # type: ignore[return-value]
+            c.fail("an operand is none of the values here" if at < c.end else "the file ends in an operation", start)
+        c.at = at
 
-    def known_op(self, number: int, dictionary: int, properties: int, at: int) -> tuple[str, dict[str, Any]]:
-        """Name and attributes of an op with these numbers, from now on known."""
-        name, row, version = self.rows.get(number) or self.row(number, at)
-        found = name, self.attributes_of(name, row, version, dictionary, properties, at)
-        self.known[number, dictionary, properties] = found
-        return found
+    def result_types(self, found: list[Type], data: bytes, at: int) -> int:
+        """Any number of types; where they end."""
+        count, at = varint(data, at)
+        for _ in range(count):
+            start = at
+            number, at = varint(data, at)
+            found.append(self.value_type(number, start))
+        return at
 
-    def cast(self, c: Cursor, mask: int, operands: list[Value], types: list[Type], start: int) -> None:
+    def skip_rare(self, c: Cursor, mask: int, results: int, start: int) -> None:
+        if mask & HAS_SUCCESSORS:
+            c.fail("operations that go on in another block are not StableHLO", start)
+        self.skip_orders(c, results)
+
+    def cast(self, mask: int, operands: list[Value], types: list[Type], start: int) -> None:
         """From StableHLO's types to VHLO's or back, which are the same here."""
         if mask & HAS_REGIONS or [value.type for value in operands] != types:
-            c.fail("a cast between types that are not the same", start)
+            raise Damaged("a cast between types that are not the same", start)
         self.define(operands, start)
+
+    def complete(self, op: Op, at: int) -> None:
+        """A function has one region, which is empty where it is only declared; a module has one, with a block even
+        where nothing is in it."""
+        if op.name == "func.func":
+            op.regions = op.regions or [Region()]
+        elif op.name == "builtin.module":
+            if len(op.regions) != 1:
+                raise Damaged(f"a module has one region, not {len(op.regions)}", at)
+            op.regions[0].blocks = op.regions[0].blocks or [Block()]
+
+    def known_op(self, number: int, dictionary: int, properties: int, at: int) -> KnownOp:
+        """What an op with these numbers is, from now on known."""
+        plan = self.plans.get(number) or self.plan(number, at)
+        attributes: dict[str, Any] = {}
+        if plan.names or dictionary >= 0:
+            rest = self.dictionary(dictionary, at) if dictionary >= 0 else {}
+            stored: list[Any] = []
+            try:
+                stored = self.properties(plan, properties, at) if properties >= 0 else plan.taken_from(rest)
+                attributes = plan.attributes(stored, rest)
+            except ValueError as refusal:
+                raise Damaged(f"{plan.name}: {plan.refused(stored) if stored else ''}{refusal}", at) from None
+        found = plan.name, attributes, plan.name in SPECIAL
+        self.known[number, dictionary, properties] = found
+        return found
 
     def regions(self, c: Cursor, name: str) -> list[Region]:
         at = c.at
@@ -310,59 +340,37 @@ class _Reader:
             inner.done("the regions here")
         return regions
 
-    def row(self, number: int, at: int) -> tuple[str, Versions | None, int]:
-        """What is known of op number `number`."""
+    # ---- attributes
+
+    def plan(self, number: int, at: int) -> Plan:
+        """How op number `number` is read."""
         names = self.file.ops
         if number >= len(names):
             raise Damaged(f"there are {len(names)} names of operations, and this is number {number}", at)
-        name = names[number]
-        found: tuple[str, Versions | None, int]
-        if name in FOREIGN:
-            found = (name, None, 0)
-        else:
-            m = _VERSIONED.match(name)
-            row = STEMS.get(m[1]) if m else None
-            if m is None or row is None or not 1 <= int(m[2]) <= len(row.since):
-                raise Damaged(f"the operation {name} is not known here", at)
-            found = (row.name, row, int(m[2]))
-        self.rows[number] = found
-        return found
+        plan = plan_of(names[number])
+        if plan is None:
+            raise Damaged(f"the operation {names[number]} is not known here", at)
+        self.plans[number] = plan
+        return plan
 
-    # ---- attributes
+    def dictionary(self, number: int, at: int) -> dict[str, Any]:
+        value = self.tables.attribute(number, at)
+        if not isinstance(value, DictAttr):
+            raise Damaged(f"attribute {number} is not the dictionary that should be here", at)
+        return dict(value.items)
 
-    def attributes_of(
-        self, name: str, row: Versions | None, version: int, dictionary: int, properties: int, at: int
-    ) -> dict[str, Any]:
-        """Of an op with a dictionary and properties of these numbers; -1 where there is none."""
-        found: dict[str, Any] = {}
-        if dictionary >= 0:
-            value = self.tables.attribute(dictionary, at)
-            if not isinstance(value, DictAttr):
-                raise Damaged(f"attribute {dictionary} is not the dictionary that should be here", at)
-            found = dict(value.items)
-        if properties >= 0:
-            found.update(self.properties(name, row, version, properties, at))
-        if row is None:
-            return found
-        try:
-            return from_stored(row, version, found)
-        except ValueError as refusal:
-            raise Damaged(f"{name}: {refusal}", at) from None
-
-    def properties(self, name: str, row: Versions | None, version: int, number: int, at: int) -> dict[str, Any]:
-        """The attributes that are stored by themselves, one after the other without their names."""
+    def properties(self, plan: Plan, number: int, at: int) -> list[Any]:
+        """The attributes that are stored one after the other, without their names."""
         if number >= len(self.file.properties):
             raise Damaged(f"there are {len(self.file.properties)} properties, and this is number {number}", at)
-        c = Cursor(self.data, *self.file.properties[number])
-        found: dict[str, Any] = {}
-        if row is not None:
-            names = row.names_in(version)
-            for attribute, index in zip(names, c.varints(len(names)), strict=True):
-                found[attribute] = self.tables.attribute(index, at)
-        else:
-            for attribute in FOREIGN[name]:
-                value = (OPTIONAL_ATTRIBUTE if attribute[-1] == "?" else ATTRIBUTE).read(c, self.tables)
-                if value is not None:
-                    found[attribute.removesuffix("?")] = value
-        c.done(f"the properties of {name}")
+        c = self.tables
+        c.at, c.end = self.file.properties[number]
+        numbers = c.varints(len(plan.names))
+        c.done(f"the properties of {plan.name}")
+        found: list[Any] = []
+        for i, index in enumerate(numbers):
+            if i not in plan.optional:
+                found.append(c.attribute(index, at))
+            else:
+                found.append(c.attribute(index >> 1, at) if index & 1 else None)
         return found

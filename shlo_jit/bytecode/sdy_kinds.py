@@ -25,7 +25,7 @@ from shlo_jit.bytecode.fields import (
     listed,
     of,
 )  # fmt: skip
-from shlo_jit.bytecode.kinds import Kind, dialect
+from shlo_jit.bytecode.kinds import Dialect, Kind
 from shlo_jit.bytecode.sdy_rules import (
     NAME,
     dimension_text,
@@ -230,7 +230,7 @@ ATTRIBUTES_OF_SDY = (
     _kind(16, "per_value_v2", (ATTRIBUTES,), _per_value, _per_value_parts),
 )  # fmt: skip
 
-SDY = dialect("sdy", ATTRIBUTES_OF_SDY, ())
+SDY = Dialect("sdy", ATTRIBUTES_OF_SDY, ())
 
 _BEGINNINGS = (
     ("#sdy<manual_axes", "manual_axes"), ("#sdy.mesh<", "mesh"), ("#sdy.sharding_per_value<", "per_value"),

@@ -23,11 +23,19 @@ class Damaged(Exception):
         self.message, self.at = message, at
 
 
-def long_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A varint of more than one byte, and where it ends. Raises IndexError at the end of the file."""
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number, and where it ends. Raises IndexError at the end of the file."""
     first = data[at]
-    if first & 3 == 2:
+    return (first >> 1, at + 1) if first & 1 else long_varint(data, at)
+
+
+def long_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of more than one byte, and where it ends. Raises IndexError at the end of the file."""
+    first = data[at]
+    if first & 2:
         return (first | data[at + 1] << 8) >> 2, at + 2
+    if first & 4:
+        return (first | data[at + 1] << 8 | data[at + 2] << 16) >> 3, at + 3
     more = (first & -first).bit_length() - 1 if first else 8
     end = at + 1 + more
     if end > len(data):
@@ -35,40 +43,6 @@ def long_varint(data: bytes, at: int) -> tuple[int, int]:
     if not first:
         return int.from_bytes(data[at + 1 : end], "little"), end
     return int.from_bytes(data[at:end], "little") >> (more + 1), end
-
-
-def numbers(data: bytes, at: int, count: int) -> tuple[list[int], int]:
-    """So many varints, and where they end."""
-    found: list[int] = []
-    for _ in range(count):
-        value = data[at]
-        if value & 1:
-            found.append(value >> 1)
-            at += 1
-        elif value & 2:
-            found.append((value | data[at + 1] << 8) >> 2)
-            at += 2
-        else:
-            value, at = long_varint(data, at)
-            found.append(value)
-    return found, at
-
-
-def counted(data: bytes, at: int) -> tuple[list[int], int]:
-    """Varints with their count in front. Raises IndexError for more of them than the file has bytes."""
-    count = data[at]
-    if count == 3:  # one number, as most often
-        value = data[at + 1]
-        if value & 1:
-            return [value >> 1], at + 2
-        if value & 2:
-            return [(value | data[at + 2] << 8) >> 2], at + 3
-    if count == 5 and data[at + 1] & data[at + 2] & 1:  # two small ones
-        return [data[at + 1] >> 1, data[at + 2] >> 1], at + 3
-    (count,), at = numbers(data, at, 1)
-    if count > len(data) - at:
-        raise IndexError
-    return numbers(data, at, count)
 
 
 class Cursor:
@@ -107,10 +81,18 @@ class Cursor:
         return value
 
     def varints(self, count: int) -> list[int]:
+        data, at = self.data, self.at
+        found: list[int] = []
         try:
-            found, at = numbers(self.data, self.at, count)
+            for _ in range(count):
+                value = data[at]
+                if value & 1:
+                    value, at = value >> 1, at + 1
+                else:
+                    value, at = long_varint(data, at)
+                found.append(value)
         except IndexError:
-            found, at = [], self.end + 1
+            at = self.end + 1
         if at > self.end:
             self.fail("the file ends here, in the middle of a list")
         self.at = at
@@ -128,18 +110,21 @@ class Cursor:
             self.fail(f"{n} of something should follow, and {self.end - self.at} bytes are left", at)
         return n
 
+    def skip(self, n: int) -> None:
+        if n > self.end - self.at:
+            self.fail(f"{n} bytes should follow, and {self.end - self.at} are left")
+        self.at += n
+
     def take(self, n: int) -> memoryview:
         """The next n bytes, viewed."""
         at = self.at
-        if n > self.end - at:
-            self.fail(f"{n} bytes should follow, and {self.end - at} are left")
-        self.at = at + n
+        self.skip(n)
         return memoryview(self.data)[at : at + n]
 
     def part(self, n: int) -> Cursor:
         """A cursor over the next n bytes, which are passed over."""
         start = self.at
-        self.take(n)
+        self.skip(n)
         return Cursor(self.data, start, self.at)
 
     def text(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -9,8 +10,7 @@ from typing import Any
 from shlo_jit.bytecode.builtin_kinds import BUILTIN
 from shlo_jit.bytecode.container import Container, Entry
 from shlo_jit.bytecode.kinds import Dialect, Kind
-from shlo_jit.bytecode.locations import UNKNOWN, Location, location_text
-from shlo_jit.bytecode.sdy_kinds import SDY
+from shlo_jit.bytecode.locations import UNKNOWN, Location
 from shlo_jit.bytecode.stream import Cursor, Damaged
 from shlo_jit.bytecode.vhlo_kinds import VHLO
 from shlo_jit.errors import StableHLOError
@@ -18,8 +18,24 @@ from shlo_jit.ir.attributes import OpaqueAttr
 from shlo_jit.text.parser import attribute_of_text
 from shlo_jit.text.types import type_of_text
 
-DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (VHLO, BUILTIN, SDY)}
-MISSING: Any = object()
+ATTRIBUTE, TYPE = range(2)
+WORDS = ("attribute", "type")
+KINDS: tuple[dict[tuple[str, int], Kind], ...] = ({}, {})
+"""Of attributes and of types, by dialect and number."""
+DIALECTS: set[str] = set()
+"""Whose kinds are there."""
+RARE = {"sdy": "sdy_kinds", "stablehlo": "stablehlo_kinds"}
+"""Dialects of few programs, and the modules that have them, which are imported for these."""
+
+
+def _add(dialect: Dialect) -> None:
+    for known, kinds in zip(KINDS, (dialect.attributes, dialect.types), strict=True):
+        known.update({(dialect.name, code): kind for code, kind in kinds.items()})
+    DIALECTS.add(dialect.name)
+
+
+_add(VHLO)
+_add(BUILTIN)
 _UNKNOWN_BYTES = b"\x1f"
 """Of `loc(unknown)`, in its dialect."""
 DEEPEST = 400
@@ -28,125 +44,116 @@ LARGEST = 1 << 17
 """How many nodes the tree of one may have: those that are used twice count twice, as they do when it is printed."""
 
 
-class Tables:
-    """`Found` of the fields."""
+class Tables(Cursor):
+    """The types and attributes, and a cursor over the bytes of the one that is being decoded: what fields are read
+    from."""
+
+    __slots__ = ("depth", "entries", "places", "size", "sizes", "strings", "values")
 
     def __init__(self, data: bytes, container: Container):
-        self.data = data
+        super().__init__(data, 0, 0)
         self.strings = container.strings
         self.entries = (container.attributes, container.types)
-        self.values: tuple[list[Any], list[Any]] = (
-            [MISSING] * len(container.attributes), [MISSING] * len(container.types),
-        )  # fmt: skip
-        self.sizes: tuple[list[int], list[int]] = ([0] * len(container.attributes), [0] * len(container.types))
-        """Nodes of the tree of each that is decoded; 0 of one that is not, -1 of one that is being decoded."""
+        self.values: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
+        self.sizes: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        """Nodes of the tree of each that is decoded; -1 of one that is being decoded."""
         self.size = 0
         """Nodes so far of the one that is being decoded."""
         self.depth = 0
-        self.pending: list[int] = []
-        """Locations that have been met, and whose texts have not been made."""
         self.places: dict[int, OpaqueAttr | None] = {}
-
-    def string(self, index: int, at: int) -> str:
-        if index >= len(self.strings):
-            Cursor(self.data, at, at).fail(f"there are {len(self.strings)} texts, and this is number {index}")
-        return self.strings[index]
+        """Locations that have been met, whose texts `Locations` makes."""
 
     def attribute(self, index: int, at: int) -> Any:
-        values = self.values[0]
-        value = values[index] if index < len(values) else MISSING
-        if value is not MISSING:
-            self.size += self.sizes[0][index]
-            return value
-        return self._decoded(0, index, at)
+        """Attribute number `index`, which is asked for at `at`."""
+        values = self.values[ATTRIBUTE]
+        if index not in values:
+            return self._decoded(ATTRIBUTE, index, at)
+        self.size += self.sizes[ATTRIBUTE][index]
+        return values[index]
 
     def type(self, index: int, at: int) -> Any:
-        values = self.values[1]
-        value = values[index] if index < len(values) else MISSING
-        if value is not MISSING:
-            self.size += self.sizes[1][index]
-            return value
-        return self._decoded(1, index, at)
+        values = self.values[TYPE]
+        if index not in values:
+            return self._decoded(TYPE, index, at)
+        self.size += self.sizes[TYPE][index]
+        return values[index]
 
     def _decoded(self, which: int, index: int, at: int) -> Any:
-        """Attribute (0) or type (1) number `index`, which stands at `at`."""
-        what = ("attribute", "type")[which]
         entries, sizes = self.entries[which], self.sizes[which]
-        here = Cursor(self.data, at, at)
         if index >= len(entries):
-            here.fail(f"there are {len(entries)} {what}s, and this is number {index}")
-        if sizes[index] < 0:
-            here.fail(f"{what} {index} is a part of itself")
+            self.fail(f"there are {len(entries)} {WORDS[which]}s, and this is number {index}", at)
+        if index in sizes:
+            self.fail(f"{WORDS[which]} {index} is a part of itself", at)
         if self.depth >= DEEPEST:
-            here.fail(f"types and attributes are more than {DEEPEST} deep in each other")
-        outer, self.size, sizes[index] = self.size, 1, -1
+            self.fail(f"types and attributes are more than {DEEPEST} deep in each other", at)
+        outer = self.at, self.end, self.size
+        self.size, sizes[index] = 1, -1
         self.depth += 1
         value = self.read(entries[index], which)
         self.depth -= 1
         if self.size > LARGEST:
-            here.fail(f"{what} {index} is larger than {LARGEST} of them")
+            self.fail(f"{WORDS[which]} {index} is larger than {LARGEST} of them", at)
         if isinstance(value, Location):
             value = self.place(index, at) or OpaqueAttr(f"loc({UNKNOWN})")
-        sizes[index] = self.size
-        self.size += outer
+        sizes[index] = size = self.size
+        self.at, self.end, self.size = outer
+        self.size += size
         self.values[which][index] = value
         return value
 
     def read(self, entry: Entry, which: int) -> Any:
-        dialect, start, end, encoded = entry
-        c = Cursor(self.data, start, end)
+        """The type or attribute in these bytes, to whose end the cursor is moved."""
+        dialect, self.at, self.end, encoded = entry
         if not encoded:
-            return self._read_text(c, entry, which)
-        kind = self._kind(c, entry, which)
-        fields = [read(c, self) for read, _ in kind.fields]
+            return self._read_text(dialect, which)
+        code = self.varint()
+        kind = KINDS[which].get((dialect, code)) or self._rare_kind(dialect, code, which, entry[1])
         try:
-            value = kind.make(*fields)
+            value = kind.read(self)
         except ValueError as refusal:
-            c.fail(f"{dialect} {kind.name}: {refusal}", start)
-        if c.at != end:
-            c.done(f"the {kind.name} here")
+            self.fail(f"{dialect} {kind.name}: {refusal}", entry[1])
+        if self.at != self.end:
+            self.done(f"the {kind.name} here")
         return value
 
-    def _kind(self, c: Cursor, entry: Entry, which: int) -> Kind:
-        dialect = DIALECTS.get(entry[0])
-        if dialect is None:
-            c.fail(f"dialect {entry[0]} is not known here")
-        code = c.varint()
-        kind = (dialect.types if which else dialect.attributes).get(code)
-        if kind is None:
-            c.fail(f"{entry[0]} has no {'type' if which else 'attribute'} {code} that is known here", entry[1])
-        return kind
+    def _rare_kind(self, dialect: str, code: int, which: int, at: int) -> Kind:
+        if dialect in RARE and dialect not in DIALECTS:
+            module = importlib.import_module(f"shlo_jit.bytecode.{RARE[dialect]}")
+            _add(getattr(module, dialect.upper()))
+        if dialect not in DIALECTS:
+            self.fail(f"dialect {dialect} is not known here", at)
+        if (dialect, code) not in KINDS[which]:
+            self.fail(f"{dialect} has no {WORDS[which]} {code} that is known here", at)
+        return KINDS[which][dialect, code]
 
-    def _read_text(self, c: Cursor, entry: Entry, which: int) -> Any:
+    def _read_text(self, dialect: str, which: int) -> Any:
         """What has no bytes of its own stands here as it is printed."""
-        text = c.text()
-        c.done("the text here")
-        if not which and entry[0] not in DIALECTS:
+        start = self.at
+        text = self.text()
+        self.done("the text here")
+        if which == ATTRIBUTE and dialect not in DIALECTS and dialect not in RARE:
             return OpaqueAttr(text)
         try:
-            return type_of_text(text) if which else attribute_of_text(text)
+            return type_of_text(text) if which == TYPE else attribute_of_text(text)
         except StableHLOError as error:
-            c.fail(f"{text[:80]!r}: {error.diagnostics[0].message}", entry[1])
+            self.fail(f"{text[:80]!r}: {error.diagnostics[0].message}", start)
 
     # ---- locations
 
     def location(self, index: int, at: int) -> str:
         """How a location is named by others: `#loc3`, or `unknown`. Its own text is made by `Locations`."""
-        entries = self.entries[0]
-        if index >= len(entries):
-            Cursor(self.data, at, at).fail(f"there are {len(entries)} attributes, and this is number {index}")
-        dialect, start, end, _ = entries[index]
-        if self.data[start:end] == _UNKNOWN_BYTES and dialect == BUILTIN.name:
-            return UNKNOWN
-        self.pending.append(index)
-        return f"#loc{index}"
+        return UNKNOWN if self.place(index, at) is None else f"#loc{index}"
 
     def place(self, index: int, at: int) -> OpaqueAttr | None:
         """The location of an op or argument; None for one that is not known."""
-        found = self.places.get(index, MISSING)
-        if found is MISSING:
-            name = self.location(index, at)
-            found = self.places[index] = None if name == UNKNOWN else OpaqueAttr(f"loc({name})")
+        if index in self.places:
+            return self.places[index]
+        entries = self.entries[ATTRIBUTE]
+        if index >= len(entries):
+            self.fail(f"there are {len(entries)} attributes, and this is number {index}", at)
+        dialect, start, end, _ = entries[index]
+        is_known = end - start > 1 or self.data[start:end] != _UNKNOWN_BYTES or dialect != BUILTIN.name
+        self.places[index] = found = OpaqueAttr(f"loc(#loc{index})") if is_known else None
         return found
 
 
@@ -161,17 +168,23 @@ class Locations(Mapping[str, str]):
     def _texts(self) -> dict[str, str]:
         tables = self._tables
         found: dict[str, str] = {}
-        while tables.pending:
-            index = tables.pending.pop()
-            name = f"loc{index}"
-            if name in found:
-                continue
-            try:
-                value = tables.read(tables.entries[0][index], 0)
-            except Damaged:
-                value = None
-            found[name] = f"loc({location_text(value) if isinstance(value, Location) else UNKNOWN})"
+        pending = list(tables.places)
+        while pending:
+            for index in pending:
+                found[f"loc{index}"] = f"loc({self._text(index)})"
+            pending = list(tables.places)[len(found) :]  # those that these are made of
         return found
+
+    def _text(self, index: int) -> str:
+        from shlo_jit.bytecode.location_texts import location_text  # few programs need it
+
+        tables = self._tables
+        try:
+            value = tables.read(tables.entries[ATTRIBUTE][index], ATTRIBUTE)
+        except Damaged:
+            tables.depth = 0
+            return UNKNOWN
+        return location_text(value) if isinstance(value, Location) else UNKNOWN
 
     def __getitem__(self, name: str) -> str:
         return self._texts[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
 from typing import Any
 
 from shlo_jit.bytecode.fields import (
@@ -24,7 +26,7 @@ from shlo_jit.bytecode.fields import (
     of,
     pairs,
 )  # fmt: skip
-from shlo_jit.bytecode.kinds import Kind, constant, dialect, itself, one
+from shlo_jit.bytecode.kinds import Dialect, Kind, constant, itself, one
 from shlo_jit.bytecode.values import float_of, float_parts, integer_of, integer_parts, tensor_of, tensor_parts
 from shlo_jit.bytecode.versions import FIRST, Version
 from shlo_jit.ir.attributes import (
@@ -59,11 +61,25 @@ from shlo_jit.ir.types import (
 )  # fmt: skip
 from shlo_jit.text.types import type_of_text
 
-
 # ---------------------------------------------------------------------- attributes
-def _enum(code: int, mnemonic: str, words: str, since: Version = FIRST, first: int = 0) -> Kind:
-    """Words are numbered in this order."""
-    known = {first + i: EnumAttr("stablehlo", mnemonic, word) for i, word in enumerate(words.split())}
+WORDS = {
+    "comparison_direction": "EQ NE GE GT LE LT",
+    "comparison_type": "NOTYPE FLOAT TOTALORDER SIGNED UNSIGNED",
+    "custom_call_api_version": "API_VERSION_UNSPECIFIED API_VERSION_ORIGINAL API_VERSION_STATUS_RETURNING "
+    "API_VERSION_STATUS_RETURNING_UNIFIED API_VERSION_TYPED_FFI",
+    "fft_type": "FFT IFFT RFFT IRFFT",
+    "precision": "DEFAULT HIGH HIGHEST",
+    "result_accuracy_mode": "DEFAULT HIGHEST TOLERANCE",
+    "rng_algorithm": "DEFAULT THREE_FRY PHILOX",
+    "rng_distribution": "UNIFORM NORMAL",
+    "transpose": "TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT",
+}
+"""Of enumerations, in the order of their numbers."""
+
+
+def enum(code: int, mnemonic: str, since: Version = FIRST, first: int = 0) -> Kind:
+    """An enumeration; `first` is the number of its first word."""
+    known = {first + i: EnumAttr("stablehlo", mnemonic, word) for i, word in enumerate(WORDS[mnemonic].split())}
     numbers = {value: number for number, value in known.items()}
 
     def make(number: int) -> EnumAttr:
@@ -74,7 +90,7 @@ def _enum(code: int, mnemonic: str, words: str, since: Version = FIRST, first: i
     return Kind(code, mnemonic, (COUNT,), make, lambda value: (numbers[value],), since)
 
 
-def _struct(code: int, name: str, fields: tuple[Any, ...], since: Version = FIRST, names: tuple[str, ...] = ()) -> Kind:
+def struct(code: int, name: str, fields: tuple[Any, ...], since: Version = FIRST, names: tuple[str, ...] = ()) -> Kind:
     """A struct whose fields stand in their order."""
     names = names or tuple(field for field, _, _ in STRUCTS[name])
 
@@ -84,13 +100,13 @@ def _struct(code: int, name: str, fields: tuple[Any, ...], since: Version = FIRS
     return Kind(code, name.partition(".")[2], fields, make, lambda value: tuple(v for _, v in value.fields), since)
 
 
-def _axis(name: str, sub_axis: Any) -> StructAttr:
+def axis(name: str, sub_axis: Any) -> StructAttr:
     if sub_axis is not None and not isinstance(sub_axis, StructAttr):
         raise ValueError("this is no part of an axis")
     return StructAttr("stablehlo.axis_ref", (("name", name), ("sub_axis_info", sub_axis or ())))
 
 
-def _axis_parts(value: StructAttr) -> tuple[Any, ...]:
+def axis_parts(value: StructAttr) -> tuple[Any, ...]:
     return value.get("name"), value.get("sub_axis_info") or None
 
 
@@ -115,11 +131,11 @@ def _mesh_parts(value: StructAttr) -> tuple[Any, ...]:
     return value.get("axes"), value.get("device_ids") or None
 
 
-def _bounds(bounds: tuple[int | None, ...]) -> OpaqueAttr:
+def bounds(bounds: tuple[int | None, ...]) -> OpaqueAttr:
     return OpaqueAttr(f"{BOUNDS}<{', '.join('?' if b is None else str(b) for b in bounds)}>")
 
 
-def _bounds_parts(value: OpaqueAttr) -> tuple[tuple[int | None, ...]]:
+def bounds_parts(value: OpaqueAttr) -> tuple[tuple[int | None, ...]]:
     texts = value.text.removeprefix(f"{BOUNDS}<").removesuffix(">").split(",")
     return (tuple(None if "?" in text else int(text) for text in texts if text.strip()),)
 
@@ -135,33 +151,28 @@ def type_attribute(type: Any) -> TypeAttr:
 ATTRIBUTES_OF_VHLO = (
     Kind(1, "array", (ATTRIBUTES,), itself, one),
     Kind(2, "bool", (COUNT,), bool, one),
-    _enum(3, "comparison_direction", "EQ NE GE GT LE LT"),
-    _enum(4, "comparison_type", "NOTYPE FLOAT TOTALORDER SIGNED UNSIGNED"),
-    _enum(
-        5,
-        "custom_call_api_version",
-        "API_VERSION_UNSPECIFIED API_VERSION_ORIGINAL API_VERSION_STATUS_RETURNING "
-        "API_VERSION_STATUS_RETURNING_UNIFIED API_VERSION_TYPED_FFI",
-    ),
+    enum(3, "comparison_direction"),
+    enum(4, "comparison_type"),
+    enum(5, "custom_call_api_version"),
     Kind(6, "dictionary", (pairs(NAME, ATTRIBUTE),), DictAttr, lambda value: (value.items,)),
-    _enum(7, "fft_type", "FFT IFFT RFFT IRFFT"),
+    enum(7, "fft_type"),
     Kind(8, "float", (NUMBER,), float_of, float_parts),
     Kind(9, "integer", (NUMBER,), integer_of, integer_parts),
-    _struct(10, "stablehlo.output_operand_alias", (SIGNEDS, SIGNED, SIGNEDS)),
-    _enum(11, "precision", "DEFAULT HIGH HIGHEST"),
-    _enum(12, "rng_algorithm", "DEFAULT THREE_FRY PHILOX"),
-    _enum(13, "rng_distribution", "UNIFORM NORMAL", first=1),
+    struct(10, "stablehlo.output_operand_alias", (SIGNEDS, SIGNED, SIGNEDS)),
+    enum(11, "precision"),
+    enum(12, "rng_algorithm"),
+    enum(13, "rng_distribution", first=1),
     Kind(14, "string", (STRING,), itself, one),
     Kind(15, "tensor", (TYPE, BLOB), tensor_of, tensor_parts),
-    _enum(16, "transpose", "TRANSPOSE_INVALID NO_TRANSPOSE TRANSPOSE ADJOINT"),
+    enum(16, "transpose"),
     Kind(17, "type", (TYPE,), type_attribute, lambda value: (value.type,)),
-    Kind(18, "bounds", (EXTENTS,), _bounds, _bounds_parts),
-    _enum(19, "result_accuracy_mode", "DEFAULT HIGHEST TOLERANCE", Version(1, 9)),
-    _struct(20, "stablehlo.result_accuracy", (F64, F64, SIGNED, of(EnumAttr)), Version(1, 9)),
-    _struct(21, "stablehlo.sub_axis_info", (SIGNED, SIGNED), Version(1, 16)),
-    Kind(22, "axis_ref", (NAME, FLAGGED_ATTRIBUTE), _axis, _axis_parts, Version(1, 16)),
+    Kind(18, "bounds", (EXTENTS,), bounds, bounds_parts),
+    enum(19, "result_accuracy_mode", Version(1, 9)),
+    struct(20, "stablehlo.result_accuracy", (F64, F64, SIGNED, of(EnumAttr)), Version(1, 9)),
+    struct(21, "stablehlo.sub_axis_info", (SIGNED, SIGNED), Version(1, 16)),
+    Kind(22, "axis_ref", (NAME, FLAGGED_ATTRIBUTE), axis, axis_parts, Version(1, 16)),
     Kind(23, "replica_group_mesh_axes", (of(str, StructAttr), of(tuple)), _mesh_axes, _mesh_axes_parts, Version(1, 16)),
-    _struct(24, "stablehlo.mesh_axis", (NAME, SIGNED), Version(1, 17), ("name", "size")),
+    struct(24, "stablehlo.mesh_axis", (NAME, SIGNED), Version(1, 17), ("name", "size")),
     Kind(25, "mesh", (of(tuple), OPTIONAL_ATTRIBUTE), _mesh, _mesh_parts, Version(1, 17)),
 )
 
@@ -210,23 +221,34 @@ def complex_part(type: ScalarType) -> tuple[Type]:
 
 
 def make_tensor(shape: tuple[int | None, ...], type: Type) -> TensorType:
-    return tensor(shape, element(type))
+    dtype = element(type)
+    if isinstance(dtype, DType):
+        return _tensor(shape, dtype.name)
+    return TensorType(shape, dtype)  # not that of another spelling
+
+
+@functools.lru_cache(maxsize=4096)
+def _tensor(shape: tuple[int | None, ...], name: str) -> TensorType:
+    """The interned type. Names are found faster than dtypes."""
+    return tensor(shape, DTYPES[name])
 
 
 def _encoded(encoding: Any, shape: tuple[int | None, ...], type: Type) -> TensorType:
     if not isinstance(encoding, OpaqueAttr) or not encoding.text.startswith(BOUNDS):
         raise ValueError("the encoding of a tensor type is none of StableHLO's")
-    (bounds,) = _bounds_parts(encoding)
+    (bounds,) = bounds_parts(encoding)
     if len(bounds) != len(shape) or any(n is not None and b is not None for n, b in zip(shape, bounds, strict=True)):
         raise ValueError("bounds are of all dimensions, and stand where the extent is not known")
     return TensorType(shape, element(type), bounds)
 
 
 def _encoded_parts(type: TensorType) -> tuple[Any, ...]:
-    return _bounds(type.bounds or ()), type.shape, scalar(type.dtype)
+    return bounds(type.bounds or ()), type.shape, scalar(type.dtype)
 
 
 SIGNED_STORAGE = 1
+SHORT, LONG = "<u", "<ui"
+"""The storage of unsigned quantized numbers, as it is spelled: an integer without a sign, or `ui8` and the like."""
 
 
 def _storage(flags: int, type: Type) -> DType:
@@ -246,7 +268,10 @@ def _quantized(
     least, most = storage_range(stored)
     if not least <= low < high <= most or len(scales) != len(zeros) or not scales:
         raise ValueError("the range or the parameters of a quantized type are none")
-    return QuantizedType(stored, shown, low, high, scales, zeros, axis)
+    found = QuantizedType(stored, shown, low, high, scales, zeros, axis)
+    if isinstance(storage, ScalarType) and storage.name.startswith("u"):
+        return replace(found, text=element_type_text(found).replace(SHORT, LONG, 1))
+    return found
 
 
 def _per_tensor(flags: int, storage: Type, expressed: Type, scale: float, zero: int, low: int, high: int) -> Any:
@@ -261,8 +286,8 @@ def _per_axis(
 
 
 def _head(type: QuantizedType) -> tuple[Any, ...]:
-    name = type.storage.name
-    return int(type.storage.kind == "i"), ScalarType(name.removeprefix("u")), ScalarType(type.expressed.name)
+    name = type.storage.name if LONG in type.text else type.storage.name.removeprefix("u")
+    return int(type.storage.kind == "i"), ScalarType(name), ScalarType(type.expressed.name)
 
 
 def _per_tensor_parts(type: QuantizedType) -> tuple[Any, ...]:
@@ -275,8 +300,9 @@ def _per_axis_parts(type: QuantizedType) -> tuple[Any, ...]:
 
 def values(types: tuple[Any, ...]) -> tuple[Type, ...]:
     """Types that a value can have."""
-    if not all(isinstance(type, Type) for type in types):
-        raise ValueError("a quantized type is one of elements only")
+    for type in types:
+        if not isinstance(type, Type):
+            raise ValueError("a quantized type is one of elements only")
     return types
 
 
@@ -328,7 +354,7 @@ TYPES_OF_VHLO = (
     Kind(42, "future", (TYPES,), lambda types: FutureType(values(types)), lambda type: (type.types,), Version(1, 15)),
 )
 
-VHLO = dialect("vhlo", ATTRIBUTES_OF_VHLO, TYPES_OF_VHLO)
+VHLO = Dialect("vhlo", ATTRIBUTES_OF_VHLO, TYPES_OF_VHLO)
 
 
 # ---------------------------------------------------------------------- which kind a value is of
@@ -339,7 +365,7 @@ _BY_CLASS = {
 }  # fmt: skip
 
 
-def name_of_kind(value: Any) -> str:
+def name_of_kind_in_vhlo(value: Any) -> str:
     """The name of the kind that a type or an attribute is of, in VHLO. Raises ValueError."""
     match value:
         case ScalarType():

@@ -216,11 +216,12 @@ def _trimmed(function: Op, inputs: Cuts, outputs: Cuts) -> Op:
     for op in reversed(list(walk(function.block()))):
         if op.name not in (PART, WHOLE) or op.result in used:
             used.update(op.operands)
+    parts = {argument for argument, tiles in zip(function.block().arguments, inputs, strict=True) if tiles is not None}
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name not in (PART, WHOLE):
             return None
-        is_done = op.name == PART and operands[0].type == op.result.type
+        is_done = op.name == PART and op.operands[0] in parts
         return operands if is_done or op.result not in used else None
 
     new = rebuilt(function, Rewriter(visit).sweep(function.block()))

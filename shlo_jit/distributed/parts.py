@@ -16,8 +16,8 @@ import numpy as np
 from shlo_jit.distributed.tiles import TileAssignment
 from shlo_jit.errors import UnsupportedError, VerifyError, diagnose
 from shlo_jit.ir.attributes import UNIT, Dense, IntegerAttr, StructAttr
-from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import I64, UI32, TensorType, Type, tensor
+from shlo_jit.ir.core import Block, Op, Region, Value
+from shlo_jit.ir.types import I1, I64, UI32, TensorType, Type, tensor
 from shlo_jit.ops.shapes import type_text
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter, rewrite
@@ -27,7 +27,7 @@ PART, WHOLE = "distributed.part", "distributed.whole"
 
 def emit_part(rw: Rewriter, value: Value, tiles: TileAssignment, local: Type) -> Value:
     """This process's part of a value; of what was put together of such parts, the part that there was."""
-    if value.type == local:
+    if value.type == local and tiles.summands == 1:
         return value
     made = value.op
     if made is not None and made.name == WHOLE and assignment(made).same_parts(tiles):
@@ -37,7 +37,7 @@ def emit_part(rw: Rewriter, value: Value, tiles: TileAssignment, local: Type) ->
 
 def emit_whole(rw: Rewriter, value: Value, tiles: TileAssignment, whole: Type) -> Value:
     """The value that the processes have the parts of."""
-    return value if value.type == whole else rw.emit1(WHOLE, [value], whole, {"tiles": tiles})
+    return value if value.type == whole and tiles.summands == 1 else rw.emit1(WHOLE, [value], whole, {"tiles": tiles})
 
 
 def assignment(op: Op) -> TileAssignment:
@@ -90,7 +90,7 @@ def written_out(function: Op) -> Op:
 
 
 def _slice(rw: Rewriter, op: Op, value: Value) -> Value:
-    """dynamic_slice from where this process's part starts."""
+    """dynamic_slice from where this process's part starts; nothing but zeros where another has the first summand."""
     tiles, local = assignment(op), op.result.tensor
     process = rw.emit1("stablehlo.partition_id", [], tensor((), UI32))
     starts = []
@@ -102,23 +102,40 @@ def _slice(rw: Rewriter, op: Op, value: Value) -> Value:
         table = mk.constant(rw, tensor((len(by_process),), I64), by_process)
         start = rw.emit1("stablehlo.dynamic_slice", [table, process], tensor((1,), I64), {"slice_sizes": mk.dims([1])})
         starts.append(mk.reshape(rw, start, ()))
-    return rw.emit1("stablehlo.dynamic_slice", [value, *starts], local, {"slice_sizes": mk.dims(local.extents)})
+    part = rw.emit1("stablehlo.dynamic_slice", [value, *starts], local, {"slice_sizes": mk.dims(local.extents)})
+    if tiles.summands == 1:
+        return part
+    firsts = [tiles.is_first(device) for device in range(len(tiles.devices))]
+    table = mk.constant(rw, tensor((len(firsts),), I1), firsts)
+    first = rw.emit1("stablehlo.dynamic_slice", [table, process], tensor((1,), I1), {"slice_sizes": mk.dims([1])})
+    return mk.apply(rw, "select", mk.reshape(rw, first, ()), part, mk.splat_like(rw, part, 0))
 
 
 def _gather(rw: Rewriter, op: Op, value: Value) -> Value:
-    """An all_gather for each dimension that is cut, the first dimension, whose parts are contiguous, last."""
+    """An all_reduce of summands; then an all_gather for each dimension that is cut, the first dimension, whose parts
+    are contiguous, last."""
     tiles = assignment(op)
+    if tiles.summands > 1:
+        scalar = tensor((), value.tensor.dtype)
+        sides = [Value(scalar), Value(scalar)]
+        total = Op("stablehlo.add", sides, [scalar], {}, [], *rw.place())
+        body = Block(sides, [total, Op("stablehlo.return", [total.result], [], {}, [], *rw.place())])
+        attributes = _among(tiles.together())
+        (value,) = rw.emit("stablehlo.all_reduce", [value], [value.type], attributes, [Region([body])])
     for dimension in reversed(range(len(tiles.tiles))):
         shape = list(mk.shape_of(value))
         if tiles.tiles[dimension] == 1 or shape[dimension] == 0:  # of nothing, the whole is nothing too
             continue
-        groups = tiles.groups(dimension).astype(np.int64)
         shape[dimension] *= tiles.tiles[dimension]
-        attributes = {
-            "all_gather_dim": IntegerAttr(dimension),
-            "channel_handle": StructAttr("stablehlo.channel_handle", (("handle", 1), ("type", 1))),
-            "replica_groups": Dense(tensor(groups.shape, I64), groups),
-            "use_global_device_ids": UNIT,
-        }
+        attributes = {"all_gather_dim": IntegerAttr(dimension), **_among(tiles.groups(dimension))}
         value = rw.emit1("stablehlo.all_gather", [value], tensor(tuple(shape), value.tensor.dtype), attributes)
     return value
+
+
+def _among(groups: np.ndarray) -> dict[str, object]:
+    """Attributes of a collective op of groups of devices."""
+    return {
+        "channel_handle": StructAttr("stablehlo.channel_handle", (("handle", 1), ("type", 1))),
+        "replica_groups": Dense(tensor(groups.shape, I64), groups.astype(np.int64)),
+        "use_global_device_ids": UNIT,
+    }

@@ -19,11 +19,13 @@ Piece = tuple[str, int, int]
 def tile_assignment(op: Op, sharding: Sharding, manual: Collection[str], devices: int) -> TileAssignment:
     """How a value is cut along the axes that are manual; along all others every device has all of it.
 
-    Raises VerifyError where axes overlap, UnsupportedError for a mesh of another number of devices and for summands.
+    Raises VerifyError where axes overlap, UnsupportedError for a mesh of another number of devices, and for summands
+    along axes that are not manual.
     """
     mesh = sharding.mesh
-    if sharding.unreduced:
-        what = f"{op.name}: a value that is unreduced along an axis is not supported"
+    other = next((axis.name for axis in sharding.unreduced if axis.name not in manual), None)
+    if other is not None:
+        what = f"{op.name}: a value that is unreduced along axis {other!r}, which is not manual, is not supported"
         raise UnsupportedError(diagnose(what, op.span, op=op.name, label="sharding"))
     if not mesh.axes and not mesh.device_ids:  # the empty mesh stands for any
         return TileAssignment.whole(len(sharding.dimensions), devices)
@@ -35,15 +37,16 @@ def tile_assignment(op: Op, sharding: Sharding, manual: Collection[str], devices
         hint = f"compile with num_partitions={mesh.size}"
         raise UnsupportedError(diagnose(what, op.span, op=op.name, label="mesh", hint=hint))
     cut = [_manual(op, axes, manual) for axes in sharding.dimensions]
-    pieces = _pieces(op, mesh, [axis for axes in cut for axis in axes])
-    wanted = [_piece(mesh, axis) for axes in cut for axis in axes]
+    used = [axis for axes in (*cut, sharding.unreduced) for axis in axes]
+    pieces, wanted = _pieces(op, mesh, used), [_piece(mesh, axis) for axis in used]
     if len(set(wanted)) < len(wanted):
         refuse(op, "an axis is used twice in one sharding")
     order = [pieces.index(piece) for piece in wanted]
     order += [i for i in range(len(pieces)) if i not in order]
     grid = np.array(mesh.device_ids or range(devices)).reshape([size for _, _, size in pieces])
     tiles = tuple(prod(_piece(mesh, axis)[2] for axis in axes) for axes in cut)
-    return TileAssignment(tiles, tuple(grid.transpose(order).reshape(-1).tolist()))
+    summands = prod(_piece(mesh, axis)[2] for axis in sharding.unreduced)
+    return TileAssignment(tiles, tuple(grid.transpose(order).reshape(-1).tolist()), summands)
 
 
 def _manual(op: Op, axes: tuple[Axis, ...], manual: Collection[str]) -> list[Axis]:

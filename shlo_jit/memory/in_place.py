@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import NestStep, OpStep, Step
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
@@ -39,9 +40,9 @@ def is_ours(p: Planner, storage: Storage) -> bool:
     return donated or storage.kind in ("arena", "result")
 
 
-def victim(p: Planner, step: NestStep, value: Value) -> Storage | None:
-    """The storage of an operand that this nest reads for the last time, and only where it writes."""
-    nest = step.nest
+def victim(p: Planner, step: Step, nest: Nest, value: Value) -> Storage | None:
+    """The storage of an operand that this nest of the step reads for the last time, and only where it writes."""
+    product = step.op.operands if isinstance(step, OpStep) else []
     (store, *more) = [s for s in nest.stores if s.target is value]
     if more:
         return None
@@ -54,6 +55,8 @@ def victim(p: Planner, step: NestStep, value: Value) -> Storage | None:
             continue
         if any(p.storage.get(o.target) is storage for o in nest.stores):
             continue
+        if any(p.storage.get(o) is storage for o in product):
+            continue  # other tiles of the product still need it
         same = [r for r in step.reads if p.storage.get(r) is storage]
         if all(pointwise(nest, r, store.index, value) for r in same):
             return storage

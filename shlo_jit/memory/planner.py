@@ -276,17 +276,22 @@ class Planner:
             self.host(step, step.epilogue)
         for v in step.writes:
             if v not in self.storage and isinstance(step, NestStep):
-                taken = victim(self, step, v)
+                taken = victim(self, step, step.nest, v)
                 if taken is not None:
                     self.share(v, taken, at)
                     continue
             self.define(v, at)
 
     def host(self, step: OpStep, epilogue: NestStep) -> None:
-        """A product with an epilogue: the product lives for this step only, in the epilogue's result where it fits."""
+        """A product with an epilogue: the product lives for this step only, in the epilogue's result where it fits.
+        A result that is computed in the memory of an operand does not take it: that is read after the product."""
         at = self.begin[id(step)]
         product = step.op.results[0]
         for v in epilogue.writes:
+            taken = None if v in self.storage else victim(self, step, epilogue.nest, v)
+            if taken is not None:
+                self.share(v, taken, at)
+                continue
             self.define(v, at)
             stores = [s for s in epilogue.nest.stores if s.target is v]
             fits = equal(nbytes(v), nbytes(product)) and product not in self.storage and len(stores) == 1

@@ -11,6 +11,7 @@ import numpy as np
 
 from shlo_jit.codegen.jit import Library
 from shlo_jit.pjrt import interface, records
+from shlo_jit.pjrt.code.row_major import LAYOUTS, MOST_RANK
 from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.kept import Kept
 from shlo_jit.pjrt.ports import MEMORY_KINDS, Port
@@ -110,6 +111,12 @@ class Client:
     def memory_address(self, device: int, kind: int) -> int:
         """Of a memory of a device that there is."""
         return ctypes.addressof(self.memories[len(MEMORY_KINDS) * device + kind])
+
+    def layout_address(self, rank: int) -> int:
+        """Of the layout that arrays of a rank have. Raises PluginError."""
+        if not 0 <= rank <= MOST_RANK:
+            raise PluginError(interface.INVALID_ARGUMENT, f"arrays have up to {MOST_RANK} dimensions, not {rank}")
+        return self.library.addresses[LAYOUTS.text[1:]] + records.nbytes(records.LAYOUT) * rank
 
     def add(self, program: Program) -> int:
         """Give a program a number, and its record's address."""
@@ -338,3 +345,9 @@ def _memory_name(address: int) -> str:
     number = _MEMORY.from_address(address).number
     kind = ("CpuDeviceMemory", "PinnedHostMemory", "UnpinnedHostMemorySpace")[number % len(MEMORY_KINDS)]
     return f"{kind}(id={number}, process_index=0, client=cpu)"
+
+
+# ---------------------------------------------------------------------- layouts
+@handles("Client_GetDefaultLayout", "Topology_GetDefaultLayout")
+def _default_layout(client: Client, args: Any) -> None:
+    args.layout = client.layout_address(args.num_dims)

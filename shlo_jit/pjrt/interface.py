@@ -211,18 +211,17 @@ RECORDS = {
     "Executable_ParameterShardings": "extension_start executable num_parameters:i64 shardings sharding_sizes",
     "Executable_OutputShardings": "extension_start executable num_outputs:i64 shardings sharding_sizes",
     "Layouts_Extension": (
-        "type:i32 next layout_destroy layout_serialize client_default_layout buffer_layout topology_default_layout "
-        "output_layouts parameter_layouts"
+        "type:i32 next destroy serialize client_default buffer_layout topology_default output_layouts parameter_layouts"
     ),
-    "Layouts_MemoryLayout_Destroy": "extension_start layout",
-    "Layouts_MemoryLayout_Serialize": (
+    "MemoryLayout_Destroy": "extension_start layout",
+    "MemoryLayout_Serialize": (
         "extension_start layout serialized_bytes serialized_bytes_size:i64 serialized_layout serialized_layout_deleter"
     ),
-    "Layouts_Client_GetDefaultLayout": "extension_start client type:i32 dims num_dims:i64 layout",
-    "Layouts_Buffer_MemoryLayout": "extension_start buffer layout",
-    "Layouts_Topology_GetDefaultLayout": "extension_start topology type:i32 dims num_dims:i64 layout",
-    "Layouts_Executable_GetOutputLayouts": "extension_start executable num_outputs:i64 layouts",
-    "Layouts_Executable_GetParameterLayouts": "extension_start executable num_parameters:i64 layouts",
+    "Client_GetDefaultLayout": "extension_start client type:i32 dims num_dims:i64 layout",
+    "Buffer_MemoryLayout": "extension_start buffer layout",
+    "Topology_GetDefaultLayout": "extension_start topology type:i32 dims num_dims:i64 layout",
+    "Executable_GetOutputLayouts": "extension_start executable num_outputs:i64 layouts",
+    "Executable_GetParameterLayouts": "extension_start executable num_parameters:i64 layouts",
 }
 """Other records, which begin with their size as well."""
 

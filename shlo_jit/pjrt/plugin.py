@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from shlo_jit.codegen.target import resolve
-from shlo_jit.pjrt import layouts, program_functions  # noqa: F401 - their functions are among the handlers
+from shlo_jit.pjrt import program_functions  # noqa: F401 - its functions are among the handlers
 from shlo_jit.pjrt.client import Client
 from shlo_jit.pjrt.code.memory import LIMIT, LOCK
-from shlo_jit.pjrt.code.python import LAYOUT_FUNCTIONS, MAIN_THREAD, SHARDING_FUNCTIONS
+from shlo_jit.pjrt.code.python import MAIN_THREAD
 from shlo_jit.pjrt.code.routine import PLUGIN
 from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT
 from shlo_jit.pjrt.table import Table
@@ -23,7 +23,7 @@ from shlo_jit.runtime import build, pool, routines
 FAIL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
 CAPSULE_NAME = b"pjrt_c_api"
 LAYOUTS, SHARDINGS = 4, 19
-"""Numbers of the extensions by which programs say how their arguments and results lie in memory, and on devices."""
+"""Numbers of the extensions by which arrays and programs say how they lie in memory, and on devices."""
 
 
 class Plugin:
@@ -40,8 +40,13 @@ class Plugin:
         """What memory of others must be a multiple of."""
         self.client = client = Client(library, device_count)
         self.table = table = Table(library, client.handlers())
-        table.extend(LAYOUTS, "Layouts_Extension", *LAYOUT_FUNCTIONS)
-        table.extend(SHARDINGS, "Shardings_Extension", *SHARDING_FUNCTIONS)
+        table.extend(
+            LAYOUTS,
+            "Layouts_Extension",
+            *("MemoryLayout_Destroy", "MemoryLayout_Serialize", "Client_GetDefaultLayout", "Buffer_MemoryLayout"),
+            *("Topology_GetDefaultLayout", "Executable_GetOutputLayouts", "Executable_GetParameterLayouts"),
+        )
+        table.extend(SHARDINGS, "Shardings_Extension", "Executable_ParameterShardings", "Executable_OutputShardings")
 
         def fail(answer: int, number: int, status: int) -> None:
             try:

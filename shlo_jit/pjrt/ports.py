@@ -10,6 +10,7 @@ from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.core import Module, Op, function_type
 from shlo_jit.ir.types import BY_NUMPY, TensorType, Type
 from shlo_jit.pjrt import interface
+from shlo_jit.pjrt.code.row_major import layout_text
 from shlo_jit.pjrt.table import PluginError
 from shlo_jit.runtime.front import Signature
 
@@ -74,9 +75,10 @@ def names_of_memories(ports: Sequence[Port]) -> list[str]:
 def _ports(main: Op, which: str, types: Sequence[Type], own: Sequence[Signature]) -> list[Port]:
     rows = main.attributes.get(which) or (DictAttr(()),) * len(types)
     found, left = [], iter(enumerate(own))
-    for type, row in zip(types, rows, strict=True):
+    for i, (type, row) in enumerate(zip(types, rows, strict=True)):
         if isinstance(type, TensorType):
             number, port = next(left)
+            _check_layout(f"{'argument' if which == 'arg_attrs' else 'result'} {i}", row, len(port.shape))
             dtype = BY_NUMPY[port.dtype]
             nbytes = math.prod(port.shape) * dtype.itemsize
             kind = _memory_kind(row.get("mhlo.memory_kind"))
@@ -84,6 +86,13 @@ def _ports(main: Op, which: str, types: Sequence[Type], own: Sequence[Signature]
         else:  # tokens have no counterpart of our own
             found.append(Port(interface.ELEMENT_TYPES["token"], (), 0, -1))
     return found
+
+
+def _check_layout(what: str, row: DictAttr, rank: int) -> None:
+    wanted = row.get("mhlo.layout_mode")
+    if wanted not in (None, "default", "auto", layout_text(rank)):
+        text = f"{what} should lie as {wanted}, but arrays are row-major here"
+        raise PluginError(interface.UNIMPLEMENTED, text)
 
 
 def _memory_kind(name: str | None) -> int:

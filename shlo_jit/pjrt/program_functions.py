@@ -11,7 +11,7 @@ from shlo_jit.pjrt.client import Client, handles
 from shlo_jit.pjrt.compilation import compile_program, cost_of, read_program, write_program
 from shlo_jit.pjrt.executables import Program, Source
 from shlo_jit.pjrt.options import read_options
-from shlo_jit.pjrt.ports import names_of_memories
+from shlo_jit.pjrt.ports import Port, names_of_memories
 from shlo_jit.pjrt.table import PluginError, record_at
 
 
@@ -191,3 +191,19 @@ def _hand_over(args: Any, owner: str, data: bytes) -> None:
     args.serialized_bytes, args.serialized_bytes_size = address, len(data)
     setattr(args, owner, address)
     setattr(args, f"{owner}_deleter", ctypes.cast(ctypes.pythonapi.PyMem_RawFree, ctypes.c_void_p).value)
+
+
+@handles("Executable_GetOutputLayouts")
+def _output_layouts(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    args.num_outputs, args.layouts = len(program.results), _layouts(client, program, program.results)
+
+
+@handles("Executable_GetParameterLayouts")
+def _parameter_layouts(client: Client, args: Any) -> None:
+    program = client.program(args.executable)
+    args.num_parameters, args.layouts = len(program.arguments), _layouts(client, program, program.arguments)
+
+
+def _layouts(client: Client, program: Program, ports: Sequence[Port]) -> int:
+    return program.kept.numbers([client.layout_address(len(port.shape)) for port in ports])

@@ -32,6 +32,7 @@ DEVICE = _record("memory", "number")
 MEMORY = _record("vtable", "device", "kind", "kind_size", "user_data", "number")
 """`user_data`: a list of USER_DATA, which the framework keeps with it."""
 USER_DATA = _record("next", "key", "data")
+LAYOUT = _record("text", "text_size")
 EXECUTABLE = _record(
     *("main", "instance", "arena_bytes", "device"),
     *("arguments", "argument_count", "inputs"),  # ARGUMENT each; how many of the interface's, and of the program's

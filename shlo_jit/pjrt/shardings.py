@@ -9,19 +9,20 @@ from typing import NamedTuple
 import numpy as np
 
 from shlo_jit.distributed.propagation import Known, Look, check_rank, meshes_of, opened, propagate
-from shlo_jit.distributed.shardy import sharding_of
+from shlo_jit.distributed.shardy import refuse, sharding_of
 from shlo_jit.distributed.tiled_axes import tile_assignment
 from shlo_jit.distributed.tiles import TileAssignment
 from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.core import Module, Op, function_type
-from shlo_jit.ir.types import Type
+from shlo_jit.ir.types import TensorType, Type
+from shlo_jit.ops.shapes import type_text
 from shlo_jit.pjrt import proto
 
 Cut = TileAssignment | None
 """None: every device has the whole, or the program does not say."""
-REPLICATED, OTHER, MANUAL = 0, 3, 4
+REPLICATED, OTHER, MANUAL, UNREDUCED = 0, 3, 4, 6
 """Types of an OpSharding; of one that is cut, its fields."""
-TYPE, DIMENSIONS, DEVICES, REPLICATE_LAST = 1, 3, 4, 6
+TYPE, DIMENSIONS, DEVICES, REPLICATE_LAST, LAST_TYPES = 1, 3, 4, 6, 8
 
 
 class Layout(NamedTuple):
@@ -39,10 +40,24 @@ def layout_of(module: Module, entry: Op, devices: int, looking: Sequence[str]) -
     kind, meshes = function_type(entry), meshes_of(module)
     given, said = _said(entry, "arg_attrs", kind.inputs, meshes), _said(entry, "res_attrs", kind.results, meshes)
     found = propagate(module, entry, given, looking)
-    rows = zip(said, found.results, strict=True)
-    results = [known if own is None else opened(own, known) for own, known in rows]
-    cuts = [[_cut(entry, sharding, devices) for sharding in side] for side in (given, results)]
-    return Layout(cuts[0], cuts[1], found.looks)
+    arguments = [_cut(entry, sharding, devices) for sharding in given]
+    wanted = [_cut(entry, sharding, devices) for sharding in said]
+    for what, cuts, types in (("argument", arguments, kind.inputs), ("result", wanted, kind.results)):
+        for i, (cut, type) in enumerate(zip(cuts, types, strict=True)):
+            if not _fits(cut, type):
+                refuse(entry, f"{what} {i} is {type_text(type)}, which its sharding does not cut into equal parts")
+    results: list[Cut] = []
+    for own, known, cut, type in zip(said, found.results, wanted, kind.results, strict=True):
+        more = _cut(entry, known if own is None else opened(own, known), devices)
+        results.append(more if _fits(more, type) else cut)
+    return Layout(arguments, results, found.looks)
+
+
+def _fits(cut: Cut, type: Type) -> bool:
+    """Whether a value can be cut so: into equal parts."""
+    if cut is None or not isinstance(type, TensorType):
+        return True
+    return not any(extent % tiles for extent, tiles in zip(type.extents, cut.tiles, strict=True))
 
 
 def _said(function: Op, which: str, types: Sequence[Type], meshes: Mapping[str, Op]) -> list[Known]:
@@ -65,10 +80,14 @@ def op_sharding(cut: Cut) -> bytes:
     """An OpSharding, as bytes."""
     if cut is None or cut.is_whole:
         return proto.write(TYPE, REPLICATED)
-    replicas = len(cut.devices) // prod(cut.tiles)
-    dimensions = [*cut.tiles, replicas] if replicas > 1 else cut.tiles
-    out = proto.write(TYPE, OTHER) + proto.write_packed(DIMENSIONS, dimensions)
+    if cut.summands == len(cut.devices):
+        return proto.write(TYPE, UNREDUCED)
+    replicas = len(cut.devices) // prod(cut.tiles) // cut.summands
+    last = [(n, type) for n, type in ((cut.summands, UNREDUCED), (replicas, REPLICATED)) if n > 1]
+    out = proto.write(TYPE, OTHER) + proto.write_packed(DIMENSIONS, [*cut.tiles, *(n for n, _ in last)])
     out += proto.write_packed(DEVICES, cut.devices)
+    if cut.summands > 1:
+        return out + proto.write_packed(LAST_TYPES, [type for _, type in last])
     return out + (proto.write(REPLICATE_LAST, 1) if replicas > 1 else b"")
 
 

@@ -83,7 +83,8 @@ def from_dlpack(value: Any) -> np.ndarray | None:
 
 def to_dlpack(array: np.ndarray, max_version: tuple[int, int] | None) -> object:
     """A capsule with an array's memory, for readers of DLPack up to a version, or of that before versions. Raises
-    BufferError for an element type that DLPack does not have."""
+    BufferError for an element type that DLPack does not have, and ValueError for memory that nobody may write to where
+    there is no word for that."""
     dtype = BY_NUMPY.get(array.dtype)
     key = next((key for key, name in _TYPES.items() if dtype is not None and name == dtype.name), None)
     given = array if key is None else array.view(f"u{array.dtype.itemsize}")

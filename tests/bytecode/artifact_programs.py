@@ -23,6 +23,33 @@ func.func @main(%x: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"},
   return %5 : tensor<8x4xf32>
 }
 """
+OWN_ATTRIBUTES = (
+    "#stablehlo.channel_handle<handle = 1, type = 2>",
+    "#stablehlo<comparison_direction LT>",
+    "#stablehlo<comparison_type TOTALORDER>",
+    "#stablehlo.conv<[b, 1, 0, f]x[0, 1, i, o]->[b, 0, 1, f]>",
+    "#stablehlo.dot<lhs_batching_dimensions = [1], rhs_contracting_dimensions = [2]>",
+    "#stablehlo<fft_type RFFT>",
+    "#stablehlo.gather<offset_dims = [1], start_indices_batching_dims = [2, 3], index_vector_dim = 4>",
+    "#stablehlo<precision HIGHEST>",
+    "#stablehlo<rng_algorithm PHILOX>",
+    "#stablehlo<rng_distribution NORMAL>",
+    "#stablehlo.scatter<>",
+    "#stablehlo.scatter<update_window_dims = [1], scatter_dims_to_operand_dims = [0, 2], index_vector_dim = 1>",
+    "#stablehlo<transpose ADJOINT>",
+    "#stablehlo.bounds<3, ?>",
+    "#stablehlo.output_operand_alias<output_tuple_indices = [1], operand_index = 2, operand_tuple_indices = [3]>",
+    "#stablehlo.result_accuracy_mode<HIGHEST>",
+    "#stablehlo.result_accuracy<atol = 1.0, rtol = 2.0, ulps = 3, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>",
+    '#stablehlo.axis_ref<name = "x">',
+    '#stablehlo.axis_ref<name = "x", sub_axis_info = (3)4>',
+)
+"""What modules can have, and have in StableHLO's own words."""
+QUANTIZED = """func.func @main(%x: tensor<2xf32>) -> tensor<2x!quant.uniform<ui8:f32, 2.0:3>> {
+  %0 = stablehlo.uniform_quantize %x : (tensor<2xf32>) -> tensor<2x!quant.uniform<ui8:f32, 2.0:3>>
+  return %0 : tensor<2x!quant.uniform<ui8:f32, 2.0:3>>
+}
+"""
 LOCATED = """
 #loc1 = loc("model.py":3:4)
 #loc2 = loc("model.py":7:2 to :9)

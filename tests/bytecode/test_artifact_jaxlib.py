@@ -75,6 +75,23 @@ def test_shardings(text_of: Callable[[bytes], str]) -> None:
         assert difference(shlo_jit.parse(text_of(module.serialize(version))), module) is None
 
 
+@pytest.mark.parametrize("attribute", programs.OWN_ATTRIBUTES)
+def test_own_attributes_of_modules(attribute: str, text_of: Callable[[bytes], str]) -> None:
+    theirs = written(f"module attributes {{own.name = {attribute}}} {{}}", "1.0.0")
+    assert theirs is not None
+    text = text_of(theirs)
+    module = shlo_jit.parse(text)
+    assert shlo_jit.parse(theirs).op.attributes == module.op.attributes != {}
+    assert text_of(module.serialize("1.0.0")) == text
+
+
+@pytest.mark.parametrize(("storage", "scale"), [("ui8", "2.0"), ("u8", "4.0")])  # equal types share a spelling
+def test_quantized_types_as_they_are_spelled(storage: str, scale: str, text_of: Callable[[bytes], str]) -> None:
+    theirs = written(programs.QUANTIZED.replace("ui8", storage).replace("2.0", scale), "1.0.0")
+    assert theirs is not None
+    assert text_of(shlo_jit.parse(theirs).serialize("1.0.0")) == text_of(theirs)
+
+
 def test_locations(text_of: Callable[[bytes], str]) -> None:
     from jax._src.interpreters.mlir import make_ir_context
 

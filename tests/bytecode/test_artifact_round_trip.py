@@ -55,6 +55,21 @@ def test_shardings(version: str) -> None:
     assert difference(read_again(module, version), module) is None
 
 
+@pytest.mark.parametrize("attribute", programs.OWN_ATTRIBUTES)
+def test_own_attributes_of_modules(attribute: str) -> None:
+    module = shlo_jit.parse(f"module attributes {{own.name = {attribute}, own.list = [{attribute}]}} {{}}")
+    for version in ("0.9.0", "1.17.0"):
+        again = read_again(module, version)
+        assert again.op.attributes == module.op.attributes and len(again.op.attributes) == 2
+
+
+@pytest.mark.parametrize(("storage", "scale"), [("ui8", "2.0"), ("u8", "4.0")])  # equal types share a spelling
+def test_storage_of_quantized_numbers_is_spelled_as_before(storage: str, scale: str) -> None:
+    text = programs.QUANTIZED.replace("ui8", storage).replace("2.0", scale)
+    again = str(read_again(shlo_jit.parse(text), "1.17.0"))
+    assert again.count(f"<{storage}:f32") == text.count(f"<{storage}:f32") == 3
+
+
 def test_defaults_are_left_out() -> None:
     """The file has them either way, so what was written out comes back without."""
     written = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {

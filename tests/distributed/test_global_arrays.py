@@ -103,6 +103,70 @@ def test_local_program(name: str) -> None:
     np.testing.assert_array_equal(got, case.expected)
 
 
+SPLIT = '[{}, {}], unreduced={"x"}'
+SUMMANDS = {
+    "summands leave as they are": (
+        program(f"{manual('%0', '%x', outs=SPLIT)}\n  return %0 : {H}", G, H).replace(f"({G}) -> {G}", f"({G}) -> {H}"),
+        program(f"%0 = stablehlo.negate %x : {H}\n  return %0 : {H}", H, H),
+        -(X[:2] + X[2:]),
+    ),
+    "summands are added up": (
+        program(
+            f"{manual('%0', '%x', outs=SPLIT)}\n  %1 = stablehlo.abs %0 : {H}\n  return %1 : {H}", G, H
+        ).replace(f"({G}) -> {G}", f"({G}) -> {H}"),
+        program(
+            f"""%0 = stablehlo.negate %x : {H}
+  %s = "stablehlo.all_reduce"(%0) <{{channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, replica_groups = dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>, use_global_device_ids}}> ({{
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %c = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %c : tensor<f32>
+  }}) : ({H}) -> {H}
+  %1 = stablehlo.abs %s : {H}
+  return %1 : {H}""", H, H
+        ),
+        abs(X[:2] + X[2:]),
+    ),
+    "an argument comes as summands": (
+        program(f"{manual('%0', '%x', SPLIT, SPLIT)}\n  return %0 : {H}", H, H).replace(f"({G}) -> {G}", f"({H}) -> {H}"),
+        program(f"%0 = stablehlo.negate %x : {H}\n  return %0 : {H}", H, H),
+        -X[:2],
+    ),
+    "a whole is split": (
+        program(
+            f"%n = stablehlo.negate %x : {H}\n  {manual('%0', '%n', SPLIT, SPLIT)}\n  return %0 : {H}", H, H
+        ).replace(f"({G}) -> {G}", f"({H}) -> {H}"),
+        program(
+            f"""%n = stablehlo.negate %x : {H}
+  %p = stablehlo.partition_id : tensor<ui32>
+  %zero = stablehlo.constant dense<0> : tensor<i64>
+  %zero1 = stablehlo.constant dense<0> : tensor<i64>
+  %part = stablehlo.dynamic_slice %n, %zero, %zero1, sizes = [2, 4] : ({H}, tensor<i64>, tensor<i64>) -> {H}
+  %table = stablehlo.constant dense<[true, true, false, false]> : tensor<4xi1>
+  %row = stablehlo.dynamic_slice %table, %p, sizes = [1] : (tensor<4xi1>, tensor<ui32>) -> tensor<1xi1>
+  %first = stablehlo.reshape %row : (tensor<1xi1>) -> tensor<i1>
+  %none = stablehlo.constant dense<0.0> : {H}
+  %split = stablehlo.select %first, %part, %none : tensor<i1>, {H}
+  %0 = stablehlo.negate %split : {H}
+  return %0 : {H}""", H, H
+        ),
+        X[:2],
+    ),
+}  # fmt: skip
+"""As CASES, with values of which the devices have summands along "x"."""
+
+
+@pytest.mark.parametrize("name", SUMMANDS)
+def test_summands(name: str) -> None:
+    before, after, expected = SUMMANDS[name]
+    local = local_program(shlo_jit.parse(before), "main", 4)
+    assert local is not None
+    assert difference(local.module, shlo_jit.parse(after)) is None, str(local.module)
+    given = X if f"%x: {G}" in before else X[:2]
+    np.testing.assert_array_equal(run_local(local, [given], 4)[0], expected)
+    with shlo_jit.compile(before, num_partitions=4, transport="threads") as exe:  # type: ignore[union-attr]
+        np.testing.assert_array_equal(exe(given), expected)
+
+
 def test_sub_axes() -> None:
     """Of an axis of four devices, the minor half: devices 0 and 2 have the first part."""
     text = (
@@ -144,7 +208,8 @@ REFUSED: dict[str, tuple[str, type[StableHLOError], str, int]] = {
     "manual axis": (GOOD.replace('axes={"x"}', 'axes={"x", "z"}'), VerifyError, "there is no axis 'z' in the mesh of operand 0", 4),
     "mesh's size": (GOOD.replace('"y"=2', '"y"=3'), UnsupportedError, "its mesh has 6 devices, but the program is compiled for 4 partitions", 4),
     "device ids": (GOOD.replace("=2]>", "=2], device_ids=[0, 1, 2, 2]>"), VerifyError, "device_ids should name each of the mesh's 4 devices once", 2),
-    "summands": (GOOD.replace('[{"x"}, {}]>]', '[{"x"}, {}], unreduced={"y"}>]'), UnsupportedError, "unreduced along an axis is not supported", 4),
+    "summands": (GOOD.replace('[{"x"}, {}]>]', '[{"x"}, {}], unreduced={"y"}>]'), UnsupportedError, "unreduced along axis 'y', which is not manual, is not supported", 4),
+    "summands twice": (GOOD.replace('[{"x"}, {}]>]', '[{"x"}, {}], unreduced={"x"}>]'), VerifyError, "axis 'x' is used twice in one sharding", 4),
     "twice": (GOOD.replace('[{"x"}, {}]', '[{"x"}, {"x"}]'), VerifyError, "axis 'x' is used twice in one sharding", 4),
     "cut wrong": (GOOD.replace('[{"x"}', '[{"x":(1)3}'), VerifyError, "axis 'x' of size 2 cannot be cut into 1 x 3", 4),
     "order": (GOOD.replace('[{"x"}', '[{"y", "x"}'), VerifyError, "manual axes come first; 'y' is not manual", 4),

@@ -29,6 +29,35 @@ def test_parts_make_the_whole(seed: int) -> None:
             assert list(starts[group]) == [i * (extent // tiles[dimension]) for i in range(tiles[dimension])]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_summands_make_the_whole(seed: int) -> None:
+    """Whatever the summands of a tile are, they add up to it; of what is split here, one is the tile."""
+    rng = np.random.default_rng(seed)
+    tiles = tuple(rng.integers(1, 3, int(rng.integers(0, 3))).tolist())
+    summands, replicas = (int(n) for n in rng.integers(1, 4, 2))
+    count = int(np.prod(tiles)) * summands * replicas
+    cut = TileAssignment(tiles, tuple(rng.permutation(count).tolist()), summands)
+    array = rng.integers(0, 100, tuple(2 * n for n in tiles))
+    parts = [cut.part(array, d) for d in range(count)]
+    np.testing.assert_array_equal(cut.assemble(parts), array)
+    groups = cut.together()
+    assert groups.shape == (count // summands, summands) and sorted(groups.reshape(-1)) == list(range(count))
+    assert [d for d in range(count) if cut.is_first(d)] == sorted(groups[:, 0])
+    for group in groups:
+        assert len({cut.device_tile(d) for d in group}) == 1
+        assert not any(parts[d].any() for d in group[1:])
+    whole = np.zeros_like(array)
+    for n in range(summands):
+        addend = rng.integers(0, 100, array.shape)
+        whole += addend
+        for group in groups:
+            parts[group[n]] = TileAssignment(tiles, cut.devices).part(addend, group[n])
+    np.testing.assert_array_equal(cut.assemble(parts), whole)
+    assert cut.is_whole == (count == replicas)
+    assert cut.same_parts(TileAssignment(tiles, cut.devices, summands))
+    assert summands == 1 or not cut.same_parts(TileAssignment(tiles, cut.devices))
+
+
 def test_first_replica_is_taken() -> None:
     cut = TileAssignment((2,), (3, 0, 1, 2))
     np.testing.assert_array_equal(cut.assemble([np.array([d]) for d in range(4)]), [3, 1])

@@ -11,7 +11,7 @@ import pytest
 from plugin_host import ADD, DEVICES, DONATES, ON_PARTS, TYPES, Host, Refused, numbers, options, record, text
 
 from shlo_jit.pjrt import interface
-from shlo_jit.pjrt.code.python import EXTENSIONS, LAYOUT_FUNCTIONS, MACHINE_CODE, PYTHON, SHARDING_FUNCTIONS
+from shlo_jit.pjrt.code.python import EXTENSIONS, MACHINE_CODE, PYTHON
 from shlo_jit.version import __version__
 
 X, Y = np.arange(4, dtype=np.float32), np.full(4, 10, np.float32)
@@ -402,7 +402,7 @@ def test_the_extension_for_shardings(host: Host) -> None:
     extension = interface.structure("Shardings_Extension").from_address(host.head[1])
     assert (extension.struct_size, extension.type) == (ctypes.sizeof(extension), 19)
     loaded = host.compile(ON_PARTS, options(partitions=4))
-    for name, at in zip(SHARDING_FUNCTIONS, (extension.parameter_shardings, extension.output_shardings), strict=True):
+    for name, at in zip(EXTENSIONS[:2], (extension.parameter_shardings, extension.output_shardings), strict=True):
         args = record(name, executable=loaded)
         host.check(ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(at)(ctypes.addressof(args)))
         count = args.num_parameters if "Parameter" in name else args.num_outputs
@@ -413,40 +413,32 @@ def test_the_extension_for_shardings(host: Host) -> None:
 
 
 def test_the_extension_for_layouts(host: Host) -> None:
-    first = interface.structure("Shardings_Extension").from_address(host.head[1])
-    extension = interface.structure("Layouts_Extension").from_address(first.next)
+    """An array, what is asked for, and arguments and results of a program: each lies as its rank says."""
+    last = interface.structure("Shardings_Extension").from_address(host.head[1])
+    extension = interface.structure("Layouts_Extension").from_address(last.next)
     assert (extension.struct_size, extension.type, extension.next) == (ctypes.sizeof(extension), 4, None)
-    fields = [*interface.fields_of("Layouts_Extension")][2:]
-    functions = {name: getattr(extension, field) for name, field in zip(LAYOUT_FUNCTIONS, fields, strict=True)}
 
-    def call(name: str, **given: Any) -> Any:
-        args = record(name, **given)
-        function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(functions[name])
-        host.check(function(ctypes.addressof(args)))
+    def call(at: int, name: str, **fields: object) -> Any:
+        args = record(name, **fields)
+        host.check(ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(at)(ctypes.addressof(args)))
         return args
 
-    def order(layout: int) -> bytes:
-        return host.said(call("Layouts_MemoryLayout_Serialize", layout=layout), "serialized_bytes")
+    def text(layout: int) -> bytes:
+        said = call(extension.serialize, "MemoryLayout_Serialize", layout=layout)
+        call(extension.destroy, "MemoryLayout_Destroy", layout=layout)
+        return ctypes.string_at(said.serialized_bytes, said.serialized_bytes_size)
 
-    f32 = interface.ELEMENT_TYPES["f32"]
-    for rank, said in ((0, b"{}"), (1, b"{0}"), (3, b"{2,1,0}")):
-        for name, owner in (
-            ("Layouts_Client_GetDefaultLayout", "client"),
-            ("Layouts_Topology_GetDefaultLayout", "topology"),
-        ):
-            assert order(call(name, **{owner: host.client}, type=f32, num_dims=rank).layout) == said
-        buffer = host.put(np.zeros((2,) * rank, np.float32))
-        layout = call("Layouts_Buffer_MemoryLayout", buffer=buffer).layout
-        assert order(layout) == said
-        call("Layouts_MemoryLayout_Destroy", layout=layout)
-        assert order(layout) == said
+    for shape, order in (((), b"{}"), ((4,), b"{0}"), ((2, 3, 4), b"{2,1,0}")):
+        buffer = host.put(np.zeros(shape, np.float32))
+        assert text(call(extension.buffer_layout, "Buffer_MemoryLayout", buffer=buffer).layout) == order
         host.destroy(buffer)
-    loaded = host.compile(ADD)
-    for name, count in (("Executable_GetParameterLayouts", 2), ("Executable_GetOutputLayouts", 1)):
-        args = call(f"Layouts_{name}", executable=loaded)
-        assert (args.num_parameters if count == 2 else args.num_outputs) == count
-        layouts = (ctypes.c_void_p * count).from_address(args.layouts)
-        assert [order(at) for at in layouts] == [b"{0}"] * count
-    with pytest.raises(Refused, match="num_dims: expected 0 to 1024, got 1099511627776"):
-        call("Layouts_Client_GetDefaultLayout", client=host.client, num_dims=2**40)
+        found = call(extension.client_default, "Client_GetDefaultLayout", type=11, num_dims=len(shape))
+        assert text(found.layout) == order
+    with pytest.raises(Refused, match="arrays have up to 64 dimensions, not 65"):
+        call(extension.client_default, "Client_GetDefaultLayout", type=11, num_dims=65)
+    loaded = host.compile(ON_PARTS, options(partitions=4))
+    outputs = call(extension.output_layouts, "Executable_GetOutputLayouts", executable=loaded)
+    inputs = call(extension.parameter_layouts, "Executable_GetParameterLayouts", executable=loaded)
+    for count, layouts in ((outputs.num_outputs, outputs.layouts), (inputs.num_parameters, inputs.layouts)):
+        assert count == 1 and text(ctypes.c_int64.from_address(layouts).value) == b"{0}"
     host.call("LoadedExecutable_Destroy", executable=loaded)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from programs import TARGET, callback
 
+import shlo_jit
 from shlo_jit.errors import ExecutionError
 from shlo_jit.runtime.build import build
-from shlo_jit.runtime.callbacks import register_custom_call
+from shlo_jit.runtime.callbacks import InPlace, register_custom_call
 
 X, Y = np.arange(4, dtype=np.float32), np.full(4, 2, np.float32)
 
@@ -82,6 +83,47 @@ def test_bad_results(function, error, message):
     for _ in range(3):
         with pytest.raises(error, match=message):
             exe(X, Y)
+
+
+def test_a_target_that_writes_in_place():
+    seen = []
+
+    def multiply(operands, results, scale):
+        assert not any(x.flags.writeable for x in operands)
+        seen.append([x.tobytes() for x in operands])
+        np.multiply(*operands, out=results[0])
+        results[0][...] *= scale
+
+    exe = compiled(InPlace(multiply), attributes={"scale": 3})
+    np.testing.assert_array_equal(exe(X, Y), 3 * X * Y)
+    assert seen == [[X.tobytes(), Y.tobytes()]]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'scale'"):
+        compiled(InPlace(lambda operands, results: None), attributes={"scale": 3})(X, Y)
+    np.testing.assert_array_equal(exe(Y, Y), 3 * Y * Y)
+
+
+def test_what_a_target_that_writes_in_place_sees():
+    """Dimensions as the program has them, whatever the layouts; an operand that the result aliases is its memory."""
+    text = """func.func @main(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>) -> tensor<2x3xf32> {
+      %0 = stablehlo.custom_call @f(%x, %y) {
+        operand_layouts = [dense<[0, 1]> : tensor<2xindex>, dense<[1, 0]> : tensor<2xindex>],
+        result_layouts = [dense<[0, 1]> : tensor<2xindex>],
+        output_operand_aliases = [#stablehlo.output_operand_alias<
+          output_tuple_indices = [], operand_index = 0, operand_tuple_indices = []>]
+      } : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+      return %0 : tensor<2x3xf32>
+    }"""
+    seen = []
+
+    def add(operands, results):
+        (x, y), (result,) = operands, results
+        seen.append((x.shape, x.strides, x.flags.writeable, y.strides, y.flags.writeable, np.shares_memory(x, result)))
+        result += y
+
+    x, y = np.arange(6, dtype=np.float32).reshape(2, 3), np.full((2, 3), 10, np.float32)
+    exe = shlo_jit.compile(text, custom_calls={"f": InPlace(add)})
+    np.testing.assert_array_equal(exe(x, y), x + y)  # type: ignore[operator]
+    assert seen == [((2, 3), (4, 8), True, (12, 4), False, True)]
 
 
 def test_scalar_result():

@@ -1,4 +1,4 @@
-"""Convolutions: which of five ways they go, whether the input is copied, how they are cut, where an epilogue runs."""
+"""Convolutions: which of six ways they go, whether the input is copied, how they are cut, where an epilogue runs."""
 
 from __future__ import annotations
 

@@ -8,7 +8,9 @@ strides and blocking are read from a table (`ConvShape.pack`), so every convolut
     2. Weights are packed into panels, k in the order (window d, h, w, feature).
     3. Products. With adjacent output features, rows are pixels and columns features: 14 pixels of a line are 14 rows at
        a constant distance, read in place, and a line of the window is one run of k; where lines are too short for that,
-       the pixels are gathered into a panel. With adjacent output pixels, rows are features and columns pixels.
+       the pixels are gathered into a panel. With adjacent output pixels, rows are features and columns pixels. With
+       images adjacent in the input, as for the gradient of a kernel, rows are images: each pixel of the window is a
+       step of k, and both operands are read in place.
 
 A convolution with one channel a group (depthwise) is done directly, see `convolution_depthwise` and
 `convolution_planes`.
@@ -23,10 +25,11 @@ from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.kernels.convolution.depthwise import emit_depthwise_task
 from shlo_jit.kernels.convolution.input import FRAME, Arguments, emit_copy_task, emit_packers, emit_weights_task
 from shlo_jit.kernels.convolution.planes import emit_planes_task
-from shlo_jit.kernels.convolution.products import emit_first_task, emit_gather, emit_last_task
+from shlo_jit.kernels.convolution.products import emit_first_task, emit_gather, emit_images_task, emit_last_task
 from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
     FIRST,
+    IMAGES,
     PLANES,
     ConvShape,
     conv_scratch_bytes,
@@ -79,6 +82,7 @@ def conv_routine(types: GemmTypes, target: Target) -> Routine:
             "first": emit_first_task(module, types, target),
             "depthwise": emit_depthwise_task(module, types, target),
             "planes": emit_planes_task(module, types, target),
+            "images": emit_images_task(module, types, target),
         }
         _emit_entry(module, types, target, tasks)
 
@@ -95,6 +99,7 @@ def _emit_entry(module: ModuleText, types: GemmTypes, target: Target, tasks: dic
     main = b.select(b.icmp("eq", kind, FIRST), V("ptr", f"@{tasks['first']}"), V("ptr", f"@{tasks['last']}"))
     main = b.select(b.icmp("eq", kind, DEPTHWISE), V("ptr", f"@{tasks['depthwise']}"), main)
     main = b.select(b.icmp("eq", kind, PLANES), V("ptr", f"@{tasks['planes']}"), main)
+    main = b.select(b.icmp("eq", kind, IMAGES), V("ptr", f"@{tasks['images']}"), main)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _taps(b, g))
     threads = b.select(b.icmp("sle", work, tuning.CONV_SERIAL), i64(1), b.params[-1])
     phases = (("copy_tasks", V("ptr", f"@{tasks['copy']}")), ("weight_tasks", V("ptr", f"@{tasks['weight']}")))

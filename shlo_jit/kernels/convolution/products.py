@@ -71,7 +71,7 @@ def _store_block(b: Builder, plan: GemmPlan, block: list[V], place: V, step: V, 
 
 
 class _Task:
-    """What both kinds of tasks share."""
+    """What the kinds of tasks share."""
 
     def __init__(self, b: Builder, types: GemmTypes, target: Target):
         self.b, self.types, self.plan = b, types, conv_plan(types, target)
@@ -228,5 +228,42 @@ def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str
             t.report(final, [image, feature, b.add(feature, height), p0, b.add(p0, n)])
 
     t.each_call(part)
+    b.ret()
+    return name
+
+
+def emit_images_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
+    """Rows are images, which the table calls `ci`; `batch` counts the input's features. Some pixels of the output are
+    summed up a feature of the input at a time, so that what is read of it serves them all."""
+    name = f"shlo_conv_{types.name}_images"
+    b = module.function(name, TASK_PARAMS, attributes=attributes(target))
+    t = _Task(b, types, target)
+    g, plan = t.g, t.plan
+    images, features, co, depth = g.ints("ci batch co outer0")
+    od, oh, ow = g.ints("od oh ow")
+    pixels = b.mul(b.mul(od, oh), ow)
+    p0 = b.mul(t.index, g.get("row_chunk"))
+    p1 = b.min_(b.add(p0, g.get("row_chunk")), pixels)
+    step, row = b.mul(g.get("rdil_w"), g.get("a_w")), g.get("o_image")
+    kernel = b.offset(g.pointer("kernel"), g.get("w_offset"))
+    last = b.sub(b.mul(features, depth), 1)
+    with b.loop(0, features, hint="feature") as f, b.loop(0, depth, hint="depth") as d:
+        done = b.add(b.mul(f, depth), d)
+        more = b.cast("zext", b.icmp("ne", done, 0), "i64")
+        lines = b.offset(t.input, dot(b, (f, g.get("a_batch")), (d, g.get("outer0_stride"))))
+        weights = b.offset(kernel, dot(b, (f, g.get("w_in")), (d, g.get("w_sd"))))
+        with b.loop(p0, p1, hint="pixel") as p:
+            _, x, y, z = split(b, p, od, oh, ow)
+            a = b.offset(lines, t.pixel_offset(x, y, z))
+            c = b.offset(g.pointer("output"), b.mul(p, g.get("o_pixel")))
+            with b.loop(0, images, plan.mr, "stripe") as i:
+                height = b.min_(b.sub(images, i), plan.mr)
+                rows = [b.offset(a, b.mul(i, t.unit)), i64(t.unit), step, height]
+                operand = [weights, g.get("w_sw"), i64(plan.b_step), b.offset(c, b.mul(i, row)), row]
+                t.stripe([*rows, *operand, co, g.get("run"), more, g.get("runs"), g.get("run_stride")])
+            final = b.icmp("eq", done, last)
+            with b.loop(0, b.select(final, images, i64(0)), hint="image") as i:
+                at = b.add(b.mul(i, pixels), p)
+                t.report(final, [i64(0), at, b.add(at, 1), i64(0), co])
     b.ret()
     return name

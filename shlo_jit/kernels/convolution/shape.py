@@ -7,7 +7,7 @@ a task does goes by the hint.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shlo_jit import tuning
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize, storage
@@ -32,7 +32,7 @@ FIELDS = tuple(_FIELDS.split())
 
 Three = tuple[int, int, int]
 
-LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES = range(5)
+LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES, IMAGES = range(6)
 WAYS = (
     (
         "pixels by features, pixels read in place",
@@ -42,8 +42,12 @@ WAYS = (
     ("features by pixels", "pixels are adjacent"),
     ("depthwise, lanes along channels", "one input channel a feature, channels adjacent"),
     ("depthwise, lanes along pixels", "one input channel a feature, pixels adjacent"),
+    (
+        "images by features, both read in place",
+        "images are adjacent in the input and features in the kernel, as for the gradient of a kernel",
+    ),
 )
-"""What the five do, and when."""
+"""What the six do, and when."""
 
 
 def three(values: tuple[int, ...], fill: int) -> Three:
@@ -167,6 +171,8 @@ class _Decision:
         elif self._planes():
             features = s.groups * s.co
             self._cut_depthwise(PLANES, self.images * features * self.output[0] * self.output[1], 1)
+        elif self._adjacent_images():
+            self._cut_images()
         else:
             self._padded_input()
             self._runs()
@@ -226,6 +232,37 @@ class _Decision:
         if not isinstance(lines, Size) and work * lines <= tuning.CONV_SERIAL // 8:
             chunk = max(1, lines)
         self._set(kind=kind, row_chunk=chunk, main_tasks=-(-lines // chunk))
+
+    # ------------------------------------------------------------------ images by features
+    def _adjacent_images(self) -> bool:
+        """Rows of A and B as they lie: a step of k is a pixel of the window, with all images and all features of it."""
+        s, plan = self.shape, self.plan
+        if any(isinstance(x, Size) for x in (s.batch, s.ci, s.co, *s.input)) or s.groups > 1 or self.ldil != (1, 1, 1):
+            return False
+        if not s.features_last or (s.in_batch, s.kernel_out) != (1, 1) or not (plan.masks or s.co % plan.lanes == 0):
+            return False
+        if any(storage(dtype) != plan.unit for dtype in (self.types.a, self.types.b)):
+            return False
+        v, (_, kh, kw) = self.values, self.window
+        lines = v["w_sh"] == v["w_sw"] * kw or kh == 1
+        return lines and s.batch >= tuning.CONV_ADJACENT_IMAGES and kh * kw >= tuning.CONV_ADJACENT_WINDOW
+
+    def _cut_images(self) -> None:
+        """Images are to the products what features are else, and the other way around: so the padded copy, too, has
+        images adjacent. A task has some pixels of the output."""
+        s = self.shape
+        self.shape = s = replace(s, batch=s.ci, ci=s.batch, in_batch=s.in_feature, in_feature=1)
+        self.images, v = s.batch, self.values
+        v["in_batch"], v["in_feature"] = v["in_feature"], v["in_batch"]
+        self._set(batch=s.batch, ci=s.ci, rows=s.batch * self.pixels)
+        self._padded_input()
+        self._set(run=self.window[2], runs=self.window[1], run_stride=v["a_h"] * self.rdil[1])
+        self._set(outer0=self.window[0], outer0_stride=v["a_d"] * self.rdil[0])
+        # Every task reads all of both operands: several pixels, where there is little to do with what is read.
+        chunk = -(-tuning.CONV_ADJACENT_WORK * (s.ci + s.co) // (s.ci * s.co))
+        chunk = min(max(1, chunk), self.pixels)
+        self._set(kind=IMAGES, row_chunk=chunk, main_tasks=-(-self.pixels // chunk))
+        self._set(scratch_workers=_round(self.copy_bytes + 256, 64))
 
     # ------------------------------------------------------------------ the input products read
     def _padded_input(self) -> None:

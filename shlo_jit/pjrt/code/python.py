@@ -40,14 +40,11 @@ MACHINE_CODE = (
     *("LoadedExecutable_Delete", "LoadedExecutable_IsDeleted", "Memory_Kind"),
 )
 """The functions of the interface that are written out."""
-SHARDING_FUNCTIONS = ("Executable_ParameterShardings", "Executable_OutputShardings")
-LAYOUT_FUNCTIONS = (
-    *("Layouts_MemoryLayout_Destroy", "Layouts_MemoryLayout_Serialize", "Layouts_Client_GetDefaultLayout"),
-    *("Layouts_Buffer_MemoryLayout", "Layouts_Topology_GetDefaultLayout"),
-    *("Layouts_Executable_GetOutputLayouts", "Layouts_Executable_GetParameterLayouts"),
+EXTENSIONS = (
+    *("Executable_ParameterShardings", "Executable_OutputShardings", "Client_GetDefaultLayout"),
+    *("Topology_GetDefaultLayout", "Executable_GetOutputLayouts", "Executable_GetParameterLayouts"),
 )
-EXTENSIONS = (*SHARDING_FUNCTIONS, *LAYOUT_FUNCTIONS)
-"""Functions of extensions, in the order of their records."""
+"""Functions of extensions."""
 PYTHON = (
     *(name for name, fields in interface.FUNCTIONS.items() if fields is not None and name not in MACHINE_CODE),
     *EXTENSIONS,

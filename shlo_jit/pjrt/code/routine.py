@@ -17,6 +17,7 @@ from shlo_jit.pjrt.code.layouts import write_layouts
 from shlo_jit.pjrt.code.memory import LIMIT, LOCK, write_memory
 from shlo_jit.pjrt.code.objects import READY, write_objects
 from shlo_jit.pjrt.code.python import FUNCTIONS, INSIDE, MAIN_THREAD, PYTHON, RAISED, write_python
+from shlo_jit.pjrt.code.row_major import LAYOUTS, write_row_major
 from shlo_jit.pjrt.code.shapes import write_shapes
 from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT, write_transfer
 from shlo_jit.pjrt.code.writer import symbol, write_short
@@ -29,6 +30,7 @@ OWN = (
     *(READY.text[1:], LOCK.text[1:], LIMIT.text[1:], VIEW_ALIGNMENT.text[1:], MAIN_THREAD.text[1:]),
     *(FUNCTIONS.text[1:], INSIDE.text[1:], RAISED.text[1:]),
     *("shlo_pjrt_nothing", "shlo_pjrt_nothing_void", "shlo_pjrt_ended", "shlo_pjrt_raise"),
+    *(LAYOUTS.text[1:], *map(symbol, ("MemoryLayout_Destroy", "MemoryLayout_Serialize", "Buffer_MemoryLayout"))),
 )
 
 
@@ -40,6 +42,7 @@ def build(module: ModuleText, target: Target) -> None:
     write_shapes(module)
     write_layouts(module)
     write_buffers(module)
+    write_row_major(module)
     write_transfer(module)
     write_executables(module)
     write_execute(module)

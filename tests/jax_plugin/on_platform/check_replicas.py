@@ -128,6 +128,24 @@ def test_of_what_is_cut_there_is_one() -> None:
         client.compile_and_load(text, jax.devices(), options)
 
 
+def test_parts_that_are_not_equal() -> None:
+    text = """module {
+      sdy.mesh @mesh = <["a"=2]>
+      func.func public @main(%x: tensor<3xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"a"}]>}) -> tensor<3xf32> {
+        return %x : tensor<3xf32>
+      }
+    }"""
+    options = xla_client.CompileOptions()
+    options.num_partitions = 2
+    options.executable_build_options.use_spmd_partitioning = True
+    options.device_assignment = xla_client.DeviceAssignment.create(np.arange(2).reshape(1, 2))
+    client: Any = jax.devices()[0].client
+    with pytest.raises(
+        JaxRuntimeError, match="argument 0 is tensor<3xf32>, which its sharding does not cut into equal"
+    ):
+        client.compile_and_load(text, jax.devices()[:2], options)
+
+
 def test_what_is_known_of_such_a_program() -> None:
     op, type, meaning = OPS["all_gather"]
     program = compiled(op, type, [[0], [1], [2], [3]])

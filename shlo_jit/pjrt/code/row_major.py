@@ -1,0 +1,48 @@
+"""Layouts of arrays. All are row-major, so that the rank says it: the host has a record for each, the layout as a text.
+
+Hosts ask for it when they read an array, perhaps while they raise an exception: no Python may run then.
+"""
+
+from __future__ import annotations
+
+from shlo_jit.kernels.builder import ModuleText, V
+from shlo_jit.pjrt import interface
+from shlo_jit.pjrt.code.writer import Record, Slot, error
+from shlo_jit.pjrt.records import BUFFER, LAYOUT, nbytes
+
+MOST_RANK = 64
+"""As of NumPy's arrays."""
+LAYOUTS = V("ptr", "@shlo_pjrt_layouts")
+"""One for each rank."""
+
+
+def layout_text(rank: int) -> str:
+    """From minor to major."""
+    return f"{{{','.join(map(str, reversed(range(rank))))}}}"
+
+
+def write_row_major(module: ModuleText) -> None:
+    rows = []
+    for rank in range(MOST_RANK + 1):
+        text = layout_text(rank)
+        escaped = text.replace("{", "\\7B").replace("}", "\\7D")
+        module.define_global(f"layout.{rank}", f'internal constant [{len(text)} x i8] c"{escaped}"')
+        rows.append(f"{{ ptr, i64 }} {{ ptr @layout.{rank}, i64 {len(text)} }}")
+    table = f"constant [{len(rows)} x {{ ptr, i64 }}] [{', '.join(rows)}], align 8"
+    module.define_global(LAYOUTS.text[1:], table)
+    Slot(module, "MemoryLayout_Destroy").done()
+
+    slot = Slot(module, "MemoryLayout_Serialize")
+    layout = Record(slot.b, LAYOUT, slot["layout"])
+    slot["serialized_bytes"], slot["serialized_bytes_size"] = layout.pointer("text"), layout["text_size"]
+    slot["serialized_layout"], slot["serialized_layout_deleter"] = layout.address, V("ptr", "@shlo_pjrt_nothing_void")
+    slot.done()
+
+    slot = Slot(module, "Buffer_MemoryLayout")
+    b = slot.b
+    rank = Record(b, BUFFER, slot["buffer"])["rank"]
+    with b.if_(b.icmp("ugt", rank, MOST_RANK), "many"):
+        text = f"arrays of more than {MOST_RANK} dimensions have no layout"
+        b.ret_early(error(module, b, interface.INVALID_ARGUMENT, text))
+    slot["layout"] = b.offset(LAYOUTS, b.mul(rank, nbytes(LAYOUT)))
+    slot.done()
