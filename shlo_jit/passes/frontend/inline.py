@@ -4,7 +4,8 @@ written out wherever they are called (`call_graph.py` decides).
 Needs: a verified module (callees exist). Guarantees: no `composite`, no indirect call; in what `inline_all` returns no
 call at all; a call that `inline` leaves is a `func.call` of another of its functions, in no regions but those of
 control flow, and says whether it has an effect.
-A composite that the user has an implementation of becomes a custom call of the target `composite <its name>`.
+A composite that the user has an implementation of becomes a custom call of the target `composite <its name>`; one that
+was made of an op of CHLO becomes that op.
 
     %0 = call @f(%x)          ->      %0 = stablehlo.add %x, %x
     func @f(%a) { return %a + %a }
@@ -20,6 +21,7 @@ from shlo_jit.ir.attributes import DictAttr, IntegerAttr, SymbolRef
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type, is_declaration
 from shlo_jit.passes.context import Registered, nothing_registered
 from shlo_jit.passes.frontend.call_graph import Function, call_graph, decide
+from shlo_jit.passes.frontend.replacement import composed
 from shlo_jit.passes.rewriter import rebuilt
 
 CALLS = {
@@ -64,7 +66,7 @@ class _Inliner:
     def called(self, op: Op) -> tuple[str, Op] | None:
         """The function that an op calls, or that it is the address of: who calls that is seen when it is written."""
         attribute = "value" if op.name == "func.constant" else CALLS.get(op.name)
-        if attribute is None or op.name == "func.call_indirect" or self.is_users(op):
+        if attribute is None or op.name == "func.call_indirect" or self.is_users(op) or composed(op) is not None:
             return None
         return self.defined(op, attribute)
 
@@ -120,6 +122,9 @@ class _Inliner:
     def call(self, op: Op, operands: list[Value], into: Block) -> Task:
         if self.is_users(op):
             return _emit(into, op, "stablehlo.custom_call", operands, _user_composite(op))
+        meant = composed(op)
+        if meant is not None:
+            return _emit(into, op, meant.name, operands, meant.attributes)
         if id(op) in self.kept:
             callee = self.kept[id(op)]
             name = SymbolRef((callee.op.attributes["sym_name"],))

@@ -1,8 +1,10 @@
-"""The op that a custom call stands for, checked anew: what its operands hold may be known only after inlining."""
+"""The op that a custom call or a composite stands for, checked anew: what a call's operands hold may be known only
+after inlining."""
 
 from __future__ import annotations
 
 from shlo_jit.errors import VerifyError
+from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ops import OPS, Violation
 from shlo_jit.ops.known_calls import stands_for
@@ -19,3 +21,18 @@ def replacement(op: Op) -> Op | None:
     except Violation as violation:
         raise VerifyError(diagnostic_of(op, violation)) from None
     return meant
+
+
+def composed(op: Op) -> Op | None:
+    """The op of CHLO that a composite was made of, or None. Artifacts have no other form for CHLO's ops: a composite of
+    the op's name, with its attributes, and a decomposition for who does not know it."""
+    name = op.attributes["name"] if op.name == "stablehlo.composite" else ""
+    if not name.startswith("chlo.") or name not in OPS or op.int("version", 0) != 1:
+        return None
+    attributes = dict(op.attributes.get("composite_attributes", DictAttr(())).items)
+    made = Op(name, op.operands, [r.type for r in op.results], attributes, [], op.source, op.start, op.end)
+    try:
+        check_op(made, OPS[name])
+    except Violation:
+        return None
+    return made
