@@ -7,10 +7,14 @@ for what they are called with, `ExecutionContext` and `Buffer`; here these stand
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from jax._src import mesh
+from jax._src.mesh import use_abstract_mesh
+from jax._src.sharding_impls import _internal_use_concrete_mesh
 from jax.errors import JaxRuntimeError
 from jax.experimental import buffer_callback as names
 
@@ -26,7 +30,7 @@ def host_calls(callbacks: Sequence[Callable[..., Any]]) -> dict[str, Any]:
     ordered = [next(iter(inspect.signature(c).parameters), "") == "token" for c in callbacks]
 
     def call(*operands: np.ndarray, index: int) -> Sequence[Any]:
-        with within_callback():
+        with within_callback(), _no_mesh():
             if ordered[index]:
                 return callbacks[index](None, *operands)[1:]
             return callbacks[index](*operands)
@@ -34,13 +38,20 @@ def host_calls(callbacks: Sequence[Callable[..., Any]]) -> dict[str, Any]:
     def call_in_place(operands: Sequence[np.ndarray], results: Sequence[np.ndarray], index: int) -> None:
         buffers = [*(MemoryBuffer.of(x, False) for x in operands), *(MemoryBuffer.of(x, True) for x in results)]
         try:
-            with within_callback():
+            with within_callback(), _no_mesh():
                 callbacks[index](CallContext.__new__(CallContext), *buffers)
         finally:
             for buffer in buffers:
                 buffer.end()
 
     return {WHOLE: call, PARTS: call, BUFFERS: InPlace(call_in_place)}
+
+
+@contextmanager
+def _no_mesh() -> Iterator[None]:
+    """The thread that calls may be the user's, with a mesh set for the program; its arrays are whole, on one device."""
+    with use_abstract_mesh(mesh.empty_abstract_mesh), _internal_use_concrete_mesh(mesh.empty_concrete_mesh):
+        yield
 
 
 class CallContext(names.ExecutionContext):

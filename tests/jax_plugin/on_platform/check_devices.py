@@ -172,3 +172,19 @@ def test_results_are_in_the_memory_that_is_wanted(kind: str) -> None:
         again = jax.jit(lambda a: a + 0, in_shardings=place, out_shardings=place)(result)
         assert again.sharding.memory_kind == kind
         np.testing.assert_array_equal(np.asarray(again), x * 2)
+
+
+def test_a_callback_has_no_mesh_of_its_callers() -> None:
+    mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
+
+    def add(part: jax.Array) -> jax.Array:
+        return jnp.asarray(part) + 1  # on one device, which a mesh that is set would not allow
+
+    with jax.set_mesh(mesh):
+        f = jax.shard_map(
+            lambda part: jax.pure_callback(add, jax.ShapeDtypeStruct.like(part), part),
+            in_specs=P("x"),
+            out_specs=P("x"),
+        )
+        x = jax.device_put(np.arange(8, dtype=np.float32), P("x"))
+        np.testing.assert_array_equal(np.asarray(f(x)), np.arange(8) + 1)
