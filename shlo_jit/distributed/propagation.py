@@ -17,6 +17,7 @@ from shlo_jit.distributed.dimension_maps import dimension_maps
 from shlo_jit.distributed.global_arrays import callee_of
 from shlo_jit.distributed.manual import MANUAL, target_of
 from shlo_jit.distributed.shardy import Axis, Mesh, Sharding, manual_axes, refuse, sharding_of, shardings_of
+from shlo_jit.ir.attributes import SymbolRef
 from shlo_jit.ir.core import Block, Module, Op, Value, walk
 from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.ops.shapes import type_text
@@ -92,7 +93,7 @@ class Propagation:
             return _said(op, [opened(said, given[0])])
         if op.name == MANUAL:
             return self.manual(op, given)
-        callee = callee_of(op)
+        callee = _decomposition(op) or callee_of(op)
         if callee in self.functions and self.functions[callee].regions:
             return self.function(self.functions[callee], given)
         if op.name == "stablehlo.while":
@@ -127,6 +128,12 @@ class Propagation:
         self._manual -= 1
         outside = shardings_of(op, "out_shardings", self.meshes)
         return _said(op, [_both(out, part) for out, part in zip(outside, inside, strict=True)])
+
+
+def _decomposition(op: Op) -> str | None:
+    """The function that a composite stands for."""
+    symbol = op.attributes.get("decomposition")
+    return symbol.name if isinstance(symbol, SymbolRef) else symbol
 
 
 def meshes_of(module: Module) -> Mapping[str, Op]:
