@@ -17,7 +17,7 @@ from shlo_jit.bytecode.stream import Output
 from shlo_jit.bytecode.versions import Version
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray, EnumAttr, OpaqueAttr, StructAttr, SymbolRef
 from shlo_jit.ir.type_text import type_text
-from shlo_jit.ir.types import DTYPES, ScalarType, Type, tensor
+from shlo_jit.ir.types import DTYPES, ScalarType, TokenType, Type, tensor
 
 
 class Numbers:
@@ -130,6 +130,9 @@ class Namespace:
 
     def _type(self, value: Type) -> int:
         made = self.made
+        if isinstance(value, TokenType) and self is not made.vhlo:
+            own = made.stablehlo
+            return made.types((own.dialect.name, own._payload(value, own.type_kinds), True))
         if self is made.sdy or self is made.stablehlo:
             return made.builtin.type(value)
         if self is made.builtin and isinstance(value, ScalarType) and value.name in DTYPES and "E" in value.name:

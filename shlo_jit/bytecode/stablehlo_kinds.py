@@ -1,12 +1,12 @@
-"""StableHLO's own attributes (its `StablehloBytecode.cpp`), which modules and Shardy's ops have: those of other ops are
-VHLO's in files."""
+"""StableHLO's own attributes and types (its `StablehloBytecode.cpp`), which modules and Shardy's ops have: those of
+other ops are VHLO's in files."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from shlo_jit.bytecode.fields import BYTE_FLAGGED_ATTRIBUTE, EXTENTS, F64, SIGNED, SIGNEDS, STRING, of
-from shlo_jit.bytecode.kinds import Dialect, Kind
+from shlo_jit.bytecode.kinds import Dialect, Kind, constant
 from shlo_jit.bytecode.vhlo_kinds import (
     axis,
     axis_parts,
@@ -18,6 +18,7 @@ from shlo_jit.bytecode.vhlo_kinds import (
 )  # fmt: skip
 from shlo_jit.ir.attributes import ConvDims, EnumAttr
 from shlo_jit.ir.structs import CONV_FIELDS, DIMS
+from shlo_jit.ir.types import TOKEN
 
 
 def _conv_parts(value: ConvDims) -> tuple[Any, ...]:
@@ -47,7 +48,7 @@ STABLEHLO = Dialect(
         struct(19, "stablehlo.sub_axis_info", (SIGNED, SIGNED)),
         Kind(20, "axis_ref", (STRING, BYTE_FLAGGED_ATTRIBUTE), axis, axis_parts),
     ),
-    (),
+    (Kind(0, "token", (), *constant(TOKEN)),),
 )
 
 

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shlo_jit import pipeline
+from shlo_jit.codegen.program import Port
 from shlo_jit.distributed.arrays import GlobalArrays
-from shlo_jit.distributed.global_arrays import LocalProgram, local_program
+from shlo_jit.distributed.global_arrays import Cuts, LocalProgram, local_program
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.ir.core import Module, Op, walk
+from shlo_jit.ir.core import Module, Op, Value, walk
+from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.collective.routine import COLLECTIVE
 from shlo_jit.lower.program import port
 from shlo_jit.ops.collective import channel_id
@@ -98,12 +100,17 @@ def compile_distributed(
 
 
 def _global_arrays(function: Op, local: LocalProgram, options: CompileOptions) -> GlobalArrays:
+    """Of the tensors among arguments and results; tokens are nobody's."""
     block = function.block()
-    sides = (argument_names(function), block.arguments), (result_names(function), block.terminator.operands)
-    ports = [[port(v)._replace(name=n or v.name) for n, v in zip(*side, strict=True)] for side in sides]
-    return GlobalArrays(
-        (ports[0], ports[1]), (local.inputs, local.outputs), (options.num_replicas, options.num_partitions)
-    )
+    inputs = _ports(argument_names(function), block.arguments, local.inputs)
+    outputs = _ports(result_names(function), block.terminator.operands, local.outputs)
+    grid = options.num_replicas, options.num_partitions
+    return GlobalArrays((inputs[0], outputs[0]), (inputs[1], outputs[1]), grid)
+
+
+def _ports(names: Sequence[str], values: Sequence[Value], cuts: Cuts) -> tuple[list[Port], Cuts]:
+    rows = [row for row in zip(names, values, cuts, strict=True) if isinstance(row[1].type, TensorType)]
+    return [port(v)._replace(name=name or v.name) for name, v, _ in rows], tuple(cut for _, _, cut in rows)
 
 
 def _channels(module: Module, entries: Sequence[str]) -> Mapping[int, tuple[tuple[int, int], ...]]:

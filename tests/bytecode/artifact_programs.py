@@ -19,6 +19,11 @@ func.func @main(%x: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"},
     sdy.return %3 : tensor<2x4xf32>
   } : (tensor<8x4xf32>) -> tensor<8x4xf32>
   %4 = stablehlo.add %0, %2 : tensor<8x4xf32>
+  %token = stablehlo.create_token : !stablehlo.token
+  %later = sdy.manual_computation(%token) in_shardings=[<@mesh, []>] out_shardings=[<@mesh, []>] manual_axes={"x"} (%t: !stablehlo.token) {
+    %7 = stablehlo.after_all %t : !stablehlo.token
+    sdy.return %7 : !stablehlo.token
+  } : (!stablehlo.token) -> !stablehlo.token
   %5 = stablehlo.custom_call @own(%4) {sdy.sharding_rule = #sdy.op_sharding_rule<([i, jk])->([i, l]) {i=8, j=2, k=2, l=4} reduction={j, k}, custom>} : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return %5 : tensor<8x4xf32>
 }

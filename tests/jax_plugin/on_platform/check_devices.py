@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -188,3 +189,21 @@ def test_a_callback_has_no_mesh_of_its_callers() -> None:
         )
         x = jax.device_put(np.arange(8, dtype=np.float32), P("x"))
         np.testing.assert_array_equal(np.asarray(f(x)), np.arange(8) + 1)
+
+
+def test_parts_call_functions_in_order() -> None:
+    seen: list[list[float]] = [[], [], [], []]
+
+    def note(device: np.ndarray, part: np.ndarray) -> None:
+        seen[int(device[0])].append(float(part[0]))
+
+    def f(device: jax.Array, part: jax.Array) -> jax.Array:
+        io_callback(note, None, device, part, ordered=True)
+        io_callback(note, None, device, part * 10, ordered=True)
+        return part
+
+    mesh = jax.make_mesh((4,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    run = jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("d"), out_specs=P("d")))
+    np.testing.assert_array_equal(np.asarray(run(np.arange(4), np.arange(4.0))), np.arange(4.0))
+    jax.effects_barrier()
+    assert seen == [[0, 0], [1, 10], [2, 20], [3, 30]]
