@@ -127,6 +127,7 @@ def work():
     while not stop.is_set():
         jax.device_put(columns)
 columns = np.ones((300, 300), np.float32).T
+jax.device_put(columns)  # the first one imports modules: a fork in the middle of that leaves its lock closed
 thread = threading.Thread(target=work)
 thread.start()
 for i in range(10):
