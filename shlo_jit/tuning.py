@@ -180,6 +180,12 @@ GEMM_TASK = 6 << 20
 `dot f32 512`."""
 GEMM_PRIVATE_ROWS = 160
 """Rows of C up to which a task packs its own chunk of B. Case `dot f32 128`."""
+GEMM_PREPACKED_ROWS = 512
+"""Rows of C up to which a B that was packed before is met by an A as it lies, or packed by each task; beyond, A is packed
+once for all tasks. `benchmarks.weights`."""
+GEMM_CLASH = 2048
+"""Bytes, a power of two, of which the distance of the rows of A is a multiple where they fall into few sets of the first
+level cache. `benchmarks.weights`."""
 GEMM_PRIVATE_PRODUCT = 32 << 20
 """Multiply-adds up to which a product of a batch is a task of its own, with its own packed B. No case moves."""
 GEMM_BATCH = 8

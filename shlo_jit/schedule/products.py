@@ -7,14 +7,18 @@ stride are looped over; the others were transposed before where they do not (see
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.ir.core import Op
+from shlo_jit.ir.core import Op, Value
 from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
-from shlo_jit.kernels.gemm.policy import describe
-from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.gemm.policy import Layout, describe, vectors_of
+from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
+from shlo_jit.kernels.gemm.types import GemmPlan, gemm_plan, itemsize
 from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
@@ -37,8 +41,9 @@ class ProductSchedule(KernelSchedule):
     m: int
     n: int
     k: int
-    strides: tuple[int, ...]
-    """In elements: of A along m, k and the batch, of B along k, n and the batch."""
+    strides: Layout
+    prepacked: np.ndarray | None
+    """The second operand, a constant, as panels; None where it is read as it lies."""
     epilogue: Epilogue | None
     blocking: tuple[Note, ...]
     """What the routine decides from these extents and strides."""
@@ -70,10 +75,14 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     ]  # fmt: skip
     if None in parts:
         raise UnsupportedError(diagnose("dot_general: dimensions that do not form runs", op.span))
-    strides = tuple(p.stride for p in parts if p is not None)
+    strides = Layout(*(p.stride for p in parts if p is not None))
     batch, m = (math.prod(lhs[d] for d in dims) for dims in (roles.lhs_batch[looped:], roles.lhs_free))
     n, k = math.prod(rhs[d] for d in roles.rhs_free), math.prod(lhs[d] for d in roles.lhs_contracting)
     why_late = "the product is several calls" if looped else ""
+    plan = gemm_plan(types, target)
+    prepacked = None if looped else _prepacked(op.operands[1], roles, plan, m, strides)
+    if prepacked is not None:
+        strides = strides._replace(b_bs=prepacked_bytes(plan, n, k) // itemsize(types.b))
     return ProductSchedule(
         types=types,
         roles=roles,
@@ -83,18 +92,36 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
         n=n,
         k=k,
         strides=strides,
+        prepacked=prepacked,
         epilogue=schedule_epilogue(step, target, batch, m, n, why_late),
-        blocking=_blocking(types, target, (batch, m, n, k), strides),
-        scratch=Scratch.of(lambda threads: scratch_bytes(types, target, batch, m, n, k, threads)),
+        blocking=_blocking(plan, (batch, m, n, k), strides, prepacked is not None),
+        scratch=Scratch.of(
+            lambda threads: scratch_bytes(types, target, batch, m, n, k, threads, prepacked is not None)
+        ),
         routines=(gemm_routine(types.a, types.b, types.acc, target),),
     )
 
 
+def _prepacked(rhs: Value, roles: Roles, plan: GemmPlan, m: int, strides: Layout) -> np.ndarray | None:
+    """A constant second operand as panels, unless its rows are read once anyway: as those of a product with a vector."""
+    if rhs.op is None or rhs.op.name != "stablehlo.constant" or rhs.tensor.size == 0:
+        return None
+    extents = [
+        math.prod(rhs.tensor.extents[d] for d in dims) for dims in (roles.rhs_batch, roles.rhs_contracting, roles.rhs_free)
+    ]
+    _, k, n = extents
+    if vectors_of(plan, hint_of(m), n, k, Layout(*map(hint_of, strides))):
+        return None
+    order = (*roles.rhs_batch, *roles.rhs_contracting, *roles.rhs_free)
+    return prepack(plan, rhs.op.constant.array.transpose(order).reshape(extents))
+
+
 def _blocking(
-    types: GemmTypes, target: Target, extents: tuple[int, int, int, int], strides: tuple[int, ...]
+    plan: GemmPlan, extents: tuple[int, int, int, int], strides: Sequence[int], prepacked: bool
 ) -> tuple[Note, ...]:
     batch, m, n, k = map(hint_of, extents)
-    return tuple(Note(*line) for line in describe(types, target, batch, m, n, k, tuple(map(hint_of, strides))))
+    lines = describe(plan, batch, m, n, k, Layout(*map(hint_of, strides)), prepacked)
+    return tuple(Note(*line) for line in lines)
 
 
 def _looped(lhs: tuple[int, ...], rhs: tuple[int, ...], roles: Roles) -> int:

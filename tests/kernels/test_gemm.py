@@ -30,7 +30,7 @@ NUMPY = {
 }
 TOLERANCE = {"f32": 3e-6, "f64": 1e-14, "complex<f32>": 3e-6, "complex<f64>": 1e-14}
 EPILOGUE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 5)
-SIGNATURE = "piiipiiipiiiiiipppi"
+SIGNATURE = "piiipiiiipiiiiiipppi"
 
 CASES = [
     ("f32", "f32", "f32"),
@@ -109,7 +109,7 @@ def product(
     (ab, ar, ac), (bb, br, bc), (cb, cr, _) = strides
     pointer = ctypes.cast(epilogue, ctypes.c_void_p).value if epilogue else None
     f(
-        *(a.ctypes.data, ar, ac, ab, b.ctypes.data, br, bc, bb, c.ctypes.data, cr, cb),
+        *(a.ctypes.data, ar, ac, ab, b.ctypes.data, br, bc, bb, 0, c.ctypes.data, cr, cb),
         *(batch, m, n, k, scratch.ctypes.data, pointer, None, threads),
     )
     assert (scratch[size:] == guarded.UNWRITTEN).all(), "wrote beyond scratch_bytes"
