@@ -181,11 +181,8 @@ GEMM_TASK = 6 << 20
 GEMM_PRIVATE_ROWS = 160
 """Rows of C up to which a task packs its own chunk of B. Case `dot f32 128`."""
 GEMM_PREPACKED_ROWS = 512
-"""Rows of C up to which a B that was packed before is met by an A as it lies, or packed by each task; beyond, A is packed
-once for all tasks. `benchmarks.weights`."""
-GEMM_CLASH = 2048
-"""Bytes, a power of two, of which the distance of the rows of A is a multiple where they fall into few sets of the first
-level cache. `benchmarks.weights`."""
+"""Rows of C up to which a B that was packed before is met by an A as it lies; beyond, A is packed once for all tasks.
+`benchmarks.weights`."""
 GEMM_PRIVATE_PRODUCT = 32 << 20
 """Multiply-adds up to which a product of a batch is a task of its own, with its own packed B. No case moves."""
 GEMM_BATCH = 8
@@ -209,9 +206,9 @@ GEMM_VECTOR_SERIAL = 1 << 17
 """Elements of the matrix up to which the caller does a product with a vector alone."""
 GEMM_VECTOR_CHUNK = 32 << 10
 """Bytes of sums that a task of such a product keeps at most: the first level cache. No case moves."""
-GEMM_PANEL_AHEAD = 8
-"""Steps of k that rows of B are fetched before the tallest tiles want them: panels come from the second level cache.
-`benchmarks.kernels_gemm`. No case moves."""
+GEMM_PANEL_AHEAD = 32
+"""Steps of k that rows of B are fetched before the tallest tiles want them: panels come from the second level cache, and
+those that were packed before from memory. `benchmarks.weights`."""
 GEMM_AMX_AHEAD = 2
 """Tiles of a panel that AMX fetches before they are wanted. `benchmarks.kernels_gemm`."""
 CONV_TASK = 4 << 20

@@ -135,7 +135,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
         emit_vector_entry(b, plan, f, tasks_of_vectors, s.threads, general, end)
         b.start(general)
     product = b.mul(b.mul(s.m, s.n), b.max_(s.k, 1))
-    numbers, extents = Registers(b), Extents(s.batch, s.m, s.n, s.k, s.b_cs, s.b_rs, s.a_rs, s.prepacked)
+    numbers, extents = Registers(b), Extents(s.batch, s.m, s.n, s.k, s.b_cs, s.b_rs, s.prepacked)
     mode = policy.packing(numbers, plan, extents, product)
     each = policy.k_block(numbers, plan, s.k)
     f.set(mode_b=mode[0], pack_a=mode[1], kc=each)

@@ -171,8 +171,6 @@ class Extents(NamedTuple):
     k: N
     b_cs: N
     b_rs: N
-    a_rs: N
-    """Stride of A along m, in bytes."""
     prepacked: N
     """B is panels (see `prepacked.py`)."""
 
@@ -234,9 +232,6 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
     mode_a = a.decided(IN_PLACE, "packing it pays beside a B that is packed once for all and wider than a task")
     why = f"B is packed once for all, and {s.n} columns are more than the {columns} of a task"
     mode_a = a.override(mode_a, far, a.number(SHARED), why)
-    clash = a.both(a.compare("eq", a.bits(s.a_rs, tuning.GEMM_CLASH - 1), 0), a.compare("gt", s.n, plan.nr))
-    clash = a.both(a.both(clash, a.compare("eq", mode_a, IN_PLACE)), a.compare("gt", s.m, 4))
-    mode_a = a.override(mode_a, clash, a.number(PRIVATE), "its rows fall into few sets of the cache")
     if plan.kind == "amx":
         return mode, a.decided(PRIVATE, "tiles want their own layout")
     if convert_a:
@@ -342,8 +337,8 @@ def describe(
         how = "sums of all outputs" if axpy else "one output after the other"
         return [("blocking", f"a matrix with {vectors}, {how}", "bound by memory: the matrix is read once")]
     product = m * n * max(k, 1)
-    size_a, size_b = itemsize(plan.types.a), itemsize(plan.types.b)
-    s = Extents(batch, m, n, k, layout.b_cs * size_b, layout.b_rs * size_b, layout.a_rs * size_a, prepacked)
+    size = itemsize(plan.types.b)
+    s = Extents(batch, m, n, k, layout.b_cs * size, layout.b_rs * size, prepacked)
     modes = packing(a, plan, s, product)
     mode_b, mode_a = (mode if isinstance(mode, Reasoned) else Reasoned(mode) for mode in modes)
     c = cut(a, plan, s, modes, product)
