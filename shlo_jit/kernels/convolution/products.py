@@ -120,7 +120,7 @@ class _Task:
             body(offset, done, n, b.cast("zext", b.not_(first), "i64"), final)
 
     def stripe(self, args: list[V]) -> None:
-        self.b.call("void", f"{self.plan.symbol}_stripe", args)
+        self.b.call("void", f"{self.plan.symbol}_stripe", [*args, args[4], i64(0)])
 
     def report(self, final: V, ends: list[V]) -> None:
         b = self.b

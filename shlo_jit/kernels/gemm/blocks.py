@@ -155,14 +155,21 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
         )
         final = b.icmp("sge", b.add(kb, kc), k)
         report = b.and_(final, b.icmp("ne", f.get("epilogue", "ptr"), V("ptr", "null")))
-        with b.loop(i0, i1, plan.mr, "stripe") as i:
+        # The next block of panels comes from memory while this one is multiplied, a piece beside every tile.
+        panels, stripes = ceil_div(b, n, plan.nr), ceil_div(b, b.sub(i1, i0), plan.mr)
+        following = b.mul(panels, panel_bytes_of(b, plan, b.min_(b.max_(b.sub(b.sub(k1, kb), kc), 0), kc)))
+        piece = b.udiv(b.select(prepacked, following, i64(0)), b.mul(panels, stripes))
+        after = b.offset(shared, block_bytes)
+        with b.loop_carry(i0, i1, [after], plan.mr, "stripe") as stripe:
+            i, later = stripe.index, stripe.values[0]
             height = b.min_(b.sub(i1, i), plan.mr)
             at = b.offset(b.offset(a, b.mul(i, a_rs)), b.mul(kb, a_cs))
             row = b.offset(c, b.mul(i, c_rs))
-            _stripe(b, plan, f, at, (a_rs, a_cs), i, height, operand, row, c_rs, n, kc, kb, memory)
+            _stripe(b, plan, f, at, (a_rs, a_cs), i, height, operand, row, c_rs, n, kc, kb, memory, (later, piece))
             with b.if_(report):
                 ends = [batch, i, b.add(i, height), j0, j1]
                 b.call_pointer("void", f.get("epilogue", "ptr"), [f.get("frame", "ptr"), *ends])
+            stripe.next(b.offset(later, b.mul(piece, panels)))
     b.ret()
 
 
@@ -181,10 +188,11 @@ def _stripe(
     kc: V,
     kb: V,
     memory: V,
+    later: tuple[V, V],
 ) -> None:
     """Packs the rows of A where wanted and calls the stripe."""
     if plan.kind == "amx":
-        _amx_stripe(b, plan, f, a, a_strides, height, operand, (c, c_rs), n, kc, kb, memory)
+        _amx_stripe(b, plan, f, a, a_strides, height, operand, (c, c_rs), n, kc, kb, memory, later)
         return
     width = height if plan.masks else i64(plan.mr)
     with b.if_(b.icmp("eq", f.get("pack_a"), PRIVATE)):
@@ -200,7 +208,7 @@ def _stripe(
     steps = b.udiv(b.add(kc, plan.group - 1), plan.group)
     more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
     b_at, b_rs, b_panel = operand
-    args = [a_at, a_rs, a_cs, height, b_at, b_rs, b_panel, c, c_rs, n, steps, more, i64(1), i64(0)]
+    args = [a_at, a_rs, a_cs, height, b_at, b_rs, b_panel, c, c_rs, n, steps, more, i64(1), i64(0), *later]
     b.call("void", f"{plan.symbol}_stripe", args)
 
 
@@ -217,6 +225,7 @@ def _amx_stripe(
     kc: V,
     kb: V,
     memory: V,
+    later: tuple[V, V],
 ) -> None:
     """A is read in place if its rows are adjacent elements that fill whole tiles and meet few columns; else it is
     packed tile by tile."""
@@ -233,7 +242,7 @@ def _amx_stripe(
     a_at, a_rs = b.select(in_place, a, memory), b.select(in_place, a_strides[0], i64(row))
     a_step = b.select(in_place, i64(row), i64(row * plan.mr))
     more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
-    args = [a_at, a_rs, a_step, height, *operand, *c, n, b.mul(tiles, plan.whole), more, i64(1), i64(0)]
+    args = [a_at, a_rs, a_step, height, *operand, *c, n, b.mul(tiles, plan.whole), more, i64(1), i64(0), *later]
     b.call("void", f"{plan.symbol}_stripe", args)
 
 
