@@ -178,6 +178,10 @@ moves."""
 GEMM_TASK = 6 << 20
 """Multiply-adds of a task: small enough that 8 threads get several each of a 1024 x 1024 x 1024 product. Case
 `dot f32 512`."""
+GEMM_LEAST_ROWS = 8
+"""Rows of a tile that take as long as fewer: the latency of multiply-adds, or memory. `benchmarks.weights`."""
+GEMM_TASK_ROWS = 64
+"""Rows of C that a task's columns are reckoned for at least, where B was packed before. `benchmarks.weights`."""
 GEMM_PRIVATE_ROWS = 160
 """Rows of C up to which a task packs its own chunk of B. Case `dot f32 128`."""
 GEMM_PREPACKED_ROWS = 512
@@ -207,8 +211,8 @@ GEMM_VECTOR_SERIAL = 1 << 17
 GEMM_VECTOR_CHUNK = 32 << 10
 """Bytes of sums that a task of such a product keeps at most: the first level cache. No case moves."""
 GEMM_PANEL_AHEAD = 32
-"""Steps of k that rows of B are fetched before the tallest tiles want them: panels come from the second level cache, and
-those that were packed before from memory. `benchmarks.weights`."""
+"""Steps of k that rows of B are fetched before the tallest tiles want them: panels come from the second level cache,
+and those that were packed before from memory. `benchmarks.weights`."""
 GEMM_AMX_AHEAD = 2
 """Tiles of a panel that AMX fetches before they are wanted. `benchmarks.kernels_gemm`."""
 CONV_TASK = 4 << 20

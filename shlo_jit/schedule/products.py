@@ -80,7 +80,9 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     n, k = math.prod(rhs[d] for d in roles.rhs_free), math.prod(lhs[d] for d in roles.lhs_contracting)
     why_late = "the product is several calls" if looped else ""
     plan = gemm_plan(types, target)
-    prepacked = None if looped else _prepacked(op.operands[1], roles, plan, m, strides)
+    prepacked = None
+    if not looped and _is_prepacked(op.operands[1], plan, (m, n, k), strides, context):
+        prepacked = _panels(op.operands[1], roles, plan)
     if prepacked is not None:
         strides = strides._replace(b_bs=prepacked_bytes(plan, n, k) // itemsize(types.b))
     return ProductSchedule(
@@ -102,18 +104,21 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     )
 
 
-def _prepacked(rhs: Value, roles: Roles, plan: GemmPlan, m: int, strides: Layout) -> np.ndarray | None:
-    """A constant second operand as panels, unless its rows are read once anyway: as those of a product with a vector."""
+def _is_prepacked(rhs: Value, plan: GemmPlan, extents: tuple[int, int, int], strides: Layout, context: Context) -> bool:
+    """Whether the second operand is a constant that is read as panels. One that others read as it lies, and that a
+    product with a vector reads well, is not kept twice."""
     if rhs.op is None or rhs.op.name != "stablehlo.constant" or rhs.tensor.size == 0:
-        return None
-    extents = [
-        math.prod(rhs.tensor.extents[d] for d in dims) for dims in (roles.rhs_batch, roles.rhs_contracting, roles.rhs_free)
-    ]
-    _, k, n = extents
-    if vectors_of(plan, hint_of(m), n, k, Layout(*map(hint_of, strides))):
-        return None
-    order = (*roles.rhs_batch, *roles.rhs_contracting, *roles.rhs_free)
-    return prepack(plan, rhs.op.constant.array.transpose(order).reshape(extents))
+        return False
+    m, n, k = map(hint_of, extents)
+    is_vectors = vectors_of(plan, m, n, k, Layout(*map(hint_of, strides))) is not None
+    return not is_vectors or context.read[rhs] == 1
+
+
+def _panels(rhs: Value, roles: Roles, plan: GemmPlan) -> np.ndarray:
+    assert rhs.op is not None
+    dims = (roles.rhs_batch, roles.rhs_contracting, roles.rhs_free)
+    extents = [math.prod(rhs.tensor.extents[d] for d in some) for some in dims]
+    return prepack(plan, rhs.op.constant.array.transpose(sum(dims, ())).reshape(extents))
 
 
 def _blocking(

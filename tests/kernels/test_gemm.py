@@ -173,7 +173,14 @@ def test_packed_ways(names: tuple[str, str, str], shape: tuple[int, int, int, in
 def test_prepacked_operands(names: tuple[str, str, str], target: str) -> None:
     """Panels that were made before give the bits that panels made in the call give."""
     types = GemmTypes(*names)
-    shapes = [(1, 5, 37, 29), (2, 40, 70, 13), (1, 33, 100, 700), (1, 170, 530, 90), (3, 14, 31, 450), (1, 600, 540, 340)]
+    shapes = [
+        (1, 5, 37, 29),
+        (2, 40, 70, 13),
+        (1, 33, 100, 700),
+        (1, 170, 530, 90),
+        (3, 14, 31, 450),
+        (1, 600, 540, 340),
+    ]
     for seed, (batch, m, n, k) in enumerate(shapes):
         rng = np.random.default_rng(seed)
         a, b = any_layout(rng, types.a, (batch, m, k)), any_layout(rng, types.b, (batch, k, n))

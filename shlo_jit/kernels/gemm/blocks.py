@@ -11,8 +11,8 @@ its rows in stripes of `mr`, each against the task's columns of B. Either operan
 Shared packing is for large products: a stripe of A that every task packs anew comes from far away each time, and with
 four chunks of columns that was 10 % of a 2048 x 2048 x 2048 product.
 
-k is cut into equal blocks of at most `kc`, in order, and the sums go on in C; so every element is the serial sum over k, with one
-rounding per multiply-add, and the same bits for any number of threads.
+k is cut into equal blocks of at most `kc`, in order, and the sums go on in C; so every element is the serial sum over
+k, with one rounding per multiply-add, and the same bits for any number of threads.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _FIELDS = (
 )
 FIELDS = tuple(_FIELDS.split())
 """Slots of the frame a task reads. Strides in bytes; `rows` x `columns` chunks a product; `group` products a task;
-k0 to k1 the part of k to do, `kc` of it at a time; `pack_a` and `mode_b` say where A and B are read from; `pack_b` tasks
-pack B; `shared` has the panels of B that were packed before. The last two: see `gemm_vector`."""
+k0 to k1 the part of k to do, `kc` of it at a time; `pack_a` and `mode_b` say where A and B are read from; `pack_b`
+tasks pack B; `shared` has the panels of B that were packed before. The last two: see `gemm_vector`."""
 
 
 class Frame:

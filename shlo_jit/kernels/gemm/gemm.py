@@ -159,7 +159,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
         return []
 
     def once() -> list[V]:
-        serial = b.or_(b.icmp("sle", b.mul(product, s.batch), tuning.GEMM_SERIAL), b.icmp("eq", tasks, 1))
+        serial = b.or_(policy.is_serial(numbers, extents, product), b.icmp("eq", tasks, 1))
 
         def here() -> list[V]:
             with b.loop(0, tasks, hint="task") as i:

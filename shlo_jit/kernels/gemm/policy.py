@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, V, i64
-from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
-from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.gemm.types import GemmPlan, itemsize
 
 N = Any
 """A number or a truth value: an int or a bool, or a register."""
@@ -246,21 +245,42 @@ def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) 
     phased = a.either(*(a.compare("eq", mode, SHARED) for mode in modes))
     per_element = a.most(a.select(phased, a.least(s.k, plan.kc), s.k), 1)
     # Few rows: one chunk of rows, and columns to fill a task. Otherwise wide chunks, and rows to fill it.
-    few = tuning.GEMM_PRIVATE_ROWS
-    prepacked = a.both(s.prepacked, a.compare("ne", modes[1], SHARED))
-    height = a.select(a.both(prepacked, a.compare("gt", s.m, few)), a.number(few // plan.mr * plan.mr), s.m)
-    columns = a.div(a.number(tuning.GEMM_TASK), a.mul(height, per_element))
+    columns = a.div(a.number(tuning.GEMM_TASK), a.mul(s.m, per_element))
     columns = a.least(a.most(a.mul(a.div(columns, plan.nr), plan.nr), columns_of(plan, 128)), widest)
-    narrow = a.either(a.compare("eq", modes[0], PRIVATE), prepacked)
-    nc = a.select(narrow, columns, a.number(widest))
+    private = a.compare("eq", modes[0], PRIVATE)
+    nc = a.select(private, columns, a.number(widest))
     rows = a.div(a.number(tuning.GEMM_TASK), a.mul(a.least(s.n, widest), per_element))
     rows = a.mul(a.most(a.div(rows, plan.mr), 2), plan.mr)
-    mc = a.select(narrow, height, rows)
+    mc = a.select(private, s.m, rows)
+    unphased = a.both(s.prepacked, a.compare("ne", modes[1], SHARED))
+    mc, nc = (a.select(unphased, x, y) for x, y in zip(_cut_of_panels(a, plan, s), (mc, nc), strict=True))
     row_chunks, column_chunks = a.ceil_div(s.m, mc), a.ceil_div(s.n, nc)
     grid = a.mul(row_chunks, column_chunks)
     # A shared operand is one product's, and so is what a task does with it.
     group = a.select(phased, a.number(1), a.most(a.div(a.number(tuning.GEMM_GROUP), product), 1))
     return Cut(mc, nc, row_chunks, column_chunks, group, grid, phased)
+
+
+def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents) -> tuple[N, N]:
+    """Rows and columns of a task where B was packed before: nothing is lost where they are few. Of few rows, tasks are
+    bound by what they read of B. There are a multiple of four tasks along n, equal ones, if there are several."""
+    few = tuning.GEMM_PRIVATE_ROWS
+    height = a.select(a.compare("gt", s.m, few), a.number(few // plan.mr * plan.mr), s.m)
+    task = a.mul(a.most(height, tuning.GEMM_TASK_ROWS), a.mul(a.most(s.k, 1), plan.nr))
+    each = a.least(a.most(a.div(a.number(tuning.GEMM_TASK), task), 2), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr)
+    panels = a.ceil_div(s.n, plan.nr)
+    tasks = a.ceil_div(panels, each)
+    several = a.mul(a.ceil_div(tasks, 4), 4)
+    tasks = a.select(a.compare("gt", tasks, 1), several, tasks)
+    return height, a.mul(a.ceil_div(panels, a.most(tasks, 1)), plan.nr)
+
+
+def is_serial(a: Numbers, s: Extents, product: N) -> N:
+    """Whether the caller does all: a tile of a row takes as long as one of several."""
+    work = a.select(
+        a.compare("lt", s.m, tuning.GEMM_LEAST_ROWS), a.mul(a.mul(s.n, s.k), tuning.GEMM_LEAST_ROWS), product
+    )
+    return a.compare("le", a.mul(work, s.batch), tuning.GEMM_SERIAL)
 
 
 def task_count(a: Numbers, cut: Cut, batch: N) -> N:
@@ -345,7 +365,7 @@ def describe(
     tasks = task_count(a, c, batch)
     work = product * batch
     bound = f"about {tuning.GEMM_TASK:,} a task"
-    if not c.phased and work <= tuning.GEMM_SERIAL:
+    if not c.phased and is_serial(a, s, product):
         bound = f"up to {tuning.GEMM_SERIAL:,} the caller does all"
     many, again = f"{tasks:,} task{'' if tasks == 1 else 's'}", ""
     if c.phased:

@@ -1,7 +1,7 @@
 """Panels of B made when a program is compiled, from a constant: what `pack.py` makes at run time, by NumPy.
 
-Product after product, block of k after block of k (`policy.k_block`), panel after panel; a panel has its columns' header
-first where the plan has one, then step after step of k. What fills up the last panel and the last step is zero.
+Product after product, block of k after block of k (`policy.k_block`), panel after panel; a panel has its columns'
+header first where the plan has one, then step after step of k. What fills up the last panel and step is zero.
 """
 
 from __future__ import annotations
