@@ -11,6 +11,9 @@ from __future__ import annotations
 from shlo_jit.sizes import Symbol
 
 # ---------------------------------------------------------------------------- size of a program (passes)
+WEIGHT_GROWTH = 4
+"""How many times as large as the constants that they are made of weights may become when they are prepared: bytes that
+are made floats grow so. Chosen."""
 FOLD_ELEMENTS = 4096
 """Elements of a constant up to which ops on constants are folded. Chosen: the table of a sinusoid folds, weights of a
 layer do not."""
