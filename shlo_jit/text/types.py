@@ -306,7 +306,7 @@ def _quantized(text: str, at: int) -> QuantizedType:
     if axis is not None and m["axis"].startswith("-"):
         raise TypeRefusal(f"illegal quantized dimension: -{axis}", at)
     scales, zeros = _parameters(m["parameters"].strip(), axis is not None, at)
-    return QuantizedType(storage, expressed, low, high, scales, zeros, axis, " ".join(text.split()))
+    return QuantizedType(storage, expressed, low, high, scales, zeros, axis, not m["storage"].startswith("ui"))
 
 
 def _storage(name: str, at: int) -> DType:
