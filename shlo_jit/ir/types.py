@@ -142,6 +142,10 @@ class Type:
     __slots__ = ()
 
 
+MOST_DIMENSIONS = 64
+"""Of a tensor: as many as NumPy's arrays have, which constants, arguments and results are."""
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType(Type):
     """`tensor<2x?xf32>`: `shape` has None for `?`; `shape` itself is None for an unranked tensor."""
