@@ -80,7 +80,8 @@ class _Task:
         scratch = g.pointer("scratch")
         copied = b.icmp("ne", g.get("copy_tasks"), 0)
         self.input = b.select(copied, scratch, g.pointer("input"))
-        self.weights = b.offset(scratch, g.get("scratch_weights"))
+        prepacked = b.icmp("ne", g.get("w_prepacked"), 0)
+        self.weights = b.select(prepacked, g.pointer("kernel"), b.offset(scratch, g.get("scratch_weights")))
         at = b.add(g.get("scratch_workers"), b.mul(worker, g.get("worker_bytes")))
         self.memory = b.offset(scratch, at)
         self.unit = self.plan.unit_bytes

@@ -243,7 +243,7 @@ def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) 
     """The rectangles: of about GEMM_TASK multiply-adds a task, whole stripes and whole panels. `modes`: of B and A."""
     widest = columns_of(plan, tuning.GEMM_WIDEST)
     phased = a.either(*(a.compare("eq", mode, SHARED) for mode in modes))
-    per_element = a.most(a.select(phased, a.least(s.k, plan.kc), s.k), 1)
+    per_element = a.most(a.select(phased, k_block(a, plan, s.k), s.k), 1)
     # Few rows: one chunk of rows, and columns to fill a task. Otherwise wide chunks, and rows to fill it.
     columns = a.div(a.number(tuning.GEMM_TASK), a.mul(s.m, per_element))
     columns = a.least(a.most(a.mul(a.div(columns, plan.nr), plan.nr), columns_of(plan, 128)), widest)

@@ -13,9 +13,9 @@ from shlo_jit.kernels.gemm.pack import pack_plans
 from shlo_jit.kernels.gemm.policy import Ints, k_block
 from shlo_jit.kernels.gemm.types import GemmPlan, itemsize
 
-_UNITS = {"double": np.dtype(np.float64), "float": np.dtype(np.float32), "half": np.dtype(np.float16)}
-_UNITS |= {f"i{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)}
-_UNITS["bfloat"] = np.dtype(ml_dtypes.bfloat16)
+UNITS = {"double": np.dtype(np.float64), "float": np.dtype(np.float32), "half": np.dtype(np.float16)}
+UNITS |= {f"i{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)}
+UNITS["bfloat"] = np.dtype(ml_dtypes.bfloat16)
 """By LLVM type; the sign of an integer does not matter to its bits."""
 
 
@@ -61,7 +61,7 @@ def _pack_block(plan: GemmPlan, block: np.ndarray, out: np.ndarray) -> None:
     else:
         # Real parts of a step, then imaginary ones.
         parts = np.stack([block.real, block.imag], axis=-1) if plan.parts == 2 else block[..., None]
-        unit = _UNITS[plan.unit]
+        unit = UNITS[plan.unit]
         units = body.reshape(*body.shape[:2], steps, -1).view(unit).reshape(*body.shape[:2], steps, plan.parts, plan.nr)
         main = parts[:, :, : whole * plan.nr].reshape(batch, k, whole, plan.nr, plan.parts)
         units[:, :whole, :k] = main.transpose(0, 2, 1, 4, 3)
