@@ -1,5 +1,5 @@
-"""Which ops prepare weights: what a product or a convolution reads is made of constants alone, by ops such as transpose,
-convert, slice, or a multiplication by a scale.
+"""Which ops prepare weights: what a product or a convolution reads is made of constants alone, by a transpose, convert,
+slice, a multiplication by a scale and the like.
 
 They are computed when the program is compiled, whatever their size: at run time they would be again in every call, and
 only a constant is brought into its kernel's layout once (`schedule/products.py`).

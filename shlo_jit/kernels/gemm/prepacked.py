@@ -60,7 +60,7 @@ def _pack_block(plan: GemmPlan, block: np.ndarray, out: np.ndarray) -> None:
             units[:, whole, :used, : n % plan.nr] = source[..., whole * plan.nr :].transpose(0, 1, 3, 2)
     else:
         # Real parts of a step, then imaginary ones.
-        parts = np.stack([block.real, block.imag], axis=-1) if plan.parts == 2 else block[..., None]
+        parts = np.stack([np.real(block), np.imag(block)], axis=-1) if plan.parts == 2 else block[..., None]
         unit = UNITS[plan.unit]
         units = body.reshape(*body.shape[:2], steps, -1).view(unit).reshape(*body.shape[:2], steps, plan.parts, plan.nr)
         main = parts[:, :, : whole * plan.nr].reshape(batch, k, whole, plan.nr, plan.parts)
