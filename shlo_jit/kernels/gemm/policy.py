@@ -15,7 +15,7 @@ from shlo_jit.kernels.gemm.types import GemmPlan, itemsize
 
 N = Any
 """A number or a truth value: an int or a bool, or a register."""
-IN_PLACE, SHARED, PRIVATE, PREPACKED = range(4)
+IN_PLACE, SHARED, PRIVATE, PREPACKED = 0, 1, 2, 3
 """Ways to read an operand; see `blocks.py`."""
 WORDS = ("read in place", "packed once for all tasks", "packed by each task", "packed when the program was compiled")
 
