@@ -146,7 +146,7 @@ def parsed(source: ProgramSource) -> Module:
         with stage("parse"):
             return read_artifact(source.data, source.name)
     with stage("parse"):
-        return parse_module(source.text, source.name)
+        return parse_module(source.text, source.name, source.cuts)
 
 
 def key_of(source: ProgramSource, options: CompileOptions) -> str | None:

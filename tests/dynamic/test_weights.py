@@ -10,7 +10,7 @@ from test_data_dependent import POSITIVE
 
 import shlo_jit
 from shlo_jit import specialize
-from shlo_jit.codegen import digests
+from shlo_jit.ir import digests
 from shlo_jit.ir.core import Module
 from shlo_jit.runtime import cache
 
