@@ -16,6 +16,7 @@ from shlo_jit.bytecode.glance import artifact_in, artifact_may_be_unknown
 from shlo_jit.errors import Diagnostic, ParseError, check_text, decode_text
 from shlo_jit.ir.core import Module
 from shlo_jit.ir.unknown import has_unknown, writes_unknown
+from shlo_jit.runtime.constants import bring
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.text.literals import Characters, Cut, characters, cut_bytes, cut_string, file_characters, identity
 
@@ -212,6 +213,7 @@ def _text_of(given: Characters, name: str) -> Text:
         decode_text(given.read(0, given.size), name)  # which knows the place
         raise
     marks = len(text) - len(text := text.removeprefix("\ufeff"))
+    bring(c.literal for c in cuts)
     return Text(_checked(text, name), name, tuple(c._replace(at=c.at - marks) for c in cuts))
 
 
@@ -220,6 +222,7 @@ def _text(text: str, name: str) -> Text:
     left, cuts = cut_string(text, usable_cpus())
     if cuts:
         check_text(text, name)
+        bring(c.literal for c in cuts)
     return Text(_checked(left, name), name, cuts)
 
 
