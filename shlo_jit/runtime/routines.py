@@ -39,9 +39,16 @@ os.register_at_fork(after_in_child=_after_fork)
 def own_routines() -> dict[str, Routine]:
     """The routines that are the code generator's own, by name; programs need not list them."""
     from shlo_jit.kernels.threads.pool import THREADS
-    from shlo_jit.runtime.fastcall_code import FASTCALL
+    from shlo_jit.runtime.fastcall_code import FASTCALL, FASTCALL_SIZED
 
-    return {THREADS.name: THREADS, FASTCALL.name: FASTCALL}
+    return {routine.name: routine for routine in (THREADS, FASTCALL, FASTCALL_SIZED)}
+
+
+def first_routines() -> list[Routine]:
+    """Those of `own_routines` that nearly every program needs."""
+    from shlo_jit.runtime.fastcall_code import SIZED
+
+    return [routine for routine in own_routines().values() if SIZED not in routine.symbols]
 
 
 class Starting:

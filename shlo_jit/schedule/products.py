@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op
-from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
+from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.gemm.policy import describe
+from shlo_jit.kernels.gemm.types import gemm_plan
+from shlo_jit.kernels.gemm.vector import way_of
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.schedule.choice import Note
@@ -21,7 +23,7 @@ from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.sizes import hint_of
+from shlo_jit.sizes import Size, hint_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,7 @@ class ProductSchedule(KernelSchedule):
     k: int
     strides: tuple[int, ...]
     """In elements: of A along m, k and the batch, of B along k, n and the batch."""
+    way: Way
     epilogue: Epilogue | None
     blocking: tuple[Note, ...]
     """What the routine decides from these extents and strides."""
@@ -47,7 +50,7 @@ class ProductSchedule(KernelSchedule):
     def notes(self) -> list[Note]:
         size = f"{self.batch} x " if self.batch > 1 else ""
         calls = [Note("calls", "one for each of the outer batch dimensions", "they are no run of equal stride")]
-        head = Note("product", f"{size}{self.m} x {self.n} x {self.k} by {gemm_symbol(self.types)}")
+        head = Note("product", f"{size}{self.m} x {self.n} x {self.k} by {gemm_symbol(self.types, self.way)}")
         return [head, *(calls if self.looped else []), *self.blocking, *(self.epilogue.notes if self.epilogue else [])]
 
 
@@ -74,6 +77,7 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     batch, m = (math.prod(lhs[d] for d in dims) for dims in (roles.lhs_batch[looped:], roles.lhs_free))
     n, k = math.prod(rhs[d] for d in roles.rhs_free), math.prod(lhs[d] for d in roles.lhs_contracting)
     why_late = "the product is several calls" if looped else ""
+    way = _way(types, target, (m, n, k, *strides))
     return ProductSchedule(
         types=types,
         roles=roles,
@@ -86,8 +90,17 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
         epilogue=schedule_epilogue(step, target, batch, m, n, why_late),
         blocking=_blocking(types, target, (batch, m, n, k), strides),
         scratch=Scratch.of(lambda threads: scratch_bytes(types, target, batch, m, n, k, threads)),
-        routines=(gemm_routine(types.a, types.b, types.acc, target),),
+        way=way,
+        routines=(gemm_routine(types.a, types.b, types.acc, target, way),),
     )
+
+
+def _way(types: GemmTypes, target: Target, numbers: tuple[int, ...]) -> Way:
+    """What the product takes; where sizes are known at the call only, the call says."""
+    if any(isinstance(number, Size) for number in numbers):
+        return Way.ANY
+    m, n, k, *strides = numbers
+    return way_of(gemm_plan(types, target), m, n, k, strides)
 
 
 def _blocking(

@@ -14,7 +14,8 @@ from loader import compile_object, load, routine_text
 
 import shlo_jit
 from shlo_jit.codegen.target import resolve
-from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
+from shlo_jit.kernels.convolution.convolution import TASKS, ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
+from shlo_jit.kernels.convolution.shape import FIELDS
 from shlo_jit.kernels.gemm.gemm import GemmTypes
 
 NUMPY = {
@@ -150,7 +151,8 @@ def run(p: Problem, names: tuple[str, str, str], seed: int, target: str = "nativ
         cover[at, i0:i1, j0:j1] += 1
 
     epilogue = EPILOGUE(told)
-    f = load(conv_routine(types, t), t).function(conv_symbol(types), "pppppppi")
+    kind = int(table[FIELDS.index("kind")])
+    f = load(conv_routine(types, t, kind), t).function(conv_symbol(types, kind), "pppppppi")
     f(
         table.ctypes.data,
         x.ctypes.data,
@@ -228,5 +230,6 @@ def test_avx2(target: str) -> None:
 
 def test_aarch64_compiles() -> None:
     t = resolve("aarch64:generic")
-    for names in CASES:
-        assert compile_object(routine_text(conv_routine(GemmTypes(*names), t), t), t)
+    for names, kind in itertools.product(CASES, TASKS):
+        routine = conv_routine(GemmTypes(*names), t, kind)
+        assert all(compile_object(routine_text(r, t), t) for r in (routine, *routine.needs))

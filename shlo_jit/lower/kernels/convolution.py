@@ -20,6 +20,6 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ConvolutionSchedule) -> 
     work = low.scratch(step)
     x, w, y = (low.pointer(v) for v in (*op.operands, op.result))
     args = [table, x, w, y, work, epilogue, frame, low.thread_count]
-    b.call("void", conv_symbol(schedule.types), args)
+    b.call("void", conv_symbol(schedule.types, schedule.kind), args)
     if schedule.epilogue is not None and schedule.epilogue.is_late:
         low.nest(schedule.epilogue.step, schedule.epilogue.schedule)
