@@ -11,6 +11,7 @@ import numpy as np
 from shlo_jit import tuning
 from shlo_jit.codegen.abi import ALIGNMENT
 from shlo_jit.codegen.objects import Compiled, Constant, constant_entry, read_constant
+from shlo_jit.ir import aligned
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.cache import ObjectCache, constant_key
 from shlo_jit.runtime.layout import data_address
@@ -81,8 +82,6 @@ def _aligned(data: np.ndarray) -> np.ndarray:
     if data.nbytes >= pool.POOLED_BYTES:
         copy = pool.empty(data.shape, data.dtype, data.nbytes)
     else:
-        raw = np.empty(data.nbytes + ALIGNMENT, np.uint8)
-        start = -data_address(raw) % ALIGNMENT
-        copy = raw[start : start + data.nbytes]
+        copy = aligned.empty(data.nbytes)
     copy[...] = data
     return copy

@@ -21,7 +21,7 @@ import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.errors import Source
-from shlo_jit.ir import digests
+from shlo_jit.ir import aligned, digests
 
 OPENER = b'dense<"0x'
 CLOSER = b'">'
@@ -31,8 +31,6 @@ WINDOW = 1 << 18
 """Characters that are searched at a time."""
 PIECE = 1 << 19
 """Digits that are decoded at a time, while they are in a core's cache."""
-ALIGNMENT = 64
-"""Of the bytes in memory, as programs want constants."""
 
 
 class Characters(NamedTuple):
@@ -263,9 +261,7 @@ def _decoded(read: Callable[[int, int], bytes], start: int, end: int) -> tuple[n
     nbytes, odd = divmod(end - start, 2)
     if odd:
         return None
-    whole = np.empty(nbytes + ALIGNMENT, np.uint8)
-    offset = -whole.ctypes.data % ALIGNMENT
-    data = whole[offset : offset + nbytes]
+    data = aligned.empty(nbytes)
     found = hashlib.sha256()
     for at in range(0, nbytes, PIECE // 2):
         place = data[at : at + PIECE // 2]
@@ -277,6 +273,6 @@ def _decoded(read: Callable[[int, int], bytes], start: int, end: int) -> tuple[n
             return None
         place[:] = np.frombuffer(piece, np.uint8)
         found.update(piece)
-    data.flags.writeable = whole.flags.writeable = False
+    aligned.sealed(data)
     digests.note(data, found.hexdigest())
     return data, found.hexdigest()
