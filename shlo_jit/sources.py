@@ -16,6 +16,7 @@ from shlo_jit.bytecode.glance import artifact_in, artifact_may_be_unknown
 from shlo_jit.errors import Diagnostic, ParseError, check_text, decode_text
 from shlo_jit.ir.core import Module
 from shlo_jit.ir.unknown import has_unknown, writes_unknown
+from shlo_jit.runtime import hexadecimal
 from shlo_jit.runtime.constants import bring
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.text.literals import Characters, Cut, characters, cut_bytes, cut_string, file_characters, identity
@@ -206,7 +207,7 @@ def _text_of(given: Characters, name: str) -> Text:
             raise _refused(what, hint, name)
     if b"\0" in start:
         raise _refused("binary data", "give a program's StableHLO text", name)
-    data, cuts = cut_bytes(given, usable_cpus())
+    data, cuts = cut_bytes(given, usable_cpus(), hexadecimal.decode)
     try:
         text = decode_text(data, name)
     except ParseError:
@@ -219,7 +220,7 @@ def _text_of(given: Characters, name: str) -> Text:
 
 def _text(text: str, name: str) -> Text:
     """A text that is one already. Raises ParseError for half of a character."""
-    left, cuts = cut_string(text, usable_cpus())
+    left, cuts = cut_string(text, usable_cpus(), hexadecimal.decode)
     if cuts:
         check_text(text, name)
         bring(c.literal for c in cuts)

@@ -52,7 +52,7 @@ def float_parts(value: FloatAttr) -> tuple[Number]:
 
 # ---------------------------------------------------------------------- tensors
 def tensor_of(type: Type, blob: memoryview) -> Dense:
-    """Bytes of all elements, or of one that all are like; copied to where a program wants them if they are not there."""
+    """Bytes of all elements, or of one that all are like; copied to where a program wants them if need be."""
     if not isinstance(type, TensorType) or not type.is_static:
         raise ValueError("the elements of a literal need a tensor type with a static shape")
     return _small(type, bytes(blob)) if len(blob) <= SMALL else _literal(type, blob)

@@ -33,6 +33,10 @@ PIECE = 1 << 19
 """Digits that are decoded at a time, while they are in a core's cache."""
 
 
+Decode = Callable[[bytes, np.ndarray], bool]
+"""As `decode_digits`."""
+
+
 class Characters(NamedTuple):
     """A text that may be longer than what is in memory of it."""
 
@@ -153,14 +157,14 @@ def identity(text: str, cuts: Sequence[Cut]) -> str:
 
 
 # ---------------------------------------------------------------------- cutting
-def cut_string(text: str, threads: int = 1) -> tuple[str, tuple[Cut, ...]]:
-    """What is left of a text, and its long literals."""
+def cut_string(text: str, threads: int = 1, decode: Decode | None = None) -> tuple[str, tuple[Cut, ...]]:
+    """What is left of a text, and its long literals; as `cut_bytes`."""
     if len(text) < tuning.LONG_LITERAL_DIGITS or OPENER.decode() not in text:
         return text, ()
     if text.isascii():
-        left, cuts = cut_bytes(Characters(len(text), lambda start, end: text[start:end].encode()), threads)
+        left, cuts = cut_bytes(Characters(len(text), lambda start, end: text[start:end].encode()), threads, decode)
     else:
-        left, cuts = cut_bytes(characters(text.encode("utf-8", "surrogatepass")), threads)
+        left, cuts = cut_bytes(characters(text.encode("utf-8", "surrogatepass")), threads, decode)
     return (left.decode("utf-8", "surrogatepass"), cuts) if cuts else (text, ())
 
 
@@ -175,19 +179,20 @@ def file_characters(descriptor: int, size: int, name: str) -> Characters:
 
     def again(start: int, end: int) -> np.ndarray:
         with open(path, "rb", buffering=0) as file:
-            found = _decoded(lambda a, b: os.pread(file.fileno(), b - a, a), start, end)
+            found = _decoded(lambda a, b: os.pread(file.fileno(), b - a, a), start, end, decode_digits)
         return np.empty(0, np.uint8) if found is None else found[0]
 
     return Characters(size, lambda start, end: os.pread(descriptor, end - start, start), again)
 
 
-def cut_bytes(given: Characters, threads: int = 1) -> tuple[bytes, tuple[Cut, ...]]:
-    """What is left of a text, and its long literals, decoded in so many threads. What has anything but pairs of digits
-    in it is no literal, and stays. Places count characters, of text in UTF-8."""
-    many = threads > 1 and given.size >= tuning.THREADED_TEXT_BYTES
-    with ThreadPoolExecutor(threads, "shlo_jit literals") if many else nullcontext() as executor:
+def cut_bytes(given: Characters, threads: int = 1, decode: Decode | None = None) -> tuple[bytes, tuple[Cut, ...]]:
+    """What is left of a text, and its long literals, those of a large text decoded in so many threads by `decode`. What
+    has anything but pairs of digits in it is no literal, and stays. Places count characters, of text in UTF-8."""
+    large = given.size >= tuning.THREADED_TEXT_BYTES
+    how = decode if large and decode is not None else decode_digits
+    with ThreadPoolExecutor(threads, "shlo_jit literals") if large and threads > 1 else nullcontext() as executor:
         window = _Window(given)
-        jobs = [(at, end, _started(executor, given, at, end)) for at, end in _spans(window)]
+        jobs = [(at, end, _started(executor, given, at, end, how)) for at, end in _spans(window)]
         found = [(at, end, job()) for at, end, job in jobs]
     parts: list[bytes] = []
     cuts: list[Cut] = []
@@ -209,10 +214,10 @@ def _count(part: bytes) -> int:
 
 
 def _started(
-    executor: ThreadPoolExecutor | None, given: Characters, start: int, end: int
+    executor: ThreadPoolExecutor | None, given: Characters, start: int, end: int, decode: Decode
 ) -> Callable[[], Literal | None]:
     def literal() -> Literal | None:
-        found = _decoded(given.read, start, end)
+        found = _decoded(given.read, start, end, decode)
         again = given.again
         return None if found is None else Literal(*found, None if again is None else lambda: again(start, end))
 
@@ -256,8 +261,9 @@ def _spans(window: _Window) -> Iterator[tuple[int, int]]:
             yield first, at
 
 
-def _decoded(read: Callable[[int, int], bytes], start: int, end: int) -> tuple[np.ndarray, str] | None:
-    """The bytes whose digits are there, and their digest; None where anything else is among them."""
+def _decoded(read: Callable[[int, int], bytes], start: int, end: int, decode: Decode) -> tuple[np.ndarray, str] | None:
+    """The bytes whose digits are there, and their digest; None where anything else is among them, or the file has
+    become shorter."""
     nbytes, odd = divmod(end - start, 2)
     if odd:
         return None
@@ -265,14 +271,21 @@ def _decoded(read: Callable[[int, int], bytes], start: int, end: int) -> tuple[n
     found = hashlib.sha256()
     for at in range(0, nbytes, PIECE // 2):
         place = data[at : at + PIECE // 2]
-        try:
-            piece = binascii.unhexlify(read(start + 2 * at, start + 2 * (at + len(place))))
-        except binascii.Error:
+        if not decode(read(start + 2 * at, start + 2 * (at + len(place))), place):
             return None
-        if len(piece) != len(place):  # the file has become shorter
-            return None
-        place[:] = np.frombuffer(piece, np.uint8)
-        found.update(piece)
+        found.update(place)
     aligned.sealed(data)
     digests.note(data, found.hexdigest())
     return data, found.hexdigest()
+
+
+def decode_digits(digits: bytes, to: np.ndarray) -> bool:
+    """Pairs of digits to bytes that fill `to`; False where they are none, or not as many."""
+    try:
+        found = binascii.unhexlify(digits)
+    except binascii.Error:
+        return False
+    if len(found) != len(to):
+        return False
+    to[:] = np.frombuffer(found, np.uint8)
+    return True

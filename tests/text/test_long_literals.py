@@ -14,6 +14,7 @@ import shlo_jit
 from shlo_jit import sources
 from shlo_jit.ir import digests
 from shlo_jit.ir.attributes import Dense
+from shlo_jit.runtime import hexadecimal
 from shlo_jit.text import literals
 from shlo_jit.text.literals import Cut, characters, cut_bytes, cut_string, identity, restored
 
@@ -62,14 +63,35 @@ def random_text(pick: random.Random) -> tuple[str, int]:
 @pytest.mark.parametrize("seed", range(60))
 def test_what_is_cut_out_can_be_put_back(seed: int, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(literals, "WINDOW", window)
+    monkeypatch.setattr(literals, "PIECE", 2 * window)
+    monkeypatch.setattr(shlo_jit.tuning, "THREADED_TEXT_BYTES", seed % 3)
     text, count = random_text(random.Random(seed))
-    left, cuts = cut_string(text, threads=1 + seed % 2)
+    left, cuts = cut_string(text, 1 + seed % 2, hexadecimal.decode)
     assert len(cuts) == count
     assert [left[c.at : c.first] for c in cuts] == ['dense<"0x'] * count
     assert whole(left, cuts).lower() == text.lower()
     assert len(left) == len(text) - sum(c.removed for c in cuts)
     data, of_bytes = cut_bytes(characters(text.encode()))
     assert (data.decode(), [c.at for c in of_bytes]) == (left, [c.at for c in cuts])
+
+
+@pytest.mark.parametrize("decode", [literals.decode_digits, hexadecimal.decode])
+def test_digits_are_decoded_to_the_last_and_nothing_else_is(decode: literals.Decode) -> None:
+    rng = np.random.default_rng(1)
+    for n in (*range(70), 500, 4096):
+        want = rng.integers(0, 256, n, np.uint8)
+        memory = np.full(n + 64, 7, np.uint8)
+        digits = want.tobytes().hex()
+        for written in (digits, digits.upper()):
+            assert decode(written.encode(), memory[:n])
+            assert memory[:n].tobytes() == want.tobytes() and (memory[n:] == 7).all()
+        assert not decode((digits + "00").encode(), memory[:n])
+        assert not n or not decode(digits[:-2].encode(), memory[:n])
+    for wrong in (c for c in range(256) if chr(c) not in "0123456789abcdefABCDEF"):
+        at = int(rng.integers(0, 300))
+        digits = bytearray(b"5a" * 150)
+        digits[at] = wrong
+        assert not decode(bytes(digits), np.empty(150, np.uint8)), (wrong, at)
 
 
 def test_bytes_of_a_literal_are_aligned_and_known() -> None:
