@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from shlo_jit.ir.digests import seal
+
 ALIGNMENT = 64
 """Bytes."""
 
@@ -23,11 +25,5 @@ def copied(blob: bytes | memoryview) -> np.ndarray:
     """The bytes there, read-only."""
     data = empty(len(blob))
     data[:] = np.frombuffer(blob, np.uint8)
-    sealed(data)
+    seal(data)
     return data
-
-
-def sealed(data: np.ndarray) -> None:
-    """Nobody may write to what `empty` gave any more."""
-    assert data.base is not None
-    data.flags.writeable = data.base.flags.writeable = False

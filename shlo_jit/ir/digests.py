@@ -30,6 +30,14 @@ def note(data: np.ndarray, digest: str) -> None:
         known[_place(data)] = digest
 
 
+def seal(data: np.ndarray) -> None:
+    """Let nobody write to an array any more, nor to those that it is a view of."""
+    view: object = data
+    while isinstance(view, np.ndarray):
+        view.flags.writeable = False
+        view = view.base
+
+
 def _known(data: np.ndarray) -> dict[tuple[int, int], str] | None:
     """What is known of the memory of an array; None where it can be written to."""
     owner = data

@@ -274,7 +274,7 @@ def _decoded(read: Callable[[int, int], bytes], start: int, end: int, decode: De
         if not decode(read(start + 2 * at, start + 2 * (at + len(place))), place):
             return None
         found.update(place)
-    aligned.sealed(data)
+    digests.seal(data)
     digests.note(data, found.hexdigest())
     return data, found.hexdigest()
 
