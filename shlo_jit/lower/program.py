@@ -271,7 +271,7 @@ class ProgramLowering:
         return self.scope.constant(len(self.constants) - 1)
 
     def constant_array(self, array: np.ndarray) -> V:
-        """Address of a kernel's own constant array, to which nobody writes any more, at this place of the function being
+        """Address of a kernel's own constant array, which nobody changes any more, at this place of the function being
         written."""
         array = np.ascontiguousarray(array)
         digests.seal(array)
