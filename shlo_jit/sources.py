@@ -207,7 +207,7 @@ def _text_of(given: Characters, name: str) -> Text:
             raise _refused(what, hint, name)
     if b"\0" in start:
         raise _refused("binary data", "give a program's StableHLO text", name)
-    data, cuts = cut_bytes(given, usable_cpus(), hexadecimal.decode)
+    data, cuts = cut_bytes(given, usable_cpus(), hexadecimal.decoder)
     try:
         text = decode_text(data, name)
     except ParseError:
@@ -220,7 +220,7 @@ def _text_of(given: Characters, name: str) -> Text:
 
 def _text(text: str, name: str) -> Text:
     """A text that is one already. Raises ParseError for half of a character."""
-    left, cuts = cut_string(text, usable_cpus(), hexadecimal.decode)
+    left, cuts = cut_string(text, usable_cpus(), hexadecimal.decoder)
     if cuts:
         check_text(text, name)
         bring(c.literal for c in cuts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 import ctypes
 import functools
 from collections.abc import Callable
@@ -14,21 +13,21 @@ from shlo_jit.kernels.hexadecimal import DIGITS, HEXADECIMAL
 from shlo_jit.runtime import routines
 from shlo_jit.runtime.cache import default_cache
 from shlo_jit.runtime.layout import data_address
+from shlo_jit.text.literals import Decode, decode_digits
 
 
-def decode(digits: bytes, to: np.ndarray) -> bool:
-    """`text.literals.decode`, in machine code and without the GIL."""
-    if len(digits) != 2 * len(to):
-        return False
-    blocks = len(digits) // DIGITS
-    if not _function()(digits, data_address(to), blocks):
-        return False
-    try:
-        rest = binascii.unhexlify(digits[blocks * DIGITS :])
-    except binascii.Error:
-        return False
-    to[len(to) - len(rest) :] = np.frombuffer(rest, np.uint8)
-    return True
+def decoder() -> Decode:
+    """`text.literals.decode_digits` in machine code, which runs without the GIL."""
+    blocks_of = _function()
+
+    def decode(digits: bytes, to: np.ndarray) -> bool:
+        if len(digits) != 2 * len(to):
+            return False
+        blocks = len(digits) // DIGITS
+        rest, last = digits[blocks * DIGITS :], to[blocks * (DIGITS // 2) :]
+        return bool(blocks_of(digits, data_address(to), blocks)) and decode_digits(rest, last)
+
+    return decode
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import binascii
 import errno
+import functools
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +36,8 @@ PIECE = 1 << 19
 
 Decode = Callable[[bytes, np.ndarray], bool]
 """As `decode_digits`."""
+Fast = Callable[[], Decode]
+"""What makes a faster one, in the thread that asks for it."""
 
 
 class Characters(NamedTuple):
@@ -157,14 +160,14 @@ def identity(text: str, cuts: Sequence[Cut]) -> str:
 
 
 # ---------------------------------------------------------------------- cutting
-def cut_string(text: str, threads: int = 1, decode: Decode | None = None) -> tuple[str, tuple[Cut, ...]]:
+def cut_string(text: str, threads: int = 1, fast: Fast | None = None) -> tuple[str, tuple[Cut, ...]]:
     """What is left of a text, and its long literals; as `cut_bytes`."""
     if len(text) < tuning.LONG_LITERAL_DIGITS or OPENER.decode() not in text:
         return text, ()
     if text.isascii():
-        left, cuts = cut_bytes(Characters(len(text), lambda start, end: text[start:end].encode()), threads, decode)
+        left, cuts = cut_bytes(Characters(len(text), lambda start, end: text[start:end].encode()), threads, fast)
     else:
-        left, cuts = cut_bytes(characters(text.encode("utf-8", "surrogatepass")), threads, decode)
+        left, cuts = cut_bytes(characters(text.encode("utf-8", "surrogatepass")), threads, fast)
     return (left.decode("utf-8", "surrogatepass"), cuts) if cuts else (text, ())
 
 
@@ -185,14 +188,15 @@ def file_characters(descriptor: int, size: int, name: str) -> Characters:
     return Characters(size, lambda start, end: os.pread(descriptor, end - start, start), again)
 
 
-def cut_bytes(given: Characters, threads: int = 1, decode: Decode | None = None) -> tuple[bytes, tuple[Cut, ...]]:
-    """What is left of a text, and its long literals, those of a large text decoded in so many threads by `decode`. What
-    has anything but pairs of digits in it is no literal, and stays. Places count characters, of text in UTF-8."""
+def cut_bytes(given: Characters, threads: int = 1, fast: Fast | None = None) -> tuple[bytes, tuple[Cut, ...]]:
+    """What is left of a text, and its long literals, those of a large text decoded in so many threads by what `fast`
+    makes. What has anything but pairs of digits in it is no literal, and stays. Places count characters, of text in
+    UTF-8."""
     large = given.size >= tuning.THREADED_TEXT_BYTES
-    how = decode if large and decode is not None else decode_digits
+    make = functools.cache(fast if large and fast is not None else lambda: decode_digits)
     with ThreadPoolExecutor(threads, "shlo_jit literals") if large and threads > 1 else nullcontext() as executor:
         window = _Window(given)
-        jobs = [(at, end, _started(executor, given, at, end, how)) for at, end in _spans(window)]
+        jobs = [(at, end, _started(executor, given, at, end, make())) for at, end in _spans(window)]
         found = [(at, end, job()) for at, end, job in jobs]
     parts: list[bytes] = []
     cuts: list[Cut] = []

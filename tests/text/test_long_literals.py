@@ -66,7 +66,7 @@ def test_what_is_cut_out_can_be_put_back(seed: int, window: int, monkeypatch: py
     monkeypatch.setattr(literals, "PIECE", 2 * window)
     monkeypatch.setattr(shlo_jit.tuning, "THREADED_TEXT_BYTES", seed % 3)
     text, count = random_text(random.Random(seed))
-    left, cuts = cut_string(text, 1 + seed % 2, hexadecimal.decode)
+    left, cuts = cut_string(text, 1 + seed % 2, hexadecimal.decoder)
     assert len(cuts) == count
     assert [left[c.at : c.first] for c in cuts] == ['dense<"0x'] * count
     assert whole(left, cuts).lower() == text.lower()
@@ -75,8 +75,9 @@ def test_what_is_cut_out_can_be_put_back(seed: int, window: int, monkeypatch: py
     assert (data.decode(), [c.at for c in of_bytes]) == (left, [c.at for c in cuts])
 
 
-@pytest.mark.parametrize("decode", [literals.decode_digits, hexadecimal.decode])
-def test_digits_are_decoded_to_the_last_and_nothing_else_is(decode: literals.Decode) -> None:
+@pytest.mark.parametrize("make", [lambda: literals.decode_digits, hexadecimal.decoder], ids=["Python", "machine code"])
+def test_digits_are_decoded_to_the_last_and_nothing_else_is(make: literals.Fast) -> None:
+    decode = make()
     rng = np.random.default_rng(1)
     for n in (*range(70), 500, 4096):
         want = rng.integers(0, 256, n, np.uint8)
