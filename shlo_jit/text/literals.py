@@ -277,7 +277,7 @@ def _decoded(read: Callable[[int, int], bytes], start: int, end: int, decode: De
         place = data[at : at + PIECE // 2]
         if not decode(read(start + 2 * at, start + 2 * (at + len(place))), place):
             return None
-        found.update(place)
+        found.update(place.data)
     digests.seal(data)
     digests.note(data, found.hexdigest())
     return data, found.hexdigest()

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import shlo_jit
-from shlo_jit import sources
+from shlo_jit import sources, tuning
 from shlo_jit.ir import digests
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.runtime import hexadecimal
 from shlo_jit.text import literals
 from shlo_jit.text.literals import Cut, characters, cut_bytes, cut_string, identity, restored
+from shlo_jit.text.parser import parse_module
 
 DIGITS = 2000
 VALUES = np.arange(DIGITS // 8, dtype=np.float32)
@@ -64,7 +65,7 @@ def random_text(pick: random.Random) -> tuple[str, int]:
 def test_what_is_cut_out_can_be_put_back(seed: int, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(literals, "WINDOW", window)
     monkeypatch.setattr(literals, "PIECE", 2 * window)
-    monkeypatch.setattr(shlo_jit.tuning, "THREADED_TEXT_BYTES", seed % 3)
+    monkeypatch.setattr(tuning, "THREADED_TEXT_BYTES", seed % 3)
     text, count = random_text(random.Random(seed))
     left, cuts = cut_string(text, 1 + seed % 2, hexadecimal.decoder)
     assert len(cuts) == count
@@ -116,7 +117,7 @@ def test_the_array_is_the_literal_itself(tmp_path: Path) -> None:
     for source in (constant(HEX), path, constant(HEX).encode(), "\ufeff" + constant(HEX)):
         given = sources.read_source(source)
         assert isinstance(given, sources.Text) and len(given.text) < 400
-        value = value_of(shlo_jit.pipeline.parsed(given))
+        value = value_of(parse_module(*given))
         assert np.shares_memory(value.array, given.cuts[0].literal.data)
         np.testing.assert_array_equal(value.array, VALUES)
 
@@ -190,7 +191,7 @@ def test_literals_in_comments_and_unknown_attributes() -> None:
 
 def test_compiled_from_a_file_with_many_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(shlo_jit.tuning, "THREADED_TEXT_BYTES", 0)
+    monkeypatch.setattr(tuning, "THREADED_TEXT_BYTES", 0)
     rng = np.random.default_rng(0)
     weights = rng.standard_normal((3, 200, 200)).astype(np.float32)
     lines = [

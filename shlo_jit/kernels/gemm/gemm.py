@@ -24,7 +24,7 @@ from shlo_jit.kernels.gemm.blocks import (
     emit_task,
     scratch_bytes,
 )
-from shlo_jit.kernels.gemm.micro import attributes, emit_stripe
+from shlo_jit.kernels.gemm.micro import attributes, emit_stripe, tile_attributes
 from shlo_jit.kernels.gemm.pack import emit_pack, pack_plans
 from shlo_jit.kernels.gemm.policy import SHARED, Extents, Registers, columns_of, has_vector_path
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
@@ -100,7 +100,7 @@ def _build_tile(types: GemmTypes, module: ModuleText, target: Target) -> None:
     else:
         emit_stripe(module, plan, target)
     for pack in dict.fromkeys(packs):
-        emit_pack(module, pack, target, attributes(target))
+        emit_pack(module, pack, target, tile_attributes(target))
 
 
 def _build_entry(types: GemmTypes, module: ModuleText, target: Target) -> None:
