@@ -267,6 +267,11 @@ SPIN_ROUNDS = 1000
 SHARED_CONSTANT_BYTES = 64 << 10
 """Bytes from which constants are kept once by content, in a process and as files of the object cache: opening a file
 takes as long as reading this much of one."""
+LONG_LITERAL_DIGITS = 1000
+"""Of a hexadecimal literal that is cut out of its text. Chosen: a search is far cheaper than a regular expression."""
+THREADED_TEXT_BYTES = 8 << 20
+"""Of a text from which on several threads decode its literals, by machine code that may have to be compiled first (10
+ms). Chosen: that much takes 5 ms to decode in Python."""
 SHAPE_ELEMENTS = 16
 """Elements of an integer tensor up to which it may be a shape: its values are followed where a program with unknown
 dimensions is refined, and of an argument code is made for each value. Chosen: beyond the rank of real tensors."""

@@ -42,14 +42,18 @@ class ConvolutionSchedule(KernelSchedule):
     epilogue: Epilogue | None
 
     @property
+    def kind(self) -> int:
+        """The way it goes."""
+        return self.table[FIELDS.index("kind")]
+
+    @property
     def notes(self) -> list[Note]:
         t = dict(zip(FIELDS, self.table, strict=True))
         window = " x ".join(map(str, self.shape.window)) or "1"
+        symbol = conv_symbol(self.types, self.kind)
         out = [
-            Note(
-                "product", f"window {window}, {self.shape.ci} to {self.shape.co} features by {conv_symbol(self.types)}"
-            ),
-            Note("way", *WAYS[t["kind"]]),
+            Note("product", f"window {window}, {self.shape.ci} to {self.shape.co} features by {symbol}"),
+            Note("way", *WAYS[self.kind]),
         ]
         if not equal(t["copy_tasks"], 0):
             out.append(
@@ -86,7 +90,7 @@ def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
         prepacked=prepack_kernel(_kernel(op), t["w_width"], types, target) if t["w_prepacked"] else None,
         epilogue=schedule_epilogue(step, target, *numbers),
         scratch=Scratch.of(lambda threads: t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64),
-        routines=(conv_routine(types, target),),
+        routines=(conv_routine(types, target, t["kind"]),),
     )
 
 

@@ -15,17 +15,18 @@ import numpy as np
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
-from shlo_jit.kernels.gemm.policy import Layout, describe, vectors_of
+from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes
+from shlo_jit.kernels.gemm.policy import Layout, describe
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.types import GemmPlan, gemm_plan, itemsize
+from shlo_jit.kernels.gemm.vector import way_of
 from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.sizes import hint_of
+from shlo_jit.sizes import Size, hint_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,7 @@ class ProductSchedule(KernelSchedule):
     strides: Layout
     prepacked: np.ndarray | None
     """The second operand, a constant, as panels; None where it is read as it lies."""
+    way: Way
     epilogue: Epilogue | None
     blocking: tuple[Note, ...]
     """What the routine decides from these extents and strides."""
@@ -52,7 +54,7 @@ class ProductSchedule(KernelSchedule):
     def notes(self) -> list[Note]:
         size = f"{self.batch} x " if self.batch > 1 else ""
         calls = [Note("calls", "one for each of the outer batch dimensions", "they are no run of equal stride")]
-        head = Note("product", f"{size}{self.m} x {self.n} x {self.k} by {gemm_symbol(self.types)}")
+        head = Note("product", f"{size}{self.m} x {self.n} x {self.k} by {gemm_symbol(self.types, self.way)}")
         return [head, *(calls if self.looped else []), *self.blocking, *(self.epilogue.notes if self.epilogue else [])]
 
 
@@ -80,10 +82,9 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     n, k = math.prod(rhs[d] for d in roles.rhs_free), math.prod(lhs[d] for d in roles.lhs_contracting)
     why_late = "the product is several calls" if looped else ""
     plan = gemm_plan(types, target)
-    prepacked = None
-    if not looped and _is_prepacked(op.operands[1], plan, (m, n, k), strides, context):
-        prepacked = _panels(op.operands[1], roles, plan)
-    if prepacked is not None:
+    way, prepacked = _way(plan, (m, n, k, *strides)), None
+    if not looped and _is_prepacked(op.operands[1], way, context):
+        way, prepacked = Way.TILES, _panels(op.operands[1], roles, plan)
         strides = strides._replace(b_bs=prepacked_bytes(plan, n, k) // itemsize(types.b))
     return ProductSchedule(
         types=types,
@@ -100,18 +101,25 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
         scratch=Scratch.of(
             lambda threads: scratch_bytes(types, target, batch, m, n, k, threads, prepacked is not None)
         ),
-        routines=(gemm_routine(types.a, types.b, types.acc, target),),
+        way=way,
+        routines=(gemm_routine(types.a, types.b, types.acc, target, way),),
     )
 
 
-def _is_prepacked(rhs: Value, plan: GemmPlan, extents: tuple[int, int, int], strides: Layout, context: Context) -> bool:
+def _way(plan: GemmPlan, numbers: tuple[int, ...]) -> Way:
+    """What the product takes; where sizes are known at the call only, the call says."""
+    if any(isinstance(number, Size) for number in numbers):
+        return Way.ANY
+    m, n, k, *strides = numbers
+    return way_of(plan, m, n, k, Layout(*strides))
+
+
+def _is_prepacked(rhs: Value, way: Way, context: Context) -> bool:
     """Whether the second operand is a constant that is read as panels. One that others read as it lies, and that a
     product with a vector reads well, is not kept twice."""
     if rhs.op is None or rhs.op.name != "stablehlo.constant" or rhs.tensor.size == 0:
         return False
-    m, n, k = map(hint_of, extents)
-    is_vectors = vectors_of(plan, m, n, k, Layout(*map(hint_of, strides))) is not None
-    return not is_vectors or context.read[rhs] == 1
+    return way is not Way.VECTORS or context.read[rhs] == 1
 
 
 def _panels(rhs: Value, roles: Roles, plan: GemmPlan) -> np.ndarray:

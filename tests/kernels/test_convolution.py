@@ -14,10 +14,11 @@ from loader import compile_object, load, routine_text
 
 import shlo_jit
 from shlo_jit.codegen.target import resolve
-from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
+from shlo_jit.kernels.convolution.convolution import TASKS, ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FIELDS
 from shlo_jit.kernels.gemm.gemm import GemmTypes
+from shlo_jit.kernels.target import Target
 
 NUMPY = {
     "f32": np.float32,
@@ -107,6 +108,15 @@ def strides(x: np.ndarray) -> list[int]:
     return [s // x.itemsize for s in x.strides]
 
 
+def as_wanted(w: np.ndarray, table: np.ndarray, types: GemmTypes, target: Target) -> np.ndarray:
+    """The kernel [g, *window, ci, co] as the routine wants it."""
+    if not table[FIELDS.index("w_prepacked")]:
+        return w
+    width = int(table[FIELDS.index("w_width")])
+    panels = prepack_kernel(w.reshape(w.shape[0], -1, *w.shape[-2:]), width, types, target)
+    return guarded.relaid(panels, at_end=True)
+
+
 def run(
     p: Problem,
     names: tuple[str, str, str],
@@ -149,10 +159,7 @@ def run(
     assert cs[0] == p.co * feature or p.g == 1 or c.size == 0
     table = np.array(shape.pack(types, t, is_constant), np.int64)
     size = conv_scratch_bytes(shape, types, t, threads, is_constant)
-    kernel = w
-    if table[FIELDS.index("w_prepacked")]:
-        width = int(table[FIELDS.index("w_width")])
-        kernel = guarded.relaid(prepack_kernel(w.reshape(p.g, -1, p.ci, p.co), width, types, t), at_end=True)
+    kernel = as_wanted(w, table, types, t)
     scratch = guarded.scratch(size)
     pixels = int(np.prod(p.output))
     features = p.g * p.co
@@ -163,7 +170,8 @@ def run(
         cover[at, i0:i1, j0:j1] += 1
 
     epilogue = EPILOGUE(told)
-    f = load(conv_routine(types, t), t).function(conv_symbol(types), "pppppppi")
+    kind = int(table[FIELDS.index("kind")])
+    f = load(conv_routine(types, t, kind), t).function(conv_symbol(types, kind), "pppppppi")
     f(
         table.ctypes.data,
         x.ctypes.data,
@@ -249,5 +257,6 @@ def test_avx2(target: str) -> None:
 
 def test_aarch64_compiles() -> None:
     t = resolve("aarch64:generic")
-    for names in CASES:
-        assert compile_object(routine_text(conv_routine(GemmTypes(*names), t), t), t)
+    for names, kind in itertools.product(CASES, TASKS):
+        routine = conv_routine(GemmTypes(*names), t, kind)
+        assert all(compile_object(routine_text(r, t), t) for r in (routine, *routine.needs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import random
 import re
 
@@ -15,9 +16,11 @@ from loader import Loaded, assembly, load
 from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
+from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes, tile_routine
+from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.types import gemm_plan
+from shlo_jit.kernels.gemm.vector import way_of
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 
@@ -89,10 +92,12 @@ def product(
     cover: np.ndarray | None = None,
     ld: int = 0,
     prepacked: bool = False,
+    way: Way = Way.ANY,
 ) -> np.ndarray:
     """C by the routine. `cover` counts, per element of C, how often the epilogue was told of it."""
     t = resolve(target)
-    f = load(gemm_routine(types.a, types.b, types.acc, t), t).function(gemm_symbol(types), SIGNATURE)
+    way = Way.TILES if prepacked else way
+    f = load(gemm_routine(types.a, types.b, types.acc, t, way), t).function(gemm_symbol(types, way), SIGNATURE)
     (batch, m, k), n = a.shape, b.shape[2]
     at_end = (m + n + k) % 2 == 0
     a, b = guarded.relaid(a, at_end), guarded.relaid(b, at_end)
@@ -263,7 +268,7 @@ def test_avx2(names: tuple[str, str, str]) -> None:
 )
 def test_vector_width(target: str, wanted: str) -> None:
     t = resolve(target)
-    text = assembly(gemm_routine("f32", "f32", "f32", t), t)
+    text = assembly(tile_routine(GemmTypes("f32", "f32", "f32"), t), t)
     tile = text[text.index("tile") :]
     assert len(re.findall(wanted, tile)) > 24
 
@@ -275,14 +280,18 @@ def test_without_permission_for_tiles(names: tuple[str, str, str], monkeypatch: 
 
     kept: list[Loaded] = []
 
-    def refused(routine: Routine, target: Target) -> Loaded:
+    def without_tiles(routine: Routine) -> Routine:
         def build(module: ModuleText, target: Target) -> None:
             routine.build(module, target)
             for name, text in module.globals.items():
                 if name.endswith("_known"):
                     module.globals[name] = text.replace("global i64 0", "global i64 2")
 
-        kept.append(Loaded((Routine(routine.name + "_refused", routine.symbols, build),), target))
+        needs = tuple(map(without_tiles, routine.needs))
+        return Routine(routine.name + "_refused", routine.symbols, build, needs)
+
+    def refused(routine: Routine, target: Target) -> Loaded:
+        kept.append(Loaded((without_tiles(routine),), target))
         return kept[-1]
 
     monkeypatch.setattr(test_gemm, "load", refused)
@@ -290,7 +299,25 @@ def test_without_permission_for_tiles(names: tuple[str, str, str], monkeypatch: 
         run(GemmTypes(*names), shape, seed)
 
 
+@pytest.mark.parametrize("names", [("f32", "f32", "f32"), ("bf16", "bf16", "f32"), ("i8", "i8", "i32")], ids="-".join)
+def test_a_known_product_takes_the_way_that_the_call_would(names: tuple[str, str, str]) -> None:
+    types, plan = GemmTypes(*names), gemm_plan(GemmTypes(*names), resolve())
+    rng, ways = np.random.default_rng(5), set()
+    for m, n, k in itertools.product((1, 2, 20), (1, 17, 300), (1, 16, 700)):
+        for a_order, b_order in itertools.product((1, -1), repeat=2):
+            a = np.ascontiguousarray(values(rng, types.a, (1, m, k)).swapaxes(1, 2))  # [1, k, m]
+            b = np.ascontiguousarray(values(rng, types.b, (1, k, n)))
+            a = a.swapaxes(1, 2) if a_order < 0 else np.ascontiguousarray(a.swapaxes(1, 2))
+            b = b if b_order > 0 else np.ascontiguousarray(b.swapaxes(1, 2)).swapaxes(1, 2)
+            (ab, ar, ac), (bb, br, bc) = ([s // x.itemsize for s in x.strides] for x in (a, b))
+            way = way_of(plan, m, n, k, Layout(ar, ac, ab, br, bc, bb))
+            ways.add(way)
+            assert product(types, a, b, way=way).tobytes() == product(types, a, b).tobytes()
+            check(types, a, b, product(types, a, b, way=Way.TILES))
+    assert ways == {Way.TILES, Way.VECTORS}
+
+
 def test_dot_instructions() -> None:
     t = resolve("znver5")
-    assert re.search(r"vdpbf16ps\s.*zmm", assembly(gemm_routine("bf16", "bf16", "f32", t), t))
-    assert re.search(r"vpdpbusd\s.*zmm", assembly(gemm_routine("i8", "i8", "i32", t), t))
+    assert re.search(r"vdpbf16ps\s.*zmm", assembly(tile_routine(GemmTypes("bf16", "bf16", "f32"), t), t))
+    assert re.search(r"vpdpbusd\s.*zmm", assembly(tile_routine(GemmTypes("i8", "i8", "i32"), t), t))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, Carry, ModuleText, V, const, i64, vector
 from shlo_jit.kernels.gemm.types import GemmPlan
+from shlo_jit.kernels.routine import FINAL
 from shlo_jit.kernels.target import Target
 
 KERNEL_PARAMS = [
@@ -71,6 +72,11 @@ def attributes(target: Target) -> str:
     """Of every function: no unwinding, and vectors as wide as the target's."""
     wide = f' "prefer-vector-width"="{target.vector_bits}"' if target.vector_bits == 512 else ""
     return f"nounwind{wide}"
+
+
+def tile_attributes(target: Target) -> str:
+    """Of the functions of the routine with the register tile."""
+    return f"{attributes(target)} {FINAL}"
 
 
 def lane_masks(b: Builder, plan: GemmPlan, n: V, nv: int) -> list[V]:
@@ -151,7 +157,7 @@ class _Tile:
 def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, nv: int) -> str:
     """`void kernel(KERNEL_PARAMS)`: a tile of `rows` x `nv` vectors. Returns its name."""
     name = f"{plan.symbol}_tile{rows}x{nv}"
-    b = module.function(name, KERNEL_PARAMS, attributes=attributes(target))
+    b = module.function(name, KERNEL_PARAMS, attributes=tile_attributes(target))
     a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, later, later_step = b.params
     tile = _Tile(b, plan, nv, n)
     ends = row_pointers(b, c, c_rs, rows)
@@ -206,7 +212,7 @@ def emit_complex_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows
     the imaginary plane of A lies half of `a_cs` after the real one.
     """
     name = f"{plan.symbol}_tile{rows}x{nv}"
-    b = module.function(name, KERNEL_PARAMS, attributes=attributes(target))
+    b = module.function(name, KERNEL_PARAMS, attributes=tile_attributes(target))
     a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, _, runs, run_stride, *_ = b.params
     lanes, unit = plan.lanes, vector(plan.unit, plan.lanes)
     pair = vector(plan.unit, 2 * lanes)
@@ -260,7 +266,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     zeros = f"{plan.symbol}_zeros"
     module.define_global(zeros, f"internal constant [{plan.nr * plan.out_bytes} x i8] zeroinitializer, align 64")
 
-    b = module.function(f"{plan.symbol}_stripe", STRIPE_PARAMS, linkage="", attributes=attributes(target))
+    b = module.function(f"{plan.symbol}_stripe", STRIPE_PARAMS, linkage="", attributes=tile_attributes(target))
     a, a_rs, a_cs, rows, b_first, b_rs, b_panel, c, c_rs, n, k, accumulate, runs, run_stride, *later = b.params
     later_first, later_tile = later
     later_step = b.udiv(later_tile, b.max_(b.mul(k, runs), 1))

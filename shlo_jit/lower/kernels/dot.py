@@ -29,7 +29,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ProductSchedule) -> None
             i64(int(s.prepacked is not None)), out, i64(s.n), i64(s.m * s.n), i64(s.batch), i64(s.m), i64(s.n),
             i64(s.k), work, epilogue, frame, low.thread_count,
         ]  # fmt: skip
-        b.call("void", gemm_symbol(s.types), args)
+        b.call("void", gemm_symbol(s.types, s.way), args)
 
     def loops(dims: list[tuple[int, int]], left: V, right: V, out: V, block: int) -> None:
         """Loop over the outer batch dimensions; `block` is the elements of C inside the current one."""
