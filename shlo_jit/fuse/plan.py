@@ -176,9 +176,11 @@ def read_inside(*blocks: PlanBlock) -> Counter[Value]:
         block = todo.pop()
         found.update(block.results)
         for step in block.steps:
-            found.update(step.reads)
             if isinstance(step, ControlStep):
+                found.update(step.op.operands)
                 todo += step.blocks
+            else:
+                found.update(step.reads)
     return found
 
 

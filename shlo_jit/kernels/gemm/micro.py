@@ -31,11 +31,12 @@ KERNEL_PARAMS = [
     ("i64", "run_stride"),
     ("ptr", "later"),
     ("i64", "later_step"),
+    ("i64", "b_panel"),
 ]
 """Of a micro-kernel. Strides in bytes, k in units; A is `runs` stretches of k, `run_stride` apart (a row of the window
 of a convolution each; one for a product), while B goes on; `start` is what the sums are added to at the end (C, or
 zeros with stride 0); C is fetched while k runs, and `later_step` bytes from `later` on each step, into the second level
-cache."""
+cache. `b_panel` leads from panel to panel of B, for kernels that take several."""
 
 STRIPE_PARAMS = [
     ("ptr", "a"),
@@ -59,6 +60,8 @@ STRIPE_PARAMS = [
 one panel of `nr` columns of B to the next. Beside each tile, `later_tile` bytes from `later` on are fetched: what is
 wanted after this comes from memory meanwhile."""
 
+SUMS = 8
+"""Vectors of sums that keep the units for multiply-adds busy: a row or two are done with several panels at once."""
 ROW_GROUP = 3
 """Rows addressed from one pointer: p, p + rs, p + 2 rs are x86 addressing modes."""
 
@@ -126,9 +129,10 @@ def row_pointer(b: Builder, groups: Sequence[V], stride: V, r: int) -> V:
 class _Tile:
     """The C side of a kernel: loads the sums it starts from and stores them at the end."""
 
-    def __init__(self, b: Builder, plan: GemmPlan, nv: int, n: V):
+    def __init__(self, b: Builder, plan: GemmPlan, nv: int, n: V | None):
+        """`n` columns; None: all."""
         self.b, self.plan, self.nv = b, plan, nv
-        self.masks = lane_masks(b, plan, n, nv) if plan.masks else []
+        self.masks = lane_masks(b, plan, n, nv) if plan.masks and n is not None else []
 
     def _move(self, pointer: V, v: int) -> V:
         return self.b.offset(pointer, v * self.plan.lanes * self.plan.out_bytes)
@@ -154,12 +158,20 @@ class _Tile:
                 b.store(x, self._move(row, v))
 
 
-def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, nv: int) -> str:
-    """`void kernel(KERNEL_PARAMS)`: a tile of `rows` x `nv` vectors. Returns its name."""
-    name = f"{plan.symbol}_tile{rows}x{nv}"
+def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, nv: int, panels: int = 1) -> str:
+    """`void kernel(KERNEL_PARAMS)`: a tile of `rows` x `nv` vectors, or of that many of several whole panels. Returns
+    its name."""
+    name = f"{plan.symbol}_tile{rows}x{nv}" + (f"x{panels}" if panels > 1 else "")
     b = module.function(name, KERNEL_PARAMS, attributes=tile_attributes(target))
-    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, later, later_step = b.params
-    tile = _Tile(b, plan, nv, n)
+    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, later, later_step, b_panel = b.params
+    nv *= panels
+    tile = _Tile(b, plan, nv, n if panels == 1 else None)
+
+    def in_panels(first: V, v: int, nbytes: int) -> V:
+        """Vector v of the row of B (of its header) at `first`, a vector having so many bytes."""
+        panel, nth = divmod(v, plan.nv) if panels > 1 else (0, v)
+        return b.offset(first, b.add(b.mul(b_panel, panel), nth * nbytes) if panel else nth * nbytes)
+
     ends = row_pointers(b, c, c_rs, rows)
     for r in range(rows):
         for v in range(nv):
@@ -167,10 +179,10 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     acc_type = vector(plan.acc, plan.lanes)
     sums = [const(acc_type, 0)] * (rows * nv)
     if plan.header:
-        heads = [b.load(acc_type, b.offset(bp, v * plan.lanes * 4)) for v in range(nv)]
+        heads = [b.load(acc_type, in_panels(bp, v, plan.lanes * 4)) for v in range(nv)]
         sums, bp = heads * rows, b.offset(bp, plan.header)
     unit = vector(plan.unit, plan.lanes)
-    in_place = plan.kind == "plain" and plan.masks
+    in_place = plan.kind == "plain" and len(tile.masks) > 0
     total = rows * nv
     ahead = b.mul(b_rs, tuning.GEMM_PANEL_AHEAD)
 
@@ -182,7 +194,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
         for v in range(nv):
             if rows == plan.mr:
                 b.prefetch(b.offset(row_b, b.add(ahead, v * plan.lanes * plan.unit_bytes)))
-            p = b.offset(row_b, v * plan.lanes * plan.unit_bytes)
+            p = in_panels(row_b, v, plan.lanes * plan.unit_bytes)
             ys.append(b.masked_load(unit, p, tile.masks[v]) if in_place else b.load(unit, p))
         new: list[V] = []
         here = [b.emit("ptr", f"freeze ptr {p.text}") for p in at]
@@ -264,7 +276,8 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
         narrow = [emit(module, plan, target, r, 1) for r in (heights[:1] if plan.masks else heights)]
         kernels.append(narrow + kernels[0][len(narrow) :])
     zeros = f"{plan.symbol}_zeros"
-    module.define_global(zeros, f"internal constant [{plan.nr * plan.out_bytes} x i8] zeroinitializer, align 64")
+    zero_bytes = SUMS * plan.lanes * plan.out_bytes
+    module.define_global(zeros, f"internal constant [{zero_bytes} x i8] zeroinitializer, align 64")
 
     b = module.function(f"{plan.symbol}_stripe", STRIPE_PARAMS, linkage="", attributes=tile_attributes(target))
     a, a_rs, a_cs, rows, b_first, b_rs, b_panel, c, c_rs, n, k, accumulate, runs, run_stride, *later = b.params
@@ -277,7 +290,13 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     # Full height, or the powers of two that sum up to it: columns outside, so B comes from afar only once.
     pieces = b.select(b.icmp("eq", rows, plan.mr), i64(1), b.intrinsic("ctpop", "i64", [rows]))
     start = b.select(more, c, V("ptr", f"@{zeros}"))
-    with b.loop_carry(0, n, [b_first, c, start, later_first], plan.nr) as column:
+    done: V = i64(0)
+    for height in (1, 2) if plan.kind != "complex" else ():
+        args = [a, a_rs, a_cs, b_first, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride]
+        whole = b.select(b.icmp("eq", rows, height), n, i64(0))
+        count, b_first, c, start = _across(b, module, plan, target, height, args, whole, b_panel, start_step)
+        done = b.add(done, count)
+    with b.loop_carry(done, n, [b_first, c, start, later_first], plan.nr) as column:
         b_at, c_column, start_column, soon = column.values
         width = b.min_(b.sub(n, column.index), plan.nr)
         one = b.icmp("sle", width, plan.lanes)
@@ -286,7 +305,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
             size, functions = _choose(b, heights, kernels, left)
             kernel = b.select(one, functions[-1], functions[0])
             args = [a_row, a_rs, a_cs, b_at, b_rs, c_at, c_rs, start_at, start_rs, k, width, runs, run_stride]
-            args += [soon, later_step]
+            args += [soon, later_step, b_panel]
             if tile is None:
                 b.call_pointer("void", kernel, args)
             else:
@@ -303,6 +322,33 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
             b.offset(soon, later_tile),
         )
     b.ret()
+
+
+def _across(
+    b: Builder,
+    module: ModuleText,
+    plan: GemmPlan,
+    target: Target,
+    rows: int,
+    args: list[V],
+    n: V,
+    b_panel: V,
+    start_step: V,
+) -> tuple[V, V, V, V]:
+    """A row or two against several whole panels at a time, as far as the `n` columns go. The columns that are done, and
+    where B, C and the start go on."""
+    panels = SUMS // (rows * plan.nv)
+    width = plan.nr * panels
+    kernel = emit_kernel(module, plan, target, rows, plan.nv, panels)
+    whole = b.mul(b.udiv(n, width), width)
+    with b.loop_carry(0, whole, [args[3], args[5], args[7]], width, "panels") as column:
+        b_at, c_at, start_at = column.values
+        here = [*args[:3], b_at, args[4], c_at, args[6], start_at, *args[8:]]
+        b.call("void", kernel, [*here, b_at, i64(0), b_panel])
+        steps = b.mul(b_panel, panels), i64(width * plan.out_bytes), b.mul(start_step, panels)
+        column.next(*(b.offset(at, by) for at, by in zip(column.values, steps, strict=True)))
+    b_at, c_at, start_at = column.values
+    return whole, b_at, c_at, start_at
 
 
 def _choose(b: Builder, heights: list[int], kernels: list[list[str]], left: V) -> tuple[V, list[V]]:
