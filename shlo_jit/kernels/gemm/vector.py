@@ -10,7 +10,6 @@ short vectors and complex numbers take the general way.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import Enum
 
 from shlo_jit import tuning
@@ -19,7 +18,7 @@ from shlo_jit.kernels.gemm import policy
 from shlo_jit.kernels.gemm.blocks import Frame, ceil_div
 from shlo_jit.kernels.gemm.micro import attributes, lane_masks
 from shlo_jit.kernels.gemm.pack import convert
-from shlo_jit.kernels.gemm.policy import Ints, Registers
+from shlo_jit.kernels.gemm.policy import Registers
 from shlo_jit.kernels.gemm.types import GemmPlan, itemsize, storage
 from shlo_jit.kernels.target import Target
 
@@ -205,18 +204,9 @@ class _Picked:
         return self.b.select(self.row, self.f.get(if_row, type), self.f.get(otherwise, type))
 
 
-def way_of(plan: GemmPlan, m: int, n: int, k: int, strides: Sequence[int]) -> Way:
-    """What a product that is known takes; `strides` in elements: of A along m, k and the batch, of B along k, n and the
-    batch."""
-    if not policy.has_vector_path(plan):
-        return Way.TILES
-    size = itemsize(plan.types.a)
-    a_rs, a_cs, _, b_rs, b_cs, _ = (stride * size for stride in strides)
-    numbers = Ints()
-    shape = policy.vector_shape(numbers, plan, m, n, k)
-    of_matrix = (b_cs, b_rs, a_cs) if shape.row else (a_rs, a_cs, b_rs)
-    _, fits = policy.vector_layout(numbers, plan, shape, n, k, of_matrix)
-    return Way.VECTORS if fits else Way.TILES
+def way_of(plan: GemmPlan, m: int, n: int, k: int, layout: policy.Layout) -> Way:
+    """What a product that is known takes, of operands that lie as they are given."""
+    return Way.TILES if policy.vectors_of(plan, m, n, k, layout) is None else Way.VECTORS
 
 
 def emit_way(b: Builder, plan: GemmPlan, f: Frame) -> V:
