@@ -17,7 +17,7 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.aligned import placed
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes
-from shlo_jit.kernels.gemm.policy import Layout, describe, has_vector_path, vectors_of
+from shlo_jit.kernels.gemm.policy import Layout, describe
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.types import GemmPlan, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.vector import way_of
@@ -83,12 +83,10 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     n, k = math.prod(rhs[d] for d in roles.rhs_free), math.prod(lhs[d] for d in roles.lhs_contracting)
     why_late = "the product is several calls" if looped else ""
     plan = gemm_plan(types, target)
-    prepacked = None
-    if not looped and _is_prepacked(op.operands[1], plan, (m, n, k), strides, context):
-        prepacked = _panels(op.operands[1], roles, plan, is_last=context.read[op.operands[1]] == 1)
-    if prepacked is not None:
+    way, prepacked = _way(plan, (m, n, k, *strides)), None
+    if not looped and _is_prepacked(op.operands[1], way, context):
+        way, prepacked = Way.TILES, _panels(op.operands[1], roles, plan, context)
         strides = strides._replace(b_bs=prepacked_bytes(plan, n, k) // itemsize(types.b))
-    way = _way(plan, (m, n, k), strides, prepacked is not None)
     return ProductSchedule(
         types=types,
         roles=roles,
@@ -109,33 +107,30 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     )
 
 
-def _way(plan: GemmPlan, extents: tuple[int, int, int], strides: Layout, prepacked: bool) -> Way:
+def _way(plan: GemmPlan, numbers: tuple[int, ...]) -> Way:
     """What the product takes; where sizes are known at the call only, the call says."""
-    if prepacked or not has_vector_path(plan):
-        return Way.TILES
-    if any(isinstance(number, Size) for number in (*extents, *strides)):
+    if any(isinstance(number, Size) for number in numbers):
         return Way.ANY
-    return way_of(plan, *extents, strides)
+    m, n, k, *strides = numbers
+    return way_of(plan, m, n, k, Layout(*strides))
 
 
-def _is_prepacked(rhs: Value, plan: GemmPlan, extents: tuple[int, int, int], strides: Layout, context: Context) -> bool:
+def _is_prepacked(rhs: Value, way: Way, context: Context) -> bool:
     """Whether the second operand is a constant that is read as panels. One that others read as it lies, and that a
     product with a vector reads well, is not kept twice."""
     if rhs.op is None or rhs.op.name != "stablehlo.constant" or rhs.tensor.size == 0:
         return False
-    m, n, k = map(hint_of, extents)
-    is_vectors = vectors_of(plan, m, n, k, Layout(*map(hint_of, strides))) is not None
-    return not is_vectors or context.read[rhs] == 1
+    return way is not Way.VECTORS or context.read[rhs] == 1
 
 
-def _panels(rhs: Value, roles: Roles, plan: GemmPlan, is_last: bool) -> np.ndarray:
-    """The constant as panels. `is_last`: nobody else reads it as it lies, so its memory is given up."""
+def _panels(rhs: Value, roles: Roles, plan: GemmPlan, context: Context) -> np.ndarray:
+    """The constant as panels. Where nobody else reads it as it lies, its memory is given up."""
     assert rhs.op is not None
     dims = (roles.rhs_batch, roles.rhs_contracting, roles.rhs_free)
     extents = [math.prod(rhs.tensor.extents[d] for d in some) for some in dims]
     constant = rhs.op.constant
     panels = placed(prepack(plan, constant.array.transpose(sum(dims, ())).reshape(extents)))
-    if is_last:
+    if context.read[rhs] == 1:
         constant.release()
     return panels
 

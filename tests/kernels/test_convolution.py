@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import random
-from typing import Any
 
 import guarded
 import ml_dtypes
@@ -109,8 +108,13 @@ def strides(x: np.ndarray) -> list[int]:
     return [s // x.itemsize for s in x.strides]
 
 
-def function(types: GemmTypes, target: Target, kind: int) -> Any:
-    return load(conv_routine(types, target, kind), target).function(conv_symbol(types, kind), "pppppppi")
+def as_wanted(w: np.ndarray, table: np.ndarray, types: GemmTypes, target: Target) -> np.ndarray:
+    """The kernel [g, *window, ci, co] as the routine wants it."""
+    if not table[FIELDS.index("w_prepacked")]:
+        return w
+    width = int(table[FIELDS.index("w_width")])
+    panels = prepack_kernel(w.reshape(w.shape[0], -1, *w.shape[-2:]), width, types, target)
+    return guarded.relaid(panels, at_end=True)
 
 
 def run(
@@ -155,10 +159,7 @@ def run(
     assert cs[0] == p.co * feature or p.g == 1 or c.size == 0
     table = np.array(shape.pack(types, t, is_constant), np.int64)
     size = conv_scratch_bytes(shape, types, t, threads, is_constant)
-    kernel = w
-    if table[FIELDS.index("w_prepacked")]:
-        width = int(table[FIELDS.index("w_width")])
-        kernel = guarded.relaid(prepack_kernel(w.reshape(p.g, -1, p.ci, p.co), width, types, t), at_end=True)
+    kernel = as_wanted(w, table, types, t)
     scratch = guarded.scratch(size)
     pixels = int(np.prod(p.output))
     features = p.g * p.co
@@ -169,7 +170,8 @@ def run(
         cover[at, i0:i1, j0:j1] += 1
 
     epilogue = EPILOGUE(told)
-    f = function(types, t, int(table[FIELDS.index("kind")]))
+    kind = int(table[FIELDS.index("kind")])
+    f = load(conv_routine(types, t, kind), t).function(conv_symbol(types, kind), "pppppppi")
     f(
         table.ctypes.data,
         x.ctypes.data,

@@ -96,6 +96,7 @@ def product(
 ) -> np.ndarray:
     """C by the routine. `cover` counts, per element of C, how often the epilogue was told of it."""
     t = resolve(target)
+    way = Way.TILES if prepacked else way
     f = load(gemm_routine(types.a, types.b, types.acc, t, way), t).function(gemm_symbol(types, way), SIGNATURE)
     (batch, m, k), n = a.shape, b.shape[2]
     at_end = (m + n + k) % 2 == 0

@@ -59,7 +59,8 @@ GEMM_PARAMS = (
 )
 """Of the routine's symbol. Strides in elements, of any size and sign, 0 broadcasts; the columns of C are adjacent.
 
-Where `b_prepacked` is 1, B is what `prepacked.py` makes of it, and of its strides only that of the batch counts.
+Where `b_prepacked` is 1, B is what `prepacked.py` makes of it, and of its strides only that of the batch counts. Only
+tiles read that.
 
 `scratch` has `scratch_bytes(...)` bytes aligned to 64. `epilogue` is null or
 `void (ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`, called once for every rectangle of C when it is final,

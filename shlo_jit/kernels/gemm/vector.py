@@ -18,7 +18,7 @@ from shlo_jit.kernels.gemm import policy
 from shlo_jit.kernels.gemm.blocks import Frame, ceil_div
 from shlo_jit.kernels.gemm.micro import attributes, lane_masks
 from shlo_jit.kernels.gemm.pack import convert
-from shlo_jit.kernels.gemm.policy import Registers
+from shlo_jit.kernels.gemm.policy import Layout, Registers
 from shlo_jit.kernels.gemm.types import GemmPlan, itemsize, storage
 from shlo_jit.kernels.target import Target
 
@@ -204,9 +204,9 @@ class _Picked:
         return self.b.select(self.row, self.f.get(if_row, type), self.f.get(otherwise, type))
 
 
-def way_of(plan: GemmPlan, m: int, n: int, k: int, layout: policy.Layout) -> Way:
-    """What a product that is known takes, of operands that lie as they are given."""
-    return Way.TILES if policy.vectors_of(plan, m, n, k, layout) is None else Way.VECTORS
+def way_of(plan: GemmPlan, m: int, n: int, k: int, strides: Layout) -> Way:
+    """What a product that is known takes."""
+    return Way.TILES if policy.vectors_of(plan, m, n, k, strides) is None else Way.VECTORS
 
 
 def emit_way(b: Builder, plan: GemmPlan, f: Frame) -> V:
