@@ -61,6 +61,7 @@ def cached(source: ProgramSource, options: CompileOptions, key: str | None) -> E
         custom_calls=options.implementations,
         host=options.host,
         remake=_remake(source, options),
+        literals=[cut.literal for cut in source.cuts] if isinstance(source, Text) else [],
     )
     LOG.debug("%s: %s the object cache (%s)", _name_of(source), "in" if found is not None else "not in", key[:12])
     return found

@@ -6,7 +6,7 @@ exe = from_cache(key, target, ...) or build(lower(...), target, key=key, ...)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from shlo_jit.runtime.fastcall import call_library
 from shlo_jit.runtime.host import Host
 from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.loaded import Loaded
+from shlo_jit.text.literals import Literal
 
 
 def generate(
@@ -83,10 +84,22 @@ def build(
     return executable
 
 
-def find(key: str, target: Target, cache: ObjectCache | bool | None = True) -> Compiled | None:
-    """What is stored under `key`, or None. Needs neither the program's text nor any stage of the compiler."""
+def find(
+    key: str, target: Target, cache: ObjectCache | bool | None = True, literals: Sequence[Literal] = ()
+) -> Compiled | None:
+    """What is stored under `key`, or None. Needs neither the program's text nor any stage of the compiler. `literals`:
+    of the program; those that its code does not read give their memory up."""
     store = resolve_cache(cache)
-    return None if store is None else store.read(key, partial(read_program, find=partial(constants.find, cache=store)))
+    if store is None:
+        return None
+
+    def read(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> Compiled:
+        for literal in literals:
+            if literal.digest not in header["constants"]:
+                literal.release()
+        return read_program(header, blobs, partial(constants.find, cache=store))
+
+    return store.read(key, read)
 
 
 def from_cache(
@@ -98,10 +111,11 @@ def from_cache(
     host: Host | None = None,
     cache: ObjectCache | bool | None = True,
     remake: Remake | None = None,
+    literals: Sequence[Literal] = (),
 ) -> Executable | None:
-    """The executable stored under `key`, or None."""
+    """The executable stored under `key`, or None; `literals` as in `find`."""
     store = resolve_cache(cache)
-    compiled = find(key, target, store)
+    compiled = find(key, target, store, literals)
     if compiled is None:
         return None
     return load(compiled, target, threads=threads, custom_calls=custom_calls, host=host, cache=store, remake=remake)

@@ -14,6 +14,7 @@ import numpy as np
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.aligned import placed
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.gemm.policy import Layout, describe
@@ -84,7 +85,7 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     plan = gemm_plan(types, target)
     way, prepacked = _way(plan, (m, n, k, *strides)), None
     if not looped and _is_prepacked(op.operands[1], way, context):
-        way, prepacked = Way.TILES, _panels(op.operands[1], roles, plan)
+        way, prepacked = Way.TILES, _panels(op.operands[1], roles, plan, context)
         strides = strides._replace(b_bs=prepacked_bytes(plan, n, k) // itemsize(types.b))
     return ProductSchedule(
         types=types,
@@ -122,11 +123,16 @@ def _is_prepacked(rhs: Value, way: Way, context: Context) -> bool:
     return way is not Way.VECTORS or context.read[rhs] == 1
 
 
-def _panels(rhs: Value, roles: Roles, plan: GemmPlan) -> np.ndarray:
+def _panels(rhs: Value, roles: Roles, plan: GemmPlan, context: Context) -> np.ndarray:
+    """The constant as panels. Where nobody else reads it as it lies, its memory is given up."""
     assert rhs.op is not None
     dims = (roles.rhs_batch, roles.rhs_contracting, roles.rhs_free)
     extents = [math.prod(rhs.tensor.extents[d] for d in some) for some in dims]
-    return prepack(plan, rhs.op.constant.array.transpose(sum(dims, ())).reshape(extents))
+    constant = rhs.op.constant
+    panels = placed(prepack(plan, constant.array.transpose(sum(dims, ())).reshape(extents)))
+    if context.read[rhs] == 1:
+        constant.release()
+    return panels
 
 
 def _blocking(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cache, partial
 
 from shlo_jit import tuning
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
 from shlo_jit.kernels.gemm import policy
 from shlo_jit.kernels.gemm.amx import emit_amx
 from shlo_jit.kernels.gemm.blocks import (
@@ -134,7 +134,8 @@ def _build_any(types: GemmTypes, module: ModuleText, target: Target) -> None:
         return []
 
     if has_vector_path(plan):
-        fits = emit_way(b, plan, _frame(b, _Shape(b, plan)))
+        s = _Shape(b, plan)
+        fits = b.and_(emit_way(b, plan, _frame(b, s)), b.xor(s.prepacked, const("i1", True)))
         b.if_else(fits, lambda: call(Way.VECTORS), lambda: call(Way.TILES))
     else:
         call(Way.TILES)
