@@ -15,7 +15,7 @@ anything else                         OpaqueAttr, kept as written
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +72,7 @@ class Dense:
     `array` has the full shape (a splat is a broadcast view); treat it as read-only.
     """
 
-    __slots__ = ("_array", "_decode", "_release", "type")
+    __slots__ = ("_array", "_decode", "_derived", "_release", "type")
 
     def __init__(
         self,
@@ -84,6 +84,7 @@ class Dense:
         self.type = type
         self._array = array
         self._decode = decode
+        self._derived: dict[Hashable, np.ndarray] = {}
         self._release = release
 
     @property
@@ -103,6 +104,13 @@ class Dense:
         if self._release is not None:
             self._array = None
             self._release()
+
+    def derived(self, key: Hashable, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """What `make` makes of the array. It is kept here by the key, for programs that are compiled for several
+        shapes."""
+        if key not in self._derived:
+            self._derived[key] = make(self.array)
+        return self._derived[key]
 
     @property
     def is_splat(self) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.aligned import placed
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import strides_of
@@ -87,23 +88,32 @@ def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
         shape=shape,
         types=types,
         table=table,
-        prepacked=prepack_kernel(_kernel(op), t["w_width"], types, target) if t["w_prepacked"] else None,
+        prepacked=_panels(op, t["w_width"], types, context) if t["w_prepacked"] else None,
         epilogue=schedule_epilogue(step, target, *numbers),
         scratch=Scratch.of(lambda threads: t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64),
         routines=(conv_routine(types, target, t["kind"]),),
     )
 
 
-def _kernel(op: Op) -> np.ndarray:
-    """The constant kernel as [group, tap, input feature, output feature]."""
+def _panels(op: Op, width: int, types: GemmTypes, context: Context) -> np.ndarray:
+    """The constant kernel as panels. Where nobody else reads it as it lies, its memory is given up."""
     d, kernel = op.attributes["dimension_numbers"], op.operands[1].op
     assert isinstance(d, ConvDims) and kernel is not None
     order = (*d.kernel_spatial_dimensions, d.kernel_input_feature_dimension, d.kernel_output_feature_dimension)
-    array = kernel.constant.array.transpose(order)
-    array = array[tuple(slice(None, None, -1 if flipped else 1) for flipped in _reversals(op))]
+    reversals = tuple(slice(None, None, -1 if flipped else 1) for flipped in _reversals(op))
     groups = op.int("feature_group_count", 1) * op.int("batch_group_count", 1)
-    *_, ci, co = array.shape
-    return array.reshape(-1, ci, groups, co // groups).transpose(2, 0, 1, 3)
+
+    def make(array: np.ndarray) -> np.ndarray:
+        array = array.transpose(order)[reversals]
+        *_, ci, co = array.shape
+        by_group = array.reshape(-1, ci, groups, co // groups).transpose(2, 0, 1, 3)
+        return placed(prepack_kernel(by_group, width, types, context.target))
+
+    key = (width, types, context.target, order, tuple(_reversals(op)), groups)
+    panels = kernel.constant.derived(key, make)
+    if context.read[op.operands[1]] == 1:
+        kernel.constant.release()
+    return panels
 
 
 def _reversals(op: Op) -> list[bool]:

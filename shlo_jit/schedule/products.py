@@ -128,8 +128,12 @@ def _panels(rhs: Value, roles: Roles, plan: GemmPlan, context: Context) -> np.nd
     assert rhs.op is not None
     dims = (roles.rhs_batch, roles.rhs_contracting, roles.rhs_free)
     extents = [math.prod(rhs.tensor.extents[d] for d in some) for some in dims]
-    constant = rhs.op.constant
-    panels = placed(prepack(plan, constant.array.transpose(sum(dims, ())).reshape(extents)))
+    constant, order = rhs.op.constant, sum(dims, ())
+
+    def make(array: np.ndarray) -> np.ndarray:
+        return placed(prepack(plan, array.transpose(order).reshape(extents)))
+
+    panels = constant.derived((plan, order, *extents), make)
     if context.read[rhs] == 1:
         constant.release()
     return panels
