@@ -141,6 +141,10 @@ def reductions() -> Iterator[Case]:
     yield case("variance of rows", lambda x: x.var(1), ROWS, numpy=lambda x: x.var(1), tolerance=SUM)
     yield case("max of all", jnp.max, ROWS, numpy=np.max)
     yield case("argmin of rows", lambda x: x.argmin(1), ROWS, numpy=lambda x: x.argmin(1), tolerance=0)
+    yield case(
+        "argmax of short rows", lambda x: x.argmax(1), normal(50_000, 40), numpy=lambda x: x.argmax(1), tolerance=0
+    )
+    yield case("argmax of all", jnp.argmax, ROWS, numpy=np.argmax, tolerance=0)
     yield case("middle axis", lambda x: x.sum(1), normal(64, 300, 160), numpy=lambda x: x.sum(1), tolerance=SUM)
     yield case("max pool 2x2", programs.max_pool, normal(8, 96, 96, 48))
     yield case("cumulative sum", lambda x: jnp.cumsum(x, 1), normal(1024, 2000), numpy=lambda x: np.cumsum(x, 1),

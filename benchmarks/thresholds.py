@@ -33,6 +33,7 @@ CASES = {
     "SPLIT_UNITS": "sum of all",
     "COPY_PARALLEL_BYTES": "update rows",
     "COPY_STREAM_BYTES": "update rows",
+    "SHORT_SELECTION": "argmax of short rows",
     "TILE_SIDE": "transpose 3000",
     "TILE_STRIPE": "transpose 3000",
     "ROW_SUM_UNROLL": "sum of columns",

@@ -90,6 +90,9 @@ COPY_PARALLEL_BYTES = 1 << 19
 # ---------------------------------------------------------------------------- loop nests
 SHORT_LANES, SHORTER_LANES = 8, 4
 """Extents below which lanes along a variable are not worth much, and nothing. Chosen."""
+SHORT_SELECTION = 56
+"""Elements of a row below which lanes run along the rows in the search for its greatest (argmax), where there are
+gathers of its elements: combining lanes takes as long. Case `argmax of short rows`."""
 SMALL_TENSOR = 256
 """Elements up to which a strided walk costs little, since the tensor stays in the first level cache. Chosen."""
 TILE_SIDE = 16

@@ -20,7 +20,8 @@ from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.passes import Passes
 from shlo_jit.schedule.reducers import accumulator, simple_op
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.schedule.space import Space, Tile, linear, make_space, tile_space
+from shlo_jit.schedule.selection import index_values, selection_of
+from shlo_jit.schedule.space import Order, Space, Tile, linear, make_space, tile_space
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.sizes import equal, hint_of, surely
 
@@ -126,17 +127,27 @@ class _Scheduler:
         self.nest = nest
         self.target = target
         self.simple = {n.op: simple_op(n.op) for n in nest.nodes.values() if n.op.name == "stablehlo.reduce"}
-        ordered = any(simple is None for simple in self.simple.values())
+        others = [op for op, simple in self.simple.items() if simple is None]
+        self.selections = {op: found for op in others if (found := selection_of(nest, op)) is not None}
+        self.ordered = len(self.selections) < len(others)
         self.tile = tile
         if tile is None:
-            self.space = make_space(nest, target, ordered)
+            asked = Order.STRICT if self.ordered or self.short() else Order.IN_LANES if others else Order.ANY
+            indices = frozenset(v for op in self.selections for v in index_values(nest, op))
+            self.space = make_space(nest, target, asked, indices)
         else:
             self.space, self.tile = tile_space(nest, target, tile)
         self.crossing = find_crossing(nest, self.space) if tile is None else None
         if self.crossing is not None:
             self.space = self.space._replace(width=self.crossing.side)
-        self.passes = Passes(nest, self.space)
+        self.passes = Passes(nest, self.space, self.selections)
         self.heavy = sum(cost(n.op) for n in nest.nodes.values())
+
+    def short(self) -> bool:
+        """Elements are selected from rows that are many, and too short for lanes along them."""
+        gathers = any(s.dtype.bits >= 32 for s in self.selections.values())
+        few = hint_of(self.nest.rows) < self.target.lanes(32)
+        return gathers and not few and hint_of(self.nest.reduced) < tuning.SHORT_SELECTION
 
     def run(self) -> NestSchedule:
         self.unroll = self.choose_unroll()
@@ -256,9 +267,9 @@ class _Scheduler:
         return cut(units, work), None
 
     def can_split(self) -> bool:
-        """One pass of simple reducers; what is stored inside it needs none of them."""
+        """One pass of reducers that take chunks; what is stored inside it needs none of them."""
         passes = self.passes
-        if not self.space.inner or None in self.simple.values():
+        if not self.space.inner or self.ordered:
             return False
         if any(passes.inside(s) and passes.phase((s.value, s.at)) for s in self.nest.stores):
             return False
@@ -278,11 +289,11 @@ class _Scheduler:
         """Where the accumulators' parts lie: an array of chunks by rows each."""
         offsets, offset = [], 0
         for r in self.passes.reductions(0):
-            dtype = accumulator(r.op, self.simple[r.op])
-            parts, bits = (2, dtype.bits // 2) if dtype.is_complex else (1, dtype.bits)
-            for _ in range(parts):
+            selection = r.selection
+            dtypes = [accumulator(r.op, self.simple[r.op])] if selection is None else selection.accumulators
+            for part in [p for d in dtypes for p in ([d.part] * 2 if d.is_complex else [d])]:
                 offsets.append(offset)
-                size = max(1, bits // 8) * chunks * self.nest.rows
+                size = max(1, part.bits // 8) * chunks * self.nest.rows
                 offset += -(-size // 64) * 64
         return Split(chunk, tuple(offsets), offset)
 

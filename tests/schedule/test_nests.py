@@ -47,13 +47,13 @@ def test_lanes_run_where_most_accesses_are_contiguous() -> None:
     decides(columns, "lanes", "16 along", "1 of 2 accesses are contiguous along it")
 
 
-ARGMAX = """%zero = stablehlo.constant dense<0.0> : tensor<f32>
+SELECT = """%zero = stablehlo.constant dense<0.0> : tensor<f32>
 %none = stablehlo.constant dense<0> : tensor<i32>
-%i = stablehlo.iota dim = 0 : {i}
+%i = stablehlo.iota dim = {d} : {i}
 %v:2 = stablehlo.reduce(%x init: %zero), (%i init: %none) across dimensions = [{d}]
   : ({x}, {i}, tensor<f32>, tensor<i32>) -> ({out}, {iout})
   reducer(%a: tensor<f32>, %b: tensor<f32>) (%k: tensor<i32>, %l: tensor<i32>) {{
-    %g = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    %g = stablehlo.compare {by}, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
     %m = stablehlo.select %g, %a, %b : tensor<i1>, tensor<f32>
     %n = stablehlo.select %g, %k, %l : tensor<i1>, tensor<i32>
     stablehlo.return %m, %n : tensor<f32>, tensor<i32>
@@ -61,7 +61,8 @@ ARGMAX = """%zero = stablehlo.constant dense<0.0> : tensor<f32>
 %y = stablehlo.negate %v#1 : {iout}"""
 
 
-def argmax(shape: tuple[int, ...]) -> str:
+def select(shape: tuple[int, ...], by: str = "GT") -> str:
+    """Where the last of the greatest elements of rows is; with GE, the first one."""
     rest = shape[:-1]
     parts = {
         "x": tensor(*shape),
@@ -69,14 +70,29 @@ def argmax(shape: tuple[int, ...]) -> str:
         "out": tensor(*rest),
         "iout": tensor(*rest, dtype="i32"),
     }
-    return main(f"%x: {parts['x']}", parts["iout"], ARGMAX.format(d=len(shape) - 1, **parts))
+    return main(f"%x: {parts['x']}", parts["iout"], SELECT.format(by=by, d=len(shape) - 1, **parts))
 
 
 def test_a_reducer_that_wants_its_elements_in_order_has_no_lanes_along_them() -> None:
-    several, one = nest(argmax((64, 96))), nest(argmax((96,)))
+    several, one = nest(select((64, 96))), nest(select((96,)))
     assert several.space.vector in several.space.rows
     assert one.space.vector is None
     decides(one, "lanes", "none", "the reducer takes its elements in order")
+
+
+def test_lanes_run_along_rows_that_something_is_selected_from() -> None:
+    long, whole = nest(select((64, 96), "GE")), nest(select((1 << 18,), "GE"))
+    for found in (long, whole):
+        assert found.space.vector in found.space.inner
+        decides(found, "passes", "select", "")
+    assert whole.split is not None  # nothing wants the elements in one order
+
+
+def test_lanes_run_across_many_short_rows_that_something_is_selected_from() -> None:
+    least = tuning.SHORT_SELECTION
+    assert (found := nest(select((64, least - 1), "GE"))).space.vector in found.space.rows
+    assert (found := nest(select((64, least), "GE"))).space.vector in found.space.inner
+    assert (found := nest(select((2, least - 1), "GE"))).space.vector in found.space.inner
 
 
 def test_one_element_has_no_lanes() -> None:
@@ -237,7 +253,7 @@ def test_there_are_so_many_tasks_at_most() -> None:
 
 def test_one_unit_of_work_is_not_cut() -> None:
     """A row with an ordered reducer cannot be split."""
-    found = nest(argmax((tuning.PARALLEL_WORK,)))
+    found = nest(select((tuning.PARALLEL_WORK,)))
     decides(found, "tasks", "1 task", "there is one unit of work")
 
 
