@@ -34,6 +34,7 @@ CASES = {
     "COPY_PARALLEL_BYTES": "update rows",
     "COPY_STREAM_BYTES": "update rows",
     "SHORT_SELECTION": "argmax of short rows",
+    "STRIDED_LOAD": "strided slice",
     "TILE_SIDE": "transpose 3000",
     "TILE_STRIPE": "transpose 3000",
     "ROW_SUM_UNROLL": "sum of columns",

@@ -93,6 +93,9 @@ SHORT_LANES, SHORTER_LANES = 8, 4
 SHORT_SELECTION = 56
 """Elements of a row below which lanes run along the rows in the search for its greatest (argmax), where there are
 gathers of its elements: combining lanes takes as long. Case `argmax of short rows`."""
+STRIDED_LOAD = 8
+"""Strides up to which a load takes whole vectors and picks its elements from them, instead of gathering them one by
+one. Case `strided slice`."""
 SMALL_TENSOR = 256
 """Elements up to which a strided walk costs little, since the tensor stays in the first level cache. Chosen."""
 TILE_SIDE = 16

@@ -21,6 +21,7 @@ from shlo_jit.lower.elements.registers import (
     to_memory,
     widen,
 )
+from shlo_jit.lower.nest import strides
 from shlo_jit.ops import OPS
 from shlo_jit.schedule.space import Space, linear
 from shlo_jit.sizes import Size, equal, surely
@@ -254,7 +255,7 @@ class Evaluator:
     # ------------------------------------------------------------------ memory
     def load(self, position: Position, key: Key) -> Reg:
         value, at = key
-        dtype, offset, pointer = value.tensor.storage, linear(key), self.pointers[value]
+        b, dtype, offset, pointer = self.b, value.tensor.storage, linear(key), self.pointers[value]
         moves = self.step(offset)
         spread = self.scattered(offset)
         if not moves and not spread:
@@ -263,6 +264,9 @@ class Evaluator:
         if position.width == 1:
             index = self.vector_index(position, offset) if spread else self.base(position, offset)
             return self.load_at(dtype, pointer, index, mask)
+        if not spread and strides.is_short(b, moves, position.width, mask):
+            x = strides.load(b, dtype, pointer, self.base(position, offset), moves, position.width, mask)
+            return x if dtype.is_complex else from_memory(b, dtype, x)
         if spread or moves not in (1, -1):
             return self.load_gather(position, dtype, pointer, offset, mask)
         return self.load_run(position, dtype, pointer, offset, moves, mask, self.ahead.get(key, 0))
