@@ -128,6 +128,7 @@ def fused() -> Iterator[Case]:
     yield case("log softmax", jax.nn.log_softmax, ROWS)
     yield case("layer norm", programs.layer_norm, ROWS, normal(1500), normal(1500))
     yield case("RMS norm of bf16", programs.rms_norm, normal(2048, 1500, dtype=ml_dtypes.bfloat16), tolerance=BF16)
+    yield case("forces between bodies", programs.forces, normal(1200, 3), tolerance=SUM)
     yield case("polynomial of complex", lambda z: z * z * z - 2 * z + 1, normal(500_000, dtype=np.complex64))
 
 

@@ -57,6 +57,12 @@ NEST_OPS = 400
 """Ops of one loop nest. More would cost more to compile than they save: `benchmarks.compile_growth`."""
 NEST_TWICE_OPS = 64
 """Ops of a nest up to which a value is computed in it at two places rather than written. Chosen."""
+DEAR_COST = 8
+"""Cost from which a value is written rather than computed several times over, by loops around those that it depends on.
+Case `forces between bodies`."""
+CHEAP_COST, LITTLE = 2, 16
+"""Cost up to which a value is computed by each of several kernels that read it, where what it is made of has so many
+times fewer elements. Case `forces between bodies`."""
 FREE_PLACES = 8
 """Places of one nest at which an index map is still followed rather than its operand's copy written. Chosen: a
 stencil's."""

@@ -14,7 +14,7 @@ from shlo_jit.ir.index import At, Expr
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.choice import Choice
-from shlo_jit.sizes import hint_of
+from shlo_jit.sizes import hint_of, surely
 
 
 class Tile(NamedTuple):
@@ -161,12 +161,12 @@ def _collapse(e: Expr, dropped: dict[int, int]) -> Expr:
 def _choose_vector(
     nest: Nest, merged: _Merging, rows: Sequence[int], inner: Sequence[int], along: Sequence[int]
 ) -> Choice[int | None]:
-    """The variable that most accesses walk contiguously, a row's or one of `along`; stores count twice, those of a
-    row's results together."""
-    accesses = [(k, linear(k), 1.0) for k in nest.loads]
-    stores = [((s.target, At(s.index)), ix.linearize(s.index, s.target.tensor.extents)) for s in nest.stores]
-    of_rows = sum(_of_row(merged, at, inner) for (_, at), _ in stores)
-    accesses += [(key, e, 2.0 / of_rows if _of_row(merged, key[1], inner) else 2.0) for key, e in stores]
+    """The variable that most accesses walk contiguously, a row's or one of `along`; stores count twice, and what
+    happens once a row counts less the longer rows are."""
+    once = min(1.0, tuning.SHORT_LANES / max(1, hint_of(nest.reduced)))
+    stores = [(s.target, At(s.index)) for s in nest.stores]
+    weights = [*((k, 1.0) for k in nest.loads), *((k, 2.0) for k in stores)]
+    accesses = [(k, linear(k), w * (once if _of_row(merged, k[1], inner) else 1.0)) for k, w in weights]
     best, best_score, contiguous = None, -1e9, 0
     for place, v in enumerate([*rows, *inner]):
         if v in inner and v not in along:
@@ -181,6 +181,8 @@ def _choose_vector(
                 adjacent += 1
             elif c == -1:
                 score += 0.5 * weight
+            elif c and key in nest.loads and surely(lambda c=c: abs(c) <= tuning.STRIDED_LOAD // 2):
+                score -= 0.25 * weight  # vectors and shuffles
             elif c:
                 score -= weight * (1.0 if hint_of(key[0].tensor.size) > tuning.SMALL_TENSOR else 0.2)
         score += 0.01 * place

@@ -128,11 +128,14 @@ def test_short_loops_are_no_good_for_lanes(n: int, loads: int, along: str) -> No
     assert space.extents[space.vector] == (n if along == "n" else 80)
 
 
-@pytest.mark.parametrize(("n", "along"), [(tuning.SMALL_TENSOR // 2, "j"), (tuning.SMALL_TENSOR // 2 + 1, "i")])
+FAR = tuning.STRIDED_LOAD + 1
+
+
+@pytest.mark.parametrize(("n", "along"), [(tuning.SMALL_TENSOR // FAR, "j"), (tuning.SMALL_TENSOR // FAR + 1, "i")])
 def test_strided_walks_over_small_tensors_cost_little(n: int, along: str) -> None:
-    """y[i, j] = the sum of five t[2 j]: the tables are strided along j, the result along i."""
-    table, half, out = tensor(2 * n), tensor(n), tensor(16, n)
-    lines = [f"%s{i} = stablehlo.slice %t{i} [0:{2 * n}:2] : ({table}) -> {half}" for i in range(5)]
+    """y[i, j] = the sum of five t[9 j]: the tables are strided along j, the result along i."""
+    table, half, out = tensor(FAR * n), tensor(n), tensor(16, n)
+    lines = [f"%s{i} = stablehlo.slice %t{i} [0:{FAR * n}:{FAR}] : ({table}) -> {half}" for i in range(5)]
     lines += [f"%b{i} = stablehlo.broadcast_in_dim %s{i}, dims = [1] : ({half}) -> {out}" for i in range(5)]
     lines.append(f"%v0 = stablehlo.add %b0, %b1 : {out}")
     lines += [f"%v{i} = stablehlo.add %v{i - 1}, %b{i + 1} : {out}" for i in (1, 2, 3)]

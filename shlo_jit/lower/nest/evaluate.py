@@ -265,8 +265,7 @@ class Evaluator:
             index = self.vector_index(position, offset) if spread else self.base(position, offset)
             return self.load_at(dtype, pointer, index, mask)
         if not spread and strides.is_short(b, moves, position.width, mask):
-            x = strides.load(b, dtype, pointer, self.base(position, offset), moves, position.width, mask)
-            return x if dtype.is_complex else from_memory(b, dtype, x)
+            return strides.load(b, dtype, pointer, self.base(position, offset), moves, position.width, mask)
         if spread or moves not in (1, -1):
             return self.load_gather(position, dtype, pointer, offset, mask)
         return self.load_run(position, dtype, pointer, offset, moves, mask, self.ahead.get(key, 0))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from shlo_jit import tuning
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder, V, lanes, vector
-from shlo_jit.lower.elements.registers import Reg, memory_type
+from shlo_jit.lower.elements.registers import Reg, from_memory, memory_type
 
 
 def is_short(b: Builder, stride: int, width: int, mask: V | None) -> bool:
@@ -22,7 +22,7 @@ def is_short(b: Builder, stride: int, width: int, mask: V | None) -> bool:
 
 
 def load(b: Builder, dtype: DType, pointer: V, first: V, stride: int, width: int, mask: V | None) -> Reg:
-    """The elements first, first + stride, ... of an array, in memory's types; one lane each."""
+    """The elements first, first + stride, ... of an array, one lane each."""
     t, parts = memory_type(dtype), 2 if dtype.is_complex else 1
     lowest = first if stride > 0 else b.add(first, stride * (width - 1))
     base = b.element(pointer, t, b.mul(lowest, parts))
@@ -33,7 +33,7 @@ def load(b: Builder, dtype: DType, pointer: V, first: V, stride: int, width: int
     starts, pieces = _pieces(b, t, base, places, parts, mask)
     order = places if stride > 0 else places[::-1]
     picked = [_pick(b, starts, pieces, [p + part for p in order]) for part in range(parts)]
-    return (picked[0], picked[1]) if parts == 2 else picked[0]
+    return (picked[0], picked[1]) if parts == 2 else from_memory(b, dtype, picked[0])
 
 
 def _pieces(
