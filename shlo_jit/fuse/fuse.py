@@ -190,9 +190,9 @@ class _Fusion(Grouping):
         """Computing a cheap op in each of its readers is less than writing it: what it is broadcast from is small."""
         read = 0
         for o in op.operands:
-            while o.op is not None and id(o.op) in self.here and OPS[o.op.name].index_map is not None:
+            while o.op is not None and id(o.op) in self.here and OPS[o.op.name].index_map is not None and o.op.operands:
                 o = o.op.operands[0]
-            read += 0 if is_inline_constant(o) else hint_of(o.tensor.size)
+            read += hint_of(o.tensor.size) if o.op is None or o.op.operands else 0  # an iota or a constant is nothing
         return cost(op) <= tuning.CHEAP_COST and read * tuning.LITTLE <= hint_of(op.result.tensor.size)
 
     def is_leaf(self, op: Op) -> bool:

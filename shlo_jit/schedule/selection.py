@@ -184,7 +184,7 @@ def _chain(nest: Nest, key: Key) -> list[Key]:
     keys = [key]
     while (node := nest.nodes.get(keys[-1])) is not None:
         moves = OPS[node.op.name].index_map is not None and node.op.name != "stablehlo.pad"
-        if node.op.name == "stablehlo.iota" or not (moves or node.op.name == "stablehlo.convert"):
+        if not node.operands or not (moves or node.op.name == "stablehlo.convert"):
             break
         keys.append(node.operands[0])
     return keys

@@ -67,3 +67,23 @@ def test_what_is_made_of_little_is_not_written() -> None:
     expected = (d / np.sqrt((d * d).sum(-1, keepdims=True) + 1)).sum(1)
     np.testing.assert_allclose(exe(x), expected, atol=1e-5)
     np.testing.assert_allclose(written(a, b), expected, atol=1e-5)
+
+
+def test_an_iota_is_nothing_that_is_read() -> None:
+    """How far elements are apart, for a result and for a sum."""
+    exe = shlo_jit.compile("""func.func @main(%x: tensor<50xi32>) -> (tensor<50x50xi32>, tensor<50xi32>) {
+    %i = stablehlo.iota dim = 0 : tensor<50x50xi32>
+    %k = stablehlo.broadcast_in_dim %x, dims = [1] : (tensor<50xi32>) -> tensor<50x50xi32>
+    %d = stablehlo.subtract %i, %k : tensor<50x50xi32>
+    %y = stablehlo.abs %d : tensor<50x50xi32>
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %q = stablehlo.multiply %d, %d : tensor<50x50xi32>
+    %s = stablehlo.reduce(%q init: %zero) applies stablehlo.add across dimensions = [0]
+      : (tensor<50x50xi32>, tensor<i32>) -> tensor<50xi32>
+    return %y, %s : tensor<50x50xi32>, tensor<50xi32>
+  }""")
+    x = np.random.default_rng(0).integers(0, 50, 50).astype(np.int32)
+    d = np.arange(50, dtype=np.int32)[:, None] - x
+    apart, total = exe(x)
+    np.testing.assert_array_equal(apart, abs(d))
+    np.testing.assert_array_equal(total, (d * d).sum(0))
