@@ -102,6 +102,9 @@ gathers of its elements: combining lanes takes as long. Case `argmax of short ro
 STRIDED_LOAD = 8
 """Strides up to which a load takes whole vectors and picks its elements from them, instead of gathering them one by
 one. Case `strided slice`."""
+INTERLEAVED = 4
+"""Vectors up to which results that lie side by side in memory are shuffled into one run, instead of scattered. Chosen:
+of more, lanes run along the short dimension."""
 SMALL_TENSOR = 256
 """Elements up to which a strided walk costs little, since the tensor stays in the first level cache. Chosen."""
 TILE_SIDE = 16

@@ -12,7 +12,7 @@ from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Key, Nest
 from shlo_jit.ir.core import Value
-from shlo_jit.ir.index import Expr
+from shlo_jit.ir.index import At, Expr
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.choice import Choice, Note, count
 from shlo_jit.schedule.crossing import Crossing, find_crossing
@@ -21,7 +21,7 @@ from shlo_jit.schedule.passes import Passes
 from shlo_jit.schedule.reducers import accumulator, simple_op
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
-from shlo_jit.schedule.space import Order, Space, Tile, linear, make_space, tile_space
+from shlo_jit.schedule.space import Order, Space, Tile, linear, make_space, side_by_side, tile_space
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.sizes import equal, hint_of, surely
 
@@ -49,6 +49,8 @@ class NestSchedule(KernelSchedule):
     """Of an epilogue: how its variables number the rectangles of the product."""
     passes: Passes
     crossing: Crossing | None
+    interleaved: int | None
+    """The short variable whose results lie side by side: all of its turns are written out, and stored as one run."""
     unroll: Choice[int]
     """Vectors that a turn of the vector loop handles."""
     chunk: int
@@ -66,7 +68,7 @@ class NestSchedule(KernelSchedule):
     @property
     def row_loops(self) -> list[int]:
         """The loops around the vectors, outermost first."""
-        return [v for v in self.space.rows if v != self.space.vector]
+        return [v for v in self.space.rows if v not in (self.space.vector, self.interleaved)]
 
     @property
     def notes(self) -> list[Note]:
@@ -81,6 +83,9 @@ class NestSchedule(KernelSchedule):
             side, loads = self.crossing.side, count(len(self.crossing.loads), "load")
             why = f"{loads} run along v{self.crossing.across}, across the lanes"
             out.append(Note("tiles", f"{side} x {side}, transposed in registers", why))
+        if self.interleaved is not None:
+            turns = space.extents[self.interleaved]
+            out.append(Note("interleaves", f"{turns} vectors", f"v{self.interleaved} runs between the lanes in memory"))
         if space.inner:
             done = [what for p in range(self.passes.count + 1) if (what := _pass_text(self.passes, p))]
             out.append(Note("passes", f"{len(done)} over the row: {', then '.join(done)}"))
@@ -150,6 +155,7 @@ class _Scheduler:
         return gathers and not few and hint_of(self.nest.reduced) < tuning.SHORT_SELECTION
 
     def run(self) -> NestSchedule:
+        self.interleaved = self.choose_interleaved()
         self.unroll = self.choose_unroll()
         self.chunk = self.choose_chunk()
         tasks, split = self.choose_tasks()
@@ -162,6 +168,7 @@ class _Scheduler:
             tile=self.tile,
             passes=self.passes,
             crossing=self.crossing,
+            interleaved=self.interleaved,
             unroll=self.unroll,
             chunk=self.chunk,
             tasks=tasks,
@@ -173,6 +180,20 @@ class _Scheduler:
         )
 
     # ------------------------------------------------------------------ vectors
+    def choose_interleaved(self) -> int | None:
+        """The variable whose results lie between those of neighbouring lanes, where there are vectors of them."""
+        space, v = self.space, self.space.vector
+        plain = self.tile is None and self.crossing is None
+        if v is None or v not in space.rows or not plain or hint_of(space.extents[v]) < 2 * space.width:
+            return None
+        for s in self.nest.stores:
+            if not s.target.tensor.storage.is_complex:
+                offset = space.collapse(linear((s.target, At(s.index))))
+                c = side_by_side(offset, space.extents, v, [*space.rows, *space.inner[-1:]])
+                if c is not None:
+                    return c
+        return None
+
     def choose_unroll(self) -> Choice[int]:
         """Several vectors a turn for small bodies, to hide latency."""
         space, passes = self.space, self.passes
@@ -180,6 +201,8 @@ class _Scheduler:
             return Choice(1, "no vectors")
         if self.tile is not None:
             return Choice(1, "rectangles of a product have few columns")
+        if self.interleaved is not None:
+            return Choice(1, f"the turns of v{self.interleaved} are written out")
         turns = hint_of(space.extents[space.vector]) // space.width
         size = len(self.nest.nodes) + len(self.nest.loads)
         if self.nest.reduce_vars and space.vector in space.rows and space.inner:
@@ -239,7 +262,7 @@ class _Scheduler:
     # ------------------------------------------------------------------ tasks
     def choose_chunk(self) -> int:
         space = self.space
-        if space.vector not in space.rows or len(space.rows) > 1:
+        if space.vector not in space.rows or set(space.rows) - {space.vector, self.interleaved}:
             return 0
         step = space.width * self.unroll.value
         work = max(1, self.heavy + len(self.nest.loads)) * max(1, hint_of(self.nest.reduced))
@@ -254,7 +277,7 @@ class _Scheduler:
         else:
             units = 1
             for v in space.rows:
-                units *= space.extents[v] if v != space.vector else 1
+                units *= space.extents[v] if v not in (space.vector, self.interleaved) else 1
             if self.crossing is not None:
                 across = space.extents[self.crossing.across]
                 units = units // across * -(-across // (tuning.TILE_STRIPE * self.crossing.side))
@@ -269,7 +292,7 @@ class _Scheduler:
     def can_split(self) -> bool:
         """One pass of reducers that take chunks; what is stored inside it needs none of them."""
         passes = self.passes
-        if not self.space.inner or self.ordered:
+        if not self.space.inner or self.ordered or self.interleaved is not None:
             return False
         if any(passes.inside(s) and passes.phase((s.value, s.at)) for s in self.nest.stores):
             return False

@@ -14,7 +14,7 @@ from shlo_jit.ir.index import At, Expr
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.choice import Choice
-from shlo_jit.sizes import hint_of, surely
+from shlo_jit.sizes import equal, hint_of, surely
 
 
 class Tile(NamedTuple):
@@ -167,7 +167,7 @@ def _choose_vector(
     stores = [(s.target, At(s.index)) for s in nest.stores]
     weights = [*((k, 1.0) for k in nest.loads), *((k, 2.0) for k in stores)]
     accesses = [(k, linear(k), w * (once if _of_row(merged, k[1], inner) else 1.0)) for k, w in weights]
-    best, best_score, contiguous = None, -1e9, 0
+    best, best_score, contiguous, outer = None, -1e9, 0, [*rows, *inner[-1:]]
     for place, v in enumerate([*rows, *inner]):
         if v in inner and v not in along:
             continue
@@ -182,7 +182,13 @@ def _choose_vector(
             elif c == -1:
                 score += 0.5 * weight
             elif c and key in nest.loads and surely(lambda c=c: abs(c) <= tuning.STRIDED_LOAD // 2):
-                score -= 0.25 * weight  # vectors and shuffles
+                score += 0.1 * weight  # vectors and shuffles
+            elif (
+                c
+                and key not in nest.loads
+                and side_by_side(_collapse(offset, merged.dropped), merged.extents, v, outer)
+            ):
+                score += 0.1 * weight
             elif c:
                 score -= weight * (1.0 if hint_of(key[0].tensor.size) > tuning.SMALL_TENSOR else 0.2)
         score += 0.01 * place
@@ -194,6 +200,14 @@ def _choose_vector(
         why = "the reducer takes its elements in order" if inner else "there is one element"
         return Choice(None, why)
     return Choice(best, f"{contiguous} of {len(accesses)} accesses are contiguous along it")
+
+
+def side_by_side(e: Expr, extents: dict[int, int], v: int, others: Sequence[int]) -> int | None:
+    """The one of `others` along which results lie between those of neighbouring turns of v, if they are few."""
+    k = e.coefficient(v)
+    if not surely(lambda: 2 <= k <= tuning.INTERLEAVED) or e.syms:
+        return None
+    return next((c for c in others if c != v and e.coefficient(c) == 1 and equal(extents[c], k)), None)
 
 
 def _of_row(merged: _Merging, at: At, inner: Sequence[int]) -> bool:

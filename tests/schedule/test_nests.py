@@ -117,8 +117,8 @@ def turned(n: int, loads: int, m: int = 64, more: int = 1) -> str:
     [
         (tuning.SHORT_LANES, 2, "n"),
         (tuning.SHORT_LANES - 1, 2, "m"),
-        (tuning.SHORTER_LANES, 1, "n"),
-        (tuning.SHORTER_LANES - 1, 1, "m"),
+        (tuning.INTERLEAVED + 1, 1, "n"),
+        (tuning.INTERLEAVED, 1, "m"),  # vectors of few columns are interleaved
     ],
 )
 def test_short_loops_are_no_good_for_lanes(n: int, loads: int, along: str) -> None:
@@ -126,6 +126,35 @@ def test_short_loops_are_no_good_for_lanes(n: int, loads: int, along: str) -> No
     space = nest(turned(n, loads, m=80)).space
     assert space.vector is not None
     assert space.extents[space.vector] == (n if along == "n" else 80)
+
+
+def centred(rows: int, k: int) -> str:
+    """Rows of k elements, each without the sum of its row."""
+    t, r = tensor(rows, k), tensor(rows)
+    return main(
+        f"%x: {t}",
+        t,
+        "%zero = stablehlo.constant dense<0.0> : tensor<f32>",
+        f"%s = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [1]"
+        f" : ({t}, tensor<f32>) -> {r}",
+        f"%w = stablehlo.broadcast_in_dim %s, dims = [0] : ({r}) -> {t}",
+        f"%y = stablehlo.subtract %x, %w : {t}",
+    )
+
+
+def test_lanes_run_across_very_short_rows_whose_results_are_interleaved() -> None:
+    short, longer = nest(centred(64, tuning.SHORTER_LANES - 1)), nest(centred(64, tuning.SHORTER_LANES))
+    assert short.space.vector in short.space.rows
+    assert short.interleaved in short.space.inner
+    decides(short, "interleaves", "3 vectors", "runs between the lanes in memory")
+    assert longer.space.vector in longer.space.inner
+    assert longer.interleaved is None
+
+
+def test_few_rows_are_not_interleaved() -> None:
+    width = AVX512.lanes(32)
+    assert nest(centred(2 * width, 3)).interleaved is not None
+    assert nest(centred(2 * width - 1, 3)).interleaved is None
 
 
 FAR = tuning.STRIDED_LOAD + 1

@@ -49,6 +49,7 @@ class RowWriter:
         self.bounds: dict[int, tuple[V, V]] = {}
         """Ranges of variables that do not run over their whole extent."""
         self.stash: dict[Key, V] = {}
+        evaluator.interleaved = schedule.interleaved
 
     @property
     def chunked(self) -> bool:
@@ -58,7 +59,18 @@ class RowWriter:
         return self.bounds.get(var, (i64(0), i64(self.space.extents[var])))
 
     def row(self, positions: list[Position]) -> None:
-        """Everything for the rows of `positions`: passes in turn, then what remains to be stored."""
+        """Everything for the rows of `positions`, and those that lie between them."""
+        c = self.schedule.interleaved
+        if c not in self.space.rows:
+            self.one_row(positions)
+            return
+        assert c is not None
+        for position in positions:
+            for turn in range(self.space.extents[c]):
+                self.one_row([position.child({c: i64(turn)})])
+
+    def one_row(self, positions: list[Position]) -> None:
+        """Passes in turn, then what remains to be stored."""
         self.ev.ahead = self.schedule.ahead
         if self.chunked:
             self.walk(positions, row_reductions(self.passes, 0), self.passes.inner_stores(0))
@@ -122,6 +134,10 @@ class RowWriter:
         """Nested loops over variables that carry values."""
         if not order:
             return body(variables, values)
+        if order[0] == self.schedule.interleaved:
+            for turn in range(self.space.extents[order[0]]):
+                values = self.carry_loops(order[1:], {**variables, order[0]: i64(turn)}, values, body)
+            return values
         low, high = self.range_of(order[0])
         with self.b.loop_carry(low, high, values, 1, "reduce") as carry:
             after = self.carry_loops(order[1:], {**variables, order[0]: carry.index}, carry.values, body)

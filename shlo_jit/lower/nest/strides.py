@@ -1,4 +1,5 @@
-"""Loads of every second, third, ... element: whole vectors from the first element to the last, and shuffles.
+"""Elements a few places apart: loads of every second, third, ... element take whole vectors from the first element to
+the last, and shuffles; stores of vectors whose elements lie side by side are one run.
 
 A gather takes a load for each lane. The vectors take one for each turn of the stride, and none of them reaches past the
 last element that is wanted: the last vector ends there, and overlaps the one before it.
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 
 from shlo_jit import tuning
 from shlo_jit.ir.types import DType
-from shlo_jit.kernels.builder import Builder, V, lanes, vector
+from shlo_jit.kernels.builder import Builder, V, lanes, scalar, vector
 from shlo_jit.lower.elements.registers import Reg, from_memory, memory_type
 
 
@@ -68,3 +69,22 @@ def _pick(b: Builder, starts: list[int], pieces: list[V], places: Sequence[int])
         picks = [width + p - at if o == i else lane for lane, (p, o) in enumerate(zip(places, owner, strict=True))]
         out = b.shuffle(out, piece, picks)
     return out
+
+
+def store(b: Builder, address: V, columns: list[V], mask: V | None) -> None:
+    """The elements 0 of all columns, the elements 1, ... as one run; with a mask, of those that it has."""
+    k, width = len(columns), lanes(columns[0].type)
+    for part in range(k):
+        places = [divmod(part * width + lane, k) for lane in range(width)]
+        out = columns[0]
+        for c, column in enumerate(columns):
+            picks = [
+                width + element if owner == c else lane if c else element
+                for lane, (element, owner) in enumerate(places)
+            ]
+            out = b.shuffle(out, column, picks)
+        target = b.element(address, scalar(out.type), part * width)
+        if mask is None:
+            b.store(out, target)
+        else:
+            b.masked_store(out, target, b.shuffle(mask, None, [element for element, _ in places]))
