@@ -68,6 +68,7 @@ def dots() -> Iterator[Case]:
     for n in (48, 128, 512, 1536):
         yield dot(f"f32 {n}", n, n, n, numpy=np.matmul)
     yield dot("f32 vector x 3000x3000", 1, 3000, 3000, numpy=np.matmul)
+    yield dot("f32 80000x3x3", 80000, 3, 3, numpy=np.matmul)
     yield dot("f32 32x1024x4096", 32, 1024, 4096, numpy=np.matmul)
     yield dot("f64 600", 600, 600, 600, np.float64, numpy=np.matmul, tolerance=F64, x64=True)
     yield dot("f16 768", 768, 768, 768, np.float16, tolerance=F16)

@@ -22,6 +22,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, NamedTuple
 
 CASES = {
+    "NARROW_PRODUCT": "dot f32 80000x3x3",
     "SMALL_PRODUCT": "dense 1x12",
     "UNROLL_TURNS": "k-means, 10 rounds",
     "UNROLL_OPS": "n-body, 10 steps",

@@ -31,6 +31,9 @@ UNROLL_TURNS = 8
 moves."""
 UNROLL_OPS = 320
 """Ops that a loop written out may have in all. Chosen: below the size of one loop nest. No case moves."""
+NARROW_PRODUCT = 3
+"""Terms and columns up to which a product of any number of rows is computed as a loop over the rows. Case
+`dot f32 80000x3x3`."""
 SMALL_PRODUCT = 128
 """Multiply-adds per result row and column extents up to which a product is a reduction and fuses like one. Case
 `dense 1x12`."""
