@@ -68,6 +68,7 @@ def dots() -> Iterator[Case]:
     for n in (48, 128, 512, 1536):
         yield dot(f"f32 {n}", n, n, n, numpy=np.matmul)
     yield dot("f32 vector x 3000x3000", 1, 3000, 3000, numpy=np.matmul)
+    yield dot("f32 80000x3x3", 80000, 3, 3, numpy=np.matmul)
     yield dot("f32 32x1024x4096", 32, 1024, 4096, numpy=np.matmul)
     yield dot("f64 600", 600, 600, 600, np.float64, numpy=np.matmul, tolerance=F64, x64=True)
     yield dot("f16 768", 768, 768, 768, np.float16, tolerance=F16)
@@ -128,6 +129,7 @@ def fused() -> Iterator[Case]:
     yield case("log softmax", jax.nn.log_softmax, ROWS)
     yield case("layer norm", programs.layer_norm, ROWS, normal(1500), normal(1500))
     yield case("RMS norm of bf16", programs.rms_norm, normal(2048, 1500, dtype=ml_dtypes.bfloat16), tolerance=BF16)
+    yield case("forces between bodies", programs.forces, normal(1200, 3), tolerance=SUM)
     yield case("polynomial of complex", lambda z: z * z * z - 2 * z + 1, normal(500_000, dtype=np.complex64))
 
 
@@ -141,6 +143,10 @@ def reductions() -> Iterator[Case]:
     yield case("variance of rows", lambda x: x.var(1), ROWS, numpy=lambda x: x.var(1), tolerance=SUM)
     yield case("max of all", jnp.max, ROWS, numpy=np.max)
     yield case("argmin of rows", lambda x: x.argmin(1), ROWS, numpy=lambda x: x.argmin(1), tolerance=0)
+    yield case(
+        "argmax of short rows", lambda x: x.argmax(1), normal(50_000, 40), numpy=lambda x: x.argmax(1), tolerance=0
+    )
+    yield case("argmax of all", jnp.argmax, ROWS, numpy=np.argmax, tolerance=0)
     yield case("middle axis", lambda x: x.sum(1), normal(64, 300, 160), numpy=lambda x: x.sum(1), tolerance=SUM)
     yield case("max pool 2x2", programs.max_pool, normal(8, 96, 96, 48))
     yield case("cumulative sum", lambda x: jnp.cumsum(x, 1), normal(1024, 2000), numpy=lambda x: np.cumsum(x, 1),

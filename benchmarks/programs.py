@@ -72,6 +72,12 @@ def n_body(places: Array, speeds: Array) -> Array:
     return lax.fori_loop(0, 10, step, (places, speeds))
 
 
+def forces(places: Array) -> Array:
+    """What bodies that attract each other are pulled with."""
+    apart = places[:, None] - places[None]
+    return (apart * ((apart * apart).sum(-1) + 0.01)[..., None] ** -1.5).sum(1)
+
+
 def k_means(points: Array, centres: Array) -> Array:
     """Ten rounds of Lloyd's algorithm."""
 

@@ -29,7 +29,10 @@ CASES: dict[str, tuple[Callable, tuple]] = {
     "divide i32": (jax.lax.div, (INTEGERS, INTEGERS[::-1].copy())),
     "remainder i32": (jax.lax.rem, (INTEGERS, INTEGERS[::-1].copy())),
     "gather of single elements": (lambda x, i: x[i], (FLOATS, PLACES)),
-    "argmax along rows": (lambda x: jnp.argmax(x, 1), (ROWS,)),
+    "a reducer of several ops along rows": (
+        lambda x: jax.lax.reduce((x, x), (0.0, 0.0), lambda a, b: (a[0] + b[0], jnp.maximum(a[1], b[1])), (1,)),
+        (ROWS,),
+    ),
     "scatter-add of single elements": (lambda x, i, u: x.at[i].add(u), (FLOATS, PLACES, FLOATS)),
     "sort f32 by an unusual comparator": (
         lambda x, y: jax.lax.sort((x * y, x), num_keys=2),

@@ -22,6 +22,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, NamedTuple
 
 CASES = {
+    "NARROW_PRODUCT": "dot f32 80000x3x3",
     "SMALL_PRODUCT": "dense 1x12",
     "UNROLL_TURNS": "k-means, 10 rounds",
     "UNROLL_OPS": "n-body, 10 steps",
@@ -33,6 +34,11 @@ CASES = {
     "SPLIT_UNITS": "sum of all",
     "COPY_PARALLEL_BYTES": "update rows",
     "COPY_STREAM_BYTES": "update rows",
+    "SHORT_SELECTION": "argmax of short rows",
+    "STRIDED_LOAD": "strided slice",
+    "DEAR_COST": "forces between bodies",
+    "CHEAP_COST": "forces between bodies",
+    "LITTLE": "forces between bodies",
     "TILE_SIDE": "transpose 3000",
     "TILE_STRIPE": "transpose 3000",
     "ROW_SUM_UNROLL": "sum of columns",

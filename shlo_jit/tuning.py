@@ -34,6 +34,9 @@ UNROLL_TURNS = 8
 moves."""
 UNROLL_OPS = 320
 """Ops that a loop written out may have in all. Chosen: below the size of one loop nest. No case moves."""
+NARROW_PRODUCT = 3
+"""Terms and columns up to which a product of any number of rows is computed as a loop over the rows. Case
+`dot f32 80000x3x3`."""
 SMALL_PRODUCT = 128
 """Multiply-adds per result row and column extents up to which a product is a reduction and fuses like one. Case
 `dense 1x12`."""
@@ -60,6 +63,12 @@ NEST_OPS = 400
 """Ops of one loop nest. More would cost more to compile than they save: `benchmarks.compile_growth`."""
 NEST_TWICE_OPS = 64
 """Ops of a nest up to which a value is computed in it at two places rather than written. Chosen."""
+DEAR_COST = 8
+"""Cost from which a value is written rather than computed several times over, by loops around those that it depends on.
+Case `forces between bodies`."""
+CHEAP_COST, LITTLE = 2, 16
+"""Cost up to which a value is computed by each of several kernels that read it, where what it is made of has so many
+times fewer elements. Case `forces between bodies`."""
 FREE_PLACES = 8
 """Places of one nest at which an index map is still followed rather than its operand's copy written. Chosen: a
 stencil's."""
@@ -93,6 +102,15 @@ COPY_PARALLEL_BYTES = 1 << 19
 # ---------------------------------------------------------------------------- loop nests
 SHORT_LANES, SHORTER_LANES = 8, 4
 """Extents below which lanes along a variable are not worth much, and nothing. Chosen."""
+SHORT_SELECTION = 56
+"""Elements of a row below which lanes run along the rows in the search for its greatest (argmax), where there are
+gathers of its elements: combining lanes takes as long. Case `argmax of short rows`."""
+STRIDED_LOAD = 8
+"""Strides up to which a load takes whole vectors and picks its elements from them, instead of gathering them one by
+one. Case `strided slice`."""
+INTERLEAVED = 4
+"""Vectors up to which results that lie side by side in memory are shuffled into one run, instead of scattered. Chosen:
+of more, lanes run along the short dimension."""
 SMALL_TENSOR = 256
 """Elements up to which a strided walk costs little, since the tensor stays in the first level cache. Chosen."""
 TILE_SIDE = 16

@@ -8,6 +8,8 @@ anyway at each of its elements once, else by a nest of its own. Whoever decides 
 
 from __future__ import annotations
 
+import math
+
 from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.epilogue import attach_epilogues
@@ -19,6 +21,7 @@ from shlo_jit.fuse.plan import ControlStep, OpStep, PlanBlock, Step, ViewStep
 from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ir.index import variables
 from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.ops.bodies import CONTROL
 from shlo_jit.sizes import hint_of
@@ -163,13 +166,34 @@ class _Fusion(Grouping):
             return None if places == 1 else Refusal(f"read at {places} places")
         if places > 1 and price > 1:
             return Refusal(f"read at {places} places, and computing it again costs {price}")
+        if price >= tuning.DEAR_COST and (times := max(self.repeats(op.result, n) for n in nests)) > 1:
+            return Refusal(f"its reader would compute it {times} times over, for {price} each")
         if places > 2:
             return Refusal(f"read at {places} places")
         if places > 1 and any(len(n.nodes) > tuning.NEST_TWICE_OPS for n in nests):
             return Refusal(f"read at {places} places of a loop with more than {tuning.NEST_TWICE_OPS} ops")
-        if len(nests) > 1 and (price > 1 or len(op.operands) > 1):
+        if len(nests) > 1 and (price > 1 or len(op.operands) > 1) and not self.is_made_of_little(op):
             return Refusal(f"{len(nests)} kernels read it, and computing it again costs {price}")
         return None
+
+    def repeats(self, value: Value, nest: Nest) -> int:
+        """How many times over a nest would compute the value: in the loops that it depends on and those around them."""
+        order = nest.order() if nest.stores else []
+        most = 0
+        for at in nest.pending[value]:
+            inner = max((k for k, v in enumerate(order) if v in variables(at)), default=-1)
+            turns = math.prod(hint_of(nest.extents[v]) for v in order[: inner + 1])
+            most = max(most, turns // max(1, hint_of(value.tensor.size)))
+        return most
+
+    def is_made_of_little(self, op: Op) -> bool:
+        """Computing a cheap op in each of its readers is less than writing it: what it is broadcast from is small."""
+        read = 0
+        for o in op.operands:
+            while o.op is not None and id(o.op) in self.here and OPS[o.op.name].index_map is not None and o.op.operands:
+                o = o.op.operands[0]
+            read += hint_of(o.tensor.size) if o.op is None or o.op.operands else 0  # an iota or a constant is nothing
+        return cost(op) <= tuning.CHEAP_COST and read * tuning.LITTLE <= hint_of(op.result.tensor.size)
 
     def is_leaf(self, op: Op) -> bool:
         """The op reads only what is in memory in any case: a full nest that takes it in asks for nothing more."""

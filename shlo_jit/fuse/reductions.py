@@ -12,29 +12,27 @@ from shlo_jit.fuse.order import depends
 from shlo_jit.fuse.plan import NestStep
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
-from shlo_jit.ir.core import Op
+from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import ORIGIN, At, Expr, NotAffine, Split
 from shlo_jit.sizes import equal, hint_of
 
 
 def fuse_reduce(g: Grouping, op: Op, position: int) -> None:
     """Put a reduce into the plan: as an epilogue or a row program of a nest that reads it, where one takes it in."""
-    results = op.results
-    nests: list[Nest] = []
-    for r in results:
-        nests = list(dict.fromkeys([*nests, *g.nests_wanting(r)]))
-    if not nests and not any(r in g.memory for r in results):
+    results = [r for r in op.results if r in g.memory or g.nests_wanting(r)]
+    if not results:
         return
+    nests = list(dict.fromkeys(nest for r in results for nest in g.nests_wanting(r)))
     home, refusal = None, None
     for nest in nests[: tuning.HOMES_ASKED]:
-        refused = _take_in(g, op, nest, nests)
+        refused = _take_in(g, op, results, nest, nests)
         if refused is None:
             home = nest
             break
         refusal = refusal or refused
     if home is None:
         home = g.new_nest(position)
-        _alone(g, op, home, refusal)
+        _alone(g, op, results, home, refusal)
     for r in results:
         for nest in g.nests_wanting(r):
             g.load(nest, r)
@@ -42,39 +40,38 @@ def fuse_reduce(g: Grouping, op: Op, position: int) -> None:
             g.store(home, r, next(k[1] for k in home.nodes if k[0] is r), g.memory[r])
 
 
-def _alone(g: Grouping, op: Op, nest: Nest, refusal: Refusal | None) -> None:
+def _alone(g: Grouping, op: Op, results: list[Value], nest: Nest, refusal: Refusal | None) -> None:
     """A nest of its own; `refusal`: why the first of its readers did not take it in."""
-    first = op.results[0]
+    first = results[0]
     at = space_of(nest, first.tensor.extents)
     source = op.operands[0].tensor.extents
     reduced = At(tuple(ix.variable(nest.add_var(source[d]), source[d]) for d in sorted(op.ints("dimensions"))))
     nest.reduce_vars = tuple(range(len(first.tensor.extents), len(nest.extents)))
     own = f"its reader does not take the reduction in: {refusal.reason}" if refusal is not None else ""
-    for r in op.results:
+    for r in results:
         g.memory.setdefault(r, own or "a reduction writes all its results")
-    _add_nodes(g, op, nest, at, reduced.index)
+    _add_nodes(g, op, results, nest, at, reduced.index)
     g.store(nest, first, at, own or g.memory[first])
 
 
-def _add_nodes(g: Grouping, op: Op, nest: Nest, at: At, reduced: tuple[Expr, ...]) -> None:
-    """Put the reduce into a nest: its results at `at`, its operands at `at` with `reduced` in the dimensions, which it
-    is for in ascending order."""
+def _add_nodes(g: Grouping, op: Op, results: list[Value], nest: Nest, at: At, reduced: tuple[Expr, ...]) -> None:
+    """Put the reduce into a nest: those of its results that are read at `at`, its operands there with `reduced` in the
+    dimensions, which it is for in ascending order."""
     dims = op.ints("dimensions")
     kept, inner = iter(at.index), iter(reduced)
     rank = op.operands[0].tensor.rank
     index = tuple(next(inner) if d in dims else next(kept) for d in range(rank))
     n = len(op.results)
     operands = [(o, At(index)) for o in op.operands[:n]] + [(o, ORIGIN) for o in op.operands[n:]]
-    for r in op.results:
+    for r in results:
         nest.nodes[(r, at)] = Node(op, operands)
         nest.pending.pop(r, None)
     for o, place in operands:
         g.request(nest, o, place)
 
 
-def _take_in(g: Grouping, op: Op, nest: Nest, nests: list[Nest]) -> Refusal | None:
+def _take_in(g: Grouping, op: Op, results: list[Value], nest: Nest, nests: list[Nest]) -> Refusal | None:
     """Take the reduce into a nest that reads its results: an epilogue, or a row program."""
-    results = op.results
     places = {at for r in results for at in nest.pending.get(r, [])}
     if len(places) != 1:
         return Refusal("it reads the result at several places")
@@ -111,7 +108,7 @@ def _take_in(g: Grouping, op: Op, nest: Nest, nests: list[Nest]) -> Refusal | No
             return found
         reduced = found
     at = next(a for r in results for a in nest.pending.get(r, []))
-    _add_nodes(g, op, nest, at, reduced)
+    _add_nodes(g, op, results, nest, at, reduced)
     return None
 
 

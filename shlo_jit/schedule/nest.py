@@ -12,7 +12,7 @@ from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Key, Nest
 from shlo_jit.ir.core import Value
-from shlo_jit.ir.index import Expr
+from shlo_jit.ir.index import At, Expr
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.choice import Choice, Note, count
 from shlo_jit.schedule.crossing import Crossing, find_crossing
@@ -20,7 +20,8 @@ from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.passes import Passes
 from shlo_jit.schedule.reducers import accumulator, simple_op
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.schedule.space import Space, Tile, linear, make_space, tile_space
+from shlo_jit.schedule.selection import index_values, selection_of
+from shlo_jit.schedule.space import Order, Space, Tile, linear, make_space, side_by_side, tile_space
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.sizes import equal, hint_of, surely
 
@@ -48,6 +49,8 @@ class NestSchedule(KernelSchedule):
     """Of an epilogue: how its variables number the rectangles of the product."""
     passes: Passes
     crossing: Crossing | None
+    interleaved: int | None
+    """The short variable whose results lie side by side: all of its turns are written out, and stored as one run."""
     unroll: Choice[int]
     """Vectors that a turn of the vector loop handles."""
     chunk: int
@@ -65,7 +68,7 @@ class NestSchedule(KernelSchedule):
     @property
     def row_loops(self) -> list[int]:
         """The loops around the vectors, outermost first."""
-        return [v for v in self.space.rows if v != self.space.vector]
+        return [v for v in self.space.rows if v not in (self.space.vector, self.interleaved)]
 
     @property
     def notes(self) -> list[Note]:
@@ -80,6 +83,9 @@ class NestSchedule(KernelSchedule):
             side, loads = self.crossing.side, count(len(self.crossing.loads), "load")
             why = f"{loads} run along v{self.crossing.across}, across the lanes"
             out.append(Note("tiles", f"{side} x {side}, transposed in registers", why))
+        if self.interleaved is not None:
+            turns = space.extents[self.interleaved]
+            out.append(Note("interleaves", f"{turns} vectors", f"v{self.interleaved} runs between the lanes in memory"))
         if space.inner:
             done = [what for p in range(self.passes.count + 1) if (what := _pass_text(self.passes, p))]
             out.append(Note("passes", f"{len(done)} over the row: {', then '.join(done)}"))
@@ -126,19 +132,30 @@ class _Scheduler:
         self.nest = nest
         self.target = target
         self.simple = {n.op: simple_op(n.op) for n in nest.nodes.values() if n.op.name == "stablehlo.reduce"}
-        ordered = any(simple is None for simple in self.simple.values())
+        others = [op for op, simple in self.simple.items() if simple is None]
+        self.selections = {op: found for op in others if (found := selection_of(nest, op)) is not None}
+        self.ordered = len(self.selections) < len(others)
         self.tile = tile
         if tile is None:
-            self.space = make_space(nest, target, ordered)
+            asked = Order.STRICT if self.ordered or self.short() else Order.IN_LANES if others else Order.ANY
+            indices = frozenset(v for op in self.selections for v in index_values(nest, op))
+            self.space = make_space(nest, target, asked, indices)
         else:
             self.space, self.tile = tile_space(nest, target, tile)
         self.crossing = find_crossing(nest, self.space) if tile is None else None
         if self.crossing is not None:
             self.space = self.space._replace(width=self.crossing.side)
-        self.passes = Passes(nest, self.space)
+        self.passes = Passes(nest, self.space, self.selections)
         self.heavy = sum(cost(n.op) for n in nest.nodes.values())
 
+    def short(self) -> bool:
+        """Elements are selected from rows that are many, and too short for lanes along them."""
+        gathers = any(s.dtype.bits >= 32 for s in self.selections.values())
+        few = hint_of(self.nest.rows) < self.target.lanes(32)
+        return gathers and not few and hint_of(self.nest.reduced) < tuning.SHORT_SELECTION
+
     def run(self) -> NestSchedule:
+        self.interleaved = self.choose_interleaved()
         self.unroll = self.choose_unroll()
         self.chunk = self.choose_chunk()
         tasks, split = self.choose_tasks()
@@ -151,6 +168,7 @@ class _Scheduler:
             tile=self.tile,
             passes=self.passes,
             crossing=self.crossing,
+            interleaved=self.interleaved,
             unroll=self.unroll,
             chunk=self.chunk,
             tasks=tasks,
@@ -162,6 +180,20 @@ class _Scheduler:
         )
 
     # ------------------------------------------------------------------ vectors
+    def choose_interleaved(self) -> int | None:
+        """The variable whose results lie between those of neighbouring lanes, where there are vectors of them."""
+        space, v = self.space, self.space.vector
+        plain = self.tile is None and self.crossing is None
+        if v is None or v not in space.rows or not plain or hint_of(space.extents[v]) < 2 * space.width:
+            return None
+        for s in self.nest.stores:
+            if not s.target.tensor.storage.is_complex:
+                offset = space.collapse(linear((s.target, At(s.index))))
+                c = side_by_side(offset, space.extents, v, [*space.rows, *space.inner[-1:]])
+                if c is not None:
+                    return c
+        return None
+
     def choose_unroll(self) -> Choice[int]:
         """Several vectors a turn for small bodies, to hide latency."""
         space, passes = self.space, self.passes
@@ -169,6 +201,8 @@ class _Scheduler:
             return Choice(1, "no vectors")
         if self.tile is not None:
             return Choice(1, "rectangles of a product have few columns")
+        if self.interleaved is not None:
+            return Choice(1, f"the turns of v{self.interleaved} are written out")
         turns = hint_of(space.extents[space.vector]) // space.width
         size = len(self.nest.nodes) + len(self.nest.loads)
         if self.nest.reduce_vars and space.vector in space.rows and space.inner:
@@ -228,7 +262,7 @@ class _Scheduler:
     # ------------------------------------------------------------------ tasks
     def choose_chunk(self) -> int:
         space = self.space
-        if space.vector not in space.rows or len(space.rows) > 1:
+        if space.vector not in space.rows or set(space.rows) - {space.vector, self.interleaved}:
             return 0
         step = space.width * self.unroll.value
         work = max(1, self.heavy + len(self.nest.loads)) * max(1, hint_of(self.nest.reduced))
@@ -243,7 +277,7 @@ class _Scheduler:
         else:
             units = 1
             for v in space.rows:
-                units *= space.extents[v] if v != space.vector else 1
+                units *= space.extents[v] if v not in (space.vector, self.interleaved) else 1
             if self.crossing is not None:
                 across = space.extents[self.crossing.across]
                 units = units // across * -(-across // (tuning.TILE_STRIPE * self.crossing.side))
@@ -256,9 +290,9 @@ class _Scheduler:
         return cut(units, work), None
 
     def can_split(self) -> bool:
-        """One pass of simple reducers; what is stored inside it needs none of them."""
+        """One pass of reducers that take chunks; what is stored inside it needs none of them."""
         passes = self.passes
-        if not self.space.inner or None in self.simple.values():
+        if not self.space.inner or self.ordered or self.interleaved is not None:
             return False
         if any(passes.inside(s) and passes.phase((s.value, s.at)) for s in self.nest.stores):
             return False
@@ -278,11 +312,11 @@ class _Scheduler:
         """Where the accumulators' parts lie: an array of chunks by rows each."""
         offsets, offset = [], 0
         for r in self.passes.reductions(0):
-            dtype = accumulator(r.op, self.simple[r.op])
-            parts, bits = (2, dtype.bits // 2) if dtype.is_complex else (1, dtype.bits)
-            for _ in range(parts):
+            selection = r.selection
+            dtypes = [accumulator(r.op, self.simple[r.op])] if selection is None else selection.accumulators
+            for part in [p for d in dtypes for p in ([d.part] * 2 if d.is_complex else [d])]:
                 offsets.append(offset)
-                size = max(1, bits // 8) * chunks * self.nest.rows
+                size = max(1, part.bits // 8) * chunks * self.nest.rows
                 offset += -(-size // 64) * 64
         return Split(chunk, tuple(offsets), offset)
 

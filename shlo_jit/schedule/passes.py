@@ -12,6 +12,7 @@ from typing import NamedTuple
 from shlo_jit.fuse.nest import Key, Nest, Store
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import At
+from shlo_jit.schedule.selection import Selection
 from shlo_jit.schedule.space import Space
 
 
@@ -22,14 +23,17 @@ class Reduction(NamedTuple):
     results: list[Key]
     operands: list[Key]
     initial: list[Key]
+    selection: Selection | None
+    """What it selects, if it does that and its body is not one op."""
 
 
 class Passes:
     """Of one nest, over the loops of a space."""
 
-    def __init__(self, nest: Nest, space: Space):
+    def __init__(self, nest: Nest, space: Space, selections: dict[Op, Selection]):
         self.nest = nest
         self.space = space
+        self.selections = selections
         self._inner = set(space.inner)
         self._phases: dict[Key, int] = {}
         self._row: dict[Key, bool] = {}
@@ -78,7 +82,7 @@ class Passes:
                 if entry is None:
                     n = len(node.op.results)
                     entry = found[node.op, tuple(node.operands)] = Reduction(
-                        node.op, [], node.operands[:n], node.operands[n:]
+                        node.op, [], node.operands[:n], node.operands[n:], self.selections.get(node.op)
                     )
                 entry.results.append(key)
         return list(found.values())

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key, Nest
 from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Expr
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.choice import Choice
-from shlo_jit.sizes import hint_of
+from shlo_jit.sizes import equal, hint_of, surely
 
 
 class Tile(NamedTuple):
@@ -60,15 +62,24 @@ def linear(key: Key) -> Expr:
     return ix.linearize(key[1].index, key[0].tensor.extents)
 
 
-def make_space(nest: Nest, target: Target, ordered: bool) -> Space:
-    """Order, merge and choose. `ordered`: a reducer must see its elements in order, so lanes cannot run along a reduced
-    variable."""
+class Order(Enum):
+    """In which order the reducers of a nest have to see the elements of a row."""
+
+    ANY = "any"
+    IN_LANES = "in lanes"
+    """Each lane in the row's order: lanes may run along the innermost variable."""
+    STRICT = "strict"
+
+
+def make_space(nest: Nest, target: Target, asked: Order, narrow: frozenset[Value] = frozenset()) -> Space:
+    """Order, merge and choose. `asked`: what the reducers ask for; `narrow`: indices, computed with as i32."""
     order = nest.order()
     merged = _Merging(nest, order)
     rows = merged.part([v for v in order if v not in nest.reduce_vars])
     inner = merged.part([v for v in order if v in nest.reduce_vars])
-    vector = _choose_vector(nest, merged, rows, inner, ordered)
-    return merged.space(rows, inner, vector, target)
+    along = {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: []}[asked]
+    vector = _choose_vector(nest, merged, rows, inner, along)
+    return merged.space(rows, inner, vector, target, narrow)
 
 
 def tile_space(nest: Nest, target: Target, tile: Tile) -> tuple[Space, Tile]:
@@ -111,12 +122,19 @@ class _Merging:
             i -= 1
         return variables
 
-    def space(self, rows: list[int], inner: list[int], vector: Choice[int | None], target: Target) -> Space:
+    def space(
+        self,
+        rows: list[int],
+        inner: list[int],
+        vector: Choice[int | None],
+        target: Target,
+        narrow: frozenset[Value] = frozenset(),
+    ) -> Space:
         """With the vector variable innermost of its part."""
         v, why_vector = vector.value, vector.why
         width = Choice(1, "")
         if v is not None:
-            width = _choose_width(self.nest, self.extents[v], target)
+            width = _choose_width(self.nest, self.extents[v], target, narrow)
             if width.value == 1:
                 v, why_vector = None, width.why
         rows, inner = ([*(x for x in part if x != v), *(x for x in part if x == v)] for part in (rows, inner))
@@ -141,14 +159,17 @@ def _collapse(e: Expr, dropped: dict[int, int]) -> Expr:
 
 
 def _choose_vector(
-    nest: Nest, merged: _Merging, rows: Sequence[int], inner: Sequence[int], ordered: bool
+    nest: Nest, merged: _Merging, rows: Sequence[int], inner: Sequence[int], along: Sequence[int]
 ) -> Choice[int | None]:
-    """The variable that most accesses walk contiguously; stores count twice."""
-    accesses = [(k, linear(k), 1.0) for k in nest.loads]
-    accesses += [((s.target, At(s.index)), ix.linearize(s.index, s.target.tensor.extents), 2.0) for s in nest.stores]
-    best, best_score, contiguous = None, -1e9, 0
+    """The variable that most accesses walk contiguously, a row's or one of `along`; stores count twice, and what
+    happens once a row counts less the longer rows are."""
+    once = min(1.0, tuning.SHORT_LANES / max(1, hint_of(nest.reduced)))
+    stores = [(s.target, At(s.index)) for s in nest.stores]
+    weights = [*((k, 1.0) for k in nest.loads), *((k, 2.0) for k in stores)]
+    accesses = [(k, linear(k), w * (once if _of_row(merged, k[1], inner) else 1.0)) for k, w in weights]
+    best, best_score, contiguous, outer = None, -1e9, 0, [*rows, *inner[-1:]]
     for place, v in enumerate([*rows, *inner]):
-        if ordered and v in inner:
+        if v in inner and v not in along:
             continue
         score, adjacent = 0.0, 0
         for key, offset, weight in accesses:
@@ -160,6 +181,14 @@ def _choose_vector(
                 adjacent += 1
             elif c == -1:
                 score += 0.5 * weight
+            elif c and key in nest.loads and surely(lambda c=c: abs(c) <= tuning.STRIDED_LOAD // 2):
+                score += 0.1 * weight  # vectors and shuffles
+            elif (
+                c
+                and key not in nest.loads
+                and side_by_side(_collapse(offset, merged.dropped), merged.extents, v, outer)
+            ):
+                score += 0.1 * weight
             elif c:
                 score -= weight * (1.0 if hint_of(key[0].tensor.size) > tuning.SMALL_TENSOR else 0.2)
         score += 0.01 * place
@@ -168,9 +197,21 @@ def _choose_vector(
         if score > best_score:
             best, best_score, contiguous = v, score, adjacent
     if best is None:
-        why = "the reducer takes its elements in order" if ordered and inner else "there is one element"
+        why = "the reducer takes its elements in order" if inner else "there is one element"
         return Choice(None, why)
     return Choice(best, f"{contiguous} of {len(accesses)} accesses are contiguous along it")
+
+
+def side_by_side(e: Expr, extents: dict[int, int], v: int, others: Sequence[int]) -> int | None:
+    """The one of `others` along which results lie between those of neighbouring turns of v, if they are few."""
+    k = e.coefficient(v)
+    if not surely(lambda: 2 <= k <= tuning.INTERLEAVED) or e.syms:
+        return None
+    return next((c for c in others if c != v and e.coefficient(c) == 1 and equal(extents[c], k)), None)
+
+
+def _of_row(merged: _Merging, at: At, inner: Sequence[int]) -> bool:
+    return bool(inner) and not any(_depends(merged, at, v) for v in inner)
 
 
 def _depends(merged: _Merging, at: At, v: int) -> bool:
@@ -182,18 +223,14 @@ def _depends(merged: _Merging, at: At, v: int) -> bool:
     return any(final(x) == v for x in ix.variables(at))
 
 
-def _element_bits(nest: Nest) -> int:
-    """Width of the widest element that is computed with (narrow floats are computed in f32)."""
-    width = 8
+def _element_bits(nest: Nest, narrow: frozenset[Value]) -> int:
+    """Width of the widest element that is computed with (narrow floats are computed in f32, `narrow` values as i32)."""
+    width = 32 if narrow else 8
+    values = {s.target for s in nest.stores} | {value for value, _ in nest.loads}
     for (value, _), node in nest.nodes.items():
-        width = max(width, register_bits(value.tensor.storage))
-        for o, _ in node.operands:
-            width = max(width, register_bits(o.tensor.storage))
-    for s in nest.stores:
-        width = max(width, register_bits(s.target.tensor.storage))
-    for value, _ in nest.loads:
-        width = max(width, register_bits(value.tensor.storage))
-    return width
+        values.add(value)
+        values.update(o for o, _ in node.operands)
+    return max([width, *(register_bits(v.tensor.storage) for v in values - narrow)])
 
 
 def register_bits(dtype: DType) -> int:
@@ -205,10 +242,10 @@ def register_bits(dtype: DType) -> int:
     return max(8, dtype.bits)
 
 
-def _choose_width(nest: Nest, extent: int, target: Target) -> Choice[int]:
+def _choose_width(nest: Nest, extent: int, target: Target, narrow: frozenset[Value]) -> Choice[int]:
     """Lanes: a full register's, or for a short run the next power of two."""
     extent = hint_of(extent)
-    widest = _element_bits(nest)
+    widest = _element_bits(nest, narrow)
     full = target.lanes(widest)
     if extent >= full:
         return Choice(full, f"the widest element has {widest} bits, a register {target.vector_bits}")

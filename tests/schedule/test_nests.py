@@ -47,13 +47,13 @@ def test_lanes_run_where_most_accesses_are_contiguous() -> None:
     decides(columns, "lanes", "16 along", "1 of 2 accesses are contiguous along it")
 
 
-ARGMAX = """%zero = stablehlo.constant dense<0.0> : tensor<f32>
+SELECT = """%zero = stablehlo.constant dense<0.0> : tensor<f32>
 %none = stablehlo.constant dense<0> : tensor<i32>
-%i = stablehlo.iota dim = 0 : {i}
+%i = stablehlo.iota dim = {d} : {i}
 %v:2 = stablehlo.reduce(%x init: %zero), (%i init: %none) across dimensions = [{d}]
   : ({x}, {i}, tensor<f32>, tensor<i32>) -> ({out}, {iout})
   reducer(%a: tensor<f32>, %b: tensor<f32>) (%k: tensor<i32>, %l: tensor<i32>) {{
-    %g = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    %g = stablehlo.compare {by}, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
     %m = stablehlo.select %g, %a, %b : tensor<i1>, tensor<f32>
     %n = stablehlo.select %g, %k, %l : tensor<i1>, tensor<i32>
     stablehlo.return %m, %n : tensor<f32>, tensor<i32>
@@ -61,7 +61,8 @@ ARGMAX = """%zero = stablehlo.constant dense<0.0> : tensor<f32>
 %y = stablehlo.negate %v#1 : {iout}"""
 
 
-def argmax(shape: tuple[int, ...]) -> str:
+def select(shape: tuple[int, ...], by: str = "GT") -> str:
+    """Where the last of the greatest elements of rows is; with GE, the first one."""
     rest = shape[:-1]
     parts = {
         "x": tensor(*shape),
@@ -69,14 +70,29 @@ def argmax(shape: tuple[int, ...]) -> str:
         "out": tensor(*rest),
         "iout": tensor(*rest, dtype="i32"),
     }
-    return main(f"%x: {parts['x']}", parts["iout"], ARGMAX.format(d=len(shape) - 1, **parts))
+    return main(f"%x: {parts['x']}", parts["iout"], SELECT.format(by=by, d=len(shape) - 1, **parts))
 
 
 def test_a_reducer_that_wants_its_elements_in_order_has_no_lanes_along_them() -> None:
-    several, one = nest(argmax((64, 96))), nest(argmax((96,)))
+    several, one = nest(select((64, 96))), nest(select((96,)))
     assert several.space.vector in several.space.rows
     assert one.space.vector is None
     decides(one, "lanes", "none", "the reducer takes its elements in order")
+
+
+def test_lanes_run_along_rows_that_something_is_selected_from() -> None:
+    long, whole = nest(select((64, 96), "GE")), nest(select((1 << 18,), "GE"))
+    for found in (long, whole):
+        assert found.space.vector in found.space.inner
+        decides(found, "passes", "select", "")
+    assert whole.split is not None  # nothing wants the elements in one order
+
+
+def test_lanes_run_across_many_short_rows_that_something_is_selected_from() -> None:
+    least = tuning.SHORT_SELECTION
+    assert (found := nest(select((64, least - 1), "GE"))).space.vector in found.space.rows
+    assert (found := nest(select((64, least), "GE"))).space.vector in found.space.inner
+    assert (found := nest(select((2, least - 1), "GE"))).space.vector in found.space.inner
 
 
 def test_one_element_has_no_lanes() -> None:
@@ -101,8 +117,8 @@ def turned(n: int, loads: int, m: int = 64, more: int = 1) -> str:
     [
         (tuning.SHORT_LANES, 2, "n"),
         (tuning.SHORT_LANES - 1, 2, "m"),
-        (tuning.SHORTER_LANES, 1, "n"),
-        (tuning.SHORTER_LANES - 1, 1, "m"),
+        (tuning.INTERLEAVED + 1, 1, "n"),
+        (tuning.INTERLEAVED, 1, "m"),  # vectors of few columns are interleaved
     ],
 )
 def test_short_loops_are_no_good_for_lanes(n: int, loads: int, along: str) -> None:
@@ -112,11 +128,43 @@ def test_short_loops_are_no_good_for_lanes(n: int, loads: int, along: str) -> No
     assert space.extents[space.vector] == (n if along == "n" else 80)
 
 
-@pytest.mark.parametrize(("n", "along"), [(tuning.SMALL_TENSOR // 2, "j"), (tuning.SMALL_TENSOR // 2 + 1, "i")])
+def centred(rows: int, k: int) -> str:
+    """Rows of k elements, each without the sum of its row."""
+    t, r = tensor(rows, k), tensor(rows)
+    return main(
+        f"%x: {t}",
+        t,
+        "%zero = stablehlo.constant dense<0.0> : tensor<f32>",
+        f"%s = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [1]"
+        f" : ({t}, tensor<f32>) -> {r}",
+        f"%w = stablehlo.broadcast_in_dim %s, dims = [0] : ({r}) -> {t}",
+        f"%y = stablehlo.subtract %x, %w : {t}",
+    )
+
+
+def test_lanes_run_across_very_short_rows_whose_results_are_interleaved() -> None:
+    short, longer = nest(centred(64, tuning.SHORTER_LANES - 1)), nest(centred(64, tuning.SHORTER_LANES))
+    assert short.space.vector in short.space.rows
+    assert short.interleaved in short.space.inner
+    decides(short, "interleaves", "3 vectors", "runs between the lanes in memory")
+    assert longer.space.vector in longer.space.inner
+    assert longer.interleaved is None
+
+
+def test_few_rows_are_not_interleaved() -> None:
+    width = AVX512.lanes(32)
+    assert nest(centred(2 * width, 3)).interleaved is not None
+    assert nest(centred(2 * width - 1, 3)).interleaved is None
+
+
+FAR = tuning.STRIDED_LOAD + 1
+
+
+@pytest.mark.parametrize(("n", "along"), [(tuning.SMALL_TENSOR // FAR, "j"), (tuning.SMALL_TENSOR // FAR + 1, "i")])
 def test_strided_walks_over_small_tensors_cost_little(n: int, along: str) -> None:
-    """y[i, j] = the sum of five t[2 j]: the tables are strided along j, the result along i."""
-    table, half, out = tensor(2 * n), tensor(n), tensor(16, n)
-    lines = [f"%s{i} = stablehlo.slice %t{i} [0:{2 * n}:2] : ({table}) -> {half}" for i in range(5)]
+    """y[i, j] = the sum of five t[9 j]: the tables are strided along j, the result along i."""
+    table, half, out = tensor(FAR * n), tensor(n), tensor(16, n)
+    lines = [f"%s{i} = stablehlo.slice %t{i} [0:{FAR * n}:{FAR}] : ({table}) -> {half}" for i in range(5)]
     lines += [f"%b{i} = stablehlo.broadcast_in_dim %s{i}, dims = [1] : ({half}) -> {out}" for i in range(5)]
     lines.append(f"%v0 = stablehlo.add %b0, %b1 : {out}")
     lines += [f"%v{i} = stablehlo.add %v{i - 1}, %b{i + 1} : {out}" for i in (1, 2, 3)]
@@ -237,7 +285,7 @@ def test_there_are_so_many_tasks_at_most() -> None:
 
 def test_one_unit_of_work_is_not_cut() -> None:
     """A row with an ordered reducer cannot be split."""
-    found = nest(argmax((tuning.PARALLEL_WORK,)))
+    found = nest(select((tuning.PARALLEL_WORK,)))
     decides(found, "tasks", "1 task", "there is one unit of work")
 
 

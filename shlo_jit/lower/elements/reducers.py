@@ -5,13 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shlo_jit.ir.core import Block, Op, Value
-from shlo_jit.ir.types import F32, DType
-from shlo_jit.kernels.builder import Builder, V, lanes, vector
+from shlo_jit.ir.types import F32, I32, DType
+from shlo_jit.kernels.builder import Builder, V, const, lanes, vector
 from shlo_jit.lower.elements import elementwise
 from shlo_jit.lower.elements.convert import convert
-from shlo_jit.lower.elements.registers import Reg, constant, is_pair, lanes_of, widen
+from shlo_jit.lower.elements.registers import (
+    Reg,
+    constant,
+    is_pair,
+    lanes_of,
+    register_type,
+    select_lanes,
+    to_f32,
+    widen,
+)
 from shlo_jit.ops import OpDef
 from shlo_jit.schedule.reducers import accumulator, simple_op
+from shlo_jit.schedule.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,10 @@ class Reducer:
             return [elementwise.apply(b, self.simple, self.accumulator, [left[0], right[0]])]
         return run_body(b, self.body, [*left, *right])
 
+    def merge(self, b: Builder, left: list[Reg], right: list[Reg]) -> list[Reg]:
+        """The same of accumulators of elements that lie in any order (of a simple reducer)."""
+        return self.combine(b, left, right)
+
     def enter(self, b: Builder, values: list[Reg]) -> list[Reg]:
         """Elements as accumulators."""
         return [convert(b, self.dtype, F32, values[0])] if self.wide else values
@@ -51,6 +65,60 @@ class Reducer:
         """e with combine(e, x) = x, bit for bit (of a simple reducer)."""
         assert self.simple is not None
         return constant(self.accumulator, self.simple.neutral_on(self.accumulator))
+
+    @property
+    def like(self) -> list[Reg]:
+        """Registers such as accumulators are (of a simple reducer)."""
+        return [self.neutral()]
+
+
+@dataclass(frozen=True)
+class Selector:
+    """What a reduce of pairs (value, index) does that selects one of them."""
+
+    selection: Selection
+    index: DType
+
+    @property
+    def like(self) -> list[Reg]:
+        """Registers such as accumulators are."""
+        return [const(register_type(dtype), 0) for dtype in self.selection.accumulators]
+
+    def better(self, b: Builder, new: Reg, old: Reg) -> V:
+        """Whether a value goes in front of another."""
+        dtype = self.selection.accumulators[0]
+        assert isinstance(new, V) and isinstance(old, V)
+        word = "gt" if self.selection.greatest else "lt"
+        if not dtype.is_float:
+            return b.icmp(("u" if dtype.kind in "ub" else "s") + word, new, old)
+        if dtype.bits < 32:
+            new, old = to_f32(b, dtype, new), to_f32(b, dtype, old)
+        if not self.selection.nan_first:
+            return b.fcmp("o" + word, new, old)
+        return b.and_(b.fcmp("u" + word, new, old), b.fcmp("ord", old, old))
+
+    def combine(self, b: Builder, left: list[Reg], right: list[Reg]) -> list[Reg]:
+        """Of elements in the order of their indices."""
+        return self.choose(b, self.better(b, right[0], left[0]), left, right)
+
+    def merge(self, b: Builder, left: list[Reg], right: list[Reg]) -> list[Reg]:
+        """Of elements in any order."""
+        equal = b.not_(self.better(b, left[0], right[0]))
+        earlier = b.and_(equal, b.icmp("slt", right[1], left[1]))  # type: ignore[arg-type]
+        return self.choose(b, b.or_(self.better(b, right[0], left[0]), earlier), left, right)
+
+    def choose(self, b: Builder, mask: V, left: list[Reg], right: list[Reg]) -> list[Reg]:
+        return [select_lanes(b, mask, x, y) for x, y in zip(right, left, strict=True)]
+
+    def enter(self, b: Builder, values: list[Reg]) -> list[Reg]:
+        """Elements as accumulators."""
+        types = (self.selection.dtype, self.index), self.selection.accumulators
+        return [x if t == to else convert(b, t, to, x) for x, t, to in zip(values, *types, strict=True)]
+
+    def leave(self, b: Builder, values: list[Reg]) -> list[Reg]:
+        """Accumulators as results; a value that nobody reads as it is."""
+        index = values[1] if self.index == I32 else convert(b, I32, self.index, values[1])
+        return [values[0], index]
 
 
 def reducer_of(op: Op) -> Reducer:
@@ -84,8 +152,8 @@ def run_body(b: Builder, body: Block, args: list[Reg], outside: dict[Value, Reg]
     raise AssertionError("a body ends in a return")
 
 
-def across(b: Builder, reducer: Reducer, values: list[Reg]) -> list[Reg]:
-    """Combine the lanes of a simple reducer's accumulator: halves with halves, a tree of fixed shape."""
+def across(b: Builder, reducer: Reducer | Selector, values: list[Reg]) -> list[Reg]:
+    """Combine the lanes of an accumulator: halves with halves, a tree of fixed shape."""
     n = lanes_of(values[0])
     while n > 1:
         n //= 2
@@ -100,8 +168,8 @@ def across(b: Builder, reducer: Reducer, values: list[Reg]) -> list[Reg]:
                 return tuple(half(p, first) for p in x)  # type: ignore[return-value, union-attr]
             return half(x, first)  # type: ignore[arg-type]
 
-        values = reducer.combine(b, [split(v, 0) for v in values], [split(v, n) for v in values])
+        values = reducer.merge(b, [split(v, 0) for v in values], [split(v, n) for v in values])
     return values
 
 
-__all__ = ["Reducer", "across", "lanes", "reducer_of", "run_body", "vector"]
+__all__ = ["Reducer", "Selector", "across", "lanes", "reducer_of", "run_body", "vector"]

@@ -21,8 +21,9 @@ from shlo_jit.lower.elements.registers import (
     to_memory,
     widen,
 )
+from shlo_jit.lower.nest import strides
 from shlo_jit.ops import OPS
-from shlo_jit.schedule.space import Space, linear
+from shlo_jit.schedule.space import Space, linear, side_by_side
 from shlo_jit.sizes import Size, equal, surely
 
 
@@ -71,6 +72,9 @@ class Evaluator:
         """Values that passes share, and the row of memory each has."""
         self.kept: set[Key] = set()
         """Those of them that an earlier pass has filled in."""
+        self.interleaved: int | None = None
+        """The variable whose turns are written out, and what is to be stored side by side."""
+        self.held: dict[int, list[V]] = {}
         self.positions = 1
         """Frames that go along a row together."""
         self.ahead: dict[Key, int] = {}
@@ -254,7 +258,7 @@ class Evaluator:
     # ------------------------------------------------------------------ memory
     def load(self, position: Position, key: Key) -> Reg:
         value, at = key
-        dtype, offset, pointer = value.tensor.storage, linear(key), self.pointers[value]
+        b, dtype, offset, pointer = self.b, value.tensor.storage, linear(key), self.pointers[value]
         moves = self.step(offset)
         spread = self.scattered(offset)
         if not moves and not spread:
@@ -263,6 +267,8 @@ class Evaluator:
         if position.width == 1:
             index = self.vector_index(position, offset) if spread else self.base(position, offset)
             return self.load_at(dtype, pointer, index, mask)
+        if not spread and strides.is_short(b, moves, position.width, mask):
+            return strides.load(b, dtype, pointer, self.base(position, offset), moves, position.width, mask)
         if spread or moves not in (1, -1):
             return self.load_gather(position, dtype, pointer, offset, mask)
         return self.load_run(position, dtype, pointer, offset, moves, mask, self.ahead.get(key, 0))
@@ -346,6 +352,13 @@ class Evaluator:
             streaming = s.target in self.streaming and whole
             self.store_run(dtype, b.element(pointer, t, place), x, mask, n, streaming)
             return
+        if self.lies_side_by_side(offset) and not is_pair(x):
+            held = self.held.setdefault(id(s), [])
+            held.append(to_memory(b, dtype, x))  # type: ignore[arg-type]
+            if len(held) == moves:
+                first = b.sub(self.base(position, offset), moves - 1)
+                strides.store(b, b.element(pointer, t, first), self.held.pop(id(s)), mask)
+            return
         index = self.vector_index(position, offset)
         mask = mask or b.splat(V("i1", "true"), n)
         if is_pair(x):
@@ -354,6 +367,13 @@ class Evaluator:
                 b.scatter(x[p], b.pointers(pointer, t, b.add(index, const(index.type, p))), mask)  # type: ignore[index]
             return
         b.scatter(to_memory(b, dtype, x), b.pointers(pointer, t, index), mask)  # type: ignore[arg-type]
+
+    def lies_side_by_side(self, offset: Expr) -> bool:
+        """Whether a store is one of those whose results lie between the lanes of each other."""
+        c, v, space = self.interleaved, self.space.vector, self.space
+        if c is None or v is None:
+            return False
+        return side_by_side(space.collapse(offset), space.extents, v, [c]) is not None
 
     def store_at(self, dtype: DType, pointer: V, index: V, x: Reg) -> None:
         b, t = self.b, memory_type(dtype)

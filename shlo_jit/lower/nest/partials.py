@@ -8,7 +8,7 @@ from __future__ import annotations
 from shlo_jit.kernels.builder import Builder, V, bits, i64, lanes, vector
 from shlo_jit.lower.elements.registers import Reg, flatten, regroup, widen
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
-from shlo_jit.lower.nest.reductions import RowReduction, finish, row_reductions
+from shlo_jit.lower.nest.reductions import RowReduction, finish, initial_of, row_reductions
 from shlo_jit.schedule.nest import NestSchedule
 
 
@@ -22,7 +22,7 @@ class Partials:
         self.chunk = chunk
         """Number of the chunk whose part of the row is being computed; None where the chunks are combined."""
         self.reductions = row_reductions(schedule.passes, 0)
-        types = [part.type for r in self.reductions for part in flatten([r.reducer.neutral()])]
+        types = [part.type for r in self.reductions for part in flatten(r.reducer.like)]
         self.parts = list(zip(types, split.offsets, strict=True))
         """Type and byte offset in scratch of every part of every accumulator."""
 
@@ -66,7 +66,7 @@ class Partials:
         b, space = self.b, self.schedule.space
         for f in positions:
             width = f.width if space.vector in space.rows else 1
-            like = [[widen(b, r.reducer.neutral(), width)] for r in reductions]
+            like = [[widen(b, x, width) for x in r.reducer.like] for r in reductions]
             with b.loop_carry(1, self.schedule.tasks.units, self.read(f, i64(0), width), 1, "chunks") as carry:
                 before, here = regroup(carry.values, like), regroup(self.read(f, carry.index, width), like)
                 new: list[Reg] = []
@@ -74,8 +74,7 @@ class Partials:
                     new += r.reducer.combine(b, x, y)
                 carry.next(*flatten(new))
             for r, total in zip(reductions, regroup(carry.values, like), strict=True):
-                start = [widen(b, ev.value(f, k), width) for k in r.initial]
-                finish(b, f, r, r.reducer.combine(b, r.reducer.enter(b, start), total))
+                finish(b, f, r, r.reducer.combine(b, initial_of(b, ev, f, r, width), total))
 
 
 def memory_of(kind: str) -> str:

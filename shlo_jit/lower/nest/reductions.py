@@ -7,17 +7,17 @@ from typing import NamedTuple
 from shlo_jit.fuse.nest import Key
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.lower.elements.reducers import Reducer, reducer_of
-from shlo_jit.lower.elements.registers import Reg
-from shlo_jit.lower.nest.evaluate import Position
-from shlo_jit.schedule.passes import Passes
+from shlo_jit.lower.elements.reducers import Reducer, Selector, reducer_of
+from shlo_jit.lower.elements.registers import Reg, widen
+from shlo_jit.lower.nest.evaluate import Evaluator, Position
+from shlo_jit.schedule.passes import Passes, Reduction
 
 
 class RowReduction(NamedTuple):
     """A reduce at one place of a nest."""
 
     op: Op
-    reducer: Reducer
+    reducer: Reducer | Selector
     results: list[Key]
     operands: list[Key]
     initial: list[Key]
@@ -25,7 +25,24 @@ class RowReduction(NamedTuple):
 
 def row_reductions(passes: Passes, p: int) -> list[RowReduction]:
     """The reductions of pass p."""
-    return [RowReduction(r.op, reducer_of(r.op), r.results, r.operands, r.initial) for r in passes.reductions(p)]
+    return [RowReduction(r.op, _reducer(r), r.results, r.operands, r.initial) for r in passes.reductions(p)]
+
+
+def _reducer(r: Reduction) -> Reducer | Selector:
+    return reducer_of(r.op) if r.selection is None else Selector(r.selection, r.op.results[1].tensor.storage)
+
+
+def initial_of(b: Builder, ev: Evaluator, position: Position, r: RowReduction, width: int = 1) -> list[Reg]:
+    """Accumulators of the initial values."""
+    return r.reducer.enter(b, [widen(b, ev.value(position, k), width) for k in r.initial])
+
+
+def nothing_of(b: Builder, ev: Evaluator, position: Position, r: RowReduction, width: int) -> list[Reg]:
+    """Accumulators e that change nothing: combine(e, x) = x. Of what selects, the initial values, which stand in front
+    of all elements in any case."""
+    if isinstance(r.reducer, Selector):
+        return initial_of(b, ev, position, r, width)
+    return [widen(b, r.reducer.neutral(), width)]
 
 
 def finish(b: Builder, position: Position, r: RowReduction, values: list[Reg]) -> None:

@@ -27,7 +27,7 @@ from shlo_jit.lower.elements.registers import (
 )
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.partials import Partials
-from shlo_jit.lower.nest.reductions import RowReduction, finish, row_reductions
+from shlo_jit.lower.nest.reductions import RowReduction, finish, initial_of, nothing_of, row_reductions
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.sizes import equal
 
@@ -49,6 +49,7 @@ class RowWriter:
         self.bounds: dict[int, tuple[V, V]] = {}
         """Ranges of variables that do not run over their whole extent."""
         self.stash: dict[Key, V] = {}
+        evaluator.interleaved = schedule.interleaved
 
     @property
     def chunked(self) -> bool:
@@ -58,7 +59,18 @@ class RowWriter:
         return self.bounds.get(var, (i64(0), i64(self.space.extents[var])))
 
     def row(self, positions: list[Position]) -> None:
-        """Everything for the rows of `positions`: passes in turn, then what remains to be stored."""
+        """Everything for the rows of `positions`, and those that lie between them."""
+        c = self.schedule.interleaved
+        if c not in self.space.rows:
+            self.one_row(positions)
+            return
+        assert c is not None
+        for position in positions:
+            for turn in range(self.space.extents[c]):
+                self.one_row([position.child({c: i64(turn)})])
+
+    def one_row(self, positions: list[Position]) -> None:
+        """Passes in turn, then what remains to be stored."""
         self.ev.ahead = self.schedule.ahead
         if self.chunked:
             self.walk(positions, row_reductions(self.passes, 0), self.passes.inner_stores(0))
@@ -122,6 +134,10 @@ class RowWriter:
         """Nested loops over variables that carry values."""
         if not order:
             return body(variables, values)
+        if order[0] == self.schedule.interleaved:
+            for turn in range(self.space.extents[order[0]]):
+                values = self.carry_loops(order[1:], {**variables, order[0]: i64(turn)}, values, body)
+            return values
         low, high = self.range_of(order[0])
         with self.b.loop_carry(low, high, values, 1, "reduce") as carry:
             after = self.carry_loops(order[1:], {**variables, order[0]: carry.index}, carry.values, body)
@@ -162,37 +178,36 @@ class RowWriter:
     def first(self, position: Position, r: RowReduction) -> list[Reg]:
         """What the accumulators of a row start from: the initial value, in a chunk of a row the neutral one."""
         if self.chunked:
-            return [widen(self.b, r.reducer.neutral(), position.width)]
-        values = [self.ev.value(position, k) for k in r.initial]
-        return r.reducer.enter(self.b, [widen(self.b, v, position.width) for v in values])
+            return nothing_of(self.b, self.ev, position, r, position.width)
+        return initial_of(self.b, self.ev, position, r, position.width)
 
     # ------------------------------------------------------------------ lanes along the reduced variable
     def walk_vectors(self, position: Position, reductions: list[RowReduction], stores: list[Store]) -> None:
         """Vectors of a row: several accumulators of lanes from the neutral element, combined in a fixed tree."""
         v = self.space.vector
         assert v is not None
-        neutral = [widen(self.b, r.reducer.neutral(), self.space.width) for r in reductions]
-        like = [[r] for r in neutral]
+        neutral = [nothing_of(self.b, self.ev, position, r, self.space.width) for r in reductions]
+        start = flatten([part for group in neutral for part in group])
         unroll = self.schedule.unroll.value
 
         def turn(child: Position, values: list[V]) -> list[V]:
             out: list[Reg] = []
-            for r, group, empty in zip(reductions, regroup(values, like), neutral, strict=True):
+            for r, group, empty in zip(reductions, regroup(values, neutral), neutral, strict=True):
                 element = self.elements(child, r, child.width)
                 if child.mask is not None:
-                    element = [select_lanes(self.b, child.mask, e, empty) for e in element]
+                    element = [select_lanes(self.b, child.mask, e, x) for e, x in zip(element, empty, strict=True)]
                 out += r.reducer.combine(self.b, group, element)
             for s in stores:
                 self.ev.store(child, s)
             return flatten(out)
 
         def inner(variables: Variables, values: list[V]) -> list[V]:
-            return self.vectors(position, variables, values, len(flatten(neutral)), turn, reductions, stores)
+            return self.vectors(position, variables, values, neutral, turn, reductions, stores)
 
         outer = [x for x in self.space.inner if x != v]
-        final = self.carry_loops(outer, {}, flatten(neutral * unroll), inner)
-        width = len(final) // unroll
-        parts = [regroup(final[u * width : (u + 1) * width], like) for u in range(unroll)]
+        final = self.carry_loops(outer, {}, start * unroll, inner)
+        width = len(start)
+        parts = [regroup(final[u * width : (u + 1) * width], neutral) for u in range(unroll)]
         self.combine(position, reductions, parts)
 
     def vectors(
@@ -200,15 +215,15 @@ class RowWriter:
         position: Position,
         variables: Variables,
         values: list[V],
-        width: int,
+        neutral: list[list[Reg]],
         turn: Callable[[Position, list[V]], list[V]],
         reductions: list[RowReduction],
         stores: list[Store],
     ) -> list[V]:
-        """The loop along the lanes: unrolled vectors, single ones, the tail. `width`: values one vector carries."""
+        """The loop along the lanes: unrolled vectors, single ones, the tail. `neutral`: what one vector starts from."""
         b, w, k, v = self.b, self.space.width, self.schedule.unroll.value, self.space.vector
         assert v is not None
-        n = self.space.extents[v]
+        n, width = self.space.extents[v], len(flatten([part for group in neutral for part in group]))
         step, whole = w * k, n - n % w
         bulk = n - n % step
         low, high = self.range_of(v)
@@ -232,7 +247,7 @@ class RowWriter:
                 carry.next(*turn(Position(place, w, lanes_left(b, w, n % w), position), carry.values))
             head = carry.values
         elif not equal(n, whole):
-            head = self.tail(position, variables, head, reductions, stores, whole)
+            head = self.tail(position, variables, head, neutral, reductions, stores, whole)
         return [*head, *rest]
 
     def tail(
@@ -240,6 +255,7 @@ class RowWriter:
         position: Position,
         variables: Variables,
         head: list[V],
+        neutral: list[list[Reg]],
         reductions: list[RowReduction],
         stores: list[Store],
         whole: int,
@@ -248,11 +264,10 @@ class RowWriter:
         b, v = self.b, self.space.vector
         assert v is not None
         low, high = self.range_of(v)
-        like = [[widen(b, r.reducer.neutral(), self.space.width)] for r in reductions]
         with b.loop_carry(b.max_(low, whole), high, head, 1, "tail") as carry:
             child = Position({**position.variables, **variables, v: carry.index}, 1, None, position)
             out: list[Reg] = []
-            for r, group in zip(reductions, regroup(carry.values, like), strict=True):
+            for r, group in zip(reductions, regroup(carry.values, neutral), strict=True):
                 lane0 = [map_parts(x, lambda p: b.extract(p, 0)) for x in group]
                 new = r.reducer.combine(b, lane0, self.elements(child, r, 1))
                 out += [put_lane(b, old, x) for old, x in zip(group, new, strict=True)]
@@ -268,12 +283,12 @@ class RowWriter:
             values = [p[i] for p in parts]
             while len(values) > 1:
                 half = len(values) // 2
-                values = [r.reducer.combine(b, values[j], values[j + half]) for j in range(half)]
+                values = [r.reducer.merge(b, values[j], values[j + half]) for j in range(half)]
             total = across(b, r.reducer, values[0])
             if self.chunked:
                 sums += total
                 continue
-            start = r.reducer.enter(b, [self.ev.value(position, k) for k in r.initial])
+            start = initial_of(b, self.ev, position, r)
             finish(b, position, r, r.reducer.combine(b, start, total))
         if self.chunked:
             assert self.partials is not None

@@ -134,10 +134,13 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
 
 def is_small(lhs: Value, roles: Roles, extents: list[int]) -> bool:
     """Whether the product (one of a batch) is better a reduction, which fuses with what is around it: of a vector with
-    a vector, without anything to sum, or of so few numbers that the routine would spend its time on deciding."""
+    a vector, without anything to sum, of so few numbers that the routine would spend its time on deciding, or of rows
+    and columns that would fill a corner of its tiles."""
+    columns = math.prod(extents[len(roles.lhs_batch) + len(roles.lhs_free) :])
     products = math.prod(extents[len(roles.lhs_batch) :])
     terms = math.prod(lhs.tensor.extents[d] for d in roles.lhs_contracting)
-    return equal(products, 1) or equal(terms, 1) or hint_of(products * terms) <= tuning.SMALL_PRODUCT
+    narrow = hint_of(terms) <= tuning.NARROW_PRODUCT and hint_of(columns) <= tuning.NARROW_PRODUCT
+    return narrow or equal(products, 1) or equal(terms, 1) or hint_of(products * terms) <= tuning.SMALL_PRODUCT
 
 
 def _sum_of_products(rw: Rewriter, operands: list[Value], roles: Roles, t: TensorType) -> Value:

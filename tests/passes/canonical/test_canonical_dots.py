@@ -27,6 +27,8 @@ SMALL = [
     ("4x3x5", "2x4x3", "batching_dims = [1] x [2], contracting_dims = [0] x [1]", "3x5x2"),
     ("70x2x40", "40x70x2", "batching_dims = [1] x [2], contracting_dims = [0, 2] x [1, 0]", "2"),
     ("33x1", "1x20", "contracting_dims = [1] x [0]", "33x20"),
+    ("500x3", "3x3", "contracting_dims = [1] x [0]", "500x3"),
+    ("3x500", "2x3", "contracting_dims = [0] x [1]", "500x2"),
 ]
 
 
@@ -85,3 +87,8 @@ def test_small_products_are_reductions(case: tuple, dtype: str) -> None:
     x, y = (RNG.integers(-4, 5, shape_of(s)).astype(number) for s in (lhs, rhs))
     (want,) = evaluate(shlo_jit.parse(text), x, y)
     np.testing.assert_array_equal(np.asarray(shlo_jit.compile(text, cache=False)(x, y)), want)
+
+
+@pytest.mark.parametrize(("lhs", "rhs", "product"), [("500x4", "4x3", "500x3"), ("500x3", "3x4", "500x4")])
+def test_more_terms_or_columns_of_many_rows_stay_a_product(lhs: str, rhs: str, product: str) -> None:
+    assert "dot_general" in ops(program(lhs, rhs, "contracting_dims = [1] x [0]", product, "f32"))
