@@ -183,17 +183,13 @@ def _depends(merged: _Merging, at: At, v: int) -> bool:
 
 
 def _element_bits(nest: Nest) -> int:
-    """Width of the widest element that is computed with (narrow floats are computed in f32)."""
-    width = 8
-    for (value, _), node in nest.nodes.items():
-        width = max(width, register_bits(value.tensor.storage))
-        for o, _ in node.operands:
-            width = max(width, register_bits(o.tensor.storage))
-    for s in nest.stores:
-        width = max(width, register_bits(s.target.tensor.storage))
-    for value, _ in nest.loads:
-        width = max(width, register_bits(value.tensor.storage))
-    return width
+    """Width of the widest element that is computed with (narrow floats are computed in f32). The numbers of a loop's
+    turns do not run along lanes."""
+    keys = [*nest.loads, *((s.target, At(s.index)) for s in nest.stores)]
+    for key, node in nest.nodes.items():
+        keys += [key, *node.operands]
+    wide = [value for value, at in keys if nest.turns is None or ix.variables(at)]
+    return max([8, *(register_bits(v.tensor.storage) for v in wide)])
 
 
 def register_bits(dtype: DType) -> int:
