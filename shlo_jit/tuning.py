@@ -233,9 +233,9 @@ SHORT_WORK = 1 << 14
 """Additions of a program that keeps Python's lock: 4 us at most."""
 PAUSE_WORK = 1 << 21
 """Additions between looks at signals: a millisecond or so, 20 where it is slow. Case `scan of 400`."""
-TURNS_WORK = 1 << 28
-"""Vector operations that a nest of a loop's turns may take at most, some 0.1 s: then signals are looked at. Chosen."""
-LEAST_TURNS = 16
+TURNS_WORK = 1 << 25
+"""Vector operations that a nest of a loop's turns may take at most, some 30 ms: then signals are looked at. Chosen."""
+LEAST_TURNS = 64
 """Turns on a tile, whatever they take: states are read and written once for all of them. Chosen."""
 USUAL_TURNS = 32
 """Turns that a loop is taken to have where that depends on values. Chosen."""
