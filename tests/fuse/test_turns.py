@@ -10,6 +10,7 @@ import shlo_jit
 from shlo_jit import tuning
 from shlo_jit.reference.interpreter import evaluate
 from shlo_jit.runtime.dynamic import DynamicExecutable
+from shlo_jit.runtime.executable import Executable
 
 HEAD = "%one = stablehlo.constant dense<1> : tensor<i32>\n%zero = stablehlo.constant dense<0> : tensor<i32>"
 
@@ -39,6 +40,7 @@ def check(text: str, *calls: list, by_tiles: bool = True, refusal: str = "") -> 
     """The reference's bits for each call, on one thread and several, in guarded memory."""
     for threads in (1, 2):
         exe = shlo_jit.compile(text, threads=threads, cache=False)
+        assert isinstance(exe, Executable)
         plan = exe.text("plan")
         assert (" turns " in plan) == by_tiles, plan
         assert refusal in plan
@@ -279,6 +281,7 @@ def test_other_targets_and_profiles() -> None:
         ):
             assert got.tobytes() == want.tobytes()
     exe = shlo_jit.compile(text, cache=False)
+    assert isinstance(exe, Executable)
     with exe.profile() as p:
         exe(np.int32(9), c)
     (turns,) = (s for s in p.steps if s.title == "turns")
