@@ -1,10 +1,11 @@
 """How sort and top_k run: by records of key and index, or by a merge sort that calls the comparator.
 
 Where the comparator's keys are known (`sort_keys.py`), each element becomes a record of key and index, the records are
-sorted (by partition where the target packs lanes, else by rank when short, by radix when long) and the operands are then
-moved by the records' indices. Of one operand, keys alone are sorted by partition and made elements again, unless a line
-has an element that is not the one its key stands for. Any other comparator is called by a merge sort of indices. Both are stable, whether that was asked for or not. Tasks are groups of lines; a
-long line that is alone or has few like it is sorted by several tasks, chunk by chunk.
+sorted (by partition where the target packs lanes, else by rank when short and by radix when long) and the operands are
+then moved by the records' indices. Of one operand, keys alone are sorted by partition and made elements again, unless a
+line has an element that is not the one its key stands for. Any other comparator is called by a merge sort of indices.
+All are stable, whether that was asked for or not. Tasks are groups of lines; a long line that is alone or has few like
+it is sorted by several tasks, chunk by chunk.
 
 Scratch, per worker: two arrays of records and the counters; for one long line: the same, with counters per chunk, or
 the bounds of its parts.
