@@ -73,6 +73,7 @@ CASES = {
     "CONV_CALL_K": "conv 3x3 16x16x192",
     "EXCHANGE_BYTES": "scan of 400",
     "PAUSE_WORK": "scan of 400",
+    "WIDE_LANES_GAIN": "random bits",
     "TURNS_VECTORS": "mandelbrot",
     "TURNS_OPS": "mandelbrot",
     "INLINE_KERNEL_LINES": "loop of 5000",

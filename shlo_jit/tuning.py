@@ -233,6 +233,9 @@ SHORT_WORK = 1 << 14
 """Additions of a program that keeps Python's lock: 4 us at most."""
 PAUSE_WORK = 1 << 21
 """Additions between looks at signals: a millisecond or so, 20 where it is slow. Case `scan of 400`."""
+WIDE_LANES_GAIN = 4
+"""One part in so many of a loop's instructions has to go for lanes that take two registers of the widest elements. Case
+`random bits`."""
 TURNS_WORK = 1 << 25
 """Vector operations that a nest of a loop's turns may take at most, some 30 ms: then signals are looked at. Chosen."""
 LEAST_TURNS = 64

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shlo_jit import tuning
+from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Key, Nest
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.index import At, Expr
@@ -192,6 +193,26 @@ def _element_bits(nest: Nest) -> int:
     return max([8, *(register_bits(v.tensor.storage) for v in wide)])
 
 
+def _is_mostly_narrow(nest: Nest, target: Target, lanes: int) -> bool:
+    """Whether twice the lanes pay, with two registers for elements that fill one as it is: what is computed an element
+    takes fewer instructions, by so much that their number tells. Lanes of sums stay, as they say the sums' order."""
+    if nest.reduce_vars or lanes < target.lanes(64):
+        return False
+    work: dict[int, int] = {}
+    for (value, at), node in nest.nodes.items():
+        if ix.variables(at):
+            bits = max(register_bits(v.tensor.storage) for v in (value, *(o for o, _ in node.operands)))
+            work[bits] = work.get(bits, 0) + cost(node.op)
+    for value in (*(v for v, _ in nest.loads), *(s.target for s in nest.stores)):
+        bits = register_bits(value.tensor.storage)
+        work[bits] = work.get(bits, 0) + 1
+
+    def instructions(width: int) -> int:
+        return sum(n * max(1, width * bits // target.vector_bits) for bits, n in work.items())
+
+    return tuning.WIDE_LANES_GAIN * instructions(2 * lanes) <= 2 * (tuning.WIDE_LANES_GAIN - 1) * instructions(lanes)
+
+
 def register_bits(dtype: DType) -> int:
     """Bits of an element in a register; of complex numbers, of each part."""
     if dtype.is_complex:
@@ -206,6 +227,10 @@ def _choose_width(nest: Nest, extent: int, target: Target) -> Choice[int]:
     extent = hint_of(extent)
     widest = _element_bits(nest)
     full = target.lanes(widest)
+    if extent >= 2 * full and _is_mostly_narrow(nest, target, full):
+        return Choice(
+            2 * full, f"few elements have {widest} bits: two registers of {target.vector_bits} for each of those"
+        )
     if extent >= full:
         return Choice(full, f"the widest element has {widest} bits, a register {target.vector_bits}")
     width = 1
