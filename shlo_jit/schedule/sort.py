@@ -13,7 +13,7 @@ the bounds of its parts.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Container
 from dataclasses import dataclass
 from math import prod
 
@@ -248,7 +248,7 @@ def _record_sort(op: Op, target: Target) -> RecordSort | None:
     return RecordSort(lines, tuple(dtypes), tuple(keys), records, quick, alone)
 
 
-def _kept(op: Op, read: Set[Value]) -> tuple[str, ...]:
+def _kept(op: Op, read: Container[Value]) -> tuple[str, ...]:
     """What each result needs: values, the places they come from, or nothing."""
     dimension = op.int("dimension", -1) % max(1, op.result.tensor.rank)
     return tuple(

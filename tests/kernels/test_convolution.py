@@ -15,6 +15,8 @@ from loader import compile_object, load, routine_text
 import shlo_jit
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
+from shlo_jit.kernels.convolution.prepacked import prepack_kernel
+from shlo_jit.kernels.convolution.shape import FIELDS
 from shlo_jit.kernels.gemm.gemm import GemmTypes
 
 NUMPY = {
@@ -105,7 +107,14 @@ def strides(x: np.ndarray) -> list[int]:
     return [s // x.itemsize for s in x.strides]
 
 
-def run(p: Problem, names: tuple[str, str, str], seed: int, target: str = "native", threads: int = 1) -> None:
+def run(
+    p: Problem,
+    names: tuple[str, str, str],
+    seed: int,
+    target: str = "native",
+    threads: int = 1,
+    is_constant: bool = False,
+) -> None:
     types, t = GemmTypes(*names), resolve(target)
     pick, rng = random.Random(seed), np.random.default_rng(seed)
     rank = len(p.input)
@@ -138,8 +147,12 @@ def run(p: Problem, names: tuple[str, str, str], seed: int, target: str = "nativ
         strides=p.stride, pad_low=p.low, lhs_dilation=p.ldil, rhs_dilation=p.rdil,
     )  # fmt: skip
     assert cs[0] == p.co * feature or p.g == 1 or c.size == 0
-    table = np.array(shape.pack(types, t), np.int64)
-    size = conv_scratch_bytes(shape, types, t, threads)
+    table = np.array(shape.pack(types, t, is_constant), np.int64)
+    size = conv_scratch_bytes(shape, types, t, threads, is_constant)
+    kernel = w
+    if table[FIELDS.index("w_prepacked")]:
+        width = int(table[FIELDS.index("w_width")])
+        kernel = guarded.relaid(prepack_kernel(w.reshape(p.g, -1, p.ci, p.co), width, types, t), at_end=True)
     scratch = guarded.scratch(size)
     pixels = int(np.prod(p.output))
     features = p.g * p.co
@@ -154,7 +167,7 @@ def run(p: Problem, names: tuple[str, str, str], seed: int, target: str = "nativ
     f(
         table.ctypes.data,
         x.ctypes.data,
-        w.ctypes.data,
+        kernel.ctypes.data,
         c.ctypes.data,
         scratch.ctypes.data,
         ctypes.cast(epilogue, ctypes.c_void_p),
@@ -178,6 +191,14 @@ def test_random(names: tuple[str, str, str], rank: int) -> None:
     pick = random.Random(repr(names))
     for seed in range(30 if rank < 3 else 5):
         run(Problem(pick, rank), names, seed, threads=3)
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("names", CASES, ids="-".join)
+def test_prepacked_kernels(names: tuple[str, str, str], target: str) -> None:
+    pick = random.Random(repr(names))
+    for seed in range(20):
+        run(Problem(pick, pick.choice([1, 2, 2, 3])), names, seed, target, 3, is_constant=True)
 
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)

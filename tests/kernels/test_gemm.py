@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 from loader import Loaded, assembly, load
 
+from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import ModuleText
 from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
+from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
+from shlo_jit.kernels.gemm.types import gemm_plan
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 
@@ -30,7 +33,7 @@ NUMPY = {
 }
 TOLERANCE = {"f32": 3e-6, "f64": 1e-14, "complex<f32>": 3e-6, "complex<f64>": 1e-14}
 EPILOGUE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 5)
-SIGNATURE = "piiipiiipiiiiiipppi"
+SIGNATURE = "piiipiiiipiiiiiipppi"
 
 CASES = [
     ("f32", "f32", "f32"),
@@ -85,6 +88,7 @@ def product(
     threads: int = 1,
     cover: np.ndarray | None = None,
     ld: int = 0,
+    prepacked: bool = False,
 ) -> np.ndarray:
     """C by the routine. `cover` counts, per element of C, how often the epilogue was told of it."""
     t = resolve(target)
@@ -96,7 +100,7 @@ def product(
     c.view(np.uint8)[:] = 0xA5
     c = guarded.guarded(c, at_end)
     before = c[:, :, n:].copy()
-    size = scratch_bytes(types, t, batch, m, n, k, threads)
+    size = scratch_bytes(types, t, batch, m, n, k, threads, prepacked)
     scratch = guarded.scratch(size)
 
     def told(_: int, at: int, i0: int, i1: int, j0: int, j1: int) -> None:
@@ -107,9 +111,13 @@ def product(
     epilogue = EPILOGUE(told) if cover is not None else None
     strides = [[s // x.itemsize for s in x.strides] for x in (a, b, c)]
     (ab, ar, ac), (bb, br, bc), (cb, cr, _) = strides
+    if prepacked:
+        plan = gemm_plan(types, t)
+        itemsize, b = b.itemsize, guarded.relaid(prepack(plan, b), True)
+        br, bc, bb = 77, 77, prepacked_bytes(plan, n, k) // itemsize  # the first two do not count
     pointer = ctypes.cast(epilogue, ctypes.c_void_p).value if epilogue else None
     f(
-        *(a.ctypes.data, ar, ac, ab, b.ctypes.data, br, bc, bb, c.ctypes.data, cr, cb),
+        *(a.ctypes.data, ar, ac, ab, b.ctypes.data, br, bc, bb, int(prepacked), c.ctypes.data, cr, cb),
         *(batch, m, n, k, scratch.ctypes.data, pointer, None, threads),
     )
     assert (scratch[size:] == guarded.UNWRITTEN).all(), "wrote beyond scratch_bytes"
@@ -158,6 +166,30 @@ def test_packed_ways(names: tuple[str, str, str], shape: tuple[int, int, int, in
     """Shared and private packing, several blocks of k, several chunks of columns."""
     for seed in range(3):
         run(GemmTypes(*names), shape, seed, threads=3)
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v4", "x86-64-v3"])
+@pytest.mark.parametrize("names", CASES, ids="-".join)
+def test_prepacked_operands(names: tuple[str, str, str], target: str) -> None:
+    """Panels that were made before give the bits that panels made in the call give."""
+    types = GemmTypes(*names)
+    shapes = [
+        (1, 5, 37, 29),
+        (2, 40, 70, 13),
+        (1, 33, 100, 700),
+        (1, 170, 530, 90),
+        (3, 14, 31, 450),
+        (1, 600, 540, 340),
+    ]
+    for seed, (batch, m, n, k) in enumerate(shapes):
+        rng = np.random.default_rng(seed)
+        a, b = any_layout(rng, types.a, (batch, m, k)), any_layout(rng, types.b, (batch, k, n))
+        cover = np.zeros((batch, m, n), np.int64)
+        c = product(types, a, b, target, 3, cover, ld=int(rng.integers(0, 3)), prepacked=True)
+        assert (cover == 1).all()
+        check(types, a, b, c)
+        if m > tuning.GEMM_THIN:
+            assert c.tobytes() == product(types, a, b, target, 3).tobytes()
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,8 @@ class _Task:
         scratch = g.pointer("scratch")
         copied = b.icmp("ne", g.get("copy_tasks"), 0)
         self.input = b.select(copied, scratch, g.pointer("input"))
-        self.weights = b.offset(scratch, g.get("scratch_weights"))
+        prepacked = b.icmp("ne", g.get("w_prepacked"), 0)
+        self.weights = b.select(prepacked, g.pointer("kernel"), b.offset(scratch, g.get("scratch_weights")))
         at = b.add(g.get("scratch_workers"), b.mul(worker, g.get("worker_bytes")))
         self.memory = b.offset(scratch, at)
         self.unit = self.plan.unit_bytes
@@ -120,7 +121,7 @@ class _Task:
             body(offset, done, n, b.cast("zext", b.not_(first), "i64"), final)
 
     def stripe(self, args: list[V]) -> None:
-        self.b.call("void", f"{self.plan.symbol}_stripe", args)
+        self.b.call("void", f"{self.plan.symbol}_stripe", [*args, args[4], i64(0)])
 
     def report(self, final: V, ends: list[V]) -> None:
         b = self.b

@@ -31,7 +31,7 @@ def emit_amx(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     # Palette 1; 64 bytes a row and 16 rows for each of the eight tiles.
     words = [1, 0, *[0x0040004000400040] * 2, 0, 0, 0x1010101010101010, 0]
     module.define_global(config, f"internal constant [8 x i64] [{', '.join(f'i64 {w}' for w in words)}], align 64")
-    a, a_rs, a_step, rows, b_first, _, b_panel, c, c_rs, n, k, accumulate, _, _ = b.params
+    a, a_rs, a_step, rows, b_first, _, b_panel, c, c_rs, n, k, accumulate, *_ = b.params
     block = b.alloca("i8", SIDE * SIDE * 4)
     allowed = b.icmp("eq", b.call("i64", f"{plan.symbol}_allowed", []), 1)
     with b.if_(allowed):

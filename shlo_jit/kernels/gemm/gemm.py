@@ -21,6 +21,7 @@ from shlo_jit.kernels.gemm.blocks import (
     emit_pack_task,
     emit_rectangle,
     emit_task,
+    panel_bytes_of,
     scratch_bytes,
 )
 from shlo_jit.kernels.gemm.micro import attributes, emit_stripe
@@ -42,6 +43,7 @@ GEMM_PARAMS = (
     ("i64", "b_row_stride"),
     ("i64", "b_col_stride"),
     ("i64", "b_batch_stride"),
+    ("i64", "b_prepacked"),
     ("ptr", "C"),
     ("i64", "c_row_stride"),
     ("i64", "c_batch_stride"),
@@ -55,6 +57,8 @@ GEMM_PARAMS = (
     ("i64", "threads"),
 )
 """Of the routine's symbol. Strides in elements, of any size and sign, 0 broadcasts; the columns of C are adjacent.
+
+Where `b_prepacked` is 1, B is what `prepacked.py` makes of it, and of its strides only that of the batch counts.
 
 `scratch` has `scratch_bytes(...)` bytes aligned to 64. `epilogue` is null or
 `void (ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`, called once for every rectangle of C when it is final,
@@ -106,6 +110,7 @@ class _Shape:
         self.b_rs, self.b_cs, self.b_bs = (b.mul(p[f"b_{x}_stride"], sizes["b"]) for x in ("row", "col", "batch"))
         self.c_rs, self.c_bs = (b.mul(p[f"c_{x}_stride"], sizes["c"]) for x in ("row", "batch"))
         self.batch, self.m, self.n, self.k = p["batch"], p["m"], p["n"], p["k"]
+        self.prepacked = b.icmp("ne", p["b_prepacked"], 0)
         self.scratch, self.epilogue, self.frame, self.threads = (
             p[x] for x in ("scratch", "epilogue", "frame", "threads")
         )
@@ -123,34 +128,38 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     f.set(c=s.c, c_rs=s.c_rs, c_bs=s.c_bs, batch=s.batch, m=s.m, n=s.n, k=s.k, k0=0, k1=s.k, batch0=0)
     f.set(epilogue=s.epilogue, frame=s.frame)
     if has_vector_path(plan):
-        general = b.label("general")
+        general, raw = b.label("general"), b.label("raw")
+        b.branch_if(s.prepacked, general, raw)
+        b.start(raw)
         tasks_of_vectors = emit_vector_tasks(module, plan, target)
         emit_vector_entry(b, plan, f, tasks_of_vectors, s.threads, general, end)
         b.start(general)
     product = b.mul(b.mul(s.m, s.n), b.max_(s.k, 1))
-    numbers, extents = Registers(b), Extents(s.batch, s.m, s.n, s.k, s.b_cs, s.b_rs)
+    numbers, extents = Registers(b), Extents(s.batch, s.m, s.n, s.k, s.b_cs, s.b_rs, s.prepacked)
     mode = policy.packing(numbers, plan, extents, product)
-    f.set(mode_b=mode[0], pack_a=mode[1])
-    pieces = policy.cut(numbers, plan, extents, mode[0], product)
+    each = policy.k_block(numbers, plan, s.k)
+    f.set(mode_b=mode[0], pack_a=mode[1], kc=each)
+    pieces = policy.cut(numbers, plan, extents, mode, product)
     f.set(mc=pieces.mc, nc=pieces.nc, rows=pieces.rows, columns=pieces.columns, group=pieces.group)
     tasks = policy.task_count(numbers, pieces, s.batch)
     shared, far = (b.icmp("eq", x, SHARED) for x in mode)
-    _lay_out(b, plan, s, f, shared, far)
+    _lay_out(b, plan, s, f, each, shared, far)
     task_at, pack_at = V("ptr", f"@{task}"), V("ptr", f"@{pack_task}")
 
     def phases() -> list[V]:
         """All of B is packed kc rows at a time, then all of C goes kc steps on."""
-        pack_tasks = ceil_div(b, s.n, columns_of(plan, tuning.GEMM_PACK_WIDTH))
+        for_b = b.select(shared, ceil_div(b, s.n, columns_of(plan, tuning.GEMM_PACK_WIDTH)), i64(0))
         for_a = ceil_div(b, s.m, tuning.GEMM_PACK_WIDTH // plan.mr * plan.mr)
-        pack_tasks = b.add(pack_tasks, b.select(far, for_a, i64(0)))
-        with b.loop(0, s.batch, hint="batch") as at, b.loop(0, b.max_(s.k, 1), plan.kc, "phase") as kb:
-            f.set(batch0=at, k0=kb, k1=b.min_(b.add(kb, plan.kc), s.k))
+        pack_tasks = b.add(for_b, b.select(far, for_a, i64(0)))
+        f.set(pack_b=for_b)
+        with b.loop(0, s.batch, hint="batch") as at, b.loop(0, b.max_(s.k, 1), each, "phase") as kb:
+            f.set(batch0=at, k0=kb, k1=b.min_(b.add(kb, each), s.k))
             _parallel(b, pack_at, f, pack_tasks, s.threads)
             _parallel(b, task_at, f, tasks, s.threads)
         return []
 
     def once() -> list[V]:
-        serial = b.or_(b.icmp("sle", b.mul(product, s.batch), tuning.GEMM_SERIAL), b.icmp("eq", tasks, 1))
+        serial = b.or_(policy.is_serial(numbers, extents, product), b.icmp("eq", tasks, 1))
 
         def here() -> list[V]:
             with b.loop(0, tasks, hint="task") as i:
@@ -164,7 +173,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
         b.if_else(serial, here, spread)
         return []
 
-    b.if_else(shared, phases, once)
+    b.if_else(pieces.phased, phases, once)
     b.branch(end)
     b.start(end)
     b.ret()
@@ -174,18 +183,14 @@ def _parallel(b: Builder, task: V, f: Frame, tasks: V, threads: V) -> None:
     b.call("void", "shlo_parallel", [task, f.pointer, tasks, threads])
 
 
-def _panel_bytes(b: Builder, plan: GemmPlan, k: V) -> V:
-    steps = b.mul(ceil_div(b, k, plan.group * plan.whole), plan.whole)
-    return b.add(b.mul(steps, plan.b_step), plan.header)
-
-
-def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, shared: V, far: V) -> None:
+def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, each: V, shared: V, far: V) -> None:
     """Divides the scratch memory: all of B and all of A (kc steps) where they are shared, then a part per worker."""
     panels = ceil_div(b, s.n, plan.nr)
-    panel_bytes = _panel_bytes(b, plan, b.min_(s.k, plan.kc))
+    panel_bytes = panel_bytes_of(b, plan, b.min_(s.k, each))
     chunk = b.mul(b.min_(panels, columns_of(plan, tuning.GEMM_WIDEST) // plan.nr), panel_bytes)
     a_panel = a_panel_bytes(plan)
     shared_a = b.offset(s.scratch, b.select(shared, b.mul(panels, panel_bytes), i64(0)))
     workers = b.offset(shared_a, b.select(far, b.mul(ceil_div(b, s.m, plan.mr), a_panel), i64(0)))
-    f.set(shared=s.scratch, shared_a=shared_a, worker=workers)
+    f.set(shared=b.select(s.prepacked, s.b, s.scratch), shared_a=shared_a, worker=workers)
+    chunk = b.select(s.prepacked, i64(0), chunk)
     f.set(panel_bytes=panel_bytes, a_panel=a_panel, worker_bytes=b.add(chunk, a_panel))
