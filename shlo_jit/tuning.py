@@ -246,8 +246,8 @@ PAUSE_WORK = 1 << 21
 WIDE_LANES_GAIN = 4
 """One part in so many of a loop's instructions has to go for lanes that take two registers of the widest elements. Case
 `random bits`."""
-TURNS_WORK = 1 << 25
-"""Vector operations that a nest of a loop's turns may take at most, some 30 ms: then signals are looked at. Chosen."""
+TURNS_WORK = 1 << 23
+"""Vector operations that a nest of a loop's turns may take at most, some 10 ms: then signals are looked at. Chosen."""
 LEAST_TURNS = 64
 """Turns on a tile, whatever they take: states are read and written once for all of them. Chosen."""
 USUAL_TURNS = 32

@@ -19,7 +19,7 @@ from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.sort import Records, radix_records
 from shlo_jit.kernels.target import Target
 
-NETWORK = (1, 2, 4, 8)
+NETWORK = (1, 2, 4)
 """Registers of each network."""
 
 
