@@ -48,6 +48,19 @@ def heat(u: Array) -> Array:
     return lax.fori_loop(0, 60, step, u)
 
 
+def mandelbrot(x: Array, y: Array) -> Array:
+    """For how many of 100 turns each point of the plane stays near the origin."""
+    zero = jnp.zeros_like(x)
+
+    def turn(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        a, b, count = state
+        near = a * a + b * b < 4
+        after = a * a - b * b + x, 2 * a * b + y
+        return jnp.where(near, after[0], a), jnp.where(near, after[1], b), count + near.astype(jnp.int32)
+
+    return lax.fori_loop(0, 100, turn, (zero, zero, zero.astype(jnp.int32)))[2]
+
+
 def collatz(n: Array) -> Array:
     """Steps until every number has come to 1."""
 

@@ -78,7 +78,10 @@ CASES = {
     "CONV_TASK": "conv 3x3 64x64x32",
     "CONV_CALL_K": "conv 3x3 16x16x192",
     "EXCHANGE_BYTES": "scan of 400",
-    "PAUSE_WORK": "loop of 5000",
+    "PAUSE_WORK": "scan of 400",
+    "WIDE_LANES_GAIN": "random bits",
+    "TURNS_VECTORS": "mandelbrot",
+    "TURNS_OPS": "mandelbrot",
     "INLINE_KERNEL_LINES": "loop of 5000",
     "SPIN_ROUNDS": "GRU",
 }

@@ -260,7 +260,20 @@ STEP_WORK = 8
 SHORT_WORK = 1 << 14
 """Additions of a program that keeps Python's lock: 4 us at most."""
 PAUSE_WORK = 1 << 21
-"""Additions between looks at signals: a millisecond or so, 20 where it is slow. Case `loop of 5000`."""
+"""Additions between looks at signals: a millisecond or so, 20 where it is slow. Case `scan of 400`."""
+WIDE_LANES_GAIN = 4
+"""One part in so many of a loop's instructions has to go for lanes that take two registers of the widest elements. Case
+`random bits`."""
+TURNS_WORK = 1 << 23
+"""Vector operations that a nest of a loop's turns may take at most, some 10 ms: then signals are looked at. Chosen."""
+LEAST_TURNS = 64
+"""Turns on a tile, whatever they take: states are read and written once for all of them. Chosen."""
+USUAL_TURNS = 32
+"""Turns that a loop is taken to have where that depends on values. Chosen."""
+TURNS_VECTORS = 8
+"""Vectors of a tile, where they fit into the registers: two pipes with four turns of latency. Case `mandelbrot`."""
+TURNS_OPS = 128
+"""Ops of a turn, of all vectors of a tile: larger bodies hide their latency by themselves. Case `mandelbrot`."""
 PART_STEPS = 100
 """Steps (kernel calls, copies, control flow) of one function: some 10 ms of LLVM's time, which is superlinear.
 `benchmarks.compile_growth`."""

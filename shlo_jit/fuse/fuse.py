@@ -13,16 +13,17 @@ import math
 from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.epilogue import attach_epilogues
-from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_inline_constant
+from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
 from shlo_jit.fuse.nest import Nest, covers, is_wide, space_of
 from shlo_jit.fuse.order import depends, ordered, step_acts
 from shlo_jit.fuse.partial import fuse_concatenate, fuse_spread, fuse_update
 from shlo_jit.fuse.plan import ControlStep, OpStep, PlanBlock, Step, ViewStep
 from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.fuse.turns import fuse_turns
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import variables
-from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.ops import OPS
 from shlo_jit.ops.bodies import CONTROL
 from shlo_jit.sizes import hint_of
 
@@ -37,13 +38,15 @@ def fuse_block(block: Block) -> PlanBlock:
     return _Fusion(block).run()
 
 
-def is_fusible(op: Op) -> bool:
-    """Can be computed an element at a time, wherever it is wanted."""
-    if op.name == "stablehlo.pad":
-        return not any(op.ints("interior_padding"))
-    if op.name == "stablehlo.constant":
-        return is_inline_constant(op.result)
-    return OPS[op.name].index_map is not None or is_elementwise(op)
+def fuse_control(op: Op, position: int) -> ControlStep:
+    """Control flow with the steps of its blocks."""
+    if op.name != "stablehlo.while":
+        return ControlStep(position=position, op=op, blocks=[fuse_block(r.block) for r in op.regions])
+    found = fuse_turns(op)
+    if isinstance(found, Refusal):
+        blocks = [fuse_block(r.block) for r in op.regions]
+        return ControlStep(position=position, op=op, blocks=blocks, no_turns=found)
+    return ControlStep(position=position, op=op, blocks=[fuse_block(op.block(0)), found])
 
 
 class _Fusion(Grouping):
@@ -98,9 +101,8 @@ class _Fusion(Grouping):
     def kernel(self, op: Op, position: int) -> None:
         """An op that has a kernel of its own, or control flow."""
         if op.name in CONTROL:
-            blocks = [fuse_block(r.block) for r in op.regions]
-            step: Step = ControlStep(position=position, op=op, blocks=blocks)
-            for block in blocks:
+            step: Step = fuse_control(op, position)
+            for block in step.blocks:
                 self.inner[id(block.block)] = block.outside
                 for value in block.outside:
                     self.read(step, value)

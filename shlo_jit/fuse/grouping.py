@@ -12,7 +12,7 @@ from shlo_jit.fuse.plan import NestStep, Step
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import At, NotAffine, Split
-from shlo_jit.ops import is_elementwise
+from shlo_jit.ops import OPS, is_elementwise
 
 TERMINATORS = {"stablehlo.return", "func.return"}
 
@@ -30,6 +30,15 @@ def has_plain_body(op: Op) -> bool:
     """The reducer consists of elementwise ops and constants."""
     ops = op.block().ops
     return all(is_elementwise(o) or is_inline_constant_op(o) or o.name in TERMINATORS for o in ops)
+
+
+def is_fusible(op: Op) -> bool:
+    """Can be computed an element at a time, wherever it is wanted."""
+    if op.name == "stablehlo.pad":
+        return not any(op.ints("interior_padding"))
+    if op.name == "stablehlo.constant":
+        return is_inline_constant(op.result)
+    return OPS[op.name].index_map is not None or is_elementwise(op)
 
 
 class Grouping:

@@ -41,6 +41,19 @@ class Store:
 
 
 @dataclass(eq=False)
+class Turns:
+    """Of a nest that is the body of a `while`: several turns of the loop on each tile, before the next tile."""
+
+    states: list[Value]
+    """What the body's arguments are called of which each store writes the next value: `stores[i]` is that of
+    `states[i]`, which is read at the same place only. Numbers come last, and follow from numbers alone."""
+    again: Key
+    """Whether there is another turn, computed from the numbers of the next one."""
+    count: int | None
+    """Turns of the whole loop, where that is known."""
+
+
+@dataclass(eq=False)
 class Nest:
     extents: list[int]
     reduce_vars: tuple[int, ...] = ()
@@ -52,6 +65,7 @@ class Nest:
     """The store target must hold this value's elements before (dynamic_update_slice)."""
     after: Value | None = None
     """Another nest writes the rest of the target before this one does (pad's fill)."""
+    turns: Turns | None = None
     pending: dict[Value, list[At]] = field(default_factory=dict)
     """While fusing: operands wanted, not yet decided."""
 
@@ -144,4 +158,4 @@ def covers(nest: Nest, at: At, shape: tuple[int, ...]) -> set[int] | None:
     return seen
 
 
-__all__ = ["ORIGIN", "Key", "Nest", "Node", "Store", "covers", "is_wide", "space_of"]
+__all__ = ["ORIGIN", "Key", "Nest", "Node", "Store", "Turns", "covers", "is_wide", "space_of"]

@@ -45,7 +45,9 @@ class NestStep(Step):
 
     @property
     def title(self) -> str:
-        """loop; reduce; row: several passes over the same rows."""
+        """loop; turns: of a loop's states; reduce; row: several passes over the same rows."""
+        if self.nest.turns is not None:
+            return "turns"
         if not self.nest.reduce_vars:
             return "loop"
         inner = set(self.nest.reduce_vars)
@@ -94,6 +96,8 @@ class ControlStep(Step):
 
     op: Op = None  # type: ignore[assignment]
     blocks: list[PlanBlock] = field(default_factory=list)
+    no_turns: Refusal | None = None
+    """Of a while: why its turns do not run tile by tile."""
 
     @property
     def title(self) -> str:

@@ -11,7 +11,17 @@ from collections import Counter
 
 from shlo_jit.fuse.names import Names, type_text
 from shlo_jit.fuse.nest import Nest
-from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step, all_steps, labels_of, lines_of, source_ops
+from shlo_jit.fuse.plan import (
+    ControlStep,
+    NestStep,
+    OpStep,
+    PlanBlock,
+    Step,
+    all_steps,
+    labels_of,
+    lines_of,
+    source_ops,
+)
 
 
 def show_plan(plan: PlanBlock, names: Names) -> str:
@@ -42,6 +52,8 @@ def _step(step: Step, label: str, names: Names) -> list[str]:
         lines.append(f"{pad}      writes  {names(value)} {type_text(value)}{f'   ({why})' if why else ''}")
     if isinstance(step, OpStep) and step.no_epilogue is not None:
         lines.append(f"{pad}      no loop on its tiles   ({step.no_epilogue.reason})")
+    if isinstance(step, ControlStep) and step.no_turns is not None:
+        lines.append(f"{pad}      turn by turn   ({step.no_turns.reason})")
     return lines
 
 

@@ -29,9 +29,11 @@ class Records:
     """How records look and how they are cut into digits."""
 
     bits: int
-    """64, 128 or 256."""
+    """64, 128 or 256; of keys alone, 32 or 64."""
     key_bits: int
     digit_bits: int
+    index_bits: int = INDEX_BITS
+    """0 of keys alone."""
 
     @property
     def type(self) -> str:
@@ -56,7 +58,7 @@ class Records:
 
     @property
     def suffix(self) -> str:
-        return f"{self.bits}.{self.key_bits}.{self.digit_bits}"
+        return f"{self.bits}.{self.key_bits}.{self.digit_bits}.{self.index_bits}"
 
 
 def records_for(key_bits: int, n: int) -> Records | None:
@@ -92,8 +94,8 @@ def _digit(b: Builder, records: Records, array: V, i: V, shift: V) -> V:
 def digit_shift(b: Builder, records: Records, number: V) -> V:
     """The bit at which a pass's digit begins. The last digit ends with the key, even if it shares bits with the one
     before: it would reach into the next record."""
-    last = INDEX_BITS + records.key_bits - records.digit_bits
-    return b.min_(b.add(b.mul(number, records.digit_bits), INDEX_BITS), last)
+    last = records.index_bits + records.key_bits - records.digit_bits
+    return b.min_(b.add(b.mul(number, records.digit_bits), records.index_bits), last)
 
 
 # ---------------------------------------------------------------------------- short lines

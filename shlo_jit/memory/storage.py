@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from shlo_jit import tuning
-from shlo_jit.fuse.nest import Nest
+from shlo_jit.fuse.nest import Nest, is_wide
 from shlo_jit.fuse.plan import PlanBlock, ViewStep
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
@@ -212,6 +212,8 @@ def pointwise(nest: Nest, operand: Value, index: tuple[ix.Expr, ...], target: Va
     places = [at for v, at in nest.loads if v is operand]
     if phases or any(at.conditions for at in places):
         return False
+    if nest.turns is not None and any(is_wide(n) and not want.coefficient(v) for v, n in enumerate(nest.extents)):
+        return False  # a number that every tile begins with
     if operand.tensor.storage.itemsize != target.tensor.storage.itemsize:
         return False
     return all(same_place(ix.linearize(at.index, operand.tensor.extents), want) for at in places)

@@ -23,6 +23,7 @@ from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.space import Order, Space, Tile, linear, make_space, side_by_side, tile_space
 from shlo_jit.schedule.tasks import Tasks, cut
+from shlo_jit.schedule.turns import most_turns, vectors_a_tile
 from shlo_jit.sizes import equal, hint_of, surely
 
 
@@ -58,6 +59,8 @@ class NestSchedule(KernelSchedule):
     tasks: Tasks
     """A unit is a turn of the outer row loops, a chunk of the vector variable, or (`split`) of the row."""
     split: Split | None
+    most_turns: int
+    """Of a loop's turns: so many at most before the next tile; else 0."""
     ahead: dict[Key, int]
     """Loads that stream a large operand from memory, and how many bytes ahead of each is fetched."""
     stash: dict[Key, int]
@@ -79,6 +82,12 @@ class NestSchedule(KernelSchedule):
         out.append(Note("lanes", lanes, why))
         if self.tile is None and space.vector is not None:
             out.append(Note("unroll", count(self.unroll.value, "vector"), self.unroll.why))
+        if self.nest.turns is not None:
+            whole = self.most_turns == self.nest.turns.count
+            why = (
+                "all of the loop's" if whole else f"{tuning.TURNS_WORK:,} vector operations, then signals are looked at"
+            )
+            out.append(Note("turns", f"{self.most_turns:,} on a tile in registers", why))
         if self.crossing is not None:
             side, loads = self.crossing.side, count(len(self.crossing.loads), "load")
             why = f"{loads} run along v{self.crossing.across}, across the lanes"
@@ -142,7 +151,7 @@ class _Scheduler:
             self.space = make_space(nest, target, asked, indices)
         else:
             self.space, self.tile = tile_space(nest, target, tile)
-        self.crossing = find_crossing(nest, self.space) if tile is None else None
+        self.crossing = find_crossing(nest, self.space) if tile is None and nest.turns is None else None
         if self.crossing is not None:
             self.space = self.space._replace(width=self.crossing.side)
         self.passes = Passes(nest, self.space, self.selections)
@@ -156,6 +165,7 @@ class _Scheduler:
 
     def run(self) -> NestSchedule:
         self.interleaved = self.choose_interleaved()
+        self.turns = most_turns(self.nest, self.space, self.heavy) if self.nest.turns is not None else 0
         self.unroll = self.choose_unroll()
         self.chunk = self.choose_chunk()
         tasks, split = self.choose_tasks()
@@ -170,6 +180,7 @@ class _Scheduler:
             crossing=self.crossing,
             interleaved=self.interleaved,
             unroll=self.unroll,
+            most_turns=self.turns,
             chunk=self.chunk,
             tasks=tasks,
             split=split,
@@ -205,7 +216,9 @@ class _Scheduler:
             return Choice(1, f"the turns of v{self.interleaved} are written out")
         turns = hint_of(space.extents[space.vector]) // space.width
         size = len(self.nest.nodes) + len(self.nest.loads)
-        if self.nest.reduce_vars and space.vector in space.rows and space.inner:
+        if self.nest.turns is not None:
+            limit = vectors_a_tile(self.nest, self.target)
+        elif self.nest.reduce_vars and space.vector in space.rows and space.inner:
             several = passes.count > 1 + any(not passes.inside(s) for s in self.nest.stores)
             limit = tuning.ROW_SUM_UNROLL if size <= 4 else 4 if size <= (40 if several else 12) else 1
             limit = min(limit, self.target.vector_registers // 2)
@@ -260,12 +273,19 @@ class _Scheduler:
         return tuple(t for t in targets if surely(lambda t=t: t.tensor.nbytes >= tuning.STREAM_BYTES))
 
     # ------------------------------------------------------------------ tasks
+    @property
+    def usual_turns(self) -> int:
+        """What is done with an element, times this."""
+        if self.nest.turns is None:
+            return 1
+        return max(1, min(self.turns, self.nest.turns.count or tuning.USUAL_TURNS))
+
     def choose_chunk(self) -> int:
         space = self.space
         if space.vector not in space.rows or set(space.rows) - {space.vector, self.interleaved}:
             return 0
         step = space.width * self.unroll.value
-        work = max(1, self.heavy + len(self.nest.loads)) * max(1, hint_of(self.nest.reduced))
+        work = max(1, self.heavy + len(self.nest.loads)) * max(1, hint_of(self.nest.reduced)) * self.usual_turns
         blocks = max(1, tuning.TASK_WORK // (step * work))
         return step * blocks
 
@@ -281,7 +301,7 @@ class _Scheduler:
             if self.crossing is not None:
                 across = space.extents[self.crossing.across]
                 units = units // across * -(-across // (tuning.TILE_STRIPE * self.crossing.side))
-        work = max(1, self.heavy + len(self.nest.loads) + 1) * self.nest.rows * self.nest.reduced
+        work = max(1, self.heavy + len(self.nest.loads) + 1) * self.nest.rows * self.nest.reduced * self.usual_turns
         if hint_of(work) >= tuning.PARALLEL_WORK and hint_of(units) < tuning.SPLIT_UNITS and self.can_split():
             chunk, chunks = self.choose_split(work)
             if hint_of(chunks) > 1:

@@ -1,11 +1,14 @@
 """How sort and top_k run: by records of key and index, or by a merge sort that calls the comparator.
 
 Where the comparator's keys are known (`sort_keys.py`), each element becomes a record of key and index, the records are
-sorted (by rank when short, by radix else) and the operands are then moved by the records' indices. Any other comparator
-is called by a merge sort of indices. Both are stable, whether that was asked for or not. Tasks are groups of lines; a
-long line that is alone or has few like it is sorted by several tasks, chunk by chunk.
+sorted (by partition where the target packs lanes, else by rank when short and by radix when long) and the operands are
+then moved by the records' indices. Of one operand, keys alone are sorted by partition and made elements again, unless a
+line has an element that is not the one its key stands for. Any other comparator is called by a merge sort of indices.
+All are stable, whether that was asked for or not. Tasks are groups of lines; a long line that is alone or has few like
+it is sorted by several tasks, chunk by chunk.
 
-Scratch, per worker: two arrays of records and the counters; for one long line: the same, with counters per chunk.
+Scratch, per worker: two arrays of records and the counters; for one long line: the same, with counters per chunk, or
+the bounds of its parts.
 """
 
 from __future__ import annotations
@@ -19,7 +22,10 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.types import DType
+from shlo_jit.kernels.quicksort import has_quicksort, quicksort_routine
+from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.sort import INDEX_BITS, SLACK, Records, rank_limit, records_for
+from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.top_k import array_bytes
 from shlo_jit.schedule.choice import Choice, Note, count
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
@@ -57,10 +63,15 @@ class RecordSort:
     dtypes: tuple[DType, ...]
     keys: tuple[Key, ...]
     records: Records
+    is_partitioned: bool = False
+    """Records are sorted by partition on vectors."""
+    alone: int = 0
+    """Where a key says all of an element, at least of most: the bits of integers that are sorted by partition in the
+    place of records. 0 where records are needed in any case."""
 
     @property
     def is_ranked(self) -> bool:
-        return surely(lambda: self.lines.n <= rank_limit(self.records))
+        return not self.is_partitioned and surely(lambda: self.lines.n <= rank_limit(self.records))
 
     @property
     def is_chunked(self) -> bool:
@@ -73,7 +84,7 @@ class RecordSort:
         """There is one operand, and its elements' bits stand in the records instead of indices. Sorting by digits is
         stable, so it needs no indices."""
         narrow = len(self.dtypes) == 1 and not self.dtypes[0].is_complex and self.dtypes[0].bits <= INDEX_BITS
-        return narrow and not self.is_ranked
+        return narrow and not self.is_ranked and not self.is_partitioned
 
     @property
     def chunk(self) -> int:
@@ -86,7 +97,7 @@ class RecordSort:
     @property
     def counts_bytes(self) -> int:
         counts = 4 * self.records.buckets * tuning.SORT_CHUNKS if self.is_chunked else self.records.counts_bytes
-        return 0 if self.is_ranked else aligned(counts)
+        return 0 if self.is_ranked or (self.is_partitioned and not self.is_chunked) else aligned(counts)
 
     @property
     def scratch_bytes(self) -> int:
@@ -95,10 +106,15 @@ class RecordSort:
     @property
     def notes(self) -> list[Note]:
         how = "by rank" if self.is_ranked else f"by {count(self.records.passes, 'digit')}"
+        how = "by partition" if self.is_partitioned else how
         keys = f"{count(len(self.keys), 'key')}, {sum(k.bits for k in self.keys)} bits"
         why = f"{self.lines.n:,} elements a line; up to {rank_limit(self.records):,} by rank"
         moved = "the values themselves" if self.moves_values else "indices, by which the operands are moved"
-        return [Note("sort", f"records of {keys}, {how}", why), Note("records", f"hold {moved}")]
+        found = [Note("sort", f"records of {keys}, {how}", why), Note("records", f"hold {moved}")]
+        if self.alone:
+            why = f"keys of {self.alone} bits by partition, where no element of a line has another one's key but bits"
+            found.append(Note("alone", why, "records where one has: -0.0 and 0.0, and NaNs"))
+        return found
 
 
 def aligned(nbytes: int) -> int:
@@ -161,7 +177,7 @@ def schedule_sort(step: OpStep, context: Context) -> KernelSchedule:
     if op.result.tensor.size == 0:
         return NOTHING
     _check_body(op, op.block())
-    lines, records = lines_of(op), _record_sort(op)
+    lines, records = lines_of(op), _record_sort(op, context.target)
     if records is None:
         each = lines.n * max(1, hint_of(lines.n).bit_length()) * (4 + len(op.block().ops))
         scratch = Scratch(0, 2 * aligned(8 * lines.n))
@@ -169,7 +185,8 @@ def schedule_sort(step: OpStep, context: Context) -> KernelSchedule:
         each, nbytes = lines.n * (8 + 4 * records.records.passes), records.scratch_bytes
         scratch = Scratch(nbytes) if records.is_chunked else Scratch(0, nbytes)
     tasks = cut(lines.count, each * lines.count)
-    return SortSchedule(lines=lines, records=records, kept=_kept(op, context.read), tasks=tasks, scratch=scratch)
+    kept, routines = _kept(op, context.read), () if records is None else routines_of(records, context.target)
+    return SortSchedule(lines=lines, records=records, kept=kept, tasks=tasks, scratch=scratch, routines=routines)
 
 
 def schedule_top_k(step: OpStep, context: Context) -> KernelSchedule:
@@ -183,11 +200,15 @@ def schedule_top_k(step: OpStep, context: Context) -> KernelSchedule:
     fitting = records_for(key.bits, n)
     if fitting is None or dtype.is_complex:
         raise UnsupportedError(diagnose(f"top_k of {operand.tensor}", op.span))
-    how = RecordSort(Lines(n, 1, prod(operand.tensor.extents[:-1])), (dtype,), (key,), fitting)
+    quick = has_quicksort(context.target, fitting.bits)
+    how = RecordSort(Lines(n, 1, prod(operand.tensor.extents[:-1])), (dtype,), (key,), fitting, quick)
     inserts = _inserts(how, k)
     nbytes = aligned(array_bytes(k, context.target.lanes(64))) if inserts.value else how.scratch_bytes
     tasks = cut(how.lines.count, 2 * n * how.lines.count)
-    return TopKSchedule(k=k, records=how, inserts=inserts, worker_bytes=nbytes, tasks=tasks, scratch=Scratch(0, nbytes))
+    routines, scratch = () if inserts.value else routines_of(how, context.target), Scratch(0, nbytes)
+    return TopKSchedule(
+        k=k, records=how, inserts=inserts, worker_bytes=nbytes, tasks=tasks, scratch=scratch, routines=routines
+    )
 
 
 def _inserts(how: RecordSort, k: int) -> Choice[bool]:
@@ -200,13 +221,31 @@ def _inserts(how: RecordSort, k: int) -> Choice[bool]:
     return Choice(True, "k is small")
 
 
-def _record_sort(op: Op) -> RecordSort | None:
+def routines_of(how: RecordSort, target: Target) -> tuple[Routine, ...]:
+    """What sorts integers by partition, of each width."""
+    widths = {how.alone, how.records.bits if how.is_partitioned else 0} - {0}
+    return tuple(quicksort_routine(bits, target) for bits in sorted(widths))
+
+
+def _alone(dtypes: list[DType], keys: list[Key], target: Target) -> int:
+    """`RecordSort.alone` of a sort: there is one operand, and one key of its type."""
+    if len(dtypes) != 1 or len(keys) != 1 or keys[0].dtype != dtypes[0] or dtypes[0].bits < 8:
+        return 0
+    if dtypes[0].is_complex or (dtypes[0].is_float and dtypes[0].bits < 16):
+        return 0
+    bits = 64 if dtypes[0].bits > 32 else 32
+    return bits if has_quicksort(target, bits) else 0
+
+
+def _record_sort(op: Op, target: Target) -> RecordSort | None:
     """The sort by records, where the comparator's keys are known and fit."""
     keys, lines = keys_of(op.block()), lines_of(op)
     records = records_for(sum(k.bits for k in keys), lines.n) if keys else None
     if keys is None or records is None:
         return None
-    return RecordSort(lines, tuple(o.tensor.storage for o in op.operands), tuple(keys), records)
+    dtypes = [o.tensor.storage for o in op.operands]
+    quick, alone = has_quicksort(target, records.bits), _alone(dtypes, keys, target)
+    return RecordSort(lines, tuple(dtypes), tuple(keys), records, quick, alone)
 
 
 def _kept(op: Op, read: Container[Value]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from shlo_jit import tuning
+from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Key, Nest
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
@@ -224,13 +225,33 @@ def _depends(merged: _Merging, at: At, v: int) -> bool:
 
 
 def _element_bits(nest: Nest, narrow: frozenset[Value]) -> int:
-    """Width of the widest element that is computed with (narrow floats are computed in f32, `narrow` values as i32)."""
-    width = 32 if narrow else 8
-    values = {s.target for s in nest.stores} | {value for value, _ in nest.loads}
-    for (value, _), node in nest.nodes.items():
-        values.add(value)
-        values.update(o for o, _ in node.operands)
-    return max([width, *(register_bits(v.tensor.storage) for v in values - narrow)])
+    """Width of the widest element that is computed with (narrow floats are computed in f32, `narrow` values as i32). The
+    numbers of a loop's turns do not run along lanes."""
+    keys = [*nest.loads, *((s.target, At(s.index)) for s in nest.stores)]
+    for key, node in nest.nodes.items():
+        keys += [key, *node.operands]
+    wide = {value for value, at in keys if nest.turns is None or ix.variables(at)}
+    return max([32 if narrow else 8, *(register_bits(v.tensor.storage) for v in wide - narrow)])
+
+
+def _is_mostly_narrow(nest: Nest, target: Target, lanes: int) -> bool:
+    """Whether twice the lanes pay, with two registers for elements that fill one as it is: what is computed an element
+    takes fewer instructions, by so much that their number tells. Lanes of sums stay, as they say the sums' order."""
+    if nest.reduce_vars or lanes < target.lanes(64):
+        return False
+    work: dict[int, int] = {}
+    for (value, at), node in nest.nodes.items():
+        if ix.variables(at):
+            bits = max(register_bits(v.tensor.storage) for v in (value, *(o for o, _ in node.operands)))
+            work[bits] = work.get(bits, 0) + cost(node.op)
+    for value in (*(v for v, _ in nest.loads), *(s.target for s in nest.stores)):
+        bits = register_bits(value.tensor.storage)
+        work[bits] = work.get(bits, 0) + 1
+
+    def instructions(width: int) -> int:
+        return sum(n * max(1, width * bits // target.vector_bits) for bits, n in work.items())
+
+    return tuning.WIDE_LANES_GAIN * instructions(2 * lanes) <= 2 * (tuning.WIDE_LANES_GAIN - 1) * instructions(lanes)
 
 
 def register_bits(dtype: DType) -> int:
@@ -247,6 +268,10 @@ def _choose_width(nest: Nest, extent: int, target: Target, narrow: frozenset[Val
     extent = hint_of(extent)
     widest = _element_bits(nest, narrow)
     full = target.lanes(widest)
+    if extent >= 2 * full and _is_mostly_narrow(nest, target, full):
+        return Choice(
+            2 * full, f"few elements have {widest} bits: two registers of {target.vector_bits} for each of those"
+        )
     if extent >= full:
         return Choice(full, f"the widest element has {widest} bits, a register {target.vector_bits}")
     width = 1

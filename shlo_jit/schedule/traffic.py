@@ -50,7 +50,7 @@ def _nbytes(value: Value) -> int:
 def step_operations(step: Step) -> int | None:
     """Arithmetic operations of a step; None where that depends on values, or nobody knows."""
     if isinstance(step, NestStep):
-        return _nest_operations(step.nest)
+        return _nest_operations(step.nest) if step.nest.turns is None else None
     if not isinstance(step, OpStep):
         return None
     own = _op_operations(step.op)

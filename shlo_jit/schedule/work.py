@@ -20,6 +20,8 @@ def step_work(step: Step) -> int:
     """Work of a step by itself: not of the blocks inside it."""
     if isinstance(step, NestStep):
         nest = step.nest
+        if nest.turns is not None:
+            return tuning.PAUSE_WORK  # it was told to be about that long
         return tuning.STEP_WORK + math.prod(nest.extents) * (
             len(nest.loads) + sum(cost(n.op) for n in nest.nodes.values())
         )

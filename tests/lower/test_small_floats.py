@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from loops import compiled
 
+import shlo_jit
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.lower.elements.registers import round_bf16
 from shlo_jit.lower.elements.small_floats import FORMATS, decode, encode
@@ -85,3 +86,47 @@ def test_round_bf16() -> None:
     number = ~np.isnan(x)
     assert np.array_equal(got[number], want[number])
     assert np.isnan(got.view(DTYPES["bf16"].numpy)[~number].astype(np.float32)).all()
+
+
+ARITHMETIC = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide}
+EXACT = {"maximum": np.maximum, "minimum": np.minimum}
+
+
+@pytest.mark.parametrize("name", [*ARITHMETIC, *EXACT])
+def test_bf16_arithmetic_on_every_pattern(name: str) -> None:
+    """Against f32 that is rounded by ml_dtypes: every number and NaN, quiet or not, with some of each kind."""
+    patterns = np.arange(1 << 16, dtype=np.uint16)
+    others = np.array([0, 0x8000, 1, 0x8001, 0x7F, 0x80, 0x3F80, 0xBF80, 0x3FFF, 0x4001, 0x7F7F, 0xFF7F, 0x7F80, 0xFF80,
+                       0x7F81, 0x7FBF, 0x7FC0, 0x7FFF, 0xFFFF, 0xFF81], np.uint16)  # fmt: skip
+    x, y = (a.ravel() for a in np.meshgrid(patterns, others))
+    bf16 = DTYPES["bf16"].numpy
+    t = f"tensor<{x.size}xbf16>"
+    text = f"""func.func @main(%x: {t}, %y: {t}) -> {t} {{
+      %0 = stablehlo.{name} %x, %y : {t}
+      return %0 : {t}
+    }}"""
+    got = shlo_jit.compile(text, cache=False)(x.view(bf16), y.view(bf16))
+    with np.errstate(all="ignore"):
+        function = (ARITHMETIC | EXACT)[name]
+        want = function(x.view(bf16).astype(np.float32), y.view(bf16).astype(np.float32)).astype(bf16)
+    both_nan = np.isnan(want)
+    np.testing.assert_array_equal(np.isnan(got), both_nan)
+    if name in EXACT:  # which of 0.0 and -0.0 numpy takes is left open
+        both_nan |= want == 0
+    np.testing.assert_array_equal(got.view(np.uint16)[~both_nan], want.view(np.uint16)[~both_nan])
+
+
+def test_bf16_signs_on_every_pattern() -> None:
+    x = np.arange(1 << 16, dtype=np.uint16)
+    t = "tensor<65536xbf16>"
+    text = f"""func.func @main(%x: {t}) -> ({t}, {t}) {{
+      %0 = stablehlo.negate %x : {t}
+      %1 = stablehlo.abs %x : {t}
+      return %0, %1 : {t}, {t}
+    }}"""
+    nan = np.isnan(x.view(DTYPES["bf16"].numpy))
+    for got, want in zip(
+        shlo_jit.compile(text, cache=False)(x.view(DTYPES["bf16"].numpy)), (x ^ 0x8000, x & 0x7FFF), strict=True
+    ):
+        np.testing.assert_array_equal(np.isnan(got), nan)
+        np.testing.assert_array_equal(got.view(np.uint16)[~nan], want[~nan])

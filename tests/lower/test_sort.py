@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from platform import machine
+
 import numpy as np
 import pytest
 from random_arrays import random_array
@@ -68,17 +70,51 @@ def test_random(seed: int) -> None:
 
 @pytest.mark.parametrize("n", [5, 100, 129, 1000, 9000, 140000])
 @pytest.mark.parametrize("dtype", ["f32", "i64", "i8"])
-def test_lengths(n: int, dtype: str) -> None:
-    """Every way to sort: by rank, by digits of either width, in chunks."""
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"] if machine() == "x86_64" else ["native"])
+def test_lengths(n: int, dtype: str, target: str) -> None:
+    """Every way to sort: by partition, by rank, by digits of either width, in chunks."""
     rng = np.random.default_rng(n)
     x = (rng.standard_normal((2, n)) * 1e4).astype(DTYPES[dtype].numpy)
     order = np.argsort(x, axis=1, kind="stable")
     i = np.broadcast_to(np.arange(n, dtype=np.int32), x.shape).copy()
     text = sort_text(x.shape, [dtype, "i32"], 1, compare("LT", dtype))
     for threads in (1, 2, 3):
-        got = shlo_jit.compile(text, cache=False, threads=threads)(x, i)
+        got = shlo_jit.compile(text, cache=False, threads=threads, target=target)(x, i)
         np.testing.assert_array_equal(got[0], np.take_along_axis(x, order, 1))
         np.testing.assert_array_equal(got[1], order)
+
+
+@pytest.mark.parametrize("n", [1, 5, 16, 100, 1000, 9000, 140_000])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16", "i32", "ui64", "i8"])
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+def test_one_operand(n: int, dtype: str, direction: str) -> None:
+    """Equal elements of different bits, 0.0 and -0.0, stay in order; without them the keys say all."""
+    rng, kind = np.random.default_rng(n), DTYPES[dtype]
+    key = f"""%z = stablehlo.constant dense<0> : tensor<{dtype}>
+    %u = stablehlo.add %a0, %z : tensor<{dtype}>
+    %v = stablehlo.add %b0, %z : tensor<{dtype}>"""
+    key = key.replace("dense<0>", "dense<0.0>") if kind.is_float else key
+    text = sort_text((2, n), [dtype], 1, f"{key}\n{compare(direction, dtype, '', '%u', '%v')}")
+    plain = (np.abs(rng.standard_normal((2, n))) * 50 + 1).astype(kind.numpy)
+    few = rng.integers(0, 3, (2, n)).astype(kind.numpy)
+    mixed = rng.choice(np.array([-1, 0, 1]), (2, n)).astype(kind.numpy)
+    mixed = mixed * np.asarray(-1, kind.numpy) if kind.is_float else mixed  # zeros become -0.0
+    mixed[:, ::2] = plain[:, ::2] * 0
+    for threads in (1, 2):
+        exe = shlo_jit.compile(text, cache=False, threads=threads)
+        for x in (plain, few, mixed):
+            wide = x.astype(np.float64 if kind.is_float else kind.numpy) + 0
+            order = np.argsort(
+                wide if direction == "LT" else ~wide if not kind.is_float else -wide, axis=1, kind="stable"
+            )
+            want = np.take_along_axis(x, order, 1)
+            assert exe(x).tobytes() == want.tobytes()
+
+
+def test_along_another_dimension() -> None:
+    x = np.random.default_rng(0).standard_normal((300, 5)).astype(np.float32)
+    x[::7] = 0
+    check(sort_text(x.shape, ["f32"], 0, compare("LT", "f32", ", TOTALORDER")), x)
 
 
 def test_any_comparator() -> None:

@@ -1,4 +1,5 @@
-"""Programs that tests measure: a product with a loop nest behind it, and a loop."""
+"""Programs that tests measure: a product with a loop nest behind it, and a loop that
+goes turn by turn, since its counter is no number."""
 
 from __future__ import annotations
 
@@ -16,15 +17,16 @@ LAYER = """func.func @main(%x: tensor<64x784xf32>, %w: tensor<784x10xf32>, %b: t
 }"""
 
 LOOP = """func.func @main(%x: tensor<64xf32>, %n: tensor<i32>) -> tensor<64xf32> {
-  %zero = stablehlo.constant dense<0> : tensor<i32>
-  %one = stablehlo.constant dense<1> : tensor<i32>
-  %r:2 = stablehlo.while(%i = %zero, %a = %x) : tensor<i32>, tensor<64xf32> cond {
-    %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+  %zero = stablehlo.constant dense<0> : tensor<1xi32>
+  %one = stablehlo.constant dense<1> : tensor<1xi32>
+  %r:2 = stablehlo.while(%i = %zero, %a = %x) : tensor<1xi32>, tensor<64xf32> cond {
+    %k = stablehlo.reshape %i : (tensor<1xi32>) -> tensor<i32>
+    %p = stablehlo.compare LT, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
     stablehlo.return %p : tensor<i1>
   } do {
-    %j = stablehlo.add %i, %one : tensor<i32>
+    %j = stablehlo.add %i, %one : tensor<1xi32>
     %b = stablehlo.cosine %a : tensor<64xf32>
-    stablehlo.return %j, %b : tensor<i32>, tensor<64xf32>
+    stablehlo.return %j, %b : tensor<1xi32>, tensor<64xf32>
   }
   return %r#1 : tensor<64xf32>
 }"""

@@ -95,6 +95,22 @@ def test_lanes_run_across_many_short_rows_that_something_is_selected_from() -> N
     assert (found := nest(select((2, least - 1), "GE"))).space.vector in found.space.inner
 
 
+def counted(n: int, ops: int) -> str:
+    """A count in 64 bits, cut to 32, that goes through so many ops."""
+    wide, t = tensor(n, dtype="ui64"), tensor(n, dtype="ui32")
+    names = ["%n", *(f"%v{i}" for i in range(ops - 1)), "%y"]
+    lines = [f"%i = stablehlo.iota dim = 0 : {wide}", f"%n = stablehlo.convert %i : ({wide}) -> {t}"]
+    return main(f"%x: {t}", t, *lines, *(f"{b} = stablehlo.add {a}, %x : {t}" for a, b in itertools.pairwise(names)))
+
+
+def test_a_few_wide_elements_take_two_registers() -> None:
+    decides(nest(counted(64, 20)), "lanes", "16 along", "few elements have 64 bits")
+    decides(nest(counted(64, 20), AVX2), "lanes", "8 along", "few elements have 64 bits")
+    decides(nest(counted(15, 20)), "lanes", "8 along", "the widest element has 64 bits")
+    decides(nest(chain(64, 20, "f64")), "lanes", "8 along", "the widest element has 64 bits")
+    decides(nest(chain(64, 20, "i8")), "lanes", "64 along", "the widest element has 8 bits")
+
+
 def test_one_element_has_no_lanes() -> None:
     found = nest(main("%x: tensor<f32>", "tensor<f32>", "%y = stablehlo.negate %x : tensor<f32>"))
     decides(found, "lanes", "none", "there is one element")

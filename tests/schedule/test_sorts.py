@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from decisions import decides, main, note, schedules, tensor, the_schedule
+from decisions import AVX2, AVX512, decides, main, note, schedules, tensor, the_schedule
 
 from shlo_jit import tuning
+from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.scatter import ScatterSchedule
 from shlo_jit.schedule.sort import SortSchedule, TopKSchedule
 
@@ -14,7 +15,9 @@ SQUARES = """%s = stablehlo.multiply %l0, %r0 : tensor<{t}>
 %c = stablehlo.compare LT, %s, %r0, {kind} : (tensor<{t}>, tensor<{t}>) -> tensor<i1>"""
 
 
-def sort(shape: tuple[int, ...], *dtypes: str, comparator: str = LESS, dim: int = -1) -> SortSchedule:
+def sort(
+    shape: tuple[int, ...], *dtypes: str, comparator: str = LESS, dim: int = -1, target: Target = AVX2
+) -> SortSchedule:
     """Of operands of these types by the first; all results are read."""
     types = [tensor(*shape, dtype=t) for t in dtypes]
     kind = "FLOAT" if "f" in dtypes[0] else "SIGNED"
@@ -29,7 +32,7 @@ def sort(shape: tuple[int, ...], *dtypes: str, comparator: str = LESS, dim: int 
         f"^bb0({blocks}):", comparator.format(t=dtypes[0], kind=kind), "stablehlo.return %c : tensor<i1>",
         f"}}) : ({results}) -> ({results})", f"return {returned} : {results}", "}",
     ])  # fmt: skip
-    found = the_schedule(text)
+    found = the_schedule(text, target)
     assert isinstance(found, SortSchedule)
     return found
 
@@ -55,6 +58,21 @@ def test_short_lines_are_ranked(dtype: str, limit: int) -> None:
 def test_digits(n: int, dtype: str, digits: int) -> None:
     """Of 8 bits, or in long lines of 11."""
     decides(sort((2, n), dtype), "sort", f"by {digits} digit")
+
+
+@pytest.mark.parametrize("n", [3, 1000, tuning.SORT_LONG_LINE])
+def test_where_lanes_can_be_packed_records_go_by_partition(n: int) -> None:
+    """Those of 64 bits; and of one operand, keys alone where they say all."""
+    for dtype, alone in (("f32", 32), ("f16", 32), ("f64", 64), ("i64", 64), ("i8", 32)):
+        found = sort((2, n), dtype, target=AVX512)
+        decides(found, "alone", f"keys of {alone} bits by partition", "-0.0 and 0.0")
+        records = "digit" if n > 32 else "by rank"
+        decides(found, "sort", records if dtype in ("f64", "i64") else "by partition", "elements a line")
+        assert {r.name for r in found.routines} == {f"quicksort{alone}"} | ({"quicksort64"} if alone == 32 else set())
+    two = sort((2, n), "f32", "f64", target=AVX512)
+    decides(two, "sort", "by partition", "elements a line")
+    assert not any(what.what == "alone" for what in two.notes)
+    assert not sort((2, n), "f64", "f64", target=AVX512).routines
 
 
 def test_long_lines_are_sorted_in_chunks_where_they_are_few() -> None:

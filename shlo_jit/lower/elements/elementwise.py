@@ -10,13 +10,17 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder, V, scalar
 from shlo_jit.lower.elements.floats import is_narrow
-from shlo_jit.lower.elements.registers import Reg, from_f32, to_f32
+from shlo_jit.lower.elements.registers import Reg, cut_bf16, from_f32, round_bf16_sum, to_f32
 from shlo_jit.lower.elements.registers_machine import RegistersMachine
 from shlo_jit.ops import OPS, OpDef
 from shlo_jit.ops.machine import ByKind, Computation
 
 SIGN_ONLY = ("fneg", "fabs")
 """Words that LLVM has for f16 too, exactly."""
+NO_ROUNDING = ("fneg", "fabs", "fmax", "fmin")
+"""Words whose results are of the operands' format."""
+ARITHMETIC = ("fadd", "fsub", "fmul", "fdiv")
+"""Words that are one instruction each."""
 
 
 def emit(b: Builder, op: Op, args: list) -> Reg:
@@ -44,7 +48,13 @@ def _compute(b: Builder, record: OpDef, dtype: DType, args: list, op: Op | None)
     if not is_narrow(dtype) or (dtype.name == "f16" and computation in SIGN_ONLY):
         return _run(b, computation, dtype, args, op)
     y = _run(b, computation, dtype, [to_f32(b, dtype, x) for x in args], op)
-    return from_f32(b, dtype, y) if isinstance(y, V) and scalar(y.type) == "float" else y
+    if not isinstance(y, V) or scalar(y.type) != "float":
+        return y
+    if dtype.name == "bf16" and computation in NO_ROUNDING:
+        return cut_bf16(b, y)
+    if dtype.name == "bf16" and computation in ARITHMETIC:
+        return round_bf16_sum(b, y)
+    return from_f32(b, dtype, y)
 
 
 def _run(b: Builder, computation: str | Computation, dtype: DType, args: list, op: Op | None) -> Reg:

@@ -126,12 +126,29 @@ def from_f32(b: Builder, dtype: DType, x: V) -> V:
     return encode(b, dtype, x)
 
 
+def cut_bf16(b: Builder, x: V) -> V:
+    """bf16 of f32 whose lower half is zero."""
+    return b.cast("trunc", b.lshr(b.bitcast(x, vector("i32", lanes(x.type))), 16), "i16")
+
+
+def round_bf16_sum(b: Builder, x: V) -> V:
+    """The same as `round_bf16` of a sum, product or quotient of bf16 numbers: a NaN is one of theirs or the default
+    one, whose lower half is zero, so that rounding leaves it as it is."""
+    i32 = vector("i32", lanes(x.type))
+    return b.cast("trunc", b.lshr(_half_up(b, b.bitcast(x, i32)), 16), "i16")
+
+
+def _half_up(b: Builder, bits: V) -> V:
+    """f32 as bits whose upper half is rounded to nearest even."""
+    lsb = b.and_(b.lshr(bits, 16), const(bits.type, 1))
+    return b.add(b.add(bits, lsb), const(bits.type, 0x7FFF))
+
+
 def round_bf16(b: Builder, x: V) -> V:
     n = lanes(x.type)
     i32 = vector("i32", n)
     bits = b.bitcast(x, i32)
-    lsb = b.and_(b.lshr(bits, 16), const(i32, 1))
-    rounded = b.lshr(b.add(b.add(bits, lsb), const(i32, 0x7FFF)), 16)
+    rounded = b.lshr(_half_up(b, bits), 16)
     quiet = b.or_(b.lshr(bits, 16), const(i32, 0x40))
     nan = b.fcmp("uno", x, x)
     return b.cast("trunc", b.select(nan, quiet, rounded), "i16")

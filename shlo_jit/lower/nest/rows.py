@@ -28,6 +28,7 @@ from shlo_jit.lower.elements.registers import (
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.reductions import RowReduction, finish, initial_of, nothing_of, row_reductions
+from shlo_jit.lower.nest.turns import write_turns
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.sizes import equal
 
@@ -72,6 +73,9 @@ class RowWriter:
     def one_row(self, positions: list[Position]) -> None:
         """Passes in turn, then what remains to be stored."""
         self.ev.ahead = self.schedule.ahead
+        if self.schedule.most_turns:
+            write_turns(self.b, self.ev, positions, self.schedule.most_turns)
+            return
         if self.chunked:
             self.walk(positions, row_reductions(self.passes, 0), self.passes.inner_stores(0))
             return

@@ -45,6 +45,16 @@ def emit_order(b: Builder, dtype: DType, x: V, total: bool, descending: bool) ->
     return b.not_(bits) if descending else bits
 
 
+def invert_order(b: Builder, key: Key, x: V) -> V:
+    """The bits of the element that has this key, where there is only one such element."""
+    width, t = key.bits, x.type
+    x = b.not_(x) if key.descending else x
+    sign = const(t, 1 << (width - 1))
+    if key.dtype.is_float:
+        return b.xor(x, b.or_(b.not_(b.ashr(x, width - 1)), sign))
+    return b.xor(x, sign) if key.dtype.kind in "ix" else x
+
+
 def _float_order(b: Builder, dtype: DType, x: V, total: bool) -> V:
     """Negative numbers have all bits flipped, the others the sign alone."""
     if dtype.bits < 16:

@@ -16,7 +16,8 @@ from shlo_jit.kernels.builder import Builder, V, bits, const, i64, vector
 from shlo_jit.kernels.sort import INDEX_BITS
 from shlo_jit.lower.kernels.access import Buffer, lanes_loop
 from shlo_jit.lower.kernels.sort.keys import emit_order
-from shlo_jit.lower.kernels.sort.sort import RecordWriter, each_line
+from shlo_jit.lower.kernels.sort.records import RecordWriter
+from shlo_jit.lower.kernels.sort.sort import each_line
 from shlo_jit.schedule.sort import RecordSort, TopKSchedule
 
 if TYPE_CHECKING:

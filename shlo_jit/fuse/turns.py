@@ -1,0 +1,147 @@
+"""Loops over arrays: the body of a `while` as one nest that makes many turns on each tile before it goes to the next.
+
+Needs: states of one shape, beside numbers; numbers that follow from numbers alone, and with them the condition; a body
+that computes element by element. Then no element needs to know of another, and a tile's states stay in registers.
+
+    while i < n { x = x * x + c; i = i + 1 }   ->   while i < n { for each tile of x: while i < n { ... } }
+
+The loop around remains: it stops when the condition says so, and lets long loops be interrupted, since the nest makes
+so many turns at most. What the body reads of tensors that stay the same it may read anywhere.
+"""
+
+from __future__ import annotations
+
+from shlo_jit import tuning
+from shlo_jit.fuse.grouping import TERMINATORS, Grouping, is_fusible
+from shlo_jit.fuse.nest import Key, Nest, Node, Store, Turns, space_of
+from shlo_jit.fuse.plan import PlanBlock
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ir.index import ORIGIN
+from shlo_jit.ir.types import TensorType
+from shlo_jit.passes.regions.unroll import turns_of
+from shlo_jit.sizes import surely
+
+
+def fuse_turns(op: Op) -> PlanBlock | Refusal:
+    """The body of a while as such a nest, or why it is none."""
+    refusal = unfit(op)
+    if refusal is not None:
+        return refusal
+    return _Body(op).run()
+
+
+def changing(op: Op) -> list[int]:
+    """The states that the body makes anew."""
+    arguments, results = op.block(1).arguments, op.block(1).terminator.operands
+    return [i for i, (a, r) in enumerate(zip(arguments, results, strict=True)) if a is not r]
+
+
+def unfit(op: Op) -> Refusal | None:
+    """What is plain to see before a nest is made."""
+    cond, body = op.block(0), op.block(1)
+    if len(body.ops) > tuning.NEST_OPS:
+        return Refusal(f"its body has more than {tuning.NEST_OPS} ops")
+    for inner in body.ops:
+        if inner.name not in TERMINATORS and inner.name != "stablehlo.constant" and not is_fusible(inner):
+            return Refusal(f"a {inner.name.partition('.')[2]} in its body")
+    types = [op.operands[i].type for i in changing(op)]
+    if not types or not all(isinstance(t, TensorType) for t in types):
+        return Refusal("its states are no tensors")
+    shapes = dict.fromkeys(t.extents for t in types if isinstance(t, TensorType) and t.rank)
+    if len(shapes) > 1:
+        return Refusal("its states differ in shape")
+    if any(not surely(lambda n=n: n >= 1) for shape in shapes for n in shape):
+        return Refusal("its states may be empty")
+    if any(inner.operands and not _of_numbers(inner) for inner in cond.ops):
+        return Refusal("its condition does not follow from numbers alone")
+    return None
+
+
+def _of_numbers(op: Op) -> bool:
+    values = [*op.operands, *op.results]
+    plain = op.name in TERMINATORS or (is_fusible(op) and op.name != "stablehlo.pad")
+    return plain and all(isinstance(v.type, TensorType) and not v.type.rank for v in values)
+
+
+class _Body(Grouping):
+    """The sweep over the body of a while."""
+
+    def __init__(self, op: Op):
+        super().__init__(op.block(1))
+        self.op = op
+        states = changing(op)
+        self.states = [i for i in states if op.operands[i].tensor.rank]
+        self.numbers = [i for i in states if not op.operands[i].tensor.rank]
+
+    def run(self) -> PlanBlock | Refusal:
+        block, nest = self.block, self.new_nest(0)
+        results = list(block.arguments)
+        place = space_of(nest, self.op.operands[self.states[0]].tensor.extents) if self.states else ORIGIN
+        for i in [*self.states, *self.numbers]:
+            value, at = block.terminator.operands[i], place if i in self.states else ORIGIN
+            self.request(nest, value, at)
+            self.request(nest, block.arguments[i], at)
+            results[i] = Value(value.type, None, i, "next")
+            nest.stores.append(Store(value, at, results[i], at.index))
+            self.write(self.of_nest[nest], results[i], "the loop's next state")
+        states = [block.arguments[i] for i in (*self.states, *self.numbers)]
+        again = self.condition(nest, self.op.block(0))
+        refusal = self.sweep(nest) or misplaced(nest, states)
+        if refusal is not None:
+            return refusal
+        nest.turns = Turns(states, again, turns_of(self.op))
+        return PlanBlock(block, [self.of_nest[nest]], results, self.outside(nest), acts=False)
+
+    def sweep(self, nest: Nest) -> Refusal | None:
+        """Compute what the nest wants inside of it."""
+        for op in reversed(self.block.ops):
+            if not op.results or op.result not in nest.pending:
+                continue
+            if op.name == "stablehlo.constant":
+                self.load(nest, op.result)
+                continue
+            refusal = self.inline(op, nest)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def condition(self, nest: Nest, cond: Block) -> Key:
+        """Let the nest compute the condition, from the numbers as the body calls them."""
+        body = dict(zip(cond.arguments, self.block.arguments, strict=True))
+        self.here |= {id(op) for op in cond.ops}
+
+        def key(value: Value) -> Key:
+            value = body.get(value, value)
+            self.request(nest, value, ORIGIN)
+            return value, ORIGIN
+
+        again = key(cond.terminator.operands[0])
+        for op in reversed(cond.ops):
+            if op.results and nest.pending.pop(op.result, None) is not None:
+                nest.nodes[op.result, ORIGIN] = Node(op, [key(o) for o in op.operands])
+        return again
+
+    def outside(self, nest: Nest) -> list[Value]:
+        """What is read of the blocks around."""
+        own = {*self.block.arguments}
+        here = {op.result for op in self.block.ops if op.results}
+        return [v for v in self.of_nest[nest].reads if v not in own and v not in here]
+
+
+def misplaced(nest: Nest, states: list[Value]) -> Refusal | None:
+    """Why a state is not read where it is written alone, or a number follows from more than numbers."""
+    place = dict(zip(states, (s.at for s in nest.stores), strict=True))
+    if any(place.get(value, at) != at for value, at in nest.loads):
+        return Refusal("a state is read at other places than it is written")
+    todo: list[Key] = [(s.value, s.at) for s in nest.stores if not s.target.tensor.rank]
+    seen: set[Key] = set()
+    while todo:
+        key = todo.pop()
+        if key in seen:
+            continue
+        seen.add(key)
+        if key[0] in place and key[0].tensor.rank:
+            return Refusal("a number follows from a state")
+        todo += nest.nodes[key].operands if key in nest.nodes else []
+    return None

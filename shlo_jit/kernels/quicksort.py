@@ -1,0 +1,245 @@
+"""Sorting unsigned integers on vectors: partition by a pivot, and sorting networks for what is short.
+
+Equal integers are the same to the bit, so there is nothing to keep stable: callers bring keys that say all of an
+element, or records that are all different. A partition reads a vector, packs the lanes below the pivot to the front and
+the others to the back of a second array (`llvm.experimental.vector.compress`, which AVX-512 has); so the two arrays
+change places at every level. Pivots are medians of samples. Where nothing is below the pivot, what equals it is split
+off as a whole, and a part that was cut badly too often goes by digits (`sort.py`): the time is O(n log n) at most.
+
+The networks are Batcher's bitonic ones ("Sorting networks and their applications", 1968) over several registers: lanes
+meet lanes of the same register through a shuffle, or those of another register as they are.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector, vector_literal
+from shlo_jit.kernels.routine import Routine
+from shlo_jit.kernels.sort import Records, radix_records
+from shlo_jit.kernels.target import Target
+
+NETWORK = (1, 2, 4)
+"""Registers of each network."""
+
+
+def has_quicksort(target: Target, bits: int) -> bool:
+    """Whether the target packs lanes of so many bits by a mask."""
+    return target.is_x86 and target.has_masks and bits in (32, 64) and target.lanes(bits) >= 4
+
+
+@cache
+def quicksort_routine(bits: int, target: Target) -> Routine:
+    """Two functions of integers of 32 or 64 bits:
+
+    - `void quicksort{bits}(ptr array, ptr other, i64 n)` sorts the array; `other` is as large. SLACK bytes behind each
+      (`sort.py`) may be read.
+    - `i64 split{bits}(ptr from, ptr to, i64 n)` writes the array's small elements, then the large ones; how many are
+      small.
+    """
+    names = (f"quicksort{bits}", f"split{bits}")
+
+    def build(module: ModuleText, target: Target) -> None:
+        kind = _Kind(module, bits, target.lanes(bits))
+        for registers in NETWORK:
+            kind.network(registers)
+        kind.partition()
+        kind.split()
+        kind.sort_part()
+        kind.entry()
+
+    return Routine(f"quicksort{bits}", names, build)
+
+
+class _Kind:
+    """Functions for integers of so many bits in so many lanes."""
+
+    def __init__(self, module: ModuleText, bits: int, lanes: int):
+        self.module = module
+        self.bits, self.lanes = bits, lanes
+        self.element, self.type = f"i{bits}", vector(f"i{bits}", lanes)
+        self.most = const(self.type, -1)
+        self.short = NETWORK[-1] * lanes
+        """Elements that the largest network sorts."""
+
+    def at(self, b: Builder, array: V, i: V | int) -> V:
+        return b.element(array, self.element, i)
+
+    def below(self, b: Builder, count: V) -> V:
+        """Lanes below a count."""
+        count = b.cast("trunc", count, self.element) if self.bits < 64 else count
+        return b.icmp("slt", b.iota(self.element, self.lanes), b.splat(count, self.lanes))
+
+    # ------------------------------------------------------------------ networks
+    def network(self, registers: int) -> None:
+        """`void network{n}(ptr from, ptr to, i64 n)`: sorts up to so many registers of elements."""
+        params = [("ptr", "from"), ("ptr", "to"), ("i64", "n")]
+        b = self.module.function(f"network{registers}", params, linkage="internal", attributes="nounwind")
+        source, target, n = b.params
+        masks = [self.below(b, b.sub(n, k * self.lanes)) for k in range(registers)]
+        places = [k * self.lanes for k in range(registers)]
+        x = [
+            b.masked_load(self.type, self.at(b, source, at), mask, self.most)
+            for at, mask in zip(places, masks, strict=True)
+        ]
+        x = self.sorted(b, x)
+        for at, mask, y in zip(places, masks, x, strict=True):
+            b.masked_store(y, self.at(b, target, at), mask)
+        b.ret()
+
+    def sorted(self, b: Builder, x: list[V]) -> list[V]:
+        """All elements of some registers in order."""
+        x = list(x)
+        run = 2
+        while run <= len(x) * self.lanes:
+            apart = run // 2
+            while apart:
+                self.exchange(b, x, run, apart)
+                apart //= 2
+            run *= 2
+        return x
+
+    def exchange(self, b: Builder, x: list[V], run: int, apart: int) -> None:
+        """Order elements so far apart, upwards and downwards in turn for each run."""
+        w = self.lanes
+        if apart >= w:
+            for r in range(len(x)):
+                other = r | (apart // w)
+                if other != r:
+                    low, high = self.ordered(b, x[r], x[other])
+                    x[r], x[other] = (low, high) if (r * w) & run == 0 else (high, low)
+            return
+        for r in range(len(x)):
+            low, high = self.ordered(b, x[r], b.shuffle(x[r], None, [k ^ apart for k in range(w)]))
+            takes_low = [(k & apart == 0) == ((r * w + k) & run == 0) for k in range(w)]
+            x[r] = b.select(vector_literal("i1", takes_low), low, high)
+
+    def ordered(self, b: Builder, x: V, y: V) -> tuple[V, V]:
+        return b.intrinsic("umin", self.type, [x, y]), b.intrinsic("umax", self.type, [x, y])
+
+    # ------------------------------------------------------------------ partitions
+    def pivot(self, b: Builder, array: V, n: V) -> V:
+        """The median of as many samples as there are lanes, from places evenly apart."""
+        apart = b.udiv(n, i64(self.lanes))
+        places = b.mul(b.iota("i64", self.lanes), b.splat(apart, self.lanes))
+        everywhere = b.splat(V("i1", "true"), self.lanes)
+        samples = b.gather(self.type, b.pointers(array, self.element, places), everywhere)
+        return b.extract(self.sorted(b, [samples])[0], self.lanes // 2)
+
+    def partition(self) -> None:
+        """`i64 partition(ptr from, ptr to, i64 n, i{bits} pivot)`: elements below the pivot, then the others; how many
+        are below."""
+        params = [("ptr", "from"), ("ptr", "to"), ("i64", "n"), (self.element, "pivot")]
+        b = self.module.function("partition", params, "i64", linkage="internal", attributes="nounwind", noalias=True)
+        source, target, n, pivot = b.params
+        wide = b.splat(pivot, self.lanes)
+        whole = b.and_(n, i64(-self.lanes))
+
+        def place(x: V, valid: V | None, first: V, last: V) -> tuple[V, V]:
+            low = self.bits_of(b, b.icmp("ult", x, wide))
+            high = b.xor(low, const(low.type, -1))
+            if valid is not None:
+                low, high = (b.and_(side, self.bits_of(b, valid)) for side in (low, high))
+            few, many = self.count(b, low), self.count(b, high)
+            packed = self.packed(b, x, low)
+            if valid is None:  # as many as a vector has are still to be written, so what lies behind is written later
+                b.store(packed, self.at(b, target, first), align=self.bits // 8)
+            else:
+                b.masked_store(packed, self.at(b, target, first), self.first_lanes(b, few))
+            last = b.sub(last, many)
+            b.masked_store(self.packed(b, x, high), self.at(b, target, last), self.first_lanes(b, many))
+            return b.add(first, few), last
+
+        with b.loop_carry(0, whole, [i64(0), n], self.lanes, "vector") as carry:
+            x = b.load(self.type, self.at(b, source, carry.index), align=self.bits // 8)
+            carry.next(*place(x, None, *carry.values))
+        valid = self.below(b, b.sub(n, whole))
+        x = b.masked_load(self.type, self.at(b, source, whole), valid)
+        first, _ = place(x, valid, *carry.values)
+        b.ret(first)
+
+    def bits_of(self, b: Builder, mask: V) -> V:
+        """A mask as an integer: its arithmetic does not take the port that packs lanes."""
+        return b.emit(f"i{self.lanes}", f"bitcast {mask.type} {mask.text} to i{self.lanes}")
+
+    def mask_of(self, b: Builder, number: V) -> V:
+        return b.emit(f"<{self.lanes} x i1>", f"bitcast {number.type} {number.text} to <{self.lanes} x i1>")
+
+    def first_lanes(self, b: Builder, count: V) -> V:
+        below = b.sub(b.shl(const("i32", 1), b.cast("trunc", count, "i32")), const("i32", 1))
+        return self.mask_of(b, b.cast("trunc", below, f"i{self.lanes}"))
+
+    def count(self, b: Builder, number: V) -> V:
+        return b.cast("zext", b.intrinsic("ctpop", number.type, [number]), "i64")
+
+    def packed(self, b: Builder, x: V, number: V) -> V:
+        """The lanes of a mask at the front."""
+        mask = self.mask_of(b, number)
+        name, suffix = "llvm.experimental.vector.compress", f"v{self.lanes}i{self.bits}"
+        return b.call(self.type, f"{name}.{suffix}", [x, mask, V(self.type, "poison")])
+
+    def split(self) -> None:
+        """`i64 split{bits}(ptr from, ptr to, i64 n)`, for any n: a partition by a pivot of its own. Where nothing is
+        below the pivot, what equals it comes first."""
+        params = [("ptr", "from"), ("ptr", "to"), ("i64", "n")]
+        b = self.module.function(f"split{self.bits}", params, "i64", linkage="", attributes="nounwind")
+        source, target, n = b.params
+        with b.if_(b.icmp("eq", n, 0), "empty"):
+            b.ret_early(i64(0))
+        pivot = self.pivot(b, source, n)
+        few = b.call("i64", "partition", [source, target, n, pivot], declare=False)
+        nothing = b.and_(b.icmp("eq", few, 0), b.icmp("ne", pivot, const(self.element, -1)))
+
+        def again() -> list[V]:
+            above = b.add(pivot, const(self.element, 1))
+            return [b.call("i64", "partition", [source, target, n, above], declare=False)]
+
+        (few,) = b.if_else(nothing, again, lambda: [few])
+        b.ret(few)
+
+    # ------------------------------------------------------------------ the recursion
+    def sort_part(self) -> None:
+        """`void sort_part(ptr here, ptr there, i64 n, i1 stays, i64 left)`: sorts what is here, into `here` where it
+        stays, else into `there`; so many levels are left."""
+        params = [("ptr", "here"), ("ptr", "there"), ("i64", "n"), ("i1", "stays"), ("i64", "left")]
+        b = self.module.function("sort_part", params, linkage="internal", attributes="nounwind")
+        here, there, n, stays, left = b.params
+        goal = b.select(stays, here, there)
+        for k, registers in enumerate(NETWORK):
+            fits = b.icmp("ule", n, registers * self.lanes)
+            with b.if_(fits, f"network{k}"):
+                b.call("void", f"network{registers}", [here, goal, n], declare=False)
+                b.ret_early()
+        with b.if_(b.icmp("eq", left, 0), "digits"):
+            self.by_digits(b, here, there, goal, n)
+            b.ret_early()
+        few = b.call("i64", f"split{self.bits}", [here, there, n], declare=False)
+        # all are equal where nothing is above the pivot, or above all that equal the smallest
+        with b.if_(b.or_(b.icmp("eq", few, 0), b.icmp("eq", few, n)), "equal"):
+            b.memcpy(goal, here, b.mul(n, self.bits // 8))
+            b.ret_early()
+        goes = b.xor(stays, V("i1", "true"))
+        less = b.sub(left, 1)
+        for first, count in ((i64(0), few), (few, b.sub(n, few))):
+            parts = [self.at(b, there, first), self.at(b, here, first)]
+            b.call("void", "sort_part", [*parts, count, goes, less], declare=False)
+        b.ret()
+
+    def by_digits(self, b: Builder, here: V, there: V, goal: V, n: V) -> None:
+        records = Records(self.bits, self.bits, 8, 0)
+        function = radix_records(self.module, records)
+        counts = b.alloca("i8", records.counts_bytes)
+        done = b.call("ptr", function, [here, there, n, counts], declare=False)
+        with b.if_(b.icmp("ne", done, goal), "copy"):
+            b.memcpy(goal, done, b.mul(n, self.bits // 8))
+
+    def entry(self) -> None:
+        params = [("ptr", "array"), ("ptr", "other"), ("i64", "n")]
+        b = self.module.function(f"quicksort{self.bits}", params, linkage="", attributes="nounwind")
+        array, other, n = b.params
+        b.call("void", "sort_part", [array, other, n, V("i1", "true"), self.levels(b, n)], declare=False)
+        b.ret()
+
+    def levels(self, b: Builder, n: V) -> V:
+        """How many are tried: twice those that cuts in the middle would take."""
+        return b.mul(b.sub(i64(64), b.intrinsic_with_flag("ctlz", n, False)), 2)

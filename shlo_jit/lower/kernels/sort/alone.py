@@ -1,0 +1,119 @@
+"""Sorting integers by partition (see `kernels/quicksort.py`): records, or keys that say all of an element.
+
+A sort of one operand moves keys alone, and makes elements of them again in the end. That is right where no two elements
+have the same key but different bits; with -0.0, say, which is equal to 0.0, or with two NaNs, it is not. Whether every
+element is the one that its key stands for is seen while keys are made, and where one is not, records are sorted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shlo_jit import tuning
+from shlo_jit.kernels.builder import Builder, V, bits, const, i64, lanes, vector
+from shlo_jit.kernels.target import Target
+from shlo_jit.lower.elements.registers import register_type
+from shlo_jit.lower.kernels.access import Buffer, lanes_loop
+from shlo_jit.lower.kernels.sort.keys import emit_key, invert_order
+from shlo_jit.schedule.sort import RecordSort
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+
+def quicksort(b: Builder, width: int, array: V, other: V, n: int) -> V:
+    """Sort n integers of so many bits; where they are."""
+    b.call("void", f"quicksort{width}", [array, other, i64(n)])
+    return array
+
+
+class KeyWriter:
+    """Makes keys of elements, and elements of keys."""
+
+    def __init__(self, how: RecordSort, target: Target):
+        self.how, self.target, self.key = how, target, how.keys[0]
+        self.element, self.stride = f"i{how.alone}", how.lines.stride
+        self.width = target.lanes(how.alone) if how.alone and self.stride == 1 else 1
+
+    def fill(self, b: Builder, source: Buffer, line: V, keys: V, bounds: tuple[V, V]) -> V:
+        """Write the keys [bounds) of the line that begins at `line`. Whether each stands for its element."""
+        others = b.alloca("i32")
+        b.store(const("i32", 0), others)
+
+        def body(i: V, n: int, mask: V | None) -> None:
+            x = source.load(b.add(line, b.mul(i, self.stride)), n, mask)
+            assert isinstance(x, V)
+            key = emit_key(b, self.key, [x])
+            whole = b.bitcast(x, vector(f"i{bits(x.type)}", n))
+            is_other = b.icmp("ne", invert_order(b, self.key, key), whole)
+            at, wide = b.element(keys, self.element, i), b.cast("zext", key, self.element)
+            if mask is None:
+                b.store(wide, at, align=self.how.alone // 8)
+            else:
+                is_other = b.and_(is_other, mask)
+                b.masked_store(wide, at, mask)
+            if n > 1:
+                is_other = b.reduce("or", is_other)
+            b.store(b.or_(b.load("i32", others), b.cast("zext", is_other, "i32")), others)
+
+        lanes_loop(b, self.target, *bounds, self.width, body)
+        return b.icmp("eq", b.load("i32", others), const("i32", 0))
+
+    def place(self, b: Builder, result: Buffer, line: V, keys: V, bounds: tuple[V, V]) -> None:
+        """Write places [bounds) of the result's line from sorted keys."""
+        key_type, t = f"i{self.key.bits}", register_type(self.key.dtype)
+
+        def body(i: V, n: int, mask: V | None) -> None:
+            kind, at = vector(self.element, n), b.element(keys, self.element, i)
+            x = b.load(kind, at, align=self.how.alone // 8) if mask is None else b.masked_load(kind, at, mask)
+            x = invert_order(b, self.key, b.cast("trunc", x, key_type))
+            result.store(b.add(line, b.mul(i, self.stride)), b.bitcast(x, vector(t, lanes(x.type))), n, mask)
+
+        lanes_loop(b, self.target, *bounds, self.width, body)
+
+
+def quicksort_chunks(low: ProgramLowering, width: int, array: V, other: V, bounds: V, n: int) -> V:
+    """Sort an array by several tasks: one cut in two, then each part, until there are SORT_CHUNKS parts, which are then
+    sorted side by side. `bounds` has room for SORT_CHUNKS + 1 numbers. Which of the arrays it is in then."""
+    b, parts = low.b, tuning.SORT_CHUNKS
+    b.store(i64(0), bounds)
+    b.store(i64(n), b.element(bounds, "i64", parts))
+    here, there, step = array, other, parts
+    while step > 1:
+        low.parallel(_cut_task(low, width, step), [here, there, bounds], parts // step)
+        here, there, step = there, here, step // 2
+    low.parallel(_part_task(low, width), [here, there, bounds], parts)
+    return here
+
+
+def _part(b: Builder, width: int, step: int) -> tuple[V, V, V, V, V]:
+    """Of a task's part: where it is in both arrays, its length, its first place, the table of bounds."""
+    frame, index, _ = b.params
+    here, there, bounds = (b.load("ptr", b.element(frame, "ptr", k)) for k in range(3))
+    at = b.element(bounds, "i64", b.mul(index, step))
+    first, last = b.load("i64", at), b.load("i64", b.element(at, "i64", step))
+    here, there = (b.element(x, f"i{width}", first) for x in (here, there))
+    return here, there, b.sub(last, first), first, at
+
+
+def _cut_task(low: ProgramLowering, width: int, step: int) -> str:
+    """Cut a part of `step` final ones in two, from one array into the other."""
+    name = f"sort_cut{width}.{step}"
+    if name not in low.module.functions:
+        b = low.task(name, 3)
+        here, there, n, first, at = _part(b, width, step)
+        few = b.call("i64", f"split{width}", [here, there, n])
+        b.store(b.add(first, few), b.element(at, "i64", step // 2))
+        b.ret()
+    return name
+
+
+def _part_task(low: ProgramLowering, width: int) -> str:
+    """Sort a part where it is."""
+    name = f"sort_part{width}"
+    if name not in low.module.functions:
+        b = low.task(name, 3)
+        here, there, n, _, _ = _part(b, width, 1)
+        b.call("void", f"quicksort{width}", [here, there, n])
+        b.ret()
+    return name
