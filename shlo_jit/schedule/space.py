@@ -225,8 +225,8 @@ def _depends(merged: _Merging, at: At, v: int) -> bool:
 
 
 def _element_bits(nest: Nest, narrow: frozenset[Value]) -> int:
-    """Width of the widest element that is computed with (narrow floats are computed in f32, `narrow` values as i32). The
-    numbers of a loop's turns do not run along lanes."""
+    """Width of the widest element that is computed with (narrow floats are computed in f32, `narrow` values as i32).
+    The numbers of a loop's turns do not run along lanes."""
     keys = [*nest.loads, *((s.target, At(s.index)) for s in nest.stores)]
     for key, node in nest.nodes.items():
         keys += [key, *node.operands]
