@@ -216,6 +216,39 @@ def test_depthwise(names: tuple[str, str, str]) -> None:
         run(Problem(pick, 2, g=pick.choice([7, 32, 50]), ci=1, co=pick.choice([1, 1, 2]), ldil=1), names, seed)
 
 
+@pytest.mark.parametrize("names", CASES, ids="-".join)
+def test_depthwise_3x3(names: tuple[str, str, str]) -> None:
+    """Windows that stay in registers, at the ends of lines and above and below the input too."""
+    pick = random.Random(2)
+    for seed in range(24):
+        p = Problem(pick, 2, g=pick.choice([16, 48, 64]), ci=1, co=1, ldil=1, rdil=1, window=3)
+        run(p, names, seed, threads=3)
+    deep = Problem(pick, 3, g=16, ci=1, co=1, ldil=1, rdil=1, window=3, input=5, stride=1)
+    run(deep, names, 0)
+
+
+def test_depthwise_windows_of_one_plane_and_padding_in_depth() -> None:
+    """A window of 1 x 3 x 3 whose one plane lies outside of the input."""
+    rng = np.random.default_rng(6)
+    x, w = (
+        rng.standard_normal((1, 2, 5, 6, 16)).astype(np.float32),
+        rng.standard_normal((1, 3, 3, 1, 16)).astype(np.float32),
+    )
+    exe = guarded.compile(
+        """func.func @main(%x: tensor<1x2x5x6x16xf32>, %w: tensor<1x3x3x1x16xf32>) -> tensor<1x4x5x6x16xf32> {
+             %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, 2, f]x[0, 1, 2, i, o]->[b, 0, 1, 2, f],
+               window = {pad = [[1, 1], [1, 1], [1, 1]]}
+               {batch_group_count = 1 : i64, feature_group_count = 16 : i64}
+               : (tensor<1x2x5x6x16xf32>, tensor<1x3x3x1x16xf32>) -> tensor<1x4x5x6x16xf32>
+             return %0 : tensor<1x4x5x6x16xf32>
+           }"""
+    )
+    wide = np.zeros((1, 4, 7, 8, 16))
+    wide[:, 1:3, 1:6, 1:7] = x
+    want = sum(wide[:, :, i : i + 5, j : j + 6] * w[0, i, j, 0] for i in range(3) for j in range(3))
+    np.testing.assert_allclose(exe(x, w), want, rtol=1e-5, atol=1e-5)
+
+
 def test_planes_are_plain_sums() -> None:
     """Depthwise with features first: each product is rounded, then added, in the order of the window."""
     rng = np.random.default_rng(5)

@@ -6,7 +6,16 @@ import pytest
 from decisions import AVX512, decides, main, note, tensor, the_schedule
 
 from shlo_jit import tuning
-from shlo_jit.kernels.convolution.shape import DEPTHWISE, FIELDS, FIRST, LAST_GATHER, LAST_IN_PLACE, PLANES, WAYS
+from shlo_jit.kernels.convolution.shape import (
+    DEPTHWISE,
+    DEPTHWISE_3X3,
+    FIELDS,
+    FIRST,
+    LAST_GATHER,
+    LAST_IN_PLACE,
+    PLANES,
+    WAYS,
+)
 from shlo_jit.schedule.convolution import ConvolutionSchedule
 
 
@@ -49,12 +58,14 @@ def field(found: ConvolutionSchedule, name: str) -> int:
         (convolution((1, 58, 58, 64), 3, 64), LAST_IN_PLACE),
         (convolution((1, 9, 9, 64), 3, 64), LAST_GATHER),
         (convolution((1, 58, 58, 16), 3, 32, "first"), FIRST),
-        (convolution((1, 58, 58, 64), 3, 64, groups=64), DEPTHWISE),
+        (convolution((1, 58, 58, 60), 3, 60, groups=60), DEPTHWISE),
+        (convolution((1, 58, 58, 64), 3, 64, groups=64, stride=2), DEPTHWISE),
+        (convolution((1, 58, 58, 64), 3, 64, groups=64), DEPTHWISE_3X3),
         (convolution((1, 58, 58, 64), 3, 64, "first", groups=64), PLANES),
     ],
-    ids=["in place", "gather", "first", "depthwise", "planes"],
+    ids=["in place", "gather", "first", "depthwise", "in steps of 2", "depthwise 3x3", "planes"],
 )
-def test_the_five_ways(found: ConvolutionSchedule, way: int) -> None:
+def test_the_ways(found: ConvolutionSchedule, way: int) -> None:
     assert field(found, "kind") == way
     value, why = WAYS[way]
     decides(found, "way", value, why)

@@ -37,6 +37,7 @@ from shlo_jit.kernels.convolution.planes import emit_planes_task
 from shlo_jit.kernels.convolution.products import emit_first_task, emit_gather, emit_images_task, emit_last_task
 from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
+    DEPTHWISE_3X3,
     FIRST,
     IMAGES,
     LAST_GATHER,
@@ -76,7 +77,8 @@ TASKS = {
     LAST_IN_PLACE: ("pixels", partial(emit_last_task, gathers=False)),
     LAST_GATHER: ("gathered", partial(emit_last_task, gathers=True)),
     FIRST: ("first", emit_first_task),
-    DEPTHWISE: ("depthwise", emit_depthwise_task),
+    DEPTHWISE: ("depthwise", partial(emit_depthwise_task, in_registers=False)),
+    DEPTHWISE_3X3: ("depthwise_3x3", partial(emit_depthwise_task, in_registers=True)),
     PLANES: ("planes", emit_planes_task),
     IMAGES: ("images", emit_images_task),
 }
@@ -114,7 +116,8 @@ def _build(types: GemmTypes, kind: int, module: ModuleText, target: Target) -> N
         b.store(value, b.offset(frame, 8 * i), align=8)
     g = Arguments(b, frame)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _taps(b, g))
-    threads = b.select(b.icmp("sle", work, tuning.CONV_SERIAL), i64(1), b.params[-1])
+    serial = tuning.CONV_SERIAL // (8 if kind in (DEPTHWISE, DEPTHWISE_3X3, PLANES) else 1)  # bound by memory
+    threads = b.select(b.icmp("sle", work, serial), i64(1), b.params[-1])
     for task in copy_symbols(types):
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])
     tasks = zip(("copy_tasks", "weight_tasks", "main_tasks"), (*copy_symbols(types), main), strict=True)

@@ -3,6 +3,10 @@
 Bound by memory, so nothing is copied: a line of pixels is computed four pixels at a time where their windows lie
 inside the line, one at a time at its ends, vectors of channels inside. Lines of the window above and below the input
 are cut off by counting, not by tests.
+
+Windows of 3 x 3 over whole vectors of channels, a pixel apart, stay in registers (`DEPTHWISE_3X3`): for a vector of
+channels, a line's pixels follow each other, and what windows of neighbours share is loaded once. Sums have the same
+order.
 """
 
 from __future__ import annotations
@@ -105,8 +109,49 @@ class _Line:
     def _load(self, at: V, dtype: str, n: int) -> V:
         return convert(self.b, self.b.load(vector(storage(dtype), n), at), dtype, self.plan.unit)
 
+    def windows(self, w0: V, w1: V) -> None:
+        """The pixels from w0 to w1, whose windows of 3 x 3 lie inside the input, each a pixel behind the last."""
+        b, g, plan, types, n = self.b, self.g, self.plan, self.types, self.plan.lanes
+        pixel, line = g.get("in_sw"), g.get("in_sh")
+        w_sh, w_sw = g.ints("w_sh w_sw")
+        left = b.sub(w0, g.get("pad_w"))
+        places = [[b.add(b.mul(pixel, x), b.mul(line, y)) for y in range(3)] for x in range(3)]
+        out_step = g.get("o_pixel")
+        with b.loop(0, g.get("groups"), n, "channel") as c:
+            kernel = b.offset(self.kernel, b.mul(c, itemsize(types.b)))
+            weights = [
+                self._load(b.offset(kernel, dot(b, (i64(y), w_sh), (i64(x), w_sw))), types.b, n)
+                for y in range(3)
+                for x in range(3)
+            ]
+            source = b.offset(self.input, b.add(b.mul(c, itemsize(types.a)), b.mul(left, pixel)))
+            to = b.offset(self.output, dot(b, (c, i64(plan.out_bytes)), (w0, g.get("o_pixel"))))
 
-def emit_depthwise_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
+            def column(at: V, x: int) -> list[V]:
+                """Three lines of column x of the window at `at`."""
+                return [self._load(b.offset(at, places[x][y]), types.a, n) for y in range(3)]
+
+            before = [*column(source, 0), *column(source, 1)]
+            with b.loop_carry(w0, w1, [*before, source, to], hint="pixel") as carry:
+                *known, at, place = carry.values
+                columns = [known[:3], known[3:], column(at, 2)]
+                total = const(vector(plan.acc, n), 0)
+                for y in range(3):
+                    for x in range(3):
+                        total = multiply_add(b, plan, self.target, columns[x][y], weights[3 * y + x], total)
+                b.store(total if plan.out == plan.acc else b.cast("trunc", total, plan.out), place)
+                carry.next(*columns[1], *columns[2], b.offset(at, pixel), b.offset(place, out_step))
+
+    def is_whole(self) -> V:
+        """Whether a window of 1 x 3 x 3 has all its lines inside the input."""
+        b = self.b
+        depth, height = (
+            b.icmp("eq", b.sub(end, first), n) for n, (first, end) in zip((1, 3), self.ranges, strict=True)
+        )
+        return b.and_(depth, height)
+
+
+def emit_depthwise_task(module: ModuleText, types: GemmTypes, target: Target, in_registers: bool) -> str:
     """`row_chunk` lines of output pixels."""
     name = f"shlo_conv_{types.name}_depthwise_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
@@ -118,7 +163,11 @@ def emit_depthwise_task(module: ModuleText, types: GemmTypes, target: Target) ->
     fours = b.add(first, b.mul(b.udiv(b.sub(end, first), PIXELS), PIXELS))
     with b.loop(l0, b.min_(b.add(l0, chunk), lines), hint="line") as line:
         at = _Line(b, g, types, target, line)
-        with b.loop(first, fours, PIXELS, "inner") as w:
+        if in_registers:
+            with b.if_(b.and_(at.is_whole(), b.icmp("slt", first, fours))):
+                at.windows(first, fours)
+        some = b.select(at.is_whole(), fours, first) if in_registers else first
+        with b.loop(some, fours, PIXELS, "inner") as w:
             at.pixels(w, PIXELS)
         singles = b.add(first, b.sub(ow, fours))
         with b.loop(0, singles, hint="outer") as s:

@@ -32,7 +32,7 @@ FIELDS = tuple(_FIELDS.split())
 
 Three = tuple[int, int, int]
 
-LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES, IMAGES = range(6)
+LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES, IMAGES, DEPTHWISE_3X3 = range(7)
 WAYS = (
     (
         "pixels by features, pixels read in place",
@@ -46,8 +46,12 @@ WAYS = (
         "images by features, both read in place",
         "images are adjacent in the input and features in the kernel, as for the gradient of a kernel",
     ),
+    (
+        "depthwise, lanes along channels, windows in registers",
+        "one input channel a feature, channels adjacent and whole vectors of them; the window is 3 x 3, in steps of 1",
+    ),
 )
-"""What the six do, and when."""
+"""What the seven do, and when."""
 
 
 def three(values: tuple[int, ...], fill: int) -> Three:
@@ -171,7 +175,11 @@ class _Decision:
         self._set(rows=self.images * self.pixels)
         self._inside()
         if self._depthwise():
-            self._cut_depthwise(DEPTHWISE, self.images * self.output[0] * self.output[1], s.groups)
+            self._cut_depthwise(
+                DEPTHWISE_3X3 if self._in_registers() else DEPTHWISE,
+                self.images * self.output[0] * self.output[1],
+                s.groups,
+            )
         elif self._planes():
             features = s.groups * s.co
             self._cut_depthwise(PLANES, self.images * features * self.output[0] * self.output[1], 1)
@@ -199,6 +207,10 @@ class _Decision:
         s = self.shape
         adjacent = equal((s.in_group, s.kernel_group, s.out_group), (1, 1, 1))
         return s.features_last and s.ci == 1 and s.co == 1 and s.groups > 1 and adjacent and self.ldil == (1, 1, 1)
+
+    def _in_registers(self) -> bool:
+        whole = self.shape.groups % self.plan.lanes == 0
+        return whole and self.window == (1, 3, 3) and self.rdil == (1, 1, 1) and self.stride[2] == 1
 
     def _inside(self) -> None:
         """Pixels of a line whose whole window lies inside the input's width."""
