@@ -72,6 +72,15 @@ FEW_ROWS, FEW_ROWS_ELEMENTS = 16, 4096
 """Rows below which longer rows are no row program: there is too little to do side by side. Chosen."""
 EPILOGUE_DISTANCE = 500
 """Steps between a product and the loop that becomes its epilogue: all of them are looked at. Bounds compile time."""
+ATTENTION_LEAST_COLUMNS = 16
+"""Columns of scores below which lanes along a row of them are not worth much. Chosen."""
+ATTENTION_OPERAND_BYTES = 8 << 20
+"""Bytes of keys and values that the rows of one product meet, from which they are not packed by every task. Chosen: the
+last level of cache."""
+ATTENTION_TASK_ROWS = 64
+"""Rows that a task of attention has at least: it packs keys and values for them. Chosen."""
+ATTENTION_LEAST_TASKS = 8
+"""Tasks below which large products are cut otherwise. Chosen: a machine of 8 cores."""
 ORDER_SEARCH = 1000
 """Steps looked at before one step is taken to depend on another. Bounds compile time."""
 
@@ -172,6 +181,8 @@ LAPACK_BLOCK = 64
 """Columns a blocked routine of LAPACK treats at once, at most: what its own tables say for these sizes."""
 
 # ---------------------------------------------------------------------------- products
+ATTENTION_BLOCK_BYTES = 32 << 10
+"""Bytes of scores, about, that a block of rows has: the first level cache."""
 GEMM_SERIAL = 1 << 20
 """Multiply-adds up to which a product runs on the caller: some 10 us, where waking threads costs as much. No case
 moves."""

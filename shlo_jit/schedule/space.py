@@ -60,14 +60,14 @@ def linear(key: Key) -> Expr:
     return ix.linearize(key[1].index, key[0].tensor.extents)
 
 
-def make_space(nest: Nest, target: Target, ordered: bool) -> Space:
+def make_space(nest: Nest, target: Target, ordered: bool, along: bool = False) -> Space:
     """Order, merge and choose. `ordered`: a reducer must see its elements in order, so lanes cannot run along a reduced
-    variable."""
+    variable. `along`: they must not run along another one."""
     order = nest.order()
     merged = _Merging(nest, order)
     rows = merged.part([v for v in order if v not in nest.reduce_vars])
     inner = merged.part([v for v in order if v in nest.reduce_vars])
-    vector = _choose_vector(nest, merged, rows, inner, ordered)
+    vector = _choose_vector(nest, merged, [] if along else rows, inner, ordered)
     return merged.space(rows, inner, vector, target)
 
 

@@ -25,6 +25,7 @@ from shlo_jit.kernels.gemm.blocks import (
 )
 from shlo_jit.kernels.gemm.micro import attributes, emit_stripe
 from shlo_jit.kernels.gemm.pack import emit_pack, pack_plans
+from shlo_jit.kernels.gemm.panels import emit_panels
 from shlo_jit.kernels.gemm.policy import SHARED, Extents, Registers, columns_of, has_vector_path
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.vector import emit_vector_entry, emit_vector_tasks
@@ -72,7 +73,7 @@ def gemm_routine(a_dtype: str, b_dtype: str, acc_dtype: str, target: Target) -> 
     """The routine for these element types (StableHLO names)."""
     plan = gemm_plan(GemmTypes(a_dtype, b_dtype, acc_dtype), target)
     a, b = pack_plans(plan)
-    inner = (f"{plan.symbol}_stripe", *dict.fromkeys((a.name, b.name)))
+    inner = (*(f"{plan.symbol}_{x}" for x in ("stripe", "panels", "block")), *dict.fromkeys((a.name, b.name)))
 
     def build(module: ModuleText, target: Target) -> None:
         _build(module, plan, target)
@@ -90,6 +91,7 @@ def _build(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     for pack in dict.fromkeys(packs):
         emit_pack(module, pack, target, attributes(target))
     emit_rectangle(module, plan, target)
+    emit_panels(module, plan, target)
     task = emit_task(module, plan, target)
     pack_task = emit_pack_task(module, plan, target)
     emit_entry(module, plan, target, task, pack_task)

@@ -1,0 +1,102 @@
+"""Products of some rows at a time with one B, which is packed before: for who goes over the rows block by block.
+
+    void <symbol>_panels(B, b_row_stride, b_col_stride, n, k, panels)
+    void <symbol>_block(A, a_row_stride, a_col_stride, C, c_row_stride, m, n, k, panels, memory)
+
+The first packs all of B, kc rows after kc rows; the second is C[m, n] = A[m, k] @ B with what the first packed. Both
+run on the caller. Sums are those of the routine's other entry: serial over k, whatever m is.
+"""
+
+from __future__ import annotations
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.gemm.blocks import FIELDS, Frame, a_panel_bytes, ceil_div
+from shlo_jit.kernels.gemm.micro import attributes
+from shlo_jit.kernels.gemm.pack import pack_plans
+from shlo_jit.kernels.gemm.policy import IN_PLACE, PRIVATE, SHARED
+from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
+from shlo_jit.kernels.target import Target
+
+PANELS_PARAMS = (
+    ("ptr", "B"),
+    ("i64", "b_row_stride"),
+    ("i64", "b_col_stride"),
+    ("i64", "n"),
+    ("i64", "k"),
+    ("ptr", "panels"),
+)
+"""Strides in elements. `panels` has `panels_bytes(...)` bytes aligned to 64."""
+BLOCK_PARAMS = (
+    ("ptr", "A"),
+    ("i64", "a_row_stride"),
+    ("i64", "a_col_stride"),
+    ("ptr", "C"),
+    ("i64", "c_row_stride"),
+    ("i64", "m"),
+    ("i64", "n"),
+    ("i64", "k"),
+    ("ptr", "panels"),
+    ("ptr", "memory"),
+)
+"""Strides in elements; the columns of C are adjacent. n and k are 1 at least. `memory` has `block_bytes(...)` bytes
+aligned to 64."""
+
+
+def panels_symbol(types: GemmTypes) -> str:
+    return f"shlo_gemm_{types.name}_panels"
+
+
+def block_symbol(types: GemmTypes) -> str:
+    return f"shlo_gemm_{types.name}_block"
+
+
+def panels_bytes(types: GemmTypes, target: Target, n: int, k: int) -> int:
+    """Bytes that a packed B takes."""
+    plan = gemm_plan(types, target)
+    return -(-k // plan.kc) * -(-n // plan.nr) * plan.panel_bytes(min(k, plan.kc))
+
+
+def block_bytes(types: GemmTypes, target: Target) -> int:
+    """Bytes of memory that a block works in."""
+    return a_panel_bytes(gemm_plan(types, target))
+
+
+def _panel_sizes(b: Builder, plan: GemmPlan, n: V, k: V) -> tuple[V, V]:
+    """Bytes of a panel, and of all panels of kc steps."""
+    steps = b.mul(ceil_div(b, b.min_(k, plan.kc), plan.group * plan.whole), plan.whole)
+    panel = b.add(b.mul(steps, plan.b_step), plan.header)
+    return panel, b.mul(ceil_div(b, n, plan.nr), panel)
+
+
+def emit_panels(module: ModuleText, plan: GemmPlan, target: Target) -> None:
+    """`<symbol>_panels` and `<symbol>_block`."""
+    b = module.function(f"{plan.symbol}_panels", PANELS_PARAMS, linkage="", attributes=attributes(target))
+    source, row_stride, column_stride, n, k, panels = b.params
+    size = itemsize(plan.types.b)
+    b_rs, b_cs = b.mul(row_stride, size), b.mul(column_stride, size)
+    panel, each = _panel_sizes(b, plan, n, k)
+    with b.loop_carry(0, k, [panels], plan.kc, "kblock") as block:
+        rows = b.offset(source, b.mul(block.index, b_rs))
+        kc = b.min_(b.sub(k, block.index), plan.kc)
+        args = [rows, b_cs, b_rs, block.values[0], i64(plan.nr), n, kc, panel]
+        b.call("void", pack_plans(plan)[1].name, args)
+        block.next(b.offset(block.values[0], each))
+    b.ret()
+    _emit_block(module, plan, target)
+
+
+def _emit_block(module: ModuleText, plan: GemmPlan, target: Target) -> None:
+    b = module.function(f"{plan.symbol}_block", BLOCK_PARAMS, linkage="", attributes=attributes(target))
+    a, a_rs, a_cs, c, c_rs, m, n, k, panels, memory = b.params
+    panel, each = _panel_sizes(b, plan, n, k)
+    f = Frame(b, b.alloca("i64", len(FIELDS)))
+    null, size = V("ptr", "null"), itemsize(plan.types.a)
+    f.set(a=a, a_rs=b.mul(a_rs, size), a_cs=b.mul(a_cs, size), a_bs=0, b=null, b_rs=0, b_cs=0, b_bs=0)
+    f.set(c=c, c_rs=b.mul(c_rs, plan.out_bytes), c_bs=0, m=m, n=n, k=k, batch=1, epilogue=null, frame=null)
+    packs_a = plan.convert[0]
+    f.set(mode_b=SHARED, pack_a=PRIVATE if packs_a else IN_PLACE, shared_a=null, a_panel=0, panel_bytes=panel)
+    with b.loop_carry(0, k, [panels], plan.kc, "kblock") as block:
+        f.set(k0=block.index, k1=b.min_(b.add(block.index, plan.kc), k), shared=block.values[0])
+        b.call("void", f"{plan.symbol}_rectangle", [f.pointer, i64(0), i64(0), m, i64(0), n, memory])
+        block.next(b.offset(block.values[0], each))
+    b.ret()
