@@ -181,6 +181,8 @@ LAPACK_BLOCK = 64
 """Columns a blocked routine of LAPACK treats at once, at most: what its own tables say for these sizes."""
 
 # ---------------------------------------------------------------------------- products
+ATTENTION_TASKS = 24
+"""Tasks of attention, about: more would pack more often, fewer keep fewer threads busy."""
 ATTENTION_BLOCK_BYTES = 32 << 10
 """Bytes of scores, about, that a block of rows has: the first level cache."""
 GEMM_SERIAL = 1 << 20

@@ -134,7 +134,7 @@ class _Forming:
         second.reads = [v for v in dict.fromkeys(reads) if v not in made]
         second.writes += more
         second.why |= {v: attention.rows.why[v] for v in more if v in attention.rows.why}
-        self.writers |= dict.fromkeys(more, [second])
+        self.writers |= {v: [second] for v in more}
         for value in second.reads:
             others = [s for s in self.readers[value] if s not in parts and s is not second]
             self.readers[value] = [*others, second]
@@ -142,8 +142,6 @@ class _Forming:
 
 def unfit_nest(nest: Nest, scores: Value, weights: Value) -> Refusal | None:
     """Why a nest is no row program that reads the scores and writes the weights at the same place of each row."""
-    if nest.overwrites is not None or nest.after is not None:
-        return Refusal("what reads it writes a part of a buffer")
     places, index = [at for v, at in nest.loads if v is scores], store_of(nest, weights).index
     syms = [s.value for _, at in (*nest.nodes, *nest.loads) for e in at.index for s in e.syms]
     if len(places) != 1 or scores in syms:
@@ -169,8 +167,10 @@ def unfit_products(first: Op, attention: Attention, second: Op) -> Refusal | Non
     one, two = roles_of(first), roles_of(second)
     batch, m, n, k = extents_of(first, one)
     batches, rows, depth, columns = extents_of(second, two)
-    if any(isinstance(x, Size) for x in (m, n, k, depth)) or not m * n * k * depth:
-        return Refusal("extents are known at the call only")
+    if any(isinstance(x, Size) for x in (m, n, k, depth)):
+        return Refusal("its rows or columns are known at the call only")
+    if equal(batch * m * n * k * depth, 0):
+        return Refusal("there is nothing to compute")
     offset = ix.linearize(store_of(nest, attention.weights).index, attention.weights.tensor.extents)
     along = all(offset.coefficient(v) < n for v in nest.reduce_vars)
     if n < tuning.ATTENTION_LEAST_COLUMNS or not equal(nest.reduced, n) or not along:

@@ -19,7 +19,7 @@ from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, Expr, strides_of
 from shlo_jit.ir.types import tensor
 from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, scratch_bytes
-from shlo_jit.kernels.gemm.panels import block_bytes, panels_bytes
+from shlo_jit.kernels.gemm.panels import block_bytes, panels_bytes, reads_in_place
 from shlo_jit.kernels.gemm.types import gemm_plan
 from shlo_jit.ops.runs import roles_of, run_of
 from shlo_jit.schedule.choice import Note, count
@@ -30,7 +30,7 @@ from shlo_jit.schedule.products import gemm_types
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import ALIGN, Scratch
 from shlo_jit.schedule.tasks import Tasks
-from shlo_jit.sizes import Size
+from shlo_jit.sizes import Size, hint_of
 
 
 class Matrices(NamedTuple):
@@ -71,8 +71,10 @@ class AttentionSchedule(KernelSchedule):
     """The row program on a block: a call's units are the block's rows."""
     block: int
     """Rows of a block."""
-    packed: bool
-    """Right operands are packed once for all blocks of a task; else each block is a product like any other."""
+    packed: tuple[bool, bool]
+    """Whether the right operand of each product is packed once for all blocks of a task; else it is read as it lies."""
+    few: bool
+    """The rows are so few that each batch is two products like any other."""
     task_rows: int
     each: int
     """Batches that a task has, where it has all their rows."""
@@ -87,11 +89,12 @@ class AttentionSchedule(KernelSchedule):
             return f"{self.m} x {p.n} x {p.k}"
 
         of = f"{count(self.each, 'product')}" if self.task_rows >= self.m else f"{self.task_rows} rows"
-        packed = "packed once for a task" if self.packed else "read by each block"
+        right = ", ".join("packed once for a task" if p else "read in place" for p in self.packed)
+        right = "of a product each" if self.few else f"right operands: {right}"
         why = f"scores of {tuning.ATTENTION_BLOCK_BYTES:,} bytes, about"
         return [
             Note("products", f"{self.batch} x {size(self.first)}, then {size(self.second)}"),
-            Note("blocks", f"{count(self.block, 'row')}; right operands are {packed}", why),
+            Note("blocks", f"{count(self.block, 'row')}; {right}", why),
             Note("weights", "in the memory of the scores" if self.in_place else "beside the scores"),
             Note("tasks", f"{count(self.tasks.tasks, 'task')} of {of}", self.tasks.why),
             *(Note(f"  {n.what}", n.value, n.why) for n in self.rows.notes if n.what != "tasks"),
@@ -108,7 +111,8 @@ def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
     size = parts.first.op.result.tensor.storage.itemsize
     fitting = tuning.ATTENTION_BLOCK_BYTES // (first.n * size) // tile * tile
     block = min(m, max(tile, fitting))
-    packed = m > tile
+    few = m <= tile
+    packed = tuple(not reads_in_place(p.types, target, p.n, p.b.row, p.b.column) for p in (first, second))
     task_rows, each, tasks = _tasks(batch, m, block, first.n * (first.k + second.n))
     nest, scores, weights = _on_blocks(parts, batch * m, block)
     rows = schedule_nest(nest, target, by_rows=True)
@@ -120,12 +124,12 @@ def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
         origin=len(nest.extents) - 1,
     )
     in_place = _may_overwrite(rows, scores, weights)
-    if packed:
-        panels = [panels_bytes(p.types, target, p.n, p.k) for p in (first, second)]
-        work = max(block_bytes(p.types, target) for p in (first, second))
+    if few:
+        panels, work = [0, 0], max(scratch_bytes(p.types, target, 1, m, p.n, p.k, 1) for p in (first, second))
     else:
-        panels = [0, 0]
-        work = max(scratch_bytes(p.types, target, 1, m, p.n, p.k, 1) for p in (first, second))
+        products = zip((first, second), packed, strict=True)
+        panels = [panels_bytes(p.types, target, p.n, p.k) if is_packed else 0 for p, is_packed in products]
+        work = max(block_bytes(p.types, target) for p in (first, second))
     sizes = [block * v.tensor.extents[1] * v.tensor.storage.itemsize for v in (scores, weights)]
     *places, total = _placed([*panels, sizes[0], 0 if in_place else sizes[1], work])
     return AttentionSchedule(
@@ -139,7 +143,8 @@ def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
         in_place=in_place,
         rows=rows,
         block=block,
-        packed=packed,
+        packed=(packed[0], packed[1]),
+        few=few,
         task_rows=task_rows,
         each=each,
         tasks=tasks,
@@ -171,9 +176,9 @@ def _tasks(batch: int, m: int, block: int, row_work: int) -> tuple[int, int, Tas
     serial = min(tuning.GEMM_SERIAL, m * tuning.GEMM_VECTOR_SERIAL)
     if not isinstance(batch, Size) and batch * one <= serial:
         return m, batch, Tasks(batch, 1, f"{batch * one:,} multiply-adds; up to {serial:,} the caller does all")
-    groups = max(1, m // max(tuning.GEMM_TASK // row_work, tuning.ATTENTION_TASK_ROWS))
+    groups = max(1, min(-(-tuning.ATTENTION_TASKS // max(1, hint_of(batch))), m // tuning.ATTENTION_TASK_ROWS))
     rows = -(-m // (groups * block)) * block
-    why = f"{batch * one:,} multiply-adds; about {tuning.GEMM_TASK:,} a task"
+    why = f"about {tuning.ATTENTION_TASKS}, of {tuning.ATTENTION_TASK_ROWS} rows at least"
     if rows < m:
         tasks = batch * -(-m // rows)
         return rows, 1, Tasks(tasks, tasks, why, 1)

@@ -1,10 +1,11 @@
-"""Products of some rows at a time with one B, which is packed before: for who goes over the rows block by block.
+"""Products of some rows at a time with one B, which may be packed before: for who goes over the rows block by block.
 
     void <symbol>_panels(B, b_row_stride, b_col_stride, n, k, panels)
-    void <symbol>_block(A, a_row_stride, a_col_stride, C, c_row_stride, m, n, k, panels, memory)
+    void <symbol>_block(A, a_row_stride, a_col_stride, B, b_row_stride, b_col_stride, C, c_row_stride, m, n, k, panels,
+                        memory)
 
-The first packs all of B, kc rows after kc rows; the second is C[m, n] = A[m, k] @ B with what the first packed. Both
-run on the caller. Sums are those of the routine's other entry: serial over k, whatever m is.
+The first packs all of B, kc rows after kc rows; the second is C[m, n] = A[m, k] @ B with what the first packed, or with
+B as it lies. Both run on the caller. Sums are those of the routine's other entry: serial over k, whatever m is.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ BLOCK_PARAMS = (
     ("ptr", "A"),
     ("i64", "a_row_stride"),
     ("i64", "a_col_stride"),
+    ("ptr", "B"),
+    ("i64", "b_row_stride"),
+    ("i64", "b_col_stride"),
     ("ptr", "C"),
     ("i64", "c_row_stride"),
     ("i64", "m"),
@@ -38,8 +42,8 @@ BLOCK_PARAMS = (
     ("ptr", "panels"),
     ("ptr", "memory"),
 )
-"""Strides in elements; the columns of C are adjacent. n and k are 1 at least. `memory` has `block_bytes(...)` bytes
-aligned to 64."""
+"""Strides in elements; the columns of C are adjacent. n and k are 1 at least. `panels` is null where B is to be read as
+it lies, which `reads_in_place` allows; `memory` has `block_bytes(...)` bytes aligned to 64."""
 
 
 def panels_symbol(types: GemmTypes) -> str:
@@ -54,6 +58,13 @@ def panels_bytes(types: GemmTypes, target: Target, n: int, k: int) -> int:
     """Bytes that a packed B takes."""
     plan = gemm_plan(types, target)
     return -(-k // plan.kc) * -(-n // plan.nr) * plan.panel_bytes(min(k, plan.kc))
+
+
+def reads_in_place(types: GemmTypes, target: Target, n: int, b_row_stride: int, b_col_stride: int) -> bool:
+    """Whether B can be read as it lies, and rows do not fall into few sets of the first level cache."""
+    plan, size = gemm_plan(types, target), itemsize(types.b)
+    adjacent = b_col_stride == 1 and (plan.masks or n % plan.lanes == 0)
+    return adjacent and not plan.convert[1] and b_row_stride * size % 2048 != 0
 
 
 def block_bytes(types: GemmTypes, target: Target) -> int:
@@ -87,14 +98,16 @@ def emit_panels(module: ModuleText, plan: GemmPlan, target: Target) -> None:
 
 def _emit_block(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     b = module.function(f"{plan.symbol}_block", BLOCK_PARAMS, linkage="", attributes=attributes(target))
-    a, a_rs, a_cs, c, c_rs, m, n, k, panels, memory = b.params
+    a, a_rs, a_cs, right, b_rs, b_cs, c, c_rs, m, n, k, panels, memory = b.params
     panel, each = _panel_sizes(b, plan, n, k)
     f = Frame(b, b.alloca("i64", len(FIELDS)))
-    null, size = V("ptr", "null"), itemsize(plan.types.a)
-    f.set(a=a, a_rs=b.mul(a_rs, size), a_cs=b.mul(a_cs, size), a_bs=0, b=null, b_rs=0, b_cs=0, b_bs=0)
+    null, size_a, size_b = V("ptr", "null"), itemsize(plan.types.a), itemsize(plan.types.b)
+    f.set(a=a, a_rs=b.mul(a_rs, size_a), a_cs=b.mul(a_cs, size_a), a_bs=0)
+    f.set(b=right, b_rs=b.mul(b_rs, size_b), b_cs=b.mul(b_cs, size_b), b_bs=0)
     f.set(c=c, c_rs=b.mul(c_rs, plan.out_bytes), c_bs=0, m=m, n=n, k=k, batch=1, epilogue=null, frame=null)
     packs_a = plan.convert[0]
-    f.set(mode_b=SHARED, pack_a=PRIVATE if packs_a else IN_PLACE, shared_a=null, a_panel=0, panel_bytes=panel)
+    mode = b.select(b.icmp("eq", panels, null), i64(IN_PLACE), i64(SHARED))
+    f.set(mode_b=mode, pack_a=PRIVATE if packs_a else IN_PLACE, shared_a=null, a_panel=0, panel_bytes=panel)
     with b.loop_carry(0, k, [panels], plan.kc, "kblock") as block:
         f.set(k0=block.index, k1=b.min_(b.add(block.index, plan.kc), k), shared=block.values[0])
         b.call("void", f"{plan.symbol}_rectangle", [f.pointer, i64(0), i64(0), m, i64(0), n, memory])

@@ -63,9 +63,7 @@ class _Task:
         loaded = [b.load("ptr", b.element(frame, "ptr", i)) for i in range(count)]
         self.q, self.k, self.v, self.c, scratch, self.frame, *self.others = loaded
         memory = b.offset(scratch, b.mul(worker, schedule.scratch.per_thread))
-        self.k_panels, self.v_panels, self.scores, weights, self.memory = (
-            b.offset(memory, place) for place in schedule.places
-        )
+        *self.places, self.scores, weights, self.memory = (b.offset(memory, place) for place in schedule.places)
         self.weights = self.scores if schedule.in_place else weights
 
     def write(self, is_symbolic: bool) -> None:
@@ -88,9 +86,8 @@ class _Task:
         q = self.matrix(self.q, first.a, first.types.a, batch)
         k = self.matrix(self.k, first.b, first.types.b, batch)
         v = self.matrix(self.v, second.b, second.types.b, batch)
-        if s.packed:
-            self.pack(first, k, self.k_panels)
-            self.pack(second, v, self.v_panels)
+        self.k_panels = self.panels(first, k, 0)
+        self.v_panels = self.panels(second, v, 1)
         scores, weights = (buffer.tensor.extents[1] for buffer in (s.scores, s.weights))
         with b.loop(start, stop, s.block, "block") as i:
             m = b.min_(b.sub(stop, i), s.block)
@@ -115,21 +112,23 @@ class _Task:
             place = b.add(place, b.mul(number, of.batch[0][1]))
         return b.offset(pointer, b.mul(place, itemsize(dtype)))
 
-    def pack(self, p: Product, right: V, panels: V) -> None:
-        args = [right, i64(p.b.row), i64(p.b.column), i64(p.n), i64(p.k), panels]
+    def panels(self, p: Product, right: V, which: int) -> V:
+        """The right operand of a product, packed for all blocks; null where it is not."""
+        if self.s.few or not self.s.packed[which]:
+            return NULL
+        args = [right, i64(p.b.row), i64(p.b.column), i64(p.n), i64(p.k), self.places[which]]
         self.b.call("void", panels_symbol(p.types), args)
+        return self.places[which]
 
     def product(self, p: Product, a: V, strides: tuple[int, int], right: tuple[V, V], out: tuple[V, int], m: V) -> None:
         """m rows: `right` is the right operand as it lies and as it was packed, `out` the result and its row stride."""
-        b, (c, c_stride) = self.b, out
+        b, zero, one = self.b, i64(0), i64(1)
         left = [a, *(i64(x) for x in strides)]
-        if self.s.packed:
-            args = [*left, c, i64(c_stride), m, i64(p.n), i64(p.k), right[1], self.memory]
-            b.call("void", block_symbol(p.types), args)
-            return
-        zero, one = i64(0), i64(1)
-        args = [
-            *left, zero, right[0], i64(p.b.row), i64(p.b.column), zero, c, i64(c_stride), zero,
-            one, m, i64(p.n), i64(p.k), self.memory, NULL, NULL, one,
-        ]  # fmt: skip
-        b.call("void", gemm_symbol(p.types), args)
+        (c, c_stride), (as_it_lies, panels) = out, right
+        lies = [as_it_lies, i64(p.b.row), i64(p.b.column)]
+        sizes = [m, i64(p.n), i64(p.k)]
+        if self.s.few:
+            args = [*left, zero, *lies, zero, c, i64(c_stride), zero, one, *sizes, self.memory, NULL, NULL, one]
+            b.call("void", gemm_symbol(p.types), args)
+        else:
+            b.call("void", block_symbol(p.types), [*left, *lies, c, i64(c_stride), *sizes, panels, self.memory])
