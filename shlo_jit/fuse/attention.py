@@ -200,9 +200,14 @@ def unfit_work(first: Op, second: Op) -> Refusal | None:
         return Refusal(
             f"{nbytes:,} bytes of other operands, more than {tuning.ATTENTION_OPERAND_BYTES:,}, meet each row"
         )
-    tasks, work = batch * -(-m // tuning.ATTENTION_TASK_ROWS), batch * m * n * k
+    rows = least_rows(k + extents_of(second, roles_of(second))[2])
+    tasks, work = batch * -(-m // rows), batch * m * n * k
     if tasks < tuning.ATTENTION_LEAST_TASKS and work > tuning.GEMM_TASK:
-        return Refusal(
-            f"there are {tasks} times {tuning.ATTENTION_TASK_ROWS} rows, too few tasks for {work:,} multiply-adds"
-        )
+        return Refusal(f"there are {tasks} times {rows} rows, too few tasks for {work:,} multiply-adds")
     return None
+
+
+def least_rows(features: int) -> int:
+    """Rows of a task, at least, that packing the other operands pays for: so many features of theirs, both together,
+    meet each element of the scores, which is not written and read again instead."""
+    return max(tuning.ATTENTION_TASK_ROWS, features // 2)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from shlo_jit import tuning
-from shlo_jit.fuse.attention import extents_of, store_of
+from shlo_jit.fuse.attention import extents_of, least_rows, store_of
 from shlo_jit.fuse.nest import Nest, Node, Store
 from shlo_jit.fuse.plan import Attention, OpStep
 from shlo_jit.ir import index as ix
@@ -113,7 +113,7 @@ def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
     block = min(m, max(tile, fitting))
     few = m <= tile
     packed = tuple(not reads_in_place(p.types, target, p.n, p.b.row, p.b.column) for p in (first, second))
-    task_rows, each, tasks = _tasks(batch, m, block, first.n * (first.k + second.n))
+    task_rows, each, tasks = _tasks(batch, m, block, first.n, first.k + second.n)
     nest, scores, weights = _on_blocks(parts, batch * m, block)
     rows = schedule_nest(nest, target, by_rows=True)
     blocks = batch * -(-m // block)
@@ -170,15 +170,15 @@ def _matrices(shape: tuple[int, ...], batch: tuple[int, ...], *dims: tuple[int, 
     return Matrices(row.stride, column.stride, tuple((shape[d], strides[d]) for d in batch))
 
 
-def _tasks(batch: int, m: int, block: int, row_work: int) -> tuple[int, int, Tasks]:
+def _tasks(batch: int, m: int, block: int, n: int, features: int) -> tuple[int, int, Tasks]:
     """Rows of a task, the batches of one that has all their rows, and the cut."""
-    one = m * row_work
+    one = m * n * features
     serial = min(tuning.GEMM_SERIAL, m * tuning.GEMM_VECTOR_SERIAL)
     if not isinstance(batch, Size) and batch * one <= serial:
         return m, batch, Tasks(batch, 1, f"{batch * one:,} multiply-adds; up to {serial:,} the caller does all")
-    groups = max(1, min(-(-tuning.ATTENTION_TASKS // max(1, hint_of(batch))), m // tuning.ATTENTION_TASK_ROWS))
+    groups = max(1, min(-(-tuning.ATTENTION_TASKS // max(1, hint_of(batch))), m // least_rows(features)))
     rows = -(-m // (groups * block)) * block
-    why = f"about {tuning.ATTENTION_TASKS}, of {tuning.ATTENTION_TASK_ROWS} rows at least"
+    why = f"about {tuning.ATTENTION_TASKS}, of {least_rows(features)} rows at least"
     if rows < m:
         tasks = batch * -(-m // rows)
         return rows, 1, Tasks(tasks, tasks, why, 1)
