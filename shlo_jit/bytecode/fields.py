@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from shlo_jit.bytecode.stream import SIGN, WIDEST, Output
-from shlo_jit.ir.types import DTYPES, ScalarType, Type
+from shlo_jit.ir.types import DTYPES, MOST_DIMENSIONS, ScalarType, Type
 
 DYNAMIC = -SIGN
 """Stands for an extent, or a bound, that is not known."""
@@ -118,24 +118,18 @@ def pairs(first: Field, second: Field) -> Field:
     )
 
 
-def _read_attributes(c: Tables) -> tuple[Any, ...]:
-    at = c.at
-    found: list[Any] = []
-    for index in c.varints(c.count()):
-        found.append(c.attribute(index, at))
-    return tuple(found)
+def _numbered(table: Callable[[Tables], Callable[[int, int], Any]], field: Field) -> Field:
+    """`listed` of what stands in a table: its numbers are read at once."""
+
+    def read(c: Tables) -> tuple[Any, ...]:
+        at, entry = c.at, table(c)
+        return tuple([entry(index, at) for index in c.varints(c.count())])
+
+    return Field(read, listed(field).write)
 
 
-def _read_types(c: Tables) -> tuple[Any, ...]:
-    at = c.at
-    found: list[Any] = []
-    for index in c.varints(c.count()):
-        found.append(c.type(index, at))
-    return tuple(found)
-
-
-ATTRIBUTES = Field(_read_attributes, listed(ATTRIBUTE).write)
-TYPES = Field(_read_types, listed(TYPE).write)
+ATTRIBUTES = _numbered(lambda c: c.attribute, ATTRIBUTE)
+TYPES = _numbered(lambda c: c.type, TYPE)
 
 
 # ---------------------------------------------------------------------- what may be missing
@@ -149,16 +143,6 @@ def _write_optional_attribute(out: Output, made: Made, value: Any) -> None:
     out.varint(0 if value is None else made.attribute(value) << 1 | 1)
 
 
-def _read_flagged(c: Tables) -> Any:
-    return _read_attribute(c) if c.varint() else None
-
-
-def _write_flagged(out: Output, made: Made, value: Any) -> None:
-    out.varint(value is not None)
-    if value is not None:
-        out.varint(made.attribute(value))
-
-
 def _read_optional_count(c: Tables) -> int | None:
     marked = c.varint()
     return marked >> 1 if marked & 1 else None
@@ -168,28 +152,33 @@ def _write_optional_count(out: Output, made: Made, value: int | None) -> None:
     out.varint(0 if value is None else value << 1 | 1)
 
 
-def _read_byte_flagged(c: Tables) -> Any:
-    return _read_attribute(c) if c.byte() else None
+def _flagged(flag: Field) -> Field:
+    """An attribute behind a flag that says whether it is there."""
 
+    def read(c: Tables) -> Any:
+        return _read_attribute(c) if flag.read(c) else None
 
-def _write_byte_flagged(out: Output, made: Made, value: Any) -> None:
-    out.byte(value is not None)
-    if value is not None:
-        out.varint(made.attribute(value))
+    def write(out: Output, made: Made, value: Any) -> None:
+        flag.write(out, made, value is not None)
+        if value is not None:
+            ATTRIBUTE.write(out, made, value)
+
+    return Field(read, write)
 
 
 OPTIONAL_ATTRIBUTE = Field(_read_optional_attribute, _write_optional_attribute)
-FLAGGED_ATTRIBUTE = Field(_read_flagged, _write_flagged)
-"""A flag in front, rather than in its lowest bit."""
-BYTE_FLAGGED_ATTRIBUTE = Field(_read_byte_flagged, _write_byte_flagged)
-"""The flag is a byte, not a number."""
+"""Whether it is there says the lowest bit of its number."""
+FLAGGED_ATTRIBUTE, BYTE_FLAGGED_ATTRIBUTE = map(_flagged, (COUNT, BYTE))
 OPTIONAL_COUNT = Field(_read_optional_count, _write_optional_count)
 
 
 def _read_extents(c: Tables) -> tuple[int | None, ...]:
     at = c.at
     extents: list[int | None] = []
-    for number in c.varints(c.count()):
+    rank = c.count()
+    if rank > MOST_DIMENSIONS:
+        c.fail(f"a tensor has {MOST_DIMENSIONS} dimensions at most, this one {rank}", at)
+    for number in c.varints(rank):
         if not number & 1:
             extents.append(number >> 1)
         elif number == WIDEST:

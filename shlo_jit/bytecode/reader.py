@@ -229,18 +229,7 @@ class _Reader:
                         at = self.result_types(result_types, data, at)
                 operands: list[Any] = []
                 if mask & HAS_OPERANDS:
-                    number, at = varint(data, at)
-                    for _ in range(number):
-                        number = data[at]
-                        if number & 1:
-                            operands.append(values[number >> 1])
-                            at += 1
-                        elif number & 2:
-                            operands.append(values[(number | data[at + 1] << 8) >> 2])
-                            at += 2
-                        else:
-                            number, at = long_varint(data, at)
-                            operands.append(values[number])
+                    at = _read_operands(operands, values, data, at)
                     if None in operands:
                         c.fail("a value is used before it is defined", start)
                 if mask & RARE:
@@ -374,3 +363,20 @@ class _Reader:
             else:
                 found.append(c.attribute(index >> 1, at) if index & 1 else None)
         return found
+
+
+def _read_operands(found: list[Any], values: Sequence[Value | None], data: bytes, at: int) -> int:
+    """Values by their numbers, None for one that is not yet defined; where they end."""
+    count, at = varint(data, at)
+    for _ in range(count):
+        number = data[at]
+        if number & 1:
+            found.append(values[number >> 1])
+            at += 1
+        elif number & 2:
+            found.append(values[(number | data[at + 1] << 8) >> 2])
+            at += 2
+        else:
+            number, at = long_varint(data, at)
+            found.append(values[number])
+    return at

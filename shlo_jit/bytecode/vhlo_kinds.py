@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from typing import Any
 
 from shlo_jit.bytecode.fields import (
@@ -222,9 +221,7 @@ def complex_part(type: ScalarType) -> tuple[Type]:
 
 def make_tensor(shape: tuple[int | None, ...], type: Type) -> TensorType:
     dtype = element(type)
-    if isinstance(dtype, DType):
-        return _tensor(shape, dtype.name)
-    return TensorType(shape, dtype)  # not that of another spelling
+    return _tensor(shape, dtype.name) if isinstance(dtype, DType) else tensor(shape, dtype)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -247,8 +244,6 @@ def _encoded_parts(type: TensorType) -> tuple[Any, ...]:
 
 
 SIGNED_STORAGE = 1
-SHORT, LONG = "<u", "<ui"
-"""The storage of unsigned quantized numbers, as it is spelled: an integer without a sign, or `ui8` and the like."""
 
 
 def _storage(flags: int, type: Type) -> DType:
@@ -268,10 +263,8 @@ def _quantized(
     least, most = storage_range(stored)
     if not least <= low < high <= most or len(scales) != len(zeros) or not scales:
         raise ValueError("the range or the parameters of a quantized type are none")
-    found = QuantizedType(stored, shown, low, high, scales, zeros, axis)
-    if isinstance(storage, ScalarType) and storage.name.startswith("u"):
-        return replace(found, text=element_type_text(found).replace(SHORT, LONG, 1))
-    return found
+    signless = isinstance(storage, ScalarType) and not storage.name.startswith("u")
+    return QuantizedType(stored, shown, low, high, scales, zeros, axis, signless)
 
 
 def _per_tensor(flags: int, storage: Type, expressed: Type, scale: float, zero: int, low: int, high: int) -> Any:
@@ -286,7 +279,7 @@ def _per_axis(
 
 
 def _head(type: QuantizedType) -> tuple[Any, ...]:
-    name = type.storage.name if LONG in type.text else type.storage.name.removeprefix("u")
+    name = type.storage.name.removeprefix("u") if type.signless else type.storage.name
     return int(type.storage.kind == "i"), ScalarType(name), ScalarType(type.expressed.name)
 
 

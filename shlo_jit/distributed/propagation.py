@@ -110,9 +110,10 @@ class Propagation:
     def loop(self, op: Op, given: tuple[Known, ...]) -> tuple[Known, ...]:
         """A value that a loop carries is cut as at its beginning, or else as a turn leaves it."""
         condition, body = op.regions
-        looks = len(self.looks)
+        looks, called = len(self.looks), self._called
         while True:
             del self.looks[looks:]
+            self._called = called.copy()  # a call that comes again has its looks again
             left = self.block(body.block, given)
             carried = tuple(before or after for before, after in zip(given, left, strict=True))
             if carried == given:
@@ -121,13 +122,14 @@ class Propagation:
             given = carried
 
     def manual(self, op: Op, given: tuple[Known, ...]) -> Sequence[Known]:
-        """Inside, parts are cut along the other axes only; the results are cut along both."""
+        """Inside, parts are cut along the other axes only; the results are cut along both. What does not fit together
+        here is refused when the computation is written out."""
         axes = set(manual_axes(op))
         self._manual += 1
         inside = self.block(op.block(), [_along(s, lambda axis: axis.name not in axes) for s in given])
         self._manual -= 1
         outside = shardings_of(op, "out_shardings", self.meshes)
-        return _said(op, [_both(out, part) for out, part in zip(outside, inside, strict=True)])
+        return _said(op, [_both(out, part) for out, part in zip(outside, inside, strict=False)])
 
 
 def _decomposition(op: Op) -> str | None:
@@ -169,7 +171,7 @@ def _along(sharding: Known, wanted: Callable[[Axis], bool]) -> Known:
 
 def _both(out: Sharding, part: Known) -> Sharding:
     """Cut along the axes of the one, and each part along those of the other."""
-    if part is None or part.mesh != out.mesh:
+    if part is None or part.mesh != out.mesh or len(part.dimensions) != len(out.dimensions):
         return out
     return replace(out, dimensions=tuple(a + b for a, b in zip(out.dimensions, part.dimensions, strict=True)))
 

@@ -16,7 +16,6 @@ from shlo_jit.ir.types import (
     TokenType,
     TupleType,
     Type,
-    storage_range,
 )
 
 
@@ -59,20 +58,14 @@ def _tensor(type: TensorType) -> str:
 
 
 def element_type_text(dtype: ElementType) -> str:
-    """An element type; a quantized one as its author wrote it."""
+    """An element type."""
     if not isinstance(dtype, QuantizedType):
         return dtype.name
-    if dtype.text:
-        return dtype.text
-    low, high = storage_range(dtype.storage)
-    limits = f"<{dtype.storage_min}:{dtype.storage_max}>"
-    if (low, high) == (dtype.storage_min, dtype.storage_max):
-        limits = ""
-    storage = dtype.storage.name.replace("ui", "u")
+    storage = f"{dtype.storage_name}{dtype.limits}"
     parameters = [
         attribute_float_text(scale, "f64") + (f":{zero}" if zero else "")
         for scale, zero in zip(dtype.scales, dtype.zero_points, strict=True)
     ]
     if dtype.axis is None:
-        return f"!quant.uniform<{storage}{limits}:{dtype.expressed}, {parameters[0]}>"
-    return f"!quant.uniform<{storage}{limits}:{dtype.expressed}:{dtype.axis}, {{{','.join(parameters)}}}>"
+        return f"!quant.uniform<{storage}:{dtype.expressed}, {parameters[0]}>"
+    return f"!quant.uniform<{storage}:{dtype.expressed}:{dtype.axis}, {{{','.join(parameters)}}}>"

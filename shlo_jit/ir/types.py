@@ -7,7 +7,7 @@ compares structure in any case.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
@@ -118,8 +118,19 @@ class QuantizedType:
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
     axis: int | None = None
-    text: str = field(default="", compare=False)
-    """As written (scales print as their author wrote them); empty when built."""
+    signless: bool = True
+    """Whether the storage is written as an integer without a sign (`i8`, `u8`), or by its own type (`ui8`)."""
+
+    @property
+    def storage_name(self) -> str:
+        """As it is written."""
+        return self.storage.name.replace("ui", "u") if self.signless else self.storage.name
+
+    @property
+    def limits(self) -> str:
+        """The storage's range as it is written: not at all where it is the whole."""
+        low_high = self.storage_min, self.storage_max
+        return "" if low_high == storage_range(self.storage) else "<{}:{}>".format(*low_high)
 
 
 ElementType = DType | QuantizedType
@@ -129,6 +140,10 @@ class Type:
     """Base of value types."""
 
     __slots__ = ()
+
+
+MOST_DIMENSIONS = 64
+"""Of a tensor: as many as NumPy's arrays have, which constants, arguments and results are."""
 
 
 @dataclass(frozen=True, slots=True)

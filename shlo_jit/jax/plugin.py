@@ -132,22 +132,23 @@ def _device_count() -> int:
 
 def _copy_from_others(view_alignment: ctypes.c_int64) -> None:
     """JAX makes its own copy of another library's array, where one is wanted, in a way that no plugin can offer: a view
-    of it is made, wherever it lies, and copied."""
+    of it is made, wherever it lies, and copied. So is an array that lies where no program may read it."""
     from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue] - it has no stubs
 
     original, lock = _jax.dlpack_managed_tensor_to_buffer, threading.Lock()
 
     def dlpack_managed_tensor_to_buffer(tensor: Any, device: Any, stream: Any, copy: Any = None, *more: Any) -> Any:
-        if copy is False or "shlo_jit" not in device.client.platform_version:
+        if "shlo_jit" not in device.client.platform_version:
             return original(tensor, device, stream, copy, *more)
         with lock:
             before = view_alignment.value
-            view_alignment.value = 1
+            view_alignment.value = before if copy is False else 1
             try:
                 found = original(tensor, device, stream, False, *more)
             finally:
                 view_alignment.value = before
-        return found.copy() if copy else found
+        is_odd = found.unsafe_buffer_pointer() % min(found.dtype.itemsize, 8) != 0
+        return found.copy() if copy or is_odd else found
 
     _jax.dlpack_managed_tensor_to_buffer = dlpack_managed_tensor_to_buffer
 

@@ -40,23 +40,11 @@ def element_text(dtype: ElementType) -> str:
     """An element type as MLIR prints it."""
     if isinstance(dtype, DType):
         return dtype.name
-    low_high = _range_text(dtype)
+    storage = f"{dtype.storage_name}{dtype.limits}"
     pairs = [f"{s:e}" + (f":{z}" if z else "") for s, z in zip(dtype.scales, dtype.zero_points, strict=False)]
-    storage = dtype.storage.name
-    if "uniform<ui" not in dtype.text:
-        storage = storage.replace("ui", "u")
     if dtype.axis is None:
-        return f"!quant.uniform<{storage}{low_high}:{dtype.expressed.name}, {pairs[0]}>"
-    return f"!quant.uniform<{storage}{low_high}:{dtype.expressed.name}:{dtype.axis}, {{{','.join(pairs)}}}>"
-
-
-def _range_text(dtype: QuantizedType) -> str:
-    unsigned = dtype.storage.kind == "u"
-    bits = dtype.storage.bits - (0 if unsigned else 1)
-    full = (0 if unsigned else -(1 << bits), (1 << bits) - 1)
-    if (dtype.storage_min, dtype.storage_max) == full:
-        return ""
-    return f"<{dtype.storage_min}:{dtype.storage_max}>"
+        return f"!quant.uniform<{storage}:{dtype.expressed.name}, {pairs[0]}>"
+    return f"!quant.uniform<{storage}:{dtype.expressed.name}:{dtype.axis}, {{{','.join(pairs)}}}>"
 
 
 def type_text(t: Type) -> str:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from shlo_jit.codegen.jit import Library
+from shlo_jit.ir.types import MOST_DIMENSIONS
 from shlo_jit.pjrt import interface, records
-from shlo_jit.pjrt.code.row_major import LAYOUTS, MOST_RANK
+from shlo_jit.pjrt.code.row_major import LAYOUTS
 from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.kept import Kept
 from shlo_jit.pjrt.ports import MEMORY_KINDS, Port
@@ -114,8 +115,8 @@ class Client:
 
     def layout_address(self, rank: int) -> int:
         """Of the layout that arrays of a rank have. Raises PluginError."""
-        if not 0 <= rank <= MOST_RANK:
-            raise PluginError(interface.INVALID_ARGUMENT, f"arrays have up to {MOST_RANK} dimensions, not {rank}")
+        if not 0 <= rank <= MOST_DIMENSIONS:
+            raise PluginError(interface.INVALID_ARGUMENT, f"arrays have up to {MOST_DIMENSIONS} dimensions, not {rank}")
         return self.library.addresses[LAYOUTS.text[1:]] + records.nbytes(records.LAYOUT) * rank
 
     def add(self, program: Program) -> int:

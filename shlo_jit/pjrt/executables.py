@@ -17,10 +17,11 @@ from shlo_jit.pipeline import lower
 from shlo_jit.pjrt import interface, records
 from shlo_jit.pjrt.kept import Kept
 from shlo_jit.pjrt.options import CompileOptions
-from shlo_jit.pjrt.ports import Port, arguments_of, donated_of, main_of, results_of
+from shlo_jit.pjrt.ports import Port, arguments_of, main_of, results_of
 from shlo_jit.pjrt.shown import shown
 from shlo_jit.pjrt.table import PluginError
 from shlo_jit.runtime.distributed import signature
+from shlo_jit.text.port_names import donated_arguments
 
 if TYPE_CHECKING:
     from shlo_jit.pjrt.client import Client
@@ -116,7 +117,7 @@ class SingleProgram(Program):
     def __init__(self, module: Module, options: CompileOptions, fingerprint: str, calls: Calls) -> None:
         super().__init__(module, options, fingerprint)
         main = main_of(module)
-        self.donated = donated_of(main)
+        self.donated = {*donated_arguments(main)}
         tensors = [i for i, type in enumerate(function_type(main).inputs) if isinstance(type, TensorType)]
         taken = tuple(number for number, i in enumerate(tensors) if i in self.donated)
         self.exe: Any = compile(module, custom_calls=calls, donate=taken)

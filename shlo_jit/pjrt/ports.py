@@ -40,17 +40,6 @@ def main_of(module: Module) -> Op:
     return found
 
 
-def donated_of(main: Op) -> set[int]:
-    """The arguments that the program may take."""
-    attributes = main.attributes.get("arg_attrs") or ()
-    words = ("tf.aliasing_output", "jax.buffer_donor")
-    return {
-        i
-        for i, row in enumerate(attributes)
-        if isinstance(row, DictAttr) and any(row.get(w) is not None for w in words)
-    }
-
-
 def arguments_of(main: Op, own: Sequence[Signature]) -> list[Port]:
     """`own`: of the tensors among them. Raises PluginError."""
     return _ports(main, "arg_attrs", function_type(main).inputs, own)

@@ -38,12 +38,8 @@ EXECUTABLE = _record(
     *("arguments", "argument_count", "inputs"),  # ARGUMENT each; how many of the interface's, and of the program's
     *("results", "result_count"),  # RESULT each
     *("num_replicas", "num_partitions"),
-    *(
-        "references",
-        "is_deleted",
-        "number",
-        "next",
-    ),  # number: what Python knows it by; next: of those that were destroyed
+    *("references", "is_deleted"),
+    *("number", "next"),  # what Python knows it by; of those that were destroyed
     *("fail", "run_many"),  # Python: why a call failed; a call of several devices
     *("input_count", "output_count"),
 )

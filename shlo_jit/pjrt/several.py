@@ -29,10 +29,11 @@ from shlo_jit.pjrt.callbacks import CALLBACKS, INSPECT, placed
 from shlo_jit.pjrt.executables import Calls, Program
 from shlo_jit.pjrt.nesting import in_callback
 from shlo_jit.pjrt.options import CompileOptions
-from shlo_jit.pjrt.ports import Port, arguments_of, donated_of, main_of, results_of
+from shlo_jit.pjrt.ports import Port, arguments_of, main_of, results_of
 from shlo_jit.pjrt.shardings import Cut, layout_of, look_sharding, op_sharding, recut
 from shlo_jit.pjrt.table import PluginError, record_at
 from shlo_jit.runtime.distributed import DistributedExecutable
+from shlo_jit.text.port_names import donated_arguments
 
 if TYPE_CHECKING:
     from shlo_jit.pjrt.client import Client
@@ -69,11 +70,12 @@ class SeveralProgram(Program):
         self.exe: Any = self._compile()
         self._has_ranks, self._changed = not is_once, threading.Condition()
         self._in_call: object = None
-        self.donated = donated_of(main)
+        self.donated = {*donated_arguments(main)}
         self.inputs: Any = self.exe.inputs
         self.outputs: Any = self.exe.outputs
         whole = arguments_of(main, self.inputs), results_of(main, self.outputs)
-        self.given_cuts, self.wanted_cuts = cuts, _ = layout.arguments, layout.results
+        self.given_cuts = cuts = layout.arguments
+        self.wanted_cuts = layout.results
         if isinstance(self.exe, DistributedExecutable) and self.exe.is_global:
             arrays: Any = self.exe._arrays
             own = [None if port.number < 0 else arrays._cut_outputs[port.number] for port in whole[1]]
@@ -240,11 +242,8 @@ def _part(port: Port, cut: Cut) -> Port:
     """A port of the whole program, on one device."""
     if cut is None or port.number < 0:
         return port
-    shape = cut.part_shape(port.shape)
-    count = int(np.prod(port.shape, dtype=np.int64))
-    return port._replace(
-        shape=shape, nbytes=port.nbytes // (count // max(1, int(np.prod(shape, dtype=np.int64)))) if count else 0
-    )
+    shape, count = cut.part_shape(port.shape), math.prod(port.shape)
+    return port._replace(shape=shape, nbytes=port.nbytes * math.prod(shape) // max(1, count))
 
 
 def _view(buffer: Any, index: int, port: Port, dtype: np.dtype) -> np.ndarray:

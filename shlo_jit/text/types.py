@@ -20,6 +20,7 @@ from typing import NoReturn
 from shlo_jit.errors import ParseError, Source, Span, diagnose
 from shlo_jit.ir.types import (
     DTYPES,
+    MOST_DIMENSIONS,
     TOKEN,
     DType,
     ElementType,
@@ -206,6 +207,8 @@ def _tensor_text(text: str, aliases: dict[str, Type]) -> TensorType:
         while m := _EXTENT.match(text, at, inner_end):
             extents.append(_extent(m[1], at))
             at = m.end()
+        if len(extents) > MOST_DIMENSIONS:
+            raise TypeRefusal(f"a tensor has {MOST_DIMENSIONS} dimensions at most, this one {len(extents)}", at)
     element_end = _element_end(text, at, inner_end)
     dtype = _element(text[at:element_end].strip(), at, aliases)
     shape = None if unranked else tuple(extents)
@@ -306,7 +309,7 @@ def _quantized(text: str, at: int) -> QuantizedType:
     if axis is not None and m["axis"].startswith("-"):
         raise TypeRefusal(f"illegal quantized dimension: -{axis}", at)
     scales, zeros = _parameters(m["parameters"].strip(), axis is not None, at)
-    return QuantizedType(storage, expressed, low, high, scales, zeros, axis, " ".join(text.split()))
+    return QuantizedType(storage, expressed, low, high, scales, zeros, axis, not m["storage"].startswith("ui"))
 
 
 def _storage(name: str, at: int) -> DType:

@@ -7,7 +7,7 @@ import pytest
 
 import shlo_jit
 from shlo_jit.distributed.dimension_maps import dimension_maps
-from shlo_jit.distributed.propagation import meshes_of, propagate
+from shlo_jit.distributed.propagation import Propagation, meshes_of, propagate
 from shlo_jit.distributed.shardy import Sharding, sharding_of
 from shlo_jit.errors import StableHLOError
 from shlo_jit.ir.attributes import DictAttr
@@ -130,12 +130,16 @@ func.func @main({X}, {V}, %w: tensor<8x4xf32>, %one: tensor<f32>, %z: tensor<4xc
 
 
 def propagated(text: str) -> Sharding | None:
+    return propagation(text).results[0]
+
+
+def propagation(text: str) -> Propagation:
     module = shlo_jit.parse(text)
     main = module.function("main")
     assert main is not None
     rows = [row.get("sdy.sharding") for row in main.attributes.get("arg_attrs") or [DictAttr(())] * 5]
     given = [None if row is None else sharding_of(main, row, meshes_of(module)) for row in rows]
-    return propagate(module, main, given, ()).results[0]
+    return propagate(module, main, given, ["look"])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -159,6 +163,41 @@ def test_a_sharding_of_another_rank_is_an_error_at_its_op() -> None:
     text = program('%r = sdy.sharding_constraint %x <@mesh, [{"a"}]> : tensor<8x4xf32>', "8x4")
     with pytest.raises(StableHLOError, match=r"a sharding of 1 dimensions is given for .*8x4xf32"):
         propagated(text)
+
+
+@pytest.mark.parametrize("out", ['[<@mesh, [{"a"}]>]', '[<@mesh, [{"a"}, {}]>, <@mesh, [{"a"}, {}]>]', "[]"])
+def test_a_computation_on_parts_that_does_not_fit_is_refused(out: str) -> None:
+    text = program(
+        f'%r = sdy.manual_computation(%x) in_shardings=[<@mesh, [{{"a"}}, {{?}}]>] out_shardings={out}'
+        ' manual_axes={"a"} (%y: tensor<4x4xf32>) { sdy.return %y : tensor<4x4xf32> }'
+        " : (tensor<8x4xf32>) -> tensor<8x4xf32>",
+        "8x4",
+    )
+    with pytest.raises(StableHLOError, match=r"sharding"):
+        propagation(text)
+        shlo_jit.compile(text, num_partitions=8)
+
+
+def test_a_function_that_every_turn_of_a_loop_calls_looks_at_its_operand_once() -> None:
+    """Also where another value is known better after the first turn, so that there is a second look at the loop."""
+    body = (
+        "%c0 = stablehlo.constant dense<true> : tensor<i1>\n"
+        "%r, %p = stablehlo.while(%s = %w, %q = %c0) : tensor<8x4xf32>, tensor<i1>\n"
+        "cond { stablehlo.return %q : tensor<i1> } do {\n"
+        "%k = func.call @looking(%v) : (tensor<4xf32>) -> tensor<4xf32>\n"
+        "%n = stablehlo.add %s, %x : tensor<8x4xf32>\n"
+        "%f = stablehlo.constant dense<false> : tensor<i1>\n"
+        "stablehlo.return %n, %f : tensor<8x4xf32>, tensor<i1> }"
+    )
+    looking = (
+        "func.func private @looking(%y: tensor<4xf32>) -> tensor<4xf32> {\n"
+        "%t = stablehlo.custom_call @look(%y) : (tensor<4xf32>) -> tensor<4xf32>\n"
+        "return %t : tensor<4xf32> }\n"
+    )
+    (look,) = propagation(program(body, "8x4").replace("func.func @main", looking + "func.func @main")).looks
+    (known,) = look.operands
+    assert known is not None
+    assert [axis.name for axis in known.dimensions[0]] == ["a"]
 
 
 def test_a_dimension_that_maps_to_another_means_what_it_says() -> None:

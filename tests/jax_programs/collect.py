@@ -1,5 +1,6 @@
-"""Runs functions of files in `programs`, and writes what each returns: `python collect.py OUT FILE:NAME,NAME FILE ...`.
-Without names, all functions of a file run.
+"""Runs functions of files in `programs`, and writes what each returns, or the text of what it raises.
+
+    python collect.py OUT FILE:NAME,NAME FILE ...      without names, all functions of a file run
 
 Whoever starts this says by JAX_PLATFORMS on what they run; the programs know nothing of it.
 """
@@ -10,11 +11,10 @@ import importlib.util
 import inspect
 import pickle
 import sys
-import time
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,29 +22,19 @@ import numpy as np
 HERE = Path(__file__).resolve().parent / "programs"
 
 
-class Found(NamedTuple):
-    """Of one program: its results, or the text of what it raised; seconds in all, and of these in compilation."""
-
-    results: list[np.ndarray] | str
-    seconds: float
-    compiling: float
-
-
 def main() -> None:
     out, *wanted = sys.argv[1:]
     found: dict[str, Any] = {"platform": jax.devices()[0].client.platform_version}
-    compiling = _compile_seconds()
     for word in wanted:
         file, _, names = word.partition(":")
         jax.config.update("jax_enable_x64", False)  # which some files set
         module = _load(file)
         for name in names.split(",") if names else _programs(module):
-            begin, before = time.perf_counter(), compiling[0]
             try:
                 results: Any = [np.asarray(leaf) for leaf in jax.tree.leaves(getattr(module, name)())]
             except Exception:
                 results = traceback.format_exc()
-            found[f"{file}.{name}"] = tuple(Found(results, time.perf_counter() - begin, compiling[0] - before))
+            found[f"{file}.{name}"] = results
     Path(out).write_bytes(pickle.dumps(found))
 
 
@@ -60,18 +50,6 @@ def _programs(module: ModuleType) -> list[str]:
     """Names of its own functions, but for those that begin with a line."""
     own = inspect.getmembers(module, lambda f: inspect.isfunction(f) and f.__module__ == module.__name__)
     return [name for name, _ in own if not name.startswith("_")]
-
-
-def _compile_seconds() -> list[float]:
-    """A number that grows."""
-    total = [0.0]
-
-    def heard(event: str, seconds: float, **_: Any) -> None:
-        if event == "/jax/core/compile/backend_compile_duration":
-            total[0] += seconds
-
-    jax.monitoring.register_event_duration_secs_listener(heard)
-    return total
 
 
 if __name__ == "__main__":

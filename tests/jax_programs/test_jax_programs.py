@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
-import importlib.util
 import pickle
 from pathlib import Path
 from typing import NamedTuple
@@ -102,7 +101,7 @@ def _check(wanted: dict[str, list[str]], folder: Path) -> None:
     ours, theirs = found
     assert "shlo_jit" in ours.pop("platform") and "shlo_jit" not in theirs.pop("platform")
     assert [*ours] == [*theirs] == [f"{file}.{name}" for file, names in wanted.items() for name in names]
-    wrong = [f"{name}: {reason}" for name in ours if (reason := _difference(ours[name][0], theirs[name][0]))]
+    wrong = [f"{name}: {reason}" for name in ours if (reason := _difference(ours[name], theirs[name]))]
     versions = {d: importlib.metadata.version(d) for file in wanted for d in ("jax", *FILES[file].libraries)}
     assert not wrong, "\n".join([str(versions), *wrong])
 

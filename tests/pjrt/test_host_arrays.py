@@ -90,6 +90,7 @@ def test_an_array_that_may_stay_is_not_copied(host: Host) -> None:
     ({"dims": numbers([-(2**63), -(2**63)])}, "the first of which is -9223372036854775808"),
     ({"dims": None}, "no array of type 11 with 2 dimensions"),
     ({"num_dims": 2**40}, "with 1099511627776 dimensions"),
+    ({"dims": numbers([1] * 65), "num_dims": 65, "byte_strides": None}, "with 65 dimensions"),
     ({"num_byte_strides": 1}, "num_byte_strides: expected one stride for each of 2 dimensions, got 1"),
     ({"num_byte_strides": 3}, "num_byte_strides: expected one stride for each of 2 dimensions, got 3"),
     ({"host_buffer_semantics": 4}, "host_buffer_semantics: expected 0 to 3, got 4"),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -105,3 +108,17 @@ def test_newer_hosts(host: Host) -> None:
     assert tried > 50
     host.destroy(buffer)
     host.call("LoadedExecutable_Destroy", executable=loaded)
+
+
+WITHOUT_MEMORY = """
+import ctypes
+from shlo_jit.pjrt.plugin import plugin
+error = plugin(lambda: 1).client.library.addresses["shlo_pjrt_error"]
+ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p, ctypes.c_int64)(error)(3, b"", 1 << 60)
+"""
+
+
+def test_a_process_without_memory_for_a_record_says_so() -> None:
+    ended = subprocess.run([sys.executable, "-c", WITHOUT_MEMORY], capture_output=True, timeout=100, check=False)
+    assert ended.returncode == -signal.SIGABRT
+    assert ended.stderr.endswith(b"shlo_jit: there is no memory left\n")

@@ -23,6 +23,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.equality import difference
 from shlo_jit.ir.types import DTYPES, FunctionType, QuantizedType, ScalarType, TensorType, tensor
 from shlo_jit.text.parser import parse_module
+from shlo_jit.text.types import type_of_text
 
 TWO = "tensor<3x3xf32>, tensor<3x3xf32>"
 PAIRS = [
@@ -161,6 +162,17 @@ def test_types() -> None:
     extensions = "%0 = stablehlo.set_dimension_size %x, %i, dim = 0 : (tensor<3xf32>, tensor<i32>)"
     op = first(extensions + " -> tensor<?x?xf32, #stablehlo.type_extensions<bounds = [3, -1]>>")
     assert op.result.type == TensorType((None, None), DTYPES["f32"], (3, None))
+
+
+def test_types_of_quantized_numbers_print_alike_whatever_came_before() -> None:
+    """Scales are numbers, however they are written; `u8` and `ui8` are two types."""
+    spelled = [f"!quant.uniform<{storage}:f32, {scale}:3>" for storage in ("u8", "ui8") for scale in ("2.0", "2.00")]
+    for element in (*spelled, *reversed(spelled)):
+        text = str(parse_module(f"func.func private @f(%a: tensor<2x{element}>)"))
+        assert f"tensor<2x{element.split()[0]} 2.000000e+00:3>>" in text
+    u8, other, ui8, _ = (type_of_text(f"tensor<2x{element}>") for element in spelled)
+    assert u8 is other
+    assert u8 != ui8
 
 
 def test_a_value_of_a_later_block() -> None:

@@ -1,6 +1,6 @@
 """Arrays on a device: buffers, and the storages that they refer to.
 
-    ptr @shlo_pjrt_storage(ptr data, i64 nbytes, ptr release, ptr argument, i64 is_own)     null without memory
+    ptr @shlo_pjrt_storage(ptr data, i64 nbytes, ptr release, ptr argument, i64 is_own)
     void @shlo_pjrt_drop(ptr storage)
     ptr @shlo_pjrt_buffer(ptr storage, ptr data, i64 nbytes, i64 type, i64 rank, ptr dims, ptr device, ptr memory)
 
@@ -17,7 +17,7 @@ from shlo_jit.pjrt.code.holds import held, is_deleted, let_go
 from shlo_jit.pjrt.code.layouts import refuse_order
 from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.shapes import itemsize
-from shlo_jit.pjrt.code.writer import NULL, Record, Slot, error
+from shlo_jit.pjrt.code.writer import NULL, Record, Slot, error, new
 from shlo_jit.pjrt.records import BUFFER, DEVICE, MEMORY, STORAGE, nbytes
 
 NO_MEMORY = "there is not enough memory for an array"
@@ -48,7 +48,7 @@ def _write_storage(module: ModuleText) -> None:
     params = [("ptr", "data"), ("i64", "nbytes"), ("ptr", "release"), ("ptr", "argument"), ("i64", "is_own")]
     b = module.function("shlo_pjrt_storage", params, "ptr", linkage="external", attributes="nounwind")
     data, size, release, argument, is_own = b.params
-    made = b.call("ptr", "malloc", [i64(nbytes(STORAGE))])
+    made = new(b, nbytes(STORAGE))
     record = Record(b, STORAGE, made)
     record["references"], record["nbytes"], record["is_own"] = 1, size, is_own
     for field, value in (("data", data), ("release", release), ("argument", argument)):
@@ -85,7 +85,7 @@ def _write_buffer(module: ModuleText) -> None:
     ]
     b = module.function("shlo_pjrt_buffer", params, "ptr", linkage="external", attributes="nounwind")
     storage, data, size, type, rank, dims, device, memory = b.params
-    made = b.call("ptr", "malloc", [b.add(b.mul(rank, 8), nbytes(BUFFER))])
+    made = new(b, b.add(b.mul(rank, 8), nbytes(BUFFER)))
     record, behind = Record(b, BUFFER, made), b.offset(made, nbytes(BUFFER))
     record["nbytes"], record["type"], record["rank"] = size, type, rank
     record["external"], record["state"] = 0, 0

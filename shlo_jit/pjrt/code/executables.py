@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic, atomic_load
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
-from shlo_jit.pjrt.code.writer import NULL, Record, Slot
+from shlo_jit.pjrt.code.writer import NULL, Record, Slot, new
 from shlo_jit.pjrt.records import EXECUTABLE, MEMORY, USER_DATA, nbytes
 
 DEAD = V("ptr", "@shlo_pjrt_dead")
@@ -86,7 +86,7 @@ def _write_memory_kind(module: ModuleText) -> None:
         return []
 
     def add() -> list[V]:
-        made = b.call("ptr", "malloc", [i64(nbytes(USER_DATA))])
+        made = new(b, nbytes(USER_DATA))
         record = Record(b, USER_DATA, made)
         record["key"], record["data"] = key, b.cast("ptrtoint", given, "i64")
         push(b, Record(b, MEMORY, memory).place("user_data"), made, record.place("next"))

@@ -286,7 +286,7 @@ class _Execute:
             output, argument, size = result["output"], result["argument"], result["nbytes"]
 
             def token() -> list[V]:
-                return [b.call("ptr", "aligned_alloc", [i64(64), i64(64)])]
+                return [b.call("ptr", "shlo_pjrt_take", [size], declare=False)]
 
             def tensor() -> list[V]:
                 return [b.load("ptr", b.element(self.outputs, "ptr", output))]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
-from shlo_jit.pjrt.code.writer import NULL, Record, Slot, symbol
+from shlo_jit.pjrt.code.writer import NULL, Record, Slot, new, symbol
 from shlo_jit.pjrt.interface import fields_of
 from shlo_jit.pjrt.records import ERROR, EVENT, WAITER, nbytes
 
@@ -42,7 +42,7 @@ def _write_errors(module: ModuleText) -> None:
     params = [("i32", "code"), ("ptr", "message"), ("i64", "size")]
     b = module.function("shlo_pjrt_error", params, "ptr", linkage="external", attributes="nounwind cold")
     code, message, size_ = b.params
-    made = b.call("ptr", "malloc", [b.add(size_, nbytes(ERROR) + 1)])
+    made = new(b, b.add(size_, nbytes(ERROR) + 1))
     record, copy = Record(b, ERROR, made), b.offset(made, nbytes(ERROR))
     record["vtable"] = b.cast("ptrtoint", ERROR_TABLE, "i64")
     record["code"] = b.cast("sext", code, "i64")
@@ -68,7 +68,7 @@ def _write_errors(module: ModuleText) -> None:
 # ---------------------------------------------------------------------- events
 def _write_events(module: ModuleText) -> None:
     b = module.function("shlo_pjrt_event", [], "ptr", linkage="external", attributes="nounwind")
-    made = b.call("ptr", "malloc", [i64(nbytes(EVENT))])
+    made = new(b, nbytes(EVENT))
     record = Record(b, EVENT, made)
     record["references"], record["is_ready"], record["waiting"] = 2, 0, 0
     b.ret(made)
@@ -154,7 +154,7 @@ def _write_on_ready(module: ModuleText) -> None:
     with b.if_(b.icmp("eq", event, READY), "constant"):
         _call_back(b, callback, argument)
         b.ret_early(NULL)
-    waiter = b.call("ptr", "malloc", [i64(nbytes(WAITER))])
+    waiter = new(b, nbytes(WAITER))
     record, place = Record(b, WAITER, waiter), Record(b, EVENT, event).place("waiting")
     record["callback"], record["argument"] = (b.cast("ptrtoint", x, "i64") for x in (callback, argument))
     again, try_, done, closed = (b.label(n) for n in ("again", "try", "done", "closed"))

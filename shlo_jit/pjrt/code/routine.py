@@ -20,7 +20,7 @@ from shlo_jit.pjrt.code.python import FUNCTIONS, INSIDE, MAIN_THREAD, PYTHON, RA
 from shlo_jit.pjrt.code.row_major import LAYOUTS, write_row_major
 from shlo_jit.pjrt.code.shapes import write_shapes
 from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT, write_transfer
-from shlo_jit.pjrt.code.writer import symbol, write_short
+from shlo_jit.pjrt.code.writer import symbol, write_records
 
 OWN = (
     *("shlo_pjrt_error", "shlo_pjrt_take", "shlo_pjrt_give", "shlo_pjrt_lock_memory", "shlo_pjrt_take_dead"),
@@ -35,7 +35,7 @@ OWN = (
 
 
 def build(module: ModuleText, target: Target) -> None:
-    write_short(module)
+    write_records(module)
     write_memory(module, target)
     write_objects(module)
     write_holds(module)

@@ -5,13 +5,11 @@ Hosts ask for it when they read an array, perhaps while they raise an exception:
 
 from __future__ import annotations
 
+from shlo_jit.ir.types import MOST_DIMENSIONS
 from shlo_jit.kernels.builder import ModuleText, V
-from shlo_jit.pjrt import interface
-from shlo_jit.pjrt.code.writer import Record, Slot, error
+from shlo_jit.pjrt.code.writer import Record, Slot
 from shlo_jit.pjrt.records import BUFFER, LAYOUT, nbytes
 
-MOST_RANK = 64
-"""As of NumPy's arrays."""
 LAYOUTS = V("ptr", "@shlo_pjrt_layouts")
 """One for each rank."""
 
@@ -23,7 +21,7 @@ def layout_text(rank: int) -> str:
 
 def write_row_major(module: ModuleText) -> None:
     rows = []
-    for rank in range(MOST_RANK + 1):
+    for rank in range(MOST_DIMENSIONS + 1):
         text = layout_text(rank)
         escaped = text.replace("{", "\\7B").replace("}", "\\7D")
         module.define_global(f"layout.{rank}", f'internal constant [{len(text)} x i8] c"{escaped}"')
@@ -39,10 +37,6 @@ def write_row_major(module: ModuleText) -> None:
     slot.done()
 
     slot = Slot(module, "Buffer_MemoryLayout")
-    b = slot.b
-    rank = Record(b, BUFFER, slot["buffer"])["rank"]
-    with b.if_(b.icmp("ugt", rank, MOST_RANK), "many"):
-        text = f"arrays of more than {MOST_RANK} dimensions have no layout"
-        b.ret_early(error(module, b, interface.INVALID_ARGUMENT, text))
-    slot["layout"] = b.offset(LAYOUTS, b.mul(rank, nbytes(LAYOUT)))
+    rank = Record(slot.b, BUFFER, slot["buffer"])["rank"]
+    slot["layout"] = slot.b.offset(LAYOUTS, slot.b.mul(rank, nbytes(LAYOUT)))
     slot.done()

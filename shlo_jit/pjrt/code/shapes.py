@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shlo_jit.ir.types import DTYPES
+from shlo_jit.ir.types import DTYPES, MOST_DIMENSIONS
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.writer import NULL, Record, Slot, error, print_to, text
@@ -18,8 +18,6 @@ from shlo_jit.pjrt.records import ARGUMENT, BUFFER
 ITEMSIZES, NAMES = V("ptr", "@shlo_pjrt_itemsizes"), V("ptr", "@shlo_pjrt_type_names")
 """Of each type: bytes of an element, an i8, 0 where there is no such type; its name."""
 TYPES = 64
-HIGHEST_RANK = 1024
-"""What gathers elements needs some stack for each dimension."""
 SHAPE_BYTES = 160
 
 
@@ -53,7 +51,8 @@ def checked_size(module: ModuleText, slot: Slot, type: V, dims: V, rank: V) -> V
     size = b.call("i64", "shlo_pjrt_size", [type, dims, rank], declare=False)
     with b.if_(b.icmp("slt", size, 0), "absurd"):
         message = "there is no array of type %ld with %ld dimensions, the first of which is %ld"
-        first = b.if_else(b.icmp("eq", dims, NULL), lambda: [i64(0)], lambda: [b.load("i64", dims)])
+        none = b.or_(b.icmp("eq", dims, NULL), b.icmp("eq", rank, 0))
+        first = b.if_else(none, lambda: [i64(0)], lambda: [b.load("i64", dims)])
         b.ret_early(error(module, b, interface.INVALID_ARGUMENT, message, b.cast("sext", type, "i64"), rank, *first))
     return size
 
@@ -76,7 +75,7 @@ def _write_size(module: ModuleText) -> None:
     type, dims, rank = b.params
     item = itemsize(b, type)
     no_dims = b.and_(b.icmp("eq", dims, NULL), b.icmp("ne", rank, 0))
-    with b.if_(b.or_(b.or_(b.icmp("eq", item, 0), b.icmp("ugt", rank, i64(HIGHEST_RANK))), no_dims), "unknown"):
+    with b.if_(b.or_(b.or_(b.icmp("eq", item, 0), b.icmp("ugt", rank, i64(MOST_DIMENSIONS))), no_dims), "unknown"):
         b.ret_early(i64(-1))
     with b.loop_carry(0, rank, [item]) as carry:
         extent = b.load("i64", b.element(dims, "i64", carry.index))

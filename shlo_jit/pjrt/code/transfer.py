@@ -9,7 +9,7 @@ from shlo_jit.pjrt.code.layouts import layout_strides, refuse_order
 from shlo_jit.pjrt.code.objects import READY
 from shlo_jit.pjrt.code.python import stay_at_the_end
 from shlo_jit.pjrt.code.shapes import checked_size, itemsize
-from shlo_jit.pjrt.code.writer import NULL, Record, Slot, error
+from shlo_jit.pjrt.code.writer import NULL, Record, Slot, error, new
 from shlo_jit.pjrt.records import DEVICE, MEMORY
 
 VIEW_ALIGNMENT = V("ptr", "@shlo_pjrt_view_alignment")
@@ -158,7 +158,7 @@ def _write_view(module: ModuleText) -> None:
         copy = b.call("ptr", "shlo_pjrt_storage", [place, size, NULL, NULL, i64(1)], declare=False)
         _give(slot, copy, place, size, type, dims, rank, home)
         b.ret_early(NULL)
-    call = b.call("ptr", "malloc", [i64(16)])
+    call = new(b, 16)
     b.store(slot["on_delete_callback"], call)
     b.store(slot["on_delete_callback_arg"], b.offset(call, 8))
     release = V("ptr", "@shlo_pjrt_release_view")

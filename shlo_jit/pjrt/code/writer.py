@@ -1,15 +1,21 @@
 """What all the functions of the interface are written with.
 
 ptr @shlo_pjrt_short(ptr record, i64 needed, ptr name)     an error: it is too small
+ptr @shlo_pjrt_new(i64 nbytes)                             room for a record, for `free`
+
+An array for which there is no memory is an error. A process without memory even for a record ends, and says so.
 """
 
 from __future__ import annotations
+
+import zlib
 
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
 from shlo_jit.pjrt.interface import INVALID_ARGUMENT, fields_of, needed_bytes
 from shlo_jit.pjrt.records import RecordFields
 
 NULL = V("ptr", "null")
+STANDARD_ERROR = 2
 
 
 class Args:
@@ -86,7 +92,26 @@ def check_size(module: ModuleText, b: Builder, name: str, record: V) -> None:
             b.ret_early(b.call("ptr", "shlo_pjrt_short", [record, needed, named], declare=False))
 
 
-def write_short(module: ModuleText) -> None:
+def new(b: Builder, nbytes: V | int) -> V:
+    """Room for a record."""
+    return b.call("ptr", "shlo_pjrt_new", [i64(nbytes) if isinstance(nbytes, int) else nbytes], declare=False)
+
+
+def write_records(module: ModuleText) -> None:
+    _write_new(module)
+    _write_short(module)
+
+
+def _write_new(module: ModuleText) -> None:
+    b = module.function("shlo_pjrt_new", [("i64", "nbytes")], "ptr", attributes="nounwind")
+    made = b.call("ptr", "malloc", [b.params[0]])
+    with b.if_(b.icmp("eq", made, NULL), "none"):
+        b.call("i64", "write", [i32(STANDARD_ERROR), *text(module, b, "shlo_jit: there is no memory left\n")])
+        b.call("void", "abort", [])
+    b.ret(made)
+
+
+def _write_short(module: ModuleText) -> None:
     params = [("ptr", "record"), ("i64", "needed"), ("ptr", "name")]
     b = module.function("shlo_pjrt_short", params, "ptr", attributes="nounwind noinline cold")
     record, needed, name = b.params
@@ -96,18 +121,10 @@ def write_short(module: ModuleText) -> None:
 
 def text(module: ModuleText, b: Builder, message: str) -> tuple[V, V]:
     """Address and size of a constant text, behind which there is a zero."""
-    name = f"text.{len(message)}.{hash_of(message):x}"
+    name = f"text.{len(message)}.{zlib.crc32(message.encode()):x}"
     escaped = "".join(c if c.isalnum() or c in " ,.:'()-_" else f"\\{ord(c):02X}" for c in message)
     module.define_global(name, f'internal constant [{len(message) + 1} x i8] c"{escaped}\\00"')
     return V("ptr", f"@{name}"), i64(len(message))
-
-
-def hash_of(message: str) -> int:
-    """The same in every process."""
-    number = 0
-    for c in message.encode():
-        number = (number * 31 + c) % (1 << 32)
-    return number
 
 
 MESSAGE_BYTES = 512

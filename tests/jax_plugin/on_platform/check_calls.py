@@ -168,6 +168,21 @@ def test_dlpack() -> None:
         np.testing.assert_array_equal(np.asarray(jax.dlpack.from_dlpack(array, copy=True)), array)
 
 
+def test_memory_of_others_that_lies_oddly() -> None:
+    """What is not at a multiple of an element's size is copied, or refused where that is not wanted."""
+    room = np.zeros(128, np.uint8)
+    for dtype, off in ((np.float32, 1), (np.float32, 2), (np.float32, 4), (np.complex64, 4), (np.complex64, 8)):
+        start = -room.ctypes.data % 64 + off
+        array = room[start : start + 24].view(dtype)
+        array[:] = np.arange(array.size)
+        x = jax.dlpack.from_dlpack(array)
+        place, size = x.unsafe_buffer_pointer(), np.dtype(x.dtype).itemsize
+        assert place % size == 0 and (place == array.ctypes.data) == (off % size == 0)
+        np.testing.assert_array_equal(np.asarray(x), array)
+        with pytest.raises(JaxRuntimeError, match="expected at a multiple of 16 bytes"):
+            jax.dlpack.from_dlpack(array, copy=False)
+
+
 def test_arrays_lie_row_major() -> None:
     x = jnp.ones((2, 3, 4))
     f = jax.jit(lambda v, w: (v.T, w + 1))
