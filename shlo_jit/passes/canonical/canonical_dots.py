@@ -84,9 +84,7 @@ def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] |
     batch, rows, columns = range(n), range(n, n + m), range(n + m, len(order))
     if sorted(order[:n]) == [*batch] and order[n:] == (*columns, *rows):
         leading, left = order[:n], None
-    elif (
-        _last_of(op) in rows and hint_of(math.prod(dot.result.tensor.extents[d] for d in rows)) >= tuning.ADJACENT_ROWS
-    ):
+    elif _last_of(op) in rows and hint_of(math.prod(dot.result.tensor.extents[n : n + m])) >= tuning.ADJACENT_ROWS:
         new = {d: i for i, d in enumerate((*batch, *columns, *rows))}
         leading, left = tuple(batch), tuple(new[d] for d in order)
     else:
