@@ -109,17 +109,16 @@ def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
     batch, m, _, _ = extents_of(op, roles_of(op))
     tile = gemm_plan(first.types, target).mr
     size = parts.first.op.result.tensor.storage.itemsize
-    fitting = tuning.ATTENTION_BLOCK_BYTES // (first.n * size) // tile * tile
-    block = min(m, max(tile, fitting))
     few = m <= tile
     packed = tuple(not reads_in_place(p.types, target, p.n, p.b.row, p.b.column) for p in (first, second))
-    task_rows, each, tasks = _tasks(batch, m, block, first.n, first.k + second.n)
+    task_rows, each, tasks = _tasks(batch, m, tile, first.n, first.k + second.n)
+    blocks = -(-task_rows // max(tile, tuning.ATTENTION_BLOCK_BYTES // (first.n * size)))
+    block = min(task_rows, _even(task_rows, blocks, tile))
     nest, scores, weights = _on_blocks(parts, batch * m, block)
     rows = schedule_nest(nest, target, by_rows=True)
-    blocks = batch * -(-m // block)
     rows = replace(
         rows,
-        tasks=Tasks(batch * m, blocks, each=block),
+        tasks=Tasks(batch * m, batch * -(-m // block), each=block),
         ahead={key: n for key, n in rows.ahead.items() if key[0] is not scores},
         origin=len(nest.extents) - 1,
     )
@@ -170,14 +169,19 @@ def _matrices(shape: tuple[int, ...], batch: tuple[int, ...], *dims: tuple[int, 
     return Matrices(row.stride, column.stride, tuple((shape[d], strides[d]) for d in batch))
 
 
-def _tasks(batch: int, m: int, block: int, n: int, features: int) -> tuple[int, int, Tasks]:
+def _even(rows: int, parts: int, tile: int) -> int:
+    """Rows of each of about so many parts of the same size: whole tiles."""
+    return -(-rows // (parts * tile)) * tile
+
+
+def _tasks(batch: int, m: int, tile: int, n: int, features: int) -> tuple[int, int, Tasks]:
     """Rows of a task, the batches of one that has all their rows, and the cut."""
     one = m * n * features
     serial = min(tuning.GEMM_SERIAL, m * tuning.GEMM_VECTOR_SERIAL)
     if not isinstance(batch, Size) and batch * one <= serial:
         return m, batch, Tasks(batch, 1, f"{batch * one:,} multiply-adds; up to {serial:,} the caller does all")
     groups = max(1, min(-(-tuning.ATTENTION_TASKS // max(1, hint_of(batch))), m // least_rows(features)))
-    rows = -(-m // (groups * block)) * block
+    rows = _even(m, groups, tile)
     why = f"about {tuning.ATTENTION_TASKS}, of {least_rows(features)} rows at least"
     if rows < m:
         tasks = batch * -(-m // rows)
@@ -218,10 +222,13 @@ def _on_blocks(parts: Attention, units: int, block: int) -> tuple[Nest, Value, V
 
 
 def _buffer(value: Value, units: int, n: int, block: int) -> Value:
-    """Rows of n elements. Rows a multiple of half a page apart fall into few sets of the first level cache."""
+    """Rows of n elements, each in cache lines of its own: a load waits for a masked store that it overlaps, though in
+    lanes that are not stored. Rows a multiple of half a page apart fall into few sets of the first level cache."""
     item = value.tensor.storage.itemsize
-    spare = ALIGN // item if block > 1 and n * item % 2048 == 0 else 0
-    return Value(tensor((units, n + spare), value.tensor.dtype), None, 0, value.name)
+    line = ALIGN // item
+    width = -(-n // line) * line
+    width += line if block > 1 and width * item % 2048 == 0 else 0
+    return Value(tensor((units, width), value.tensor.dtype), None, 0, value.name)
 
 
 def _may_overwrite(rows: NestSchedule, scores: Value, weights: Value) -> bool:
