@@ -88,6 +88,7 @@ class _Forming:
         return (
             unfit_nest(nest, first.op.result, attention.weights)
             or unfit_products(first.op, attention, second.op)
+            or unfit_readers(attention, second)
             or unfit_work(first.op, second.op)
         )
 
@@ -129,7 +130,7 @@ class _Forming:
         second.attention = attention
         second.after += [s for part in parts for s in part.after]
         more = [v for v in attention.rows.writes if v is not attention.weights]
-        made = {v for part in parts for v in part.writes} - {*more}
+        made = {v for part in parts for v in part.writes}
         reads = [*attention.first.reads, *attention.rows.reads, *second.reads]
         second.reads = [v for v in dict.fromkeys(reads) if v not in made]
         second.writes += more
@@ -179,6 +180,30 @@ def unfit_products(first: Op, attention: Attention, second: Op) -> Refusal | Non
     if order != sorted(order) or not equal((batch, m, n), (batches, rows, columns)):
         return Refusal("the product that follows goes over its rows in another order")
     return None
+
+
+def unfit_readers(attention: Attention, second: OpStep) -> Refusal | None:
+    """Why what the row program returns beside the weights is not there when the second product's step reads it: for a
+    row of its result it may read what belongs to the same row."""
+    nest, epilogue = attention.rows.nest, second.epilogue
+    rows = rows_of(nest, attention.weights, store_of(nest, attention.weights).index, nest.reduced)
+    for value in (v for v in attention.rows.writes if v is not attention.weights and v in second.reads):
+        same = value not in second.op.operands and epilogue is not None
+        same = same and ix.linearize(store_of(nest, value).index, value.tensor.extents) == rows
+        if same and epilogue is not None:
+            ((_, at),) = [k for k in epilogue.nest.loads if k[0] is second.op.result]
+            here = rows_of(epilogue.nest, second.op.result, at.index, extents_of(second.op, roles_of(second.op))[2])
+            places = [at for v, at in epilogue.nest.loads if v is value]
+            same = all(not at.conditions and ix.linearize(at.index, value.tensor.extents) == here for at in places)
+        if not same:
+            return Refusal("the product that follows reads what the row program returns")
+    return None
+
+
+def rows_of(nest: Nest, matrix: Value, index: tuple[ix.Expr, ...], n: int) -> ix.Expr:
+    """The number of the row of n elements that a place is in."""
+    offset = ix.linearize(index, matrix.tensor.extents)
+    return ix.Expr(0, tuple((v, c // n) for v, c in offset.terms if c >= n and is_wide(nest.extents[v])))
 
 
 def _lhs(op: Op) -> tuple[int, ...]:

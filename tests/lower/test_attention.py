@@ -226,6 +226,35 @@ def test_weights_are_no_softmax() -> None:
     np.testing.assert_allclose(found, scores / total[..., None] @ values, 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_divided_by_the_sums_behind_the_second_product(reverse: bool) -> None:
+    """What a row of the result reads of the row program's sums has to be its own; else the product goes as a whole."""
+    q, k, v, s, r, out = (t("f32", 3, *e) for e in ((60, 16), (50, 16), (50, 24), (60, 50), (60,), (60, 24)))
+    sums = f"%l = stablehlo.reverse %sum, dims = [1] : {r}" if reverse else f"%l = stablehlo.negate %sum : {r}"
+    text = f"""func.func @main(%q: {q}, %k: {k}, %v: {v}) -> ({out}, {r}) {{
+      %s = stablehlo.dot_general %q, %k, batching_dims = [0] x [0], contracting_dims = [2] x [2] : ({q}, {k}) -> {s}
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %e = stablehlo.exponential %s : {s}
+      %sum = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [2] : ({s}, tensor<f32>) -> {r}
+      {sums}
+      %total = stablehlo.broadcast_in_dim %l, dims = [0, 1] : ({r}) -> {out}
+      %p = stablehlo.dot_general %e, %v, batching_dims = [0] x [0], contracting_dims = [2] x [1] : ({s}, {v}) -> {out}
+      %y = stablehlo.divide %p, %total : {out}
+      return %y, %sum : {out}, {r}
+    }}"""
+    exe = guarded.compile(text, cache=False, threads=3)
+    plan = exe.text("plan")
+    assert ("1 attention" in plan.splitlines()[0]) is not reverse
+    assert ("the product that follows reads what the row program returns" in plan) is reverse
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.standard_normal(shape).astype(np.float32) for shape in ((3, 60, 16), (3, 50, 16), (3, 50, 24)))
+    found, total = exe(a, b, c)
+    e = np.exp(a.astype(np.float64) @ b.swapaxes(1, 2))
+    below = e.sum(-1)[:, ::-1] if reverse else -e.sum(-1)
+    np.testing.assert_allclose(total, e.sum(-1), 1e-5)
+    np.testing.assert_allclose(found, e @ c / below[..., None], 1e-4, 1e-5)
+
+
 def test_in_a_loop_and_twice() -> None:
     """Layers of a program, written out and as turns of a loop, share their kernels."""
     case = Attention(3, 40, 40, 32, 32)
