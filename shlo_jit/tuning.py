@@ -81,8 +81,8 @@ ATTENTION_OPERAND_BYTES = 8 << 20
 """Bytes of keys and values that each row meets, up to which every task may pack them. Chosen: a share of the last level
 of cache."""
 ATTENTION_TASK_ROWS = 64
-"""Rows that a task of attention has at least: it packs keys and values for them. Chosen. Case `causal
-attention` does not move."""
+"""Rows that a task of attention has at least: it packs keys and values for them. Chosen. Case
+`causal attention`."""
 ATTENTION_LEAST_TASKS = 8
 """Tasks below which large products are cut otherwise. Chosen: a machine of 8 cores."""
 ORDER_SEARCH = 1000
