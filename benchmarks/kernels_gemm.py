@@ -88,7 +88,7 @@ def main(dtype: str = "f32") -> None:
             memory = np.zeros(scratch_bytes(types, target, batch, m, n, k, 1) + 64, np.uint8)
             scratch = (memory.ctypes.data + 63) // 64 * 64
             (ab, ar, ac), (bb, br, bc), (cb, cr, _) = ([s // x.itemsize for s in x.strides] for x in (a, b, c))
-            values = (a.ctypes.data, ar, ac, ab, b.ctypes.data, br, bc, bb, c.ctypes.data, cr, cb)
+            values = (a.ctypes.data, ar, ac, ab, b.ctypes.data, br, bc, bb, 0, c.ctypes.data, cr, cb)
             arguments = np.array([*values, batch, m, n, k, scratch, 0, 0, 1], np.int64)
 
             def ours(times: int, arguments: np.ndarray = arguments) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 
 def measure(text: str, timeout: float) -> dict[str, dict[str, float]]:
-    """Seconds of `import`, `compile` and first `call`: `cold` with nothing cached, then `cached`. Raises RuntimeError
-    when the process fails."""
+    """Seconds of `import`, `compile` and first `call`: `cold` with nothing cached, then `cached`; and the `peak` of
+    resident memory over that of the process before it compiles, in MB. Raises RuntimeError when the process fails."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "program.mlir"
         program.write_text(text, encoding="utf-8")
@@ -33,6 +33,15 @@ def measure(text: str, timeout: float) -> dict[str, dict[str, float]]:
         return found
 
 
+def _megabytes(name: str) -> float:
+    """A line of what Linux says of this process's memory; NaN elsewhere."""
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    except OSError:
+        return float("nan")
+    return int(lines[name].split()[0]) / 1024
+
+
 def main(path: str) -> None:
     begin = time.perf_counter()
     import numpy as np
@@ -42,7 +51,7 @@ def main(path: str) -> None:
     import shlo_jit.pipeline
     from shlo_jit.runtime.executable import Executable
 
-    imported = time.perf_counter()
+    imported, idle = time.perf_counter(), _megabytes("VmRSS")
     executable = shlo_jit.compile(Path(path))
     assert isinstance(executable, Executable)  # the cases' shapes are known
     compiled = time.perf_counter()
@@ -55,6 +64,7 @@ def main(path: str) -> None:
         "import": imported - numpy_is_there,
         "compile": compiled - imported,
         "call": end - before,
+        "peak": _megabytes("VmHWM") - idle,
     }
     print(json.dumps(seconds))
 

@@ -32,6 +32,10 @@ class Source:
         line = bisect.bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 
+    def between(self, start: int, end: int) -> str:
+        """The text of a place."""
+        return self.text[start:end]
+
     def line_text(self, line: int) -> str:
         """Text of a 1-based line, without its line feed."""
         self.line_column(0)

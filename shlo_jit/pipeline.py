@@ -112,7 +112,7 @@ def _through(source: ProgramSource, options: CompileOptions, made: Callable[...,
     with Background(cpus - 1) as background:
         store = build.resolve_cache(options.cache)
         starting = routines.Starting(options.target, store, background, tuning.PARTS_PER_CPU * cpus)
-        for routine in routines.own_routines().values():
+        for routine in routines.first_routines():
             starting.start(routine)
         try:
             lowered = lower(parsed(source), options, starting.start)
@@ -146,7 +146,7 @@ def parsed(source: ProgramSource) -> Module:
         with stage("parse"):
             return read_artifact(source.data, source.name)
     with stage("parse"):
-        return parse_module(source.text, source.name)
+        return parse_module(source.text, source.name, source.cuts)
 
 
 def key_of(source: ProgramSource, options: CompileOptions) -> str | None:

@@ -9,14 +9,20 @@ import re
 import stat
 import time
 from collections.abc import Callable
+from io import FileIO
 from typing import NamedTuple
 
 from shlo_jit.bytecode.glance import artifact_in, artifact_may_be_unknown
-from shlo_jit.errors import Diagnostic, ParseError, decode_text
+from shlo_jit.errors import Diagnostic, ParseError, check_text, decode_text
 from shlo_jit.ir.core import Module
 from shlo_jit.ir.unknown import has_unknown, writes_unknown
+from shlo_jit.runtime import hexadecimal
+from shlo_jit.runtime.constants import bring
+from shlo_jit.runtime.cpus import usable_cpus
+from shlo_jit.text.literals import Characters, Cut, characters, cut_bytes, cut_string, file_characters, identity
 
 LONGEST_PATH = 4096
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NAME = r"[^\n{}()%@\"=<>#]*"
 PATH = re.compile(rf"(?!\s*(//|func\.func\b|builtin\.module\b)){_NAME}(/{_NAME}|\.[A-Za-z]\w{{0,9}})")
 """A slash or a suffix, and nothing that is in every program, nor what one begins with."""
@@ -68,6 +74,8 @@ class Text(NamedTuple):
 
     text: str
     name: str
+    cuts: tuple[Cut, ...] = ()
+    """Long literals, which are not in the text."""
 
 
 class Artifact(NamedTuple):
@@ -100,15 +108,14 @@ def read_source(source: object) -> Given:
     if isinstance(source, Module):
         return source
     if isinstance(source, str) and not _is_path(source):
-        return Text(_checked(source.removeprefix("\ufeff"), "<text>"), "<text>")
+        return _text(source.removeprefix("\ufeff"), "<text>")
     if isinstance(source, str | os.PathLike):
-        name = os.fsdecode(source)
-        return _read(read_file(name), name)
+        return _read_path(os.fsdecode(source))
     if isinstance(source, bytes | bytearray | memoryview):
         return _read(bytes(source), "<bytes>")
     text = _own_text(source)
     if text is not None:
-        return Text(_checked(text, f"<{type(source).__name__}>"), f"<{type(source).__name__}>")
+        return _text(text, f"<{type(source).__name__}>")
     expected = "expected StableHLO text, a path, bytes, a Module, or an object with mlir_module() or as_text()"
     hint = "; pass its .read()" if callable(getattr(source, "read", None)) else ""
     raise TypeError(f"{expected}, got {type(source).__name__}{hint}")
@@ -142,18 +149,34 @@ def _is_path(text: str) -> bool:
 # ---------------------------------------------------------------------- files
 def read_file(name: str) -> bytes:
     """The bytes of a file or pipe. Raises OSError; a device, which may have no end, is none of the two."""
+    with _opened(name) as file:
+        return _whole(file, name)
+
+
+def _opened(name: str) -> FileIO:
     if os.path.isdir(name or "."):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb", buffering=0) as file:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISFIFO(mode):
-            first = _first_of_pipe(descriptor, name)
-            os.set_blocking(descriptor, True)
-            return first + file.readall()
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "a program is read from a file or a pipe, and this is a device", name)
-        return file.readall()
+    return open(os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
+
+
+def _whole(file: FileIO, name: str) -> bytes:
+    mode = os.fstat(file.fileno()).st_mode
+    if stat.S_ISFIFO(mode):
+        first = _first_of_pipe(file.fileno(), name)
+        os.set_blocking(file.fileno(), True)
+        return first + file.readall()
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "a program is read from a file or a pipe, and this is a device", name)
+    return file.readall()
+
+
+def _read_path(name: str) -> Text | Artifact:
+    """The program in a file. Of one that is a text as far as its beginning tells, long literals are never in memory."""
+    with _opened(name) as file:
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_size and not os.pread(file.fileno(), 64, 0).count(0):
+            return _text_of(file_characters(file.fileno(), status.st_size, name), name)
+        return _read(_whole(file, name), name)
 
 
 def _first_of_pipe(descriptor: int, name: str) -> bytes:
@@ -173,14 +196,42 @@ def _first_of_pipe(descriptor: int, name: str) -> bytes:
 # ---------------------------------------------------------------------- bytes and texts
 def _read(data: bytes, name: str) -> Text | Artifact:
     artifact = artifact_in(data)
-    return Text(_decode(data, name), name) if artifact is None else Artifact(artifact, name)
+    return _text_of(characters(data), name) if artifact is None else Artifact(artifact, name)
+
+
+def _text_of(given: Characters, name: str) -> Text:
+    """The text in bytes. Raises ParseError for what is none, or not in UTF-8."""
+    start = given.read(0, 64).removeprefix(BYTE_ORDER_MARK)
+    for first, what, hint in BINARIES:
+        if start.startswith(first):
+            raise _refused(what, hint, name)
+    if b"\0" in start:
+        raise _refused("binary data", "give a program's StableHLO text", name)
+    data, cuts = cut_bytes(given, usable_cpus(), hexadecimal.decoder)
+    try:
+        text = decode_text(data, name)
+    except ParseError:
+        decode_text(given.read(0, given.size), name)  # which knows the place
+        raise
+    marks = len(text) - len(text := text.removeprefix("\ufeff"))
+    bring(c.literal for c in cuts)
+    return Text(_checked(text, name), name, tuple(c._replace(at=c.at - marks) for c in cuts))
+
+
+def _text(text: str, name: str) -> Text:
+    """A text that is one already. Raises ParseError for half of a character."""
+    left, cuts = cut_string(text, usable_cpus(), hexadecimal.decoder)
+    if cuts:
+        check_text(text, name)
+        bring(c.literal for c in cuts)
+    return Text(_checked(left, name), name, cuts)
 
 
 def content(source: Given) -> str | bytes:
     """What a program is known by in the object cache."""
     if isinstance(source, Module):
         return str(source)
-    return source.data if isinstance(source, Artifact) else source.text
+    return source.data if isinstance(source, Artifact) else identity(source.text, source.cuts)
 
 
 def may_be_unknown(source: Given) -> bool:
@@ -188,16 +239,6 @@ def may_be_unknown(source: Given) -> bool:
     if isinstance(source, Artifact):
         return artifact_may_be_unknown(source.data)
     return has_unknown(source) if isinstance(source, Module) else writes_unknown(source.text)
-
-
-def _decode(data: bytes, name: str) -> str:
-    data = data.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
-    for start, what, hint in BINARIES:
-        if data.startswith(start):
-            raise _refused(what, hint, name)
-    if b"\0" in data[:64]:
-        raise _refused("binary data", "give a program's StableHLO text", name)
-    return _checked(decode_text(data, name), name)
 
 
 def _checked(text: str, name: str) -> str:

@@ -11,6 +11,9 @@ from __future__ import annotations
 from shlo_jit.sizes import Symbol
 
 # ---------------------------------------------------------------------------- size of a program (passes)
+WEIGHT_GROWTH = 4
+"""How many times as large as the constants that they are made of weights may become when they are prepared: bytes that
+are made floats grow so. Chosen."""
 FOLD_ELEMENTS = 4096
 """Elements of a constant up to which ops on constants are folded. Chosen: the table of a sinusoid folds, weights of a
 layer do not."""
@@ -195,8 +198,15 @@ moves."""
 GEMM_TASK = 6 << 20
 """Multiply-adds of a task: small enough that 8 threads get several each of a 1024 x 1024 x 1024 product. Case
 `dot f32 512`."""
+GEMM_LEAST_ROWS = 8
+"""Rows of a tile that take as long as fewer: the latency of multiply-adds, or memory. `benchmarks.weights`."""
+GEMM_TASK_ROWS = 64
+"""Rows of C that a task's columns are reckoned for at least, where B was packed before. `benchmarks.weights`."""
 GEMM_PRIVATE_ROWS = 160
 """Rows of C up to which a task packs its own chunk of B. Case `dot f32 128`."""
+GEMM_PREPACKED_ROWS = 512
+"""Rows of C up to which a B that was packed before is met by an A as it lies; beyond, A is packed once for all tasks.
+`benchmarks.weights`."""
 GEMM_PRIVATE_PRODUCT = 32 << 20
 """Multiply-adds up to which a product of a batch is a task of its own, with its own packed B. No case moves."""
 GEMM_BATCH = 8
@@ -220,9 +230,9 @@ GEMM_VECTOR_SERIAL = 1 << 17
 """Elements of the matrix up to which the caller does a product with a vector alone."""
 GEMM_VECTOR_CHUNK = 32 << 10
 """Bytes of sums that a task of such a product keeps at most: the first level cache. No case moves."""
-GEMM_PANEL_AHEAD = 8
-"""Steps of k that rows of B are fetched before the tallest tiles want them: panels come from the second level cache.
-`benchmarks.kernels_gemm`. No case moves."""
+GEMM_PANEL_AHEAD = 32
+"""Steps of k that rows of B are fetched before the tallest tiles want them: panels come from the second level cache,
+and those that were packed before from memory. `benchmarks.weights`."""
 GEMM_AMX_AHEAD = 2
 """Tiles of a panel that AMX fetches before they are wanted. `benchmarks.kernels_gemm`."""
 CONV_TASK = 4 << 20
@@ -274,6 +284,11 @@ SPIN_ROUNDS = 1000
 SHARED_CONSTANT_BYTES = 64 << 10
 """Bytes from which constants are kept once by content, in a process and as files of the object cache: opening a file
 takes as long as reading this much of one."""
+LONG_LITERAL_DIGITS = 1000
+"""Of a hexadecimal literal that is cut out of its text. Chosen: a search is far cheaper than a regular expression."""
+THREADED_TEXT_BYTES = 8 << 20
+"""Of a text from which on several threads decode its literals, by machine code that may have to be compiled first (10
+ms). Chosen: that much takes 5 ms to decode in Python."""
 SHAPE_ELEMENTS = 16
 """Elements of an integer tensor up to which it may be a shape: its values are followed where a program with unknown
 dimensions is refined, and of an argument code is made for each value. Chosen: beyond the rank of real tensors."""

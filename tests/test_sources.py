@@ -106,7 +106,7 @@ def test_files_that_are_not_there(call: Any, tmp_path: Path, monkeypatch: pytest
     "text", ["module {}", "// only/a.comment", "%0 = foo.bar", "", "hello world", "func.func @f.g"]
 )
 def test_texts_of_one_line_are_no_paths(text: str) -> None:
-    assert sources.read_source(text) == (text, "<text>")
+    assert sources.read_source(text) == (text, "<text>", ())
 
 
 def test_pipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_pipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     large = TEXT + "// " + "x" * 1_000_000  # more than a pipe holds
     writer = threading.Thread(target=path.write_text, args=(large,))
     writer.start()
-    assert sources.read_source(path) == (large, str(path))
+    assert sources.read_source(path) == (large, str(path), ())
     writer.join()
     monkeypatch.setattr(sources, "PIPE_WAIT", 0.05)
     with pytest.raises(TimeoutError, match="nobody wrote to the pipe"):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from shlo_jit.bytecode.fields import bits_of
+from shlo_jit.ir.aligned import copied, is_aligned
 from shlo_jit.ir.attributes import Dense, FloatAttr, IntegerAttr
 from shlo_jit.ir.dense_text import to_bytes
 from shlo_jit.ir.types import DTYPES, ScalarType, TensorType, Type, round_to, tensor
@@ -51,7 +52,7 @@ def float_parts(value: FloatAttr) -> tuple[Number]:
 
 # ---------------------------------------------------------------------- tensors
 def tensor_of(type: Type, blob: memoryview) -> Dense:
-    """Bytes of all elements, or of one that all are like; the array views them where they are aligned."""
+    """Bytes of all elements, or of one that all are like; copied to where a program wants them if need be."""
     if not isinstance(type, TensorType) or not type.is_static:
         raise ValueError("the elements of a literal need a tensor type with a static shape")
     return _small(type, bytes(blob)) if len(blob) <= SMALL else _literal(type, blob)
@@ -69,6 +70,8 @@ def _small(type: TensorType, blob: bytes) -> Dense:
 def _literal(type: TensorType, blob: bytes | memoryview) -> Dense:
     if type.storage.name == "i1":
         return Dense(type, _booleans(type, blob))
+    if len(blob) > SMALL and not is_aligned(blob):
+        return Dense(type, from_bytes(copied(blob), type))
     array = from_bytes(blob, type)
     return Dense(type, array if array.flags.aligned else from_bytes(bytes(blob), type))
 

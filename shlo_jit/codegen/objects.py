@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shlo_jit import tuning
-from shlo_jit.codegen.digests import digest
 from shlo_jit.codegen.program import Callback, Port, Program, Reader, TimedStep
+from shlo_jit.ir.digests import digest
 from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target

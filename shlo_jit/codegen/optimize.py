@@ -19,6 +19,7 @@ from shlo_jit.codegen import unlocked
 from shlo_jit.codegen.target import target_machine
 from shlo_jit.errors import InternalError
 from shlo_jit.forking import compiling
+from shlo_jit.kernels.routine import FINAL
 from shlo_jit.kernels.target import Target
 
 SIMPLIFY = '"shlo-simplify"'
@@ -39,13 +40,13 @@ class Tools:
         self.inline = llvm.create_new_module_pass_manager()
         self.inline.add_always_inliner_pass()
         self.simplify = self.builder.getFunctionPassManager()
-        self._pipelines: dict[int, llvm.ModulePassManager] = {}
+        self._pipelines: dict[tuple[int, bool], llvm.ModulePassManager] = {}
 
-    def pipeline(self, level: int) -> llvm.ModulePassManager:
-        """The passes of a level."""
-        if level not in self._pipelines:
-            self._pipelines[level] = _passes(level)
-        return self._pipelines[level]
+    def pipeline(self, level: int, is_final: bool = False) -> llvm.ModulePassManager:
+        """The passes of a level; `is_final`: of a text marked with FINAL."""
+        if (level, is_final) not in self._pipelines:
+            self._pipelines[level, is_final] = _passes(level, is_final)
+        return self._pipelines[level, is_final]
 
 
 _idle: dict[Target, deque[Tools]] = {}
@@ -100,7 +101,7 @@ def optimize(
     with tools(target) as t:
         module = parse(text, target, t.machine, verify, context)
         _simplify(module, t, text, level)
-        unlocked.run_passes(t.pipeline(level), module, t.builder)
+        unlocked.run_passes(t.pipeline(level, FINAL in text), module, t.builder)
     return module
 
 
@@ -111,7 +112,7 @@ def _pass_builder(machine: llvm.TargetMachine) -> llvm.PassBuilder:
     return llvm.create_pass_builder(machine, options)
 
 
-def _passes(level: int) -> llvm.ModulePassManager:
+def _passes(level: int, is_final: bool) -> llvm.ModulePassManager:
     """The pipeline of a level."""
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
@@ -119,7 +120,8 @@ def _passes(level: int) -> llvm.ModulePassManager:
         passes.add_sroa_pass()
         passes.add_simplify_cfg_pass()
         passes.add_instruction_combine_pass()
-        passes.add_new_gvn_pass()
+        if not is_final:
+            passes.add_new_gvn_pass()
         passes.add_dead_code_elimination_pass()
     passes.add_global_dead_code_eliminate_pass()
     return passes

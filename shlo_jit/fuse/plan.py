@@ -5,6 +5,7 @@ A step reads values from memory and writes values to memory. `PlanBlock`s nest a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -197,9 +198,10 @@ def all_blocks(block: PlanBlock) -> Iterator[PlanBlock]:
                 yield from all_blocks(inner)
 
 
-def read_inside(*blocks: PlanBlock) -> set[Value]:
-    """What blocks, and those inside them, read or return: their own values, and those of the blocks around."""
-    found: set[Value] = set()
+def read_inside(*blocks: PlanBlock) -> Counter[Value]:
+    """What blocks, and those inside them, read or return: their own values, and those of the blocks around; and how
+    many steps and results do."""
+    found: Counter[Value] = Counter()
     todo = list(blocks)
     while todo:
         block = todo.pop()

@@ -66,19 +66,25 @@ class DenseArray:
 
 
 class Dense:
-    """`dense<...> : type`. The array is decoded on first use; a splat stays one element.
+    """`dense<...> : type`. The array is decoded on first use; a splat stays one element. One with `release` may be
+    decoded again.
 
     `array` has the full shape (a splat is a broadcast view); treat it as read-only.
     """
 
-    __slots__ = ("_array", "_decode", "type")
+    __slots__ = ("_array", "_decode", "_release", "type")
 
     def __init__(
-        self, type: TensorType, array: np.ndarray | None = None, decode: Callable[[], np.ndarray] | None = None
+        self,
+        type: TensorType,
+        array: np.ndarray | None = None,
+        decode: Callable[[], np.ndarray] | None = None,
+        release: Callable[[], None] | None = None,
     ):
         self.type = type
         self._array = array
         self._decode = decode
+        self._release = release
 
     @property
     def array(self) -> np.ndarray:
@@ -86,8 +92,17 @@ class Dense:
             assert self._decode is not None
             array = self._decode()
             array.flags.writeable = False
-            self._array, self._decode = array, None
+            self._array = array
+            if self._release is None:
+                self._decode = None
         return self._array
+
+    def release(self) -> None:
+        """Give up memory that is not needed for a while: the array is decoded again when it is asked for, where that
+        can be."""
+        if self._release is not None:
+            self._array = None
+            self._release()
 
     @property
     def is_splat(self) -> bool:
@@ -101,6 +116,8 @@ class Dense:
         if self.type != other.type:
             return False
         a, b = self.array, other.array
+        if a is b:
+            return True
         if a.shape != b.shape or a.dtype != b.dtype:
             return False
         if self.is_splat and other.is_splat:

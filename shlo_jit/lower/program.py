@@ -13,6 +13,7 @@ from shlo_jit.codegen import abi
 from shlo_jit.codegen.program import Callback, Port, Program
 from shlo_jit.forking import pause
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, all_steps
+from shlo_jit.ir import digests
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
@@ -74,7 +75,7 @@ class ProgramLowering:
         """Step (by id) -> number of the site."""
         self.channels: dict[int, int] = {}
         """Handles of the channels that it sends and receives on, and their numbers, from 1."""
-        self.array_numbers: dict[bytes, int] = {}
+        self.array_numbers: dict[str, int] = {}
         """Digest of a kernel's own array -> its number among the constants."""
         self.externals: dict[str, None] = {}
         """Symbols that are defined when the program is loaded (see `runtime/lapack.py`)."""
@@ -270,8 +271,11 @@ class ProgramLowering:
         return self.scope.constant(len(self.constants) - 1)
 
     def constant_array(self, array: np.ndarray) -> V:
-        """Address of a kernel's own constant array, at this place of the function being written."""
-        key = hashlib.sha256(array.dtype.str.encode() + array.tobytes()).digest()
+        """Address of a kernel's own constant array, which nobody changes any more, at this place of the function being
+        written."""
+        array = np.ascontiguousarray(array)
+        digests.seal(array)
+        key = array.dtype.str + digests.digest(array)
         if key not in self.array_numbers:
             self.constants.append(array)
             self.array_numbers[key] = len(self.constants) - 1

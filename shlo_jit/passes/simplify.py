@@ -2,8 +2,8 @@
 
 Needs: inlined functions. Guarantees: every block has its own copy of each constant of equal elements that it uses;
 no dead op without effect remains; a tensor without elements is a constant, so that index maps and kernels never see
-one they would have to compute. Folding computes what is exact by an op's record, with at most FOLD_ELEMENTS elements,
-so that the result has the bits it would have at run time.
+one they would have to compute. Folding computes what is exact by an op's record, with at most FOLD_ELEMENTS elements or
+of any size where weights are prepared (`weights.py`), so that the result has the bits it would have at run time.
 
     multiply(%x, 2.0 * 0.5), negate(%x), negate(%x)   ->   %x, negate(%x)
 """
@@ -23,6 +23,7 @@ from shlo_jit.ops.effects import acting
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.identities import identities_of
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
+from shlo_jit.passes.weights import weight_ops
 
 
 class _Simplify:
@@ -35,6 +36,8 @@ class _Simplify:
         """Per block: what has been computed, by structure."""
         self.empty: dict[TensorType, Value] = {}
         """The constants without elements."""
+        self.weights = weight_ops(function)
+        """Ops that fold whatever their size."""
 
     # ------------------------------------------------------------------ the visitor
     def visit(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -144,7 +147,7 @@ class _Simplify:
             if splat and record.has("elementwise") and t.size > 1:
                 return [self.splat(t, record.reference(op, *(k.array.reshape(-1)[:1] for k in known)))]
             most = tuning.FOLD_ELEMENTS
-            if t.size > most or any(k.array.size > 16 * most for k in known):
+            if op not in self.weights and (t.size > most or any(k.array.size > 16 * most for k in known)):
                 return None
             result = record.reference(op, *(k.array for k in known))
         return [self.make(Dense(t, np.asarray(result, t.storage.numpy).reshape(t.extents)))]

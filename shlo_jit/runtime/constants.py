@@ -3,15 +3,19 @@ program, read them, and are files of their own in the object cache."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.codegen.abi import ALIGNMENT
 from shlo_jit.codegen.objects import Compiled, Constant, constant_entry, read_constant
+from shlo_jit.ir import aligned
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.cache import ObjectCache, constant_key
 from shlo_jit.runtime.layout import data_address
+from shlo_jit.text.literals import Literal
 
 
 class Resident:
@@ -26,6 +30,15 @@ class Resident:
 
 _residents: WeakValueDictionary[str, Resident] = WeakValueDictionary()
 """By digest."""
+_brought: WeakValueDictionary[str, Literal] = WeakValueDictionary()
+"""By digest, what programs have in their texts: whoever asks the object cache for one brings these."""
+
+
+def bring(literals: Iterable[Literal]) -> None:
+    """Have the literals of a text at hand, as long as somebody refers to them."""
+    for literal in literals:
+        if literal.nbytes >= tuning.SHARED_CONSTANT_BYTES:
+            _brought.setdefault(literal.digest, literal)
 
 
 def resident(constant: Constant) -> Resident:
@@ -38,7 +51,7 @@ def resident(constant: Constant) -> Resident:
 
 def find(digest: str, cache: ObjectCache) -> np.ndarray | None:
     """The bytes of a constant that is in memory or in the cache."""
-    key, found = constant_key(digest), _residents.get(digest)
+    key, found = constant_key(digest), _residents.get(digest) or _brought.get(digest)
     if found is None:
         return cache.read(key, read_constant)
     cache.touch(key)
@@ -46,8 +59,9 @@ def find(digest: str, cache: ObjectCache) -> np.ndarray | None:
 
 
 def store(compiled: Compiled, cache: ObjectCache) -> bool:
-    """See to it that a cache has a program's constants that are files of their own; whether it does."""
-    shared = {c.digest: c for c in compiled.constants if c.digest}
+    """See to it that a cache has a program's constants that are files of their own, and that its text does not bring;
+    whether it does."""
+    shared = {c.digest: c for c in compiled.constants if c.digest and c.digest not in _brought}
     if sum(c.data.nbytes for c in shared.values()) > cache.limit:
         return False
     return all(_store(constant, cache) for constant in shared.values())
@@ -68,8 +82,6 @@ def _aligned(data: np.ndarray) -> np.ndarray:
     if data.nbytes >= pool.POOLED_BYTES:
         copy = pool.empty(data.shape, data.dtype, data.nbytes)
     else:
-        raw = np.empty(data.nbytes + ALIGNMENT, np.uint8)
-        start = -data_address(raw) % ALIGNMENT
-        copy = raw[start : start + data.nbytes]
+        copy = aligned.empty(data.nbytes)
     copy[...] = data
     return copy

@@ -19,7 +19,7 @@ import numpy as np
 from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime import layout, pool, routines, signals
-from shlo_jit.runtime.fastcall_code import FASTCALL, SIZED, PortRecord, Record
+from shlo_jit.runtime.fastcall_code import FASTCALL, FASTCALL_SIZED, SIZED, PortRecord, Record
 from shlo_jit.runtime.instance import size_count
 
 if TYPE_CHECKING:
@@ -188,5 +188,7 @@ def _method(target: Target, cache: ObjectCache | None, name: str) -> _MethodDef 
     """The definition of the built-in function."""
     if _numpy_functions()[0] != id(np.ndarray):
         return None
-    address, fastcall, keywords = call_library(target, cache).addresses[name], 0x80, 0x02
+    library = routines.load(FASTCALL_SIZED.name, target, cache) if name == SIZED else call_library(target, cache)
+    assert library is not None  # it is one of the code generator's own
+    address, fastcall, keywords = library.addresses[name], 0x80, 0x02
     return _MethodDef(b"executable", address, fastcall | keywords, b"A program compiled by shlo_jit.")

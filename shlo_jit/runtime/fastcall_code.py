@@ -285,9 +285,14 @@ class _Writer:
 
 def build(module: ModuleText, target: Target) -> None:
     """Write `shlo_fastcall` and the functions of `runtime/signals.py` into `module`."""
-    for has_sizes in (False, True):
-        _Writer(module, has_sizes).write()
+    _Writer(module, has_sizes=False).write()
     signals.build(module, target)
 
 
-FASTCALL = Routine(f"fastcall_{sys.implementation.cache_tag}", ("shlo_fastcall", SIZED, *signals.SYMBOLS), build)
+def build_sized(module: ModuleText, target: Target) -> None:
+    """Write the variant for programs with a size that is known at the call only into `module`."""
+    _Writer(module, has_sizes=True).write()
+
+
+FASTCALL = Routine(f"fastcall_{sys.implementation.cache_tag}", ("shlo_fastcall", *signals.SYMBOLS), build)
+FASTCALL_SIZED = Routine(f"fastcall_sized_{sys.implementation.cache_tag}", (SIZED,), build_sized)

@@ -38,10 +38,19 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def own_routines() -> dict[str, Routine]:
     """The routines that are the code generator's own, by name; programs need not list them."""
+    from shlo_jit.kernels.hexadecimal import HEXADECIMAL
+    from shlo_jit.kernels.threads.pool import THREADS
+    from shlo_jit.runtime.fastcall_code import FASTCALL, FASTCALL_SIZED
+
+    return {routine.name: routine for routine in (THREADS, FASTCALL, FASTCALL_SIZED, HEXADECIMAL)}
+
+
+def first_routines() -> tuple[Routine, Routine]:
+    """Those of `own_routines` that nearly every program needs."""
     from shlo_jit.kernels.threads.pool import THREADS
     from shlo_jit.runtime.fastcall_code import FASTCALL
 
-    return {THREADS.name: THREADS, FASTCALL.name: FASTCALL}
+    return THREADS, FASTCALL
 
 
 class Starting:

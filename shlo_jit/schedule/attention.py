@@ -19,7 +19,7 @@ from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, Expr, strides_of
 from shlo_jit.ir.types import tensor
 from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, scratch_bytes
-from shlo_jit.kernels.gemm.panels import block_bytes, panels_bytes, reads_in_place
+from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_bytes, reads_in_place
 from shlo_jit.kernels.gemm.types import gemm_plan
 from shlo_jit.ops.runs import roles_of, run_of
 from shlo_jit.schedule.choice import Note, count
@@ -150,7 +150,10 @@ def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
         places=tuple(places),
         epilogue=schedule_epilogue(step, target, batch, m, second.n),
         scratch=Scratch(0, total),
-        routines=tuple(gemm_routine(t.a, t.b, t.acc, target) for t in dict.fromkeys((first.types, second.types))),
+        routines=tuple(
+            gemm_routine(t.a, t.b, t.acc, target) if few else block_routine(t, target)
+            for t in dict.fromkeys((first.types, second.types))
+        ),
     )
 
 

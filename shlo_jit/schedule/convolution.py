@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_symbol
+from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FIELDS, WAYS
+from shlo_jit.kernels.gemm.policy import PREPACKED, WORDS
 from shlo_jit.kernels.gemm.types import GemmTypes
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
@@ -33,17 +37,23 @@ class ConvolutionSchedule(KernelSchedule):
     types: GemmTypes
     table: tuple[int, ...]
     """The routine's parameters; see `kernels/convolution/shape.py`."""
+    prepacked: np.ndarray | None
+    """The kernel, a constant, as panels; None where it is read as it lies."""
     epilogue: Epilogue | None
+
+    @property
+    def kind(self) -> int:
+        """The way it goes."""
+        return self.table[FIELDS.index("kind")]
 
     @property
     def notes(self) -> list[Note]:
         t = dict(zip(FIELDS, self.table, strict=True))
         window = " x ".join(map(str, self.shape.window)) or "1"
+        symbol = conv_symbol(self.types, self.kind)
         out = [
-            Note(
-                "product", f"window {window}, {self.shape.ci} to {self.shape.co} features by {conv_symbol(self.types)}"
-            ),
-            Note("way", *WAYS[t["kind"]]),
+            Note("product", f"window {window}, {self.shape.ci} to {self.shape.co} features by {symbol}"),
+            Note("way", *WAYS[self.kind]),
         ]
         if not equal(t["copy_tasks"], 0):
             out.append(
@@ -51,6 +61,8 @@ class ConvolutionSchedule(KernelSchedule):
                     "input", f"copied with its padding, {count(t['copy_tasks'], 'task')}", "no pixel needs a test then"
                 )
             )
+        if self.prepacked is not None:
+            out.append(Note("weights", WORDS[PREPACKED], "they are a constant"))
         if not equal(t["weight_tasks"], 0):
             out.append(Note("weights", f"packed, {count(t['weight_tasks'], 'task')}"))
         out.append(Note("tasks", count(t["main_tasks"], "task")))
@@ -62,7 +74,9 @@ def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
     if op.result.tensor.size == 0:
         return NOTHING
     shape, types = conv_shape(op), gemm_types(op)
-    table = tuple(shape.pack(types, target))
+    kernel = op.operands[1].op
+    is_constant = kernel is not None and kernel.name == "stablehlo.constant"
+    table = tuple(shape.pack(types, target, is_constant))
     t = dict(zip(FIELDS, table, strict=True))
     pixels, features = prod(shape.output), shape.co * shape.groups
     if shape.features_last:
@@ -73,10 +87,29 @@ def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
         shape=shape,
         types=types,
         table=table,
+        prepacked=prepack_kernel(_kernel(op), t["w_width"], types, target) if t["w_prepacked"] else None,
         epilogue=schedule_epilogue(step, target, *numbers),
         scratch=Scratch.of(lambda threads: t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64),
-        routines=(conv_routine(types, target),),
+        routines=(conv_routine(types, target, t["kind"]),),
     )
+
+
+def _kernel(op: Op) -> np.ndarray:
+    """The constant kernel as [group, tap, input feature, output feature]."""
+    d, kernel = op.attributes["dimension_numbers"], op.operands[1].op
+    assert isinstance(d, ConvDims) and kernel is not None
+    order = (*d.kernel_spatial_dimensions, d.kernel_input_feature_dimension, d.kernel_output_feature_dimension)
+    array = kernel.constant.array.transpose(order)
+    array = array[tuple(slice(None, None, -1 if flipped else 1) for flipped in _reversals(op))]
+    groups = op.int("feature_group_count", 1) * op.int("batch_group_count", 1)
+    *_, ci, co = array.shape
+    return array.reshape(-1, ci, groups, co // groups).transpose(2, 0, 1, 3)
+
+
+def _reversals(op: Op) -> list[bool]:
+    """Which spatial dimensions of the kernel are reversed."""
+    flags = op.attributes.get("window_reversal")
+    return [bool(v) for v in _values(flags)] if flags is not None else [False] * (op.result.tensor.rank - 2)
 
 
 def conv_shape(op: Op) -> ConvShape:
@@ -95,10 +128,8 @@ def conv_shape(op: Op) -> ConvShape:
     batch = x[d.input_batch_dimension] // batch_groups
     in_feature, in_batch = xs[d.input_feature_dimension], xs[d.input_batch_dimension]
     out_feature, kernel_out = ys[d.output_feature_dimension], ws[d.kernel_output_feature_dimension]
-    flags = op.attributes.get("window_reversal")
-    reverse = [bool(v) for v in _values(flags)] if flags is not None else [False] * n
     kernel_strides, offset = [], 0
-    for flipped, k in zip(reverse, d.kernel_spatial_dimensions, strict=True):
+    for flipped, k in zip(_reversals(op), d.kernel_spatial_dimensions, strict=True):
         kernel_strides.append(-ws[k] if flipped else ws[k])
         offset += (w[k] - 1) * ws[k] if flipped else 0
     padding = op.ints("padding", (0, 0) * n)

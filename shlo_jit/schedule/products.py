@@ -7,21 +7,26 @@ stride are looped over; the others were transposed before where they do not (see
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.ir.core import Op
-from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
-from shlo_jit.kernels.gemm.policy import describe
-from shlo_jit.kernels.target import Target
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes
+from shlo_jit.kernels.gemm.policy import Layout, describe
+from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
+from shlo_jit.kernels.gemm.types import GemmPlan, gemm_plan, itemsize
+from shlo_jit.kernels.gemm.vector import way_of
 from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.sizes import hint_of
+from shlo_jit.sizes import Size, hint_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +42,10 @@ class ProductSchedule(KernelSchedule):
     m: int
     n: int
     k: int
-    strides: tuple[int, ...]
-    """In elements: of A along m, k and the batch, of B along k, n and the batch."""
+    strides: Layout
+    prepacked: np.ndarray | None
+    """The second operand, a constant, as panels; None where it is read as it lies."""
+    way: Way
     epilogue: Epilogue | None
     blocking: tuple[Note, ...]
     """What the routine decides from these extents and strides."""
@@ -47,7 +54,7 @@ class ProductSchedule(KernelSchedule):
     def notes(self) -> list[Note]:
         size = f"{self.batch} x " if self.batch > 1 else ""
         calls = [Note("calls", "one for each of the outer batch dimensions", "they are no run of equal stride")]
-        head = Note("product", f"{size}{self.m} x {self.n} x {self.k} by {gemm_symbol(self.types)}")
+        head = Note("product", f"{size}{self.m} x {self.n} x {self.k} by {gemm_symbol(self.types, self.way)}")
         return [head, *(calls if self.looped else []), *self.blocking, *(self.epilogue.notes if self.epilogue else [])]
 
 
@@ -70,10 +77,15 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     ]  # fmt: skip
     if None in parts:
         raise UnsupportedError(diagnose("dot_general: dimensions that do not form runs", op.span))
-    strides = tuple(p.stride for p in parts if p is not None)
+    strides = Layout(*(p.stride for p in parts if p is not None))
     batch, m = (math.prod(lhs[d] for d in dims) for dims in (roles.lhs_batch[looped:], roles.lhs_free))
     n, k = math.prod(rhs[d] for d in roles.rhs_free), math.prod(lhs[d] for d in roles.lhs_contracting)
     why_late = "the product is several calls" if looped else ""
+    plan = gemm_plan(types, target)
+    way, prepacked = _way(plan, (m, n, k, *strides)), None
+    if not looped and _is_prepacked(op.operands[1], way, context):
+        way, prepacked = Way.TILES, _panels(op.operands[1], roles, plan)
+        strides = strides._replace(b_bs=prepacked_bytes(plan, n, k) // itemsize(types.b))
     return ProductSchedule(
         types=types,
         roles=roles,
@@ -83,18 +95,46 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
         n=n,
         k=k,
         strides=strides,
+        prepacked=prepacked,
         epilogue=schedule_epilogue(step, target, batch, m, n, why_late),
-        blocking=_blocking(types, target, (batch, m, n, k), strides),
-        scratch=Scratch.of(lambda threads: scratch_bytes(types, target, batch, m, n, k, threads)),
-        routines=(gemm_routine(types.a, types.b, types.acc, target),),
+        blocking=_blocking(plan, (batch, m, n, k), strides, prepacked is not None),
+        scratch=Scratch.of(
+            lambda threads: scratch_bytes(types, target, batch, m, n, k, threads, prepacked is not None)
+        ),
+        way=way,
+        routines=(gemm_routine(types.a, types.b, types.acc, target, way),),
     )
 
 
+def _way(plan: GemmPlan, numbers: tuple[int, ...]) -> Way:
+    """What the product takes; where sizes are known at the call only, the call says."""
+    if any(isinstance(number, Size) for number in numbers):
+        return Way.ANY
+    m, n, k, *strides = numbers
+    return way_of(plan, m, n, k, Layout(*strides))
+
+
+def _is_prepacked(rhs: Value, way: Way, context: Context) -> bool:
+    """Whether the second operand is a constant that is read as panels. One that others read as it lies, and that a
+    product with a vector reads well, is not kept twice."""
+    if rhs.op is None or rhs.op.name != "stablehlo.constant" or rhs.tensor.size == 0:
+        return False
+    return way is not Way.VECTORS or context.read[rhs] == 1
+
+
+def _panels(rhs: Value, roles: Roles, plan: GemmPlan) -> np.ndarray:
+    assert rhs.op is not None
+    dims = (roles.rhs_batch, roles.rhs_contracting, roles.rhs_free)
+    extents = [math.prod(rhs.tensor.extents[d] for d in some) for some in dims]
+    return prepack(plan, rhs.op.constant.array.transpose(sum(dims, ())).reshape(extents))
+
+
 def _blocking(
-    types: GemmTypes, target: Target, extents: tuple[int, int, int, int], strides: tuple[int, ...]
+    plan: GemmPlan, extents: tuple[int, int, int, int], strides: Sequence[int], prepacked: bool
 ) -> tuple[Note, ...]:
     batch, m, n, k = map(hint_of, extents)
-    return tuple(Note(*line) for line in describe(types, target, batch, m, n, k, tuple(map(hint_of, strides))))
+    lines = describe(plan, batch, m, n, k, Layout(*map(hint_of, strides)), prepacked)
+    return tuple(Note(*line) for line in lines)
 
 
 def _looped(lhs: tuple[int, ...], rhs: tuple[int, ...], roles: Roles) -> int:

@@ -6,9 +6,10 @@ memory planning (scratch), lowering (everything) and people (`exe.text("schedule
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from types import MappingProxyType
 from typing import NamedTuple
 
 from shlo_jit.errors import UnsupportedError, diagnose
@@ -28,8 +29,8 @@ class Context(NamedTuple):
     target: Target
     is_known_call: Callable[[str], bool]
     """Whether a custom call of that name has an implementation of the user's or of the run time's."""
-    read: Set[Value] = frozenset()
-    """What the plan's steps read and its blocks return."""
+    read: Mapping[Value, int] = MappingProxyType({})
+    """What the plan's steps read and its blocks return, and how many do."""
     has_lapack: Callable[[], bool] = lambda: True
     """Whether there is a LAPACK to call."""
     processes: int = 1

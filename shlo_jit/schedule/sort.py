@@ -10,7 +10,7 @@ Scratch, per worker: two arrays of records and the counters; for one long line: 
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Container
 from dataclasses import dataclass
 from math import prod
 
@@ -209,7 +209,7 @@ def _record_sort(op: Op) -> RecordSort | None:
     return RecordSort(lines, tuple(o.tensor.storage for o in op.operands), tuple(keys), records)
 
 
-def _kept(op: Op, read: Set[Value]) -> tuple[str, ...]:
+def _kept(op: Op, read: Container[Value]) -> tuple[str, ...]:
     """What each result needs: values, the places they come from, or nothing."""
     dimension = op.int("dimension", -1) % max(1, op.result.tensor.rank)
     return tuple(

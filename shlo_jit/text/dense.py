@@ -18,6 +18,7 @@ import numpy as np
 
 from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.types import DTYPES, DType, TensorType, round_to, storage_range
+from shlo_jit.text.literals import Literal, LiteralToken
 
 _INTEGER = re.compile(r"-?\d+$|-?0x[0-9A-Fa-f]+$")
 _FLOAT = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?$|0x[0-9A-Fa-f]+$")
@@ -35,7 +36,22 @@ class LiteralRefusal(ValueError):
 
 def decode_dense(text: str, type: TensorType) -> Dense:
     """The value of `text`, which is `dense<...>` as a whole."""
+    if isinstance(text, LiteralToken):
+        return _of_literal(text.literal, type)
     return _small(text, type) if len(text) <= 128 else _decode(text, type)
+
+
+def _check_static(type: TensorType) -> None:
+    if not type.is_static:
+        raise LiteralRefusal("elements literal type must have static shape")
+
+
+def _of_literal(literal: Literal, type: TensorType) -> Dense:
+    """The value whose bytes are in the literal; what cannot be is an error here and now."""
+    _check_static(type)
+    value = Dense(type, decode=lambda: from_bytes(literal.data, type), release=literal.release)
+    _ = value.array
+    return value
 
 
 @functools.lru_cache(maxsize=16384)
@@ -44,8 +60,7 @@ def _small(text: str, type: TensorType) -> Dense:
 
 
 def _decode(text: str, type: TensorType) -> Dense:
-    if not type.is_static:
-        raise LiteralRefusal("elements literal type must have static shape")
+    _check_static(type)
     if text.find('"', 0, 100) >= 0:
         return Dense(type, _from_hex(text, type))
     body = text[6:-1]
@@ -84,7 +99,7 @@ def _from_hex(text: str, type: TensorType) -> np.ndarray:
     return from_bytes(data, type)
 
 
-def from_bytes(data: bytes | memoryview, type: TensorType) -> np.ndarray:
+def from_bytes(data: bytes | memoryview | np.ndarray, type: TensorType) -> np.ndarray:
     """The array in a raw buffer: all elements, or one for a splat; i1 has a byte or a bit an element."""
     dtype = type.storage
     size = type.size
@@ -97,7 +112,7 @@ def from_bytes(data: bytes | memoryview, type: TensorType) -> np.ndarray:
     return _raw(data, dtype).reshape(type.extents)
 
 
-def _raw(data: bytes | memoryview, dtype: DType) -> np.ndarray:
+def _raw(data: bytes | memoryview | np.ndarray, dtype: DType) -> np.ndarray:
     """Elements of a little-endian buffer; the small integers have a byte each, of which the low bits count."""
     if dtype.bits >= 8:
         return np.frombuffer(data, dtype.numpy.newbyteorder("<") if dtype.kind in "iux" else dtype.numpy)
@@ -110,7 +125,7 @@ def _raw(data: bytes | memoryview, dtype: DType) -> np.ndarray:
     return low.astype(dtype.numpy)
 
 
-def _bits(data: bytes | memoryview, type: TensorType) -> np.ndarray:
+def _bits(data: bytes | memoryview | np.ndarray, type: TensorType) -> np.ndarray:
     """A buffer of i1: one byte an element, or packed, lowest bit first; a single byte is a splat."""
     size = type.size
     values = np.frombuffer(data, np.uint8)

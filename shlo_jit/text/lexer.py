@@ -13,10 +13,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from shlo_jit.errors import Diagnostic, ParseError, Source, Span, diagnose
+from shlo_jit.text.literals import OPENER, Cut, CutSource, token_of
 
 STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
 _ID = r"[A-Za-z0-9_$.\-]+"
@@ -44,7 +45,6 @@ _VALID = re.compile(_GOOD, re.VERBOSE)
 _COMMENT = re.compile(rf"{STRING}|//[^\n]*")
 _ESCAPE = re.compile(r'\\(?:([0-9A-Fa-f]{2})|([nt"\\])|(.))', re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
-_LONG = 1000
 _LEADING = re.compile(r"[ \t\r\n]*")
 
 OPENERS = {"(": ")", "[": "]", "{": "}", "<": ">"}
@@ -56,17 +56,19 @@ DEPTH_LIMIT = 100
 """Attributes and types may nest this deep; regions `deep.NESTING_LIMIT`."""
 
 
-def tokenize(text: str) -> tuple[list[str], list[int]]:
-    """Tokens of `text` and the offset of each; empty tokens at its end close the list (so that one may look ahead)."""
+def tokenize(text: str, cuts: Sequence[Cut] = ()) -> tuple[list[str], list[int]]:
+    """Tokens of `text` and the offset of each; empty tokens at its end close the list (so that one may look ahead).
+    `cuts`: the literals that were cut out of it."""
     text = without_comments(text)
     tokens: list[str] = []
     starts: list[int] = []
     done = 0
-    for start, end in _long_literals(text):
-        _tokenize_part(text, done, start, tokens, starts)
-        tokens.append(text[start:end])
-        starts.append(start)
-        done = end
+    for cut in cuts:
+        if text.startswith(OPENER.decode(), cut.at):  # and is in no comment
+            _tokenize_part(text, done, cut.at, tokens, starts)
+            tokens.append(token_of(text, cut))
+            starts.append(cut.at)
+            done = cut.end
     _tokenize_part(text, done, len(text), tokens, starts)
     tokens += ("", "", "", "")
     starts += [len(text)] * 4
@@ -89,18 +91,6 @@ def _tokenize_part(text: str, start: int, end: int, tokens: list[str], starts: l
     tokens += map(str.rstrip, padded)
     if padded and not _VALID.match(tokens[-1]):
         tokens[-1] = INVALID + tokens[-1]
-
-
-def _long_literals(text: str) -> Iterator[tuple[int, int]]:
-    """Where the long hexadecimal literals are: a search is far cheaper than a regular expression."""
-    at = text.find('dense<"0x')
-    while at >= 0:
-        quote = text.find('"', at + 9)
-        if quote < 0:
-            return
-        if quote - at > _LONG and text[quote : quote + 2] == '">':
-            yield at, quote + 2
-        at = text.find('dense<"0x', quote)
 
 
 class SyntaxRefusal(Exception):
@@ -126,7 +116,7 @@ class Cursor:
 
     def __init__(self, source: Source):
         self.source = source
-        self.tokens, self.starts = tokenize(source.text)
+        self.tokens, self.starts = tokenize(source.text, source.cuts if isinstance(source, CutSource) else ())
         self.i = 0
         self.depth = 0
 
@@ -240,7 +230,7 @@ class Cursor:
 
     def text_since(self, first: int) -> str:
         """The source text of the tokens from `first` up to the cursor, white space runs as one blank."""
-        text = self.source.text[self.starts[first] : self.end()]
+        text = self.source.between(self.starts[first], self.end())
         if "\n" in text or "  " in text or "//" in text:
             text = _COMMENT_OR_SPACE.sub(lambda m: m[0] if m[0][0] == '"' else " ", text)
         return text

@@ -15,7 +15,7 @@ Pretty forms are in the tables of `pretty.py`, names of values in `values.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from shlo_jit.deep import NESTING_LIMIT, deeply
@@ -28,6 +28,7 @@ from shlo_jit.text import attributes as attribute_syntax
 from shlo_jit.text import pretty_func
 from shlo_jit.text import types as type_syntax
 from shlo_jit.text.lexer import SyntaxRefusal, unescape
+from shlo_jit.text.literals import Cut, CutSource, cut_string
 from shlo_jit.text.pretty import ISOLATED, PRETTY
 from shlo_jit.text.resources import parse_resources
 from shlo_jit.text.syntax import Argument, parse_argument
@@ -38,9 +39,12 @@ Handler = Callable[["Parser", str], Op]
 
 @deeply
 @paused_collector()
-def parse_module(text: str | bytes, name: str = "<text>") -> Module:
-    """The program in `text`; raises `ParseError` with file, line, column and what was expected."""
-    source = Source(check_text(text, name) if isinstance(text, str) else decode_text(text, name), name)
+def parse_module(text: str | bytes, name: str = "<text>", cuts: Sequence[Cut] | None = None) -> Module:
+    """The program in `text`; raises `ParseError` with file, line, column and what was expected. `cuts`: the literals
+    that were cut out of it already."""
+    if cuts is None:
+        text, cuts = cut_string(check_text(text, name) if isinstance(text, str) else decode_text(text, name))
+    source = CutSource(str(text), name, cuts) if cuts else Source(str(text), name)
     try:
         return Parser(source).module()
     except SyntaxRefusal as refusal:

@@ -14,8 +14,11 @@ from loader import compile_object, load, routine_text
 
 import shlo_jit
 from shlo_jit.codegen.target import resolve
-from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
+from shlo_jit.kernels.convolution.convolution import TASKS, ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
+from shlo_jit.kernels.convolution.prepacked import prepack_kernel
+from shlo_jit.kernels.convolution.shape import FIELDS
 from shlo_jit.kernels.gemm.gemm import GemmTypes
+from shlo_jit.kernels.target import Target
 
 NUMPY = {
     "f32": np.float32,
@@ -105,7 +108,23 @@ def strides(x: np.ndarray) -> list[int]:
     return [s // x.itemsize for s in x.strides]
 
 
-def run(p: Problem, names: tuple[str, str, str], seed: int, target: str = "native", threads: int = 1) -> None:
+def as_wanted(w: np.ndarray, table: np.ndarray, types: GemmTypes, target: Target) -> np.ndarray:
+    """The kernel [g, *window, ci, co] as the routine wants it."""
+    if not table[FIELDS.index("w_prepacked")]:
+        return w
+    width = int(table[FIELDS.index("w_width")])
+    panels = prepack_kernel(w.reshape(w.shape[0], -1, *w.shape[-2:]), width, types, target)
+    return guarded.relaid(panels, at_end=True)
+
+
+def run(
+    p: Problem,
+    names: tuple[str, str, str],
+    seed: int,
+    target: str = "native",
+    threads: int = 1,
+    is_constant: bool = False,
+) -> None:
     types, t = GemmTypes(*names), resolve(target)
     pick, rng = random.Random(seed), np.random.default_rng(seed)
     rank = len(p.input)
@@ -138,8 +157,9 @@ def run(p: Problem, names: tuple[str, str, str], seed: int, target: str = "nativ
         strides=p.stride, pad_low=p.low, lhs_dilation=p.ldil, rhs_dilation=p.rdil,
     )  # fmt: skip
     assert cs[0] == p.co * feature or p.g == 1 or c.size == 0
-    table = np.array(shape.pack(types, t), np.int64)
-    size = conv_scratch_bytes(shape, types, t, threads)
+    table = np.array(shape.pack(types, t, is_constant), np.int64)
+    size = conv_scratch_bytes(shape, types, t, threads, is_constant)
+    kernel = as_wanted(w, table, types, t)
     scratch = guarded.scratch(size)
     pixels = int(np.prod(p.output))
     features = p.g * p.co
@@ -150,11 +170,12 @@ def run(p: Problem, names: tuple[str, str, str], seed: int, target: str = "nativ
         cover[at, i0:i1, j0:j1] += 1
 
     epilogue = EPILOGUE(told)
-    f = load(conv_routine(types, t), t).function(conv_symbol(types), "pppppppi")
+    kind = int(table[FIELDS.index("kind")])
+    f = load(conv_routine(types, t, kind), t).function(conv_symbol(types, kind), "pppppppi")
     f(
         table.ctypes.data,
         x.ctypes.data,
-        w.ctypes.data,
+        kernel.ctypes.data,
         c.ctypes.data,
         scratch.ctypes.data,
         ctypes.cast(epilogue, ctypes.c_void_p),
@@ -178,6 +199,14 @@ def test_random(names: tuple[str, str, str], rank: int) -> None:
     pick = random.Random(repr(names))
     for seed in range(30 if rank < 3 else 5):
         run(Problem(pick, rank), names, seed, threads=3)
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("names", CASES, ids="-".join)
+def test_prepacked_kernels(names: tuple[str, str, str], target: str) -> None:
+    pick = random.Random(repr(names))
+    for seed in range(20):
+        run(Problem(pick, pick.choice([1, 2, 2, 3])), names, seed, target, 3, is_constant=True)
 
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)
@@ -228,5 +257,6 @@ def test_avx2(target: str) -> None:
 
 def test_aarch64_compiles() -> None:
     t = resolve("aarch64:generic")
-    for names in CASES:
-        assert compile_object(routine_text(conv_routine(GemmTypes(*names), t), t), t)
+    for names, kind in itertools.product(CASES, TASKS):
+        routine = conv_routine(GemmTypes(*names), t, kind)
+        assert all(compile_object(routine_text(r, t), t) for r in (routine, *routine.needs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import random
 import re
 
@@ -12,10 +13,22 @@ import numpy as np
 import pytest
 from loader import Loaded, assembly, load
 
+from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
-from shlo_jit.kernels.gemm.panels import block_bytes, block_symbol, panels_bytes, panels_symbol, reads_in_place
+from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes, tile_routine
+from shlo_jit.kernels.gemm.panels import (
+    block_bytes,
+    block_routine,
+    block_symbol,
+    panels_bytes,
+    panels_symbol,
+    reads_in_place,
+)
+from shlo_jit.kernels.gemm.policy import Layout
+from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
+from shlo_jit.kernels.gemm.types import gemm_plan
+from shlo_jit.kernels.gemm.vector import way_of
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 
@@ -31,7 +44,7 @@ NUMPY = {
 }
 TOLERANCE = {"f32": 3e-6, "f64": 1e-14, "complex<f32>": 3e-6, "complex<f64>": 1e-14}
 EPILOGUE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 5)
-SIGNATURE = "piiipiiipiiiiiipppi"
+SIGNATURE = "piiipiiiipiiiiiipppi"
 
 CASES = [
     ("f32", "f32", "f32"),
@@ -86,10 +99,13 @@ def product(
     threads: int = 1,
     cover: np.ndarray | None = None,
     ld: int = 0,
+    prepacked: bool = False,
+    way: Way = Way.ANY,
 ) -> np.ndarray:
     """C by the routine. `cover` counts, per element of C, how often the epilogue was told of it."""
     t = resolve(target)
-    f = load(gemm_routine(types.a, types.b, types.acc, t), t).function(gemm_symbol(types), SIGNATURE)
+    way = Way.TILES if prepacked else way
+    f = load(gemm_routine(types.a, types.b, types.acc, t, way), t).function(gemm_symbol(types, way), SIGNATURE)
     (batch, m, k), n = a.shape, b.shape[2]
     at_end = (m + n + k) % 2 == 0
     a, b = guarded.relaid(a, at_end), guarded.relaid(b, at_end)
@@ -97,7 +113,7 @@ def product(
     c.view(np.uint8)[:] = 0xA5
     c = guarded.guarded(c, at_end)
     before = c[:, :, n:].copy()
-    size = scratch_bytes(types, t, batch, m, n, k, threads)
+    size = scratch_bytes(types, t, batch, m, n, k, threads, prepacked)
     scratch = guarded.scratch(size)
 
     def told(_: int, at: int, i0: int, i1: int, j0: int, j1: int) -> None:
@@ -108,9 +124,13 @@ def product(
     epilogue = EPILOGUE(told) if cover is not None else None
     strides = [[s // x.itemsize for s in x.strides] for x in (a, b, c)]
     (ab, ar, ac), (bb, br, bc), (cb, cr, _) = strides
+    if prepacked:
+        plan = gemm_plan(types, t)
+        itemsize, b = b.itemsize, guarded.relaid(prepack(plan, b), True)
+        br, bc, bb = 77, 77, prepacked_bytes(plan, n, k) // itemsize  # the first two do not count
     pointer = ctypes.cast(epilogue, ctypes.c_void_p).value if epilogue else None
     f(
-        *(a.ctypes.data, ar, ac, ab, b.ctypes.data, br, bc, bb, c.ctypes.data, cr, cb),
+        *(a.ctypes.data, ar, ac, ab, b.ctypes.data, br, bc, bb, int(prepacked), c.ctypes.data, cr, cb),
         *(batch, m, n, k, scratch.ctypes.data, pointer, None, threads),
     )
     assert (scratch[size:] == guarded.UNWRITTEN).all(), "wrote beyond scratch_bytes"
@@ -161,6 +181,30 @@ def test_packed_ways(names: tuple[str, str, str], shape: tuple[int, int, int, in
         run(GemmTypes(*names), shape, seed, threads=3)
 
 
+@pytest.mark.parametrize("target", ["native", "x86-64-v4", "x86-64-v3"])
+@pytest.mark.parametrize("names", CASES, ids="-".join)
+def test_prepacked_operands(names: tuple[str, str, str], target: str) -> None:
+    """Panels that were made before give the bits that panels made in the call give."""
+    types = GemmTypes(*names)
+    shapes = [
+        (1, 5, 37, 29),
+        (2, 40, 70, 13),
+        (1, 33, 100, 700),
+        (1, 170, 530, 90),
+        (3, 14, 31, 450),
+        (1, 600, 540, 340),
+    ]
+    for seed, (batch, m, n, k) in enumerate(shapes):
+        rng = np.random.default_rng(seed)
+        a, b = any_layout(rng, types.a, (batch, m, k)), any_layout(rng, types.b, (batch, k, n))
+        cover = np.zeros((batch, m, n), np.int64)
+        c = product(types, a, b, target, 3, cover, ld=int(rng.integers(0, 3)), prepacked=True)
+        assert (cover == 1).all()
+        check(types, a, b, c)
+        if m > tuning.GEMM_THIN:
+            assert c.tobytes() == product(types, a, b, target, 3).tobytes()
+
+
 @pytest.mark.parametrize(
     "shape", [(1, 3, 4, 0), (0, 3, 4, 5), (1, 0, 4, 5), (1, 3, 0, 5), (2, 200, 600, 0), (1, 1, 99, 0)]
 )
@@ -196,7 +240,7 @@ def test_a_few_vectors(dtype: str) -> None:
 def by_blocks(types: GemmTypes, a: np.ndarray, b: np.ndarray, rows: int, target: str = "native") -> np.ndarray:
     """C[m, n], so many rows of it at a time, by B packed once or, where that can be, as it lies."""
     t = resolve(target)
-    loaded = load(gemm_routine(types.a, types.b, types.acc, t), t)
+    loaded = load(block_routine(types, t), t)
     pack, block = loaded.function(panels_symbol(types), "piiiip"), loaded.function(block_symbol(types), "piipiipiiiipp")
     (m, k), n = a.shape, b.shape[1]
     a, b = (guarded.relaid(x, at_end=True) for x in (a, b))
@@ -269,7 +313,7 @@ def test_avx2(names: tuple[str, str, str]) -> None:
 )
 def test_vector_width(target: str, wanted: str) -> None:
     t = resolve(target)
-    text = assembly(gemm_routine("f32", "f32", "f32", t), t)
+    text = assembly(tile_routine(GemmTypes("f32", "f32", "f32"), t), t)
     tile = text[text.index("tile") :]
     assert len(re.findall(wanted, tile)) > 24
 
@@ -281,14 +325,18 @@ def test_without_permission_for_tiles(names: tuple[str, str, str], monkeypatch: 
 
     kept: list[Loaded] = []
 
-    def refused(routine: Routine, target: Target) -> Loaded:
+    def without_tiles(routine: Routine) -> Routine:
         def build(module: ModuleText, target: Target) -> None:
             routine.build(module, target)
             for name, text in module.globals.items():
                 if name.endswith("_known"):
                     module.globals[name] = text.replace("global i64 0", "global i64 2")
 
-        kept.append(Loaded((Routine(routine.name + "_refused", routine.symbols, build),), target))
+        needs = tuple(map(without_tiles, routine.needs))
+        return Routine(routine.name + "_refused", routine.symbols, build, needs)
+
+    def refused(routine: Routine, target: Target) -> Loaded:
+        kept.append(Loaded((without_tiles(routine),), target))
         return kept[-1]
 
     monkeypatch.setattr(test_gemm, "load", refused)
@@ -296,7 +344,25 @@ def test_without_permission_for_tiles(names: tuple[str, str, str], monkeypatch: 
         run(GemmTypes(*names), shape, seed)
 
 
+@pytest.mark.parametrize("names", [("f32", "f32", "f32"), ("bf16", "bf16", "f32"), ("i8", "i8", "i32")], ids="-".join)
+def test_a_known_product_takes_the_way_that_the_call_would(names: tuple[str, str, str]) -> None:
+    types, plan = GemmTypes(*names), gemm_plan(GemmTypes(*names), resolve())
+    rng, ways = np.random.default_rng(5), set()
+    for m, n, k in itertools.product((1, 2, 20), (1, 17, 300), (1, 16, 700)):
+        for a_order, b_order in itertools.product((1, -1), repeat=2):
+            a = np.ascontiguousarray(values(rng, types.a, (1, m, k)).swapaxes(1, 2))  # [1, k, m]
+            b = np.ascontiguousarray(values(rng, types.b, (1, k, n)))
+            a = a.swapaxes(1, 2) if a_order < 0 else np.ascontiguousarray(a.swapaxes(1, 2))
+            b = b if b_order > 0 else np.ascontiguousarray(b.swapaxes(1, 2)).swapaxes(1, 2)
+            (ab, ar, ac), (bb, br, bc) = ([s // x.itemsize for s in x.strides] for x in (a, b))
+            way = way_of(plan, m, n, k, Layout(ar, ac, ab, br, bc, bb))
+            ways.add(way)
+            assert product(types, a, b, way=way).tobytes() == product(types, a, b).tobytes()
+            check(types, a, b, product(types, a, b, way=Way.TILES))
+    assert ways == {Way.TILES, Way.VECTORS}
+
+
 def test_dot_instructions() -> None:
     t = resolve("znver5")
-    assert re.search(r"vdpbf16ps\s.*zmm", assembly(gemm_routine("bf16", "bf16", "f32", t), t))
-    assert re.search(r"vpdpbusd\s.*zmm", assembly(gemm_routine("i8", "i8", "i32", t), t))
+    assert re.search(r"vdpbf16ps\s.*zmm", assembly(tile_routine(GemmTypes("bf16", "bf16", "f32"), t), t))
+    assert re.search(r"vpdpbusd\s.*zmm", assembly(tile_routine(GemmTypes("i8", "i8", "i32"), t), t))

@@ -18,7 +18,7 @@ from shlo_jit.passes.context import Context
 from shlo_jit.reference.interpreter import evaluate
 
 ROOT = Path(shlo_jit.__file__).parent / "passes"
-HELPERS = {"build", "context", "rewriter", "identities"}
+HELPERS = {"build", "context", "rewriter", "identities", "weights"}
 RUNS = {step.name: step.run for step in PASSES}
 
 
@@ -200,12 +200,12 @@ CASES = {
              "tensor<2x2x2xf32>", "tensor<2x2x4xf32>"),
         "convolution", "slice convolution slice convolution reshape reshape concatenate reshape", shape=(2, 2, 2),
     ),
-    "pointwise_convolutions": Case(  # of fixed shapes it leaves them; of others, see tests/dynamic
+    "pointwise_convolutions": Case(
         main("""%0 = stablehlo.convolution(%x, %x) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {}
             {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
             : (tensor<1x8x8xf32>, tensor<1x8x8xf32>) -> tensor<1x8x8xf32>
           return %0 : tensor<1x8x8xf32>""", "tensor<1x8x8xf32>", "tensor<1x8x8xf32>"),
-        "convolution", "convolution", shape=(1, 8, 8),
+        "convolution", "reshape dot_general", shape=(1, 8, 8),
     ),
     "canonical_dots": Case(
         main(f"""%h = stablehlo.convert %x : (tensor<8x8xf32>) -> tensor<8x8xbf16>

@@ -120,9 +120,19 @@ def test_small_products_of_a_batch_share_a_task() -> None:
 def test_a_task_has_so_many_columns_and_products() -> None:
     """Of a large product: GEMM_WIDEST columns, whole panels; rows for GEMM_TASK multiply-adds of a pass over k."""
     columns = tuning.GEMM_WIDEST // PLAN.nr * PLAN.nr
-    rows = tuning.GEMM_TASK // (columns * PLAN.kc) // PLAN.mr * PLAN.mr
+    each = 3000 // -(-3000 // PLAN.kc)
+    rows = tuning.GEMM_TASK // (columns * each) // PLAN.mr * PLAN.mr
     decides(product(dot(3000, 3000, 3000)), "tasks", f"of {rows:,} x {columns:,}")
-    decides(product(dot(3000, 3000, 3000)), "tasks", f"for each {PLAN.kc} of k")
+    decides(product(dot(3000, 3000, 3000)), "tasks", f"for each {each} of k")
+
+
+def test_passes_over_k_are_equal() -> None:
+    """The last one, too, has enough to do to pay for the way of its sums to C and back."""
+    decides(
+        product(dot(3000, 2 * PLAN.kc + 40, 3000)),
+        "tasks",
+        f"3 times: for each {-(-(2 * PLAN.kc + 40) // 12) * 4} of k",
+    )
 
 
 # ---------------------------------------------------------------------- vectors

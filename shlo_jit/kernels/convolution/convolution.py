@@ -1,7 +1,8 @@
 """Convolutions as products (implicit GEMM), with the micro-kernel of the product of the same type.
 
-`conv_routine(types, target)` is one object with the symbol `shlo_conv_<input>_<kernel>_<acc>` (CONV_PARAMS); extents,
-strides and blocking are read from a table (`ConvShape.pack`), so every convolution of these types shares it.
+`conv_routine(types, target, kind)` is one object with the symbol `shlo_conv_<input>_<kernel>_<acc>_<way>`
+(CONV_PARAMS); extents, strides and blocking are read from a table (`ConvShape.pack`), so every convolution of these
+types that goes the same way shares it.
 
     1. An input that needs padding, dilation or conversion, or has no adjacent features, is copied to
        [group, image, d, h, w, feature] with its padding. After that no pixel needs a test.
@@ -18,23 +19,33 @@ A convolution with one channel a group (depthwise) is done directly, see `convol
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.kernels.convolution.depthwise import emit_depthwise_task
-from shlo_jit.kernels.convolution.input import FRAME, Arguments, emit_copy_task, emit_packers, emit_weights_task
+from shlo_jit.kernels.convolution.input import (
+    FRAME,
+    TASK_PARAMS,
+    Arguments,
+    copy_symbols,
+    emit_copy_task,
+    emit_packers,
+    emit_weights_task,
+)
 from shlo_jit.kernels.convolution.planes import emit_planes_task
 from shlo_jit.kernels.convolution.products import emit_first_task, emit_gather, emit_images_task, emit_last_task
 from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
     FIRST,
     IMAGES,
+    LAST_GATHER,
+    LAST_IN_PLACE,
     PLANES,
     ConvShape,
     conv_scratch_bytes,
 )
-from shlo_jit.kernels.gemm.gemm import gemm_routine
+from shlo_jit.kernels.gemm.gemm import tile_routine
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.types import GemmTypes
 from shlo_jit.kernels.routine import Routine
@@ -61,50 +72,54 @@ features first: batch = image, i = f, j = pixel.
 """
 
 
-def conv_symbol(types: GemmTypes) -> str:
-    return f"shlo_conv_{types.name}"
+TASKS = {
+    LAST_IN_PLACE: ("pixels", partial(emit_last_task, gathers=False)),
+    LAST_GATHER: ("gathered", partial(emit_last_task, gathers=True)),
+    FIRST: ("first", emit_first_task),
+    DEPTHWISE: ("depthwise", emit_depthwise_task),
+    PLANES: ("planes", emit_planes_task),
+    IMAGES: ("images", emit_images_task),
+}
+"""Of each way, the end of the routine's symbol and what writes the task that computes the output."""
+
+
+def conv_symbol(types: GemmTypes, kind: int) -> str:
+    return f"shlo_conv_{types.name}_{TASKS[kind][0]}"
 
 
 @cache
-def conv_routine(types: GemmTypes, target: Target) -> Routine:
+def conv_routine(types: GemmTypes, target: Target, kind: int) -> Routine:
     """The routine for these types of input, kernel and sums (= output). Complex numbers are not supported."""
     if "complex" in types.name:
         raise ValueError("convolutions of complex numbers are made of real ones by the caller")
-    product = gemm_routine(types.acc, types.acc, types.acc, target)
+    product = tile_routine(GemmTypes(types.acc, types.acc, types.acc), target)
+    copies = Routine(f"shlo_conv_{types.name}_copies", copy_symbols(types), partial(_build_copies, types), (product,))
+    symbol = conv_symbol(types, kind)
+    return Routine(symbol, (symbol,), partial(_build, types, kind), (copies, product))
 
-    def build(module: ModuleText, target: Target) -> None:
-        emit_packers(module, types, target)
+
+def _build_copies(types: GemmTypes, module: ModuleText, target: Target) -> None:
+    emit_packers(module, types, target)
+    emit_copy_task(module, types, target)
+    emit_weights_task(module, types, target)
+
+
+def _build(types: GemmTypes, kind: int, module: ModuleText, target: Target) -> None:
+    if kind in (LAST_GATHER, FIRST):
         emit_gather(module, types, target)
-        tasks = {
-            "copy": emit_copy_task(module, types, target),
-            "weight": emit_weights_task(module, types, target),
-            "last": emit_last_task(module, types, target),
-            "first": emit_first_task(module, types, target),
-            "depthwise": emit_depthwise_task(module, types, target),
-            "planes": emit_planes_task(module, types, target),
-            "images": emit_images_task(module, types, target),
-        }
-        _emit_entry(module, types, target, tasks)
-
-    return Routine(conv_symbol(types), (conv_symbol(types),), build, (product,))
-
-
-def _emit_entry(module: ModuleText, types: GemmTypes, target: Target, tasks: dict[str, str]) -> None:
-    b = module.function(conv_symbol(types), CONV_PARAMS, linkage="", attributes=attributes(target))
+    main = TASKS[kind][1](module, types, target)
+    b = module.function(conv_symbol(types, kind), CONV_PARAMS, linkage="", attributes=attributes(target))
     frame = b.alloca("i64", len(FRAME))
     for i, value in enumerate(b.params[: len(FRAME)]):
         b.store(value, b.offset(frame, 8 * i), align=8)
     g = Arguments(b, frame)
-    kind = g.get("kind")
-    main = b.select(b.icmp("eq", kind, FIRST), V("ptr", f"@{tasks['first']}"), V("ptr", f"@{tasks['last']}"))
-    main = b.select(b.icmp("eq", kind, DEPTHWISE), V("ptr", f"@{tasks['depthwise']}"), main)
-    main = b.select(b.icmp("eq", kind, PLANES), V("ptr", f"@{tasks['planes']}"), main)
-    main = b.select(b.icmp("eq", kind, IMAGES), V("ptr", f"@{tasks['images']}"), main)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _taps(b, g))
     threads = b.select(b.icmp("sle", work, tuning.CONV_SERIAL), i64(1), b.params[-1])
-    phases = (("copy_tasks", V("ptr", f"@{tasks['copy']}")), ("weight_tasks", V("ptr", f"@{tasks['weight']}")))
-    for count, task in (*phases, ("main_tasks", main)):
-        _parallel(b, task, frame, g.get(count), threads)
+    for task in copy_symbols(types):
+        module.declare(task, "void", [type for type, _ in TASK_PARAMS])
+    tasks = zip(("copy_tasks", "weight_tasks", "main_tasks"), (*copy_symbols(types), main), strict=True)
+    for count, task in tasks:
+        _parallel(b, V("ptr", f"@{task}"), frame, g.get(count), threads)
     b.ret()
 
 

@@ -108,7 +108,7 @@ class _Line:
 
 def emit_depthwise_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
     """`row_chunk` lines of output pixels."""
-    name = f"shlo_conv_{types.name}_depthwise"
+    name = f"shlo_conv_{types.name}_depthwise_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     frame, index, _ = b.params
     g = Arguments(b, frame)

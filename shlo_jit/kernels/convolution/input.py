@@ -48,6 +48,11 @@ def dot(b: Builder, *pairs: tuple[V, V]) -> V:
     return total
 
 
+def copy_symbols(types: GemmTypes) -> tuple[str, str]:
+    """Of the tasks that copy the input and pack the weights."""
+    return f"shlo_conv_{types.name}_copy", f"shlo_conv_{types.name}_weights"
+
+
 def packers(types: GemmTypes, target: Target) -> tuple[PackPlan, PackPlan]:
     """The packers of input and kernel: the product's own where nothing has to be converted."""
     plan = conv_plan(types, target)
@@ -72,8 +77,8 @@ def emit_packers(module: ModuleText, types: GemmTypes, target: Target) -> None:
 def emit_copy_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
     """Some lines (group, image, d, h) of the padded input: zeros, and the pixels of the input's line if it has one."""
     plan = conv_plan(types, target)
-    name = f"shlo_conv_{types.name}_copy"
-    b = module.function(name, TASK_PARAMS, attributes=attributes(target))
+    name = copy_symbols(types)[0]
+    b = module.function(name, TASK_PARAMS, linkage="", attributes=attributes(target))
     frame, index, _ = b.params
     g = Arguments(b, frame)
     lines, chunk, line_bytes, images, pd, ph = g.ints("copy_lines copy_chunk a_h batch pd ph")
@@ -142,8 +147,8 @@ def _copy_line(b: Builder, g: Arguments, types: GemmTypes, plan: GemmPlan, targe
 def emit_weights_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
     """Some panels of features of one group, some taps; k is in the order (d, h, w, input feature)."""
     plan = conv_plan(types, target)
-    name = f"shlo_conv_{types.name}_weights"
-    b = module.function(name, TASK_PARAMS, attributes=attributes(target))
+    name = copy_symbols(types)[1]
+    b = module.function(name, TASK_PARAMS, linkage="", attributes=attributes(target))
     frame, index, _ = b.params
     g = Arguments(b, frame)
     chunk, chunks, width, co, ci, panel_bytes = g.ints("w_chunk w_chunks w_width co ci k_bytes_per_panel")

@@ -140,7 +140,7 @@ class _PlaneLine:
 
 def emit_planes_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
     """`row_chunk` lines of all output planes, in order."""
-    name = f"shlo_conv_{types.name}_planes"
+    name = f"shlo_conv_{types.name}_planes_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     frame, index, _ = b.params
     g = Arguments(b, frame)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64, vector
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
-from shlo_jit.kernels.convolution.shape import LAST_IN_PLACE, conv_plan
+from shlo_jit.kernels.convolution.shape import conv_plan
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import transpose
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes
@@ -80,7 +80,8 @@ class _Task:
         scratch = g.pointer("scratch")
         copied = b.icmp("ne", g.get("copy_tasks"), 0)
         self.input = b.select(copied, scratch, g.pointer("input"))
-        self.weights = b.offset(scratch, g.get("scratch_weights"))
+        prepacked = b.icmp("ne", g.get("w_prepacked"), 0)
+        self.weights = b.select(prepacked, g.pointer("kernel"), b.offset(scratch, g.get("scratch_weights")))
         at = b.add(g.get("scratch_workers"), b.mul(worker, g.get("worker_bytes")))
         self.memory = b.offset(scratch, at)
         self.unit = self.plan.unit_bytes
@@ -120,7 +121,7 @@ class _Task:
             body(offset, done, n, b.cast("zext", b.not_(first), "i64"), final)
 
     def stripe(self, args: list[V]) -> None:
-        self.b.call("void", f"{self.plan.symbol}_stripe", args)
+        self.b.call("void", f"{self.plan.symbol}_stripe", [*args, args[4], i64(0)])
 
     def report(self, final: V, ends: list[V]) -> None:
         b = self.b
@@ -129,9 +130,9 @@ class _Task:
             b.call_pointer("void", epilogue, [self.g.pointer("frame"), *ends])
 
 
-def emit_last_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
+def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers: bool) -> str:
     """Rows are pixels: a chunk of rows (lines of pixels when read in place) against a chunk of features."""
-    name = f"shlo_conv_{types.name}_last"
+    name = f"shlo_conv_{types.name}_last_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     t = _Task(b, types, target)
     g, plan = t.g, t.plan
@@ -158,7 +159,7 @@ def emit_last_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
             t.stripe([a, a_rs, a_cs, height, *operand, n, k, more, runs, g.get("run_stride")])
             t.report(final, [i64(0), i, b.add(i, height), feature, b.add(feature, n)])
 
-        def in_place() -> list[V]:
+        def in_place() -> None:
             od, oh, ow = g.ints("od oh ow")
             lines = b.mul(b.mul(g.get("batch"), od), oh)
             step = b.mul(g.get("stride_w"), g.get("a_w"))
@@ -170,9 +171,8 @@ def emit_last_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
                     height = b.min_(b.sub(ow, w), plan.mr)
                     a = b.offset(start, b.mul(w, step))
                     stripe(b.add(b.mul(line, ow), w), height, a, step, i64(t.unit), g.get("run"), runs)
-            return []
 
-        def gathered() -> list[V]:
+        def gathered() -> None:
             with b.loop(r0, b.min_(r1, g.get("rows")), plan.mr, "stripe") as i:
                 height = b.min_(b.sub(b.min_(r1, g.get("rows")), i), plan.mr)
                 width = height if plan.masks else i64(plan.mr)
@@ -180,9 +180,8 @@ def emit_last_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
                 t.gather(table, height, width, t.memory, runs)
                 k = b.mul(g.get("run"), runs)
                 stripe(i, height, t.memory, i64(t.unit), b.mul(width, t.unit), k, i64(1))
-            return []
 
-        b.if_else(b.icmp("eq", g.get("kind"), LAST_IN_PLACE), in_place, gathered)
+        (gathered if gathers else in_place)()
 
     t.each_call(part)
     b.ret()
@@ -191,7 +190,7 @@ def emit_last_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
 
 def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
     """Rows are features: all features of a group against a chunk of an image's pixels, gathered into panels of B."""
-    name = f"shlo_conv_{types.name}_first"
+    name = f"shlo_conv_{types.name}_first_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     t = _Task(b, types, target)
     g, plan = t.g, t.plan
@@ -235,7 +234,7 @@ def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str
 def emit_images_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
     """Rows are images, which the table calls `ci`; `batch` counts the input's features. Some pixels of the output are
     summed up a feature of the input at a time, so that what is read of it serves them all."""
-    name = f"shlo_conv_{types.name}_images"
+    name = f"shlo_conv_{types.name}_images_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     t = _Task(b, types, target)
     g, plan = t.g, t.plan

@@ -20,7 +20,7 @@ _FIELDS = (
     "in_d in_h in_w kd kh kw od oh ow rows "
     "stride_d stride_h stride_w pad_d pad_h pad_w ldil_d ldil_h ldil_w rdil_d rdil_h rdil_w "
     "in_batch in_group in_sd in_sh in_sw in_feature "
-    "w_sd w_sh w_sw w_in w_out w_group w_offset w_width w_chunk w_chunks w_taps w_group_bytes "
+    "w_sd w_sh w_sw w_in w_out w_group w_offset w_width w_chunk w_chunks w_taps w_group_bytes w_prepacked "
     "o_pixel o_image o_feature o_group "
     "pd ph pw copy_iw0 copy_count copy_w0 "
     "a_group a_batch a_d a_h a_w "
@@ -108,9 +108,10 @@ class ConvShape:
         """How the epilogue is told of rectangles (see `convolution.CONV_PARAMS`); decides where both readings fit."""
         return self.out_feature == 1 if self.co > 1 else self.pixel_stride != 1
 
-    def pack(self, types: GemmTypes, target: Target) -> list[int]:
-        """The parameter table of the routine, `FIELDS` in order."""
-        return _Decision(self, types, target).table()
+    def pack(self, types: GemmTypes, target: Target, is_constant: bool = False) -> list[int]:
+        """The parameter table of the routine, `FIELDS` in order. Of a kernel that `is_constant`, the routine wants what
+        `prepacked.py` makes of it, where `w_prepacked` says so."""
+        return _Decision(self, types, target, is_constant).table()
 
 
 def conv_plan(types: GemmTypes, target: Target) -> GemmPlan:
@@ -118,9 +119,11 @@ def conv_plan(types: GemmTypes, target: Target) -> GemmPlan:
     return gemm_plan(GemmTypes(types.acc, types.acc, types.acc), target)
 
 
-def conv_scratch_bytes(shape: ConvShape, types: GemmTypes, target: Target, threads: int) -> int:
+def conv_scratch_bytes(
+    shape: ConvShape, types: GemmTypes, target: Target, threads: int, is_constant: bool = False
+) -> int:
     """Bytes of scratch, aligned to 64: the padded input where one is made, packed weights, a part per worker."""
-    t = dict(zip(FIELDS, shape.pack(types, target), strict=True))
+    t = dict(zip(FIELDS, shape.pack(types, target, is_constant), strict=True))
     return t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64
 
 
@@ -133,6 +136,8 @@ class _Decision:
     shape: ConvShape
     types: GemmTypes
     target: Target
+    is_constant: bool
+    """Whether the kernel is known when the program is compiled."""
     values: dict[str, int] = field(default_factory=dict)
 
     def table(self) -> list[int]:
@@ -145,7 +150,6 @@ class _Decision:
         self.taps = self.window[0] * self.window[1] * self.window[2]
         self.pixels = self.output[0] * self.output[1] * self.output[2]
         self.images = s.batch
-        self._pointwise()
         self._set(batch=self.images, groups=s.groups, ci=s.ci, co=s.co)
         self._set_three("in_{}", self.input)
         self._set_three("k{}", self.window)
@@ -180,22 +184,6 @@ class _Decision:
         if 0 in (self.images, self.pixels, s.groups, s.co):
             self._set(copy_tasks=0, weight_tasks=0, main_tasks=0)
         return [self.values.get(name, 0) for name in FIELDS]
-
-    def _pointwise(self) -> None:
-        """A 1x1 window without strides over a dense input is a plain product: one line of all pixels. Not of images
-        that only the call counts: lines are not cut, and their length says which way is best."""
-        s = self.shape
-        if isinstance(s.batch, Size):
-            return
-        if (self.window, self.stride, self.pad, self.ldil) != ((1, 1, 1), (1, 1, 1), (0, 0, 0), (1, 1, 1)):
-            return
-        _, h, w = self.input
-        sd, sh, sw = three(s.in_strides, 0)
-        dense = self.input == self.output and (h == 1 or sh == sw * w) and (self.input[0] == 1 or sd == sw * w * h)
-        if dense and s.features_last and (s.batch == 1 or s.in_batch == sw * self.pixels):
-            self.input = self.output = (1, 1, s.batch * self.pixels)
-            self.images = 1
-            self.pixels *= s.batch
 
     def _set(self, **values: int) -> None:
         unknown = set(values) - set(FIELDS)
@@ -325,10 +313,14 @@ class _Decision:
         chunks = -(-panels // max(per_task, 1))
         taps = max(1, (128 << 10) // max(1, hint_of(s.ci) * width * per_task * plan.unit_bytes))
         self._set(w_width=width, k_bytes_per_panel=panel, w_chunk=per_task, w_chunks=chunks, w_taps=taps)
-        self._set(weight_tasks=chunks * s.groups * -(-self.taps // taps), w_group_bytes=panel * panels)
-        weights = _round(self.copy_bytes + 256, 64)
-        # A store of the packer may stick out by a vector.
-        workers = weights + _round(panel * panels * s.groups + 256, 64)
+        self._set(w_group_bytes=panel * panels)
+        weights = workers = _round(self.copy_bytes + 256, 64)
+        if self.is_constant:
+            self._set(w_prepacked=1)
+        else:
+            self._set(weight_tasks=chunks * s.groups * -(-self.taps // taps))
+            # A store of the packer may stick out by a vector.
+            workers += _round(panel * panels * s.groups + 256, 64)
         self._set(scratch_weights=weights, scratch_workers=workers)
         (self._cut_last if last else self._cut_first)(hint_of(k), call_k)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
-from shlo_jit.kernels.gemm.micro import STRIPE_PARAMS, attributes, lane_masks
+from shlo_jit.kernels.gemm.micro import STRIPE_PARAMS, lane_masks, tile_attributes
 from shlo_jit.kernels.gemm.pack import PACK_PARAMS
 from shlo_jit.kernels.gemm.types import GemmPlan, itemsize
 from shlo_jit.kernels.target import Target
@@ -26,12 +26,12 @@ def emit_amx(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     """`<symbol>_stripe`, as `gemm_micro.emit_stripe` has it, and `<symbol>_pack_a`."""
     _emit_allowed(module, plan, target)
     _emit_pack_rows(module, plan, target)
-    b = module.function(f"{plan.symbol}_stripe", STRIPE_PARAMS, linkage="", attributes=attributes(target))
+    b = module.function(f"{plan.symbol}_stripe", STRIPE_PARAMS, linkage="", attributes=tile_attributes(target))
     config = f"{plan.symbol}_config"
     # Palette 1; 64 bytes a row and 16 rows for each of the eight tiles.
     words = [1, 0, *[0x0040004000400040] * 2, 0, 0, 0x1010101010101010, 0]
     module.define_global(config, f"internal constant [8 x i64] [{', '.join(f'i64 {w}' for w in words)}], align 64")
-    a, a_rs, a_step, rows, b_first, _, b_panel, c, c_rs, n, k, accumulate, _, _ = b.params
+    a, a_rs, a_step, rows, b_first, _, b_panel, c, c_rs, n, k, accumulate, *_ = b.params
     block = b.alloca("i8", SIDE * SIDE * 4)
     allowed = b.icmp("eq", b.call("i64", f"{plan.symbol}_allowed", []), 1)
     with b.if_(allowed):
@@ -147,7 +147,7 @@ def _add_block(b: Builder, plan: GemmPlan, block: V, c: V, c_rs: V, rows: V, wid
 def _emit_pack_rows(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     """`<symbol>_pack_a(PACK_PARAMS)`: tile after tile along k, each `SIDE` rows of 64 bytes, filled up with zeros to
     `panel_bytes` a row. Rows one below the other fall into few sets of the cache when A has a power of two columns."""
-    b = module.function(f"{plan.symbol}_pack_a", PACK_PARAMS, linkage="", attributes=attributes(target))
+    b = module.function(f"{plan.symbol}_pack_a", PACK_PARAMS, linkage="", attributes=tile_attributes(target))
     source, j_stride, k_stride, to, _, count, k, row_bytes = b.params
     size = itemsize(plan.types.a)
     element = f"i{8 * size}"
@@ -184,7 +184,7 @@ def _emit_allowed(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     """`i64 allowed()`: 1 if the kernel lets this process use tiles, 2 if not; asked once."""
     known = f"{plan.symbol}_known"
     module.define_global(known, "internal global i64 0, align 8")
-    b = module.function(f"{plan.symbol}_allowed", [], "i64", attributes=attributes(target))
+    b = module.function(f"{plan.symbol}_allowed", [], "i64", attributes=tile_attributes(target))
     cell = V("ptr", f"@{known}")
     before = b.emit("i64", f"load atomic i64, ptr {cell.text} monotonic, align 8")
 

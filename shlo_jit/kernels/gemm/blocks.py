@@ -1,17 +1,18 @@
 """The loops above the stripes: how a product is cut into tasks, what is packed where, and in which order.
 
 C is cut into rectangles of `mc` x `nc` elements, a task each; the cut depends on the shapes alone. A task runs through
-its rows in stripes of `mr`, each against the task's columns of B. Either operand is read in one of three ways:
+its rows in stripes of `mr`, each against the task's columns of B. Either operand is read in one of these ways:
 
     in place    it is small, or each of its elements is used so rarely that packing costs more
     shared      a parallel phase before packs kc steps of the whole operand, then the tasks run, and so on
     private     the task packs what it needs: a stripe of A at a time, all its columns of B
+    prepacked   B is a constant that was packed when the program was compiled (see `prepacked.py`)
 
 Shared packing is for large products: a stripe of A that every task packs anew comes from far away each time, and with
 four chunks of columns that was 10 % of a 2048 x 2048 x 2048 product.
 
-k is cut into blocks of `kc`, in order, and the sums go on in C; so every element is the serial sum over k, with one
-rounding per multiply-add, and the same bits for any number of threads.
+k is cut into equal blocks of at most `kc`, in order, and the sums go on in C; so every element is the serial sum over
+k, with one rounding per multiply-add, and the same bits for any number of threads.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import pack_plans
-from shlo_jit.kernels.gemm.policy import IN_PLACE, PRIVATE, SHARED, columns_of
+from shlo_jit.kernels.gemm.policy import IN_PLACE, PREPACKED, PRIVATE, SHARED, columns_of
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.target import Target
 from shlo_jit.sizes import at_most, surely
 
 _FIELDS = (
     "a a_rs a_cs a_bs b b_rs b_cs b_bs c c_rs c_bs batch m n k mc nc rows columns group pack_a mode_b k0 k1 "
-    "shared panel_bytes shared_a a_panel worker worker_bytes epilogue frame batch0 x_rs y_rs"
+    "kc pack_b shared panel_bytes shared_a a_panel worker worker_bytes epilogue frame batch0 x_rs y_rs"
 )
 FIELDS = tuple(_FIELDS.split())
 """Slots of the frame a task reads. Strides in bytes; `rows` x `columns` chunks a product; `group` products a task;
-k0 to k1 the part of k to do; `pack_a` and `mode_b` say where A and B are read from. The last two: see `gemm_vector`."""
+k0 to k1 the part of k to do, `kc` of it at a time; `pack_a` and `mode_b` say where A and B are read from; `pack_b`
+tasks pack B; `shared` has the panels of B that were packed before. The last two: see `gemm_vector`."""
 
 
 class Frame:
@@ -62,8 +64,16 @@ def ceil_div(b: Builder, a: V, c: V | int) -> V:
     return b.udiv(b.add(a, b.sub(c, 1)), c)
 
 
-def worker_bytes(plan: GemmPlan, n: int, k: int) -> int:
+def panel_bytes_of(b: Builder, plan: GemmPlan, k: V) -> V:
+    """`GemmPlan.panel_bytes` in registers."""
+    steps = b.mul(ceil_div(b, k, plan.group * plan.whole), plan.whole)
+    return b.add(b.mul(steps, plan.b_step), plan.header)
+
+
+def worker_bytes(plan: GemmPlan, n: int, k: int, prepacked: bool) -> int:
     """Packing memory of a worker: an A panel (with room for a store that sticks out) and a chunk of B."""
+    if prepacked:
+        return a_panel_bytes(plan)
     panels = at_most(-(-n // plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr)
     return a_panel_bytes(plan) + panels * plan.panel_bytes(at_most(k, plan.kc))
 
@@ -73,19 +83,19 @@ def a_panel_bytes(plan: GemmPlan) -> int:
     return -(-size // 64) * 64
 
 
-def scratch_bytes(types: GemmTypes, target: Target, batch: int, m: int, n: int, k: int, threads: int) -> int:
+def scratch_bytes(
+    types: GemmTypes, target: Target, batch: int, m: int, n: int, k: int, threads: int, prepacked: bool = False
+) -> int:
     """Bytes of scratch (aligned to 64) that a product needs for any strides.
 
     One packed block of B, all columns and kc rows, for large products; an A panel and a chunk of B a worker.
     """
     plan = gemm_plan(types, target)
-    k = at_most(k, plan.kc)
-    shared = (
-        -(-n // plan.nr) * plan.panel_bytes(k) + -(-m // plan.mr) * a_panel_bytes(plan)
-        if not surely(lambda: m <= tuning.GEMM_PRIVATE_ROWS)
-        else 0
-    )
-    return shared + max(threads, 1) * worker_bytes(plan, n, k) + 64
+    k, shared = at_most(k, plan.kc), 0
+    if not surely(lambda: m <= (tuning.GEMM_PREPACKED_ROWS if prepacked else tuning.GEMM_PRIVATE_ROWS)):
+        shared = -(-m // plan.mr) * a_panel_bytes(plan)
+        shared += 0 if prepacked else -(-n // plan.nr) * plan.panel_bytes(k)
+    return shared + max(threads, 1) * worker_bytes(plan, n, k, prepacked) + 64
 
 
 def emit_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
@@ -122,32 +132,44 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     c = b.offset(b.offset(c, b.mul(batch, f.get("c_bs"))), b.mul(j0, plan.out_bytes))
     n = b.sub(j1, j0)
     chunk = b.offset(memory, a_panel_bytes(plan))
+    block_bytes = b.mul(f.get("panel_bytes"), ceil_div(b, f.get("n"), plan.nr))
     # k == 0 still takes one turn: C becomes zero.
-    with b.loop(k0, b.max_(k1, 1), plan.kc, "kblock") as kb:
-        kc = b.min_(b.sub(k1, kb), plan.kc)
+    with b.loop(k0, b.max_(k1, 1), f.get("kc"), "kblock") as kb:
+        kc = b.min_(b.sub(k1, kb), f.get("kc"))
         rows_b = b.offset(b_first, b.mul(kb, b_rs))
         mode = f.get("mode_b")
         in_place = b.icmp("eq", mode, IN_PLACE)
         with b.if_(b.icmp("eq", mode, PRIVATE)):
             args = [rows_b, b_cs, b_rs, chunk, i64(plan.nr), n, kc, f.get("panel_bytes")]
             b.call("void", pack_plans(plan)[1].name, args)
-        shared = b.offset(f.get("shared", "ptr"), b.mul(b.udiv(j0, plan.nr), f.get("panel_bytes")))
-        packed = b.select(b.icmp("eq", mode, SHARED), shared, chunk)
+        prepacked = b.icmp("eq", mode, PREPACKED)
+        panel_bytes = b.select(prepacked, panel_bytes_of(b, plan, kc), f.get("panel_bytes"))
+        shared = b.offset(f.get("shared", "ptr"), b.mul(b.udiv(j0, plan.nr), panel_bytes))
+        before = b.add(b.mul(batch, f.get("b_bs")), b.mul(b.udiv(kb, f.get("kc")), block_bytes))
+        shared = b.offset(shared, b.select(prepacked, before, i64(0)))
+        packed = b.select(b.or_(b.icmp("eq", mode, SHARED), prepacked), shared, chunk)
         operand = (
             b.select(in_place, rows_b, packed),
             b.select(in_place, b_rs, i64(plan.b_step)),
-            b.select(in_place, b.mul(b_cs, plan.nr), f.get("panel_bytes")),
+            b.select(in_place, b.mul(b_cs, plan.nr), panel_bytes),
         )
         final = b.icmp("sge", b.add(kb, kc), k)
         report = b.and_(final, b.icmp("ne", f.get("epilogue", "ptr"), V("ptr", "null")))
-        with b.loop(i0, i1, plan.mr, "stripe") as i:
+        # The next block of panels comes from memory while this one is multiplied, a piece beside every tile.
+        panels, stripes = ceil_div(b, n, plan.nr), ceil_div(b, b.sub(i1, i0), plan.mr)
+        following = b.mul(panels, panel_bytes_of(b, plan, b.min_(b.max_(b.sub(b.sub(k1, kb), kc), 0), kc)))
+        piece = b.udiv(b.select(prepacked, following, i64(0)), b.mul(panels, stripes))
+        after = b.offset(shared, block_bytes)
+        with b.loop_carry(i0, i1, [after], plan.mr, "stripe") as stripe:
+            i, later = stripe.index, stripe.values[0]
             height = b.min_(b.sub(i1, i), plan.mr)
             at = b.offset(b.offset(a, b.mul(i, a_rs)), b.mul(kb, a_cs))
             row = b.offset(c, b.mul(i, c_rs))
-            _stripe(b, plan, f, at, (a_rs, a_cs), i, height, operand, row, c_rs, n, kc, kb, memory)
+            _stripe(b, plan, f, at, (a_rs, a_cs), i, height, operand, row, c_rs, n, kc, kb, memory, (later, piece))
             with b.if_(report):
                 ends = [batch, i, b.add(i, height), j0, j1]
                 b.call_pointer("void", f.get("epilogue", "ptr"), [f.get("frame", "ptr"), *ends])
+            stripe.next(b.offset(later, b.mul(piece, panels)))
     b.ret()
 
 
@@ -166,10 +188,11 @@ def _stripe(
     kc: V,
     kb: V,
     memory: V,
+    later: tuple[V, V],
 ) -> None:
     """Packs the rows of A where wanted and calls the stripe."""
     if plan.kind == "amx":
-        _amx_stripe(b, plan, f, a, a_strides, height, operand, (c, c_rs), n, kc, kb, memory)
+        _amx_stripe(b, plan, f, a, a_strides, height, operand, (c, c_rs), n, kc, kb, memory, later)
         return
     width = height if plan.masks else i64(plan.mr)
     with b.if_(b.icmp("eq", f.get("pack_a"), PRIVATE)):
@@ -185,7 +208,7 @@ def _stripe(
     steps = b.udiv(b.add(kc, plan.group - 1), plan.group)
     more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
     b_at, b_rs, b_panel = operand
-    args = [a_at, a_rs, a_cs, height, b_at, b_rs, b_panel, c, c_rs, n, steps, more, i64(1), i64(0)]
+    args = [a_at, a_rs, a_cs, height, b_at, b_rs, b_panel, c, c_rs, n, steps, more, i64(1), i64(0), *later]
     b.call("void", f"{plan.symbol}_stripe", args)
 
 
@@ -202,6 +225,7 @@ def _amx_stripe(
     kc: V,
     kb: V,
     memory: V,
+    later: tuple[V, V],
 ) -> None:
     """A is read in place if its rows are adjacent elements that fill whole tiles and meet few columns; else it is
     packed tile by tile."""
@@ -218,7 +242,7 @@ def _amx_stripe(
     a_at, a_rs = b.select(in_place, a, memory), b.select(in_place, a_strides[0], i64(row))
     a_step = b.select(in_place, i64(row), i64(row * plan.mr))
     more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
-    args = [a_at, a_rs, a_step, height, *operand, *c, n, b.mul(tiles, plan.whole), more, i64(1), i64(0)]
+    args = [a_at, a_rs, a_step, height, *operand, *c, n, b.mul(tiles, plan.whole), more, i64(1), i64(0), *later]
     b.call("void", f"{plan.symbol}_stripe", args)
 
 
@@ -229,7 +253,7 @@ def emit_pack_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
     pointer, index, _ = b.params
     f = Frame(b, pointer)
     batch, k0, k1 = f.ints("batch0", "k0", "k1")
-    for_b = ceil_div(b, f.get("n"), columns_of(plan, tuning.GEMM_PACK_WIDTH))
+    for_b = f.get("pack_b")
 
     def pack(operand: int, nth: V) -> list[V]:
         of, j_stride, k_stride = ("a", "a_rs", "a_cs") if operand == 0 else ("b", "b_cs", "b_rs")

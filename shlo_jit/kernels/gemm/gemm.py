@@ -1,13 +1,14 @@
 """Matrix products of any layout, batch, shape and element type: C[b] = A[b] @ B[b].
 
-`gemm_routine(a, b, acc, target)` is one object with the external symbol `shlo_gemm_<a>_<b>_<acc>`, which takes
+`gemm_routine(a, b, acc, target, way)` is one object with the external symbol `shlo_gemm_<a>_<b>_<acc>`, which takes
 extents and strides as arguments (GEMM_PARAMS), so it is compiled once per types and target. See `gemm_blocks` for the
-blocking, `gemm_micro` for the register tile, `pack` for the layouts, `gemm_vector` for products with a vector.
+blocking, `gemm_micro` for the register tile, `pack` for the layouts, `gemm_vector` for products with a vector. These
+are objects of their own: what a program cannot take is not compiled.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
@@ -21,18 +22,18 @@ from shlo_jit.kernels.gemm.blocks import (
     emit_pack_task,
     emit_rectangle,
     emit_task,
+    panel_bytes_of,
     scratch_bytes,
 )
-from shlo_jit.kernels.gemm.micro import attributes, emit_stripe
+from shlo_jit.kernels.gemm.micro import attributes, emit_stripe, tile_attributes
 from shlo_jit.kernels.gemm.pack import emit_pack, pack_plans
-from shlo_jit.kernels.gemm.panels import emit_panels
 from shlo_jit.kernels.gemm.policy import SHARED, Extents, Registers, columns_of, has_vector_path
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
-from shlo_jit.kernels.gemm.vector import emit_vector_entry, emit_vector_tasks
+from shlo_jit.kernels.gemm.vector import Way, emit_vector_entry, emit_vector_tasks, emit_way
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 
-__all__ = ["GEMM_PARAMS", "GemmTypes", "gemm_routine", "gemm_symbol", "scratch_bytes"]
+__all__ = ["GEMM_PARAMS", "GemmTypes", "Way", "gemm_routine", "gemm_symbol", "scratch_bytes", "tile_routine"]
 
 GEMM_PARAMS = (
     ("ptr", "A"),
@@ -43,6 +44,7 @@ GEMM_PARAMS = (
     ("i64", "b_row_stride"),
     ("i64", "b_col_stride"),
     ("i64", "b_batch_stride"),
+    ("i64", "b_prepacked"),
     ("ptr", "C"),
     ("i64", "c_row_stride"),
     ("i64", "c_batch_stride"),
@@ -57,31 +59,45 @@ GEMM_PARAMS = (
 )
 """Of the routine's symbol. Strides in elements, of any size and sign, 0 broadcasts; the columns of C are adjacent.
 
+Where `b_prepacked` is 1, B is what `prepacked.py` makes of it, and of its strides only that of the batch counts. Only
+tiles read that.
+
 `scratch` has `scratch_bytes(...)` bytes aligned to 64. `epilogue` is null or
 `void (ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`, called once for every rectangle of C when it is final,
 by the thread that made it; the rectangles partition C.
 """
 
 
-def gemm_symbol(types: GemmTypes) -> str:
+def gemm_symbol(types: GemmTypes, way: Way = Way.ANY) -> str:
     """The external symbol for these types."""
-    return f"shlo_gemm_{types.name}"
+    return f"shlo_gemm_{types.name}{way.value}"
 
 
 @cache
-def gemm_routine(a_dtype: str, b_dtype: str, acc_dtype: str, target: Target) -> Routine:
+def gemm_routine(a_dtype: str, b_dtype: str, acc_dtype: str, target: Target, way: Way = Way.ANY) -> Routine:
     """The routine for these element types (StableHLO names)."""
-    plan = gemm_plan(GemmTypes(a_dtype, b_dtype, acc_dtype), target)
+    types = GemmTypes(a_dtype, b_dtype, acc_dtype)
+    symbol = gemm_symbol(types, way)
+    if way is Way.TILES:
+        return Routine(symbol, (symbol,), partial(_build_entry, types), (tile_routine(types, target),))
+    if way is Way.VECTORS:
+        return Routine(symbol, (symbol,), partial(_build_vectors, types))
+    ways = (Way.TILES, Way.VECTORS) if has_vector_path(gemm_plan(types, target)) else (Way.TILES,)
+    needs = tuple(gemm_routine(a_dtype, b_dtype, acc_dtype, target, way) for way in ways)
+    return Routine(symbol, (symbol,), partial(_build_any, types), needs)
+
+
+@cache
+def tile_routine(types: GemmTypes, target: Target) -> Routine:
+    """The register tile and the packing of operands."""
+    plan = gemm_plan(types, target)
     a, b = pack_plans(plan)
-    inner = (*(f"{plan.symbol}_{x}" for x in ("stripe", "panels", "block")), *dict.fromkeys((a.name, b.name)))
-
-    def build(module: ModuleText, target: Target) -> None:
-        _build(module, plan, target)
-
-    return Routine(plan.symbol, (plan.symbol, *inner), build)
+    symbols = (f"{plan.symbol}_stripe", *dict.fromkeys((a.name, b.name)))
+    return Routine(f"{plan.symbol}_tile", symbols, partial(_build_tile, types))
 
 
-def _build(module: ModuleText, plan: GemmPlan, target: Target) -> None:
+def _build_tile(types: GemmTypes, module: ModuleText, target: Target) -> None:
+    plan = gemm_plan(types, target)
     packs = pack_plans(plan)
     if plan.kind == "amx":
         emit_amx(module, plan, target)
@@ -89,12 +105,49 @@ def _build(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     else:
         emit_stripe(module, plan, target)
     for pack in dict.fromkeys(packs):
-        emit_pack(module, pack, target, attributes(target))
+        emit_pack(module, pack, target, tile_attributes(target))
+
+
+def _build_entry(types: GemmTypes, module: ModuleText, target: Target) -> None:
+    plan = gemm_plan(types, target)
     emit_rectangle(module, plan, target)
-    emit_panels(module, plan, target)
     task = emit_task(module, plan, target)
     pack_task = emit_pack_task(module, plan, target)
     emit_entry(module, plan, target, task, pack_task)
+
+
+def _build_vectors(types: GemmTypes, module: ModuleText, target: Target) -> None:
+    plan = gemm_plan(types, target)
+    tasks = emit_vector_tasks(module, plan, target)
+    b = module.function(gemm_symbol(types, Way.VECTORS), GEMM_PARAMS, linkage="", attributes=attributes(target))
+    s = _Shape(b, plan)
+    emit_vector_entry(b, plan, _frame(b, s), tasks, s.threads)
+    b.ret()
+
+
+def _build_any(types: GemmTypes, module: ModuleText, target: Target) -> None:
+    plan = gemm_plan(types, target)
+    b = module.function(gemm_symbol(types), GEMM_PARAMS, linkage="", attributes=attributes(target))
+
+    def call(way: Way) -> list[V]:
+        b.call("void", gemm_symbol(types, way), b.params)
+        return []
+
+    if has_vector_path(plan):
+        fits = emit_way(b, plan, _frame(b, _Shape(b, plan)))
+        b.if_else(fits, lambda: call(Way.VECTORS), lambda: call(Way.TILES))
+    else:
+        call(Way.TILES)
+    b.ret()
+
+
+def _frame(b: Builder, s: _Shape) -> Frame:
+    """A frame with the arguments in it."""
+    f = Frame(b, b.alloca("i64", len(FIELDS)))
+    f.set(a=s.a, a_rs=s.a_rs, a_cs=s.a_cs, a_bs=s.a_bs, b=s.b, b_rs=s.b_rs, b_cs=s.b_cs, b_bs=s.b_bs)
+    f.set(c=s.c, c_rs=s.c_rs, c_bs=s.c_bs, batch=s.batch, m=s.m, n=s.n, k=s.k, k0=0, k1=s.k, batch0=0)
+    f.set(epilogue=s.epilogue, frame=s.frame)
+    return f
 
 
 class _Shape:
@@ -108,6 +161,7 @@ class _Shape:
         self.b_rs, self.b_cs, self.b_bs = (b.mul(p[f"b_{x}_stride"], sizes["b"]) for x in ("row", "col", "batch"))
         self.c_rs, self.c_bs = (b.mul(p[f"c_{x}_stride"], sizes["c"]) for x in ("row", "batch"))
         self.batch, self.m, self.n, self.k = p["batch"], p["m"], p["n"], p["k"]
+        self.prepacked = b.icmp("ne", p["b_prepacked"], 0)
         self.scratch, self.epilogue, self.frame, self.threads = (
             p[x] for x in ("scratch", "epilogue", "frame", "threads")
         )
@@ -120,39 +174,33 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     run, end = b.label("run"), b.label("empty")
     b.branch_if(b.icmp("sgt", b.mul(b.mul(s.batch, s.m), s.n), 0), run, end)
     b.start(run)
-    f = Frame(b, b.alloca("i64", len(FIELDS)))
-    f.set(a=s.a, a_rs=s.a_rs, a_cs=s.a_cs, a_bs=s.a_bs, b=s.b, b_rs=s.b_rs, b_cs=s.b_cs, b_bs=s.b_bs)
-    f.set(c=s.c, c_rs=s.c_rs, c_bs=s.c_bs, batch=s.batch, m=s.m, n=s.n, k=s.k, k0=0, k1=s.k, batch0=0)
-    f.set(epilogue=s.epilogue, frame=s.frame)
-    if has_vector_path(plan):
-        general = b.label("general")
-        tasks_of_vectors = emit_vector_tasks(module, plan, target)
-        emit_vector_entry(b, plan, f, tasks_of_vectors, s.threads, general, end)
-        b.start(general)
+    f = _frame(b, s)
     product = b.mul(b.mul(s.m, s.n), b.max_(s.k, 1))
-    numbers, extents = Registers(b), Extents(s.batch, s.m, s.n, s.k, s.b_cs, s.b_rs)
+    numbers, extents = Registers(b), Extents(s.batch, s.m, s.n, s.k, s.b_cs, s.b_rs, s.prepacked)
     mode = policy.packing(numbers, plan, extents, product)
-    f.set(mode_b=mode[0], pack_a=mode[1])
-    pieces = policy.cut(numbers, plan, extents, mode[0], product)
+    each = policy.k_block(numbers, plan, s.k)
+    f.set(mode_b=mode[0], pack_a=mode[1], kc=each)
+    pieces = policy.cut(numbers, plan, extents, mode, product)
     f.set(mc=pieces.mc, nc=pieces.nc, rows=pieces.rows, columns=pieces.columns, group=pieces.group)
     tasks = policy.task_count(numbers, pieces, s.batch)
     shared, far = (b.icmp("eq", x, SHARED) for x in mode)
-    _lay_out(b, plan, s, f, shared, far)
+    _lay_out(b, plan, s, f, each, shared, far)
     task_at, pack_at = V("ptr", f"@{task}"), V("ptr", f"@{pack_task}")
 
     def phases() -> list[V]:
         """All of B is packed kc rows at a time, then all of C goes kc steps on."""
-        pack_tasks = ceil_div(b, s.n, columns_of(plan, tuning.GEMM_PACK_WIDTH))
+        for_b = b.select(shared, ceil_div(b, s.n, columns_of(plan, tuning.GEMM_PACK_WIDTH)), i64(0))
         for_a = ceil_div(b, s.m, tuning.GEMM_PACK_WIDTH // plan.mr * plan.mr)
-        pack_tasks = b.add(pack_tasks, b.select(far, for_a, i64(0)))
-        with b.loop(0, s.batch, hint="batch") as at, b.loop(0, b.max_(s.k, 1), plan.kc, "phase") as kb:
-            f.set(batch0=at, k0=kb, k1=b.min_(b.add(kb, plan.kc), s.k))
+        pack_tasks = b.add(for_b, b.select(far, for_a, i64(0)))
+        f.set(pack_b=for_b)
+        with b.loop(0, s.batch, hint="batch") as at, b.loop(0, b.max_(s.k, 1), each, "phase") as kb:
+            f.set(batch0=at, k0=kb, k1=b.min_(b.add(kb, each), s.k))
             _parallel(b, pack_at, f, pack_tasks, s.threads)
             _parallel(b, task_at, f, tasks, s.threads)
         return []
 
     def once() -> list[V]:
-        serial = b.or_(b.icmp("sle", b.mul(product, s.batch), tuning.GEMM_SERIAL), b.icmp("eq", tasks, 1))
+        serial = b.or_(policy.is_serial(numbers, extents, product), b.icmp("eq", tasks, 1))
 
         def here() -> list[V]:
             with b.loop(0, tasks, hint="task") as i:
@@ -166,7 +214,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
         b.if_else(serial, here, spread)
         return []
 
-    b.if_else(shared, phases, once)
+    b.if_else(pieces.phased, phases, once)
     b.branch(end)
     b.start(end)
     b.ret()
@@ -176,18 +224,14 @@ def _parallel(b: Builder, task: V, f: Frame, tasks: V, threads: V) -> None:
     b.call("void", "shlo_parallel", [task, f.pointer, tasks, threads])
 
 
-def _panel_bytes(b: Builder, plan: GemmPlan, k: V) -> V:
-    steps = b.mul(ceil_div(b, k, plan.group * plan.whole), plan.whole)
-    return b.add(b.mul(steps, plan.b_step), plan.header)
-
-
-def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, shared: V, far: V) -> None:
+def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, each: V, shared: V, far: V) -> None:
     """Divides the scratch memory: all of B and all of A (kc steps) where they are shared, then a part per worker."""
     panels = ceil_div(b, s.n, plan.nr)
-    panel_bytes = _panel_bytes(b, plan, b.min_(s.k, plan.kc))
+    panel_bytes = panel_bytes_of(b, plan, b.min_(s.k, each))
     chunk = b.mul(b.min_(panels, columns_of(plan, tuning.GEMM_WIDEST) // plan.nr), panel_bytes)
     a_panel = a_panel_bytes(plan)
     shared_a = b.offset(s.scratch, b.select(shared, b.mul(panels, panel_bytes), i64(0)))
     workers = b.offset(shared_a, b.select(far, b.mul(ceil_div(b, s.m, plan.mr), a_panel), i64(0)))
-    f.set(shared=s.scratch, shared_a=shared_a, worker=workers)
+    f.set(shared=b.select(s.prepacked, s.b, s.scratch), shared_a=shared_a, worker=workers)
+    chunk = b.select(s.prepacked, i64(0), chunk)
     f.set(panel_bytes=panel_bytes, a_panel=a_panel, worker_bytes=b.add(chunk, a_panel))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, Carry, ModuleText, V, const, i64, vector
 from shlo_jit.kernels.gemm.types import GemmPlan
+from shlo_jit.kernels.routine import FINAL
 from shlo_jit.kernels.target import Target
 
 KERNEL_PARAMS = [
@@ -28,10 +29,13 @@ KERNEL_PARAMS = [
     ("i64", "n"),
     ("i64", "runs"),
     ("i64", "run_stride"),
+    ("ptr", "later"),
+    ("i64", "later_step"),
 ]
 """Of a micro-kernel. Strides in bytes, k in units; A is `runs` stretches of k, `run_stride` apart (a row of the window
 of a convolution each; one for a product), while B goes on; `start` is what the sums are added to at the end (C, or
-zeros with stride 0); C is fetched while k runs."""
+zeros with stride 0); C is fetched while k runs, and `later_step` bytes from `later` on each step, into the second level
+cache."""
 
 STRIPE_PARAMS = [
     ("ptr", "a"),
@@ -48,9 +52,12 @@ STRIPE_PARAMS = [
     ("i64", "accumulate"),
     ("i64", "runs"),
     ("i64", "run_stride"),
+    ("ptr", "later"),
+    ("i64", "later_tile"),
 ]
 """Of `<symbol>_stripe`: C[rows, n] = (accumulate ? C : 0) + A @ B. Strides in bytes, k in units; `b_panel` leads from
-one panel of `nr` columns of B to the next."""
+one panel of `nr` columns of B to the next. Beside each tile, `later_tile` bytes from `later` on are fetched: what is
+wanted after this comes from memory meanwhile."""
 
 ROW_GROUP = 3
 """Rows addressed from one pointer: p, p + rs, p + 2 rs are x86 addressing modes."""
@@ -65,6 +72,11 @@ def attributes(target: Target) -> str:
     """Of every function: no unwinding, and vectors as wide as the target's."""
     wide = f' "prefer-vector-width"="{target.vector_bits}"' if target.vector_bits == 512 else ""
     return f"nounwind{wide}"
+
+
+def tile_attributes(target: Target) -> str:
+    """Of the functions of the routine with the register tile."""
+    return f"{attributes(target)} {FINAL}"
 
 
 def lane_masks(b: Builder, plan: GemmPlan, n: V, nv: int) -> list[V]:
@@ -145,8 +157,8 @@ class _Tile:
 def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, nv: int) -> str:
     """`void kernel(KERNEL_PARAMS)`: a tile of `rows` x `nv` vectors. Returns its name."""
     name = f"{plan.symbol}_tile{rows}x{nv}"
-    b = module.function(name, KERNEL_PARAMS, attributes=attributes(target))
-    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride = b.params
+    b = module.function(name, KERNEL_PARAMS, attributes=tile_attributes(target))
+    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, later, later_step = b.params
     tile = _Tile(b, plan, nv, n)
     ends = row_pointers(b, c, c_rs, rows)
     for r in range(rows):
@@ -163,7 +175,9 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     ahead = b.mul(b_rs, tuning.GEMM_PANEL_AHEAD)
 
     def step(carry: Carry) -> None:
-        acc, at, row_b = carry.values[:total], carry.values[total:-1], carry.values[-1]
+        acc, at, (row_b, soon) = carry.values[:total], carry.values[total:-2], carry.values[-2:]
+        if rows == plan.mr:
+            b.prefetch(soon, locality=2)
         ys: list[V] = []
         for v in range(nv):
             if rows == plan.mr:
@@ -175,13 +189,13 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
         for r in range(rows):
             x = b.splat(b.load(plan.unit, row_pointer(b, here, a_rs, r)), plan.lanes)
             new += [multiply_add(b, plan, target, x, ys[v], acc[r * nv + v]) for v in range(nv)]
-        carry.next(*new, *(b.offset(p, a_cs) for p in at), b.offset(row_b, b_rs))
+        carry.next(*new, *(b.offset(p, a_cs) for p in at), b.offset(row_b, b_rs), b.offset(soon, later_step))
 
-    with b.loop_carry(0, runs, [*sums, a, bp], hint="run") as run:
-        *acc, first, row_b = run.values
-        with b.loop_carry(0, k, [*acc, *row_pointers(b, first, a_rs, rows), row_b]) as carry:
+    with b.loop_carry(0, runs, [*sums, a, bp, later], hint="run") as run:
+        *acc, first, row_b, soon = run.values
+        with b.loop_carry(0, k, [*acc, *row_pointers(b, first, a_rs, rows), row_b, soon]) as carry:
             step(carry)
-        run.next(*carry.values[:total], b.offset(first, run_stride), carry.values[-1])
+        run.next(*carry.values[:total], b.offset(first, run_stride), *carry.values[-2:])
     starts = row_pointers(b, start, start_rs, rows)
     add = b.fadd if plan.acc in ("float", "double") else b.add
     for r in range(rows):
@@ -198,8 +212,8 @@ def emit_complex_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows
     the imaginary plane of A lies half of `a_cs` after the real one.
     """
     name = f"{plan.symbol}_tile{rows}x{nv}"
-    b = module.function(name, KERNEL_PARAMS, attributes=attributes(target))
-    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, _, runs, run_stride = b.params
+    b = module.function(name, KERNEL_PARAMS, attributes=tile_attributes(target))
+    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, _, runs, run_stride, *_ = b.params
     lanes, unit = plan.lanes, vector(plan.unit, plan.lanes)
     pair = vector(plan.unit, 2 * lanes)
     sums: list[V] = []
@@ -252,8 +266,10 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     zeros = f"{plan.symbol}_zeros"
     module.define_global(zeros, f"internal constant [{plan.nr * plan.out_bytes} x i8] zeroinitializer, align 64")
 
-    b = module.function(f"{plan.symbol}_stripe", STRIPE_PARAMS, linkage="", attributes=attributes(target))
-    a, a_rs, a_cs, rows, b_first, b_rs, b_panel, c, c_rs, n, k, accumulate, runs, run_stride = b.params
+    b = module.function(f"{plan.symbol}_stripe", STRIPE_PARAMS, linkage="", attributes=tile_attributes(target))
+    a, a_rs, a_cs, rows, b_first, b_rs, b_panel, c, c_rs, n, k, accumulate, runs, run_stride, *later = b.params
+    later_first, later_tile = later
+    later_step = b.udiv(later_tile, b.max_(b.mul(k, runs), 1))
     more = b.icmp("ne", accumulate, 0)
     start_rs = b.select(more, c_rs, i64(0))
     start_step = b.select(more, i64(plan.nr * plan.out_bytes), i64(0))
@@ -261,8 +277,8 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     # Full height, or the powers of two that sum up to it: columns outside, so B comes from afar only once.
     pieces = b.select(b.icmp("eq", rows, plan.mr), i64(1), b.intrinsic("ctpop", "i64", [rows]))
     start = b.select(more, c, V("ptr", f"@{zeros}"))
-    with b.loop_carry(0, n, [b_first, c, start], plan.nr) as column:
-        b_at, c_column, start_column = column.values
+    with b.loop_carry(0, n, [b_first, c, start, later_first], plan.nr) as column:
+        b_at, c_column, start_column, soon = column.values
         width = b.min_(b.sub(n, column.index), plan.nr)
         one = b.icmp("sle", width, plan.lanes)
         with b.loop_carry(0, pieces, [rows, a, c_column, start_column]) as piece:
@@ -270,6 +286,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
             size, functions = _choose(b, heights, kernels, left)
             kernel = b.select(one, functions[-1], functions[0])
             args = [a_row, a_rs, a_cs, b_at, b_rs, c_at, c_rs, start_at, start_rs, k, width, runs, run_stride]
+            args += [soon, later_step]
             if tile is None:
                 b.call_pointer("void", kernel, args)
             else:
@@ -280,7 +297,10 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
             places = [(a_row, a_rs), (c_at, c_rs), (start_at, start_rs)]
             piece.next(b.sub(left, size), *(b.offset(at, b.mul(size, stride)) for at, stride in places))
         column.next(
-            b.offset(b_at, b_panel), b.offset(c_column, plan.nr * plan.out_bytes), b.offset(start_column, start_step)
+            b.offset(b_at, b_panel),
+            b.offset(c_column, plan.nr * plan.out_bytes),
+            b.offset(start_column, start_step),
+            b.offset(soon, later_tile),
         )
     b.ret()
 

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple, Protocol
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, V, i64
-from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
-from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.gemm.types import GemmPlan, itemsize
 
 N = Any
 """A number or a truth value: an int or a bool, or a register."""
-IN_PLACE, SHARED, PRIVATE = 0, 1, 2
+IN_PLACE, SHARED, PRIVATE, PREPACKED = 0, 1, 2, 3
 """Ways to read an operand; see `blocks.py`."""
-WORDS = ("read in place", "packed once for all tasks", "packed by each task")
+WORDS = ("read in place", "packed once for all tasks", "packed by each task", "packed when the program was compiled")
 
 
 class Numbers(Protocol):
@@ -171,6 +170,8 @@ class Extents(NamedTuple):
     k: N
     b_cs: N
     b_rs: N
+    prepacked: N
+    """B is panels (see `prepacked.py`)."""
 
 
 class Cut(NamedTuple):
@@ -182,8 +183,14 @@ class Cut(NamedTuple):
     columns: N
     group: N
     grid: N
-    shared: N
-    """B is packed for all tasks."""
+    phased: N
+    """An operand is packed for all tasks, `kc` elements of k at a time; the tasks of a phase are one product's."""
+
+
+def k_block(a: Numbers, plan: GemmPlan, k: N) -> N:
+    """k elements a pass over C takes: equal parts of k, so that the last has as much to do as the others."""
+    each = a.ceil_div(k, a.most(a.ceil_div(k, plan.kc), 1))
+    return a.mul(a.most(a.ceil_div(each, plan.k_unit), 1), plan.k_unit)
 
 
 def columns_of(plan: GemmPlan, about: int) -> int:
@@ -216,9 +223,11 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
             (resident, f"its rows are contiguous, and {tuning.GEMM_B_RESIDENT:,} bytes at most stay in the cache"),
         )
         mode = a.override(mode, a.both(adjacent, a.either(rare, resident)), a.number(IN_PLACE), why)
+    mode = a.override(mode, s.prepacked, a.number(PREPACKED), "it is a constant")
     columns = columns_of(plan, tuning.GEMM_WIDEST)
     wide = a.compare("gt", s.n, columns)
-    far = a.both(wide, a.compare("eq", mode, SHARED))
+    many_rows = a.both(s.prepacked, a.compare("gt", s.m, tuning.GEMM_PREPACKED_ROWS))
+    far = a.both(wide, a.either(a.compare("eq", mode, SHARED), many_rows))
     mode_a = a.decided(IN_PLACE, "packing it pays beside a B that is packed once for all and wider than a task")
     why = f"B is packed once for all, and {s.n} columns are more than the {columns} of a task"
     mode_a = a.override(mode_a, far, a.number(SHARED), why)
@@ -230,30 +239,53 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
     return mode, mode_a
 
 
-def cut(a: Numbers, plan: GemmPlan, s: Extents, mode: N, product: N) -> Cut:
-    """The rectangles: of about GEMM_TASK multiply-adds a task, whole stripes and whole panels."""
+def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) -> Cut:
+    """The rectangles: of about GEMM_TASK multiply-adds a task, whole stripes and whole panels. `modes`: of B and A."""
     widest = columns_of(plan, tuning.GEMM_WIDEST)
-    shared = a.compare("eq", mode, SHARED)
-    per_element = a.most(a.select(shared, a.least(s.k, plan.kc), s.k), 1)
-    private = a.compare("eq", mode, PRIVATE)
+    phased = a.either(*(a.compare("eq", mode, SHARED) for mode in modes))
+    per_element = a.most(a.select(phased, k_block(a, plan, s.k), s.k), 1)
     # Few rows: one chunk of rows, and columns to fill a task. Otherwise wide chunks, and rows to fill it.
     columns = a.div(a.number(tuning.GEMM_TASK), a.mul(s.m, per_element))
     columns = a.least(a.most(a.mul(a.div(columns, plan.nr), plan.nr), columns_of(plan, 128)), widest)
+    private = a.compare("eq", modes[0], PRIVATE)
     nc = a.select(private, columns, a.number(widest))
     rows = a.div(a.number(tuning.GEMM_TASK), a.mul(a.least(s.n, widest), per_element))
     rows = a.mul(a.most(a.div(rows, plan.mr), 2), plan.mr)
     mc = a.select(private, s.m, rows)
+    unphased = a.both(s.prepacked, a.compare("ne", modes[1], SHARED))
+    mc, nc = (a.select(unphased, x, y) for x, y in zip(_cut_of_panels(a, plan, s), (mc, nc), strict=True))
     row_chunks, column_chunks = a.ceil_div(s.m, mc), a.ceil_div(s.n, nc)
     grid = a.mul(row_chunks, column_chunks)
-    # A shared B is one product's, and so is what a task does with it.
-    shared = a.compare("eq", mode, SHARED)
-    group = a.select(shared, a.number(1), a.most(a.div(a.number(tuning.GEMM_GROUP), product), 1))
-    return Cut(mc, nc, row_chunks, column_chunks, group, grid, shared)
+    # A shared operand is one product's, and so is what a task does with it.
+    group = a.select(phased, a.number(1), a.most(a.div(a.number(tuning.GEMM_GROUP), product), 1))
+    return Cut(mc, nc, row_chunks, column_chunks, group, grid, phased)
+
+
+def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents) -> tuple[N, N]:
+    """Rows and columns of a task where B was packed before: nothing is lost where they are few. Of few rows, tasks are
+    bound by what they read of B. There are a multiple of four tasks along n, equal ones, if there are several."""
+    few = tuning.GEMM_PRIVATE_ROWS
+    height = a.select(a.compare("gt", s.m, few), a.number(few // plan.mr * plan.mr), s.m)
+    task = a.mul(a.most(height, tuning.GEMM_TASK_ROWS), a.mul(a.most(s.k, 1), plan.nr))
+    each = a.least(a.most(a.div(a.number(tuning.GEMM_TASK), task), 2), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr)
+    panels = a.ceil_div(s.n, plan.nr)
+    tasks = a.ceil_div(panels, each)
+    several = a.mul(a.ceil_div(tasks, 4), 4)
+    tasks = a.select(a.compare("gt", tasks, 1), several, tasks)
+    return height, a.mul(a.ceil_div(panels, a.most(tasks, 1)), plan.nr)
+
+
+def is_serial(a: Numbers, s: Extents, product: N) -> N:
+    """Whether the caller does all: a tile of a row takes as long as one of several."""
+    work = a.select(
+        a.compare("lt", s.m, tuning.GEMM_LEAST_ROWS), a.mul(a.mul(s.n, s.k), tuning.GEMM_LEAST_ROWS), product
+    )
+    return a.compare("le", a.mul(work, s.batch), tuning.GEMM_SERIAL)
 
 
 def task_count(a: Numbers, cut: Cut, batch: N) -> N:
-    """Tasks of one product where B is shared, of all products else."""
-    return a.select(cut.shared, cut.grid, a.mul(cut.grid, a.ceil_div(batch, cut.group)))
+    """Tasks of one product in a phase, of all products else."""
+    return a.select(cut.phased, cut.grid, a.mul(cut.grid, a.ceil_div(batch, cut.group)))
 
 
 class VectorShape(NamedTuple):
@@ -291,37 +323,55 @@ def vector_layout(a: Numbers, plan: GemmPlan, v: VectorShape, n: N, k: N, stride
     return axpy, a.both(fits, a.either(axpy, dot))
 
 
+class Layout(NamedTuple):
+    """Strides in elements: of A along m, k and the batch, of B along k, n and the batch."""
+
+    a_rs: int
+    a_cs: int
+    a_bs: int
+    b_rs: int
+    b_cs: int
+    b_bs: int
+
+
+def vectors_of(plan: GemmPlan, m: int, n: int, k: int, layout: Layout) -> tuple[VectorShape, bool] | None:
+    """The product as one with vectors, and whether the matrix is read along its outputs; None where it is not one."""
+    if not has_vector_path(plan):
+        return None
+    a, size_a, size_b = Ints(), itemsize(plan.types.a), itemsize(plan.types.b)
+    v = vector_shape(a, plan, m, n, k)
+    of_a, of_b = (layout.a_rs * size_a, layout.a_cs * size_a), (layout.b_cs * size_b, layout.b_rs * size_b)
+    axpy, fits = vector_layout(a, plan, v, n, k, (*of_b, of_a[1]) if v.row else (*of_a, of_b[1]))
+    return (v, axpy) if fits else None
+
+
 def describe(
-    types: GemmTypes, target: Target, batch: int, m: int, n: int, k: int, strides: tuple[int, ...]
+    plan: GemmPlan, batch: int, m: int, n: int, k: int, layout: Layout, prepacked: bool
 ) -> list[tuple[str, str, str]]:
-    """What the routine decides for these extents and strides (in elements: of A along m, k and the batch, of B along
-    k, n and the batch), as lines of what, how, why."""
-    plan, a = gemm_plan(types, target), Ints()
-    a_rs, a_cs, _, b_rs, b_cs, _ = strides
-    size_a, size_b = itemsize(types.a), itemsize(types.b)
-    if has_vector_path(plan):
-        v = vector_shape(a, plan, m, n, k)
-        picked = (
-            (b_cs * size_b, b_rs * size_b, a_cs * size_a) if v.row else (a_rs * size_a, a_cs * size_a, b_rs * size_b)
-        )
-        axpy, fits = vector_layout(a, plan, v, n, k, picked)
-        if fits:
-            vectors = f"{v.count} vector{'' if v.count == 1 else 's'}"
-            how = "sums of all outputs" if axpy else "one output after the other"
-            return [("blocking", f"a matrix with {vectors}, {how}", "bound by memory: the matrix is read once")]
+    """What the routine decides for these extents and strides, as lines of what, how, why."""
+    a = Ints()
+    as_vectors = None if prepacked else vectors_of(plan, m, n, k, layout)
+    if as_vectors is not None:
+        v, axpy = as_vectors
+        vectors = f"{v.count} vector{'' if v.count == 1 else 's'}"
+        how = "sums of all outputs" if axpy else "one output after the other"
+        return [("blocking", f"a matrix with {vectors}, {how}", "bound by memory: the matrix is read once")]
     product = m * n * max(k, 1)
-    s = Extents(batch, m, n, k, b_cs * size_b, b_rs * size_b)
-    mode_b, mode_a = (mode if isinstance(mode, Reasoned) else Reasoned(mode) for mode in packing(a, plan, s, product))
-    c = cut(a, plan, s, mode_b, product)
+    size = itemsize(plan.types.b)
+    s = Extents(batch, m, n, k, layout.b_cs * size, layout.b_rs * size, prepacked)
+    modes = packing(a, plan, s, product)
+    mode_b, mode_a = (mode if isinstance(mode, Reasoned) else Reasoned(mode) for mode in modes)
+    c = cut(a, plan, s, modes, product)
     tasks = task_count(a, c, batch)
     work = product * batch
     bound = f"about {tuning.GEMM_TASK:,} a task"
-    if mode_b != SHARED and work <= tuning.GEMM_SERIAL:
+    if not c.phased and is_serial(a, s, product):
         bound = f"up to {tuning.GEMM_SERIAL:,} the caller does all"
     many, again = f"{tasks:,} task{'' if tasks == 1 else 's'}", ""
-    if mode_b == SHARED:
-        blocks = -(-max(k, 1) // plan.kc) * batch
-        again = f", {blocks:,} times: for each {plan.kc} of k" if blocks > batch else ""
+    if c.phased:
+        each = k_block(a, plan, k)
+        blocks = -(-max(k, 1) // each) * batch
+        again = f", {blocks:,} times: for each {each} of k" if blocks > batch else ""
         again += ", product by product" if batch > 1 else ""
     grouped = f", {c.group:,} products each" if c.group > 1 else ""
     return [

@@ -72,8 +72,13 @@ class GemmPlan:
     nv: int
     """Vectors in a row of the tile."""
     kc: int
-    """k elements a pass over C takes; a multiple of `group`."""
+    """k elements a pass over C takes at most; a multiple of `k_unit`."""
     masks: bool
+
+    @property
+    def k_unit(self) -> int:
+        """k elements that passes come in, but for the last."""
+        return self.group * max(self.whole, 4)
 
     @property
     def nr(self) -> int:
@@ -174,6 +179,6 @@ def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
     mr, nv = _register_tile(target, kind, bits(acc))
     # A panel of mr x kc units takes about half of the first level cache, a chunk of 512 columns half of the second.
     if kind == "amx":
-        return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, 256 * group, True)
+        return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, 320 * group, True)
     kc = max(16, (28 << 10) // (mr * bits(unit) // 8 * (2 if kind == "complex" else 1)) // 16 * 16) * group
-    return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, min(kc, 256 * group), target.has_masks)
+    return GemmPlan(types, kind, unit, group, acc, out, lanes, mr, nv, min(kc, 320 * group), target.has_masks)

@@ -10,15 +10,29 @@ short vectors and complex numbers take the general way.
 
 from __future__ import annotations
 
+from enum import Enum
+
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, lanes, vector
 from shlo_jit.kernels.gemm import policy
 from shlo_jit.kernels.gemm.blocks import Frame, ceil_div
 from shlo_jit.kernels.gemm.micro import attributes, lane_masks
 from shlo_jit.kernels.gemm.pack import convert
-from shlo_jit.kernels.gemm.policy import Registers
+from shlo_jit.kernels.gemm.policy import Layout, Registers
 from shlo_jit.kernels.gemm.types import GemmPlan, itemsize, storage
 from shlo_jit.kernels.target import Target
+
+
+class Way(Enum):
+    """Which code a product takes, by the end of its symbol."""
+
+    TILES = ""
+    """Register tiles."""
+    VECTORS = "_vectors"
+    """Those of a matrix with vectors."""
+    ANY = "_any"
+    """One of the two, as extents and strides say at the call."""
+
 
 STEPS = 8
 """Steps of k, or rows, done together."""
@@ -172,42 +186,55 @@ def _dot(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
             b.store(value, b.offset(y, b.mul(b.add(o, r), y_stride)))
 
 
-def emit_vector_entry(
-    b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, str], threads: V, general: str, end: str
-) -> None:
-    """Branches to `general` unless m is small or n is 1 and the layout fits; else runs the tasks and goes to `end`.
+class _Picked:
+    """A product as one of a matrix with vectors, in registers, from the general fields of a frame."""
 
-    The frame holds the general fields and is rewritten for the tasks.
-    """
-    m, n, k = f.ints("m", "n", "k")
-    numbers = Registers(b)
-    shape = policy.vector_shape(numbers, plan, m, n, k)
-    row, outputs, count = shape
-    matrix, x = (b.select(row, f.get(p, "ptr"), f.get(q, "ptr")) for p, q in (("b", "a"), ("a", "b")))
+    def __init__(self, b: Builder, plan: GemmPlan, f: Frame):
+        self.b, self.f = b, f
+        m, n, k = f.ints("m", "n", "k")
+        numbers = Registers(b)
+        shape = policy.vector_shape(numbers, plan, m, n, k)
+        self.row, self.outputs, self.count = shape
+        self.stride, self.k_stride = self.pick("b_cs", "a_rs"), self.pick("b_rs", "a_cs")
+        self.x_stride = self.pick("a_cs", "b_rs")
+        strides = (self.stride, self.k_stride, self.x_stride)
+        self.axpy, self.fits = policy.vector_layout(numbers, plan, shape, n, k, strides)
 
-    def pick(if_row: str, otherwise: str) -> V:
-        return b.select(row, f.get(if_row), f.get(otherwise))
+    def pick(self, if_row: str, otherwise: str, type: str = "i64") -> V:
+        return self.b.select(self.row, self.f.get(if_row, type), self.f.get(otherwise, type))
 
-    stride, k_stride, m_bs = pick("b_cs", "a_rs"), pick("b_rs", "a_cs"), pick("b_bs", "a_bs")
-    x_stride, x_bs = pick("a_cs", "b_rs"), pick("a_bs", "b_bs")
-    y_stride = b.select(row, i64(plan.out_bytes), f.get("c_rs"))
-    axpy, fits = policy.vector_layout(numbers, plan, shape, n, k, (stride, k_stride, x_stride))
-    go = b.label("vector")
-    b.branch_if(fits, go, general)
-    b.start(go)
-    f.set(x_rs=f.get("a_rs"), y_rs=f.get("c_rs"), m=count)
-    f.set(a=matrix, a_rs=stride, a_cs=k_stride, a_bs=m_bs, b=x, b_rs=x_stride, b_bs=x_bs, c_rs=y_stride, n=outputs)
-    f.set(mode_b=b.cast("zext", row, "i64"))
+
+def way_of(plan: GemmPlan, m: int, n: int, k: int, strides: Layout) -> Way:
+    """What a product that is known takes."""
+    return Way.TILES if policy.vectors_of(plan, m, n, k, strides) is None else Way.VECTORS
+
+
+def emit_way(b: Builder, plan: GemmPlan, f: Frame) -> V:
+    """`way_of` in registers: whether the product is one with vectors, of any number of products, rows and columns."""
+    batch, m, n = f.ints("batch", "m", "n")
+    return b.and_(_Picked(b, plan, f).fits, b.icmp("sgt", b.mul(b.mul(batch, m), n), 0))
+
+
+def emit_vector_entry(b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, str], threads: V) -> None:
+    """Runs the tasks. The frame holds the general fields and is rewritten for them."""
+    v = _Picked(b, plan, f)
+    k = f.get("k")
+    matrix, x = v.pick("b", "a", "ptr"), v.pick("a", "b", "ptr")
+    m_bs, x_bs = v.pick("b_bs", "a_bs"), v.pick("a_bs", "b_bs")
+    y_stride = b.select(v.row, i64(plan.out_bytes), f.get("c_rs"))
+    f.set(x_rs=f.get("a_rs"), y_rs=f.get("c_rs"), m=v.count)
+    f.set(a=matrix, a_rs=v.stride, a_cs=v.k_stride, a_bs=m_bs, b=x, b_rs=v.x_stride, b_bs=x_bs)
+    f.set(c_rs=y_stride, n=v.outputs, mode_b=b.cast("zext", v.row, "i64"))
     batch = f.get("batch")
-    most = b.max_(b.mul(b.udiv(i64(tuning.GEMM_VECTOR_CHUNK // plan.out_bytes // 64), count), 64), 64)
+    most = b.max_(b.mul(b.udiv(i64(tuning.GEMM_VECTOR_CHUNK // plan.out_bytes // 64), v.count), 64), 64)
     most = b.min_(most, 1024)
-    sums = b.min_(b.max_(b.mul(b.udiv(outputs, 8 * 64), 64), 256), most)
+    sums = b.min_(b.max_(b.mul(b.udiv(v.outputs, 8 * 64), 64), 256), most)
     rows = b.mul(b.max_(b.udiv(i64(tuning.GEMM_VECTOR_SERIAL // 4), b.mul(k, STEPS)), 1), STEPS)
-    chunk = b.select(axpy, sums, rows)
-    chunks = ceil_div(b, outputs, chunk)
+    chunk = b.select(v.axpy, sums, rows)
+    chunks = ceil_div(b, v.outputs, chunk)
     f.set(nc=chunk, columns=chunks)
     tasks_ = b.mul(chunks, batch)
-    task = b.select(axpy, V("ptr", f"@{tasks[0]}"), V("ptr", f"@{tasks[1]}"))
+    task = b.select(v.axpy, V("ptr", f"@{tasks[0]}"), V("ptr", f"@{tasks[1]}"))
 
     def here() -> list[V]:
         with b.loop(0, tasks_) as i:
@@ -218,5 +245,4 @@ def emit_vector_entry(
         b.call("void", "shlo_parallel", [task, f.pointer, tasks_, threads])
         return []
 
-    b.if_else(b.icmp("sle", b.mul(b.mul(outputs, k), batch), tuning.GEMM_VECTOR_SERIAL), here, spread)
-    b.branch(end)
+    b.if_else(b.icmp("sle", b.mul(b.mul(v.outputs, k), batch), tuning.GEMM_VECTOR_SERIAL), here, spread)

@@ -19,7 +19,9 @@ the other two meanwhile; a later call begins anew. Libraries call these two, the
 How a call works. The caller takes the pool's lock; when somebody else holds it (another thread, or the caller itself
 further up its stack) it runs all tasks itself, so no call waits for another. It publishes the job, opens
 `threads - 1` places, and takes indices like everybody else. A worker joins by taking a place (its number is the
-place's), takes indices by counting `remaining` down, and leaves. At the end the caller closes the places, sees from
+place's), takes indices by counting `remaining` down, and leaves. The caller's indices are the first ones, from the
+front on, and the helpers' the last ones, from the end on: where two threads run the same step again, each finds in its
+own caches what it read before. At the end the caller closes the places, sees from
 their number how many had joined, and waits for that many to leave: a worker that wakes up late finds no place and
 touches nothing of the job.
 
@@ -32,6 +34,7 @@ Three forms, `Target.threads`: with `futex` or `pthread` workers sleep in one or
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
@@ -48,6 +51,7 @@ from shlo_jit.kernels.threads.state import (
     REMAINING,
     SLEEPERS,
     STARTED,
+    TAKEN,
     TASK,
     TASKS,
     WAITING,
@@ -115,16 +119,21 @@ def _write_run(module: ModuleText) -> None:
     task = b.load("ptr", b.offset(state, TASK))
     frame = b.load("ptr", b.offset(state, FRAME))
     tasks = b.load("i64", b.offset(state, TASKS))
-    remaining = b.offset(state, REMAINING)
-    again, body, end = b.label("again"), b.label("body"), b.label("end")
-    b.branch(again)
-    b.start(again)
-    old = atomic(b, "sub", remaining, i64(1), "acq_rel")
-    b.branch_if(b.icmp("sgt", old, 0), body, end)
-    b.start(body)
-    b.call_pointer("void", task, [frame, b.sub(tasks, old), worker])
-    b.branch(again)
-    b.start(end)
+    remaining, taken = b.offset(state, REMAINING), b.offset(state, TAKEN)
+    last = b.sub(tasks, 1)
+
+    def run_all(index_after: Callable[[V], V]) -> list[V]:
+        """`index_after(how many this thread has run)` is the next."""
+        with b.loop(0, tasks, hint="task") as done:
+            with b.if_(b.icmp("sle", atomic(b, "sub", remaining, i64(1), "acq_rel"), 0)):
+                b.ret_early()
+            b.call_pointer("void", task, [frame, index_after(done), worker])
+        return []
+
+    def from_the_end(_: V) -> V:
+        return b.sub(last, atomic(b, "add", taken, i64(1), "monotonic"))
+
+    b.if_else(b.icmp("eq", worker, 0), lambda: run_all(lambda done: done), lambda: run_all(from_the_end))
     b.ret()
 
 
@@ -167,6 +176,7 @@ def _run_job(b: Builder, target: Target, waiting: Waiting, state: V, helpers: V)
     b.store(frame, b.offset(state, FRAME))
     b.store(tasks, b.offset(state, TASKS))
     atomic_store(b, i32(0), left, "monotonic")
+    atomic_store(b, i64(0), b.offset(state, TAKEN), "monotonic")
     atomic_store(b, tasks, b.offset(state, REMAINING), "monotonic")
     atomic_store(b, helpers, places, "release")  # all that was stored before, for who takes a place
     # The order of these two against a sleeper's (add to SLEEPERS, then wait on EPOCH) rules out a lost wake-up.

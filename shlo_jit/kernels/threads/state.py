@@ -19,7 +19,8 @@ EPOCH, SLEEPERS = 64, 68
 """The number of jobs so far, which sleepers wait on; and how many sleep."""
 PLACES = 128
 TASK, FRAME, TASKS = 192, 200, 208
-REMAINING = 256
+REMAINING, TAKEN = 256, 264
+"""Tasks that nobody has taken, below 0 at the end; and how many helpers have taken."""
 LEFT, WAITING = 320, 324
 """Workers that have left the job, and whether the caller sleeps until they have."""
 STARTING, STARTED, READY, QUIT = 384, 388, 392, 396

@@ -18,8 +18,9 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ConvolutionSchedule) -> 
     table = low.table(list(schedule.table))
     epilogue, frame = write_epilogue(low, schedule.epilogue)
     work = low.scratch(step)
-    x, w, y = (low.pointer(v) for v in (*op.operands, op.result))
+    x, y = low.pointer(op.operands[0]), low.pointer(op.result)
+    w = low.pointer(op.operands[1]) if schedule.prepacked is None else low.constant_array(schedule.prepacked)
     args = [table, x, w, y, work, epilogue, frame, low.thread_count]
-    b.call("void", conv_symbol(schedule.types), args)
+    b.call("void", conv_symbol(schedule.types, schedule.kind), args)
     if schedule.epilogue is not None and schedule.epilogue.is_late:
         low.nest(schedule.epilogue.step, schedule.epilogue.schedule)

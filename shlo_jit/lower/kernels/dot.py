@@ -25,10 +25,11 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ProductSchedule) -> None
 
     def call(left: V, right: V, out: V) -> None:
         args = [
-            left, *(i64(x) for x in s.strides[:3]), right, *(i64(x) for x in s.strides[3:]), out, i64(s.n),
-            i64(s.m * s.n), i64(s.batch), i64(s.m), i64(s.n), i64(s.k), work, epilogue, frame, low.thread_count,
+            left, *(i64(x) for x in s.strides[:3]), right, *(i64(x) for x in s.strides[3:]),
+            i64(int(s.prepacked is not None)), out, i64(s.n), i64(s.m * s.n), i64(s.batch), i64(s.m), i64(s.n),
+            i64(s.k), work, epilogue, frame, low.thread_count,
         ]  # fmt: skip
-        b.call("void", gemm_symbol(s.types), args)
+        b.call("void", gemm_symbol(s.types, s.way), args)
 
     def loops(dims: list[tuple[int, int]], left: V, right: V, out: V, block: int) -> None:
         """Loop over the outer batch dimensions; `block` is the elements of C inside the current one."""
@@ -48,7 +49,8 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ProductSchedule) -> None
             )
 
     dims = list(zip(s.roles.lhs_batch[: s.looped], s.roles.rhs_batch[: s.looped], strict=True))
-    left, right, out = (low.pointer(v) for v in (*op.operands, op.result))
+    left, out = low.pointer(op.operands[0]), low.pointer(op.result)
+    right = low.pointer(op.operands[1]) if s.prepacked is None else low.constant_array(s.prepacked)
     loops(dims, left, right, out, op.result.tensor.size)
     if s.epilogue is not None and s.epilogue.is_late:
         low.nest(s.epilogue.step, s.epilogue.schedule)

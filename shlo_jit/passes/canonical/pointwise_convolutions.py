@@ -1,7 +1,5 @@
-"""Convolutions of single pixels as matrix products, where the call says how many images there are.
-
-Of fixed shapes the convolution's routine takes all pixels as one line. A line that only the call knows cannot be cut
-well by it; the routine of products cuts its rows at the call.
+"""Convolutions of single pixels as matrix products: the pixels of all images are rows, which the routine of products
+cuts better than that of convolutions, whose tasks are lines of pixels.
 
 Needs: static shapes. Guarantees: no convolution that `is_pointwise` remains.
 
@@ -38,12 +36,9 @@ def pointwise_convolutions(function: Op, _: Context) -> Op:
 
 
 def is_pointwise(op: Op) -> bool:
-    """Whether each result pixel, features last, follows from the one pixel of the input in its place alone, and sizes
-    are known at the call only."""
+    """Whether each result pixel, features last, follows from the one pixel of the input in its place alone."""
     d = op.attributes["dimension_numbers"]
     assert isinstance(d, ConvDims)
-    if op.result.tensor.is_fixed:
-        return False
     input_order = (d.input_batch_dimension, *d.input_spatial_dimensions, d.input_feature_dimension)
     output_order = (d.output_batch_dimension, *d.output_spatial_dimensions, d.output_feature_dimension)
     n = len(d.input_spatial_dimensions)

@@ -13,20 +13,47 @@ _found: dict[int, tuple[weakref.ref[np.ndarray], dict[tuple[int, int], str]]] = 
 
 def digest(data: np.ndarray) -> str:
     """SHA-256 of an array's bytes, in hexadecimal. The array is contiguous."""
+    known = _known(data)
+    if known is None:
+        return _taken(data)
+    place = _place(data)
+    found = known.get(place)
+    if found is None:
+        found = known[place] = _taken(data)
+    return found
+
+
+def note(data: np.ndarray, digest: str) -> None:
+    """Take down the digest of an array that nobody writes to any more."""
+    known = _known(data)
+    if known is not None:
+        known[_place(data)] = digest
+
+
+def seal(data: np.ndarray) -> None:
+    """Let nobody write to an array any more, nor to those that it is a view of."""
+    view: object = data
+    while isinstance(view, np.ndarray):
+        view.flags.writeable = False
+        view = view.base
+
+
+def _known(data: np.ndarray) -> dict[tuple[int, int], str] | None:
+    """What is known of the memory of an array; None where it can be written to."""
     owner = data
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
     if owner.flags.writeable:
-        return _taken(data)
+        return None
     number = id(owner)
     entry = _found.get(number)
     if entry is None or entry[0]() is not owner:
         entry = _found[number] = weakref.ref(owner, lambda ref: _forget(number, ref)), {}
-    place = data.__array_interface__["data"][0], data.nbytes
-    found = entry[1].get(place)
-    if found is None:
-        found = entry[1][place] = _taken(data)
-    return found
+    return entry[1]
+
+
+def _place(data: np.ndarray) -> tuple[int, int]:
+    return data.__array_interface__["data"][0], data.nbytes
 
 
 def _taken(data: np.ndarray) -> str:

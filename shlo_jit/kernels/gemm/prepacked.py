@@ -1,0 +1,74 @@
+"""Panels of B made when a program is compiled, from a constant: what `pack.py` makes at run time, by NumPy.
+
+Product after product, block of k after block of k (`policy.k_block`), panel after panel; a panel has its columns'
+header first where the plan has one, then step after step of k. What fills up the last panel and step is zero.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from shlo_jit.kernels.gemm.pack import pack_plans
+from shlo_jit.kernels.gemm.policy import Ints, k_block
+from shlo_jit.kernels.gemm.types import GemmPlan, itemsize
+
+UNITS = {"double": np.dtype(np.float64), "float": np.dtype(np.float32), "half": np.dtype(np.float16)}
+UNITS |= {f"i{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)}
+UNITS["bfloat"] = np.dtype(ml_dtypes.bfloat16)
+"""By LLVM type; the sign of an integer does not matter to its bits."""
+
+
+def prepacked_bytes(plan: GemmPlan, n: int, k: int) -> int:
+    """Bytes of one product's panels."""
+    each = k_block(Ints(), plan, k)
+    return -(-n // plan.nr) * sum(plan.panel_bytes(min(each, k - at)) for at in range(0, k, each))
+
+
+def prepack(plan: GemmPlan, b: np.ndarray) -> np.ndarray:
+    """The panels of `b` [batch, k, n] (any strides) of the plan's element type, as bytes: one product's after the
+    other's, `prepacked_bytes` each, which is a multiple of the element's size."""
+    batch, k, n = b.shape
+    out = np.zeros((batch, prepacked_bytes(plan, n, k)), np.uint8)
+    each, panels, at = k_block(Ints(), plan, k), -(-n // plan.nr), 0
+    for first in range(0, k, each):
+        block = b[:, first : first + each]
+        size = panels * plan.panel_bytes(block.shape[1])
+        _pack_block(plan, block, out[:, at : at + size].reshape(batch, panels, -1))
+        at += size
+    return out.reshape(-1)
+
+
+def _pack_block(plan: GemmPlan, block: np.ndarray, out: np.ndarray) -> None:
+    """`block` [batch, k, n] into `out` [batch, panel, bytes], which is zero."""
+    batch, k, n = block.shape
+    pack = pack_plans(plan)[1]
+    body = out[:, :, plan.header :]
+    steps, whole = body.shape[2] // plan.b_step, n // plan.nr
+    if plan.group > 1:
+        # A unit holds `group` steps of k of a column next to each other.
+        units = body.reshape(*body.shape[:2], steps, plan.nr, plan.group, itemsize(plan.types.b)).view(block.dtype)
+        units = units[..., 0]
+        source = block
+        if k % plan.group:
+            source = np.concatenate([block, np.zeros((batch, -k % plan.group, n), block.dtype)], 1)
+        source = source.reshape(batch, -1, plan.group, n)
+        used = source.shape[1]
+        main = source[..., : whole * plan.nr].reshape(batch, used, plan.group, whole, plan.nr)
+        units[:, :whole, :used] = main.transpose(0, 3, 1, 4, 2)
+        if n % plan.nr:
+            units[:, whole, :used, : n % plan.nr] = source[..., whole * plan.nr :].transpose(0, 1, 3, 2)
+    else:
+        # Real parts of a step, then imaginary ones.
+        parts = np.stack([np.real(block), np.imag(block)], axis=-1) if plan.parts == 2 else block[..., None]
+        unit = UNITS[plan.unit]
+        units = body.reshape(*body.shape[:2], steps, -1).view(unit).reshape(*body.shape[:2], steps, plan.parts, plan.nr)
+        main = parts[:, :, : whole * plan.nr].reshape(batch, k, whole, plan.nr, plan.parts)
+        units[:, :whole, :k] = main.transpose(0, 2, 1, 4, 3)
+        if n % plan.nr:
+            units[:, whole, :k, :, : n % plan.nr] = parts[:, :, whole * plan.nr :].transpose(0, 1, 3, 2)
+    if pack.has_header:
+        sums = block.sum(axis=1, dtype=np.int32) * np.int32(pack.header)
+        heads = np.zeros((batch, out.shape[1] * plan.nr), np.int32)
+        heads[:, :n] = sums
+        out[:, :, : plan.header] = heads.reshape(batch, -1, plan.nr).view(np.uint8)

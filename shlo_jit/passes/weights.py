@@ -1,0 +1,73 @@
+"""Which ops prepare weights: what a product or a convolution reads is made of constants alone, by a transpose, convert,
+slice, a multiplication by a scale and the like.
+
+They are computed when the program is compiled, whatever their size: at run time they would be again in every call, and
+only a constant is brought into its kernel's layout once (`schedule/products.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shlo_jit import tuning
+from shlo_jit.ir.core import Block, Op, Value
+from shlo_jit.ir.types import TensorType
+from shlo_jit.ops import OPS
+
+PRODUCTS = ("stablehlo.dot_general", "stablehlo.convolution")
+
+
+def weight_ops(function: Op) -> set[Op]:
+    """The ops that prepare weights, in all blocks."""
+    chains = _Chains()
+    for op in _ops_of(function.block()):
+        if op.name in PRODUCTS:
+            for operand in op.operands:
+                chains.follow(operand)
+    return chains.found
+
+
+def _ops_of(block: Block) -> Iterator[Op]:
+    for op in block.ops:
+        yield op
+        for region in op.regions:
+            for inner in region.blocks:
+                yield from _ops_of(inner)
+
+
+class _Chains:
+    def __init__(self) -> None:
+        self.found: set[Op] = set()
+        self.nbytes: dict[Value, int | None] = {}
+        """Of the constants that a value is made of; None where it is made of others too."""
+
+    def follow(self, value: Value) -> None:
+        """Note the ops that make a value of constants, unless it is much larger than these."""
+        known, t = self.bytes_of(value), value.type
+        if known and isinstance(t, TensorType) and t.is_fixed and t.nbytes <= tuning.WEIGHT_GROWTH * known:
+            self._note(value)
+
+    def bytes_of(self, value: Value) -> int | None:
+        if value not in self.nbytes:
+            self.nbytes[value] = None
+            self.nbytes[value] = self._bytes_of(value)
+        return self.nbytes[value]
+
+    def _bytes_of(self, value: Value) -> int | None:
+        op = value.op
+        if op is None or op.regions or len(op.results) != 1:
+            return None
+        if op.name == "stablehlo.constant":
+            return 0 if op.constant.is_splat else op.result.tensor.nbytes
+        record = OPS.get(op.name)
+        if record is None or record.reference is None or not op.operands:
+            return None
+        parts = [self.bytes_of(o) for o in op.operands]
+        return None if None in parts else sum(p for p in parts if p is not None)
+
+    def _note(self, value: Value) -> None:
+        op = value.op
+        if op is not None and op.name != "stablehlo.constant" and op not in self.found:
+            self.found.add(op)
+            for operand in op.operands:
+                self._note(operand)
