@@ -133,6 +133,19 @@ def fused() -> Iterator[Case]:
     yield case("polynomial of complex", lambda z: z * z * z - 2 * z + 1, normal(500_000, dtype=np.complex64))
 
 
+def attention() -> Iterator[Case]:
+    def case(name: str, function: Callable[..., Any], q: Maker, k: Maker, flops: float, **options: Any) -> Case:
+        return Case(name, "attention", function, (q, k, k), flops, **options)
+
+    heads = normal(12, 384, 64)
+    yield case("attention 12 of 384", programs.attention, heads, heads, 4 * 12 * 384 * 384 * 64)
+    half = normal(12, 384, 64, dtype=ml_dtypes.bfloat16)
+    yield case("attention of bf16", programs.attention, half, half, 4 * 12 * 384 * 384 * 64, tolerance=BF16)
+    rows = normal(1, 1536, 8, 64)
+    yield case("causal attention", programs.causal_attention, rows, rows, 4 * 8 * 1536 * 1536 * 64)
+    yield case("decoding", programs.attention, normal(12, 1, 64), normal(12, 600, 64), 4 * 12 * 600 * 64)
+
+
 def reductions() -> Iterator[Case]:
     def case(name: str, function: Callable[..., Any], *makers: Maker, **options: Any) -> Case:
         return Case(name, "reduce", function, makers, **options)
@@ -219,4 +232,4 @@ def whole_programs() -> Iterator[Case]:
     yield case("k-means, 10 rounds", programs.k_means, normal(4000, 16), normal(20, 16), tolerance=SUM)
 
 
-GROUPS = (dots, convolutions, fused, reductions, movement, algorithms, control, whole_programs)
+GROUPS = (dots, convolutions, fused, attention, reductions, movement, algorithms, control, whole_programs)

@@ -127,6 +127,17 @@ def mlp_step(x: Array, labels: Array, *layers: Array) -> Array:
     return value, [w - 0.05 * g for w, g in zip(layers, gradients, strict=True)]
 
 
+def attention(q: Array, k: Array, v: Array) -> Array:
+    """Heads first."""
+    scores = jnp.einsum("hqd,hkd->hqk", q, k) / np.sqrt(q.shape[-1]).astype(q.dtype)
+    return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(scores, -1), v)
+
+
+def causal_attention(q: Array, k: Array, v: Array) -> Array:
+    """Rows first; a row sees itself and those before it."""
+    return jax.nn.dot_product_attention(q, k, v, is_causal=True)
+
+
 def transformer_block(x: Array, wq: Array, wk: Array, wv: Array, wo: Array, up: Array, down: Array) -> Array:
     """Attention of eight heads and a feed-forward part, each after a normalization and beside a residual."""
     length, width = x.shape

@@ -42,6 +42,9 @@ SMALL_PRODUCT = 128
 `dense 1x12`."""
 SMALL_COMPLEX_PRODUCT = 1 << 12
 """Multiply-adds up to which a complex product is one of complex numbers, not four real ones. Chosen."""
+ADJACENT_ROWS = 16
+"""Rows of a product that is transposed from which they become its columns, so that the transpose copies runs of them.
+Chosen: a register of f32."""
 DILATION_PHASES = 16
 """Convolutions at most that one over a dilated input becomes. Chosen: strides of 4 x 4 in a gradient."""
 BYTE_PATCHES = 1 << 28
@@ -84,6 +87,16 @@ FEW_ROWS, FEW_ROWS_ELEMENTS = 16, 4096
 """Rows below which longer rows are no row program: there is too little to do side by side. Chosen."""
 EPILOGUE_DISTANCE = 500
 """Steps between a product and the loop that becomes its epilogue: all of them are looked at. Bounds compile time."""
+ATTENTION_LEAST_COLUMNS = 16
+"""Columns of scores below which lanes along a row of them are not worth much. Chosen."""
+ATTENTION_OPERAND_BYTES = 8 << 20
+"""Bytes of keys and values that each row meets, up to which every task may pack them. Chosen: a share of the last level
+of cache."""
+ATTENTION_TASK_ROWS = 64
+"""Rows that a task of attention has at least: it packs keys and values for them. Chosen. Case
+`causal attention`."""
+ATTENTION_LEAST_TASKS = 8
+"""Tasks below which large products are cut otherwise. Chosen: a machine of 8 cores."""
 ORDER_SEARCH = 1000
 """Steps looked at before one step is taken to depend on another. Bounds compile time."""
 
@@ -193,6 +206,10 @@ LAPACK_BLOCK = 64
 """Columns a blocked routine of LAPACK treats at once, at most: what its own tables say for these sizes."""
 
 # ---------------------------------------------------------------------------- products
+ATTENTION_TASKS = 24
+"""Tasks of attention, about: more would pack more often, fewer keep fewer threads busy. Case `attention 12 of 384`."""
+ATTENTION_BLOCK_BYTES = 32 << 10
+"""Bytes of scores, about, that a block of rows has: the first level cache. Case `attention 12 of 384`."""
 GEMM_SERIAL = 1 << 20
 """Multiply-adds up to which a product runs on the caller: some 10 us, where waking threads costs as much. No case
 moves."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from shlo_jit import tuning
+from shlo_jit.fuse.attention import form_attention
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
@@ -86,6 +87,7 @@ class _Fusion(Grouping):
         outside, acts = outside_values(self.block, self.inner), any(map(step_acts, steps))
         block = PlanBlock(self.block, steps, results, outside, acts)
         attach_epilogues(block)
+        form_attention(block)
         return block
 
     def constant(self, op: Op, position: int) -> None:

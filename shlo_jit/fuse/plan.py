@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.refusal import Refusal
@@ -63,18 +64,48 @@ class NestStep(Step):
         return "_".join([self.title, *words[:3]])
 
 
+class Attention(NamedTuple):
+    """What makes the left operand of a product, some rows at a time (see `attention.py`)."""
+
+    first: OpStep
+    """A product; its result is never in memory as a whole."""
+    rows: NestStep
+    """The row program that reads it."""
+    weights: Value
+    """What that makes of it, which is not either: the left operand, maybe under another shape."""
+
+
 @dataclass(eq=False)
 class OpStep(Step):
     """A kernel of its own: dot, convolution, window, scatter, sort, ...; `epilogue` runs on its tiles."""
 
     op: Op = None  # type: ignore[assignment]
     epilogue: NestStep | None = None
+    attention: Attention | None = None
+    """Of a product: what is run for each block of its rows before it."""
     no_epilogue: Refusal | None = None
     """Of a product: why no loop runs on its tiles."""
+    no_attention: Refusal | None = None
+    """Of a product that a row program reads: why the two do not run for blocks of rows of another product."""
+
+    @property
+    def operands(self) -> list[Value]:
+        """What the kernel reads for any part of its result; an epilogue's operands are left out."""
+        if self.attention is None:
+            return self.op.operands
+        parts = [*self.attention.first.op.operands, *self.attention.rows.reads, *self.op.operands]
+        return [v for v in parts if v in self.reads]
+
+    @property
+    def kind(self) -> str:
+        """Whose kernel runs it: the op's name, or `attention`."""
+        return self.op.name if self.attention is None else "attention"
 
     @property
     def title(self) -> str:
         """The op's name; of a call that stands for an op of ours, that one's."""
+        if self.attention is not None:
+            return self.kind
         name = self.op.attributes.get("call_target_name", "") if self.op.name == "stablehlo.custom_call" else ""
         return (name if name.startswith("shlo_jit.") else self.op.name).partition(".")[2]
 
@@ -193,7 +224,8 @@ def source_ops(step: Step) -> list[Op]:
     if isinstance(step, NestStep):
         found = [n.op for n in step.nest.nodes.values() if n.op.name != "stablehlo.constant"]
     elif isinstance(step, OpStep):
-        found = [step.op, *(source_ops(step.epilogue) if step.epilogue is not None else [])]
+        parts = [step.epilogue, *(step.attention[:2] if step.attention is not None else [])]
+        found = [step.op, *(op for part in parts if part is not None for op in source_ops(part))]
     else:
         found = [step.op] if isinstance(step, ControlStep) else []
     return sorted(dict.fromkeys(found), key=lambda op: op.span.start if op.span is not None else -1)

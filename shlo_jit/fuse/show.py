@@ -54,15 +54,19 @@ def _step(step: Step, label: str, names: Names) -> list[str]:
         lines.append(f"{pad}      no loop on its tiles   ({step.no_epilogue.reason})")
     if isinstance(step, ControlStep) and step.no_turns is not None:
         lines.append(f"{pad}      turn by turn   ({step.no_turns.reason})")
+    if isinstance(step, OpStep) and step.no_attention is not None:
+        lines.append(f"{pad}      not by blocks of rows   ({step.no_attention.reason})")
     return lines
 
 
 def _body(step: Step) -> str:
     if isinstance(step, NestStep):
         return f"{_space(step.nest)}   {_ops(step.nest)}"
-    if isinstance(step, OpStep) and step.epilogue is not None:
-        return f"and on its tiles {_ops(step.epilogue.nest)}"
-    return ""
+    if not isinstance(step, OpStep):
+        return ""
+    rows = [_body(step.attention.rows)] if step.attention is not None else []
+    tiles = [f"and on its tiles {_ops(step.epilogue.nest)}"] if step.epilogue is not None else []
+    return "   ".join([*rows, *tiles])
 
 
 def _space(nest: Nest) -> str:

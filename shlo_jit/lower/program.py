@@ -349,7 +349,7 @@ class ProgramLowering:
             lower_control(self, step)
         elif isinstance(step, OpStep):
             if schedule is not NOTHING:
-                kernel(step.op.name)(self, step, schedule)
+                kernel(step.kind)(self, step, schedule)
         else:
             assert isinstance(step, ViewStep)
 

@@ -42,7 +42,7 @@ def is_ours(p: Planner, storage: Storage) -> bool:
 
 def victim(p: Planner, step: Step, nest: Nest, value: Value) -> Storage | None:
     """The storage of an operand that this nest of the step reads for the last time, and only where it writes."""
-    product = step.op.operands if isinstance(step, OpStep) else []
+    product = step.operands if isinstance(step, OpStep) else []
     (store, *more) = [s for s in nest.stores if s.target is value]
     if more:
         return None

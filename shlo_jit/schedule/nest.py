@@ -67,6 +67,8 @@ class NestSchedule(KernelSchedule):
     """Values that several passes need, and the bytes of a row of each: the first pass fills it, later ones read it."""
     streams: tuple[Value, ...]
     """Targets that no cache will hold: written past it, where their memory is aligned and not read here."""
+    origin: int | None = None
+    """A variable of one turn that is the first unit of a call, where buffers hold those units only."""
 
     @property
     def row_loops(self) -> list[int]:
@@ -116,9 +118,10 @@ class NestSchedule(KernelSchedule):
         return out
 
 
-def schedule_nest(nest: Nest, target: Target, tile: Tile | None = None) -> NestSchedule:
-    """Decide how a nest runs; with a `tile`, as the epilogue of a product on rectangles of it."""
-    return _Scheduler(nest, target, tile).run()
+def schedule_nest(nest: Nest, target: Target, tile: Tile | None = None, by_rows: bool = False) -> NestSchedule:
+    """Decide how a nest runs; with a `tile`, as the epilogue of a product on rectangles of it. `by_rows`: units are to
+    be whole rows, one after the other."""
+    return _Scheduler(nest, target, tile, by_rows).run()
 
 
 def _pass_text(passes: Passes, p: int) -> str:
@@ -137,7 +140,7 @@ def _loops(space: Space) -> str:
 class _Scheduler:
     """The state of one scheduling: what has been decided is what the next decisions look at."""
 
-    def __init__(self, nest: Nest, target: Target, tile: Tile | None):
+    def __init__(self, nest: Nest, target: Target, tile: Tile | None, by_rows: bool):
         self.nest = nest
         self.target = target
         self.simple = {n.op: simple_op(n.op) for n in nest.nodes.values() if n.op.name == "stablehlo.reduce"}
@@ -145,10 +148,11 @@ class _Scheduler:
         self.selections = {op: found for op in others if (found := selection_of(nest, op)) is not None}
         self.ordered = len(self.selections) < len(others)
         self.tile = tile
+        self.by_rows = by_rows
         if tile is None:
             asked = Order.STRICT if self.ordered or self.short() else Order.IN_LANES if others else Order.ANY
             indices = frozenset(v for op in self.selections for v in index_values(nest, op))
-            self.space = make_space(nest, target, asked, indices)
+            self.space = make_space(nest, target, asked, indices, by_rows)
         else:
             self.space, self.tile = tile_space(nest, target, tile)
         self.crossing = find_crossing(nest, self.space) if tile is None and nest.turns is None else None
@@ -312,7 +316,7 @@ class _Scheduler:
     def can_split(self) -> bool:
         """One pass of reducers that take chunks; what is stored inside it needs none of them."""
         passes = self.passes
-        if not self.space.inner or self.ordered or self.interleaved is not None:
+        if not self.space.inner or self.ordered or self.interleaved is not None or self.by_rows:
             return False
         if any(passes.inside(s) and passes.phase((s.value, s.at)) for s in self.nest.stores):
             return False

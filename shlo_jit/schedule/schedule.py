@@ -41,6 +41,7 @@ class Context(NamedTuple):
 
 SCHEDULERS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("products", "schedule_dot"),
+    "attention": ("attention", "schedule_attention"),
     "stablehlo.convolution": ("convolution", "schedule_convolution"),
     "stablehlo.custom_call": ("custom_call", "schedule_custom_call"),
     "stablehlo.fft": ("fft", "schedule_fft"),
@@ -112,7 +113,7 @@ def _schedule_step(step: Step, context: Context) -> KernelSchedule:
         return schedule_nest(step.nest, context.target)
     if not isinstance(step, OpStep):
         return NOTHING
-    place = SCHEDULERS.get(step.op.name)
+    place = SCHEDULERS.get(step.kind)
     if place is None:
         raise UnsupportedError(diagnose(f"{step.op.name} has no lowering yet", step.op.span))
     module, name = place

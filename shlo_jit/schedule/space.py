@@ -72,14 +72,17 @@ class Order(Enum):
     STRICT = "strict"
 
 
-def make_space(nest: Nest, target: Target, asked: Order, narrow: frozenset[Value] = frozenset()) -> Space:
-    """Order, merge and choose. `asked`: what the reducers ask for; `narrow`: indices, computed with as i32."""
+def make_space(
+    nest: Nest, target: Target, asked: Order, narrow: frozenset[Value] = frozenset(), by_rows: bool = False
+) -> Space:
+    """Order, merge and choose. `asked`: what the reducers ask for; `narrow`: indices, computed with as i32; `by_rows`:
+    lanes must not run along a variable that is not reduced."""
     order = nest.order()
     merged = _Merging(nest, order)
     rows = merged.part([v for v in order if v not in nest.reduce_vars])
     inner = merged.part([v for v in order if v in nest.reduce_vars])
     along = {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: []}[asked]
-    vector = _choose_vector(nest, merged, rows, inner, along)
+    vector = _choose_vector(nest, merged, [] if by_rows else rows, inner, along)
     return merged.space(rows, inner, vector, target, narrow)
 
 

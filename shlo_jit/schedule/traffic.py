@@ -23,7 +23,7 @@ def step_bytes(step: Step) -> int:
         return _nest_bytes(step.nest, set())
     if not isinstance(step, OpStep):
         return 0
-    read = sum(map(_nbytes, dict.fromkeys(step.op.operands)))
+    read = sum(map(_nbytes, dict.fromkeys(step.operands)))
     if step.epilogue is None:
         return read + sum(map(_nbytes, step.op.results))
     return read + _nest_bytes(step.epilogue.nest, {step.op.result})
@@ -54,9 +54,10 @@ def step_operations(step: Step) -> int | None:
     if not isinstance(step, OpStep):
         return None
     own = _op_operations(step.op)
-    if own is None or step.epilogue is None:
+    if own is None:
         return own
-    return own + _nest_operations(step.epilogue.nest)
+    parts = [step.epilogue, *(step.attention[:2] if step.attention is not None else [])]
+    return own + sum(step_operations(part) or 0 for part in parts if part is not None)
 
 
 def _nest_operations(nest: Nest) -> int:

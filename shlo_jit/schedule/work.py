@@ -26,7 +26,8 @@ def step_work(step: Step) -> int:
             len(nest.loads) + sum(cost(n.op) for n in nest.nodes.values())
         )
     if isinstance(step, OpStep):
-        return tuning.STEP_WORK + _op_work(step.op) + (step_work(step.epilogue) if step.epilogue is not None else 0)
+        parts = [step.epilogue, *(step.attention[:2] if step.attention is not None else [])]
+        return tuning.STEP_WORK + _op_work(step.op) + sum(step_work(part) for part in parts if part is not None)
     return tuning.STEP_WORK
 
 

@@ -17,6 +17,14 @@ from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import ModuleText
 from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes, tile_routine
+from shlo_jit.kernels.gemm.panels import (
+    block_bytes,
+    block_routine,
+    block_symbol,
+    panels_bytes,
+    panels_symbol,
+    reads_in_place,
+)
 from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.types import gemm_plan
@@ -227,6 +235,43 @@ def test_a_few_vectors(dtype: str) -> None:
     types = GemmTypes(dtype, dtype, {"f16": "f32", "bf16": "f32", "i8": "i32"}.get(dtype, dtype))
     for seed, (m, n, k) in enumerate([(2, 1100, 1021), (5, 777, 1400), (13, 520, 2050), (32, 1000, 1100)]):
         run(types, (1, m, n, k), seed, threads=3)
+
+
+def by_blocks(types: GemmTypes, a: np.ndarray, b: np.ndarray, rows: int, target: str = "native") -> np.ndarray:
+    """C[m, n], so many rows of it at a time, by B packed once or, where that can be, as it lies."""
+    t = resolve(target)
+    loaded = load(block_routine(types, t), t)
+    pack, block = loaded.function(panels_symbol(types), "piiiip"), loaded.function(block_symbol(types), "piipiipiiiipp")
+    (m, k), n = a.shape, b.shape[1]
+    a, b = (guarded.relaid(x, at_end=True) for x in (a, b))
+    c = guarded.guarded(np.zeros((m, n), NUMPY[types.acc]), at_end=True)
+    panels, memory = guarded.scratch(panels_bytes(types, t, n, k)), guarded.scratch(block_bytes(types, t))
+    (ar, ac), (br, bc) = ([s // x.itemsize for s in x.strides] for x in (a, b))
+    in_place = reads_in_place(types, t, n, br, bc)
+    if not in_place:
+        pack(b.ctypes.data, br, bc, n, k, panels.ctypes.data)
+    for i in range(0, m, rows):
+        count = min(rows, m - i)
+        at = (a[i:].ctypes.data, ar, ac, b.ctypes.data, br, bc, c[i:].ctypes.data, n, count, n, k)
+        block(*at, None if in_place else panels.ctypes.data, memory.ctypes.data)
+    assert (panels[panels_bytes(types, t, n, k) :] == guarded.UNWRITTEN).all(), "wrote beyond panels_bytes"
+    assert (memory[block_bytes(types, t) :] == guarded.UNWRITTEN).all(), "wrote beyond block_bytes"
+    return c
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("names", CASES, ids="-".join)
+def test_blocks_of_rows(names: tuple[str, str, str], target: str) -> None:
+    """Whatever the blocks are, each element has the bits of the whole product."""
+    types, pick = GemmTypes(*names), random.Random(repr(names))
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        m, n = (pick.choice(EXTENTS) for _ in range(2))
+        k = pick.choice([*EXTENTS, 300, 777])
+        a, b = any_layout(rng, types.a, (1, m, k))[0], any_layout(rng, types.b, (1, k, n))[0]
+        c = by_blocks(types, a, b, pick.choice([1, 5, 14, 28, 500]), target)
+        check(types, a[None], b[None], c[None])
+        assert by_blocks(types, a, b, m, target).tobytes() == c.tobytes()
 
 
 def test_special_values() -> None:

@@ -39,6 +39,8 @@ class NestLowering:
         self.nest = schedule.nest
         self.target = schedule.target
         self.space = schedule.space
+        self.fixed: Variables = {}
+        """Variables that no loop is over."""
 
     # ------------------------------------------------------------------ functions
     def write(self, module: ModuleText, name: str, buffers: Buffers, aligned: set[Value]) -> None:
@@ -48,6 +50,8 @@ class NestLowering:
         first, last = b.params[-2:]
         if self.schedule.tasks.is_one:
             first, last = i64(0), i64(self.schedule.tasks.units)
+        if self.schedule.origin is not None:
+            self.fixed = {self.schedule.origin: first}
         if self.schedule.split is not None:
             self.split(self.schedule.split, pointers, b.params[-3], first, last)
         else:
@@ -194,7 +198,7 @@ class NestLowering:
         self.lanes_loop(start, stop, n, {})
 
     def row_vectors(self, variables: Variables) -> None:
-        space = self.space
+        space, variables = self.space, {**self.fixed, **variables}
         if space.vector in space.rows:
             assert space.vector is not None
             n = space.extents[space.vector]

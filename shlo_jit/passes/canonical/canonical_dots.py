@@ -6,6 +6,7 @@ accumulator type, and free and contracting dimensions that each lie in memory as
     dot_general(bf16, bf16) : bf16   ->   convert(dot_general(bf16, bf16) : f32) : bf16
     dot_general(f32[a,b,c], [0, 2])  ->   dot_general(transpose(f32[a,b,c]), ...)
     transpose(dot_general(a, b))     ->   dot_general(b, a), where that is all the transpose does
+    transpose(dot_general(a, b))     ->   transpose(dot_general(b, a)), where the rows of `a` become adjacent elements
     dot_general(f32[k], f32[k])      ->   reduce(multiply(a, b)), and so for small matrices
 """
 
@@ -68,7 +69,8 @@ def canonical_dots(function: Op, _: Context) -> Op:
 
 def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] | None:
     """The transpose of a product that nothing else reads: the product of the operands exchanged, whose sums are the
-    same. Conversions between the two are repeated behind it; what they were is dead then."""
+    same, and a transpose of that where more is done than exchanging rows and columns. Conversions between the two are
+    repeated behind it; what they were is dead then."""
     between: list[Op] = []
     dot = op.operands[0].op
     while dot is not None and dot.name == "stablehlo.convert" and uses[dot.result] == 1:
@@ -79,18 +81,29 @@ def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] |
     r = roles_of(dot)
     n, m = len(r.lhs_batch), len(r.lhs_free)
     order = op.ints("permutation")
-    batch = order[:n]
-    if sorted(batch) != list(range(n)) or order[n:] != (*range(n + m, len(order)), *range(n, n + m)):
+    batch, rows, columns = range(n), range(n, n + m), range(n + m, len(order))
+    if sorted(order[:n]) == [*batch] and order[n:] == (*columns, *rows):
+        leading, left = order[:n], None
+    elif _last_of(op) in rows and hint_of(math.prod(dot.result.tensor.extents[n : n + m])) >= tuning.ADJACENT_ROWS:
+        new = {d: i for i, d in enumerate((*batch, *columns, *rows))}
+        leading, left = tuple(batch), tuple(new[d] for d in order)
+    else:
         return None
     swapped = Roles(
-        tuple(r.rhs_batch[i] for i in batch), tuple(r.lhs_batch[i] for i in batch),
+        tuple(r.rhs_batch[i] for i in leading), tuple(r.lhs_batch[i] for i in leading),
         r.rhs_contracting, r.lhs_contracting, r.rhs_free, r.lhs_free,
     )  # fmt: skip
     lhs, rhs = (rw.get(o) for o in dot.operands)
     (value,) = _dot_general(rw, dot, [rhs, lhs], swapped)
     for convert in reversed(between):
         value = mk.convert(rw, value, convert.result.tensor.storage)
-    return [value]
+    return [value if left is None else mk.transpose(rw, value, left)]
+
+
+def _last_of(transpose: Op) -> int | None:
+    """The operand's dimension along which the result's elements are adjacent."""
+    order, shape = transpose.ints("permutation"), transpose.operands[0].tensor.extents
+    return next((d for d in reversed(order) if not equal(shape[d], 1)), None)
 
 
 def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> Sequence[Value]:

@@ -8,6 +8,7 @@ import pytest
 from alone import canonical
 
 import shlo_jit
+from shlo_jit import tuning
 from shlo_jit.ir.core import walk
 from shlo_jit.reference.interpreter import evaluate
 
@@ -65,6 +66,20 @@ def test_the_transpose_of_a_product(case: tuple, dtype: str) -> None:
     x, y = (RNG.normal(size=shape_of(s)).astype(number) for s in (lhs, rhs))
     got = shlo_jit.compile(text, cache=False)(x, y)
     np.testing.assert_array_equal(got, np.asarray(plain(x, y)).transpose(order))
+
+
+@pytest.mark.parametrize("rows", [tuning.ADJACENT_ROWS, tuning.ADJACENT_ROWS - 1])
+def test_rows_become_adjacent_elements(rows: int) -> None:
+    """Values times weights, heads behind rows: the operands are exchanged, a transpose of whole runs remains."""
+    product, result = f"3x{rows}x40", kind(f"40x3x{rows}")
+    rest = f"%1 = stablehlo.transpose %0, dims = [2, 0, 1] : ({kind(product)}) -> {result}\nreturn %1 : "
+    numbers = "batching_dims = [1] x [0], contracting_dims = [0] x [2]"
+    text = program(f"50x3x{rows}", "3x40x50", numbers, product, "f32", rest, result)
+    (shape,) = (o.result.tensor.extents for o in walk(canonical(text).block()) if o.name == "stablehlo.dot_general")
+    assert shape == ((3, 40, rows) if rows == tuning.ADJACENT_ROWS else (3, rows, 40))
+    x, y = (RNG.normal(size=s).astype(np.float32) for s in ((50, 3, rows), (3, 40, 50)))
+    plain = shlo_jit.compile(program(f"50x3x{rows}", "3x40x50", numbers, product, "f32"), cache=False)(x, y)
+    np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(x, y), np.asarray(plain).transpose(2, 0, 1))
 
 
 def test_a_product_with_other_readers_stays() -> None:

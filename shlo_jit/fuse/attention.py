@@ -1,0 +1,238 @@
+"""Attention: a product, a row program over its rows and a product with what that makes, run a block of rows at a time.
+
+Needs: the ordered steps of a block, with epilogues. Where a row program reads a product at each of its elements once,
+and another product alone reads what it makes of it, both move into the step of the second product: what is between the
+two products then never is in memory as a whole, some rows of it stay in the cache.
+
+    softmax(q @ k^T + mask) @ v
+"""
+
+from __future__ import annotations
+
+import math
+
+from shlo_jit import tuning
+from shlo_jit.fuse.nest import Nest, Store, covers, is_wide
+from shlo_jit.fuse.plan import Attention, NestStep, OpStep, PlanBlock, Step, ViewStep
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.index import At
+from shlo_jit.ops.runs import Roles, roles_of
+from shlo_jit.sizes import Size, equal, hint_of
+
+PRODUCT = "stablehlo.dot_general"
+
+
+def form_attention(block: PlanBlock) -> None:
+    """Move products and row programs into the steps of the products that alone read them; the block's steps stay in an
+    order that is allowed."""
+    if sum(isinstance(step, OpStep) and step.op.name == PRODUCT for step in block.steps) > 1:
+        _Forming(block).run()
+
+
+class _Forming:
+    def __init__(self, block: PlanBlock):
+        self.block = block
+        self.steps: list[Step | None] = list(block.steps)
+        """In order; None where one has gone into another."""
+        self.place = {id(step): i for i, step in enumerate(block.steps)}
+        self.gone: dict[int, Step] = {}
+        """By id of a step that is a part of another: that one."""
+        self.returned = set(block.results)
+        self.writers: dict[Value, list[Step]] = {}
+        self.readers: dict[Value, list[Step]] = {}
+        for step in block.steps:
+            for value in step.reads:
+                self.readers.setdefault(value, []).append(step)
+            for value in step.writes:
+                self.writers.setdefault(value, []).append(step)
+            if isinstance(step, OpStep) and step.epilogue is not None:
+                self.gone[id(step.epilogue)] = step
+
+    def run(self) -> None:
+        for step in self.block.steps:
+            if isinstance(step, OpStep) and step.op.name == PRODUCT:
+                self.form(step)
+        self.block.steps = [step for step in self.steps if step is not None]
+
+    def form(self, second: OpStep) -> None:
+        """Let a product take in what makes its left operand. Where that reads a product, that one says why not."""
+        value, other = second.op.operands
+        views: list[Step] = []
+        while self.is_private(value) and isinstance(self.writers[value][0], ViewStep) and value is not other:
+            views += self.writers[value]
+            (value,) = views[-1].reads
+        rows = self.writers[value][0] if self.is_private(value) else None
+        if not isinstance(rows, NestStep) or not rows.nest.reduce_vars or value is other:
+            return
+        for read in rows.reads:
+            made = self.writers.get(read, [])
+            first = made[0] if len(made) == 1 else None
+            if not isinstance(first, OpStep) or first.op.name != PRODUCT:
+                continue
+            attention = Attention(first, rows, value)
+            first.no_attention = self.unfit(attention, second) or self.move(attention, views, second)
+            if first.no_attention is None:
+                return
+
+    def is_private(self, value: Value) -> bool:
+        """One step of the block writes it, one reads it."""
+        one = len(self.writers.get(value, [])) == 1 == len(self.readers.get(value, []))
+        return one and value not in self.returned
+
+    def unfit(self, attention: Attention, second: OpStep) -> Refusal | None:
+        first, nest = attention.first, attention.rows.nest
+        if not self.is_private(first.op.result) or first.epilogue is not None or first.attention is not None:
+            return Refusal("other steps read the product")
+        return (
+            unfit_nest(nest, first.op.result, attention.weights)
+            or unfit_products(first.op, attention, second.op)
+            or unfit_readers(attention, second)
+            or unfit_work(first.op, second.op)
+        )
+
+    # ------------------------------------------------------------------ the order of steps
+    def before(self, step: Step) -> set[int]:
+        """Ids of the steps that must run before this one."""
+        after = [*step.after, *(step.epilogue.after if isinstance(step, OpStep) and step.epilogue is not None else [])]
+        return {id(self.now(s)) for s in after}
+
+    def now(self, step: Step) -> Step:
+        """The step, or the one that it is a part of."""
+        while id(step) in self.gone:
+            step = self.gone[id(step)]
+        return step
+
+    def move(self, attention: Attention, views: list[Step], second: OpStep) -> Refusal | None:
+        """Put the parts into the second product's step. Steps between that wait for a part run after it."""
+        parts = [attention.first, attention.rows, *views]
+        start, end = min(self.place[id(s)] for s in parts), self.place[id(second)]
+        if end - start > tuning.EPILOGUE_DISTANCE:
+            return Refusal(f"the product that follows is more than {tuning.EPILOGUE_DISTANCE} steps away")
+        inside = {id(s) for s in parts}
+        between = [s for s in self.steps[start:end] if s is not None and id(s) not in inside]
+        late: set[int] = set()
+        for s in between:
+            if self.before(s) & (inside | late):
+                late.add(id(s))
+        if any(self.before(s) & late for s in (*parts, second)):
+            return Refusal("a step between the two products needs the first and is needed by the second")
+        order = [*(s for s in between if id(s) not in late), second, *(s for s in between if id(s) in late)]
+        self.steps[start : end + 1] = [*order, *[None] * (end + 1 - start - len(order))]
+        self.place |= {id(s): i for i, s in enumerate(order, start)}
+        self.gone |= dict.fromkeys(inside, second)
+        self.join(attention, parts, second)
+        return None
+
+    def join(self, attention: Attention, parts: list[Step], second: OpStep) -> None:
+        """The step reads and writes what its parts do, but for what they hand to each other."""
+        second.attention = attention
+        second.after += [s for part in parts for s in part.after]
+        more = [v for v in attention.rows.writes if v is not attention.weights]
+        made = {v for part in parts for v in part.writes}
+        reads = [*attention.first.reads, *attention.rows.reads, *second.reads]
+        second.reads = [v for v in dict.fromkeys(reads) if v not in made]
+        second.writes += more
+        second.why |= {v: attention.rows.why[v] for v in more if v in attention.rows.why}
+        self.writers |= {v: [second] for v in more}
+        for value in second.reads:
+            others = [s for s in self.readers[value] if s not in parts and s is not second]
+            self.readers[value] = [*others, second]
+
+
+def unfit_nest(nest: Nest, scores: Value, weights: Value) -> Refusal | None:
+    """Why a nest is no row program that reads the scores and writes the weights at the same place of each row."""
+    places, index = [at for v, at in nest.loads if v is scores], store_of(nest, weights).index
+    syms = [s.value for _, at in (*nest.nodes, *nest.loads) for e in at.index for s in e.syms]
+    if len(places) != 1 or scores in syms:
+        return Refusal("the row program reads it at several places")
+    wide = {v for v, e in enumerate(nest.extents) if is_wide(e)}
+    if any(covers(nest, at, v.tensor.extents) != wide for v, at in ((scores, places[0]), (weights, At(index)))):
+        return Refusal("the row program does not go over each of its elements once")
+    if ix.linearize(places[0].index, scores.tensor.extents) != ix.linearize(index, weights.tensor.extents):
+        return Refusal("the row program changes the order of dimensions")
+    if any(n.op.name == "stablehlo.reduce" and len(n.op.block().ops) > 2 for n in nest.nodes.values()):
+        return Refusal("the row program reduces by more than one op")
+    return None
+
+
+def store_of(nest: Nest, value: Value) -> Store:
+    """How a nest writes a value."""
+    return next(s for s in nest.stores if s.target is value)
+
+
+def unfit_products(first: Op, attention: Attention, second: Op) -> Refusal | None:
+    """Why the rows of the nest, which are those of the first product, are not those of the second one."""
+    nest = attention.rows.nest
+    one, two = roles_of(first), roles_of(second)
+    batch, m, n, k = extents_of(first, one)
+    batches, rows, depth, columns = extents_of(second, two)
+    if any(isinstance(x, Size) for x in (m, n, k, depth)):
+        return Refusal("its rows or columns are known at the call only")
+    if equal(batch * m * n * k * depth, 0):
+        return Refusal("there is nothing to compute")
+    offset = ix.linearize(store_of(nest, attention.weights).index, attention.weights.tensor.extents)
+    along = all(offset.coefficient(v) < n for v in nest.reduce_vars)
+    if n < tuning.ATTENTION_LEAST_COLUMNS or not equal(nest.reduced, n) or not along:
+        return Refusal("the row program's rows are not those of the product, or are very short")
+    order = [d for d in (*two.lhs_batch, *two.lhs_free, *two.lhs_contracting) if is_wide(_lhs(second)[d])]
+    if order != sorted(order) or not equal((batch, m, n), (batches, rows, columns)):
+        return Refusal("the product that follows goes over its rows in another order")
+    return None
+
+
+def unfit_readers(attention: Attention, second: OpStep) -> Refusal | None:
+    """Why what the row program returns beside the weights is not there when the second product's step reads it: for a
+    row of its result it may read what belongs to the same row."""
+    nest, epilogue = attention.rows.nest, second.epilogue
+    rows = rows_of(nest, attention.weights, store_of(nest, attention.weights).index, nest.reduced)
+    for value in (v for v in attention.rows.writes if v is not attention.weights and v in second.reads):
+        same = value not in second.op.operands and epilogue is not None
+        same = same and ix.linearize(store_of(nest, value).index, value.tensor.extents) == rows
+        if same and epilogue is not None:
+            ((_, at),) = [k for k in epilogue.nest.loads if k[0] is second.op.result]
+            here = rows_of(epilogue.nest, second.op.result, at.index, extents_of(second.op, roles_of(second.op))[2])
+            places = [at for v, at in epilogue.nest.loads if v is value]
+            same = all(not at.conditions and ix.linearize(at.index, value.tensor.extents) == here for at in places)
+        if not same:
+            return Refusal("the product that follows reads what the row program returns")
+    return None
+
+
+def rows_of(nest: Nest, matrix: Value, index: tuple[ix.Expr, ...], n: int) -> ix.Expr:
+    """The number of the row of n elements that a place is in."""
+    offset = ix.linearize(index, matrix.tensor.extents)
+    return ix.Expr(0, tuple((v, c // n) for v, c in offset.terms if c >= n and is_wide(nest.extents[v])))
+
+
+def _lhs(op: Op) -> tuple[int, ...]:
+    return op.operands[0].tensor.extents
+
+
+def extents_of(op: Op, r: Roles) -> tuple[int, int, int, int]:
+    """Of a dot_general: products, rows, columns and terms."""
+    lhs, rhs = (o.tensor.extents for o in op.operands)
+    batch, m, k = (math.prod(lhs[d] for d in dims) for dims in (r.lhs_batch, r.lhs_free, r.lhs_contracting))
+    return batch, m, math.prod(rhs[d] for d in r.rhs_free), k
+
+
+def unfit_work(first: Op, second: Op) -> Refusal | None:
+    """Why it would be slower: the other operands do not stay in the cache, or there are few tasks for much work."""
+    batch, m, n, k = map(hint_of, extents_of(first, roles_of(first)))
+    nbytes = sum(hint_of(op.operands[1].tensor.nbytes) for op in (first, second)) // max(1, batch)
+    if nbytes > tuning.ATTENTION_OPERAND_BYTES:
+        return Refusal(
+            f"{nbytes:,} bytes of other operands, more than {tuning.ATTENTION_OPERAND_BYTES:,}, meet each row"
+        )
+    rows = least_rows(k + extents_of(second, roles_of(second))[2])
+    tasks, work = batch * -(-m // rows), batch * m * n * k
+    if tasks < tuning.ATTENTION_LEAST_TASKS and work > tuning.GEMM_TASK:
+        return Refusal(f"there are {tasks} times {rows} rows, too few tasks for {work:,} multiply-adds")
+    return None
+
+
+def least_rows(features: int) -> int:
+    """Rows of a task, at least, that packing the other operands pays for: so many features of theirs, both together,
+    meet each element of the scores, which is not written and read again instead."""
+    return max(tuning.ATTENTION_TASK_ROWS, features // 2)

@@ -1,0 +1,132 @@
+"""Products of some rows at a time with one B, which may be packed before: for who goes over the rows block by block.
+
+    void <symbol>_panels(B, b_row_stride, b_col_stride, n, k, panels)
+    void <symbol>_block(A, a_row_stride, a_col_stride, B, b_row_stride, b_col_stride, C, c_row_stride, m, n, k, panels,
+                        memory)
+
+The first packs all of B, block of k after block of k; the second is C[m, n] = A[m, k] @ B with what the first packed or
+with B as it lies. Both run on the caller. Sums are those of the other routine, whose blocks of k these are, for any m.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.gemm.blocks import FIELDS, Frame, a_panel_bytes, ceil_div, emit_rectangle, panel_bytes_of
+from shlo_jit.kernels.gemm.gemm import tile_routine
+from shlo_jit.kernels.gemm.micro import attributes
+from shlo_jit.kernels.gemm.pack import pack_plans
+from shlo_jit.kernels.gemm.policy import IN_PLACE, PRIVATE, SHARED, Ints, Registers, k_block
+from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
+from shlo_jit.kernels.routine import Routine
+from shlo_jit.kernels.target import Target
+
+PANELS_PARAMS = (
+    ("ptr", "B"),
+    ("i64", "b_row_stride"),
+    ("i64", "b_col_stride"),
+    ("i64", "n"),
+    ("i64", "k"),
+    ("ptr", "panels"),
+)
+"""Strides in elements. `panels` has `panels_bytes(...)` bytes aligned to 64."""
+BLOCK_PARAMS = (
+    ("ptr", "A"),
+    ("i64", "a_row_stride"),
+    ("i64", "a_col_stride"),
+    ("ptr", "B"),
+    ("i64", "b_row_stride"),
+    ("i64", "b_col_stride"),
+    ("ptr", "C"),
+    ("i64", "c_row_stride"),
+    ("i64", "m"),
+    ("i64", "n"),
+    ("i64", "k"),
+    ("ptr", "panels"),
+    ("ptr", "memory"),
+)
+"""Strides in elements; the columns of C are adjacent. n and k are 1 at least. `panels` is null where B is to be read as
+it lies, which `reads_in_place` allows; `memory` has `block_bytes(...)` bytes aligned to 64."""
+
+
+def panels_symbol(types: GemmTypes) -> str:
+    return f"shlo_gemm_{types.name}_panels"
+
+
+def block_symbol(types: GemmTypes) -> str:
+    return f"shlo_gemm_{types.name}_block"
+
+
+def panels_bytes(types: GemmTypes, target: Target, n: int, k: int) -> int:
+    """Bytes that a packed B takes."""
+    plan = gemm_plan(types, target)
+    each = k_block(Ints(), plan, k)
+    return -(-k // each) * -(-n // plan.nr) * plan.panel_bytes(min(k, each))
+
+
+def reads_in_place(types: GemmTypes, target: Target, n: int, b_row_stride: int, b_col_stride: int) -> bool:
+    """Whether B can be read as it lies, and rows do not fall into few sets of the first level cache."""
+    plan, size = gemm_plan(types, target), itemsize(types.b)
+    adjacent = b_col_stride == 1 and (plan.masks or n % plan.lanes == 0)
+    return adjacent and not plan.convert[1] and b_row_stride * size % 2048 != 0
+
+
+def block_bytes(types: GemmTypes, target: Target) -> int:
+    """Bytes of memory that a block works in."""
+    return a_panel_bytes(gemm_plan(types, target))
+
+
+def _panel_sizes(b: Builder, plan: GemmPlan, n: V, k: V) -> tuple[V, V, V]:
+    """The k of a block, bytes of a panel of it, and of all its panels."""
+    of_k = k_block(Registers(b), plan, k)
+    panel = panel_bytes_of(b, plan, b.min_(k, of_k))
+    return of_k, panel, b.mul(ceil_div(b, n, plan.nr), panel)
+
+
+@cache
+def block_routine(types: GemmTypes, target: Target) -> Routine:
+    """The two functions as an object."""
+    symbols = (panels_symbol(types), block_symbol(types))
+    return Routine(symbols[1], symbols, partial(_build, types), (tile_routine(types, target),))
+
+
+def _build(types: GemmTypes, module: ModuleText, target: Target) -> None:
+    plan = gemm_plan(types, target)
+    emit_rectangle(module, plan, target)
+    _emit_panels(module, plan, target)
+    _emit_block(module, plan, target)
+
+
+def _emit_panels(module: ModuleText, plan: GemmPlan, target: Target) -> None:
+    b = module.function(f"{plan.symbol}_panels", PANELS_PARAMS, linkage="", attributes=attributes(target))
+    source, row_stride, column_stride, n, k, panels = b.params
+    size = itemsize(plan.types.b)
+    b_rs, b_cs = b.mul(row_stride, size), b.mul(column_stride, size)
+    of_k, panel, each = _panel_sizes(b, plan, n, k)
+    with b.loop_carry(0, k, [panels], of_k, "kblock") as block:
+        rows = b.offset(source, b.mul(block.index, b_rs))
+        kc = b.min_(b.sub(k, block.index), of_k)
+        args = [rows, b_cs, b_rs, block.values[0], i64(plan.nr), n, kc, panel]
+        b.call("void", pack_plans(plan)[1].name, args)
+        block.next(b.offset(block.values[0], each))
+    b.ret()
+
+
+def _emit_block(module: ModuleText, plan: GemmPlan, target: Target) -> None:
+    b = module.function(f"{plan.symbol}_block", BLOCK_PARAMS, linkage="", attributes=attributes(target))
+    a, a_rs, a_cs, right, b_rs, b_cs, c, c_rs, m, n, k, panels, memory = b.params
+    of_k, panel, each = _panel_sizes(b, plan, n, k)
+    f = Frame(b, b.alloca("i64", len(FIELDS)))
+    null, size_a, size_b = V("ptr", "null"), itemsize(plan.types.a), itemsize(plan.types.b)
+    f.set(a=a, a_rs=b.mul(a_rs, size_a), a_cs=b.mul(a_cs, size_a), a_bs=0)
+    f.set(b=right, b_rs=b.mul(b_rs, size_b), b_cs=b.mul(b_cs, size_b), b_bs=0)
+    f.set(c=c, c_rs=b.mul(c_rs, plan.out_bytes), c_bs=0, m=m, n=n, k=k, kc=of_k, batch=1, epilogue=null, frame=null)
+    packs_a = plan.convert[0]
+    mode = b.select(b.icmp("eq", panels, null), i64(IN_PLACE), i64(SHARED))
+    f.set(mode_b=mode, pack_a=PRIVATE if packs_a else IN_PLACE, shared_a=null, a_panel=0, panel_bytes=panel)
+    with b.loop_carry(0, k, [panels], of_k, "kblock") as block:
+        f.set(k0=block.index, k1=b.min_(b.add(block.index, of_k), k), shared=block.values[0])
+        b.call("void", f"{plan.symbol}_rectangle", [f.pointer, i64(0), i64(0), m, i64(0), n, memory])
+        block.next(b.offset(block.values[0], each))
+    b.ret()

@@ -1,0 +1,134 @@
+"""Attention by blocks of rows, as `schedule/attention.py` has decided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shlo_jit.fuse.plan import OpStep
+from shlo_jit.ir.core import Value
+from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.kernels.gemm.gemm import gemm_symbol
+from shlo_jit.kernels.gemm.panels import block_symbol, panels_symbol
+from shlo_jit.kernels.gemm.types import itemsize
+from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue
+from shlo_jit.lower.nest.nest import NestLowering, check_supported
+from shlo_jit.schedule.attention import AttentionSchedule, Matrices, Product
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.program import ProgramLowering
+
+
+def lower(low: ProgramLowering, step: OpStep, schedule: AttentionSchedule) -> None:
+    """Write the row program, the epilogue and the task, and run the tasks."""
+    s, parts = schedule, schedule.parts
+    check_supported(parts.rows.nest)
+    rows, pointers = _write_rows(low, s)
+    epilogue, frame = write_epilogue(low, s.epilogue)
+    (q, k), (_, v) = parts.first.op.operands, step.op.operands
+    operands = [low.pointer(x) for x in (q, k, v, step.op.result)]
+    hint = f"attention_{parts.rows.hint}"
+    name = low.new_name(hint)
+    pointers = [*operands, low.scratch(step), frame, *pointers]
+    b = low.task(name, len(pointers))
+    _Task(b, s, rows, epilogue, len(pointers)).write(low.is_symbolic)
+    low.run_tasks(low.share(hint, name), pointers, s.tasks)
+    if s.epilogue is not None and s.epilogue.is_late:
+        low.nest(s.epilogue.step, s.epilogue.schedule)
+
+
+def _write_rows(low: ProgramLowering, s: AttentionSchedule) -> tuple[str, list[V]]:
+    """The function of the row program, and the addresses of the buffers that it reads and writes beside those of the
+    block, which are its first parameters."""
+    nest, own = s.rows.nest, (s.scores, s.weights)
+    groups: dict[int, list[Value]] = {}
+    for v in dict.fromkeys([*(k[0] for k in nest.loads), *(x.target for x in nest.stores)]):
+        if v not in own:
+            groups.setdefault(id(low.memory.storage[v]), []).append(v)
+    buffers = [("scores", [*own])] if s.in_place else [("scores", [s.scores]), ("weights", [s.weights])]
+    buffers += [(f"p{i}", values) for i, values in enumerate(groups.values())]
+    if low.is_symbolic:
+        buffers.append(("dims", []))
+    hint = s.parts.rows.hint
+    name = low.new_name(hint)
+    NestLowering(s.rows).write(low.module, name, buffers, set())
+    return low.share(hint, name), [low.pointer(values[0]) for values in groups.values()]
+
+
+class _Task:
+    """Writes `void task(ptr frame, i64 index, i64 worker)`."""
+
+    def __init__(self, b: Builder, schedule: AttentionSchedule, rows: str, epilogue: V, count: int):
+        self.b, self.s, self.rows, self.epilogue = b, schedule, rows, epilogue
+        frame, self.index, worker = b.params
+        loaded = [b.load("ptr", b.element(frame, "ptr", i)) for i in range(count)]
+        self.q, self.k, self.v, self.c, scratch, self.frame, *self.others = loaded
+        memory = b.offset(scratch, b.mul(worker, schedule.scratch.per_thread))
+        *self.places, self.scores, weights, self.memory = (b.offset(memory, place) for place in schedule.places)
+        self.weights = self.scores if schedule.in_place else weights
+
+    def write(self, is_symbolic: bool) -> None:
+        b, s = self.b, self.s
+        if is_symbolic:
+            self.others.append(b.dims)  # type: ignore[arg-type]
+        if s.task_rows >= s.m:
+            first = b.mul(self.index, s.each)
+            with b.loop(first, b.min_(b.add(first, s.each), s.batch), 1, "batch") as at:
+                self.rows_of(at, i64(0), i64(s.m))
+        else:
+            tasks = -(-s.m // s.task_rows)
+            start = b.mul(b.urem(self.index, tasks), s.task_rows)
+            self.rows_of(b.udiv(self.index, tasks), start, b.min_(b.add(start, s.task_rows), s.m))
+        b.ret()
+
+    def rows_of(self, batch: V, start: V, stop: V) -> None:
+        """Rows [start, stop) of a batch, block by block."""
+        b, s, first, second = self.b, self.s, self.s.first, self.s.second
+        q = self.matrix(self.q, first.a, first.types.a, batch)
+        k = self.matrix(self.k, first.b, first.types.b, batch)
+        v = self.matrix(self.v, second.b, second.types.b, batch)
+        self.k_panels = self.panels(first, k, 0)
+        self.v_panels = self.panels(second, v, 1)
+        scores, weights = (buffer.tensor.extents[1] for buffer in (s.scores, s.weights))
+        with b.loop(start, stop, s.block, "block") as i:
+            m = b.min_(b.sub(stop, i), s.block)
+            unit = b.add(b.mul(batch, s.m), i)
+            rows = b.offset(q, b.mul(i, first.a.row * itemsize(first.types.a)))
+            self.product(first, rows, (first.a.row, first.a.column), (k, self.k_panels), (self.scores, scores), m)
+            blocks = [self.scores] if s.in_place else [self.scores, self.weights]
+            b.call("void", self.rows, [*blocks, *self.others, unit, b.add(unit, m)], declare=False)
+            out = b.offset(self.c, b.mul(unit, second.n * itemsize(second.types.acc)))
+            self.product(second, self.weights, (weights, 1), (v, self.v_panels), (out, second.n), m)
+            if self.epilogue is not NULL:
+                ends = [batch, i, b.add(i, m), i64(0), i64(second.n)]
+                b.call_pointer("void", self.epilogue, [self.frame, *ends])
+
+    def matrix(self, pointer: V, of: Matrices, dtype: str, batch: V) -> V:
+        """The address of the operand's matrix of a batch."""
+        b, number, place = self.b, batch, i64(0)
+        for extent, stride in reversed(of.batch[1:]):
+            place = b.add(place, b.mul(b.urem(number, extent), stride))
+            number = b.udiv(number, extent)
+        if of.batch:
+            place = b.add(place, b.mul(number, of.batch[0][1]))
+        return b.offset(pointer, b.mul(place, itemsize(dtype)))
+
+    def panels(self, p: Product, right: V, which: int) -> V:
+        """The right operand of a product, packed for all blocks; null where it is not."""
+        if self.s.few or not self.s.packed[which]:
+            return NULL
+        args = [right, i64(p.b.row), i64(p.b.column), i64(p.n), i64(p.k), self.places[which]]
+        self.b.call("void", panels_symbol(p.types), args)
+        return self.places[which]
+
+    def product(self, p: Product, a: V, strides: tuple[int, int], right: tuple[V, V], out: tuple[V, int], m: V) -> None:
+        """m rows: `right` is the right operand as it lies and as it was packed, `out` the result and its row stride."""
+        b, zero, one = self.b, i64(0), i64(1)
+        left = [a, *(i64(x) for x in strides)]
+        (c, c_stride), (as_it_lies, panels) = out, right
+        lies = [as_it_lies, i64(p.b.row), i64(p.b.column)]
+        sizes = [m, i64(p.n), i64(p.k)]
+        if self.s.few:
+            args = [*left, zero, *lies, zero, zero, c, i64(c_stride), zero, one, *sizes, self.memory, NULL, NULL, one]
+            b.call("void", gemm_symbol(p.types), args)
+        else:
+            b.call("void", block_symbol(p.types), [*left, *lies, c, i64(c_stride), *sizes, panels, self.memory])

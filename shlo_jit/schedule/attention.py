@@ -1,0 +1,245 @@
+"""Attention by blocks of rows: two products and the row program between them (see `fuse/attention.py`).
+
+A task has some rows of one batch, or some batches. For a block of its rows it computes the first product into memory of
+its own, runs the row program there, and multiplies what that leaves by the second product's other operand. What all
+blocks of a task are multiplied by is packed once before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from shlo_jit import tuning
+from shlo_jit.fuse.attention import extents_of, least_rows, store_of
+from shlo_jit.fuse.nest import Nest, Node, Store
+from shlo_jit.fuse.plan import Attention, OpStep
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.index import At, Expr, strides_of
+from shlo_jit.ir.types import tensor
+from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, scratch_bytes
+from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_bytes, reads_in_place
+from shlo_jit.kernels.gemm.types import gemm_plan
+from shlo_jit.ops.runs import roles_of, run_of
+from shlo_jit.schedule.choice import Note, count
+from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
+from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.nest import NestSchedule, schedule_nest
+from shlo_jit.schedule.products import gemm_types
+from shlo_jit.schedule.schedule import Context
+from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.tasks import Tasks
+from shlo_jit.sizes import Size, hint_of
+
+
+class Matrices(NamedTuple):
+    """An operand of a product: how its matrices lie. Strides in elements."""
+
+    row: int
+    column: int
+    batch: tuple[tuple[int, int], ...]
+    """Extent and stride of every batch dimension."""
+
+
+class Product(NamedTuple):
+    """C[m, n] = A[m, k] @ B[k, n] for each batch."""
+
+    types: GemmTypes
+    n: int
+    k: int
+    a: Matrices
+    b: Matrices
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionSchedule(KernelSchedule):
+    """Attention with everything decided."""
+
+    parts: Attention
+    first: Product
+    second: Product
+    batch: int
+    m: int
+    scores: Value
+    """A block of the first product: its rows, some elements apart."""
+    weights: Value
+    """What the row program makes of it."""
+    in_place: bool
+    """The weights take the memory of the scores."""
+    rows: NestSchedule
+    """The row program on a block: a call's units are the block's rows."""
+    block: int
+    """Rows of a block."""
+    packed: tuple[bool, bool]
+    """Whether the right operand of each product is packed once for all blocks of a task; else it is read as it lies."""
+    few: bool
+    """The rows are so few that each batch is two products like any other."""
+    task_rows: int
+    each: int
+    """Batches that a task has, where it has all their rows."""
+    tasks: Tasks
+    places: tuple[int, ...]
+    """Bytes into a worker's memory of the packed operands, the scores, the weights and what products work in."""
+    epilogue: Epilogue | None
+
+    @property
+    def notes(self) -> list[Note]:
+        def size(p: Product) -> str:
+            return f"{self.m} x {p.n} x {p.k}"
+
+        of = f"{count(self.each, 'product')}" if self.task_rows >= self.m else f"{self.task_rows} rows"
+        right = ", ".join("packed once for a task" if p else "read in place" for p in self.packed)
+        right = "of a product each" if self.few else f"right operands: {right}"
+        why = f"scores of {tuning.ATTENTION_BLOCK_BYTES:,} bytes, about"
+        return [
+            Note("products", f"{self.batch} x {size(self.first)}, then {size(self.second)}"),
+            Note("blocks", f"{count(self.block, 'row')}; {right}", why),
+            Note("weights", "in the memory of the scores" if self.in_place else "beside the scores"),
+            Note("tasks", f"{count(self.tasks.tasks, 'task')} of {of}", self.tasks.why),
+            *(Note(f"  {n.what}", n.value, n.why) for n in self.rows.notes if n.what != "tasks"),
+            *(self.epilogue.notes if self.epilogue is not None else []),
+        ]
+
+
+def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
+    target, op, parts = context.target, step.op, step.attention
+    assert parts is not None
+    first, second = _product(parts.first.op), _product(op)
+    batch, m, _, _ = extents_of(op, roles_of(op))
+    tile = gemm_plan(first.types, target).mr
+    size = parts.first.op.result.tensor.storage.itemsize
+    few = m <= tile
+    packed = tuple(not reads_in_place(p.types, target, p.n, p.b.row, p.b.column) for p in (first, second))
+    task_rows, each, tasks = _tasks(batch, m, tile, first.n, first.k + second.n)
+    blocks = -(-task_rows // max(tile, tuning.ATTENTION_BLOCK_BYTES // (first.n * size)))
+    block = min(task_rows, _even(task_rows, blocks, tile))
+    nest, scores, weights = _on_blocks(parts, batch * m, block)
+    rows = schedule_nest(nest, target, by_rows=True)
+    rows = replace(
+        rows,
+        tasks=Tasks(batch * m, batch * -(-m // block), each=block),
+        ahead={key: n for key, n in rows.ahead.items() if key[0] is not scores},
+        origin=len(nest.extents) - 1,
+    )
+    in_place = _may_overwrite(rows, scores, weights)
+    if few:
+        panels, work = [0, 0], max(scratch_bytes(p.types, target, 1, m, p.n, p.k, 1) for p in (first, second))
+    else:
+        products = zip((first, second), packed, strict=True)
+        panels = [panels_bytes(p.types, target, p.n, p.k) if is_packed else 0 for p, is_packed in products]
+        work = max(block_bytes(p.types, target) for p in (first, second))
+    sizes = [block * v.tensor.extents[1] * v.tensor.storage.itemsize for v in (scores, weights)]
+    *places, total = _placed([*panels, sizes[0], 0 if in_place else sizes[1], work])
+    return AttentionSchedule(
+        parts=parts,
+        first=first,
+        second=second,
+        batch=batch,
+        m=m,
+        scores=scores,
+        weights=weights,
+        in_place=in_place,
+        rows=rows,
+        block=block,
+        packed=(packed[0], packed[1]),
+        few=few,
+        task_rows=task_rows,
+        each=each,
+        tasks=tasks,
+        places=tuple(places),
+        epilogue=schedule_epilogue(step, target, batch, m, second.n),
+        scratch=Scratch(0, total),
+        routines=tuple(
+            gemm_routine(t.a, t.b, t.acc, target) if few else block_routine(t, target)
+            for t in dict.fromkeys((first.types, second.types))
+        ),
+    )
+
+
+def _product(op: Op) -> Product:
+    r = roles_of(op)
+    lhs, rhs = (o.tensor.extents for o in op.operands)
+    _, _, n, k = extents_of(op, r)
+    a = _matrices(lhs, r.lhs_batch, r.lhs_free, r.lhs_contracting)
+    return Product(gemm_types(op), n, k, a, _matrices(rhs, r.rhs_batch, r.rhs_contracting, r.rhs_free))
+
+
+def _matrices(shape: tuple[int, ...], batch: tuple[int, ...], *dims: tuple[int, ...]) -> Matrices:
+    strides = strides_of(shape)
+    row, column = (run_of(shape, d) for d in dims)
+    assert row is not None and column is not None, "dimensions of a canonical product that form no run"
+    return Matrices(row.stride, column.stride, tuple((shape[d], strides[d]) for d in batch))
+
+
+def _even(rows: int, parts: int, tile: int) -> int:
+    """Rows of each of about so many parts of the same size: whole tiles."""
+    return -(-rows // (parts * tile)) * tile
+
+
+def _tasks(batch: int, m: int, tile: int, n: int, features: int) -> tuple[int, int, Tasks]:
+    """Rows of a task, the batches of one that has all their rows, and the cut."""
+    one = m * n * features
+    serial = min(tuning.GEMM_SERIAL, m * tuning.GEMM_VECTOR_SERIAL)
+    if not isinstance(batch, Size) and batch * one <= serial:
+        return m, batch, Tasks(batch, 1, f"{batch * one:,} multiply-adds; up to {serial:,} the caller does all")
+    groups = max(1, min(-(-tuning.ATTENTION_TASKS // max(1, hint_of(batch))), m // least_rows(features)))
+    rows = _even(m, groups, tile)
+    why = f"about {tuning.ATTENTION_TASKS}, of {least_rows(features)} rows at least"
+    if rows < m:
+        tasks = batch * -(-m // rows)
+        return rows, 1, Tasks(tasks, tasks, why, 1)
+    each = max(1, serial // 4 // one)
+    return m, each, Tasks(batch, -(-batch // each), why, each, batch * one if isinstance(batch, Size) else 0)
+
+
+def _placed(sizes: list[int]) -> list[int]:
+    """Offsets of parts of some bytes, one behind the other, and where they end."""
+    out = [0]
+    for nbytes in sizes:
+        out.append(out[-1] + -(-nbytes // ALIGN) * ALIGN)
+    return out
+
+
+def _on_blocks(parts: Attention, units: int, block: int) -> tuple[Nest, Value, Value]:
+    """The row program over buffers that hold a block of rows, with the first of them as its last variable; and the two
+    buffers."""
+    nest, product = parts.rows.nest, parts.first.op.result
+    store = store_of(nest, parts.weights)
+    (at,) = [at for v, at in nest.loads if v is product]
+    offset = ix.linearize(at.index, product.tensor.extents)
+    n = nest.reduced
+    origin = len(nest.extents)
+    unit = Expr(0, (*((v, c // n) for v, c in offset.terms if c >= n), (origin, -1)))
+    column = Expr(0, tuple((v, c) for v, c in offset.terms if c < n))
+    scores, weights = (_buffer(v, units, n, block) for v in (product, parts.weights))
+    before, after = (product, at), (scores, At((unit, column)))
+    nodes = {
+        key: Node(node.op, [after if o == before else o for o in node.operands]) for key, node in nest.nodes.items()
+    }
+    loads = dict.fromkeys(after if key == before else key for key in nest.loads)
+    others = [s for s in nest.stores if s is not store]
+    value, place = after if (store.value, store.at) == before else (store.value, store.at)
+    stores = [Store(value, place, weights, after[1].index), *others]
+    return Nest([*nest.extents, 1], nest.reduce_vars, nodes, loads, stores), scores, weights
+
+
+def _buffer(value: Value, units: int, n: int, block: int) -> Value:
+    """Rows of n elements, each in cache lines of its own: a load waits for a masked store that it overlaps, though in
+    lanes that are not stored. Rows a multiple of half a page apart fall into few sets of the first level cache."""
+    item = value.tensor.storage.itemsize
+    line = ALIGN // item
+    width = -(-n // line) * line
+    width += line if block > 1 and width * item % 2048 == 0 else 0
+    return Value(tensor((units, width), value.tensor.dtype), None, 0, value.name)
+
+
+def _may_overwrite(rows: NestSchedule, scores: Value, weights: Value) -> bool:
+    """No pass reads scores after weights have been written there."""
+    store = rows.nest.stores[0]
+    if scores.tensor.storage.itemsize != weights.tensor.storage.itemsize:
+        return False
+    (read,) = [key for key in rows.nest.loads if key[0] is scores]
+    written = rows.passes.phase((store.value, store.at))
+    passes = range(written + 1, rows.passes.count + 1)
+    return not any(read in rows.passes.needed(rows.passes.roots(p)) for p in passes)
