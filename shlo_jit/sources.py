@@ -220,10 +220,8 @@ def _text_of(given: Characters, name: str) -> Text:
 
 def _text(text: str, name: str) -> Text:
     """A text that is one already. Raises ParseError for half of a character."""
-    left, cuts = cut_string(text, usable_cpus(), hexadecimal.decoder)
-    if cuts:
-        check_text(text, name)
-        bring(c.literal for c in cuts)
+    left, cuts = cut_string(check_text(text, name), usable_cpus(), hexadecimal.decoder)
+    bring(c.literal for c in cuts)
     return Text(_checked(left, name), name, cuts)
 
 

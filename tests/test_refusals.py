@@ -44,11 +44,11 @@ CASES = {
         shlo_jit.UnsupportedError, 1,
     ),
     "four spatial dimensions": (
-        "func.func @main(%x: tensor<1x3x3x3x3x2xf32>, %w: tensor<1x1x1x1x2x2xf32>) -> tensor<1x3x3x3x3x2xf32> {\n"
+        "func.func @main(%x: tensor<1x3x3x3x3x2xf32>, %w: tensor<2x1x1x1x2x2xf32>) -> tensor<1x2x3x3x3x2xf32> {\n"
         "  %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, 2, 3, f]x[0, 1, 2, 3, i, o]->[b, 0, 1, 2, 3, f], "
         "window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} "
-        ": (tensor<1x3x3x3x3x2xf32>, tensor<1x1x1x1x2x2xf32>) -> tensor<1x3x3x3x3x2xf32>\n"
-        "  return %0 : tensor<1x3x3x3x3x2xf32>\n}",
+        ": (tensor<1x3x3x3x3x2xf32>, tensor<2x1x1x1x2x2xf32>) -> tensor<1x2x3x3x3x2xf32>\n"
+        "  return %0 : tensor<1x2x3x3x3x2xf32>\n}",
         shlo_jit.UnsupportedError, 2,
     ),
     "an entry without a body": ("func.func private @main(tensor<4xf32>) -> tensor<4xf32>", shlo_jit.UnsupportedError, 1),
