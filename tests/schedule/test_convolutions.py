@@ -107,8 +107,8 @@ def test_a_call_has_so_many_steps_of_k() -> None:
 
 
 def test_small_depthwise_convolutions_are_one_task() -> None:
-    """Work: pixels x channels x 9, against an eighth of CONV_SERIAL."""
-    side = int((tuning.CONV_SERIAL / 8 / 9 / 16) ** 0.5)
+    """Work: pixels x channels x 9, against DEPTHWISE_SERIAL."""
+    side = int((tuning.DEPTHWISE_SERIAL / 9 / 16) ** 0.5)
     few = convolution((1, side + 2, side + 2, 16), 3, 16, groups=16)
     many = convolution((1, side + 3, side + 3, 16), 3, 16, groups=16)
     decides(few, "tasks", "1 task")

@@ -229,7 +229,7 @@ class _Decision:
     def _cut_depthwise(self, kind: int, lines: int, channels: int) -> None:
         work = max(1, self.output[2] * channels * self.taps)
         chunk = max(1, (tuning.CONV_TASK // 32) // work)
-        if not isinstance(lines, Size) and work * lines <= tuning.CONV_SERIAL // 8:
+        if not isinstance(lines, Size) and work * lines <= tuning.DEPTHWISE_SERIAL:
             chunk = max(1, lines)
         self._set(kind=kind, row_chunk=chunk, main_tasks=-(-lines // chunk))
 
