@@ -258,7 +258,7 @@ CONV_TASK = 4 << 20
 CONV_SERIAL = 1 << 20
 """Multiply-adds up to which the caller does everything."""
 DEPTHWISE_SERIAL = 1 << 17
-"""The same of a depthwise convolution, which is bound by memory. Case `conv 3x3 depthwise`."""
+"""The same of a depthwise convolution. Chosen: it is bound by memory, and takes some eight times as long a piece."""
 CONV_ADJACENT_IMAGES, CONV_ADJACENT_WINDOW = 8, 32
 """Images, and pixels of a window, from which images that are adjacent in the input are rows as they lie: fewer rows
 leave the tile empty, and with fewer pixels the sums are loaded and stored too often."""
