@@ -1,8 +1,8 @@
 """The register-tile micro-kernel and the stripe above it.
 
 Strides of A and the row stride of B are arguments, so one kernel serves packed panels and operands read in place.
-A stripe is up to `mr` rows of A against any number of columns; rows short of `mr` are done by kernels of 8, 4, 2 and 1
-rows, and the last columns by a kernel one vector wide, so no product is computed in vain by more than a vector.
+A stripe is up to `mr` rows of A against any number of columns; rows short of `mr` are done by kernels of 8, 7, 4, 2 and
+1 rows, and the last columns by a kernel one vector wide, so no product is computed in vain by more than a vector.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ ROW_GROUP = 3
 
 def row_counts(plan: GemmPlan) -> list[int]:
     """Heights of the kernels, tallest first."""
-    return [plan.mr, *(r for r in (8, 4, 2, 1) if r < plan.mr)]
+    return [plan.mr, *(r for r in (8, 7, 4, 2, 1) if r < plan.mr)]
 
 
 def attributes(target: Target) -> str:
@@ -287,8 +287,6 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     start_rs = b.select(more, c_rs, i64(0))
     start_step = b.select(more, i64(plan.nr * plan.out_bytes), i64(0))
     tile = None if plan.masks and plan.parts == 1 else b.alloca("i8", plan.mr * plan.nr * plan.out_bytes)
-    # Full height, or the powers of two that sum up to it: columns outside, so B comes from afar only once.
-    pieces = b.select(b.icmp("eq", rows, plan.mr), i64(1), b.intrinsic("ctpop", "i64", [rows]))
     start = b.select(more, c, V("ptr", f"@{zeros}"))
     done: V = i64(0)
     for height in (1, 2) if plan.kind != "complex" else ():
@@ -300,7 +298,8 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
         b_at, c_column, start_column, soon = column.values
         width = b.min_(b.sub(n, column.index), plan.nr)
         one = b.icmp("sle", width, plan.lanes)
-        with b.loop_carry(0, pieces, [rows, a, c_column, start_column]) as piece:
+        # Full height, or the heights that sum up to it: columns outside, so B comes from afar only once.
+        with b.repeat([rows, a, c_column, start_column], "piece") as piece:
             left, a_row, c_at, start_at = piece.values
             size, functions = _choose(b, heights, kernels, left)
             kernel = b.select(one, functions[-1], functions[0])
@@ -314,7 +313,9 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
                     full = b.or_(full, b.icmp("eq", width, plan.lanes))
                 _call_or_copy(b, plan, kernel, args, full, size, tile)
             places = [(a_row, a_rs), (c_at, c_rs), (start_at, start_rs)]
-            piece.next(b.sub(left, size), *(b.offset(at, b.mul(size, stride)) for at, stride in places))
+            rest = b.sub(left, size)
+            piece.next(rest, *(b.offset(at, b.mul(size, stride)) for at, stride in places))
+            piece.again = b.icmp("sgt", rest, 0)
         column.next(
             b.offset(b_at, b_panel),
             b.offset(c_column, plan.nr * plan.out_bytes),
