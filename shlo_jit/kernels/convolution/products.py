@@ -7,6 +7,7 @@ from collections.abc import Callable
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64, vector
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
 from shlo_jit.kernels.convolution.shape import conv_plan
+from shlo_jit.kernels.gemm.blocks import FETCHED_A_STEP, ceil_div
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import transpose
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes
@@ -80,8 +81,8 @@ class _Task:
         scratch = g.pointer("scratch")
         copied = b.icmp("ne", g.get("copy_tasks"), 0)
         self.input = b.select(copied, scratch, g.pointer("input"))
-        prepacked = b.icmp("ne", g.get("w_prepacked"), 0)
-        self.weights = b.select(prepacked, g.pointer("kernel"), b.offset(scratch, g.get("scratch_weights")))
+        self.prepacked = b.icmp("ne", g.get("w_prepacked"), 0)
+        self.weights = b.select(self.prepacked, g.pointer("kernel"), b.offset(scratch, g.get("scratch_weights")))
         at = b.add(g.get("scratch_workers"), b.mul(worker, g.get("worker_bytes")))
         self.memory = b.offset(scratch, at)
         self.unit = self.plan.unit_bytes
@@ -91,6 +92,19 @@ class _Task:
         b, g = self.b, self.g
         strides = zip(g.ints("stride_d stride_h stride_w"), g.ints("a_d a_h a_w"), strict=True)
         return dot(b, *((x, b.mul(s, a)) for x, (s, a) in zip((d, h, w), strides, strict=True)))
+
+    def panel(self, group: V, nth: V, done: V, k: V) -> tuple[V, V]:
+        """Where the `k` rows behind `done` of a panel of the kernel are, and how far it is to the next panel. Panels
+        that were packed before are cut into blocks of k; others go on."""
+        b, g = self.b, self.g
+        row, whole = b.mul(g.get("w_width"), self.unit), g.get("k_bytes_per_panel")
+        block = b.mul(k, row)
+        before = b.mul(b.mul(done, g.get("w_panels")), row)
+        place = b.select(
+            self.prepacked, b.add(before, b.mul(nth, block)), b.add(b.mul(nth, whole), b.mul(done, row))
+        )
+        place = b.add(place, b.mul(group, g.get("w_group_bytes")))
+        return b.offset(self.weights, place), b.select(self.prepacked, block, whole)
 
     def pointers(self, table: V, first: V, count: V, group: V, offset: V) -> None:
         """Addresses of `count` pixels from flat pixel (image, d, h, w) `first` on."""
@@ -120,8 +134,9 @@ class _Task:
             offset = dot(b, (x, stride0), (y, stride1), (s, run_stride))
             body(offset, done, n, b.cast("zext", b.not_(first), "i64"), final)
 
-    def stripe(self, args: list[V]) -> None:
-        self.b.call("void", f"{self.plan.symbol}_stripe", [*args, args[4], i64(0)])
+    def stripe(self, args: list[V], later: tuple[V, V] | None = None) -> None:
+        """`later`: what is fetched beside the tiles, and how many bytes beside each; see STRIPE_PARAMS."""
+        self.b.call("void", f"{self.plan.symbol}_stripe", [*args, *(later or (args[4], i64(0)))])
 
     def report(self, final: V, ends: list[V]) -> None:
         b = self.b
@@ -140,46 +155,60 @@ def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers
     nc, co = g.ints("nc co")
     j0 = b.mul(column, nc)
     n = b.min_(b.sub(co, j0), nc)
-    panel_bytes = g.get("k_bytes_per_panel")
-    weights = b.offset(t.weights, dot(b, (group, g.get("w_group_bytes")), (b.udiv(j0, plan.nr), panel_bytes)))
+    panels = ceil_div(b, n, plan.nr)
     output = b.offset(g.pointer("output"), dot(b, (group, g.get("o_group")), (j0, i64(plan.out_bytes))))
     pixel = g.get("o_pixel")
     feature = b.add(b.mul(group, co), j0)
     r0 = b.mul(row, g.get("row_chunk"))
-    r1 = b.add(r0, g.get("row_chunk"))
+    count, per_line = g.get("rows"), i64(1)
+    if not gathers:
+        count, per_line = b.udiv(count, g.get("ow")), ceil_div(b, g.get("ow"), plan.mr)
+    end = b.min_(b.add(r0, g.get("row_chunk")), count)
+    stripes = ceil_div(b, b.sub(end, r0), plan.mr) if gathers else b.mul(b.sub(end, r0), per_line)
     table = b.alloca("ptr", plan.mr)
     group_offset = b.mul(group, g.get("a_group"))
 
-    def part(offset: V, done: V, runs: V, more: V, final: V) -> None:
-        packed = b.offset(weights, b.mul(done, plan.b_step))
+    share = b.udiv(g.following_bytes, b.max_(g.get("main_tasks"), 1))
+    soon = b.offset(g.pointer("following"), b.mul(t.index, share))
 
-        def stripe(i: V, height: V, a: V, a_rs: V, a_cs: V, k: V, runs: V) -> None:
+    def part(offset: V, done: V, runs: V, more: V, final: V) -> None:
+        k = b.mul(g.get("run"), runs)
+        nth = b.udiv(j0, plan.nr)
+        packed, panel_bytes = t.panel(group, nth, done, k)
+        # The next part's panels come from memory beside this one's tiles; beside the last part's, what follows.
+        following = b.select(final, soon, t.panel(group, nth, b.add(done, k), k)[0])
+        fetched = b.select(t.prepacked, b.select(final, share, b.mul(panels, panel_bytes)), i64(0))
+        piece = b.min_(b.udiv(fetched, b.mul(panels, stripes)), b.mul(k, FETCHED_A_STEP))
+
+        def stripe(at: V, i: V, height: V, a: V, a_rs: V, a_cs: V, k: V, runs: V) -> None:
+            """The stripe that is `at` of the task's; `i` its first pixel."""
             c = b.offset(output, b.mul(i, pixel))
             operand = [packed, i64(plan.b_step), panel_bytes, c, pixel]
-            t.stripe([a, a_rs, a_cs, height, *operand, n, k, more, runs, g.get("run_stride")])
+            later = b.offset(following, b.mul(b.mul(at, panels), piece)), piece
+            t.stripe([a, a_rs, a_cs, height, *operand, n, k, more, runs, g.get("run_stride")], later)
             t.report(final, [i64(0), i, b.add(i, height), feature, b.add(feature, n)])
 
         def in_place() -> None:
             od, oh, ow = g.ints("od oh ow")
-            lines = b.mul(b.mul(g.get("batch"), od), oh)
             step = b.mul(g.get("stride_w"), g.get("a_w"))
-            with b.loop(r0, b.min_(r1, lines), hint="line") as line:
+            with b.loop(r0, end, hint="line") as line:
                 image, d, h = split(b, line, od, oh)
                 at = b.add(b.mul(image, g.get("a_batch")), t.pixel_offset(d, h, i64(0)))
                 start = b.offset(t.input, b.add(b.add(at, offset), group_offset))
                 with b.loop(0, ow, plan.mr, "stripe") as w:
                     height = b.min_(b.sub(ow, w), plan.mr)
                     a = b.offset(start, b.mul(w, step))
-                    stripe(b.add(b.mul(line, ow), w), height, a, step, i64(t.unit), g.get("run"), runs)
+                    at = b.add(b.mul(b.sub(line, r0), per_line), b.udiv(w, plan.mr))
+                    stripe(at, b.add(b.mul(line, ow), w), height, a, step, i64(t.unit), g.get("run"), runs)
 
         def gathered() -> None:
-            with b.loop(r0, b.min_(r1, g.get("rows")), plan.mr, "stripe") as i:
-                height = b.min_(b.sub(b.min_(r1, g.get("rows")), i), plan.mr)
+            with b.loop(r0, end, plan.mr, "stripe") as i:
+                height = b.min_(b.sub(end, i), plan.mr)
                 width = height if plan.masks else i64(plan.mr)
                 t.pointers(table, i, height, group, offset)
                 t.gather(table, height, width, t.memory, runs)
-                k = b.mul(g.get("run"), runs)
-                stripe(i, height, t.memory, i64(t.unit), b.mul(width, t.unit), k, i64(1))
+                at = b.udiv(b.sub(i, r0), plan.mr)
+                stripe(at, i, height, t.memory, i64(t.unit), b.mul(width, t.unit), k, i64(1))
 
         (gathered if gathers else in_place)()
 
@@ -200,7 +229,6 @@ def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str
     nc, co = g.ints("nc co")
     p0 = b.mul(column, nc)
     n = b.min_(b.sub(pixels, p0), nc)
-    weights = b.offset(t.weights, b.mul(group, g.get("w_group_bytes")))
     feature_stride = g.get("o_feature")
     places = ((group, g.get("o_group")), (image, g.get("o_image")), (p0, i64(plan.out_bytes)))
     output = b.offset(g.pointer("output"), dot(b, *places))
@@ -217,9 +245,7 @@ def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str
             t.gather(table, count, i64(plan.nr), b.offset(t.memory, b.mul(b.udiv(j, plan.nr), panel)), runs)
         with b.loop(0, co, plan.mr, "stripe") as i:
             height = b.min_(b.sub(co, i), plan.mr)
-            a = b.offset(
-                weights, dot(b, (b.udiv(i, plan.mr), g.get("k_bytes_per_panel")), (done, i64(plan.mr * t.unit)))
-            )
+            a, _ = t.panel(group, b.udiv(i, plan.mr), done, k)
             c = b.offset(output, b.mul(i, feature_stride))
             a_args = [a, i64(t.unit), i64(plan.mr * t.unit), height]
             t.stripe([*a_args, t.memory, i64(plan.b_step), panel, c, feature_stride, n, k, more, i64(1), i64(0)])

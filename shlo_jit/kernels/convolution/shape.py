@@ -20,7 +20,7 @@ _FIELDS = (
     "in_d in_h in_w kd kh kw od oh ow rows "
     "stride_d stride_h stride_w pad_d pad_h pad_w ldil_d ldil_h ldil_w rdil_d rdil_h rdil_w "
     "in_batch in_group in_sd in_sh in_sw in_feature "
-    "w_sd w_sh w_sw w_in w_out w_group w_offset w_width w_chunk w_chunks w_taps w_group_bytes w_prepacked "
+    "w_sd w_sh w_sw w_in w_out w_group w_offset w_width w_panels w_chunk w_chunks w_taps w_group_bytes w_prepacked "
     "o_pixel o_image o_feature o_group "
     "pd ph pw copy_iw0 copy_count copy_w0 "
     "a_group a_batch a_d a_h a_w "
@@ -111,6 +111,12 @@ class ConvShape:
     def features_last(self) -> bool:
         """How the epilogue is told of rectangles (see `convolution.CONV_PARAMS`); decides where both readings fit."""
         return self.out_feature == 1 if self.co > 1 else self.pixel_stride != 1
+
+    def blocks(self, types: GemmTypes, target: Target) -> list[int]:
+        """The k of the parts that the window is taken in, in their order."""
+        decision = _Decision(self, types, target, is_constant=True)
+        decision.table()
+        return decision.blocks()
 
     def pack(self, types: GemmTypes, target: Target, is_constant: bool = False) -> list[int]:
         """The parameter table of the routine, `FIELDS` in order. Of a kernel that `is_constant`, the routine wants what
@@ -309,6 +315,13 @@ class _Decision:
             runs_per_call=min(max(1, tuning.CONV_CALL_K // max(hint_of(run), 1)), max(runs, 1)),
         )
 
+    def blocks(self) -> list[int]:
+        """The k of the calls of a stripe."""
+        v = self.values
+        each = v["runs_per_call"]
+        line = [min(each, v["runs"] - s) * v["run"] for s in range(0, v["runs"], each)]
+        return line * (v["outer0"] * v["outer1"])
+
     # ------------------------------------------------------------------ cutting
     def _cut(self) -> None:
         s, plan, v = self.shape, self.plan, self.values
@@ -325,7 +338,7 @@ class _Decision:
         chunks = -(-panels // max(per_task, 1))
         taps = max(1, (128 << 10) // max(1, hint_of(s.ci) * width * per_task * plan.unit_bytes))
         self._set(w_width=width, k_bytes_per_panel=panel, w_chunk=per_task, w_chunks=chunks, w_taps=taps)
-        self._set(w_group_bytes=panel * panels)
+        self._set(w_group_bytes=panel * panels, w_panels=panels)
         weights = workers = _round(self.copy_bytes + 256, 64)
         if self.is_constant:
             self._set(w_prepacked=1)

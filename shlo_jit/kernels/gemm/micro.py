@@ -282,7 +282,8 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     b = module.function(f"{plan.symbol}_stripe", STRIPE_PARAMS, linkage="", attributes=tile_attributes(target))
     a, a_rs, a_cs, rows, b_first, b_rs, b_panel, c, c_rs, n, k, accumulate, runs, run_stride, *later = b.params
     later_first, later_tile = later
-    later_step = b.udiv(later_tile, b.max_(b.mul(k, runs), 1))
+    steps = b.max_(b.mul(k, runs), 1)
+    later_step = b.udiv(b.add(later_tile, b.sub(steps, 1)), steps)
     more = b.icmp("ne", accumulate, 0)
     start_rs = b.select(more, c_rs, i64(0))
     start_step = b.select(more, i64(plan.nr * plan.out_bytes), i64(0))
