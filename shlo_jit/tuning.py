@@ -255,6 +255,9 @@ GEMM_AMX_AHEAD = 2
 """Tiles of a panel that AMX fetches before they are wanted. `benchmarks.kernels_gemm`."""
 CONV_TASK = 4 << 20
 """Multiply-adds of a convolution's task, about. Case `conv 3x3 64x64x32`."""
+CONV_FAR_KERNEL, CONV_FAR_PIXELS = 3 << 18, 256
+"""Bytes of a kernel that the second level cache does not keep beside the input, and pixels of a task then, about:
+`deployed resnet50`."""
 CONV_SERIAL = 1 << 20
 """Multiply-adds up to which the caller does everything."""
 DEPTHWISE_SERIAL = 1 << 17

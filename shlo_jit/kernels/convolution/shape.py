@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from shlo_jit import tuning
+from shlo_jit.kernels.gemm.micro import turns
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize, storage
 from shlo_jit.kernels.target import Target
 from shlo_jit.sizes import Size, equal, hint_of
@@ -354,9 +355,11 @@ class _Decision:
         columns = max(plan.nr, min(512, (192 << 10) // hint_of(call_k)) // plan.nr * plan.nr)
         columns = min(columns, _round(hint_of(s.co), plan.nr))
         width = max(1, self.output[2])
-        wasted = _round(width, plan.mr) - width
+        wasted = turns(plan, width) - width
         in_place = wasted * 2 * -(-hint_of(s.co) // plan.nr) <= width
         rows = max(2, tuning.CONV_TASK // max(1, columns * k * plan.mr)) * plan.mr
+        if k * hint_of(s.co) * plan.unit_bytes >= tuning.CONV_FAR_KERNEL:
+            rows, columns = self._cut_far(k, columns)
         if in_place:
             lines = self.images * self.output[0] * self.output[1]
             chunk = max(1, rows // width)
@@ -367,6 +370,20 @@ class _Decision:
         self._set(nc=columns, column_chunks=column_chunks)
         self._set(main_tasks=self.values["row_chunks"] * column_chunks * s.groups)
         self._set(worker_bytes=_round(call_k * plan.mr * plan.unit_bytes + 1024, 64))
+
+    def _cut_far(self, k: int, widest: int) -> tuple[int, int]:
+        """Pixels and features of a task where the kernel does not stay in the caches: each of its panels is read once
+        for all pixels of some, so the pixels of a task are many and the features few. There are a multiple of four
+        tasks along the features, equal ones, if there are several."""
+        plan, co = self.plan, hint_of(self.shape.co)
+        pixels = max(1, hint_of(self.values["rows"]))
+        chunks = -(-pixels // tuning.CONV_FAR_PIXELS)
+        rows = _round(-(-pixels // chunks), plan.mr)
+        panels = -(-co // plan.nr)
+        each = min(max(2, tuning.CONV_TASK // (k * plan.nr * rows)), widest // plan.nr)
+        tasks = -(-panels // each)
+        tasks = _round(tasks, 4) if tasks > 1 else 1
+        return rows, -(-panels // tasks) * plan.nr
 
     def _cut_first(self, k: int, call_k: int) -> None:
         """Rows of the product are features, its columns pixels of an image."""

@@ -71,6 +71,17 @@ def row_counts(plan: GemmPlan) -> list[int]:
     return [plan.mr, *(r for r in (8, 7, 4, 2, 1) if r < plan.mr)]
 
 
+def turns(plan: GemmPlan, rows: int) -> int:
+    """What `rows` rows take, in rows of the tallest tile: short tiles wait for sums and for B."""
+    whole, left = divmod(rows, plan.mr)
+    total = whole * plan.mr
+    for height in row_counts(plan):
+        while left >= height:
+            total += height if height >= SUMS - 1 else SUMS // 2
+            left -= height
+    return total
+
+
 def attributes(target: Target) -> str:
     """Of every function: no unwinding, and vectors as wide as the target's."""
     wide = f' "prefer-vector-width"="{target.vector_bits}"' if target.vector_bits == 512 else ""
