@@ -196,14 +196,16 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     in_place = plan.kind == "plain" and len(tile.masks) > 0
     total = rows * nv
     ahead = b.mul(b_rs, tuning.GEMM_PANEL_AHEAD)
+    # Short tiles have no loads to spare, and are few.
+    fetches = 2 * rows >= plan.mr
 
     def step(carry: Carry) -> None:
         acc, at, (row_b, soon) = carry.values[:total], carry.values[total:-2], carry.values[-2:]
-        if rows == plan.mr:
+        if fetches:
             b.prefetch(soon, locality=2)
         ys: list[V] = []
         for v in range(nv):
-            if rows == plan.mr:
+            if fetches:
                 b.prefetch(b.offset(row_b, b.add(ahead, v * plan.lanes * plan.unit_bytes)))
             p = in_panels(row_b, v, plan.lanes * plan.unit_bytes)
             ys.append(b.masked_load(unit, p, tile.masks[v]) if in_place else b.load(unit, p))
