@@ -7,7 +7,7 @@ from collections.abc import Callable
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64, vector
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
 from shlo_jit.kernels.convolution.shape import conv_plan
-from shlo_jit.kernels.gemm.blocks import FETCHED_A_STEP, ceil_div
+from shlo_jit.kernels.gemm.blocks import FETCHED_A_STEP, ceil_div, is_told
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import transpose
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes
@@ -166,6 +166,7 @@ def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers
     end = b.min_(b.add(r0, g.get("row_chunk")), count)
     stripes = ceil_div(b, b.sub(end, r0), plan.mr) if gathers else b.mul(b.sub(end, r0), per_line)
     table = b.alloca("ptr", plan.mr)
+    told = b.alloca("i64", 1)
     group_offset = b.mul(group, g.get("a_group"))
 
     share = b.udiv(g.following_bytes, b.max_(g.get("main_tasks"), 1))
@@ -179,6 +180,7 @@ def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers
         following = b.select(final, soon, t.panel(group, nth, b.add(done, k), k)[0])
         fetched = b.select(t.prepacked, b.select(final, share, b.mul(panels, panel_bytes)), i64(0))
         piece = b.min_(b.udiv(fetched, b.mul(panels, stripes)), b.mul(k, FETCHED_A_STEP))
+        b.store(r0 if gathers else b.mul(r0, g.get("ow")), told, align=8)
 
         def stripe(at: V, i: V, height: V, a: V, a_rs: V, a_cs: V, k: V, runs: V) -> None:
             """The stripe that is `at` of the task's; `i` its first pixel."""
@@ -186,7 +188,11 @@ def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers
             operand = [packed, i64(plan.b_step), panel_bytes, c, pixel]
             later = b.offset(following, b.mul(b.mul(at, panels), piece)), piece
             t.stripe([a, a_rs, a_cs, height, *operand, n, k, more, runs, g.get("run_stride")], later)
-            t.report(final, [i64(0), i, b.add(i, height), feature, b.add(feature, n)])
+            first, last = b.load("i64", told, align=8), b.add(i, height)
+            nbytes = b.mul(b.sub(last, first), b.mul(n, plan.out_bytes))
+            with b.if_(is_told(b, nbytes, b.icmp("eq", b.add(at, 1), stripes))):
+                t.report(final, [i64(0), first, last, feature, b.add(feature, n)])
+                b.store(last, told, align=8)
 
         def in_place() -> None:
             od, oh, ow = g.ints("od oh ow")

@@ -67,6 +67,12 @@ def ceil_div(b: Builder, a: V, c: V | int) -> V:
     return b.udiv(b.add(a, b.sub(c, 1)), c)
 
 
+def is_told(b: Builder, nbytes: V, last: V) -> V:
+    """Whether the epilogue is told of the stripes since it was told before, `nbytes` of C: some at a time, since a call
+    costs as much as a short stripe, and while the first level cache has them."""
+    return b.or_(last, b.icmp("sge", nbytes, tuning.EPILOGUE_BYTES))
+
+
 def panel_bytes_of(b: Builder, plan: GemmPlan, k: V) -> V:
     """`GemmPlan.panel_bytes` in registers."""
     steps = b.mul(ceil_div(b, k, plan.group * plan.whole), plan.whole)
@@ -169,16 +175,17 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
         after = b.select(final, soon, b.offset(shared, block_bytes))
         fetched = b.select(prepacked, b.select(final, soon_bytes, block), i64(0))
         piece = b.min_(b.udiv(fetched, b.mul(panels, stripes)), b.mul(kc, FETCHED_A_STEP // plan.group))
-        with b.loop_carry(i0, i1, [after], plan.mr, "stripe") as stripe:
-            i, later = stripe.index, stripe.values[0]
+        with b.loop_carry(i0, i1, [after, i0], plan.mr, "stripe") as stripe:
+            i, later, told = stripe.index, *stripe.values
             height = b.min_(b.sub(i1, i), plan.mr)
+            end = b.add(i, height)
             at = b.offset(b.offset(a, b.mul(i, a_rs)), b.mul(kb, a_cs))
             row = b.offset(c, b.mul(i, c_rs))
             _stripe(b, plan, f, at, (a_rs, a_cs), i, height, operand, row, c_rs, n, kc, kb, memory, (later, piece))
-            with b.if_(report):
-                ends = [batch, i, b.add(i, height), j0, j1]
-                b.call_pointer("void", f.get("epilogue", "ptr"), [f.get("frame", "ptr"), *ends])
-            stripe.next(b.offset(later, b.mul(piece, panels)))
+            full = is_told(b, b.mul(b.sub(end, told), b.mul(n, plan.out_bytes)), b.icmp("eq", end, i1))
+            with b.if_(b.and_(report, full)):
+                b.call_pointer("void", f.get("epilogue", "ptr"), [f.get("frame", "ptr"), batch, told, end, j0, j1])
+            stripe.next(b.offset(later, b.mul(piece, panels)), b.select(full, end, told))
     b.ret()
 
 
