@@ -100,9 +100,7 @@ class _Task:
         row, whole = b.mul(g.get("w_width"), self.unit), g.get("k_bytes_per_panel")
         block = b.mul(k, row)
         before = b.mul(b.mul(done, g.get("w_panels")), row)
-        place = b.select(
-            self.prepacked, b.add(before, b.mul(nth, block)), b.add(b.mul(nth, whole), b.mul(done, row))
-        )
+        place = b.select(self.prepacked, b.add(before, b.mul(nth, block)), b.add(b.mul(nth, whole), b.mul(done, row)))
         place = b.add(place, b.mul(group, g.get("w_group_bytes")))
         return b.offset(self.weights, place), b.select(self.prepacked, block, whole)
 
@@ -145,80 +143,94 @@ class _Task:
             b.call_pointer("void", epilogue, [self.g.pointer("frame"), *ends])
 
 
-def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers: bool) -> str:
+class _LastTask(_Task):
     """Rows are pixels: a chunk of rows (lines of pixels when read in place) against a chunk of features."""
-    name = f"shlo_conv_{types.name}_last_task"
-    b = module.function(name, TASK_PARAMS, attributes=attributes(target))
-    t = _Task(b, types, target)
-    g, plan = t.g, t.plan
-    group, column, row = split(b, t.index, g.get("column_chunks"), g.get("row_chunks"))
-    nc, co = g.ints("nc co")
-    j0 = b.mul(column, nc)
-    n = b.min_(b.sub(co, j0), nc)
-    panels = ceil_div(b, n, plan.nr)
-    output = b.offset(g.pointer("output"), dot(b, (group, g.get("o_group")), (j0, i64(plan.out_bytes))))
-    pixel = g.get("o_pixel")
-    feature = b.add(b.mul(group, co), j0)
-    r0 = b.mul(row, g.get("row_chunk"))
-    count, per_line = g.get("rows"), i64(1)
-    if not gathers:
-        count, per_line = b.udiv(count, g.get("ow")), ceil_div(b, g.get("ow"), plan.mr)
-    end = b.min_(b.add(r0, g.get("row_chunk")), count)
-    stripes = ceil_div(b, b.sub(end, r0), plan.mr) if gathers else b.mul(b.sub(end, r0), per_line)
-    table = b.alloca("ptr", plan.mr)
-    told = b.alloca("i64", 1)
-    group_offset = b.mul(group, g.get("a_group"))
 
-    share = b.udiv(g.following_bytes, b.max_(g.get("main_tasks"), 1))
-    soon = b.offset(g.pointer("following"), b.mul(t.index, share))
+    def __init__(self, b: Builder, types: GemmTypes, target: Target, gathers: bool):
+        super().__init__(b, types, target)
+        g, plan, self.gathers = self.g, self.plan, gathers
+        self.group, column, row = split(b, self.index, g.get("column_chunks"), g.get("row_chunks"))
+        nc, co, ow = g.ints("nc co ow")
+        j0 = b.mul(column, nc)
+        self.n = b.min_(b.sub(co, j0), nc)
+        self.panels, self.first_panel = ceil_div(b, self.n, plan.nr), b.udiv(j0, plan.nr)
+        places = (self.group, g.get("o_group")), (j0, i64(plan.out_bytes))
+        self.output = b.offset(g.pointer("output"), dot(b, *places))
+        self.feature = b.add(b.mul(self.group, co), j0)
+        count, self.per_line = (
+            (g.get("rows"), i64(1)) if gathers else (b.udiv(g.get("rows"), ow), ceil_div(b, ow, plan.mr))
+        )
+        self.begin = b.mul(row, g.get("row_chunk"))
+        self.end = b.min_(b.add(self.begin, g.get("row_chunk")), count)
+        rows = b.sub(self.end, self.begin)
+        self.stripes = ceil_div(b, rows, plan.mr) if gathers else b.mul(rows, self.per_line)
+        self.first_pixel = self.begin if gathers else b.mul(self.begin, ow)
+        self.table = b.alloca("ptr", plan.mr)
+        self.told = b.alloca("i64", 1)
+        """The first pixel that the epilogue was not told of."""
+        self.share = b.udiv(g.following_bytes, b.max_(g.get("main_tasks"), 1))
+        self.soon = b.offset(g.pointer("following"), b.mul(self.index, self.share))
 
-    def part(offset: V, done: V, runs: V, more: V, final: V) -> None:
+    def part(self, offset: V, done: V, runs: V, more: V, final: V) -> None:
+        """All stripes against the panels of a part of the window."""
+        b, g = self.b, self.g
         k = b.mul(g.get("run"), runs)
-        nth = b.udiv(j0, plan.nr)
-        packed, panel_bytes = t.panel(group, nth, done, k)
+        packed, panel_bytes = self.panel(self.group, self.first_panel, done, k)
         # The next part's panels come from memory beside this one's tiles; beside the last part's, what follows.
-        following = b.select(final, soon, t.panel(group, nth, b.add(done, k), k)[0])
-        fetched = b.select(t.prepacked, b.select(final, share, b.mul(panels, panel_bytes)), i64(0))
-        piece = b.min_(b.udiv(fetched, b.mul(panels, stripes)), b.mul(k, FETCHED_A_STEP))
-        b.store(r0 if gathers else b.mul(r0, g.get("ow")), told, align=8)
+        after = self.panel(self.group, self.first_panel, b.add(done, k), k)[0]
+        fetched = b.select(final, self.share, b.mul(self.panels, panel_bytes))
+        fetched = b.select(self.prepacked, fetched, i64(0))
+        piece = b.min_(b.udiv(fetched, b.mul(self.panels, self.stripes)), b.mul(k, FETCHED_A_STEP))
+        b.store(self.first_pixel, self.told, align=8)
 
         def stripe(at: V, i: V, height: V, a: V, a_rs: V, a_cs: V, k: V, runs: V) -> None:
             """The stripe that is `at` of the task's; `i` its first pixel."""
-            c = b.offset(output, b.mul(i, pixel))
-            operand = [packed, i64(plan.b_step), panel_bytes, c, pixel]
-            later = b.offset(following, b.mul(b.mul(at, panels), piece)), piece
-            t.stripe([a, a_rs, a_cs, height, *operand, n, k, more, runs, g.get("run_stride")], later)
-            first, last = b.load("i64", told, align=8), b.add(i, height)
-            nbytes = b.mul(b.sub(last, first), b.mul(n, plan.out_bytes))
-            with b.if_(is_told(b, nbytes, b.icmp("eq", b.add(at, 1), stripes))):
-                t.report(final, [i64(0), first, last, feature, b.add(feature, n)])
-                b.store(last, told, align=8)
+            c = b.offset(self.output, b.mul(i, g.get("o_pixel")))
+            operand = [packed, i64(self.plan.b_step), panel_bytes, c, g.get("o_pixel")]
+            later = b.offset(b.select(final, self.soon, after), b.mul(b.mul(at, self.panels), piece)), piece
+            self.stripe([a, a_rs, a_cs, height, *operand, self.n, k, more, runs, g.get("run_stride")], later)
+            first, end = b.load("i64", self.told, align=8), b.add(i, height)
+            nbytes = b.mul(b.sub(end, first), b.mul(self.n, self.plan.out_bytes))
+            with b.if_(is_told(b, nbytes, b.icmp("eq", b.add(at, 1), self.stripes))):
+                self.report(final, [i64(0), first, end, self.feature, b.add(self.feature, self.n)])
+                b.store(end, self.told, align=8)
 
-        def in_place() -> None:
-            od, oh, ow = g.ints("od oh ow")
-            step = b.mul(g.get("stride_w"), g.get("a_w"))
-            with b.loop(r0, end, hint="line") as line:
-                image, d, h = split(b, line, od, oh)
-                at = b.add(b.mul(image, g.get("a_batch")), t.pixel_offset(d, h, i64(0)))
-                start = b.offset(t.input, b.add(b.add(at, offset), group_offset))
-                with b.loop(0, ow, plan.mr, "stripe") as w:
-                    height = b.min_(b.sub(ow, w), plan.mr)
-                    a = b.offset(start, b.mul(w, step))
-                    at = b.add(b.mul(b.sub(line, r0), per_line), b.udiv(w, plan.mr))
-                    stripe(at, b.add(b.mul(line, ow), w), height, a, step, i64(t.unit), g.get("run"), runs)
+        if self.gathers:
+            self._gathered(offset, runs, stripe)
+        else:
+            self._in_place(offset, runs, stripe)
 
-        def gathered() -> None:
-            with b.loop(r0, end, plan.mr, "stripe") as i:
-                height = b.min_(b.sub(end, i), plan.mr)
-                width = height if plan.masks else i64(plan.mr)
-                t.pointers(table, i, height, group, offset)
-                t.gather(table, height, width, t.memory, runs)
-                at = b.udiv(b.sub(i, r0), plan.mr)
-                stripe(at, i, height, t.memory, i64(t.unit), b.mul(width, t.unit), k, i64(1))
+    def _in_place(self, offset: V, runs: V, stripe: Callable[..., None]) -> None:
+        b, g, mr = self.b, self.g, self.plan.mr
+        od, oh, ow = g.ints("od oh ow")
+        step, group_offset = b.mul(g.get("stride_w"), g.get("a_w")), b.mul(self.group, g.get("a_group"))
+        with b.loop(self.begin, self.end, hint="line") as line:
+            image, d, h = split(b, line, od, oh)
+            at = b.add(b.mul(image, g.get("a_batch")), self.pixel_offset(d, h, i64(0)))
+            start = b.offset(self.input, b.add(b.add(at, offset), group_offset))
+            with b.loop(0, ow, mr, "stripe") as w:
+                height = b.min_(b.sub(ow, w), mr)
+                nth = b.add(b.mul(b.sub(line, self.begin), self.per_line), b.udiv(w, mr))
+                a = b.offset(start, b.mul(w, step))
+                stripe(nth, b.add(b.mul(line, ow), w), height, a, step, i64(self.unit), g.get("run"), runs)
 
-        (gathered if gathers else in_place)()
+    def _gathered(self, offset: V, runs: V, stripe: Callable[..., None]) -> None:
+        b, plan = self.b, self.plan
+        with b.loop(self.begin, self.end, plan.mr, "stripe") as i:
+            height = b.min_(b.sub(self.end, i), plan.mr)
+            width = height if plan.masks else i64(plan.mr)
+            self.pointers(self.table, i, height, self.group, offset)
+            self.gather(self.table, height, width, self.memory, runs)
+            k, nth = b.mul(self.g.get("run"), runs), b.udiv(b.sub(i, self.begin), plan.mr)
+            stripe(nth, i, height, self.memory, i64(self.unit), b.mul(width, self.unit), k, i64(1))
 
-    t.each_call(part)
+
+def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers: bool) -> str:
+    """Features last; see `_LastTask`."""
+    name = f"shlo_conv_{types.name}_last_task"
+    b = module.function(name, TASK_PARAMS, attributes=attributes(target))
+    task = _LastTask(b, types, target, gathers)
+    task.each_call(task.part)
     b.ret()
     return name
 
