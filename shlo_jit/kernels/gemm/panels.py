@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
 from shlo_jit.kernels.gemm.blocks import FIELDS, Frame, a_panel_bytes, ceil_div, emit_rectangle, panel_bytes_of
 from shlo_jit.kernels.gemm.gemm import tile_routine
 from shlo_jit.kernels.gemm.micro import attributes
@@ -61,7 +61,7 @@ def block_symbol(types: GemmTypes) -> str:
 def panels_bytes(types: GemmTypes, target: Target, n: int, k: int) -> int:
     """Bytes that a packed B takes."""
     plan = gemm_plan(types, target)
-    each = k_block(Ints(), plan, k)
+    each = k_block(Ints(), plan, k, False)
     return -(-k // each) * -(-n // plan.nr) * plan.panel_bytes(min(k, each))
 
 
@@ -79,7 +79,7 @@ def block_bytes(types: GemmTypes, target: Target) -> int:
 
 def _panel_sizes(b: Builder, plan: GemmPlan, n: V, k: V) -> tuple[V, V, V]:
     """The k of a block, bytes of a panel of it, and of all its panels."""
-    of_k = k_block(Registers(b), plan, k)
+    of_k = k_block(Registers(b), plan, k, const("i1", False))
     panel = panel_bytes_of(b, plan, b.min_(k, of_k))
     return of_k, panel, b.mul(ceil_div(b, n, plan.nr), panel)
 

@@ -187,9 +187,10 @@ class Cut(NamedTuple):
     """An operand is packed for all tasks, `kc` elements of k at a time; the tasks of a phase are one product's."""
 
 
-def k_block(a: Numbers, plan: GemmPlan, k: N) -> N:
+def k_block(a: Numbers, plan: GemmPlan, k: N, prepacked: N) -> N:
     """k elements a pass over C takes: equal parts of k, so that the last has as much to do as the others."""
-    each = a.ceil_div(k, a.most(a.ceil_div(k, plan.kc), 1))
+    longest = a.select(prepacked, a.number(plan.prepacked_kc), a.number(plan.kc))
+    each = a.ceil_div(k, a.most(a.ceil_div(k, longest), 1))
     return a.mul(a.most(a.ceil_div(each, plan.k_unit), 1), plan.k_unit)
 
 
@@ -243,7 +244,7 @@ def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) 
     """The rectangles: of about GEMM_TASK multiply-adds a task, whole stripes and whole panels. `modes`: of B and A."""
     widest = columns_of(plan, tuning.GEMM_WIDEST)
     phased = a.either(*(a.compare("eq", mode, SHARED) for mode in modes))
-    per_element = a.most(a.select(phased, k_block(a, plan, s.k), s.k), 1)
+    per_element = a.most(a.select(phased, k_block(a, plan, s.k, s.prepacked), s.k), 1)
     # Few rows: one chunk of rows, and columns to fill a task. Otherwise wide chunks, and rows to fill it.
     columns = a.div(a.number(tuning.GEMM_TASK), a.mul(s.m, per_element))
     columns = a.least(a.most(a.mul(a.div(columns, plan.nr), plan.nr), columns_of(plan, 128)), widest)
@@ -375,7 +376,7 @@ def describe(
         bound = f"up to {tuning.GEMM_SERIAL:,} the caller does all"
     many, again = f"{tasks:,} task{'' if tasks == 1 else 's'}", ""
     if c.phased:
-        each = k_block(a, plan, k)
+        each = k_block(a, plan, k, prepacked)
         blocks = -(-max(k, 1) // each) * batch
         again = f", {blocks:,} times: for each {each} of k" if blocks > batch else ""
         again += ", product by product" if batch > 1 else ""

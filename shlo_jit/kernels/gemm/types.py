@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import bits
 from shlo_jit.kernels.target import Target
 
@@ -74,6 +75,12 @@ class GemmPlan:
     kc: int
     """k elements a pass over C takes at most; a multiple of `k_unit`."""
     masks: bool
+
+    @property
+    def prepacked_kc(self) -> int:
+        """The same where B was packed before: A is read where it lies or packed for all, so that long passes cost
+        nothing, and C is read and written once in most products."""
+        return self.kc if self.kind == "amx" else tuning.GEMM_PREPACKED_K * self.group
 
     @property
     def k_unit(self) -> int:
