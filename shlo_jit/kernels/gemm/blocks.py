@@ -221,7 +221,7 @@ def _stripe(
     a_at = b.select(in_place, a, b.select(far, shared, memory))
     a_rs = b.select(in_place, a_strides[0], i64(unit))
     packed_step = b.mul(b.select(far, i64(plan.mr), width), unit * plan.parts)
-    a_cs = b.select(in_place, a_strides[1], packed_step)
+    a_cs = b.select(in_place, b.mul(a_strides[1], plan.group), packed_step)
     steps = b.udiv(b.add(kc, plan.group - 1), plan.group)
     more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
     b_at, b_rs, b_panel = operand

@@ -127,6 +127,11 @@ class GemmPlan:
         return storage(self.types.a) != self.unit, storage(self.types.b) != self.unit
 
     @property
+    def joins_a(self) -> bool:
+        """Whether the unit of A is nothing but several elements."""
+        return self.kind in ("bf16", "vnni") and not self.header
+
+    @property
     def whole(self) -> int:
         """Steps of a packed panel come in multiples of this."""
         return 16 if self.kind == "amx" else 1
