@@ -283,6 +283,9 @@ def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> tuple[N
     panel = a.mul(a.most(height, tuning.GEMM_TASK_ROWS), a.mul(a.most(s.k, 1), plan.nr))
     many = a.most(a.ceil_div(panels, tuning.GEMM_TASKS), a.ceil_div(a.number(tuning.GEMM_LEAST_TASK), panel))
     each = a.least(a.least(many, a.most(a.div(a.number(tuning.GEMM_TASK), panel), 1)), widest)
+    # Of many rows, whole lines of C are written where their panels stay in the second level cache.
+    near = a.div(a.number(tuning.GEMM_NEAR_PANELS), a.mul(a.most(s.k, 1), plan.b_step // plan.group))
+    each = a.select(a.compare("ge", chunks, tuning.GEMM_TASKS), a.least(a.most(near, 1), widest), each)
     long = a.either(a.compare("lt", s.m, tuning.GEMM_LEAST_ROWS), a.compare("eq", mode_a, PRIVATE))
     of_long = a.least(a.most(a.div(a.number(tuning.GEMM_TASK), panel), 2), widest)
     tasks = a.ceil_div(panels, a.select(long, of_long, each))
