@@ -10,16 +10,16 @@ import stat
 import time
 from collections.abc import Callable
 from io import FileIO
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from shlo_jit.bytecode.glance import artifact_in, artifact_may_be_unknown
 from shlo_jit.errors import Diagnostic, ParseError, check_text, decode_text
-from shlo_jit.ir.core import Module
-from shlo_jit.ir.unknown import has_unknown, writes_unknown
-from shlo_jit.runtime import hexadecimal
 from shlo_jit.runtime.constants import bring
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.text.literals import Characters, Cut, characters, cut_bytes, cut_string, file_characters, identity
+
+if TYPE_CHECKING:
+    from shlo_jit.ir.core import Module
+    from shlo_jit.text.literals import Decode
 
 LONGEST_PATH = 4096
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -94,8 +94,8 @@ class Derived(NamedTuple):
     make: Callable[[], Module]
 
 
-Given = Text | Artifact | Module
-ProgramSource = Given | Derived
+Given: TypeAlias = "Text | Artifact | Module"
+ProgramSource: TypeAlias = "Given | Derived"
 
 
 def read_source(source: object) -> Given:
@@ -105,14 +105,16 @@ def read_source(source: object) -> Given:
     Raises OSError for a file that cannot be read, ParseError for what is no text or that of another language, and
     TypeError for any other object.
     """
-    if isinstance(source, Module):
-        return source
     if isinstance(source, str) and not _is_path(source):
         return _text(source.removeprefix("\ufeff"), "<text>")
     if isinstance(source, str | os.PathLike):
         return _read_path(os.fsdecode(source))
     if isinstance(source, bytes | bytearray | memoryview):
         return _read(bytes(source), "<bytes>")
+    from shlo_jit.ir.core import Module
+
+    if isinstance(source, Module):
+        return source
     text = _own_text(source)
     if text is not None:
         return _text(text, f"<{type(source).__name__}>")
@@ -195,6 +197,8 @@ def _first_of_pipe(descriptor: int, name: str) -> bytes:
 
 # ---------------------------------------------------------------------- bytes and texts
 def _read(data: bytes, name: str) -> Text | Artifact:
+    from shlo_jit.bytecode.glance import artifact_in
+
     artifact = artifact_in(data)
     return _text_of(characters(data), name) if artifact is None else Artifact(artifact, name)
 
@@ -207,7 +211,7 @@ def _text_of(given: Characters, name: str) -> Text:
             raise _refused(what, hint, name)
     if b"\0" in start:
         raise _refused("binary data", "give a program's StableHLO text", name)
-    data, cuts = cut_bytes(given, usable_cpus(), hexadecimal.decoder)
+    data, cuts = cut_bytes(given, usable_cpus(), _fast_decoder)
     try:
         text = decode_text(data, name)
     except ParseError:
@@ -220,23 +224,36 @@ def _text_of(given: Characters, name: str) -> Text:
 
 def _text(text: str, name: str) -> Text:
     """A text that is one already. Raises ParseError for half of a character."""
-    left, cuts = cut_string(check_text(text, name), usable_cpus(), hexadecimal.decoder)
+    left, cuts = cut_string(check_text(text, name), usable_cpus(), _fast_decoder)
     bring(c.literal for c in cuts)
     return Text(_checked(left, name), name, cuts)
 
 
+def _fast_decoder() -> Decode:
+    """As `text.literals.Fast`."""
+    from shlo_jit.runtime.hexadecimal import decoder
+
+    return decoder()
+
+
 def content(source: Given) -> str | bytes:
     """What a program is known by in the object cache."""
-    if isinstance(source, Module):
-        return str(source)
-    return source.data if isinstance(source, Artifact) else identity(source.text, source.cuts)
+    if isinstance(source, Text):
+        return identity(source.text, source.cuts)
+    return source.data if isinstance(source, Artifact) else str(source)
 
 
 def may_be_unknown(source: Given) -> bool:
     """Whether the shape of any value is not known, as far as can be seen quickly."""
+    if isinstance(source, Text):  # it may also be that just a string has such letters
+        return "?" in source.text or "tensor<*" in source.text
     if isinstance(source, Artifact):
+        from shlo_jit.bytecode.glance import artifact_may_be_unknown
+
         return artifact_may_be_unknown(source.data)
-    return has_unknown(source) if isinstance(source, Module) else writes_unknown(source.text)
+    from shlo_jit.ir.unknown import has_unknown
+
+    return has_unknown(source)
 
 
 def _checked(text: str, name: str) -> str:

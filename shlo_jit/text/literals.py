@@ -14,15 +14,18 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.errors import Source
+from shlo_jit.forking import thread_pool
 from shlo_jit.ir import aligned, digests
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 OPENER = b'dense<"0x'
 CLOSER = b'">'
@@ -194,7 +197,7 @@ def cut_bytes(given: Characters, threads: int = 1, fast: Fast | None = None) -> 
     UTF-8."""
     large = given.size >= tuning.THREADED_TEXT_BYTES
     make = functools.cache(fast if large and fast is not None else lambda: decode_digits)
-    with ThreadPoolExecutor(threads, "shlo_jit literals") if large and threads > 1 else nullcontext() as executor:
+    with thread_pool(threads, "shlo_jit literals") if large and threads > 1 else nullcontext() as executor:
         window = _Window(given)
         jobs = [(at, end, _started(executor, given, at, end, make())) for at, end in _spans(window)]
         found = [(at, end, job()) for at, end, job in jobs]
