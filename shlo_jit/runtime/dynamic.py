@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shlo_jit import tuning
+from shlo_jit.forking import thread_pool
 from shlo_jit.runtime.arguments import arranged, check_count, name_of, shape_text, take
 from shlo_jit.runtime.code_table import CodeTable
 from shlo_jit.runtime.executable import Executable, InProcess, Memory
