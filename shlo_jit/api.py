@@ -123,7 +123,7 @@ def compile(
     MPI has started), ImportError for the transport `mpi` without mpi4py or an MPI library, InternalError for a defect
     of ours.
     """
-    given = read_source(source)
+    given = read_source(source, known=cache is True)
     with compiling():
         options = compile_options(
             entry,

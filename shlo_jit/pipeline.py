@@ -134,9 +134,11 @@ def program_of(text: str, name: str, target: Target, calls: Iterable[str] = ()) 
 def parsed(source: ProgramSource) -> Module:
     """The Module of a text or an artifact; one that is given as such, as it is. Raises ParseError."""
     if isinstance(source, Text):
+        from shlo_jit.text.literals import read_all
         from shlo_jit.text.parser import parse_module
 
         with stage("parse"):
+            read_all(source.cuts, usable_cpus())
             return parse_module(source.text, source.name, source.cuts)
     if isinstance(source, Artifact):
         from shlo_jit.bytecode.reader import read_artifact

@@ -7,7 +7,6 @@ exe = from_cache(key, target, ...) or build(lower(...), target, key=key, ...)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from shlo_jit.codegen import abi
@@ -97,7 +96,8 @@ def find(
         for literal in literals:
             if literal.digest not in header["constants"]:
                 literal.release()
-        return read_program(header, blobs, partial(constants.find, cache=store))
+        found = constants.find_all(filter(None, header["constants"]), store)
+        return read_program(header, blobs, found.get)
 
     return store.read(key, read)
 

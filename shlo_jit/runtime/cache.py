@@ -387,6 +387,11 @@ def host_key(processor: bytes) -> str:
     return _key("host", processor)
 
 
+def file_key(identity: bytes) -> str:
+    """The key of what is known of a file."""
+    return _key("file", identity)
+
+
 def constant_key(digest: str) -> str:
     """The key of a constant: of whatever programs and versions, as its content says all."""
     return f"constant-{digest}"

@@ -11,9 +11,11 @@ import numpy as np
 from shlo_jit import tuning
 from shlo_jit.codegen.abi import ALIGNMENT
 from shlo_jit.codegen.objects import Compiled, Constant, constant_entry, read_constant
+from shlo_jit.forking import thread_pool
 from shlo_jit.ir import aligned
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.cache import ObjectCache, constant_key
+from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.layout import data_address
 from shlo_jit.text.literals import Literal
 
@@ -56,6 +58,19 @@ def find(digest: str, cache: ObjectCache) -> np.ndarray | None:
         return cache.read(key, read_constant)
     cache.touch(key)
     return found.data
+
+
+def find_all(wanted: Iterable[str], cache: ObjectCache) -> dict[str, np.ndarray]:
+    """Those of the constants that are in memory or in the cache. Most of the time goes into the first touch of memory
+    and into checksums, which need no Python."""
+    digests = [*dict.fromkeys(wanted)]
+    threads = usable_cpus()
+    if len(digests) < 2 or threads < 2:
+        found = [find(digest, cache) for digest in digests]
+    else:
+        with thread_pool(threads, "shlo_jit constants") as executor:
+            found = [*executor.map(lambda digest: find(digest, cache), digests)]
+    return {digest: data for digest, data in zip(digests, found, strict=True) if data is not None}
 
 
 def store(compiled: Compiled, cache: ObjectCache) -> bool:
