@@ -9,9 +9,10 @@ import numpy as np
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.ir.aligned import placed
+from shlo_jit.ir.aligned import zeros
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray
 from shlo_jit.ir.core import Op
+from shlo_jit.ir.digests import sealed
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_symbol
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
@@ -108,7 +109,7 @@ def _panels(op: Op, width: int, blocks: list[int], types: GemmTypes, context: Co
         array = array.transpose(order)[reversals]
         *_, ci, co = array.shape
         by_group = array.reshape(-1, ci, groups, co // groups).transpose(2, 0, 1, 3)
-        return placed(prepack_kernel(by_group, width, blocks, types, context.target))
+        return sealed(prepack_kernel(by_group, width, blocks, types, context.target, zeros))
 
     key = (width, *blocks, types, context.target, order, tuple(_reversals(op)), groups)
     panels = kernel.constant.derived(key, make)
