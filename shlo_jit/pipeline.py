@@ -217,10 +217,9 @@ def lower(
             has_lapack=has_lapack,
             processes=options.processes,
             reaches=options.reaches and options.same_program,
+            on_routine=on_routine,
         )
         schedules = [schedule(plan, context) for plan in plans]
-    for routine in (r for s in schedules for r in s.routines.values()):
-        on_routine(routine)
     pause()
     functions: list[PlannedFunction] = []
     with stage("memory"):

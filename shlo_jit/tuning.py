@@ -327,6 +327,9 @@ SHARED_CONSTANT_BYTES = 64 << 10
 takes as long as reading this much of one."""
 LONG_LITERAL_DIGITS = 1000
 """Of a hexadecimal literal that is cut out of its text. Chosen: a search is far cheaper than a regular expression."""
+STORED_BEHIND_BYTES = 16 << 20
+"""Of a program's constants from which on the object cache is written while the program can be called already. Chosen:
+files of that size take 10 ms and more."""
 KNOWN_TEXT_BYTES = 1 << 20
 """Of a file's text from which on the object cache has what is left without its literals. Chosen: that much is decoded
 in 3 ms, and an entry of the cache read in 0.2."""

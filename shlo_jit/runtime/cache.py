@@ -45,6 +45,7 @@ from shlo_jit import environment
 from shlo_jit.codegen.abi import ABI_VERSION
 from shlo_jit.codegen.objects import Blob
 from shlo_jit.forking import thread_pool
+from shlo_jit.ir.digests import is_made
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions
 from shlo_jit.runtime import pool
@@ -393,7 +394,9 @@ def file_key(identity: bytes) -> str:
 
 
 def constant_key(digest: str) -> str:
-    """The key of a constant: of whatever programs and versions, as its content says all."""
+    """The key of a constant: of whatever programs and versions, where its content says all."""
+    if is_made(digest):
+        digest = _key("constant", digest.encode())
     return f"constant-{digest}"
 
 

@@ -3,7 +3,7 @@ program, read them, and are files of their own in the object cache."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -73,13 +73,16 @@ def find_all(wanted: Iterable[str], cache: ObjectCache) -> dict[str, np.ndarray]
     return {digest: data for digest, data in zip(digests, found, strict=True) if data is not None}
 
 
-def store(compiled: Compiled, cache: ObjectCache) -> bool:
-    """See to it that a cache has a program's constants that are files of their own, and that its text does not bring;
-    whether it does."""
-    shared = {c.digest: c for c in compiled.constants if c.digest and c.digest not in _brought}
-    if sum(c.data.nbytes for c in shared.values()) > cache.limit:
+def to_store(compiled: Compiled) -> list[Constant]:
+    """A program's constants that are files of their own, and that its text does not bring."""
+    return [*{c.digest: c for c in compiled.constants if c.digest and c.digest not in _brought}.values()]
+
+
+def store(shared: Sequence[Constant], cache: ObjectCache) -> bool:
+    """See to it that a cache has the constants; whether it does."""
+    if sum(c.data.nbytes for c in shared) > cache.limit:
         return False
-    return all(_store(constant, cache) for constant in shared.values())
+    return all(_store(constant, cache) for constant in shared)
 
 
 def _store(constant: Constant, cache: ObjectCache) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 import shlo_jit
 from shlo_jit import sources, tuning
 from shlo_jit.codegen import processor, target
-from shlo_jit.runtime import known_texts, machine
+from shlo_jit.runtime import known_texts, machine, stored
 from shlo_jit.runtime.cache import ObjectCache, host_key
 
 N = 48
@@ -149,6 +151,8 @@ def test_a_start_from_the_cache_needs_no_llvm(tmp_path: Path) -> None:
     file.write_text(program(WEIGHTS), encoding="utf-8")
     code = f"""
 import sys
+import threading
+import time
 import numpy as np
 import shlo_jit
 exe = shlo_jit.compile({str(file)!r}, threads=2)
@@ -163,3 +167,46 @@ assert shlo_jit.verify({str(file)!r}) == []
         for _ in range(2)
     ]
     assert runs[1].stdout == "\n"
+
+
+# ---------------------------------------------------------------------- what is stored
+def test_large_constants_are_stored_behind(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By a thread; whoever asks for the program meanwhile waits."""
+    monkeypatch.setattr(tuning, "STORED_BEHIND_BYTES", 1)
+    started, store = threading.Event(), ObjectCache.store
+
+    def slow(*args: Any) -> bool:
+        started.set()
+        time.sleep(0.2)
+        return store(*args)
+
+    monkeypatch.setattr(ObjectCache, "store", slow)
+    exe = shlo_jit.compile(path)
+    np.testing.assert_array_equal(exe(np.eye(N, dtype=np.float32)), WEIGHTS)  # type: ignore[arg-type]
+    assert started.is_set()
+    monkeypatch.setattr("shlo_jit.pipeline.lower", None)  # whoever wants it fails
+    np.testing.assert_array_equal(call(path), WEIGHTS)
+    stored.wait_for()
+
+
+def test_panels_are_known_by_what_they_are_made_of(path: Path, tmp_path: Path) -> None:
+    """Programs that read the same weights in the same way share them; others do not."""
+
+    def constants() -> int:
+        return len([*(tmp_path / "cache").glob("constant-*")])
+
+    call(path)
+    assert constants() == 1
+    again = tmp_path / "again.mlir"
+    again.write_text(program(WEIGHTS).replace("return %0", "%1 = stablehlo.abs %0 : tensor<48x48xf32>\n  return %1"))
+    np.testing.assert_array_equal(call(again), np.abs(WEIGHTS))
+    assert constants() == 1
+    again.write_text(program(WEIGHTS).replace("stablehlo.dot %x, %w", "stablehlo.dot %w, %x"))
+    np.testing.assert_array_equal(call(again), WEIGHTS)
+    again.write_text(
+        program(WEIGHTS).replace(
+            "stablehlo.dot %x, %w :", "stablehlo.dot_general %x, %w, contracting_dims = [1] x [1] :"
+        )
+    )
+    np.testing.assert_array_equal(call(again), WEIGHTS.T)
+    assert constants() == 2
