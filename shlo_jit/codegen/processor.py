@@ -21,6 +21,8 @@ _XGETBV = bytes.fromhex("31c9 0f01d0 48c1e220 4809d0 c3")
 """u64(): xor ecx, ecx; xgetbv; shl rdx, 32; or rax, rdx; ret."""
 _LEAVES = ((0, 0), (1, 0), (7, 0), (7, 1), (7, 2), (0xD, 1), (0x14, 0), (0x19, 0), (0x1E, 1), (0x24, 0))
 _EXTENDED = 0x80000000
+"""Leaves from here on are counted apart."""
+_EXTENDED_LEAVES = (_EXTENDED, _EXTENDED + 1, _EXTENDED + 8, _EXTENDED + 0x21)
 _OSXSAVE = 1 << 27
 """In ecx of leaf 1: XGETBV may be used."""
 _OF_THE_CORE = {1: 1, 0xD: 1}
@@ -46,7 +48,7 @@ def description() -> bytes | None:
         return list(words)
 
     last, last_extended = answer(0)[0], answer(_EXTENDED)[0]
-    extended = [(leaf, 0) for leaf in range(_EXTENDED, min(last_extended, _EXTENDED + 0x21) + 1)]
+    extended = [(leaf, 0) for leaf in _EXTENDED_LEAVES if leaf <= last_extended]
     found: list[int] = []
     for leaf, subleaf in [*(row for row in _LEAVES if row[0] <= last), *extended]:
         row = answer(leaf, subleaf)
