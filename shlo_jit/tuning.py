@@ -327,6 +327,9 @@ SHARED_CONSTANT_BYTES = 64 << 10
 takes as long as reading this much of one."""
 LONG_LITERAL_DIGITS = 1000
 """Of a hexadecimal literal that is cut out of its text. Chosen: a search is far cheaper than a regular expression."""
+THREADED_READ_BYTES = 8 << 20
+"""Of a program's constants in the object cache from which on several threads read them. Chosen: that much takes 4 ms to
+read, and threads 2 to import."""
 STORED_BEHIND_BYTES = 16 << 20
 """Of a program's constants from which on the object cache is written while the program can be called already. Chosen:
 files of that size take 10 ms and more."""

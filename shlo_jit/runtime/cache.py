@@ -143,6 +143,13 @@ class ObjectCache:
         except OSError:
             return False
 
+    def nbytes(self, key: str) -> int:
+        """Of the key's file; 0 where there is none."""
+        try:
+            return os.lstat(self._path(key)).st_size
+        except OSError:
+            return 0
+
     def touch(self, key: str) -> None:
         """Note that an entry is used."""
         with contextlib.suppress(OSError):

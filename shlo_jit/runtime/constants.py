@@ -64,8 +64,8 @@ def find_all(wanted: Iterable[str], cache: ObjectCache) -> dict[str, np.ndarray]
     """Those of the constants that are in memory or in the cache. Most of the time goes into the first touch of memory
     and into checksums, which need no Python."""
     digests = [*dict.fromkeys(wanted)]
-    threads = usable_cpus()
-    if len(digests) < 2 or threads < 2:
+    threads = min(usable_cpus(), len(digests))
+    if threads < 2 or sum(cache.nbytes(constant_key(digest)) for digest in digests) < tuning.THREADED_READ_BYTES:
         found = [find(digest, cache) for digest in digests]
     else:
         with thread_pool(threads, "shlo_jit constants") as executor:
