@@ -87,7 +87,7 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     if not looped and _is_prepacked(op.operands[1], way, context):
         way, prepacked = Way.TILES, _panels(op.operands[1], roles, plan, context)
         strides = strides._replace(b_bs=prepacked_bytes(plan, n, k) // itemsize(types.b))
-        first_block = prepacked_bytes(plan, n, min(k, k_block(Ints(), plan, k)))
+        first_block = prepacked_bytes(plan, n, min(k, k_block(Ints(), plan, k, True)))
     return ProductSchedule(
         types=types,
         roles=roles,
@@ -136,7 +136,7 @@ def _panels(rhs: Value, roles: Roles, plan: GemmPlan, context: Context) -> np.nd
 
     def make(array: np.ndarray) -> np.ndarray:
         panels = sealed(prepack(plan, array.transpose(order).reshape(extents), zeros))
-        note_made(panels, array, f"product {array.dtype} {array.shape} {key}")
+        note_made(panels, array, f"product {array.dtype} {array.shape} {key} {k_block(Ints(), plan, extents[1], True)}")
         return panels
 
     panels = constant.derived(key, make)

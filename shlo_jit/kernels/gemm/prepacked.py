@@ -27,7 +27,7 @@ def bytes_of_zeros(size: int) -> np.ndarray:
 
 def prepacked_bytes(plan: GemmPlan, n: int, k: int) -> int:
     """Bytes of one product's panels."""
-    each = k_block(Ints(), plan, k)
+    each = k_block(Ints(), plan, k, True)
     return -(-n // plan.nr) * sum(plan.panel_bytes(min(each, k - at)) for at in range(0, k, each))
 
 
@@ -37,7 +37,7 @@ def prepack(plan: GemmPlan, b: np.ndarray, zeros: Callable[[int], np.ndarray] = 
     size."""
     batch, k, n = b.shape
     out = zeros(batch * prepacked_bytes(plan, n, k)).reshape(batch, -1)
-    each, panels, at = k_block(Ints(), plan, k), -(-n // plan.nr), 0
+    each, panels, at = k_block(Ints(), plan, k, True), -(-n // plan.nr), 0
     for first in range(0, k, each):
         block = b[:, first : first + each]
         size = panels * plan.panel_bytes(block.shape[1])
