@@ -34,8 +34,8 @@ def note(data: np.ndarray, digest: str) -> None:
 
 def note_made(data: np.ndarray, source: np.ndarray, how: str) -> None:
     """Take down what an array is known by that was made of another, and that nobody writes to any more: the digest of
-    that one, where it is known, and all that decides how it was made; which is read faster than the array. Who keeps the array for
-    longer than this process lives has to say, too, which version of us made it (`is_made`)."""
+    that one, where it is known, and all that decides how it was made; which is read faster than the array. Who keeps
+    the array for longer than this process lives has to say, too, which version of us made it (`is_made`)."""
     known = _known(source)
     found = None if known is None else known.get(_place(source))
     if found is not None:
