@@ -335,6 +335,15 @@ SHARED_CONSTANT_BYTES = 64 << 10
 takes as long as reading this much of one."""
 LONG_LITERAL_DIGITS = 1000
 """Of a hexadecimal literal that is cut out of its text. Chosen: a search is far cheaper than a regular expression."""
+THREADED_READ_BYTES = 8 << 20
+"""Of a program's constants in the object cache from which on several threads read them. Chosen: that much takes 4 ms to
+read, and threads 2 to import."""
+STORED_BEHIND_BYTES = 16 << 20
+"""Of a program's constants from which on the object cache is written while the program can be called already. Chosen:
+files of that size take 10 ms and more."""
+KNOWN_TEXT_BYTES = 1 << 20
+"""Of a file's text from which on the object cache has what is left without its literals. Chosen: that much is decoded
+in 3 ms, and an entry of the cache read in 0.2."""
 THREADED_TEXT_BYTES = 8 << 20
 """Of a text from which on several threads decode its literals, by machine code that may have to be compiled first (10
 ms). Chosen: that much takes 5 ms to decode in Python."""
