@@ -123,8 +123,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for work in track(wanted, f"{threads} threads", console=console, transient=True):
                 points.append(pool.apply(measure, work))
                 console.print(line(points[-1]), markup=False)
+    units = {name: PROGRAMS[name].unit for name in names}
+    data = {"environment": environment(), "units": units, "points": points}
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps({"environment": environment(), "points": points}, indent=1), encoding="utf-8")
+    options.json.write_text(json.dumps(data, indent=1), encoding="utf-8")
     console.print(f"wrote {options.json}")
     return 1 if any("error" in found for point in points for found in point["peers"].values()) else 0
 

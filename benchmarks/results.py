@@ -101,7 +101,9 @@ def overview() -> list[str]:
         f"On {cpu['cpu']}, {cpu['cpus']} CPUs, against XLA of JAX {cpu.get('jax', '')}, ONNX Runtime "
         f"{cpu.get('onnxruntime', '')} and OpenVINO {str(cpu.get('openvino', '')).partition('-')[0]}:",
         "",
-        *tables.times(models),
+        *tables.brief(models),
+        "",
+        *tables.summary(models),
         "",
         *report.summary(cases["rows"]),
     ]
@@ -123,7 +125,7 @@ def draw() -> list[Path]:
     made = {
         "deployed": lambda: pictures.ratios(pyplot, models),
         "roofline": lambda: pictures.roofline(pyplot, models, machine),
-        "curves": lambda: _curves(pyplot, curves["points"]),
+        "curves": lambda: _curves(pyplot, curves["points"], curves["units"]),
     }
     paths = [FOLDER / f"{name}.svg" for name in made]
     for picture, path in zip(made.values(), paths, strict=True):
@@ -136,7 +138,7 @@ def draw() -> list[Path]:
     return paths
 
 
-def _curves(pyplot: Any, points: Sequence[Mapping[str, Any]]) -> Any:
+def _curves(pyplot: Any, points: Sequence[Mapping[str, Any]], units: Mapping[str, str]) -> Any:
     """Time over size, a field a program."""
     names = list(dict.fromkeys(point["program"] for point in points))
     figure, axes = pyplot.subplots(2, -(-len(names) // 2), figsize=(11, 6), layout="constrained", squeeze=False)
@@ -150,7 +152,7 @@ def _curves(pyplot: Any, points: Sequence[Mapping[str, Any]]) -> Any:
                 ]
                 axis.plot(*zip(*times, strict=True), style, color=colour, marker="o", markersize=3, linewidth=1.2,
                           label=f"{peer}, threads {threads}")  # fmt: skip
-        axis.set(xscale="log", yscale="log", title=name)
+        axis.set(xscale="log", yscale="log", title=name, xlabel=units[name])
         axis.grid(alpha=0.3)
         axis.minorticks_off()
     axes[0, 0].set_ylabel("us a call")

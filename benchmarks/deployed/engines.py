@@ -62,9 +62,7 @@ def onnx_runtime(folder: Path, cache: Path, threads: int, floats: str) -> Ready:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     session = onnxruntime.InferenceSession(str(folder / files.ONNX), options, providers=["CPUExecutionProvider"])
-    inputs = [
-        onnxruntime.OrtValue.ortvalue_from_numpy(files.channels_first(x)) for x in files.load(folder / files.INPUTS)
-    ]
+    inputs = [onnxruntime.OrtValue.ortvalue_from_numpy(files.as_onnx(x)) for x in files.load(folder / files.INPUTS)]
     binding = session.io_binding()
     for port, x in zip(session.get_inputs(), inputs, strict=True):
         binding.bind_ortvalue_input(port.name, x)
@@ -80,7 +78,7 @@ def openvino(folder: Path, cache: Path, threads: int, floats: str) -> Ready:
                "INFERENCE_PRECISION_HINT": floats, "CACHE_DIR": str(cache)}  # fmt: skip
     compiled = openvino.Core().compile_model(str(folder / files.ONNX), "CPU", options)
     request = compiled.create_infer_request()
-    inputs = [files.channels_first(x) for x in files.load(folder / files.INPUTS)]
+    inputs = [files.as_onnx(x) for x in files.load(folder / files.INPUTS)]
     for i, x in enumerate(inputs):
         request.set_input_tensor(i, openvino.Tensor(x, shared_memory=True))
 
@@ -96,7 +94,7 @@ def openvino(folder: Path, cache: Path, threads: int, floats: str) -> Ready:
 
 
 def _as_images(arrays: list[np.ndarray]) -> list[np.ndarray]:
-    return [files.channels_last(x) for x in arrays]
+    return [files.from_onnx(x) for x in arrays]
 
 
 ENGINES: Mapping[str, Callable[[Path, Path, int, str], Ready]] = {
@@ -115,6 +113,6 @@ def missing(engine: str) -> list[str]:
     return [package for package in NEEDS[engine] if importlib.util.find_spec(package) is None]
 
 
-def refusal(engine: str, floats: str) -> str:
-    """Why an engine is not asked for a model; empty when it is."""
-    return "no products of bf16 on CPUs" if engine == ORT and floats == "bf16" else ""
+def can_run(engine: str, floats: str) -> bool:
+    """ONNX Runtime has no products of bf16 on CPUs."""
+    return (engine, floats) != (ORT, "bf16")

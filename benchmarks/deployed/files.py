@@ -25,12 +25,14 @@ def load(path: Path) -> list[np.ndarray]:
         return [found[f"arr_{i}"] for i in range(len(found.files))]
 
 
-def channels_first(x: np.ndarray) -> np.ndarray:
-    """Of an image, as ONNX has them; others as they are."""
+def as_onnx(x: np.ndarray) -> np.ndarray:
+    """An input as ONNX models have it: images with channels first, i8, which is not negative, as ui8."""
+    x = x.view(np.uint8) if x.dtype == np.int8 else x
     return np.ascontiguousarray(x.transpose(CHANNELS_FIRST)) if x.ndim == len(CHANNELS_FIRST) else x
 
 
-def channels_last(x: np.ndarray) -> np.ndarray:
+def from_onnx(x: np.ndarray) -> np.ndarray:
+    """A result, with channels last."""
     return x.transpose(CHANNELS_LAST) if x.ndim == len(CHANNELS_LAST) else x
 
 

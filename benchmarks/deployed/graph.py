@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-INTEGERS = {"i32": np.int32, "ui8": np.uint8}
+INTEGERS = {"i32": np.int32, "i8": np.int8}
 """Of inputs."""
 IMAGE = 4
 """The rank of images."""
@@ -201,11 +201,11 @@ class Graph:
         return self.make("lstm", (x, *weights, self.weight(f"{name}.bias", (4 * features,))), (x.shape[0], features))
 
     def quantized(self, x: Value, scale: float) -> Value:
-        """Rounded to ui8, as after a ReLU: `x / scale`."""
-        return self.make("quantized", (x,), x.shape, "ui8", scale=scale)
+        """Rounded to i8 of [0, 127], as after a ReLU: `x / scale`."""
+        return self.make("quantized", (x,), x.shape, "i8", scale=scale)
 
     def linear_i8(self, x: Value, name: str, features: int, scale: float) -> Value:
-        """Of ui8 with a scale, and of weights of i8 with a scale a feature; f32 again, with the bias."""
+        """Of i8 of [0, 127] with a scale, and of weights of i8 with a scale a feature; f32 again, with the bias."""
         weight = self.weight(name, (x.shape[1], features), 40.0, dtype="i8")
         scales = self.weight(f"{name}.scale", (features,), 0.002 / math.sqrt(x.shape[1]), 0.025 / math.sqrt(x.shape[1]))
         bias = self.weight(f"{name}.bias", (features,))
@@ -216,7 +216,7 @@ class Graph:
 def array(value: Value) -> np.ndarray:
     """Of an input or a weight: the same every time."""
     generator, options = np.random.default_rng(zlib.crc32(value.name.encode())), value.attributes
-    if dtype := INTEGERS.get(value.dtype):
+    if value.op == "input" and (dtype := INTEGERS.get(value.dtype)):
         return generator.integers(0, options["below"], value.shape).astype(dtype)
     scale, mean = (1.0, 0.0) if value.op == "input" else (options["scale"], options["mean"])
     numbers = generator.standard_normal(value.shape, np.float32) * np.float32(scale) + np.float32(mean)

@@ -93,7 +93,7 @@ def _lstm(value: Value, x: Array, by_input: Array, by_state: Array, bias: Array)
 
 
 def _quantized(value: Value, x: Array) -> Array:
-    return jnp.clip(jnp.round(x / value.attributes["scale"]), 0, 255).astype(jnp.uint8)
+    return jnp.clip(jnp.round(x / value.attributes["scale"]), 0, 127).astype(jnp.int8)
 
 
 def _linear_i8(value: Value, x: Array, weight: Array, scales: Array, bias: Array) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.agreement import difference
 from benchmarks.deployed import work
 from benchmarks.deployed.catalogue import Model
-from benchmarks.deployed.engines import XLA, refusal
+from benchmarks.deployed.engines import XLA, can_run
 from benchmarks.deployed.process import Process
 from benchmarks.timing import take_turns
 from benchmarks.worker import Row
@@ -61,8 +61,7 @@ def _started(model: Model, threads: int, options: Options, folder: Path, peers: 
     live: dict[str, Process] = {}
     expected: list[np.ndarray] = []
     for engine in sorted(options.engines, key=lambda e: e != XLA):
-        if reason := refusal(engine, model.floats):
-            peers[engine] = {"error": reason}
+        if not can_run(engine, model.floats):
             continue
         try:
             process = _process(engine, model, threads, folder)
@@ -82,12 +81,17 @@ def _started(model: Model, threads: int, options: Options, folder: Path, peers: 
 
 
 def _time(live: dict[str, Process], budget: float, peers: dict[str, Any]) -> None:
-    try:
-        for engine, times in take_turns({e: p.block for e, p in live.items()}, budget, PAUSE).items():
+    """Once more without those that fail meanwhile."""
+    while live:
+        try:
+            found = take_turns({engine: process.block for engine, process in live.items()}, budget, PAUSE)
+        except RuntimeError:
+            for engine in [engine for engine, process in live.items() if process.failure]:
+                peers[engine] = {"error": live.pop(engine).failure}
+            continue
+        for engine, times in found.items():
             peers[engine] |= times._asdict()
-    except RuntimeError as problem:
-        for engine in live:
-            peers[engine].setdefault("error", f"while all took turns: {problem}")
+        return
 
 
 def _again(engine: str, model: Model, threads: int, folder: Path, found: dict[str, Any]) -> None:

@@ -18,7 +18,8 @@ from benchmarks.deployed.graph import Graph, Value, array
 OPSET, IR_VERSION = 20, 9
 """Which ONNX Runtime and OpenVINO of two years know: the first with Gelu."""
 EPSILON = 1e-5
-TYPES = {"f32": TensorProto.FLOAT, "ui8": TensorProto.UINT8, "i32": TensorProto.INT32}
+TYPES = {"f32": TensorProto.FLOAT, "i8": TensorProto.UINT8, "i32": TensorProto.INT32}
+"""Activations of eight bits are unsigned: engines have no kernels for signed ones on x86, or slow ones."""
 AXIS = (0, 2, 3, 1)
 """Of an image with channels first, for an axis with channels last."""
 

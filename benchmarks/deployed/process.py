@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+TIMEOUT = 900.0
+"""Seconds after which an engine that does not answer has failed: some programs take minutes to compile."""
 
 
 class Process:
@@ -24,6 +28,9 @@ class Process:
         cache.mkdir(exist_ok=True)
         environment = {**os.environ, "SHLO_JIT_CACHE_DIR": str(cache), "OMP_NUM_THREADS": str(threads),
                        "JAX_PLATFORMS": "cpu"}  # fmt: skip
+        environment.pop(
+            "PYTHONDONTWRITEBYTECODE", None
+        )  # a second start has the modules compiled, as where it is installed
         command = [
             sys.executable,
             "-m",
@@ -31,6 +38,8 @@ class Process:
             engine,
             *map(str, (folder, cache, threads, floats)),
         ]
+        self.failure = ""
+        """Why there are no more answers; empty while there are."""
         began = time.perf_counter()
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                          stderr=subprocess.DEVNULL, env=environment)  # fmt: skip
@@ -68,15 +77,20 @@ class Process:
 
     def _hear(self) -> dict[str, Any]:
         assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], TIMEOUT)[0]:
+            self._fail(f"no answer in {TIMEOUT:g} s")
         line = self._process.stdout.readline()
         if not line:
-            self.end()
-            raise RuntimeError(f"the process ended with {self._process.returncode}")
+            self._fail(f"the process ended with {self._process.wait()}")
         answer = json.loads(line)
         if "error" in answer:
-            self.end()
-            raise RuntimeError(answer["error"])
+            self._fail(answer["error"])
         return answer
+
+    def _fail(self, reason: str) -> NoReturn:
+        self.failure = reason
+        self.end()
+        raise RuntimeError(reason)
 
 
 # ---------------------------------------------------------------------- the side that answers

@@ -24,8 +24,8 @@ def mlp(g: Graph, batch: int = 1, widths: Sequence[int] = (784, 512, 512, 10)) -
 
 
 def mlp_i8(g: Graph, batch: int = 1, widths: Sequence[int] = (784, 512, 512, 10)) -> list[Value]:
-    """Of quantized weights, i8 with a scale a column, and activations, ui8 with a scale."""
-    x = g.input((batch, widths[0]), "ui8", 64)
+    """Of quantized weights, i8 with a scale a column, and activations of seven bits with a scale."""
+    x = g.input((batch, widths[0]), "i8", 32)
     for i, width in enumerate(widths[1:]):
         x = g.linear_i8(g.quantized(g.unary("relu", x), FINE) if i else x, f"layer{i}", width, FINE)
     return [x]

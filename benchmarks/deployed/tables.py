@@ -45,6 +45,16 @@ def times(rows: Sequence[Row]) -> list[str]:
     return table(["model", *engines(rows), "best other / shlo_jit", "best other"], lines)
 
 
+def brief(rows: Sequence[Row]) -> list[str]:
+    """Ours, and the best of the others."""
+    lines = []
+    for row in rows:
+        found, best = ratio(row), best_other(row)
+        other = f"{seconds(best.seconds)}, {best.engine}" if best else ""
+        lines.append([row["case"], seconds(median(row, CONSTANT)), other, f"{found:.2f}" if found else ""])
+    return table(["model", CONSTANT, "best other", "best other / shlo_jit"], lines)
+
+
 def _time(row: Row, engine: str) -> str:
     found = row["peers"].get(engine, {})
     return "failed" if "error" in found and "median" not in found else seconds(found.get("median"))

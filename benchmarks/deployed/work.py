@@ -29,7 +29,7 @@ def count(graph: Graph, float_bytes: int) -> Work:
     """Of a model whose floats have so many bytes."""
 
     def nbytes(value: Value) -> int:
-        return value.size * {"i8": 1, "ui8": 1, "i32": 4}.get(value.dtype, float_bytes)
+        return value.size * {"i8": 1, "i32": 4}.get(value.dtype, float_bytes)
 
     weights = 0
     for weight in graph.weights:
