@@ -66,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             engines.remove(engine)
     counts = [int(n) for n in options.threads.split(",")]
     machines = [machine.measure(n) for n in counts]
-    data = {"environment": environment("onnxruntime", "openvino"), "machines": machines, "rows": []}
+    found = environment("onnxruntime", "openvino") | {"load before": f"{os.getloadavg()[0]:.1f}"}
+    data = {"environment": found, "machines": machines, "rows": []}
     options.json.parent.mkdir(parents=True, exist_ok=True)
     with Progress(*COLUMNS, TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task("", total=len(models) * len(counts))

@@ -68,7 +68,11 @@ def onnx_runtime(folder: Path, cache: Path, threads: int, floats: str) -> Ready:
         binding.bind_ortvalue_input(port.name, x)
     for port in session.get_outputs():
         binding.bind_output(port.name, "cpu")
-    return Ready(lambda: session.run_with_iobinding(binding), lambda _: _as_images(binding.copy_outputs_to_cpu()))
+
+    def call(kept: object = inputs) -> None:  # the binding does not keep them
+        session.run_with_iobinding(binding)
+
+    return Ready(call, lambda _: _as_images(binding.copy_outputs_to_cpu()))
 
 
 def openvino(folder: Path, cache: Path, threads: int, floats: str) -> Ready:
@@ -82,14 +86,13 @@ def openvino(folder: Path, cache: Path, threads: int, floats: str) -> Ready:
     for i, x in enumerate(inputs):
         request.set_input_tensor(i, openvino.Tensor(x, shared_memory=True))
 
-    def call() -> None:
+    def call(kept: object = inputs) -> None:  # the tensors do not keep them
         request.start_async()
         request.wait()
 
     def arrays(_: Any) -> list[np.ndarray]:
         return _as_images([request.get_output_tensor(i).data.copy() for i in range(len(compiled.outputs))])
 
-    call.inputs = inputs  # type: ignore[attr-defined]  # the tensors do not keep them
     return Ready(call, arrays)
 
 

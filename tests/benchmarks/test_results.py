@@ -37,6 +37,26 @@ def test_commands_of_the_page_are_modules() -> None:
         assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
 
 
+def test_everything_is_measured_by_commands_that_there_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from benchmarks import __main__ as cases
+    from benchmarks.deployed import __main__ as deployed
+
+    commands: dict[str, tuple[str, ...]] = {}
+
+    def run(module: str, *arguments: str) -> int:
+        commands[module] = arguments
+        if module == "benchmarks":
+            (cases.parse(arguments).output / "results.json").write_text("{}")
+        return 0
+
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    monkeypatch.setattr(results, "_run", run)
+    assert results.measure() == 0 and (tmp_path / "cases.json").read_text() == "{}"
+    assert list(commands) == ["benchmarks", "benchmarks.curves", "benchmarks.deployed"]
+    assert deployed.parse(commands["benchmarks.deployed"]).json == tmp_path / "deployed.json"
+    assert commands["benchmarks.curves"][-1] == str(tmp_path / "curves.json")
+
+
 # ---------------------------------------------------------------------- curves
 def point(size: int, threads: int, ours: float, theirs: float) -> curves.Point:
     peers = {name: {"median": time, "low": time, "high": time} for name, time in (("shlo_jit", ours), ("XLA", theirs))}
