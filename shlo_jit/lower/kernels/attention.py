@@ -128,7 +128,8 @@ class _Task:
         lies = [as_it_lies, i64(p.b.row), i64(p.b.column)]
         sizes = [m, i64(p.n), i64(p.k)]
         if self.s.few:
-            args = [*left, zero, *lies, zero, zero, c, i64(c_stride), zero, one, *sizes, self.memory, NULL, NULL, one]
+            args = [*left, zero, *lies, zero, zero, c, i64(c_stride), zero, one, *sizes, self.memory]
+            args += [NULL, NULL, NULL, zero, one]
             b.call("void", gemm_symbol(p.types), args)
         else:
             b.call("void", block_symbol(p.types), [*left, *lies, c, i64(c_stride), *sizes, panels, self.memory])
