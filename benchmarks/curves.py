@@ -97,6 +97,7 @@ def measure(name: str, size: int, threads: int, budget: float) -> Point:
 
 def pin(cpus: list[int]) -> None:
     """Of a new process, before anything has counted CPUs."""
+    jax.config.update("jax_platforms", "cpu")
     os.sched_setaffinity(0, cpus)
 
 

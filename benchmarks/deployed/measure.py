@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -38,7 +39,8 @@ def measure(model: Model, threads: int, options: Options) -> Row:
     with tempfile.TemporaryDirectory(prefix="deployed-") as name:
         folder = Path(name)
         command = [sys.executable, "-m", "benchmarks.deployed.files", model.name, name]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+        done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
         if done.returncode:
             return row | {"error": done.stderr.strip().splitlines()[-1]}
         live = _started(model, threads, options, folder, row["peers"])
