@@ -29,6 +29,8 @@ FOLDER = Path(__file__).parent / "results"
 PAGE, README = Path(__file__).parent / "RESULTS.md", Path(__file__).parents[1] / "README.md"
 CASES, CURVES, DEPLOYED = "cases", "curves", "deployed"
 Data = Mapping[str, Any]
+DISTURBED = 0.25
+"""The load, of each CPU, from which on what was measured is not to be relied on."""
 
 
 def measure() -> int:
@@ -59,7 +61,7 @@ def blocks() -> dict[str, Callable[[], list[str]]]:
     models = [row for row in deployed["rows"] if row["threads"] == most]
     machine = next(m for m in deployed["machines"] if m["threads"] == most)
     return {
-        "machine": lambda: [report.words({**cases["environment"], **deployed["environment"]})],
+        "machine": lambda: machine_of({**cases["environment"], **deployed["environment"]}),
         "peaks": lambda: tables.peaks(deployed["machines"]),
         "deployed summary": lambda: tables.summary(models),
         "deployed": lambda: tables.times(models),
@@ -71,6 +73,18 @@ def blocks() -> dict[str, Callable[[], list[str]]]:
         "cases": lambda: report.cases(cases["rows"]),
         "curves": lambda: sizes(curves["points"]),
     }
+
+
+def machine_of(environment: Mapping[str, Any]) -> list[str]:
+    """And whether others used it."""
+    lines, load = [report.words(environment)], float(environment.get("load before", 0))
+    if load > DISTURBED * environment["cpus"]:
+        lines += [
+            "",
+            f"**Other programs used the machine meanwhile: its load was {load:g} before models were measured.**",
+        ]
+        lines += ["Engines whose threads wait for each other lose most by that: figures with all threads say little."]
+    return lines
 
 
 def sizes(points: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -79,6 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.json.write_text(json.dumps(data, indent=1), encoding="utf-8")
             console.print(line(row), markup=False)
             progress.advance(task)
+    data["machines"] = [machine.better(found, machine.measure(found["threads"])) for found in machines]
+    options.json.write_text(json.dumps(data, indent=1), encoding="utf-8")
     console.print(f"wrote {options.json}")
     return 1 if any(problem(row) for row in data["rows"]) else 0
 

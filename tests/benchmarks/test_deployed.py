@@ -165,6 +165,15 @@ def test_the_machine_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["peaks"]["f32"] < 32 * 2 * 2 * 8e9, "sums that LLVM has made one"
 
 
+def test_of_two_measurements_the_higher_figures_count() -> None:
+    slower = {
+        "threads": 2,
+        "peaks": {kind: 90e9 for kind in MACHINE["peaks"]},
+        "reads": [[1 << 20, 200e9], [1 << 30, 1e9]],
+    }
+    assert machine.better(slower, MACHINE) == MACHINE | {"reads": [[1 << 20, 200e9], [1 << 30, 10e9]]}
+
+
 # ---------------------------------------------------------------------- processes
 def test_a_model_is_measured_on_all_engines() -> None:
     options = measure.Options((CONSTANT, ARGUMENT, XLA), 0.01, is_started_twice=True)

@@ -24,6 +24,12 @@ def test_readme_shows_the_same() -> None:
     assert pages.written(page, "results", results.overview()) == page, "python -m benchmarks.results --write"
 
 
+def test_a_machine_that_others_used_is_said_to_be_that() -> None:
+    assert results.machine_of({"cpu": "a CPU", "cpus": 2}) == ["cpu a CPU, cpus 2"]
+    assert len(results.machine_of({"cpus": 2, "load before": "0.4"})) == 1
+    assert "load was 4.9" in results.machine_of({"cpus": 2, "load before": "4.9"})[2]
+
+
 def test_pictures_of_the_page_are_there() -> None:
     linked = re.findall(r"!\[.*?\]\(results/(\w+\.svg)\)", results.PAGE.read_text(encoding="utf-8"))
     assert sorted(linked) == sorted(path.name for path in results.FOLDER.glob("*.svg")) and len(linked) == 4
