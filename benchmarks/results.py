@@ -76,15 +76,19 @@ def blocks() -> dict[str, Callable[[], list[str]]]:
 
 
 def machine_of(environment: Mapping[str, Any]) -> list[str]:
-    """And whether others used it."""
-    lines, load = [report.words(environment)], float(environment.get("load before", 0))
-    if load > DISTURBED * environment["cpus"]:
-        lines += [
-            "",
-            f"**Other programs used the machine meanwhile: its load was {load:g} before models were measured.**",
-        ]
-        lines += ["Engines whose threads wait for each other lose most by that: figures with all threads say little."]
-    return lines
+    return [report.words(environment), *warning(environment)]
+
+
+def warning(environment: Mapping[str, Any]) -> list[str]:
+    """That others used the machine, where they did."""
+    load = float(environment.get("load before", 0))
+    if load <= DISTURBED * environment["cpus"]:
+        return []
+    return [
+        "",
+        f"**Other programs used the machine meanwhile: its load was {load:g} before models were measured.**",
+        "Engines whose threads wait for each other lose most by that: comparisons with all threads say little.",
+    ]
 
 
 def sizes(points: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -114,6 +118,7 @@ def overview() -> list[str]:
     return [
         f"On {cpu['cpu']}, {cpu['cpus']} CPUs, against XLA of JAX {cpu.get('jax', '')}, ONNX Runtime "
         f"{cpu.get('onnxruntime', '')} and OpenVINO {str(cpu.get('openvino', '')).partition('-')[0]}:",
+        *warning(cpu),
         "",
         *tables.brief(models),
         "",
