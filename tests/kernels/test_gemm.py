@@ -44,7 +44,7 @@ NUMPY = {
 }
 TOLERANCE = {"f32": 3e-6, "f64": 1e-14, "complex<f32>": 3e-6, "complex<f64>": 1e-14}
 EPILOGUE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 5)
-SIGNATURE = "piiipiiiipiiiiiipppi"
+SIGNATURE = "piiipiiiipiiiiiiipppi"
 
 CASES = [
     ("f32", "f32", "f32"),
@@ -131,7 +131,7 @@ def product(
     pointer = ctypes.cast(epilogue, ctypes.c_void_p).value if epilogue else None
     f(
         *(a.ctypes.data, ar, ac, ab, b.ctypes.data, br, bc, bb, int(prepacked), c.ctypes.data, cr, cb),
-        *(batch, m, n, k, scratch.ctypes.data, pointer, None, threads),
+        *(batch, m, n, k, 0, scratch.ctypes.data, pointer, None, threads),
     )
     assert (scratch[size:] == guarded.UNWRITTEN).all(), "wrote beyond scratch_bytes"
     assert (c[:, :, n:].view(np.uint8) == before.view(np.uint8)).all(), "wrote beyond a row of C"
