@@ -1,10 +1,10 @@
 """Concatenations that products read piece by piece, so that they never are in memory.
 
-A product of few rows with a matrix is bound by reading the matrix, and takes a third of the time that it takes with one
-that has to be put together before: keys and values of a cache, and those of the newest row. Each piece is a product of
-its own, which makes its columns of the result, or goes on with the sums of the piece before, in order.
+A product of one row with a matrix is bound by reading the matrix, so putting that together before takes longer than the
+product: keys and values of a cache, and those of the newest row. Each piece is a product of its own, which makes its
+columns of the result, or goes on with the sums of the pieces before, in order.
 
-    dot(x, concatenate(a, b))   ->   dot(x, a) beside dot(x, b), or dot(x, a) and then dot(y, b) on top
+    dot(x, concatenate(a, b))   ->   dot(x, a) and dot(x, b) side by side, or dot(x', a) and dot(x", b) on top of it
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def pieces_in(block: Block) -> dict[Value, Pieces | Refusal]:
     """The concatenations of a block that its products read: as pieces, or why as a whole."""
     readers: dict[Value, list[Op]] = {}
     for op in block.ops:
-        for value in op.operands if op.name == PRODUCT else ():
+        for value in dict.fromkeys(op.operands) if op.name == PRODUCT else ():
             if value.op is not None and value.op.name == "stablehlo.concatenate":
                 readers.setdefault(value, []).append(op)
     if not readers:
@@ -38,12 +38,12 @@ def pieces_in(block: Block) -> dict[Value, Pieces | Refusal]:
     for value, products in readers.items():
         if id(value.op) in here:
             alone = uses[value] == len(products)
-            found[value] = _pieces(value, products, found, here) if alone else Refusal("others read it too")
+            found[value] = _pieces(value, products, here) if alone else Refusal("others read it too")
     return found
 
 
-def _pieces(value: Value, products: list[Op], found: dict[Value, Pieces | Refusal], here: set[int]) -> Pieces | Refusal:
-    """The pieces of a concatenation that products alone read; `found`: of those before."""
+def _pieces(value: Value, products: list[Op], here: set[int]) -> Pieces | Refusal:
+    """The pieces of a concatenation that products alone read."""
     op = value.op
     assert op is not None
     parts, dimension = [v for v in op.operands if not equal(v.tensor.size, 0)], op.int("dimension")
@@ -53,8 +53,6 @@ def _pieces(value: Value, products: list[Op], found: dict[Value, Pieces | Refusa
         refusal = _unfit(value, product, parts, dimension, here)
         if refusal is not None:
             return refusal
-        if any(isinstance(found.get(other), Pieces) for other in product.operands):
-            return Refusal("the other operand is read in pieces")
     return Pieces(value, parts, dimension)
 
 

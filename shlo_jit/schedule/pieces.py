@@ -3,8 +3,9 @@
     C[m, n0:n1] = A[m, k] @ B1[k, n1 - n0]             a piece has some columns
     C[m, n]    += A[m, k0:k1] @ B1[k1 - k0, n]         a piece has some steps of k, which the sums go on with
 
-The sums are those of the whole matrix, step by step, but for two: of bf16 in pairs, where a piece begins within a pair,
-and of a vector with rows that are folded sums, of which each piece has one.
+Columns are those of the product with the whole matrix, to the bit. So are sums that go on step by step, which are those
+of a matrix that is read along its columns (`axpy` in `vector.py`). Tiles, and rows whose sums are folded, add up the
+steps of a piece by themselves, as tiles do those of a block of k.
 """
 
 from __future__ import annotations
