@@ -223,6 +223,9 @@ GEMM_LEAST_ROWS = 8
 """Rows of a tile that take as long as fewer: the latency of multiply-adds, or memory. `benchmarks.weights`."""
 GEMM_TASK_ROWS = 64
 """Rows of C that a task's columns are reckoned for at least, where B was packed before. `benchmarks.weights`."""
+GEMM_TASKS, GEMM_LEAST_TASK = 16, 1 << 19
+"""Tasks along the columns that a product is cut into, about, where B was packed before, and multiply-adds of the
+shortest: some 4 us. `benchmarks.weights`."""
 GEMM_PRIVATE_ROWS = 160
 """Rows of C up to which a task packs its own chunk of B. Case `dot f32 128`."""
 GEMM_PREPACKED_ROWS = 512
@@ -260,10 +263,15 @@ go. Chosen."""
 GEMM_PANEL_AHEAD = 32
 """Steps of k that rows of B are fetched before the tallest tiles want them: panels come from the second level cache,
 and those that were packed before from memory. `benchmarks.weights`."""
+EPILOGUE_BYTES = 12 << 10
+"""Bytes of a product's results that its epilogue is called with at least, unless a task has fewer. Chosen."""
 GEMM_AMX_AHEAD = 2
 """Tiles of a panel that AMX fetches before they are wanted. `benchmarks.kernels_gemm`."""
 CONV_TASK = 4 << 20
 """Multiply-adds of a convolution's task, about. Case `conv 3x3 64x64x32`."""
+CONV_FAR_KERNEL, CONV_FAR_PIXELS = 3 << 18, 256
+"""Bytes of a kernel that the second level cache does not keep beside the input, and pixels of a task then, about:
+`deployed resnet50`."""
 CONV_SERIAL = 1 << 20
 """Multiply-adds up to which the caller does everything."""
 DEPTHWISE_SERIAL = 1 << 17

@@ -31,6 +31,7 @@ from shlo_jit.lower.scope import Scope
 from shlo_jit.lower.sizes import symbol_of, write_sizes
 from shlo_jit.lower.timing import Timing
 from shlo_jit.memory.storage import Copy, MemoryPlan, Storage, nbytes
+from shlo_jit.schedule.following import Region
 from shlo_jit.schedule.kernel import NOTHING
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.schedule import Schedule
@@ -280,6 +281,12 @@ class ProgramLowering:
             self.constants.append(array)
             self.array_numbers[key] = len(self.constants) - 1
         return self.scope.constant(self.array_numbers[key])
+
+    def region(self, region: Region | None) -> tuple[V, V]:
+        """Address and bytes of what a kernel fetches for the steps after it; null and 0 where there is nothing."""
+        if region is None:
+            return const("ptr", 0), i64(0)
+        return self.constant_array(region.array), i64(region.nbytes)
 
     def table(self, values: list[int]) -> V:
         """Address of an array of i64: of a constant, or of a copy on the stack with what is known at the call only."""

@@ -20,6 +20,7 @@ from shlo_jit.kernels.gemm.policy import PREPACKED, WORDS
 from shlo_jit.kernels.gemm.types import GemmTypes
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
+from shlo_jit.schedule.following import PanelsSchedule
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.products import gemm_types
 from shlo_jit.schedule.schedule import Context
@@ -31,15 +32,13 @@ MAX_SPATIAL = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvolutionSchedule(KernelSchedule):
+class ConvolutionSchedule(PanelsSchedule):
     """A convolution with everything decided."""
 
     shape: ConvShape
     types: GemmTypes
     table: tuple[int, ...]
     """The routine's parameters; see `kernels/convolution/shape.py`."""
-    prepacked: np.ndarray | None
-    """The kernel, a constant, as panels; None where it is read as it lies."""
     epilogue: Epilogue | None
 
     @property
@@ -79,6 +78,7 @@ def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
     is_constant = kernel is not None and kernel.name == "stablehlo.constant"
     table = tuple(shape.pack(types, target, is_constant))
     t = dict(zip(FIELDS, table, strict=True))
+    blocks = shape.blocks(types, target) if t["w_prepacked"] else []
     pixels, features = prod(shape.output), shape.co * shape.groups
     if shape.features_last:
         numbers = 1, shape.batch * pixels, features
@@ -88,14 +88,15 @@ def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
         shape=shape,
         types=types,
         table=table,
-        prepacked=_panels(op, t["w_width"], types, context) if t["w_prepacked"] else None,
+        prepacked=_panels(op, t["w_width"], blocks, types, context) if blocks else None,
+        first_block=t["w_group_bytes"] * blocks[0] // sum(blocks) if blocks else 0,
         epilogue=schedule_epilogue(step, target, *numbers),
         scratch=Scratch.of(lambda threads: t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64),
         routines=(conv_routine(types, target, t["kind"]),),
     )
 
 
-def _panels(op: Op, width: int, types: GemmTypes, context: Context) -> np.ndarray:
+def _panels(op: Op, width: int, blocks: list[int], types: GemmTypes, context: Context) -> np.ndarray:
     """The constant kernel as panels. Where nobody else reads it as it lies, its memory is given up."""
     d, kernel = op.attributes["dimension_numbers"], op.operands[1].op
     assert isinstance(d, ConvDims) and kernel is not None
@@ -107,9 +108,9 @@ def _panels(op: Op, width: int, types: GemmTypes, context: Context) -> np.ndarra
         array = array.transpose(order)[reversals]
         *_, ci, co = array.shape
         by_group = array.reshape(-1, ci, groups, co // groups).transpose(2, 0, 1, 3)
-        return placed(prepack_kernel(by_group, width, types, context.target))
+        return placed(prepack_kernel(by_group, width, blocks, types, context.target))
 
-    key = (width, types, context.target, order, tuple(_reversals(op)), groups)
+    key = (width, *blocks, types, context.target, order, tuple(_reversals(op)), groups)
     panels = kernel.constant.derived(key, make)
     if context.read[op.operands[1]] == 1:
         kernel.constant.release()

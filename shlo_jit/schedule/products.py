@@ -17,13 +17,14 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.aligned import placed
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes
-from shlo_jit.kernels.gemm.policy import Layout, describe
+from shlo_jit.kernels.gemm.policy import Ints, Layout, describe, k_block
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.types import GemmPlan, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.vector import way_of
 from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
+from shlo_jit.schedule.following import PanelsSchedule
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
@@ -31,7 +32,7 @@ from shlo_jit.sizes import Size, hint_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProductSchedule(KernelSchedule):
+class ProductSchedule(PanelsSchedule):
     """A dot_general with everything decided."""
 
     types: GemmTypes
@@ -44,8 +45,6 @@ class ProductSchedule(KernelSchedule):
     n: int
     k: int
     strides: Layout
-    prepacked: np.ndarray | None
-    """The second operand, a constant, as panels; None where it is read as it lies."""
     way: Way
     epilogue: Epilogue | None
     blocking: tuple[Note, ...]
@@ -83,10 +82,11 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     n, k = math.prod(rhs[d] for d in roles.rhs_free), math.prod(lhs[d] for d in roles.lhs_contracting)
     why_late = "the product is several calls" if looped else ""
     plan = gemm_plan(types, target)
-    way, prepacked = _way(plan, (m, n, k, *strides)), None
+    way, prepacked, first_block = _way(plan, (m, n, k, *strides)), None, 0
     if not looped and _is_prepacked(op.operands[1], way, context):
         way, prepacked = Way.TILES, _panels(op.operands[1], roles, plan, context)
         strides = strides._replace(b_bs=prepacked_bytes(plan, n, k) // itemsize(types.b))
+        first_block = prepacked_bytes(plan, n, min(k, k_block(Ints(), plan, k)))
     return ProductSchedule(
         types=types,
         roles=roles,
@@ -97,6 +97,7 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
         k=k,
         strides=strides,
         prepacked=prepacked,
+        first_block=first_block,
         epilogue=schedule_epilogue(step, target, batch, m, n, why_late),
         blocking=_blocking(plan, (batch, m, n, k), strides, prepacked is not None),
         scratch=Scratch.of(

@@ -17,6 +17,7 @@ from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step, all_steps, rea
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.following import link
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.scratch import Scratch
@@ -98,7 +99,9 @@ def schedule(plan: PlanBlock, context: Context) -> Schedule:
     """Decide how each step of a plan runs, those inside control flow too. Raises UnsupportedError at the line of an op
     that no kernel computes."""
     context = context._replace(read=read_inside(plan))
-    return Schedule({id(step): schedule_step(step, context) for step in all_steps(plan)})
+    steps = {id(step): schedule_step(step, context) for step in all_steps(plan)}
+    link(plan, steps)
+    return Schedule(steps)
 
 
 def schedule_step(step: Step, context: Context) -> KernelSchedule:

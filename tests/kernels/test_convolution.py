@@ -108,12 +108,12 @@ def strides(x: np.ndarray) -> list[int]:
     return [s // x.itemsize for s in x.strides]
 
 
-def as_wanted(w: np.ndarray, table: np.ndarray, types: GemmTypes, target: Target) -> np.ndarray:
+def as_wanted(w: np.ndarray, shape: ConvShape, table: np.ndarray, types: GemmTypes, target: Target) -> np.ndarray:
     """The kernel [g, *window, ci, co] as the routine wants it."""
     if not table[FIELDS.index("w_prepacked")]:
         return w
     width = int(table[FIELDS.index("w_width")])
-    panels = prepack_kernel(w.reshape(w.shape[0], -1, *w.shape[-2:]), width, types, target)
+    panels = prepack_kernel(w.reshape(w.shape[0], -1, *w.shape[-2:]), width, shape.blocks(types, target), types, target)
     return guarded.relaid(panels, at_end=True)
 
 
@@ -159,7 +159,7 @@ def run(
     assert cs[0] == p.co * feature or p.g == 1 or c.size == 0
     table = np.array(shape.pack(types, t, is_constant), np.int64)
     size = conv_scratch_bytes(shape, types, t, threads, is_constant)
-    kernel = as_wanted(w, table, types, t)
+    kernel = as_wanted(w, shape, table, types, t)
     scratch = guarded.scratch(size)
     pixels = int(np.prod(p.output))
     features = p.g * p.co
@@ -171,7 +171,7 @@ def run(
 
     epilogue = EPILOGUE(told)
     kind = int(table[FIELDS.index("kind")])
-    f = load(conv_routine(types, t, kind), t).function(conv_symbol(types, kind), "pppppppi")
+    f = load(conv_routine(types, t, kind), t).function(conv_symbol(types, kind), "ppppppppii")
     f(
         table.ctypes.data,
         x.ctypes.data,
@@ -180,6 +180,8 @@ def run(
         scratch.ctypes.data,
         ctypes.cast(epilogue, ctypes.c_void_p),
         None,
+        None,
+        0,
         threads,
     )
     assert (scratch[size:] == guarded.UNWRITTEN).all(), "wrote beyond conv_scratch_bytes"

@@ -56,7 +56,7 @@ def field(found: ConvolutionSchedule, name: str) -> int:
     ("found", "way"),
     [
         (convolution((1, 58, 58, 64), 3, 64), LAST_IN_PLACE),
-        (convolution((1, 9, 9, 64), 3, 64), LAST_GATHER),
+        (convolution((1, 13, 13, 64), 3, 64), LAST_GATHER),
         (convolution((1, 58, 58, 16), 3, 32, "first"), FIRST),
         (convolution((1, 58, 58, 60), 3, 60, groups=60), DEPTHWISE),
         (convolution((1, 58, 58, 64), 3, 64, groups=64, stride=2), DEPTHWISE),
@@ -72,9 +72,17 @@ def test_the_ways(found: ConvolutionSchedule, way: int) -> None:
 
 
 def test_pixels_are_gathered_where_lines_waste_too_much_of_the_tile() -> None:
-    """A line of 14 fills the 14 rows of the tile; one of 15 wastes 13 of 28."""
-    assert field(convolution((1, 16, 16, 64), 3, 32), "kind") == LAST_IN_PLACE
-    assert field(convolution((1, 17, 17, 64), 3, 32), "kind") == LAST_GATHER
+    """A line of 14 fills the 14 rows of the tile, and one of 7 those of the tile of 7; 11 are 8 + 2 + 1, where two rows
+    and one take as long as four."""
+    for pixels, way in ((14, LAST_IN_PLACE), (7, LAST_IN_PLACE), (11, LAST_GATHER)):
+        assert field(convolution((1, pixels + 2, pixels + 2, 64), 3, 64), "kind") == way
+
+
+def test_a_kernel_larger_than_the_cache_is_read_once() -> None:
+    """9.4 MB against 49 pixels: every task has all pixels, and two panels of 32 features."""
+    found = convolution((1, 9, 9, 512), 3, 512)
+    assert (field(found, "row_chunks"), field(found, "nc")) == (1, 64)
+    assert field(convolution((1, 58, 58, 64), 3, 64), "column_chunks") == 1
 
 
 def test_eight_features_a_channel_still_go_plane_by_plane() -> None:

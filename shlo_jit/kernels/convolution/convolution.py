@@ -62,6 +62,8 @@ CONV_PARAMS = (
     ("ptr", "scratch"),
     ("ptr", "epilogue"),
     ("ptr", "frame"),
+    ("ptr", "following"),
+    ("i64", "following_bytes"),
     ("i64", "threads"),
 )
 """Of the routine's symbol. `table` is `ConvShape.pack(...)` as i64; `scratch` has `conv_scratch_bytes(...)` bytes.
@@ -70,6 +72,9 @@ CONV_PARAMS = (
 the second index of the output's feature f is `group * co + feature of the group`:
 features last: batch = 0, i = image * pixels + pixel (row-major), j = f;
 features first: batch = image, i = f, j = pixel.
+
+`following` is what will be read after this convolution, `following_bytes` of it: where the kernel is prepacked it comes
+from memory beside the last products.
 """
 
 

@@ -9,7 +9,7 @@ from shlo_jit.kernels.gemm.pack import PackPlan, convert, emit_pack, pack_plans
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, itemsize, storage
 from shlo_jit.kernels.target import Target
 
-FRAME = ("table", "input", "kernel", "output", "scratch", "epilogue", "frame")
+FRAME = ("table", "input", "kernel", "output", "scratch", "epilogue", "frame", "following", "following_bytes")
 """Slots of the frame of the tasks."""
 TASK_PARAMS = [("ptr", "frame"), ("i64", "index"), ("i64", "worker")]
 
@@ -22,7 +22,14 @@ class Arguments:
         self.table = self.pointer("table")
 
     def pointer(self, name: str) -> V:
-        return self.b.load("ptr", self.b.offset(self.frame, 8 * FRAME.index(name)), align=8)
+        return self._slot(name, "ptr")
+
+    def _slot(self, name: str, type: str) -> V:
+        return self.b.load(type, self.b.offset(self.frame, 8 * FRAME.index(name)), align=8)
+
+    @property
+    def following_bytes(self) -> V:
+        return self._slot("following_bytes", "i64")
 
     def get(self, name: str) -> V:
         return self.b.load("i64", self.b.offset(self.table, 8 * FIELDS.index(name)), align=8)

@@ -3,6 +3,8 @@ run time, by NumPy."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from shlo_jit.kernels.convolution.shape import conv_plan
@@ -11,16 +13,24 @@ from shlo_jit.kernels.gemm.types import GemmTypes
 from shlo_jit.kernels.target import Target
 
 
-def prepack_kernel(kernel: np.ndarray, width: int, types: GemmTypes, target: Target) -> np.ndarray:
+def prepack_kernel(
+    kernel: np.ndarray, width: int, blocks: Sequence[int], types: GemmTypes, target: Target
+) -> np.ndarray:
     """The panels of a kernel [group, tap, input feature, output feature] (any strides), `width` output features each,
-    as bytes: group after group, panel after panel, tap after tap, input feature after input feature. What fills up the
-    last panel of a group is zero."""
+    as bytes: group after group, block of k after block of k (`ConvShape.blocks`), panel after panel, and in a panel tap
+    after tap, input feature after input feature. So what is read together lies together. What fills up the last panel
+    of a block is zero."""
     groups, taps, ci, co = kernel.shape
     unit = UNITS[conv_plan(types, target).unit]
-    panels = np.zeros((groups, -(-co // width), taps, ci, width), unit)
-    whole = co // width
-    main = kernel[..., : whole * width].reshape(groups, taps, ci, whole, width)
-    panels[:, :whole] = main.transpose(0, 3, 1, 2, 4)
-    if co % width:
-        panels[:, whole, :, :, : co % width] = kernel[..., whole * width :]
-    return panels.view(np.uint8).reshape(-1)
+    panels, whole = -(-co // width), co // width
+    out = np.zeros((groups, taps * ci * panels * width), unit)
+    rows, at = kernel.reshape(groups, taps * ci, co), 0
+    for k in blocks:
+        size = k * panels * width
+        block = out[:, at * panels * width :][:, :size].reshape(groups, panels, k, width)
+        part = rows[:, at : at + k]
+        block[:, :whole] = part[..., : whole * width].reshape(groups, k, whole, width).transpose(0, 2, 1, 3)
+        if co % width:
+            block[:, whole, :, : co % width] = part[..., whole * width :]
+        at += k
+    return out.view(np.uint8).reshape(-1)

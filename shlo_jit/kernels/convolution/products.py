@@ -7,6 +7,7 @@ from collections.abc import Callable
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64, vector
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
 from shlo_jit.kernels.convolution.shape import conv_plan
+from shlo_jit.kernels.gemm.blocks import FETCHED_A_STEP, ceil_div, is_told
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import transpose
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes
@@ -80,8 +81,8 @@ class _Task:
         scratch = g.pointer("scratch")
         copied = b.icmp("ne", g.get("copy_tasks"), 0)
         self.input = b.select(copied, scratch, g.pointer("input"))
-        prepacked = b.icmp("ne", g.get("w_prepacked"), 0)
-        self.weights = b.select(prepacked, g.pointer("kernel"), b.offset(scratch, g.get("scratch_weights")))
+        self.prepacked = b.icmp("ne", g.get("w_prepacked"), 0)
+        self.weights = b.select(self.prepacked, g.pointer("kernel"), b.offset(scratch, g.get("scratch_weights")))
         at = b.add(g.get("scratch_workers"), b.mul(worker, g.get("worker_bytes")))
         self.memory = b.offset(scratch, at)
         self.unit = self.plan.unit_bytes
@@ -91,6 +92,17 @@ class _Task:
         b, g = self.b, self.g
         strides = zip(g.ints("stride_d stride_h stride_w"), g.ints("a_d a_h a_w"), strict=True)
         return dot(b, *((x, b.mul(s, a)) for x, (s, a) in zip((d, h, w), strides, strict=True)))
+
+    def panel(self, group: V, nth: V, done: V, k: V) -> tuple[V, V]:
+        """Where the `k` rows behind `done` of a panel of the kernel are, and how far it is to the next panel. Panels
+        that were packed before are cut into blocks of k; others go on."""
+        b, g = self.b, self.g
+        row, whole = b.mul(g.get("w_width"), self.unit), g.get("k_bytes_per_panel")
+        block = b.mul(k, row)
+        before = b.mul(b.mul(done, g.get("w_panels")), row)
+        place = b.select(self.prepacked, b.add(before, b.mul(nth, block)), b.add(b.mul(nth, whole), b.mul(done, row)))
+        place = b.add(place, b.mul(group, g.get("w_group_bytes")))
+        return b.offset(self.weights, place), b.select(self.prepacked, block, whole)
 
     def pointers(self, table: V, first: V, count: V, group: V, offset: V) -> None:
         """Addresses of `count` pixels from flat pixel (image, d, h, w) `first` on."""
@@ -120,8 +132,9 @@ class _Task:
             offset = dot(b, (x, stride0), (y, stride1), (s, run_stride))
             body(offset, done, n, b.cast("zext", b.not_(first), "i64"), final)
 
-    def stripe(self, args: list[V]) -> None:
-        self.b.call("void", f"{self.plan.symbol}_stripe", [*args, args[4], i64(0)])
+    def stripe(self, args: list[V], later: tuple[V, V] | None = None) -> None:
+        """`later`: what is fetched beside the tiles, and how many bytes beside each; see STRIPE_PARAMS."""
+        self.b.call("void", f"{self.plan.symbol}_stripe", [*args, *(later or (args[4], i64(0)))])
 
     def report(self, final: V, ends: list[V]) -> None:
         b = self.b
@@ -130,60 +143,94 @@ class _Task:
             b.call_pointer("void", epilogue, [self.g.pointer("frame"), *ends])
 
 
-def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers: bool) -> str:
+class _LastTask(_Task):
     """Rows are pixels: a chunk of rows (lines of pixels when read in place) against a chunk of features."""
+
+    def __init__(self, b: Builder, types: GemmTypes, target: Target, gathers: bool):
+        super().__init__(b, types, target)
+        g, plan, self.gathers = self.g, self.plan, gathers
+        self.group, column, row = split(b, self.index, g.get("column_chunks"), g.get("row_chunks"))
+        nc, co, ow = g.ints("nc co ow")
+        j0 = b.mul(column, nc)
+        self.n = b.min_(b.sub(co, j0), nc)
+        self.panels, self.first_panel = ceil_div(b, self.n, plan.nr), b.udiv(j0, plan.nr)
+        places = (self.group, g.get("o_group")), (j0, i64(plan.out_bytes))
+        self.output = b.offset(g.pointer("output"), dot(b, *places))
+        self.feature = b.add(b.mul(self.group, co), j0)
+        count, self.per_line = (
+            (g.get("rows"), i64(1)) if gathers else (b.udiv(g.get("rows"), ow), ceil_div(b, ow, plan.mr))
+        )
+        self.begin = b.mul(row, g.get("row_chunk"))
+        self.end = b.min_(b.add(self.begin, g.get("row_chunk")), count)
+        rows = b.sub(self.end, self.begin)
+        self.stripes = ceil_div(b, rows, plan.mr) if gathers else b.mul(rows, self.per_line)
+        self.first_pixel = self.begin if gathers else b.mul(self.begin, ow)
+        self.table = b.alloca("ptr", plan.mr)
+        self.told = b.alloca("i64", 1)
+        """The first pixel that the epilogue was not told of."""
+        self.share = b.udiv(g.following_bytes, b.max_(g.get("main_tasks"), 1))
+        self.soon = b.offset(g.pointer("following"), b.mul(self.index, self.share))
+
+    def part(self, offset: V, done: V, runs: V, more: V, final: V) -> None:
+        """All stripes against the panels of a part of the window."""
+        b, g = self.b, self.g
+        k = b.mul(g.get("run"), runs)
+        packed, panel_bytes = self.panel(self.group, self.first_panel, done, k)
+        # The next part's panels come from memory beside this one's tiles; beside the last part's, what follows.
+        after = self.panel(self.group, self.first_panel, b.add(done, k), k)[0]
+        fetched = b.select(final, self.share, b.mul(self.panels, panel_bytes))
+        fetched = b.select(self.prepacked, fetched, i64(0))
+        piece = b.min_(b.udiv(fetched, b.mul(self.panels, self.stripes)), b.mul(k, FETCHED_A_STEP))
+        b.store(self.first_pixel, self.told, align=8)
+
+        def stripe(at: V, i: V, height: V, a: V, a_rs: V, a_cs: V, k: V, runs: V) -> None:
+            """The stripe that is `at` of the task's; `i` its first pixel."""
+            c = b.offset(self.output, b.mul(i, g.get("o_pixel")))
+            operand = [packed, i64(self.plan.b_step), panel_bytes, c, g.get("o_pixel")]
+            later = b.offset(b.select(final, self.soon, after), b.mul(b.mul(at, self.panels), piece)), piece
+            self.stripe([a, a_rs, a_cs, height, *operand, self.n, k, more, runs, g.get("run_stride")], later)
+            first, end = b.load("i64", self.told, align=8), b.add(i, height)
+            nbytes = b.mul(b.sub(end, first), b.mul(self.n, self.plan.out_bytes))
+            with b.if_(is_told(b, nbytes, b.icmp("eq", b.add(at, 1), self.stripes))):
+                self.report(final, [i64(0), first, end, self.feature, b.add(self.feature, self.n)])
+                b.store(end, self.told, align=8)
+
+        if self.gathers:
+            self._gathered(offset, runs, stripe)
+        else:
+            self._in_place(offset, runs, stripe)
+
+    def _in_place(self, offset: V, runs: V, stripe: Callable[..., None]) -> None:
+        b, g, mr = self.b, self.g, self.plan.mr
+        od, oh, ow = g.ints("od oh ow")
+        step, group_offset = b.mul(g.get("stride_w"), g.get("a_w")), b.mul(self.group, g.get("a_group"))
+        with b.loop(self.begin, self.end, hint="line") as line:
+            image, d, h = split(b, line, od, oh)
+            at = b.add(b.mul(image, g.get("a_batch")), self.pixel_offset(d, h, i64(0)))
+            start = b.offset(self.input, b.add(b.add(at, offset), group_offset))
+            with b.loop(0, ow, mr, "stripe") as w:
+                height = b.min_(b.sub(ow, w), mr)
+                nth = b.add(b.mul(b.sub(line, self.begin), self.per_line), b.udiv(w, mr))
+                a = b.offset(start, b.mul(w, step))
+                stripe(nth, b.add(b.mul(line, ow), w), height, a, step, i64(self.unit), g.get("run"), runs)
+
+    def _gathered(self, offset: V, runs: V, stripe: Callable[..., None]) -> None:
+        b, plan = self.b, self.plan
+        with b.loop(self.begin, self.end, plan.mr, "stripe") as i:
+            height = b.min_(b.sub(self.end, i), plan.mr)
+            width = height if plan.masks else i64(plan.mr)
+            self.pointers(self.table, i, height, self.group, offset)
+            self.gather(self.table, height, width, self.memory, runs)
+            k, nth = b.mul(self.g.get("run"), runs), b.udiv(b.sub(i, self.begin), plan.mr)
+            stripe(nth, i, height, self.memory, i64(self.unit), b.mul(width, self.unit), k, i64(1))
+
+
+def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers: bool) -> str:
+    """Features last; see `_LastTask`."""
     name = f"shlo_conv_{types.name}_last_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
-    t = _Task(b, types, target)
-    g, plan = t.g, t.plan
-    group, column, row = split(b, t.index, g.get("column_chunks"), g.get("row_chunks"))
-    nc, co = g.ints("nc co")
-    j0 = b.mul(column, nc)
-    n = b.min_(b.sub(co, j0), nc)
-    panel_bytes = g.get("k_bytes_per_panel")
-    weights = b.offset(t.weights, dot(b, (group, g.get("w_group_bytes")), (b.udiv(j0, plan.nr), panel_bytes)))
-    output = b.offset(g.pointer("output"), dot(b, (group, g.get("o_group")), (j0, i64(plan.out_bytes))))
-    pixel = g.get("o_pixel")
-    feature = b.add(b.mul(group, co), j0)
-    r0 = b.mul(row, g.get("row_chunk"))
-    r1 = b.add(r0, g.get("row_chunk"))
-    table = b.alloca("ptr", plan.mr)
-    group_offset = b.mul(group, g.get("a_group"))
-
-    def part(offset: V, done: V, runs: V, more: V, final: V) -> None:
-        packed = b.offset(weights, b.mul(done, plan.b_step))
-
-        def stripe(i: V, height: V, a: V, a_rs: V, a_cs: V, k: V, runs: V) -> None:
-            c = b.offset(output, b.mul(i, pixel))
-            operand = [packed, i64(plan.b_step), panel_bytes, c, pixel]
-            t.stripe([a, a_rs, a_cs, height, *operand, n, k, more, runs, g.get("run_stride")])
-            t.report(final, [i64(0), i, b.add(i, height), feature, b.add(feature, n)])
-
-        def in_place() -> None:
-            od, oh, ow = g.ints("od oh ow")
-            lines = b.mul(b.mul(g.get("batch"), od), oh)
-            step = b.mul(g.get("stride_w"), g.get("a_w"))
-            with b.loop(r0, b.min_(r1, lines), hint="line") as line:
-                image, d, h = split(b, line, od, oh)
-                at = b.add(b.mul(image, g.get("a_batch")), t.pixel_offset(d, h, i64(0)))
-                start = b.offset(t.input, b.add(b.add(at, offset), group_offset))
-                with b.loop(0, ow, plan.mr, "stripe") as w:
-                    height = b.min_(b.sub(ow, w), plan.mr)
-                    a = b.offset(start, b.mul(w, step))
-                    stripe(b.add(b.mul(line, ow), w), height, a, step, i64(t.unit), g.get("run"), runs)
-
-        def gathered() -> None:
-            with b.loop(r0, b.min_(r1, g.get("rows")), plan.mr, "stripe") as i:
-                height = b.min_(b.sub(b.min_(r1, g.get("rows")), i), plan.mr)
-                width = height if plan.masks else i64(plan.mr)
-                t.pointers(table, i, height, group, offset)
-                t.gather(table, height, width, t.memory, runs)
-                k = b.mul(g.get("run"), runs)
-                stripe(i, height, t.memory, i64(t.unit), b.mul(width, t.unit), k, i64(1))
-
-        (gathered if gathers else in_place)()
-
-    t.each_call(part)
+    task = _LastTask(b, types, target, gathers)
+    task.each_call(task.part)
     b.ret()
     return name
 
@@ -200,7 +247,6 @@ def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str
     nc, co = g.ints("nc co")
     p0 = b.mul(column, nc)
     n = b.min_(b.sub(pixels, p0), nc)
-    weights = b.offset(t.weights, b.mul(group, g.get("w_group_bytes")))
     feature_stride = g.get("o_feature")
     places = ((group, g.get("o_group")), (image, g.get("o_image")), (p0, i64(plan.out_bytes)))
     output = b.offset(g.pointer("output"), dot(b, *places))
@@ -217,9 +263,7 @@ def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str
             t.gather(table, count, i64(plan.nr), b.offset(t.memory, b.mul(b.udiv(j, plan.nr), panel)), runs)
         with b.loop(0, co, plan.mr, "stripe") as i:
             height = b.min_(b.sub(co, i), plan.mr)
-            a = b.offset(
-                weights, dot(b, (b.udiv(i, plan.mr), g.get("k_bytes_per_panel")), (done, i64(plan.mr * t.unit)))
-            )
+            a, _ = t.panel(group, b.udiv(i, plan.mr), done, k)
             c = b.offset(output, b.mul(i, feature_stride))
             a_args = [a, i64(t.unit), i64(plan.mr * t.unit), height]
             t.stripe([*a_args, t.memory, i64(plan.b_step), panel, c, feature_stride, n, k, more, i64(1), i64(0)])

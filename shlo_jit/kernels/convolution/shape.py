@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from shlo_jit import tuning
+from shlo_jit.kernels.gemm.micro import turns
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize, storage
 from shlo_jit.kernels.target import Target
 from shlo_jit.sizes import Size, equal, hint_of
@@ -20,7 +21,7 @@ _FIELDS = (
     "in_d in_h in_w kd kh kw od oh ow rows "
     "stride_d stride_h stride_w pad_d pad_h pad_w ldil_d ldil_h ldil_w rdil_d rdil_h rdil_w "
     "in_batch in_group in_sd in_sh in_sw in_feature "
-    "w_sd w_sh w_sw w_in w_out w_group w_offset w_width w_chunk w_chunks w_taps w_group_bytes w_prepacked "
+    "w_sd w_sh w_sw w_in w_out w_group w_offset w_width w_panels w_chunk w_chunks w_taps w_group_bytes w_prepacked "
     "o_pixel o_image o_feature o_group "
     "pd ph pw copy_iw0 copy_count copy_w0 "
     "a_group a_batch a_d a_h a_w "
@@ -111,6 +112,12 @@ class ConvShape:
     def features_last(self) -> bool:
         """How the epilogue is told of rectangles (see `convolution.CONV_PARAMS`); decides where both readings fit."""
         return self.out_feature == 1 if self.co > 1 else self.pixel_stride != 1
+
+    def blocks(self, types: GemmTypes, target: Target) -> list[int]:
+        """The k of the parts that the window is taken in, in their order."""
+        decision = _Decision(self, types, target, is_constant=True)
+        decision.table()
+        return decision.blocks()
 
     def pack(self, types: GemmTypes, target: Target, is_constant: bool = False) -> list[int]:
         """The parameter table of the routine, `FIELDS` in order. Of a kernel that `is_constant`, the routine wants what
@@ -309,6 +316,13 @@ class _Decision:
             runs_per_call=min(max(1, tuning.CONV_CALL_K // max(hint_of(run), 1)), max(runs, 1)),
         )
 
+    def blocks(self) -> list[int]:
+        """The k of the calls of a stripe."""
+        v = self.values
+        each = v["runs_per_call"]
+        line = [min(each, v["runs"] - s) * v["run"] for s in range(0, v["runs"], each)]
+        return line * (v["outer0"] * v["outer1"])
+
     # ------------------------------------------------------------------ cutting
     def _cut(self) -> None:
         s, plan, v = self.shape, self.plan, self.values
@@ -325,7 +339,7 @@ class _Decision:
         chunks = -(-panels // max(per_task, 1))
         taps = max(1, (128 << 10) // max(1, hint_of(s.ci) * width * per_task * plan.unit_bytes))
         self._set(w_width=width, k_bytes_per_panel=panel, w_chunk=per_task, w_chunks=chunks, w_taps=taps)
-        self._set(w_group_bytes=panel * panels)
+        self._set(w_group_bytes=panel * panels, w_panels=panels)
         weights = workers = _round(self.copy_bytes + 256, 64)
         if self.is_constant:
             self._set(w_prepacked=1)
@@ -341,9 +355,11 @@ class _Decision:
         columns = max(plan.nr, min(512, (192 << 10) // hint_of(call_k)) // plan.nr * plan.nr)
         columns = min(columns, _round(hint_of(s.co), plan.nr))
         width = max(1, self.output[2])
-        wasted = _round(width, plan.mr) - width
+        wasted = turns(plan, width) - width
         in_place = wasted * 2 * -(-hint_of(s.co) // plan.nr) <= width
         rows = max(2, tuning.CONV_TASK // max(1, columns * k * plan.mr)) * plan.mr
+        if k * hint_of(s.co) * plan.unit_bytes >= tuning.CONV_FAR_KERNEL:
+            rows, columns = self._cut_far(k, columns)
         if in_place:
             lines = self.images * self.output[0] * self.output[1]
             chunk = max(1, rows // width)
@@ -354,6 +370,20 @@ class _Decision:
         self._set(nc=columns, column_chunks=column_chunks)
         self._set(main_tasks=self.values["row_chunks"] * column_chunks * s.groups)
         self._set(worker_bytes=_round(call_k * plan.mr * plan.unit_bytes + 1024, 64))
+
+    def _cut_far(self, k: int, widest: int) -> tuple[int, int]:
+        """Pixels and features of a task where the kernel does not stay in the caches: each of its panels is read once
+        for all pixels of some, so the pixels of a task are many and the features few. There are a multiple of four
+        tasks along the features, equal ones, if there are several."""
+        plan, co = self.plan, hint_of(self.shape.co)
+        pixels = max(1, hint_of(self.values["rows"]))
+        chunks = -(-pixels // tuning.CONV_FAR_PIXELS)
+        rows = _round(-(-pixels // chunks), plan.mr)
+        panels = -(-co // plan.nr)
+        each = min(max(2, tuning.CONV_TASK // (k * plan.nr * rows)), widest // plan.nr)
+        tasks = -(-panels // each)
+        tasks = _round(tasks, 4) if tasks > 1 else 1
+        return rows, -(-panels // tasks) * plan.nr
 
     def _cut_first(self, k: int, call_k: int) -> None:
         """Rows of the product are features, its columns pixels of an image."""

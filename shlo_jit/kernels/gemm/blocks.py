@@ -28,12 +28,15 @@ from shlo_jit.sizes import at_most, surely
 
 _FIELDS = (
     "a a_rs a_cs a_bs b b_rs b_cs b_bs c c_rs c_bs batch m n k mc nc rows columns group pack_a mode_b k0 k1 "
-    "kc pack_b shared panel_bytes shared_a a_panel worker worker_bytes epilogue frame batch0 x_rs y_rs"
+    "kc pack_b shared panel_bytes shared_a a_panel worker worker_bytes epilogue frame batch0 x_rs y_rs following share"
 )
 FIELDS = tuple(_FIELDS.split())
 """Slots of the frame a task reads. Strides in bytes; `rows` x `columns` chunks a product; `group` products a task;
 k0 to k1 the part of k to do, `kc` of it at a time; `pack_a` and `mode_b` say where A and B are read from; `pack_b`
-tasks pack B; `shared` has the panels of B that were packed before. The last two: see `gemm_vector`."""
+tasks pack B; `shared` has the panels of B that were packed before; each task fetches its `share`, in bytes, of what is
+`following`. `x_rs` and `y_rs`: see `gemm_vector`."""
+FETCHED_A_STEP = 64
+"""Bytes fetched for later in a step of k at most: a line of the cache."""
 
 
 class Frame:
@@ -62,6 +65,12 @@ class Frame:
 
 def ceil_div(b: Builder, a: V, c: V | int) -> V:
     return b.udiv(b.add(a, b.sub(c, 1)), c)
+
+
+def is_told(b: Builder, nbytes: V, last: V) -> V:
+    """Whether the epilogue is told of the stripes since it was told before, `nbytes` of C: some at a time, since a call
+    costs as much as a short stripe, and while the first level cache has them."""
+    return b.or_(last, b.icmp("sge", nbytes, tuning.EPILOGUE_BYTES))
 
 
 def panel_bytes_of(b: Builder, plan: GemmPlan, k: V) -> V:
@@ -113,17 +122,22 @@ def emit_task(module: ModuleText, plan: GemmPlan, target: Target) -> str:
     i1, j1 = b.min_(b.add(i0, mc), m), b.min_(b.add(j0, nc), n)
     memory = b.offset(f.get("worker", "ptr"), b.mul(worker, f.get("worker_bytes")))
     last = b.min_(b.add(first, group), f.get("batch"))
+    share = f.get("share")
+    soon = b.offset(f.get("following", "ptr"), b.mul(index, share))
     with b.loop(first, last, hint="batch") as at:
-        b.call("void", f"{plan.symbol}_rectangle", [pointer, at, i0, i1, j0, j1, memory])
+        fetched = b.select(b.icmp("eq", at, first), share, i64(0))
+        b.call("void", f"{plan.symbol}_rectangle", [pointer, at, i0, i1, j0, j1, memory, soon, fetched])
     b.ret()
     return name
 
 
 def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
-    """`void rectangle(frame, batch, i0, i1, j0, j1, memory)`: the k loop and the stripes of a rectangle of C."""
+    """`void rectangle(frame, batch, i0, i1, j0, j1, memory, soon, soon_bytes)`: the k loop and the stripes of a
+    rectangle of C. Beside the last block of prepacked panels `soon` is fetched, which is wanted after the rectangle."""
     params = [("ptr", "frame"), *(("i64", x) for x in ("batch", "i0", "i1", "j0", "j1")), ("ptr", "memory")]
+    params += [("ptr", "soon"), ("i64", "soon_bytes")]
     b = module.function(f"{plan.symbol}_rectangle", params, attributes=attributes(target))
-    pointer, batch, i0, i1, j0, j1, memory = b.params
+    pointer, batch, i0, i1, j0, j1, memory, soon, soon_bytes = b.params
     f = Frame(b, pointer)
     a, b_first, c = f.pointers("a", "b", "c")
     a_rs, a_cs, b_rs, b_cs, c_rs, k0, k1, k = f.ints("a_rs", "a_cs", "b_rs", "b_cs", "c_rs", "k0", "k1", "k")
@@ -157,19 +171,21 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
         report = b.and_(final, b.icmp("ne", f.get("epilogue", "ptr"), V("ptr", "null")))
         # The next block of panels comes from memory while this one is multiplied, a piece beside every tile.
         panels, stripes = ceil_div(b, n, plan.nr), ceil_div(b, b.sub(i1, i0), plan.mr)
-        following = b.mul(panels, panel_bytes_of(b, plan, b.min_(b.max_(b.sub(b.sub(k1, kb), kc), 0), kc)))
-        piece = b.udiv(b.select(prepacked, following, i64(0)), b.mul(panels, stripes))
-        after = b.offset(shared, block_bytes)
-        with b.loop_carry(i0, i1, [after], plan.mr, "stripe") as stripe:
-            i, later = stripe.index, stripe.values[0]
+        block = b.mul(panels, panel_bytes_of(b, plan, b.min_(b.max_(b.sub(b.sub(k1, kb), kc), 0), kc)))
+        after = b.select(final, soon, b.offset(shared, block_bytes))
+        fetched = b.select(prepacked, b.select(final, soon_bytes, block), i64(0))
+        piece = b.min_(b.udiv(fetched, b.mul(panels, stripes)), b.mul(kc, FETCHED_A_STEP // plan.group))
+        with b.loop_carry(i0, i1, [after, i0], plan.mr, "stripe") as stripe:
+            i, later, told = stripe.index, *stripe.values
             height = b.min_(b.sub(i1, i), plan.mr)
+            end = b.add(i, height)
             at = b.offset(b.offset(a, b.mul(i, a_rs)), b.mul(kb, a_cs))
             row = b.offset(c, b.mul(i, c_rs))
             _stripe(b, plan, f, at, (a_rs, a_cs), i, height, operand, row, c_rs, n, kc, kb, memory, (later, piece))
-            with b.if_(report):
-                ends = [batch, i, b.add(i, height), j0, j1]
-                b.call_pointer("void", f.get("epilogue", "ptr"), [f.get("frame", "ptr"), *ends])
-            stripe.next(b.offset(later, b.mul(piece, panels)))
+            full = is_told(b, b.mul(b.sub(end, told), b.mul(n, plan.out_bytes)), b.icmp("eq", end, i1))
+            with b.if_(b.and_(report, full)):
+                b.call_pointer("void", f.get("epilogue", "ptr"), [f.get("frame", "ptr"), batch, told, end, j0, j1])
+            stripe.next(b.offset(later, b.mul(piece, panels)), b.select(full, end, told))
     b.ret()
 
 

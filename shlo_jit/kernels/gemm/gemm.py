@@ -56,6 +56,8 @@ GEMM_PARAMS = (
     ("ptr", "scratch"),
     ("ptr", "epilogue"),
     ("ptr", "frame"),
+    ("ptr", "following"),
+    ("i64", "following_bytes"),
     ("i64", "threads"),
 )
 """Of the routine's symbol. Strides in elements, of any size and sign, 0 broadcasts; the columns of C are adjacent.
@@ -65,6 +67,9 @@ tiles read that.
 
 `k0` is 0, or C has the sums of so many steps of k, and the routine goes on with them: so A and B may come in pieces, a
 call each. Prepacked ones do not.
+
+`following` is what will be read after this product, `following_bytes` of it: where B is prepacked it comes from memory
+beside the last tiles.
 
 `scratch` has `scratch_bytes(...)` bytes aligned to 64. `epilogue` is null or
 `void (ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`, called once for every rectangle of C when it is final,
@@ -170,6 +175,7 @@ class _Shape:
         self.scratch, self.epilogue, self.frame, self.threads = (
             p[x] for x in ("scratch", "epilogue", "frame", "threads")
         )
+        self.following, self.following_bytes = p["following"], p["following_bytes"]
 
 
 def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pack_task: str) -> None:
@@ -189,6 +195,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     pieces = policy.cut(numbers, plan, extents, mode, product)
     f.set(mc=pieces.mc, nc=pieces.nc, rows=pieces.rows, columns=pieces.columns, group=pieces.group)
     tasks = policy.task_count(numbers, pieces, s.batch)
+    f.set(following=s.following, share=b.udiv(s.following_bytes, tasks))
     shared, far = (b.icmp("eq", x, SHARED) for x in mode)
     _lay_out(b, plan, s, f, each, shared, far)
     task_at, pack_at = V("ptr", f"@{task}"), V("ptr", f"@{pack_task}")

@@ -1,8 +1,8 @@
 """The register-tile micro-kernel and the stripe above it.
 
 Strides of A and the row stride of B are arguments, so one kernel serves packed panels and operands read in place.
-A stripe is up to `mr` rows of A against any number of columns; rows short of `mr` are done by kernels of 8, 4, 2 and 1
-rows, and the last columns by a kernel one vector wide, so no product is computed in vain by more than a vector.
+A stripe is up to `mr` rows of A against any number of columns; rows short of `mr` are done by kernels of 8, 7, 4, 2 and
+1 rows, and the last columns by a kernel one vector wide, so no product is computed in vain by more than a vector.
 """
 
 from __future__ import annotations
@@ -68,7 +68,18 @@ ROW_GROUP = 3
 
 def row_counts(plan: GemmPlan) -> list[int]:
     """Heights of the kernels, tallest first."""
-    return [plan.mr, *(r for r in (8, 4, 2, 1) if r < plan.mr)]
+    return [plan.mr, *(r for r in (8, 7, 4, 2, 1) if r < plan.mr)]
+
+
+def turns(plan: GemmPlan, rows: int) -> int:
+    """What `rows` rows take, in rows of the tallest tile: short tiles wait for sums and for B."""
+    whole, left = divmod(rows, plan.mr)
+    total = whole * plan.mr
+    for height in row_counts(plan):
+        while left >= height:
+            total += height if height >= SUMS - 1 else SUMS // 2
+            left -= height
+    return total
 
 
 def attributes(target: Target) -> str:
@@ -185,14 +196,16 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     in_place = plan.kind == "plain" and len(tile.masks) > 0
     total = rows * nv
     ahead = b.mul(b_rs, tuning.GEMM_PANEL_AHEAD)
+    # Short tiles have no loads to spare, and are few.
+    fetches = 2 * rows >= plan.mr
 
     def step(carry: Carry) -> None:
         acc, at, (row_b, soon) = carry.values[:total], carry.values[total:-2], carry.values[-2:]
-        if rows == plan.mr:
+        if fetches:
             b.prefetch(soon, locality=2)
         ys: list[V] = []
         for v in range(nv):
-            if rows == plan.mr:
+            if fetches:
                 b.prefetch(b.offset(row_b, b.add(ahead, v * plan.lanes * plan.unit_bytes)))
             p = in_panels(row_b, v, plan.lanes * plan.unit_bytes)
             ys.append(b.masked_load(unit, p, tile.masks[v]) if in_place else b.load(unit, p))
@@ -282,13 +295,12 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     b = module.function(f"{plan.symbol}_stripe", STRIPE_PARAMS, linkage="", attributes=tile_attributes(target))
     a, a_rs, a_cs, rows, b_first, b_rs, b_panel, c, c_rs, n, k, accumulate, runs, run_stride, *later = b.params
     later_first, later_tile = later
-    later_step = b.udiv(later_tile, b.max_(b.mul(k, runs), 1))
+    steps = b.max_(b.mul(k, runs), 1)
+    later_step = b.udiv(b.add(later_tile, b.sub(steps, 1)), steps)
     more = b.icmp("ne", accumulate, 0)
     start_rs = b.select(more, c_rs, i64(0))
     start_step = b.select(more, i64(plan.nr * plan.out_bytes), i64(0))
     tile = None if plan.masks and plan.parts == 1 else b.alloca("i8", plan.mr * plan.nr * plan.out_bytes)
-    # Full height, or the powers of two that sum up to it: columns outside, so B comes from afar only once.
-    pieces = b.select(b.icmp("eq", rows, plan.mr), i64(1), b.intrinsic("ctpop", "i64", [rows]))
     start = b.select(more, c, V("ptr", f"@{zeros}"))
     done: V = i64(0)
     for height in (1, 2) if plan.kind != "complex" else ():
@@ -300,7 +312,8 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
         b_at, c_column, start_column, soon = column.values
         width = b.min_(b.sub(n, column.index), plan.nr)
         one = b.icmp("sle", width, plan.lanes)
-        with b.loop_carry(0, pieces, [rows, a, c_column, start_column]) as piece:
+        # Full height, or the heights that sum up to it: columns outside, so B comes from afar only once.
+        with b.repeat([rows, a, c_column, start_column], "piece") as piece:
             left, a_row, c_at, start_at = piece.values
             size, functions = _choose(b, heights, kernels, left)
             kernel = b.select(one, functions[-1], functions[0])
@@ -314,7 +327,9 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
                     full = b.or_(full, b.icmp("eq", width, plan.lanes))
                 _call_or_copy(b, plan, kernel, args, full, size, tile)
             places = [(a_row, a_rs), (c_at, c_rs), (start_at, start_rs)]
-            piece.next(b.sub(left, size), *(b.offset(at, b.mul(size, stride)) for at, stride in places))
+            rest = b.sub(left, size)
+            piece.next(rest, *(b.offset(at, b.mul(size, stride)) for at, stride in places))
+            piece.again = b.icmp("sgt", rest, 0)
         column.next(
             b.offset(b_at, b_panel),
             b.offset(c_column, plan.nr * plan.out_bytes),

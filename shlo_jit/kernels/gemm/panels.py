@@ -127,6 +127,6 @@ def _emit_block(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     f.set(mode_b=mode, pack_a=PRIVATE if packs_a else IN_PLACE, shared_a=null, a_panel=0, panel_bytes=panel)
     with b.loop_carry(0, k, [panels], of_k, "kblock") as block:
         f.set(k0=block.index, k1=b.min_(b.add(block.index, of_k), k), shared=block.values[0])
-        b.call("void", f"{plan.symbol}_rectangle", [f.pointer, i64(0), i64(0), m, i64(0), n, memory])
+        b.call("void", f"{plan.symbol}_rectangle", [f.pointer, i64(0), i64(0), m, i64(0), n, memory, null, i64(0)])
         block.next(b.offset(block.values[0], each))
     b.ret()

@@ -262,16 +262,22 @@ def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) 
 
 
 def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents) -> tuple[N, N]:
-    """Rows and columns of a task where B was packed before: nothing is lost where they are few. Of few rows, tasks are
-    bound by what they read of B. There are a multiple of four tasks along n, equal ones, if there are several."""
-    few = tuning.GEMM_PRIVATE_ROWS
-    height = a.select(a.compare("gt", s.m, few), a.number(few // plan.mr * plan.mr), s.m)
-    task = a.mul(a.most(height, tuning.GEMM_TASK_ROWS), a.mul(a.most(s.k, 1), plan.nr))
-    each = a.least(a.most(a.div(a.number(tuning.GEMM_TASK), task), 2), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr)
-    panels = a.ceil_div(s.n, plan.nr)
-    tasks = a.ceil_div(panels, each)
-    several = a.mul(a.ceil_div(tasks, 4), 4)
-    tasks = a.select(a.compare("gt", tasks, 1), several, tasks)
+    """Rows and columns of a task where B was packed before: nothing is lost where they are few. There are enough tasks
+    that threads end at about the same time, unless tasks become too short for that. A few rows are bound by what they
+    read of B, several panels at a time: then there are a multiple of four tasks."""
+    few = tuning.GEMM_PRIVATE_ROWS // plan.mr * plan.mr
+    chunks = a.most(a.ceil_div(s.m, few), 1)
+    stripes = a.ceil_div(a.ceil_div(s.m, plan.mr), chunks)
+    height = a.select(a.compare("gt", chunks, 1), a.mul(stripes, plan.mr), s.m)
+    panels, widest = a.ceil_div(s.n, plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr
+    panel = a.mul(a.most(height, tuning.GEMM_TASK_ROWS), a.mul(a.most(s.k, 1), plan.nr))
+    many = a.most(a.ceil_div(panels, tuning.GEMM_TASKS), a.ceil_div(a.number(tuning.GEMM_LEAST_TASK), panel))
+    each = a.least(a.least(many, a.most(a.div(a.number(tuning.GEMM_TASK), panel), 1)), widest)
+    rows_few = a.compare("lt", s.m, tuning.GEMM_LEAST_ROWS)
+    of_few = a.least(a.most(a.div(a.number(tuning.GEMM_TASK), panel), 2), widest)
+    tasks = a.ceil_div(panels, a.select(rows_few, of_few, each))
+    fours = a.both(rows_few, a.compare("gt", tasks, 1))
+    tasks = a.select(fours, a.mul(a.ceil_div(tasks, 4), 4), tasks)
     return height, a.mul(a.ceil_div(panels, a.most(tasks, 1)), plan.nr)
 
 

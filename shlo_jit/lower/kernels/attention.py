@@ -146,5 +146,5 @@ class _Task:
         c = b.offset(c, part.n0 * itemsize(p.types.acc))
         args = [a, *(i64(x) for x in strides), zero, matrix, i64(part.row), i64(part.column), zero, zero]
         sizes = [one, m, *(i64(x) for x in (part.n, part.k, part.k0))]
-        args += [c, i64(c_stride), zero, *sizes, self.memory, NULL, NULL, one]
+        args += [c, i64(c_stride), zero, *sizes, self.memory, NULL, NULL, NULL, zero, one]
         b.call("void", gemm_symbol(p.types, p.way), args)

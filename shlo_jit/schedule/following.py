@@ -1,0 +1,46 @@
+"""Which weights a step fetches for the one after it.
+
+Weights of a model of some size come from memory in every call. A step whose own weights are panels has the time to
+fetch those that come next: beside its last tiles it fetches the first block of the panels of the next step that has
+some; the blocks after the first are fetched by that step itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from shlo_jit.fuse.plan import PlanBlock, all_blocks
+from shlo_jit.schedule.kernel import KernelSchedule
+
+
+class Region(NamedTuple):
+    """The first `nbytes` of an array of the program's."""
+
+    array: np.ndarray
+    nbytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelsSchedule(KernelSchedule):
+    """Of a kernel whose second operand may be a constant that was packed into panels."""
+
+    prepacked: np.ndarray | None
+    """The second operand, a constant, as panels; None where it is read as it lies."""
+    first_block: int
+    """Bytes of those panels that are read first."""
+    following: Region | None = None
+    """What the kernel fetches for the steps after it."""
+
+
+def link(plan: PlanBlock, steps: dict[int, KernelSchedule]) -> None:
+    """Give every step of `steps`, by id() of the plan's steps, what follows it in its block."""
+    for block in all_blocks(plan):
+        following: Region | None = None
+        for step in reversed(block.steps):
+            found = steps.get(id(step))
+            if isinstance(found, PanelsSchedule) and found.prepacked is not None:
+                steps[id(step)] = replace(found, following=following)
+                following = Region(found.prepacked, found.first_block)
