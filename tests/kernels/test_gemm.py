@@ -25,7 +25,7 @@ from shlo_jit.kernels.gemm.panels import (
     panels_symbol,
     reads_in_place,
 )
-from shlo_jit.kernels.gemm.policy import Layout
+from shlo_jit.kernels.gemm.policy import Layout, has_vector_path
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.types import gemm_plan
 from shlo_jit.kernels.gemm.vector import way_of
@@ -223,7 +223,7 @@ def test_sums_that_go_on(names: tuple[str, str, str], shape: tuple[int, int, int
         check(types, a, b, product(types, a, b, "native", 3, cover, ld=seed, cut=cut))
         assert (cover == 1).all()
         a, b = values(rng, types.a, (1, 1, k)), values(rng, types.b, (1, k, 300))
-        way = Way.VECTORS if types.a == types.b and "complex" not in types.a else Way.ANY
+        way = Way.VECTORS if has_vector_path(gemm_plan(types, resolve("native"))) else Way.ANY
         step_by_step, whole = (product(types, a, b, cut=at, way=way) for at in (cut, 0))
         check(types, a, b, step_by_step)
         if way is Way.VECTORS:
