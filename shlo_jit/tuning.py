@@ -228,6 +228,10 @@ GEMM_TASKS, GEMM_LEAST_TASK = 16, 1 << 19
 shortest: some 4 us. `benchmarks.weights`."""
 GEMM_PRIVATE_ROWS = 160
 """Rows of C up to which a task packs its own chunk of B. Case `dot f32 128`."""
+GEMM_NEAR_PANELS = 1 << 19
+"""Bytes of panels that the rows of a task meet, of many rows: half of the second level cache. `deployed resnet50`."""
+GEMM_PREPACKED_K = 1024
+"""Steps of k in a pass over C at most, where B was packed before. `benchmarks.weights`."""
 GEMM_PREPACKED_ROWS = 512
 """Rows of C up to which a B that was packed before is met by an A as it lies; beyond, A is packed once for all tasks.
 `benchmarks.weights`."""

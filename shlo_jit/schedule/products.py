@@ -86,7 +86,7 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     if not looped and _is_prepacked(op.operands[1], way, context):
         way, prepacked = Way.TILES, _panels(op.operands[1], roles, plan, context)
         strides = strides._replace(b_bs=prepacked_bytes(plan, n, k) // itemsize(types.b))
-        first_block = prepacked_bytes(plan, n, min(k, k_block(Ints(), plan, k)))
+        first_block = prepacked_bytes(plan, n, min(k, k_block(Ints(), plan, k, True)))
     return ProductSchedule(
         types=types,
         roles=roles,

@@ -82,13 +82,14 @@ def panel_bytes_of(b: Builder, plan: GemmPlan, k: V) -> V:
 def worker_bytes(plan: GemmPlan, n: int, k: int, prepacked: bool) -> int:
     """Packing memory of a worker: an A panel (with room for a store that sticks out) and a chunk of B."""
     if prepacked:
-        return a_panel_bytes(plan)
+        return a_panel_bytes(plan, prepacked)
     panels = at_most(-(-n // plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr)
     return a_panel_bytes(plan) + panels * plan.panel_bytes(at_most(k, plan.kc))
 
 
-def a_panel_bytes(plan: GemmPlan) -> int:
-    size = plan.kc // plan.group * plan.mr * plan.unit_bytes * plan.parts + 256
+def a_panel_bytes(plan: GemmPlan, prepacked: bool = False) -> int:
+    """Of a block of k; longer ones go with a B that was packed before."""
+    size = (plan.prepacked_kc if prepacked else plan.kc) // plan.group * plan.mr * plan.unit_bytes * plan.parts + 256
     return -(-size // 64) * 64
 
 
@@ -102,7 +103,7 @@ def scratch_bytes(
     plan = gemm_plan(types, target)
     k, shared = at_most(k, plan.kc), 0
     if not surely(lambda: m <= (tuning.GEMM_PREPACKED_ROWS if prepacked else tuning.GEMM_PRIVATE_ROWS)):
-        shared = -(-m // plan.mr) * a_panel_bytes(plan)
+        shared = -(-m // plan.mr) * a_panel_bytes(plan, prepacked)
         shared += 0 if prepacked else -(-n // plan.nr) * plan.panel_bytes(k)
     return shared + max(threads, 1) * worker_bytes(plan, n, k, prepacked) + 64
 
@@ -220,7 +221,7 @@ def _stripe(
     a_at = b.select(in_place, a, b.select(far, shared, memory))
     a_rs = b.select(in_place, a_strides[0], i64(unit))
     packed_step = b.mul(b.select(far, i64(plan.mr), width), unit * plan.parts)
-    a_cs = b.select(in_place, a_strides[1], packed_step)
+    a_cs = b.select(in_place, b.mul(a_strides[1], plan.group), packed_step)
     steps = b.udiv(b.add(kc, plan.group - 1), plan.group)
     more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
     b_at, b_rs, b_panel = operand

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
 from shlo_jit.kernels.gemm.blocks import FIELDS, Frame, a_panel_bytes, ceil_div, emit_rectangle, panel_bytes_of
 from shlo_jit.kernels.gemm.gemm import tile_routine
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import pack_plans
-from shlo_jit.kernels.gemm.policy import IN_PLACE, PRIVATE, SHARED, Ints, Registers, k_block
+from shlo_jit.kernels.gemm.policy import IN_PLACE, PRIVATE, SHARED, Ints, Registers, are_joined, k_block
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
@@ -61,7 +61,7 @@ def block_symbol(types: GemmTypes) -> str:
 def panels_bytes(types: GemmTypes, target: Target, n: int, k: int) -> int:
     """Bytes that a packed B takes."""
     plan = gemm_plan(types, target)
-    each = k_block(Ints(), plan, k)
+    each = k_block(Ints(), plan, k, False)
     return -(-k // each) * -(-n // plan.nr) * plan.panel_bytes(min(k, each))
 
 
@@ -79,7 +79,7 @@ def block_bytes(types: GemmTypes, target: Target) -> int:
 
 def _panel_sizes(b: Builder, plan: GemmPlan, n: V, k: V) -> tuple[V, V, V]:
     """The k of a block, bytes of a panel of it, and of all its panels."""
-    of_k = k_block(Registers(b), plan, k)
+    of_k = k_block(Registers(b), plan, k, const("i1", False))
     panel = panel_bytes_of(b, plan, b.min_(k, of_k))
     return of_k, panel, b.mul(ceil_div(b, n, plan.nr), panel)
 
@@ -122,11 +122,14 @@ def _emit_block(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     f.set(a=a, a_rs=b.mul(a_rs, size_a), a_cs=b.mul(a_cs, size_a), a_bs=0)
     f.set(b=right, b_rs=b.mul(b_rs, size_b), b_cs=b.mul(b_cs, size_b), b_bs=0)
     f.set(c=c, c_rs=b.mul(c_rs, plan.out_bytes), c_bs=0, m=m, n=n, k=k, kc=of_k, batch=1, epilogue=null, frame=null)
-    packs_a = plan.convert[0]
+    pack_a: V | int = PRIVATE if plan.convert[0] else IN_PLACE
+    if plan.joins_a:
+        joined = are_joined(Registers(b), plan, b.mul(a_cs, size_a), k)
+        pack_a = b.select(joined, i64(IN_PLACE), i64(PRIVATE))
     mode = b.select(b.icmp("eq", panels, null), i64(IN_PLACE), i64(SHARED))
-    f.set(mode_b=mode, pack_a=PRIVATE if packs_a else IN_PLACE, shared_a=null, a_panel=0, panel_bytes=panel)
+    f.set(mode_b=mode, pack_a=pack_a, shared_a=null, a_panel=0, panel_bytes=panel)
     with b.loop_carry(0, k, [panels], of_k, "kblock") as block:
         f.set(k0=block.index, k1=b.min_(b.add(block.index, of_k), k), shared=block.values[0])
-        b.call("void", f"{plan.symbol}_rectangle", [f.pointer, i64(0), i64(0), m, i64(0), n, memory, null, i64(0)])
+        b.call("void", f"{plan.symbol}_rectangle", [f.pointer, i64(0), i64(0), m, i64(0), n, memory, c, i64(0)])
         block.next(b.offset(block.values[0], each))
     b.ret()

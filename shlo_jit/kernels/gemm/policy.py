@@ -162,12 +162,13 @@ class Ints:
 
 
 class Extents(NamedTuple):
-    """Of a product; strides in bytes, of B along n and k."""
+    """Of a product; strides in bytes, of A along k, of B along n and k."""
 
     batch: N
     m: N
     n: N
     k: N
+    a_cs: N
     b_cs: N
     b_rs: N
     prepacked: N
@@ -187,9 +188,10 @@ class Cut(NamedTuple):
     """An operand is packed for all tasks, `kc` elements of k at a time; the tasks of a phase are one product's."""
 
 
-def k_block(a: Numbers, plan: GemmPlan, k: N) -> N:
+def k_block(a: Numbers, plan: GemmPlan, k: N, prepacked: N) -> N:
     """k elements a pass over C takes: equal parts of k, so that the last has as much to do as the others."""
-    each = a.ceil_div(k, a.most(a.ceil_div(k, plan.kc), 1))
+    longest = a.select(prepacked, a.number(plan.prepacked_kc), a.number(plan.kc))
+    each = a.ceil_div(k, a.most(a.ceil_div(k, longest), 1))
     return a.mul(a.most(a.ceil_div(each, plan.k_unit), 1), plan.k_unit)
 
 
@@ -235,15 +237,23 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
         return mode, a.decided(PRIVATE, "tiles want their own layout")
     if convert_a:
         here = a.compare("eq", mode_a, IN_PLACE)
-        return mode, a.override(mode_a, here, a.number(PRIVATE), "its elements are converted")
+        mode_a = a.override(mode_a, here, a.number(PRIVATE), "its elements are converted")
+        if plan.joins_a:
+            joined = a.both(here, are_joined(a, plan, s.a_cs, s.k))
+            mode_a = a.override(mode_a, joined, a.number(IN_PLACE), "what a step takes of a row lies together")
     return mode, mode_a
+
+
+def are_joined(a: Numbers, plan: GemmPlan, a_cs: N, k: N) -> N:
+    """Whether the elements of A that one step takes lie together, in every step. Of plans that join elements."""
+    return a.both(a.compare("eq", a_cs, itemsize(plan.types.a)), a.compare("eq", a.rem(k, plan.group), 0))
 
 
 def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) -> Cut:
     """The rectangles: of about GEMM_TASK multiply-adds a task, whole stripes and whole panels. `modes`: of B and A."""
     widest = columns_of(plan, tuning.GEMM_WIDEST)
     phased = a.either(*(a.compare("eq", mode, SHARED) for mode in modes))
-    per_element = a.most(a.select(phased, k_block(a, plan, s.k), s.k), 1)
+    per_element = a.most(a.select(phased, k_block(a, plan, s.k, s.prepacked), s.k), 1)
     # Few rows: one chunk of rows, and columns to fill a task. Otherwise wide chunks, and rows to fill it.
     columns = a.div(a.number(tuning.GEMM_TASK), a.mul(s.m, per_element))
     columns = a.least(a.most(a.mul(a.div(columns, plan.nr), plan.nr), columns_of(plan, 128)), widest)
@@ -253,7 +263,7 @@ def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) 
     rows = a.mul(a.most(a.div(rows, plan.mr), 2), plan.mr)
     mc = a.select(private, s.m, rows)
     unphased = a.both(s.prepacked, a.compare("ne", modes[1], SHARED))
-    mc, nc = (a.select(unphased, x, y) for x, y in zip(_cut_of_panels(a, plan, s), (mc, nc), strict=True))
+    mc, nc = (a.select(unphased, x, y) for x, y in zip(_cut_of_panels(a, plan, s, modes[1]), (mc, nc), strict=True))
     row_chunks, column_chunks = a.ceil_div(s.m, mc), a.ceil_div(s.n, nc)
     grid = a.mul(row_chunks, column_chunks)
     # A shared operand is one product's, and so is what a task does with it.
@@ -261,10 +271,10 @@ def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) 
     return Cut(mc, nc, row_chunks, column_chunks, group, grid, phased)
 
 
-def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents) -> tuple[N, N]:
+def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> tuple[N, N]:
     """Rows and columns of a task where B was packed before: nothing is lost where they are few. There are enough tasks
-    that threads end at about the same time, unless tasks become too short for that. A few rows are bound by what they
-    read of B, several panels at a time: then there are a multiple of four tasks."""
+    that threads end at about the same time, unless tasks become too short for that, or each has to pack A. A few rows
+    are bound by what they read of B, several panels at a time. There are a multiple of four of those longer tasks."""
     few = tuning.GEMM_PRIVATE_ROWS // plan.mr * plan.mr
     chunks = a.most(a.ceil_div(s.m, few), 1)
     stripes = a.ceil_div(a.ceil_div(s.m, plan.mr), chunks)
@@ -273,10 +283,13 @@ def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents) -> tuple[N, N]:
     panel = a.mul(a.most(height, tuning.GEMM_TASK_ROWS), a.mul(a.most(s.k, 1), plan.nr))
     many = a.most(a.ceil_div(panels, tuning.GEMM_TASKS), a.ceil_div(a.number(tuning.GEMM_LEAST_TASK), panel))
     each = a.least(a.least(many, a.most(a.div(a.number(tuning.GEMM_TASK), panel), 1)), widest)
-    rows_few = a.compare("lt", s.m, tuning.GEMM_LEAST_ROWS)
-    of_few = a.least(a.most(a.div(a.number(tuning.GEMM_TASK), panel), 2), widest)
-    tasks = a.ceil_div(panels, a.select(rows_few, of_few, each))
-    fours = a.both(rows_few, a.compare("gt", tasks, 1))
+    # Of many rows, whole lines of C are written where their panels stay in the second level cache.
+    near = a.div(a.number(tuning.GEMM_NEAR_PANELS), a.mul(a.most(s.k, 1), plan.b_step // plan.group))
+    each = a.select(a.compare("ge", chunks, tuning.GEMM_TASKS), a.least(a.most(near, 1), widest), each)
+    long = a.either(a.compare("lt", s.m, tuning.GEMM_LEAST_ROWS), a.compare("eq", mode_a, PRIVATE))
+    of_long = a.least(a.most(a.div(a.number(tuning.GEMM_TASK), panel), 2), widest)
+    tasks = a.ceil_div(panels, a.select(long, of_long, each))
+    fours = a.both(long, a.compare("gt", tasks, 1))
     tasks = a.select(fours, a.mul(a.ceil_div(tasks, 4), 4), tasks)
     return height, a.mul(a.ceil_div(panels, a.most(tasks, 1)), plan.nr)
 
@@ -364,7 +377,7 @@ def describe(
         return [("blocking", f"a matrix with {vectors}, {how}", "bound by memory: the matrix is read once")]
     product = m * n * max(k, 1)
     size = itemsize(plan.types.b)
-    s = Extents(batch, m, n, k, layout.b_cs * size, layout.b_rs * size, prepacked)
+    s = Extents(batch, m, n, k, layout.a_cs * itemsize(plan.types.a), layout.b_cs * size, layout.b_rs * size, prepacked)
     modes = packing(a, plan, s, product)
     mode_b, mode_a = (mode if isinstance(mode, Reasoned) else Reasoned(mode) for mode in modes)
     c = cut(a, plan, s, modes, product)
@@ -375,7 +388,7 @@ def describe(
         bound = f"up to {tuning.GEMM_SERIAL:,} the caller does all"
     many, again = f"{tasks:,} task{'' if tasks == 1 else 's'}", ""
     if c.phased:
-        each = k_block(a, plan, k)
+        each = k_block(a, plan, k, prepacked)
         blocks = -(-max(k, 1) // each) * batch
         again = f", {blocks:,} times: for each {each} of k" if blocks > batch else ""
         again += ", product by product" if batch > 1 else ""

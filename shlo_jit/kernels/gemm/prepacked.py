@@ -21,7 +21,7 @@ UNITS["bfloat"] = np.dtype(ml_dtypes.bfloat16)
 
 def prepacked_bytes(plan: GemmPlan, n: int, k: int) -> int:
     """Bytes of one product's panels."""
-    each = k_block(Ints(), plan, k)
+    each = k_block(Ints(), plan, k, True)
     return -(-n // plan.nr) * sum(plan.panel_bytes(min(each, k - at)) for at in range(0, k, each))
 
 
@@ -30,7 +30,7 @@ def prepack(plan: GemmPlan, b: np.ndarray) -> np.ndarray:
     other's, `prepacked_bytes` each, which is a multiple of the element's size."""
     batch, k, n = b.shape
     out = np.zeros((batch, prepacked_bytes(plan, n, k)), np.uint8)
-    each, panels, at = k_block(Ints(), plan, k), -(-n // plan.nr), 0
+    each, panels, at = k_block(Ints(), plan, k, True), -(-n // plan.nr), 0
     for first in range(0, k, each):
         block = b[:, first : first + each]
         size = panels * plan.panel_bytes(block.shape[1])

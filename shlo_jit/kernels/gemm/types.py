@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import bits
 from shlo_jit.kernels.target import Target
 
@@ -76,6 +77,12 @@ class GemmPlan:
     masks: bool
 
     @property
+    def prepacked_kc(self) -> int:
+        """The same where B was packed before: A is read where it lies or packed for all, so that long passes cost
+        nothing, and C is read and written once in most products."""
+        return self.kc if self.kind == "amx" else tuning.GEMM_PREPACKED_K * self.group
+
+    @property
     def k_unit(self) -> int:
         """k elements that passes come in, but for the last."""
         return self.group * max(self.whole, 4)
@@ -118,6 +125,11 @@ class GemmPlan:
         if self.kind != "plain":
             return True, True
         return storage(self.types.a) != self.unit, storage(self.types.b) != self.unit
+
+    @property
+    def joins_a(self) -> bool:
+        """Whether the unit of A is nothing but several elements."""
+        return self.kind in ("bf16", "vnni") and not self.header
 
     @property
     def whole(self) -> int:
