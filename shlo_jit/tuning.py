@@ -250,6 +250,10 @@ GEMM_AMX_IN_PLACE = 128
 """Columns up to which tiles of A are loaded from where A lies. `benchmarks.kernels_gemm`."""
 GEMM_PACK_WIDTH = 128
 """Columns of B or rows of A, about, that a task of the packing phase takes."""
+GEMM_COLLIDING_COLUMNS = 256
+"""Columns of C from which rows of A that share a set of the cache are packed. Chosen."""
+GEMM_PACK_AHEAD = 8
+"""Rows of B that are fetched before they are packed. Chosen."""
 GEMM_THIN = 32
 """Rows of A that are taken as vectors at most. `benchmarks.kernels_gemm`. Case `dot f32 32x1024x4096`."""
 GEMM_THIN_BYTES = 1 << 20

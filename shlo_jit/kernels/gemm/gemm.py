@@ -188,7 +188,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     f = _frame(b, s)
     stop = _count_from_k0(b, s, f)
     product = b.mul(b.mul(s.m, s.n), b.max_(s.k, 1))
-    numbers, extents = Registers(b), Extents(s.batch, s.m, s.n, s.k, s.a_cs, s.b_cs, s.b_rs, s.prepacked)
+    numbers, extents = Registers(b), Extents(s.batch, s.m, s.n, s.k, s.a_rs, s.a_cs, s.b_cs, s.b_rs, s.prepacked)
     mode = policy.packing(numbers, plan, extents, product)
     each = policy.k_block(numbers, plan, s.k, s.prepacked)
     f.set(mode_b=mode[0], pack_a=mode[1], kc=each)

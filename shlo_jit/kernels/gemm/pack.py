@@ -11,7 +11,9 @@ one element at a time (`scalar`: both strides odd, and the ends the other two le
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
+from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, bits, const, i64, is_float, vector
 from shlo_jit.kernels.gemm.types import GemmPlan, storage
 from shlo_jit.kernels.target import Target
@@ -190,13 +192,35 @@ class _Packer:
             with b.loop_carry(0, self.count, [b.offset(self.first, b.mul(u, self.step))], self.width, "panel") as panel:
                 count = b.min_(b.sub(self.count, panel.index), self.width)
                 at, source = panel.values[0], b.offset(row, b.mul(panel.index, plan.element_bytes))
-                whole = count if plan.masks else b.mul(b.udiv(count, plan.lanes), plan.lanes)
-                with b.loop(0, whole, plan.lanes, "j") as j:
-                    self._copy_vector(b.offset(source, b.mul(j, plan.element_bytes)), at, j, b.sub(count, j), left)
-                if not plan.masks:
-                    with b.loop(whole, count, hint="rest") as j:
-                        self._copy_element(b.offset(source, b.mul(j, plan.element_bytes)), at, j)
+                args = source, at, count, left
+                if plan.parts == 1 and plan.group == 1:
+                    pair = b.icmp("eq", count, 2 * plan.lanes)
+                    b.if_else(pair, partial(self._copy_pair, source, at), partial(self._copy_step, *args))
+                else:
+                    self._copy_step(*args)
                 panel.next(b.offset(at, self.panel_bytes))
+
+    def _copy_pair(self, source: V, to: V) -> list[V]:
+        """Two vectors, a whole step of most panels. Rows may be pages apart, where no hardware fetches the next."""
+        b, plan = self.b, self.plan
+        later = b.offset(source, b.mul(self.k_stride, tuning.GEMM_PACK_AHEAD))
+        for v in range(2):
+            at = v * plan.lanes * plan.element_bytes
+            b.prefetch(b.offset(later, at))
+            x = b.load(vector(plan.element, plan.lanes), b.offset(source, at))
+            b.store(convert(b, x, plan.dtype, plan.unit), b.offset(to, v * plan.lanes * plan.unit_bytes))
+        return []
+
+    def _copy_step(self, source: V, to: V, count: V, left: V) -> list[V]:
+        """A step of any panel; `left` elements of k exist."""
+        b, plan = self.b, self.plan
+        whole = count if plan.masks else b.mul(b.udiv(count, plan.lanes), plan.lanes)
+        with b.loop(0, whole, plan.lanes, "j") as j:
+            self._copy_vector(b.offset(source, b.mul(j, plan.element_bytes)), to, j, b.sub(count, j), left)
+        if not plan.masks:
+            with b.loop(whole, count, hint="rest") as j:
+                self._copy_element(b.offset(source, b.mul(j, plan.element_bytes)), to, j)
+        return []
 
     def _copy_vector(self, source: V, to: V, j: V, count: V, left: V) -> None:
         """`lanes` units of one step; `count` lanes and `left` elements of k exist."""

@@ -162,12 +162,13 @@ class Ints:
 
 
 class Extents(NamedTuple):
-    """Of a product; strides in bytes, of A along k, of B along n and k."""
+    """Of a product; strides in bytes, of A along m and k, of B along n and k."""
 
     batch: N
     m: N
     n: N
     k: N
+    a_rs: N
     a_cs: N
     b_cs: N
     b_rs: N
@@ -229,9 +230,14 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
     columns = columns_of(plan, tuning.GEMM_WIDEST)
     wide = a.compare("gt", s.n, columns)
     many_rows = a.both(s.prepacked, a.compare("gt", s.m, tuning.GEMM_PREPACKED_ROWS))
-    far = a.both(wide, a.either(a.compare("eq", mode, SHARED), many_rows))
+    # The rows of a tile would fall into one set of the first level cache.
+    collide = a.both(a.compare("eq", a.bits(s.a_rs, 4095), 0), a.compare("ge", s.n, tuning.GEMM_COLLIDING_COLUMNS))
+    far = a.both(a.either(wide, collide), a.either(a.compare("eq", mode, SHARED), many_rows))
     mode_a = a.decided(IN_PLACE, "packing it pays beside a B that is packed once for all and wider than a task")
-    why = f"B is packed once for all, and {s.n} columns are more than the {columns} of a task"
+    why = a.because(
+        (wide, f"B is packed once for all, and {s.n} columns are more than the {columns} of a task"),
+        (collide, f"B is packed once for all, {s.n} columns use A, and its rows lie in one set of the cache"),
+    )
     mode_a = a.override(mode_a, far, a.number(SHARED), why)
     if plan.kind == "amx":
         return mode, a.decided(PRIVATE, "tiles want their own layout")
@@ -377,7 +383,9 @@ def describe(
         return [("blocking", f"a matrix with {vectors}, {how}", "bound by memory: the matrix is read once")]
     product = m * n * max(k, 1)
     size = itemsize(plan.types.b)
-    s = Extents(batch, m, n, k, layout.a_cs * itemsize(plan.types.a), layout.b_cs * size, layout.b_rs * size, prepacked)
+    size_a = itemsize(plan.types.a)
+    strides = layout.a_rs * size_a, layout.a_cs * size_a, layout.b_cs * size, layout.b_rs * size
+    s = Extents(batch, m, n, k, *strides, prepacked)
     modes = packing(a, plan, s, product)
     mode_b, mode_a = (mode if isinstance(mode, Reasoned) else Reasoned(mode) for mode in modes)
     c = cut(a, plan, s, modes, product)
