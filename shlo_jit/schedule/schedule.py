@@ -44,6 +44,7 @@ class Context(NamedTuple):
 
 SCHEDULERS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("products", "schedule_dot"),
+    "pieces": ("pieces", "schedule_pieces"),
     "attention": ("attention", "schedule_attention"),
     "stablehlo.convolution": ("convolution", "schedule_convolution"),
     "stablehlo.custom_call": ("custom_call", "schedule_custom_call"),
