@@ -29,7 +29,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=0.6, metavar="S", help="seconds a peer and case: %(default)s")
     parser.add_argument("--timeout", type=float, default=120.0, metavar="S", help="seconds a case: %(default)s")
     parser.add_argument("--no-start", action="store_true", help="leave out the start in a new process")
-    parser.add_argument("--readme", type=Path, metavar="FILE", help="write summary and times between its markers too")
     parser.add_argument("--list", action="store_true", help="print the cases and stop")
     return parser.parse_args(arguments)
 
@@ -59,10 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(line, markup=False)
     for path in report.write(rows, options.output):
         console.print(f"wrote {path}")
-    if options.readme is not None:
-        command = " ".join(["python -m benchmarks", *([f'--only "{options.only}"'] if options.only else [])])
-        page = options.readme.read_text(encoding="utf-8")
-        options.readme.write_text(report.written_into(page, rows, command), encoding="utf-8")
     return 1 if any(report.problem(row) for row in rows) else 0
 
 

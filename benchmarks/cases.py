@@ -24,6 +24,8 @@ F32, F64, F16, BF16 = 2e-4, 1e-10, 2e-2, 3e-2
 """Tolerances by the type that is computed in."""
 SUM = 1e-3
 """Of long sums in f32."""
+EDGE = 2e-2
+"""Of sums of rows, some of whose points may be far off."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ def control() -> Iterator[Case]:
     yield case("add 3", jnp.add, normal(3), normal(3), numpy=np.add)
     yield case("dense 1x12", lambda x, w: jnp.tanh(x @ w), normal(1, 12), normal(12, 12))
     yield case("loop of 5000", lambda x: lax.fori_loop(0, 5000, lambda _, c: c * 0.999 + 1, x), normal(6))
-    yield case("mandelbrot", programs.mandelbrot, uniform(600, 600), uniform(600, 600), tolerance=0)
+    yield case("mandelbrot", programs.mandelbrot, uniform(600, 600), uniform(600, 600), tolerance=EDGE)
     yield case("scan of 400", lambda x: lax.scan(lambda c, y: (c * 0.9 + y, c), x[0], x), normal(400, 64))
     yield case("heat, 60 steps", programs.heat, uniform(800, 800), flops=60 * 800 * 800 * 7)
     yield case("collatz", programs.collatz, integers(4096, low=1, below=100_000), tolerance=0)

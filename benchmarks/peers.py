@@ -5,26 +5,13 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from benchmarks.cases import Case
 from benchmarks.names import OURS, REFERENCE
-
-
-@dataclass
-class Ready:
-    """A program that can be called."""
-
-    call: Callable[[], Any]
-    """Runs it and waits until the results are there."""
-    arrays: Callable[[Any], list[np.ndarray]]
-    """The results of a call as numpy arrays."""
-    compile_seconds: float | None
-    """From the lowered program to one that can be called."""
-
+from benchmarks.ready import Ready, listed
 
 Peer = Callable[[Case, Any, list[np.ndarray]], Ready | None]
 """Called with a case, its `jax.stages.Lowered` and its inputs; None when it has nothing to offer for the case."""
@@ -37,7 +24,7 @@ def shlo_jit(case: Case, lowered: Any, inputs: list[np.ndarray]) -> Ready:
     start = time.perf_counter()
     executable = shlo_jit.compile(text, cache=False)
     seconds = time.perf_counter() - start
-    return Ready(lambda: executable(*inputs), _listed, seconds)
+    return Ready(lambda: executable(*inputs), listed, seconds)
 
 
 def xla(case: Case, lowered: Any, inputs: list[np.ndarray]) -> Ready:
@@ -58,7 +45,7 @@ def numpy(case: Case, lowered: Any, inputs: list[np.ndarray]) -> Ready | None:
     function = case.numpy
     if function is None:
         return None
-    return Ready(lambda: function(*inputs), _listed, None)
+    return Ready(lambda: function(*inputs), listed, None)
 
 
 def iree(case: Case, lowered: Any, inputs: list[np.ndarray]) -> Ready | None:
@@ -98,7 +85,3 @@ def has_iree() -> bool:
 
 
 PEERS: dict[str, Peer] = {OURS: shlo_jit, REFERENCE: xla, "NumPy": numpy, "IREE": iree}
-
-
-def _listed(results: Any) -> list[np.ndarray]:
-    return [np.asarray(r) for r in (results if isinstance(results, tuple | list) else [results])]

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 from benchmarks.names import OURS, REFERENCE
 from benchmarks.worker import Row
 
-BEGIN, END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
 OTHERS = ("NumPy", "IREE")
 NOTES = (
     "Times are medians of interleaved blocks; a ratio above 1 means that shlo_jit is faster.",
@@ -33,7 +32,7 @@ def write(rows: Sequence[Row], folder: Path) -> list[Path]:
     drawn = [row for row in rows if ratio(row) is not None]
     if not drawn:
         return [table, data]
-    draw(drawn, chart)
+    draw(drawn, chart, environment())
     return [table, data, chart]
 
 
@@ -59,10 +58,10 @@ def problem(row: Row) -> str:
     return row.get("error") or row["peers"].get(OURS, {}).get("error", "")
 
 
-def environment() -> dict[str, Any]:
-    """Of this machine and the versions measured."""
+def environment(*others: str) -> dict[str, Any]:
+    """Of this machine and the versions measured, of other packages too."""
     versions = {}
-    for name in ("shlo_jit", "llvmlite", "numpy", "jax", "jaxlib", "iree-base-compiler"):
+    for name in ("shlo_jit", "llvmlite", "numpy", "jax", "jaxlib", "iree-base-compiler", *others):
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -81,34 +80,25 @@ def _cpu() -> str:
 # ---------------------------------------------------------------------- the table
 def markdown(rows: Sequence[Row]) -> str:
     """Environment, summary, and the cases."""
+    return "\n".join([words(environment()), "", *summary(rows), "", *cases(rows), "", *NOTES, ""])
+
+
+def words(environment: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k} {v}" for k, v in environment.items())
+
+
+def cases(rows: Sequence[Row]) -> list[str]:
+    """A table of all that was measured of them."""
     others = [peer for peer in OTHERS if any(median(row, peer) for row in rows)]
     starts = any("start" in row for row in rows)
     head = ["case", OURS, REFERENCE, f"{REFERENCE} / {OURS}", *others, "GFLOP/s", "compile", f"compile {REFERENCE}"]
     head += ["start", "cached start"] if starts else []
-    lines = [", ".join(f"{k} {v}" for k, v in environment().items()), "", *summary(rows), ""]
-    lines += ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
+    lines = ["| " + " | ".join(head) + " |", "|---" + "|---:" * (len(head) - 1) + "|"]
     for row in rows:
         reason = problem(row)
         cells = [row["case"], reason.replace("|", "\\|")] if reason else _cells(row, others, starts)
         lines.append("| " + " | ".join([*cells, *[""] * (len(head) - len(cells))]) + " |")
-    return "\n".join([*lines, "", *NOTES, ""])
-
-
-def written_into(text: str, rows: Sequence[Row], command: str) -> str:
-    """A page's text with summary and times between its markers. Raises ValueError when it has none."""
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"no {BEGIN} ... {END}")
-    peers = [OURS, REFERENCE, *(peer for peer in OTHERS if any(median(row, peer) for row in rows))]
-    lines = [f"`{command}` on {', '.join(f'{k} {v}' for k, v in environment().items())}:", "", *summary(rows), ""]
-    lines.append("| " + " | ".join(["case", *peers, f"{REFERENCE} / {OURS}"]) + " |")
-    lines.append("|---" + "|---:" * (len(peers) + 1) + "|")
-    for row in rows:
-        found = ratio(row)
-        cells = [row["case"], *(seconds(median(row, peer)) for peer in peers), f"{found:.2f}" if found else ""]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([f"{head}{BEGIN}", *lines, f"{END}{tail}"])
+    return lines
 
 
 def _cells(row: Row, others: Sequence[str], starts: bool) -> list[str]:
@@ -152,7 +142,7 @@ def seconds(value: float | None) -> str:
 
 
 # ---------------------------------------------------------------------- the chart
-def draw(rows: Sequence[Row], path: Path) -> None:
+def draw(rows: Sequence[Row], path: Path, machine: Mapping[str, Any]) -> None:
     """A bar a case from 1 to the ratio, by groups; dots for the other peers, arrows where they are far out."""
     import matplotlib
 
@@ -191,8 +181,8 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     axes.grid(axis="x", color="#dddddd", linewidth=0.6, zorder=0)
     axes.set_xlabel(f"time of {REFERENCE}:CPU / time of {OURS} (right of 1: {OURS} is faster)", fontsize=9)
     mean = geomean(ratios)
-    axes.set_title(f"{len(rows)} cases, geometric mean {mean:.2f}\n{environment()['cpu']}, "
-                   f"{environment()['cpus']} CPUs", fontsize=9)  # fmt: skip
+    axes.set_title(f"{len(rows)} cases, geometric mean {mean:.2f}\n{machine['cpu']}, "
+                   f"{machine['cpus']} CPUs", fontsize=9)  # fmt: skip
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     figure.savefig(path, dpi=150)

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks import collectives, costs, network, scaling_pictures, training
 from benchmarks.collectives import Point, size_text
 from benchmarks.network import ALGORITHMS, HOSTS, NETWORKS
+from benchmarks.pages import table, written
 from benchmarks.report import seconds
 from benchmarks.simulation import SIMULATED, Algorithm, Disturbance, ours, simulate
 
@@ -33,16 +34,6 @@ MODEL_NETWORK = NETWORKS[1]
 """Of simulations and pictures."""
 MOST_MESSAGES = 200_000
 """That are simulated without --all: some seconds."""
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> list[str]:
-    """In Markdown, with so many columns of words, and figures behind; all of a column in one width."""
-    cells = [list(head), *map(list, rows)]
-    widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(head))]
-    rule = ["-" * w if i < words else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
-    filled = [[c.ljust(w) if i < words else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
-              for row in cells]  # fmt: skip
-    return ["| " + " | ".join(row) + " |" for row in (filled[0], rule, *filled[1:])]
 
 
 # ---------------------------------------------------------------------- within a machine
@@ -214,15 +205,6 @@ def blocks(everything: bool = False) -> dict[str, Callable[[], list[str]]]:
         "weak": lambda: efficiencies(True),
         "strong": lambda: efficiencies(False),
     }
-
-
-def written(page: str, name: str, lines: Sequence[str]) -> str:
-    """The page with lines between the markers of a block. Raises ValueError when it has none."""
-    head, begin, rest = page.partition(f"<!-- {name} -->\n")
-    _, end, tail = rest.partition("<!-- end -->")
-    if not (begin and end):
-        raise ValueError(f"no <!-- {name} --> ... <!-- end -->")
-    return "\n".join([f"{head}{begin}", *lines, f"{end}{tail}"]).replace(f"{begin}\n", begin)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -33,7 +33,7 @@ def measure(text: str, timeout: float) -> dict[str, dict[str, float]]:
         return found
 
 
-def _megabytes(name: str) -> float:
+def megabytes(name: str) -> float:
     """A line of what Linux says of this process's memory; NaN elsewhere."""
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -51,7 +51,7 @@ def main(path: str) -> None:
     import shlo_jit.pipeline
     from shlo_jit.runtime.executable import Executable
 
-    imported, idle = time.perf_counter(), _megabytes("VmRSS")
+    imported, idle = time.perf_counter(), megabytes("VmRSS")
     executable = shlo_jit.compile(Path(path))
     assert isinstance(executable, Executable)  # the cases' shapes are known
     compiled = time.perf_counter()
@@ -64,7 +64,7 @@ def main(path: str) -> None:
         "import": imported - numpy_is_there,
         "compile": compiled - imported,
         "call": end - before,
-        "peak": _megabytes("VmHWM") - idle,
+        "peak": megabytes("VmHWM") - idle,
     }
     print(json.dumps(seconds))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 BLOCK = 0.015
@@ -25,23 +26,31 @@ class Times(NamedTuple):
 
 def interleave(calls: Mapping[str, Callable[[], Any]], budget: float) -> dict[str, Times]:
     """Time the calls in rounds of one block each, for `budget` seconds a call."""
-    sizes = {name: _block_size(call) for name, call in calls.items()}
-    blocks: dict[str, list[float]] = {name: [] for name in calls}
-    names = list(calls)
+    return take_turns({name: partial(_warm_block, call, block_size(call)) for name, call in calls.items()}, budget)
+
+
+def take_turns(blocks: Mapping[str, Callable[[], float]], budget: float, pause: float = PAUSE) -> dict[str, Times]:
+    """Times of what gives, when it is its turn, the seconds a call of a block of calls."""
+    found: dict[str, list[float]] = {name: [] for name in blocks}
+    names = list(blocks)
     start = time.perf_counter()
     for turn in range(MOST):
         spent = time.perf_counter() - start
         if spent > budget * len(names) and (turn >= FEWEST or (turn >= 3 and spent > 6 * budget * len(names))):
             break
         for name in names:
-            time.sleep(PAUSE)
-            calls[name]()  # brings its data back into the caches
-            blocks[name].append(_block(calls[name], sizes[name]))
+            time.sleep(pause)
+            found[name].append(blocks[name]())
         names.append(names.pop(0))
-    return {name: _times(found) for name, found in blocks.items()}
+    return {name: _times(times) for name, times in found.items()}
 
 
-def _block(call: Callable[[], Any], count: int) -> float:
+def _warm_block(call: Callable[[], Any], count: int) -> float:
+    call()  # brings its data back into the caches
+    return block(call, count)
+
+
+def block(call: Callable[[], Any], count: int) -> float:
     """Seconds a call, on average."""
     start = time.perf_counter()
     for _ in range(count):
@@ -49,11 +58,11 @@ def _block(call: Callable[[], Any], count: int) -> float:
     return (time.perf_counter() - start) / count
 
 
-def _block_size(call: Callable[[], Any]) -> int:
-    """Calls in a block, after warming up."""
+def block_size(call: Callable[[], Any], length: float = BLOCK) -> int:
+    """Calls in a block that takes `length` seconds, after warming up."""
     call()
-    seconds = min(_block(call, 1) for _ in range(2))
-    return max(1, min(20_000, round(BLOCK / max(seconds, 1e-7))))
+    seconds = min(block(call, 1) for _ in range(2))
+    return max(1, min(20_000, round(length / max(seconds, 1e-7))))
 
 
 def _times(blocks: list[float]) -> Times:

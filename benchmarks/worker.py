@@ -37,7 +37,8 @@ def run_case(name: str, options: Options, announce: Callable[[str], None] = lamb
     import shlo_jit.pipeline
     from benchmarks.agreement import difference
     from benchmarks.cases import select
-    from benchmarks.peers import PEERS, Ready
+    from benchmarks.peers import PEERS
+    from benchmarks.ready import Ready
 
     del shlo_jit  # imported now, so that no compile time has it
     (case,) = (c for c in select() if c.name == name)

@@ -3,11 +3,12 @@
     exe = shlo_jit.compile(text)
     y = exe(x, w)
 
-Importing the package loads LLVM and the front end (parser and verifier); the stages after them are imported when a
-program that the object cache does not have is compiled.
+Importing the package loads what a program from the object cache needs. LLVM and the stages of the compiler are imported
+when a program is compiled that the cache does not have.
 """
 
 from shlo_jit import startup  # isort: skip  # noqa: F401  first: what follows takes a while, and Ctrl-C may come meanwhile
+from shlo_jit import verify as _package  # isort: skip  # noqa: F401  or its import would take the function's name later
 from shlo_jit.api import compile, export, infer, load, parse, refine, verify
 from shlo_jit.errors import (
     Diagnostic,

@@ -12,16 +12,14 @@ from shlo_jit.check_options import compile_options
 from shlo_jit.distributed.grid import mpi_processes, wanted_grid
 from shlo_jit.errors import Diagnostic, StableHLOError
 from shlo_jit.forking import compiling
-from shlo_jit.ir.core import Module
 from shlo_jit.runtime.callbacks import registered
 from shlo_jit.sources import may_be_unknown, read_source
-from shlo_jit.verify.verifier import verify_module, warnings_of
 
 if TYPE_CHECKING:
     import numpy as np
 
     from shlo_jit.aot.export import Exported
-    from shlo_jit.ir.core import Region
+    from shlo_jit.ir.core import Module, Region
     from shlo_jit.ir.types import Type
     from shlo_jit.runtime.distributed import DistributedExecutable
     from shlo_jit.runtime.dynamic import DynamicExecutable
@@ -47,6 +45,8 @@ def verify(source: object, *, warnings: bool = False) -> list[Diagnostic]:
     With `warnings`, also what a valid program may have but hardly on purpose, of severity `warning`: attributes that
     the specification does not know on their op and that no dialect's prefix (`jax.`, `mhlo.`) explains.
     """
+    from shlo_jit.verify.verifier import verify_module, warnings_of
+
     try:
         module = parse(source)
     except StableHLOError as error:
@@ -123,7 +123,7 @@ def compile(
     MPI has started), ImportError for the transport `mpi` without mpi4py or an MPI library, InternalError for a defect
     of ours.
     """
-    given = read_source(source)
+    given = read_source(source, known=cache is True)
     with compiling():
         options = compile_options(
             entry,

@@ -15,6 +15,7 @@ from shlo_jit.options import CompileOptions
 from shlo_jit.runtime.cache import default_cache
 from shlo_jit.runtime.callbacks import check_name, check_target, registered
 from shlo_jit.runtime.cpus import thread_count
+from shlo_jit.runtime.machine import native
 from shlo_jit.runtime.pool import POOL
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def compile_options(
         cache=_cache(cache),
         donate=_donate(donate),
         dynamic=_dynamic(dynamic),
-        target=_target(target),
+        target=_target(target, _cache(cache)),
         threads=thread_count(threads),
         calls=registered(implementations),
         implementations=implementations,
@@ -107,7 +108,9 @@ def time_out(given: object) -> float:
     return float(given)
 
 
-def _target(given: object) -> Target:
+def _target(given: object, cache: bool) -> Target:
+    if cache and given == "native":
+        return native()
     target = resolve(_text("target", given))
     check_runs_here(target)
     return target

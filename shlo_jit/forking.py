@@ -17,13 +17,17 @@ must not compile (`compiling` raises RuntimeError there); it can call what is co
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 FORK_SECONDS = 10.0
 
@@ -92,6 +96,8 @@ class Gate:
     # ------------------------------------------------------------------ around a fork
     def before(self) -> None:
         this, deadline = threading.get_ident(), time.monotonic() + FORK_SECONDS
+        if self._forking == this and not self._waits:  # it is there twice, see `go_first`
+            return
         with self._changed:
             while not self._may_fork(this, deadline):
                 pass
@@ -117,12 +123,16 @@ class Gate:
         return True
 
     def after_in_parent(self) -> None:
+        if self._forking != threading.get_ident():
+            return
         self._give_back()
         with self._changed:
             self._forking = None
             self._changed.notify_all()
 
     def after_in_child(self) -> None:
+        if self._forking != threading.get_ident():
+            return
         self._give_back()
         times = self._inside.get(threading.get_ident())
         self._changed = threading.Condition()  # another thread may have held it
@@ -137,7 +147,25 @@ class Gate:
 
 
 GATE = Gate()
-os.register_at_fork(before=GATE.before, after_in_parent=GATE.after_in_parent, after_in_child=GATE.after_in_child)
+
+
+@functools.cache
+def go_first(module: str) -> None:
+    """Have our part of a fork come before that of a module, which has been imported by now and holds a lock of its own
+    during a fork: a compilation might want that lock before it comes to where it lets others fork."""
+    assert module in sys.modules
+    os.register_at_fork(before=GATE.before, after_in_parent=GATE.after_in_parent, after_in_child=GATE.after_in_child)
+
+
+go_first(__name__)
+
+
+def thread_pool(threads: int, name: str) -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    executor = ThreadPoolExecutor(threads, name)
+    go_first("concurrent.futures.thread")
+    return executor
 
 
 @contextmanager

@@ -8,15 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from shlo_jit import tuning
-from shlo_jit.codegen.background import Background
 from shlo_jit.deep import deeply
 from shlo_jit.errors import Diagnostic, InternalError, StableHLOError, UnsupportedError, VerifyError, diagnose
 from shlo_jit.forking import compiling, pause
 from shlo_jit.ir.collector import paused_collector
-from shlo_jit.ir.core import Module, function_type, is_declaration
-from shlo_jit.ir.unknown import has_unknown
-from shlo_jit.kernels.target import Target
-from shlo_jit.log import LOG, stage
+from shlo_jit.log import debug, stage
 from shlo_jit.options import CompileOptions, OptionError, check_donated
 from shlo_jit.runtime import build, lapack, routines
 from shlo_jit.runtime.cache import derived_key, program_key
@@ -26,15 +22,13 @@ from shlo_jit.runtime.executable import Executable, Remake
 from shlo_jit.sizes import NotSymbolic
 from shlo_jit.sources import Artifact, Derived, ProgramSource, Text, content
 from shlo_jit.stages import texts
-from shlo_jit.text.parser import parse_module
-from shlo_jit.text.port_names import argument_names, donated_arguments, result_names
-from shlo_jit.verify.verifier import verify_module
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.objects import Compiled
     from shlo_jit.codegen.program import Program
-    from shlo_jit.ir.core import Op
+    from shlo_jit.ir.core import Module, Op
     from shlo_jit.kernels.routine import Routine
+    from shlo_jit.kernels.target import Target
     from shlo_jit.lower.planned import Lowered, PlannedFunction
     from shlo_jit.memory.storage import MemoryPlan
     from shlo_jit.runtime.host import Host
@@ -63,7 +57,7 @@ def cached(source: ProgramSource, options: CompileOptions, key: str | None) -> E
         remake=_remake(source, options),
         literals=[cut.literal for cut in source.cuts] if isinstance(source, Text) else [],
     )
-    LOG.debug("%s: %s the object cache (%s)", _name_of(source), "in" if found is not None else "not in", key[:12])
+    debug("%s: %s the object cache (%s)", _name_of(source), "in" if found is not None else "not in", key[:12])
     return found
 
 
@@ -109,6 +103,8 @@ def _compile(source: ProgramSource, options: CompileOptions, key: str | None, re
 @compiling()
 def _through(source: ProgramSource, options: CompileOptions, made: Callable[..., T]) -> T:
     """Through all stages. `made`: what comes of the lowered program, and the routines that have been started."""
+    from shlo_jit.codegen.background import Background
+
     cpus = usable_cpus()
     with Background(cpus - 1) as background:
         store = build.resolve_cache(options.cache)
@@ -137,17 +133,19 @@ def program_of(text: str, name: str, target: Target, calls: Iterable[str] = ()) 
 
 def parsed(source: ProgramSource) -> Module:
     """The Module of a text or an artifact; one that is given as such, as it is. Raises ParseError."""
-    if isinstance(source, Module):
-        return source
-    if isinstance(source, Derived):
-        return source.make()
+    if isinstance(source, Text):
+        from shlo_jit.text.literals import read_all
+        from shlo_jit.text.parser import parse_module
+
+        with stage("parse"):
+            read_all(source.cuts, usable_cpus())
+            return parse_module(source.text, source.name, source.cuts)
     if isinstance(source, Artifact):
         from shlo_jit.bytecode.reader import read_artifact
 
         with stage("parse"):
             return read_artifact(source.data, source.name)
-    with stage("parse"):
-        return parse_module(source.text, source.name, source.cuts)
+    return source.make() if isinstance(source, Derived) else source
 
 
 def key_of(source: ProgramSource, options: CompileOptions) -> str | None:
@@ -160,7 +158,7 @@ def key_of(source: ProgramSource, options: CompileOptions) -> str | None:
 
 
 def _name_of(source: ProgramSource) -> str:
-    return source.source.name if isinstance(source, Module) else source.name
+    return source.name if isinstance(source, Text | Artifact | Derived) else source.source.name
 
 
 @deeply
@@ -177,6 +175,7 @@ def lower(
     Each stage is a function, and what it makes can be printed: see `shlo_jit/stages.py`.
     """
     from shlo_jit.fuse.fuse import fuse
+    from shlo_jit.ir.unknown import has_unknown
     from shlo_jit.lower.planned import Lowered, PlannedFunction
     from shlo_jit.lower.program import lower_program
     from shlo_jit.memory.planner import plan_memory
@@ -218,10 +217,9 @@ def lower(
             has_lapack=has_lapack,
             processes=options.processes,
             reaches=options.reaches and options.same_program,
+            on_routine=on_routine,
         )
         schedules = [schedule(plan, context) for plan in plans]
-    for routine in (r for s in schedules for r in s.routines.values()):
-        on_routine(routine)
     pause()
     functions: list[PlannedFunction] = []
     with stage("memory"):
@@ -239,6 +237,8 @@ def lower(
 
 def _given_up(function: Op, core: Op) -> tuple[int, ...]:
     """Arguments of the core function that the program lets results have the memory of."""
+    from shlo_jit.text.port_names import donated_arguments
+
     arguments = function.block().arguments
     names = {arguments[i].name for i in donated_arguments(function)}
     return tuple(i for i, a in enumerate(core.block().arguments) if a.name in names)
@@ -246,7 +246,9 @@ def _given_up(function: Op, core: Op) -> tuple[int, ...]:
 
 def _name_ports(program: Program, function: Op) -> None:
     """Give inputs and outputs the names that the function's callers see."""
+    from shlo_jit.ir.core import function_type
     from shlo_jit.passes.frontend.flatten import leaves
+    from shlo_jit.text.port_names import argument_names, result_names
 
     names = {a.name: n for a, n in zip(function.block().arguments, argument_names(function), strict=True) if a.name}
     program.inputs = tuple(p._replace(name=names.get(p.name, p.name)) for p in program.inputs)
@@ -258,6 +260,9 @@ def _name_ports(program: Program, function: Op) -> None:
 
 def verified(module: Module, options: CompileOptions) -> Op:
     """The entry function of a valid module. Raises VerifyError, and StableHLOError where there is no such function."""
+    from shlo_jit.ir.core import is_declaration
+    from shlo_jit.verify.verifier import verify_module
+
     diagnostics = verify_module(module, is_registered=options.calls.__contains__)
     if diagnostics:
         raise VerifyError(diagnostics)

@@ -10,16 +10,18 @@ import stat
 import time
 from collections.abc import Callable
 from io import FileIO
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from shlo_jit.bytecode.glance import artifact_in, artifact_may_be_unknown
 from shlo_jit.errors import Diagnostic, ParseError, check_text, decode_text
-from shlo_jit.ir.core import Module
-from shlo_jit.ir.unknown import has_unknown, writes_unknown
-from shlo_jit.runtime import hexadecimal
+from shlo_jit.runtime import known_texts
+from shlo_jit.runtime.cache import ObjectCache, default_cache
 from shlo_jit.runtime.constants import bring
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.text.literals import Characters, Cut, characters, cut_bytes, cut_string, file_characters, identity
+
+if TYPE_CHECKING:
+    from shlo_jit.ir.core import Module
+    from shlo_jit.text.literals import Decode
 
 LONGEST_PATH = 4096
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -94,25 +96,27 @@ class Derived(NamedTuple):
     make: Callable[[], Module]
 
 
-Given = Text | Artifact | Module
-ProgramSource = Given | Derived
+Given: TypeAlias = "Text | Artifact | Module"
+ProgramSource: TypeAlias = "Given | Derived"
 
 
-def read_source(source: object) -> Given:
+def read_source(source: object, known: bool = False) -> Given:
     """The text or artifact of a text, a path or bytes, whose first bytes say which it is, or of an object of JAX's that
-    has a text; a Module as it is.
+    has a text; a Module as it is. `known`: the object cache may know what a file's text is.
 
     Raises OSError for a file that cannot be read, ParseError for what is no text or that of another language, and
     TypeError for any other object.
     """
-    if isinstance(source, Module):
-        return source
     if isinstance(source, str) and not _is_path(source):
         return _text(source.removeprefix("\ufeff"), "<text>")
     if isinstance(source, str | os.PathLike):
-        return _read_path(os.fsdecode(source))
+        return _read_path(os.fsdecode(source), known)
     if isinstance(source, bytes | bytearray | memoryview):
         return _read(bytes(source), "<bytes>")
+    from shlo_jit.ir.core import Module
+
+    if isinstance(source, Module):
+        return source
     text = _own_text(source)
     if text is not None:
         return _text(text, f"<{type(source).__name__}>")
@@ -170,13 +174,27 @@ def _whole(file: FileIO, name: str) -> bytes:
     return file.readall()
 
 
-def _read_path(name: str) -> Text | Artifact:
+def _read_path(name: str, known: bool) -> Text | Artifact:
     """The program in a file. Of one that is a text as far as its beginning tells, long literals are never in memory."""
     with _opened(name) as file:
         status = os.fstat(file.fileno())
         if stat.S_ISREG(status.st_mode) and status.st_size and not os.pread(file.fileno(), 64, 0).count(0):
-            return _text_of(file_characters(file.fileno(), status.st_size, name), name)
+            return _text_in(file, status, name, default_cache() if known else None)
         return _read(_whole(file, name), name)
+
+
+def _text_in(file: FileIO, status: os.stat_result, name: str, cache: ObjectCache | None) -> Text:
+    given = file_characters(file.fileno(), status.st_size, name, _fast_decoder)
+    assert given.again is not None
+    if cache is not None:
+        found = known_texts.find(status, name, given.again, cache)
+        if found is not None:
+            return _text_left(*found, given, name)
+    data, cuts = _cut(given, name)
+    text = _text_left(data, cuts, given, name)
+    if cache is not None:
+        known_texts.note(status, os.fstat(file.fileno()), name, data, cuts, cache)
+    return text
 
 
 def _first_of_pipe(descriptor: int, name: str) -> bytes:
@@ -195,19 +213,28 @@ def _first_of_pipe(descriptor: int, name: str) -> bytes:
 
 # ---------------------------------------------------------------------- bytes and texts
 def _read(data: bytes, name: str) -> Text | Artifact:
+    from shlo_jit.bytecode.glance import artifact_in
+
     artifact = artifact_in(data)
     return _text_of(characters(data), name) if artifact is None else Artifact(artifact, name)
 
 
 def _text_of(given: Characters, name: str) -> Text:
     """The text in bytes. Raises ParseError for what is none, or not in UTF-8."""
+    return _text_left(*_cut(given, name), given, name)
+
+
+def _cut(given: Characters, name: str) -> tuple[bytes, tuple[Cut, ...]]:
     start = given.read(0, 64).removeprefix(BYTE_ORDER_MARK)
     for first, what, hint in BINARIES:
         if start.startswith(first):
             raise _refused(what, hint, name)
     if b"\0" in start:
         raise _refused("binary data", "give a program's StableHLO text", name)
-    data, cuts = cut_bytes(given, usable_cpus(), hexadecimal.decoder)
+    return cut_bytes(given, usable_cpus(), _fast_decoder)
+
+
+def _text_left(data: bytes, cuts: tuple[Cut, ...], given: Characters, name: str) -> Text:
     try:
         text = decode_text(data, name)
     except ParseError:
@@ -220,23 +247,36 @@ def _text_of(given: Characters, name: str) -> Text:
 
 def _text(text: str, name: str) -> Text:
     """A text that is one already. Raises ParseError for half of a character."""
-    left, cuts = cut_string(check_text(text, name), usable_cpus(), hexadecimal.decoder)
+    left, cuts = cut_string(check_text(text, name), usable_cpus(), _fast_decoder)
     bring(c.literal for c in cuts)
     return Text(_checked(left, name), name, cuts)
 
 
+def _fast_decoder() -> Decode:
+    """As `text.literals.Fast`."""
+    from shlo_jit.runtime.hexadecimal import decoder
+
+    return decoder()
+
+
 def content(source: Given) -> str | bytes:
     """What a program is known by in the object cache."""
-    if isinstance(source, Module):
-        return str(source)
-    return source.data if isinstance(source, Artifact) else identity(source.text, source.cuts)
+    if isinstance(source, Text):
+        return identity(source.text, source.cuts)
+    return source.data if isinstance(source, Artifact) else str(source)
 
 
 def may_be_unknown(source: Given) -> bool:
     """Whether the shape of any value is not known, as far as can be seen quickly."""
+    if isinstance(source, Text):  # it may also be that just a string has such letters
+        return "?" in source.text or "tensor<*" in source.text
     if isinstance(source, Artifact):
+        from shlo_jit.bytecode.glance import artifact_may_be_unknown
+
         return artifact_may_be_unknown(source.data)
-    return has_unknown(source) if isinstance(source, Module) else writes_unknown(source.text)
+    from shlo_jit.ir.unknown import has_unknown
+
+    return has_unknown(source)
 
 
 def _checked(text: str, name: str) -> str:

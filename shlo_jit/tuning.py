@@ -87,6 +87,9 @@ FEW_ROWS, FEW_ROWS_ELEMENTS = 16, 4096
 """Rows below which longer rows are no row program: there is too little to do side by side. Chosen."""
 EPILOGUE_DISTANCE = 500
 """Steps between a product and the loop that becomes its epilogue: all of them are looked at. Bounds compile time."""
+PIECE_BYTES = 4 << 10
+"""Bytes that are not copied, at least, for each of the products that a concatenation becomes. Chosen: what a call of
+the routine costs."""
 ATTENTION_LEAST_COLUMNS = 16
 """Columns of scores below which lanes along a row of them are not worth much. Chosen."""
 ATTENTION_OPERAND_BYTES = 8 << 20
@@ -259,6 +262,12 @@ GEMM_VECTOR_SERIAL = 1 << 17
 """Elements of the matrix up to which the caller does a product with a vector alone."""
 GEMM_VECTOR_CHUNK = 32 << 10
 """Bytes of sums that a task of such a product keeps at most: the first level cache. No case moves."""
+GEMM_VECTOR_AHEAD = 8 << 10
+"""Bytes of the matrix, about, that such a product fetches before it wants them, where eight rows of it are fewer: the
+latency of memory times what a core reads. Chosen. `benchmarks.kernels_gemm`."""
+GEMM_VECTOR_SHORT = 256
+"""Bytes of a row up to which products row by row fetch rows that follow: the processor sees by itself where longer ones
+go. Chosen."""
 GEMM_PANEL_AHEAD = 32
 """Steps of k that rows of B are fetched before the tallest tiles want them: panels come from the second level cache,
 and those that were packed before from memory. `benchmarks.weights`."""
@@ -335,6 +344,15 @@ SHARED_CONSTANT_BYTES = 64 << 10
 takes as long as reading this much of one."""
 LONG_LITERAL_DIGITS = 1000
 """Of a hexadecimal literal that is cut out of its text. Chosen: a search is far cheaper than a regular expression."""
+THREADED_READ_BYTES = 8 << 20
+"""Of a program's constants in the object cache from which on several threads read them. Chosen: that much takes 4 ms to
+read, and threads 2 to import."""
+STORED_BEHIND_BYTES = 16 << 20
+"""Of a program's constants from which on the object cache is written while the program can be called already. Chosen:
+files of that size take 10 ms and more."""
+KNOWN_TEXT_BYTES = 1 << 20
+"""Of a file's text from which on the object cache has what is left without its literals. Chosen: that much is decoded
+in 3 ms, and an entry of the cache read in 0.2."""
 THREADED_TEXT_BYTES = 8 << 20
 """Of a text from which on several threads decode its literals, by machine code that may have to be compiled first (10
 ms). Chosen: that much takes 5 ms to decode in Python."""

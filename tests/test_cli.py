@@ -432,8 +432,8 @@ def test_interrupted_without_a_traceback(tmp_path: Path) -> None:
 
 def test_interrupted_while_importing(tmp_path: Path) -> None:
     """Also where it is the package's own imports that take long."""
-    (tmp_path / "llvmlite").mkdir()
-    (tmp_path / "llvmlite" / "__init__.py").write_text("import time; print('here', flush=True); time.sleep(60)")
+    (tmp_path / "numpy").mkdir()
+    (tmp_path / "numpy" / "__init__.py").write_text("import time; print('here', flush=True); time.sleep(60)")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-m", "shlo_jit", "--help"]
     pipe = subprocess.PIPE

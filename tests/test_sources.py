@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import shlo_jit
-from shlo_jit import pipeline, sources
+from shlo_jit import sources
 
 TEXT = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = stablehlo.negate %x : tensor<2xf32>
@@ -71,7 +71,7 @@ def test_what_is_parsed_already_or_in_the_cache_is_not_parsed(monkeypatch: pytes
     def parse_module(text: str, name: str) -> Any:
         raise AssertionError("parsed")
 
-    monkeypatch.setattr(pipeline, "parse_module", parse_module)
+    monkeypatch.setattr("shlo_jit.text.parser.parse_module", parse_module)
     assert shlo_jit.parse(module) is module
     exe = shlo_jit.compile(module, cache=False)
     assert exe(x).tolist() == [-1, -1]

@@ -15,7 +15,8 @@ from typing import Any
 
 from shlo_jit.bytecode.locations import UNKNOWN, Child, Location
 from shlo_jit.ir.attribute_text import attribute_text, string_text
-from shlo_jit.text.lexer import STRING, unescape
+from shlo_jit.text.lexer import unescape
+from shlo_jit.text.strings import STRING
 
 
 def location_text(location: Child) -> str:

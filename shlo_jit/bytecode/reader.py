@@ -26,7 +26,7 @@ from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value
 from shlo_jit.ir.types import Type
-from shlo_jit.log import LOG
+from shlo_jit.log import log
 
 HAS_DICTIONARY, HAS_RESULTS, HAS_OPERANDS, HAS_SUCCESSORS, HAS_REGIONS, HAS_ORDERS, HAS_PROPERTIES = (
     1, 2, 4, 8, 16, 32, 64,
@@ -104,7 +104,7 @@ class _Reader:
         self.source.module = module
         version = version_of_producer(self.file.producer)
         if version is not None and version > LAST:
-            LOG.info("%s was written by StableHLO %s; versions up to %s are known", self.source.name, version, LAST)
+            log().info("%s was written by StableHLO %s; versions up to %s are known", self.source.name, version, LAST)
         return module
 
     # ---- regions

@@ -37,8 +37,8 @@ from shlo_jit.bytecode.sdy_rules import (
 )  # fmt: skip
 from shlo_jit.ir.attribute_text import string_text, symbol_text
 from shlo_jit.ir.attributes import OpaqueAttr, SymbolRef
-from shlo_jit.text.lexer import STRING as QUOTED
 from shlo_jit.text.lexer import unescape
+from shlo_jit.text.strings import STRING as QUOTED
 
 _TOKEN = re.compile(rf'{QUOTED}|[\[\]{{}}()<>,]|[^"\[\]{{}}()<>,]+')
 _AXIS = re.compile(rf"({QUOTED})(?::(\(\d{{1,18}}\)\d{{1,18}}))?$")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
-from shlo_jit.forking import GATE
+from shlo_jit.forking import GATE, thread_pool
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Background:
     for the rest."""
 
     def __init__(self, threads: int) -> None:
-        self._executor = ThreadPoolExecutor(max(1, threads), "shlo_jit codegen")
+        self._executor = thread_pool(max(1, threads), "shlo_jit codegen")
         self._jobs: list[Job[Any]] = []
 
     def start(self, work: Callable[[], T]) -> Job[T]:

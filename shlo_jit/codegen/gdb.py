@@ -21,7 +21,7 @@ _names = itertools.count()
 def _jit() -> llvm.LLJIT:
     """The process's JIT, never disposed of: at the end of the process a worker of the thread pool may still be spinning
     in code that it owns."""
-    initialize()
+    initialize(native=True)
     llvm.load_library_permanently("libm.so.6")
     linker = llvm.create_lljit_compiler(target_machine(resolve()), use_jit_link=False)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(linker))

@@ -74,7 +74,7 @@ def _link(objects: Sequence[bytes], exports: Sequence[str], known: Mapping[str, 
         raise MemoryError(f"cannot allocate {linker.layout.size} bytes for code: {error}") from None
     base = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
     linker.write(np.frombuffer(mapping, np.uint8), base, lambda name: known.get(name) or _process_symbol(name))
-    _make_executable(base, linker.layout.fixed_bytes)
+    make_executable(base, linker.layout.fixed_bytes)
     missing = [name for name, offset in offsets.items() if offset is None]
     if missing:
         raise LookupError(f"nothing defines {', '.join(missing)}")
@@ -87,7 +87,7 @@ def _link(objects: Sequence[bytes], exports: Sequence[str], known: Mapping[str, 
     return mapping, addresses
 
 
-def _make_executable(address: int, size: int) -> None:
+def make_executable(address: int, size: int) -> None:
     """Make memory that was written readable and executable."""
     clear = _clear_cache()
     if clear is not None:

@@ -15,7 +15,7 @@ import numpy as np
 from shlo_jit import tuning
 from shlo_jit.codegen.program import Callback, Port, Program, Reader, TimedStep
 from shlo_jit.ir.digests import digest
-from shlo_jit.ir.types import DTYPES
+from shlo_jit.ir.dtypes import DTYPES
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.scratch import Scratch

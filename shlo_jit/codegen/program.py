@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from shlo_jit.ir.types import DType
+from shlo_jit.ir.dtypes import DType
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.site import Site

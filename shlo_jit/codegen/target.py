@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Collection, Iterable
-from typing import NamedTuple, NoReturn
-
-import llvmlite.binding as llvm
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from shlo_jit.kernels.target import Target
+
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
 
 TUNING = ("prefer-", "slow-", "fast-", "tuning")
 """Feature flags that only steer choices; they must not enter a cache key."""
@@ -32,11 +33,46 @@ _ALWAYS = {"riscv64": ("m", "a", "f", "d", "c")}
 """What LLVM has to be told of what every machine of an architecture has that we generate code for."""
 
 
+class Host(NamedTuple):
+    """The machine we run on, as LLVM sees it."""
+
+    triple: str
+    cpu: str
+    features: dict[str, bool]
+    """All that LLVM knows of this architecture, and whether the CPU has it."""
+
+
+_host: list[Host] = []
+
+
+def set_host(host: Host) -> None:
+    """Have `resolve` go by what LLVM said before of such a machine, and not load LLVM."""
+    _host[:] = [host]
+
+
+def ask_llvm() -> Host:
+    import llvmlite.binding as llvm
+
+    return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), dict(llvm.get_host_cpu_features()))
+
+
+def host() -> Host:
+    if not _host:
+        set_host(ask_llvm())
+    return _host[0]
+
+
 @functools.cache
-def initialize() -> None:
-    """Set LLVM up, once a process."""
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
+def initialize(*, native: bool) -> None:
+    """Set LLVM up, once a process: for this machine's architecture, or for all, which takes more time and memory."""
+    import llvmlite.binding as llvm
+
+    if native:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+    else:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
     llvm.initialize_native_asmparser()
 
 
@@ -53,7 +89,6 @@ def resolve(name: str = "native") -> Target:
     `known_cpus.py`, a feature one of `cpu_features.py`. The system of this machine is meant where none is named, if its
     architecture is, else Linux; for wasm32 there is only `none`. Raises ValueError for a name that is not known.
     """
-    initialize()
     if name == "native":
         return _native()
     machine, colon, cpu = name.rpartition(":")
@@ -71,11 +106,10 @@ def resolve(name: str = "native") -> Target:
 
 
 def _native() -> Target:
-    triple = llvm.get_process_triple()
-    host = llvm.get_host_cpu_features()
-    on = {f for f, yes in host.items() if yes and not f.startswith(TUNING)}
-    features = ",".join([f"+{f}" for f in sorted(on)] + [f"-{f}" for f in sorted(set(host) - on)])
-    return _describe("native", triple, *machine_of_triple(triple), llvm.get_host_cpu_name(), features, on)
+    triple, cpu, known = host()
+    on = {f for f, yes in known.items() if yes and not f.startswith(TUNING)}
+    features = ",".join([f"+{f}" for f in sorted(on)] + [f"-{f}" for f in sorted(set(known) - on)])
+    return _describe("native", triple, *machine_of_triple(triple), cpu, features, on)
 
 
 def machine_of_triple(triple: str) -> tuple[str, str]:
@@ -94,7 +128,7 @@ def _machine(text: str, name: str) -> tuple[str, str, str]:
     systems = [s for a, s in _TRIPLES if a == arch]
     if not systems:
         _unknown("architecture", arch, name, {a for a, _ in _TRIPLES})
-    process = llvm.get_process_triple()
+    process = host().triple
     if not system and machine_of_triple(process)[0] == arch:
         return arch, machine_of_triple(process)[1], process
     if system and system not in systems:
@@ -208,10 +242,10 @@ def check_runs_here(target: Target) -> None:
         return
     from shlo_jit.codegen.known_cpus import required_features
 
-    host = resolve()
-    if (target.arch, target.system) != (host.arch, host.system):
-        raise ValueError(f"target {target.name!r} is for another machine than this one, {host.triple}")
-    missing = sorted(set(required_features(target)) - set(required_features(host)))
+    here = resolve()
+    if (target.arch, target.system) != (here.arch, here.system):
+        raise ValueError(f"target {target.name!r} is for another machine than this one, {here.triple}")
+    missing = sorted(set(required_features(target)) - set(required_features(here)))
     if missing:
         raise ValueError(f"target {target.name!r} needs {', '.join(missing)}, which this machine does not have")
 
@@ -219,7 +253,9 @@ def check_runs_here(target: Target) -> None:
 def target_machine(target: Target, opt: int = 2) -> llvm.TargetMachine:
     """An LLVM target machine: position independent, small code model, so one object serves JIT and .so. WebAssembly has
     no addresses to be independent of."""
-    initialize()
+    import llvmlite.binding as llvm
+
+    initialize(native=target.arch == machine_of_triple(host().triple)[0])
     reloc = "static" if target.arch == "wasm32" else "pic"
     return llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu, features=target.features, opt=opt, reloc=reloc, codemodel="small", jit=False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from shlo_jit import pipeline
-from shlo_jit.ir.core import walk
 from shlo_jit.sources import Artifact, ProgramSource, Text
 
 MARKS = ("sdy.manual_computation", "SPMDFullToShardShape", "SPMDShardToFullShape")
@@ -33,6 +32,7 @@ def _may_be_global(source: ProgramSource) -> bool:
     if isinstance(source, Artifact):  # where an op's name stands without its dialect
         return any(mark.removeprefix("sdy.").encode() in source.data for mark in MARKS)
     from shlo_jit.distributed.manual import is_manual
+    from shlo_jit.ir.core import walk
 
     module = pipeline.parsed(source)
     return any(is_manual(op) for f in module.functions() if f.regions for op in walk(f.block()))

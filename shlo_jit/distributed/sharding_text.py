@@ -7,7 +7,8 @@ from typing import NoReturn
 
 from shlo_jit.errors import ParseError, Span, diagnose
 from shlo_jit.ir.core import Op
-from shlo_jit.text.lexer import STRING, unescape
+from shlo_jit.text.lexer import unescape
+from shlo_jit.text.strings import STRING
 
 _TOKEN = re.compile(
     rf"""\s*(?: (?P<string>{STRING}) | (?P<symbol>@(?:[\w$.\-]+|{STRING})) | (?P<integer>\d{{1,18}}(?!\d))

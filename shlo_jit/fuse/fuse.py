@@ -18,7 +18,8 @@ from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fus
 from shlo_jit.fuse.nest import Nest, covers, is_wide, space_of
 from shlo_jit.fuse.order import depends, ordered, step_acts
 from shlo_jit.fuse.partial import fuse_concatenate, fuse_spread, fuse_update
-from shlo_jit.fuse.plan import ControlStep, OpStep, PlanBlock, Step, ViewStep
+from shlo_jit.fuse.pieces import pieces_in
+from shlo_jit.fuse.plan import ControlStep, OpStep, Pieces, PlanBlock, Step, ViewStep
 from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.turns import fuse_turns
@@ -59,6 +60,7 @@ class _Fusion(Grouping):
         """What the blocks of control flow read from outside, by id of the block."""
         self.acting: Step | None = None
         """The first step with an effect, of those there are."""
+        self.pieces = pieces_in(block)
 
     def run(self) -> PlanBlock:
         results: list[Value] = []
@@ -74,7 +76,7 @@ class _Fusion(Grouping):
             elif op.name == "stablehlo.dynamic_update_slice":
                 fuse_update(self, op, position)
             elif op.name == "stablehlo.concatenate":
-                fuse_concatenate(self, op, position)
+                self.concatenate(op, position)
             elif op.name == "stablehlo.pad" and not is_fusible(op):
                 fuse_spread(self, op, position)
             elif op.name == "stablehlo.reshape" and op.result in self.memory:
@@ -109,7 +111,8 @@ class _Fusion(Grouping):
                 for value in block.outside:
                     self.read(step, value)
         else:
-            step = OpStep(position=position, op=op)
+            found = [self.pieces.get(o) for o in op.operands]
+            step = OpStep(position=position, op=op, pieces=next((p for p in found if isinstance(p, Pieces)), None))
         self.steps.append(step)
         self.keep_order(step)
         for r in op.results:
@@ -117,7 +120,14 @@ class _Fusion(Grouping):
                 self.load(nest, r)
             self.write(step, r, f"a {step.title} writes memory")
         for o in op.operands:
-            self.read(step, o)
+            for part in step.parts_of(o) if isinstance(step, OpStep) else [o]:
+                self.read(step, part)
+
+    def concatenate(self, op: Op, position: int) -> None:
+        """A concatenation in memory; one that products read in pieces is dead here."""
+        found = self.pieces.get(op.result)
+        why = f", not read in pieces: {found.reason}" if isinstance(found, Refusal) else ""
+        fuse_concatenate(self, op, position, why)
 
     def keep_order(self, step: Step) -> None:
         """Steps with effects run in the program's order, whose last ones come first here."""

@@ -44,8 +44,8 @@ def fuse_update(g: Grouping, op: Op, position: int) -> None:
     g.request(nest, update, at)
 
 
-def fuse_concatenate(g: Grouping, op: Op, position: int) -> None:
-    """A nest an operand, each writing its part of the result."""
+def fuse_concatenate(g: Grouping, op: Op, position: int, why: str = "") -> None:
+    """A nest an operand, each writing its part of the result. `why`: what there is to say about that."""
     target = op.result
     if _is_dead(g, target):
         return
@@ -53,7 +53,7 @@ def fuse_concatenate(g: Grouping, op: Op, position: int) -> None:
     for o in op.operands:
         n = o.tensor.extents[dim]
         if o.tensor.size or (target.tensor.size == 0 and offset == 0):
-            nest = _nest(g, position, target, "writes a part of a concatenation")
+            nest = _nest(g, position, target, f"writes a part of a concatenation{why}")
             at = space_of(nest, o.tensor.extents)
             index = tuple(ix.shift(e, offset) if d == dim else e for d, e in enumerate(at.index))
             nest.stores.append(Store(o, at, target, index))

@@ -75,12 +75,24 @@ class Attention(NamedTuple):
     """What that makes of it, which is not either: the left operand, maybe under another shape."""
 
 
+class Pieces(NamedTuple):
+    """An operand of a product that is never in memory as a whole (see `pieces.py`)."""
+
+    whole: Value
+    """The operand, a concatenation."""
+    parts: list[Value]
+    """What is read: those of its operands that have elements."""
+    dimension: int
+
+
 @dataclass(eq=False)
 class OpStep(Step):
     """A kernel of its own: dot, convolution, window, scatter, sort, ...; `epilogue` runs on its tiles."""
 
     op: Op = None  # type: ignore[assignment]
     epilogue: NestStep | None = None
+    pieces: Pieces | None = None
+    """Of a product: the operand that is read piece by piece."""
     attention: Attention | None = None
     """Of a product: what is run for each block of its rows before it."""
     no_epilogue: Refusal | None = None
@@ -91,15 +103,22 @@ class OpStep(Step):
     @property
     def operands(self) -> list[Value]:
         """What the kernel reads for any part of its result; an epilogue's operands are left out."""
+        own = [v for o in self.op.operands for v in self.parts_of(o)]
         if self.attention is None:
-            return self.op.operands
-        parts = [*self.attention.first.op.operands, *self.attention.rows.reads, *self.op.operands]
+            return own
+        parts = [*self.attention.first.operands, *self.attention.rows.reads, *own]
         return [v for v in parts if v in self.reads]
+
+    def parts_of(self, operand: Value) -> list[Value]:
+        """What is read of an operand: itself, or its pieces."""
+        return self.pieces.parts if self.pieces is not None and operand is self.pieces.whole else [operand]
 
     @property
     def kind(self) -> str:
-        """Whose kernel runs it: the op's name, or `attention`."""
-        return self.op.name if self.attention is None else "attention"
+        """Whose kernel runs it: the op's name, `attention`, or `pieces` of a product that reads some."""
+        if self.attention is not None:
+            return "attention"
+        return self.op.name if self.pieces is None else "pieces"
 
     @property
     def title(self) -> str:
@@ -226,6 +245,7 @@ def source_ops(step: Step) -> list[Op]:
     elif isinstance(step, OpStep):
         parts = [step.epilogue, *(step.attention[:2] if step.attention is not None else [])]
         found = [step.op, *(op for part in parts if part is not None for op in source_ops(part))]
+        found += [step.pieces.whole.op] if step.pieces is not None and step.pieces.whole.op is not None else []
     else:
         found = [step.op] if isinstance(step, ControlStep) else []
     return sorted(dict.fromkeys(found), key=lambda op: op.span.start if op.span is not None else -1)

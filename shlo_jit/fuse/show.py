@@ -22,6 +22,7 @@ from shlo_jit.fuse.plan import (
     lines_of,
     source_ops,
 )
+from shlo_jit.ir.core import Value
 
 
 def show_plan(plan: PlanBlock, names: Names) -> str:
@@ -47,6 +48,8 @@ def _step(step: Step, label: str, names: Names) -> list[str]:
     lines = [f"{pad}{label:>3} {step.title:<10} {body}".rstrip()]
     reads = "  ".join(f"{names(v)} {type_text(v)}" for v in step.reads)
     lines.append(f"{pad}      reads   {reads or '-'}")
+    for value in _in_pieces(step):
+        lines.append(f"{pad}      pieces  {names(value)} {type_text(value)}   (never in memory as a whole)")
     for value in step.writes:
         why = step.why.get(value, "")
         lines.append(f"{pad}      writes  {names(value)} {type_text(value)}{f'   ({why})' if why else ''}")
@@ -57,6 +60,13 @@ def _step(step: Step, label: str, names: Names) -> list[str]:
     if isinstance(step, OpStep) and step.no_attention is not None:
         lines.append(f"{pad}      not by blocks of rows   ({step.no_attention.reason})")
     return lines
+
+
+def _in_pieces(step: Step) -> list[Value]:
+    """The operands of products that are read piece by piece."""
+    products = [step] if isinstance(step, OpStep) else []
+    products += [p.attention.first for p in products if p.attention is not None]
+    return [p.pieces.whole for p in reversed(products) if p.pieces is not None]
 
 
 def _body(step: Step) -> str:

@@ -6,14 +6,24 @@ treat a module as a value: they build new ops and leave the old ones alone.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from shlo_jit.errors import NO_SOURCE, Source, Span
 from shlo_jit.ir.attributes import Dense, TypeAttr, as_int, as_ints
 from shlo_jit.ir.types import FunctionType, TensorType, Type
+
+PRINTER, WRITER = "shlo_jit.text.printer:print_module", "shlo_jit.bytecode.writer:write_artifact"
+"""The syntax of ops is known to other packages alone, which stand above this one and are imported when a module is
+printed."""
+
+
+def _named(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 class Value:
@@ -159,11 +169,6 @@ class Module:
 
     __slots__ = ("locations", "op", "scoped", "source")
 
-    text_of: ClassVar[Callable[[Module], str]]
-    """What `str` gives. The syntax of ops is known to `shlo_jit.text` alone, which sets this."""
-    bytes_of: ClassVar[Callable[[Module, str], bytes]]
-    """What `serialize` gives, which `shlo_jit.bytecode` sets."""
-
     def __init__(
         self, op: Op, source: Source = NO_SOURCE, locations: Mapping[str, str] | None = None, scoped: bool = False
     ):
@@ -196,7 +201,7 @@ class Module:
         return None
 
     def __str__(self) -> str:
-        return Module.text_of(self)
+        return _named(PRINTER)(self)
 
     def serialize(self, version: str = "1.17.0") -> bytes:
         """The program as a portable artifact (VHLO in MLIR bytecode), which StableHLO of this version and later ones
@@ -205,7 +210,7 @@ class Module:
         Raises UnsupportedError with the place of what that version cannot say, VerifyError for attributes that are not
         what they should be, TypeError and ValueError for a version that is none of 0.9.0 to 1.20.0.
         """
-        return Module.bytes_of(self, version)
+        return _named(WRITER)(self, version)
 
     def __eq__(self, other: object) -> bool:
         """Structural equality: same ops, types, attributes and use-def graph; names and places do not matter."""

@@ -7,6 +7,8 @@ import weakref
 
 import numpy as np
 
+MADE = "made-"
+
 _found: dict[int, tuple[weakref.ref[np.ndarray], dict[tuple[int, int], str]]] = {}
 """By the number of the array that owns the memory, for as long as that is there: place and size -> digest."""
 
@@ -28,6 +30,26 @@ def note(data: np.ndarray, digest: str) -> None:
     known = _known(data)
     if known is not None:
         known[_place(data)] = digest
+
+
+def note_made(data: np.ndarray, source: np.ndarray, how: str) -> None:
+    """Take down what an array is known by that was made of another, and that nobody writes to any more: the digest of
+    that one, where it is known, and all that decides how it was made; which is read faster than the array. Who keeps
+    the array for longer than this process lives has to say, too, which version of us made it (`is_made`)."""
+    known = _known(source)
+    found = None if known is None else known.get(_place(source))
+    if found is not None:
+        note(data, MADE + hashlib.sha256(f"{found} {how}".encode()).hexdigest())
+
+
+def is_made(digest: str) -> bool:
+    return digest.startswith(MADE)
+
+
+def sealed(data: np.ndarray) -> np.ndarray:
+    """The array, which nobody writes to any more."""
+    seal(data)
+    return data
 
 
 def seal(data: np.ndarray) -> None:

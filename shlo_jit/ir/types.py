@@ -9,74 +9,11 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-import ml_dtypes
 import numpy as np
 
+from shlo_jit.ir.dtypes import DTYPES, DType
 from shlo_jit.sizes import NotSymbolic
 
-
-@dataclass(frozen=True, slots=True)
-class DType:
-    """An element type. `kind`: b (i1), i (signless or signed), u (unsigned), f (float), c (complex), x (index)."""
-
-    name: str
-    kind: str
-    bits: int
-    """Width of the value in bits; a complex number has twice its part's."""
-    numpy: np.dtype
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes one element takes in a buffer (i1, i2, i4, f4 and f6 take a byte each)."""
-        return self.numpy.itemsize
-
-    @property
-    def is_integer(self) -> bool:
-        return self.kind in "iu"
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind == "f"
-
-    @property
-    def is_complex(self) -> bool:
-        return self.kind == "c"
-
-    @property
-    def part(self) -> DType:
-        """The element type of a complex number's real and imaginary part; itself for the others."""
-        return {"complex<f32>": DTYPES["f32"], "complex<f64>": DTYPES["f64"]}.get(self.name, self)
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __repr__(self) -> str:
-        return self.name
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, DType) and self.name == other.name)
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-
-def _table() -> dict[str, DType]:
-    rows = [("i1", "b", 1, np.bool_), ("index", "x", 64, np.int64)]
-    for bits in (2, 4, 8, 16, 32, 64):
-        signed = getattr(ml_dtypes, f"int{bits}") if bits < 8 else getattr(np, f"int{bits}")
-        unsigned = getattr(ml_dtypes, f"uint{bits}") if bits < 8 else getattr(np, f"uint{bits}")
-        rows += [(f"i{bits}", "i", bits, signed), (f"ui{bits}", "u", bits, unsigned)]
-    small = "f4E2M1FN f6E2M3FN f6E3M2FN f8E3M4 f8E4M3 f8E4M3FN f8E4M3FNUZ f8E4M3B11FNUZ f8E5M2 f8E5M2FNUZ f8E8M0FNU"
-    for name in small.split():
-        rows.append((name, "f", int(name[1]), getattr(ml_dtypes, f"float{name[1]}_{name[2:].lower()}")))
-    rows += [("bf16", "f", 16, ml_dtypes.bfloat16), ("f16", "f", 16, np.float16)]
-    rows += [("f32", "f", 32, np.float32), ("f64", "f", 64, np.float64)]
-    rows += [("complex<f32>", "c", 64, np.complex64), ("complex<f64>", "c", 128, np.complex128)]
-    return {n: DType(n, k, b, np.dtype(t)) for n, k, b, t in rows}
-
-
-DTYPES: dict[str, DType] = _table()
-BY_NUMPY: dict[np.dtype, DType] = {d.numpy: d for d in DTYPES.values() if d.name != "index"}
 I1, I8, I32, I64 = DTYPES["i1"], DTYPES["i8"], DTYPES["i32"], DTYPES["i64"]
 UI8, UI32, UI64 = DTYPES["ui8"], DTYPES["ui32"], DTYPES["ui64"]
 BF16, F16, F32, F64 = DTYPES["bf16"], DTYPES["f16"], DTYPES["f32"], DTYPES["f64"]

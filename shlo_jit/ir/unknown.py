@@ -18,11 +18,6 @@ def has_unknown(module: Module) -> bool:
     return any(True for function in module.functions() for _ in unknown_values(function))
 
 
-def writes_unknown(text: str) -> bool:
-    """The same of a text, quickly: true too where just a string has such letters."""
-    return "?" in text or "tensor<*" in text
-
-
 def unknown_values(function: Op) -> Iterator[Value]:
     """Values of a function whose shapes are not known."""
     if not function.regions or not function.regions[0].blocks:

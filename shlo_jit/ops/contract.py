@@ -213,9 +213,9 @@ def multiply_matrices(a: Array, b: Array, dtype: np.dtype) -> Array:
 
 def wide_dtype(*dtypes: np.dtype) -> np.dtype:
     """The 64-bit (or complex) type in which sums of products are formed."""
-    from shlo_jit.ir.types import BY_NUMPY
+    from shlo_jit.ir.dtypes import by_numpy
 
-    kinds = {BY_NUMPY[d].kind for d in dtypes}
+    kinds = {by_numpy()[d].kind for d in dtypes}
     if "c" in kinds:
         return np.dtype(np.complex128)
     if "f" in kinds:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shlo_jit.ir.core import Op
-from shlo_jit.ir.types import BY_NUMPY, DType, QuantizedType, TensorType
+from shlo_jit.ir.dtypes import DType, by_numpy
+from shlo_jit.ir.types import QuantizedType, TensorType
 from shlo_jit.ops.shapes import expressed
 
 Array = NDArray[Any]
@@ -22,7 +23,7 @@ WIDE = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.complex64), np.d
 
 
 def dtype_of(x: Array) -> DType:
-    return BY_NUMPY[x.dtype]
+    return by_numpy()[x.dtype]
 
 
 def result_type(op: Op, index: int = 0) -> TensorType:
@@ -47,7 +48,7 @@ def storage_dtype(op: Op, index: int = 0) -> np.dtype:
 
 def wrap(x: Array, dtype: np.dtype) -> Array:
     """Integers of any width to `dtype`, modulo 2^n."""
-    t = BY_NUMPY[dtype]
+    t = by_numpy()[dtype]
     if t.bits >= 8:
         return np.asarray(x).astype(dtype)
     x = np.asarray(x).astype(np.int64) & ((1 << t.bits) - 1)
@@ -224,7 +225,7 @@ def convert(x: Array, dtype: np.dtype) -> Array:
     """Between any two element types. Floats to integers saturate, NaN gives 0; integers wrap."""
     if x.dtype == dtype:
         return x
-    source, target = dtype_of(x), BY_NUMPY[dtype]
+    source, target = dtype_of(x), by_numpy()[dtype]
     if target.kind == "c":
         if source.kind == "c":
             return x.astype(dtype)

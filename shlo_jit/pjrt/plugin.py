@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from shlo_jit.codegen.target import resolve
 from shlo_jit.pjrt import program_functions  # noqa: F401 - its functions are among the handlers
 from shlo_jit.pjrt.client import Client
 from shlo_jit.pjrt.code.memory import LIMIT, LOCK
@@ -19,6 +18,7 @@ from shlo_jit.pjrt.code.routine import PLUGIN
 from shlo_jit.pjrt.code.transfer import VIEW_ALIGNMENT
 from shlo_jit.pjrt.table import Table
 from shlo_jit.runtime import build, pool, routines
+from shlo_jit.runtime.machine import native
 
 FAIL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
 CAPSULE_NAME = b"pjrt_c_api"
@@ -30,7 +30,7 @@ class Plugin:
     """What a framework gets, and what it leads to."""
 
     def __init__(self, device_count: Callable[[], int]) -> None:
-        target = resolve()
+        target = native()
         store = build.resolve_cache(True)
         routines.prepare([PLUGIN], target, store)
         library = routines.load(PLUGIN.name, target, store)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from shlo_jit.ir.attributes import DictAttr
 from shlo_jit.ir.core import Module, Op, function_type
-from shlo_jit.ir.types import BY_NUMPY, TensorType, Type
+from shlo_jit.ir.dtypes import by_numpy
+from shlo_jit.ir.types import TensorType, Type
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.row_major import layout_text
 from shlo_jit.pjrt.table import PluginError
@@ -68,7 +69,7 @@ def _ports(main: Op, which: str, types: Sequence[Type], own: Sequence[Signature]
         if isinstance(type, TensorType):
             number, port = next(left)
             _check_layout(f"{'argument' if which == 'arg_attrs' else 'result'} {i}", row, len(port.shape))
-            dtype = BY_NUMPY[port.dtype]
+            dtype = by_numpy()[port.dtype]
             nbytes = math.prod(port.shape) * dtype.itemsize
             kind = _memory_kind(row.get("mhlo.memory_kind"))
             found.append(Port(interface.ELEMENT_TYPES[dtype.name], port.shape, nbytes, number, kind))

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import ml_dtypes
 import numpy as np
 
 from shlo_jit.codegen.abi import AT_CALL
@@ -206,6 +205,8 @@ def _holds(array: np.ndarray, value: complex) -> bool:
     given, got = complex(value).real, rounded.real
     if not math.isfinite(given):
         return math.isnan(got) if math.isnan(given) else got == given
+    import ml_dtypes
+
     limits = ml_dtypes.finfo(array.dtype)
     largest = float(limits.max)
     half_a_step = float(limits.eps) * 2.0 ** (math.frexp(largest)[1] - 2)
@@ -228,6 +229,8 @@ def _integer(value: float, index: int, port: Port | DynamicPort) -> np.ndarray:
     if port.dtype.kind == "b":
         low, high = 0, 1
     else:
+        import ml_dtypes
+
         info = ml_dtypes.iinfo(dtype)
         low, high = int(info.min), int(info.max)
     whole = int(value)

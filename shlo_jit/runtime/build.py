@@ -7,15 +7,14 @@ exe = from_cache(key, target, ...) or build(lower(...), target, key=key, ...)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from shlo_jit.codegen import abi
-from shlo_jit.codegen.objects import Compiled, compile_program, program_entry, read_program
+from shlo_jit.codegen.objects import Compiled, compile_program, read_program
 from shlo_jit.codegen.program import Program
 from shlo_jit.kernels.target import Target
 from shlo_jit.log import stage
-from shlo_jit.runtime import constants, lapack, routines
+from shlo_jit.runtime import constants, lapack, routines, stored
 from shlo_jit.runtime.cache import ObjectCache, default_cache
 from shlo_jit.runtime.cpus import thread_count
 from shlo_jit.runtime.executable import Executable, Remake
@@ -46,8 +45,8 @@ def generate(
         if starting is not None:
             starting.finish()
         routines.prepare(program.routines, target, store)
-    if store is not None and key is not None and constants.store(compiled, store):
-        store.store(key, *program_entry(compiled))
+    if store is not None and key is not None:
+        stored.store(key, compiled, store)
     return compiled
 
 
@@ -92,12 +91,14 @@ def find(
     store = resolve_cache(cache)
     if store is None:
         return None
+    stored.wait_for(key)
 
     def read(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> Compiled:
         for literal in literals:
             if literal.digest not in header["constants"]:
                 literal.release()
-        return read_program(header, blobs, partial(constants.find, cache=store))
+        found = constants.find_all(filter(None, header["constants"]), store)
+        return read_program(header, blobs, found.get)
 
     return store.read(key, read)
 

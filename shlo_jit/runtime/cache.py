@@ -44,6 +44,8 @@ import numpy as np
 from shlo_jit import environment
 from shlo_jit.codegen.abi import ABI_VERSION
 from shlo_jit.codegen.objects import Blob
+from shlo_jit.forking import thread_pool
+from shlo_jit.ir.digests import is_made
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions
 from shlo_jit.runtime import pool
@@ -140,6 +142,13 @@ class ObjectCache:
             return stat.S_ISREG(os.lstat(self._path(key)).st_mode)
         except OSError:
             return False
+
+    def nbytes(self, key: str) -> int:
+        """Of the key's file; 0 where there is none."""
+        try:
+            return os.lstat(self._path(key)).st_size
+        except OSError:
+            return 0
 
     def touch(self, key: str) -> None:
         """Note that an entry is used."""
@@ -321,9 +330,7 @@ def _for_each(work: Callable[[tuple[int, int, int]], None], pieces: Sequence[tup
         for piece in pieces:
             work(piece)
         return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(usable_cpus(), "shlo_jit cache") as executor:
+    with thread_pool(usable_cpus(), "shlo_jit cache") as executor:
         for _ in executor.map(work, pieces):
             pass
 
@@ -383,8 +390,20 @@ def routine_key(name: str, target: Target) -> str:
     return _key("routine", repr(target.identity).encode(), name.encode())
 
 
+def host_key(processor: bytes) -> str:
+    """The key of what LLVM says of such a processor."""
+    return _key("host", processor)
+
+
+def file_key(identity: bytes) -> str:
+    """The key of what is known of a file."""
+    return _key("file", identity)
+
+
 def constant_key(digest: str) -> str:
-    """The key of a constant: of whatever programs and versions, as its content says all."""
+    """The key of a constant: of whatever programs and versions, where its content says all."""
+    if is_made(digest):
+        digest = _key("constant", digest.encode())
     return f"constant-{digest}"
 
 
@@ -398,22 +417,24 @@ def _key(kind: str, *parts: bytes) -> str:
 
 @functools.cache
 def fingerprint() -> bytes:
-    """Identifies the compiler: versions of llvmlite, LLVM and numpy, and size and time of change of each of our source
-    files, so that work on the compiler never meets code of yesterday's."""
-    import llvmlite.binding
+    """Identifies the compiler: versions of llvmlite and numpy, and size and time of change of LLVM and of each of our
+    source files, so that work on the compiler never meets code of yesterday's."""
+    import llvmlite  # that is not LLVM, which is slow to load: its library is known by size and time
 
-    rows = [llvmlite.__version__, repr(llvmlite.binding.llvm_version_info), np.__version__]
-    rows += sorted(_sources(str(Path(__file__).parents[1])))
+    rows = [llvmlite.__version__, np.__version__]
+    rows += sorted(_files(str(Path(llvmlite.__path__[0]) / "binding"), (".so", ".dylib", ".dll")))
+    rows += sorted(_files(str(Path(__file__).parents[1]), (".py", ".lark")))
     return "\n".join(rows).encode()
 
 
-def _sources(folder: str) -> list[str]:
+def _files(folder: str, suffixes: tuple[str, ...]) -> list[str]:
+    """Path, size and time of the files in a folder and those below it."""
     rows = []
     with os.scandir(folder) as found:
         for entry in found:
             if entry.is_dir() and entry.name != "__pycache__":
-                rows += _sources(entry.path)
-            elif entry.name.endswith((".py", ".lark")):
+                rows += _files(entry.path, suffixes)
+            elif entry.name.endswith(suffixes):
                 status = entry.stat()
                 rows.append(f"{entry.path} {status.st_size} {status.st_mtime_ns}")
     return rows

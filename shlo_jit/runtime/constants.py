@@ -3,7 +3,7 @@ program, read them, and are files of their own in the object cache."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -11,9 +11,11 @@ import numpy as np
 from shlo_jit import tuning
 from shlo_jit.codegen.abi import ALIGNMENT
 from shlo_jit.codegen.objects import Compiled, Constant, constant_entry, read_constant
+from shlo_jit.forking import thread_pool
 from shlo_jit.ir import aligned
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.cache import ObjectCache, constant_key
+from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.layout import data_address
 from shlo_jit.text.literals import Literal
 
@@ -58,13 +60,29 @@ def find(digest: str, cache: ObjectCache) -> np.ndarray | None:
     return found.data
 
 
-def store(compiled: Compiled, cache: ObjectCache) -> bool:
-    """See to it that a cache has a program's constants that are files of their own, and that its text does not bring;
-    whether it does."""
-    shared = {c.digest: c for c in compiled.constants if c.digest and c.digest not in _brought}
-    if sum(c.data.nbytes for c in shared.values()) > cache.limit:
+def find_all(wanted: Iterable[str], cache: ObjectCache) -> dict[str, np.ndarray]:
+    """Those of the constants that are in memory or in the cache. Most of the time goes into the first touch of memory
+    and into checksums, which need no Python."""
+    digests = [*dict.fromkeys(wanted)]
+    threads = min(usable_cpus(), len(digests))
+    if threads < 2 or sum(cache.nbytes(constant_key(digest)) for digest in digests) < tuning.THREADED_READ_BYTES:
+        found = [find(digest, cache) for digest in digests]
+    else:
+        with thread_pool(threads, "shlo_jit constants") as executor:
+            found = [*executor.map(lambda digest: find(digest, cache), digests)]
+    return {digest: data for digest, data in zip(digests, found, strict=True) if data is not None}
+
+
+def to_store(compiled: Compiled) -> list[Constant]:
+    """A program's constants that are files of their own, and that its text does not bring."""
+    return [*{c.digest: c for c in compiled.constants if c.digest and c.digest not in _brought}.values()]
+
+
+def store(shared: Sequence[Constant], cache: ObjectCache) -> bool:
+    """See to it that a cache has the constants; whether it does."""
+    if sum(c.data.nbytes for c in shared) > cache.limit:
         return False
-    return all(_store(constant, cache) for constant in shared.values())
+    return all(_store(constant, cache) for constant in shared)
 
 
 def _store(constant: Constant, cache: ObjectCache) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shlo_jit.ir.types import BY_NUMPY, DTYPES
+from shlo_jit.ir.dtypes import DTYPES, by_numpy
 from shlo_jit.runtime.ffi.functions import capsule_name
 
 CPU = 1
@@ -85,7 +85,7 @@ def to_dlpack(array: np.ndarray, max_version: tuple[int, int] | None) -> object:
     """A capsule with an array's memory, for readers of DLPack up to a version, or of that before versions. Raises
     BufferError for an element type that DLPack does not have, and ValueError for memory that nobody may write to where
     there is no word for that."""
-    dtype = BY_NUMPY.get(array.dtype)
+    dtype = by_numpy().get(array.dtype)
     key = next((key for key, name in _TYPES.items() if dtype is not None and name == dtype.name), None)
     given = array if key is None else array.view(f"u{array.dtype.itemsize}")
     is_versioned = max_version is not None and max_version >= (1, 0)

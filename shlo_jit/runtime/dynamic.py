@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from shlo_jit import tuning
+from shlo_jit.forking import thread_pool
 from shlo_jit.runtime.arguments import arranged, check_count, name_of, shape_text, take
 from shlo_jit.runtime.code_table import CodeTable
 from shlo_jit.runtime.executable import Executable, InProcess, Memory
@@ -160,7 +160,7 @@ class DynamicExecutable(InProcess):
         """Have code ready for calls: for each the shapes of all arguments; where shapes follow from the values of an
         argument too, an array. Several are compiled at the same time. Raises ValueError and TypeError for shapes that
         the program cannot have, and what compiling raises."""
-        with ThreadPoolExecutor(max(1, len(calls))) as pool:
+        with thread_pool(max(1, len(calls)), "shlo_jit shapes") as pool:
             made = [pool.submit(self.executable, shapes) for shapes in calls]
         for future in made:
             future.result()

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.hexadecimal import DIGITS, HEXADECIMAL
 from shlo_jit.runtime import routines
 from shlo_jit.runtime.cache import default_cache
 from shlo_jit.runtime.layout import data_address
+from shlo_jit.runtime.machine import native
 from shlo_jit.text.literals import Decode, decode_digits
 
 
@@ -32,7 +32,7 @@ def decoder() -> Decode:
 
 @functools.cache
 def _function() -> Callable[[bytes, int, int], int]:
-    library = routines.load(HEXADECIMAL.name, resolve(), default_cache())
+    library = routines.load(HEXADECIMAL.name, native(), default_cache())
     assert library is not None  # it is one of the code generator's own
     prototype = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64)
     return prototype(library.addresses[HEXADECIMAL.symbols[0]])

@@ -16,7 +16,6 @@ from typing import Any
 from shlo_jit.codegen import abi, jit
 from shlo_jit.codegen.library_format import INTERFACE_VERSION, LibraryStatus
 from shlo_jit.codegen.objects import Compiled, read_callback, read_port
-from shlo_jit.codegen.target import resolve
 from shlo_jit.errors import LibraryError
 from shlo_jit.kernels.externals import LAPACK_PREFIX
 from shlo_jit.runtime import lapack
@@ -30,6 +29,7 @@ from shlo_jit.runtime.instance import Instance
 from shlo_jit.runtime.library_file import LibraryFile, check_loadable, read_library
 from shlo_jit.runtime.library_sized import sized_executable
 from shlo_jit.runtime.loaded import Loaded
+from shlo_jit.runtime.machine import native
 
 P, I32, U32, U64 = ctypes.c_void_p, ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint64
 
@@ -182,7 +182,7 @@ def load_library(
     OSError, ExecutionError where a custom call has no implementation or LAPACK is not there, and MemoryError."""
     file = read_library(path)
     check_loadable(file)
-    target = resolve()
+    target = native()
     name = _entry(file, entry)
     opened = OpenLibrary(file, weights)
     functions, host = call_library(target, cache), Host()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shlo_jit.ir.types import DTYPES
+from shlo_jit.ir.dtypes import DTYPES
 from shlo_jit.runtime.arguments import shape_text
 from shlo_jit.runtime.dynamic import DynamicExecutable, Shape
 from shlo_jit.runtime.executable import Executable

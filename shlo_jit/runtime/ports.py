@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shlo_jit.ir.types import DType
+from shlo_jit.ir.dtypes import DType
 from shlo_jit.runtime.arguments import shape_text
 
 

@@ -66,9 +66,11 @@ class Starting:
 
     def start(self, routine: Routine) -> None:
         """Begin with a routine and those it needs, unless they are at hand or begun."""
+        if routine.name in self._finish:
+            return
         for need in routine.needs:
             self.start(need)
-        if routine.name not in self._finish and find(routine.name, self._target, self._cache) is None:
+        if find(routine.name, self._target, self._cache) is None:
             self._finish[routine.name] = begin_routine(routine, self._target, self.parts, self.background)
 
     def finish(self) -> None:

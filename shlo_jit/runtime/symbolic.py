@@ -11,7 +11,7 @@ from typing import NamedTuple
 from shlo_jit import tuning
 from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.errors import InternalError, StableHLOError
-from shlo_jit.log import LOG
+from shlo_jit.log import log
 from shlo_jit.runtime.code_table import CodeTable
 from shlo_jit.runtime.executable import Executable
 from shlo_jit.runtime.ports import DynamicPort
@@ -69,7 +69,7 @@ class SymbolicCode:
         except NotSymbolic as refusal:
             return str(refusal)
         except InternalError as error:  # fixed sizes may do; if not, they say so
-            LOG.warning("code for any size: %s", error)
+            log().warning("code for any size: %s", error)
             return str(error)
         except StableHLOError as error:
             return f"of any size, the program is refused: {error.diagnostics[0].message}"

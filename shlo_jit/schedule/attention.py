@@ -15,17 +15,20 @@ from shlo_jit.fuse.attention import extents_of, least_rows, store_of
 from shlo_jit.fuse.nest import Nest, Node, Store
 from shlo_jit.fuse.plan import Attention, OpStep
 from shlo_jit.ir import index as ix
-from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Expr, strides_of
 from shlo_jit.ir.types import tensor
-from shlo_jit.kernels.gemm.gemm import GemmTypes, gemm_routine, scratch_bytes
+from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, scratch_bytes
 from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_bytes, reads_in_place
+from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.kernels.gemm.types import gemm_plan
+from shlo_jit.kernels.target import Target
 from shlo_jit.ops.runs import roles_of, run_of
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
+from shlo_jit.schedule.pieces import Part, parts_of, way_of_parts
 from shlo_jit.schedule.products import gemm_types
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import ALIGN, Scratch
@@ -50,6 +53,10 @@ class Product(NamedTuple):
     k: int
     a: Matrices
     b: Matrices
+    parts: tuple[tuple[Part, Matrices], ...]
+    """B as it is read, where products are few: all of it, or its pieces."""
+    way: Way
+    """How the routine multiplies them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +98,13 @@ class AttentionSchedule(KernelSchedule):
         of = f"{count(self.each, 'product')}" if self.task_rows >= self.m else f"{self.task_rows} rows"
         right = ", ".join("packed once for a task" if p else "read in place" for p in self.packed)
         right = "of a product each" if self.few else f"right operands: {right}"
+        pieces = tuple(len(p.parts) for p in (self.first, self.second))
+        read = f"{pieces[0]} of the first matrix, {pieces[1]} of the second"
         why = f"scores of {tuning.ATTENTION_BLOCK_BYTES:,} bytes, about"
         return [
             Note("products", f"{self.batch} x {size(self.first)}, then {size(self.second)}"),
             Note("blocks", f"{count(self.block, 'row')}; {right}", why),
+            *([Note("pieces", read, "of concatenations that few rows meet")] if max(pieces) > 1 else []),
             Note("weights", "in the memory of the scores" if self.in_place else "beside the scores"),
             Note("tasks", f"{count(self.tasks.tasks, 'task')} of {of}", self.tasks.why),
             *(Note(f"  {n.what}", n.value, n.why) for n in self.rows.notes if n.what != "tasks"),
@@ -105,8 +115,8 @@ class AttentionSchedule(KernelSchedule):
 def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
     target, op, parts = context.target, step.op, step.attention
     assert parts is not None
-    first, second = _product(parts.first.op), _product(op)
     batch, m, _, _ = extents_of(op, roles_of(op))
+    first, second = (_product(s, m, target) for s in (parts.first, step))
     tile = gemm_plan(first.types, target).mr
     size = parts.first.op.result.tensor.storage.itemsize
     few = m <= tile
@@ -151,25 +161,36 @@ def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
         epilogue=schedule_epilogue(step, target, batch, m, second.n),
         scratch=Scratch(0, total),
         routines=tuple(
-            gemm_routine(t.a, t.b, t.acc, target) if few else block_routine(t, target)
-            for t in dict.fromkeys((first.types, second.types))
+            gemm_routine(p.types.a, p.types.b, p.types.acc, target, p.way) if few else block_routine(p.types, target)
+            for p in {(p.types, p.way): p for p in (first, second)}.values()
         ),
     )
 
 
-def _product(op: Op) -> Product:
-    r = roles_of(op)
-    lhs, rhs = (o.tensor.extents for o in op.operands)
+def _product(step: OpStep, m: int, target: Target) -> Product:
+    op, r = step.op, roles_of(step.op)
+    lhs, rhs = op.operands
     _, _, n, k = extents_of(op, r)
-    a = _matrices(lhs, r.lhs_batch, r.lhs_free, r.lhs_contracting)
-    return Product(gemm_types(op), n, k, a, _matrices(rhs, r.rhs_batch, r.rhs_contracting, r.rhs_free))
+    types = gemm_types(op)
+    a = _matrices(lhs.tensor.extents, r.lhs_batch, r.lhs_free, r.lhs_contracting)
+    b = _matrices(rhs.tensor.extents, r.rhs_batch, r.rhs_contracting, r.rhs_free)
+    parts = [
+        (part, Matrices(part.row, part.column, _batches(part.value.tensor.extents, r.rhs_batch)))
+        for part in parts_of(step, rhs, r.rhs_contracting, r.rhs_free)
+    ]
+    way = way_of_parts(types, target, m, n, k, Layout(a.row, a.column, 0, b.row, b.column, 0))
+    return Product(types, n, k, a, b, tuple(parts), way)
 
 
 def _matrices(shape: tuple[int, ...], batch: tuple[int, ...], *dims: tuple[int, ...]) -> Matrices:
-    strides = strides_of(shape)
     row, column = (run_of(shape, d) for d in dims)
     assert row is not None and column is not None, "dimensions of a canonical product that form no run"
-    return Matrices(row.stride, column.stride, tuple((shape[d], strides[d]) for d in batch))
+    return Matrices(row.stride, column.stride, _batches(shape, batch))
+
+
+def _batches(shape: tuple[int, ...], batch: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    strides = strides_of(shape)
+    return tuple((shape[d], strides[d]) for d in batch)
 
 
 def _even(rows: int, parts: int, tile: int) -> int:

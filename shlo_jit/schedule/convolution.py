@@ -9,9 +9,10 @@ import numpy as np
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.ir.aligned import placed
+from shlo_jit.ir.aligned import zeros
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray
 from shlo_jit.ir.core import Op
+from shlo_jit.ir.digests import note_made, sealed
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_symbol
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
@@ -104,13 +105,16 @@ def _panels(op: Op, width: int, blocks: list[int], types: GemmTypes, context: Co
     reversals = tuple(slice(None, None, -1 if flipped else 1) for flipped in _reversals(op))
     groups = op.int("feature_group_count", 1) * op.int("batch_group_count", 1)
 
-    def make(array: np.ndarray) -> np.ndarray:
-        array = array.transpose(order)[reversals]
-        *_, ci, co = array.shape
-        by_group = array.reshape(-1, ci, groups, co // groups).transpose(2, 0, 1, 3)
-        return placed(prepack_kernel(by_group, width, blocks, types, context.target))
-
     key = (width, *blocks, types, context.target, order, tuple(_reversals(op)), groups)
+
+    def make(array: np.ndarray) -> np.ndarray:
+        kernel = array.transpose(order)[reversals]
+        *_, ci, co = kernel.shape
+        by_group = kernel.reshape(-1, ci, groups, co // groups).transpose(2, 0, 1, 3)
+        panels = sealed(prepack_kernel(by_group, width, blocks, types, context.target, zeros))
+        note_made(panels, array, f"convolution {array.dtype} {array.shape} {key}")
+        return panels
+
     panels = kernel.constant.derived(key, make)
     if context.read[op.operands[1]] == 1:
         kernel.constant.release()

@@ -15,8 +15,9 @@ import numpy as np
 from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.ir.aligned import placed
+from shlo_jit.ir.aligned import zeros
 from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.digests import note_made, sealed
 from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.gemm.policy import Ints, Layout, describe, k_block
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
@@ -134,10 +135,14 @@ def _panels(rhs: Value, roles: Roles, plan: GemmPlan, context: Context) -> np.nd
     extents = [math.prod(rhs.tensor.extents[d] for d in some) for some in dims]
     constant, order = rhs.op.constant, sum(dims, ())
 
-    def make(array: np.ndarray) -> np.ndarray:
-        return placed(prepack(plan, array.transpose(order).reshape(extents)))
+    key = (plan, order, *extents)
 
-    panels = constant.derived((plan, order, *extents), make)
+    def make(array: np.ndarray) -> np.ndarray:
+        panels = sealed(prepack(plan, array.transpose(order).reshape(extents), zeros))
+        note_made(panels, array, f"product {array.dtype} {array.shape} {key} {k_block(Ints(), plan, extents[1], True)}")
+        return panels
+
+    panels = constant.derived(key, make)
     if context.read[rhs] == 1:
         constant.release()
     return panels

@@ -38,10 +38,13 @@ class Context(NamedTuple):
     """In the grid."""
     reaches: bool = True
     """Whether processes can write to each other's memory, and all of them mean to: they run the same program."""
+    on_routine: Callable[[Routine], None] = lambda routine: None
+    """Hears of the routines of a step as soon as that is scheduled, so that they can be compiled meanwhile."""
 
 
 SCHEDULERS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("products", "schedule_dot"),
+    "pieces": ("pieces", "schedule_pieces"),
     "attention": ("attention", "schedule_attention"),
     "stablehlo.convolution": ("convolution", "schedule_convolution"),
     "stablehlo.custom_call": ("custom_call", "schedule_custom_call"),
@@ -98,7 +101,11 @@ def schedule(plan: PlanBlock, context: Context) -> Schedule:
     """Decide how each step of a plan runs, those inside control flow too. Raises UnsupportedError at the line of an op
     that no kernel computes."""
     context = context._replace(read=read_inside(plan))
-    steps = {id(step): schedule_step(step, context) for step in all_steps(plan)}
+    steps: dict[int, KernelSchedule] = {}
+    for step in all_steps(plan):
+        steps[id(step)] = found = schedule_step(step, context)
+        for routine in found.routines:
+            context.on_routine(routine)
     link(plan, steps)
     return Schedule(steps)
 

@@ -18,8 +18,8 @@ from typing import NoReturn
 
 from shlo_jit.errors import Diagnostic, ParseError, Source, Span, diagnose
 from shlo_jit.text.literals import OPENER, Cut, CutSource, token_of
+from shlo_jit.text.strings import STRING
 
-STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
 _ID = r"[A-Za-z0-9_$.\-]+"
 _NESTED = r"[^<>\"]*(?:<[^<>\"]*(?:<[^<>\"]*(?:<[^<>\"]*>[^<>\"]*)*>[^<>\"]*)*>[^<>\"]*)*"
 

@@ -14,15 +14,18 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.errors import Source
+from shlo_jit.forking import thread_pool
 from shlo_jit.ir import aligned, digests
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 OPENER = b'dense<"0x'
 CLOSER = b'">'
@@ -52,16 +55,22 @@ class Characters(NamedTuple):
 
 
 class Literal:
-    """The bytes of a literal. Those that can be read anew may be given up while nobody needs them."""
+    """The bytes of a literal. Those that can be read anew may be given up while nobody needs them, or be read later."""
 
     __slots__ = ("__weakref__", "_again", "_data", "digest", "nbytes")
 
-    def __init__(self, data: np.ndarray, digest: str, again: Callable[[], np.ndarray] | None) -> None:
-        self._data: np.ndarray | None = data
+    def __init__(
+        self, data: np.ndarray | None, digest: str, nbytes: int, again: Callable[[], np.ndarray] | None
+    ) -> None:
+        self._data = data
         self._again = again
         self.digest = digest
         """SHA-256, in hexadecimal."""
-        self.nbytes = data.nbytes
+        self.nbytes = nbytes
+
+    @property
+    def is_read(self) -> bool:
+        return self._data is not None
 
     @property
     def data(self) -> np.ndarray:
@@ -70,7 +79,7 @@ class Literal:
             assert self._again is not None
             found = self._again()
             if digests.digest(found) != self.digest:
-                raise OSError(errno.ESTALE, "the program's file has changed since it was compiled")
+                raise OSError(errno.ESTALE, "the program's file has changed since it was read")
             self._data = found
         return self._data
 
@@ -90,6 +99,8 @@ class Cut(NamedTuple):
 
     at: int
     literal: Literal
+    start: int = 0
+    """Where its digits begin in the whole text, in bytes."""
 
     @property
     def first(self) -> int:
@@ -176,13 +187,14 @@ def characters(data: bytes | memoryview) -> Characters:
     return Characters(len(data), lambda start, end: bytes(data[start:end]))
 
 
-def file_characters(descriptor: int, size: int, name: str) -> Characters:
-    """Of an open file."""
+def file_characters(descriptor: int, size: int, name: str, fast: Fast | None = None) -> Characters:
+    """Of an open file. Literals of a large one are read anew by what `fast` makes."""
     path = os.path.abspath(name)
 
     def again(start: int, end: int) -> np.ndarray:
         with open(path, "rb", buffering=0) as file:
-            found = _decoded(lambda a, b: os.pread(file.fileno(), b - a, a), start, end, decode_digits)
+            decode = fast() if fast is not None and size >= tuning.THREADED_TEXT_BYTES else decode_digits
+            found = _decoded(lambda a, b: os.pread(file.fileno(), b - a, a), start, end, decode)
         return np.empty(0, np.uint8) if found is None else found[0]
 
     return Characters(size, lambda start, end: os.pread(descriptor, end - start, start), again)
@@ -194,7 +206,7 @@ def cut_bytes(given: Characters, threads: int = 1, fast: Fast | None = None) -> 
     UTF-8."""
     large = given.size >= tuning.THREADED_TEXT_BYTES
     make = functools.cache(fast if large and fast is not None else lambda: decode_digits)
-    with ThreadPoolExecutor(threads, "shlo_jit literals") if large and threads > 1 else nullcontext() as executor:
+    with thread_pool(threads, "shlo_jit literals") if large and threads > 1 else nullcontext() as executor:
         window = _Window(given)
         jobs = [(at, end, _started(executor, given, at, end, make())) for at, end in _spans(window)]
         found = [(at, end, job()) for at, end, job in jobs]
@@ -205,11 +217,21 @@ def cut_bytes(given: Characters, threads: int = 1, fast: Fast | None = None) -> 
         if literal is not None:
             part = given.read(done, at)
             characters += _count(part)
-            cuts.append(Cut(characters - len(OPENER), literal))
+            cuts.append(Cut(characters - len(OPENER), literal, at))
             parts += [part, given.read(at, at + KEPT)]
             characters += KEPT
             done = end
     return b"".join([*parts, given.read(done, given.size)]), tuple(cuts)
+
+
+def read_all(cuts: Iterable[Cut], threads: int) -> None:
+    """Read those literals that have not been read yet, in so many threads. Raises OSError as `Literal.data`."""
+    waiting = [c.literal for c in cuts if not c.literal.is_read]
+    if sum(literal.nbytes for literal in waiting) < tuning.THREADED_TEXT_BYTES or threads < 2:
+        return  # they are read when they are asked for
+    with thread_pool(threads, "shlo_jit literals") as executor:
+        for _ in executor.map(lambda literal: literal.data, waiting):
+            pass
 
 
 def _count(part: bytes) -> int:
@@ -223,7 +245,10 @@ def _started(
     def literal() -> Literal | None:
         found = _decoded(given.read, start, end, decode)
         again = given.again
-        return None if found is None else Literal(*found, None if again is None else lambda: again(start, end))
+        if found is None:
+            return None
+        data, digest = found
+        return Literal(data, digest, data.nbytes, None if again is None else lambda: again(start, end))
 
     if executor is None:
         made = literal()

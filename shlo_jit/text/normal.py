@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from shlo_jit.text.lexer import STRING
+from shlo_jit.text.strings import STRING
 
 _FLAT = rf'[^()"\n]*(?:{STRING}[^()"\n]*)*'
 _DEEP = rf'[^()"\n]*(?:(?:{STRING}|\({_FLAT}\))[^()"\n]*)*'

@@ -11,7 +11,8 @@ from collections import Counter
 
 from shlo_jit.ir.attributes import OpaqueAttr
 from shlo_jit.ir.core import Op, function_type
-from shlo_jit.text.lexer import STRING, unescape
+from shlo_jit.text.lexer import unescape
+from shlo_jit.text.strings import STRING
 
 DONATED = ("tf.aliasing_output", "jax.buffer_donor")
 """Attributes of arguments whose memory results may take over."""

@@ -192,15 +192,6 @@ def test_table_shows_times_and_failures() -> None:
     assert broken.replace("\\|", "").count("|") == 9
 
 
-def test_a_page_gets_the_times_between_its_markers() -> None:
-    page = f"before {report.BEGIN} old {report.END} after"
-    text = report.written_into(page, [row("a one", 1e-3, 2e-3), BROKEN], "the command")
-    assert text.startswith(f"before {report.BEGIN}\n`the command` on cpu")
-    assert "| a one | 1 ms | 2 ms | 2.00 |" in text and text.endswith(f"{report.END} after") and "old" not in text
-    with pytest.raises(ValueError, match="benchmarks: begin"):
-        report.written_into("nothing", [], "")
-
-
 def test_lines_on_the_screen() -> None:
     assert line(row("a one", 1e-3, 2e-3)).split() == ["a", "one", "1", "ms", "2", "ms", "2.00"]
     assert line(BROKEN).endswith("WRONG result | 0")
@@ -215,7 +206,7 @@ def test_seconds(value: float | None, text: str) -> None:
 
 
 def test_one_case_makes_a_chart(tmp_path: Path) -> None:
-    report.draw([row("a one", 1e-3, 2e-3, NumPy=3e-3)], tmp_path / "chart.png")
+    report.draw([row("a one", 1e-3, 2e-3, NumPy=3e-3)], tmp_path / "chart.png", report.environment())
     assert (tmp_path / "chart.png").stat().st_size > 1000
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import collectives, costs, network, scaling, simulation, training
+from benchmarks import collectives, costs, network, pages, scaling, simulation, training
 from benchmarks.collectives import Point
 from benchmarks.network import ALGORITHMS, NETWORKS, Network
 from benchmarks.simulation import SIMULATED, Disturbance, Step, simulate
@@ -176,7 +176,7 @@ HELD = [name for name in scaling.blocks() if name not in ("simulated", "uneven")
 @pytest.mark.parametrize("name", HELD)
 def test_a_table_of_the_page(name: str) -> None:
     page = scaling.PAGE.read_text(encoding="utf-8")
-    assert scaling.written(page, name, scaling.blocks()[name]()) == page, "python -m benchmarks.scaling --write"
+    assert pages.written(page, name, scaling.blocks()[name]()) == page, "python -m benchmarks.scaling --write"
 
 
 def test_pictures_of_the_page_are_there() -> None:
@@ -189,4 +189,4 @@ def test_mistakes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert scaling.main(["--only", "no such table"]) == 2
     assert "tables are machine, prices" in capsys.readouterr().out
     with pytest.raises(ValueError, match="no <!-- prices -->"):
-        scaling.written("nothing", "prices", [])
+        pages.written("nothing", "prices", [])

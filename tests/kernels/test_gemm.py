@@ -25,7 +25,7 @@ from shlo_jit.kernels.gemm.panels import (
     panels_symbol,
     reads_in_place,
 )
-from shlo_jit.kernels.gemm.policy import Layout
+from shlo_jit.kernels.gemm.policy import Layout, has_vector_path
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.types import gemm_plan
 from shlo_jit.kernels.gemm.vector import way_of
@@ -44,7 +44,7 @@ NUMPY = {
 }
 TOLERANCE = {"f32": 3e-6, "f64": 1e-14, "complex<f32>": 3e-6, "complex<f64>": 1e-14}
 EPILOGUE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 5)
-SIGNATURE = "piiipiiiipiiiiiippppii"
+SIGNATURE = "piiipiiiipiiiiiiippppii"
 
 CASES = [
     ("f32", "f32", "f32"),
@@ -101,8 +101,10 @@ def product(
     ld: int = 0,
     prepacked: bool = False,
     way: Way = Way.ANY,
+    cut: int = 0,
 ) -> np.ndarray:
-    """C by the routine. `cover` counts, per element of C, how often the epilogue was told of it."""
+    """C by the routine. `cover` counts, per element of C, how often the epilogue was told of it. `cut`: a call does so
+    many steps of k before."""
     t = resolve(target)
     way = Way.TILES if prepacked else way
     f = load(gemm_routine(types.a, types.b, types.acc, t, way), t).function(gemm_symbol(types, way), SIGNATURE)
@@ -129,10 +131,12 @@ def product(
         itemsize, b = b.itemsize, guarded.relaid(prepack(plan, b), True)
         br, bc, bb = 77, 77, prepacked_bytes(plan, n, k) // itemsize  # the first two do not count
     pointer = ctypes.cast(epilogue, ctypes.c_void_p).value if epilogue else None
-    f(
-        *(a.ctypes.data, ar, ac, ab, b.ctypes.data, br, bc, bb, int(prepacked), c.ctypes.data, cr, cb),
-        *(batch, m, n, k, scratch.ctypes.data, pointer, None, None, 0, threads),
-    )
+    for k0, k1 in ((0, cut), (cut, k)) if cut else ((0, k),):
+        left, right = a[:, :, k0:], b if prepacked else b[:, k0:]
+        f(
+            *(left.ctypes.data, ar, ac, ab, right.ctypes.data, br, bc, bb, int(prepacked), c.ctypes.data, cr, cb),
+            *(batch, m, n, k1 - k0, k0, scratch.ctypes.data, pointer if k1 == k else None, None, None, 0, threads),
+        )
     assert (scratch[size:] == guarded.UNWRITTEN).all(), "wrote beyond scratch_bytes"
     assert (c[:, :, n:].view(np.uint8) == before.view(np.uint8)).all(), "wrote beyond a row of C"
     return c[:, :, :n]
@@ -206,6 +210,27 @@ def test_prepacked_operands(names: tuple[str, str, str], target: str) -> None:
         check(types, a, b, c)
         if m > tuning.GEMM_THIN and k <= gemm_plan(types, resolve(target)).kc:
             assert c.tobytes() == product(types, a, b, target, 3).tobytes()
+
+
+@pytest.mark.parametrize("names", CASES, ids="-".join)
+@pytest.mark.parametrize(
+    "shape", [(1, 200, 170, 700), (3, 300, 600, 450), (2, 1, 300, 90), (9, 30, 20, 64), (1, 90, 1, 70)]
+)
+def test_sums_that_go_on(names: tuple[str, str, str], shape: tuple[int, int, int, int]) -> None:
+    """Steps of k in two calls, by every way and of any layout."""
+    types, (batch, m, n, k) = GemmTypes(*names), shape
+    for seed, cut in enumerate((1, k // 2, k - 3)):
+        rng = np.random.default_rng(seed)
+        a, b = any_layout(rng, types.a, (batch, m, k)), any_layout(rng, types.b, (batch, k, n))
+        cover = np.zeros((batch, m, n), np.int64)
+        check(types, a, b, product(types, a, b, "native", 3, cover, ld=seed, cut=cut))
+        assert (cover == 1).all()
+        a, b = values(rng, types.a, (1, 1, k)), values(rng, types.b, (1, k, 300))
+        way = Way.VECTORS if has_vector_path(gemm_plan(types, resolve("native"))) else Way.ANY
+        step_by_step, whole = (product(types, a, b, cut=at, way=way) for at in (cut, 0))
+        check(types, a, b, step_by_step)
+        if way is Way.VECTORS:
+            assert step_by_step.tobytes() == whole.tobytes()
 
 
 @pytest.mark.parametrize(

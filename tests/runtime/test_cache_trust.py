@@ -14,6 +14,7 @@ import shlo_jit
 from shlo_jit.runtime import cache as cache_module
 from shlo_jit.runtime.build import build, from_cache
 from shlo_jit.runtime.cache import ObjectCache
+from shlo_jit.runtime.stored import wait_for
 
 X = np.arange(4, dtype=np.float32)
 SOMEBODY = 12345
@@ -140,6 +141,7 @@ def test_changes_to_a_file_do_not_reach_loaded_programs(cache, count, change):
 def test_a_large_entry_that_is_damaged_is_deleted(cache, at):
     values = np.arange(3_000_000, dtype=np.float64)
     build(constant(values), TARGET, key="k", cache=cache)
+    wait_for()
     path = largest(cache)
     with open(path, "r+b") as file:
         file.seek(int(path.stat().st_size * at))

@@ -3,27 +3,32 @@ run time, by NumPy."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from shlo_jit.kernels.convolution.shape import conv_plan
-from shlo_jit.kernels.gemm.prepacked import UNITS
+from shlo_jit.kernels.gemm.prepacked import UNITS, bytes_of_zeros
 from shlo_jit.kernels.gemm.types import GemmTypes
 from shlo_jit.kernels.target import Target
 
 
 def prepack_kernel(
-    kernel: np.ndarray, width: int, blocks: Sequence[int], types: GemmTypes, target: Target
+    kernel: np.ndarray,
+    width: int,
+    blocks: Sequence[int],
+    types: GemmTypes,
+    target: Target,
+    zeros: Callable[[int], np.ndarray] = bytes_of_zeros,
 ) -> np.ndarray:
     """The panels of a kernel [group, tap, input feature, output feature] (any strides), `width` output features each,
     as bytes: group after group, block of k after block of k (`ConvShape.blocks`), panel after panel, and in a panel tap
     after tap, input feature after input feature. So what is read together lies together. What fills up the last panel
-    of a block is zero."""
+    of a block is zero. `zeros` makes the memory, u8 of a size."""
     groups, taps, ci, co = kernel.shape
     unit = UNITS[conv_plan(types, target).unit]
     panels, whole = -(-co // width), co // width
-    out = np.zeros((groups, taps * ci * panels * width), unit)
+    out = zeros(groups * taps * ci * panels * width * unit.itemsize).view(unit).reshape(groups, -1)
     rows, at = kernel.reshape(groups, taps * ci, co), 0
     for k in blocks:
         size = k * panels * width

@@ -52,6 +52,7 @@ GEMM_PARAMS = (
     ("i64", "m"),
     ("i64", "n"),
     ("i64", "k"),
+    ("i64", "k0"),
     ("ptr", "scratch"),
     ("ptr", "epilogue"),
     ("ptr", "frame"),
@@ -63,6 +64,9 @@ GEMM_PARAMS = (
 
 Where `b_prepacked` is 1, B is what `prepacked.py` makes of it, and of its strides only that of the batch counts. Only
 tiles read that.
+
+`k0` is 0, or C has the sums of so many steps of k, and the routine goes on with them: so A and B may come in pieces, a
+call each. Prepacked ones do not.
 
 `following` is what will be read after this product, `following_bytes` of it: where B is prepacked it comes from memory
 beside the last tiles.
@@ -151,7 +155,7 @@ def _frame(b: Builder, s: _Shape) -> Frame:
     """A frame with the arguments in it."""
     f = Frame(b, b.alloca("i64", len(FIELDS)))
     f.set(a=s.a, a_rs=s.a_rs, a_cs=s.a_cs, a_bs=s.a_bs, b=s.b, b_rs=s.b_rs, b_cs=s.b_cs, b_bs=s.b_bs)
-    f.set(c=s.c, c_rs=s.c_rs, c_bs=s.c_bs, batch=s.batch, m=s.m, n=s.n, k=s.k, k0=0, k1=s.k, batch0=0)
+    f.set(c=s.c, c_rs=s.c_rs, c_bs=s.c_bs, batch=s.batch, m=s.m, n=s.n, k=s.k, k0=s.k0, k1=s.k, batch0=0)
     f.set(epilogue=s.epilogue, frame=s.frame)
     return f
 
@@ -166,7 +170,7 @@ class _Shape:
         self.a_rs, self.a_cs, self.a_bs = (b.mul(p[f"a_{x}_stride"], sizes["a"]) for x in ("row", "col", "batch"))
         self.b_rs, self.b_cs, self.b_bs = (b.mul(p[f"b_{x}_stride"], sizes["b"]) for x in ("row", "col", "batch"))
         self.c_rs, self.c_bs = (b.mul(p[f"c_{x}_stride"], sizes["c"]) for x in ("row", "batch"))
-        self.batch, self.m, self.n, self.k = p["batch"], p["m"], p["n"], p["k"]
+        self.batch, self.m, self.n, self.k, self.k0 = p["batch"], p["m"], p["n"], p["k"], p["k0"]
         self.prepacked = b.icmp("ne", p["b_prepacked"], 0)
         self.scratch, self.epilogue, self.frame, self.threads = (
             p[x] for x in ("scratch", "epilogue", "frame", "threads")
@@ -182,6 +186,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     b.branch_if(b.icmp("sgt", b.mul(b.mul(s.batch, s.m), s.n), 0), run, end)
     b.start(run)
     f = _frame(b, s)
+    stop = _count_from_k0(b, s, f)
     product = b.mul(b.mul(s.m, s.n), b.max_(s.k, 1))
     numbers, extents = Registers(b), Extents(s.batch, s.m, s.n, s.k, s.a_rs, s.a_cs, s.b_cs, s.b_rs, s.prepacked)
     mode = policy.packing(numbers, plan, extents, product)
@@ -203,8 +208,8 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
         for_a = ceil_div(b, s.m, tuning.GEMM_PACK_WIDTH // plan.mr * plan.mr)
         pack_tasks = b.add(for_b, b.select(far, for_a, i64(0)))
         f.set(pack_b=for_b)
-        with b.loop(0, s.batch, hint="batch") as at, b.loop(0, b.max_(s.k, 1), each, "phase") as kb:
-            f.set(batch0=at, k0=kb, k1=b.min_(b.add(kb, each), s.k))
+        with b.loop(0, s.batch, hint="batch") as at, b.loop(s.k0, b.max_(stop, 1), each, "phase") as kb:
+            f.set(batch0=at, k0=kb, k1=b.min_(b.add(kb, each), stop))
             _parallel(b, pack_at, f, pack_tasks, s.threads)
             _parallel(b, task_at, f, tasks, s.threads)
         return []
@@ -228,6 +233,14 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     b.branch(end)
     b.start(end)
     b.ret()
+
+
+def _count_from_k0(b: Builder, s: _Shape, f: Frame) -> V:
+    """Let the tasks see the part of a longer product that begins at k0; where that ends."""
+    stop = b.add(s.k0, s.k)
+    f.set(a=b.offset(s.a, b.mul(s.k0, b.sub(0, s.a_cs))), b=b.offset(s.b, b.mul(s.k0, b.sub(0, s.b_rs))))
+    f.set(k=stop, k1=stop)
+    return stop
 
 
 def _parallel(b: Builder, task: V, f: Frame, tasks: V, threads: V) -> None:

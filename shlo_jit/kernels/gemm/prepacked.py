@@ -6,6 +6,8 @@ header first where the plan has one, then step after step of k. What fills up th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import ml_dtypes
 import numpy as np
 
@@ -19,17 +21,22 @@ UNITS["bfloat"] = np.dtype(ml_dtypes.bfloat16)
 """By LLVM type; the sign of an integer does not matter to its bits."""
 
 
+def bytes_of_zeros(size: int) -> np.ndarray:
+    return np.zeros(size, np.uint8)
+
+
 def prepacked_bytes(plan: GemmPlan, n: int, k: int) -> int:
     """Bytes of one product's panels."""
     each = k_block(Ints(), plan, k, True)
     return -(-n // plan.nr) * sum(plan.panel_bytes(min(each, k - at)) for at in range(0, k, each))
 
 
-def prepack(plan: GemmPlan, b: np.ndarray) -> np.ndarray:
+def prepack(plan: GemmPlan, b: np.ndarray, zeros: Callable[[int], np.ndarray] = bytes_of_zeros) -> np.ndarray:
     """The panels of `b` [batch, k, n] (any strides) of the plan's element type, as bytes: one product's after the
-    other's, `prepacked_bytes` each, which is a multiple of the element's size."""
+    other's, `prepacked_bytes` each, which is a multiple of the element's size. `zeros` makes the memory, u8 of a
+    size."""
     batch, k, n = b.shape
-    out = np.zeros((batch, prepacked_bytes(plan, n, k)), np.uint8)
+    out = zeros(batch * prepacked_bytes(plan, n, k)).reshape(batch, -1)
     each, panels, at = k_block(Ints(), plan, k, True), -(-n // plan.nr), 0
     for first in range(0, k, each):
         block = b[:, first : first + each]

@@ -4,8 +4,9 @@
 
 With o adjacent in memory (`axpy`) a task keeps some hundred sums in the first level cache and adds eight steps of k at
 a time to them; with k adjacent (`dot`, one vector only) it runs along eight rows together and folds the lanes of their
-sums in halves. Both orders depend on the shape alone. Rows of M are columns of B when A is the vectors. Other layouts,
-short vectors and complex numbers take the general way.
+sums in halves. Both orders depend on the shape alone. Where the product goes on with what y has, `axpy` begins with
+that, and `dot` adds it to the folded sum. Rows of M are columns of B when A is the vectors. Other layouts, short
+vectors and complex numbers take the general way.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Way(Enum):
 
 STEPS = 8
 """Steps of k, or rows, done together."""
+LINE = 64
+"""Bytes of a cache line."""
 
 
 class _Vector:
@@ -58,6 +61,15 @@ class _Vector:
             return b.add(b.mul(x, y), z)
         return b.fma(x, y, z) if self.target.has_fma else b.fadd(b.fmul(x, y), z)
 
+    def add(self, x: V, y: V) -> V:
+        return self.b.fadd(x, y) if self.float else self.b.add(x, y)
+
+    def steps_ahead(self, row: V) -> V:
+        """How many steps before they are wanted rows of so many bytes are fetched: the next ones, or as many as are
+        under way where memory is to be kept busy."""
+        b = self.b
+        return b.mul(b.max_(b.udiv(i64(tuning.GEMM_VECTOR_AHEAD), b.mul(row, STEPS)), 1), STEPS)
+
     def fold(self, x: V) -> V:
         """The sum of the lanes, halves first."""
         b = self.b
@@ -65,7 +77,7 @@ class _Vector:
             low, high = b.shuffle(x, None, range(n // 2)), b.shuffle(x, None, range(n // 2, n))
             if n == 2:
                 low, high = b.extract(x, 0), b.extract(x, 1)
-            x = b.fadd(low, high) if self.float else b.add(low, high)
+            x = self.add(low, high)
         return x
 
 
@@ -113,6 +125,9 @@ def _axpy(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
     vectors = b.mul(b.udiv(count, n), n)
     row_bytes = b.mul(b.mul(ceil_div(b, count, n), n), bytes_)
     b.memset(sums, 0, b.mul(row_bytes, m))
+    results = b.offset(y, b.mul(o0, y_stride)), y_rs, y_stride
+    with b.if_(b.icmp("ne", f.get("k0"), 0)):
+        _copy(v, results, (sums, row_bytes, i64(bytes_)), m, count)
     matrix = b.offset(matrix, b.mul(o0, v.size))
 
     def columns(rows: list[V], ahead: V | None, o: V, width: int, mask: V | None) -> None:
@@ -138,7 +153,7 @@ def _axpy(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
                 b.store(v.load(b.offset(of, b.mul(x_stride, t)), 1), b.offset(to, t * bytes_))
         row = b.offset(matrix, b.mul(first, k_stride))
         rows = [b.offset(row, b.mul(k_stride, t)) for t in range(steps)]
-        ahead = b.mul(k_stride, STEPS) if steps > 1 else None
+        ahead = b.mul(k_stride, steps_ahead) if steps > 1 else None
         if plan.masks:
             with b.loop(0, count, n) as o:
                 columns(rows, ahead, o, n, lane_masks(b, plan, b.min_(b.sub(count, o), n), 1)[0])
@@ -148,16 +163,23 @@ def _axpy(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
         with b.loop(vectors, count) as o:
             columns(rows, None, o, 1, None)
 
+    steps_ahead = v.steps_ahead(b.mul(count, v.size))
     whole = b.mul(b.udiv(k, STEPS), STEPS)
     with b.loop(0, whole, STEPS) as t:
         some(t, STEPS)
     with b.loop(whole, k) as t:
         some(t, 1)
-    with b.loop(0, m, hint="row") as r:
-        of, to = b.offset(sums, b.mul(r, row_bytes)), b.offset(y, b.mul(r, y_rs))
+    _copy(v, (sums, row_bytes, i64(bytes_)), results, m, count)
+
+
+def _copy(v: _Vector, source: tuple[V, V, V], target: tuple[V, V, V], rows: V, count: V) -> None:
+    """Sums from one place to another: address, bytes from row to row and from sum to sum."""
+    b = v.b
+    with b.loop(0, rows, hint="row") as r:
+        of, to = (b.offset(at, b.mul(r, row)) for at, row, _ in (source, target))
         with b.loop(0, count) as o:
-            value = b.load(plan.out, b.offset(of, b.mul(o, bytes_)))
-            b.store(value, b.offset(to, b.mul(b.add(o0, o), y_stride)))
+            value = b.load(v.plan.out, b.offset(of, b.mul(o, source[2])))
+            b.store(value, b.offset(to, b.mul(o, target[2])))
 
 
 def _dot(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
@@ -169,8 +191,14 @@ def _dot(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
     last = b.sub(o1, 1)
     acc = vector(plan.acc, n)
     out = b.alloca("i8", STEPS * plan.out_bytes)
+    goes_on = b.icmp("ne", f.get("k0"), 0)
+    row = b.mul(k, v.size)
+    short, ahead = b.icmp("sle", row, tuning.GEMM_VECTOR_SHORT), b.mul(stride, v.steps_ahead(row))
     with b.loop(o0, o1, STEPS) as o:
         rows = [b.offset(matrix, b.mul(b.min_(b.add(o, r), last), stride)) for r in range(STEPS)]
+        with b.if_(short), b.loop(0, row, LINE, "line") as at:
+            for r in rows:
+                b.prefetch(b.offset(b.offset(r, at), ahead))
         with b.loop_carry(0, whole, [const(acc, 0)] * STEPS, n) as c:
             at = b.mul(c.index, v.size)
             part = v.load(b.offset(x, at), n)
@@ -183,7 +211,9 @@ def _dot(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
             b.store(s, b.offset(out, r * plan.out_bytes))
         with b.loop(0, b.min_(b.sub(o1, o), STEPS)) as r:
             value = b.load(plan.out, b.offset(out, b.mul(r, plan.out_bytes)))
-            b.store(value, b.offset(y, b.mul(b.add(o, r), y_stride)))
+            place = b.offset(y, b.mul(b.add(o, r), y_stride))
+            sums = b.if_else(goes_on, lambda: [v.add(b.load(plan.out, place), value)], lambda: [value])
+            b.store(sums[0], place)
 
 
 class _Picked:

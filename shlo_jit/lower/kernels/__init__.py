@@ -12,6 +12,7 @@ from typing import Any
 
 KERNELS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("dot", "lower"),
+    "pieces": ("pieces", "lower"),
     "attention": ("attention", "lower"),
     "stablehlo.convolution": ("convolution", "lower"),
     "stablehlo.custom_call": ("custom_call", "lower"),

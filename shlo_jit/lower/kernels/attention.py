@@ -13,6 +13,7 @@ from shlo_jit.kernels.gemm.types import itemsize
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.schedule.attention import AttentionSchedule, Matrices, Product
+from shlo_jit.schedule.pieces import Part
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -24,11 +25,11 @@ def lower(low: ProgramLowering, step: OpStep, schedule: AttentionSchedule) -> No
     check_supported(parts.rows.nest)
     rows, pointers = _write_rows(low, s)
     epilogue, frame = write_epilogue(low, s.epilogue)
-    (q, k), (_, v) = parts.first.op.operands, step.op.operands
-    operands = [low.pointer(x) for x in (q, k, v, step.op.result)]
+    operands = [low.pointer(x) for x in (parts.first.op.operands[0], step.op.result)]
+    operands += [low.pointer(part.value) for p in (s.first, s.second) for part, _ in p.parts]
     hint = f"attention_{parts.rows.hint}"
     name = low.new_name(hint)
-    pointers = [*operands, low.scratch(step), frame, *pointers]
+    pointers = [low.scratch(step), frame, *operands, *pointers]
     b = low.task(name, len(pointers))
     _Task(b, s, rows, epilogue, len(pointers)).write(low.is_symbolic)
     low.run_tasks(low.share(hint, name), pointers, s.tasks)
@@ -61,7 +62,9 @@ class _Task:
         self.b, self.s, self.rows, self.epilogue = b, schedule, rows, epilogue
         frame, self.index, worker = b.params
         loaded = [b.load("ptr", b.element(frame, "ptr", i)) for i in range(count)]
-        self.q, self.k, self.v, self.c, scratch, self.frame, *self.others = loaded
+        scratch, self.frame, self.q, self.c, *loaded = loaded
+        ends = len(schedule.first.parts), len(schedule.first.parts) + len(schedule.second.parts)
+        self.k, self.v, self.others = loaded[: ends[0]], loaded[ends[0] : ends[1]], loaded[ends[1] :]
         memory = b.offset(scratch, b.mul(worker, schedule.scratch.per_thread))
         *self.places, self.scores, weights, self.memory = (b.offset(memory, place) for place in schedule.places)
         self.weights = self.scores if schedule.in_place else weights
@@ -84,23 +87,25 @@ class _Task:
         """Rows [start, stop) of a batch, block by block."""
         b, s, first, second = self.b, self.s, self.s.first, self.s.second
         q = self.matrix(self.q, first.a, first.types.a, batch)
-        k = self.matrix(self.k, first.b, first.types.b, batch)
-        v = self.matrix(self.v, second.b, second.types.b, batch)
-        self.k_panels = self.panels(first, k, 0)
-        self.v_panels = self.panels(second, v, 1)
+        k, v = self.right(self.k, first, batch), self.right(self.v, second, batch)
+        k_panels, v_panels = self.panels(first, k[0], 0), self.panels(second, v[0], 1)
         scores, weights = (buffer.tensor.extents[1] for buffer in (s.scores, s.weights))
         with b.loop(start, stop, s.block, "block") as i:
             m = b.min_(b.sub(stop, i), s.block)
             unit = b.add(b.mul(batch, s.m), i)
             rows = b.offset(q, b.mul(i, first.a.row * itemsize(first.types.a)))
-            self.product(first, rows, (first.a.row, first.a.column), (k, self.k_panels), (self.scores, scores), m)
+            self.product(first, rows, (first.a.row, first.a.column), (k, k_panels), (self.scores, scores), m)
             blocks = [self.scores] if s.in_place else [self.scores, self.weights]
             b.call("void", self.rows, [*blocks, *self.others, unit, b.add(unit, m)], declare=False)
             out = b.offset(self.c, b.mul(unit, second.n * itemsize(second.types.acc)))
-            self.product(second, self.weights, (weights, 1), (v, self.v_panels), (out, second.n), m)
+            self.product(second, self.weights, (weights, 1), (v, v_panels), (out, second.n), m)
             if self.epilogue is not NULL:
                 ends = [batch, i, b.add(i, m), i64(0), i64(second.n)]
                 b.call_pointer("void", self.epilogue, [self.frame, *ends])
+
+    def right(self, pointers: list[V], p: Product, batch: V) -> list[V]:
+        """The addresses of the right operand's matrix of a batch, or of its pieces."""
+        return [self.matrix(x, of, p.types.b, batch) for x, (_, of) in zip(pointers, p.parts, strict=True)]
 
     def matrix(self, pointer: V, of: Matrices, dtype: str, batch: V) -> V:
         """The address of the operand's matrix of a batch."""
@@ -120,16 +125,26 @@ class _Task:
         self.b.call("void", panels_symbol(p.types), args)
         return self.places[which]
 
-    def product(self, p: Product, a: V, strides: tuple[int, int], right: tuple[V, V], out: tuple[V, int], m: V) -> None:
+    def product(
+        self, p: Product, a: V, strides: tuple[int, int], right: tuple[list[V], V], out: tuple[V, int], m: V
+    ) -> None:
         """m rows: `right` is the right operand as it lies and as it was packed, `out` the result and its row stride."""
-        b, zero, one = self.b, i64(0), i64(1)
-        left = [a, *(i64(x) for x in strides)]
+        b = self.b
         (c, c_stride), (as_it_lies, panels) = out, right
-        lies = [as_it_lies, i64(p.b.row), i64(p.b.column)]
-        sizes = [m, i64(p.n), i64(p.k)]
         if self.s.few:
-            args = [*left, zero, *lies, zero, zero, c, i64(c_stride), zero, one, *sizes, self.memory]
-            args += [NULL, NULL, NULL, zero, one]
-            b.call("void", gemm_symbol(p.types), args)
-        else:
-            b.call("void", block_symbol(p.types), [*left, *lies, c, i64(c_stride), *sizes, panels, self.memory])
+            for (part, _), matrix in zip(p.parts, as_it_lies, strict=True):
+                self.part(p, part, (a, *strides), matrix, c, c_stride, m)
+            return
+        args = [a, *(i64(x) for x in strides), *as_it_lies, i64(p.b.row), i64(p.b.column), c, i64(c_stride)]
+        b.call("void", block_symbol(p.types), [*args, m, i64(p.n), i64(p.k), panels, self.memory])
+
+    def part(self, p: Product, part: Part, left: tuple[V, int, int], matrix: V, c: V, c_stride: int, m: V) -> None:
+        """What a piece of the right operand has to do with m rows, as a product like any other."""
+        b, zero, one = self.b, i64(0), i64(1)
+        a, *strides = left
+        a = b.offset(a, part.k0 * strides[1] * itemsize(p.types.a))
+        c = b.offset(c, part.n0 * itemsize(p.types.acc))
+        args = [a, *(i64(x) for x in strides), zero, matrix, i64(part.row), i64(part.column), zero, zero]
+        sizes = [one, m, *(i64(x) for x in (part.n, part.k, part.k0))]
+        args += [c, i64(c_stride), zero, *sizes, self.memory, NULL, NULL, NULL, zero, one]
+        b.call("void", gemm_symbol(p.types, p.way), args)

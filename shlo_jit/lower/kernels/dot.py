@@ -27,7 +27,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ProductSchedule) -> None
         args = [
             left, *(i64(x) for x in s.strides[:3]), right, *(i64(x) for x in s.strides[3:]),
             i64(int(s.prepacked is not None)), out, i64(s.n), i64(s.m * s.n), i64(s.batch), i64(s.m), i64(s.n),
-            i64(s.k), work, epilogue, frame, *low.region(s.following), low.thread_count,
+            i64(s.k), i64(0), work, epilogue, frame, *low.region(s.following), low.thread_count,
         ]  # fmt: skip
         b.call("void", gemm_symbol(s.types, s.way), args)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shlo_jit.ir.types import DTYPES
+from shlo_jit.ir.dtypes import DTYPES
 from shlo_jit.runtime.ffi import structures as s
 
 STRING = "string"

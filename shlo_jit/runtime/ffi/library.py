@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from shlo_jit.codegen.jit import UNWIND_TABLE
-from shlo_jit.codegen.target import resolve
 from shlo_jit.runtime import routines
 from shlo_jit.runtime.cache import default_cache
 from shlo_jit.runtime.ffi import structures as s
 from shlo_jit.runtime.ffi import types
 from shlo_jit.runtime.ffi.dispatch import FFI
+from shlo_jit.runtime.machine import native
 
 HANDLER_ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
@@ -23,7 +23,7 @@ class FfiLibrary:
     """It lives as long as the process."""
 
     def __init__(self) -> None:
-        target, cache = resolve(), default_cache()
+        target, cache = native(), default_cache()
         with contextlib.suppress(OSError):  # then nobody can throw; global, so that our code finds its functions
             ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)
         routines.prepare([FFI], target, cache)

@@ -1,0 +1,24 @@
+"""Tables in Markdown, and pages that have them between markers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> list[str]:
+    """In Markdown, with so many columns of words, and figures behind; all of a column in one width."""
+    cells = [list(head), *map(list, rows)]
+    widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(head))]
+    rule = ["-" * w if i < words else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
+    filled = [[c.ljust(w) if i < words else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+              for row in cells]  # fmt: skip
+    return ["| " + " | ".join(row) + " |" for row in (filled[0], rule, *filled[1:])]
+
+
+def written(page: str, name: str, lines: Sequence[str]) -> str:
+    """The page with lines between the markers of a block. Raises ValueError when it has none."""
+    head, begin, rest = page.partition(f"<!-- {name} -->\n")
+    _, end, tail = rest.partition("<!-- end -->")
+    if not (begin and end):
+        raise ValueError(f"no <!-- {name} --> ... <!-- end -->")
+    return "\n".join([f"{head}{begin}", *lines, f"{end}{tail}"]).replace(f"{begin}\n", begin)

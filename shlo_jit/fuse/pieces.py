@@ -1,0 +1,90 @@
+"""Concatenations that products read piece by piece, so that they never are in memory.
+
+A product of one row with a matrix is bound by reading the matrix, so putting that together before takes longer than the
+product: keys and values of a cache, and those of the newest row. Each piece is a product of its own, which makes its
+columns of the result, or goes on with the sums of the pieces before, in order.
+
+    dot(x, concatenate(a, b))   ->   dot(x, a) and dot(x, b) side by side, or dot(x', a) and dot(x", b) on top of it
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from shlo_jit import tuning
+from shlo_jit.fuse.grouping import is_fusible
+from shlo_jit.fuse.plan import Pieces
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir.core import Block, Op, Value, walk
+from shlo_jit.ops.runs import Roles, roles_of, run_of
+from shlo_jit.sizes import Size, equal
+
+PRODUCT = "stablehlo.dot_general"
+
+
+def pieces_in(block: Block) -> dict[Value, Pieces | Refusal]:
+    """The concatenations of a block that its products read: as pieces, or why as a whole."""
+    readers: dict[Value, list[Op]] = {}
+    for op in block.ops:
+        for value in dict.fromkeys(op.operands) if op.name == PRODUCT else ():
+            if value.op is not None and value.op.name == "stablehlo.concatenate":
+                readers.setdefault(value, []).append(op)
+    if not readers:
+        return {}
+    here = {id(op) for op in block.ops}
+    uses = Counter(value for op in walk(block) for value in op.operands if value in readers)
+    found: dict[Value, Pieces | Refusal] = {}
+    for value, products in readers.items():
+        if id(value.op) in here:
+            alone = uses[value] == len(products)
+            found[value] = _pieces(value, products, here) if alone else Refusal("others read it too")
+    return found
+
+
+def _pieces(value: Value, products: list[Op], here: set[int]) -> Pieces | Refusal:
+    """The pieces of a concatenation that products alone read."""
+    op = value.op
+    assert op is not None
+    parts, dimension = [v for v in op.operands if not equal(v.tensor.size, 0)], op.int("dimension")
+    if any(isinstance(n, Size) for v in (value, *parts) for n in v.tensor.extents):
+        return Refusal("its size is known at the call only")
+    for product in products:
+        refusal = _unfit(value, product, parts, dimension, here)
+        if refusal is not None:
+            return refusal
+    return Pieces(value, parts, dimension)
+
+
+def _unfit(value: Value, product: Op, parts: list[Value], dimension: int, here: set[int]) -> Refusal | None:
+    """Why a product reads the concatenation as a whole."""
+    r, shape = roles_of(product), value.tensor.extents
+    side = product.operands.index(value)
+    batch, contracting, free = _dimensions(r, side)
+    rows = math.prod(product.operands[1 - side].tensor.extents[d] for d in _dimensions(r, 1 - side)[2])
+    if isinstance(rows, Size) or isinstance(product.result.tensor.size, Size):
+        return Refusal("the rows that meet it are known at the call only")
+    if rows > 1:  # they pack it, which takes longer from memory than a copy and packing that
+        return Refusal(f"{rows} {'rows' if side == 1 else 'columns'} meet it")
+    cut = next((dims for dims in (contracting, free) if dimension in dims), None)
+    if cut is None or any(shape[d] != 1 for d in cut[: cut.index(dimension)]):
+        return Refusal("a piece is no block of rows or columns")
+    if any(run_of(v.tensor.extents, dims) is None for v in parts for dims in (contracting, free)):
+        return Refusal("the rows or columns of a piece form no run")
+    calls = len(parts) * math.prod(shape[d] for d in batch)
+    kept = sum(v.tensor.nbytes for v in parts if _is_written(v, here))
+    least = calls * tuning.PIECE_BYTES
+    return Refusal(f"it would save {kept:,} bytes for {calls} products, less than {least:,}") if kept < least else None
+
+
+def _dimensions(r: Roles, side: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Of an operand: those of the batch, the contracting and the free ones."""
+    left = (r.lhs_batch, r.lhs_contracting, r.lhs_free)
+    return (r.rhs_batch, r.rhs_contracting, r.rhs_free) if side else left
+
+
+def _is_written(value: Value, here: set[int]) -> bool:
+    """The value is in memory in any case; else a loop would write the piece in place of the whole."""
+    while value.op is not None and value.op.name == "stablehlo.reshape":
+        value = value.op.operands[0]
+    return value.op is None or id(value.op) not in here or not is_fusible(value.op)

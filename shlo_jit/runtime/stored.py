@@ -1,0 +1,41 @@
+"""Programs on their way into the object cache. Large constants take longer to write than the rest of a compilation:
+that is done by a thread, which the interpreter waits for at its end."""
+
+from __future__ import annotations
+
+import threading
+
+from shlo_jit import tuning
+from shlo_jit.codegen.objects import Compiled, program_entry
+from shlo_jit.runtime import constants
+from shlo_jit.runtime.cache import ObjectCache
+
+_threads: dict[str, threading.Thread] = {}
+"""By the key of the program that it writes."""
+
+
+def store(key: str, compiled: Compiled, cache: ObjectCache) -> None:
+    """Store a program under its key, behind its constants: it is not in the cache without them."""
+    shared = constants.to_store(compiled)
+
+    def work() -> None:
+        if constants.store(shared, cache):
+            cache.store(key, *program_entry(compiled))
+        _threads.pop(key, None)
+
+    if sum(c.data.nbytes for c in shared) < tuning.STORED_BEHIND_BYTES:
+        work()
+        return
+    wait_for(key)
+    _threads[key] = thread = threading.Thread(target=work, name="shlo_jit cache")
+    try:
+        thread.start()
+    except RuntimeError:  # no more threads, or the interpreter is about to end
+        work()
+
+
+def wait_for(key: str | None = None) -> None:
+    """Until a program is there, or all are, that this process is writing."""
+    for one, thread in [*_threads.items()]:
+        if key in (None, one) and thread.ident is not None:
+            thread.join()

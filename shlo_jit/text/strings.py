@@ -1,0 +1,4 @@
+"""How strings are written."""
+
+STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
+"""A regular expression."""

@@ -1,0 +1,131 @@
+"""Which concatenations products read in pieces, and what the plan says of the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from shlo_jit import parse
+from shlo_jit.codegen.target import resolve
+from shlo_jit.options import CompileOptions
+from shlo_jit.pipeline import lower
+from shlo_jit.stages import show
+
+
+def t(*extents: int) -> str:
+    return "tensor<" + "".join(f"{n}x" for n in extents) + "f32>"
+
+
+def plan(arguments: list[tuple[int, ...]], results: list[tuple[str, tuple[int, ...]]], *lines: str) -> str:
+    """The plan of a function of %a, %b, ..."""
+    parameters = ", ".join(f"%{name}: {t(*shape)}" for name, shape in zip("abcdef", arguments, strict=False))
+    names, kinds = ", ".join(name for name, _ in results), ", ".join(t(*shape) for _, shape in results)
+    body = "\n".join(lines)
+    text = f"func.func @main({parameters}) -> ({kinds}) {{\n{body}\nreturn {names} : {kinds}\n}}"
+    return show(lower(parse(text), CompileOptions(resolve())), "plan", resolve())
+
+
+def joined(name: str, dim: int, *parts: tuple[str, tuple[int, ...]]) -> str:
+    shapes = [shape for _, shape in parts]
+    whole = [*shapes[0]]
+    whole[dim] = sum(shape[dim] for shape in shapes)
+    kinds, operands = ", ".join(t(*s) for s in shapes), ", ".join(n for n, _ in parts)
+    return f"{name} = stablehlo.concatenate {operands}, dim = {dim} : ({kinds}) -> {t(*whole)}"
+
+
+def dot(
+    name: str,
+    a: tuple[str, tuple[int, ...]],
+    b: tuple[str, tuple[int, ...]],
+    out: tuple[int, ...],
+    dims: tuple[int, int],
+) -> str:
+    """Of a batch where there are three dimensions."""
+    batch = "batching_dims = [0] x [0], " if len(a[1]) == 3 else ""
+    contracting = f"contracting_dims = [{dims[0]}] x [{dims[1]}]"
+    kinds = f"({t(*a[1])}, {t(*b[1])}) -> {t(*out)}"
+    return f"{name} = stablehlo.dot_general {a[0]}, {b[0]}, {batch}{contracting} : {kinds}"
+
+
+ROW, OLD, NEW, WHOLE, SCORES = (3, 1, 64), (3, 99, 64), (3, 1, 64), (3, 100, 64), (3, 1, 100)
+THREE = [ROW, OLD, NEW]
+JOINED = joined("%m", 1, ("%b", OLD), ("%c", NEW))
+PRODUCT = dot("%y", ("%a", ROW), ("%m", WHOLE), SCORES, (2, 2))
+
+
+def test_before_and_after() -> None:
+    """A matrix that is a result too is put together, by a loop for each piece; else its product reads the pieces."""
+    before = plan(THREE, [("%y", SCORES), ("%m", WHOLE)], JOINED, PRODUCT)
+    after = plan(THREE, [("%y", SCORES)], JOINED, PRODUCT)
+    assert before.splitlines() == [
+        "3 steps: 2 loop, 1 dot_general; values are called as in the stage core",
+        "  0 loop       3x99x64   copy",
+        "      reads   %b 3x99x64xf32",
+        "      writes  %m 3x100x64xf32   (writes a part of a concatenation, not read in pieces: others read it too)",
+        "  1 loop       3x64   copy",
+        "      reads   %c 3x1x64xf32",
+        "      writes  %m 3x100x64xf32   (writes a part of a concatenation, not read in pieces: others read it too)",
+        "  2 dot_general (line 3)",
+        "      reads   %a 3x1x64xf32  %m 3x100x64xf32",
+        "      writes  %y 3x1x100xf32   (a dot_general writes memory)",
+        "      no loop on its tiles   (the product is returned)",
+    ]
+    assert after.splitlines() == [
+        "1 step: 1 dot_general; values are called as in the stage core",
+        "  0 dot_general (lines 2-3)",
+        "      reads   %a 3x1x64xf32  %b 3x99x64xf32  %c 3x1x64xf32",
+        "      pieces  %m 3x100x64xf32   (never in memory as a whole)",
+        "      writes  %y 3x1x100xf32   (a dot_general writes memory)",
+        "      no loop on its tiles   (the product is returned)",
+    ]
+
+
+def test_several_products_read_the_pieces() -> None:
+    other = dot("%z", ("%d", (3, 1, 100)), ("%m", WHOLE), ROW, (2, 1))
+    text = plan([*THREE, (3, 1, 100)], [("%y", SCORES), ("%z", ROW)], JOINED, PRODUCT, other)
+    assert text.startswith("2 steps: 2 dot_general") and text.count("pieces  %m") == 2
+
+
+def test_pieces_that_are_computed_are_written() -> None:
+    """A row that another loop makes, and a view of an argument."""
+    lines = [
+        f"%new = stablehlo.tanh %c : {t(3, 64)}",
+        f"%row = stablehlo.reshape %new : ({t(3, 64)}) -> {t(*NEW)}",
+        f"%old = stablehlo.reshape %b : ({t(3, 99 * 64)}) -> {t(*OLD)}",
+        joined("%m", 1, ("%old", OLD), ("%row", NEW)),
+    ]
+    text = plan([ROW, (3, 99 * 64), (3, 64)], [("%y", SCORES)], *lines, PRODUCT)
+    assert text.startswith("4 steps: 2 view, 1 loop, 1 dot_general") and "pieces  %m" in text
+
+
+REFUSED = {
+    "2 rows meet it": plan(
+        [(3, 2, 64), OLD, NEW],
+        [("%y", (3, 2, 100))],
+        JOINED,
+        dot("%y", ("%a", (3, 2, 64)), ("%m", WHOLE), (3, 2, 100), (2, 2)),
+    ),
+    "a piece is no block of rows or columns": plan(
+        [(5, 1, 64), (2, 99, 64), (3, 99, 64)],
+        [("%y", (5, 1, 99))],
+        joined("%m", 0, ("%b", (2, 99, 64)), ("%c", (3, 99, 64))),
+        dot("%y", ("%a", (5, 1, 64)), ("%m", (5, 99, 64)), (5, 1, 99), (2, 2)),
+    ),
+    "it would save 13,824 bytes for 6 products, less than 24,576": plan(
+        [ROW, (3, 17, 64), NEW],
+        [("%y", (3, 1, 18))],
+        joined("%m", 1, ("%b", (3, 17, 64)), ("%c", NEW)),
+        dot("%y", ("%a", ROW), ("%m", (3, 18, 64)), (3, 1, 18), (2, 2)),
+    ),
+    "it would save 256 bytes for 2 products, less than 8,192": plan(
+        [(1, 64), (100, 64), (1, 64)],
+        [("%y", (1, 100))],
+        f"%s = stablehlo.slice %b [1:100, 0:64] : ({t(100, 64)}) -> {t(99, 64)}",
+        joined("%m", 0, ("%s", (99, 64)), ("%c", (1, 64))),
+        dot("%y", ("%a", (1, 64)), ("%m", (100, 64)), (1, 100), (1, 1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_refused(why: str) -> None:
+    assert f"not read in pieces: {why}" in REFUSED[why], REFUSED[why]
