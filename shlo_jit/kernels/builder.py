@@ -451,13 +451,14 @@ class Builder:
         align = align or max(1, bits(value.type) // 8)
         self.line(f"store {value.type} {value.text}, ptr {pointer.text}, align {align}{extra}")
 
-    def masked_load(self, type: str, pointer: V, mask: V, other: V | None = None) -> V:
-        """Lanes with mask are loaded, the rest are `other` (zero when omitted) and touch no memory."""
+    def masked_load(self, type: str, pointer: V, mask: V, other: V | None = None, align: int = 0) -> V:
+        """Lanes with mask are loaded, the rest are `other` (zero when omitted) and touch no memory. `align` in bytes:
+        a lane's when omitted."""
         if "bfloat" in type:
             # As bits: where the machine has masks but no bf16, LLVM 22 converts them by a library's function.
             words = type.replace("bfloat", "i16")
             return self.bitcast(self.masked_load(words, pointer, mask, other and self.bitcast(other, words)), type)
-        align = max(1, bits(type) // 8)
+        align = align or max(1, bits(type) // 8)
         other = other or const(type, 0)
         name = f"llvm.masked.load.{mangle(type)}.p0"
         return self.call(type, name, [V(f"ptr align {align}", pointer.text), mask, other])

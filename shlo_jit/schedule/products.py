@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.aligned import zeros
@@ -87,7 +88,9 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     if not looped and _is_prepacked(op.operands[1], way, context):
         way, prepacked = Way.TILES, _panels(op.operands[1], roles, plan, context)
         strides = strides._replace(b_bs=prepacked_bytes(plan, n, k) // itemsize(types.b))
-        first_block = prepacked_bytes(plan, n, min(k, k_block(Ints(), plan, k, True)))
+        # Few rows are through with a block before the next has come: they have nothing to fetch it beside.
+        few = not isinstance(m, Size) and m < tuning.GEMM_LEAST_ROWS
+        first_block = prepacked_bytes(plan, n, k if few else min(k, k_block(Ints(), plan, k, True)))
     return ProductSchedule(
         types=types,
         roles=roles,

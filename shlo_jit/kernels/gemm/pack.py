@@ -177,7 +177,9 @@ class _Packer:
         return _Panels(self)
 
     def units_of(self, k: V) -> V:
-        """Steps that the vector paths do: whole blocks of `lanes` units."""
+        """Steps that the vector paths do: all whole units, or whole blocks of `lanes` where loads have no masks."""
+        if self.plan.masks:
+            return self.b.udiv(k, self.plan.group)
         block = self.plan.lanes * self.plan.group
         return self.b.mul(self.b.udiv(k, block), self.plan.lanes)
 
@@ -261,13 +263,14 @@ class _Packer:
         """Blocks of `lanes` indices j by `lanes` units. Rows beyond the last index repeat it."""
         b, plan = self.b, self.plan
         n = plan.lanes
+        blocks = b.mul(b.udiv(units, n), n)
         last = b.sub(panel.count, 1)
         whole = b.select(b.icmp("sgt", units, 0), panel.count, i64(0))
         with b.loop(0, whole, n, "jblock") as j:
             rows = [b.offset(panel.source, b.mul(b.min_(b.add(j, r), last), self.j_stride)) for r in range(n)]
             mask = self._mask(b.sub(panel.count, j), n) if plan.masks else None
             to = b.offset(panel.to, b.mul(j, plan.unit_bytes))
-            with b.loop(0, units, n, "kblock") as u:
+            with b.loop(0, blocks, n, "kblock") as u:
                 at = b.mul(u, plan.group * plan.element_bytes)
                 block = transpose(b, [self._load_units(b.offset(row, at)) for row in rows])
                 place = b.offset(to, b.mul(u, self.step))
@@ -275,6 +278,19 @@ class _Packer:
                     self._store(x, place, mask)
                     place = b.offset(place, self.step)
                 self._store_last(block[-1], place, mask, j)
+            if plan.masks:
+                self._rest_of_block(rows, b.offset(to, b.mul(blocks, self.step)), blocks, b.sub(units, blocks), mask)
+
+    def _rest_of_block(self, rows: list[V], place: V, first: V, count: V, mask: V | None) -> None:
+        """The last `count` units of the rows, fewer than a block's, from unit `first` on."""
+        b, plan = self.b, self.plan
+        with b.if_(b.icmp("sgt", count, 0)):
+            at = b.mul(first, plan.group * plan.element_bytes)
+            some = self._mask(count, plan.lanes)
+            block = transpose(b, [self._load_units(b.offset(row, at), some) for row in rows])
+            for nth, x in enumerate(block[:-1]):
+                with b.if_(b.icmp("sgt", count, nth)):
+                    self._store(x, b.offset(place, b.mul(self.step, nth)), mask)
 
     def _store_last(self, x: V, at: V, mask: V | None, j: V) -> None:
         """The last step of a block. Where stores have no masks, a panel narrower than a vector has every step write
@@ -299,11 +315,12 @@ class _Packer:
 
         b.if_else(b.icmp("sle", b.add(j, self.plan.lanes), self.width), whole, by_element)
 
-    def _load_units(self, at: V) -> V:
+    def _load_units(self, at: V, mask: V | None = None) -> V:
         b, plan = self.b, self.plan
         if plan.group == 1:
-            return convert(b, b.load(vector(plan.element, plan.lanes), at), plan.dtype, plan.unit)
-        return self._flipped(b.load(vector("i32", plan.lanes), at, align=1))
+            return convert(b, self._load(vector(plan.element, plan.lanes), at, mask), plan.dtype, plan.unit)
+        units = vector("i32", plan.lanes)
+        return self._flipped(b.load(units, at, align=1) if mask is None else b.masked_load(units, at, mask, align=1))
 
     # ------------------------------------------------------------------ one by one
     def scalar(self, panel: _Panel, k0: V, j0: V) -> None:
