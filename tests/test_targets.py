@@ -202,5 +202,7 @@ def test_check_runs_here() -> None:
     for name in ("aarch64", "x86_64-windows"):
         with pytest.raises(ValueError, match="is for another machine than this one, x86_64-"):
             check_runs_here(resolve(name))
-    with pytest.raises(ValueError, match=r"'x86-64-v2\+xop' needs fma4, (sse4a, )?xop, which this machine does not have"):
+    with pytest.raises(
+        ValueError, match=r"'x86-64-v2\+xop' needs fma4, (sse4a, )?xop, which this machine does not have"
+    ):
         check_runs_here(resolve("x86-64-v2+xop"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from decisions import AMX, AVX2, AVX512, decides, main, note, plan_of, schedules, tensor, the_schedule
 
@@ -223,3 +224,12 @@ def test_a_loop_that_spans_rows_and_columns_runs_after_the_product() -> None:
     assert found.is_late
     assert found.why_late == "one of its loops spans rows and columns of the product"
     assert "after the product" in found.notes[0].value
+
+
+def test_a_row_meets_several_panels_in_every_task() -> None:
+    """24 panels of 32 columns: four at a time, so tasks of 3, which are as many as of 4 for threads, would be slower."""
+    literal = np.arange(768 * 768, dtype=np.float32).tobytes().hex()
+    line = f'%b = stablehlo.constant dense<"0x{literal}"> : {tensor(768, 768)}'
+    dot = f"%y = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : ({tensor(1, 768)}, {tensor(768, 768)}) -> {tensor(1, 768)}"
+    found = product(main(f"%a: {tensor(1, 768)}", tensor(1, 768), line, dot))
+    decides(found, "tasks", "of 1 x 128")

@@ -11,8 +11,8 @@ its rows in stripes of `mr`, each against the task's columns of B. Either operan
 Shared packing is for large products: a stripe of A that every task packs anew comes from far away each time, and with
 four chunks of columns that was 10 % of a 2048 x 2048 x 2048 product.
 
-k is cut into equal blocks of at most `kc`, in order, and the sums go on in C; so every element is the serial sum over
-k, with one rounding per multiply-add, and the same bits for any number of threads.
+k is cut into equal blocks of at most `kc` (`prepacked_kc`). An element is the serial sum over each block, with one
+rounding per multiply-add, added to those before in order: the same bits for any number of threads.
 """
 
 from __future__ import annotations

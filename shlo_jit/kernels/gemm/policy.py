@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.kernels.gemm.micro import SUMS
 from shlo_jit.kernels.gemm.types import GemmPlan, itemsize
 
 N = Any
@@ -297,7 +298,11 @@ def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> tuple[N
     tasks = a.ceil_div(panels, a.select(long, of_long, each))
     fours = a.both(long, a.compare("gt", tasks, 1))
     tasks = a.select(fours, a.mul(a.ceil_div(tasks, 4), 4), tasks)
-    return height, a.mul(a.ceil_div(panels, a.most(tasks, 1)), plan.nr)
+    each = a.ceil_div(panels, a.most(tasks, 1))
+    # A row or two meet several panels at a time: a task has a multiple of those.
+    at_once = a.most(a.div(a.number(SUMS // plan.nv), a.most(s.m, 1)), 1)
+    at_once = a.select(a.compare("le", s.m, 2), at_once, a.number(1))
+    return height, a.mul(a.mul(a.ceil_div(each, at_once), at_once), plan.nr)
 
 
 def is_serial(a: Numbers, s: Extents, product: N) -> N:
