@@ -123,7 +123,7 @@ def arrays_for(exe: Any, number: int) -> list[np.ndarray]:
 
 
 def guarded_dtype(dtype: Any) -> DType:
-    from shlo_jit.ir.types import BY_NUMPY
+    from shlo_jit.ir.dtypes import BY_NUMPY
 
     return BY_NUMPY[np.dtype(dtype)]
 
