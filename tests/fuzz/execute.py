@@ -123,9 +123,9 @@ def arrays_for(exe: Any, number: int) -> list[np.ndarray]:
 
 
 def guarded_dtype(dtype: Any) -> DType:
-    from shlo_jit.ir.dtypes import BY_NUMPY
+    from shlo_jit.ir.dtypes import by_numpy
 
-    return BY_NUMPY[np.dtype(dtype)]
+    return by_numpy()[np.dtype(dtype)]
 
 
 def _array(rng: np.random.Generator, shape: Sequence[int], dtype: DType, wild: bool) -> np.ndarray:
