@@ -147,7 +147,8 @@ def test_usage_follows_the_schedule() -> None:
 def test_programs_of_the_benchmark_give_what_is_expected(op: str) -> None:
     """`measure` compares the results of all ranks."""
     point = collectives.measure("threads", 2, op, 4096, budget=0.0)
-    assert point[:4] == ("threads", 2, op, 4096) and 0 < point.loop < 1 and 0 < point.call < 1
+    # A difference of two times, which is nothing where other programs take turns with the ranks.
+    assert point[:4] == ("threads", 2, op, 4096) and 0 <= point.loop < 1 and 0 < point.call < 1
 
 
 def test_points_are_written_and_read(tmp_path: Path) -> None:
