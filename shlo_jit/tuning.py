@@ -229,7 +229,8 @@ shortest: some 4 us. `benchmarks.weights`."""
 GEMM_PRIVATE_ROWS = 160
 """Rows of C up to which a task packs its own chunk of B. Case `dot f32 128`."""
 GEMM_NEAR_PANELS = 1 << 19
-"""Bytes of panels that the rows of a task meet, of many rows: half of the second level cache. `deployed resnet50`."""
+"""Bytes of panels that the rows of a task meet, of many rows: half of the second level cache. ResNet-50 of
+`benchmarks.deployed`, in batches."""
 GEMM_PREPACKED_K = 1024
 """Steps of k in a pass over C at most, where B was packed before. `benchmarks.weights`."""
 GEMM_PREPACKED_ROWS = 512
@@ -278,8 +279,8 @@ GEMM_AMX_AHEAD = 2
 CONV_TASK = 4 << 20
 """Multiply-adds of a convolution's task, about. Case `conv 3x3 64x64x32`."""
 CONV_FAR_KERNEL, CONV_FAR_PIXELS = 3 << 18, 256
-"""Bytes of a kernel that the second level cache does not keep beside the input, and pixels of a task then, about:
-`deployed resnet50`."""
+"""Bytes of a kernel that the second level cache does not keep beside the input, and pixels of a task then, about.
+ResNet-50 of `benchmarks.deployed`."""
 CONV_SERIAL = 1 << 20
 """Multiply-adds up to which the caller does everything."""
 DEPTHWISE_SERIAL = 1 << 17

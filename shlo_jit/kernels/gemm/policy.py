@@ -279,30 +279,39 @@ def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) 
 
 
 def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> tuple[N, N]:
-    """Rows and columns of a task where B was packed before: nothing is lost where they are few. There are enough tasks
-    that threads end at about the same time, unless tasks become too short for that, or each has to pack A. A few rows
-    are bound by what they read of B, several panels at a time. There are a multiple of four of those longer tasks."""
+    """Rows and columns of a task where B was packed before. Rows come in equal chunks that stay in the cache."""
     few = tuning.GEMM_PRIVATE_ROWS // plan.mr * plan.mr
     chunks = a.most(a.ceil_div(s.m, few), 1)
     stripes = a.ceil_div(a.ceil_div(s.m, plan.mr), chunks)
     height = a.select(a.compare("gt", chunks, 1), a.mul(stripes, plan.mr), s.m)
-    panels, widest = a.ceil_div(s.n, plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr
     panel = a.mul(a.most(height, tuning.GEMM_TASK_ROWS), a.mul(a.most(s.k, 1), plan.nr))
-    many = a.most(a.ceil_div(panels, tuning.GEMM_TASKS), a.ceil_div(a.number(tuning.GEMM_LEAST_TASK), panel))
-    each = a.least(a.least(many, a.most(a.div(a.number(tuning.GEMM_TASK), panel), 1)), widest)
-    # Of many rows, whole lines of C are written where their panels stay in the second level cache.
-    near = a.div(a.number(tuning.GEMM_NEAR_PANELS), a.mul(a.most(s.k, 1), plan.b_step // plan.group))
-    each = a.select(a.compare("ge", chunks, tuning.GEMM_TASKS), a.least(a.most(near, 1), widest), each)
     long = a.either(a.compare("lt", s.m, tuning.GEMM_LEAST_ROWS), a.compare("eq", mode_a, PRIVATE))
-    of_long = a.least(a.most(a.div(a.number(tuning.GEMM_TASK), panel), 2), widest)
-    tasks = a.ceil_div(panels, a.select(long, of_long, each))
-    fours = a.both(long, a.compare("gt", tasks, 1))
-    tasks = a.select(fours, a.mul(a.ceil_div(tasks, 4), 4), tasks)
+    each = a.select(long, _panels_of_long(a, plan, s, panel), _panels_of_short(a, plan, s, panel, chunks))
+    return height, a.mul(each, plan.nr)
+
+
+def _panels_of_short(a: Numbers, plan: GemmPlan, s: Extents, panel: N, chunks: N) -> N:
+    """Panels of a task that loses nothing where they are few: so many tasks that threads end at about the same time,
+    unless tasks become too short for that. `panel`: the multiply-adds of one; `chunks`: of rows. Of many rows, whole
+    lines of C are written where their panels stay in the second level cache."""
+    panels, widest = a.ceil_div(s.n, plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr
+    many = a.most(a.ceil_div(panels, tuning.GEMM_TASKS), a.ceil_div(a.number(tuning.GEMM_LEAST_TASK), panel))
+    each = a.least(many, a.most(a.div(a.number(tuning.GEMM_TASK), panel), 1))
+    near = a.div(a.number(tuning.GEMM_NEAR_PANELS), a.mul(a.most(s.k, 1), plan.b_step // plan.group))
+    each = a.least(a.select(a.compare("ge", chunks, tuning.GEMM_TASKS), a.most(near, 1), each), widest)
+    return a.ceil_div(panels, a.most(a.ceil_div(panels, each), 1))
+
+
+def _panels_of_long(a: Numbers, plan: GemmPlan, s: Extents, panel: N) -> N:
+    """Panels of a task that has to pack A, or of few rows, which are bound by what they read of B: a multiple of four
+    tasks. A row or two meet several panels at a time, and a task has a multiple of those."""
+    panels, widest = a.ceil_div(s.n, plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr
+    tasks = a.ceil_div(panels, a.least(a.most(a.div(a.number(tuning.GEMM_TASK), panel), 2), widest))
+    tasks = a.select(a.compare("gt", tasks, 1), a.mul(a.ceil_div(tasks, 4), 4), tasks)
     each = a.ceil_div(panels, a.most(tasks, 1))
-    # A row or two meet several panels at a time: a task has a multiple of those.
     at_once = a.most(a.div(a.number(SUMS // plan.nv), a.most(s.m, 1)), 1)
     at_once = a.select(a.compare("le", s.m, 2), at_once, a.number(1))
-    return height, a.mul(a.mul(a.ceil_div(each, at_once), at_once), plan.nr)
+    return a.mul(a.ceil_div(each, at_once), at_once)
 
 
 def is_serial(a: Numbers, s: Extents, product: N) -> N:
