@@ -110,7 +110,7 @@ def attribute_of(record: OpDef, name: str, value: Any) -> Any:
     if isinstance(value, int):
         return IntegerAttr(value, word if word in ("i32", "i64") else "i64")
     if isinstance(value, float):
-        return FloatAttr(value, "f32")
+        return FloatAttr(float(np.float32(value)), "f32")
     if isinstance(value, str) and word == "enum":
         return EnumAttr("stablehlo", rest, value)
     if isinstance(value, list | tuple) and word == "enums":
