@@ -192,6 +192,11 @@ def per_dimension(xs: object, count: int, argument: str, default: int = 1) -> tu
     return found
 
 
+def unless(xs: Sequence[Any], default: Any) -> list[Any] | None:
+    """The list, or None where all of it is what it is by default, so that it need not be said."""
+    return list(xs) if any(x != default for x in xs) else None
+
+
 def pairs(xs: object, argument: str) -> list[tuple[int, int]]:
     """A list of pairs of integers."""
     if not isinstance(xs, list | tuple | np.ndarray):

@@ -8,7 +8,7 @@ those of the other are. Each raises BuilderError for others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 from shlo_jit.builder.arguments import TensorLike, is_number, same_elements, shape_of, tensor_of
 from shlo_jit.builder.broadcasting import binary, together
@@ -121,10 +121,16 @@ def clamp(min: TensorLike, operand: TensorLike, max: TensorLike) -> Value:
     return emit1("stablehlo.clamp", [low, x, high])
 
 
-def select(pred: TensorLike, on_true: TensorLike, on_false: TensorLike) -> Value:
+@overload
+def select(pred: TensorLike, on_true: TensorLike, on_false: TensorLike) -> Value: ...
+@overload
+def select(pred: TensorLike, on_true: tuple[Any, ...], on_false: tuple[Any, ...]) -> tuple[Any, ...]: ...
+def select(pred: TensorLike, on_true: Any, on_false: Any) -> Any:
     """Of two tensors of one shape and element type, the elements of the first where `pred` is true, of the second
-    elsewhere. `pred` is of their shape, or a scalar; either of the two may be a scalar beside the other (document:
-    Select)."""
+    elsewhere. `pred` is of their shape, or a scalar; either of the two may be a scalar beside the other. Of two tuples,
+    with a scalar, the one or the other (document: Select)."""
+    if isinstance(on_true, tuple) or isinstance(on_false, tuple):
+        return _select_of_tuples(pred, on_true, on_false)
     if is_number(on_true) and is_number(on_false):
         raise wrong("on_true", "both on_true and on_false are numbers, so that neither says an element type")
     p = tensor_of(pred, "pred")
@@ -138,3 +144,12 @@ def select(pred: TensorLike, on_true: TensorLike, on_false: TensorLike) -> Value
     if not shape_of(p):
         return emit1("stablehlo.select", [p, *together({"on_true": x, "on_false": y})])
     return emit1("stablehlo.select", together({"pred": p, "on_true": x, "on_false": y}))
+
+
+def _select_of_tuples(pred: TensorLike, on_true: Any, on_false: Any) -> tuple[Any, ...]:
+    if not (isinstance(on_true, tuple) and isinstance(on_false, tuple) and len(on_true) == len(on_false)):
+        raise wrong("on_false", "expected two tuples of as many elements, or two tensors")
+    p = tensor_of(pred, "pred")
+    if shape_of(p):
+        raise wrong("pred", f"between tuples a scalar decides, got {shape_text(p.type)}")
+    return tuple(select(p, x, y) for x, y in zip(on_true, on_false, strict=True))

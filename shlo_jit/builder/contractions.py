@@ -95,17 +95,22 @@ def dot_general(
     wanted = preferred(preferred_element_type)
     x, y = factors(lhs, rhs, wanted)
     numbers = record_of(dimension_numbers, DotDimensionNumbers, "dimension_numbers")
-    return _product(x, y, numbers, precision_config, wanted)
+    return _product(x, y, numbers, precision_config, wanted, FIELDS)
 
 
 def _product(
-    x: Value, y: Value, numbers: DotDimensionNumbers, precision: PrecisionConfig, wanted: DType | None
+    x: Value,
+    y: Value,
+    numbers: DotDimensionNumbers,
+    precision: PrecisionConfig = None,
+    wanted: DType | None = None,
+    names: Record | None = None,
 ) -> Value:
     attributes = {
         "dot_dimension_numbers": struct("stablehlo.dot", **_fields(numbers)),
         "precision_config": precisions(precision),
     }
-    return emit1("stablehlo.dot_general", [x, y], attributes, elements=wanted, names=FIELDS)
+    return emit1("stablehlo.dot_general", [x, y], attributes, elements=wanted, names=names)
 
 
 def _fields(numbers: DotDimensionNumbers) -> dict[str, tuple[int, ...]]:
@@ -164,7 +169,7 @@ def scaled_dot(
     x = _scaled(tensor_of(lhs, "lhs"), tensor_of(lhs_scale, "lhs_scale"), "lhs_scale", wanted)
     y = _scaled(tensor_of(rhs, "rhs"), tensor_of(rhs_scale, "rhs_scale"), "rhs_scale", wanted)
     numbers = record_of(dimension_numbers, DotDimensionNumbers, "dimension_numbers")
-    return _product(x, y, numbers, precision_config, wanted)
+    return _product(x, y, numbers, precision_config, wanted, FIELDS)
 
 
 def _scaled(operand: Value, scale: Value, argument: str, wanted: DType) -> Value:
@@ -192,14 +197,14 @@ def matmul(lhs: TensorLike, rhs: TensorLike) -> Value:
     if len(a) <= 2 and len(b) <= 2:
         return dot(x, y)
     if len(b) == 1:
-        return _product(x, y, DotDimensionNumbers((len(a) - 1,), (0,)), None, None)
+        return _product(x, y, DotDimensionNumbers((len(a) - 1,), (0,)))
     if len(a) == 1:
-        return _product(x, y, DotDimensionNumbers((0,), (len(b) - 2,)), None, None)
+        return _product(x, y, DotDimensionNumbers((0,), (len(b) - 2,)))
     batch = _batch(a[:-2], b[:-2])
     x, y = (spread(v, (*batch, *s[-2:]), range(len(batch) + 2 - len(s), len(batch) + 2)) for v, s in ((x, a), (y, b)))
     leading = tuple(range(len(batch)))
     rank = len(batch) + 2
-    return _product(x, y, DotDimensionNumbers((rank - 1,), (rank - 2,), leading, leading), None, None)
+    return _product(x, y, DotDimensionNumbers((rank - 1,), (rank - 2,), leading, leading))
 
 
 def _batch(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

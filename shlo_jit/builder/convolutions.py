@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shlo_jit.builder.arguments import TensorLike, flag, integer, integers, per_dimension, shape_of
+from shlo_jit.builder.arguments import TensorLike, flag, integer, integers, per_dimension, shape_of, unless
 from shlo_jit.builder.contractions import PrecisionConfig, factors, precisions, preferred
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.records import ConvolutionDimensionNumbers, record_of
@@ -63,11 +63,11 @@ def conv_general_dilated(
         "dimension_numbers": dims,
         "feature_group_count": integer(feature_group_count, "feature_group_count"),
         "batch_group_count": integer(batch_group_count, "batch_group_count"),
-        "window_strides": list(strides),
-        "padding": padding_of(padding, extents, known, strides, base, dilation),
-        "lhs_dilation": list(base),
-        "rhs_dilation": list(dilation),
-        "window_reversal": _reversal(window_reversal, count),
+        "window_strides": unless(strides, 1),
+        "padding": unless(padding_of(padding, extents, known, strides, base, dilation), (0, 0)),
+        "lhs_dilation": unless(base, 1),
+        "rhs_dilation": unless(dilation, 1),
+        "window_reversal": unless(_reversal(window_reversal, count), False),
         "precision_config": precisions(precision_config),
     }
     return emit1("stablehlo.convolution", [x, w], attributes, elements=wanted)

@@ -131,6 +131,7 @@ class FunctionBuilder:
         assert self._opened is not None
         self._opened.__exit__(kind, error, at)
         if kind is not None:
+            self._symbols.names.discard(self.name)
             return
         if self._op is None:
             raise wrong("", f"function {self.name} returns nothing: end it with .returns(...)", place=self.place)

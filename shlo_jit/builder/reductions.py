@@ -18,6 +18,7 @@ from shlo_jit.builder.arguments import (
     shape_of,
     tensor_of,
     tensors_of,
+    unless,
 )
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.regions import Computation, map_region, scalar_region
@@ -72,10 +73,10 @@ def reduce_window(
     elements = [element(s) for s in starts]
     attributes = {
         "window_dimensions": list(window),
-        "window_strides": list(strides),
-        "base_dilations": list(base),
-        "window_dilations": list(dilations),
-        "padding": padding_of(padding, shape_of(xs[0]), window, strides, base, dilations),
+        "window_strides": unless(strides, 1),
+        "base_dilations": unless(base, 1),
+        "window_dilations": unless(dilations, 1),
+        "padding": unless(padding_of(padding, shape_of(xs[0]), window, strides, base, dilations), (0, 0)),
     }
     body = scalar_region("computation", computation, elements * 2, elements)
     names = {"inputs": "operands"}
@@ -102,8 +103,8 @@ def select_and_scatter(
     ones = (1,) * rank
     attributes = {
         "window_dimensions": list(window),
-        "window_strides": list(strides),
-        "padding": padding_of(padding, shape_of(x), window, strides, ones, ones),
+        "window_strides": unless(strides, 1),
+        "padding": unless(padding_of(padding, shape_of(x), window, strides, ones, ones), (0, 0)),
     }
     dtype = element(x)
     chooses = scalar_region("select", select, [dtype] * 2, [I1])

@@ -165,15 +165,15 @@ def emit(
     regions: Sequence[Region] = (),
     names: Mapping[str, str] | None = None,
 ) -> tuple[Value, ...]:
-    """Add an op, and return its results. Attributes that are None are left out; Python's numbers, texts and lists
-    become what the op's record asks for. `results`: types, where operands and attributes leave them open; `elements`:
-    the element type, where they leave only that open. `names`: what callers know an operand, attribute or field by,
-    where that is another name than the op's."""
+    """Add an op, and return its results. Attributes that are None, or truth values as they are by default, are left
+    out; Python's numbers, texts and lists become what the op's record asks for. `results`: types, where operands and
+    attributes leave them open; `elements`: the element type, where they leave only that open. `names`: what callers
+    know an operand, attribute or field by, where that is another name than the op's."""
     opened, place = frame(), caller()
     for i, handle in enumerate(operands):
         check_visible(handle, _operand_name(OPS[name], i, len(operands), names or {}))
     record = OPS[name]
-    given = {k: attribute_of(record, k, v) for k, v in (attributes or {}).items() if v is not None}
+    given = {k: attribute_of(record, k, v) for k, v in (attributes or {}).items() if _has_to_be_said(record, k, v)}
     stated = None if results is None else list(results)
     raws = [handle.raw for handle in operands]
     types = stated if stated is not None else placeholders(record, raws)
@@ -190,6 +190,12 @@ def emit(
     op.location = opened.symbols.location(place)
     opened.block.ops.append(op)
     return tuple(value(r, opened) for r in op.results)
+
+
+def _has_to_be_said(record: OpDef, name: str, value: Any) -> bool:
+    """Whether an attribute is there, and not what it is by default."""
+    spec = record.attributes.get(name)
+    return value is not None and (spec is None or spec.required or type(value) is not bool or value != spec.default)
 
 
 def emit1(
@@ -213,16 +219,18 @@ def _refuse(violation: Violation, record: OpDef, count: int, names: Mapping[str,
 
 
 def _blamed(violation: Violation, rule: str, record: OpDef, count: int, names: Mapping[str, str]) -> str:
-    """The arguments that a violation is about: those that its message or its rule names."""
+    """The arguments that a violation is about: attributes that its message or its rule names, or else operands."""
     found = re.search(r"operand #(\d+)", violation.message)
     if found is not None:
         return _operand_name(record, int(found[1]), count, names)
-    known = [*(name.rstrip("*?") for name in record.operands), *record.attributes, *names]
-    for text in (violation.message, rule):
-        words = set(re.findall(r"\w+", text))
-        said = dict.fromkeys(names.get(word, word) for word in known if word in words)
-        if said:
-            return ", ".join(filter(None, said))
+    operands = [name.rstrip("*?") for name in record.operands]
+    attributes = [name for name in (*record.attributes, *names) if name not in operands]
+    for known in (attributes, operands):
+        for text in (violation.label, violation.message, rule):
+            words = set(re.findall(r"\w+", text))
+            said = dict.fromkeys(names.get(word, word) for word in known if word in words)
+            if said:
+                return ", ".join(filter(None, said))
     return ""
 
 
