@@ -6,7 +6,10 @@
         f.returns(builder.tanh(f.x @ f.w))
     exe = shlo_jit.compile(f.module)
 
-The functions are XLA's operations under the documents' names, in Python's style: `docs/xla_operations.md` lists them.
+The functions are XLA's operations under the documents' names, in Python's style: `docs/xla_operations.md` lists them. They
+take values, arrays (which become constants) and numbers, add operations to the function that is open, and return values;
+those that a document names say under which heading. All of them raise BuilderError, and nothing else, for arguments of
+other shapes or element types than they take: it names the argument and the caller's line.
 """
 
 from shlo_jit.builder.values import Value  # isort: skip  first: what functions return is of this class
@@ -154,6 +157,27 @@ from shlo_jit.builder.reductions import (
     select_and_scatter,
 )
 from shlo_jit.builder.sorting import ascending, sort, top_k
+from shlo_jit.builder.special import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atanh,
+    bessel_i1e,
+    conj,
+    digamma,
+    erf_inv,
+    erfc,
+    is_inf,
+    lgamma,
+    next_after,
+    op,
+    polygamma,
+    sinh,
+    square,
+    zeta,
+)
 from shlo_jit.builder.tuples import get_tuple_element
 from shlo_jit.builder.tuples import make_tuple as tuple
 from shlo_jit.builder.unary import (
@@ -203,6 +227,8 @@ __all__ = [
     "ScatterDimensionNumbers",
     "Value",
     "abs",
+    "acos",
+    "acosh",
     "add",
     "add_dependency",
     "after_all",
@@ -215,13 +241,18 @@ __all__ = [
     "all_to_all",
     "and_",
     "ascending",
+    "asin",
+    "asinh",
     "async_done",
     "async_start",
     "async_update",
+    "atan",
     "atan2",
+    "atanh",
     "batch_norm_grad",
     "batch_norm_inference",
     "batch_norm_training",
+    "bessel_i1e",
     "bitcast",
     "bitcast_convert_type",
     "broadcast",
@@ -243,6 +274,7 @@ __all__ = [
     "concat_in_dim",
     "concatenate",
     "conditional",
+    "conj",
     "constant",
     "conv",
     "conv_general",
@@ -258,6 +290,7 @@ __all__ = [
     "create_token",
     "cross_replica_sum",
     "custom_call",
+    "digamma",
     "div",
     "domain",
     "dot",
@@ -268,6 +301,8 @@ __all__ = [
     "eq",
     "eq_total_order",
     "erf",
+    "erf_inv",
+    "erfc",
     "exp",
     "expm1",
     "fft",
@@ -287,9 +322,11 @@ __all__ = [
     "infeed_with_token",
     "iota",
     "is_finite",
+    "is_inf",
     "jit",
     "le",
     "le_total_order",
+    "lgamma",
     "log",
     "log1p",
     "logical_and",
@@ -307,7 +344,9 @@ __all__ = [
     "ne",
     "ne_total_order",
     "neg",
+    "next_after",
     "not_",
+    "op",
     "optimization_barrier",
     "or_",
     "outfeed",
@@ -315,6 +354,7 @@ __all__ = [
     "pad",
     "parameter",
     "partition_id",
+    "polygamma",
     "population_count",
     "pow",
     "ragged_all_to_all",
@@ -362,9 +402,11 @@ __all__ = [
     "shift_right_logical",
     "sign",
     "sin",
+    "sinh",
     "slice",
     "sort",
     "sqrt",
+    "square",
     "sub",
     "tan",
     "tanh",
@@ -374,4 +416,5 @@ __all__ = [
     "tuple",
     "while_",
     "xor",
+    "zeta",
 ]

@@ -23,7 +23,7 @@ import numpy as np
 
 from shlo_jit.api import compile
 from shlo_jit.builder.arguments import is_number
-from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.errors import BuilderError, wrong
 from shlo_jit.builder.locations import place_of
 from shlo_jit.builder.program import FunctionBuilder, ModuleBuilder
 from shlo_jit.builder.scope import Handle
@@ -74,7 +74,7 @@ class Jitted(Generic[P, R]):
         if not named:
             try:
                 return self._flat[tuple([(type(a), a.shape, a.dtype) for a in args])](*args)  # type: ignore[attr-defined]
-            except (KeyError, AttributeError):
+            except (KeyError, AttributeError, BuilderError):
                 pass  # the first call with these, or arguments of other kinds
         return self._call(args, named)
 

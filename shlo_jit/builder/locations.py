@@ -9,12 +9,14 @@ import linecache
 import os
 import sys
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, lru_cache
 from types import CodeType, FrameType
 
 from shlo_jit.errors import Source, Span
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+Position = tuple[int | None, int | None, int | None, int | None]
+"""Of code: first line, last line, first column, last column."""
 OPERATORS = {
     "__add__": "+", "__radd__": "+", "__sub__": "-", "__rsub__": "-", "__mul__": "*", "__rmul__": "*",
     "__truediv__": "/", "__rtruediv__": "/", "__floordiv__": "//", "__rfloordiv__": "//", "__mod__": "%",
@@ -66,7 +68,7 @@ class Place:
     def span(self) -> Span:
         return Span(self.source, self.start, self.end)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """As a location of MLIR."""
         line, column = self.source.line_column(self.start)
@@ -99,6 +101,7 @@ def _source(name: str) -> PythonSource:
     return PythonSource(name)
 
 
+@lru_cache(4096)
 def _place(code: CodeType, instruction: int, line: int, function: str) -> Place:
     source = _source(code.co_filename)
     first, last, start, end = _positions(code, instruction)
@@ -111,11 +114,12 @@ def _place(code: CodeType, instruction: int, line: int, function: str) -> Place:
     return Place(source, source.offset(first, start), source.offset(first, end), function)
 
 
-def _positions(code: CodeType, instruction: int) -> tuple[int | None, int | None, int | None, int | None]:
+def _positions(code: CodeType, instruction: int) -> Position:
     """Lines and columns of an instruction, by its offset in bytes."""
-    if instruction < 0:
-        return None, None, None, None
-    for number, found in enumerate(code.co_positions()):
-        if number == instruction // 2:
-            return found
-    return None, None, None, None
+    found = _all_positions(code)
+    return found[instruction // 2] if 0 <= instruction // 2 < len(found) else (None, None, None, None)
+
+
+@lru_cache(256)
+def _all_positions(code: CodeType) -> tuple[Position, ...]:
+    return tuple(code.co_positions())

@@ -169,10 +169,10 @@ def emit(
     out; Python's numbers, texts and lists become what the op's record asks for. `results`: types, where operands and
     attributes leave them open; `elements`: the element type, where they leave only that open. `names`: what callers
     know an operand, attribute or field by, where that is another name than the op's."""
-    opened, place = frame(), caller()
+    opened, place, record = frame(), caller(), OPS[name]
     for i, handle in enumerate(operands):
-        check_visible(handle, _operand_name(OPS[name], i, len(operands), names or {}))
-    record = OPS[name]
+        if handle.frame is not opened:
+            check_visible(handle, _operand_name(record, i, len(operands), names or {}))
     given = {k: attribute_of(record, k, v) for k, v in (attributes or {}).items() if _has_to_be_said(record, k, v)}
     stated = None if results is None else list(results)
     raws = [handle.raw for handle in operands]
