@@ -86,7 +86,7 @@ def markdown() -> str:
         ops = ", ".join(f"`{name.removeprefix('stablehlo.')}`" for name in becomes(op)) or "nothing"
         note = f" ({op.note})" if op.note else ""
         documents = ", ".join(op.documents)
-        lines.append(f"| {op.name} | `{op.function}` | {ops}{note} | {documents} | `{op.example.replace('|', '¦')}` |")
+        lines.append(f"| {op.name} | `{op.function}` | {ops}{note} | {documents} | `{op.example}` |")
     return "\n".join(lines)
 
 
