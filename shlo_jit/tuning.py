@@ -285,6 +285,8 @@ CONV_SERIAL = 1 << 20
 """Multiply-adds up to which the caller does everything."""
 DEPTHWISE_SERIAL = 1 << 17
 """The same of a depthwise convolution. Chosen: it is bound by memory, and takes some eight times as long a piece."""
+DEPTHWISE_TASK = 1 << 18
+"""Multiply-adds of a task of a depthwise convolution with features last, about: some 4 us. Chosen."""
 CONV_ADJACENT_IMAGES, CONV_ADJACENT_WINDOW = 8, 32
 """Images, and pixels of a window, from which images that are adjacent in the input are rows as they lie: fewer rows
 leave the tile empty, and with fewer pixels the sums are loaded and stored too often."""
