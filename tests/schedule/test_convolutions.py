@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from decisions import AVX512, decides, main, note, tensor, the_schedule
+from decisions import AVX512, decides, main, tensor, the_schedule
 
 from shlo_jit import tuning
 from shlo_jit.kernels.convolution.shape import (

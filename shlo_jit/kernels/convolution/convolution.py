@@ -123,7 +123,9 @@ def _build(types: GemmTypes, kind: int, module: ModuleText, target: Target) -> N
         b.store(value, b.offset(frame, 8 * i), align=8)
     g = Arguments(b, frame)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _taps(b, g))
-    serial = tuning.DEPTHWISE_SERIAL if kind in (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES) else tuning.CONV_SERIAL
+    serial = (
+        tuning.DEPTHWISE_SERIAL if kind in (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES) else tuning.CONV_SERIAL
+    )
     threads = b.select(b.icmp("sle", work, serial), i64(1), b.params[-1])
     for task in copy_symbols(types):
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])
