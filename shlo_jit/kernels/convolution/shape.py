@@ -147,6 +147,13 @@ def _round(value: int, to: int) -> int:
     return -(-value // to) * to
 
 
+def _even_chunk(lines: int, chunk: int) -> int:
+    """Lines of a task, `chunk` or less of them: where there are few tasks, a multiple of four of them, as long as each
+    other."""
+    tasks = -(-hint_of(lines) // chunk)
+    return -(-hint_of(lines) // _round(tasks, 4)) if 1 < tasks < tuning.CONV_FEW_TASKS else chunk
+
+
 def _even_cut(lines: int, vectors: int, wanted: int) -> tuple[int, int]:
     """Parts along the lines and along vectors of channels, `wanted` or up to twice as many in all: the fewest that are
     equal and a multiple of four, and of those the ones with the longest lines; else about `wanted` of the longer."""
@@ -393,7 +400,7 @@ class _Decision:
             rows, columns = self._cut_far(k, columns)
         if in_place:
             lines = self.images * self.output[0] * self.output[1]
-            chunk = max(1, rows // width)
+            chunk = _even_chunk(lines, max(1, rows // width))
             self._set(kind=LAST_IN_PLACE, row_chunk=chunk, row_chunks=-(-lines // chunk))
         else:
             self._set(kind=LAST_GATHER, row_chunk=rows, row_chunks=-(-self.values["rows"] // rows))
