@@ -323,8 +323,8 @@ PART_STEPS = 100
 """Steps (kernel calls, copies, control flow) of one function: some 10 ms of LLVM's time, which is superlinear.
 `benchmarks.compile_growth`."""
 GLUE_LINES = 400
-"""Lines of a function of steps, without a loop, from which LLVM does not optimize it: it takes a third of the time then,
-and in steps that are so many the calls themselves are nothing. No case moves."""
+"""Lines of a function of steps, without a loop, from which LLVM generates code for it as fast as it can: that takes a
+third of the time, and calls of so many steps cost nothing beside these. No case moves."""
 COLLECTIVE_STEPS = 4
 """Steps that a collective op counts for, and each of its operands: loops and branches are written where it stands. LLVM
 22's NewGVN ends the process at a function with a hundred such ops. Chosen."""

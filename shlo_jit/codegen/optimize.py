@@ -20,13 +20,16 @@ from shlo_jit.codegen import unlocked
 from shlo_jit.codegen.target import target_machine
 from shlo_jit.errors import InternalError
 from shlo_jit.forking import compiling
-from shlo_jit.kernels.routine import FINAL
+from shlo_jit.kernels.routine import DIRECT, FINAL
 from shlo_jit.kernels.target import Target
 
 SIMPLIFY = '"shlo-simplify"'
 """A function attribute: the function's loops carry values through memory (a `while` on scalars, say), so it also gets
 LLVM's function simplification pipeline, above all loop-invariant code motion with its promotion of loads and stores to
 registers. That costs some 1 ms a function, so it is for those that gain."""
+
+GLUE = '"shlo-glue"'
+"""A function attribute: the function does little but call others, and LLVM translates it as it is."""
 
 DEFAULT_LEVEL = 1
 """0: the text as it is (inlining only); 1: the short pipeline; 2: also function simplification everywhere."""
@@ -41,13 +44,16 @@ class Tools:
         self.inline = llvm.create_new_module_pass_manager()
         self.inline.add_always_inliner_pass()
         self.simplify = self.builder.getFunctionPassManager()
-        self._pipelines: dict[tuple[int, bool], llvm.ModulePassManager] = {}
+        self.steps = llvm.create_new_function_pass_manager()
+        self.steps.add_loop_strength_reduce_pass()
+        self._pipelines: dict[tuple[int, bool, bool], llvm.ModulePassManager] = {}
 
-    def pipeline(self, level: int, is_final: bool = False) -> llvm.ModulePassManager:
-        """The passes of a level; `is_final`: of a text marked with FINAL."""
-        if (level, is_final) not in self._pipelines:
-            self._pipelines[level, is_final] = _passes(level, is_final)
-        return self._pipelines[level, is_final]
+    def pipeline(self, level: int, is_final: bool = False, is_direct: bool = False) -> llvm.ModulePassManager:
+        """The passes of a level; `is_final`: of a text marked with FINAL, `is_direct`: with DIRECT."""
+        key = level, is_final, is_direct
+        if key not in self._pipelines:
+            self._pipelines[key] = _passes(*key)
+        return self._pipelines[key]
 
 
 _idle: dict[Target, deque[Tools]] = {}
@@ -102,7 +108,8 @@ def optimize(
     with tools(target) as t:
         module = parse(text, target, t.machine, verify, context)
         _simplify(module, t, text, level)
-        unlocked.run_passes(t.pipeline(level, FINAL in text), module, t.builder)
+        unlocked.run_passes(t.pipeline(level, FINAL in text, DIRECT in text), module, t.builder)
+        _finish(module, t, text)
     return module
 
 
@@ -113,7 +120,7 @@ def _pass_builder(machine: llvm.TargetMachine) -> llvm.PassBuilder:
     return llvm.create_pass_builder(machine, options)
 
 
-def _passes(level: int, is_final: bool) -> llvm.ModulePassManager:
+def _passes(level: int, is_final: bool, is_direct: bool) -> llvm.ModulePassManager:
     """The pipeline of a level."""
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
@@ -125,6 +132,8 @@ def _passes(level: int, is_final: bool) -> llvm.ModulePassManager:
             passes.add_new_gvn_pass()
         passes.add_dead_code_elimination_pass()
     passes.add_global_dead_code_eliminate_pass()
+    if not is_direct:
+        passes.add_loop_strength_reduce_pass()
     return passes
 
 
@@ -136,17 +145,35 @@ def _simplify(module: llvm.ModuleRef, tools: Tools, text: str, level: int) -> No
     if level >= 2:
         names = [f.name for f in module.functions if not f.is_declaration]
     else:
-        names = re.findall(rf"^define [^\n@]*@([\w.$]+)\([^\n]*{SIMPLIFY}", text, re.MULTILINE)
+        names = _marked(text, SIMPLIFY)
     left = {f.name: f for f in module.functions if not f.is_declaration}
     for name in names:
         if name in left:
             tools.simplify.run(left[name], tools.builder)
 
 
+def _finish(module: llvm.ModuleRef, tools: Tools, text: str) -> None:
+    """Of a text that is marked with DIRECT, reduce the strength of the loops of those functions that are not; and have
+    code generation make no effort with those marked with GLUE."""
+    glue = _marked(text, GLUE)
+    if DIRECT in text:
+        without = {*_marked(text, DIRECT), *glue}
+        for function in module.functions:
+            if function.name not in without and sum(1 for _ in function.blocks) > 1:
+                unlocked.run_function_passes(tools.steps, function, tools.builder)
+    for name in glue:
+        for attribute in ("noinline", "optnone"):
+            module.get_function(name).add_function_attribute(attribute)
+
+
+def _marked(text: str, attribute: str) -> list[str]:
+    """Names of the functions that have an attribute of ours."""
+    return re.findall(rf"^define [^\n@]*@([\w.$]+)\([^\n]*{attribute}", text, re.MULTILINE)
+
+
 class _StrengthReduction:
-    """LLVM's loop strength reduction, which is off while we emit code: it is a quarter of that time, in epilogues of
-    many operands half of it, and our loops step their pointers already. LLVM knows it as an option of the process, and
-    others who use LLVM here (Numba, say) keep theirs."""
+    """LLVM's loop strength reduction, which code generation leaves out while we emit: `optimize` has seen to it. LLVM
+    knows that as an option of the process, and others who use LLVM here (Numba, say) keep theirs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
