@@ -322,6 +322,9 @@ TURNS_OPS = 128
 PART_STEPS = 100
 """Steps (kernel calls, copies, control flow) of one function: some 10 ms of LLVM's time, which is superlinear.
 `benchmarks.compile_growth`."""
+EARLY_PRODUCT = 1 << 15
+"""Multiplications of a product, or weights of a convolution, from which its routine is begun with before passes have
+seen the program: smaller ones may become something else. Chosen."""
 GLUE_LINES = 400
 """Lines of a function of steps, without a loop, from which LLVM generates code for it as fast as it can: that takes a
 third of the time, and calls of so many steps cost nothing beside these. No case moves."""

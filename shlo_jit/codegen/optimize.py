@@ -20,16 +20,13 @@ from shlo_jit.codegen import unlocked
 from shlo_jit.codegen.target import target_machine
 from shlo_jit.errors import InternalError
 from shlo_jit.forking import compiling
-from shlo_jit.kernels.routine import DIRECT, FINAL
+from shlo_jit.kernels.routine import DIRECT, FINAL, GLUE
 from shlo_jit.kernels.target import Target
 
 SIMPLIFY = '"shlo-simplify"'
 """A function attribute: the function's loops carry values through memory (a `while` on scalars, say), so it also gets
 LLVM's function simplification pipeline, above all loop-invariant code motion with its promotion of loads and stores to
 registers. That costs some 1 ms a function, so it is for those that gain."""
-
-GLUE = '"shlo-glue"'
-"""A function attribute: the function does little but call others, and LLVM translates it as it is."""
 
 DEFAULT_LEVEL = 1
 """0: the text as it is (inlining only); 1: the short pipeline; 2: also function simplification everywhere."""

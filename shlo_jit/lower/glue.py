@@ -16,7 +16,7 @@ import re
 from collections.abc import Set
 
 from shlo_jit import tuning
-from shlo_jit.codegen.optimize import GLUE
+from shlo_jit.kernels.routine import GLUE
 
 _LABEL = re.compile(r"^([\w.$-]+):|label %([\w.$-]+)", re.MULTILINE)
 _CALL = re.compile(r"^  (?:%[\w.]+ = )?call [^\n@]*@([\w.$-]+)\([^\n]*\)$", re.MULTILINE)
