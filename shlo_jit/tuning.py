@@ -322,6 +322,9 @@ TURNS_OPS = 128
 PART_STEPS = 100
 """Steps (kernel calls, copies, control flow) of one function: some 10 ms of LLVM's time, which is superlinear.
 `benchmarks.compile_growth`."""
+TURN_SECONDS = 2e-4
+"""After which a thread that compiles takes Python's lock from the one that lowers the program. Chosen: a change of
+threads takes some 10 us, and with Python's 5 ms the next job began up to 90 ms late."""
 EARLY_PRODUCT = 1 << 15
 """Multiplications of a product, or weights of a convolution, from which its routine is begun with before passes have
 seen the program: smaller ones may become something else. Chosen."""

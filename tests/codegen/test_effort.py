@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import llvmlite.binding as llvm
 import pytest
 
+from shlo_jit import tuning
 from shlo_jit.codegen import optimize
+from shlo_jit.codegen.background import Background
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.routine import DIRECT, GLUE
 
@@ -54,3 +58,13 @@ def test_glue_is_not_optimized_by_code_generation(capfd: pytest.CaptureFixture[s
     assert b"optnone" in attributes["g"] and b"noinline" in attributes["g"] and b"optnone" not in attributes["f"]
     assert optimize.emit_object(module, resolve())
     assert capfd.readouterr() == ("", "")
+
+
+def test_threads_take_short_turns_while_something_is_compiled() -> None:
+    before = sys.getswitchinterval()
+    with Background(1) as outer:
+        assert sys.getswitchinterval() == pytest.approx(tuning.TURN_SECONDS)
+        with Background(1):
+            pass
+        assert outer.start(sys.getswitchinterval).result() == pytest.approx(tuning.TURN_SECONDS)
+    assert sys.getswitchinterval() == before
