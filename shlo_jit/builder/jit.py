@@ -46,8 +46,8 @@ class Traced:
 
 
 class Jitted:
-    """A function that is compiled for the arguments it is called with. Threads may share it. To type checkers calls take
-    and return anything: the function itself has values where its callers have arrays."""
+    """A function that is compiled for the arguments it is called with. Threads may share it. To type checkers calls
+    take and return anything: the function itself has values where its callers have arrays."""
 
     def __init__(
         self,
