@@ -193,6 +193,9 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
         heads = [b.load(acc_type, in_panels(bp, v, plan.lanes * 4)) for v in range(nv)]
         sums, bp = heads * rows, b.offset(bp, plan.header)
     unit = vector(plan.unit, plan.lanes)
+    # Of a mask that it knows, LLVM makes a scalar one, and three instructions of a load that broadcasts and flips.
+    flip = const(unit, 0x80808080 - (1 << 32))
+    flip = b.emit(unit, f'call {unit} asm "", "=v,0"({unit} {flip.text}) nounwind memory(none)') if plan.flips_a else flip
     in_place = plan.kind == "plain" and len(tile.masks) > 0
     total = rows * nv
     ahead = b.mul(b_rs, tuning.GEMM_PANEL_AHEAD)
@@ -213,6 +216,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
         here = [b.emit("ptr", f"freeze ptr {p.text}") for p in at]
         for r in range(rows):
             x = b.splat(b.load(plan.unit, row_pointer(b, here, a_rs, r)), plan.lanes)
+            x = b.xor(x, flip) if plan.flips_a else x
             new += [multiply_add(b, plan, target, x, ys[v], acc[r * nv + v]) for v in range(nv)]
         carry.next(*new, *(b.offset(p, a_cs) for p in at), b.offset(row_b, b_rs), b.offset(soon, later_step))
 
