@@ -17,10 +17,13 @@ from shlo_jit.ops.shapes import constant_value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.canonical.zero_points import Side
 from shlo_jit.passes.rewriter import Rewriter
+from shlo_jit.sizes import equal
 
 MOVES = {"stablehlo." + n for n in ("transpose", "reshape", "broadcast_in_dim", "slice", "reverse")}
 DEEPEST = 8
 """Ops that are looked through."""
+LARGEST_ZERO = 1 << 20
+"""Of zero points that are numbers: what they are multiplied with stays in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Zero:
 
     value: int | Value | np.ndarray = 0
     along: tuple[int, ...] = ()
+    """Of a value, those of its dimensions with more than one element; of an array all."""
     sign: int = 1
 
     def emit(self, rw: Rewriter) -> int | Value:
@@ -37,7 +41,7 @@ class Zero:
             return mk.constant(rw, tensor(value.shape, I32), value.astype(np.int32) * self.sign)
         if isinstance(value, int):
             return value * self.sign
-        value = mk.reshape(rw, value, [n for n in mk.shape_of(value) if n != 1] if self.along else ())
+        value = mk.reshape(rw, value, [n for n in mk.shape_of(value) if not equal(n, 1)])
         return value if self.sign == 1 else rw.emit1("stablehlo.negate", [value], value.type)
 
 
@@ -139,8 +143,9 @@ def _constant(array: np.ndarray, kept: tuple[int, ...]) -> ByteOperand | None:
         least, most = storage_range(dtype)
         if least <= low and high <= most:
             return ByteOperand(array, dtype, low, high)
-    if max(abs(low), abs(high)) >= 1 << 30:
+    if max(abs(low), abs(high)) > LARGEST_ZERO:
         return None
+    array = array.astype(np.int64)
     if high - low <= 255:
         return ByteOperand(array - (low + 128), I8, low, high, zero=Zero(-(low + 128)))
     summed = tuple(d for d in range(array.ndim) if d not in kept)
@@ -155,9 +160,9 @@ def _zero(by: Value, kept: tuple[int, ...], sign: int) -> Zero | None:
     """What is subtracted, if it is the same along all dimensions but `kept`."""
     known = constant_value(by) if by.sizes is None else None
     if known is not None and known.size:
-        first = known.reshape(-1)[0]
+        first = int(known.reshape(-1)[0])
         if (known == first).all():
-            return Zero(int(first) * sign)
+            return Zero(first * sign) if abs(first) <= LARGEST_ZERO else None
         summed = tuple(d for d in range(known.ndim) if d not in kept)
         least = known.min(summed)
         return Zero(least, kept, sign) if (known == np.expand_dims(least, summed)).all() else None
@@ -165,5 +170,5 @@ def _zero(by: Value, kept: tuple[int, ...], sign: int) -> Zero | None:
     if op is None or op.name != "stablehlo.broadcast_in_dim":
         return None
     extents = op.operands[0].tensor.extents
-    along = tuple(d for d, n in zip(op.ints("broadcast_dimensions"), extents, strict=True) if n != 1)
+    along = tuple(d for d, n in zip(op.ints("broadcast_dimensions"), extents, strict=True) if not equal(n, 1))
     return Zero(op.operands[0], along, sign) if set(along) <= set(kept) else None

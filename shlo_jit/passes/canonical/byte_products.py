@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op, Value, walk
-from shlo_jit.ir.types import I32, DType
+from shlo_jit.ir.types import I32, DType, storage_range
 from shlo_jit.ops.runs import roles_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.canonical.byte_convolutions import pays
@@ -73,7 +73,11 @@ def _convolution(rw: Rewriter, op: Op, operands: list[Value], result: DType) -> 
     acc = _sums_type(depth, sides, result)
     if acc is None or not pays(shape, acc, extents, op.attributes):
         return None
-    lhs, rhs = (side.emit(rw) for side in sides if side is not None)
+    x, y = (side for side in sides if side is not None)
+    least, most = storage_range(x.dtype)
+    if not isinstance(x.zero.value, int) or not least <= x.zero.value <= most:
+        return None  # it is what the input is padded with
+    lhs, rhs = x.emit(rw), y.emit(rw)
     return [mk.convert(rw, integer_convolution(rw, lhs, rhs, op.attributes, extents, acc), result)]
 
 

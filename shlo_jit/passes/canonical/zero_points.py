@@ -123,7 +123,9 @@ def integer_convolution(
         x = padded(rw, x, numbers, window, zx)
         attributes = {k: v for k, v in attributes.items() if k not in ("padding", "lhs_dilation")}
     feature, kernel_feature = numbers.output_feature_dimension, numbers.kernel_output_feature_dimension
-    total = _convolve(rw, x, rhs.value, dtype, shape, attributes)
+    is_product = is_byte(x) and is_byte(rhs.value) and pays(mk.shape_of(rhs.value), dtype, shape, attributes)
+    convolve = byte_convolution if is_product else _plain_convolution
+    total = convolve(rw, x, rhs.value, dtype, shape, attributes)
     summed = [d for d in range(rhs.value.tensor.rank) if d != kernel_feature]
     if zx:
         total = _less(rw, total, zx, _sums(rw, rhs.value, summed, dtype), (feature,))
@@ -131,7 +133,7 @@ def integer_convolution(
         return total
     groups = window.groups * window.batch_groups
     ones = mk.constant(rw, tensor(_replaced(mk.shape_of(rhs.value), kernel_feature, groups), I8), 1)
-    sums = _convolve(rw, x, ones, dtype, _replaced(shape, feature, groups), attributes)
+    sums = convolve(rw, x, ones, dtype, _replaced(shape, feature, groups), attributes)
     each = (*shape[:feature], groups, shape[feature] // groups, *shape[feature + 1 :])
     sums = mk.broadcast(rw, sums, each, [d if d <= feature else d + 1 for d in range(len(shape))])
     total = _less(rw, total, zy, mk.reshape(rw, sums, shape), range(len(shape)))
@@ -141,12 +143,9 @@ def integer_convolution(
     return total
 
 
-def _convolve(
+def _plain_convolution(
     rw: Rewriter, lhs: Value, rhs: Value, dtype: DType, shape: tuple[int, ...], attributes: Mapping[str, Any]
 ) -> Value:
-    """A convolution of integers with a result of `dtype`; of bytes as a product where that pays."""
-    if is_byte(lhs) and is_byte(rhs) and pays(mk.shape_of(rhs), dtype, shape, attributes):
-        return byte_convolution(rw, lhs, rhs, dtype, shape, attributes)
     operands = [mk.convert(rw, v, dtype) for v in (lhs, rhs)]
     return rw.emit1("stablehlo.convolution", operands, tensor(shape, dtype), dict(attributes))
 
