@@ -371,6 +371,9 @@ SPECIALISATIONS = 256
 these should round them up, or pass them in chunks; each takes some 100 KB."""
 TRACE_EVENTS = 1 << 17
 """Runs of steps that a trace keeps. Chosen: 4 MB while it is made, and some 30 MB of JSON, which viewers can load."""
+KEPT_PROGRAM_BYTES = 64 << 20
+"""Bytes of constants up to which a program that the compiler failed on is written to the temporary folder. Chosen: such
+folders may be in memory."""
 
 # ---------------------------------------------------------------------------- collectives
 COLLECTIVE_ROW_BYTES = 64
