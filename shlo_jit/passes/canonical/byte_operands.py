@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import I8, I32, UI8, DType, storage_range, tensor
 from shlo_jit.ops.shapes import constant_value
@@ -20,8 +21,6 @@ from shlo_jit.passes.rewriter import Rewriter
 from shlo_jit.sizes import equal
 
 MOVES = {"stablehlo." + n for n in ("transpose", "reshape", "broadcast_in_dim", "slice", "reverse")}
-DEEPEST = 8
-"""Ops that are looked through."""
 LARGEST_ZERO = 1 << 20
 """Of zero points that are numbers: what they are multiplied with stays in 64 bits."""
 
@@ -83,7 +82,7 @@ class ByteOperand:
 def byte_operand(value: Value, bits: int, kept: Sequence[int]) -> ByteOperand | None:
     """The operand of a product as bytes less a zero point, which may differ along the dimensions `kept`; None where it
     is not known to be that. The product's sums have `bits`: what is computed with as many wraps as they do."""
-    return _Search(bits).operand(value, tuple(kept), DEEPEST)
+    return _Search(bits).operand(value, tuple(kept), tuning.BYTE_SEARCH)
 
 
 class _Search:
