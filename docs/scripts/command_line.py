@@ -37,8 +37,21 @@ def section(command: Any, name: str) -> str:
     context = command.make_context(name, [], resilient_parsing=True)
     usage = " ".join([name, *command.collect_usage_pieces(context)])
     rows = [f"| {_code(names)} | {_cell(text)} |" for names, text in records(command, context)]
-    parts = [f"## {name}", f"```text\n{usage}\n```", command.help.strip(), "\n".join(["| | |", "|---|---|", *rows])]
+    parts = [
+        f"## {name}",
+        f"```text\n{usage}\n```",
+        *paragraphs(command.help),
+        "\n".join(["| | |", "|---|---|", *rows]),
+    ]
     return "\n\n".join(parts)
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """Of a command's help; examples, which Click knows by a mark before them, as blocks."""
+    for paragraph in text.strip().split("\n\n"):
+        is_example = paragraph.startswith("\b\n") or paragraph.startswith("Try: ")
+        words = paragraph.removeprefix("\b\n").removeprefix("Try: ")
+        yield f"```sh\n{words}\n```" if is_example else paragraph
 
 
 def records(command: Any, context: Any) -> Iterator[tuple[str, str]]:
