@@ -83,7 +83,10 @@ def test_the_picture_shows_the_stages() -> None:
     """But for instructions: those are LLVM's."""
     stages_picture = script("stages_picture")
     shown, made = (
-        [[text.text for text in panel.iter("{http://www.w3.org/2000/svg}text")] for panel in ElementTree.fromstring(svg)]
+        [
+            [text.text for text in panel.iter("{http://www.w3.org/2000/svg}text")]
+            for panel in ElementTree.fromstring(svg)
+        ]
         for svg in (stages_picture.FILE.read_text(encoding="utf-8"), stages_picture.picture(stages_picture.panels()))
     )
     assert shown[:-1] == made[:-1], "run: python docs/scripts/stages_picture.py"
