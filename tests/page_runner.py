@@ -155,13 +155,14 @@ def main(arguments: list[str]) -> int:
         return NOT_RUN
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        sys.path[0] = folder  # as of Python there
         found = differences(page, Path(folder))
         os.chdir(ROOT)
     for block, printed in found:
         print(f"{page}:{block.line}: shown\n{block.text}printed\n{printed}")
     if arguments[1:] == ["--update"]:
         for block, printed in reversed(found):
-            lines = "".join(line.rstrip() + "\n" for line in printed.splitlines())
+            lines = "".join(line.rstrip() + "\n" for line in printed.replace(str(page), "...").splitlines())
             text = text[: block.span[0]] + lines + text[block.span[1] :]
         page.write_text(text, encoding="utf-8")
     return int(bool(found))
