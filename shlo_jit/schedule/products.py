@@ -7,31 +7,29 @@ stride are looped over; the others were transposed before where they do not (see
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.plan import ControlStep, OpStep
+from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.aligned import zeros
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.digests import note_made, sealed
 from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.gemm.policy import Ints, Layout, describe, k_block
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
-from shlo_jit.kernels.gemm.prepacking import SPARE, prepack_routine
 from shlo_jit.kernels.gemm.types import GemmPlan, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.vector import way_of
-from shlo_jit.kernels.target import Target
 from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
-from shlo_jit.schedule.panels import LoopSchedule, Matrices, PanelsSchedule
+from shlo_jit.schedule.panels import Matrices, PanelsSchedule
 from shlo_jit.schedule.schedule import Context
-from shlo_jit.schedule.scratch import ALIGN, Scratch
+from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.sizes import Size, hint_of
 
 
@@ -166,22 +164,3 @@ def _looped(lhs: tuple[int, ...], rhs: tuple[int, ...], roles: Roles) -> int:
         if run_of(lhs, roles.lhs_batch[outer:]) and run_of(rhs, roles.rhs_batch[outer:]):
             return outer
     raise AssertionError("no batch dimension at all is one run")
-
-
-def schedule_loops(wanted: Iterable[tuple[ControlStep, Matrices]], target: Target) -> dict[int, LoopSchedule]:
-    """The schedules of loops, by id(), before which products want matrices packed."""
-    found: dict[int, LoopSchedule] = {}
-    for loop, matrices in wanted:
-        known = found.get(id(loop), LoopSchedule(places={}))
-        if matrices in known.places:
-            continue
-        plan = gemm_plan(matrices.types, target)
-        size = matrices.batch * prepacked_bytes(plan, matrices.n, matrices.k) + SPARE
-        routine = prepack_routine(matrices.types, target)
-        found[id(loop)] = replace(
-            known,
-            places=known.places | {matrices: known.scratch.fixed},
-            scratch=Scratch(known.scratch.fixed + -(-size // ALIGN) * ALIGN),
-            routines=tuple(dict.fromkeys((*known.routines, routine))),
-        )
-    return found

@@ -113,7 +113,7 @@ def schedule(plan: PlanBlock, context: Context) -> Schedule:
     link(plan, steps)
     wanted = [s.loop for s in steps.values() if isinstance(s, PanelsSchedule) and s.loop is not None]
     if wanted:
-        from shlo_jit.schedule.products import schedule_loops
+        from shlo_jit.schedule.packing import schedule_loops
 
         found = schedule_loops(wanted, context.target)
         steps.update(found)
