@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from shlo_jit import tuning
 from shlo_jit.deep import deeply
 from shlo_jit.errors import Diagnostic, InternalError, StableHLOError, UnsupportedError, VerifyError, diagnose
+from shlo_jit.failed import with_program
 from shlo_jit.forking import compiling, pause
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.log import debug, stage
@@ -121,8 +122,11 @@ def _through(source: ProgramSource, options: CompileOptions, made: Callable[...,
         except (StableHLOError, MemoryError, OptionError, NotSymbolic):
             raise
         except Exception as error:  # whatever went wrong, the caller gets one documented exception
-            raise defect(error) from error
-        return made(lowered.program, starting=starting)
+            raise with_program(defect(error), lambda: parsed(source), options.entry) from error
+        try:
+            return made(lowered.program, starting=starting)
+        except InternalError as error:  # LLVM's
+            raise with_program(error, lambda: parsed(source), options.entry) from error
 
 
 def defect(error: Exception) -> InternalError:
