@@ -54,6 +54,8 @@ BYTE_LEAST_DEPTH, BYTE_LEAST_FEATURES = 8, 8
 BYTE_BLOCK_FEATURES, BYTE_MERGED_GROUPS = 32, 32
 """Results that a block of groups should have, and groups it may have: all but one part of its products are with zeros.
 Chosen: a register of bytes."""
+BYTE_SEARCH = 8
+"""Ops that are looked through from a product's operand to bytes. Chosen: bounds compile time."""
 LIFT_UNROLLED = 4
 """Turns up to which a loop in a lifted region is written out. Chosen."""
 LIFT_POSITIONS = 1 << 10
@@ -334,6 +336,15 @@ TURNS_OPS = 128
 PART_STEPS = 100
 """Steps (kernel calls, copies, control flow) of one function: some 10 ms of LLVM's time, which is superlinear.
 `benchmarks.compile_growth`."""
+TURN_SECONDS = 2e-4
+"""After which a thread that compiles takes Python's lock from the one that lowers the program. Chosen: a change of
+threads takes some 10 us, and with Python's 5 ms the next job began up to 90 ms late."""
+EARLY_PRODUCT = 1 << 15
+"""Multiplications of a product, or weights of a convolution, from which its routine is begun with before passes have
+seen the program: smaller ones may become something else. Chosen."""
+GLUE_LINES = 400
+"""Lines of a function of steps, without a loop, from which LLVM generates code for it as fast as it can: that takes a
+third of the time, and calls of so many steps cost nothing beside these. No case moves."""
 COLLECTIVE_STEPS = 4
 """Steps that a collective op counts for, and each of its operands: loops and branches are written where it stands. LLVM
 22's NewGVN ends the process at a function with a hundred such ops. Chosen."""
