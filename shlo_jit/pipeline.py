@@ -203,6 +203,14 @@ def plan(
 ) -> tuple[Op, list[PlannedFunction]]:
     """The stages before lowering, which decide everything: the entry function as it was given, and what there is to
     lower, callees first."""
+    with stage("verify"):
+        function = verified(module, options)
+    # Before the stages are imported, which takes as long as a small program does.
+    from shlo_jit.schedule.early import early_routines
+
+    for routine in early_routines(module, options.target):
+        on_routine(routine)
+
     from shlo_jit.fuse.fuse import fuse
     from shlo_jit.ir.unknown import has_unknown
     from shlo_jit.lower.planned import PlannedFunction
@@ -211,8 +219,6 @@ def plan(
     from shlo_jit.passes.refine.refine import refine_module
     from shlo_jit.schedule.schedule import Context, schedule
 
-    with stage("verify"):
-        function = verified(module, options)
     if has_unknown(module):
         with stage("refine"):
             types = [argument.type for argument in function.block().arguments]

@@ -252,8 +252,15 @@ def source_ops(step: Step) -> list[Op]:
 
 
 def lines_of(ops: Iterable[Op]) -> str:
-    """`line 7`, or `lines 7-12`: where the program's text has the ops; nothing for ops it does not have."""
-    lines = sorted({op.span.source.line_column(op.span.start)[0] for op in ops if op.span is not None})
-    if not lines:
-        return ""
-    return f"line {lines[0]}" if lines[0] == lines[-1] else f"lines {lines[0]}-{lines[-1]}"
+    """`line 7`, or `lines 7-12`: where the program's text has the ops; nothing for ops it does not have. Of a program
+    that was built in Python `model.py line 7`."""
+    found: dict[str, list[int]] = {}
+    for op in ops:
+        if (span := op.span) is not None:
+            found.setdefault(span.source.label, []).append(span.source.line_column(span.start)[0])
+    texts = []
+    for label, lines in found.items():
+        first, last = min(lines), max(lines)
+        text = f"line {first}" if first == last else f"lines {first}-{last}"
+        texts.append(f"{label} {text}" if label else text)
+    return ", ".join(texts)
