@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -306,7 +307,7 @@ def _write_page(path: Path, name: str, executable: Code, measured: Profile, time
 
     with progress("measuring this machine"):
         found = limits(executable.threads)
-    text = roofline_html(name, report.profile_summary(executable, times), measured.steps, found)
+    text = roofline_html(os.path.basename(name), report.profile_summary(executable, times), measured.steps, found)
     with mistakes.writable(path):
         path.write_text(text, encoding="utf-8")
     typer.echo(f"\nwrote {path}")

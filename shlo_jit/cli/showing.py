@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -132,6 +133,7 @@ def _draw(
     times = None if seed is None else _times(executable, expected, seed)
     with progress("planning"):
         parts: list[tuple[str, list[PlannedFunction]]] = executable.planned()  # type: ignore[union-attr]
+    name = os.path.basename(name)
     about = f"{report.threads_text(executable)}, {_totals(executable)}"
     if stage == "memory":
         if how == "html":

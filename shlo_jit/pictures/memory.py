@@ -84,11 +84,15 @@ def _summary(function: PlannedFunction) -> str:
 
 def _draw(function: PlannedFunction) -> tuple[Drawing, float, float]:
     out, lives = Drawing(), lives_of(function)
+    title = f"@{function.name}: {_summary(function)}"
+    out.text(LEFT, 24, title, "ink s13 bold")
+    if not lives:
+        out.text(LEFT, 44, "nothing is in the arena", "dim s12")
+        return out, LEFT + WIDTH + 20, TOP + 10
     total = max([hint_of(function.memory.arena_bytes), *(life.offset + life.nbytes for life in lives), 1])
     clock = _clock(function, labels_of(function.plan))
     moments = max([*clock, *(life.last for life in lives), 0]) + 1
     across, up = WIDTH / moments, HEIGHT / total
-    out.text(LEFT, 24, f"@{function.name}: {_summary(function)}", "ink s13 bold")
     hidden = [life for life in lives if life.nbytes * up < LEAST]
     said = f"; {len(hidden)} too small to be seen" if hidden else ""
     out.text(LEFT, 42, f"bytes of the arena against steps; what is where none is drawn is not used{said}", "dim s11")
@@ -103,8 +107,6 @@ def _draw(function: PlannedFunction) -> tuple[Drawing, float, float]:
             out.rect(x, y, width, height, life.kind, min(3.0, height / 3, width / 3))
             if height > 13 and width > 46:
                 out.text(x + 4, y + 12, shortened(life.what, width - 6, 11), "ink s11")
-    if not lives:
-        out.text(LEFT + WIDTH / 2, TOP + HEIGHT / 2, "nothing is in the arena", "dim s13 middle")
     return out, LEFT + WIDTH + 20, TOP + HEIGHT + BOTTOM
 
 

@@ -63,11 +63,12 @@ def roofline_html(name: str, about: str, steps: Sequence[StepTime], limits: Limi
         for s in shown
         if s.gigaflops and s.gigabytes_per_second
     ]
+    used = _used(steps, limits)
     left = len(counted) - len(shown)
     note = f"; {left} more take {100 * sum(s.share for s in counted if id(s) not in rows):.1f} %" if left else ""
     body = [
         element("div", "beside", children=[
-            element("div", "fit", children=[_picture(points, limits)]),
+            element("div", "fit", children=[_picture(points, used)]),
             element("div", "rows", children=[_table(shown, rows, limits)]),
         ]),
         element("p", text=f"{_roofs_text(limits)}. Steps by their share of the time{note}. Bytes are what a step has "
@@ -91,6 +92,12 @@ def _roofs_text(limits: Limits) -> str:
     reads = ", ".join(f"{rate / 1e9:.3g} GB/s of {bytes_text(size)}" for size, rate in limits.reads)
     threads = f"{limits.threads} thread{'s' if limits.threads > 1 else ''}"
     return f"Limits of this machine with {threads}, measured: GFLOP/s of {peaks}; {reads}"
+
+
+def _used(steps: Sequence[StepTime], limits: Limits) -> Limits:
+    """Without the element types that no kernel has in its name."""
+    names = " ".join(name for s in steps for name in s.kernels)
+    return limits._replace(peaks={kind: r for kind, r in limits.peaks.items() if kind == "f32" or f"_{kind}" in names})
 
 
 def _peaks(limits: Limits) -> dict[str, float]:
@@ -192,11 +199,12 @@ def _figure(number: float | None) -> str:
 
 
 def _of_roof(s: StepTime, limits: Limits) -> str:
-    """How much of what is possible a step reaches, if all comes from memory and elements are f32."""
-    memory = max(limits.reads)[1] / 1e9
+    """How much of what is possible a step reaches, if elements are f32: its bytes come from the caches where they have
+    room for them."""
     if not s.gigabytes_per_second:
         return ""
+    bandwidth = limits.reading(1e3 * s.gigabytes_per_second * s.median_us) / 1e9
     if not s.gigaflops:
-        return f"{100 * s.gigabytes_per_second / memory:.0f} %"
-    possible = min(limits.peaks["f32"] / 1e9, memory * s.gigaflops / s.gigabytes_per_second)
+        return f"{100 * s.gigabytes_per_second / bandwidth:.0f} %"
+    possible = min(limits.peaks["f32"] / 1e9, bandwidth * s.gigaflops / s.gigabytes_per_second)
     return f"{100 * s.gigaflops / possible:.0f} %"

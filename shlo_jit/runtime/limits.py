@@ -38,18 +38,22 @@ class Effort(NamedTuple):
 
 TIMES = 3
 """How often `limits` measures a machine before it believes the best: others may use it meanwhile."""
-QUICK = Effort((1 << 21, 1 << 27), 0.003, 10)
+QUICK = Effort((1 << 21, 1 << 27), 0.003, 24)
 """Less than a second: one size that caches hold, one that only memory does."""
 
 
 class Limits(NamedTuple):
-    """What a machine can do, with so many threads."""
+    """What a machine can do, with so many threads; sizes ascend."""
 
     threads: int
     peaks: Mapping[str, float]
     """Operations a second by element type, those of f32 where a type has no instructions of its own."""
     reads: Sequence[tuple[int, float]]
     """Sizes in bytes, and bytes a second."""
+
+    def reading(self, nbytes: float) -> float:
+        """Bytes a second, of so many."""
+        return next((rate for size, rate in self.reads if size >= nbytes), self.reads[-1][1])
 
 
 class Step(NamedTuple):
