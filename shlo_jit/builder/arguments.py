@@ -19,7 +19,7 @@ from shlo_jit.builder.shapes import element_of, shape_text
 from shlo_jit.ir.attributes import Dense, EnumAttr, StructAttr
 from shlo_jit.ir.dtypes import DType
 from shlo_jit.ir.structs import STRUCTS
-from shlo_jit.ir.types import QuantizedType, TensorType, storage_range, tensor
+from shlo_jit.ir.types import QuantizedType, TensorType, round_to, storage_range, tensor
 
 if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
@@ -96,8 +96,6 @@ def exact(x: Number, dtype: DType, argument: str) -> np.ndarray:
         except OverflowError:
             raise wrong(argument, f"{x} is more than {dtype} has") from None
         if kind == "f":
-            from shlo_jit.ir.types import round_to
-
             wide, made = float(made), round_to(np.asarray(made), dtype)
             near = float(made)
             if isinstance(x, int) and not isinstance(x, bool) and near != x:

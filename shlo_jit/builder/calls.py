@@ -10,8 +10,7 @@ import numpy as np
 from shlo_jit.builder.arguments import flag, integer
 from shlo_jit.builder.control import values_of
 from shlo_jit.builder.errors import wrong
-from shlo_jit.builder.program import FunctionBuilder
-from shlo_jit.builder.program import computation as function_of
+from shlo_jit.builder.program import Computation, FunctionBuilder
 from shlo_jit.builder.scope import emit, frame
 from shlo_jit.builder.shapes import ShapeLike, element_of, shape_text, type_of
 from shlo_jit.builder.trees import Tree, unflatten
@@ -130,7 +129,7 @@ def _callee(given: Callee, operands: Sequence[Any], argument: str) -> tuple[Func
             return found
 
         name = getattr(given, "__name__", "").strip("<>") or "computation"
-        known[key] = function_of(name, [v.type for v in values], body), results
+        known[key] = Computation(name, [v.type for v in values], body), results
     callee, results = known[key]
     return callee, values, results[0]
 

@@ -8,7 +8,7 @@ replica_id * partitions + partition_id. `layout`: only None; tensors have no lay
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from shlo_jit.builder.arguments import (
     TensorLike,
@@ -44,6 +44,26 @@ Tensors: TypeAlias = "TensorLike | Sequence[TensorLike]"
 DEVICE_TO_DEVICE = 1
 
 
+@overload
+def all_gather(
+    operand: TensorLike,
+    all_gather_dimension: int,
+    shard_count: int,
+    replica_groups: Groups = ...,
+    channel_id: Channel = ...,
+    layout: None = ...,
+    use_global_device_ids: bool = ...,
+) -> Value: ...
+@overload
+def all_gather(
+    operand: Sequence[TensorLike],
+    all_gather_dimension: int,
+    shard_count: int,
+    replica_groups: Groups = ...,
+    channel_id: Channel = ...,
+    layout: None = ...,
+    use_global_device_ids: bool = ...,
+) -> tuple[Value, ...]: ...
 def all_gather(
     operand: Tensors,
     all_gather_dimension: int,
@@ -66,6 +86,24 @@ def all_gather(
     return _results(operand, emit("stablehlo.all_gather", xs, attributes, results=types, names=names))
 
 
+@overload
+def all_reduce(
+    operand: TensorLike,
+    computation: Computation,
+    replica_groups: Groups = ...,
+    channel_id: Channel = ...,
+    shape_with_layout: None = ...,
+    use_global_device_ids: bool = ...,
+) -> Value: ...
+@overload
+def all_reduce(
+    operand: Sequence[TensorLike],
+    computation: Computation,
+    replica_groups: Groups = ...,
+    channel_id: Channel = ...,
+    shape_with_layout: None = ...,
+    use_global_device_ids: bool = ...,
+) -> tuple[Value, ...]: ...
 def all_reduce(
     operand: Tensors,
     computation: Computation,
@@ -88,6 +126,10 @@ def all_reduce(
     return _results(operand, emit("stablehlo.all_reduce", xs, attributes, regions=[body], names=names))
 
 
+@overload
+def cross_replica_sum(operand: TensorLike, replica_groups: Groups = ...) -> Value: ...
+@overload
+def cross_replica_sum(operand: Sequence[TensorLike], replica_groups: Groups = ...) -> tuple[Value, ...]: ...
 def cross_replica_sum(operand: Tensors, replica_groups: Groups = ()) -> Value | tuple[Value, ...]:
     """`all_reduce` by addition (document: CrossReplicaSum)."""
     return all_reduce(operand, add, replica_groups)

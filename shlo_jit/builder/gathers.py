@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from shlo_jit.builder.arguments import (
     TensorLike,
@@ -50,6 +50,26 @@ def gather(
     return emit1("stablehlo.gather", operands, attributes, names=_names("stablehlo.gather"))
 
 
+@overload
+def scatter(
+    operands: TensorLike,
+    scatter_indices: TensorLike,
+    updates: TensorLike,
+    update_computation: Computation,
+    dimension_numbers: ScatterDimensionNumbers | Record,
+    indices_are_sorted: bool = ...,
+    unique_indices: bool = ...,
+) -> Value: ...
+@overload
+def scatter(
+    operands: Sequence[TensorLike],
+    scatter_indices: TensorLike,
+    updates: Sequence[TensorLike],
+    update_computation: Computation,
+    dimension_numbers: ScatterDimensionNumbers | Record,
+    indices_are_sorted: bool = ...,
+    unique_indices: bool = ...,
+) -> tuple[Value, ...]: ...
 def scatter(
     operands: Tensors,
     scatter_indices: TensorLike,

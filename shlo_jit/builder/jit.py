@@ -17,7 +17,7 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -32,8 +32,6 @@ from shlo_jit.builder.trees import Tree, flatten, paths, unflatten
 from shlo_jit.ir.core import Module
 from shlo_jit.ir.types import Type
 
-P = ParamSpec("P")
-R = TypeVar("R")
 Key = tuple[Hashable, ...]
 
 
@@ -47,12 +45,13 @@ class Traced:
         """How many results the program has."""
 
 
-class Jitted(Generic[P, R]):
-    """A function that is compiled for the arguments it is called with. Threads may share it."""
+class Jitted:
+    """A function that is compiled for the arguments it is called with. Threads may share it. To type checkers calls
+    take and return anything: the function itself has values where its callers have arrays."""
 
     def __init__(
         self,
-        f: Callable[P, R],
+        f: Callable[..., Any],
         static_argnums: tuple[int, ...],
         static_argnames: frozenset[str],
         options: dict[str, Any],
@@ -60,7 +59,6 @@ class Jitted(Generic[P, R]):
         """`options`: of `shlo_jit.compile`."""
         functools.update_wrapper(self, f)
         self._f = f
-        self._plain: Callable[..., Any] = f
         self._options = options
         self._signature = inspect.signature(f)
         self._nums, self._names = _static(self._signature, static_argnums, static_argnames)
@@ -69,11 +67,11 @@ class Jitted(Generic[P, R]):
         self._calls: dict[Key, Callable[..., Any]] = {}
         self._lock = threading.RLock()
 
-    def __call__(self, *args: P.args, **named: P.kwargs) -> R:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         """What the function returns, as NumPy arrays."""
         if not named:
             try:
-                return self._flat[tuple([(type(a), a.shape, a.dtype) for a in args])](*args)  # type: ignore[attr-defined]
+                return self._flat[tuple([(type(a), a.shape, a.dtype) for a in args])](*args)
             except (KeyError, AttributeError, BuilderError):
                 pass  # the first call with these, or arguments of other kinds
         return self._call(args, named)
@@ -85,7 +83,7 @@ class Jitted(Generic[P, R]):
         leaves, tree, static = self._leaves(args, named)
         if not all([type(leaf) is np.ndarray for leaf in leaves]):
             if any(isinstance(leaf, Handle) for leaf in leaves):
-                return self._plain(*args, **named)  # another function is being traced: this is a part of it
+                return self._f(*args, **named)  # another function is being traced: this is a part of it
             leaves = [_array(leaf, path) for leaf, path in zip(leaves, self._paths(tree), strict=True)]
         key = (tree, static, *[(a.shape, a.dtype) for a in leaves])
         found = self._calls.get(key)
@@ -166,7 +164,7 @@ class Jitted(Generic[P, R]):
             values = [function.add_argument(name, t) for name, t in zip(_names(where), types, strict=True)]
             with function:
                 dynamic, keywords = unflatten(tree, values)
-                results, shape = flatten(self._plain(*self._with_static(args, dynamic), **{**named, **keywords}))
+                results, shape = flatten(self._f(*self._with_static(args, dynamic), **{**named, **keywords}))
                 found = [_result(x, path) for x, path in zip(results, paths(shape, "result"), strict=True)]
                 function.returns(*found)
         return Traced(module.module, shape, len(results))
@@ -177,23 +175,23 @@ class Jitted(Generic[P, R]):
 
 
 @overload
-def jit(f: Callable[P, R], /) -> Jitted[P, R]: ...
+def jit(f: Callable[..., Any], /) -> Jitted: ...
 @overload
 def jit(
     *,
     static_argnums: int | Sequence[int] = ...,
     static_argnames: str | Iterable[str] = ...,
     **options: Any,
-) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+) -> Callable[[Callable[..., Any]], Jitted]: ...
 @overload
 def jit(
-    f: Callable[P, R],
+    f: Callable[..., Any],
     /,
     *,
     static_argnums: int | Sequence[int] = ...,
     static_argnames: str | Iterable[str] = ...,
     **options: Any,
-) -> Jitted[P, R]: ...
+) -> Jitted: ...
 def jit(
     f: Callable[..., Any] | None = None,
     /,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from shlo_jit.builder.arguments import is_number, tensor_of
 from shlo_jit.builder.errors import BuilderError, wrong
 from shlo_jit.builder.locations import Place, caller
-from shlo_jit.builder.scope import Frame, Handle, Symbols, check_visible, inside, open_frame, value
+from shlo_jit.builder.scope import Frame, Handle, Symbols, check_visible, frame, inside, open_frame, value
 from shlo_jit.builder.shapes import ShapeLike, shape_text, type_of
 from shlo_jit.ir import core
 from shlo_jit.ir.attributes import DictAttr, TypeAttr
@@ -70,26 +70,26 @@ class FunctionBuilder:
     def __init__(self, name: str = "main", /, *shapes: ShapeLike, **arguments: ShapeLike) -> None:
         """`shapes`: of arguments without names; `arguments`: shapes by name. Raises BuilderError for a shape that is
         none, and a name that another function of the module has."""
-        self.place = caller()
-        self._symbols, self._own = _symbols()
-        if _checked_name(name) in self._symbols.names:
+        symbols, own = _symbols()
+        if _checked_name(name) in symbols.names:
             raise wrong("name", f"the module has a function {name} already")
-        self._setup(name, shapes, arguments)
-
-    def _setup(self, name: str, shapes: Sequence[ShapeLike], arguments: dict[str, ShapeLike]) -> None:
-        self.name = name
-        self._symbols.names.add(name)
-        self._frame = Frame(self._symbols, Block([]), None, f"function {name}")
-        self._frame.function = self
-        self._by_name: dict[str, Value] = {}
-        self._results: list[Handle] | None = None
-        self._result_names: list[str] = []
-        self._opened: AbstractContextManager[Frame] | None = None
-        self._op: Op | None = None
+        self._begin(symbols, own, name)
         for i, shape in enumerate(shapes):
             self.add_argument(f"arg{i}", type_of(shape, f"shapes[{i}]"))
         for key, shape in arguments.items():
             self.add_argument(key, type_of(shape, key))
+        symbols.names.add(name)
+
+    def _begin(self, symbols: Symbols, own: bool, name: str) -> None:
+        """`own`: whether the module is this function's alone."""
+        self.name = name
+        self.place = caller()
+        self._symbols, self._own = symbols, own
+        self._frame = Frame(symbols, Block([]), None, f"function {name}")
+        self._frame.function = self
+        self._by_name: dict[str, Value] = {}
+        self._opened: AbstractContextManager[Frame] | None = None
+        self._op: Op | None = None
 
     def add_argument(self, name: str, type: Type) -> Value:
         """One more argument, behind the others; `builder.parameter` adds such."""
@@ -109,6 +109,10 @@ class FunctionBuilder:
 
     def __iter__(self) -> Iterator[Value]:
         return iter(self.args)
+
+    def __getitem__(self, name: str) -> Value:
+        """An argument whose name is an attribute of functions, too: `f["name"]`."""
+        return FunctionBuilder.__getattr__(self, name)
 
     def __getattr__(self, name: str) -> Value:
         found = self.__dict__.get("_by_name", {}).get(name)
@@ -146,7 +150,6 @@ class FunctionBuilder:
             raise wrong("", f"function {self.name} has returned already")
         found = [_result(x, f"results[{i}]") for i, x in enumerate(results)]
         found += [_result(x, name) for name, x in named.items()]
-        self._results = found
         place = caller()
         end = Op("func.return", [h.raw for h in found], [], {}, [], place.source, place.start, place.end)
         end.location = self._symbols.location(place)
@@ -198,19 +201,18 @@ module = ModuleBuilder
 function = FunctionBuilder
 
 
-def computation(name: str, types: Sequence[Type], body: Callable[..., Sequence[object]]) -> FunctionBuilder:
-    """A private function of the module that is being built, with arguments of these types: what `body`, called with
-    them, adds and returns."""
-    outer = open_frame()
-    assert outer is not None
-    made = FunctionBuilder.__new__(FunctionBuilder)
-    made.place = caller()
-    made._symbols, made._own = outer.symbols, False
-    made._setup(outer.symbols.free_name(name), list(types), {})
-    with made:
-        made.returns(*body(*made.args))  # type: ignore[arg-type]  it says what is wrong
-    made.op.attributes["sym_visibility"] = "private"
-    return made
+class Computation(FunctionBuilder):
+    """A private function of the module that is being built: what a function of Python adds and returns."""
+
+    def __init__(self, name: str, types: Sequence[Type], body: Callable[..., Sequence[object]]) -> None:
+        """`body` is called with values of these types."""
+        symbols = frame().symbols
+        self._begin(symbols, False, symbols.free_name(name))
+        for i, t in enumerate(types):
+            self.add_argument(f"arg{i}", t)
+        with self:
+            self.returns(*body(*self.args))  # type: ignore[arg-type]  it says what is wrong
+        self.op.attributes["sym_visibility"] = "private"
 
 
 def made_module(symbols: Symbols, place: Place, name: str) -> Module:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 import numpy as np
 
@@ -33,6 +33,17 @@ if TYPE_CHECKING:
 Tensors: TypeAlias = "TensorLike | Sequence[TensorLike]"
 
 
+@overload
+def reduce(
+    operands: TensorLike, init_values: TensorLike, computation: Computation, dimensions: Sequence[int]
+) -> Value: ...
+@overload
+def reduce(
+    operands: Sequence[TensorLike],
+    init_values: Sequence[TensorLike],
+    computation: Computation,
+    dimensions: Sequence[int],
+) -> tuple[Value, ...]: ...
 def reduce(
     operands: Tensors, init_values: Tensors, computation: Computation, dimensions: Sequence[int]
 ) -> Value | tuple[Value, ...]:
@@ -51,6 +62,28 @@ def reduce(
     return _results(operands, emit("stablehlo.reduce", [*xs, *starts], attributes, regions=[body], names=names))
 
 
+@overload
+def reduce_window(
+    operands: TensorLike,
+    init_values: TensorLike,
+    computation: Computation,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = ...,
+    padding: PaddingLike = ...,
+    base_dilations: Sequence[int] | None = ...,
+    window_dilations: Sequence[int] | None = ...,
+) -> Value: ...
+@overload
+def reduce_window(
+    operands: Sequence[TensorLike],
+    init_values: Sequence[TensorLike],
+    computation: Computation,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = ...,
+    padding: PaddingLike = ...,
+    base_dilations: Sequence[int] | None = ...,
+    window_dilations: Sequence[int] | None = ...,
+) -> tuple[Value, ...]: ...
 def reduce_window(
     operands: Tensors,
     init_values: Tensors,

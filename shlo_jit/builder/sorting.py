@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from shlo_jit.builder import data
 from shlo_jit.builder.arguments import (
@@ -33,6 +34,14 @@ def ascending(first: Value, second: Value, *_: Value) -> Value:
     return lt_total_order(first, second)
 
 
+@overload
+def sort(
+    operands: TensorLike, comparator: Computation | None = ..., dimension: int = ..., is_stable: bool = ...
+) -> Value: ...
+@overload
+def sort(
+    operands: Sequence[TensorLike], comparator: Computation | None = ..., dimension: int = ..., is_stable: bool = ...
+) -> tuple[Value, ...]: ...
 def sort(
     operands: Tensors, comparator: Computation | None = None, dimension: int = -1, is_stable: bool = False
 ) -> Value | tuple[Value, ...]:
