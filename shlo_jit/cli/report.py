@@ -24,10 +24,19 @@ if TYPE_CHECKING:
 
 
 def make_console() -> Console:
-    """On a terminal as wide as that, else wide enough for no table to be cut."""
+    """On a terminal as wide as that, else wide enough for no table to be cut, and no spaces at the end of lines."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+
+    class Piped(Console):
+        def print(self, *objects: Any, **options: Any) -> None:
+            with self.capture() as printed:
+                super().print(*objects, **options)
+            self.file.write("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()))
+
+    return Piped(width=10_000, highlight=False)
 
 
 def make_narrow_console() -> Console:
