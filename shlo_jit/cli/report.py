@@ -191,14 +191,12 @@ def _values(result: np.ndarray) -> str:
     if result.shape == ():
         return str(result[()])
     flat = result.reshape(-1)
-    return np.array2string(flat, precision=5, threshold=6, edgeitems=2, separator=", ", max_line_width=200)
+    return np.array2string(flat, precision=5, threshold=8, edgeitems=3, separator=", ", max_line_width=200)
 
 
-def _shorten(words: Sequence[str], width: int = 50) -> str:
-    """As many words as are hardly wider than that, and how many more there are."""
-    shown = [word for i, word in enumerate(words) if not i or len(", ".join(words[: i + 1])) <= width]
-    rest = len(words) - len(shown)
-    return ", ".join([*shown, *([f"{rest} more"] if rest > 0 else [])])
+def _shorten(words: Sequence[str], limit: int = 8) -> str:
+    rest = len(words) - limit
+    return ", ".join([*words[:limit], *([f"{rest} more"] if rest > 0 else [])])
 
 
 def size(count: float) -> str:
