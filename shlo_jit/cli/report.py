@@ -104,10 +104,10 @@ def print_library(
 def _run_times(executable: Runnable | Several, times: Sequence[float]) -> str:
     best, middle = min(times), statistics.median(times)
     several = f" best, {_seconds(middle)} median of {len(times)} calls" if len(times) > 1 else " in one call"
-    return f"[bold]{_seconds(best)}[/]{several}, {_threads(executable)}"
+    return f"[bold]{_seconds(best)}[/]{several}, {threads_text(executable)}"
 
 
-def _threads(executable: Runnable | Several) -> str:
+def threads_text(executable: Runnable | Several) -> str:
     return f"{executable.threads} thread{'s' if executable.threads > 1 else ''}"
 
 
@@ -161,11 +161,15 @@ def print_profile(console: Console, name: str, executable: Runnable, measured: P
     rows = make_table()
     rows.add_column(style="dim")
     rows.add_row("program", name)
-    middle = f"{_seconds(statistics.median(times))} median of {len(times)} calls"
-    rows.add_row("run", f"{middle}, {_threads(executable)}, clock included")
+    rows.add_row("run", profile_summary(executable, times))
     console.print(rows)
     console.print()
     console.print(measured.table())
+
+
+def profile_summary(executable: Runnable, times: Sequence[float]) -> str:
+    middle = f"{_seconds(statistics.median(times))} median of {len(times)} calls"
+    return f"{middle}, {threads_text(executable)}, clock included"
 
 
 def print_trace(console: Console, traced: Trace) -> None:
