@@ -10,6 +10,7 @@ when a program is compiled that the cache does not have.
 from shlo_jit import startup  # isort: skip  # noqa: F401  first: what follows takes a while, and Ctrl-C may come meanwhile
 from shlo_jit import verify as _package  # isort: skip  # noqa: F401  or its import would take the function's name later
 from shlo_jit.api import compile, export, infer, load, parse, refine, verify
+from shlo_jit.custom.functions import LLVMFunction, array_function, elementwise
 from shlo_jit.errors import (
     Diagnostic,
     ExecutionError,
@@ -32,6 +33,7 @@ __all__ = [
     "ExecutionError",
     "ExportError",
     "InternalError",
+    "LLVMFunction",
     "LibraryError",
     "ParseError",
     "StableHLOError",
@@ -40,7 +42,9 @@ __all__ = [
     "WorkerError",
     "WorkerTimeoutError",
     "__version__",
+    "array_function",
     "compile",
+    "elementwise",
     "export",
     "infer",
     "load",

@@ -13,7 +13,7 @@ from shlo_jit.codegen.target import check_runs_here, resolve
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions
 from shlo_jit.runtime.cache import default_cache
-from shlo_jit.runtime.callbacks import check_name, check_target, registered
+from shlo_jit.runtime.callbacks import check_name, check_target, registered, registered_code
 from shlo_jit.runtime.cpus import thread_count
 from shlo_jit.runtime.machine import native
 from shlo_jit.runtime.pool import POOL
@@ -43,14 +43,16 @@ def compile_options(
         from shlo_jit.passes.frontend.inline import COMPOSITE
 
         implementations |= {COMPOSITE + n: f for n, f in _calls("composites", composites).items()}
+    code = registered_code(implementations)
     return CompileOptions(
         entry=_text("entry", entry).removeprefix("@"),
-        cache=_cache(cache),
+        cache=_cache(cache) and all(c.digest for _, c in code),
         donate=_donate(donate),
         dynamic=_dynamic(dynamic),
         target=_target(target, _cache(cache)),
         threads=thread_count(threads),
         calls=registered(implementations),
+        code=code,
         implementations=implementations,
     )
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from shlo_jit.kernels.target import Target
     from shlo_jit.lower.planned import Lowered, PlannedFunction
     from shlo_jit.memory.storage import MemoryPlan
+    from shlo_jit.passes.context import Code
     from shlo_jit.runtime.host import Host
 
 T = TypeVar("T")
@@ -202,6 +203,7 @@ def lower(
             num_partitions=options.num_partitions,
             channels=dict(options.channels),
             same_program=options.same_program,
+            code=_code(options),
         )
     pause()
     given_up = _given_up(function, cores[-1]) if options.donate == "program" else options.donate
@@ -233,6 +235,15 @@ def lower(
         program = lower_program(functions, options.target, timed=options.profile)
     _name_ports(program, function)
     return Lowered(module, functions, program)
+
+
+def _code(options: CompileOptions) -> Code:
+    """What replaces the calls of code that is compiled with the program."""
+    if not options.code:
+        return {}
+    from shlo_jit.custom.replace import replace as replaced
+
+    return {name: partial(replaced, code, options.target) for name, code in options.code}
 
 
 def _given_up(function: Op, core: Op) -> tuple[int, ...]:

@@ -33,6 +33,8 @@ RAGGED_ALL_TO_ALL = "ragged_all_to_all"
 AMONG_PROCESSES = frozenset({SEND, RECV, RAGGED_ALL_TO_ALL})
 START = "shlo_jit.start"
 """The beginning of the collective op that has the same number `started`."""
+CODE = "shlo_jit.machine_code"
+"""Runs `code`, a `machine_code.MachineCode`, which is compiled with the program."""
 APPROXIMATE_TOP_K = {"ApproxTopK", "stablehlo.dynamic_approx_top_k"}
 """The second has k as an operand; the result's type says it too."""
 
