@@ -59,6 +59,11 @@ class CompileOptions:
     """Whether to look into the object cache, and to store there."""
 
     @property
+    def elementwise_code(self) -> frozenset[str]:
+        """Names of code whose results have the shape of its operands."""
+        return frozenset(name for name, code in self.code if code.is_elementwise)
+
+    @property
     def processes(self) -> int:
         """In the grid."""
         return self.num_replicas * self.num_partitions

@@ -184,6 +184,10 @@ def lower(
     from shlo_jit.passes.refine.refine import refine_module
     from shlo_jit.schedule.schedule import Context, schedule
 
+    if options.code and has_unknown(module):
+        from shlo_jit.passes.refine.elementwise_calls import elementwise_calls
+
+        module = elementwise_calls(module, options.elementwise_code)
     with stage("verify"):
         function = verified(module, options)
     if has_unknown(module):

@@ -117,8 +117,8 @@ CONSTANTS = 72
 """Offset of the address of the first constant."""
 NO_CALL = -1
 FIRST_CODE = -2
-"""In the place of that number: the first of the program's calls of code that was compiled with it; -3 the second. What the
-code said is the record's status then."""
+"""In the place of that number: the first of the program's calls of code that was compiled with it; -3 the second. What
+the code said is the record's status then."""
 
 # ---------------------------------------------------------------------- behind the field `profile`
 PROFILE = {

@@ -10,6 +10,8 @@ from typing import Any
 class CustomCode:
     """Code that is compiled into programs. Two that are equal make the same code."""
 
+    is_elementwise = False
+
     @property
     def digest(self) -> str:
         """What the code is known by in the object cache; empty where that cannot be said."""
@@ -60,6 +62,7 @@ class Elementwise(_OfPython):
     `numba.njit` or `numba.vectorize` takes or gives."""
 
     what = "elementwise"
+    is_elementwise = True
 
 
 class ArrayFunction(_OfPython):
@@ -84,7 +87,7 @@ class LLVMFunction(CustomCode):
             raise TypeError(f"LLVMFunction: elementwise: expected True or False, got {elementwise!r}")
         self.source = source
         self.symbol = symbol
-        self.elementwise = elementwise
+        self.is_elementwise = elementwise
         data = source.encode(errors="surrogatepass") if isinstance(source, str) else source
         identity = b"%d %d %s %s" % (elementwise, isinstance(source, str), symbol.encode(), data)
         self._digest = hashlib.sha256(identity).hexdigest()

@@ -38,15 +38,19 @@ NAMES = {
     "complex<f64>": "complex128",
 }  # fmt: skip
 """Element types to Numba's."""
-_EXCEPTION = re.compile(r'^(@\.const\.picklebuf\.[\w.]+) = .*\{ ptr (@[\w.]+),', re.MULTILINE)
+_EXCEPTION = re.compile(r"^(@\.const\.picklebuf\.[\w.]+) = .*\{ ptr (@[\w.]+),", re.MULTILINE)
 _PICKLED = re.compile(r'^(@[\w.]+) = .*constant \[\d+ x i8\] c"((?:[^"\\]|\\[0-9A-F]{2}|\\\\)*)"', re.MULTILINE)
 _INLINE = re.compile(r"\bnoinline\b")
 """Numba keeps what counts references apart until it has dropped the pairs of them that cancel."""
+_ADVICE = ("This error may", "During:", "File ", "Failed in", "<source missing")
+"""What lines of Numba's messages begin with that say nothing of the function."""
 UNNAMED = "an exception"
 """What is said of an exception that is made when it is raised."""
 
 
-def scalar_text(function: Any, operands: Sequence[DType], results: Sequence[DType], literals: Sequence[Any]) -> NumbaText:
+def scalar_text(
+    function: Any, operands: Sequence[DType], results: Sequence[DType], literals: Sequence[Any]
+) -> NumbaText:
     """The function of numbers, called with the operands and then the literals. Raises Refused."""
     from numba.core import types
 
@@ -56,7 +60,9 @@ def scalar_text(function: Any, operands: Sequence[DType], results: Sequence[DTyp
     return _compile(function, arguments, literals, wanted, partial(_write_scalar, count=len(operands)))
 
 
-def kernel_text(function: Any, operands: Sequence[Typed], results: Sequence[Typed], literals: Sequence[Any]) -> NumbaText:
+def kernel_text(
+    function: Any, operands: Sequence[Typed], results: Sequence[Typed], literals: Sequence[Any]
+) -> NumbaText:
     """The function of arrays, called with the operands, then the results' memory and then the literals; where it takes
     no more parameters than operands and literals, it returns the results. Raises Refused."""
     from numba.core import types
@@ -94,13 +100,14 @@ def _compile(
         from numba.core.errors import NumbaError
     except ImportError as error:
         raise Refused(f"Numba is not installed ({error}): install shlo_jit[numba]") from None
-    flags = compiler.Flags()
+    flags: Any = compiler.Flags()
     flags.nrt = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
     flags.noalias = True
     flags.error_model = "numpy"
     types = (*arguments, *(typeof(value) for value in literals))
     with global_compiler_lock:
-        typing, target = registry.cpu_target.typing_context, registry.cpu_target.target_context
+        cpu: Any = registry.cpu_target
+        typing, target = cpu.typing_context, cpu.target_context
         target.refresh()
         typing.refresh()
         library = _plain_library()(target.codegen(), "custom")
@@ -135,7 +142,7 @@ def _short(error: Exception) -> str:
     """What Numba says, without its advice."""
     text = re.sub(r"\x1b\[[\d;]*m", "", str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("This error may", "During:", "File ", "Failed in"))]
+    told = [line for line in lines if not line.startswith(_ADVICE)]
     return " ".join(told[:4]) or type(error).__name__
 
 
@@ -204,11 +211,10 @@ def _write_kernel(
         for type, typed, (table, i) in zip(fndesc.argtypes, arrays, places, strict=False)
     ]
     status, value = call(builder, arguments)
-    code = _code_of(builder, status)
     if returned:
         with builder.if_then(builder.not_(status.is_error)):
-            _copy_results(context, builder, fndesc.restype, value, returned, function.args[1])
-    builder.ret(code)
+            builder.ret(_copy_results(context, builder, fndesc.restype, value, returned, function.args[1]))
+    builder.ret(_code_of(builder, status))
 
 
 def _load_pointer(builder: Any, table: Any, index: int) -> Any:
@@ -234,38 +240,45 @@ def _array(context: Any, builder: Any, type: Any, shape: Sequence[int], data: An
     return array._getvalue()
 
 
-def _copy_results(
-    context: Any, builder: Any, type: Any, value: Any, results: Sequence[Typed], table: Any
-) -> None:
-    """Copy the arrays that the function returned to where the program wants them, and free them."""
+def _copy_results(context: Any, builder: Any, type: Any, value: Any, results: Sequence[Typed], table: Any) -> Any:
+    """Copy the arrays that the function returned to where the program wants them, and free them. The status: not 0 where
+    one has another shape."""
     from llvmlite import ir
     from numba.core import types
     from numba.np.arrayobj import make_array
 
     several = isinstance(type, types.BaseTuple)
-    if len(type if several else [type]) != len(results):
+    given: list[Any] = [*type] if several else [type]  # type: ignore[misc]  a tuple's types
+    if len(given) != len(results):
         raise Refused(f"it returns {type}, and the call has {len(results)} results")
-    for i, (each, typed) in enumerate(zip(type if several else [type], results, strict=True)):
+    i1, i64 = ir.IntType(1), ir.IntType(64)
+    fits = i1(1)
+    for i, (each, typed) in enumerate(zip(given, results, strict=True)):
         wanted = types.Array(_type(typed.dtype), len(typed.shape), "C")
-        if not isinstance(each, types.Array) or (each.dtype, each.ndim, each.layout) != (wanted.dtype, wanted.ndim, "C"):
+        if not isinstance(each, types.Array) or (each.dtype, each.ndim) != (wanted.dtype, wanted.ndim):
             raise Refused(f"it returns {each} where the call has {wanted}")
+        if each.layout != "C":
+            raise Refused(f"it returns {each}, which need not be contiguous: np.ascontiguousarray makes it so")
         own = builder.extract_value(value, i) if several else value
         array = make_array(each)(context, builder, own)
         size = context.get_abi_sizeof(context.get_data_type(each.dtype))
-        for n in typed.shape:
+        own_fits = i1(1)
+        for d, n in enumerate(typed.shape):
             size *= n
-        copy = builder.module.declare_intrinsic(
-            "llvm.memcpy", [ir.PointerType(), ir.PointerType(), ir.IntType(64)],
-        )  # fmt: skip
-        target = _load_pointer(builder, table, i)
-        builder.call(copy, [target, array.data, ir.IntType(64)(size), ir.IntType(1)(0)])
+            own_fits = builder.and_(own_fits, builder.icmp_signed("==", builder.extract_value(array.shape, d), i64(n)))
+        with builder.if_then(own_fits):
+            pointer = ir.PointerType()
+            copy = builder.module.declare_intrinsic("llvm.memcpy", [pointer, pointer, i64])
+            builder.call(copy, [_load_pointer(builder, table, i), array.data, i64(size), i1(0)])
+        fits = builder.and_(fits, own_fits)
         context.nrt.decref(builder, each, own)
+    return builder.select(fits, i64(0), i64(2))
 
 
 def _numbered(text: str) -> NumbaText:
     """The text with the numbers of exceptions in the place of what describes them."""
     pickled = {name: _bytes(data) for name, data in _PICKLED.findall(text)}
-    errors = [UNNAMED]
+    errors = [UNNAMED, "it returned an array of another shape"]
     for name, data in _EXCEPTION.findall(text):
         errors.append(_exception(pickled.get(data, b"")))
         number = len(errors)

@@ -1,5 +1,5 @@
-"""A process of its own that reads the LLVM code of a user's and compiles it for a target once: LLVM ends the process for
-some code that is damaged, or that a target has no instructions for, and that process shall not be the user's.
+"""A process of its own that reads the LLVM code of a user's and compiles it for a target once: LLVM ends the process
+for some code that is damaged, or that a target has no instructions for, and that shall not be the user's.
 
     python reader_process.py text|bitcode TRIPLE CPU FEATURES  < code  > text
 

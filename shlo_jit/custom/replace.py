@@ -1,7 +1,7 @@
 """What becomes of a custom call whose target is code: ops in its place, or a call of machine code.
 
-    custom_call @wave(%x, %y)   ->   multiply, sine, add ...                          what can be lifted
-    custom_call @wave(%x, %y)   ->   custom_call @shlo_jit.machine_code(%x, %y)       a loop over elements, or arrays
+custom_call @wave(%x, %y)   ->   multiply, sine, add ...                          what can be lifted
+custom_call @wave(%x, %y)   ->   custom_call @shlo_jit.machine_code(%x, %y)       a loop over elements, or arrays
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def replace(code: CustomCode, target: Target, rw: Rewriter, op: Op, operands: li
         _check_types(op, operands)
         if isinstance(code, ArrayFunction):
             return _arrays(code, target, rw, op, operands)
-        if isinstance(code, LLVMFunction) and not code.elementwise:
+        if isinstance(code, LLVMFunction) and not code.is_elementwise:
             _require_fixed(code, op, operands)
             text = given_text.kernel_text(code, target)
             return _call(rw, op, operands, _machine_code(code, target, op, text, by_elements=False))
@@ -69,9 +69,7 @@ class _Scalars(NamedTuple):
     errors: tuple[str, ...] = ()
 
 
-def _by_elements(
-    code: CustomCode, target: Target, rw: Rewriter, op: Op, operands: list[Value]
-) -> Sequence[Value]:
+def _by_elements(code: CustomCode, target: Target, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
     """Ops, or a loop over elements."""
     shape = op.result.tensor.extents
     for value in (*operands, *op.results):
@@ -111,9 +109,7 @@ def _parts(rw: Rewriter, value: Value) -> Any:
     return tuple(rw.emit1(f"stablehlo.{name}", [value], t) for name in ("real", "imag"))
 
 
-def _scalars(
-    code: CustomCode, target: Target, op: Op, types: Sequence[DType], results: Sequence[DType]
-) -> _Scalars:
+def _scalars(code: CustomCode, target: Target, op: Op, types: Sequence[DType], results: Sequence[DType]) -> _Scalars:
     if isinstance(code, LLVMFunction):
         return _Scalars(given_text.scalar_text(code, types, results, target))
     assert isinstance(code, Elementwise)
@@ -123,16 +119,23 @@ def _scalars(
 
 
 # ---------------------------------------------------------------------- arrays
-def _arrays(
-    code: ArrayFunction, target: Target, rw: Rewriter, op: Op, operands: list[Value]
-) -> Sequence[Value]:
+def _arrays(code: ArrayFunction, target: Target, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
     _require_fixed(code, op, operands)
-    given, results = ([numba_text.Typed(v.tensor.storage, v.tensor.extents) for v in vs] for vs in (operands, op.results))
+    given, results = (
+        [numba_text.Typed(v.tensor.storage, v.tensor.extents) for v in vs] for vs in (operands, op.results)
+    )
     taken = len(operands) if numba_text.returns(code.function, len(operands)) else len(operands) + len(op.results)
     literals = _literals(code.function, op, taken)
-    key = code.digest, tuple((t.dtype.name, t.shape) for t in (*given, *results)), len(given), tuple(map(repr, literals))
+    key = (
+        code.digest,
+        tuple((t.dtype.name, t.shape) for t in (*given, *results)),
+        len(given),
+        tuple(map(repr, literals)),
+    )
     made = _once(code, key, lambda: numba_text.kernel_text(code.function, given, results, literals))
-    plain = Op(op.name, op.operands, [r.type for r in op.results], _without(op, LAYOUTS), None, op.source, op.start, op.end)
+    plain = Op(
+        op.name, op.operands, [r.type for r in op.results], _without(op, LAYOUTS), None, op.source, op.start, op.end
+    )
     return _call(rw, plain, operands, _machine_code(code, target, op, made.text, False, "", made.errors))
 
 

@@ -252,8 +252,8 @@ def source_ops(step: Step) -> list[Op]:
 
 
 def lines_of(ops: Iterable[Op]) -> str:
-    """`line 7`, or `lines 7-12`: where the program's text has the ops; nothing for ops it does not have. Custom code that
-    they were made of is named behind that: `line 7, wave (model.py:12)`."""
+    """`line 7`, or `lines 7-12`: where the program's text has the ops; nothing for ops it does not have. Custom code
+    that they were made of is named behind that: `line 7, wave (model.py:12)`."""
     spans = [op.span for op in ops if op.span is not None]
     lines = sorted({span.source.line_column(span.start)[0] for span in spans})
     if not lines:

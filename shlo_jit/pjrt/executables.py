@@ -20,6 +20,7 @@ from shlo_jit.pjrt.options import CompileOptions
 from shlo_jit.pjrt.ports import Port, arguments_of, main_of, results_of
 from shlo_jit.pjrt.shown import shown
 from shlo_jit.pjrt.table import PluginError
+from shlo_jit.runtime.callbacks import registered, registered_code
 from shlo_jit.runtime.distributed import signature
 from shlo_jit.text.port_names import donated_arguments
 
@@ -107,7 +108,8 @@ class Program:
 
     def steps(self) -> Sequence[TimedStep]:
         """What a device does in a call; the program is lowered again for that."""
-        options = Options(resolve(), profile=True, calls=self.calls)
+        calls = self.calls | registered()
+        options = Options(resolve(), profile=True, calls=calls, code=registered_code())
         return lower(parse(self.source.code), options).program.timed
 
 

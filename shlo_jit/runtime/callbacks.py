@@ -64,8 +64,9 @@ def register_custom_call(name: str, target: Any) -> None:
     """Make `target` the custom call `name` of every program compiled or loaded from now on in this process; `compile`'s
     own `custom_calls` come first. None removes the name.
 
-    `target` is code that is compiled into programs (see `custom/functions.py`); a Python callable; a C function (a ctypes function, a PyCapsule or an address), which in calls of API
-    version 4 is a handler of XLA's FFI; or a dictionary of such handlers, of the stages `instantiate`, `prepare`,
+    `target` is a Python callable; code that is compiled into programs (`elementwise`, `array_function`,
+    `LLVMFunction`); a C function (a ctypes function, a PyCapsule or an address), which in calls of API version 4 is a
+    handler of XLA's FFI; or a dictionary of such handlers, of the stages `instantiate`, `prepare`,
     `initialize` and `execute`, as `jax.ffi.register_ffi_target` takes it. Raises TypeError for anything else."""
     check_name("custom call", name)
     if target is None:

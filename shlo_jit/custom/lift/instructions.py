@@ -1,5 +1,5 @@
-"""An op, or a few, for each of LLVM's instructions: of what LLVM leaves undefined (shifts past the width, conversions of
-numbers that are too large) they are as StableHLO's are here."""
+"""An op, or a few, for each of LLVM's instructions: what LLVM leaves undefined (shifts past the width, conversions of
+numbers that are too large) is as StableHLO's ops have it here."""
 
 from __future__ import annotations
 

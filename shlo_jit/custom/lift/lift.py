@@ -2,7 +2,7 @@
 
     if c: y = f(x) else: y = g(x)           ->   y = select(c, f(x), g(x))
     for k in range(n): y = f(y)             ->   while k < n { y = f(y); k = k + 1 }         the same for all elements
-    while c(y): y = f(y)                    ->   while any(active) { y = select(active, ...) }        or for each its own
+    while c(y): y = f(y)                    ->   while any(active) { y = select(active, ...) }       or for each its own
 
 What a branch computes is computed where it is not taken too. Loops turn for elements that reach them only, unless they
 are known to end.
@@ -38,13 +38,15 @@ def lift(
     status, *found = lifting.run()
     if not isinstance(status, Literal) or status.value:
         raise Refused("it may raise an exception")
-    made = [_finished(lifting.ops, v, dtype) for v, dtype in zip(map(lifting.value, found), results, strict=True)]
+    made = [_finished(lifting, v, dtype) for v, dtype in zip(found, results, strict=True)]
     return [lifting.ops.wide(v) for v in made]
 
 
-def _finished(ops: Ops, value: Any, dtype: DType) -> Value:
+def _finished(lifting: Lifting, found: Operand, dtype: DType) -> Value:
+    """A result in its type."""
+    ops, value = lifting.ops, lifting.value(found)
     if isinstance(value, tuple):
-        parts = ops.together(value)
+        parts = ops.together([*map(lifting.value, value)])
         return ops.rw.emit1("stablehlo.complex", parts, mk.with_dtype(parts[0], dtype))
     return ops.bits(value, dtype)
 
@@ -70,7 +72,8 @@ class Lifting:
         self.function = function
         self.top = levels(function)
         self.masks = Masks(function)
-        self.values: dict[Any, Any] = dict(zip(function.arguments, arguments, strict=True))
+        signed = [v if isinstance(v, tuple) else ops.signed(v) for v in arguments]
+        self.values: dict[Any, Any] = dict(zip(function.arguments, signed, strict=True))
         """By name, and of edges by which a loop may be left, whether it was. Of a structure, a tuple."""
         tensors = {n for n, v in self.values.items() if any(map(ops.is_wide, v if isinstance(v, tuple) else (v,)))}
         self.varying = varying(function, self.top, self.masks, tensors if ops.shape else set())
@@ -155,8 +158,7 @@ class Lifting:
             elif i.opcode == "extractvalue":
                 self.values[i.name] = self.extracted(i)
             elif not (i.opcode == "call" and is_ignored(i.callee)):
-                wanted = 1 if i.opcode == "call" and i.callee.startswith(("llvm.ctlz", "llvm.cttz", "llvm.abs")) else None
-                self.values[i.name] = lifted(self.ops, i, [self.value(o) for o in i.operands[:wanted]])
+                self.values[i.name] = lifted(self.ops, i, [self.value(o) for o in i.operands])
 
     def inserted(self, i: Instruction) -> tuple[Operand, ...]:
         whole = i.operands[0]
@@ -260,9 +262,8 @@ class Lifting:
         else:
             self.values.update(zip((p.name for p in phis), condition.arguments, strict=True))
             self.straight(block.body)
-            again = self.value(block.condition)
-            again = again if stays else self.ops.negation(again)
-            again = self.and_(where, again)
+            holds: Value = self.value(block.condition)
+            again = self.and_(where, holds if stays else self.ops.negation(holds))
         assert again is not None
         self.leave([again])
         self.enter(body)
@@ -352,12 +353,10 @@ class Lifting:
         for phi, old in zip(state.phis, rest[:n], strict=True):
             new = self.at_edge(back, phi.operands[phi.sources.index(loop.latch)])
             after.append(ops.select(stays, new, old) if phi.name in state.frozen else new)
-        left = {e: self.and_(going, self.holds(self.masks.edge(loop, e, loop.entry))) for e in loop.exits}
+        left = {e: self.and_(going, self.holds(self.masks.edge(loop, e, loop.entry))) or going for e in loop.exits}
         after += [ops.apply("or", old, left[e]) for e, old in zip(state.flags, flags, strict=True)]
         for (edge, name), old in zip(state.slots, slots, strict=True):
-            leaving = left[edge]
-            assert leaving is not None
-            after.append(ops.select(leaving, self.at_edge(edge, name), old))
+            after.append(ops.select(left[edge], self.at_edge(edge, name), old))
         return after
 
     def _after(self, state: _Loop, found: list[Value]) -> None:
@@ -422,4 +421,3 @@ def _path(i: Instruction) -> list[int]:
             break
         path.insert(0, int(word))
     return path
-

@@ -67,14 +67,17 @@ def read(text: str) -> Function:
     return Function([a.name for a in function.arguments], blocks)
 
 
+_NO_OVERFLOW = re.compile(r"^( +%[^\n=]* = \w+)(?: (?:nsw|nuw|exact))+ ", re.MULTILINE)
+"""What is said of arithmetic on integers: that it does not wrap. Ours does, and LLVM shall not think otherwise."""
+
+
 def prepared(text: str) -> llvm.ModuleRef:
     """The module with SCALAR as one function of registers, its loops in LLVM's simple form."""
-    module = parse(text)
+    module = parse(_NO_OVERFLOW.sub(r"\1 ", text))
     for function in module.functions:
-        if not function.is_declaration:
-            if function.name != SCALAR:
-                function.linkage = "internal"
-                function.add_function_attribute("alwaysinline")
+        if not function.is_declaration and function.name != SCALAR:
+            function.linkage = "internal"
+            function.add_function_attribute("alwaysinline")
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     for i in range(2):  # what is known after the first round makes more of it dead
@@ -125,7 +128,7 @@ def _block(block: llvm.ValueRef) -> Block:
 def _instruction(instruction: llvm.ValueRef) -> Instruction:
     text = str(instruction).strip()
     found = Instruction(
-        instruction.opcode,
+        instruction.opcode or "",
         instruction.name,
         str(instruction.type),
         [_operand(o) for o in instruction.operands],
