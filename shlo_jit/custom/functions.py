@@ -118,11 +118,14 @@ def as_code(target: Any) -> CustomCode | None:
     elementwise."""
     if isinstance(target, CustomCode):
         return target
-    return Elementwise(target) if type(target).__name__ == "DUFunc" and hasattr(target, "py_func") else None
+    if type(target).__name__ == "DUFunc" and type(target).__module__.startswith("numba."):
+        return Elementwise(target)
+    return None
 
 
 def _python_function(given: Any, what: str) -> Any:
     """The Python function in what Numba's decorators give, or a plain one."""
+    given = getattr(given, "_dispatcher", given)  # of what numba.vectorize makes
     function = getattr(given, "py_func", given)
     if not hasattr(function, "__code__") or not hasattr(function, "__globals__"):
         raise TypeError(f"{what}: expected a function of Python, or what numba.njit makes of one, got {given!r}")

@@ -82,12 +82,13 @@ def _checked(source: str | bytes, target: Target) -> str:
         done = subprocess.run(command, input=data, capture_output=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise Refused(f"LLVM was not done with it after {SECONDS} s") from None
+    text = done.stdout.decode()
+    if text:
+        _check(text, target)
     if done.returncode == 1:
         raise Refused(f"LLVM refuses it: {done.stderr.decode(errors='replace').strip()}")
     if done.returncode:
         raise Refused(f"LLVM fails on it: {_last_line(done.stderr) or f'status {done.returncode}'}")
-    text = done.stdout.decode()
-    _check(text, target)
     return text
 
 
@@ -106,7 +107,7 @@ def _check(text: str, target: Target) -> None:
         raise Refused(f"it is for {triple[1]}, and the program for {target.triple}")
     layout = _LAYOUT.search(text)
     if layout is not None:
-        own = _parts(str(target_machine(target).target_data))
+        own = {"p": f":{target.pointer_bits}:{target.pointer_bits}"} | _parts(str(target_machine(target).target_data))
         other = [f"{key}{value}" for key, value in _parts(layout[1]).items() if own.get(key, value) != value]
         if other:
             raise Refused(f"its data layout has {', '.join(other)}, which is not as {target.triple} has it")

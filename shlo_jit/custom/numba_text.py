@@ -118,6 +118,8 @@ def _compile(
             library.finalize()
         except (NumbaError, NotImplementedError) as error:
             raise Refused(f"Numba refuses it: {_short(error)}") from None
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # of parts of Python that it only half knows
+            raise Refused(f"Numba fails on it: {_short(error)}") from error
         return _numbered(_INLINE.sub("nounwind", library.get_llvm_str()))
 
 

@@ -25,7 +25,8 @@ def main() -> int:
         else:
             module = llvm.parse_bitcode(data, context)
         module.verify()
-        text = str(module)
+        sys.stdout.write(str(module))
+        sys.stdout.flush()
         target = llvm.Target.from_triple(triple)
         if not module.triple or llvm.Target.from_triple(module.triple).name == target.name:  # else it is refused
             machine = target.create_target_machine(cpu=cpu, features=features, reloc="pic")
@@ -36,7 +37,6 @@ def main() -> int:
         lines = [line for line in str(error).splitlines() if line.strip()]
         print(" ".join(lines[:2]), file=sys.stderr)
         return 1
-    sys.stdout.write(text)
     return 0
 
 

@@ -1,4 +1,5 @@
-"""What Numba's code expects of Numba's run time, as LLVM text: memory for arrays. It counts itself who has it.
+"""What Numba's code expects of Numba's run time, as LLVM text: memory for arrays, and strides of a reshaped array, where
+it is dense (else Numba raises that it would have to be copied). References are counted by the code itself.
 
 Memory has a head, as Numba knows it: {references, destructor, its argument, data, size, allocator}.
 """
@@ -72,6 +73,47 @@ destroy:
 release:
   call void @free(ptr %p)
   ret void
+}""",
+    "numba_attempt_nocopy_reshape": """define internal i32 @numba_attempt_nocopy_reshape(
+    i64 %nd, ptr %dims, ptr %strides, i64 %newnd, ptr %newdims, ptr %newstrides, i64 %itemsize, i32 %fortran) {
+entry:
+  %unknown = icmp ne i32 %fortran, 0
+  br i1 %unknown, label %copy, label %old
+old:
+  %d = phi i64 [ %nd, %entry ], [ %e, %dense ]
+  %step = phi i64 [ %itemsize, %entry ], [ %around, %dense ]
+  %more = icmp sgt i64 %d, 0
+  br i1 %more, label %check, label %new
+check:
+  %e = add i64 %d, -1
+  %np = getelementptr i64, ptr %dims, i64 %e
+  %sp = getelementptr i64, ptr %strides, i64 %e
+  %n = load i64, ptr %np
+  %s = load i64, ptr %sp
+  %one = icmp eq i64 %n, 1
+  %next = icmp eq i64 %s, %step
+  %fits = or i1 %one, %next
+  br i1 %fits, label %dense, label %copy
+dense:
+  %around = mul i64 %step, %n
+  br label %old
+new:
+  %k = phi i64 [ %newnd, %old ], [ %l, %write ]
+  %stride = phi i64 [ %itemsize, %old ], [ %beyond, %write ]
+  %left = icmp sgt i64 %k, 0
+  br i1 %left, label %write, label %done
+write:
+  %l = add i64 %k, -1
+  %mp = getelementptr i64, ptr %newdims, i64 %l
+  %tp = getelementptr i64, ptr %newstrides, i64 %l
+  %m = load i64, ptr %mp
+  store i64 %stride, ptr %tp
+  %beyond = mul i64 %stride, %m
+  br label %new
+done:
+  ret i32 1
+copy:
+  ret i32 0
 }""",
 }
 _DECLARED = {

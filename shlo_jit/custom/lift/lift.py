@@ -281,11 +281,9 @@ class Lifting:
 
     def head(self, block: Any, holds: bool) -> None:
         """The code of a loop's head, where it is known which way it goes."""
-        for i in block.body:
-            if i.name == block.condition and i.name not in self.before:
-                self.values[i.name] = self.ops.constant(I1, holds)
-            else:
-                self.straight([i])
+        if isinstance(block.condition, str) and block.condition not in self.before:
+            self.values[block.condition] = self.ops.constant(I1, holds)
+        self.straight([i for i in block.body if i.name != block.condition])
 
     def rest(self, loop: Level) -> None:
         """A loop's blocks but the first."""
