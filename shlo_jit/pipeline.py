@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from shlo_jit import tuning
 from shlo_jit.deep import deeply
 from shlo_jit.errors import Diagnostic, InternalError, StableHLOError, UnsupportedError, VerifyError, diagnose
+from shlo_jit.failed import with_program
 from shlo_jit.forking import compiling, pause
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.log import debug, stage
@@ -74,7 +75,12 @@ def _remake(source: ProgramSource, options: CompileOptions) -> Remake:
     def timed(host: Host) -> Executable:
         return _compile(source, replace(options, profile=True, host=host), None, None)
 
-    return Remake(texts(lambda: lower(parsed(source), options), options.target), timed)
+    @compiling()
+    def planned() -> list[PlannedFunction]:
+        _, functions = plan(parsed(source), options)
+        return functions
+
+    return Remake(texts(lambda: lower(parsed(source), options), options.target), timed, planned)
 
 
 def compile_code(source: ProgramSource, options: CompileOptions) -> Compiled:
@@ -117,8 +123,11 @@ def _through(source: ProgramSource, options: CompileOptions, made: Callable[...,
         except (StableHLOError, MemoryError, OptionError, NotSymbolic):
             raise
         except Exception as error:  # whatever went wrong, the caller gets one documented exception
-            raise defect(error) from error
-        return made(lowered.program, starting=starting)
+            raise with_program(defect(error), lambda: parsed(source), options.entry) from error
+        try:
+            return made(lowered.program, starting=starting)
+        except InternalError as error:  # LLVM's
+            raise with_program(error, lambda: parsed(source), options.entry) from error
 
 
 def defect(error: Exception) -> InternalError:
@@ -175,25 +184,47 @@ def lower(
 
     Each stage is a function, and what it makes can be printed: see `shlo_jit/stages.py`.
     """
+    from shlo_jit.lower.planned import Lowered
+    from shlo_jit.lower.program import lower_program
+
+    function, functions = plan(module, options, on_routine, on_pass)
+    with stage("lower"):
+        program = lower_program(functions, options.target, timed=options.profile)
+    _name_ports(program, function)
+    return Lowered(module, functions, program)
+
+
+@deeply
+@paused_collector()
+def plan(
+    module: Module,
+    options: CompileOptions,
+    on_routine: Callable[[Routine], None] = lambda routine: None,
+    on_pass: Callable[[str, Op], None] = lambda name, function: None,
+) -> tuple[Op, list[PlannedFunction]]:
+    """The stages before lowering, which decide everything: the entry function as it was given, and what there is to
+    lower, callees first."""
+    with stage("verify"):
+        function = verified(module, options)
+    # Before the stages are imported, which takes as long as a small program does.
+    from shlo_jit.schedule.early import early_routines
+
+    for routine in early_routines(module, options.target):
+        on_routine(routine)
+
     from shlo_jit.fuse.fuse import fuse
     from shlo_jit.ir.unknown import has_unknown
-    from shlo_jit.lower.planned import Lowered, PlannedFunction
-    from shlo_jit.lower.program import lower_program
+    from shlo_jit.lower.planned import PlannedFunction
     from shlo_jit.memory.planner import plan_memory
     from shlo_jit.passes import core_functions
+    from shlo_jit.passes.refine.elementwise_calls import elementwise_calls
     from shlo_jit.passes.refine.refine import refine_module
     from shlo_jit.schedule.schedule import Context, schedule
 
-    if options.code and has_unknown(module):
-        from shlo_jit.passes.refine.elementwise_calls import elementwise_calls
-
-        module = elementwise_calls(module, options.elementwise_code)
-    with stage("verify"):
-        function = verified(module, options)
     if has_unknown(module):
         with stage("refine"):
             types = [argument.type for argument in function.block().arguments]
-            refined = refine_module(module, options.entry, types)
+            refined = refine_module(elementwise_calls(module, options.elementwise_code), options.entry, types)
             function = refined.function(options.entry) or function
     else:
         refined = module
@@ -235,10 +266,7 @@ def lower(
             memory = memories[core.attributes["sym_name"]] = plan_memory(plan, scheduled, donated, memories)
             functions.append(PlannedFunction(core, plan, scheduled, memory))
     pause()
-    with stage("lower"):
-        program = lower_program(functions, options.target, timed=options.profile)
-    _name_ports(program, function)
-    return Lowered(module, functions, program)
+    return function, functions
 
 
 def _code(options: CompileOptions) -> Code:

@@ -15,6 +15,7 @@ from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.codegen.target import resolve
 from shlo_jit.deep import deeply
 from shlo_jit.errors import StableHLOError, UnsupportedError, VerifyError, diagnose
+from shlo_jit.failed import with_program
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type
 from shlo_jit.ir.types import TensorType, Type, tensor
@@ -142,19 +143,19 @@ def values_wanted(module: Module, options: CompileOptions) -> set[int]:
 @paused_collector()
 def refined_module(module: Module, entry: str, types: Sequence[Type], values: Mapping[int, np.ndarray]) -> Module:
     """The module for argument types, and values of some arguments. Raises StableHLOError, and InternalError."""
-    with _defects():
+    with _defects(module, entry):
         return refine_module(module, entry, types, values)
 
 
 @contextmanager
-def _defects() -> Iterator[None]:
+def _defects(module: Module, entry: str) -> Iterator[None]:
     """What is raised inside and is no refusal is an InternalError."""
     try:
         yield
     except (StableHLOError, MemoryError, NotSymbolic):
         raise
     except Exception as error:
-        raise pipeline.defect(error) from error
+        raise with_program(pipeline.defect(error), lambda: module, entry) from error
 
 
 @deeply

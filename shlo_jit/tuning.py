@@ -228,6 +228,9 @@ GEMM_TASK_ROWS = 64
 GEMM_TASKS, GEMM_LEAST_TASK = 16, 1 << 19
 """Tasks along the columns that a product is cut into, about, where B was packed before, and multiply-adds of the
 shortest: some 4 us. `benchmarks.weights`."""
+GEMM_FEW_TASKS = 8
+"""Tasks of a product below which an odd number of them is made twice as many, where B was packed before. Chosen: of
+five, two threads wait for one with nothing to do."""
 GEMM_PRIVATE_ROWS = 160
 """Rows of C up to which a task packs its own chunk of B. Case `dot f32 128`."""
 GEMM_NEAR_PANELS = 1 << 19
@@ -280,6 +283,8 @@ GEMM_AMX_AHEAD = 2
 """Tiles of a panel that AMX fetches before they are wanted. `benchmarks.kernels_gemm`."""
 CONV_TASK = 4 << 20
 """Multiply-adds of a convolution's task, about. Case `conv 3x3 64x64x32`."""
+CONV_FEW_TASKS = 16
+"""Tasks of a convolution below which they are made as long as each other: threads else wait for the last. Chosen."""
 CONV_FAR_KERNEL, CONV_FAR_PIXELS = 3 << 18, 256
 """Bytes of a kernel that the second level cache does not keep beside the input, and pixels of a task then, about.
 ResNet-50 of `benchmarks.deployed`."""
@@ -287,6 +292,8 @@ CONV_SERIAL = 1 << 20
 """Multiply-adds up to which the caller does everything."""
 DEPTHWISE_SERIAL = 1 << 17
 """The same of a depthwise convolution. Chosen: it is bound by memory, and takes some eight times as long a piece."""
+DEPTHWISE_TASK = 1 << 18
+"""Multiply-adds of a task of a depthwise convolution with features last, about: some 4 us. Chosen."""
 CONV_ADJACENT_IMAGES, CONV_ADJACENT_WINDOW = 8, 32
 """Images, and pixels of a window, from which images that are adjacent in the input are rows as they lie: fewer rows
 leave the tile empty, and with fewer pixels the sums are loaded and stored too often."""
@@ -324,6 +331,15 @@ TURNS_OPS = 128
 PART_STEPS = 100
 """Steps (kernel calls, copies, control flow) of one function: some 10 ms of LLVM's time, which is superlinear.
 `benchmarks.compile_growth`."""
+TURN_SECONDS = 2e-4
+"""After which a thread that compiles takes Python's lock from the one that lowers the program. Chosen: a change of
+threads takes some 10 us, and with Python's 5 ms the next job began up to 90 ms late."""
+EARLY_PRODUCT = 1 << 15
+"""Multiplications of a product, or weights of a convolution, from which its routine is begun with before passes have
+seen the program: smaller ones may become something else. Chosen."""
+GLUE_LINES = 400
+"""Lines of a function of steps, without a loop, from which LLVM generates code for it as fast as it can: that takes a
+third of the time, and calls of so many steps cost nothing beside these. No case moves."""
 COLLECTIVE_STEPS = 4
 """Steps that a collective op counts for, and each of its operands: loops and branches are written where it stands. LLVM
 22's NewGVN ends the process at a function with a hundred such ops. Chosen."""
@@ -373,6 +389,9 @@ SPECIALISATIONS = 256
 these should round them up, or pass them in chunks; each takes some 100 KB."""
 TRACE_EVENTS = 1 << 17
 """Runs of steps that a trace keeps. Chosen: 4 MB while it is made, and some 30 MB of JSON, which viewers can load."""
+KEPT_PROGRAM_BYTES = 64 << 20
+"""Bytes of constants up to which a program that the compiler failed on is written to the temporary folder. Chosen: such
+folders may be in memory."""
 
 # ---------------------------------------------------------------------------- collectives
 COLLECTIVE_ROW_BYTES = 64

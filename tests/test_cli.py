@@ -143,17 +143,19 @@ def test_run_compiles_the_entry_named(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------------- check
 def row(text: str, index: int) -> list[str]:
-    return text.splitlines()[2 + index].split()
+    """What is said of a result."""
+    (line,) = [line for line in text.splitlines() if line.startswith((f"{index} interpreted", f"{index} expected"))]
+    return line.split()
 
 
 def test_check_compares_with_the_interpreter(add: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert row(invoke("check", add, "--random").stdout, 0)[-2:] == ["same", "bits"]
+    assert row(invoke("run", add, "--random", "--check").stdout, 0)[-2:] == ["same", "bits"]
     meaning = interpreter.evaluate
     for moved, status, word in ((1e-6, 0, "close"), (1e-2, 1, "DIFFERS")):
         monkeypatch.setattr(
             interpreter, "evaluate", lambda *a, moved=moved, **k: [x + np.float32(moved) for x in meaning(*a, **k)]
         )
-        assert row(invoke("check", add, "--random", status=status).stdout, 0)[-1] == word
+        assert row(invoke("run", add, "--random", "--check", status=status).stdout, 0)[-1] == word
 
 
 def test_check_says_which_result_differs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +163,7 @@ def test_check_says_which_result_differs(monkeypatch: pytest.MonkeyPatch) -> Non
     text = f"func.func @main(%x: {t}, %y: {t}) -> ({t}, {t}) {{ return %x, %y : {t}, {t} }}"
     wrong = np.array([[0, 0], [1, 0]], np.int32)
     monkeypatch.setattr(interpreter, "evaluate", lambda function, x, y, module: (x, y + wrong))
-    shown = invoke("check", "-", "--random", status=1, stdin=text).stdout
+    shown = invoke("run", "-", "--random", "--check", status=1, stdin=text).stdout
     assert row(shown, 0)[-2:] == ["same", "bits"] and row(shown, 1)[-1] == "DIFFERS" and "[1, 0]" in shown
 
 
@@ -169,7 +171,7 @@ def test_check_takes_the_first_platform() -> None:
     """As `compile` does."""
     index = 'tensor<i32> {jax.global_constant = "_platform_index"}'
     text = f"func.func public @main(%p: {index}, %x: tensor<2xf32>) -> tensor<2xf32> {{ return %x : tensor<2xf32> }}"
-    assert row(invoke("check", "-", "--random", stdin=text).stdout, 0)[-2:] == ["same", "bits"]
+    assert row(invoke("run", "-", "--random", "--check", stdin=text).stdout, 0)[-2:] == ["same", "bits"]
 
 
 # ---------------------------------------------------------------------- mistakes
@@ -526,8 +528,8 @@ def unknown(tmp_path: Path) -> str:
 
 def test_shapes_of_inputs_with_unknown_dimensions(unknown: str, tmp_path: Path) -> None:
     shapes = ("--shape", "2x3xf32", "--shape", "2x3xf32")
-    for command, printed in (("run", "2 x 3"), ("check", "2 x 3"), ("profile", "add (line 3)")):
-        assert printed in output(command, unknown, "--random", *shapes)
+    for command, printed in (("run", "2 x 3"), ("run --check", "same bits"), ("profile", "add (line 3)")):
+        assert printed in output(*command.split(), unknown, "--random", *shapes)
     x = save(tmp_path / "x.npy", np.ones((4, 3), np.float32))
     assert "4 x 3" in output("run", unknown, "--random", "--input", x, "--shape", "4x3xf32")
     assert "tensor<2x3xf32>" in output("show", unknown, "--stage", "module", *shapes)
@@ -537,12 +539,12 @@ def test_shapes_of_inputs_with_unknown_dimensions(unknown: str, tmp_path: Path) 
     assert "?" not in (tmp_path / "dump" / "00-module.mlir").read_text()
 
 
-@pytest.mark.parametrize("command", ["run", "check", "profile"])
+@pytest.mark.parametrize("command", ["run", "run --check", "profile"])
 def test_sizes_that_follow_from_data(command: str, tmp_path: Path) -> None:
     path = tmp_path / "computed.mlir"
     path.write_text(COMPUTED)
     x = save(tmp_path / "x.npy", np.array([3, 5], np.int32))
-    printed = output(command, str(path), "--input", x)
+    printed = output(*command.split(), str(path), "--input", x)
     assert ("sizes 0" if command == "profile" else " 5 ") in printed
     if command == "run":
         trace = tmp_path / "t.json"

@@ -293,10 +293,10 @@ def test_run_says_what_it_cannot_load(ending: str) -> None:
     assert "a .so or .o for Linux can be loaded" in invoke("run", f"two.{ending}", "--random", status=2)
 
 
-@pytest.mark.parametrize("command", ["check", "profile", "show"])
+@pytest.mark.parametrize("command", ["profile", "show", "reduce"])
 def test_other_commands_want_a_program(command: str) -> None:
     invoke("export", "two.mlir", "-o", "two.o")
-    shown = invoke(command, "two.o", *([] if command == "show" else ["--random"]), status=1)
+    shown = invoke(command, "two.o", *({"profile": ["--random"], "reduce": ["--crash"]}.get(command, [])), status=1)
     assert "this is an ELF object or library" in shown and "shlo_jit.load runs it" in shown
 
 

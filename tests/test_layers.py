@@ -25,11 +25,12 @@ LAYERS = (
         for name in "ir ops verify text bytecode reference passes fuse schedule memory codegen lower custom".split()
     ),
     ("runtime", ["runtime"]),
-    ("pipeline", ["sources", "pipeline", "stages", "specialize"]),
+    ("pipeline", ["failed", "sources", "pipeline", "stages", "specialize"]),
     ("distributed", ["distributed"]),
     ("aot", ["aot"]),
     ("api", ["check_options", "api", "shlo_jit"]),
     ("frameworks", ["pjrt", "jax"]),
+    ("shrinking", ["shrink"]),
     ("command", ["op_table", "cli", "examples", "__main__"]),
 )
 """Layers, lowest first, and the modules and packages of each. A module imports those of its own layer and below."""

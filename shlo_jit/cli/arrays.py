@@ -68,35 +68,26 @@ def arguments(expected: Sequence[Signature], given: list[np.ndarray], random: bo
     """The inputs given, and made-up ones for the rest if that was asked for."""
     import numpy as np
 
+    from shlo_jit.reference.made_up import made_up
+
     if len(given) > len(expected) or (len(given) < len(expected) and not random):
         hint = "" if len(given) > len(expected) else ": give --input for each, or --random for the rest"
         mistakes.fail(f"the program takes {len(expected)} input(s), got {len(given)}{hint}")
     generator = np.random.default_rng(seed)
-    found = [_random(generator, signature) for signature in expected]
+    found = [made_up(generator, signature.shape, signature.dtype) for signature in expected]
     for i, (array, signature) in enumerate(zip(given, expected, strict=False)):
-        # numpy.save knows no bfloat16 and the like: such arrays come back as raw bytes.
-        raw = array.dtype.kind == "V" and array.dtype.itemsize == signature.dtype.itemsize
-        found[i] = array.view(signature.dtype) if raw else array
+        found[i] = as_saved(array, signature.dtype)
     return found
 
 
-def _random(generator: np.random.Generator, signature: Signature) -> np.ndarray:
-    """Floats and complex numbers are normally distributed, integers in [0, 10) as far as the type goes."""
-    import ml_dtypes
-    import numpy as np
-
-    from shlo_jit.ir.types import DTYPES
-
-    shape, dtype = signature.shape, signature.dtype
-    kind = next(d.kind for d in DTYPES.values() if d.numpy == dtype)
-    if kind in "fc":
-        values = generator.standard_normal(shape)
-        return np.asarray(values if kind == "f" else values + 1j * generator.standard_normal(shape)).astype(dtype)
-    high = 2 if kind == "b" else min(10, int(ml_dtypes.iinfo(dtype).max) + 1)
-    return np.asarray(generator.integers(0, high, shape)).astype(dtype)
+def as_saved(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """What was in a file, of the type that is wanted: numpy.save knows no bfloat16 and the like, and such arrays come
+    back as raw bytes."""
+    is_raw = array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize
+    return array.view(dtype) if is_raw else array
 
 
-def save(folder: Path, results: Sequence[np.ndarray]) -> None:
+def save(folder: Path, results: Sequence[np.ndarray], *, quiet: bool = False) -> None:
     """Write results as output0.npy and so on."""
     import numpy as np
 
@@ -106,4 +97,5 @@ def save(folder: Path, results: Sequence[np.ndarray]) -> None:
             np.save(folder / f"output{i}.npy", result)
     except OSError as error:
         mistakes.fail(f"cannot write to {folder}: {error.strerror or error}")
-    typer.echo(f"wrote {len(results)} file(s) to {folder}")
+    if not quiet:
+        typer.echo(f"wrote {len(results)} file(s) to {folder}")

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from shlo_jit import startup
-from shlo_jit.cli import arrays, converting, exporting, mistakes, programs, report, running
+from shlo_jit.cli import arrays, converting, exporting, mistakes, passing, programs, reducing, report, running
 from shlo_jit.cli.options import AsJson, Dynamic, DynamicCode, Entry, Example, File, SeveralInputs, Shapes, Threads
 from shlo_jit.cli.progress import progress
 from shlo_jit.stages import STAGES
@@ -53,7 +53,6 @@ def command(
 
 
 app.command(cls=SeveralInputs)(running.run)
-app.command(cls=SeveralInputs)(running.check)
 app.command(cls=SeveralInputs)(running.profile)
 
 
@@ -146,6 +145,8 @@ def refine(
         typer.echo(str(programs.refined(source, entry, shapes or [])).rstrip("\n"))
 
 
+app.command("pass")(passing.run_passes)
+app.command()(reducing.reduce)
 app.command()(converting.convert)
 app.command()(exporting.export)
 app.command()(exporting.inspect)

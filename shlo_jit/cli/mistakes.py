@@ -12,7 +12,8 @@ from typing import NoReturn, TextIO
 
 import typer
 
-from shlo_jit.errors import Diagnostic, ExecutionError, ExportError, StableHLOError
+from shlo_jit.errors import Diagnostic, ExecutionError, ExportError, InternalError, StableHLOError
+from shlo_jit.log import log
 
 INVALID, USAGE = 1, 2
 """Exit statuses: the program is refused, fails or differs; the command was given something it cannot use."""
@@ -27,7 +28,8 @@ def fail(message: str) -> NoReturn:
 @contextlib.contextmanager
 def refusals(name: str = "") -> Iterator[None]:
     """Programs that are refused end the command with their diagnostics; arguments, options and variables that do not
-    fit, what stops a program, and a missing linker, with a line."""
+    fit, what stops a program, and a missing linker, with a line; a defect of ours with what to do, and with --debug its
+    traceback."""
     try:
         yield
     except StableHLOError as error:
@@ -35,6 +37,10 @@ def refusals(name: str = "") -> Iterator[None]:
         raise typer.Exit(INVALID) from None
     except (TypeError, ValueError, ImportError) as error:
         fail(str(error))
+    except InternalError as error:
+        log().debug("shlo_jit failed", exc_info=error.__cause__ or error)
+        typer.echo(f"shlo-jit: error: {error}", err=True)
+        raise typer.Exit(INVALID) from None
     except (ExecutionError, ExportError, MemoryError) as error:
         text = str(error).partition("\n\n")[0]  # behind it, another process's traceback
         typer.echo(f"shlo-jit: error: {text or 'not enough memory'}", err=True)

@@ -13,15 +13,17 @@ from shlo_jit import examples
 
 
 class SeveralInputs(TyperCommand):
-    """Takes `--input a.npy b.npy` for `--input a.npy --input b.npy`."""
+    """Takes `--input a.npy b.npy` for `--input a.npy --input b.npy`, and so `--expected`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         spread: list[str] = []
-        follows = False
+        option = ""
+        """That the arguments before may belong to."""
         for arg in args:
-            if follows and arg.endswith(".npy") and spread[-1] != "--input":
-                spread.append("--input")
-            follows = arg == "--input" or (follows and not arg.startswith("-"))
+            if option and arg.endswith(".npy") and spread[-1] != option:
+                spread.append(option)
+            if arg.startswith("-"):
+                option = arg if arg in ("--input", "--expected") else ""
             spread.append(arg)
         return super().parse_args(ctx, spread)
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
+    from shlo_jit.cli.comparing import Comparison
     from shlo_jit.ir.core import Module
+    from shlo_jit.reference.compare import Difference
     from shlo_jit.runtime.executable import Signature
     from shlo_jit.runtime.profile import Profile
     from shlo_jit.runtime.staged import Runnable
@@ -26,6 +28,13 @@ def make_console() -> Console:
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)
+
+
+def make_narrow_console() -> Console:
+    """For tables of words, which are wrapped: where there is no terminal, to 80 columns."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 80, highlight=False)
 
 
 def make_table(*columns: str) -> Any:
@@ -119,22 +128,24 @@ def print_results(console: Console, results: Sequence[np.ndarray]) -> None:
     console.print(rows)
 
 
-def print_differences(console: Console, got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> bool:
-    """Of results from those expected, a line each; whether all are close."""
-    import numpy as np
+def print_differences(console: Console, differences: Sequence[Difference], results: Comparison) -> None:
+    """Of results from those expected, a line each, and below the table where each differs most."""
+    from shlo_jit.reference.compare import Tolerance
 
-    from shlo_jit.reference.compare import difference
-
-    all_close = True
-    rows = make_table("result", "dtype", "shape", "ulps", "relative", "bound", "at", "compiled", "interpreted", "")
-    for i, (g, w) in enumerate(zip(got, map(np.asarray, want), strict=True)):
-        d = difference(g, w)
-        all_close &= d.is_close
-        places = [str(list(d.at)), str(g[d.at]), str(w[d.at])] if d.relative else ["", "", ""]
-        figures = [f"{d.ulps:.4g}", f"{d.relative:.2g}", f"{d.bound:.2g}", *places]
-        rows.add_row(str(i), g.dtype.name, _shape(g.shape), *figures, d.verdict)
+    if not differences:
+        return
+    rows = make_table("against", "dtype", "shape", "ulps", "relative", "bound", "")
+    places = []
+    for i, (d, got, want) in enumerate(zip(differences, results.got, results.want, strict=True)):
+        bound = str(d.bound) if isinstance(d.bound, Tolerance) else f"{d.bound:.2g}"
+        figures = [f"{d.ulps:.4g}", f"{d.relative:.2g}", bound]
+        rows.add_row(f"{i} {results.origin}", got.dtype.name, _shape(got.shape), *figures, d.verdict)
+        if d.relative:
+            places.append(f"{i} at {list(d.at)}: {got[d.at]!s}, {results.origin} {want[d.at]!s}")
+    console.print()
     console.print(rows, markup=False)
-    return all_close
+    for line in places:
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def print_profile(console: Console, name: str, executable: Runnable, measured: Profile, times: Sequence[float]) -> None:

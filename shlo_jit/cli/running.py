@@ -1,8 +1,10 @@
-"""The commands that call a program: run, check, profile."""
+"""The commands that call a program: run, profile."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,7 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from shlo_jit.cli import arrays, mistakes, programs, report
+from shlo_jit.cli.comparing import Against, with_files, with_interpreter
+from shlo_jit.cli.comparing import as_json as difference_as_json
 from shlo_jit.cli.options import (
+    AsJson,
     Dynamic,
     DynamicCode,
     Entry,
@@ -32,8 +37,11 @@ from shlo_jit.cli.several import Several, grid_of, quiet_unless
 
 if TYPE_CHECKING:
     import numpy as np
+    from rich.console import Console
 
+    from shlo_jit.cli.comparing import Comparison
     from shlo_jit.ir.core import Module
+    from shlo_jit.reference.compare import Difference
     from shlo_jit.runtime.dynamic import DynamicExecutable
     from shlo_jit.runtime.executable import Executable
     from shlo_jit.runtime.staged import Runnable as Code
@@ -43,6 +51,9 @@ TIMING_SECONDS, TIMING_CALLS = 0.5, 1000
 """How long, and how often at most, `run` goes on calling the program for its best time."""
 PROFILE_SECONDS = 1.0
 """How long `profile` goes on calling the program."""
+
+
+RTOL = "By how much a result may differ, relative to what is expected.  [default: by the type]"
 
 
 class Ready(NamedTuple):
@@ -108,13 +119,32 @@ def run(
     processes: Processes = None,
     transport: Transport = None,
     no_cache: NoCache = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare the results with the reference interpreter's.")
+    ] = False,
+    expected: Annotated[
+        list[Path] | None,
+        typer.Option("--expected", metavar="O.npy ...", help="Compare them with arrays in files, one each, in order."),
+    ] = None,
+    rtol: Annotated[float | None, typer.Option(min=0, metavar="X", help=RTOL)] = None,
+    atol: Annotated[float | None, typer.Option(min=0, metavar="X", help="And by how much besides.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Compile a program, or load an exported library, run it, and print its results and times.
 
     With --processes, every input and result has one more dimension, the first, along the processes. Of a command that
     mpiexec has started, the first process prints.
+
+    With --check or --expected, a line for each result says how far it is from what it should be, and the exit status is
+    1 when one differs by more than roundings do: half of the digits of its type, measured by the largest element
+    expected; with --rtol or --atol, by more than these say of an element. The interpreter runs one op after the other,
+    as the specification is written, and takes its time.
     """
     grid = grid_of(processes, transport)
+    against = Against(check, expected or [], rtol, atol)
+    against.check()
+    if check and grid.processes is not None:
+        mistakes.fail("--check: the interpreter runs programs of one process; give what is --expected")
 
     def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable | Several, float]:
         if isinstance(source, Path) and programs.is_library(source):
@@ -130,6 +160,9 @@ def run(
             output_dir if grid.prints else None,
             repeat or (1 if grid.is_mpi else None),  # all must make as many calls
             trace,
+            against,
+            entry or "main",
+            as_json,
         )
 
 
@@ -139,51 +172,80 @@ def _run_and_print(
     output_dir: Path | None,
     repeat: int | None,
     trace: Path | None,
+    against: Against,
+    entry: str,
+    as_json: bool,
 ) -> None:
-    console = report.make_console()
     with prepare() as ready:
         results, times = _run(ready.executable, ready.arguments, repeat)
         traced = None if trace is None else _trace(ready, trace)
-        if isinstance(ready.source, Path) and programs.is_library(ready.source):
-            assert not isinstance(ready.executable, Several)
-            report.print_library(console, ready.name, ready.executable, ready.seconds, times)
-        else:
-            module = programs.parse(ready.source)
-            report.print_program(console, ready.name, module, ready.executable, ready.seconds, times)
-    origins = [*files, *["random"] * len(ready.arguments)]
-    report.print_inputs(console, ready.executable.inputs, ready.arguments, origins)
-    report.print_results(console, results)
+        is_library = isinstance(ready.source, Path) and programs.is_library(ready.source)
+        if is_library and against.interpreter:
+            mistakes.fail("--check: a library has no program to interpret; give what is --expected")
+        module = None if is_library else programs.parse(ready.source)
+        compared = None
+        if against.interpreter and module is not None:
+            compared = with_interpreter(module, entry, ready.arguments, results)
+        elif against.files:
+            compared = with_files(against.files, results)
+        differences = compared.differences(against.tolerance) if compared is not None else []
+        origins = [*files, *["random"] * len(ready.arguments)]
+        ran = Ran(ready, module, results, times, origins, compared, differences)
+        _print_json(ran) if as_json else _print(ran, report.make_console())
     if output_dir is not None:
-        arrays.save(output_dir, results)
-    if traced is not None:
-        report.print_trace(console, traced)
-
-
-def check(
-    file: File = None,
-    example: Example = "",
-    inputs: Inputs = None,
-    shapes: Shapes = None,
-    random: Random = False,
-    seed: Seed = 0,
-    entry: Entry = "main",
-    threads: Threads = None,
-    dynamic: Dynamic = DynamicCode.SPECIALIZE,
-    no_cache: NoCache = False,
-) -> None:
-    """Compare what a compiled program computes with the reference interpreter.
-
-    The exit status is 1 when a result differs by more than roundings do.
-    """
-
-    def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
-        return programs.compile(source, entry, threads, not no_cache, dynamic)
-
-    with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
-        got, _ = _run(ready.executable, ready.arguments, 1)
-        want = _interpret(_static(programs.parse(ready.source), entry, ready.arguments), entry, ready.arguments)
-    if not report.print_differences(report.make_console(), got, want):
+        arrays.save(output_dir, results, quiet=as_json)
+    if traced is not None and not as_json:
+        report.print_trace(report.make_console(), traced)
+    if not all(d.is_close for d in differences):
         raise typer.Exit(mistakes.INVALID)
+
+
+class Ran(NamedTuple):
+    """A program that was run, and what came of it."""
+
+    ready: Ready
+    module: Module | None
+    """None of a library."""
+    results: tuple[Any, ...]
+    times: list[float]
+    origins: list[str]
+    """Where each input is from."""
+    compared: Comparison | None
+    differences: list[Difference]
+
+
+def _print(ran: Ran, console: Console) -> None:
+    ready = ran.ready
+    if ran.module is None:
+        assert not isinstance(ready.executable, Several)
+        report.print_library(console, ready.name, ready.executable, ready.seconds, ran.times)
+    else:
+        report.print_program(console, ready.name, ran.module, ready.executable, ready.seconds, ran.times)
+    report.print_inputs(console, ready.executable.inputs, ready.arguments, ran.origins)
+    report.print_results(console, ran.results)
+    if ran.compared is not None:
+        report.print_differences(console, ran.differences, ran.compared)
+
+
+def _print_json(ran: Ran) -> None:
+    ready = ran.ready
+    results: list[dict[str, Any]] = [{"dtype": x.dtype.name, "shape": list(x.shape)} for x in ran.results]
+    for i, found in enumerate(ran.differences):
+        assert ran.compared is not None
+        results[i] |= difference_as_json(found, ran.compared, i)
+    inputs = zip(ready.executable.inputs, ready.arguments, ran.origins, strict=False)
+    printed = {
+        "program": ready.name,
+        "threads": ready.executable.threads,
+        "compile_seconds": ready.seconds,
+        "run_seconds": {"best": min(ran.times), "median": statistics.median(ran.times), "calls": len(ran.times)},
+        "inputs": [
+            {"name": s.name, "dtype": array.dtype.name, "shape": list(array.shape), "from": origin}
+            for s, array, origin in inputs
+        ],
+        "results": results,
+    }
+    typer.echo(json.dumps(printed, indent=1, allow_nan=False))
 
 
 def profile(
@@ -240,26 +302,6 @@ def _trace(ready: Ready, path: Path) -> Trace:
             traced.reset()
             ready.executable(*ready.arguments)
     return traced
-
-
-def _static(module: Module, entry: str, arguments: Sequence[np.ndarray]) -> Module:
-    """The program for these arguments, as far as its shapes follow from them."""
-    from shlo_jit import api
-    from shlo_jit.ir.unknown import has_unknown
-
-    return api.refine(module, arguments, entry) if has_unknown(module) else module
-
-
-def _interpret(module: Module, entry: str, arguments: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """What the program means, by the reference interpreter."""
-    from shlo_jit.passes.context import Context
-    from shlo_jit.passes.frontend.first_platform import first_platform
-    from shlo_jit.reference.interpreter import evaluate
-
-    function = module.function(entry)
-    assert function is not None  # it was compiled
-    with progress("interpreting"):
-        return evaluate(first_platform(function, Context(module)), *arguments, module=module)
 
 
 def _timed(call: Callable[[], Any], repeat: int | None, seconds: float = TIMING_SECONDS) -> tuple[Any, list[float]]:

@@ -28,9 +28,13 @@ UNWIND_TABLE = ".eh_frame"
 class Library:
     """Machine code in memory. Unloaded when the last reference to it goes, so whoever holds an address holds this."""
 
-    def __init__(self, owner: object, addresses: Mapping[str, int], needs: tuple[Library, ...]) -> None:
+    def __init__(
+        self, owner: object, addresses: Mapping[str, int], needs: tuple[Library, ...], nbytes: int = 0
+    ) -> None:
         self._owner = owner
         """Its end is that of the code."""
+        self.nbytes = nbytes
+        """Of code and its tables in memory; 0 where that is not known."""
         self._needs = needs
         self.addresses = addresses
 
@@ -61,7 +65,8 @@ def load(
         owner, addresses = link(objects, exports, known)
     except (LookupError, OverflowError, RuntimeError, ValueError) as error:
         raise InternalError(f"cannot link the generated code: {error}") from None
-    return Library(owner, addresses, needs)
+    nbytes = len(owner) if isinstance(owner, mmap.mmap) else sum(map(len, objects))
+    return Library(owner, addresses, needs, nbytes)
 
 
 def _link(objects: Sequence[bytes], exports: Sequence[str], known: Mapping[str, int]) -> tuple[object, dict[str, int]]:

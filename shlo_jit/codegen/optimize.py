@@ -9,6 +9,7 @@ Of those 28 ms, instruction combining takes 12 and value numbering 10; both pay 
 from __future__ import annotations
 
 import re
+import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from shlo_jit.codegen import unlocked
 from shlo_jit.codegen.target import target_machine
 from shlo_jit.errors import InternalError
 from shlo_jit.forking import compiling
-from shlo_jit.kernels.routine import FINAL
+from shlo_jit.kernels.routine import DIRECT, FINAL, GLUE
 from shlo_jit.kernels.target import Target
 
 SIMPLIFY = '"shlo-simplify"'
@@ -40,13 +41,16 @@ class Tools:
         self.inline = llvm.create_new_module_pass_manager()
         self.inline.add_always_inliner_pass()
         self.simplify = self.builder.getFunctionPassManager()
-        self._pipelines: dict[tuple[int, bool], llvm.ModulePassManager] = {}
+        self.steps = llvm.create_new_function_pass_manager()
+        self.steps.add_loop_strength_reduce_pass()
+        self._pipelines: dict[tuple[int, bool, bool], llvm.ModulePassManager] = {}
 
-    def pipeline(self, level: int, is_final: bool = False) -> llvm.ModulePassManager:
-        """The passes of a level; `is_final`: of a text marked with FINAL."""
-        if (level, is_final) not in self._pipelines:
-            self._pipelines[level, is_final] = _passes(level, is_final)
-        return self._pipelines[level, is_final]
+    def pipeline(self, level: int, is_final: bool = False, is_direct: bool = False) -> llvm.ModulePassManager:
+        """The passes of a level; `is_final`: of a text marked with FINAL, `is_direct`: with DIRECT."""
+        key = level, is_final, is_direct
+        if key not in self._pipelines:
+            self._pipelines[key] = _passes(*key)
+        return self._pipelines[key]
 
 
 _idle: dict[Target, deque[Tools]] = {}
@@ -101,7 +105,8 @@ def optimize(
     with tools(target) as t:
         module = parse(text, target, t.machine, verify, context)
         _simplify(module, t, text, level)
-        unlocked.run_passes(t.pipeline(level, FINAL in text), module, t.builder)
+        unlocked.run_passes(t.pipeline(level, FINAL in text, DIRECT in text), module, t.builder)
+        _finish(module, t, text)
     return module
 
 
@@ -112,7 +117,7 @@ def _pass_builder(machine: llvm.TargetMachine) -> llvm.PassBuilder:
     return llvm.create_pass_builder(machine, options)
 
 
-def _passes(level: int, is_final: bool) -> llvm.ModulePassManager:
+def _passes(level: int, is_final: bool, is_direct: bool) -> llvm.ModulePassManager:
     """The pipeline of a level."""
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
@@ -124,6 +129,8 @@ def _passes(level: int, is_final: bool) -> llvm.ModulePassManager:
             passes.add_new_gvn_pass()
         passes.add_dead_code_elimination_pass()
     passes.add_global_dead_code_eliminate_pass()
+    if not is_direct:
+        passes.add_loop_strength_reduce_pass()
     return passes
 
 
@@ -135,18 +142,63 @@ def _simplify(module: llvm.ModuleRef, tools: Tools, text: str, level: int) -> No
     if level >= 2:
         names = [f.name for f in module.functions if not f.is_declaration]
     else:
-        names = re.findall(rf"^define [^\n@]*@([\w.$]+)\([^\n]*{SIMPLIFY}", text, re.MULTILINE)
+        names = _marked(text, SIMPLIFY)
     left = {f.name: f for f in module.functions if not f.is_declaration}
     for name in names:
         if name in left:
             tools.simplify.run(left[name], tools.builder)
 
 
+def _finish(module: llvm.ModuleRef, tools: Tools, text: str) -> None:
+    """Of a text that is marked with DIRECT, reduce the strength of the loops of those functions that are not; and have
+    code generation make no effort with those marked with GLUE."""
+    glue = _marked(text, GLUE)
+    if DIRECT in text:
+        without = {*_marked(text, DIRECT), *glue}
+        for function in module.functions:
+            if function.name not in without and sum(1 for _ in function.blocks) > 1:
+                unlocked.run_function_passes(tools.steps, function, tools.builder)
+    for name in glue:
+        for attribute in ("noinline", "optnone"):
+            module.get_function(name).add_function_attribute(attribute)
+
+
+def _marked(text: str, attribute: str) -> list[str]:
+    """Names of the functions that have an attribute of ours."""
+    return re.findall(rf"^define [^\n@]*@([\w.$]+)\([^\n]*{attribute}", text, re.MULTILINE)
+
+
+class _StrengthReduction:
+    """LLVM's loop strength reduction, which code generation leaves out while we emit: `optimize` has seen to it. LLVM
+    knows that as an option of the process, and others who use LLVM here (Numba, say) keep theirs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._emitting = 0
+
+    @contextmanager
+    def off(self) -> Iterator[None]:
+        with self._lock:
+            self._emitting += 1
+            if self._emitting == 1:
+                llvm.set_option("", "-disable-lsr=true")
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._emitting -= 1
+                if self._emitting == 0:
+                    llvm.set_option("", "-disable-lsr=false")
+
+
+_strength_reduction = _StrengthReduction()
+
+
 @compiling()
 def emit_object(module: llvm.ModuleRef, target: Target) -> bytes:
     """Position-independent object code of an optimized module, for our linker and for `ld` alike."""
     try:
-        with tools(target) as t:
+        with tools(target) as t, _strength_reduction.off():
             return unlocked.emit_object(t.machine, module)
     except RuntimeError as error:
         raise InternalError(f"LLVM cannot generate code: {error}") from None
@@ -156,7 +208,7 @@ def emit_object(module: llvm.ModuleRef, target: Target) -> bytes:
 def emit_assembly(module: llvm.ModuleRef, target: Target) -> str:
     """The same as assembly text, to look at."""
     try:
-        with tools(target) as t:
+        with tools(target) as t, _strength_reduction.off():
             return t.machine.emit_assembly(module)
     except RuntimeError as error:
         raise InternalError(f"LLVM cannot generate code: {error}") from None

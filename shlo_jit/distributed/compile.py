@@ -28,8 +28,7 @@ from shlo_jit.stages import texts
 from shlo_jit.text.port_names import argument_names, result_names
 
 if TYPE_CHECKING:
-    from shlo_jit.codegen.program import TimedStep
-    from shlo_jit.lower.planned import Lowered
+    from shlo_jit.lower.planned import PlannedFunction
 
 Programs = Sequence[Sequence[str]]
 """Of each replica, the entry of each of its partitions."""
@@ -87,16 +86,15 @@ def compile_distributed(
     def timed() -> Crew:
         return crew(replace(options, profile=True, cache=False))
 
-    def lowered(rank: int, profile: bool) -> Lowered:
-        return pipeline.lower(pipeline.parsed(source), replace(options, entry=entries[rank], profile=profile))
-
     def stages(rank: int) -> Mapping[str, Callable[[], str]]:
-        return texts(lambda: lowered(rank, False), options.target)
+        own = replace(options, entry=entries[rank])
+        return texts(lambda: pipeline.lower(pipeline.parsed(source), own), options.target)
 
-    def steps(rank: int) -> Sequence[TimedStep]:
-        return lowered(rank, True).program.timed
+    def planned(rank: int) -> list[PlannedFunction]:
+        _, functions = pipeline.plan(pipeline.parsed(source), replace(options, entry=entries[rank]))
+        return functions
 
-    return DistributedExecutable(crew(options), transport, grid, arrays, Remakes(stages, timed, steps))
+    return DistributedExecutable(crew(options), transport, grid, arrays, Remakes(stages, timed, planned))
 
 
 def _global_arrays(function: Op, local: LocalProgram, options: CompileOptions) -> GlobalArrays:

@@ -1,7 +1,8 @@
 """Epilogues: a loop over the result of a matrix product or convolution runs on each tile while it is in the cache.
 
 Needs: the ordered steps of a block. A nest that reads a dot's result element by element, in the order of its memory,
-and nothing that is made after the dot from it, moves into the dot's step as its epilogue.
+and nothing that is made after the dot from it, moves into the dot's step as its epilogue. It may write a part of a
+concatenation.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def unfit(nest: Nest, value: Value) -> Refusal | None:
         return Refusal("the loop reads it at several places")
     seen = covers(nest, places[0], value.tensor.extents)
     wide = {v for v, e in enumerate(nest.extents) if is_wide(e)}
-    stores = [covers(nest, ix.At(s.index), s.target.tensor.extents) for s in nest.stores]
+    stores = [covers(nest, ix.At(s.index), s.target.tensor.extents, of_part=True) for s in nest.stores]
     if seen is None or seen != wide or any(s != wide for s in stores):
         return Refusal("the loop does not go over each of its elements once")
     return None

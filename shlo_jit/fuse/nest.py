@@ -136,15 +136,16 @@ def space_of(nest: Nest, shape: tuple[int, ...]) -> At:
     return At(tuple(ix.variable(nest.add_var(n), n) for n in shape))
 
 
-def covers(nest: Nest, at: At, shape: tuple[int, ...]) -> set[int] | None:
-    """The variables of a place that names each of its elements exactly once over them; None if it does not."""
+def covers(nest: Nest, at: At, shape: tuple[int, ...], of_part: bool = False) -> set[int] | None:
+    """The variables of a place that names each of its elements exactly once over them; None if it does not. `of_part`:
+    each element of a part of the value, a slice along some dimensions."""
     if at.conditions:
         return None
     seen: set[int] = set()
     for e, n in zip(at.index, shape, strict=True):
         if equal(n, 1):
             continue
-        if e.const or e.syms or not e.terms:
+        if e.syms or not (of_part or (e.terms and e.const == 0)):
             return None
         # terms must nest like digits: 12 * 64 = outer * 64 + inner
         size = 1
@@ -153,7 +154,7 @@ def covers(nest: Nest, at: At, shape: tuple[int, ...]) -> set[int] | None:
                 return None
             seen.add(v)
             size *= nest.extents[v]
-        if not equal(size, n):
+        if not (of_part or equal(size, n)):
             return None
     return seen
 

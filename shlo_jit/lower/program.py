@@ -20,6 +20,7 @@ from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.lower.control import leave_unless_ok, lower_control, write_part
+from shlo_jit.lower.glue import plain
 from shlo_jit.lower.kernels import kernel
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
@@ -207,6 +208,7 @@ class ProgramLowering:
             self.function(f"function{i}", function)
         self.function(abi.ENTRY, entry)
         self.inline_small_kernels()
+        self.keep_glue_plain()
         inputs = tuple(port(a) for a in entry.arguments)
         outputs = tuple(port(r) for r in self.plan.results)
         if self.is_symbolic:
@@ -458,6 +460,12 @@ class ProgramLowering:
                 and "alwaysinline" not in text
             ):
                 self.module.functions[name] = text.replace(" nounwind {", " nounwind alwaysinline {", 1)
+
+    def keep_glue_plain(self) -> None:
+        """Let LLVM translate long functions of steps as they are."""
+        inlined = {name for name, text in self.module.functions.items() if "alwaysinline" in text}
+        for name in self.step_functions:
+            self.module.functions[name] = plain(self.module.functions[name], inlined)
 
 
 def port(value: Value) -> Port:

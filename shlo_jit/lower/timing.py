@@ -24,7 +24,7 @@ from shlo_jit.fuse.plan import ControlStep, OpStep, PlanBlock, Step, ViewStep, l
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
 from shlo_jit.lower.scope import Scope
-from shlo_jit.schedule.traffic import step_bytes, step_operations
+from shlo_jit.schedule.traffic import step_operations, step_traffic
 from shlo_jit.sizes import Size, equal
 
 if TYPE_CHECKING:
@@ -87,11 +87,12 @@ class Timing:
             yield
             return
         is_call = isinstance(step, OpStep) and step.op.name == "func.call"
+        operations = step_operations(step)
         what = TimedStep(
             label=self.labels[id(step)],
             title=step.title,
-            nbytes=_known(step_bytes(step)) or 0,
-            operations=_known(step_operations(step)),
+            nbytes=_known(step_traffic(step).total) or 0,
+            operations=None if operations is None else _known(operations.total),
             ops=_described(source_ops(step)),
             category="control" if is_call or isinstance(step, ControlStep) else "step",
         )

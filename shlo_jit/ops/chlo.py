@@ -66,13 +66,19 @@ def _digamma(x: Array) -> Array:
     return np.where(pole, np.nan, special("psi")(np.where(pole, 1.0, x)))
 
 
+def _traits(exact: str, machine: ByKind | Computation | None) -> set[str]:
+    """What is computed here, and is not exact, are functions."""
+    return {"elementwise"} if exact or machine is None else {"elementwise", "transcendental"}
+
+
 def unary(
     name: str, kinds: str, reference: Meaning, machine: ByKind | None = None, *, exact: str = "", cost: int = 20
 ) -> None:
     """An op of one operand whose result has the operand's type; one without `machine` is said in other ops."""
     define(
-        f"chlo.{name}", operands=(f"operand: {kinds}",), results=(f"result: {kinds}",), traits={"elementwise"},
-        exact=exact, cost=cost, machine=machine, infer=same_type, rules=("unary",), reference=reference,
+        f"chlo.{name}", operands=(f"operand: {kinds}",), results=(f"result: {kinds}",),
+        traits=_traits(exact, machine), exact=exact, cost=cost, machine=machine, infer=same_type, rules=("unary",),
+        reference=reference,
     )  # fmt: skip
 
 
@@ -82,7 +88,7 @@ def binary(
     """An op of two operands of one type, which is the result's too."""
     define(
         f"chlo.{name}", operands=(f"lhs: {kinds}", f"rhs: {kinds}"), results=(f"result: {kinds}",),
-        traits={"elementwise"}, exact=exact, cost=cost, machine=machine, infer=same_type, rules=("binary",),
+        traits=_traits(exact, machine), exact=exact, cost=cost, machine=machine, infer=same_type, rules=("binary",),
         reference=reference,
     )  # fmt: skip
 

@@ -46,14 +46,14 @@ def unary(
     cost: int = 1,
     accuracy: bool = False,
 ) -> None:
-    """An op of one operand whose result has the operand's type."""
+    """An op of one operand whose result has the operand's type; the functions may say how accurate they have to be."""
     define(
         f"stablehlo.{name}",
         section=name,
         operands=(f"operand: {kinds}",),
         results=(f"result: {kinds}",),
         attributes=ACCURACY if accuracy else None,
-        traits={"elementwise"},
+        traits={"elementwise", "transcendental"} if accuracy else {"elementwise"},
         exact=exact,
         cost=cost,
         machine=machine,
@@ -159,7 +159,8 @@ binary(
 )  # fmt: skip
 binary(
     "power", NUMBER, meaning(i=power_int, f=np.power, c=cm.power, exact=False),
-    by_kind(f=call("pow"), i="ipow", c=call("power")), exact="i", cost=40,
+    by_kind(f=call("pow"), i="ipow", c=call("power")),
+    traits=("transcendental",), exact="i", cost=40,
 )  # fmt: skip
 binary(
     "maximum", "tensor", meaning(b=np.logical_or, i=np.maximum, f=fmax, c=cm.maximum),
@@ -171,7 +172,7 @@ binary(
     by_kind(f="fmin", i="imin", b="and_", c="cmin"),
     traits=("commutative", "idempotent"), exact="bifc", neutral=neutral.of_minimum,
 )  # fmt: skip
-binary("atan2", FLOAT, function(np.arctan2, cm.atan2), elementary("atan2"), cost=24)
+binary("atan2", FLOAT, function(np.arctan2, cm.atan2), elementary("atan2"), traits=("transcendental",), cost=24)
 
 
 def _infer_add(op: Op) -> list[Type]:

@@ -39,6 +39,7 @@ TRAITS = {
     "idempotent",  # op(a, a) = a, bit for bit
     "terminator",
     "side_effect",  # must not be removed, duplicated or reordered with others of its kind
+    "transcendental",  # an elementary or special function, or a root: many operations, which costs count by themselves
     "moves_data",  # result elements are operand elements (or constants); their values are not looked at
     "on_storage",  # has a meaning of its own on quantized values, or none: they are not dequantized for it
     "collective",  # talks to other processes

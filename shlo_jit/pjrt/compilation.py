@@ -56,14 +56,6 @@ def read_program(data: bytes) -> Source:
     return Source(data[start + size :], data[start : start + size])
 
 
-def cost_of(program: Program) -> dict[str, float]:
-    """What a program computes and moves at least on each device, by JAX's names; a custom call moves its operands and
-    results. Steps that run again and again, or perhaps not, count once."""
-    steps = [step for step in program.steps() if step.counts]
-    operations, moved = sum(step.operations or 0 for step in steps), sum(step.nbytes for step in steps)
-    return {"flops": float(operations), "bytes accessed": float(moved)}
-
-
 def _handlers_of(module: Module, handlers: Handlers) -> Calls:
     """Those that the program calls and that stand for nothing we know."""
     names = {

@@ -8,33 +8,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shlo_jit.api import compile, parse
-from shlo_jit.codegen.program import TimedStep
-from shlo_jit.codegen.target import resolve
 from shlo_jit.ir.core import Module, function_type
 from shlo_jit.ir.types import TensorType
-from shlo_jit.options import CompileOptions as Options
-from shlo_jit.pipeline import lower
 from shlo_jit.pjrt import interface, records
 from shlo_jit.pjrt.kept import Kept
 from shlo_jit.pjrt.options import CompileOptions
 from shlo_jit.pjrt.ports import Port, arguments_of, main_of, results_of
 from shlo_jit.pjrt.shown import shown
 from shlo_jit.pjrt.table import PluginError
-from shlo_jit.runtime.callbacks import registered, registered_code
 from shlo_jit.runtime.distributed import signature
+from shlo_jit.runtime.executable import MemoryAnalysis
 from shlo_jit.text.port_names import donated_arguments
 
 if TYPE_CHECKING:
     from shlo_jit.pjrt.client import Client
-
-
-class Sizes(NamedTuple):
-    """Bytes of a program's memory."""
-
-    arguments: int
-    results: int
-    aliased: int
-    arena: int
 
 
 class Source(NamedTuple):
@@ -73,9 +60,9 @@ class Program:
         self.name = str(module.op.attributes.get("sym_name", "main"))
 
     @property
-    def memory(self) -> Sizes:
+    def memory(self) -> MemoryAnalysis:
         arguments, results = (sum(p.nbytes for p in ports) for ports in (self.arguments, self.results))
-        return Sizes(arguments, results, 0, 0)
+        return MemoryAnalysis(0, arguments, results, 0, 0)
 
     def record_for(self, number: int, client: Client) -> int:
         """Address of the record; it lives as long as the program."""
@@ -106,11 +93,9 @@ class Program:
         """What a device runs, as an artifact of StableHLO for people."""
         return shown(parse(self.source.code), self.options.num_partitions) or self.source.code
 
-    def steps(self) -> Sequence[TimedStep]:
-        """What a device does in a call; the program is lowered again for that."""
-        calls = self.calls | registered()
-        options = Options(resolve(), profile=True, calls=calls, code=registered_code())
-        return lower(parse(self.source.code), options).program.timed
+    def costs(self) -> dict[str, float]:
+        """What the program computes and moves at least on each device, by JAX's names."""
+        raise NotImplementedError
 
 
 class SingleProgram(Program):
@@ -128,9 +113,11 @@ class SingleProgram(Program):
         self.results = results_of(main, [signature(p) for p in self.compiled.outputs])
 
     @property
-    def memory(self) -> Sizes:
-        aliased = sum(self.compiled.inputs[i].nbytes for i in self.compiled.output_aliases.values())
-        return super().memory._replace(aliased=aliased, arena=self.instance.memory_bytes)
+    def memory(self) -> MemoryAnalysis:
+        return self.exe.memory_analysis()
+
+    def costs(self) -> dict[str, float]:
+        return self.exe.cost_analysis()
 
     def record_for(self, number: int, client: Client) -> int:
         """Address of the record; it lives as long as the program."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.client import Client, handles
-from shlo_jit.pjrt.compilation import compile_program, cost_of, read_program, write_program
+from shlo_jit.pjrt.compilation import compile_program, read_program, write_program
 from shlo_jit.pjrt.executables import Program, Source
 from shlo_jit.pjrt.options import read_options
 from shlo_jit.pjrt.ports import Port, names_of_memories
@@ -48,7 +48,7 @@ def _deserialize(client: Client, args: Any) -> None:
 @handles("Executable_GetCostAnalysis")
 def _cost(client: Client, args: Any) -> None:
     program = client.program(args.executable)
-    costs = cost_of(program)
+    costs = program.costs()
     args.properties, args.num_properties = program.kept.named_values(costs), len(costs)
 
 
@@ -120,13 +120,7 @@ def _parameter_kinds(client: Client, args: Any) -> None:
 @handles("Executable_GetCompiledMemoryStats")
 def _memory_stats(client: Client, args: Any) -> None:
     sizes = client.program(args.executable).memory
-    known = {
-        "argument_size_in_bytes": sizes.arguments,
-        "output_size_in_bytes": sizes.results,
-        "alias_size_in_bytes": sizes.aliased,
-        "temp_size_in_bytes": sizes.arena,
-        "peak_memory_in_bytes": sizes.arguments + sizes.results - sizes.aliased + sizes.arena,
-    }
+    known = {**sizes._asdict(), "peak_memory_in_bytes": sizes.peak_memory_in_bytes}
     for field, (offset, _) in interface.fields_of("Executable_GetCompiledMemoryStats").items():
         if field not in ("executable", "extension_start") and offset < args.struct_size:
             setattr(args, field, known.get(field, 0))

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shlo_jit.api import compile
-from shlo_jit.codegen.program import TimedStep
 from shlo_jit.distributed.manual import is_manual
 from shlo_jit.ir.core import Module, walk
 from shlo_jit.ops import OPS
@@ -169,12 +168,9 @@ class SeveralProgram(Program):
             ready = client.library.addresses["shlo_pjrt_ready"]
             (ctypes.c_void_p * devices).from_address(args.device_complete_events)[:] = [ready] * devices
 
-    def steps(self) -> Sequence[TimedStep]:
-        exe = self.exe or self._compile()
-        if isinstance(exe, DistributedExecutable):
-            assert exe._remakes is not None
-            return exe._remakes.steps(0)
-        return super().steps()
+    def costs(self) -> dict[str, float]:
+        """Of each device."""
+        return (self.exe or self._compile()).cost_analysis()
 
     def _call(self, columns: list[list[np.ndarray]], cuts: list[Cut]) -> list[list[np.ndarray]]:
         """The arguments' arrays, by argument and device, to those of the results."""

@@ -1,12 +1,23 @@
-"""How far results are from those expected: what `shlo-jit check` says of each."""
+"""How far results are from those expected: what `shlo-jit run --check` says of each."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
+
+
+class Tolerance(NamedTuple):
+    """How far an element may be from what is expected: `atol`, and `rtol` times that besides."""
+
+    rtol: float = 0.0
+    atol: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.rtol:.2g} x + {self.atol:.2g}"
 
 
 @dataclass(frozen=True)
@@ -19,13 +30,12 @@ class Difference:
     relative: float
     """The largest difference, over the largest finite element expected."""
     at: tuple[int, ...]
-    """Where that is."""
-    bound: float
-    """What `relative` may be: 0 of integers, and half of the digits of others, the square root of epsilon."""
-
-    @property
-    def is_close(self) -> bool:
-        return self.relative <= self.bound
+    """Where that is; where elements are beyond a tolerance, the one that is farthest."""
+    bound: float | Tolerance
+    """What `relative` may be, unless a tolerance was given: 0 of integers, and half of the digits of others, the square
+    root of epsilon."""
+    is_close: bool
+    """Whether all is within that."""
 
     @property
     def verdict(self) -> str:
@@ -35,7 +45,7 @@ class Difference:
         return "DIFFERS" if not self.is_close else "close" if self.relative else "equal"
 
 
-def difference(got: np.ndarray, want: np.ndarray) -> Difference:
+def difference(got: np.ndarray, want: np.ndarray, tolerance: Tolerance | None = None) -> Difference:
     """Between two arrays of a shape and a dtype, any that ml_dtypes or numpy has. Infinities and NaN differ infinitely
     from all but themselves. Raises ValueError where shapes or dtypes are not the same."""
     if (got.shape, got.dtype) != (want.shape, want.dtype):
@@ -43,15 +53,21 @@ def difference(got: np.ndarray, want: np.ndarray) -> Difference:
     numbers = _numbers(want)
     limits = _limits(want.dtype)
     if want.size == 0:
-        return Difference(True, 0.0, 0.0, (), limits.bound)
+        return Difference(True, 0.0, 0.0, (), tolerance or limits.bound, True)
     distance = _distance(_numbers(got), numbers)
     finite = np.abs(numbers[np.isfinite(numbers)])
     at = np.unravel_index(int(np.argmax(distance)), distance.shape)
     with np.errstate(all="ignore"):
         ulps = np.where(distance > 0, distance / limits.ulp(numbers), 0)
-        relative = distance[at] / finite.max(initial=0) if distance[at] else 0.0
+        relative = float(distance[at] / finite.max(initial=0) if distance[at] else 0.0)
+        is_close = relative <= limits.bound
+        if tolerance is not None:
+            may_be = tolerance.atol + tolerance.rtol * np.abs(numbers)
+            beyond = np.where(distance > 0, distance - np.where(np.isfinite(may_be), may_be, 0), 0)
+            is_close = bool((beyond <= 0).all())
+            at = at if is_close else np.unravel_index(int(np.argmax(beyond)), beyond.shape)
     same = np.array_equal(np.ascontiguousarray(got).view(np.uint8), np.ascontiguousarray(want).view(np.uint8))
-    return Difference(same, float(ulps.max()), float(relative), _place(at, want), limits.bound)
+    return Difference(same, float(ulps.max()), relative, _place(at, want), tolerance or limits.bound, is_close)
 
 
 @dataclass(frozen=True)

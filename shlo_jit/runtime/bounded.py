@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shlo_jit.errors import Diagnostic, VerifyError
-from shlo_jit.runtime.executable import Executable, InProcess, Memory
+from shlo_jit.runtime.executable import Executable, InProcess, Memory, MemoryAnalysis
 from shlo_jit.runtime.ports import DynamicSignature
 
 if TYPE_CHECKING:
     import os
 
+    from shlo_jit.lower.planned import PlannedFunction
     from shlo_jit.runtime.profile import Profile
     from shlo_jit.runtime.trace import Trace
 
@@ -64,6 +65,14 @@ class BoundedExecutable(InProcess):
     def memory(self) -> Memory:
         """Results as large as their bounds."""
         return self._code.memory
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """Results as large as their bounds; see `Executable.memory_analysis`."""
+        return self._code.memory_analysis()
+
+    def planned(self) -> list[tuple[str, list[PlannedFunction]]]:
+        """Of the code, whose results are as large as their bounds."""
+        return self._code.planned()
 
     def text(self, stage: str) -> str:
         """Of the code, whose results are as large as their bounds; see `Executable.text`."""

@@ -8,11 +8,11 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from shlo_jit.codegen.program import Port, Reader, TimedStep
+from shlo_jit.codegen.program import Port, Reader
 from shlo_jit.errors import ExecutionError
 from shlo_jit.runtime import pool
 from shlo_jit.runtime.arguments import arranged, check_count, convert
@@ -28,6 +28,9 @@ from shlo_jit.runtime.transport.mpi import Mpi
 from shlo_jit.runtime.transport.processes import Processes
 from shlo_jit.runtime.transport.team import Crew, Team
 from shlo_jit.runtime.transport.threads import Threads
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.planned import PlannedFunction
 
 KEPT_FROM_BYTES = 16 << 10
 """Results from this size on stay in shared memory; smaller ones are copied."""
@@ -68,8 +71,8 @@ class Remakes(NamedTuple):
     """Of a rank: name of a stage -> a function that gives the program's text there."""
     timed: Callable[[], Crew]
     """Makes the programs that note when their steps run."""
-    steps: Callable[[int], Sequence[TimedStep]]
-    """What a rank's program does in such a run."""
+    planned: Callable[[int], list[PlannedFunction]]
+    """Everything that was decided of a rank's program before lowering, callees first."""
 
 
 class DistributedExecutable:
@@ -118,14 +121,27 @@ class DistributedExecutable:
     def text(self, stage: str, rank: int = 0) -> str:
         """The program of a process at a stage of its compilation: one of `shlo_jit.stages.STAGES`. Raises ValueError
         for another name or rank."""
+        texts = self._remakes_of(rank).texts(rank)
+        if not isinstance(stage, str) or stage not in texts:
+            raise ValueError(f"unknown stage {stage!r}: expected one of {', '.join(texts)}")
+        return texts[stage]()
+
+    def planned(self, rank: int = 0) -> list[PlannedFunction]:
+        """Everything that was decided of a process's program, callees first. Raises ValueError for another rank."""
+        return self._remakes_of(rank).planned(rank)
+
+    def cost_analysis(self, rank: int = 0, *, per_step: bool = False) -> Any:
+        """What a process computes and moves in a call, what others send it aside; see `Executable.cost_analysis`."""
+        from shlo_jit.lower.costs import cost_analysis, step_analysis
+
+        return (step_analysis if per_step else cost_analysis)(self.planned(rank))
+
+    def _remakes_of(self, rank: int) -> Remakes:
         if self._remakes is None:
             raise ValueError("only programs that were compiled from StableHLO here have texts")
         if not isinstance(rank, int) or not 0 <= rank < len(self.processes):
             raise ValueError(f"rank: expected 0 to {len(self.processes) - 1}, got {rank!r}")
-        texts = self._remakes.texts(rank)
-        if not isinstance(stage, str) or stage not in texts:
-            raise ValueError(f"unknown stage {stage!r}: expected one of {', '.join(texts)}")
-        return texts[stage]()
+        return self._remakes
 
     @property
     def pids(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from shlo_jit import tuning
 from shlo_jit.forking import thread_pool
 from shlo_jit.runtime.arguments import arranged, check_count, name_of, shape_text, take
 from shlo_jit.runtime.code_table import CodeTable
-from shlo_jit.runtime.executable import Executable, InProcess, Memory
+from shlo_jit.runtime.executable import Executable, InProcess, Memory, MemoryAnalysis
 from shlo_jit.runtime.given_shapes import type_given
 from shlo_jit.runtime.host import Channel, Host, Infeed, Outfeed
 from shlo_jit.runtime.ports import DynamicPort, DynamicSignature
@@ -27,6 +27,7 @@ from shlo_jit.runtime.symbolic import SymbolicCode
 if TYPE_CHECKING:
     import os
 
+    from shlo_jit.lower.planned import PlannedFunction
     from shlo_jit.runtime.profile import Profile
     from shlo_jit.runtime.trace import Trace
 
@@ -211,6 +212,18 @@ class DynamicExecutable(InProcess):
         trace = self.executable(shapes).trace(path)
         trace.around = self._looking_up
         return trace
+
+    def planned(self, shapes: Given | None = None) -> list[tuple[str, list[PlannedFunction]]]:
+        """What was decided of the code for these shapes."""
+        return self.executable(shapes).planned()
+
+    def cost_analysis(self, shapes: Given | None = None, *, per_step: bool = False) -> Any:
+        """What calls of these shapes compute and move; see `Executable.cost_analysis`."""
+        return self.executable(shapes).cost_analysis(per_step=per_step)
+
+    def memory_analysis(self, shapes: Given | None = None) -> MemoryAnalysis:
+        """What memory calls of these shapes take; see `Executable.memory_analysis`."""
+        return self.executable(shapes).memory_analysis()
 
     @property
     def memory(self) -> Memory:

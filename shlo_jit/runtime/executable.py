@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import inspect
     import os
 
+    from shlo_jit.lower.planned import PlannedFunction
     from shlo_jit.runtime.profile import Profile
     from shlo_jit.runtime.trace import Trace
 
@@ -33,6 +34,33 @@ class Memory(NamedTuple):
     constants: int
     outputs: int
     """Of the results of one call."""
+
+
+class MemoryAnalysis(NamedTuple):
+    """The memory of a program, in bytes, by the names of `jax.stages.Compiled.memory_analysis`."""
+
+    generated_code_size_in_bytes: int
+    """Machine code and its tables; routines that programs share are not in it."""
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    alias_size_in_bytes: int
+    """Of the results that are computed in donated arguments' memory; counted among arguments and results too."""
+    temp_size_in_bytes: int
+    """Scratch memory of one call."""
+    constant_size_in_bytes: int = 0
+    """Weights in the text, as they are kept for calls."""
+    host_generated_code_size_in_bytes: int = 0
+    """Of a host beside the device, as all that begin so: here the host is the device."""
+    host_argument_size_in_bytes: int = 0
+    host_output_size_in_bytes: int = 0
+    host_alias_size_in_bytes: int = 0
+    host_temp_size_in_bytes: int = 0
+
+    @property
+    def peak_memory_in_bytes(self) -> int:
+        """Of one call, without code and constants."""
+        passed = self.argument_size_in_bytes + self.output_size_in_bytes - self.alias_size_in_bytes
+        return passed + self.temp_size_in_bytes
 
 
 class _CallSignature:
@@ -59,6 +87,22 @@ class InProcess:
     __slots__ = ("__weakref__", "inputs", "outputs")
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
+
+    def planned(self) -> list[tuple[str, list[PlannedFunction]]]:
+        """What was decided of the programs that run one after the other in a call: what labels of steps begin with, and
+        the functions, callees first. The stages are made again for that. Raises ValueError for a loaded library."""
+        raise NotImplementedError
+
+    def cost_analysis(self, *, per_step: bool = False) -> Any:
+        """What a call computes and moves at least: a dictionary by the names that JAX has for it (`flops`,
+        `transcendentals`, `bytes accessed`, ...); or with `per_step` a list of those, of each step as in the printed
+        plan. See `lower/costs.py`. Raises ValueError for a loaded library, whose steps are not known."""
+        from shlo_jit.lower.costs import added, cost_analysis, step_analysis
+
+        programs = self.planned()
+        if per_step:
+            return [step for label, functions in programs for step in step_analysis(functions, label)]
+        return added([cost_analysis(functions) for _, functions in programs])
 
     def __copy__(self) -> InProcess:
         return self
@@ -88,6 +132,8 @@ class Remake(NamedTuple):
     """Name of a stage -> a function that gives the program's text there."""
     timed: Callable[[Host], Executable]
     """Makes the variant that notes how long its steps take, with queues that it shares."""
+    planned: Callable[[], list[PlannedFunction]]
+    """Gives everything that was decided before lowering, callees first."""
 
 
 class Executable(InProcess):
@@ -126,6 +172,21 @@ class Executable(InProcess):
             shapes = instance.sizes_for(symbol.hint).shapes
             outputs = [port._replace(shape=shape) for port, shape in zip(outputs, shapes, strict=True)]
         return Memory(instance.memory_bytes, instance.loaded.constant_bytes, sum(port.nbytes for port in outputs))
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """What memory the program takes, by the names that JAX has for it; of a program for any batch size, that of the
+        size it was tuned for."""
+        instance, program = self._front.instance, self._front.program
+        symbol, memory = self.symbol, self.memory
+        inputs = [port if symbol is None else port.at(symbol.hint) for port in program.inputs]
+        return MemoryAnalysis(
+            instance.loaded.code_bytes,
+            sum(port.nbytes for port in inputs),
+            memory.outputs,
+            sum(inputs[i].nbytes for i in program.output_aliases.values()),
+            memory.arena,
+            memory.constants,
+        )
 
     @property
     def symbol(self) -> Symbol | None:
@@ -178,6 +239,12 @@ class Executable(InProcess):
         if self._remake is None:
             raise ValueError("only programs that were compiled from StableHLO here can be profiled or traced")
         return [("", self, self._remake.timed(self._front.instance.host))]
+
+    def planned(self) -> list[tuple[str, list[PlannedFunction]]]:
+        """See `InProcess.planned`."""
+        if self._remake is None:
+            raise ValueError("only programs that were compiled from StableHLO here can be looked into")
+        return [("", self._remake.planned())]
 
     def run_instead(self, variant: Executable) -> None:
         """Let calls run a variant of the program, until `run_itself`. Raises RuntimeError where they run one."""

@@ -30,5 +30,10 @@ class Loaded:
         return abi.arena_bytes(self.program.arena_bytes, self.program.scratch, threads)
 
     @property
+    def code_bytes(self) -> int:
+        """Of the program's own machine code."""
+        return self.library.nbytes
+
+    @property
     def constant_bytes(self) -> int:
         return sum(constant.data.nbytes for constant in self.constants)

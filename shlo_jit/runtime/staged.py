@@ -9,12 +9,13 @@ import numpy as np
 
 from shlo_jit.runtime.bounded import BoundedExecutable
 from shlo_jit.runtime.code_table import CodeTable
-from shlo_jit.runtime.executable import Executable, InProcess, Memory
+from shlo_jit.runtime.executable import Executable, InProcess, Memory, MemoryAnalysis
 from shlo_jit.runtime.ports import DynamicSignature
 
 if TYPE_CHECKING:
     import os
 
+    from shlo_jit.lower.planned import PlannedFunction
     from shlo_jit.runtime.profile import Profile
     from shlo_jit.runtime.trace import Trace
 
@@ -58,6 +59,15 @@ class StagedExecutable(InProcess):
         first, rest = self._prelude.memory, self._latest().memory
         return Memory(max(first.arena, rest.arena), first.constants + rest.constants, rest.outputs)
 
+    def memory_analysis(self) -> MemoryAnalysis:
+        """As `memory`; see `Executable.memory_analysis`."""
+        first, rest = self._prelude.memory_analysis(), self._latest().memory_analysis()
+        return rest._replace(
+            generated_code_size_in_bytes=first.generated_code_size_in_bytes + rest.generated_code_size_in_bytes,
+            constant_size_in_bytes=first.constant_size_in_bytes + rest.constant_size_in_bytes,
+            temp_size_in_bytes=max(first.temp_size_in_bytes, rest.temp_size_in_bytes),
+        )
+
     def text(self, stage: str) -> str:
         """The code for the sizes of the last call, and what computes the sizes; before there was one, that alone."""
         first = self._prelude.text(stage)
@@ -82,6 +92,10 @@ class StagedExecutable(InProcess):
         """What profiles and traces are made of."""
         rest = self._latest().parts()
         return [(PRELUDE, *part[1:]) for part in self._prelude.parts()] + rest
+
+    def planned(self) -> list[tuple[str, list[PlannedFunction]]]:
+        """With the code for the sizes of the last call."""
+        return [(PRELUDE, functions) for _, functions in self._prelude.planned()] + self._latest().planned()
 
     def _latest(self) -> Runnable:
         if self._last is None:

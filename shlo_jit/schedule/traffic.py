@@ -1,13 +1,14 @@
 """What a step moves and computes at least, for people who want to know how near to the machine's limits it runs.
 
 Bytes: every element that is read or written counts once, whatever the caches make of it. Operations: each arithmetic
-op on an element is one, a multiply-add two; so is an elementary function, which takes more.
+op on an element is one, a multiply-add two; so is an elementary function, which takes more, and is told apart.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Nest
@@ -15,27 +16,55 @@ from shlo_jit.fuse.plan import NestStep, OpStep, Step
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, variables
 from shlo_jit.ir.types import TensorType
+from shlo_jit.ops import OPS
 
 
-def step_bytes(step: Step) -> int:
-    """Bytes that a step reads and writes; of control flow and views none."""
+class Operations(NamedTuple):
+    """Arithmetic operations of a step."""
+
+    simple: int
+    functions: int
+    """Elements of ops that are `transcendental`."""
+
+    @property
+    def total(self) -> int:
+        return self.simple + self.functions
+
+
+class Traffic(NamedTuple):
+    """Bytes that a step moves."""
+
+    reads: Mapping[Value, int]
+    """Of each value, those of the elements that are read of it."""
+    written: int
+
+    @property
+    def total(self) -> int:
+        return sum(self.reads.values()) + self.written
+
+
+def step_traffic(step: Step) -> Traffic:
+    """What a step reads and writes; of control flow and views nothing."""
     if isinstance(step, NestStep):
-        return _nest_bytes(step.nest, set())
+        return _nest_traffic(step.nest)
     if not isinstance(step, OpStep):
-        return 0
-    read = sum(map(_nbytes, dict.fromkeys(step.operands)))
+        return Traffic({}, 0)
+    reads = {value: _nbytes(value) for value in step.operands}
     if step.epilogue is None:
-        return read + sum(map(_nbytes, step.op.results))
-    return read + _nest_bytes(step.epilogue.nest, {step.op.result})
+        return Traffic(reads, sum(map(_nbytes, step.op.results)))
+    more, written = _nest_traffic(step.epilogue.nest)
+    for value, nbytes in more.items():
+        if value is not step.op.result:  # that is in the cache
+            reads[value] = reads.get(value, 0) + nbytes
+    return Traffic(reads, written)
 
 
-def _nest_bytes(nest: Nest, but: set[Value]) -> int:
-    """Of a nest; `but`: values that it finds in the cache."""
-    read: dict[Value, int] = {}
+def _nest_traffic(nest: Nest) -> Traffic:
+    reads: dict[Value, int] = {}
     for value, at in nest.loads:
-        read[value] = read.get(value, 0) + _visits(nest, at) * value.tensor.storage.itemsize
-    moved = sum(min(nbytes, _nbytes(value)) for value, nbytes in read.items() if value not in but)
-    return moved + sum(_visits(nest, At(s.index)) * s.target.tensor.storage.itemsize for s in nest.stores)
+        reads[value] = reads.get(value, 0) + _visits(nest, at) * value.tensor.storage.itemsize
+    reads = {value: min(nbytes, _nbytes(value)) for value, nbytes in reads.items()}
+    return Traffic(reads, sum(_visits(nest, At(s.index)) * s.target.tensor.storage.itemsize for s in nest.stores))
 
 
 def _visits(nest: Nest, at: At) -> int:
@@ -47,8 +76,8 @@ def _nbytes(value: Value) -> int:
     return value.type.nbytes if isinstance(value.type, TensorType) else 0
 
 
-def step_operations(step: Step) -> int | None:
-    """Arithmetic operations of a step; None where that depends on values, or nobody knows."""
+def step_operations(step: Step) -> Operations | None:
+    """Those of a step; None where their number depends on values, or nobody knows."""
     if isinstance(step, NestStep):
         return _nest_operations(step.nest) if step.nest.turns is None else None
     if not isinstance(step, OpStep):
@@ -57,18 +86,22 @@ def step_operations(step: Step) -> int | None:
     if own is None:
         return own
     parts = [step.epilogue, *(step.attention[:2] if step.attention is not None else [])]
-    return own + sum(step_operations(part) or 0 for part in parts if part is not None)
+    inside = [step_operations(part) for part in parts if part is not None]
+    counted = [Operations(own, 0), *(found for found in inside if found is not None)]
+    return Operations(sum(o.simple for o in counted), sum(o.functions for o in counted))
 
 
-def _nest_operations(nest: Nest) -> int:
-    total = 0
+def _nest_operations(nest: Nest) -> Operations:
+    simple = functions = 0
     for (_, at), node in nest.nodes.items():
-        if node.op.name == "stablehlo.reduce":
-            body = sum(1 for op in node.op.block().ops[:-1] if cost(op))
-            total += body * node.op.operands[0].tensor.size
-        elif cost(node.op):
-            total += _visits(nest, at)
-    return total
+        is_reduce = node.op.name == "stablehlo.reduce"
+        times = node.op.operands[0].tensor.size if is_reduce else _visits(nest, at)
+        for op in node.op.block().ops[:-1] if is_reduce else [node.op]:
+            if OPS[op.name].has("transcendental"):
+                functions += times
+            elif cost(op):
+                simple += times
+    return Operations(simple, functions)
 
 
 def _op_operations(op: Op) -> int | None:

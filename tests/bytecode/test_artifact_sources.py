@@ -149,7 +149,7 @@ def test_run_and_show(path: Path) -> None:
     assert "@main" in invoke("run", "-", "--random", stdin=ARTIFACT)
     assert "stablehlo.negate" in invoke("show", str(path), "--stage", "module")
     assert invoke("verify", str(path)) == f"{path}: valid\n"
-    assert "same" in invoke("check", str(path), "--random")
+    assert "same" in invoke("run", str(path), "--random", "--check")
 
 
 def test_convert(path: Path, tmp_path: Path) -> None:

@@ -218,13 +218,17 @@ def test_depthwise(names: tuple[str, str, str]) -> None:
         run(Problem(pick, 2, g=pick.choice([7, 32, 50]), ci=1, co=pick.choice([1, 1, 2]), ldil=1), names, seed)
 
 
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("size", [3, 5])
 @pytest.mark.parametrize("names", CASES, ids="-".join)
-def test_depthwise_3x3(names: tuple[str, str, str]) -> None:
-    """Windows that stay in registers, at the ends of lines and above and below the input too."""
-    pick = random.Random(2)
+def test_depthwise_windows(names: tuple[str, str, str], size: int, target: str) -> None:
+    """Windows that stay in registers, at the ends of lines and above and below the input too, and inputs smaller than
+    the window."""
+    pick = random.Random(size)
     for seed in range(24):
-        p = Problem(pick, 2, g=pick.choice([16, 48, 64]), ci=1, co=1, ldil=1, rdil=1, window=3)
-        run(p, names, seed, threads=3)
+        channels, inputs = pick.choice([16, 40, 64, 200]), pick.choice([1, 2, 3, 5, 8, 14, 29])
+        p = Problem(pick, 2, g=channels, ci=1, co=1, ldil=1, window=size, input=inputs)
+        run(p, names, seed, target, threads=3)
     deep = Problem(pick, 3, g=16, ci=1, co=1, ldil=1, rdil=1, window=3, input=5, stride=1)
     run(deep, names, 0)
 

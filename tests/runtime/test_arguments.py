@@ -321,7 +321,7 @@ def test_unknown_stage(add):
         TARGET,
         cache=False,
         custom_calls={"f": lambda x, y: x},
-        remake=Remake({"llvm": lambda: "text"}, pytest.fail),
+        remake=Remake({"llvm": lambda: "text"}, pytest.fail, pytest.fail),
     )
     assert exe.text("llvm") == "text"
     with pytest.raises(ValueError, match="unknown stage 'x': expected one of llvm"):

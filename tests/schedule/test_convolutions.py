@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from decisions import AVX512, decides, main, note, tensor, the_schedule
+from decisions import AVX512, decides, main, tensor, the_schedule
 
 from shlo_jit import tuning
 from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
     DEPTHWISE_3X3,
+    DEPTHWISE_5X5,
     FIELDS,
     FIRST,
     LAST_GATHER,
@@ -58,12 +59,12 @@ def field(found: ConvolutionSchedule, name: str) -> int:
         (convolution((1, 58, 58, 64), 3, 64), LAST_IN_PLACE),
         (convolution((1, 13, 13, 64), 3, 64), LAST_GATHER),
         (convolution((1, 58, 58, 16), 3, 32, "first"), FIRST),
-        (convolution((1, 58, 58, 60), 3, 60, groups=60), DEPTHWISE),
-        (convolution((1, 58, 58, 64), 3, 64, groups=64, stride=2), DEPTHWISE),
-        (convolution((1, 58, 58, 64), 3, 64, groups=64), DEPTHWISE_3X3),
+        (convolution((1, 58, 58, 60), 4, 60, groups=60), DEPTHWISE),
+        (convolution((1, 58, 58, 60), 3, 60, groups=60, stride=2), DEPTHWISE_3X3),
+        (convolution((1, 58, 58, 64), 5, 64, groups=64), DEPTHWISE_5X5),
         (convolution((1, 58, 58, 64), 3, 64, "first", groups=64), PLANES),
     ],
-    ids=["in place", "gather", "first", "depthwise", "in steps of 2", "depthwise 3x3", "planes"],
+    ids=["in place", "gather", "first", "depthwise", "depthwise 3x3", "depthwise 5x5", "planes"],
 )
 def test_the_ways(found: ConvolutionSchedule, way: int) -> None:
     assert field(found, "kind") == way
@@ -120,8 +121,18 @@ def test_small_depthwise_convolutions_are_one_task() -> None:
     few = convolution((1, side + 2, side + 2, 16), 3, 16, groups=16)
     many = convolution((1, side + 3, side + 3, 16), 3, 16, groups=16)
     decides(few, "tasks", "1 task")
-    assert field(many, "row_chunk") == tuning.CONV_TASK // 32 // ((side + 1) * 16 * 9)
-    assert note(many, "tasks").value != "1 task"
+    decides(many, "tasks", "4 tasks")
+
+
+@pytest.mark.parametrize(
+    ("side", "channels", "parts"),
+    [(112, 32, (16, 1)), (28, 144, (4, 1)), (14, 384, (2, 2)), (7, 960, (1, 4)), (13, 208, (4, 1))],
+)
+def test_depthwise_tasks_are_equal(side: int, channels: int, parts: tuple[int, int]) -> None:
+    """Lines, and vectors of 16 channels where there are few lines: a multiple of four tasks."""
+    found = convolution((1, side + 2, side + 2, channels), 3, channels, groups=channels)
+    assert (field(found, "row_chunks"), field(found, "column_chunks")) == parts
+    assert field(found, "main_tasks") >= side * side * channels * 9 // tuning.DEPTHWISE_TASK
 
 
 def test_an_epilogue_runs_on_its_tiles() -> None:

@@ -38,6 +38,7 @@ from shlo_jit.kernels.convolution.products import emit_first_task, emit_gather, 
 from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
     DEPTHWISE_3X3,
+    DEPTHWISE_5X5,
     FIRST,
     IMAGES,
     LAST_GATHER,
@@ -82,8 +83,9 @@ TASKS = {
     LAST_IN_PLACE: ("pixels", partial(emit_last_task, gathers=False)),
     LAST_GATHER: ("gathered", partial(emit_last_task, gathers=True)),
     FIRST: ("first", emit_first_task),
-    DEPTHWISE: ("depthwise", partial(emit_depthwise_task, in_registers=False)),
-    DEPTHWISE_3X3: ("depthwise_3x3", partial(emit_depthwise_task, in_registers=True)),
+    DEPTHWISE: ("depthwise", partial(emit_depthwise_task, size=0)),
+    DEPTHWISE_3X3: ("depthwise_3x3", partial(emit_depthwise_task, size=3)),
+    DEPTHWISE_5X5: ("depthwise_5x5", partial(emit_depthwise_task, size=5)),
     PLANES: ("planes", emit_planes_task),
     IMAGES: ("images", emit_images_task),
 }
@@ -121,7 +123,9 @@ def _build(types: GemmTypes, kind: int, module: ModuleText, target: Target) -> N
         b.store(value, b.offset(frame, 8 * i), align=8)
     g = Arguments(b, frame)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _taps(b, g))
-    serial = tuning.DEPTHWISE_SERIAL if kind in (DEPTHWISE, DEPTHWISE_3X3, PLANES) else tuning.CONV_SERIAL
+    serial = (
+        tuning.DEPTHWISE_SERIAL if kind in (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES) else tuning.CONV_SERIAL
+    )
     threads = b.select(b.icmp("sle", work, serial), i64(1), b.params[-1])
     for task in copy_symbols(types):
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])

@@ -4,9 +4,7 @@ Bound by memory, so nothing is copied: a line of pixels is computed four pixels 
 inside the line, one at a time at its ends, vectors of channels inside. Lines of the window above and below the input
 are cut off by counting, not by tests.
 
-Windows of 3 x 3 over whole vectors of channels, a pixel apart, stay in registers (`DEPTHWISE_3X3`): for a vector of
-channels, a line's pixels follow each other, and what windows of neighbours share is loaded once. Sums have the same
-order.
+Windows of few pixels go another way (see `windows.py`), at least where they lie inside. Sums have the same order.
 """
 
 from __future__ import annotations
@@ -14,10 +12,11 @@ from __future__ import annotations
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
 from shlo_jit.kernels.convolution.shape import conv_plan
+from shlo_jit.kernels.convolution.windows import Windows, multiply_add
 from shlo_jit.kernels.gemm.blocks import ceil_div
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import convert
-from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, itemsize, storage
+from shlo_jit.kernels.gemm.types import GemmTypes, itemsize, storage
 from shlo_jit.kernels.target import Target
 
 PIXELS = 4
@@ -30,13 +29,6 @@ def lines_inside(b: Builder, g: Arguments, top: V, axis: str) -> tuple[V, V]:
     first = b.min_(ceil_div(b, b.max_(b.sub(0, top), 0), dilation), window)
     end = b.min_(ceil_div(b, b.max_(b.sub(extent, top), 0), dilation), window)
     return first, end
-
-
-def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, z: V) -> V:
-    """x * y + z."""
-    if plan.acc not in ("float", "double"):
-        return b.add(b.mul(x, y), z)
-    return b.fma(x, y, z) if target.has_fma else b.fadd(b.fmul(x, y), z)
 
 
 class _Line:
@@ -56,17 +48,20 @@ class _Line:
             self.ranges.append(lines_inside(b, g, top, axis))
         base = dot(b, (image, g.get("in_batch")), *zip(self.tops, g.ints("in_sd in_sh"), strict=True))
         self.input = b.offset(g.pointer("input"), base)
+        plane = b.max_(b.min_(self.tops[0], b.sub(g.get("in_d"), 1)), 0)
+        self.plane = b.offset(g.pointer("input"), dot(b, (image, g.get("in_batch")), (plane, g.get("in_sd"))))
+        """The first plane of the window, or one nearby that is inside."""
 
-    def pixels(self, w: V, count: int) -> None:
+    def pixels(self, w: V, count: int, channels: tuple[V, V]) -> None:
         """`count` pixels from w on; for one, the window is cut to the line."""
         b, g, n = self.b, self.g, self.plan.lanes
         left = b.sub(b.mul(w, g.get("stride_w")), g.get("pad_w"))
         columns = lines_inside(b, g, left, "w") if count == 1 else (i64(0), g.get("kw"))
         source = b.offset(self.input, b.mul(left, g.get("in_sw")))
         to = b.offset(self.output, b.mul(w, g.get("o_pixel")))
-        channels = g.get("groups")
-        vectors = b.mul(b.udiv(channels, n), n)
-        for first, end, lanes in ((i64(0), vectors, n), (vectors, channels, 1)):
+        begin, stop = channels
+        whole = b.add(begin, b.mul(b.udiv(b.sub(stop, begin), n), n))
+        for first, end, lanes in ((begin, whole, n), (whole, stop, 1)):
             with b.loop(first, end, lanes, "channel") as c:
                 self._sums(b.offset(source, b.mul(c, itemsize(self.types.a))), to, c, columns, count, lanes)
 
@@ -109,74 +104,69 @@ class _Line:
     def _load(self, at: V, dtype: str, n: int) -> V:
         return convert(self.b, self.b.load(vector(storage(dtype), n), at), dtype, self.plan.unit)
 
-    def windows(self, w0: V, w1: V) -> None:
-        """The pixels from w0 to w1, whose windows of 3 x 3 lie inside the input, each a pixel behind the last."""
-        b, g, plan, types, n = self.b, self.g, self.plan, self.types, self.plan.lanes
-        pixel, line = g.get("in_sw"), g.get("in_sh")
-        w_sh, w_sw = g.ints("w_sh w_sw")
-        left = b.sub(w0, g.get("pad_w"))
-        places = [[b.add(b.mul(pixel, x), b.mul(line, y)) for y in range(3)] for x in range(3)]
-        out_step = g.get("o_pixel")
-        with b.loop(0, g.get("groups"), n, "channel") as c:
-            kernel = b.offset(self.kernel, b.mul(c, itemsize(types.b)))
-            weights = [
-                self._load(b.offset(kernel, dot(b, (i64(y), w_sh), (i64(x), w_sw))), types.b, n)
-                for y in range(3)
-                for x in range(3)
-            ]
-            source = b.offset(self.input, b.add(b.mul(c, itemsize(types.a)), b.mul(left, pixel)))
-            to = b.offset(self.output, dot(b, (c, i64(plan.out_bytes)), (w0, g.get("o_pixel"))))
+    def windows(self, size: int, channels: tuple[V, V]) -> None:
+        """All pixels of the line that go by windows of so many lines and pixels, of which the kernel has one plane."""
+        b, g = self.b, self.g
+        first, end = self.ranges[0]
+        by_windows = Windows(b, g, self.types, self.target, size)
+        by_windows.line(self.plane, self.kernel, self.output, channels, b.icmp("slt", first, end), self.tops[1])
 
-            def column(at: V, x: int) -> list[V]:
-                """Three lines of column x of the window at `at`."""
-                return [self._load(b.offset(at, places[x][y]), types.a, n) for y in range(3)]
-
-            before = [*column(source, 0), *column(source, 1)]
-            with b.loop_carry(w0, w1, [*before, source, to], hint="pixel") as carry:
-                *known, at, place = carry.values
-                columns = [known[:3], known[3:], column(at, 2)]
-                total = const(vector(plan.acc, n), 0)
-                for y in range(3):
-                    for x in range(3):
-                        total = multiply_add(b, plan, self.target, columns[x][y], weights[3 * y + x], total)
-                b.store(total if plan.out == plan.acc else b.cast("trunc", total, plan.out), place)
-                carry.next(*columns[1], *columns[2], b.offset(at, pixel), b.offset(place, out_step))
-
-    def is_whole(self) -> V:
-        """Whether a window of 1 x 3 x 3 has all its lines inside the input."""
+    def is_whole(self, size: int) -> V:
+        """Whether a window of one plane has it and all its lines inside the input."""
         b = self.b
         depth, height = (
-            b.icmp("eq", b.sub(end, first), n) for n, (first, end) in zip((1, 3), self.ranges, strict=True)
+            b.icmp("eq", b.sub(end, first), n) for n, (first, end) in zip((1, size), self.ranges, strict=True)
         )
         return b.and_(depth, height)
 
+    def pixel_by_pixel(self, inner: tuple[V, V], channels: tuple[V, V]) -> None:
+        """The pixels of `inner`, which lie inside, four at a time, then those around them."""
+        b, (first, end) = self.b, inner
+        fours = b.add(first, b.mul(b.udiv(b.sub(end, first), PIXELS), PIXELS))
+        with b.loop(first, fours, PIXELS, "inner") as w:
+            self.pixels(w, PIXELS, channels)
+        self.singles(first, fours, channels)
 
-def emit_depthwise_task(module: ModuleText, types: GemmTypes, target: Target, in_registers: bool) -> str:
-    """`row_chunk` lines of output pixels."""
+    def singles(self, first: V, end: V, channels: tuple[V, V]) -> None:
+        """The pixels before `first`, then those from `end` on."""
+        b = self.b
+        with b.loop(0, b.add(first, b.sub(self.g.get("ow"), end)), hint="outer") as s:
+            self.pixels(b.select(b.icmp("slt", s, first), s, b.add(s, b.sub(end, first))), 1, channels)
+
+
+def emit_depthwise_task(module: ModuleText, types: GemmTypes, target: Target, size: int) -> str:
+    """`row_chunk` lines of output pixels, `nc` channels of them. `size` of the windows that stay in registers, or 0."""
     name = f"shlo_conv_{types.name}_depthwise_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     frame, index, _ = b.params
     g = Arguments(b, frame)
-    chunk, ow, first, end = g.ints("row_chunk ow inside0 inside1")
+    row, column = split(b, index, g.get("column_chunks"))
+    chunk, nc, ow, first, end = g.ints("row_chunk nc ow inside0 inside1")
     lines = b.mul(b.mul(g.get("batch"), g.get("od")), g.get("oh"))
-    l0 = b.mul(index, chunk)
-    fours = b.add(first, b.mul(b.udiv(b.sub(end, first), PIXELS), PIXELS))
+    l0, c0 = b.mul(row, chunk), b.mul(column, nc)
+    channels = c0, b.min_(b.add(c0, nc), g.get("groups"))
     with b.loop(l0, b.min_(b.add(l0, chunk), lines), hint="line") as line:
         at = _Line(b, g, types, target, line)
-        if in_registers:
-            with b.if_(b.and_(at.is_whole(), b.icmp("slt", first, fours))):
-                at.windows(first, fours)
-        some = b.select(at.is_whole(), fours, first) if in_registers else first
-        with b.loop(some, fours, PIXELS, "inner") as w:
-            at.pixels(w, PIXELS)
-        singles = b.add(first, b.sub(ow, fours))
-        with b.loop(0, singles, hint="outer") as s:
-            # The pixels before the inner ones, then those after.
-            w = b.select(b.icmp("slt", s, first), s, b.add(s, b.sub(fours, first)))
-            at.pixels(w, 1)
+
+        def by_windows() -> list[V]:
+            at.windows(size, channels)
+            if not at.plan.masks:
+                at.singles(first, end, channels)
+            return []
+
+        def by_pixels() -> list[V]:
+            at.pixel_by_pixel((first, end), channels)
+            return []
+
+        if size and at.plan.masks:
+            by_windows()
+        elif size:
+            b.if_else(at.is_whole(size), by_windows, by_pixels)
+        else:
+            by_pixels()
         epilogue = g.pointer("epilogue")
         with b.if_(b.icmp("ne", epilogue, V("ptr", "null"))):
-            row = b.mul(line, ow)
-            b.call_pointer("void", epilogue, [g.pointer("frame"), i64(0), row, b.add(row, ow), i64(0), g.get("groups")])
+            pixel = b.mul(line, ow)
+            b.call_pointer("void", epilogue, [g.pointer("frame"), i64(0), pixel, b.add(pixel, ow), *channels])
     b.ret()
     return name

@@ -33,7 +33,7 @@ FIELDS = tuple(_FIELDS.split())
 
 Three = tuple[int, int, int]
 
-LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES, IMAGES, DEPTHWISE_3X3 = range(7)
+LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES, IMAGES, DEPTHWISE_3X3, DEPTHWISE_5X5 = range(8)
 WAYS = (
     (
         "pixels by features, pixels read in place",
@@ -47,12 +47,17 @@ WAYS = (
         "images by features, both read in place",
         "images are adjacent in the input and features in the kernel, as for the gradient of a kernel",
     ),
-    (
-        "depthwise, lanes along channels, windows in registers",
-        "one input channel a feature, channels adjacent and whole vectors of them; the window is 3 x 3, in steps of 1",
+    *(
+        (
+            "depthwise, lanes along channels, windows in registers",
+            f"one input channel a feature, channels adjacent; the window is {size} x {size}",
+        )
+        for size in (3, 5)
     ),
 )
-"""What the seven do, and when."""
+"""What the eight do, and when."""
+BY_WINDOWS = {3: DEPTHWISE_3X3, 5: DEPTHWISE_5X5}
+"""By the size of the window."""
 
 
 def three(values: tuple[int, ...], fill: int) -> Three:
@@ -142,6 +147,23 @@ def _round(value: int, to: int) -> int:
     return -(-value // to) * to
 
 
+def _even_chunk(lines: int, chunk: int) -> int:
+    """Lines of a task, `chunk` or less of them: where there are few tasks, a multiple of four of them, as long as each
+    other."""
+    tasks = -(-hint_of(lines) // chunk)
+    return -(-hint_of(lines) // _round(tasks, 4)) if 1 < tasks < tuning.CONV_FEW_TASKS else chunk
+
+
+def _even_cut(lines: int, vectors: int, wanted: int) -> tuple[int, int]:
+    """Parts along the lines and along vectors of channels, `wanted` or up to twice as many in all: the fewest that are
+    equal and a multiple of four, and of those the ones with the longest lines; else about `wanted` of the longer."""
+    for tasks in range(wanted, 2 * wanted + 1, 4):
+        for columns in range(1, min(tasks, vectors) + 1):
+            if tasks % columns == 0 == vectors % columns and lines % (tasks // columns) == 0:
+                return tasks // columns, columns
+    return (min(lines, wanted), 1) if lines >= vectors else (1, min(vectors, wanted))
+
+
 @dataclass
 class _Decision:
     shape: ConvShape
@@ -182,14 +204,10 @@ class _Decision:
         self._set(rows=self.images * self.pixels)
         self._inside()
         if self._depthwise():
-            self._cut_depthwise(
-                DEPTHWISE_3X3 if self._in_registers() else DEPTHWISE,
-                self.images * self.output[0] * self.output[1],
-                s.groups,
-            )
+            self._cut_depthwise()
         elif self._planes():
-            features = s.groups * s.co
-            self._cut_depthwise(PLANES, self.images * features * self.output[0] * self.output[1], 1)
+            self._cut_lines(self.images * s.groups * s.co * self.output[0] * self.output[1], self.output[2])
+            self._set(kind=PLANES)
         elif self._adjacent_images():
             self._cut_images()
         else:
@@ -215,9 +233,12 @@ class _Decision:
         adjacent = equal((s.in_group, s.kernel_group, s.out_group), (1, 1, 1))
         return s.features_last and s.ci == 1 and s.co == 1 and s.groups > 1 and adjacent and self.ldil == (1, 1, 1)
 
-    def _in_registers(self) -> bool:
-        whole = self.shape.groups % self.plan.lanes == 0
-        return whole and self.window == (1, 3, 3) and self.rdil == (1, 1, 1) and self.stride[2] == 1
+    def _by_windows(self) -> int:
+        """Depthwise: the way it goes, of those along channels."""
+        _, kh, kw = self.window
+        whole = self.plan.masks or equal(self.shape.groups % self.plan.lanes, 0)
+        flat = self.window[0] == 1 and kh == kw
+        return BY_WINDOWS.get(kh, DEPTHWISE) if whole and flat else DEPTHWISE
 
     def _inside(self) -> None:
         """Pixels of a line whose whole window lies inside the input's width."""
@@ -233,12 +254,29 @@ class _Decision:
         adjacent = s.out_pixel == 1 and self.values["in_sw"] == itemsize(self.types.a)
         return not s.features_last and s.ci == 1 and s.co <= 8 and adjacent and self.ldil == (1, 1, 1)
 
-    def _cut_depthwise(self, kind: int, lines: int, channels: int) -> None:
-        work = max(1, self.output[2] * channels * self.taps)
-        chunk = max(1, (tuning.CONV_TASK // 32) // work)
+    def _cut_depthwise(self) -> None:
+        """All channels of some lines, or where lines are few, some channels of them: so many tasks that are as long as
+        each other, if there are such."""
+        groups, lines = self.shape.groups, self.images * self.output[0] * self.output[1]
+        self._set(kind=self._by_windows(), nc=groups, column_chunks=1)
+        each = self.output[2] * groups
+        if isinstance(lines, Size) or isinstance(each, Size) or lines * each * self.taps <= tuning.DEPTHWISE_SERIAL:
+            self._cut_lines(lines, each)
+            return
+        wanted = min(tuning.MAX_TASKS, _round(max(1, lines * each * self.taps // tuning.DEPTHWISE_TASK), 4))
+        vectors = -(-groups // self.plan.lanes)
+        rows, columns = _even_cut(lines, vectors, wanted)
+        chunk, nc = -(-lines // rows), -(-vectors // columns) * self.plan.lanes
+        rows, columns = -(-lines // chunk), -(-groups // nc)
+        self._set(row_chunk=chunk, row_chunks=rows, nc=nc, column_chunks=columns, main_tasks=rows * columns)
+
+    def _cut_lines(self, lines: int, elements: int) -> None:
+        """Lines of so many elements."""
+        work = max(1, elements * self.taps)
+        chunk = max(1, (tuning.CONV_TASK // 32) // hint_of(work))
         if not isinstance(lines, Size) and work * lines <= tuning.DEPTHWISE_SERIAL:
             chunk = max(1, lines)
-        self._set(kind=kind, row_chunk=chunk, main_tasks=-(-lines // chunk))
+        self._set(row_chunk=chunk, main_tasks=-(-lines // chunk))
 
     # ------------------------------------------------------------------ images by features
     def _adjacent_images(self) -> bool:
@@ -362,7 +400,7 @@ class _Decision:
             rows, columns = self._cut_far(k, columns)
         if in_place:
             lines = self.images * self.output[0] * self.output[1]
-            chunk = max(1, rows // width)
+            chunk = _even_chunk(lines, max(1, rows // width))
             self._set(kind=LAST_IN_PLACE, row_chunk=chunk, row_chunks=-(-lines // chunk))
         else:
             self._set(kind=LAST_GATHER, row_chunk=rows, row_chunks=-(-self.values["rows"] // rows))

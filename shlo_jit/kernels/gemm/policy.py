@@ -287,7 +287,16 @@ def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> tuple[N
     panel = a.mul(a.most(height, tuning.GEMM_TASK_ROWS), a.mul(a.most(s.k, 1), plan.nr))
     long = a.either(a.compare("lt", s.m, tuning.GEMM_LEAST_ROWS), a.compare("eq", mode_a, PRIVATE))
     each = a.select(long, _panels_of_long(a, plan, s, panel), _panels_of_short(a, plan, s, panel, chunks))
-    return height, a.mul(each, plan.nr)
+    tasks = a.mul(chunks, a.ceil_div(a.ceil_div(s.n, plan.nr), a.most(each, 1)))
+    return _halved(a, plan, height, tasks), a.mul(each, plan.nr)
+
+
+def _halved(a: Numbers, plan: GemmPlan, height: N, tasks: N) -> N:
+    """Rows of a task: half of them where tasks are few and an odd number, so that two threads have as much to do."""
+    odd = a.both(a.compare("lt", tasks, tuning.GEMM_FEW_TASKS), a.compare("eq", a.bits(tasks, 1), 1))
+    stripes = a.ceil_div(height, plan.mr)
+    half = a.mul(a.ceil_div(stripes, 2), plan.mr)
+    return a.select(a.both(odd, a.compare("ge", stripes, 4)), half, height)
 
 
 def _panels_of_short(a: Numbers, plan: GemmPlan, s: Extents, panel: N, chunks: N) -> N:

@@ -1,0 +1,118 @@
+"""The command that runs single passes: pass."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shlo_jit.cli import mistakes, programs, report
+from shlo_jit.cli.options import Entry, Example, File, Shapes
+from shlo_jit.cli.progress import progress
+
+if TYPE_CHECKING:
+    from shlo_jit.ir.core import Module, Op
+
+INLINE = "inline"
+
+
+def run_passes(
+    file: File = None,
+    example: Example = "",
+    passes: Annotated[str, typer.Option(metavar="A,B,...", help="Passes, run in this order.")] = "",
+    list_passes: Annotated[bool, typer.Option("--list", help="Say which there are, in the order of PASSES.")] = False,
+    shapes: Shapes = None,
+    entry: Entry = "main",
+) -> None:
+    """Run single passes on a program, and print what comes out: a program again.
+
+    A pass may need what earlier ones guarantee: `show --dump-dir` writes what each is given when a program is
+    compiled. What comes out is verified; the exit status is 1 where it is not valid. `inline` makes a program of the
+    entry and the functions that it still calls; the others go over every function.
+
+    \b
+    shlo-jit pass --list
+    shlo-jit pass model.mlir --passes inline,expand,simplify
+    """
+    if list_passes:
+        _print_list()
+        return
+    names = [name for name in passes.split(",") if name]
+    if not names:
+        mistakes.fail("give --passes A,B,..., or --list")
+    known = _known()
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        mistakes.fail(f"no pass {unknown[0]!r}: `shlo-jit pass --list` has their names")
+    source, name = programs.source(file, example)
+    with mistakes.refusals(name):
+        module = programs.refined(source, entry, shapes or [])
+        with progress("running passes"):
+            made = _through(module, entry, names)
+        typer.echo(str(made).rstrip("\n"))
+        _check(made)
+
+
+def _known() -> dict[str, str]:
+    """Name -> what it does, in the order in which they run."""
+    from shlo_jit.passes import PASSES
+    from shlo_jit.passes.frontend.inline import inline
+
+    return {run.__name__: _summary(run) for run in (inline, *(step.run for step in PASSES))}
+
+
+def _summary(run: object) -> str:
+    """The first sentence of the docstring of a pass's file, which is named after it, without that name."""
+    text = (inspect.getmodule(run).__doc__ or "").partition("\n\n")[0]  # type: ignore[union-attr]
+    return " ".join(text.split()).partition(". ")[0].rstrip(".")
+
+
+def _print_list() -> None:
+    rows = report.make_table("pass", "what it does")
+    for name, summary in _known().items():
+        rows.add_row(name, summary)
+    report.make_narrow_console().print(rows, markup=False)
+
+
+def _through(module: Module, entry: str, names: list[str]) -> Module:
+    from shlo_jit.ir.core import is_declaration
+    from shlo_jit.passes import PASSES
+    from shlo_jit.passes.context import Context
+    from shlo_jit.passes.frontend.inline import inline
+
+    runs = {step.name: step.run for step in PASSES}
+    for name in names:
+        functions = [*module.functions()]
+        if name == INLINE:
+            function = module.function(entry)
+            if function is None:
+                mistakes.fail(f"no function @{entry}")
+            *callees, main = inline(module, function)
+            made = [main, *callees]
+        else:
+            context = Context(module)
+            made = [f if is_declaration(f) else runs[name](f, context) for f in functions]
+        module = _with_functions(module, made)
+    return module
+
+
+def _with_functions(module: Module, functions: list[Op]) -> Module:
+    """A program of these functions, and what else is in the module."""
+    from shlo_jit.ir.core import Block, Module, Op, Region
+
+    others = [op for op in module.body.ops if op.name not in ("func.func", "builtin.module")]
+    body = Region([Block([], [*others, *functions])])
+    return Module(Op("builtin.module", [], [], module.op.attributes, [body]), module.source, module.locations)
+
+
+def _check(module: Module) -> None:
+    """End the command where a program is not valid. Its ops are from other places than its text says."""
+    import sys
+
+    from shlo_jit.verify.verifier import verify_module
+
+    found = verify_module(module, is_registered=lambda target: True)
+    if found:
+        mistakes.print_diagnostics(found, sys.stderr)
+        raise typer.Exit(mistakes.INVALID)

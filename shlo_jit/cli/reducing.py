@@ -1,0 +1,136 @@
+"""The command that makes a failing program smaller: reduce."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shlo_jit.cli import mistakes, programs, report
+from shlo_jit.cli.options import Entry, Example, File, Seed
+from shlo_jit.cli.progress import steps
+
+if TYPE_CHECKING:
+    from shlo_jit.ir.core import Module
+    from shlo_jit.shrink.failing import Command, ReadyMade
+    from shlo_jit.shrink.search import Progress, Size
+
+
+def reduce(
+    file: File = None,
+    example: Example = "",
+    test: Annotated[
+        str, typer.Option(metavar="CMD", help="Ends with status 0 for what fails; {} is put for the file's name.")
+    ] = "",
+    crash: Annotated[bool, typer.Option("--crash", help="Fails: an InternalError, or the process dies.")] = False,
+    wrong: Annotated[bool, typer.Option("--wrong", help="Fails: results are not the reference interpreter's.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="F.mlir", help="Where to write it.  [default: print it]")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Programs tried at once.  [default: all CPUs]")
+    ] = None,
+    time_out: Annotated[
+        float, typer.Option("--time-out", min=0.1, metavar="S", help="Seconds; what takes longer does not fail.")
+    ] = 60.0,
+    seed: Seed = 0,
+    entry: Entry = "main",
+) -> None:
+    """Make a program that something goes wrong with smaller, as long as it does.
+
+    Ops, functions, results, states of loops and attributes are left out, branches and bodies take the place of control
+    flow, extents become small and constants plain, until nothing of that helps any more. Every program that is tried
+    is valid. What is found does not depend on --jobs.
+
+    \b
+    shlo-jit reduce model.mlir --crash -o small.mlir
+    shlo-jit reduce model.mlir --wrong --seed 3 -o small.mlir
+    shlo-jit reduce model.mlir -o small.mlir \\
+        --test "shlo-jit run {} --random 2>&1 | grep -q 'no lowering'"
+
+    With --crash, programs count that fail in the same function of the compiler as the first one, or are ended by the
+    same signal. With --wrong, arguments are made up from --seed; a program whose branches hang on rounded numbers may
+    differ and be right.
+    """
+    if [bool(test), crash, wrong].count(True) != 1:
+        mistakes.fail("give one of --test CMD, --crash, --wrong")
+    source, name = programs.source(file, example)
+    jobs = jobs or len(os.sched_getaffinity(0))
+    with mistakes.refusals(name), tempfile.TemporaryDirectory(prefix="shlo_jit-reduce-") as folder:
+        module = programs.parse(source)
+        if module.function(entry) is None:
+            mistakes.fail(f"no function @{entry}")
+        with _failing(test, "crash" if crash else "wrong", entry, seed, Path(folder), time_out, jobs) as fails:
+            found = _reduce(module, name, entry, fails, jobs)
+    text = str(found).rstrip("\n") + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    with mistakes.writable(output):
+        output.write_text(text, encoding="utf-8")
+    typer.echo(f"wrote {output}")
+
+
+@contextlib.contextmanager
+def _failing(
+    test: str, kind: str, entry: str, seed: int, folder: Path, time_out: float, jobs: int
+) -> Iterator[Command | ReadyMade]:
+    from shlo_jit.shrink.failing import PLACE, Command, ReadyMade
+
+    if test:
+        if PLACE not in test:
+            mistakes.fail("--test: the command has no {}, which the file's name is put for")
+        yield Command(test, folder, time_out)
+        return
+    made = ReadyMade(kind, entry, seed, folder, time_out, jobs)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def _reduce(module: Module, name: str, entry: str, fails: Command | ReadyMade, jobs: int) -> Module:
+    from shlo_jit.shrink.failing import ReadyMade
+    from shlo_jit.shrink.search import Search
+
+    with steps("trying the program as it is") as tell:
+        if isinstance(fails, ReadyMade):
+            fails.signature = fails.signature_of(str(module))
+            does = bool(fails.signature)
+        else:
+            does = fails(str(module))
+        if not does:
+            typer.echo(f"{name}: does not fail in that way", err=True)
+            raise typer.Exit(mistakes.INVALID)
+        search = Search(module, entry, fails, jobs, _telling(tell))
+        found = search.run()
+    _print_summary(fails.signature if isinstance(fails, ReadyMade) else "", search.first, search.size, search.tried)
+    return found
+
+
+def _telling(tell: Callable[[str, int, int], None]) -> Callable[[Progress], None]:
+    def hear(progress: Progress) -> None:
+        left = f"{progress.size.ops:,} of {progress.first.ops:,} ops left"
+        tell(f"{left}, {progress.tried:,} programs tried; fewer {progress.what}", 0, 0)
+
+    return hear
+
+
+def _print_summary(signature: str, first: Size, size: Size, tried: int) -> None:
+    """On stderr: the program may go to stdout."""
+    from rich.console import Console
+
+    rows = report.make_table("", "before", "after")
+    for label, field in (("ops", "ops"), ("results", "results"), ("elements", "elements")):
+        rows.add_row(label, f"{getattr(first, field):,}", f"{getattr(size, field):,}")
+    console = Console(file=sys.stderr, highlight=False, width=None if sys.stderr.isatty() else 80)
+    if signature:
+        console.print(f"fails: {signature}", markup=False)
+    console.print(rows)
+    console.print(f"{tried:,} programs tried")

@@ -1,0 +1,193 @@
+"""Depthwise convolution by windows whose weights stay in registers: those of few pixels.
+
+For a vector of channels, the pixels of a line follow each other: each window is loaded from the first level cache,
+where its neighbours have left it, beside multiply-adds that take as long. Where the target has masks, lines of the
+window above and below the input are masked, so that all lines of pixels run the same code; so are pixels beyond the
+ends of a line, and the last channels. A masked term is not added. Without masks, whole lines go this way, and of them
+the pixels whose windows lie inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from shlo_jit.kernels.builder import Builder, V, const, i64, vector
+from shlo_jit.kernels.convolution.input import Arguments, dot
+from shlo_jit.kernels.convolution.shape import conv_plan
+from shlo_jit.kernels.gemm.pack import convert
+from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, itemsize, storage
+from shlo_jit.kernels.target import Target
+
+
+def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, z: V) -> V:
+    """x * y + z."""
+    if plan.acc not in ("float", "double"):
+        return b.add(b.mul(x, y), z)
+    return b.fma(x, y, z) if target.has_fma else b.fadd(b.fmul(x, y), z)
+
+
+class _Vector(NamedTuple):
+    """A vector of channels of a line."""
+
+    rows: list[V]
+    """Where each line of the window begins in the input."""
+    kernel: V
+    words: list[V | None]
+    """For each line of the window a bit for each lane that is in the input; None where all are known to be."""
+    lanes: V | None
+    """The same of the output."""
+    output: V
+    """Where the line of pixels begins."""
+
+
+class Windows:
+    """A line of output pixels, with windows of `size` x `size` pixels."""
+
+    def __init__(self, b: Builder, g: Arguments, types: GemmTypes, target: Target, size: int):
+        self.b, self.g, self.types, self.target, self.size = b, g, types, target, size
+        self.plan = conv_plan(types, target)
+
+    def line(self, plane: V, kernel: V, output: V, channels: tuple[V, V], depth: V, top: V) -> None:
+        """Some channels of a line. `plane` is where the window's plane of the input begins, and `depth` whether it is
+        inside; `top` the line of the input that the window begins with."""
+        b, g = self.b, self.g
+        self.kernel, self.output, self.channels = kernel, output, channels
+        self.rows, self.inside = [], []
+        for y in range(self.size):
+            row = b.add(top, b.mul(g.get("rdil_h"), y))
+            known = self._clamped(row, "in_h")
+            self.inside.append(b.and_(depth, b.icmp("eq", known, row)))
+            self.rows.append(b.offset(plane, b.mul(known, g.get("in_sh"))))
+        ow, first, end = self.g.ints("ow inside0 inside1")
+        self._each_vector(lambda v: self._inner(v, first, end))
+        if self.plan.masks:
+            # The pixels before the inner ones, then those after.
+            with b.loop(0, b.add(first, b.sub(ow, end)), hint="outer") as s:
+                self._outer(b.select(b.icmp("slt", s, first), s, b.add(s, b.sub(end, first))))
+
+    def _clamped(self, place: V, extent: str) -> V:
+        """What is masked is not read, but its address should be one: processors are slow where it is none."""
+        return self.b.max_(self.b.min_(place, self.b.sub(self.g.get(extent), 1)), 0)
+
+    def _each_vector(self, body: Callable[[_Vector], None]) -> None:
+        """The body for vectors without masks, where the lines of the window lie inside, and for the others."""
+        b, n, (first, end) = self.b, self.plan.lanes, self.channels
+        if not self.plan.masks:
+            with b.loop(first, end, n, "channel") as c:
+                body(self._vector(c, None))
+            return
+        is_inside = self.inside[0]
+        for x in self.inside[1:]:
+            is_inside = b.and_(is_inside, x)
+        whole = b.select(is_inside, b.add(first, b.mul(b.udiv(b.sub(end, first), n), n)), first)
+        with b.loop(first, whole, n, "channel") as c:
+            body(self._vector(c, None))
+        with b.loop(whole, end, n, "channel") as c:
+            body(self._vector(c, self._first_lanes(b.sub(end, c))))
+
+    def _vector(self, c: V, lanes: V | None) -> _Vector:
+        b = self.b
+        rows = [b.offset(row, b.mul(c, itemsize(self.types.a))) for row in self.rows]
+        kernel = b.offset(self.kernel, b.mul(c, itemsize(self.types.b)))
+        words = [self._where(x, lanes) for x in self.inside]
+        return _Vector(rows, kernel, words, lanes, b.offset(self.output, b.mul(c, self.plan.out_bytes)))
+
+    def _weight(self, v: _Vector, y: int, x: int) -> V:
+        b, (w_sh, w_sw) = self.b, self.g.ints("w_sh w_sw")
+        return self._load(b.offset(v.kernel, dot(b, (i64(y), w_sh), (i64(x), w_sw))), self.types.b, v.lanes)
+
+    def _inner(self, v: _Vector, first: V, end: V) -> None:
+        """The pixels from `first` to `end`, whose windows lie inside the line."""
+        b, g, taps = self.b, self.g, range(self.size)
+        weights = [[self._weight(v, y, x) for x in taps] for y in taps]
+        stride, pixel, out = g.ints("stride_w in_sw o_pixel")
+        step = b.mul(g.get("rdil_w"), pixel)
+        places = [b.mul(step, x) for x in taps]
+        start = b.mul(b.sub(b.mul(first, stride), g.get("pad_w")), pixel)
+        with b.loop_carry(first, end, [start, b.offset(v.output, b.mul(first, out))], hint="pixel") as carry:
+            at, to = carry.values
+            total = self._zero()
+            for row, of_row, word in zip(v.rows, weights, v.words, strict=True):
+                begin = b.offset(row, at)
+                for place, weight in zip(places, of_row, strict=True):
+                    total = self._term(total, b.offset(begin, place), weight, word)
+            self._store(total, to, v.lanes)
+            carry.next(b.add(at, b.mul(stride, pixel)), b.offset(to, out))
+
+    def _outer(self, w: V) -> None:
+        """A pixel whose window sticks out of the line. The common cases, a half of the window or less beyond one end,
+        have code without masks along the line."""
+        b, g, size = self.b, self.g, self.size
+        left = b.sub(b.mul(w, g.get("stride_w")), g.get("pad_w"))
+        columns = [b.add(left, b.mul(g.get("rdil_w"), x)) for x in range(size)]
+        known = [self._clamped(x, "in_w") for x in columns]
+        inside = [b.icmp("eq", x, y) for x, y in zip(columns, known, strict=True)]
+        places = [b.mul(x, g.get("in_sw")) for x in known]
+        count = i64(0)
+        for x in inside:
+            count = b.add(count, b.cast("zext", x, "i64"))
+
+        def sums(taps: Sequence[int], v: _Vector, inside: list[V | None]) -> None:
+            total = self._zero()
+            for y, (row, word) in enumerate(zip(v.rows, v.words, strict=True)):
+                for x in taps:
+                    is_inside = inside[x]
+                    some = word if is_inside is None else self._where(is_inside, word)
+                    total = self._term(total, b.offset(row, places[x]), self._weight(v, y, x), some)
+            self._store(total, b.offset(v.output, b.mul(w, g.get("o_pixel"))), v.lanes)
+
+        def otherwise(cases: list[range]) -> list[V]:
+            if not cases:
+                lanes = self._first_lanes
+                with b.loop(*self.channels, self.plan.lanes, "channel") as c:
+                    sums(range(size), self._vector(c, lanes(b.sub(self.channels[1], c))), [*inside])
+                return []
+            taps, *rest = cases
+            fits = b.and_(b.icmp("eq", count, len(taps)), b.and_(inside[taps[0]], inside[taps[-1]]))
+
+            def here() -> list[V]:
+                self._each_vector(lambda v: sums(taps, v, [None] * size))
+                return []
+
+            return b.if_else(fits, here, lambda: otherwise(rest))
+
+        half = size // 2
+        otherwise([*(range(n, size) for n in range(1, half + 1)), *(range(size - n) for n in range(1, half + 1))])
+
+    # ------------------------------------------------------------------ vectors, of some lanes
+    def _zero(self) -> V:
+        return const(vector(self.plan.acc, self.plan.lanes), 0)
+
+    def _term(self, total: V, at: V, weight: V, word: V | None) -> V:
+        """The sum with one term more, in the lanes of `word`."""
+        more = multiply_add(self.b, self.plan, self.target, self._load(at, self.types.a, word), weight, total)
+        return more if word is None else self.b.select(self._mask(word), more, total)
+
+    def _load(self, at: V, dtype: str, word: V | None) -> V:
+        b, t = self.b, vector(storage(dtype), self.plan.lanes)
+        x = b.load(t, at) if word is None else b.masked_load(t, at, self._mask(word))
+        return convert(b, x, dtype, self.plan.unit)
+
+    def _store(self, total: V, at: V, word: V | None) -> None:
+        b, plan = self.b, self.plan
+        x = total if plan.out == plan.acc else b.cast("trunc", total, plan.out)
+        if word is None:
+            b.store(x, at)
+        else:
+            b.masked_store(x, at, self._mask(word))
+
+    def _first_lanes(self, count: V) -> V | None:
+        """A bit for each lane below `count`; None where there are no masks, and no need of them."""
+        b, n = self.b, self.plan.lanes
+        if not self.plan.masks:
+            return None
+        return b.cast("trunc", b.sub(b.shl(i64(1), b.min_(count, n)), 1), f"i{n}")
+
+    def _where(self, condition: V, word: V | None) -> V | None:
+        """The lanes, or none where the condition does not hold; without masks it does."""
+        return None if word is None else self.b.select(condition, word, const(word.type, 0))
+
+    def _mask(self, word: V) -> V:
+        n = self.plan.lanes
+        return self.b.emit(f"<{n} x i1>", f"bitcast {word.type} {word.text} to <{n} x i1>")

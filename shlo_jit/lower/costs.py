@@ -1,0 +1,137 @@
+"""What a program computes and moves at least, step by step and in all, by the names that JAX has for it.
+
+Each step counts once: those of a loop, of a branch, and of a function that is called, too. Of a program for any batch
+size, figures are those of the size it was tuned for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from shlo_jit.fuse.plan import ControlStep, OpStep, Step, all_blocks, all_steps, labels_of
+from shlo_jit.lower.planned import PlannedFunction
+from shlo_jit.memory.storage import Copy, nbytes
+from shlo_jit.schedule.traffic import Operations, step_operations, step_traffic
+from shlo_jit.sizes import hint_of
+
+
+class Read(NamedTuple):
+    """What a step reads of a value."""
+
+    nbytes: int
+    of: int
+    """Bytes of the value."""
+    argument: int
+    """The number of the program's argument that it is, or a view of; -1 of others."""
+
+
+class StepCost(NamedTuple):
+    """What a step computes and moves."""
+
+    label: str
+    """As in the printed plan, with the function's name where it is not the entry's."""
+    title: str
+    operations: Operations | None
+    """None where that depends on values, or nobody knows."""
+    reads: tuple[Read, ...]
+    written: int
+    """Bytes."""
+
+    @property
+    def nbytes(self) -> int:
+        return sum(read.nbytes for read in self.reads) + self.written
+
+
+def cost_analysis(functions: Sequence[PlannedFunction]) -> dict[str, float]:
+    """Of a program (callees first): `flops`, without `transcendentals`, and `bytes accessed`; `bytes accessed0{}` are
+    those of the first argument, and `utilization0{}` how often it is read, 1 being all of it once; `bytes
+    accessedout{}` are those that are written."""
+    costs = [*program_costs(functions)]
+    found = _figures(costs)
+    reads = [read for cost in costs for read in cost.reads]
+    for number in sorted({read.argument for read in reads} - {-1}):
+        found |= _read(number, [read for read in reads if read.argument == number])
+    return found
+
+
+def added(analyses: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Of programs that run one after the other."""
+    names = dict.fromkeys(name for analysis in analyses for name in analysis)
+    return {name: sum(analysis.get(name, 0.0) for analysis in analyses) for name in names}
+
+
+def step_analysis(functions: Sequence[PlannedFunction], prefix: str = "") -> list[dict[str, Any]]:
+    """The same of each step, numbered and titled as in the printed plan (`step`, `title`); operands are numbered in the
+    order in which the plan has its reads. `prefix`: what labels begin with."""
+    return [
+        {"step": prefix + cost.label, "title": cost.title, **_figures([cost]), **_operands(cost)}
+        for cost in program_costs(functions)
+    ]
+
+
+def program_costs(functions: Sequence[PlannedFunction]) -> Iterator[StepCost]:
+    """Of the steps of a program that compute or move something, callees behind the entry function."""
+    *callees, entry = functions
+    for function in (entry, *callees):
+        yield from _function_costs(function, "" if function is entry else f"@{function.name} ")
+
+
+def _function_costs(function: PlannedFunction, prefix: str) -> Iterator[StepCost]:
+    plan, memory = function.plan, function.memory
+    labels = labels_of(plan)
+    for step in all_steps(plan):
+        yield from _copies(f"{prefix}before {labels[id(step)]}", memory.before.get(id(step), []))
+        if _runs(step):
+            yield _step_cost(prefix + labels[id(step)], step, function, is_entry=not prefix)
+    for block in all_blocks(plan):
+        yield from _copies(f"{prefix}end", memory.block_end.get(id(block), []))
+
+
+def _runs(step: Step) -> bool:
+    """Whether a step does something itself; control flow and calls of functions do not."""
+    is_call = isinstance(step, OpStep) and step.op.name == "func.call"
+    return step.title != "view" and not isinstance(step, ControlStep) and not is_call
+
+
+def _step_cost(label: str, step: Step, function: PlannedFunction, *, is_entry: bool) -> StepCost:
+    moved, operations = step_traffic(step), step_operations(step)
+    storages = function.memory.storage
+    reads = []
+    for value, read in moved.reads.items():
+        home = storages.get(value)
+        number = home.number if is_entry and home is not None and home.kind == "argument" else -1
+        reads.append(Read(hint_of(read), hint_of(nbytes(value)), number))
+    counted = None if operations is None else Operations(*map(hint_of, operations))
+    return StepCost(label, step.title, counted, tuple(reads), hint_of(moved.written))
+
+
+def _copies(label: str, copies: Iterable[Copy]) -> Iterator[StepCost]:
+    for copy in copies:
+        size = hint_of(nbytes(copy.source))
+        if size:
+            yield StepCost(label, "copy", Operations(0, 0), (Read(size, size, -1),), size)
+
+
+def _figures(costs: Iterable[StepCost]) -> dict[str, float]:
+    simple = functions = moved = written = 0
+    for cost in costs:
+        operations = cost.operations or Operations(0, 0)
+        simple, functions = simple + operations.simple, functions + operations.functions
+        moved, written = moved + cost.nbytes, written + cost.written
+    figures = {"flops": simple, "transcendentals": functions, "bytes accessed": moved, "bytes accessedout{}": written}
+    return {name: float(figure) for name, figure in figures.items()}
+
+
+def _operands(cost: StepCost) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for number, read in enumerate(cost.reads):
+        found |= _read(number, [read])
+    return found
+
+
+def _read(number: int, reads: Sequence[Read]) -> dict[str, float]:
+    """Of one operand."""
+    shares = sum(read.nbytes / read.of for read in reads if read.of)
+    total = float(sum(read.nbytes for read in reads))
+    return {f"bytes accessed{number}{{}}": total, f"utilization{number}{{}}": shares}

@@ -1,0 +1,113 @@
+"""A process that says how programs fail: `python -m shlo_jit.shrink.server crash|wrong ENTRY SEED SECONDS`.
+
+Of each file named on a line of stdin it prints a line of JSON: a text, empty where nothing is wrong. Each program has a
+process of its own, forked from this one, which has imported everything and compiles nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from shlo_jit import api
+from shlo_jit.errors import InternalError
+from shlo_jit.reference import interpreter
+from shlo_jit.reference.compare import difference
+from shlo_jit.reference.made_up import made_up
+
+
+def crash(path: str, entry: str, seed: int) -> str:
+    """Which function of ours an InternalError is from. What ends the process, in a call too, is seen from outside."""
+    try:
+        exe: Any = api.compile(path, entry, cache=False)
+    except InternalError as error:
+        return f"InternalError{_origin(error)}"
+    with contextlib.suppress(Exception):
+        exe(*_arguments(exe, seed))
+    return ""
+
+
+def _origin(error: BaseException) -> str:
+    """The innermost of our functions, and what was raised there."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    ours = [f for f in traceback.extract_tb(error.__traceback__) if f"{os.sep}shlo_jit{os.sep}" in f.filename]
+    where = f" in {ours[-1].filename.rpartition(f'{os.sep}shlo_jit{os.sep}')[2]}, {ours[-1].name}" if ours else ""
+    return f": {type(error).__name__}{where}"
+
+
+def wrong(path: str, entry: str, seed: int) -> str:
+    """Whether a result differs from the reference interpreter's by more than roundings do."""
+    module = api.parse(path)
+    exe: Any = api.compile(module, entry, cache=False)
+    arguments = _arguments(exe, seed)
+    got = exe(*arguments)
+    want = interpreter.evaluate(module, *arguments, entry=entry)
+    pairs = zip(got if isinstance(got, tuple) else (got,), map(np.asarray, want), strict=True)
+    return "" if all(difference(g, w).is_close for g, w in pairs) else "a result differs"
+
+
+def _arguments(exe: Any, seed: int) -> list[np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return [made_up(generator, signature.shape, signature.dtype) for signature in exe.inputs]
+
+
+TESTS: dict[str, Callable[[str, str, int], str]] = {"crash": crash, "wrong": wrong}
+
+
+def said_of(test: Callable[[], str], seconds: float) -> str:
+    """What a test says in a process of its own, or which signal ended it; nothing of one that raises, or takes longer
+    than that."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _run(test, writing)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        in_time = bool(select.select([pipe], [], [], seconds)[0])
+        if not in_time:
+            os.kill(child, signal.SIGKILL)
+        said = pipe.read().decode()
+    _, status = os.waitpid(child, 0)
+    if in_time and os.WIFSIGNALED(status):
+        return f"ended by {signal.Signals(os.WTERMSIG(status)).name}"
+    return said if in_time else ""
+
+
+def _run(test: Callable[[], str], writing: int) -> None:
+    """In the child: what it prints is not for the pipes of this process."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    try:
+        os.write(writing, test().encode())
+    except Exception:
+        os._exit(1)
+    os._exit(0)
+
+
+STAGES = "passes fuse.fuse schedule.schedule schedule.products memory.planner lower.program codegen.optimize".split()
+"""Modules that are imported when a program is compiled: once here, rather than in every child."""
+
+
+def main() -> None:
+    for name in STAGES:
+        import_module(f"shlo_jit.{name}")
+    test, entry, seed, seconds = TESTS[sys.argv[1]], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    for line in sys.stdin:
+        print(json.dumps(said_of(partial(test, line.rstrip("\n"), entry, seed), seconds)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
