@@ -120,6 +120,8 @@ def _compile(
             raise Refused(f"Numba refuses it: {_short(error)}") from None
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # of parts of Python that it only half knows
             raise Refused(f"Numba fails on it: {_short(error)}") from error
+        if library.has_dynamic_globals:
+            raise Refused("it refers to objects of this process by their addresses")
         return _numbered(_INLINE.sub("nounwind", library.get_llvm_str()))
 
 
@@ -135,6 +137,7 @@ def _plain_library() -> Any:
             pass
 
         def _finalize_final_module(self) -> None:
+            self._finalize_dynamic_globals()
             self._finalized = True
 
     return Plain
@@ -243,8 +246,8 @@ def _array(context: Any, builder: Any, type: Any, shape: Sequence[int], data: An
 
 
 def _copy_results(context: Any, builder: Any, type: Any, value: Any, results: Sequence[Typed], table: Any) -> Any:
-    """Copy the arrays that the function returned to where the program wants them, and free them. The status: not 0 where
-    one has another shape."""
+    """Copy the arrays that the function returned to where the program wants them, and free them. The status: not 0
+    where one has another shape."""
     from llvmlite import ir
     from numba.core import types
     from numba.np.arrayobj import make_array

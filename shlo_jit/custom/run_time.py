@@ -1,5 +1,5 @@
-"""What Numba's code expects of Numba's run time, as LLVM text: memory for arrays, and strides of a reshaped array, where
-it is dense (else Numba raises that it would have to be copied). References are counted by the code itself.
+"""What Numba's code expects of Numba's run time, as LLVM text: memory for arrays, and the strides of a reshaped array
+where it is dense (else Numba raises that it would have to be copied). References are counted by the code itself.
 
 Memory has a head, as Numba knows it: {references, destructor, its argument, data, size, allocator}.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from programs import call
+from one_call import call
 
 import shlo_jit
 from shlo_jit.errors import ExecutionError, UnsupportedError
@@ -58,7 +58,9 @@ def test_memory_is_freed():
 
 def test_exceptions_name_the_call_and_the_line():
     exe = compiled(OUTER, returned)
-    with pytest.raises(ExecutionError, match=r"custom call 'f' \(line 2.*\): ValueError: too large \(in returned, test_arrays"):
+    with pytest.raises(
+        ExecutionError, match=r"custom call 'f' \(line 2.*\): ValueError: too large \(in returned, test_arrays"
+    ):
         exe(X + 10, Y)
     np.testing.assert_array_equal(exe(X, Y), np.outer(X, Y))
 
@@ -82,7 +84,9 @@ def test_results_of_another_shape_are_refused_when_they_come():
 
 
 def test_results_of_another_type_are_refused():
-    with pytest.raises(UnsupportedError, match=r"returns array\(float64, 1d, C\) where the call has array\(float32, 1d, C\)"):
+    with pytest.raises(
+        UnsupportedError, match=r"returns array\(float64, 1d, C\) where the call has array\(float32, 1d, C\)"
+    ):
         compiled(call(["5xf64"], ["5xf32"]), lambda x: x + 1)
 
 
@@ -111,7 +115,9 @@ def test_types(dtype):
         out[:] = x[::-1]
 
     exe = compiled(call([f"4x{dtype}"], [f"4x{dtype}"]), reverse)
-    x = np.array([0, 1, 1, 0]).astype(exe.inputs[0].dtype.numpy if hasattr(exe.inputs[0].dtype, "numpy") else exe.inputs[0].dtype)
+    x = np.array([0, 1, 1, 0]).astype(
+        exe.inputs[0].dtype.numpy if hasattr(exe.inputs[0].dtype, "numpy") else exe.inputs[0].dtype
+    )
     np.testing.assert_array_equal(exe(x), x[::-1])
 
 
@@ -124,7 +130,9 @@ def test_what_numba_refuses_names_the_function():
     def wrong(x, out):
         out[:] = x.no_such_thing
 
-    with pytest.raises(UnsupportedError, match=r"custom call @f: .*wrong \(test_arrays.py:\d+\): Numba refuses it: Unknown attribute"):
+    with pytest.raises(
+        UnsupportedError, match=r"custom call @f: .*wrong \(test_arrays.py:\d+\): Numba refuses it: Unknown attribute"
+    ):
         compiled(call(["4xf32"], ["4xf32"]), wrong)
 
 

@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from programs import call, chain
+from one_call import call, chain
 
 import shlo_jit
 from shlo_jit.custom.identity import identity_of
@@ -166,7 +166,7 @@ def found_in_cache(caplog, function) -> bool:
 
 def made(text, **found):
     found["numba"] = numba
-    exec(text, found)  # noqa: S102
+    exec(text, found)
     return found["f"]
 
 
@@ -231,6 +231,8 @@ def test_exports_take_code_and_names_only(tmp_path):
 
 
 def test_processes():
-    exe = shlo_jit.compile(chain(), custom_calls={"f": shlo_jit.elementwise(checked)}, num_replicas=2, transport="threads")
+    exe = shlo_jit.compile(
+        chain(), custom_calls={"f": shlo_jit.elementwise(checked)}, num_replicas=2, transport="threads"
+    )
     for got, x in zip(exe([(X, Y), (X + 1, Y)]), (X, X + 1), strict=True):
         np.testing.assert_array_equal(got, (x + Y + Y) * x)

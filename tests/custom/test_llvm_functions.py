@@ -5,7 +5,7 @@ from __future__ import annotations
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from programs import call, chain
+from one_call import call, chain
 
 import shlo_jit
 from shlo_jit.errors import ExecutionError, UnsupportedError
@@ -136,7 +136,9 @@ def test_random_damage_to_bitcode_never_ends_the_process():
 
 
 def test_code_without_instructions_for_it_is_refused():
-    source = 'define float @g(float %a, float %b) {\n  call void asm sideeffect "no such thing", ""()\n  ret float %a\n}'
+    source = (
+        'define float @g(float %a, float %b) {\n  call void asm sideeffect "no such thing", ""()\n  ret float %a\n}'
+    )
     with pytest.raises(UnsupportedError, match="LLVM fails on it|LLVM refuses it"):
         compiled(chain(), source)
 

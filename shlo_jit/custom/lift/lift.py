@@ -327,7 +327,7 @@ class Lifting:
         for edge in loop.exits:
             for phi in self.function.blocks[edge[1]].phis:
                 operand = phi.operands[phi.sources.index(edge[0])]
-                if edge[0] == loop.entry and operand in names:
+                if edge[0] == loop.entry and operand in names and operand in self.varying.names:
                     frozen.add(operand)
                 elif isinstance(operand, str) and operand in defined:
                     slots[edge, operand] = None

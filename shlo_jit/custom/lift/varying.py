@@ -1,7 +1,8 @@
 """Which values differ from element to element, and which loops turn as often for all elements.
 
 A value that follows from constants and numbers alone is a number; where loops and branches do, they are so too, and a
-program's loop over such a number runs tile by tile.
+program's loop over such a number runs tile by tile. All elements that turn in a loop are in the same turn, so what it
+counts is a number in it, even where they leave it in different turns.
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ def _spread(function: Function, top: Level, masks: Masks, seeds: set[str], unkno
         for level in walk(top):
             if level is not top and _differs(level, masks, found, unknown):
                 found.loops.add(level.entry)
-                found.names.update(p.name for p in function.blocks[level.entry].phis)
                 found.names.update(level.exits)
             for node in level.order:
                 block = function.blocks[node]
