@@ -1,4 +1,4 @@
-"""shlo_jit: StableHLO, as text or as a portable artifact, to CPU machine code.
+"""shlo_jit: StableHLO, as text or as a portable artifact, or built in Python, to CPU machine code.
 
     exe = shlo_jit.compile(text)
     y = exe(x, w)
@@ -7,8 +7,13 @@ Importing the package loads what a program from the object cache needs. LLVM and
 when a program is compiled that the cache does not have.
 """
 
+from __future__ import annotations
+
 from shlo_jit import startup  # isort: skip  # noqa: F401  first: what follows takes a while, and Ctrl-C may come meanwhile
 from shlo_jit import verify as _package  # isort: skip  # noqa: F401  or its import would take the function's name later
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from shlo_jit.api import compile, export, infer, load, parse, refine, verify
 from shlo_jit.custom.functions import LLVMFunction, array_function, elementwise
 from shlo_jit.errors import (
@@ -27,6 +32,9 @@ from shlo_jit.errors import (
 from shlo_jit.runtime.callbacks import register_custom_call
 from shlo_jit.runtime.ffi.types import register_ffi_type
 from shlo_jit.version import __version__
+
+if TYPE_CHECKING:
+    from shlo_jit.builder.jit import jit
 
 __all__ = [
     "Diagnostic",
@@ -47,6 +55,7 @@ __all__ = [
     "elementwise",
     "export",
     "infer",
+    "jit",
     "load",
     "parse",
     "refine",
@@ -54,3 +63,12 @@ __all__ = [
     "register_ffi_type",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`jit` and `builder`, imported when they are asked for: the builder stands above all that this module is."""
+    if name == "jit":
+        return importlib.import_module("shlo_jit.builder.jit").jit
+    if name == "builder":
+        return importlib.import_module("shlo_jit.builder")
+    raise AttributeError(f"module 'shlo_jit' has no attribute {name!r}")

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 class Source:
     """Program text with a name; turns offsets into line and column."""
 
+    label = ""
+    """What plans and profiles call it before its lines; the program's own text needs no name."""
+
     def __init__(self, text: str, name: str = "<text>"):
         self.text = text
         self.name = name
@@ -61,6 +64,7 @@ class Within(Source):
         self._source = source
         self._inside = what
         self.name = source.name
+        self.label = source.label
 
     @property
     def text(self) -> str:  # type: ignore[override]

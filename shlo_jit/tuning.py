@@ -56,6 +56,8 @@ BYTE_BLOCK_FEATURES, BYTE_MERGED_GROUPS = 32, 32
 Chosen: a register of bytes."""
 COUNTED_TURNS = 4096
 """Turns that are counted of a loop in custom code, to know how often it turns. Chosen: some milliseconds."""
+BYTE_SEARCH = 8
+"""Ops that are looked through from a product's operand to bytes. Chosen: bounds compile time."""
 LIFT_UNROLLED = 4
 """Turns up to which a loop in a lifted region is written out. Chosen."""
 LIFT_POSITIONS = 1 << 10

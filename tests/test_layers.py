@@ -29,6 +29,7 @@ LAYERS = (
     ("distributed", ["distributed"]),
     ("aot", ["aot"]),
     ("api", ["check_options", "api", "shlo_jit"]),
+    ("builder", ["builder"]),
     ("frameworks", ["pjrt", "jax"]),
     ("shrinking", ["shrink"]),
     ("command", ["op_table", "cli", "examples", "__main__"]),

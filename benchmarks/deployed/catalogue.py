@@ -54,6 +54,8 @@ MODELS = (
     Model("MLP batch 64", sequences.mlp, _MLP | {"batch": 3}, {"batch": 64}),
     Model("int8 MLP batch 1", sequences.mlp_i8, _MLP),
     Model("int8 MLP batch 64", sequences.mlp_i8, _MLP | {"batch": 3}, {"batch": 64}),
+    Model("int8 feed-forward 128 rows", sequences.mlp_i8, _MLP | {"batch": 3},
+          {"batch": 128, "widths": (768, 3072, 768)}),
     Model("LSTM 128 steps", sequences.lstm, {"time": 5, "width": 8}),
     Model("MobileNetV2", images.mobilenet, _IMAGE | {"stages": ((1, 8, 1, 1), (2, 12, 2, 2)), "last": 16}),
     Model("EfficientNet-B0", images.efficientnet, _IMAGE | {"stages": ((1, 3, 8, 1, 1), (2, 5, 12, 2, 2)), "last": 16}),

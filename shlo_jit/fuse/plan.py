@@ -252,11 +252,18 @@ def source_ops(step: Step) -> list[Op]:
 
 
 def lines_of(ops: Iterable[Op]) -> str:
-    """`line 7`, or `lines 7-12`: where the program's text has the ops; nothing for ops it does not have. Custom code
-    that they were made of is named behind that: `line 7, wave (model.py:12)`."""
-    spans = [op.span for op in ops if op.span is not None]
-    lines = sorted({span.source.line_column(span.start)[0] for span in spans})
-    if not lines:
-        return ""
-    where = f"line {lines[0]}" if lines[0] == lines[-1] else f"lines {lines[0]}-{lines[-1]}"
-    return ", ".join([where, *dict.fromkeys(span.source.inside for span in spans if span.source.inside)])
+    """`line 7`, or `lines 7-12`: where the program's text has the ops; nothing for ops it does not have. Of a program
+    that was built in Python `model.py line 7`. Custom code that ops were made of is named behind that: `line 7, wave
+    (model.py:12)`."""
+    found: dict[str, list[int]] = {}
+    inside: dict[str, None] = {}
+    for op in ops:
+        if (span := op.span) is not None:
+            found.setdefault(span.source.label, []).append(span.source.line_column(span.start)[0])
+            inside.update(dict.fromkeys([span.source.inside] if span.source.inside else []))
+    texts = []
+    for label, lines in found.items():
+        first, last = min(lines), max(lines)
+        text = f"line {first}" if first == last else f"lines {first}-{last}"
+        texts.append(f"{label} {text}" if label else text)
+    return ", ".join([*texts, *inside])

@@ -26,6 +26,7 @@ from shlo_jit.errors import InternalError, StableHLOError
 from shlo_jit.forking import pause
 from shlo_jit.ir.core import Module, Op
 from shlo_jit.passes.canonical.byte_convolutions import byte_convolutions
+from shlo_jit.passes.canonical.byte_products import byte_products
 from shlo_jit.passes.canonical.canonical_convolutions import canonical_convolutions
 from shlo_jit.passes.canonical.canonical_dots import canonical_dots
 from shlo_jit.passes.canonical.canonical_linalg import canonical_linalg
@@ -102,6 +103,7 @@ PASSES = (
     # canonical
     Pass(canonical_linalg, (core.LINALG,)),
     Pass(explicit_layouts, (core.ROW_MAJOR,)),
+    Pass(byte_products),
     Pass(byte_convolutions),
     Pass(dilated_convolutions),
     Pass(pointwise_convolutions),

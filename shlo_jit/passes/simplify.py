@@ -23,7 +23,7 @@ from shlo_jit.ops.effects import acting
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.identities import identities_of
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
-from shlo_jit.passes.weights import weight_ops
+from shlo_jit.passes.weights import reducer_of, weight_ops
 
 
 class _Simplify:
@@ -131,7 +131,12 @@ class _Simplify:
     # ------------------------------------------------------------------ folding
     def fold(self, rw: Rewriter, op: Op, operands: list[Value]) -> list[Value] | None:
         known = [k for o in operands if (k := self.constants.get(o)) is not None]
-        if not known or len(known) < len(operands) or len(op.results) != 1 or op.regions:
+        if not known or len(known) < len(operands) or len(op.results) != 1:
+            return None
+        reducer = reducer_of(op)
+        if reducer is not None:
+            return self.reduced(op, reducer, *known)
+        if op.regions:
             return None
         t, record = op.result.type, OPS[op.name]
         if not isinstance(t, TensorType) or not t.is_static or not isinstance(t.dtype, DType):
@@ -151,6 +156,16 @@ class _Simplify:
                 return None
             result = record.reference(op, *(k.array for k in known))
         return [self.make(Dense(t, np.asarray(result, t.storage.numpy).reshape(t.extents)))]
+
+    def reduced(self, op: Op, reducer: np.ufunc, operand: Dense, initial: Dense) -> list[Value] | None:
+        """The integers of a constant reduced, however many: what is made of weights so is read by each call."""
+        t = op.result.type
+        if not isinstance(t, TensorType) or not t.is_fixed:
+            return None
+        array = operand.array
+        found = reducer.reduce(array, tuple(op.ints("dimensions")), dtype=array.dtype)
+        with np.errstate(all="ignore"):
+            return [self.make(Dense(t, np.asarray(reducer(found, initial.array), array.dtype).reshape(t.extents)))]
 
     def splat(self, t: TensorType, one: np.ndarray) -> Value:
         """A constant whose elements are all the first of an array."""

@@ -1,5 +1,5 @@
 """Which ops prepare weights: what a product or a convolution reads is made of constants alone, by a transpose, convert,
-slice, a multiplication by a scale and the like.
+slice, a multiplication by a scale and the like. Sums of integers count as readers too, which correct zero points.
 
 They are computed when the program is compiled, whatever their size: at run time they would be again in every call, and
 only a constant is brought into its kernel's layout once (`schedule/products.py`).
@@ -9,19 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from shlo_jit import tuning
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops import OPS
 
 PRODUCTS = ("stablehlo.dot_general", "stablehlo.convolution")
+REDUCERS = {"stablehlo.add": np.add, "stablehlo.maximum": np.maximum, "stablehlo.minimum": np.minimum}
+
+
+def reducer_of(op: Op) -> np.ufunc | None:
+    """What a `reduce` of one operand of integers reduces with, if that is one op: its order does not matter."""
+    if op.name != "stablehlo.reduce" or len(op.operands) != 2:
+        return None
+    dtype, body = op.operands[0].tensor.storage, op.block()
+    if not dtype.is_integer or dtype.bits < 8 or len(body.ops) != 2:
+        return None
+    inner, end = body.ops
+    straight = inner.operands == body.arguments and end.operands == inner.results
+    return REDUCERS.get(inner.name) if straight else None
 
 
 def weight_ops(function: Op) -> set[Op]:
     """The ops that prepare weights, in all blocks."""
     chains = _Chains()
     for op in _ops_of(function.block()):
-        if op.name in PRODUCTS:
+        if op.name in PRODUCTS or reducer_of(op) is not None:
             for operand in op.operands:
                 chains.follow(operand)
     return chains.found

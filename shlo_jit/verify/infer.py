@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from shlo_jit.errors import Diagnostic, VerifyError
-from shlo_jit.ir.attributes import DenseArray, EnumAttr, FloatAttr, IntegerAttr
+from shlo_jit.ir.attributes import Dense, DenseArray, EnumAttr, FloatAttr, IntegerAttr
 from shlo_jit.ir.core import Op, Region, Value
-from shlo_jit.ir.types import F32, ElementType, TensorType, Type
+from shlo_jit.ir.types import F32, I64, ElementType, TensorType, Type, tensor
 from shlo_jit.ops import OPS, OpDef, Violation
 from shlo_jit.ops.attribute_kinds import check_attribute
 from shlo_jit.ops.constraints import full_name
@@ -41,11 +43,11 @@ def infer(
     if record is None:
         raise VerifyError(Diagnostic(f"unknown op {name}", op=name, label="unknown", hint=did_you_mean(name, OPS)))
     operands = [Value(t) for t in operand_types]
-    attrs = {key: _attribute(record, key, value) for key, value in (attributes or {}).items()}
+    attrs = {key: attribute_of(record, key, value) for key, value in (attributes or {}).items()}
     stated = None if result_types is None else list(result_types)
-    op = Op(name, operands, stated or _placeholders(record, operands), attrs, list(regions))
+    op = Op(name, operands, stated or placeholders(record, operands), attrs, list(regions))
     try:
-        return _inferred(op, record, stated)
+        return inferred_types(op, record, stated)
     except Violation as violation:
         message = f"{op_name} {violation.label}: '{name}' op {violation.message}"
         rule = record.constraints.get(violation.label, "")
@@ -66,7 +68,8 @@ def check_arguments(op_name: object, operands: object, attributes: object, regio
         raise TypeError(f"regions: expected a list of Regions, got {regions!r}")
 
 
-def _inferred(op: Op, record: OpDef, stated: list[Type] | None) -> list[Type]:
+def inferred_types(op: Op, record: OpDef, stated: list[Type] | None) -> list[Type]:
+    """What `infer` gives, of an op whose results are placeholders or as stated. Raises Violation and ValueError."""
     check_values("operand", record.operands, record.operand_kinds, op.operands)
     for key, spec in record.attributes.items():
         check_attribute(key, spec, op.attributes.get(key))
@@ -91,14 +94,14 @@ def _inferred(op: Op, record: OpDef, stated: list[Type] | None) -> list[Type]:
     return found
 
 
-def _placeholders(record: OpDef, operands: Sequence[Value]) -> list[Type]:
+def placeholders(record: OpDef, operands: Sequence[Value]) -> list[Type]:
     """Results that nothing is known of; elements as those of the first tensor, for ops that leave them open."""
     elements = [v.type.dtype for v in operands if isinstance(v.type, TensorType)]
     element: ElementType = elements[0] if elements else F32
     return [TensorType(None, element) for name in record.results if name[-1] not in "*?"]
 
 
-def _attribute(record: OpDef, name: str, value: Any) -> Any:
+def attribute_of(record: OpDef, name: str, value: Any) -> Any:
     """A Python value as the attribute that the record asks for; attributes stay as they are."""
     spec = record.attributes.get(name)
     word, _, rest = (spec.kind if spec is not None else "").partition(" ")
@@ -107,11 +110,22 @@ def _attribute(record: OpDef, name: str, value: Any) -> Any:
     if isinstance(value, int):
         return IntegerAttr(value, word if word in ("i32", "i64") else "i64")
     if isinstance(value, float):
-        return FloatAttr(value, "f32")
+        return FloatAttr(float(np.float32(value)), "f32")
     if isinstance(value, str) and word == "enum":
         return EnumAttr("stablehlo", rest, value)
     if isinstance(value, list | tuple) and word == "enums":
         return tuple(EnumAttr("stablehlo", rest, v) if isinstance(v, str) else v for v in value)
     if isinstance(value, list | tuple) and word in ("ints", "bools"):
         return DenseArray("i64" if word == "ints" else "i1", tuple(value))
+    if isinstance(value, list | tuple) and word in ("pairs", "groups"):
+        return matrix(value)
     return value
+
+
+def matrix(rows: Sequence[Sequence[int]]) -> Dense:
+    """A matrix of integers as an attribute; shorter rows are filled with -1, which is no process."""
+    width = max(map(len, rows), default=0)
+    array = np.full((len(rows), width), -1, np.int64)
+    for i, row in enumerate(rows):
+        array[i, : len(row)] = row
+    return Dense(tensor(array.shape, I64), array)

@@ -192,6 +192,14 @@ CASES = {
           return %0 : tensor<2x3xf32>""", "tensor<2x3xf32>", "tensor<2x3xf32>"),
         "custom_call", "transpose custom_call", meaning=False,
     ),
+    "byte_products": Case(
+        main("""%h = stablehlo.convert %x : (tensor<8x8xf32>) -> tensor<8x8xi8>
+          %w = stablehlo.convert %h : (tensor<8x8xi8>) -> tensor<8x8xi32>
+          %0 = stablehlo.dot_general %w, %h, contracting_dims = [1] x [0] :
+            (tensor<8x8xi32>, tensor<8x8xi8>) -> tensor<8x8xi32>
+          return %0 : tensor<8x8xi32>""", "tensor<8x8xf32>", "tensor<8x8xi32>"),
+        "convert convert dot_general", "convert convert dot_general", shape=(8, 8),
+    ),
     "byte_convolutions": Case(
         main("""%b = stablehlo.convert %x : (tensor<1x8x8xf32>) -> tensor<1x8x8xi8>
           %0 = stablehlo.convolution(%b, %b) dim_numbers = [b, f, 0]x[0, i, o]->[b, 0, f], window = {}

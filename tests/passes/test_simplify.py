@@ -8,6 +8,7 @@ from alone import after
 
 import shlo_jit
 from shlo_jit.ir.core import Op, walk
+from shlo_jit.ir.types import DTYPES
 from shlo_jit.passes.canonical.canonical_dots import canonical_dots
 from shlo_jit.passes.simplify import simplify
 
@@ -181,3 +182,20 @@ def test_a_transposed_operand_is_read_as_it_lies() -> None:
     )
     function = after(one(body, f"(%x: {t}) -> tensor<8x8xf32>"), canonical_dots, simplify)
     assert "transpose" not in names(function)
+
+
+@pytest.mark.parametrize("reducer", ["add", "maximum", "minimum"])
+@pytest.mark.parametrize("dtype", ["i8", "ui8", "i32"])
+def test_integers_of_constants_are_reduced(reducer: str, dtype: str) -> None:
+    """However many, since weights are summed for zero points; with the bits of run time."""
+    rng = np.random.default_rng(3)
+    data = rng.integers(0, 128, (300, 5))
+    t, r = f"tensor<300x5x{dtype}>", f"tensor<5x{dtype}>"
+    rows = ", ".join(f"[{', '.join(map(str, row))}]" for row in data)
+    sums = f"""%i = stablehlo.constant dense<7> : tensor<{dtype}>
+%0 = stablehlo.reduce(%c init: %i) applies stablehlo.{reducer} across dimensions = [0] : ({t}, tensor<{dtype}>) -> {r}
+return %0 : {r}"""
+    text = one(f"%c = stablehlo.constant dense<[{rows}]> : {t}\n{sums}", f"() -> {r}")
+    assert names(after(text, simplify)) == ["constant", "return"]
+    computed = shlo_jit.compile(one(sums, f"(%c: {t}) -> {r}"), cache=False)(data.astype(DTYPES[dtype].numpy))
+    np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(), computed)

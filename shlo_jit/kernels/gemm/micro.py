@@ -119,6 +119,13 @@ def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, acc: V)
     return b.add(b.mul(x, y), acc)
 
 
+def hidden_flip(b: Builder, unit: str) -> V:
+    """What adds 128 to every byte by an exclusive or. LLVM must not know it: it would make a scalar of it, and three
+    instructions of a load that broadcasts and flips."""
+    known = const(unit, 0x80808080 - (1 << 32))
+    return b.emit(unit, f'call {unit} asm "", "=v,0"({unit} {known.text}) nounwind memory(none)')
+
+
 def row_pointers(b: Builder, first: V, stride: V, rows: int) -> list[V]:
     """The first pointer of every group of `ROW_GROUP` rows.
 
@@ -193,6 +200,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
         heads = [b.load(acc_type, in_panels(bp, v, plan.lanes * 4)) for v in range(nv)]
         sums, bp = heads * rows, b.offset(bp, plan.header)
     unit = vector(plan.unit, plan.lanes)
+    flip = hidden_flip(b, unit) if plan.flips_a else None
     in_place = plan.kind == "plain" and len(tile.masks) > 0
     total = rows * nv
     ahead = b.mul(b_rs, tuning.GEMM_PANEL_AHEAD)
@@ -213,6 +221,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
         here = [b.emit("ptr", f"freeze ptr {p.text}") for p in at]
         for r in range(rows):
             x = b.splat(b.load(plan.unit, row_pointer(b, here, a_rs, r)), plan.lanes)
+            x = x if flip is None else b.xor(x, flip)
             new += [multiply_add(b, plan, target, x, ys[v], acc[r * nv + v]) for v in range(nv)]
         carry.next(*new, *(b.offset(p, a_cs) for p in at), b.offset(row_b, b_rs), b.offset(soon, later_step))
 

@@ -43,11 +43,8 @@ class PackPlan:
     parts: int
     lanes: int
     masks: bool
-    flip: bool = False
-    """Add 128 to every byte, so a signed one becomes unsigned or the reverse."""
     header: int = 0
-    """Factor of the sums over k at the head of a panel: they undo the `flip` of the other operand. 0: no head."""
-    has_header: bool = False
+    """Factor of the sums over k at the head of a panel (see `GemmPlan.flips_a`). 0: no head."""
     whole: int = 1
     """Steps are filled up with zeros to a multiple of this."""
 
@@ -66,15 +63,11 @@ class PackPlan:
 
 def pack_plans(plan: GemmPlan) -> tuple[PackPlan, PackPlan]:
     """The packers of A and B; equal up to the name when one function can do both."""
-    flip = header = False
-    if plan.kind == "vnni":
-        flip = (plan.types.a == "ui8") == (plan.types.b == "ui8")
-        header = True
-    factor = 0 if not flip else (128 if plan.types.a == "ui8" else -128)
+    factor = plan.unflip if plan.flips_a else 0
     common = (plan.unit, plan.group, plan.parts, plan.lanes, plan.masks)
-    a = PackPlan(f"{plan.symbol}_pack_a", plan.types.a, *common, flip=flip)
-    b = PackPlan(f"{plan.symbol}_pack_b", plan.types.b, *common, header=factor, has_header=header, whole=plan.whole)
-    if plan.types.a == plan.types.b and not header and plan.kind != "amx":
+    a = PackPlan(f"{plan.symbol}_pack_a", plan.types.a, *common)
+    b = PackPlan(f"{plan.symbol}_pack_b", plan.types.b, *common, header=factor, whole=plan.whole)
+    if plan.types.a == plan.types.b and not factor and plan.kind != "amx":
         b = a
     return a, b
 
@@ -131,7 +124,7 @@ def emit_pack(module: ModuleText, plan: PackPlan, target: Target, attributes: st
         return []
 
     b.if_else(along_j, copy, other)
-    if plan.has_header:
+    if plan.header:
         p.heads()
     if plan.whole > 1:
         p.fill()
@@ -171,7 +164,7 @@ class _Packer:
         self.step = b.mul(self.width, plan.unit_bytes * plan.parts)
         """Bytes of one step of k in a panel."""
         self.base = panels
-        self.first = b.offset(panels, plan.lanes * 2 * 4) if plan.has_header else panels
+        self.first = b.offset(panels, plan.lanes * 2 * 4) if plan.header else panels
 
     def each_panel(self) -> _Panels:
         return _Panels(self)
@@ -249,7 +242,7 @@ class _Packer:
             x = self._load(vector(f"i{width}", plan.lanes), b.offset(source, b.mul(self.k_stride, t)), here)
             x = b.cast("zext", x, "i32")
             word = b.or_(word, b.shl(x, t * width)) if t else x
-        self._store(self._flipped(word), at, mask)
+        self._store(word, at, mask)
 
     def _copy_element(self, source: V, to: V, j: V) -> None:
         b, plan = self.b, self.plan
@@ -320,7 +313,7 @@ class _Packer:
         if plan.group == 1:
             return convert(b, self._load(vector(plan.element, plan.lanes), at, mask), plan.dtype, plan.unit)
         units = vector("i32", plan.lanes)
-        return self._flipped(b.load(units, at, align=1) if mask is None else b.masked_load(units, at, mask, align=1))
+        return b.load(units, at, align=1) if mask is None else b.masked_load(units, at, mask, align=1)
 
     # ------------------------------------------------------------------ one by one
     def scalar(self, panel: _Panel, k0: V, j0: V) -> None:
@@ -343,8 +336,6 @@ class _Packer:
         inside = b.icmp("slt", k, self.k)
         x = b.load(small, b.select(inside, source, self.source))
         x = b.select(inside, x, const(small, 0))
-        if plan.flip:
-            x = b.xor(x, const(small, -128))
         at = b.add(b.mul(j, plan.group), b.urem(k, plan.group))
         b.store(x, b.offset(step, b.mul(at, 4 // plan.group)))
 
@@ -358,21 +349,17 @@ class _Packer:
         zero = const(vector("i32", plan.lanes), 0)
         with self.each_panel() as panel:
             head = b.offset(panel.to, -nv * plan.lanes * 4)
-            if plan.header == 0:
+            with b.loop_carry(0, units, [zero] * nv) as k:
+                row = b.offset(panel.to, b.mul(k.index, self.step))
+                sums: list[V] = []
                 for v in range(nv):
-                    b.store(zero, b.offset(head, v * plan.lanes * 4))
-            else:
-                with b.loop_carry(0, units, [zero] * nv) as k:
-                    row = b.offset(panel.to, b.mul(k.index, self.step))
-                    sums: list[V] = []
-                    for v in range(nv):
-                        x = b.load("<64 x i8>", b.offset(row, v * plan.lanes * 4))
-                        pair = [x, ones] if plan.dtype == "ui8" else [ones, x]
-                        sums.append(b.call(zero.type, "llvm.x86.avx512.vpdpbusd.512", [k.values[v], *pair]))
-                    k.next(*sums)
-                for v in range(nv):
-                    scaled = b.mul(k.values[v], const(zero.type, plan.header))
-                    b.store(scaled, b.offset(head, v * plan.lanes * 4))
+                    x = b.load("<64 x i8>", b.offset(row, v * plan.lanes * 4))
+                    pair = [x, ones] if plan.dtype == "ui8" else [ones, x]
+                    sums.append(b.call(zero.type, "llvm.x86.avx512.vpdpbusd.512", [k.values[v], *pair]))
+                k.next(*sums)
+            for v in range(nv):
+                scaled = b.mul(k.values[v], const(zero.type, plan.header))
+                b.store(scaled, b.offset(head, v * plan.lanes * 4))
 
     def fill(self) -> None:
         """Zeros from the last step to a multiple of `whole`."""
@@ -381,9 +368,6 @@ class _Packer:
         filled = b.mul(b.udiv(b.add(units, plan.whole - 1), plan.whole), plan.whole)
         with self.each_panel() as panel:
             b.memset(b.offset(panel.to, b.mul(units, self.step)), 0, b.mul(b.sub(filled, units), self.step))
-
-    def _flipped(self, x: V) -> V:
-        return self.b.xor(x, const(x.type, 0x80808080 - (1 << 32))) if self.plan.flip else x
 
     def _mask(self, count: V, n: int) -> V:
         b = self.b

@@ -74,7 +74,7 @@ def _pack_block(plan: GemmPlan, block: np.ndarray, out: np.ndarray) -> None:
         units[:, :whole, :k] = main.transpose(0, 2, 1, 4, 3)
         if n % plan.nr:
             units[:, whole, :k, :, : n % plan.nr] = parts[:, :, whole * plan.nr :].transpose(0, 1, 3, 2)
-    if pack.has_header:
+    if pack.header:
         sums = block.sum(axis=1, dtype=np.int32) * np.int32(pack.header)
         heads = np.zeros((batch, out.shape[1] * plan.nr), np.int32)
         heads[:, :n] = sums

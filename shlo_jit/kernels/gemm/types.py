@@ -112,8 +112,8 @@ class GemmPlan:
 
     @property
     def header(self) -> int:
-        """Bytes before a packed B panel: the signedness correction of `vnni`, one i32 a column."""
-        return self.nr * 4 if self.kind == "vnni" else 0
+        """Bytes before a packed B panel: where A is flipped, the correction for that, one i32 a column."""
+        return self.nr * 4 if self.flips_a else 0
 
     @property
     def symbol(self) -> str:
@@ -129,7 +129,18 @@ class GemmPlan:
     @property
     def joins_a(self) -> bool:
         """Whether the unit of A is nothing but several elements."""
-        return self.kind in ("bf16", "vnni") and not self.header
+        return self.kind in ("bf16", "vnni")
+
+    @property
+    def flips_a(self) -> bool:
+        """Whether 128 is added to each byte of A in the tile: one operand of `vpdpbusd` is unsigned, the other signed.
+        What a byte stands for then changes by 128 (by -128 where it was unsigned); `unflip` times the sums of B's
+        columns undo that."""
+        return self.kind == "vnni" and self.types.a == self.types.b
+
+    @property
+    def unflip(self) -> int:
+        return 128 if self.types.a == "ui8" else -128
 
     @property
     def whole(self) -> int:

@@ -73,18 +73,29 @@ def _float_to_int(b: Builder, target: DType, x: V) -> V:
     """Convert what is in range, and put the ends of the range where it is not. (`llvm.fptosi.sat` says the same, but
     LLVM 22 does it an element at a time.)"""
     n = lanes(x.type)
-    wide = vector(register_type(target) if target.bits >= 32 else "i32", n)
-    unsigned = target.kind == "u"
     low, high = storage_range(target)
+    if target.bits < 32:
+        return _float_to_narrow(b, x, low, high, vector(register_type(target), n))
+    wide = vector(register_type(target), n)
+    unsigned = target.kind == "u"
     above = b.fcmp("oge", x, const(x.type, float(high + 1)))
     below = b.fcmp("olt", x, const(x.type, float(low)))
     outside = b.or_(b.or_(above, below), b.fcmp("uno", x, x))
     inside = b.select(outside, const(x.type, 0.0), x)
-    y = b.cast("fptoui" if unsigned and target.bits >= 32 else "fptosi", inside, wide)
+    y = b.cast("fptoui" if unsigned else "fptosi", inside, wide)
     y = b.select(above, const(wide, high), y)
-    if not unsigned:
-        y = b.select(below, const(wide, low), y)
-    return b.cast("trunc", y, vector(register_type(target), n)) if target.bits < 32 else y
+    return y if unsigned else b.select(below, const(wide, low), y)
+
+
+def _float_to_narrow(b: Builder, x: V, low: int, high: int, type: str) -> V:
+    """Both ends are floats too, so that numbers are cut off before they are converted. A NaN passes through, and then
+    is 0."""
+    least, most = const(x.type, float(low)), const(x.type, float(high))
+    inside = b.select(b.fcmp("olt", most, x), most, x)
+    inside = b.select(b.fcmp("ogt", least, inside), least, inside)
+    wide = vector("i32", lanes(x.type))
+    y = b.select(b.fcmp("ord", x, x), b.cast("fptosi", inside, wide), const(wide, 0))
+    return b.cast("trunc", y, type)
 
 
 def _int_to_float(b: Builder, source: DType, target: DType, x: V) -> V:

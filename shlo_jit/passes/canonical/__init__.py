@@ -1,1 +1,2 @@
-"""Products, convolutions, linear algebra and collective ops in the forms that the routines take: passes alone."""
+"""Products, convolutions, linear algebra and collective ops in the forms that the routines take: passes alone, but for
+`byte_operands`, which finds the bytes that wide integers were, and `zero_points`: products of values less a number."""

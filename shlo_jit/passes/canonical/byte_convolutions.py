@@ -56,7 +56,7 @@ def byte_convolutions(function: Op, _: Context) -> Op:
             return None
         t = op.result.tensor
         lhs, rhs = operands
-        if not pays(lhs, rhs, t.storage, t.extents, op.attributes):
+        if not (is_byte(lhs) and is_byte(rhs) and pays(mk.shape_of(rhs), t.storage, t.extents, op.attributes)):
             return None
         return [byte_convolution(rw, lhs, rhs, t.storage, t.extents, op.attributes)]
 
@@ -90,21 +90,24 @@ def _flags(attr: Any) -> Sequence[Any]:
     return attr.values if isinstance(attr, DenseArray) else list(attr)
 
 
-def pays(lhs: Value, rhs: Value, dtype: DType, shape: tuple[int, ...], attributes: Mapping[str, Any]) -> bool:
-    """Whether the convolution is one of bytes, not depthwise, and large enough."""
+def is_byte(value: Value) -> bool:
+    return value.tensor.storage.is_integer and value.tensor.storage.bits <= 8
+
+
+def pays(kernel: tuple[int, ...], dtype: DType, shape: tuple[int, ...], attributes: Mapping[str, Any]) -> bool:
+    """Whether a convolution of bytes is better a product: it is not depthwise, and large enough. Of the shapes of its
+    kernel and its result."""
     numbers = attributes["dimension_numbers"]
     assert isinstance(numbers, ConvDims)
-    if not all(v.tensor.storage.is_integer and v.tensor.storage.bits <= 8 for v in (lhs, rhs)):
-        return False
     window = window_of(attributes, len(numbers.input_spatial_dimensions))
-    features = mk.shape_of(rhs)[numbers.kernel_output_feature_dimension]
+    features = kernel[numbers.kernel_output_feature_dimension]
     if hint_of(features) < tuning.BYTE_LEAST_FEATURES or not math.prod(shape):
         return False
-    depth = math.prod(mk.shape_of(rhs)) // features
+    depth = math.prod(kernel) // features
     rows = math.prod(shape) // features
     groups = window.groups * window.batch_groups
     if groups > 1:
-        inputs = mk.shape_of(rhs)[numbers.kernel_input_feature_dimension]
+        inputs = kernel[numbers.kernel_input_feature_dimension]
         if inputs == 1 and features == groups:
             return False
         depth *= groups
@@ -125,7 +128,7 @@ def byte_convolution(
     if window.groups * window.batch_groups > 1:
         return _grouped(rw, lhs, rhs, dtype, shape, numbers, window)
     counts = [shape[d] for d in numbers.output_spatial_dimensions]
-    rows = _patches(rw, _padded(rw, lhs, numbers, window), numbers, window, _sizes(rhs, numbers), counts)
+    rows = _patches(rw, padded(rw, lhs, numbers, window), numbers, window, _sizes(rhs, numbers), counts)
     roles = [(), (), (numbers.input_feature_dimension,), (0,)]
     product = mk.dot(rw, (rows, _matrix(rw, rhs, numbers, window)), roles, dtype)
     kept = [d for d in range(lhs.tensor.rank) if d != numbers.input_feature_dimension]
@@ -144,7 +147,7 @@ def _grouped(
     merged = _merged(groups, features // groups)
     x, inside = _blocks(rw, lhs, numbers, window, groups // merged)
     sizes, counts = _sizes(rhs, numbers), [shape[d] for d in numbers.output_spatial_dimensions]
-    rows = _patches(rw, _padded(rw, x, inside, window), inside, window, sizes, counts)
+    rows = _patches(rw, padded(rw, x, inside, window), inside, window, sizes, counts)
     matrix = _block_matrix(rw, _matrix(rw, rhs, numbers, window), math.prod(sizes), groups, merged)
     product = mk.dot(rw, (rows, matrix), [(0,), (0,), (rows.tensor.rank - 1,), (1,)], dtype)
     # block, batch, spatial ..., features of a block -> batch, spatial ..., features
@@ -198,12 +201,12 @@ def _sizes(rhs: Value, numbers: ConvDims) -> tuple[int, ...]:
     return tuple(mk.shape_of(rhs)[d] for d in numbers.kernel_spatial_dimensions)
 
 
-def _padded(rw: Rewriter, lhs: Value, numbers: ConvDims, window: Window) -> Value:
-    """The input with its padding and dilation written out."""
+def padded(rw: Rewriter, lhs: Value, numbers: ConvDims, window: Window, number: int = 0) -> Value:
+    """The input with its padding and dilation written out, filled with a number."""
     low, high, inner = ([0] * lhs.tensor.rank for _ in range(3))
     for d, pair, gap in zip(numbers.input_spatial_dimensions, window.padding, window.lhs_dilation, strict=True):
         (low[d], high[d]), inner[d] = pair, gap - 1
-    return mk.pad(rw, lhs, 0, low, high, inner)
+    return mk.pad(rw, lhs, number, low, high, inner)
 
 
 def _patches(

@@ -1,0 +1,224 @@
+"""Arguments as callers give them to what ops take: values of arrays and numbers, checked lists of integers, words.
+
+A Python number takes the element type of the tensor beside it: an integer if the type has it exactly, a float as the
+nearest number of a float type. Nothing else is converted.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, get_args
+
+import numpy as np
+
+from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.scope import Handle, emit1, frame
+from shlo_jit.builder.shapes import element_of, shape_text
+from shlo_jit.ir.attributes import Dense, EnumAttr, StructAttr
+from shlo_jit.ir.dtypes import DType
+from shlo_jit.ir.structs import STRUCTS
+from shlo_jit.ir.types import QuantizedType, TensorType, round_to, storage_range, tensor
+
+if TYPE_CHECKING:
+    from shlo_jit.builder.values import Value
+
+Number: TypeAlias = "bool | int | float | complex"
+TensorLike: TypeAlias = "Value | np.ndarray | np.generic | bool | int | float | complex"
+"""What functions take for a tensor."""
+WORDS = {bool: "a truth value", int: "an integer", float: "a float", complex: "a complex number"}
+
+
+# ---------------------------------------------------------------------------- tensors
+def is_number(x: object) -> TypeGuard[Number]:
+    """A number of Python's, which has no element type of its own."""
+    return isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic)
+
+
+def tensor_of(x: object, argument: str, like: DType | None = None) -> Value:
+    """A value of what stands for a tensor. `like`: the element type of a number."""
+    if isinstance(x, Handle):
+        if not isinstance(x.type, TensorType):
+            raise wrong(argument, f"expected a tensor, got {shape_text(x.type)}")
+        return x  # type: ignore[return-value]  handles are values
+    if isinstance(x, np.ndarray | np.generic):
+        return constant_of(np.asarray(x), element_of(x.dtype, argument))
+    if is_number(x):
+        if like is None:
+            hint = "write builder.constant(number, dtype), or a NumPy scalar"
+            raise wrong(argument, f"{x!r} has no element type, and no tensor beside it says one", hint=hint)
+        return constant_of(exact(x, like, argument), like)
+    hint = "builder.constant makes one of nested lists" if isinstance(x, list | tuple) else ""
+    raise wrong(argument, f"expected a tensor, an array or a number, got {type(x).__name__}", hint=hint)
+
+
+def tensors_of(xs: object, argument: str) -> list[Value]:
+    """Values of a list of tensors, or of one."""
+    if isinstance(xs, list | tuple):
+        return [tensor_of(x, f"{argument}[{i}]") for i, x in enumerate(xs)]
+    return [tensor_of(xs, argument)]
+
+
+def same_elements(argument: Mapping[str, object]) -> list[Value]:
+    """Values of arguments by their names, which are of one element type; numbers take that of the others."""
+    known = next((x for x in argument.values() if not is_number(x)), None)
+    names = list(argument)
+    if known is None:
+        raise wrong(names[0], "all arguments are numbers, so that none says an element type")
+    first = next(name for name, x in argument.items() if x is known)
+    made = tensor_of(known, first)
+    like = made.element_type
+    found = []
+    for name, x in argument.items():
+        y = made if name == first else tensor_of(x, name, like)
+        if y.element_type != like:
+            hint = f"write .astype('{like}') behind {name}, or .astype('{y.element_type}') behind {first}"
+            raise wrong(name, f"{shape_text(y.type)} beside {shape_text(made.type)}: nothing is converted", hint=hint)
+        found.append(y)
+    return found
+
+
+def exact(x: Number, dtype: DType, argument: str) -> np.ndarray:
+    """A number of Python's as an element type has it. Raises BuilderError where it has not."""
+    kind = dtype.kind
+    allowed = {"b": bool, "i": int, "u": int, "x": int, "f": (int, float), "c": (int, float, complex)}[kind]
+    if not isinstance(x, allowed) or (isinstance(x, bool) and kind != "b"):
+        word = WORDS[type(x)] if type(x) in WORDS else repr(x)
+        raise wrong(argument, f"{x!r} is {word}, and the elements are {dtype}", hint=f"write it as one, or {_cast(x)}")
+    if isinstance(x, int) and kind in "iux":
+        low, high = (0, 2**63 - 1) if kind == "x" else storage_range(dtype)
+        if not low <= x <= high:
+            raise wrong(argument, f"{x} is no {dtype}, which goes from {low} to {high}")
+    with np.errstate(all="ignore"):
+        try:
+            made = np.asarray(x, dtype.numpy if kind != "f" else np.float64)
+        except OverflowError:
+            raise wrong(argument, f"{x} is more than {dtype} has") from None
+        if kind == "f":
+            wide, made = float(made), round_to(np.asarray(made), dtype)
+            near = float(made)
+            if isinstance(x, int) and not isinstance(x, bool) and near != x:
+                raise wrong(argument, f"the integer {x} is not exact in {dtype}", hint=f"write {x}.0 for the nearest")
+            if math.isfinite(wide) and (not math.isfinite(near) or (near == 0) != (wide == 0)):
+                raise wrong(argument, f"{x} is out of the range of {dtype}")
+    return made
+
+
+def _cast(x: Number) -> str:
+    return ".astype(...) behind the tensor" if not isinstance(x, bool) else "compare the tensor"
+
+
+def constant_of(array: np.ndarray, dtype: DType, shape: Sequence[int] | None = None) -> Value:
+    """A constant of an array that has the element type already; with `shape`, of one element everywhere."""
+    frame()
+    extents = tuple(array.shape if shape is None else shape)
+    data = np.array(array, dtype.numpy) if shape is None else np.broadcast_to(np.array(array, dtype.numpy), extents)
+    data.flags.writeable = False
+    return emit1("stablehlo.constant", (), {"value": Dense(tensor(extents, dtype), data)})
+
+
+def shape_of(x: Handle) -> tuple[int | None, ...]:
+    """The extents of a tensor, None where one is unknown."""
+    shape = x.raw.tensor.shape
+    return () if shape is None else shape
+
+
+def element(x: Handle) -> DType:
+    """The element type of a tensor; of a quantized one, what its numbers are of."""
+    dtype = x.raw.tensor.dtype
+    return dtype.expressed if isinstance(dtype, QuantizedType) else dtype
+
+
+def static_shape(x: Handle, argument: str) -> tuple[int, ...]:
+    """The extents of a tensor all of which are known."""
+    t = x.raw.tensor
+    if not t.is_static:
+        raise wrong(argument, f"the extents of {shape_text(t)} have to be known for this")
+    return t.extents
+
+
+# ---------------------------------------------------------------------------- numbers, lists, words
+def integer(x: object, argument: str) -> int:
+    """An integer that is known while the program is built."""
+    if isinstance(x, bool):
+        raise wrong(argument, f"expected an integer, got {x!r}")
+    try:
+        return operator.index(x)  # type: ignore[arg-type]  whatever it is, it says so
+    except TypeError:
+        what = "a value of the program, which is not known yet" if isinstance(x, Handle) else repr(x)
+        raise wrong(argument, f"expected an integer, got {what}") from None
+
+
+def integers(xs: object, argument: str) -> tuple[int, ...]:
+    """A list of integers; one by itself is a list of one."""
+    if isinstance(xs, list | tuple | range | np.ndarray):
+        return tuple(integer(x, argument) for x in xs)
+    return (integer(xs, argument),)
+
+
+def flag(x: object, argument: str) -> bool:
+    """A truth value that is known while the program is built."""
+    if isinstance(x, bool | np.bool_):
+        return bool(x)
+    raise wrong(argument, f"expected True or False, got {type(x).__name__ if isinstance(x, Handle) else repr(x)}")
+
+
+def axis(x: object, rank: int, argument: str) -> int:
+    """A dimension; negative ones count from the last."""
+    d = integer(x, argument)
+    if not -rank <= d < max(rank, 0):
+        raise wrong(argument, f"there is no dimension {d} of {rank}")
+    return d % rank
+
+
+def axes(xs: object, rank: int, argument: str) -> tuple[int, ...]:
+    """Dimensions, each once."""
+    found = tuple(axis(x, rank, argument) for x in integers(xs, argument))
+    if len(set(found)) != len(found):
+        raise wrong(argument, f"a dimension is there twice: {list(found)}")
+    return found
+
+
+def per_dimension(xs: object, count: int, argument: str, default: int = 1) -> tuple[int, ...]:
+    """One integer for each of the dimensions; None is the default everywhere."""
+    if xs is None:
+        return (default,) * count
+    found = integers(xs, argument)
+    if len(found) != count:
+        raise wrong(argument, f"expected {count} numbers, one for each dimension, got {len(found)}")
+    return found
+
+
+def unless(xs: Sequence[Any], default: Any) -> list[Any] | None:
+    """The list, or None where all of it is what it is by default, so that it need not be said."""
+    return list(xs) if any(x != default for x in xs) else None
+
+
+def pairs(xs: object, argument: str) -> list[tuple[int, int]]:
+    """A list of pairs of integers."""
+    if not isinstance(xs, list | tuple | np.ndarray):
+        raise wrong(argument, f"expected pairs of integers, got {xs!r}")
+    found = [integers(x, argument) for x in xs]
+    for pair in found:
+        if len(pair) != 2:
+            raise wrong(argument, f"expected pairs, got {len(pair)} numbers: {list(pair)}")
+    return [(a, b) for a, b in found]
+
+
+def word(x: object, words: Any, argument: str) -> str:
+    """One of the words of a Literal, in whatever case."""
+    known = get_args(words)
+    if isinstance(x, str) and x.upper() in known:
+        return x.upper()
+    raise wrong(argument, f"expected {', '.join(known[:-1])} or {known[-1]}, got {x!r}")
+
+
+def enum(kind: str, x: str) -> EnumAttr:
+    """A word as an attribute."""
+    return EnumAttr("stablehlo", kind, x)
+
+
+def struct(name: str, **given: Any) -> StructAttr:
+    """A struct as an attribute, its fields in their order, those not given with their defaults."""
+    return StructAttr(name, tuple((key, given.get(key, default)) for key, _, default in STRUCTS[name]))

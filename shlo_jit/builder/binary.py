@@ -1,0 +1,155 @@
+"""Elementwise functions of two tensors, and of three.
+
+Both are of one element type, which is the result's; a number of Python's is of the other's. They are of one shape, or
+come to one as `broadcasting.py` says; `broadcast_dimensions` are the dimensions of the tensor of the higher rank that
+those of the other are. Each raises BuilderError for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from shlo_jit.builder.arguments import TensorLike, is_number, same_elements, shape_of, tensor_of
+from shlo_jit.builder.broadcasting import binary, together
+from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.scope import emit1
+from shlo_jit.builder.shapes import shape_text
+
+if TYPE_CHECKING:
+    from shlo_jit.builder.values import Value
+
+Dimensions = Sequence[int] | None
+
+
+def add(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """lhs + rhs; `or` of pred (document: Add)."""
+    return binary("add", lhs, rhs, broadcast_dimensions)
+
+
+def sub(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """lhs - rhs (document: Sub)."""
+    return binary("subtract", lhs, rhs, broadcast_dimensions)
+
+
+def mul(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """lhs * rhs; `and` of pred (document: Mul)."""
+    return binary("multiply", lhs, rhs, broadcast_dimensions)
+
+
+def div(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """lhs / rhs; of integers towards 0 (document: Div)."""
+    return binary("divide", lhs, rhs, broadcast_dimensions)
+
+
+def rem(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """What is left of lhs after division by rhs, with the sign of lhs (document: Rem)."""
+    return binary("remainder", lhs, rhs, broadcast_dimensions)
+
+
+def max(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """The greater one; NaN where one is; `or` of pred (document: Max)."""
+    return binary("maximum", lhs, rhs, broadcast_dimensions)
+
+
+def min(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """The lesser one; NaN where one is; `and` of pred (document: Min)."""
+    return binary("minimum", lhs, rhs, broadcast_dimensions)
+
+
+def pow(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """lhs ** rhs (document: Pow)."""
+    return binary("power", lhs, rhs, broadcast_dimensions)
+
+
+def atan2(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """The angle of the point (rhs, lhs), between -pi and pi (document: Atan2)."""
+    return binary("atan2", lhs, rhs, broadcast_dimensions)
+
+
+def and_(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """`and` of pred, or bit by bit of integers (document: And)."""
+    return binary("and", lhs, rhs, broadcast_dimensions)
+
+
+def or_(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """`or` of pred, or bit by bit of integers (document: Or)."""
+    return binary("or", lhs, rhs, broadcast_dimensions)
+
+
+def xor(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """Exclusive or of pred, or bit by bit of integers (document: Xor)."""
+    return binary("xor", lhs, rhs, broadcast_dimensions)
+
+
+def shift_left(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """lhs * 2 ** rhs of integers, without overflowing bits (document: ShiftLeft)."""
+    return binary("shift_left", lhs, rhs, broadcast_dimensions)
+
+
+def shift_right_arithmetic(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """The bits of lhs moved right, filled with copies of the sign (document: ShiftRightArithmetic)."""
+    return binary("shift_right_arithmetic", lhs, rhs, broadcast_dimensions)
+
+
+def shift_right_logical(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """The bits of lhs moved right, filled with 0 (document: ShiftRightLogical)."""
+    return binary("shift_right_logical", lhs, rhs, broadcast_dimensions)
+
+
+def complex(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """Complex numbers of their real and imaginary parts, f32 or f64 (document: Complex)."""
+    return binary("complex", lhs, rhs, broadcast_dimensions)
+
+
+def logical_and(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """`and_` under the older document's name (LogicalAnd)."""
+    return binary("and", lhs, rhs, broadcast_dimensions)
+
+
+def logical_or(lhs: TensorLike, rhs: TensorLike, broadcast_dimensions: Dimensions = None) -> Value:
+    """`or_` under the older document's name (LogicalOr)."""
+    return binary("or", lhs, rhs, broadcast_dimensions)
+
+
+def clamp(min: TensorLike, operand: TensorLike, max: TensorLike) -> Value:
+    """The operand, but `min` where it is less and `max` where it is more. The limits are of the operand's shape, or
+    scalars (document: Clamp)."""
+    low, x, high = same_elements({"min": min, "operand": operand, "max": max})
+    if not shape_of(x) and (shape_of(low) or shape_of(high)):  # as lax.clamp: a scalar between tensors
+        low, x, high = together({"min": low, "operand": x, "max": high})
+    return emit1("stablehlo.clamp", [low, x, high])
+
+
+@overload
+def select(pred: TensorLike, on_true: TensorLike, on_false: TensorLike) -> Value: ...
+@overload
+def select(pred: TensorLike, on_true: tuple[Any, ...], on_false: tuple[Any, ...]) -> tuple[Any, ...]: ...
+def select(pred: TensorLike, on_true: Any, on_false: Any) -> Any:
+    """Of two tensors of one shape and element type, the elements of the first where `pred` is true, of the second
+    elsewhere. `pred` is of their shape, or a scalar; either of the two may be a scalar beside the other. Of two tuples,
+    with a scalar, the one or the other (document: Select)."""
+    if isinstance(on_true, tuple) or isinstance(on_false, tuple):
+        return _select_of_tuples(pred, on_true, on_false)
+    if is_number(on_true) and is_number(on_false):
+        raise wrong("on_true", "both on_true and on_false are numbers, so that neither says an element type")
+    p = tensor_of(pred, "pred")
+    x, y = same_elements({"on_true": on_true, "on_false": on_false})
+    if shape_of(x) == shape_of(y) and shape_of(p) in ((), shape_of(x)):
+        return emit1("stablehlo.select", [p, x, y])
+    if any(None in shape_of(v) for v in (p, x, y)):
+        if len({len(shape_of(v)) for v in (p, x, y)} - {0}) > 1:
+            raise wrong("pred", f"ranks differ: {', '.join(shape_text(v.type) for v in (p, x, y))}")
+        return emit1("chlo.broadcast_select", [p, x, y])
+    if not shape_of(p):
+        return emit1("stablehlo.select", [p, *together({"on_true": x, "on_false": y})])
+    return emit1("stablehlo.select", together({"pred": p, "on_true": x, "on_false": y}))
+
+
+def _select_of_tuples(pred: TensorLike, on_true: Any, on_false: Any) -> tuple[Any, ...]:
+    if not (isinstance(on_true, tuple) and isinstance(on_false, tuple) and len(on_true) == len(on_false)):
+        raise wrong("on_false", "expected two tuples of as many elements, or two tensors")
+    p = tensor_of(pred, "pred")
+    if shape_of(p):
+        raise wrong("pred", f"between tuples a scalar decides, got {shape_text(p.type)}")
+    return tuple(select(p, x, y) for x, y in zip(on_true, on_false, strict=True))

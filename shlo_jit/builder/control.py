@@ -1,0 +1,192 @@
+"""Control flow: branches, loops, calls of functions; barriers, tokens and what runs asynchronously.
+
+Operands and results of branches and loops are trees of values (`trees.py`): a value, or tuples, lists, dictionaries and
+dataclasses of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from shlo_jit.builder.arguments import is_number, tensor_of
+from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.regions import Computation, callable_of
+from shlo_jit.builder.scope import Handle, emit, emit1, region
+from shlo_jit.builder.shapes import shape_text
+from shlo_jit.builder.trees import Tree, flatten, paths, unflatten
+from shlo_jit.ir.core import Region
+from shlo_jit.ir.types import I1, I32, TensorType, TokenType, Type, tensor
+
+if TYPE_CHECKING:
+    from shlo_jit.builder.values import Value
+
+
+# ---------------------------------------------------------------------------- branches
+def conditional(selector: Any, *more: Any) -> Any:
+    """One of several functions, called with its operand; the others are not.
+
+    conditional(pred, true_operand, true_computation, false_operand, false_computation): by a scalar of pred.
+    conditional(branch_index, branch_computations, branch_operands): by a scalar of s32; one that is out of range means
+    the last function.
+
+    Operands are trees of values, handed over as they are; a function whose operand is None or () takes nothing. All of
+    them return trees of one structure with values of one type, which is what is returned (document: Conditional).
+    """
+    if len(more) == 4:
+        true_operand, true_computation, false_operand, false_computation = more
+        pred = _scalar(selector, tensor((), I1), "pred")
+        computations = [("true_computation", true_computation), ("false_computation", false_computation)]
+        return _branches("stablehlo.if", pred, computations, [true_operand, false_operand])
+    if len(more) == 2:
+        functions, operands = more
+        index = _scalar(selector, tensor((), I32), "branch_index")
+        if not isinstance(functions, list | tuple) or not functions:
+            raise wrong("branch_computations", "expected a list of at least one function")
+        if not isinstance(operands, list | tuple) or len(operands) != len(functions):
+            raise wrong("branch_operands", f"expected a list of {len(functions)} operands, one for each function")
+        computations = [(f"branch_computations[{i}]", f) for i, f in enumerate(functions)]
+        return _branches("stablehlo.case", index, computations, operands)
+    what = (
+        "(pred, true_operand, true_computation, false_operand, false_computation), or (index, computations, operands)"
+    )
+    raise wrong("", f"expected {what}")
+
+
+def _branches(name: str, selector: Value, computations: Sequence[tuple[str, Any]], operands: Sequence[Any]) -> Any:
+    regions: list[Region] = []
+    trees: list[Tree] = []
+    for (argument, f), operand in zip(computations, operands, strict=True):
+        computation = callable_of(f, argument)
+        nothing = operand is None or (isinstance(operand, tuple) and not operand)
+
+        def body(
+            f: Computation = computation, x: Any = operand, nothing: bool = nothing, n: str = argument
+        ) -> list[Value]:
+            values, tree = values_of(f() if nothing else f(x), n)
+            trees.append(tree)
+            return values
+
+        regions.append(region(argument, [], body))
+        if trees[-1] != trees[0]:
+            raise wrong(argument, "the function returns another structure than the first one")
+        _check_types(regions[0], regions[-1], argument, trees[0])
+    found = emit(name, [selector], regions=regions)
+    return unflatten(trees[0], found)
+
+
+def _check_types(first: Region, other: Region, argument: str, tree: Tree) -> None:
+    """Both return values of the same types."""
+    pairs = zip(first.block.terminator.operands, other.block.terminator.operands, paths(tree), strict=True)
+    for a, b, path in pairs:
+        if a.type != b.type:
+            what = f"the function returns {shape_text(b.type)}{' at ' + path if path else ''}"
+            raise wrong(argument, f"{what}, and the first one {shape_text(a.type)}")
+
+
+def _scalar(x: object, t: TensorType, argument: str) -> Value:
+    made = tensor_of(x, argument, t.storage)
+    if made.type != t:
+        raise wrong(argument, f"expected {shape_text(t)}, got {shape_text(made.type)}")
+    return made
+
+
+def values_of(x: Any, argument: str, like: Sequence[Type] | None = None) -> tuple[list[Value], Tree]:
+    """The values of a tree, and what it is without them. Arrays become constants; so do numbers, where `like` says of
+    which types the values are."""
+    leaves, tree = flatten(x)
+    values: list[Value] = []
+    for i, (leaf, path) in enumerate(zip(leaves, paths(tree), strict=True)):
+        if isinstance(leaf, Handle):
+            values.append(leaf)  # type: ignore[arg-type]  handles are values
+            continue
+        t = like[i] if like is not None and i < len(like) else None
+        values.append(tensor_of(leaf, argument + path, t.storage if isinstance(t, TensorType) else None))
+    return values, tree
+
+
+# ---------------------------------------------------------------------------- loops
+def while_(condition: Computation, body: Computation, init: Any) -> Any:
+    """A tree of values, replaced by what `body` makes of it for as long as `condition` of it, a scalar of pred, is
+    true. `body` returns a tree of the structure and types of `init` (document: While)."""
+    holds, step = callable_of(condition, "condition"), callable_of(body, "body")
+    values, tree = values_of(init, "init")
+    types = [v.type for v in values]
+
+    def cond_region(*state: Value) -> list[Value]:
+        return [_scalar(holds(unflatten(tree, state)), tensor((), I1), "condition")]
+
+    def body_region(*state: Value) -> list[Value]:
+        found, other = values_of(step(unflatten(tree, state)), "body", types)
+        if other != tree:
+            raise wrong("body", "the function returns another structure than it is given")
+        for v, t, path in zip(found, types, paths(tree), strict=True):
+            if v.type != t:
+                where = f" at {path}" if path else ""
+                raise wrong("body", f"the function returns {shape_text(v.type)}{where}, and is given {shape_text(t)}")
+        return found
+
+    regions = [region("condition", types, cond_region), region("body", types, body_region)]
+    return unflatten(tree, emit("stablehlo.while", values, regions=regions, names={"operand": "init"}))
+
+
+# ---------------------------------------------------------------------------- order
+def optimization_barrier(operand: Any) -> Any:
+    """A tree of values as it is, all of which are there before anything that uses one (document:
+    OptimizationBarrier)."""
+    values, tree = values_of(operand, "operand")
+    return unflatten(tree, emit("stablehlo.optimization_barrier", values))
+
+
+def create_token() -> Value:
+    """A token that nothing has to happen before."""
+    return emit1("stablehlo.create_token")
+
+
+def after_all(tokens: Sequence[Value] = ()) -> Value:
+    """A token that is there when all of these are (document: AfterAll)."""
+    if not isinstance(tokens, list | tuple):
+        raise wrong("tokens", f"expected a list of tokens, got {type(tokens).__name__}")
+    found = [token_of(t, f"tokens[{i}]") for i, t in enumerate(tokens)]
+    return emit1("stablehlo.after_all", found, names={"inputs": "tokens"})
+
+
+def token_of(x: object, argument: str) -> Value:
+    """A token."""
+    if not isinstance(x, Handle) or not isinstance(x.type, TokenType):
+        what = shape_text(x.type) if isinstance(x, Handle) else type(x).__name__
+        raise wrong(argument, f"expected a token, got {what}")
+    return x  # type: ignore[return-value]  handles are values
+
+
+def add_dependency(operand: Any, token: Value) -> Any:
+    """A tree of values as it is, which is there after a token is (document: AddDependency)."""
+    values, tree = values_of(operand, "operand")
+    found = emit("stablehlo.optimization_barrier", [*values, token_of(token, "token")])
+    return unflatten(tree, found[:-1])
+
+
+# ---------------------------------------------------------------------------- asynchronously
+def async_start(operands: Sequence[Value], computation: Callable[..., Any]) -> Value:
+    """The future of what a function of one collective operation, or slice, makes of these values, to be asked by
+    `async_done` (document: AsyncStart)."""
+    f = callable_of(computation, "computation")
+    given = operands if isinstance(operands, list | tuple) else [operands]
+    values = [
+        tensor_of(x, f"operands[{i}]") if is_number(x) or not isinstance(x, Handle) else x for i, x in enumerate(given)
+    ]
+    body = region("computation", [v.type for v in values], lambda *xs: values_of(f(*xs), "computation")[0])
+    return emit1("stablehlo.async_start", values, regions=[body], names={"region": "computation"})
+
+
+def async_update(future: Value) -> Value:
+    """The same future: there is nothing to be done for it meanwhile (document: AsyncUpdate)."""
+    return future
+
+
+def async_done(future: Value) -> Any:
+    """What a future has become: a value, or a tuple of several (document: AsyncDone)."""
+    if not isinstance(future, Handle):
+        raise wrong("future", f"expected a future, got {type(future).__name__}")
+    found = emit("stablehlo.async_done", [future])
+    return found[0] if len(found) == 1 else found

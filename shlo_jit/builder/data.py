@@ -1,0 +1,306 @@
+"""Functions that make tensors of nothing, and that move, repeat and convert what is in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shlo_jit.builder.arguments import (
+    TensorLike,
+    axes,
+    axis,
+    constant_of,
+    exact,
+    integer,
+    integers,
+    is_number,
+    same_elements,
+    shape_of,
+    static_shape,
+    tensor_of,
+)
+from shlo_jit.builder.broadcasting import spread
+from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.records import PaddingConfigDimension, record_of
+from shlo_jit.builder.scope import Handle, emit1
+from shlo_jit.builder.shapes import DTypeLike, ShapeLike, element_of, shape_text, tensor_type
+from shlo_jit.ir.dtypes import DType
+from shlo_jit.ir.types import QuantizedType, TensorType, tensor
+
+if TYPE_CHECKING:
+    from shlo_jit.builder.values import Value
+
+
+# ---------------------------------------------------------------------------- of nothing
+def constant(literal: Any, dtype: DTypeLike | None = None) -> Value:
+    """A tensor that is known while the program is built: of an array, a number or nested lists of them. `dtype`: its
+    element type, which numbers of Python's need (document: Constant)."""
+    if isinstance(literal, Handle):
+        raise wrong("literal", "the value is of the program, and no literal")
+    if dtype is None:
+        if isinstance(literal, np.ndarray | np.generic):
+            return tensor_of(literal, "literal")
+        raise wrong("dtype", "numbers and lists of them have no element type: say one", hint="constant(2.5, 'f32')")
+    element = element_of(dtype)
+    if is_number(literal):
+        return constant_of(exact(literal, element, "literal"), element)
+    try:
+        given = np.asarray(literal)
+        cast = given if given.dtype == element.numpy else given.astype(element.numpy)
+    except (TypeError, ValueError) as error:
+        raise wrong("literal", f"no array of {element} can be made of it: {error}") from None
+    if given.dtype.kind in "iub" and element.kind in "iuf" and not np.array_equal(cast, given):
+        raise wrong("literal", f"some of the integers are not exact in {element}")
+    if given.dtype.kind not in _FITS[element.kind] and given.size:
+        raise wrong("literal", f"{given.dtype} does not become {element} by itself", hint="convert the array first")
+    return constant_of(cast, element)
+
+
+_FITS = {"b": "b", "i": "iubV", "u": "iubV", "x": "iu", "f": "iufbV", "c": "iufcbV"}
+"""Kinds of NumPy's that a literal may have, by the kind of the element type."""
+
+
+def full(shape: ShapeLike | Sequence[int], value: TensorLike, dtype: DTypeLike | None = None) -> Value:
+    """A tensor that is `value` everywhere, of a shape such as "f32[2,3]", or of extents and a dtype."""
+    if isinstance(shape, list | tuple):
+        if dtype is None and is_number(value):
+            raise wrong("dtype", "expected an element type beside extents", hint="full((2, 3), 0, 'f32')")
+        like = None if dtype is None else element_of(dtype)
+        return broadcast(tensor_of(value, "value", like), integers(shape, "shape"))
+    t = tensor_type(shape)
+    element = _element(t)
+    if is_number(value):
+        return constant_of(exact(value, element, "value"), element, t.extents)
+    filled = tensor_of(value, "value")
+    if filled.element_type != element:
+        raise wrong("value", f"{shape_text(filled.type)} in {shape_text(t)}: nothing is converted")
+    return broadcast(filled, t.extents)
+
+
+def iota(shape: ShapeLike, iota_dimension: int = 0) -> Value:
+    """A tensor of that shape, of integers, floats or complex numbers, whose elements are 0, 1, 2 ... along a dimension
+    (document: Iota)."""
+    t = tensor_type(shape)
+    d = axis(iota_dimension, t.rank, "iota_dimension")
+    return emit1("stablehlo.iota", (), {"iota_dimension": d}, results=[t])
+
+
+def _element(t: TensorType) -> DType:
+    if isinstance(t.dtype, QuantizedType):
+        raise wrong("shape", "expected elements that are not quantized")
+    return t.dtype
+
+
+# ---------------------------------------------------------------------------- conversions
+def convert_element_type(operand: TensorLike, new_element_type: DTypeLike) -> Value:
+    """The nearest numbers of another element type: floats are cut off to integers, which saturate; of complex numbers
+    the real part is taken; everything but 0 is true (document: ConvertElementType)."""
+    x = tensor_of(operand, "operand")
+    element = element_of(new_element_type, "new_element_type")
+    if x.element_type == element:
+        return x
+    return emit1("stablehlo.convert", [x], results=[tensor(shape_of(x), element)])
+
+
+def bitcast_convert_type(operand: TensorLike, new_element_type: DTypeLike) -> Value:
+    """The same bits as another element type. Where its elements are smaller, the result has one more dimension, for the
+    parts; where they are larger, the last dimension of the operand is that (document: BitcastConvertType)."""
+    x = tensor_of(operand, "operand")
+    element = element_of(new_element_type, "new_element_type")
+    shape, before, after = list(shape_of(x)), x.element_type.bits, element.bits
+    if before > after:
+        shape.append(before // after)
+    elif before < after:
+        if not shape or shape[-1] != after // before:
+            what = f"the last dimension of {shape_text(x.type)} has to be {after // before}, the parts of one {element}"
+            raise wrong("operand", what)
+        shape.pop()
+    types = [tensor(tuple(shape), element)]
+    return emit1("stablehlo.bitcast_convert", [x], results=types, names={"result": "new_element_type"})
+
+
+def reduce_precision(operand: TensorLike, exponent_bits: int, mantissa_bits: int) -> Value:
+    """Floats rounded to a format with so many bits, and back (document: ReducePrecision; the older one has the two
+    numbers the other way round)."""
+    bits = {"exponent_bits": integer(exponent_bits, "exponent_bits")}
+    bits["mantissa_bits"] = integer(mantissa_bits, "mantissa_bits")
+    return emit1("stablehlo.reduce_precision", [tensor_of(operand, "operand")], bits, names={"output": "operand"})
+
+
+# ---------------------------------------------------------------------------- repeating
+def broadcast(operand: TensorLike, broadcast_sizes: Sequence[int]) -> Value:
+    """Copies of the operand along new dimensions of these sizes, in front of its own (document: Broadcast)."""
+    x = tensor_of(operand, "operand")
+    sizes = integers(broadcast_sizes, "broadcast_sizes")
+    if any(n < 0 for n in sizes):
+        raise wrong("broadcast_sizes", f"a size is negative: {list(sizes)}")
+    return spread(x, (*sizes, *shape_of(x)), range(len(sizes), len(sizes) + len(shape_of(x))))
+
+
+def broadcast_in_dim(operand: TensorLike, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]) -> Value:
+    """The operand repeated to a shape. `broadcast_dimensions` are the dimensions of that which the operand's are; each
+    of the operand's is of that extent, or of 1 (document: BroadcastInDim)."""
+    x = tensor_of(operand, "operand")
+    sizes = integers(out_dim_size, "out_dim_size")
+    where = integers(broadcast_dimensions, "broadcast_dimensions")
+    types = [tensor(sizes, x.raw.tensor.dtype)]
+    names = {"result": "out_dim_size"}
+    attributes = {"broadcast_dimensions": list(where)}
+    return emit1("stablehlo.broadcast_in_dim", [x], attributes, results=types, names=names)
+
+
+# ---------------------------------------------------------------------------- moving
+def reshape(operand: TensorLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None) -> Value:
+    """The elements in another shape, in row-major order. One of the sizes may be -1, which is what is left.
+    `dimensions`: the order in which the operand's dimensions are gone through, as the older document has it
+    (documents: Reshape)."""
+    x = tensor_of(operand, "operand")
+    if dimensions is not None:
+        x = transpose(x, axes(dimensions, len(shape_of(x)), "dimensions"))
+    before = static_shape(x, "operand")
+    sizes = list(integers(new_sizes, "new_sizes"))
+    count = int(np.prod(before, dtype=np.int64))
+    if sizes.count(-1) == 1:
+        rest = int(np.prod([n for n in sizes if n != -1], dtype=np.int64))
+        if not rest or count % rest:
+            raise wrong("new_sizes", f"the {count} elements of {shape_text(x.type)} do not go into {sizes}")
+        sizes[sizes.index(-1)] = count // rest
+    if tuple(sizes) == before:
+        return x
+    if any(n < 0 for n in sizes) or int(np.prod(sizes, dtype=np.int64)) != count:
+        raise wrong("new_sizes", f"the {count} elements of {shape_text(x.type)} do not go into {sizes}")
+    return emit1("stablehlo.reshape", [x], results=[tensor(tuple(sizes), x.raw.tensor.dtype)])
+
+
+def reshape_explicit(shape: ShapeLike, operand: TensorLike) -> Value:
+    """`reshape` to the extents of a shape, whose element type is the operand's (document: Reshape (explicit))."""
+    t, x = tensor_type(shape), tensor_of(operand, "operand")
+    if t.dtype != x.raw.tensor.dtype:
+        raise wrong("shape", f"{shape_text(t)} of {shape_text(x.type)}: nothing is converted")
+    return reshape(x, t.extents)
+
+
+def collapse(operand: TensorLike, dimensions: Sequence[int]) -> Value:
+    """The operand with dimensions that follow each other made one, in row-major order (document: Collapse)."""
+    x = tensor_of(operand, "operand")
+    shape = static_shape(x, "operand")
+    where = axes(dimensions, len(shape), "dimensions")
+    if not where:
+        return x
+    if list(where) != list(range(where[0], where[0] + len(where))):
+        raise wrong("dimensions", f"expected dimensions that follow each other, got {list(where)}")
+    joined = int(np.prod([shape[d] for d in where], dtype=np.int64))
+    return reshape(x, (*shape[: where[0]], joined, *shape[where[-1] + 1 :]))
+
+
+def transpose(operand: TensorLike, permutation: Sequence[int] | None = None) -> Value:
+    """The operand with its dimensions in another order: dimension i of the result is `permutation[i]` of the operand;
+    by default the last is first (document: Transpose)."""
+    x = tensor_of(operand, "operand")
+    rank = len(shape_of(x))
+    if permutation is None:
+        order = tuple(reversed(range(rank)))
+    else:
+        order = axes(permutation, rank, "permutation")
+        if len(order) != rank:
+            raise wrong("permutation", f"expected all {rank} dimensions of {shape_text(x.type)}, got {list(order)}")
+    return x if list(order) == list(range(rank)) else emit1("stablehlo.transpose", [x], {"permutation": list(order)})
+
+
+def rev(operand: TensorLike, dimensions: Sequence[int]) -> Value:
+    """The operand with its elements in reverse along some dimensions (document: Rev)."""
+    x = tensor_of(operand, "operand")
+    return emit1("stablehlo.reverse", [x], {"dimensions": list(axes(dimensions, len(shape_of(x)), "dimensions"))})
+
+
+def concatenate(operands: Sequence[TensorLike], dimension: int) -> Value:
+    """The operands one after the other along a dimension; their other extents are equal (document: ConcatInDim
+    (Concatenate))."""
+    if not isinstance(operands, list | tuple) or not operands:
+        raise wrong("operands", "expected a list of at least one tensor")
+    xs = same_elements({f"operands[{i}]": x for i, x in enumerate(operands)})
+    d = axis(dimension, len(shape_of(xs[0])), "dimension")
+    return emit1("stablehlo.concatenate", xs, {"dimension": d}, names={"inputs": "operands"})
+
+
+concat_in_dim = concatenate
+"""Under XlaBuilder's name."""
+
+
+def pad(
+    operand: TensorLike,
+    padding_value: TensorLike,
+    padding_config: Sequence[PaddingConfigDimension | Sequence[int] | dict[str, int]],
+) -> Value:
+    """The operand with a scalar around it and between its elements: for each dimension a `PaddingConfigDimension`, or
+    (low, high, interior). Negative edges take elements away (document: Pad)."""
+    x, value = same_elements({"operand": operand, "padding_value": padding_value})
+    if not isinstance(padding_config, list | tuple):
+        raise wrong("padding_config", "expected an entry for each dimension")
+    amounts = [_padding(entry) for entry in padding_config]
+    if len(amounts) != len(shape_of(x)):
+        raise wrong(
+            "padding_config", f"expected {len(shape_of(x))} entries, one for each dimension, got {len(amounts)}"
+        )
+    low, high, interior = ([amount[i] for amount in amounts] for i in range(3))
+    attributes = {"edge_padding_low": low, "edge_padding_high": high, "interior_padding": interior}
+    return emit1("stablehlo.pad", [x, value], attributes, names=dict.fromkeys(attributes, "padding_config"))
+
+
+def _padding(entry: Any) -> tuple[int, int, int]:
+    if isinstance(entry, list | tuple):
+        numbers = integers(entry, "padding_config")
+        if len(numbers) not in (2, 3):
+            raise wrong("padding_config", f"expected (low, high) or (low, high, interior), got {entry!r}")
+        return numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else 0
+    found = record_of(entry, PaddingConfigDimension, "padding_config")
+    return found.edge_padding_low, found.edge_padding_high, found.interior_padding
+
+
+# ---------------------------------------------------------------------------- parts
+def slice(
+    operand: TensorLike,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> Value:
+    """The part of the operand from `start_indices` to before `limit_indices`, every `strides`-th element (document:
+    Slice)."""
+    x = tensor_of(operand, "operand")
+    attributes = {"start_indices": list(integers(start_indices, "start_indices"))}
+    attributes["limit_indices"] = list(integers(limit_indices, "limit_indices"))
+    attributes["strides"] = [1] * len(shape_of(x)) if strides is None else list(integers(strides, "strides"))
+    return emit1("stablehlo.slice", [x], attributes)
+
+
+def dynamic_slice(operand: TensorLike, start_indices: Sequence[TensorLike], slice_sizes: Sequence[int]) -> Value:
+    """The part of the operand of these sizes that begins at scalars of the program, which are clamped so that it lies
+    within (document: DynamicSlice)."""
+    x = tensor_of(operand, "operand")
+    starts = scalars(start_indices, "start_indices")
+    attributes = {"slice_sizes": list(integers(slice_sizes, "slice_sizes"))}
+    return emit1("stablehlo.dynamic_slice", [x, *starts], attributes)
+
+
+def dynamic_update_slice(operand: TensorLike, update: TensorLike, start_indices: Sequence[TensorLike]) -> Value:
+    """The operand with a part, which begins at scalars of the program, replaced by `update`; the scalars are clamped so
+    that it lies within (document: DynamicUpdateSlice)."""
+    x, y = same_elements({"operand": operand, "update": update})
+    return emit1("stablehlo.dynamic_update_slice", [x, y, *scalars(start_indices, "start_indices")])
+
+
+def scalars(given: object, argument: str) -> list[Value]:
+    """Scalar integers of one type, of a list of values and numbers, or of a vector."""
+    if isinstance(given, Handle | np.ndarray):
+        vector = tensor_of(given, argument)
+        if len(shape_of(vector)) != 1:
+            raise wrong(argument, f"expected a list of scalars or a vector, got {shape_text(vector.type)}")
+        (count,) = static_shape(vector, argument)
+        return [reshape(slice(vector, [i], [i + 1]), ()) for i in range(count)]
+    if not isinstance(given, list | tuple):
+        raise wrong(argument, f"expected a list of scalars, got {type(given).__name__}")
+    known = [x for x in given if not is_number(x)]
+    like = tensor_of(known[0], argument).element_type if known else element_of("i32")
+    return [tensor_of(x, f"{argument}[{i}]", like) for i, x in enumerate(given)]

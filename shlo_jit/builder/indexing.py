@@ -1,0 +1,110 @@
+"""`x[...]`: what an index says, in slices."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shlo_jit.builder import data
+from shlo_jit.builder.arguments import element, shape_of, static_shape
+from shlo_jit.builder.data import dynamic_slice, reshape, rev
+from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.scope import Handle
+from shlo_jit.builder.shapes import shape_text
+
+if TYPE_CHECKING:
+    from shlo_jit.builder.values import Value
+
+
+class _Cut(NamedTuple):
+    """Along one dimension: where a slice begins and ends, its step, and whether the elements are in reverse."""
+
+    start: int
+    limit: int
+    step: int
+    reverse: bool
+    size: int
+
+
+def part(x: Value, index: Sequence[Any]) -> Value:
+    """The part of a tensor that an index says."""
+    shape = static_shape(x, "index")
+    entries = _for_each(index, len(shape), shape_text(x.type))
+    cuts, dynamic, kept = [], {}, []
+    d = 0
+    for entry in entries:
+        if entry is None:
+            kept.append(1)
+            continue
+        n = shape[d]
+        if isinstance(entry, Handle):
+            if shape_of(entry) or element(entry).kind not in "iu":
+                raise wrong(
+                    "index", f"expected a scalar integer, got {shape_text(entry.type)}", hint="see builder.gather"
+                )
+            dynamic[d] = entry
+            cuts.append(_Cut(0, n, 1, False, n))
+        else:
+            cuts.append(_cut(entry, n, d))
+            if isinstance(entry, slice):
+                kept.append(cuts[-1].size)
+        d += 1
+    return reshape(_taken(x, cuts, dynamic, shape), kept)
+
+
+def _taken(x: Value, cuts: list[_Cut], dynamic: dict[int, Any], shape: tuple[int, ...]) -> Value:
+    """Slices that are known first, so that what is taken at run time is small."""
+    if any((c.start, c.limit, c.step) != (0, n, 1) for c, n in zip(cuts, shape, strict=True)):
+        x = data.slice(x, [c.start for c in cuts], [c.limit for c in cuts], [c.step for c in cuts])
+    reverse = [d for d, c in enumerate(cuts) if c.reverse]
+    if reverse:
+        x = rev(x, reverse)
+    if dynamic:
+        kinds = {v.element_type for v in dynamic.values()}
+        if len(kinds) > 1:
+            raise wrong("index", f"indices of several element types: {', '.join(map(str, kinds))}", hint="use .astype")
+        sizes = [1 if d in dynamic else c.size for d, c in enumerate(cuts)]
+        x = dynamic_slice(x, [dynamic.get(d, 0) for d in range(len(cuts))], sizes)
+    return x
+
+
+def _for_each(index: Sequence[Any], rank: int, text: str) -> list[Any]:
+    """An entry for each dimension, and None for new ones."""
+    given = sum(entry is not None and entry is not ... for entry in index)
+    dots = sum(isinstance(entry, EllipsisType) for entry in index)
+    if dots > 1:
+        raise wrong("index", "... is there twice")
+    if given > rank:
+        raise wrong("index", f"{given} indices of {text}")
+    rest: list[Any] = [slice(None)] * (rank - given)
+    found: list[Any] = []
+    for entry in index:
+        found += rest if entry is ... else [entry]
+    return found if dots else found + rest
+
+
+def _cut(entry: Any, n: int, d: int) -> _Cut:
+    """Of an integer or a slice along a dimension of `n` elements."""
+    if not isinstance(entry, slice):
+        if isinstance(entry, bool):
+            raise wrong("index", "a truth value is no index", hint="see builder.select")
+        try:
+            i = operator.index(entry)
+        except TypeError:
+            what = f"expected integers, slices, ..., None or scalars of the program, got {type(entry).__name__}"
+            raise wrong("index", what, hint="builder.gather takes arrays of indices") from None
+        if not -n <= i < n:
+            raise wrong("index", f"there is no element {i} of {n} along dimension {d}")
+        return _Cut(i % n, i % n + 1, 1, False, 1)
+    if any(isinstance(v, Handle) for v in (entry.start, entry.stop, entry.step)):
+        raise wrong("index", "the size of a slice has to be known", hint="builder.dynamic_slice takes starts and sizes")
+    try:
+        found = range(*entry.indices(n))
+    except (TypeError, ValueError) as error:
+        raise wrong("index", str(error)) from None
+    if not found:
+        return _Cut(0, 0, 1, False, 0)
+    low, high = min(found[0], found[-1]), max(found[0], found[-1])
+    return _Cut(low, high + 1, abs(found.step), found.step < 0, len(found))

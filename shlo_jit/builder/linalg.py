@@ -1,0 +1,51 @@
+"""Linear algebra and Fourier transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shlo_jit.builder.arguments import TensorLike, enum, flag, integers, same_elements, tensor_of, word
+from shlo_jit.builder.records import FftType, Transpose
+from shlo_jit.builder.scope import emit1
+
+if TYPE_CHECKING:
+    from shlo_jit.builder.values import Value
+
+
+def cholesky(a: TensorLike, lower: bool = False) -> Value:
+    """The triangular factor of symmetric (Hermitian) positive definite matrices, which are the last two dimensions of
+    floats or complex numbers: l with a = l @ l.T if `lower`, u with a = u.T @ u otherwise. Only that triangle of a is
+    read, and that of the result is defined (document: Cholesky)."""
+    return emit1("stablehlo.cholesky", [tensor_of(a, "a")], {"lower": flag(lower, "lower")})
+
+
+def triangular_solve(
+    a: TensorLike,
+    b: TensorLike,
+    left_side: bool,
+    lower: bool,
+    unit_diagonal: bool,
+    transpose_a: Transpose = "NO_TRANSPOSE",
+) -> Value:
+    """x with op(a) @ x = b if `left_side`, with x @ op(a) = b otherwise, for every matrix of the last two dimensions.
+    Of a only the `lower` or upper triangle is read, and not its diagonal if that is said to be 1. `transpose_a`:
+    NO_TRANSPOSE, TRANSPOSE or ADJOINT, what op is (document: TriangularSolve)."""
+    x, y = same_elements({"a": a, "b": b})
+    attributes = {
+        "left_side": flag(left_side, "left_side"),
+        "lower": flag(lower, "lower"),
+        "unit_diagonal": flag(unit_diagonal, "unit_diagonal"),
+        "transpose_a": enum("transpose", word(transpose_a, Transpose, "transpose_a")),
+    }
+    return emit1("stablehlo.triangular_solve", [x, y], attributes)
+
+
+def fft(operand: TensorLike, fft_type: FftType, fft_length: Sequence[int]) -> Value:
+    """The Fourier transform of the last one to three dimensions. `fft_type`: FFT or IFFT of complex numbers, RFFT of
+    floats to complex numbers, IRFFT back. `fft_length`: the lengths of these dimensions in time (document: Fft)."""
+    attributes = {
+        "fft_type": enum("fft_type", word(fft_type, FftType, "fft_type")),
+        "fft_length": list(integers(fft_length, "fft_length")),
+    }
+    return emit1("stablehlo.fft", [tensor_of(operand, "operand")], attributes)

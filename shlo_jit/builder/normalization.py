@@ -1,0 +1,68 @@
+"""Normalization over batches. `feature_index`: the dimension of the operand along which scale, offset, mean and
+variance lie, each a vector; all other dimensions are the batch. All are floats of one element type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from shlo_jit.builder.arguments import TensorLike, axis, same_elements, shape_of
+from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.scope import emit, emit1
+
+if TYPE_CHECKING:
+    from shlo_jit.builder.values import Value
+
+
+def batch_norm_training(
+    operand: TensorLike, scale: TensorLike, offset: TensorLike, epsilon: float, feature_index: int
+) -> tuple[Value, Value, Value]:
+    """The operand normalized by its own mean and variance, scaled and moved; the mean; the variance (document:
+    BatchNormTraining)."""
+    values = same_elements({"operand": operand, "scale": scale, "offset": offset})
+    output, mean, variance = emit(
+        "stablehlo.batch_norm_training", values, _attributes(values[0], epsilon, feature_index)
+    )
+    return output, mean, variance
+
+
+def batch_norm_inference(
+    operand: TensorLike,
+    scale: TensorLike,
+    offset: TensorLike,
+    mean: TensorLike,
+    variance: TensorLike,
+    epsilon: float,
+    feature_index: int,
+) -> Value:
+    """The operand normalized by a mean and variance that are given, scaled and moved (document: BatchNormInference)."""
+    given = {"operand": operand, "scale": scale, "offset": offset, "mean": mean, "variance": variance}
+    values = same_elements(given)
+    return emit1("stablehlo.batch_norm_inference", values, _attributes(values[0], epsilon, feature_index))
+
+
+def batch_norm_grad(
+    operand: TensorLike,
+    scale: TensorLike,
+    batch_mean: TensorLike,
+    batch_var: TensorLike,
+    grad_output: TensorLike,
+    epsilon: float,
+    feature_index: int,
+) -> tuple[Value, Value, Value]:
+    """The gradients of `batch_norm_training` by its operand, scale and offset, of those of its output (document:
+    BatchNormGrad)."""
+    given = {"operand": operand, "scale": scale, "batch_mean": batch_mean, "batch_var": batch_var}
+    values = same_elements({**given, "grad_output": grad_output})
+    names = {"mean": "batch_mean", "variance": "batch_var"}
+    attributes = _attributes(values[0], epsilon, feature_index)
+    grad_operand, grad_scale, grad_offset = emit("stablehlo.batch_norm_grad", values, attributes, names=names)
+    return grad_operand, grad_scale, grad_offset
+
+
+def _attributes(operand: Value, epsilon: float, feature_index: int) -> dict[str, Any]:
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
+        raise wrong("epsilon", f"expected a number, got {epsilon!r}")
+    return {
+        "epsilon": float(epsilon),
+        "feature_index": axis(feature_index, len(shape_of(operand)), "feature_index"),
+    }

@@ -1,0 +1,226 @@
+"""Reductions: of dimensions, of windows; functions that are applied to every element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias, overload
+
+import numpy as np
+
+from shlo_jit.builder import binary
+from shlo_jit.builder.arguments import (
+    TensorLike,
+    axes,
+    constant_of,
+    element,
+    per_dimension,
+    same_elements,
+    shape_of,
+    tensor_of,
+    tensors_of,
+    unless,
+)
+from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.regions import Computation, map_region, scalar_region
+from shlo_jit.builder.scope import emit, emit1
+from shlo_jit.builder.windows import PaddingLike, padding_of
+from shlo_jit.ir.types import I1
+from shlo_jit.ops import OPS
+
+if TYPE_CHECKING:
+    from shlo_jit.builder.values import Value
+
+Tensors: TypeAlias = "TensorLike | Sequence[TensorLike]"
+
+
+@overload
+def reduce(
+    operands: TensorLike, init_values: TensorLike, computation: Computation, dimensions: Sequence[int]
+) -> Value: ...
+@overload
+def reduce(
+    operands: Sequence[TensorLike],
+    init_values: Sequence[TensorLike],
+    computation: Computation,
+    dimensions: Sequence[int],
+) -> tuple[Value, ...]: ...
+def reduce(
+    operands: Tensors, init_values: Tensors, computation: Computation, dimensions: Sequence[int]
+) -> Value | tuple[Value, ...]:
+    """All elements along some dimensions made one by a function, beginning with a scalar.
+
+    operands: a tensor, or N of one shape. init_values: as many scalars of their element types, which should change
+    nothing. computation: of N scalars so far and N elements to N scalars (one by itself where N is 1); in which order
+    it is applied is not said. dimensions: those that go away. Returns a tensor, or a tuple of N (document: Reduce).
+    """
+    xs, starts = _with_starts(operands, init_values)
+    elements = [element(s) for s in starts]
+    body = scalar_region("computation", computation, elements * 2, elements)
+    where = axes(dimensions, len(shape_of(xs[0])), "dimensions")
+    names = {"inputs": "operands"}
+    attributes = {"dimensions": list(where)}
+    return _results(operands, emit("stablehlo.reduce", [*xs, *starts], attributes, regions=[body], names=names))
+
+
+@overload
+def reduce_window(
+    operands: TensorLike,
+    init_values: TensorLike,
+    computation: Computation,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = ...,
+    padding: PaddingLike = ...,
+    base_dilations: Sequence[int] | None = ...,
+    window_dilations: Sequence[int] | None = ...,
+) -> Value: ...
+@overload
+def reduce_window(
+    operands: Sequence[TensorLike],
+    init_values: Sequence[TensorLike],
+    computation: Computation,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = ...,
+    padding: PaddingLike = ...,
+    base_dilations: Sequence[int] | None = ...,
+    window_dilations: Sequence[int] | None = ...,
+) -> tuple[Value, ...]: ...
+def reduce_window(
+    operands: Tensors,
+    init_values: Tensors,
+    computation: Computation,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = None,
+    padding: PaddingLike = "VALID",
+    base_dilations: Sequence[int] | None = None,
+    window_dilations: Sequence[int] | None = None,
+) -> Value | tuple[Value, ...]:
+    """The elements of each place of a window made one by a function; operands, init_values and computation as of
+    `reduce`. The other arguments have a number for each dimension, by default 1; `padding`: SAME, VALID or pairs; what
+    is added counts as the init value (document: ReduceWindow)."""
+    xs, starts = _with_starts(operands, init_values)
+    rank = len(shape_of(xs[0]))
+    window = per_dimension(window_dimensions, rank, "window_dimensions")
+    strides = per_dimension(window_strides, rank, "window_strides")
+    base = per_dimension(base_dilations, rank, "base_dilations")
+    dilations = per_dimension(window_dilations, rank, "window_dilations")
+    elements = [element(s) for s in starts]
+    attributes = {
+        "window_dimensions": list(window),
+        "window_strides": unless(strides, 1),
+        "base_dilations": unless(base, 1),
+        "window_dilations": unless(dilations, 1),
+        "padding": unless(padding_of(padding, shape_of(xs[0]), window, strides, base, dilations), (0, 0)),
+    }
+    body = scalar_region("computation", computation, elements * 2, elements)
+    names = {"inputs": "operands"}
+    return _results(operands, emit("stablehlo.reduce_window", [*xs, *starts], attributes, regions=[body], names=names))
+
+
+def select_and_scatter(
+    operand: TensorLike,
+    select: Computation,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None,
+    padding: PaddingLike,
+    source: TensorLike,
+    init_value: TensorLike,
+    scatter: Computation,
+) -> Value:
+    """Of every place of a window over the operand, one element is chosen by `select` (whether the first of two scalars
+    stays); the element of `source` for that place goes to where it was, by `scatter`, into a tensor of the operand's
+    shape that is `init_value` everywhere (document: SelectAndScatter)."""
+    x, y, start = same_elements({"operand": operand, "source": source, "init_value": init_value})
+    rank = len(shape_of(x))
+    window = per_dimension(window_dimensions, rank, "window_dimensions")
+    strides = per_dimension(window_strides, rank, "window_strides")
+    ones = (1,) * rank
+    attributes = {
+        "window_dimensions": list(window),
+        "window_strides": unless(strides, 1),
+        "padding": unless(padding_of(padding, shape_of(x), window, strides, ones, ones), (0, 0)),
+    }
+    dtype = element(x)
+    chooses = scalar_region("select", select, [dtype] * 2, [I1])
+    adds = scalar_region("scatter", scatter, [dtype] * 2, [dtype])
+    return emit1("stablehlo.select_and_scatter", [x, y, start], attributes, regions=[chooses, adds])
+
+
+def map(
+    operands: Tensors,
+    computation: Computation,
+    dimensions: Sequence[int] | None = None,
+    static_operands: Sequence[Value] = (),
+) -> Value:
+    """A function of N scalars applied to the elements of N tensors of one shape, to a tensor of what it returns.
+    `dimensions`: all of them in order, which is the default. `static_operands` are handed to the function behind the
+    scalars, as they are (document: Map)."""
+    xs = tensors_of(operands, "operands")
+    body = map_region("computation", computation, [element(x) for x in xs], list(static_operands))
+    rank = len(shape_of(xs[0])) if xs else 0
+    where = tuple(range(rank)) if dimensions is None else axes(dimensions, rank, "dimensions")
+    names = {"inputs": "operands"}
+    return emit1("stablehlo.map", xs, {"dimensions": list(where)}, regions=[body], names=names)
+
+
+# ---------------------------------------------------------------------------- by one op
+def reduce_sum(operand: TensorLike, dimensions: Sequence[int]) -> Value:
+    """The sum along some dimensions, in the element type of the operand."""
+    return _reduced("add", binary.add, operand, dimensions)
+
+
+def reduce_prod(operand: TensorLike, dimensions: Sequence[int]) -> Value:
+    """The product along some dimensions."""
+    return _reduced("multiply", binary.mul, operand, dimensions)
+
+
+def reduce_max(operand: TensorLike, dimensions: Sequence[int]) -> Value:
+    """The greatest element along some dimensions; NaN where one is."""
+    return _reduced("maximum", binary.max, operand, dimensions)
+
+
+def reduce_min(operand: TensorLike, dimensions: Sequence[int]) -> Value:
+    """The least element along some dimensions; NaN where one is."""
+    return _reduced("minimum", binary.min, operand, dimensions)
+
+
+def reduce_and(operand: TensorLike, dimensions: Sequence[int]) -> Value:
+    """Whether all are true along some dimensions; of integers, bit by bit."""
+    return _reduced("and", binary.and_, operand, dimensions)
+
+
+def reduce_or(operand: TensorLike, dimensions: Sequence[int]) -> Value:
+    """Whether one is true along some dimensions; of integers, bit by bit."""
+    return _reduced("or", binary.or_, operand, dimensions)
+
+
+def reduce_xor(operand: TensorLike, dimensions: Sequence[int]) -> Value:
+    """Whether an odd number is true along some dimensions; of integers, bit by bit."""
+    return _reduced("xor", binary.xor, operand, dimensions)
+
+
+def _reduced(name: str, computation: Computation, operand: TensorLike, dimensions: Sequence[int]) -> Value:
+    """A reduction by an op that has a neutral element, which its record knows."""
+    x = tensor_of(operand, "operand")
+    neutral = OPS[f"stablehlo.{name}"].neutral_on(x.element_type)
+    if neutral is None:
+        raise wrong("operand", f"{name} of {x.element_type} has no number to begin with")
+    start = constant_of(np.asarray(neutral).astype(x.element_type.numpy), x.element_type)
+    found = reduce(x, start, computation, dimensions)
+    assert not isinstance(found, tuple)
+    return found
+
+
+# ---------------------------------------------------------------------------- arguments and results
+def _with_starts(operands: Tensors, init_values: Tensors) -> tuple[list[Value], list[Value]]:
+    """Tensors and the scalars they begin with; numbers take the tensors' element types."""
+    xs = tensors_of(operands, "operands")
+    given = list(init_values) if isinstance(init_values, list | tuple) else [init_values]
+    if not xs or len(given) != len(xs):
+        raise wrong("init_values", f"expected as many as operands, of which there are {len(xs)}, got {len(given)}")
+    starts = [tensor_of(s, f"init_values[{i}]", element(x)) for i, (s, x) in enumerate(zip(given, xs, strict=True))]
+    return xs, starts
+
+
+def _results(operands: Tensors, found: tuple[Value, ...]) -> Value | tuple[Value, ...]:
+    """One result of one operand, a tuple of a list of them."""
+    return found if isinstance(operands, list | tuple) else found[0]

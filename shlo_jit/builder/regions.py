@@ -1,0 +1,64 @@
+"""Python functions as regions: reducers, comparators, conditions, bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from shlo_jit.builder.arguments import tensor_of
+from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.scope import region
+from shlo_jit.builder.shapes import shape_text
+from shlo_jit.ir.core import Region
+from shlo_jit.ir.dtypes import DType
+from shlo_jit.ir.types import tensor
+
+if TYPE_CHECKING:
+    from shlo_jit.builder.values import Value
+
+Computation = Callable[..., Any]
+"""A Python function of values: traced once, with values of the right types."""
+
+
+def callable_of(f: object, argument: str) -> Computation:
+    """A Python function."""
+    if not callable(f):
+        raise wrong(argument, f"expected a function, got {type(f).__name__}")
+    return f
+
+
+def scalar_region(argument: str, f: object, inputs: Sequence[DType], results: Sequence[DType]) -> Region:
+    """A region of scalars with these element types, that returns scalars of those; numbers that the function returns
+    take these."""
+    computation = callable_of(f, argument)
+
+    def body(*scalars: Value) -> list[Value]:
+        found = computation(*scalars)
+        listed = list(found) if isinstance(found, tuple | list) else [found]
+        if len(listed) != len(results):
+            raise wrong(argument, f"the function returns {len(listed)} values, and {len(results)} are needed")
+        return [_scalar(x, dtype, argument) for x, dtype in zip(listed, results, strict=True)]
+
+    return region(argument, [tensor((), dtype) for dtype in inputs], body)
+
+
+def _scalar(x: object, dtype: DType, argument: str) -> Value:
+    if x is None:
+        raise wrong(argument, "the function returns None: did it forget to return?")
+    made = tensor_of(x, argument, dtype)
+    if made.type != tensor((), dtype):
+        raise wrong(argument, f"the function returns {shape_text(made.type)}, and {dtype}[] is needed")
+    return made
+
+
+def map_region(argument: str, f: object, inputs: Sequence[DType], more: Sequence[Value]) -> Region:
+    """As `scalar_region`, but whatever element type the function returns; it gets `more` behind the scalars."""
+    computation = callable_of(f, argument)
+
+    def body(*scalars: Value) -> list[Value]:
+        found = tensor_of(computation(*scalars, *more), argument)
+        if found.shape != ():
+            raise wrong(argument, f"the function returns {shape_text(found.type)}, and a scalar is needed")
+        return [found]
+
+    return region(argument, [tensor((), dtype) for dtype in inputs], body)

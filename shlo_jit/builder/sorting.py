@@ -1,0 +1,82 @@
+"""Sorting, and the largest or smallest elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from shlo_jit.builder import data
+from shlo_jit.builder.arguments import (
+    TensorLike,
+    axis,
+    element,
+    flag,
+    integer,
+    shape_of,
+    static_shape,
+    tensor_of,
+    tensors_of,
+)
+from shlo_jit.builder.comparisons import lt_total_order
+from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.reductions import Tensors
+from shlo_jit.builder.regions import Computation, scalar_region
+from shlo_jit.builder.scope import emit
+from shlo_jit.builder.shapes import shape_text
+from shlo_jit.ir.types import I1, I32, tensor
+
+if TYPE_CHECKING:
+    from shlo_jit.builder.values import Value
+
+
+def ascending(first: Value, second: Value, *_: Value) -> Value:
+    """The comparator that sorts by the first operand, the least first; floats in their total order."""
+    return lt_total_order(first, second)
+
+
+@overload
+def sort(
+    operands: TensorLike, comparator: Computation | None = ..., dimension: int = ..., is_stable: bool = ...
+) -> Value: ...
+@overload
+def sort(
+    operands: Sequence[TensorLike], comparator: Computation | None = ..., dimension: int = ..., is_stable: bool = ...
+) -> tuple[Value, ...]: ...
+def sort(
+    operands: Tensors, comparator: Computation | None = None, dimension: int = -1, is_stable: bool = False
+) -> Value | tuple[Value, ...]:
+    """The elements in order along a dimension, by default the last. Of several operands of one shape those at one
+    place stay together.
+
+    comparator: of two elements of each operand, (a0, b0, a1, b1, ...), whether a comes before b; by default whether a0
+    is less than b0. is_stable: elements neither of which comes before the other stay in their order (document: Sort).
+    """
+    xs = tensors_of(operands, "operands")
+    if not xs:
+        raise wrong("operands", "expected at least one tensor")
+    attributes: dict[str, Any] = {
+        "dimension": axis(dimension, len(shape_of(xs[0])), "dimension"),
+        "is_stable": flag(is_stable, "is_stable"),
+    }
+    elements = [dtype for x in xs for dtype in (element(x),) * 2]
+    body = scalar_region("comparator", comparator or ascending, elements, [I1])
+    found = emit("stablehlo.sort", xs, attributes, regions=[body], names={"inputs": "operands"})
+    return found if isinstance(operands, list | tuple) else found[0]
+
+
+def top_k(operand: TensorLike, k: int, largest: bool = True) -> tuple[Value, Value]:
+    """The k largest (or smallest) elements of the last dimension, in order, and their indices as s32; of equal ones
+    that with the lesser index is first (document: TopK)."""
+    x = tensor_of(operand, "operand")
+    count = integer(k, "k")
+    if flag(largest, "largest"):
+        values, indices = emit("chlo.top_k", [x], {"k": count})
+        return values, indices
+    shape = static_shape(x, "operand")
+    if not shape or not 0 <= count <= shape[-1]:
+        raise wrong("k", f"there are no {count} elements in the last dimension of {shape_text(x.type)}")
+    places = data.iota(tensor(shape, I32), len(shape) - 1)
+    found = sort([x, places], ascending, -1, is_stable=True)
+    limit = (*shape[:-1], count)
+    values, indices = (data.slice(v, [0] * len(shape), limit) for v in found)  # type: ignore[union-attr]  two
+    return values, indices

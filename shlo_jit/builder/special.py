@@ -1,0 +1,137 @@
+"""Elementwise functions that the documents do not have, and StableHLO or CHLO has; and `op`, for any other operation.
+
+Each takes a tensor (or two of one shape and element type) of floats, and returns one of that shape and element type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from shlo_jit.builder.arguments import TensorLike
+from shlo_jit.builder.broadcasting import binary, unary
+from shlo_jit.builder.control import values_of
+from shlo_jit.builder.errors import BuilderError, wrong
+from shlo_jit.builder.scope import emit
+from shlo_jit.builder.shapes import ShapeLike, type_of
+from shlo_jit.ops import OPS
+from shlo_jit.ops.record import did_you_mean
+
+if TYPE_CHECKING:
+    from shlo_jit.builder.values import Value
+
+
+def acos(operand: TensorLike) -> Value:
+    """The angle in [0, pi] whose cosine x is; complex numbers too."""
+    return unary("chlo.acos", operand)
+
+
+def acosh(operand: TensorLike) -> Value:
+    """The inverse hyperbolic cosine; complex numbers too."""
+    return unary("chlo.acosh", operand)
+
+
+def asin(operand: TensorLike) -> Value:
+    """The angle in [-pi/2, pi/2] whose sine x is; complex numbers too."""
+    return unary("chlo.asin", operand)
+
+
+def asinh(operand: TensorLike) -> Value:
+    """The inverse hyperbolic sine; complex numbers too."""
+    return unary("chlo.asinh", operand)
+
+
+def atan(operand: TensorLike) -> Value:
+    """The angle in [-pi/2, pi/2] whose tangent x is; complex numbers too."""
+    return unary("chlo.atan", operand)
+
+
+def atanh(operand: TensorLike) -> Value:
+    """The inverse hyperbolic tangent; complex numbers too."""
+    return unary("chlo.atanh", operand)
+
+
+def bessel_i1e(operand: TensorLike) -> Value:
+    """The modified Bessel function of order 1, times e ** -|x|."""
+    return unary("chlo.bessel_i1e", operand)
+
+
+def conj(operand: TensorLike) -> Value:
+    """The conjugate of complex numbers; floats themselves."""
+    return unary("chlo.conj", operand)
+
+
+def digamma(operand: TensorLike) -> Value:
+    """The derivative of `lgamma`."""
+    return unary("chlo.digamma", operand)
+
+
+def erf_inv(operand: TensorLike) -> Value:
+    """The inverse of `erf`."""
+    return unary("chlo.erf_inv", operand)
+
+
+def erfc(operand: TensorLike) -> Value:
+    """1 - erf(x), exact for large x."""
+    return unary("chlo.erfc", operand)
+
+
+def is_inf(operand: TensorLike) -> Value:
+    """Whether x is infinite, as pred."""
+    return unary("chlo.is_inf", operand)
+
+
+def lgamma(operand: TensorLike) -> Value:
+    """The logarithm of the absolute value of the gamma function."""
+    return unary("chlo.lgamma", operand)
+
+
+def next_after(lhs: TensorLike, rhs: TensorLike) -> Value:
+    """The float beside lhs in the direction of rhs."""
+    return binary("chlo.next_after", lhs, rhs)
+
+
+def polygamma(lhs: TensorLike, rhs: TensorLike) -> Value:
+    """The derivative of `digamma` of order lhs at rhs."""
+    return binary("chlo.polygamma", lhs, rhs)
+
+
+def sinh(operand: TensorLike) -> Value:
+    """The hyperbolic sine; complex numbers too."""
+    return unary("chlo.sinh", operand)
+
+
+def square(operand: TensorLike) -> Value:
+    """x * x; of integers too."""
+    return unary("chlo.square", operand)
+
+
+def zeta(lhs: TensorLike, rhs: TensorLike) -> Value:
+    """The sum of (rhs + k) ** -lhs over k = 0, 1, 2 ..."""
+    return binary("chlo.zeta", lhs, rhs)
+
+
+def op(
+    name: str,
+    operands: Sequence[Any],
+    attributes: Mapping[str, Any] | None = None,
+    shapes: Sequence[ShapeLike] | None = None,
+) -> tuple[Value, ...]:
+    """Any operation of StableHLO or CHLO without a region, by its full name ("stablehlo.einsum"), and its results.
+
+    attributes: under StableHLO's names; numbers, truth values, texts and lists become what the operation's record asks
+    for. shapes: of the results, where operands and attributes leave them open. Raises BuilderError for a name that is
+    none, and for what the specification does not allow.
+    """
+    if name not in OPS:
+        raise wrong("name", f"there is no operation {name!r}", hint=did_you_mean(str(name), OPS))
+    if not isinstance(operands, list | tuple):
+        raise wrong("operands", f"expected a list, got {type(operands).__name__}")
+    values = [v for i, x in enumerate(operands) for v in values_of(x, f"operands[{i}]")[0]]
+    types = None if shapes is None else [type_of(s, f"shapes[{i}]") for i, s in enumerate(shapes)]
+    try:
+        return emit(name, values, attributes, results=types)
+    except ValueError as error:
+        if isinstance(error, BuilderError):
+            raise
+        raise wrong("shapes", str(error)) from None

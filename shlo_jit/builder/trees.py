@@ -1,0 +1,72 @@
+"""Trees of values: tuples, lists, dictionaries, dataclasses, named tuples and None, with anything else as leaves.
+
+leaves, tree = flatten({"w": x, "b": [y, None]})      unflatten(tree, leaves)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+Tree = tuple[Any, ...] | None
+"""What a tree is without its leaves; hashable. A leaf is None."""
+NONE: Tree = (type(None), None, ())
+
+
+def flatten(x: Any) -> tuple[list[Any], Tree]:
+    """The leaves of a tree in their order, and what it is without them. Dictionaries are gone through in the order of
+    their keys, as they stand."""
+    leaves: list[Any] = []
+    return leaves, _flatten(x, leaves)
+
+
+def _flatten(x: Any, leaves: list[Any]) -> Tree:
+    kind = type(x)
+    if kind is tuple or kind is list:
+        return kind, None, tuple([_flatten(part, leaves) for part in x])
+    if kind is dict:
+        return dict, tuple(x), tuple([_flatten(part, leaves) for part in x.values()])
+    if x is None:
+        return NONE
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return kind, None, tuple([_flatten(part, leaves) for part in x])
+    if is_dataclass(x) and not isinstance(x, type):
+        names = tuple(f.name for f in fields(x) if f.init)
+        return kind, names, tuple([_flatten(getattr(x, name), leaves) for name in names])
+    leaves.append(x)
+    return None
+
+
+def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
+    """The tree with these leaves."""
+    return _unflatten(tree, iter(leaves))
+
+
+def _unflatten(tree: Tree, leaves: Iterator[Any]) -> Any:
+    if tree is None:
+        return next(leaves)
+    kind, names, children = tree
+    if kind is type(None):
+        return None
+    parts = [_unflatten(child, leaves) for child in children]
+    if kind is tuple or kind is list:
+        return kind(parts)
+    if kind is dict:
+        return dict(zip(names, parts, strict=True))
+    return kind(*parts) if names is None else kind(**dict(zip(names, parts, strict=True)))
+
+
+def paths(tree: Tree, start: str = "") -> list[str]:
+    """What the leaves are called, for messages: `['w'][0]`, `.bias`."""
+    if tree is None:
+        return [start]
+    kind, names, children = tree
+    found: list[str] = []
+    for i, child in enumerate(children):
+        if names is None:
+            step = f"[{i}]"
+        else:
+            step = f"[{names[i]!r}]" if kind is dict else f".{names[i]}"
+        found += paths(child, start + step)
+    return found

@@ -1,0 +1,34 @@
+"""Tuples of the program, which are one value; functions of this package return Python's own for several results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shlo_jit.builder.arguments import integer
+from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.scope import Handle, emit1
+from shlo_jit.builder.shapes import shape_text
+from shlo_jit.ir.types import TupleType
+
+if TYPE_CHECKING:
+    from shlo_jit.builder.values import Value
+
+
+def make_tuple(elements: Sequence[Value]) -> Value:
+    """One value of several of any types (document: Tuple)."""
+    for i, x in enumerate(elements):
+        if not isinstance(x, Handle):
+            raise wrong(f"elements[{i}]", f"expected a value of the program, got {type(x).__name__}")
+    return emit1("stablehlo.tuple", list(elements))
+
+
+def get_tuple_element(tuple_data: Value, index: int) -> Value:
+    """An element of a tuple (document: GetTupleElement)."""
+    if not isinstance(tuple_data, Handle) or not isinstance(tuple_data.type, TupleType):
+        what = shape_text(tuple_data.type) if isinstance(tuple_data, Handle) else type(tuple_data).__name__
+        raise wrong("tuple_data", f"expected a tuple of the program, got {what}")
+    n = integer(index, "index")
+    if not 0 <= n < len(tuple_data.type.types):
+        raise wrong("index", f"there is no element {n} of {len(tuple_data.type.types)}")
+    return emit1("stablehlo.get_tuple_element", [tuple_data], {"index": n})

@@ -1,0 +1,187 @@
+"""Elementwise functions of one tensor.
+
+Each takes a tensor of any shape and returns one of that shape and, unless it says otherwise, of that element type. Each
+raises BuilderError for elements of other kinds than it names. `result_accuracy` says how exact a function has to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from shlo_jit.builder.arguments import TensorLike, enum, struct
+from shlo_jit.builder.broadcasting import unary
+from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.records import ResultAccuracy, record_of
+
+if TYPE_CHECKING:
+    from shlo_jit.builder.values import Value
+
+Accuracy = ResultAccuracy | Mapping[str, Any] | None
+
+
+def _accuracy(result_accuracy: Accuracy) -> dict[str, Any]:
+    """The attribute of an accuracy that is asked for."""
+    if result_accuracy is None:
+        return {}
+    said = record_of(result_accuracy, ResultAccuracy, "result_accuracy")
+    mode = enum("result_accuracy_mode", said.mode)
+    fields = {"atol": float(said.atol), "rtol": float(said.rtol), "ulps": said.ulps, "mode": mode}
+    return {"result_accuracy": struct("stablehlo.result_accuracy", **fields)}
+
+
+def _without_accuracy(result_accuracy: Accuracy) -> None:
+    """Of functions whose ops have no such attribute: they are as exact as they are, which is what the two modes without
+    tolerances ask for."""
+    if (
+        result_accuracy is not None
+        and record_of(result_accuracy, ResultAccuracy, "result_accuracy").mode == "TOLERANCE"
+    ):
+        raise wrong("result_accuracy", "tolerances cannot be said of this function: its op has no such attribute")
+
+
+def abs(operand: TensorLike) -> Value:
+    """|x|; the modulus of complex numbers. Of numbers (document: Abs)."""
+    return unary("abs", operand)
+
+
+def cbrt(operand: TensorLike, result_accuracy: Accuracy = None) -> Value:
+    """The cube root. Of floats (document: Cbrt)."""
+    return unary("cbrt", operand, attributes=_accuracy(result_accuracy))
+
+
+def ceil(operand: TensorLike) -> Value:
+    """The least integer that is not below x. Of floats (document: Ceil)."""
+    return unary("ceil", operand)
+
+
+def clz(operand: TensorLike) -> Value:
+    """How many bits before the first 1 are 0. Of integers (document: Clz)."""
+    return unary("count_leading_zeros", operand)
+
+
+def cos(operand: TensorLike, result_accuracy: Accuracy = None) -> Value:
+    """The cosine. Of floats, complex (document: Cos)."""
+    return unary("cosine", operand, attributes=_accuracy(result_accuracy))
+
+
+def cosh(operand: TensorLike, result_accuracy: Accuracy = None) -> Value:
+    """The hyperbolic cosine. Of floats, complex (document: Cosh)."""
+    _without_accuracy(result_accuracy)
+    return unary("chlo.cosh", operand)
+
+
+def erf(operand: TensorLike, result_accuracy: Accuracy = None) -> Value:
+    """The error function. Of floats (document: Erf)."""
+    _without_accuracy(result_accuracy)
+    return unary("chlo.erf", operand)
+
+
+def exp(operand: TensorLike, result_accuracy: Accuracy = None) -> Value:
+    """e ** x. Of floats, complex (document: Exp)."""
+    return unary("exponential", operand, attributes=_accuracy(result_accuracy))
+
+
+def expm1(operand: TensorLike, result_accuracy: Accuracy = None) -> Value:
+    """e ** x - 1, exact near 0. Of floats, complex (document: Expm1)."""
+    return unary("exponential_minus_one", operand, attributes=_accuracy(result_accuracy))
+
+
+def floor(operand: TensorLike) -> Value:
+    """The greatest integer that is not above x. Of floats (document: Floor)."""
+    return unary("floor", operand)
+
+
+def imag(operand: TensorLike) -> Value:
+    """The imaginary part; 0 of floats. Of floats, complex (document: Imag)."""
+    return unary("imag", operand)
+
+
+def is_finite(operand: TensorLike) -> Value:
+    """Whether x is neither infinite nor NaN, as pred. Of floats (document: IsFinite)."""
+    return unary("is_finite", operand)
+
+
+def log(operand: TensorLike, result_accuracy: Accuracy = None) -> Value:
+    """The natural logarithm. Of floats, complex (document: Log)."""
+    return unary("log", operand, attributes=_accuracy(result_accuracy))
+
+
+def log1p(operand: TensorLike, result_accuracy: Accuracy = None) -> Value:
+    """log(1 + x), exact near 0. Of floats, complex (document: Log1p)."""
+    return unary("log_plus_one", operand, attributes=_accuracy(result_accuracy))
+
+
+def logistic(operand: TensorLike, result_accuracy: Accuracy = None) -> Value:
+    """1 / (1 + e ** -x). Of floats, complex (document: Logistic)."""
+    return unary("logistic", operand, attributes=_accuracy(result_accuracy))
+
+
+def neg(operand: TensorLike) -> Value:
+    """-x. Of numbers (document: Neg)."""
+    return unary("negate", operand)
+
+
+def not_(operand: TensorLike) -> Value:
+    """The complement: of pred logically, of integers of every bit. Of pred, integers (document: Not)."""
+    return unary("not", operand)
+
+
+def population_count(operand: TensorLike) -> Value:
+    """How many bits are 1. Of integers (document: PopulationCount)."""
+    return unary("popcnt", operand)
+
+
+def real(operand: TensorLike) -> Value:
+    """The real part; x itself of floats. Of floats, complex (document: Real)."""
+    return unary("real", operand)
+
+
+def round(operand: TensorLike) -> Value:
+    """The nearest integer; halves away from 0. Of floats (document: Round)."""
+    return unary("round_nearest_afz", operand)
+
+
+def round_nearest_afz(operand: TensorLike) -> Value:
+    """The nearest integer; halves away from 0. Of floats (document: RoundNearestAfz)."""
+    return unary("round_nearest_afz", operand)
+
+
+def round_nearest_even(operand: TensorLike) -> Value:
+    """The nearest integer; halves to the even one. Of floats (document: RoundNearestEven)."""
+    return unary("round_nearest_even", operand)
+
+
+def rsqrt(operand: TensorLike, result_accuracy: Accuracy = None) -> Value:
+    """1 / sqrt(x). Of floats, complex (document: Rsqrt)."""
+    return unary("rsqrt", operand, attributes=_accuracy(result_accuracy))
+
+
+def sign(operand: TensorLike) -> Value:
+    """-1, 0 or 1 (-0 and NaN are themselves); x / |x| of complex numbers. Of signed numbers (document: Sign)."""
+    return unary("sign", operand)
+
+
+def sin(operand: TensorLike, result_accuracy: Accuracy = None) -> Value:
+    """The sine. Of floats, complex (document: Sin)."""
+    return unary("sine", operand, attributes=_accuracy(result_accuracy))
+
+
+def sqrt(operand: TensorLike, result_accuracy: Accuracy = None) -> Value:
+    """The square root. Of floats, complex (document: Sqrt)."""
+    return unary("sqrt", operand, attributes=_accuracy(result_accuracy))
+
+
+def tan(operand: TensorLike, result_accuracy: Accuracy = None) -> Value:
+    """The tangent. Of floats, complex (document: Tan)."""
+    return unary("tan", operand, attributes=_accuracy(result_accuracy))
+
+
+def tanh(operand: TensorLike, result_accuracy: Accuracy = None) -> Value:
+    """The hyperbolic tangent. Of floats, complex (document: Tanh)."""
+    return unary("tanh", operand, attributes=_accuracy(result_accuracy))
+
+
+def logical_not(operand: TensorLike) -> Value:
+    """`not_` under the older document's name (LogicalNot)."""
+    return unary("not", operand)
