@@ -10,8 +10,6 @@ import sys
 import numpy as np
 import pytest
 
-import shlo_jit
-
 jax = pytest.importorskip("jax")
 pytest.importorskip("numba")
 
