@@ -90,6 +90,8 @@ def machine_text(text: str, symbol: str, target: Target, entry: str = KERNEL) ->
         builder = llvm.create_pass_builder(tools.machine, options)
         builder.getModulePassManager().run(module, builder)
     check_calls(called(module), target)
+    if any(v.is_declaration for v in module.global_variables):
+        raise Refused("it refers to objects of this process by their addresses")
     module.verify()
     done = _COMDAT.sub("", str(module))
     return _without_module_lines(_ENDS.sub(r"\1 {", done))

@@ -42,6 +42,8 @@ _EXCEPTION = re.compile(r"^(@\.const\.picklebuf\.[\w.]+) = .*\{ ptr (@[\w.]+),",
 _PICKLED = re.compile(r'^(@[\w.]+) = .*constant \[\d+ x i8\] c"((?:[^"\\]|\\[0-9A-F]{2}|\\\\)*)"', re.MULTILINE)
 _INLINE = re.compile(r"\bnoinline\b")
 """Numba keeps what counts references apart until it has dropped the pairs of them that cancel."""
+_ADDRESSES = re.compile(r"^(@numba\.dynamic\.globals[\w.]*) = .*?\b(?:global|constant) (\S+) .*$", re.MULTILINE)
+"""Variables with the addresses of objects of this process. Whatever needs one is refused, as it has no definition."""
 _ADVICE = ("This error may", "During:", "File ", "Failed in", "<source missing")
 """What lines of Numba's messages begin with that say nothing of the function."""
 UNNAMED = "an exception"
@@ -120,9 +122,8 @@ def _compile(
             raise Refused(f"Numba refuses it: {_short(error)}") from None
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # of parts of Python that it only half knows
             raise Refused(f"Numba fails on it: {_short(error)}") from error
-        if library.has_dynamic_globals:
-            raise Refused("it refers to objects of this process by their addresses")
-        return _numbered(_INLINE.sub("nounwind", library.get_llvm_str()))
+        text = _ADDRESSES.sub(r"\1 = external global \2", library.get_llvm_str())
+        return _numbered(_INLINE.sub("nounwind", text))
 
 
 def _plain_library() -> Any:
@@ -137,7 +138,6 @@ def _plain_library() -> Any:
             pass
 
         def _finalize_final_module(self) -> None:
-            self._finalize_dynamic_globals()
             self._finalized = True
 
     return Plain

@@ -144,8 +144,20 @@ def test_calls_of_python_are_refused_by_name():
             print(x)
         out[:] = x
 
-    with pytest.raises(UnsupportedError, match="it calls Py"):
+    with pytest.raises(UnsupportedError, match="Numba fails on it|it calls Py"):
         compiled(call(["4xf32"], ["4xf32"]), told)
+
+
+def test_addresses_of_this_process_are_refused():
+    import ctypes
+
+    function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(ctypes.CDLL("libm.so.6").cbrt)
+
+    def roots(x, out):
+        out[0] = function(x[0])
+
+    with pytest.raises(UnsupportedError, match="objects of this process by their addresses|Numba refuses it"):
+        compiled(call(["4xf64"], ["4xf64"]), roots)
 
 
 def test_threads_call_it_at_once():
