@@ -94,7 +94,7 @@ def hold_where_numba_can(text: str, operands: list[str], result: str, *arrays: n
 
 
 @given(text=functions(integers=False), dtype=st.sampled_from(["f32", "f64"]))
-@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_random_functions_of_floats(text, dtype):
     hold(made(text), [dtype, dtype], dtype, *pairs(dtype, dtype))
 
@@ -102,7 +102,7 @@ def test_random_functions_of_floats(text, dtype):
 @given(
     text=functions(integers=True), dtypes=st.sampled_from([("i32",) * 2, ("i64",) * 2, ("i8", "i16"), ("ui8", "ui32")])
 )
-@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_random_functions_of_integers(text, dtypes):
     small = (x.astype(np.float64).clip(-1000, 1000).astype(x.dtype) for x in pairs(*dtypes))
     hold_where_numba_can(text, [*dtypes], "i64", *small)
