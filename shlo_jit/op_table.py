@@ -1,7 +1,7 @@
 """The table of ops, made from their records and from the tables that lowering goes by.
 
-python -m shlo_jit.op_table              prints it in Markdown
-python -m shlo_jit.op_table README.md    writes it between the markers of a file
+python -m shlo_jit.op_table                prints it in Markdown
+python -m shlo_jit.op_table docs/ops.md    writes it between the markers of a file
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def _compiled(source: Derived, options: CompileOptions) -> Runnable:
         for i, (name, v) in _both(result_names(whole), whole.block().terminator.operands)
     ]
     if not sizes:
-        with _defects():
+        with _defects(module, options.entry):
             found = bounded(whole)
         padded = _derived(source, "padded", lambda: with_function(module, found.function))
         code = pipeline.compile_static(padded, options)

@@ -240,6 +240,11 @@ GEMM_NEAR_PANELS = 1 << 19
 `benchmarks.deployed`, in batches."""
 GEMM_PREPACKED_K = 1024
 """Steps of k in a pass over C at most, where B was packed before. `benchmarks.weights`."""
+HOISTED_ROWS, HOISTED_STEPS, HOISTED_BYTES = 128, 16, 64 << 20
+"""Rows of a product in a loop up to which it is computed for all turns before; steps of k from which that is faster
+than reading its result from memory; bytes of that at most. Chosen."""
+LOOP_PANELS = 32 << 20
+"""Bytes of matrices that a loop packs before its first turn at most: about what caches keep. Chosen."""
 GEMM_PREPACKED_ROWS = 512
 """Rows of C up to which a B that was packed before is met by an A as it lies; beyond, A is packed once for all tasks.
 `benchmarks.weights`."""

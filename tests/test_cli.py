@@ -181,7 +181,7 @@ def test_mistakes_are_one_line(add: str, tmp_path: Path) -> None:
     assert mistake("verify", str(tmp_path / "none.mlir")).endswith("none.mlir: no such file")
     assert mistake("verify", str(tmp_path)).endswith("it is a folder")
     assert mistake("run", "--example", "none").startswith("no example 'none': there are attention")
-    assert mistake("show", add, "--stage", "ptx") == f"no stage 'ptx': there are {', '.join(STAGES)}"
+    assert mistake("show", add, "--stage", "ptx") == f"no stage 'ptx': there are {', '.join([*STAGES, 'graph'])}"
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ LAYERS = (
         for name in "ir ops verify text bytecode reference passes fuse schedule memory codegen lower custom".split()
     ),
     ("runtime", ["runtime"]),
+    ("pictures", ["pictures"]),
     ("pipeline", ["failed", "sources", "pipeline", "stages", "specialize"]),
     ("distributed", ["distributed"]),
     ("aot", ["aot"]),

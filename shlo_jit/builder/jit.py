@@ -158,7 +158,7 @@ class Jitted:
         leaves, tree, _ = self._leaves(args, named)
         where = self._paths(tree)
         types = [_type(leaf, path) for leaf, path in zip(leaves, where, strict=True)]
-        with ModuleBuilder(re.sub(r"\W+", "_", self._name)) as module:
+        with ModuleBuilder(re.sub(r"\W+", "_", self._name).strip("_")) as module:
             function = FunctionBuilder("main")
             function.place = place_of(self._f) or function.place
             values = [function.add_argument(name, t) for name, t in zip(_names(where), types, strict=True)]

@@ -1,19 +1,17 @@
-"""The command itself, its own options, and the commands that run no program: show, verify, ops, cache."""
+"""The command itself, its own options, and the commands verify, refine, ops, cache."""
 
 from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from shlo_jit import startup
-from shlo_jit.cli import arrays, converting, exporting, mistakes, passing, programs, reducing, report, running
-from shlo_jit.cli.options import AsJson, Dynamic, DynamicCode, Entry, Example, File, SeveralInputs, Shapes, Threads
+from shlo_jit.cli import converting, exporting, mistakes, passing, programs, reducing, report, running, showing
+from shlo_jit.cli.options import AsJson, Entry, Example, File, SeveralInputs, Shapes
 from shlo_jit.cli.progress import progress
-from shlo_jit.stages import STAGES
 
 app = typer.Typer(
     name="shlo-jit",
@@ -56,53 +54,7 @@ app.command(cls=SeveralInputs)(running.run)
 app.command(cls=SeveralInputs)(running.profile)
 
 
-@app.command()
-def show(
-    stage: Annotated[
-        str, typer.Option(metavar="|".join(STAGES), help="What to print.  [default: plan, unless there is a folder]")
-    ] = "",
-    file: File = None,
-    example: Example = "",
-    dump_dir: Annotated[
-        Path | None, typer.Option(metavar="D", help="Write a file for every stage and every pass there.")
-    ] = None,
-    shapes: Shapes = None,
-    entry: Entry = "main",
-    threads: Threads = None,
-    dynamic: Dynamic = DynamicCode.SPECIALIZE,
-) -> None:
-    """Print a program at a stage of its compilation."""
-    if stage and stage not in STAGES:
-        mistakes.fail(f"no stage {stage!r}: there are {', '.join(STAGES)}")
-    source, name = programs.source(file, example)
-    with mistakes.refusals(name):
-        if dump_dir is not None:
-            _dump(source, entry, shapes or [], dump_dir)
-        if stage == "module" and not shapes:
-            typer.echo(str(programs.parse(source)).rstrip("\n"))
-        elif stage or dump_dir is None:
-            made, _ = programs.compile(source, entry, threads, True, dynamic)
-            expected = arrays.with_shapes(made.inputs, [], shapes or [])
-            with progress("lowering"):
-                text = programs.text_of(made, stage or "plan", [signature.shape for signature in expected])
-            typer.echo(text.rstrip("\n"))
-
-
-def _dump(source: Path | bytes, entry: str, shapes: list[str], folder: Path) -> None:
-    from shlo_jit import pipeline
-    from shlo_jit.check_options import compile_options
-    from shlo_jit.stages import files as stage_files
-
-    module, options = programs.refined(source, entry, shapes), compile_options(entry)
-    with progress("lowering"):
-        files = stage_files(lambda on_pass: pipeline.lower(module, options, on_pass=on_pass), options.target)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, text in files.items():
-            (folder / file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        mistakes.fail(f"cannot write to {folder}: {error.strerror or error}")
-    typer.echo(f"wrote {len(files)} files to {folder}")
+app.command()(showing.show)
 
 
 @app.command()

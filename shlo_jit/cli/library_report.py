@@ -27,7 +27,7 @@ def print_exported(console: Console, exported: Exported, found: Inspection, seco
     console.print(rows, markup=False)
     _print_functions(console, found)
     _print_targets(console, found)
-    _print_facts(console, [*_needs(found), ("exported", f"in {seconds:.3g} s{_linked(exported)}")])
+    _print_facts(console, [*_features(found), *_needs(found), ("exported", f"in {seconds:.3g} s{_linked(exported)}")])
 
 
 def print_inspection(console: Console, found: Inspection) -> None:
@@ -49,7 +49,7 @@ def print_inspection(console: Console, found: Inspection) -> None:
     _print_functions(console, found)
     _print_targets(console, found)
     symbols = ", ".join(found.system_symbols)
-    _print_facts(console, [*_needs(found), *([("symbols", symbols)] if symbols else [])])
+    _print_facts(console, [*_features(found), *_needs(found), *([("symbols", symbols)] if symbols else [])])
 
 
 def _print_facts(console: Console, facts: Sequence[tuple[str, str]], gap: bool = True) -> None:
@@ -89,13 +89,19 @@ def _values(sized: Mapping[str, Any], call: Mapping[str, Any]) -> list[str]:
 
 def _print_targets(console: Console, found: Inspection) -> None:
     console.print()
-    rows = make_table("target", "for", "here", "needs")
-    for column in rows.columns[:-1]:
-        column.no_wrap = True  # features fill what is left of a line
+    rows = make_table("target", "for", "here")
     for target, fit in zip(found.file.metadata["targets"], found.fits, strict=True):
-        features = ", ".join(target["features"]) or "nothing special"
-        rows.add_row(target["name"], target["triple"], str(fit), features)
+        rows.add_row(target["name"], target["triple"], str(fit))
     console.print(rows, markup=False)
+
+
+def _features(found: Inspection) -> list[tuple[str, str]]:
+    """What processors have to have, a row for each target: they are too many for a column of the table."""
+    targets = found.file.metadata["targets"]
+    names = ["features" if len(targets) == 1 else f"features of {target['name']}" for target in targets]
+    return [
+        (name, ", ".join(target["features"]) or "nothing special") for name, target in zip(names, targets, strict=True)
+    ]
 
 
 def _needs(found: Inspection) -> list[tuple[str, str]]:

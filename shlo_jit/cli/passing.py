@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -92,9 +94,24 @@ def _through(module: Module, entry: str, names: list[str]) -> Module:
             made = [main, *callees]
         else:
             context = Context(module)
-            made = [f if is_declaration(f) else runs[name](f, context) for f in functions]
+            with _failing(name):
+                made = [f if is_declaration(f) else runs[name](f, context) for f in functions]
         module = _with_functions(module, made)
     return module
+
+
+@contextlib.contextmanager
+def _failing(name: str) -> Iterator[None]:
+    """What goes wrong in a pass, and is no refusal, may be so because of what was not run before it."""
+    from shlo_jit.errors import InternalError, StableHLOError
+
+    try:
+        yield
+    except StableHLOError:
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise InternalError(f"{name} failed ({what}); it may need what earlier passes guarantee") from error
 
 
 def _with_functions(module: Module, functions: list[Op]) -> Module:

@@ -24,10 +24,19 @@ if TYPE_CHECKING:
 
 
 def make_console() -> Console:
-    """On a terminal as wide as that, else wide enough for no table to be cut."""
+    """On a terminal as wide as that, else wide enough for no table to be cut, and no spaces at the end of lines."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 10_000, highlight=False)
+    if sys.stdout.isatty():
+        return Console(highlight=False)
+
+    class Piped(Console):
+        def print(self, *objects: Any, **options: Any) -> None:
+            with self.capture() as printed:
+                super().print(*objects, **options)
+            self.file.write("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()))
+
+    return Piped(width=10_000, highlight=False)
 
 
 def make_narrow_console() -> Console:
@@ -95,10 +104,10 @@ def print_library(
 def _run_times(executable: Runnable | Several, times: Sequence[float]) -> str:
     best, middle = min(times), statistics.median(times)
     several = f" best, {_seconds(middle)} median of {len(times)} calls" if len(times) > 1 else " in one call"
-    return f"[bold]{_seconds(best)}[/]{several}, {_threads(executable)}"
+    return f"[bold]{_seconds(best)}[/]{several}, {threads_text(executable)}"
 
 
-def _threads(executable: Runnable | Several) -> str:
+def threads_text(executable: Runnable | Several) -> str:
     return f"{executable.threads} thread{'s' if executable.threads > 1 else ''}"
 
 
@@ -152,11 +161,15 @@ def print_profile(console: Console, name: str, executable: Runnable, measured: P
     rows = make_table()
     rows.add_column(style="dim")
     rows.add_row("program", name)
-    middle = f"{_seconds(statistics.median(times))} median of {len(times)} calls"
-    rows.add_row("run", f"{middle}, {_threads(executable)}, clock included")
+    rows.add_row("run", profile_summary(executable, times))
     console.print(rows)
     console.print()
     console.print(measured.table())
+
+
+def profile_summary(executable: Runnable, times: Sequence[float]) -> str:
+    middle = f"{_seconds(statistics.median(times))} median of {len(times)} calls"
+    return f"{middle}, {threads_text(executable)}, clock included"
 
 
 def print_trace(console: Console, traced: Trace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from shlo_jit.reference.compare import Difference
     from shlo_jit.runtime.dynamic import DynamicExecutable
     from shlo_jit.runtime.executable import Executable
+    from shlo_jit.runtime.profile import Profile
     from shlo_jit.runtime.staged import Runnable as Code
     from shlo_jit.runtime.trace import Trace
 
@@ -258,6 +260,9 @@ def profile(
     repeat: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Calls.  [default: as many as a second takes]")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="F", help="Write a page: steps under the roofs of this machine, and a table.")
+    ] = None,
     entry: Entry = "main",
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
@@ -265,6 +270,9 @@ def profile(
     """Print where the time of a program goes, step by step.
 
     Steps are numbered as in `show --stage plan`; `show --stage schedule` says why each runs as it does.
+
+    The page of --html shows how near each step is to what this machine can do: its limits are measured for that, in
+    less than a second, and kept in the object cache.
     """
 
     def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
@@ -273,14 +281,36 @@ def profile(
     with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
         executable = ready.executable
         assert not isinstance(executable, Several)  # `make` refuses those
-        executable(*ready.arguments)  # sizes that follow from data are known afterwards
-        with progress("compiling again, with a clock"):
-            measured = executable.profile()
-        with measured, progress("running"):
-            executable(*ready.arguments)
-            measured.reset()  # the first call is a warm-up
-            _, times = _timed(lambda: executable(*ready.arguments), repeat, PROFILE_SECONDS)
+        measured, times = profiled(executable, ready.arguments, repeat, PROFILE_SECONDS)
     report.print_profile(report.make_console(), ready.name, executable, measured, times)
+    if html is not None:
+        _write_page(html, ready.name, executable, measured, times)
+
+
+def profiled(
+    executable: Code, arguments: Sequence[Any], repeat: int | None, seconds: float
+) -> tuple[Profile, list[float]]:
+    """A profile of `repeat` calls, or of as many as take so long, and their times."""
+    executable(*arguments)  # sizes that follow from data are known afterwards
+    with progress("compiling again, with a clock"):
+        measured = executable.profile()
+    with measured, progress("running"):
+        executable(*arguments)
+        measured.reset()  # the first call is a warm-up
+        _, times = _timed(lambda: executable(*arguments), repeat, seconds)
+    return measured, times
+
+
+def _write_page(path: Path, name: str, executable: Code, measured: Profile, times: Sequence[float]) -> None:
+    from shlo_jit.pictures.roofline import roofline_html
+    from shlo_jit.runtime.limits import limits
+
+    with progress("measuring this machine"):
+        found = limits(executable.threads)
+    text = roofline_html(os.path.basename(name), report.profile_summary(executable, times), measured.steps, found)
+    with mistakes.writable(path):
+        path.write_text(text, encoding="utf-8")
+    typer.echo(f"\nwrote {path}")
 
 
 def _run(

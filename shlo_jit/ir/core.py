@@ -17,8 +17,9 @@ from shlo_jit.ir.attributes import Dense, TypeAttr, as_int, as_ints
 from shlo_jit.ir.types import FunctionType, TensorType, Type
 
 PRINTER, WRITER = "shlo_jit.text.printer:print_module", "shlo_jit.bytecode.writer:write_artifact"
+SUMMARY = "shlo_jit.pictures.summary:module_html"
 """The syntax of ops is known to other packages alone, which stand above this one and are imported when a module is
-printed."""
+printed; so are pictures."""
 
 
 def _named(name: str) -> Callable[..., Any]:
@@ -202,6 +203,10 @@ class Module:
 
     def __str__(self) -> str:
         return _named(PRINTER)(self)
+
+    def _repr_html_(self) -> str:
+        """What notebooks show."""
+        return _named(SUMMARY)(self)
 
     def serialize(self, version: str = "1.17.0") -> bytes:
         """The program as a portable artifact (VHLO in MLIR bytecode), which StableHLO of this version and later ones

@@ -29,6 +29,10 @@ def _loop(low: ProgramLowering, step: ControlStep) -> None:
     cond, body = step.blocks
     exchanges = low.memory.exchanges.get(id(step), [])
     homes = [(low.address(s), low.address(t)) for s, t in exchanges]
+    if any(low.schedule[step].scratch):
+        from shlo_jit.lower.kernels.dot import pack_before
+
+        pack_before(low, step)
     head, inside, done = b.label("while"), b.label("do"), b.label("done")
     before = b.block
     b.branch(head)

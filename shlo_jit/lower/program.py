@@ -32,9 +32,9 @@ from shlo_jit.lower.scope import Scope
 from shlo_jit.lower.sizes import symbol_of, write_sizes
 from shlo_jit.lower.timing import Timing
 from shlo_jit.memory.storage import Copy, MemoryPlan, Storage, nbytes
-from shlo_jit.schedule.following import Region
 from shlo_jit.schedule.kernel import NOTHING
 from shlo_jit.schedule.nest import NestSchedule
+from shlo_jit.schedule.panels import Region
 from shlo_jit.schedule.schedule import Schedule
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.site import Site

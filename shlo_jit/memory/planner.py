@@ -223,6 +223,7 @@ class Planner:
         elif amount.fixed:
             scratch = self.scratch[id(step)] = Storage("arena", amount.fixed)
             scratch.live(at)
+            scratch.live(self.finish[id(step)])
             if self.lasts(step):
                 scratch.live(0)
                 scratch.live(self.time)

@@ -115,6 +115,12 @@ def slice_dim(rw: Rewriter, value: Value, dimension: int, start: int, limit: int
     return rw.emit1("stablehlo.slice", [value], tensor(tuple(shape), value.tensor.dtype), attributes)
 
 
+def window(rw: Rewriter, value: Value, corner: Sequence[Value], sizes: Ints) -> Value:
+    """What lies at a corner that is known at run time."""
+    t = tensor(tuple(sizes), value.tensor.storage)
+    return rw.emit1("stablehlo.dynamic_slice", [value, *corner], t, {"slice_sizes": dims(sizes)})
+
+
 def pad(rw: Rewriter, value: Value, number: Any, low: Ints, high: Ints, interior: Ints) -> Value:
     """The value with a number around and between its elements; negative padding takes elements away."""
     if not any((*low, *high, *interior)):

@@ -395,6 +395,11 @@ def host_key(processor: bytes) -> str:
     return _key("host", processor)
 
 
+def limits_key(processor: bytes, threads: int) -> str:
+    """The key of how fast such a processor is with so many threads."""
+    return _key("limits", b"%d " % threads + processor)
+
+
 def file_key(identity: bytes) -> str:
     """The key of what is known of a file."""
     return _key("file", identity)

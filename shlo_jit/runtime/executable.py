@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from shlo_jit.codegen.abi import AT_CALL
@@ -103,6 +104,10 @@ class InProcess:
         if per_step:
             return [step for label, functions in programs for step in step_analysis(functions, label)]
         return added([cost_analysis(functions) for _, functions in programs])
+
+    def _repr_html_(self) -> str:
+        """What notebooks show, drawn by a package above this one."""
+        return import_module("shlo_jit.pictures.summary").executable_html(self)
 
     def __copy__(self) -> InProcess:
         return self

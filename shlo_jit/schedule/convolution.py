@@ -21,8 +21,8 @@ from shlo_jit.kernels.gemm.policy import PREPACKED, WORDS
 from shlo_jit.kernels.gemm.types import GemmTypes
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
-from shlo_jit.schedule.following import PanelsSchedule
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.panels import PanelsSchedule
 from shlo_jit.schedule.products import gemm_types
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch

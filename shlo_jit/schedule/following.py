@@ -7,32 +7,11 @@ some; the blocks after the first are fetched by that step itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
-
-import numpy as np
+from dataclasses import replace
 
 from shlo_jit.fuse.plan import PlanBlock, all_blocks
 from shlo_jit.schedule.kernel import KernelSchedule
-
-
-class Region(NamedTuple):
-    """The first `nbytes` of an array of the program's."""
-
-    array: np.ndarray
-    nbytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class PanelsSchedule(KernelSchedule):
-    """Of a kernel whose second operand may be a constant that was packed into panels."""
-
-    prepacked: np.ndarray | None
-    """The second operand, a constant, as panels; None where it is read as it lies."""
-    first_block: int
-    """Bytes of those panels that are read first."""
-    following: Region | None = None
-    """What the kernel fetches for the steps after it."""
+from shlo_jit.schedule.panels import PanelsSchedule, Region
 
 
 def link(plan: PlanBlock, steps: dict[int, KernelSchedule]) -> None:

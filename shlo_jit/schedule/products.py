@@ -26,8 +26,8 @@ from shlo_jit.kernels.gemm.vector import way_of
 from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
-from shlo_jit.schedule.following import PanelsSchedule
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.panels import Matrices, PanelsSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.sizes import Size, hint_of
@@ -84,13 +84,16 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     n, k = math.prod(rhs[d] for d in roles.rhs_free), math.prod(lhs[d] for d in roles.lhs_contracting)
     why_late = "the product is several calls" if looped else ""
     plan = gemm_plan(types, target)
-    way, prepacked, first_block = _way(plan, (m, n, k, *strides)), None, 0
+    way, prepacked, first_block, loop = _way(plan, (m, n, k, *strides)), None, 0, context.loops.get(id(step))
+    matrices = Matrices(op.operands[1], types, batch, n, k, strides[3:])
     if not looped and _is_prepacked(op.operands[1], way, context):
-        way, prepacked = Way.TILES, _panels(op.operands[1], roles, plan, context)
-        strides = strides._replace(b_bs=prepacked_bytes(plan, n, k) // itemsize(types.b))
+        prepacked = _panels(op.operands[1], roles, plan, context)
         # Few rows are through with a block before the next has come: they have nothing to fetch it beside.
         few = not isinstance(m, Size) and m < tuning.GEMM_LEAST_ROWS
         first_block = prepacked_bytes(plan, n, k if few else min(k, k_block(Ints(), plan, k, True)))
+    packed = prepacked is not None or (loop is not None and not looped)
+    if packed:
+        way, strides = Way.TILES, strides._replace(b_bs=prepacked_bytes(plan, n, k) // itemsize(types.b))
     return ProductSchedule(
         types=types,
         roles=roles,
@@ -102,11 +105,10 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
         strides=strides,
         prepacked=prepacked,
         first_block=first_block,
+        loop=(loop, matrices) if loop is not None and not looped else None,
         epilogue=schedule_epilogue(step, target, batch, m, n, why_late),
-        blocking=_blocking(plan, (batch, m, n, k), strides, prepacked is not None),
-        scratch=Scratch.of(
-            lambda threads: scratch_bytes(types, target, batch, m, n, k, threads, prepacked is not None)
-        ),
+        blocking=_blocking(plan, (batch, m, n, k), strides, packed),
+        scratch=Scratch.of(lambda threads: scratch_bytes(types, target, batch, m, n, k, threads, packed)),
         way=way,
         routines=(gemm_routine(types.a, types.b, types.acc, target, way),),
     )

@@ -13,13 +13,15 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from shlo_jit.errors import UnsupportedError, diagnose
-from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step, all_steps, read_inside
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, all_steps, read_inside
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.following import link
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.loop_panels import loops_of
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
+from shlo_jit.schedule.panels import PanelsSchedule
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.sizes import NotSymbolic
 
@@ -32,6 +34,8 @@ class Context(NamedTuple):
     """Whether a custom call of that name has an implementation of the user's or of the run time's."""
     read: Mapping[Value, int] = MappingProxyType({})
     """What the plan's steps read and its blocks return, and how many do."""
+    loops: Mapping[int, ControlStep] = MappingProxyType({})
+    """By id() of a product's step, the loop before which its second operand can be packed."""
     has_lapack: Callable[[], bool] = lambda: True
     """Whether there is a LAPACK to call."""
     processes: int = 1
@@ -100,13 +104,21 @@ class Schedule:
 def schedule(plan: PlanBlock, context: Context) -> Schedule:
     """Decide how each step of a plan runs, those inside control flow too. Raises UnsupportedError at the line of an op
     that no kernel computes."""
-    context = context._replace(read=read_inside(plan))
+    context = context._replace(read=read_inside(plan), loops=loops_of(plan))
     steps: dict[int, KernelSchedule] = {}
     for step in all_steps(plan):
         steps[id(step)] = found = schedule_step(step, context)
         for routine in found.routines:
             context.on_routine(routine)
     link(plan, steps)
+    wanted = [s.loop for s in steps.values() if isinstance(s, PanelsSchedule) and s.loop is not None]
+    if wanted:
+        from shlo_jit.schedule.packing import schedule_loops
+
+        found = schedule_loops(wanted, context.target)
+        steps.update(found)
+        for routine in (r for s in found.values() for r in s.routines):
+            context.on_routine(routine)
     return Schedule(steps)
 
 

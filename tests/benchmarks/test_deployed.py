@@ -157,8 +157,7 @@ def test_limits_are_those_of_where_the_bytes_are() -> None:
 
 
 def test_the_machine_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "SIZES", (1 << 17, 1 << 22))
-    monkeypatch.setattr(machine, "TRIES", 2)
+    monkeypatch.setattr(machine, "EFFORT", machine.EFFORT._replace(sizes=(1 << 17, 1 << 22), tries=2))
     found = machine.measure(1)
     assert [size for size, _ in found["reads"]] == [1 << 17, 1 << 22]
     assert all(rate > 1e8 for _, rate in found["reads"])

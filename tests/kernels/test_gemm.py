@@ -27,6 +27,7 @@ from shlo_jit.kernels.gemm.panels import (
 )
 from shlo_jit.kernels.gemm.policy import Layout, has_vector_path
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
+from shlo_jit.kernels.gemm.prepacking import SPARE, prepack_routine, prepack_symbol
 from shlo_jit.kernels.gemm.types import gemm_plan
 from shlo_jit.kernels.gemm.vector import way_of
 from shlo_jit.kernels.routine import Routine
@@ -100,6 +101,7 @@ def product(
     cover: np.ndarray | None = None,
     ld: int = 0,
     prepacked: bool = False,
+    at_run_time: bool = False,
     way: Way = Way.ANY,
     cut: int = 0,
 ) -> np.ndarray:
@@ -128,7 +130,7 @@ def product(
     (ab, ar, ac), (bb, br, bc), (cb, cr, _) = strides
     if prepacked:
         plan = gemm_plan(types, t)
-        itemsize, b = b.itemsize, guarded.relaid(prepack(plan, b), True)
+        itemsize, b = b.itemsize, panels_of(types, target, b) if at_run_time else guarded.relaid(prepack(plan, b), True)
         br, bc, bb = 77, 77, prepacked_bytes(plan, n, k) // itemsize  # the first two do not count
     pointer = ctypes.cast(epilogue, ctypes.c_void_p).value if epilogue else None
     for k0, k1 in ((0, cut), (cut, k)) if cut else ((0, k),):
@@ -140,6 +142,19 @@ def product(
     assert (scratch[size:] == guarded.UNWRITTEN).all(), "wrote beyond scratch_bytes"
     assert (c[:, :, n:].view(np.uint8) == before.view(np.uint8)).all(), "wrote beyond a row of C"
     return c[:, :, :n]
+
+
+def panels_of(types: GemmTypes, target: str, b: np.ndarray) -> np.ndarray:
+    """What `prepack` makes of `b`, made by machine code."""
+    t, (batch, k, n) = resolve(target), b.shape
+    size = batch * prepacked_bytes(gemm_plan(types, t), n, k) + SPARE
+    panels = guarded.scratch(size)
+    bb, br, bc = (s // b.itemsize for s in b.strides)
+    load(prepack_routine(types, t), t).function(prepack_symbol(types), "piiiiiip")(
+        b.ctypes.data, br, bc, bb, batch, n, k, panels.ctypes.data
+    )
+    assert (panels[size:] == guarded.UNWRITTEN).all(), "wrote beyond the panels"
+    return panels
 
 
 def check(types: GemmTypes, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
@@ -208,6 +223,7 @@ def test_prepacked_operands(names: tuple[str, str, str], target: str) -> None:
         c = product(types, a, b, target, 3, cover, ld=int(rng.integers(0, 3)), prepacked=True)
         assert (cover == 1).all()
         check(types, a, b, c)
+        assert c.tobytes() == product(types, a, b, target, 3, prepacked=True, at_run_time=True).tobytes()
         if m > tuning.GEMM_THIN and k <= gemm_plan(types, resolve(target)).kc:
             assert c.tobytes() == product(types, a, b, target, 3).tobytes()
 

@@ -220,6 +220,32 @@ CASES = {
           return %0 : tensor<1x8x8xf32>""", "tensor<1x8x8xf32>", "tensor<1x8x8xf32>"),
         "convolution", "reshape dot_general", shape=(1, 8, 8),
     ),
+    "hoist_products": Case(
+        main("""%zero = stablehlo.constant dense<0> : tensor<i32>
+          %w = stablehlo.constant dense<0.5> : tensor<16x1xf32>
+          %h = stablehlo.constant dense<1.0> : tensor<1xf32>
+          %0:2 = stablehlo.while(%k = %zero, %y = %h) : tensor<i32>, tensor<1xf32>
+          cond {
+            %n = stablehlo.constant dense<20> : tensor<i32>
+            %c = stablehlo.compare LT, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+            stablehlo.return %c : tensor<i1>
+          } do {
+            %z = stablehlo.constant dense<0> : tensor<i32>
+            %a = stablehlo.dynamic_slice %x, %k, %z, sizes = [1, 16]
+              : (tensor<20x16xf32>, tensor<i32>, tensor<i32>) -> tensor<1x16xf32>
+            %b = stablehlo.reshape %a : (tensor<1x16xf32>) -> tensor<16xf32>
+            %p = stablehlo.dot_general %b, %w, contracting_dims = [0] x [0]
+              : (tensor<16xf32>, tensor<16x1xf32>) -> tensor<1xf32>
+            %s = stablehlo.subtract %p, %y : tensor<1xf32>
+            %one = stablehlo.constant dense<1> : tensor<i32>
+            %j = stablehlo.add %k, %one : tensor<i32>
+            stablehlo.return %j, %s : tensor<i32>, tensor<1xf32>
+          }
+          return %0#1 : tensor<1xf32>""", "tensor<20x16xf32>", "tensor<1xf32>"),
+        "constant constant constant while constant compare constant dynamic_slice reshape dot_general subtract constant add",
+        "constant constant constant dot_general while constant compare constant dynamic_slice reshape constant "
+        "dynamic_slice reshape subtract constant add", (20, 16),
+    ),
     "canonical_dots": Case(
         main(f"""%h = stablehlo.convert %x : (tensor<8x8xf32>) -> tensor<8x8xbf16>
           %0 = {DOT.replace("%x", "%h")} : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>

@@ -10,7 +10,7 @@ from decisions import AVX512, main, schedules, tensor
 from shlo_jit.kernels.gemm.policy import Ints, k_block
 from shlo_jit.kernels.gemm.prepacked import prepacked_bytes
 from shlo_jit.kernels.gemm.types import GemmTypes, gemm_plan
-from shlo_jit.schedule.following import PanelsSchedule
+from shlo_jit.schedule.panels import PanelsSchedule
 
 K = 2500
 """Several blocks of k."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.plan import ControlStep, OpStep
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.builder import V, i64
 from shlo_jit.kernels.gemm.gemm import gemm_symbol
+from shlo_jit.kernels.gemm.prepacking import prepack_symbol
 from shlo_jit.lower.kernels.epilogue import write_epilogue
+from shlo_jit.schedule.panels import LoopSchedule, Matrices
 from shlo_jit.schedule.products import ProductSchedule
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ProductSchedule) -> None
     def call(left: V, right: V, out: V) -> None:
         args = [
             left, *(i64(x) for x in s.strides[:3]), right, *(i64(x) for x in s.strides[3:]),
-            i64(int(s.prepacked is not None)), out, i64(s.n), i64(s.m * s.n), i64(s.batch), i64(s.m), i64(s.n),
+            i64(int(s.has_panels)), out, i64(s.n), i64(s.m * s.n), i64(s.batch), i64(s.m), i64(s.n),
             i64(s.k), i64(0), work, epilogue, frame, *low.region(s.following), low.thread_count,
         ]  # fmt: skip
         b.call("void", gemm_symbol(s.types, s.way), args)
@@ -50,7 +53,30 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ProductSchedule) -> None
 
     dims = list(zip(s.roles.lhs_batch[: s.looped], s.roles.rhs_batch[: s.looped], strict=True))
     left, out = low.pointer(op.operands[0]), low.pointer(op.result)
-    right = low.pointer(op.operands[1]) if s.prepacked is None else low.constant_array(s.prepacked)
+    right = _panels(low, s) if s.has_panels else low.pointer(op.operands[1])
     loops(dims, left, right, out, op.result.tensor.size)
     if s.epilogue is not None and s.epilogue.is_late:
         low.nest(s.epilogue.step, s.epilogue.schedule)
+
+
+def _panels(low: ProgramLowering, s: ProductSchedule) -> V:
+    """Address of the second operand as panels."""
+    if s.prepacked is not None:
+        return low.constant_array(s.prepacked)
+    assert s.loop is not None
+    loop, matrices = s.loop
+    return low.b.offset(low.scratch(loop), places_of(low, loop)[matrices])
+
+
+def pack_before(low: ProgramLowering, loop: ControlStep) -> None:
+    """Pack what products in a loop read as panels."""
+    b = low.b
+    for m, place in places_of(low, loop).items():
+        args = [low.pointer(m.value), *map(i64, m.strides), i64(m.batch), i64(m.n), i64(m.k)]
+        b.call("void", prepack_symbol(m.types), [*args, b.offset(low.scratch(loop), place)])
+
+
+def places_of(low: ProgramLowering, loop: ControlStep) -> Mapping[Matrices, int]:
+    """Where the panels that a loop packs are in its scratch memory."""
+    found = low.schedule[loop]
+    return found.places if isinstance(found, LoopSchedule) else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import I64, tensor
 from shlo_jit.passes import build as mk
-from shlo_jit.passes.regions.batched_region import counted, window
+from shlo_jit.passes.regions.batched_region import counted
 from shlo_jit.passes.rewriter import Rewriter
 
 
@@ -22,9 +22,9 @@ def copied_rows(rw: Rewriter, x: Value, out: Value, starts: Value, sizes: Value,
     zero = mk.constant(rw, tensor((), I64), 0)
 
     def turn(k: Value, state: list[Value]) -> list[Value]:
-        start, size, target = (mk.reshape(rw, window(rw, v, [k], (1,)), ()) for v in (starts, sizes, targets))
+        start, size, target = (mk.reshape(rw, mk.window(rw, v, [k], (1,)), ()) for v in (starts, sizes, targets))
         shift = mk.apply(rw, "add", mk.apply(rw, "subtract", start, target), mk.constant(rw, tensor((), I64), rows))
-        shifted = window(rw, wide, [shift, *[zero] * (rank - 1)], out.tensor.extents)
+        shifted = mk.window(rw, wide, [shift, *[zero] * (rank - 1)], out.tensor.extents)
         first, last = (mk.broadcast(rw, v, out.tensor.extents, ()) for v in (target, mk.apply(rw, "add", target, size)))
         inside = mk.apply(rw, "and", mk.compare(rw, "GE", place, first), mk.compare(rw, "LT", place, last))
         return [rw.emit1("stablehlo.select", [inside, shifted, state[0]], out.type)]

@@ -18,7 +18,7 @@ from shlo_jit.ops.contract import dims_of
 from shlo_jit.ops.reduce import reduce_window_window, select_window
 from shlo_jit.ops.window import Window
 from shlo_jit.passes import build as mk
-from shlo_jit.passes.regions.batched_region import along_last, batched, counted, folded, places, plain_sort, window
+from shlo_jit.passes.regions.batched_region import along_last, batched, counted, folded, places, plain_sort
 from shlo_jit.passes.rewriter import Rewriter
 
 
@@ -168,7 +168,7 @@ def batched_scatter(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Val
 
     def turn(number: Value, current: list[Value]) -> list[Value]:
         corner, inside = how.corner(rw, starts, number)
-        old = [window(rw, v, corner, how.window) for v in current]
+        old = [mk.window(rw, v, corner, how.window) for v in current]
         new = [mk.reshape(rw, _row(rw, v, number), how.window) for v in lines]
         combined = batched(rw, op.block(), [*old, *new], how.window)
         spread = mk.broadcast(rw, inside, how.window, ())
@@ -248,7 +248,7 @@ def _saturated(rw: Rewriter, value: Value, low: int, high: int) -> Value:
 def _row(rw: Rewriter, value: Value, index: Value) -> Value:
     """One row of a matrix, as a matrix."""
     zero = mk.splat_like(rw, index, 0)
-    return window(rw, value, [index, zero], (1, mk.shape_of(value)[1]))
+    return mk.window(rw, value, [index, zero], (1, mk.shape_of(value)[1]))
 
 
 def _as_arguments(rw: Rewriter, body: Block, operands: Sequence[Value]) -> list[Value]:

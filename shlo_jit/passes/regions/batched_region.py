@@ -45,7 +45,7 @@ def folded(rw: Rewriter, body: Block, values: Sequence[Value], inits: Sequence[V
 
     def turn(k: Value, total: list[Value]) -> list[Value]:
         corner = [k, *[mk.splat_like(rw, k, 0)] * axis]
-        step = [mk.reshape(rw, window(rw, v, corner, (1, *shape)), shape) for v in lines]
+        step = [mk.reshape(rw, mk.window(rw, v, corner, (1, *shape)), shape) for v in lines]
         return batched(rw, body, [*total, *step], shape)
 
     return counted(rw, count, list(inits), turn)
@@ -68,12 +68,6 @@ def counted(
     rw.emit("stablehlo.return", [mk.apply(rw, "add", number, one), *after], [])
     rw.blocks.pop()
     return rw.emit("stablehlo.while", first, types, {}, [Region([condition]), Region([body])])[1:]
-
-
-def window(rw: Rewriter, value: Value, corner: Sequence[Value], sizes: Sequence[int]) -> Value:
-    """What lies at a corner that is known at run time."""
-    t = tensor(tuple(sizes), value.tensor.storage)
-    return rw.emit1("stablehlo.dynamic_slice", [value, *corner], t, {"slice_sizes": mk.dims(sizes)})
 
 
 class BatchedRegion:

@@ -1,0 +1,53 @@
+"""Links from pages to what is in the repository but no page, such as `../examples/web`: in HTML, the path they say.
+
+In the repository they lead there. A page that is made elsewhere has no such folder beside it, so its reader is told
+where to look. A path that the repository does not have is a warning, as of any other link.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.addnodes import download_reference, pending_xref
+from sphinx.application import Sphinx
+from sphinx.transforms import SphinxTransform
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+def place_of(target: str, page: str, pages: set[str]) -> str | None:
+    """A link of a page as a path of the repository, where there is something that is no page."""
+    path = (DOCS / page).parent.joinpath(target.partition("#")[0]).resolve()
+    path = path if path.exists() else path.with_suffix(".md")
+    is_page = path.is_relative_to(DOCS) and str(path.relative_to(DOCS).with_suffix("")) in pages
+    return str(path.relative_to(ROOT)) if path.exists() and path.is_relative_to(ROOT) and not is_page else None
+
+
+def said(text: str, place: str) -> nodes.inline:
+    """The link's words, and the path behind them unless they name it."""
+    told = nodes.inline("", "", nodes.inline("", text))
+    if Path(place).name not in text:
+        told += [nodes.Text(" ("), nodes.literal("", place), nodes.Text(")")]
+    else:
+        told.attributes["title"] = place
+    return told
+
+
+class LinksOutside(SphinxTransform):
+    """Runs when MyST has made references (`pending_xref`), and downloads of links to files."""
+
+    default_priority = 999
+
+    def apply(self, **_: object) -> None:
+        links = [*self.document.findall(download_reference), *self.document.findall(pending_xref)]
+        for link in links:
+            place = place_of(link.get("reftarget", ""), self.env.docname, self.env.found_docs)
+            if place is not None:
+                link.replace_self(said(link.astext(), place))
+
+
+def setup(app: Sphinx) -> dict[str, object]:
+    app.add_transform(LinksOutside)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

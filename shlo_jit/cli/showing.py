@@ -1,0 +1,185 @@
+"""The command that prints or draws a program at a stage of its compilation: show."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from shlo_jit.cli import arrays, mistakes, programs, report
+from shlo_jit.cli.options import Dynamic, DynamicCode, Entry, Example, File, Seed, Shapes, Threads
+from shlo_jit.cli.progress import progress
+from shlo_jit.stages import STAGES
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.planned import PlannedFunction
+    from shlo_jit.pictures.steps import Region
+    from shlo_jit.runtime.front import Signature
+
+PICTURES = {"graph": ("svg", "html", "dot"), "memory": ("svg", "html")}
+"""Stages that can be drawn, and how."""
+TEXT = "text"
+PROFILE_SECONDS = 0.5
+"""How long a program is called for the colours of a graph."""
+
+
+def show(
+    stage: Annotated[
+        str,
+        typer.Option(metavar="|".join([*STAGES, "graph"]), help="What.  [default: plan, unless there is a folder]"),
+    ] = "",
+    file: File = None,
+    example: Example = "",
+    form: Annotated[
+        str, typer.Option("--format", metavar="text|svg|html|dot", help="Of graph and memory.  [default: by -o]")
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="F", help="Where to write it.  [default: print it]")
+    ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Of the graph: run it on made-up inputs, and colour steps by time.")
+    ] = False,
+    steps: Annotated[str, typer.Option(metavar="A-B", help="Of the graph as svg or dot: these steps alone.")] = "",
+    dump_dir: Annotated[
+        Path | None, typer.Option(metavar="D", help="Write a file for every stage and every pass there.")
+    ] = None,
+    shapes: Shapes = None,
+    seed: Seed = 0,
+    entry: Entry = "main",
+    threads: Threads = None,
+    dynamic: Dynamic = DynamicCode.SPECIALIZE,
+) -> None:
+    """Print a program at a stage of its compilation, or draw it.
+
+    The stage graph is a picture: a box for each step of the plan, with its ops, shapes and bytes, and lines for values
+    that go from one to another. The stage memory can be one: bytes against steps, a rectangle for all that lives in
+    the arena. A page (html) has long programs in sections that open; everything is in the one file.
+
+    \b
+    shlo-jit show model.mlir --stage graph -o model.html --profile
+    shlo-jit show model.mlir --stage memory -o memory.svg
+    shlo-jit show model.mlir --stage graph --format dot | dot -Tpdf -o model.pdf
+    """
+    known = (*STAGES, "graph")
+    if stage and stage not in known:
+        mistakes.fail(f"no stage {stage!r}: there are {', '.join(known)}")
+    how = _format(stage or "plan", form, output)
+    if profile and stage != "graph":
+        mistakes.fail("--profile is for --stage graph")
+    only = _range(steps, stage, how)
+    source, name = programs.source(file, example)
+    with mistakes.refusals(name):
+        if dump_dir is not None:
+            _dump(source, entry, shapes or [], dump_dir)
+        if stage == "module" and not shapes:
+            _hand_out(str(programs.parse(source)).rstrip("\n") + "\n", output)
+        elif stage or dump_dir is None:
+            made, _ = programs.compile(source, entry, threads, True, dynamic)
+            expected = arrays.with_shapes(made.inputs, [], shapes or [])
+            if how == TEXT:
+                with progress("lowering"):
+                    text = programs.text_of(made, stage or "plan", [signature.shape for signature in expected])
+                _hand_out(text.rstrip("\n") + "\n", output)
+            else:
+                _hand_out(_draw(made, expected, name, stage, how, seed if profile else None, only), output)
+
+
+def _format(stage: str, form: str, output: Path | None) -> str:
+    """How a stage is shown; what there is not ends the command."""
+    ways = (() if stage == "graph" else (TEXT,)) + PICTURES.get(stage, ())
+    suffix = output.suffix.removeprefix(".").lower() if output is not None else ""
+    wanted = form or (suffix if suffix in ways else ways[0])
+    if wanted not in ways:
+        mistakes.fail(f"--format {wanted}: the stage {stage} is shown as {', '.join(ways)}")
+    return wanted
+
+
+def _range(steps: str, stage: str, how: str) -> tuple[int, int] | None:
+    if not steps:
+        return None
+    if stage != "graph" or how == "html":
+        mistakes.fail("--steps is for --stage graph as svg or dot")
+    first, _, last = steps.partition("-")
+    if not first.isdecimal() or not (last or first).isdecimal() or int(first) > int(last or first):
+        mistakes.fail(f"--steps {steps}: expected numbers of steps, such as 10-25")
+    return int(first), int(last or first)
+
+
+def _hand_out(text: str, output: Path | None) -> None:
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    with mistakes.writable(output):
+        output.write_text(text, encoding="utf-8")
+    typer.echo(f"wrote {output}")
+
+
+def _draw(
+    made: Any,
+    expected: Sequence[Signature],
+    name: str,
+    stage: str,
+    how: str,
+    seed: int | None,
+    only: tuple[int, int] | None,
+) -> str:
+    from shlo_jit.pictures import graph, memory
+
+    executable, _ = programs.for_shapes(made, [signature.shape for signature in expected])
+    assert not hasattr(executable, "processes")  # `compile` refuses those
+    times = None if seed is None else _times(executable, expected, seed)
+    with progress("planning"):
+        parts: list[tuple[str, list[PlannedFunction]]] = executable.planned()  # type: ignore[union-attr]
+    name = os.path.basename(name)
+    about = f"{report.threads_text(executable)}, {_totals(executable)}"
+    if stage == "memory":
+        if how == "html":
+            return memory.memory_html(name, about, [functions for _, functions in parts])
+        return memory.memory_svg(name, [f for _, functions in parts for f in functions])
+    regions = _regions(parts, times)
+    if how == "html":
+        timed = "" if times is None else ", coloured by their share of the time"
+        return graph.graph_html(name, f"Steps in the order in which they run{timed}; {about}.", regions)
+    return graph.graph_dot(name, regions, only) if how == "dot" else graph.graph_svg(name, regions, only)
+
+
+def _regions(parts: Any, times: dict[str, tuple[float, float]] | None) -> list[Region]:
+    from shlo_jit.pictures.steps import regions_of
+
+    return [region for prefix, functions in parts for region in regions_of(functions, prefix, times)]
+
+
+def _totals(executable: Any) -> str:
+    """What a call moves and computes."""
+    from shlo_jit.pictures.drawing import bytes_text, count_text
+
+    costs = executable.cost_analysis()
+    return f"{count_text(costs['flops'])} flops, {bytes_text(costs['bytes accessed'])} read and written"
+
+
+def _times(executable: Any, expected: Sequence[Signature], seed: int) -> dict[str, tuple[float, float]]:
+    """Label of a step -> its share of the time, and its median in microseconds."""
+    from shlo_jit.cli.running import profiled
+
+    measured, _ = profiled(executable, arrays.arguments(expected, [], True, seed), None, PROFILE_SECONDS)
+    return {s.label: (s.share, s.median_us) for s in measured.steps}
+
+
+def _dump(source: Path | bytes, entry: str, shapes: list[str], folder: Path) -> None:
+    from shlo_jit import pipeline
+    from shlo_jit.check_options import compile_options
+    from shlo_jit.stages import files as stage_files
+
+    module, options = programs.refined(source, entry, shapes), compile_options(entry)
+    with progress("lowering"):
+        files = stage_files(lambda on_pass: pipeline.lower(module, options, on_pass=on_pass), options.target)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in files.items():
+            (folder / file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        mistakes.fail(f"cannot write to {folder}: {error.strerror or error}")
+    typer.echo(f"wrote {len(files)} files to {folder}")

@@ -1,0 +1,93 @@
+"""Products of a slice a turn, computed for all turns before the loop.
+
+What a recurrent network does with its input does not depend on its state: x[t] @ W in turn t of T. Those are T small
+products with one matrix, hence one product of all rows, on all cores, of which a turn reads its part.
+
+Needs: nothing. Guarantees: nothing. A while that makes T turns at least computes no product of an element of a tensor
+with T of them and a matrix, both from outside, where rows are few and the result of all turns is not too large.
+
+    while t < T { h = tanh(dot_general(x[t], w) + h) }   ->   y = dot_general(x, w); while t < T { h = tanh(y[t] + h) }
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from shlo_jit import tuning
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ops.runs import roles_of
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.regions.unroll import turns_of
+from shlo_jit.passes.rewriter import Rewriter, rewrite
+from shlo_jit.sizes import Size
+
+
+def hoist_products(function: Op, _: Context) -> Op:
+    """The function with such products before their loops."""
+    hoisted: dict[Op, Value] = {}
+
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op.name == "stablehlo.while":
+            for product, slice_ in _products(op):
+                hoisted[product] = _all_turns(rw, product, slice_)
+        elif op in hoisted:
+            return [_of_turn(rw, op, hoisted[op])]
+        return None
+
+    return rewrite(function, visit)
+
+
+def _products(loop: Op) -> list[tuple[Op, Op]]:
+    """The products of a loop that can go before it, each with the slice that is its first operand."""
+    body = loop.block(1)
+    inside = {*body.arguments, *(v for op in body.ops for v in op.results)}
+    dots = [op for op in body.ops if op.name == "stablehlo.dot_general" and op.operands[1] not in inside]
+    slices = [(op, _slice_of(op.operands[0])) for op in dots]
+    found = [(op, s) for op, s in slices if s is not None and s.operands[0] not in inside and _pays(op, s)]
+    turns = turns_of(loop) if found else None
+    return [] if turns is None else [(op, s) for op, s in found if s.operands[0].tensor.extents[0] <= turns]
+
+
+def _slice_of(value: Value) -> Op | None:
+    """The dynamic_slice of one element along the first dimension that a value is, but for that dimension."""
+    taken = value.op.operands[0].op if value.op is not None and value.op.name == "stablehlo.reshape" else None
+    if taken is None or taken.name != "stablehlo.dynamic_slice":
+        return None
+    whole, part = taken.operands[0].tensor.extents, taken.result.tensor.extents
+    is_element = part[:1] == (1,) and part[1:] == whole[1:] == value.tensor.extents
+    return taken if is_element and not any(isinstance(n, Size) for n in whole) else None
+
+
+def _pays(product: Op, slice_: Op) -> bool:
+    """Whether one product of all rows is faster than many of few, and what turns read of it does not cost that."""
+    roles, result = roles_of(product), product.result.tensor
+    lhs = product.operands[0].tensor.extents
+    if roles.lhs_batch or result.size == 0 or any(isinstance(n, Size) for n in result.extents):
+        return False
+    rows, steps = (math.prod(lhs[d] for d in dims) for dims in (roles.lhs_free, roles.lhs_contracting))
+    nbytes = slice_.operands[0].tensor.extents[0] * result.size * result.storage.itemsize
+    return rows <= tuning.HOISTED_ROWS and steps >= tuning.HOISTED_STEPS and nbytes <= tuning.HOISTED_BYTES
+
+
+def _all_turns(rw: Rewriter, product: Op, slice_: Op) -> Value:
+    """The product of every element of what is sliced, with the turn as its first dimension."""
+    roles = roles_of(product)
+    whole, matrix = rw.get(slice_.operands[0]), rw.get(product.operands[1])
+    dims = [(), (), tuple(d + 1 for d in roles.lhs_contracting), roles.rhs_contracting]
+    extra = {k: v for k, v in product.attributes.items() if k != "dot_dimension_numbers"}
+    outer, rw.current = rw.current, product
+    found = mk.dot(rw, (whole, matrix), dims, product.result.tensor.storage, extra)
+    rw.current = outer
+    return found
+
+
+def _of_turn(rw: Rewriter, product: Op, all_turns: Value) -> Value:
+    """A turn's part of it, by the index of the slice."""
+    slice_ = _slice_of(product.operands[0])
+    assert slice_ is not None
+    index, extents = rw.get(slice_.operands[1]), product.result.tensor.extents
+    zero = mk.constant(rw, index.tensor, 0)
+    part = mk.window(rw, all_turns, [index, *[zero] * len(extents)], (1, *extents))
+    return mk.reshape(rw, part, extents)

@@ -1,0 +1,210 @@
+"""Where the time of a program goes, on a page: steps under the roofs of the machine, and a table of them beside.
+
+A step is as far to the right as it computes much for each byte that it moves, and as high as it is fast. It can be no
+higher than the roofs: what memory or the caches bring at most, on the slope, and what registers compute, on the level.
+"""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shlo_jit.pictures.drawing import Drawing, bytes_text, time_text
+from shlo_jit.pictures.page import element, page, table
+from shlo_jit.runtime.limits import Limits
+from shlo_jit.runtime.profile import StepTime
+
+WIDTH, HEIGHT, LEFT, TOP = 540, 420, 58, 34
+"""Pixels: of the plane, and around it."""
+LISTED = 200
+"""Rows of the table: of longer programs those that take most."""
+NAMED = 0.08
+"""Share of the time from which a point has its label beside it."""
+KINDS = {"dot_general": "product", "convolution": "product", "attention": "product", "loop": "loop", "turns": "loop",
+         "row": "row", "reduce": "row"}  # fmt: skip
+
+
+class Point(NamedTuple):
+    """A step that computes and moves something."""
+
+    step: StepTime
+    row: str
+    """Of the table: its id."""
+    intensity: float
+    """Operations a byte."""
+    speed: float
+    """10^9 operations a second."""
+
+
+class Plane(NamedTuple):
+    """Both axes are logarithmic: powers of ten."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+
+    def x(self, intensity: float) -> float:
+        return LEFT + WIDTH * (math.log10(intensity) - self.left) / (self.right - self.left)
+
+    def y(self, speed: float) -> float:
+        return TOP + HEIGHT * (1 - (math.log10(speed) - self.low) / (self.high - self.low))
+
+
+def roofline_html(name: str, about: str, steps: Sequence[StepTime], limits: Limits) -> str:
+    """The page. `limits`: with as many threads as the steps were run with."""
+    counted = [s for s in steps if s.share]
+    shown = sorted(counted, key=lambda s: -s.share)[:LISTED]
+    rows = {id(s): f"step-{i}" for i, s in enumerate(shown)}
+    points = [
+        Point(s, rows[id(s)], s.gigaflops / s.gigabytes_per_second, s.gigaflops)
+        for s in shown
+        if s.gigaflops and s.gigabytes_per_second
+    ]
+    used = _used(steps, limits)
+    left = len(counted) - len(shown)
+    note = f"; {left} more take {100 * sum(s.share for s in counted if id(s) not in rows):.1f} %" if left else ""
+    body = [
+        element("div", "beside", children=[
+            element("div", "fit", children=[_picture(points, used)]),
+            element("div", "rows", children=[_table(shown, rows, limits)]),
+        ]),
+        element("p", text=f"{_roofs_text(limits)}. Steps by their share of the time{note}. Bytes are what a step has "
+                "to move at least: what finds them in the caches may be above the roof of memory."),
+    ]  # fmt: skip
+    return page(name, about, body, _LIGHT_ROWS)
+
+
+_LIGHT_ROWS = """
+for (const link of document.querySelectorAll("a[data-row]")) {
+  const row = document.getElementById(link.dataset.row);
+  const light = on => () => { row.classList.toggle("lit", on); if (on) row.scrollIntoView({block: "nearest"}); };
+  link.addEventListener("mouseenter", light(true));
+  link.addEventListener("mouseleave", light(false));
+}
+"""
+
+
+def _roofs_text(limits: Limits) -> str:
+    peaks = ", ".join(f"{kind} {rate / 1e9:.3g}" for kind, rate in _peaks(limits).items())
+    reads = ", ".join(f"{rate / 1e9:.3g} GB/s of {bytes_text(size)}" for size, rate in limits.reads)
+    threads = f"{limits.threads} thread{'s' if limits.threads > 1 else ''}"
+    return f"Limits of this machine with {threads}, measured: GFLOP/s of {peaks}; {reads}"
+
+
+def _used(steps: Sequence[StepTime], limits: Limits) -> Limits:
+    """Without the element types that no kernel has in its name."""
+    names = " ".join(name for s in steps for name in s.kernels)
+    return limits._replace(peaks={kind: r for kind, r in limits.peaks.items() if kind == "f32" or f"_{kind}" in names})
+
+
+def _peaks(limits: Limits) -> dict[str, float]:
+    """Without those that are as high as that of f32, which comes first."""
+    rates = {kind: rate for kind, rate in limits.peaks.items() if kind == "f32" or rate != limits.peaks["f32"]}
+    return dict(sorted(rates.items(), key=lambda row: row[0] != "f32"))
+
+
+def _picture(points: Sequence[Point], limits: Limits) -> ET.Element:
+    plane = _plane(points, limits)
+    out = Drawing()
+    _axes(out, plane)
+    _roofs(out, plane, limits)
+    for point in sorted(points, key=lambda p: -p.step.share):
+        s = point.step
+        rates = f"{point.speed:.3g} GFLOP/s, {s.gigabytes_per_second or 0:.3g} GB/s"
+        tip = f"{s.label} {s.title}: {100 * s.share:.1f} %, {time_text(s.median_us)}\n{s.ops}\n{rates}"
+        tip += f", {point.intensity:.3g} operations a byte"
+        link = element("a", href=f"#{point.row}")
+        link.set("data-row", point.row)
+        radius = 4 + 16 * math.sqrt(s.share)
+        circle = element("circle", f"point {KINDS.get(s.title, 'other')}", children=[element("title", text=tip)])
+        for key, value in (("cx", plane.x(point.intensity)), ("cy", plane.y(point.speed)), ("r", radius)):
+            circle.set(key, f"{value:.1f}")
+        link.append(circle)
+        out.root.append(link)
+        if s.share > NAMED:
+            out.text(plane.x(point.intensity) + radius + 3, plane.y(point.speed) + 4, s.label, "ink s11")
+    if not points:
+        out.text(LEFT + WIDTH / 2, TOP + HEIGHT / 2, "no step has a known number of operations", "dim s13 middle")
+    return out.svg(LEFT + WIDTH + 20, TOP + HEIGHT + 48, label="steps under the roofs of the machine")
+
+
+def _plane(points: Sequence[Point], limits: Limits) -> Plane:
+    """Whole powers of ten around all points and where roofs bend."""
+    top = max(limits.peaks.values()) / 1e9
+    slowest = min(rate for _, rate in limits.reads) / 1e9
+    across = [p.intensity for p in points] + [0.1, 1.5 * top / slowest]
+    up = [p.speed for p in points] + [1.2 * top, top / 100]
+    sides = [math.floor(math.log10(min(across))), math.ceil(math.log10(max(across)))]
+    return Plane(sides[0], sides[1], math.floor(math.log10(min(up))), math.ceil(math.log10(max(up))))
+
+
+def _axes(out: Drawing, plane: Plane) -> None:
+    for power in range(int(plane.left), int(plane.right) + 1):
+        x = plane.x(10.0**power)
+        out.line(x, TOP, x, TOP + HEIGHT, "grid")
+        out.text(x, TOP + HEIGHT + 16, f"{10.0**power:,g}", "dim s11 middle")
+    for power in range(int(plane.low), int(plane.high) + 1):
+        y = plane.y(10.0**power)
+        out.line(LEFT, y, LEFT + WIDTH, y, "grid")
+        out.text(LEFT - 7, y + 4, f"{10.0**power:,g}", "dim s11 end")
+    out.text(LEFT + WIDTH / 2, TOP + HEIGHT + 36, "operations a byte", "dim s11 middle")
+    out.text(LEFT - 40, TOP - 12, "GFLOP/s", "dim s11")
+
+
+def _roofs(out: Drawing, plane: Plane, limits: Limits) -> None:
+    """The level of each element type, and the slope of each size up to the highest level."""
+    peaks = _peaks(limits)
+    top = max(peaks.values()) / 1e9
+    for kind, rate in peaks.items():
+        y = plane.y(rate / 1e9)
+        out.line(LEFT, y, LEFT + WIDTH, y, "roof")
+        out.text(LEFT + WIDTH - 4, y - 5, f"{kind}: {rate / 1e9:.3g} GFLOP/s", "dim s11 end")
+    for i, (size, rate) in enumerate(sorted(limits.reads, reverse=True)):
+        bandwidth = rate / 1e9
+        start = max(10.0**plane.left, 10.0**plane.low / bandwidth)
+        end = top / bandwidth
+        where = "memory" if i == 0 else f"caches ({bytes_text(size)})"
+        out.line(plane.x(start), plane.y(start * bandwidth), plane.x(end), plane.y(top), "roof cache" if i else "roof")
+        at = start * 1.3
+        across, up = plane.x(10 * at) - plane.x(at), plane.y(10 * at * bandwidth) - plane.y(at * bandwidth)
+        slope = math.degrees(math.atan2(up, across))
+        x, y = plane.x(at), plane.y(at * bandwidth) - 6
+        text = f"{where}: {bandwidth:.3g} GB/s"
+        out.add("text", "dim s11", text, x=x, y=y, transform=f"rotate({slope:.1f} {x:.1f} {y:.1f})")
+
+
+def _table(shown: Sequence[StepTime], rows: dict[int, str], limits: Limits) -> ET.Element:
+    heads = ("step", "", "share", "median us", "GB/s", "GFLOP/s", "op/B", "of the roof")
+    cells = [
+        (
+            s.label,
+            s.title,
+            f"{100 * s.share:.1f} %",
+            f"{s.median_us:,.2f}",
+            _figure(s.gigabytes_per_second),
+            _figure(s.gigaflops),
+            _figure(s.gigaflops / s.gigabytes_per_second if s.gigaflops and s.gigabytes_per_second else None),
+            _of_roof(s, limits),
+        )
+        for s in shown
+    ]
+    return table(heads, cells, [rows[id(s)] for s in shown])
+
+
+def _figure(number: float | None) -> str:
+    return "" if number is None else f"{number:.3g}"
+
+
+def _of_roof(s: StepTime, limits: Limits) -> str:
+    """How much of what is possible a step reaches, if elements are f32: its bytes come from the caches where they have
+    room for them."""
+    if not s.gigabytes_per_second:
+        return ""
+    bandwidth = limits.reading(1e3 * s.gigabytes_per_second * s.median_us) / 1e9
+    if not s.gigaflops:
+        return f"{100 * s.gigabytes_per_second / bandwidth:.0f} %"
+    possible = min(limits.peaks["f32"] / 1e9, bandwidth * s.gigaflops / s.gigabytes_per_second)
+    return f"{100 * s.gigaflops / possible:.0f} %"

@@ -1,0 +1,171 @@
+"""The limits of this machine: how fast registers multiply and add, and how fast arrays of several sizes are read.
+
+Loops in machine code, one in each of as many threads as a call may use; the best of several tries.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shlo_jit.codegen import processor
+from shlo_jit.codegen.jit import Library, load
+from shlo_jit.codegen.objects import generate
+from shlo_jit.codegen.target import resolve
+from shlo_jit.forking import compiling
+from shlo_jit.kernels.builder import Builder, ModuleText, V, bits, const, i64, lanes, scalar
+from shlo_jit.kernels.target import Target
+from shlo_jit.runtime.cache import default_cache, limits_key
+
+SUMS = 12
+"""Independent ones: more than the latency of a multiply-add times how many begin in a cycle, fewer than registers."""
+
+
+class Effort(NamedTuple):
+    """How long a measurement goes on: short tries, of which some are not disturbed."""
+
+    sizes: tuple[int, ...]
+    """Bytes that are read, of all threads together."""
+    seconds: float
+    """Of a try, at least."""
+    tries: int
+
+
+TIMES = 3
+"""How often `limits` measures a machine before it believes the best: others may use it meanwhile."""
+QUICK = Effort((1 << 21, 1 << 27), 0.003, 24)
+"""Less than a second: one size that caches hold, one that only memory does."""
+
+
+class Limits(NamedTuple):
+    """What a machine can do, with so many threads; sizes ascend."""
+
+    threads: int
+    peaks: Mapping[str, float]
+    """Operations a second by element type, those of f32 where a type has no instructions of its own."""
+    reads: Sequence[tuple[int, float]]
+    """Sizes in bytes, and bytes a second."""
+
+    def reading(self, nbytes: float) -> float:
+        """Bytes a second, of so many."""
+        return next((rate for size, rate in self.reads if size >= nbytes), self.reads[-1][1])
+
+
+class Step(NamedTuple):
+    """What a loop does with each of its sums."""
+
+    sum: str
+    """Its type."""
+    operand: str
+    """The type of what goes into it."""
+    run: Callable[[Builder, V, V], V]
+    """Gives the next sum, of a sum and an operand."""
+    operations: int
+
+
+def limits(threads: int) -> Limits:
+    """The best of what the object cache knows of such a processor and, the first times, of a measurement now."""
+    said = processor.description()
+    if said is None:
+        return measure(threads, QUICK)
+    cache, key = default_cache(), limits_key(said, threads)
+    times, found = cache.read(key, _read) or (0, None)
+    if found is None or times < TIMES:
+        now = measure(threads, QUICK)
+        found = now if found is None else better(found, now)
+        made = {"threads": threads, "peaks": dict(found.peaks), "reads": [*map(list, found.reads)]}
+        cache.store(key, {"kind": "limits", "times": times + 1, **made}, [])
+    return found
+
+
+def better(one: Limits, other: Limits) -> Limits:
+    """The higher figures of two measurements of the same sizes."""
+    peaks = {kind: max(peak, other.peaks[kind]) for kind, peak in one.peaks.items()}
+    reads = [(size, max(rate, again)) for (size, rate), (_, again) in zip(one.reads, other.reads, strict=True)]
+    return Limits(one.threads, peaks, reads)
+
+
+def _read(header: Mapping[str, Any], blobs: Sequence[memoryview]) -> tuple[int, Limits]:
+    """How often they were measured, and the best."""
+    if header["kind"] != "limits" or blobs:
+        raise ValueError("no limits")
+    peaks = {str(kind): float(rate) for kind, rate in header["peaks"].items()}
+    reads = [(int(size), float(rate)) for size, rate in header["reads"]]
+    if [size for size, _ in reads] != [*QUICK.sizes]:
+        raise ValueError("other sizes")
+    return int(header["times"]), Limits(int(header["threads"]), peaks, reads)
+
+
+def measure(threads: int, effort: Effort) -> Limits:
+    """Of this machine, now."""
+    target = resolve()
+    peaks = {
+        kind: _rate(_loop(step, target, is_reading=False), threads, 1, 1, SUMS * step.operations, effort)
+        for kind, step in _products(target).items()
+    }
+    vector, group = f"<{target.lanes(32)} x float>", 4 * target.lanes(32) * SUMS
+    adding = _loop(Step(vector, vector, lambda b, s, x: b.fadd(s, x), 0), target, is_reading=True)
+    reads = [(size, _rate(adding, threads, size // threads // group, group, group, effort)) for size in effort.sizes]
+    return Limits(threads, {"bf16": peaks["f32"], "i8": peaks["f32"]} | peaks, reads)
+
+
+def _products(target: Target) -> dict[str, Step]:
+    vector = f"<{target.lanes(32)} x float>"
+    found = {"f32": Step(vector, vector, lambda b, s, x: b.fma(x, x, s), 2 * target.lanes(32))}
+    if target.has_bf16_dot:
+        found["bf16"] = _instruction("llvm.x86.avx512bf16.dpbf16ps.512", "<16 x float>", "<32 x bfloat>", 64)
+    if target.has_vnni:
+        found["i8"] = _instruction("llvm.x86.avx512.vpdpbusd.512", "<16 x i32>", "<64 x i8>", 128)
+    return found
+
+
+def _instruction(name: str, sums: str, operand: str, operations: int) -> Step:
+    return Step(sums, operand, lambda b, s, x: b.call(sums, name, [s, x, x]), operations)
+
+
+@compiling()
+def _loop(step: Step, target: Target, *, is_reading: bool) -> Library:
+    """`void run(ptr data, i64 groups, i64 turns)`: so many groups of SUMS steps, in each turn. Operands are read one
+    after the other, or are the first of the data."""
+    module = ModuleText(target)
+    b = module.function("run", [("ptr", "data"), ("i64", "groups"), ("i64", "turns")], linkage="")
+    data, groups, turns = b.params
+    first, nbytes = b.load(step.operand, data, 16), lanes(step.operand) * bits(scalar(step.operand)) // 8
+    # sums that began alike would be one, to LLVM
+    starts = [const(step.sum, i) for i in range(SUMS)]
+    with b.loop_carry(0, turns, starts) as outer:
+        with b.loop_carry(0, groups, outer.values) as inner:
+            group = b.offset(data, b.mul(inner.index, i64(SUMS * nbytes)))
+            operands = [
+                b.load(step.operand, b.offset(group, i * nbytes), 16) if is_reading else first for i in range(SUMS)
+            ]
+            inner.next(*(step.run(b, s, x) for s, x in zip(inner.values, operands, strict=True)))
+        outer.next(*inner.values)
+    out = b.alloca(step.sum)
+    for value in outer.values:
+        b.line(f"store volatile {value.type} {value.text}, ptr {out.text}")
+    b.ret()
+    return load([generate(module.text(f'target triple = "{target.triple}"'), target, 1)], ["run"])
+
+
+def _rate(library: Library, threads: int, groups: int, group_bytes: int, work: float, effort: Effort) -> float:
+    """Work a second, where a group is so much work, and each thread has `groups` in memory of its own."""
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(library.addresses["run"])
+    # Ones, not zeros: those would all be in the one page that the system has for memory nobody has written.
+    arrays = [np.ones(groups * group_bytes + 128, np.uint8) for _ in range(threads)]
+    with ThreadPoolExecutor(threads) as pool:
+
+        def seconds(turns: int) -> float:
+            start = time.perf_counter()
+            list(pool.map(lambda a: run((a.ctypes.data + 63) // 64 * 64, groups, turns), arrays))
+            return time.perf_counter() - start
+
+        turns = 1
+        while min(seconds(turns) for _ in range(3)) < effort.seconds:
+            turns *= 2
+        return threads * groups * turns * work / min(seconds(turns) for _ in range(effort.tries))

@@ -1,0 +1,33 @@
+"""Loops that pack matrices before their first turn: where the panels are in their scratch memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from shlo_jit.fuse.plan import ControlStep
+from shlo_jit.kernels.gemm.prepacked import prepacked_bytes
+from shlo_jit.kernels.gemm.prepacking import SPARE, prepack_routine
+from shlo_jit.kernels.gemm.types import gemm_plan
+from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.panels import LoopSchedule, Matrices
+from shlo_jit.schedule.scratch import ALIGN, Scratch
+
+
+def schedule_loops(wanted: Iterable[tuple[ControlStep, Matrices]], target: Target) -> dict[int, LoopSchedule]:
+    """The schedules of loops, by id(), before which products want matrices packed."""
+    found: dict[int, LoopSchedule] = {}
+    for loop, matrices in wanted:
+        known = found.get(id(loop), LoopSchedule(places={}))
+        if matrices in known.places:
+            continue
+        plan = gemm_plan(matrices.types, target)
+        size = matrices.batch * prepacked_bytes(plan, matrices.n, matrices.k) + SPARE
+        routine = prepack_routine(matrices.types, target)
+        found[id(loop)] = replace(
+            known,
+            places=known.places | {matrices: known.scratch.fixed},
+            scratch=Scratch(known.scratch.fixed + -(-size // ALIGN) * ALIGN),
+            routines=tuple(dict.fromkeys((*known.routines, routine))),
+        )
+    return found
