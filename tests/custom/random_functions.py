@@ -10,7 +10,7 @@ FLOAT_CALLS = (
     "np.floor({})",
     "np.ceil({})",
     "np.trunc({})",
-    "math.copysign({}, {})",
+    "math.copysign({}, 1.0 if {} > 0.0 else -1.0)",  # not by the sign of a NaN, which nobody promises
     "min({}, {})",
     "max({}, {})",
 )
