@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from shlo_jit.api import compile, export, infer, load, parse, refine, verify
+from shlo_jit.custom.functions import LLVMFunction, array_function, elementwise
 from shlo_jit.errors import (
     Diagnostic,
     ExecutionError,
@@ -40,6 +41,7 @@ __all__ = [
     "ExecutionError",
     "ExportError",
     "InternalError",
+    "LLVMFunction",
     "LibraryError",
     "ParseError",
     "StableHLOError",
@@ -48,7 +50,9 @@ __all__ = [
     "WorkerError",
     "WorkerTimeoutError",
     "__version__",
+    "array_function",
     "compile",
+    "elementwise",
     "export",
     "infer",
     "jit",

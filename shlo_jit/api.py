@@ -185,7 +185,8 @@ def export(
     entry: str | Sequence[str] = "main",
     weights: str = "embedded",
     threads: bool = True,
-    custom_calls: Iterable[str] = (),
+    custom_calls: Iterable[str] | Mapping[str, Any] = (),
+    composites: Mapping[str, Any] | None = None,
     donate: Iterable[int] | str = (),
     linker: str | None = None,
     shapes: Sequence[Shapes] | Mapping[str, Sequence[Shapes]] | None = None,
@@ -201,7 +202,10 @@ def export(
     entry: a function, or several.
     weights: `embedded`, or `file` for a file beside the library, which processes share.
     threads: whether calls may use several threads.
-    custom_calls: targets of custom calls that are C functions of the host's.
+    custom_calls: targets of custom calls that are C functions of the host's, as names; or a dictionary of code that is
+      compiled into the library (`elementwise`, `array_function`, `LLVMFunction`), and None for functions of the host's.
+      Registered code is compiled into it too.
+    composites: code that is compiled into it in the place of decompositions.
     donate: indices of arguments whose memory results take over, as in `compile`.
     linker: the command to link with, by default what is found.
     shapes: of a program with unknown dimensions, the calls there shall be code for: a list, each the shapes of all
@@ -215,7 +219,8 @@ def export(
     from shlo_jit.check_options import export_options
 
     given = read_source(source)
-    options = export_options(path, header, target, name, entry, weights, threads, custom_calls, donate, linker, shapes)
+    given_calls = custom_calls, composites
+    options = export_options(path, header, target, name, entry, weights, threads, given_calls, donate, linker, shapes)
     return export_module(pipeline.parsed(given), options, progress or (lambda *_: None))
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from shlo_jit.codegen.target import check_runs_here, resolve
+from shlo_jit.custom.functions import CustomCode, as_code
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions
 from shlo_jit.runtime.cache import default_cache
-from shlo_jit.runtime.callbacks import check_name, check_target, registered
+from shlo_jit.runtime.callbacks import check_name, check_target, registered, registered_code
 from shlo_jit.runtime.cpus import thread_count
 from shlo_jit.runtime.machine import native
 from shlo_jit.runtime.pool import POOL
@@ -43,15 +44,17 @@ def compile_options(
         from shlo_jit.passes.frontend.inline import COMPOSITE
 
         implementations |= {COMPOSITE + n: f for n, f in _calls("composites", composites).items()}
+    code = registered_code(implementations)
     return CompileOptions(
         entry=_text("entry", entry).removeprefix("@"),
-        cache=_cache(cache),
+        cache=_cache(cache) and all(c.digest for _, c in code),
         donate=_donate(donate),
         dynamic=_dynamic(dynamic),
         target=_target(target, _cache(cache)),
         threads=thread_count(threads),
         calls=registered(implementations),
-        implementations=implementations,
+        code=code,
+        implementations={name: f for name, f in implementations.items() if as_code(f) is None},
     )
 
 
@@ -192,12 +195,12 @@ def export_options(
     entry: object,
     weights: object,
     threads: object,
-    custom_calls: object,
+    custom_calls: tuple[object, object],
     donate: object,
     linker: object,
     shapes: object,
 ) -> ExportOptions:
-    """The options of an export; see `api.export`."""
+    """The options of an export; see `api.export`. `custom_calls`: those, and composites."""
     from shlo_jit.aot.c_names import c_prefix
     from shlo_jit.aot.export import ExportOptions
 
@@ -212,11 +215,7 @@ def export_options(
         name = c_prefix(library.name.partition(".")[0].removeprefix("lib"))
     elif not isinstance(name, str) or c_prefix(name) != name:
         raise ValueError(f"name: expected an identifier of C (and not 'shlo'), got {name!r}")
-    if not isinstance(custom_calls, Iterable) or isinstance(custom_calls, str | bytes):
-        raise TypeError(f"custom_calls: expected names, got {custom_calls!r}")
-    calls = [*custom_calls]
-    for call in calls:
-        check_name("custom call", call)
+    calls, code = _exported_calls(*custom_calls)
     return ExportOptions(
         library,
         None if header is None else _path("header", header),
@@ -227,8 +226,28 @@ def export_options(
         threads,
         "" if linker is None else _text("linker", linker),
         _shapes(shapes, entries),
-        CompileOptions(targets[0], donate=_donate(donate), calls=frozenset(calls), has_lapack=True),
+        CompileOptions(targets[0], donate=_donate(donate), calls=calls, code=code, has_lapack=True),
     )
+
+
+def _exported_calls(
+    custom_calls: object, composites: object
+) -> tuple[frozenset[str], tuple[tuple[str, CustomCode], ...]]:
+    """Names of custom calls that have implementations, and those of them that are code."""
+    if not isinstance(custom_calls, Iterable) or isinstance(custom_calls, str | bytes):
+        raise TypeError(f"custom_calls: expected names, or a dictionary of names and code, got {custom_calls!r}")
+    given = dict(custom_calls) if isinstance(custom_calls, Mapping) else dict.fromkeys(custom_calls)
+    for name, target in given.items():
+        check_name("custom call", name)
+        if target is not None and as_code(target) is None:
+            raise TypeError(f"custom call {name!r}: expected code that a library can contain, or None, got {target!r}")
+    if composites:
+        from shlo_jit.passes.frontend.inline import COMPOSITE
+
+        given |= {COMPOSITE + name: target for name, target in _calls("composites", composites).items()}
+    found = {name: code for name, code in registered_code() if name not in given}
+    found |= {name: code for name, target in given.items() if (code := as_code(target)) is not None}
+    return frozenset((*given, *found)), tuple(sorted(found.items()))
 
 
 def _shapes(given: object, entries: tuple[str, ...]) -> dict[str, list[Any]]:

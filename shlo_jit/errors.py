@@ -22,6 +22,15 @@ class Source:
         """Where an op's text is, by what the op says of it."""
         return start, end
 
+    @property
+    def inside(self) -> str:
+        """What else is named where a place in it is, for people: the function that an op was made of."""
+        return ""
+
+    def within(self, what: str) -> Source:
+        """The source of ops that are made of something that this text names only."""
+        return Within(self, what)
+
     def line_column(self, offset: int) -> tuple[int, int]:
         """1-based line and column of a character offset (clamped into the text)."""
         if self._line_starts is None:
@@ -46,6 +55,36 @@ class Source:
         start = self._line_starts[line - 1]
         end = self.text.find("\n", start)
         return self.text[start : end if end >= 0 else len(self.text)]
+
+
+class Within(Source):
+    """The places of a source, for ops that were made of what is called there."""
+
+    def __init__(self, source: Source, what: str) -> None:
+        self._source = source
+        self._inside = what
+        self.name = source.name
+        self.label = source.label
+
+    @property
+    def text(self) -> str:  # type: ignore[override]
+        return self._source.text
+
+    @property
+    def inside(self) -> str:
+        return self._inside
+
+    def place(self, start: int, end: int) -> tuple[int, int]:
+        return self._source.place(start, end)
+
+    def line_column(self, offset: int) -> tuple[int, int]:
+        return self._source.line_column(offset)
+
+    def between(self, start: int, end: int) -> str:
+        return self._source.between(start, end)
+
+    def line_text(self, line: int) -> str:
+        return self._source.line_text(line)
 
 
 NO_SOURCE = Source("", "<built>")

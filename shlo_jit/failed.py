@@ -7,11 +7,13 @@ import os
 import shlex
 import tempfile
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from shlo_jit import tuning
 from shlo_jit.errors import InternalError
-from shlo_jit.ir.core import Module, walk
-from shlo_jit.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from shlo_jit.ir.core import Module
 
 
 def with_program(error: InternalError, module: Callable[[], Module], entry: str) -> InternalError:
@@ -31,6 +33,9 @@ def with_program(error: InternalError, module: Callable[[], Module], entry: str)
 
 def _write(module: Module) -> str | None:
     """The file with a program's text; None of one that is large."""
+    from shlo_jit.ir.core import walk
+    from shlo_jit.ir.types import TensorType
+
     constants = (r.type for op in walk(module.body) if op.name == "stablehlo.constant" for r in op.results)
     if sum(t.nbytes for t in constants if isinstance(t, TensorType)) > tuning.KEPT_PROGRAM_BYTES:
         return None

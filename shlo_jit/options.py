@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from shlo_jit.kernels.target import Target
+
+if TYPE_CHECKING:
+    from shlo_jit.custom.functions import CustomCode
 
 
 class OptionError(ValueError):
@@ -25,6 +28,8 @@ class CompileOptions:
     """Indices of arguments whose memory results may take over, ascending; or those that the program says."""
     calls: frozenset[str] = frozenset()
     """Names of the custom calls (and of composites, see `passes/frontend/inline.py`) that users have implemented."""
+    code: tuple[tuple[str, CustomCode], ...] = ()
+    """Those of `calls` that are code which is compiled with the program, by name, in the order of the names."""
     num_replicas: int = 1
     num_partitions: int = 1
     """The grid of processes that run the program."""
@@ -54,6 +59,11 @@ class CompileOptions:
     """Whether to look into the object cache, and to store there."""
 
     @property
+    def elementwise_code(self) -> frozenset[str]:
+        """Names of code whose results have the shape of its operands."""
+        return frozenset(name for name, code in self.code if code.is_elementwise)
+
+    @property
     def processes(self) -> int:
         """In the grid."""
         return self.num_replicas * self.num_partitions
@@ -66,6 +76,8 @@ class CompileOptions:
 def _stable(value: object) -> object:
     if isinstance(value, Target):
         return value.identity
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple) and hasattr(value[0][1], "digest"):
+        return [(name, code.digest) for name, code in value]
     return sorted(value) if isinstance(value, frozenset) else value
 
 

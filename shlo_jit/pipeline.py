@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from shlo_jit.kernels.target import Target
     from shlo_jit.lower.planned import Lowered, PlannedFunction
     from shlo_jit.memory.storage import MemoryPlan
+    from shlo_jit.passes.context import Code
     from shlo_jit.runtime.host import Host
 
 T = TypeVar("T")
@@ -216,13 +217,14 @@ def plan(
     from shlo_jit.lower.planned import PlannedFunction
     from shlo_jit.memory.planner import plan_memory
     from shlo_jit.passes import core_functions
+    from shlo_jit.passes.refine.elementwise_calls import elementwise_calls
     from shlo_jit.passes.refine.refine import refine_module
     from shlo_jit.schedule.schedule import Context, schedule
 
     if has_unknown(module):
         with stage("refine"):
             types = [argument.type for argument in function.block().arguments]
-            refined = refine_module(module, options.entry, types)
+            refined = refine_module(elementwise_calls(module, options.elementwise_code), options.entry, types)
             function = refined.function(options.entry) or function
     else:
         refined = module
@@ -236,6 +238,7 @@ def plan(
             num_partitions=options.num_partitions,
             channels=dict(options.channels),
             same_program=options.same_program,
+            code=_code(options),
         )
     pause()
     given_up = _given_up(function, cores[-1]) if options.donate == "program" else options.donate
@@ -264,6 +267,15 @@ def plan(
             functions.append(PlannedFunction(core, plan, scheduled, memory))
     pause()
     return function, functions
+
+
+def _code(options: CompileOptions) -> Code:
+    """What replaces the calls of code that is compiled with the program."""
+    if not options.code:
+        return {}
+    from shlo_jit.custom.replace import replace as replaced
+
+    return {name: partial(replaced, code, options.target) for name, code in options.code}
 
 
 def _given_up(function: Op, core: Op) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from shlo_jit.passes.context import Context
 from shlo_jit.passes.frontend.first_platform import first_platform
 from shlo_jit.passes.frontend.inline import inline_all
 from shlo_jit.passes.refine.bounded import bounded
+from shlo_jit.passes.refine.elementwise_calls import elementwise_calls
 from shlo_jit.passes.refine.origins import with_origins
 from shlo_jit.passes.refine.prelude import (
     arguments_of_shapes,
@@ -60,7 +61,7 @@ def compile_unknown(source: Given, options: CompileOptions) -> Executable | Dyna
 def dynamic_executable(source: Given, options: CompileOptions) -> DynamicExecutable | None:
     """What makes code for the shapes that it is called with; None where the arguments' shapes are all known, and the
     others follow from these. Raises VerifyError, StableHLOError and UnsupportedError, as compiling does."""
-    module = pipeline.parsed(source)
+    module = elementwise_calls(pipeline.parsed(source), options.elementwise_code)
     function = first_platform(pipeline.verified(module, options), Context(module))
     arguments = function.block().arguments
     names, results = argument_names(function), function_type(function).results

@@ -54,6 +54,8 @@ BYTE_LEAST_DEPTH, BYTE_LEAST_FEATURES = 8, 8
 BYTE_BLOCK_FEATURES, BYTE_MERGED_GROUPS = 32, 32
 """Results that a block of groups should have, and groups it may have: all but one part of its products are with zeros.
 Chosen: a register of bytes."""
+COUNTED_TURNS = 4096
+"""Turns that are counted of a loop in custom code, to know how often it turns. Chosen: some milliseconds."""
 BYTE_SEARCH = 8
 """Ops that are looked through from a product's operand to bytes. Chosen: bounds compile time."""
 LIFT_UNROLLED = 4

@@ -170,6 +170,18 @@ def test_code_of_the_page_on_debugging(folder: Path, monkeypatch: pytest.MonkeyP
         exec(code, {})
 
 
+def test_code_of_the_page_on_custom_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    """From top to bottom: each block prints what the block behind it shows."""
+    pytest.importorskip("numba")
+    page = (DOCS / "custom_calls.md").read_text(encoding="utf-8")
+    pairs = re.findall(r"```python\n(.*?)```\n+```text\n(.*?)```", page, re.S)
+    assert len(pairs) == page.count("```python")
+    known: dict[str, object] = {}
+    for code, shown in pairs:
+        exec(code, known)
+        assert capsys.readouterr().out == shown
+
+
 def test_the_first_file_that_agrees_names_the_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the page says, with a pass that is wrong."""
     honest = next(step for step in passes.PASSES if step.name == "promote")

@@ -22,7 +22,7 @@ LAYERS = (
     ("kernels", ["kernels", "options"]),
     *(
         (name, [name])
-        for name in "ir ops verify text bytecode reference passes fuse schedule memory codegen lower".split()
+        for name in "ir ops verify text bytecode reference passes fuse schedule memory codegen lower custom".split()
     ),
     ("runtime", ["runtime"]),
     ("pictures", ["pictures"]),

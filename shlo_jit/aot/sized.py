@@ -25,6 +25,7 @@ from shlo_jit.options import CompileOptions
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.frontend.first_platform import first_platform
 from shlo_jit.passes.frontend.inline import inline_all
+from shlo_jit.passes.refine.elementwise_calls import elementwise_calls
 from shlo_jit.passes.refine.prelude import shape_operands, sizes_to_compute
 from shlo_jit.specialize import read_shapes, refined_module, values_wanted, with_function
 from shlo_jit.text.port_names import argument_names, result_names
@@ -103,6 +104,7 @@ def read_calls(module: Module, options: CompileOptions, shapes: Shapes | None) -
     of another kind, and UnsupportedError where there should be shapes and are none."""
     if shapes is None and not has_unknown(module):
         return None
+    module = elementwise_calls(module, options.elementwise_code)
     function = first_platform(pipeline.verified(module, options), Context(module))
     module = with_function(module, function)
     arguments = function.block().arguments

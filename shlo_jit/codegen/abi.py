@@ -68,6 +68,7 @@ class Status(enum.IntEnum):
     MISMATCHED = board.MISMATCHED
     ENDED_EARLY = board.ENDED_EARLY
     UNREADABLE = board.UNREADABLE
+    CODE_FAILED = 32
 
     @property
     def text(self) -> str:
@@ -82,6 +83,7 @@ _TEXTS = {
     Status.TIMED_OUT: "another process did not get on",
     Status.MISMATCHED: "another process was at another op",
     Status.ENDED_EARLY: "another process ended without it",
+    Status.CODE_FAILED: "code of a custom call failed",
     Status.UNREADABLE: "it could not read an argument in the memory of the process that calls",
 }
 
@@ -114,6 +116,9 @@ INSTANCE = {
 CONSTANTS = 72
 """Offset of the address of the first constant."""
 NO_CALL = -1
+FIRST_CODE = -2
+"""In the place of that number: the first of the program's calls of code that was compiled with it; -3 the second. What
+the code said is the record's status then."""
 
 # ---------------------------------------------------------------------- behind the field `profile`
 PROFILE = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from shlo_jit import tuning
-from shlo_jit.codegen.program import Callback, Port, Program, Reader, TimedStep
+from shlo_jit.codegen.program import Callback, CodeCall, Port, Program, Reader, TimedStep
 from shlo_jit.ir.digests import digest
 from shlo_jit.ir.dtypes import DTYPES
 from shlo_jit.kernels.routine import Routine
@@ -67,6 +67,7 @@ class Compiled:
     sites: tuple[Site, ...] = ()
     channels: tuple[int, ...] = ()
     readers: tuple[Reader, ...] = ()
+    codes: tuple[CodeCall, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def compile_program(
         sites=program.sites,
         channels=program.channels,
         readers=program.readers,
+        codes=program.codes,
     )
 
 
@@ -183,6 +185,7 @@ def program_entry(compiled: Compiled) -> tuple[dict[str, Any], list[Blob]]:
         "sites": compiled.sites,
         "channels": compiled.channels,
         "readers": compiled.readers,
+        "codes": compiled.codes,
     }
     return header, [*compiled.objects, *(c.data for c in compiled.constants if not c.digest)]
 
@@ -218,6 +221,7 @@ def read_program(
         sites=tuple(Site(*row) for row in header["sites"]),
         channels=tuple(header["channels"]),
         readers=tuple(map(Reader, header["readers"])),
+        codes=tuple(CodeCall(target, place, tuple(errors)) for target, place, errors in header["codes"]),
     )
 
 

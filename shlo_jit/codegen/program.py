@@ -71,6 +71,24 @@ class Callback:
     result_tokens: tuple[int, ...] = ()
 
 
+class CodeCall(NamedTuple):
+    """A call of code that users have brought, and that is part of the program."""
+
+    target: str
+    """Of the custom call."""
+    place: str
+    """Where the program's text has it, `line 12`."""
+    errors: tuple[str, ...] = ()
+    """What it means when the code gives a number from 1 on; empty where nothing is known but the number."""
+
+    def failure(self, status: int) -> str:
+        """What is said where the code gave a status."""
+        where = f"custom call {self.target!r}{f' ({self.place})' if self.place else ''}"
+        if not self.errors:
+            return f"{where} failed with status {status}"
+        return f"{where}: {self.errors[status - 1] if 0 < status <= len(self.errors) else self.errors[0]}"
+
+
 class TimedStep(NamedTuple):
     """A step of a program that is compiled to be profiled."""
 
@@ -132,3 +150,5 @@ class Program:
     """Handles of the channels that it sends and receives on; its code knows them by their index plus 1."""
     readers: tuple[Reader, ...] = ()
     """Of each argument, if there are `sites`."""
+    codes: tuple[CodeCall, ...] = ()
+    """Calls of code that users have brought."""

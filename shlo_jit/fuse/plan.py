@@ -253,14 +253,17 @@ def source_ops(step: Step) -> list[Op]:
 
 def lines_of(ops: Iterable[Op]) -> str:
     """`line 7`, or `lines 7-12`: where the program's text has the ops; nothing for ops it does not have. Of a program
-    that was built in Python `model.py line 7`."""
+    that was built in Python `model.py line 7`. Custom code that ops were made of is named behind that: `line 7, wave
+    (model.py:12)`."""
     found: dict[str, list[int]] = {}
+    inside: dict[str, None] = {}
     for op in ops:
         if (span := op.span) is not None:
             found.setdefault(span.source.label, []).append(span.source.line_column(span.start)[0])
+            inside.update(dict.fromkeys([span.source.inside] if span.source.inside else []))
     texts = []
     for label, lines in found.items():
         first, last = min(lines), max(lines)
         text = f"line {first}" if first == last else f"lines {first}-{last}"
         texts.append(f"{label} {text}" if label else text)
-    return ", ".join(texts)
+    return ", ".join([*texts, *inside])

@@ -10,7 +10,7 @@ import numpy as np
 
 from shlo_jit import tuning
 from shlo_jit.codegen import abi
-from shlo_jit.codegen.program import Callback, Port, Program
+from shlo_jit.codegen.program import Callback, CodeCall, Port, Program
 from shlo_jit.forking import pause
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, all_steps
 from shlo_jit.ir import digests
@@ -71,6 +71,7 @@ class ProgramLowering:
         self.module = ModuleText(target)
         self.routines: dict[str, Routine] = {}
         self.callbacks: list[Callback] = []
+        self.codes: list[CodeCall] = []
         self.sites: list[Site] = []
         """Where the program meets others."""
         self.site_numbers: dict[int, int] = {}
@@ -224,12 +225,13 @@ class ProgramLowering:
             self.memory.aliases,
             self.memory.overwritten,
             tuple(self.externals),
-            is_short(self.plan) and not (self.callbacks or self.sites),
+            is_short(self.plan) and not (self.callbacks or self.sites or self.codes),
             symbol_of(entry.arguments),
             self.timing.result(),
             tuple(self.sites),
             tuple(self.channels),
             readers_of(entry) if self.sites else (),
+            tuple(self.codes),
         )
 
     def function(self, name: str, function: PlannedFunction) -> None:

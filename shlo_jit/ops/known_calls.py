@@ -33,6 +33,10 @@ RAGGED_ALL_TO_ALL = "ragged_all_to_all"
 AMONG_PROCESSES = frozenset({SEND, RECV, RAGGED_ALL_TO_ALL})
 START = "shlo_jit.start"
 """The beginning of the collective op that has the same number `started`."""
+CODE = "shlo_jit.machine_code"
+"""Runs `code`, a `machine_code.MachineCode`, which is compiled with the program."""
+ELEMENTWISE = "shlo_jit.elementwise"
+"""Attribute of calls whose results have the shape of their operands: see `passes/refine/elementwise_calls.py`."""
 APPROXIMATE_TOP_K = {"ApproxTopK", "stablehlo.dynamic_approx_top_k"}
 """The second has k as an operand; the result's type says it too."""
 
@@ -242,6 +246,9 @@ def results_of(op: Op) -> list[Type] | None:
         meant = _reduce_window(op)
         infer = OPS["stablehlo.reduce_window"].infer
         return None if meant is None or infer is None else list(infer(meant))
+    if op.attributes.get(ELEMENTWISE) and op.operands:
+        shape = max((v.tensor.shape or () for v in op.operands), key=len)
+        return [tensor(shape, r.tensor.dtype) for r in op.results]
     if target not in _STANDS_FOR or len(op.operands) != 2 or len(op.results) != 2:
         return None
     x, known = op.operands[0].type, constant_ints(op.operands[1])

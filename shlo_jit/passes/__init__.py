@@ -36,8 +36,9 @@ from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
 from shlo_jit.passes.canonical.hoist_products import hoist_products
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
-from shlo_jit.passes.context import NO_CHANNELS, Channels, Context, Registered, nothing_registered
+from shlo_jit.passes.context import NO_CHANNELS, NO_CODE, Channels, Code, Context, Registered, nothing_registered
 from shlo_jit.passes.expand.expand import EXPANDED, expand
+from shlo_jit.passes.frontend.custom_code import custom_code
 from shlo_jit.passes.frontend.dynamic_calls import dynamic_calls
 from shlo_jit.passes.frontend.exact_top_k import exact_top_k
 from shlo_jit.passes.frontend.first_platform import first_platform
@@ -86,6 +87,7 @@ PASSES = (
     Pass(without_shardings, (core.SHARDINGS,)),
     Pass(host_calls, (core.HOST_TRANSFERS,)),
     Pass(flatten, (core.TOKENS,)),
+    Pass(custom_code),
     Pass(process_grid, (core.COLLECTIVES,)),
     # quantized
     Pass(lower_quantized, (core.UNQUANTIZED,)),
@@ -139,12 +141,13 @@ def core_functions(
     num_partitions: int = 1,
     channels: Channels = NO_CHANNELS,
     same_program: bool = True,
+    code: Code = NO_CODE,
 ) -> list[Op]:
     """A verified module's entry function, last, and the functions that it still calls, callees first: in canonical
     form. `is_registered` says which custom calls the user has implementations of; `on_pass` hears of each function
     after `inline` and after every pass; the rest is as in `Context`. Raises VerifyError and UnsupportedError."""
     as_written = {f.attributes["sym_name"]: f for f in module.functions()} if may_contradict(module) else {}
-    context = Context(module, is_registered, None, num_replicas, num_partitions, channels, same_program)
+    context = Context(module, is_registered, None, num_replicas, num_partitions, channels, same_program, code)
     return [
         run_passes(function, context._replace(as_written=as_written.get(function.attributes["sym_name"])), on_pass)
         for function in inline(module, entry, is_registered)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from shlo_jit.ir.core import Module, Op
+from shlo_jit.ir.core import Module, Op, Value
+from shlo_jit.passes.rewriter import Rewriter
 
 Registered = Callable[[str], bool]
 """Whether the user has an implementation of a custom call's target, or of the composite of a name."""
@@ -23,6 +24,12 @@ processes run different programs, the caller knows who is at the other end."""
 NO_CHANNELS: Channels = MappingProxyType({})
 
 
+Code = Mapping[str, Callable[[Rewriter, Op, list[Value]], Sequence[Value]]]
+"""Target of a custom call, or name of a composite -> what writes the values that stand for its results: of the targets
+whose implementations are code that is compiled with the program."""
+NO_CODE: Code = MappingProxyType({})
+
+
 class Context(NamedTuple):
     """The program around a function. Every pass takes `(function, context)`; one that needs no context says `_`."""
 
@@ -37,3 +44,4 @@ class Context(NamedTuple):
     channels: Channels = NO_CHANNELS
     same_program: bool = True
     """All processes run this program."""
+    code: Code = NO_CODE

@@ -34,6 +34,7 @@ import numpy as np
 
 from shlo_jit.codegen.abi import Status
 from shlo_jit.codegen.program import Callback, Port
+from shlo_jit.custom.functions import CustomCode, as_code
 from shlo_jit.errors import ExecutionError
 from shlo_jit.runtime.ffi.functions import address_of, capsule_name, is_capsule, is_native
 from shlo_jit.runtime.ffi.structures import STAGES
@@ -63,8 +64,9 @@ def register_custom_call(name: str, target: Any) -> None:
     """Make `target` the custom call `name` of every program compiled or loaded from now on in this process; `compile`'s
     own `custom_calls` come first. None removes the name.
 
-    `target` is a Python callable; a C function (a ctypes function, a PyCapsule or an address), which in calls of API
-    version 4 is a handler of XLA's FFI; or a dictionary of such handlers, of the stages `instantiate`, `prepare`,
+    `target` is a Python callable; code that is compiled into programs (`elementwise`, `array_function`,
+    `LLVMFunction`); a C function (a ctypes function, a PyCapsule or an address), which in calls of API version 4 is a
+    handler of XLA's FFI; or a dictionary of such handlers, of the stages `instantiate`, `prepare`,
     `initialize` and `execute`, as `jax.ffi.register_ffi_target` takes it. Raises TypeError for anything else."""
     check_name("custom call", name)
     if target is None:
@@ -91,6 +93,13 @@ def registered(custom_calls: Mapping[str, Any] | None = None) -> frozenset[str]:
     return frozenset((*(custom_calls or ()), *_registry))
 
 
+def registered_code(custom_calls: Mapping[str, Any] | None = None) -> tuple[tuple[str, CustomCode], ...]:
+    """Those targets that are code which is compiled into programs, by name."""
+    targets = {**_registry, **(custom_calls or {})}
+    found = ((name, as_code(target)) for name, target in sorted(targets.items()))
+    return tuple((name, code) for name, code in found if code is not None)
+
+
 def _shape_assertion(holds: np.ndarray, *values: np.ndarray, error_message: str = "") -> None:
     """What JAX's exported programs check their arguments' shapes with; `{0}` in the message is the first value."""
     if not holds:
@@ -111,6 +120,8 @@ def check_name(what: str, name: object) -> None:
 
 def check_target(what: str, name: str, target: Any) -> None:
     """Raise TypeError unless the implementation of a custom call, or of `what` else it is, can be called."""
+    if isinstance(target, CustomCode):
+        return
     if isinstance(target, Mapping) and target:
         _check_stages(f"{what} {name!r}", target)
     elif not (callable(target) or is_native(target) or isinstance(target, InPlace)):
@@ -199,6 +210,8 @@ def _handler_call(callback: Callback, target: Any, rank: int, threads: int) -> H
     if target is None:
         raise ExecutionError(f"custom call {callback.target!r} is not registered: pass it in custom_calls")
     check_target("custom call", callback.target, target)
+    if as_code(target) is not None:
+        raise ExecutionError(f"custom call {callback.target!r}: the program was compiled before and needs a function")
     if not (isinstance(target, Mapping) or is_native(target)):
         return None
     from shlo_jit.runtime.ffi.handler_calls import HandlerCall, is_for_handlers

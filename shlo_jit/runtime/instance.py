@@ -164,6 +164,9 @@ class Instance:
         if raised is not None:
             return raised
         calls, number = self.loaded.program.callbacks, self.failed_call()
+        codes, code = self.loaded.program.codes, abi.FIRST_CODE - number
+        if status == abi.Status.CODE_FAILED and 0 <= code < len(codes):
+            return ExecutionError(codes[code].failure(self.record.error_status))
         if status == abi.Status.CALL_FAILED and 0 <= number < len(calls):
             return ExecutionError(f"custom call {calls[number].target!r} failed")
         return ExecutionError(self._status_text(status))

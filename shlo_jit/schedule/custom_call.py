@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep, updates
-from shlo_jit.ir.core import Value
+from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
-from shlo_jit.ops.known_calls import AMONG_PROCESSES, DRAW, SHAPE_ASSERTION, SIZE, START
+from shlo_jit.ops.known_calls import AMONG_PROCESSES, CODE, DRAW, SHAPE_ASSERTION, SIZE, START
 from shlo_jit.ops.lapack_records import lapack_target
+from shlo_jit.ops.machine_code import MachineCode
 from shlo_jit.ops.shapes import constant_value
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context
+from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.sizes import NotSymbolic
 
 
@@ -33,6 +35,21 @@ class CallbackSchedule(KernelSchedule):
         out = [Note("call", f"the implementation of @{self.target}", "it has been registered")]
         pairs = ", ".join(f"result {result} in that of operand {operand}" for result, operand in self.aliases.items())
         return [*out, Note("memory", pairs)] if pairs else out
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeSchedule(KernelSchedule):
+    """A call of machine code that is compiled with the program."""
+
+    code: MachineCode
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    tasks: Tasks
+
+    @property
+    def notes(self) -> list[Note]:
+        out = [Note("call", f"machine code of {self.code.name}", self.code.why)]
+        return [*out, self.tasks.note("element")] if self.code.by_elements else out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +85,8 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
         return DrawSchedule()
     if target == SIZE:
         return SizeSchedule(size=op.attributes["size"])
+    if target == CODE:
+        return _code(op)
     if target in AMONG_PROCESSES:
         from shlo_jit.schedule.collective import schedule_collective
 
@@ -91,6 +110,15 @@ def schedule_custom_call(step: OpStep, context: Context) -> KernelSchedule:
         results=results,
         aliases={list(op.results).index(r): list(op.operands).index(o) for o, r in updates(op)},
     )
+
+
+def _code(op: Op) -> CodeSchedule:
+    code = op.attributes["code"]
+    assert isinstance(code, MachineCode)
+    units = op.result.tensor.size if code.by_elements else 1
+    tasks = cut(units, units * code.cost) if code.by_elements else Tasks(1, 1)
+    operands, results = tuple(op.operands), tuple(op.results)
+    return CodeSchedule(code=code, operands=operands, results=results, tasks=tasks, routines=(code.routine,))
 
 
 def _tensors(values: list[Value]) -> tuple[Value, ...]:

@@ -13,6 +13,7 @@ import pytest
 from loader import compile_object, load, routine_text
 
 import shlo_jit
+from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.convolution.convolution import TASKS, ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
@@ -56,6 +57,10 @@ class Problem:
         self.low = tuple(draw("pad", [-1, 0, 0, 1, 2]) for _ in range(rank))
         self.high = tuple(draw("pad", [-1, 0, 0, 1, 2]) for _ in range(rank))
         self.input = tuple(draw("input", [3, 5, 8, 14, 17, 29]) for _ in range(rank))
+        self.size_output()
+
+    def size_output(self) -> None:
+        """The extents that follow from the others."""
         self.output = tuple(
             max(0, (max(0, (i - 1) * d + 1 + lo + hi) - ((k - 1) * r + 1)) // s + 1)
             for i, d, lo, hi, k, r, s in zip(
@@ -124,7 +129,8 @@ def run(
     target: str = "native",
     threads: int = 1,
     is_constant: bool = False,
-) -> None:
+) -> dict[str, int]:
+    """The convolution by the routine, held against the reference; what was decided about it."""
     types, t = GemmTypes(*names), resolve(target)
     pick, rng = random.Random(seed), np.random.default_rng(seed)
     rank = len(p.input)
@@ -193,6 +199,7 @@ def run(
         bound = p.reference(np.abs(x.astype(wide)), np.abs(w.astype(wide))) * (3e-6 if names[2] == "f32" else 1e-14)
         assert (np.abs(c - want) <= bound + 1e-30).all()
     assert (cover == 1).all()
+    return dict(zip(FIELDS, table.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)
@@ -209,6 +216,26 @@ def test_prepacked_kernels(names: tuple[str, str, str], target: str) -> None:
     pick = random.Random(repr(names))
     for seed in range(20):
         run(Problem(pick, pick.choice([1, 2, 2, 3])), names, seed, target, 3, is_constant=True)
+
+
+@pytest.mark.parametrize("names", CASES[:3], ids="-".join)
+def test_long_lines(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images of one line, which is cut into parts that are lines of their own; depths of such lines, too."""
+    monkeypatch.setattr(tuning, "CONV_TASK", 1 << 10)
+    pick, cut = random.Random(repr(names)), 0
+    for seed in range(30):
+        p = Problem(pick, pick.choice([1, 1, 3]), co=pick.choice([2, 40]), ci=pick.choice([3, 16]))
+        p.input, p.stride = (*p.input[:-1], pick.choice([400, 512, 600])), (*p.stride[:-1], pick.choice([1, 2]))
+        if len(p.input) == 3:
+            p.window, p.input = (p.window[0], 1, p.window[2]), (p.input[0], 1, p.input[2])
+            p.low, p.high = (p.low[0], 0, p.low[2]), (p.high[0], 0, p.high[2])
+            p.stride, p.ldil = (p.stride[0], 1, p.stride[2]), (p.ldil[0], 1, p.ldil[2])
+        p.size_output()
+        # An output of an even extent.
+        p.high = (*p.high[:-1], p.high[-1] + (-p.output[-1] % 8) * p.stride[-1])
+        p.size_output()
+        cut += run(p, names, seed, threads=3)["oh"] > 1
+    assert cut >= 5
 
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)

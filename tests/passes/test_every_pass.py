@@ -14,6 +14,7 @@ import shlo_jit
 from shlo_jit.ir.core import Op, walk
 from shlo_jit.ir.equality import equal_modules
 from shlo_jit.passes import PASSES, core_functions, run_passes
+from shlo_jit.passes.build import apply
 from shlo_jit.passes.context import Context
 from shlo_jit.reference.interpreter import evaluate
 
@@ -108,6 +109,10 @@ CASES = {
           %1 = stablehlo.get_tuple_element %0[1] : (tuple<tensor<4xf32>, tensor<4xf32>>) -> tensor<4xf32>
           return %1 : tensor<4xf32>"""),
         "tuple get_tuple_element", "",
+    ),
+    "custom_code": Case(
+        main(f"%0 = stablehlo.custom_call @twice(%x) : (tensor<4xf32>) -> tensor<4xf32>\n{RETURN}"),
+        "custom_call", "add", meaning=False,
     ),
     "process_grid": Case(
         main("""%i = stablehlo.partition_id : tensor<ui32>
@@ -286,6 +291,7 @@ def test_before_and_after(name: str) -> None:
     case = CASES[name]
     assert shlo_jit.verify(case.text) == []
     before, context = main_of(case.text)
+    context = context._replace(code={"twice": lambda rw, op, operands: [apply(rw, "add", *operands, *operands)]})
     assert names(before) == case.ops
     printed = str(module_of(before))
     once = RUNS[name](before, context)

@@ -17,6 +17,7 @@ from programs import TARGET, binary, callback, constant, parallel
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.objects import compile_program, program_entry, read_program
 from shlo_jit.codegen.target import resolve
+from shlo_jit.custom.functions import LLVMFunction
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.options import CompileOptions
@@ -220,6 +221,7 @@ OTHER = {
     "calls": frozenset({"f"}),
     "num_replicas": 2,
     "num_partitions": 2,
+    "code": (("f", LLVMFunction("", "f")),),
     "channels": ((7, ((0, 1),)),),
     "same_program": False,
     "reaches": False,

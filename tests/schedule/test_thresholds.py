@@ -15,7 +15,7 @@ NAMES = {name for name in vars(tuning) if name.isupper()}
 
 NO_THRESHOLDS = {
     # bytes and bits of formats and layouts, and numbers that they are known by
-    "codegen/abi.py": {"ABI_VERSION", "ALIGNED_RESULT_BYTES", "ALIGNMENT", "AT_CALL", "CONSTANTS", "NO_CALL", "PROFILE_BYTES",
+    "codegen/abi.py": {"ABI_VERSION", "ALIGNED_RESULT_BYTES", "ALIGNMENT", "AT_CALL", "CONSTANTS", "FIRST_CODE", "NO_CALL", "PROFILE_BYTES",
                        "PROFILE_SAMPLES"},
     "codegen/cpu_features.py": {"APX_STATE", "AT_HWCAP", "AT_HWCAP2", "AVX_STATE", "AVX512_STATE", "TILE_STATE"},
     "codegen/elf.py": {"AARCH64", "ABSOLUTE", "X86_64"},

@@ -88,13 +88,13 @@ def emit_copy_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
     b = module.function(name, TASK_PARAMS, linkage="", attributes=attributes(target))
     frame, index, _ = b.params
     g = Arguments(b, frame)
-    lines, chunk, line_bytes, images, pd, ph = g.ints("copy_lines copy_chunk a_h batch pd ph")
+    lines, chunk, pixel, pw, images, pd, ph = g.ints("copy_lines copy_chunk a_w pw batch pd ph")
+    line_bytes = b.mul(pixel, pw)
     first = b.mul(index, chunk)
     extents, pads, dilations = (g.ints(f"{p}d {p}h") for p in ("in_", "pad_", "ldil_"))
     with b.loop(first, b.min_(b.add(first, chunk), lines), hint="line") as line:
         to = b.offset(g.pointer("scratch"), b.mul(line, line_bytes))
         group, image, d, h = split(b, line, images, pd, ph)
-        b.memset(to, 0, line_bytes)
         inside: V | None = None
         at: list[V] = []
         for x, pad, dilation, extent in zip((d, h), pads, dilations, extents, strict=True):
@@ -106,12 +106,18 @@ def emit_copy_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
             for test in tests:
                 inside = test if inside is None else b.and_(inside, test)
         assert inside is not None
+        start, count = g.ints("copy_w0 copy_count")
+        # Zeros where no pixel comes: at the ends of a line, unless there are some between its pixels.
+        dense = b.and_(inside, b.and_(b.icmp("eq", g.get("ldil_w"), 1), b.icmp("sgt", count, 0)))
+        end = b.select(dense, b.add(start, b.mul(count, pixel)), line_bytes)
+        b.memset(to, 0, b.select(dense, start, line_bytes))
+        b.memset(b.offset(to, end), 0, b.sub(line_bytes, end))
         with b.if_(inside):
             places = zip(
                 (group, image, *at, g.get("copy_iw0")), g.ints("in_group in_batch in_sd in_sh in_sw"), strict=True
             )
             source = b.offset(g.pointer("input"), dot(b, *places))
-            _copy_line(b, g, types, plan, target, source, b.offset(to, g.get("copy_w0")))
+            _copy_line(b, g, types, plan, target, source, b.offset(to, start))
     b.ret()
     return name
 

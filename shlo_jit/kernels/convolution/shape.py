@@ -392,13 +392,12 @@ class _Decision:
         s, plan = self.shape, self.plan
         columns = max(plan.nr, min(512, (192 << 10) // hint_of(call_k)) // plan.nr * plan.nr)
         columns = min(columns, _round(hint_of(s.co), plan.nr))
-        width = max(1, self.output[2])
-        wasted = turns(plan, width) - width
-        in_place = wasted * 2 * -(-hint_of(s.co) // plan.nr) <= width
         rows = max(2, tuning.CONV_TASK // max(1, columns * k * plan.mr)) * plan.mr
         if k * hint_of(s.co) * plan.unit_bytes >= tuning.CONV_FAR_KERNEL:
             rows, columns = self._cut_far(k, columns)
-        if in_place:
+        self._split_lines(rows)
+        width = max(1, self.output[2])
+        if self._fills_tiles(width):
             lines = self.images * self.output[0] * self.output[1]
             chunk = _even_chunk(lines, max(1, rows // width))
             self._set(kind=LAST_IN_PLACE, row_chunk=chunk, row_chunks=-(-lines // chunk))
@@ -408,6 +407,25 @@ class _Decision:
         self._set(nc=columns, column_chunks=column_chunks)
         self._set(main_tasks=self.values["row_chunks"] * column_chunks * s.groups)
         self._set(worker_bytes=_round(call_k * plan.mr * plan.unit_bytes + 1024, 64))
+
+    def _fills_tiles(self, width: int) -> bool:
+        """Whether lines of so many pixels leave few rows of the tile idle."""
+        wasted = turns(self.plan, width) - width
+        return wasted * 2 * -(-hint_of(self.shape.co) // self.plan.nr) <= width
+
+    def _split_lines(self, rows: int) -> None:
+        """Images of one line, such as those of sounds: parts of it, of `rows` pixels about, are lines of their own for
+        all but the padded copy, so that there are tasks for all threads."""
+        width = self.output[2]
+        if self.window[1] != 1 or self.output[1] != 1 or isinstance(width, Size):
+            return
+        wanted = -(-width // rows)
+        for parts in range(wanted, 2 * wanted):
+            if parts > 1 and width % parts == 0 and self._fills_tiles(width // parts):
+                self.output = (self.output[0], parts, width // parts)
+                self._set_three("o{}", self.output)
+                self._set(stride_h=1, a_h=self.output[2] * self.stride[2] * self.values["a_w"])
+                return
 
     def _cut_far(self, k: int, widest: int) -> tuple[int, int]:
         """Pixels and features of a task where the kernel does not stay in the caches: each of its panels is read once

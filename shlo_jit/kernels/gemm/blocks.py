@@ -93,6 +93,11 @@ def a_panel_bytes(plan: GemmPlan, prepacked: bool = False) -> int:
     return -(-size // 64) * 64
 
 
+def shared_a_panel_bytes(plan: GemmPlan, k: int) -> int:
+    """Of an A that is packed for all tasks, `k` steps at a time: all of it takes no more memory than it has to."""
+    return -(-k // plan.k_unit) * plan.k_unit // plan.group * plan.mr * plan.unit_bytes * plan.parts + 256
+
+
 def scratch_bytes(
     types: GemmTypes, target: Target, batch: int, m: int, n: int, k: int, threads: int, prepacked: bool = False
 ) -> int:
@@ -101,9 +106,9 @@ def scratch_bytes(
     One packed block of B, all columns and kc rows, for large products; an A panel and a chunk of B a worker.
     """
     plan = gemm_plan(types, target)
-    k, shared = at_most(k, plan.kc), 0
+    block, k, shared = at_most(k, plan.prepacked_kc if prepacked else plan.kc), at_most(k, plan.kc), 0
     if not surely(lambda: m <= (tuning.GEMM_PREPACKED_ROWS if prepacked else tuning.GEMM_PRIVATE_ROWS)):
-        shared = -(-m // plan.mr) * a_panel_bytes(plan, prepacked)
+        shared = -(-m // plan.mr) * shared_a_panel_bytes(plan, block)
         shared += 0 if prepacked else -(-n // plan.nr) * plan.panel_bytes(k)
     return shared + max(threads, 1) * worker_bytes(plan, n, k, prepacked) + 64
 

@@ -21,11 +21,11 @@ from shlo_jit.ir.attributes import (
     as_ints,
 )
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.lower.kernels import draw, size
+from shlo_jit.lower.kernels import draw, machine_code, size
 from shlo_jit.ops.attribute_kinds import short_text
 from shlo_jit.ops.shapes import type_text
 from shlo_jit.schedule.collective import CollectiveSchedule
-from shlo_jit.schedule.custom_call import CallbackSchedule, DrawSchedule, SizeSchedule, StartSchedule
+from shlo_jit.schedule.custom_call import CallbackSchedule, CodeSchedule, DrawSchedule, SizeSchedule, StartSchedule
 from shlo_jit.schedule.kernel import KernelSchedule
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ def _port(value: Value) -> Port:
 def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
     if isinstance(schedule, CallbackSchedule):
         _call_back(low, step.op, schedule)
+    elif isinstance(schedule, CodeSchedule):
+        machine_code.lower(low, step, schedule)
     elif isinstance(schedule, DrawSchedule):
         draw.lower(low, step)
     elif isinstance(schedule, SizeSchedule):

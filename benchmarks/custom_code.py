@@ -1,0 +1,133 @@
+"""Custom code that is compiled into programs, against the same in StableHLO, and against Numba beside a program.
+
+    python -m benchmarks.custom_code            every case
+    python -m benchmarks.custom_code wave       one of them
+
+A case is a program with ops before and after a custom call. `ops` is the same program with what the call computes in
+ops, `call` with a Python callable that calls Numba's `vectorize`. All run on one thread, in turns; each number is the
+least of all rounds, in microseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import shlo_jit
+
+ROUNDS = 200
+
+
+class Case(NamedTuple):
+    """`f(a, b)`, and its body in ops on %0 and %y, whose result is %r; {t} is the type of a tensor."""
+
+    name: str
+    function: Callable[..., Any]
+    ops: str
+    n: int = 100_000
+    dtype: str = "f32"
+
+
+def wave(a: Any, b: Any) -> Any:
+    if a > b:
+        return math.sin(a) * b
+    return a - b
+
+
+def bell(a: Any, b: Any) -> Any:
+    return math.exp(-a * a) * np.float32(0.5) + b
+
+
+def newton(a: Any, b: Any) -> Any:
+    x = a
+    for _ in range(8):
+        x = (x + abs(b) / x) * np.float32(0.5)
+    return x
+
+
+CASES = (
+    Case("wave", wave, """%c = stablehlo.compare GT, %0, %y : ({t}, {t}) -> {b}
+      %s = stablehlo.sine %0 : {t}
+      %p = stablehlo.multiply %s, %y : {t}
+      %d = stablehlo.subtract %0, %y : {t}
+      %r = stablehlo.select %c, %p, %d : {b}, {t}"""),
+    Case("bell", bell, """%h = stablehlo.constant dense<0.5> : {t}
+      %n = stablehlo.negate %0 : {t}
+      %q = stablehlo.multiply %n, %0 : {t}
+      %e = stablehlo.exponential %q : {t}
+      %m = stablehlo.multiply %e, %h : {t}
+      %r = stablehlo.add %m, %y : {t}"""),
+    Case("newton", newton, """%h = stablehlo.constant dense<0.5> : {t}
+      %k = stablehlo.constant dense<0> : tensor<i32>
+      %m = stablehlo.constant dense<8> : tensor<i32>
+      %o = stablehlo.constant dense<1> : tensor<i32>
+      %a = stablehlo.abs %y : {t}
+      %w:2 = stablehlo.while(%i = %k, %u = %0) : tensor<i32>, {t}
+        cond {{ %c = stablehlo.compare LT, %i, %m : (tensor<i32>, tensor<i32>) -> tensor<i1>
+               stablehlo.return %c : tensor<i1> }}
+        do {{ %q = stablehlo.divide %a, %u : {t}
+             %s = stablehlo.add %u, %q : {t}
+             %z = stablehlo.multiply %s, %h : {t}
+             %j = stablehlo.add %i, %o : tensor<i32>
+             stablehlo.return %j, %z : tensor<i32>, {t} }}
+      %r = stablehlo.add %w#1, %w#1 : {t}
+      %r2 = stablehlo.multiply %r, %h : {t}"""),
+)  # fmt: skip
+
+
+def program(case: Case, inside: str) -> str:
+    """What the case computes, with `inside` in the place of the call."""
+    t, b = (f"tensor<{case.n}x{d}>" for d in (case.dtype, "i1"))
+    result = "%r2" if "%r2" in inside else "%r"
+    return f"""func.func @main(%x: {t}, %y: {t}) -> {t} {{
+      %0 = stablehlo.add %x, %y : {t}
+      {inside.format(t=t, b=b)}
+      %out = stablehlo.multiply {result}, %x : {t}
+      return %out : {t}
+    }}"""
+
+
+def executables(case: Case) -> dict[str, Any]:
+    import numba
+
+    call = "%r = stablehlo.custom_call @f(%0, %y) : ({t}, {t}) -> {t}"
+    options: dict[str, Any] = {"threads": 1, "cache": False}
+    ways = {"code": shlo_jit.elementwise(case.function), "call": numba.vectorize(case.function).__call__}
+    found = {n: shlo_jit.compile(program(case, call), custom_calls={"f": f}, **options) for n, f in ways.items()}
+    return {**found, "ops": shlo_jit.compile(program(case, case.ops), **options)}
+
+
+def measured(exes: dict[str, Any], arrays: Sequence[np.ndarray]) -> dict[str, float]:
+    """Microseconds of a call, of each."""
+    best = dict.fromkeys(exes, math.inf)
+    for _ in range(ROUNDS):
+        for name, exe in exes.items():
+            start = time.perf_counter()
+            exe(*arrays)
+            best[name] = min(best[name], time.perf_counter() - start)
+    return {name: seconds * 1e6 for name, seconds in best.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="cases")
+    names = parser.parse_args().names
+    rng = np.random.default_rng(0)
+    print(f"{'case':<10} {'code':>8} {'ops':>8} {'call':>8}   ops / code")
+    for case in CASES:
+        if names and case.name not in names:
+            continue
+        exes = executables(case)
+        arrays = [rng.uniform(0.5, 3, case.n).astype(np.float32) for _ in range(2)]
+        np.testing.assert_allclose(exes["code"](*arrays), exes["call"](*arrays), rtol=1e-4, atol=1e-5)
+        t = measured(exes, arrays)
+        print(f"{case.name:<10} {t['code']:8.1f} {t['ops']:8.1f} {t['call']:8.1f}   {t['ops'] / t['code']:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""What users hand over as the code of a custom call. Nothing here imports Numba or LLVM."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+
+class CustomCode:
+    """Code that is compiled into programs. Two that are equal make the same code."""
+
+    is_elementwise = False
+
+    @property
+    def digest(self) -> str:
+        """What the code is known by in the object cache; empty where that cannot be said."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """The function and where it is, for people: `wave (model.py:12)`."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CustomCode) or type(other) is not type(self):
+            return NotImplemented
+        return self is other or (self.digest == other.digest != "")
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} {self.digest}>"
+
+
+class _OfPython(CustomCode):
+    """A function that Numba compiles."""
+
+    what = ""
+
+    def __init__(self, function: Any) -> None:
+        self.function = _python_function(function, self.what)
+        self.made: dict[Any, Any] = {}
+        """What has been compiled, by types."""
+
+    @property
+    def digest(self) -> str:
+        from shlo_jit.custom.identity import identity_of
+
+        identity = identity_of(self.function)
+        return "" if identity is None else hashlib.sha256(f"{self.what} {identity}".encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        code = self.function.__code__
+        return f"{self.function.__qualname__} ({Path(code.co_filename).name}:{code.co_firstlineno})"
+
+
+class Elementwise(_OfPython):
+    """A function of numbers, applied to every element: `f(a, b)` returns a number, or a tuple of them, and is what
+    `numba.njit` or `numba.vectorize` takes or gives."""
+
+    what = "elementwise"
+    is_elementwise = True
+
+
+class ArrayFunction(_OfPython):
+    """A function of arrays: `f(x, y, out)` writes to its last parameters, or `f(x, y)` returns arrays, and is what
+    `numba.njit` takes or gives."""
+
+    what = "array_function"
+
+
+class LLVMFunction(CustomCode):
+    """A function in LLVM's language: text, or the bytes of bitcode, and the name of the function in it.
+
+    It has the signature of C custom calls, `void f(ptr operands, ptr results)` or `i32 f(ptr operands, ptr results)`;
+    or, where it is `elementwise`, that of numbers: `double f(double, i32)`, or a structure of several results."""
+
+    def __init__(self, source: str | bytes, symbol: str, *, elementwise: bool = False) -> None:
+        if not isinstance(source, str | bytes):
+            raise TypeError(f"LLVMFunction: expected LLVM text or the bytes of bitcode, got {type(source).__name__}")
+        if not isinstance(symbol, str) or not symbol:
+            raise TypeError(f"LLVMFunction: expected the name of a function, got {symbol!r}")
+        if not isinstance(elementwise, bool):
+            raise TypeError(f"LLVMFunction: elementwise: expected True or False, got {elementwise!r}")
+        self.source = source
+        self.symbol = symbol
+        self.is_elementwise = elementwise
+        data = source.encode(errors="surrogatepass") if isinstance(source, str) else source
+        identity = b"%d %d %s %s" % (elementwise, isinstance(source, str), symbol.encode(), data)
+        self._digest = hashlib.sha256(identity).hexdigest()
+
+    @property
+    def digest(self) -> str:
+        return self._digest
+
+    @property
+    def name(self) -> str:
+        return f"@{self.symbol} (LLVM)"
+
+
+def elementwise(function: Any) -> Elementwise:
+    """The code of a custom call that applies a Numba function of numbers to every element; see `Elementwise`. Also a
+    decorator. Raises TypeError for what is no Python function."""
+    return Elementwise(function)
+
+
+def array_function(function: Any) -> ArrayFunction:
+    """The code of a custom call that hands its arrays to a Numba function; see `ArrayFunction`. Also a decorator.
+    Raises TypeError for what is no Python function."""
+    return ArrayFunction(function)
+
+
+def as_code(target: Any) -> CustomCode | None:
+    """The code that a target of a custom call is: what `numba.vectorize` makes says by itself that it is
+    elementwise."""
+    if isinstance(target, CustomCode):
+        return target
+    if type(target).__name__ == "DUFunc" and type(target).__module__.startswith("numba."):
+        return Elementwise(target)
+    return None
+
+
+def _python_function(given: Any, what: str) -> Any:
+    """The Python function in what Numba's decorators give, or a plain one."""
+    given = getattr(given, "_dispatcher", given)  # of what numba.vectorize makes
+    function = getattr(given, "py_func", given)
+    if not hasattr(function, "__code__") or not hasattr(function, "__globals__"):
+        raise TypeError(f"{what}: expected a function of Python, or what numba.njit makes of one, got {given!r}")
+    return function

@@ -1,0 +1,167 @@
+"""The shape of a function: its loops, and at each level (the function, or a loop) a graph without cycles.
+
+At a level a loop inside is one node, called like its header. An edge is known by the two blocks that it joins, and
+leaves the node that its first block is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from shlo_jit.custom.lift.read import Function
+from shlo_jit.custom.llvm_text import Refused
+
+Edge = tuple[str, str]
+
+
+@dataclass(eq=False)
+class Level:
+    """The function, or one loop of it."""
+
+    entry: str
+    blocks: set[str]
+    """With those of loops inside."""
+    parent: Level | None = None
+    inner: dict[str, Level] = field(default_factory=dict)
+    """Loops right inside, by header."""
+    latch: str = ""
+    exits: list[Edge] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    """Nodes, each behind those that lead to it."""
+    edges: dict[str, list[Edge]] = field(default_factory=dict)
+    """Of each node, those that come in; of the entry none."""
+    dominator: dict[str, str] = field(default_factory=dict)
+    """Of each node but the entry, the last that every way to it passes."""
+
+    def node(self, block: str) -> str:
+        """The node that a block is in."""
+        return next((h for h, loop in self.inner.items() if block in loop.blocks), block)
+
+
+def levels(function: Function) -> Level:
+    """The function as a level, with its loops inside. Raises Refused where loops have several entries."""
+    order = _reverse_postorder(function)
+    preds: dict[str, list[str]] = {b: [] for b in order}
+    for b in order:
+        for t in dict.fromkeys(function.blocks[b].targets):
+            preds[t].append(b)
+    top = Level(order[0], set(order))
+    dominator = _dominators(order, preds)
+    loops = []
+    for header in order:
+        latches = [p for p in preds[header] if _dominates(dominator, header, p)]
+        if len(latches) > 1:
+            raise Refused("it has a loop with several ways back")
+        if latches:
+            loops.append(_loop(function, header, latches[0], preds))
+    position = {b: i for i, b in enumerate(order)}
+    for b in order:
+        for p in preds[b]:
+            if position[p] >= position[b] and not _dominates(dominator, b, p):
+                raise Refused("it has a loop with several entries")
+    for loop in loops:  # by header: outer ones first
+        around = [o for o in loops if o is not loop and loop.entry in o.blocks]
+        loop.parent = min(around, key=lambda o: len(o.blocks), default=top)
+        loop.parent.inner[loop.entry] = loop
+    for level in (top, *loops):
+        _lay_out(level, order, preds)
+    return top
+
+
+def walk(level: Level) -> Iterable[Level]:
+    """A level and those inside it."""
+    yield level
+    for loop in level.inner.values():
+        yield from walk(loop)
+
+
+def _reverse_postorder(function: Function) -> list[str]:
+    entry = next(iter(function.blocks))
+    done: list[str] = []
+    seen = {entry}
+    stack = [(entry, iter(function.blocks[entry].targets))]
+    while stack:
+        block, targets = stack[-1]
+        following = next((t for t in targets if t not in seen), None)
+        if following is None:
+            done.append(block)
+            stack.pop()
+        else:
+            seen.add(following)
+            stack.append((following, iter(function.blocks[following].targets)))
+    return done[::-1]
+
+
+def _dominators(order: list[str], preds: dict[str, list[str]]) -> dict[str, str]:
+    """Immediate ones (Cooper, Harvey and Kennedy's algorithm); the entry is its own."""
+    position = {b: i for i, b in enumerate(order)}
+    found = {order[0]: order[0]}
+    changed = True
+    while changed:
+        changed = False
+        for b in order[1:]:
+            known = [p for p in preds[b] if p in found]
+            if not known:
+                continue
+            best = known[0]
+            for other in known[1:]:
+                while best != other:
+                    if position[best] > position[other]:
+                        best = found[best]
+                    else:
+                        other = found[other]
+            if found.get(b) != best:
+                found[b] = best
+                changed = True
+    return found
+
+
+def _dominates(dominator: dict[str, str], above: str, below: str) -> bool:
+    while below != above:
+        if dominator[below] == below:
+            return False
+        below = dominator[below]
+    return True
+
+
+def _loop(function: Function, header: str, latch: str, preds: dict[str, list[str]]) -> Level:
+    blocks, todo = {header}, [latch]
+    while todo:
+        b = todo.pop()
+        if b not in blocks:
+            blocks.add(b)
+            todo += preds[b]
+    exits = [(b, t) for b in preds if b in blocks for t in dict.fromkeys(function.blocks[b].targets) if t not in blocks]
+    return Level(header, blocks, latch=latch, exits=exits)
+
+
+def _lay_out(level: Level, order: list[str], preds: dict[str, list[str]]) -> None:
+    """Fill the fields that make the level's graph."""
+    inside = {b for loop in level.inner.values() for b in loop.blocks - {loop.entry}}
+    level.order = [b for b in order if b in level.blocks and b not in inside]
+    of_node: dict[str, list[str]] = {level.entry: []}
+    for n in level.order:
+        own = level.inner[n].blocks if n in level.inner and n != level.entry else set()
+        sources = [] if n == level.entry else [p for p in preds[n] if p in level.blocks and p not in own]
+        level.edges[n] = [(p, n) for p in sources]
+        of_node[n] = list(dict.fromkeys(map(level.node, sources)))
+    # a loop's exits may come before blocks of the loop in the order of blocks
+    level.order = _sorted(level.order, of_node)
+    level.dominator = _dominators(level.order, of_node)
+    del level.dominator[level.entry]
+
+
+def _sorted(nodes: list[str], sources: dict[str, list[str]]) -> list[str]:
+    """Each behind its sources, else as they were."""
+    done: dict[str, None] = {}
+
+    def add(node: str) -> None:
+        if node not in done:
+            for source in sources[node]:
+                add(source)
+            done[node] = None
+
+    for node in nodes:
+        add(node)
+    return list(done)

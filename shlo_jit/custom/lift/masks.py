@@ -1,0 +1,97 @@
+"""Under which conditions a block is reached: sums of products of the conditions of branches.
+
+A mask is a set of terms, of which one holds; a term is a set of (condition, whether it holds), all of which hold. A
+condition is the name of an i1 in the function, or an edge: that a loop was left along it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+from shlo_jit.custom.lift.loops import Edge, Level
+from shlo_jit.custom.lift.read import Function, Literal
+from shlo_jit.custom.llvm_text import Refused
+
+Condition = str | Edge
+Term = frozenset[tuple[Condition, bool]]
+Mask = frozenset[Term]
+
+NEVER: Mask = frozenset()
+ALWAYS: Mask = frozenset((frozenset(),))
+MOST_TERMS = 64
+
+
+def any_of(masks: Iterable[Mask]) -> Mask:
+    """One of the masks holds."""
+    terms = set(itertools.chain.from_iterable(masks))
+    while True:
+        merged = _merged(terms)
+        if merged is None:
+            return frozenset(terms)
+        terms = merged
+
+
+def _merged(terms: set[Term]) -> set[Term] | None:
+    """The terms with two made one: a + a b = a, a b + a !b = a, a + !a b = a + b."""
+    if len(terms) > MOST_TERMS:
+        raise Refused("its branches meet in too many ways")
+    for a, b in itertools.permutations(terms, 2):
+        if a < b:
+            return terms - {b}
+        if len(a) <= len(b):
+            for condition, holds in a:
+                opposite = (condition, not holds)
+                if opposite in b and a - {(condition, holds)} <= b - {opposite}:
+                    return (terms - {b}) | {b - {opposite}}
+    return None
+
+
+def both(a: Mask, b: Mask) -> Mask:
+    """Both hold."""
+    products = (x | y for x in a for y in b)
+    return any_of([frozenset(p for p in products if not any((c, not holds) in p for c, holds in p))])
+
+
+def conditions(mask: Mask) -> set[Condition]:
+    """What a mask follows from."""
+    return {condition for term in mask for condition, _ in term}
+
+
+class Masks:
+    """The masks of a function's blocks and edges."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self._known: dict[tuple[int, str, str], Mask] = {}
+
+    def reach(self, level: Level, node: str, since: str) -> Mask:
+        """When a node is reached, once one that dominates it is."""
+        if node == since:
+            return ALWAYS
+        key = (id(level), node, since)
+        if key not in self._known:
+            above = level.dominator[node]
+            here = any_of(self.edge(level, e, above) for e in level.edges[node])
+            self._known[key] = here if above == since else both(self.reach(level, above, since), here)
+        return self._known[key]
+
+    def edge(self, level: Level, edge: Edge, since: str) -> Mask:
+        """When an edge is taken, once a node that dominates where it begins is reached."""
+        node = level.node(edge[0]) if level.entry != edge[0] else edge[0]
+        return both(self.reach(level, node, since), self._taken(level, edge, node))
+
+    def _taken(self, level: Level, edge: Edge, node: str) -> Mask:
+        """When an edge is taken, once the node where it begins is done."""
+        if node in level.inner and node != level.entry:
+            first, *others = level.inner[node].exits
+            if edge == first:
+                return frozenset((frozenset((other, False) for other in others),))
+            return frozenset((frozenset(((edge, True),)),))
+        block = self.function.blocks[edge[0]]
+        if len(set(block.targets)) == 1:
+            return ALWAYS
+        holds = block.targets[0] == edge[1]
+        if isinstance(block.condition, Literal):
+            return ALWAYS if bool(block.condition.value) == holds else NEVER
+        return frozenset((frozenset(((block.condition, holds),)),))

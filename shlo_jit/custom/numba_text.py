@@ -1,0 +1,310 @@
+"""Numba's code for a function, as LLVM text: before Numba has optimized it, so that its loops are as they were written.
+
+What Numba gives is a function of its own calling convention, which returns a status and writes the result; a wrapper
+beside it has the arguments and results that we want (`SCALAR`, or `KERNEL` in `llvm_text.py`). The exceptions that the
+function may raise are numbered: the status is 0, or the number of one, from 1.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from shlo_jit.custom.llvm_text import KERNEL, SCALAR, Refused
+from shlo_jit.ir.dtypes import DType
+
+
+class Typed(NamedTuple):
+    """An operand or result of a call as Numba sees it: of rank 0 in elementwise functions."""
+
+    dtype: DType
+    shape: tuple[int, ...] = ()
+
+
+class NumbaText(NamedTuple):
+    """LLVM text of the function and of all that it needs, with the wrapper."""
+
+    text: str
+    errors: tuple[str, ...]
+    """What each status from 1 on means."""
+
+
+NAMES = {
+    "i1": "boolean", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "ui8": "uint8", "ui16": "uint16",
+    "ui32": "uint32", "ui64": "uint64", "f32": "float32", "f64": "float64", "complex<f32>": "complex64",
+    "complex<f64>": "complex128",
+}  # fmt: skip
+"""Element types to Numba's."""
+_EXCEPTION = re.compile(r"^(@\.const\.picklebuf\.[\w.]+) = .*\{ ptr (@[\w.]+),", re.MULTILINE)
+_PICKLED = re.compile(r'^(@[\w.]+) = .*constant \[\d+ x i8\] c"((?:[^"\\]|\\[0-9A-F]{2}|\\\\)*)"', re.MULTILINE)
+_INLINE = re.compile(r"\bnoinline\b")
+"""Numba keeps what counts references apart until it has dropped the pairs of them that cancel."""
+_ADDRESSES = re.compile(r"^(@numba\.dynamic\.globals[\w.]*) = .*?\b(?:global|constant) (\S+) .*$", re.MULTILINE)
+"""Variables with the addresses of objects of this process. Whatever needs one is refused, as it has no definition."""
+_ADVICE = ("This error may", "During:", "File ", "Failed in", "<source missing")
+"""What lines of Numba's messages begin with that say nothing of the function."""
+UNNAMED = "an exception"
+"""What is said of an exception that is made when it is raised."""
+
+
+def scalar_text(
+    function: Any, operands: Sequence[DType], results: Sequence[DType], literals: Sequence[Any]
+) -> NumbaText:
+    """The function of numbers, called with the operands and then the literals. Raises Refused."""
+    from numba.core import types
+
+    arguments = [_type(d) for d in operands]
+    returned = [_type(d) for d in results]
+    wanted = returned[0] if len(returned) == 1 else types.Tuple(returned)
+    return _compile(function, arguments, literals, wanted, partial(_write_scalar, count=len(operands)))
+
+
+def kernel_text(
+    function: Any, operands: Sequence[Typed], results: Sequence[Typed], literals: Sequence[Any]
+) -> NumbaText:
+    """The function of arrays, called with the operands, then the results' memory and then the literals; where it takes
+    no more parameters than operands and literals, it returns the results. Raises Refused."""
+    from numba.core import types
+
+    given = [types.Array(_type(t.dtype), len(t.shape), "C", readonly=True) for t in operands]
+    into = [types.Array(_type(t.dtype), len(t.shape), "C") for t in results]
+    returned = returns(function, len(operands))
+    arrays = [*operands] if returned else [*operands, *results]
+
+    write = partial(_write_kernel, given=(arrays, len(operands)), returned=results if returned else ())
+    return _compile(function, given if returned else [*given, *into], literals, None, write)
+
+
+def returns(function: Any, operands: int) -> bool:
+    """Whether a function of arrays returns its results: it takes the operands and what has a default."""
+    return function.__code__.co_argcount - len(function.__defaults__ or ()) <= operands
+
+
+def _type(dtype: DType) -> Any:
+    from numba.core import types
+
+    if dtype.name not in NAMES:
+        raise Refused(f"Numba has no numbers of type {dtype.name}")
+    return getattr(types, NAMES[dtype.name])
+
+
+def _compile(
+    function: Any, arguments: Sequence[Any], literals: Sequence[Any], returned: Any, write: Callable[..., None]
+) -> NumbaText:
+    """The text with a wrapper that `write` fills. Raises Refused for what Numba refuses."""
+    try:
+        from numba import typeof
+        from numba.core import compiler, registry
+        from numba.core.compiler_lock import global_compiler_lock
+        from numba.core.errors import NumbaError
+    except ImportError as error:
+        raise Refused(f"Numba is not installed ({error}): install shlo_jit[numba]") from None
+    flags: Any = compiler.Flags()
+    flags.nrt = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
+    flags.noalias = True
+    flags.error_model = "numpy"
+    types = (*arguments, *(typeof(value) for value in literals))
+    with global_compiler_lock:
+        cpu: Any = registry.cpu_target
+        typing, target = cpu.typing_context, cpu.target_context
+        target.refresh()
+        typing.refresh()
+        library = _plain_library()(target.codegen(), "custom")
+        try:
+            found = compiler.compile_extra(typing, target, function, types, returned, flags, {}, library=library)
+            constants = [*zip(types[len(arguments) :], literals, strict=True)]
+            _write_wrapper(found.target_context, library, found.fndesc, constants, write)
+            library.finalize()
+        except (NumbaError, NotImplementedError) as error:
+            raise Refused(f"Numba refuses it: {_short(error)}") from None
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # of parts of Python that it only half knows
+            raise Refused(f"Numba fails on it: {_short(error)}") from error
+        text = _ADDRESSES.sub(r"\1 = external global \2", library.get_llvm_str())
+        return _numbered(_INLINE.sub("nounwind", text))
+
+
+def _plain_library() -> Any:
+    """A library of Numba's that is neither optimized nor loaded."""
+    from numba.core.codegen import JITCodeLibrary
+
+    class Plain(JITCodeLibrary):
+        def _optimize_functions(self, ll_module: Any) -> None:
+            pass
+
+        def _optimize_final_module(self) -> None:
+            pass
+
+        def _finalize_final_module(self) -> None:
+            self._finalized = True
+
+    return Plain
+
+
+def _short(error: Exception) -> str:
+    """What Numba says, without its advice."""
+    text = re.sub(r"\x1b\[[\d;]*m", "", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(_ADVICE)]
+    return " ".join(told[:4]) or type(error).__name__
+
+
+def _write_wrapper(
+    context: Any, library: Any, fndesc: Any, literals: Sequence[Any], write: Callable[..., None]
+) -> None:
+    """A module with the wrapper, in the library."""
+    module = library.create_ir_module("wrapper")
+    callee = context.declare_function(module, fndesc)
+
+    def call(builder: Any, arguments: Sequence[Any]) -> tuple[Any, Any]:
+        """Status and result of the function, called with the arguments and the literals."""
+        constants = [context.get_constant_generic(builder, type, value) for type, value in literals]
+        given = [*arguments, *constants]
+        return context.call_conv.call_function(builder, callee, fndesc.restype, fndesc.argtypes, given)
+
+    write(context, module, fndesc, call)
+    library.add_ir_module(module)
+
+
+def _code_of(builder: Any, status: Any) -> Any:
+    """The status as an i64: 0, or the address of what describes the exception, or 1 where that is not known. The
+    numbers come in the place of addresses once all is in one module."""
+    from llvmlite import ir
+
+    i64 = ir.IntType(64)
+    address = builder.ptrtoint(status.excinfoptr, i64)
+    found = builder.select(status.is_python_exc, ir.Constant(i64, 1), address)
+    user = builder.select(status.is_user_exc, found, ir.Constant(i64, 1))
+    return builder.select(status.is_error, user, ir.Constant(i64, 0))
+
+
+def _write_scalar(context: Any, module: Any, fndesc: Any, call: Callable[..., Any], count: int) -> None:
+    """{i64, results...} @SCALAR(operands...), of so many operands."""
+    from llvmlite import ir
+    from numba.core import types
+
+    arguments = fndesc.argtypes[:count]
+    several = isinstance(fndesc.restype, types.BaseTuple)
+    results = [*fndesc.restype] if several else [fndesc.restype]
+    made = ir.LiteralStructType([ir.IntType(64), *map(context.get_value_type, results)])
+    function = ir.Function(module, ir.FunctionType(made, [context.get_value_type(t) for t in arguments]), SCALAR)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    status, value = call(builder, function.args)
+    out = builder.insert_value(ir.Constant(made, ir.Undefined), _code_of(builder, status), 0)
+    for i in range(len(results)):
+        out = builder.insert_value(out, builder.extract_value(value, i) if several else value, i + 1)
+    builder.ret(out)
+
+
+def _write_kernel(
+    context: Any, module: Any, fndesc: Any, call: Callable[..., Any],
+    given: tuple[Sequence[Typed], int], returned: Sequence[Typed],
+) -> None:  # fmt: skip
+    """i64 @KERNEL(ptr operands, ptr results)"""
+    from llvmlite import ir
+
+    pointer, i64 = ir.PointerType(), ir.IntType(64)
+    function = ir.Function(module, ir.FunctionType(i64, [pointer, pointer]), KERNEL)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    arrays, operands = given
+    places = [(function.args[0], i) for i in range(operands)]
+    places += [(function.args[1], i) for i in range(len(arrays) - operands)]
+    arguments = [
+        _array(context, builder, type, typed.shape, _load_pointer(builder, table, i))
+        for type, typed, (table, i) in zip(fndesc.argtypes, arrays, places, strict=False)
+    ]
+    status, value = call(builder, arguments)
+    if returned:
+        with builder.if_then(builder.not_(status.is_error)):
+            builder.ret(_copy_results(context, builder, fndesc.restype, value, returned, function.args[1]))
+    builder.ret(_code_of(builder, status))
+
+
+def _load_pointer(builder: Any, table: Any, index: int) -> Any:
+    from llvmlite import ir
+
+    place = builder.gep(table, [ir.IntType(64)(index)], source_etype=ir.PointerType())
+    return builder.load(place, typ=ir.PointerType())
+
+
+def _array(context: Any, builder: Any, type: Any, shape: Sequence[int], data: Any) -> Any:
+    """An array of Numba's over memory: its extents and strides are constants."""
+    from llvmlite import ir
+    from numba.np.arrayobj import make_array, populate_array
+
+    i64 = ir.IntType(64)
+    itemsize = context.get_abi_sizeof(context.get_data_type(type.dtype))
+    strides = [itemsize] * len(shape)
+    for d in reversed(range(len(shape) - 1)):
+        strides[d] = strides[d + 1] * shape[d + 1]
+    array = make_array(type)(context, builder)
+    data = builder.bitcast(data, context.get_data_type(type.dtype).as_pointer())
+    populate_array(array, data, [i64(n) for n in shape], [i64(n) for n in strides], itemsize, None)
+    return array._getvalue()
+
+
+def _copy_results(context: Any, builder: Any, type: Any, value: Any, results: Sequence[Typed], table: Any) -> Any:
+    """Copy the arrays that the function returned to where the program wants them, and free them. The status: not 0
+    where one has another shape."""
+    from llvmlite import ir
+    from numba.core import types
+    from numba.np.arrayobj import make_array
+
+    several = isinstance(type, types.BaseTuple)
+    given: list[Any] = [*type] if several else [type]  # type: ignore[misc]  a tuple's types
+    if len(given) != len(results):
+        raise Refused(f"it returns {type}, and the call has {len(results)} results")
+    i1, i64 = ir.IntType(1), ir.IntType(64)
+    fits = i1(1)
+    for i, (each, typed) in enumerate(zip(given, results, strict=True)):
+        wanted = types.Array(_type(typed.dtype), len(typed.shape), "C")
+        if not isinstance(each, types.Array) or (each.dtype, each.ndim) != (wanted.dtype, wanted.ndim):
+            raise Refused(f"it returns {each} where the call has {wanted}")
+        if each.layout != "C":
+            raise Refused(f"it returns {each}, which need not be contiguous: np.ascontiguousarray makes it so")
+        own = builder.extract_value(value, i) if several else value
+        array = make_array(each)(context, builder, own)
+        size = context.get_abi_sizeof(context.get_data_type(each.dtype))
+        own_fits = i1(1)
+        for d, n in enumerate(typed.shape):
+            size *= n
+            own_fits = builder.and_(own_fits, builder.icmp_signed("==", builder.extract_value(array.shape, d), i64(n)))
+        with builder.if_then(own_fits):
+            pointer = ir.PointerType()
+            copy = builder.module.declare_intrinsic("llvm.memcpy", [pointer, pointer, i64])
+            builder.call(copy, [_load_pointer(builder, table, i), array.data, i64(size), i1(0)])
+        fits = builder.and_(fits, own_fits)
+        context.nrt.decref(builder, each, own)
+    return builder.select(fits, i64(0), i64(2))
+
+
+def _numbered(text: str) -> NumbaText:
+    """The text with the numbers of exceptions in the place of what describes them."""
+    pickled = {name: _bytes(data) for name, data in _PICKLED.findall(text)}
+    errors = [UNNAMED, "it returned an array of another shape"]
+    for name, data in _EXCEPTION.findall(text):
+        errors.append(_exception(pickled.get(data, b"")))
+        number = len(errors)
+        text = re.sub(rf"^{re.escape(name)} = .*$", "", text, flags=re.MULTILINE)
+        text = re.sub(rf"{re.escape(name)}(?![\w.])", f"inttoptr (i64 {number} to ptr)", text)
+    return NumbaText(text, tuple(errors))
+
+
+def _bytes(escaped: str) -> bytes:
+    """The bytes of a string in LLVM text."""
+    found = re.sub(r"\\([0-9A-F]{2})", lambda m: chr(int(m[1], 16)), escaped.replace("\\\\", "\\5C"))
+    return found.encode("latin-1")
+
+
+def _exception(data: bytes) -> str:
+    """What Numba would raise: `ValueError: no (in f, model.py:12)`."""
+    try:
+        kind, arguments, place = pickle.loads(data)
+    except Exception:  # of an exception that is no name in a module
+        return UNNAMED
+    name = getattr(kind, "__name__", "Exception") if kind is not None else "AssertionError"
+    told = ", ".join(map(str, arguments or ()))
+    where = f" (in {place[0]}, {str(place[1]).rpartition('/')[2]}:{place[2]})" if place else ""
+    return f"{name}{f': {told}' if told else ''}{where}"

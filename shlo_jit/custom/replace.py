@@ -1,0 +1,194 @@
+"""What becomes of a custom call whose target is code: ops in its place, or a call of machine code.
+
+custom_call @wave(%x, %y)   ->   multiply, sine, add ...                          what can be lifted
+custom_call @wave(%x, %y)   ->   custom_call @shlo_jit.machine_code(%x, %y)       a loop over elements, or arrays
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from shlo_jit.custom import given_text, numba_text
+from shlo_jit.custom.functions import ArrayFunction, CustomCode, Elementwise, LLVMFunction
+from shlo_jit.custom.lift.lift import lift
+from shlo_jit.custom.lift.read import read
+from shlo_jit.custom.llvm_text import Refused
+from shlo_jit.custom.routine import routine_of, scalar_loop
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.dtypes import DType
+from shlo_jit.ir.types import QuantizedType, TensorType
+from shlo_jit.kernels.target import Target
+from shlo_jit.lower.kernels.custom_call import attributes_of
+from shlo_jit.ops.known_calls import CODE
+from shlo_jit.ops.machine_code import MachineCode
+from shlo_jit.passes.frontend.inline import COMPOSITE
+from shlo_jit.passes.rewriter import Rewriter
+from shlo_jit.sizes import NotSymbolic, equal
+
+LAYOUTS = ("operand_layouts", "result_layouts")
+ALIASES = "output_operand_aliases"
+
+
+def replace(code: CustomCode, target: Target, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    """The values that stand for a call's results. Raises UnsupportedError for code that cannot be compiled."""
+    outside = rw.current
+    rw.current = _within(op, code)
+    try:
+        _check_types(op, operands)
+        if isinstance(code, ArrayFunction):
+            return _arrays(code, target, rw, op, operands)
+        if isinstance(code, LLVMFunction) and not code.is_elementwise:
+            _require_fixed(code, op, operands)
+            text = given_text.kernel_text(code, target)
+            return _call(rw, op, operands, _machine_code(code, target, op, text, by_elements=False))
+        return _by_elements(code, target, rw, op, operands)
+    except Refused as refusal:
+        name = op.attributes["call_target_name"].removeprefix(COMPOSITE)
+        raise UnsupportedError(diagnose(f"custom call @{name}: {code.name}: {refusal}", op.span)) from None
+    finally:
+        rw.current = outside
+
+
+def _check_types(op: Op, operands: Sequence[Value]) -> None:
+    for value in (*operands, *op.results):
+        if not isinstance(value.type, TensorType) or isinstance(value.type.dtype, QuantizedType):
+            raise Refused("code takes and gives tensors of numbers")
+    if not op.results:
+        raise Refused("code without results would do nothing")
+    if op.attributes.get(ALIASES):
+        raise Refused("code has no results in the memory of operands")
+
+
+# ---------------------------------------------------------------------- elements
+class _Scalars(NamedTuple):
+    """Code of numbers."""
+
+    text: str
+    errors: tuple[str, ...] = ()
+
+
+def _by_elements(code: CustomCode, target: Target, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    """Ops, or a loop over elements."""
+    shape = op.result.tensor.extents
+    for value in (*operands, *op.results):
+        number = value.tensor.rank == 0 and value in operands
+        if not number and not equal(value.tensor.extents, shape):
+            raise Refused("elementwise code takes tensors of the result's shape, and numbers")
+    types = [v.tensor.storage for v in operands]
+    results = [r.tensor.storage for r in op.results]
+    made = _scalars(code, target, op, types, results)
+    before = len(rw.block.ops)
+    try:
+        function = read(made.text)
+        return lift(rw, function, [_parts(rw, v) for v in operands], shape, results)
+    except Refused as refusal:
+        del rw.block.ops[before:]
+        why = str(refusal)
+    numbers = [v.tensor.rank == 0 for v in operands]
+    if op.result.tensor.rank == 0:
+        numbers = [False] * len(operands)
+    text = made.text + scalar_loop([*zip(types, numbers, strict=True)], results)
+    return _call(rw, op, operands, _machine_code(code, target, op, text, True, why, made.errors))
+
+
+def _within(op: Op, code: CustomCode) -> Op:
+    """The call as the place of the ops that are written for it: they name the function, too."""
+    source = op.source if op.span is None else op.source.within(code.name)
+    return Op(op.name, [], [], op.attributes, None, source, op.start, op.end)
+
+
+def _parts(rw: Rewriter, value: Value) -> Any:
+    """A complex number as its parts."""
+    if not value.tensor.storage.is_complex:
+        return value
+    from shlo_jit.passes import build as mk
+
+    t = mk.with_dtype(value, value.tensor.storage.part)
+    return tuple(rw.emit1(f"stablehlo.{name}", [value], t) for name in ("real", "imag"))
+
+
+def _scalars(code: CustomCode, target: Target, op: Op, types: Sequence[DType], results: Sequence[DType]) -> _Scalars:
+    if isinstance(code, LLVMFunction):
+        return _Scalars(given_text.scalar_text(code, types, results, target))
+    assert isinstance(code, Elementwise)
+    literals = _literals(code.function, op, len(types))
+    key = code.digest, tuple(d.name for d in (*types, *results)), len(types), tuple(map(repr, literals))
+    return _once(code, key, lambda: _Scalars(*numba_text.scalar_text(code.function, types, results, literals)))
+
+
+# ---------------------------------------------------------------------- arrays
+def _arrays(code: ArrayFunction, target: Target, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value]:
+    _require_fixed(code, op, operands)
+    given, results = (
+        [numba_text.Typed(v.tensor.storage, v.tensor.extents) for v in vs] for vs in (operands, op.results)
+    )
+    taken = len(operands) if numba_text.returns(code.function, len(operands)) else len(operands) + len(op.results)
+    literals = _literals(code.function, op, taken)
+    key = (
+        code.digest,
+        tuple((t.dtype.name, t.shape) for t in (*given, *results)),
+        len(given),
+        tuple(map(repr, literals)),
+    )
+    made = _once(code, key, lambda: numba_text.kernel_text(code.function, given, results, literals))
+    plain = Op(
+        op.name, op.operands, [r.type for r in op.results], _without(op, LAYOUTS), None, op.source, op.start, op.end
+    )
+    return _call(rw, plain, operands, _machine_code(code, target, op, made.text, False, "", made.errors))
+
+
+def _require_fixed(code: CustomCode, op: Op, operands: Sequence[Value]) -> None:
+    if not all(v.tensor.is_fixed for v in (*operands, *op.results)):
+        raise NotSymbolic(f"{code.name} is compiled for arrays of shapes that are fixed")
+
+
+def _without(op: Op, names: Sequence[str]) -> dict[str, Any]:
+    return {k: v for k, v in op.attributes.items() if k not in names}
+
+
+# ---------------------------------------------------------------------- both
+def _literals(function: Any, op: Op, taken: int) -> list[Any]:
+    """Values of the parameters behind those that are taken: attributes of the call of their names, or defaults."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
+    if len(names) < taken:
+        raise Refused(f"it takes {len(names)} arguments, and the call has {taken}")
+    defaults = dict(zip(reversed(names), reversed(function.__defaults__ or ()), strict=False))
+    attributes = attributes_of(op)
+    found = []
+    for name in names[taken:]:
+        if name not in attributes and name not in defaults:
+            raise Refused(f"it takes {len(names)} arguments, and the call has {taken} and no attribute {name}")
+        value = attributes.get(name, defaults.get(name))
+        if not isinstance(value, bool | int | float | complex):
+            raise Refused(f"its parameter {name} is no number but {value!r}")
+        found.append(value)
+    return found
+
+
+def _once(code: Any, key: Any, make: Callable[[], Any]) -> Any:
+    """What was made of the code for a key; nothing is kept of code that is known by nothing but itself."""
+    if not code.digest:
+        return make()
+    if key not in code.made:
+        code.made[key] = make()
+    return code.made[key]
+
+
+def _machine_code(
+    code: CustomCode, target: Target, op: Op, text: str, by_elements: bool, why: str = "", errors: tuple[str, ...] = ()
+) -> MachineCode:
+    name = op.attributes["call_target_name"].removeprefix(COMPOSITE)
+    routine = routine_of(text, target)
+    return MachineCode.of(
+        name, code.name, routine, by_elements=by_elements, why=why, errors=errors, cost=text.count("\n")
+    )
+
+
+def _call(rw: Rewriter, op: Op, operands: list[Value], code: MachineCode) -> Sequence[Value]:
+    """The call of machine code; buffers lie as the call says."""
+    kept = {k: op.attributes[k] for k in (*LAYOUTS, "has_side_effect") if k in op.attributes}
+    attributes = {"call_target_name": CODE, "code": code, **kept}
+    return rw.emit(op.name, operands, [r.type for r in op.results], attributes)
