@@ -20,7 +20,7 @@ from shlo_jit.codegen import unlocked
 from shlo_jit.codegen.target import target_machine
 from shlo_jit.errors import InternalError
 from shlo_jit.forking import compiling
-from shlo_jit.kernels.routine import DIRECT, FINAL, GLUE
+from shlo_jit.kernels.routine import FINAL, GLUE
 from shlo_jit.kernels.target import Target
 
 SIMPLIFY = '"shlo-simplify"'
@@ -41,13 +41,11 @@ class Tools:
         self.inline = llvm.create_new_module_pass_manager()
         self.inline.add_always_inliner_pass()
         self.simplify = self.builder.getFunctionPassManager()
-        self.steps = llvm.create_new_function_pass_manager()
-        self.steps.add_loop_strength_reduce_pass()
-        self._pipelines: dict[tuple[int, bool, bool], llvm.ModulePassManager] = {}
+        self._pipelines: dict[tuple[int, bool], llvm.ModulePassManager] = {}
 
-    def pipeline(self, level: int, is_final: bool = False, is_direct: bool = False) -> llvm.ModulePassManager:
-        """The passes of a level; `is_final`: of a text marked with FINAL, `is_direct`: with DIRECT."""
-        key = level, is_final, is_direct
+    def pipeline(self, level: int, is_final: bool = False) -> llvm.ModulePassManager:
+        """The passes of a level; `is_final`: of a text marked with FINAL."""
+        key = level, is_final
         if key not in self._pipelines:
             self._pipelines[key] = _passes(*key)
         return self._pipelines[key]
@@ -105,8 +103,8 @@ def optimize(
     with tools(target) as t:
         module = parse(text, target, t.machine, verify, context)
         _simplify(module, t, text, level)
-        unlocked.run_passes(t.pipeline(level, FINAL in text, DIRECT in text), module, t.builder)
-        _finish(module, t, text)
+        unlocked.run_passes(t.pipeline(level, FINAL in text), module, t.builder)
+        _mark_glue(module, text)
     return module
 
 
@@ -117,7 +115,7 @@ def _pass_builder(machine: llvm.TargetMachine) -> llvm.PassBuilder:
     return llvm.create_pass_builder(machine, options)
 
 
-def _passes(level: int, is_final: bool, is_direct: bool) -> llvm.ModulePassManager:
+def _passes(level: int, is_final: bool) -> llvm.ModulePassManager:
     """The pipeline of a level."""
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
@@ -129,8 +127,6 @@ def _passes(level: int, is_final: bool, is_direct: bool) -> llvm.ModulePassManag
             passes.add_new_gvn_pass()
         passes.add_dead_code_elimination_pass()
     passes.add_global_dead_code_eliminate_pass()
-    if not is_direct:
-        passes.add_loop_strength_reduce_pass()
     return passes
 
 
@@ -149,16 +145,9 @@ def _simplify(module: llvm.ModuleRef, tools: Tools, text: str, level: int) -> No
             tools.simplify.run(left[name], tools.builder)
 
 
-def _finish(module: llvm.ModuleRef, tools: Tools, text: str) -> None:
-    """Of a text that is marked with DIRECT, reduce the strength of the loops of those functions that are not; and have
-    code generation make no effort with those marked with GLUE."""
-    glue = _marked(text, GLUE)
-    if DIRECT in text:
-        without = {*_marked(text, DIRECT), *glue}
-        for function in module.functions:
-            if function.name not in without and sum(1 for _ in function.blocks) > 1:
-                unlocked.run_function_passes(tools.steps, function, tools.builder)
-    for name in glue:
+def _mark_glue(module: llvm.ModuleRef, text: str) -> None:
+    """Have code generation make no effort with the functions that are marked with GLUE."""
+    for name in _marked(text, GLUE):
         for attribute in ("noinline", "optnone"):
             module.get_function(name).add_function_attribute(attribute)
 
@@ -169,8 +158,10 @@ def _marked(text: str, attribute: str) -> list[str]:
 
 
 class _StrengthReduction:
-    """LLVM's loop strength reduction, which code generation leaves out while we emit: `optimize` has seen to it. LLVM
-    knows that as an option of the process, and others who use LLVM here (Numba, say) keep theirs."""
+    """LLVM's loop strength reduction, which code generation leaves out while we emit: it took a quarter of that time,
+    where many operands are read side by side two thirds, and our loops address memory as is best without it. LLVM knows
+    that as an option of the process, and others who use LLVM here (Numba, say) keep theirs. (Run before, as a pass of
+    the pipeline, it ends the process at some nested loops: LLVM 22 asserts a form that it does not keep.)"""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

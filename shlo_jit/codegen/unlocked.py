@@ -25,8 +25,6 @@ def _library() -> ctypes.CDLL:
     pointer = ctypes.c_void_p
     library.LLVMPY_RunNewModulePassManager.argtypes = [pointer, pointer, pointer]
     library.LLVMPY_RunNewModulePassManager.restype = None
-    library.LLVMPY_RunNewFunctionPassManager.argtypes = [pointer, pointer, pointer]
-    library.LLVMPY_RunNewFunctionPassManager.restype = None
     emit = library.LLVMPY_TargetMachineEmitToMemory
     emit.argtypes = [pointer, pointer, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
     emit.restype = pointer
@@ -46,11 +44,6 @@ def _pointer(reference: llvm.ffi.ObjectRef) -> ctypes.c_void_p:
 def run_passes(passes: llvm.ModulePassManager, module: llvm.ModuleRef, builder: llvm.PassBuilder) -> None:
     """`passes.run(module, builder)`."""
     _library().LLVMPY_RunNewModulePassManager(_pointer(passes), _pointer(module), _pointer(builder))
-
-
-def run_function_passes(passes: llvm.FunctionPassManager, function: llvm.ValueRef, builder: llvm.PassBuilder) -> None:
-    """`passes.run(function, builder)`."""
-    _library().LLVMPY_RunNewFunctionPassManager(_pointer(passes), _pointer(function), _pointer(builder))
 
 
 def emit_object(machine: llvm.TargetMachine, module: llvm.ModuleRef) -> bytes:

@@ -14,10 +14,6 @@ FINAL = '"shlo-final"'
 """A function attribute: the text of the module has each value where it is wanted, and LLVM does not number values anew.
 In register tiles that is half of the time of its passes, and costs registers: addresses are kept from their first use
 to their last."""
-DIRECT = '"shlo-direct"'
-"""A function attribute: the function's loops address memory as is best, and LLVM does not look for better steps of
-their pointers (strength reduction). Where many operands are read side by side that is two thirds of the time that code
-generation takes, and a depthwise convolution was slower for it."""
 GLUE = '"shlo-glue"'
 """A function attribute: the function does little but call others, and LLVM generates its code without effort."""
 

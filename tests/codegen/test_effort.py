@@ -11,7 +11,7 @@ from shlo_jit import tuning
 from shlo_jit.codegen import optimize
 from shlo_jit.codegen.background import Background
 from shlo_jit.codegen.target import resolve
-from shlo_jit.kernels.routine import DIRECT, GLUE
+from shlo_jit.kernels.routine import GLUE
 
 
 def loop(name: str, attributes: str) -> str:
@@ -39,16 +39,11 @@ def optimized(*functions: str) -> dict[str, str]:
     return {f.name: str(f) for f in module.functions if not f.is_declaration}
 
 
-def test_strength_is_reduced_in_functions_that_are_not_direct() -> None:
-    assert "lsr.iv" in optimized(loop("f", ""))["f"]
-    both = optimized(loop("f", ""), loop("g", DIRECT))
-    assert "lsr.iv" in both["f"] and "lsr.iv" not in both["g"]
-
-
-def test_code_generation_does_not_reduce_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_generation_does_not_reduce_strength(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "lsr.iv" not in optimized(loop("f", ""))["f"]
     said: list[str] = []
     monkeypatch.setattr(llvm, "set_option", lambda name, option: said.append(option))
-    optimized(loop("g", DIRECT))
+    optimized(loop("f", ""))
     assert said == ["-disable-lsr=true", "-disable-lsr=false"]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, Carry, ModuleText, V, const, i64, vector
 from shlo_jit.kernels.gemm.types import GemmPlan
-from shlo_jit.kernels.routine import DIRECT, FINAL
+from shlo_jit.kernels.routine import FINAL
 from shlo_jit.kernels.target import Target
 
 KERNEL_PARAMS = [
@@ -83,9 +83,9 @@ def turns(plan: GemmPlan, rows: int) -> int:
 
 
 def attributes(target: Target) -> str:
-    """Of every function: no unwinding, addresses as they are, and vectors as wide as the target's."""
+    """Of every function: no unwinding, and vectors as wide as the target's."""
     wide = f' "prefer-vector-width"="{target.vector_bits}"' if target.vector_bits == 512 else ""
-    return f"nounwind {DIRECT}{wide}"
+    return f"nounwind{wide}"
 
 
 def tile_attributes(target: Target) -> str:

@@ -17,7 +17,6 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
-from shlo_jit.kernels.routine import DIRECT
 from shlo_jit.lower.elements.registers import first_lanes, lanes_left
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.partials import Partials
@@ -97,7 +96,7 @@ class NestLowering:
         tile = self.schedule.tile
         assert tile is not None
         params = [("ptr", "frame"), *(("i64", n) for n in ("batch", "i0", "i1", "j0", "j1"))]
-        b = module.function(name, params, attributes=f"{DIRECT} nounwind")
+        b = module.function(name, params, attributes="nounwind")
         frame, batch, i0, i1, j0, j1 = b.params
         if symbolic:
             with b.at_entry():

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.builder import Builder, V, i64, vector_literal
 from shlo_jit.kernels.target import Target
-from shlo_jit.lower.elements.registers import Reg, widen
+from shlo_jit.lower.elements.registers import Reg
 from shlo_jit.lower.kernels.access import lanes_loop
 from shlo_jit.lower.kernels.window.fold import Fold
 from shlo_jit.schedule.window import Scan
@@ -105,20 +105,30 @@ class ScanWriter:
         size = len(carried) // len(rows)
 
         def turn(at: V, carried: Sequence[V], n: int, mask: V | None = None, valid: int = 0) -> list[V]:
+            """`carried` is in all lanes, so that from turn to turn there is one join to wait for: that of all lanes'
+            fold, which is the last lane's result to the bit."""
             after: list[V] = []
             for k, row in enumerate(rows):
                 place = b.add(row, at)
                 before = fold.like(list(carried[k * size : (k + 1) * size]))
                 values = self.in_register(fold.load(place, n, mask), n, valid or n)
-                values = self.join([widen(b, x, n) for x in before], values)
-                fold.store(place, values, n, mask)
-                after += [b.extract(x, 0 if self.reverse else n - 1) for x in fold.flat(values)]
+                fold.store(place, self.join(before, values), n, mask)
+                lanes = [0 if self.reverse else n - 1] * n
+                total = [b.shuffle(x, None, lanes) if n > 1 else x for x in fold.flat(values)]
+                after += fold.flat(self.join(before, fold.like(total)))
             return after
+
+        def wide(carried: Sequence[V]) -> list[V]:
+            return [b.splat(x, w) for x in carried]
+
+        def narrow(carried: Sequence[V]) -> list[V]:
+            return [b.extract(x, 0) for x in carried]
 
         def tail(carried: Sequence[V]) -> Sequence[V]:
             left = self.n - whole
             if left and w > 1 and self.target.has_masks:
-                return turn(i64(whole), carried, w, vector_literal("i1", [k < left for k in range(w)]), left)
+                mask = vector_literal("i1", [k < left for k in range(w)])
+                return narrow(turn(i64(whole), wide(carried), w, mask, left))
             with b.loop_carry(0, left, list(carried), 1, "scan") as carry:
                 at = b.sub(self.n - 1, carry.index) if self.reverse else b.add(carry.index, whole)
                 carry.next(*turn(at, carry.values, 1))
@@ -127,10 +137,10 @@ class ScanWriter:
         if self.reverse and self.n > whole:
             carried = tail(carried)
         if whole:
-            with b.loop_carry(0, whole, list(carried), w, "scan") as carry:
+            with b.loop_carry(0, whole, wide(carried), w, "scan") as carry:
                 at = b.sub(whole - w, carry.index) if self.reverse else carry.index
                 carry.next(*turn(at, carry.values, w))
-            carried = carry.values
+            carried = narrow(carry.values)
         if not self.reverse and self.n > whole:
             tail(carried)
 

@@ -149,7 +149,7 @@ def test_profiles_plans_and_texts_name_the_line() -> None:
         return b.tanh(x).sum()
 
     exe = shlo_jit.jit(program).compile(np.zeros(100, np.float32))
-    place = f"test_errors.py line {line_of(program, 1)}"
+    place = f"test_builder_places.py line {line_of(program, 1)}"
     assert place in exe.text("plan")
     with exe.profile() as p:
         exe(np.zeros(100, np.float32))
