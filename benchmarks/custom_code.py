@@ -196,7 +196,9 @@ def main() -> None:
         np.testing.assert_allclose(exes["code"](*arrays), exes["call"](*arrays), rtol=1e-4, atol=1e-5)
         t = measured(exes, arrays)
         plan = exes["code"].text("plan").splitlines()[0].partition(";")[0]
-        print(f"{case.name:<10} {t['code']:8.1f} {t['ops']:8.1f} {t['call']:8.1f}   {t['ops'] / t['code']:10.2f}   {plan}")
+        print(
+            f"{case.name:<10} {t['code']:8.1f} {t['ops']:8.1f} {t['call']:8.1f}   {t['ops'] / t['code']:10.2f}   {plan}"
+        )
 
 
 if __name__ == "__main__":

@@ -107,7 +107,9 @@ def _check_helpers(made: bytes) -> None:
         read = read_object(made)
     except ValueError:  # of another system than those whose objects we read
         return
-    undefined = [n for n, section in zip(read.names, read.symbols["section"].tolist(), strict=True) if n and not section]
+    undefined = [
+        n for n, section in zip(read.names, read.symbols["section"].tolist(), strict=True) if n and not section
+    ]
     check_calls(name for name in undefined if name.startswith("__") and name not in HELPERS - _OF_LIBRARIES)
 
 

@@ -13,7 +13,6 @@ import sys
 
 import llvmlite.binding as llvm
 
-
 _TARGET_ATTRIBUTES = re.compile(r' ?"(?:target-cpu|target-features|tune-cpu)"="[^"]*"')
 _GROUP = re.compile(r"^attributes #\d+ = \{[^\n]*", re.MULTILINE)
 _GUARDS = re.compile(r" (?:ssp|sspstrong|sspreq)\b(?!\")")

@@ -143,7 +143,9 @@ def _arrays(code: ArrayFunction, target: Target, rw: Rewriter, op: Op, operands:
     plain = Op(
         op.name, op.operands, [r.type for r in op.results], _without(op, LAYOUTS), None, op.source, op.start, op.end
     )
-    return _call(rw, plain, operands, _machine_code(code, target, op, divisions_defined(made.text), False, "", made.errors))
+    return _call(
+        rw, plain, operands, _machine_code(code, target, op, divisions_defined(made.text), False, "", made.errors)
+    )
 
 
 def _require_fixed(code: CustomCode, op: Op, operands: Sequence[Value]) -> None:

@@ -142,6 +142,16 @@ def _instruction(instruction: llvm.ValueRef) -> Instruction:
     return found
 
 
+def path_of(i: Instruction) -> list[int]:
+    """The indices at the end of an instruction on structures."""
+    path: list[int] = []
+    for word in reversed(i.text.split(",")):
+        if not word.strip().isdigit():
+            break
+        path.insert(0, int(word))
+    return path
+
+
 _AGGREGATE = (ValueKind.constant_struct, ValueKind.constant_array, ValueKind.constant_aggregate_zero)
 _NOTHING = (ValueKind.undef_value, ValueKind.poison_value)
 
