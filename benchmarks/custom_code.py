@@ -161,8 +161,7 @@ def _beside(case: Case) -> Callable[..., Any]:
     import numba
 
     types = {"f32": "float32", "ui32": "uint32"}[case.dtype]
-    compiled = numba.vectorize([f"{types}({types}, {types})"])(case.function)
-    return lambda a, b: compiled(a, b)
+    return numba.vectorize([f"{types}({types}, {types})"])(case.function).__call__
 
 
 def measured(exes: dict[str, Any], arrays: Sequence[np.ndarray]) -> dict[str, float]:
@@ -196,9 +195,8 @@ def main() -> None:
         np.testing.assert_allclose(exes["code"](*arrays), exes["call"](*arrays), rtol=1e-4, atol=1e-5)
         t = measured(exes, arrays)
         plan = exes["code"].text("plan").splitlines()[0].partition(";")[0]
-        print(
-            f"{case.name:<10} {t['code']:8.1f} {t['ops']:8.1f} {t['call']:8.1f}   {t['ops'] / t['code']:10.2f}   {plan}"
-        )
+        times = " ".join(f"{t[way]:8.1f}" for way in ("code", "ops", "call"))
+        print(f"{case.name:<10} {times}   {t['ops'] / t['code']:10.2f}   {plan}")
 
 
 if __name__ == "__main__":

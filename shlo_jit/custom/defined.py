@@ -4,7 +4,7 @@ what is open that it does not happen, and a division that cannot be done ends th
     add nsw i64 %x, %y              add i64 %x, %y                                     integers wrap
     fptosi double %x to i64         call i64 @llvm.fptosi.sat.i64.f64(double %x)       saturates; 0 of NaN
     shl i64 %x, %n                  call i64 @shlo_defined_shl.i64(i64 %x, i64 %n)     0, or the sign, past the width
-    sdiv i64 %x, %y                 call i64 @shlo_defined_sdiv.i64(i64 %x, i64 %y)    x / 0 = -1; the least by -1 is itself
+    sdiv i64 %x, %y                 call i64 @shlo_defined_sdiv.i64(i64 %x, i64 %y)    x / 0 = -1; least / -1 = least
 
 A number that is known to be no such case leaves the instruction as it is.
 """
@@ -97,4 +97,5 @@ def _is_closed(op: str, bits: int, y: str) -> bool:
 def _function(op: str, type: str) -> str:
     bits = int(type[1:])
     body = _BODIES[op].format(op=op, t=type, bits=bits, last=bits - 1)
-    return f"define internal {type} @{PREFIX}{op}.{type}({type} %x, {type} %y) alwaysinline {{\n{body}\n  ret {type} %r\n}}"
+    head = f"define internal {type} @{PREFIX}{op}.{type}({type} %x, {type} %y) alwaysinline"
+    return f"{head} {{\n{body}\n  ret {type} %r\n}}"

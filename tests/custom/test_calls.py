@@ -166,9 +166,10 @@ def test_functions_that_are_called_raise_as_they_were_told():
     def divided(a, b):
         return a // b
 
-    exe = shlo_jit.compile(
-        call(["2xi64"] * 2, ["2xi64"]), custom_calls={"f": shlo_jit.elementwise(lambda a, b: divided(a, b))}
-    )
+    def calling(a, b):
+        return divided(a, b)
+
+    exe = shlo_jit.compile(call(["2xi64"] * 2, ["2xi64"]), custom_calls={"f": shlo_jit.elementwise(calling)})
     with pytest.raises(ExecutionError, match="ZeroDivisionError"):
         exe(np.array([1, 2]), np.array([1, 0]))
     with pytest.raises(ZeroDivisionError):
