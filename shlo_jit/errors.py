@@ -129,7 +129,8 @@ class Diagnostic:
     """What should be there: tokens, a type, the rule."""
 
     def __str__(self) -> str:
-        lines = [f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message}"]
+        place = f":{self.line}:{self.column}" if self.line else ""
+        lines = [f"{self.file}{place}: {self.severity}: {self.message}"]
         if self.source_line:
             text, column = _window(self.source_line, self.column)
             pad = "".join("\t" if c == "\t" else " " for c in text[: column - 1])
@@ -208,6 +209,11 @@ class UnsupportedError(StableHLOError):
 
 class InternalError(RuntimeError):
     """The compiler failed on a program it should compile or refuse: a defect of ours, never of the user's program."""
+
+    def __init__(self, message: str, program: str | None = None) -> None:
+        super().__init__(message)
+        self.program = program
+        """The file that the program is kept in; empty where it could not be kept, None where nobody has tried."""
 
 
 class ExecutionError(RuntimeError):
