@@ -208,12 +208,14 @@ class UnsupportedError(StableHLOError):
 
 
 class InternalError(RuntimeError):
-    """The compiler failed on a program it should compile or refuse: a defect of ours, never of the user's program."""
+    """The compiler failed on a program it should compile or refuse: a defect of ours, never of the user's program.
+
+    `.program` names the file that the program is kept in; it is empty where that was not possible, and None where
+    nobody has tried."""
 
     def __init__(self, message: str, program: str | None = None) -> None:
         super().__init__(message)
         self.program = program
-        """The file that the program is kept in; empty where it could not be kept, None where nobody has tried."""
 
 
 class ExecutionError(RuntimeError):

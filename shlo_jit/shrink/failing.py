@@ -26,7 +26,7 @@ class Command:
         """`folder`: for files, which are there for as long as the command runs. One that takes longer than `time_out`
         seconds is ended, and says no."""
         self.command, self.folder, self.time_out = command, folder, time_out
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: set[subprocess.Popen[Any]] = set()
 
     def __call__(self, text: str) -> bool:
         return self.status(text) == 0
