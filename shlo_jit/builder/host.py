@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from shlo_jit.builder.arguments import pairs, struct
+from shlo_jit.builder.arguments import channel, pairs
 from shlo_jit.builder.control import create_token, token_of, values_of
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.records import ChannelHandle, record_of
@@ -73,7 +73,7 @@ def send_with_tokens(
     """`send` after a token; a token."""
     values, _ = values_of(operand, "operand")
     operands = [*values, token_of(token, "token")]
-    names = {"inputs": "operand", "channel_handle": "handle"}
+    names = {"inputs": "operand", "channel_handle": "handle", "is_host_transfer": "handle"}
     return emit1("stablehlo.send", operands, _transfer(handle, DEVICE_TO_HOST, source_target_pairs), names=names)
 
 
@@ -101,7 +101,7 @@ def recv_with_tokens(
     """`recv` after a token; what has come, and a token."""
     types, several = _types(shape)
     attributes = _transfer(handle, HOST_TO_DEVICE, source_target_pairs)
-    names = {"channel_handle": "handle"}
+    names = {"channel_handle": "handle", "is_host_transfer": "handle"}
     found = emit("stablehlo.recv", [token_of(token, "token")], attributes, results=[*types, TOKEN], names=names)
     return (found[:-1] if several else found[0]), found[-1]
 
@@ -134,10 +134,12 @@ def _types(shape: ShapeLike, argument: str = "shape") -> tuple[list[Type], bool]
 
 def _transfer(handle: int | ChannelHandle, host: int, source_target_pairs: Pairs) -> dict[str, Any]:
     if isinstance(handle, int) and not isinstance(handle, bool):
-        handle = ChannelHandle(handle, DEVICE_TO_DEVICE if source_target_pairs is not None else host)
+        handle = ChannelHandle(handle)
     said = record_of(handle, ChannelHandle, "handle")
+    if said.type == 0:
+        said = ChannelHandle(said.handle, DEVICE_TO_DEVICE if source_target_pairs is not None else host)
     found: dict[str, Any] = {
-        "channel_handle": struct("stablehlo.channel_handle", handle=said.handle, type=said.type),
+        "channel_handle": channel(said, "handle"),
         "is_host_transfer": said.type == host,
     }
     if source_target_pairs is not None:

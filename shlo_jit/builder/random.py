@@ -13,7 +13,7 @@ from shlo_jit.builder.data import concatenate, convert_element_type, reshape, sl
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.records import RandomAlgorithm
 from shlo_jit.builder.scope import emit, emit1
-from shlo_jit.builder.shapes import ShapeLike, shape_text, tensor_type
+from shlo_jit.builder.shapes import ShapeLike, shape_text, static_type, tensor_type
 from shlo_jit.ir.types import I64, UI64, tensor
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def rng_normal(mu: TensorLike, sigma: TensorLike, shape: ShapeLike) -> Value:
 
 
 def _rng(distribution: str, parameters: dict[str, TensorLike], shape: ShapeLike) -> Value:
-    t = tensor_type(shape)
+    t = static_type(shape)
     values = [tensor_of(x, name, t.storage) for name, x in parameters.items()]
     for name, v in zip(parameters, values, strict=True):
         if v.type != tensor((), t.dtype):

@@ -13,6 +13,7 @@ from shlo_jit.builder.arguments import (
     axes,
     constant_of,
     element,
+    one_or_all,
     per_dimension,
     same_elements,
     shape_of,
@@ -23,6 +24,7 @@ from shlo_jit.builder.arguments import (
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.regions import Computation, map_region, scalar_region
 from shlo_jit.builder.scope import emit, emit1
+from shlo_jit.builder.shapes import shape_text
 from shlo_jit.builder.windows import PaddingLike, padding_of
 from shlo_jit.ir.types import I1
 from shlo_jit.ops import OPS
@@ -59,7 +61,7 @@ def reduce(
     where = axes(dimensions, len(shape_of(xs[0])), "dimensions")
     names = {"inputs": "operands"}
     attributes = {"dimensions": list(where)}
-    return _results(operands, emit("stablehlo.reduce", [*xs, *starts], attributes, regions=[body], names=names))
+    return one_or_all(operands, emit("stablehlo.reduce", [*xs, *starts], attributes, regions=[body], names=names))
 
 
 @overload
@@ -113,7 +115,8 @@ def reduce_window(
     }
     body = scalar_region("computation", computation, elements * 2, elements)
     names = {"inputs": "operands"}
-    return _results(operands, emit("stablehlo.reduce_window", [*xs, *starts], attributes, regions=[body], names=names))
+    found = emit("stablehlo.reduce_window", [*xs, *starts], attributes, regions=[body], names=names)
+    return one_or_all(operands, found)
 
 
 def select_and_scatter(
@@ -164,7 +167,7 @@ def map(
 
 # ---------------------------------------------------------------------------- by one op
 def reduce_sum(operand: TensorLike, dimensions: Sequence[int]) -> Value:
-    """The sum along some dimensions, in the element type of the operand."""
+    """The sum along some dimensions, in the element type of the operand; of nothing it is 0."""
     return _reduced("add", binary.add, operand, dimensions)
 
 
@@ -201,7 +204,7 @@ def reduce_xor(operand: TensorLike, dimensions: Sequence[int]) -> Value:
 def _reduced(name: str, computation: Computation, operand: TensorLike, dimensions: Sequence[int]) -> Value:
     """A reduction by an op that has a neutral element, which its record knows."""
     x = tensor_of(operand, "operand")
-    neutral = OPS[f"stablehlo.{name}"].neutral_on(x.element_type)
+    neutral = 0 if name == "add" else OPS[f"stablehlo.{name}"].neutral_on(x.element_type)  # a record says -0.0
     if neutral is None:
         raise wrong("operand", f"{name} of {x.element_type} has no number to begin with")
     start = constant_of(np.asarray(neutral).astype(x.element_type.numpy), x.element_type)
@@ -215,12 +218,14 @@ def _with_starts(operands: Tensors, init_values: Tensors) -> tuple[list[Value], 
     """Tensors and the scalars they begin with; numbers take the tensors' element types."""
     xs = tensors_of(operands, "operands")
     given = list(init_values) if isinstance(init_values, list | tuple) else [init_values]
-    if not xs or len(given) != len(xs):
+    if len(given) != len(xs):
         raise wrong("init_values", f"expected as many as operands, of which there are {len(xs)}, got {len(given)}")
-    starts = [tensor_of(s, f"init_values[{i}]", element(x)) for i, (s, x) in enumerate(zip(given, xs, strict=True))]
-    return xs, starts
+    return xs, [_start(s, x, f"init_values[{i}]") for i, (s, x) in enumerate(zip(given, xs, strict=True))]
 
 
-def _results(operands: Tensors, found: tuple[Value, ...]) -> Value | tuple[Value, ...]:
-    """One result of one operand, a tuple of a list of them."""
-    return found if isinstance(operands, list | tuple) else found[0]
+def _start(given: object, x: Value, argument: str) -> Value:
+    start = tensor_of(given, argument, element(x))
+    if shape_of(start) != () or element(start) != element(x):
+        what = f"expected a scalar of {element(x)}, as the operand {shape_text(x.type)} has it"
+        raise wrong(argument, f"{what}, got {shape_text(start.type)}")
+    return start

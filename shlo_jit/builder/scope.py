@@ -38,7 +38,8 @@ class Symbols:
         self.names: set[str] = set()
         self.locations: dict[str, str] = {}
         self.computations: dict[Any, Any] = {}
-        """Private functions that were made of Python's, by these and the types of their arguments."""
+        """Private functions that were made of Python's, by these and the types of their arguments; None of those that
+        are being traced."""
         self._known: dict[str, OpaqueAttr] = {}
 
     def location(self, place: Place) -> OpaqueAttr:

@@ -39,6 +39,8 @@ def element_of(dtype: object, argument: str = "dtype") -> DType:
         if found is not None:
             return found
     try:
+        if dtype is None:  # NumPy's default; here it is a mistake
+            raise TypeError
         return by_numpy()[np.dtype(dtype)]  # type: ignore[call-overload]  whatever it is, it says so
     except (TypeError, KeyError):
         hint = "such as 'f32', 's32' (or 'i32'), 'pred', 'bf16', or NumPy's"
@@ -62,6 +64,14 @@ def tensor_type(shape: object, argument: str = "shape") -> TensorType:
     found = type_of(shape, argument)
     if not isinstance(found, TensorType):
         raise wrong(argument, f"expected the shape of a tensor, got {shape_text(found)}")
+    return found
+
+
+def static_type(shape: object, argument: str = "shape") -> TensorType:
+    """The type of a tensor all of whose extents are known."""
+    found = tensor_type(shape, argument)
+    if not found.is_static:
+        raise wrong(argument, f"the extents of {shape_text(found)} have to be known for this")
     return found
 
 
