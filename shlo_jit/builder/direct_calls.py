@@ -32,23 +32,28 @@ def result_maker(results: Tree, leaves: int) -> Call:
 def direct_call(
     executable: Any, arguments: Tree, static: Mapping[int, Any], results: Tree, leaves: int, otherwise: Call
 ) -> Call:
-    """A call by place. `arguments`: the tuple of those that are not `static`; these have to be the very objects.
-    `otherwise` takes arguments of other kinds. An executable that has no way of its own from Python to machine code is
-    called by `otherwise` alone."""
+    """A call. `arguments`: the tuple of those that are not `static`, and the dictionary of those by name; static ones,
+    which are given by place, have to be the very objects. `otherwise` takes arguments of other kinds, and all of an
+    executable that has no way of its own from Python to machine code."""
     if not hasattr(executable, "before"):
         return otherwise
     assert arguments is not None
-    children = arguments[2]
-    if not static and all(child is None for child in children) and _is_as_returned(results, leaves):
+    _, _, ((_, _, children), named) = arguments
+    are_arrays = not named[2] and all(child is None for child in children)
+    if are_arrays and not static and _is_as_returned(results, leaves):
         return executable.before(otherwise)
     source = _Source(run=executable.before(lambda *_: OTHER), other=OTHER, otherwise=otherwise)
     rest = iter(children)
-    conditions, arrays = ["not named", f"len(args) == {len(static) + len(children)}"], []
+    conditions, arrays = [f"len(args) == {len(static) + len(children)}"], []
     for i in range(len(static) + len(children)):
         if i in static:
             conditions.append(f"args[{i}] is {source.constant(static[i])}")
         else:
             source.take(next(rest), f"args[{i}]", conditions, arrays)
+    if named[2]:
+        source.take(named, "named", conditions, arrays)
+    else:
+        conditions.insert(0, "not named")
     lines = [
         "def call(*args, **named):",
         f"    if {' and '.join(conditions)}:",

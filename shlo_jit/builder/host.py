@@ -33,8 +33,10 @@ def infeed(shape: ShapeLike, config: str = "") -> Any:
 
 
 def infeed_with_token(token: Value, shape: ShapeLike, config: str = "") -> tuple[Any, Value]:
-    """`infeed` after a token; what it read, and a token."""
+    """`infeed` after a token; what it read, and a token. An empty tuple reads nothing."""
     types, several = _types(shape)
+    if not types:
+        return (), token_of(token, "token")
     attributes = {"infeed_config": config}
     found = emit("stablehlo.infeed", [token_of(token, "token")], attributes, results=[*types, TOKEN])
     return (found[:-1] if several else found[0]), found[-1]

@@ -96,13 +96,13 @@ class Jitted:
         with self._locks.setdefault(key, threading.RLock()):
             code = self._kinds.get(key)
             if code is None:
-                module, *results = self._trace(args, named)
+                module, results, count = self._trace(args, named)
                 executable = compile(module, **self._options)
-                code = self._kinds[key] = Code(executable, result_maker(*results))
-                if not named:
+                code = self._kinds[key] = Code(executable, result_maker(results, count))
+                if not self._names.intersection(named):
+                    _, arguments, _ = self._leaves(args, named)
                     static = {n: a for n, a in enumerate(args) if n in self._nums}
-                    _, arguments = flatten(tuple(a for n, a in enumerate(args) if n not in static))
-                    self._try_first(functools.partial(direct_call, executable, arguments, static, *results))
+                    self._try_first(functools.partial(direct_call, executable, arguments, static, results, count))
         self._locks.pop(key, None)
         return code
 

@@ -37,29 +37,30 @@ Tensors: TypeAlias = "TensorLike | Sequence[TensorLike]"
 
 @overload
 def reduce(
-    operands: TensorLike, init_values: TensorLike, computation: Computation, dimensions: Sequence[int]
+    operands: TensorLike, init_values: TensorLike, computation: Computation, dimensions_to_reduce: Sequence[int]
 ) -> Value: ...
 @overload
 def reduce(
     operands: Sequence[TensorLike],
     init_values: Sequence[TensorLike],
     computation: Computation,
-    dimensions: Sequence[int],
+    dimensions_to_reduce: Sequence[int],
 ) -> tuple[Value, ...]: ...
 def reduce(
-    operands: Tensors, init_values: Tensors, computation: Computation, dimensions: Sequence[int]
+    operands: Tensors, init_values: Tensors, computation: Computation, dimensions_to_reduce: Sequence[int]
 ) -> Value | tuple[Value, ...]:
     """All elements along some dimensions made one by a function, beginning with a scalar.
 
     operands: a tensor, or N of one shape. init_values: as many scalars of their element types, which should change
     nothing. computation: of N scalars so far and N elements to N scalars (one by itself where N is 1); in which order
-    it is applied is not said. dimensions: those that go away. Returns a tensor, or a tuple of N (document: Reduce).
+    it is applied is not said. dimensions_to_reduce: those that go away. Returns a tensor, or a tuple of N (document:
+    Reduce).
     """
     xs, starts = _with_starts(operands, init_values)
     elements = [element(s) for s in starts]
     body = scalar_region("computation", computation, elements * 2, elements)
-    where = axes(dimensions, len(shape_of(xs[0])), "dimensions")
-    names = {"inputs": "operands"}
+    where = axes(dimensions_to_reduce, len(shape_of(xs[0])), "dimensions_to_reduce")
+    names = {"inputs": "operands", "dimensions": "dimensions_to_reduce"}
     attributes = {"dimensions": list(where)}
     return one_or_all(operands, emit("stablehlo.reduce", [*xs, *starts], attributes, regions=[body], names=names))
 
@@ -204,11 +205,12 @@ def reduce_xor(operand: TensorLike, dimensions: Sequence[int]) -> Value:
 def _reduced(name: str, computation: Computation, operand: TensorLike, dimensions: Sequence[int]) -> Value:
     """A reduction by an op that has a neutral element, which its record knows."""
     x = tensor_of(operand, "operand")
+    where = axes(dimensions, len(shape_of(x)), "dimensions")
     neutral = 0 if name == "add" else OPS[f"stablehlo.{name}"].neutral_on(x.element_type)  # a record says -0.0
     if neutral is None:
         raise wrong("operand", f"{name} of {x.element_type} has no number to begin with")
     start = constant_of(np.asarray(neutral).astype(x.element_type.numpy), x.element_type)
-    found = reduce(x, start, computation, dimensions)
+    found = reduce(x, start, computation, where)
     assert not isinstance(found, tuple)
     return found
 
