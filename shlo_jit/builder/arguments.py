@@ -173,9 +173,12 @@ def integer(x: object, argument: str) -> int:
     if isinstance(x, bool):
         raise wrong(argument, f"expected an integer, got {x!r}")
     try:
-        return operator.index(x)  # type: ignore[arg-type]  whatever it is, it says so
+        n = operator.index(x)  # type: ignore[arg-type]  whatever it is, it says so
     except TypeError:
         raise wrong(argument, f"expected an integer, got {x!r}") from None
+    if not -(2**63) <= n < 2**63:
+        raise wrong(argument, f"{n} does not fit into 64 bits")
+    return n
 
 
 def real_number(x: object, argument: str) -> float:
@@ -183,6 +186,13 @@ def real_number(x: object, argument: str) -> float:
     if isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool):
         return float(x)
     raise wrong(argument, f"expected a number, got {x!r}")
+
+
+def text(x: object, argument: str) -> str:
+    """A text."""
+    if isinstance(x, str):
+        return x
+    raise wrong(argument, f"expected a text, got {x!r}")
 
 
 def listed(xs: object, argument: str, what: str = "a list") -> Sequence[Any]:

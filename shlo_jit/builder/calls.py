@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shlo_jit.builder.arguments import flag, integer, listed
+from shlo_jit.builder.arguments import flag, integer, listed, text
 from shlo_jit.builder.control import values_of
 from shlo_jit.builder.errors import wrong
-from shlo_jit.builder.program import Computation, FunctionBuilder
+from shlo_jit.builder.program import FunctionBuilder, PrivateFunction
 from shlo_jit.builder.regions import callable_of
 from shlo_jit.builder.scope import emit, frame
 from shlo_jit.builder.shapes import ShapeLike, element_of, shape_text, type_of
@@ -49,7 +49,7 @@ def composite_call(
     are i64 and f32, NumPy's of their types (document: CompositeCall)."""
     callee, values, tree = _callee(computation, listed(operands, "operands"), "computation")
     said = {
-        "name": name,
+        "name": text(name, "name"),
         "decomposition": SymbolRef((callee.name,)),
         "composite_attributes": _attributes(attributes, "attributes"),
         "version": integer(version, "version"),
@@ -77,8 +77,8 @@ def custom_call(
     attributes, as handlers of XLA's FFI take them (api_version 4). Raises BuilderError for what is no shape (document:
     CustomCall).
     """
-    if not isinstance(call_target_name, str) or not call_target_name:
-        raise wrong("call_target_name", f"expected a name, got {call_target_name!r}")
+    if not text(call_target_name, "call_target_name"):
+        raise wrong("call_target_name", "the name is empty")
     values = [values_of(x, f"operands[{i}]")[0] for i, x in enumerate(listed(operands, "operands"))]
     several = isinstance(shape, list | tuple)
     shapes: Sequence[Any] = shape if isinstance(shape, list | tuple) else [shape]
@@ -86,7 +86,9 @@ def custom_call(
     attributes = {
         "call_target_name": call_target_name,
         "has_side_effect": flag(has_side_effect, "has_side_effect"),
-        "backend_config": _attributes(backend_config, "backend_config") if is_dictionary else backend_config,
+        "backend_config": _attributes(backend_config, "backend_config")
+        if is_dictionary
+        else text(backend_config, "backend_config"),
         "api_version": integer(api_version, "api_version") if api_version is not None else 4 if is_dictionary else None,
     }
     types = [type_of(s) for s in shapes]
@@ -139,7 +141,7 @@ def _callee(given: Callee, operands: Sequence[Any], argument: str) -> tuple[Func
     known[key] = None  # while it is traced
     try:
         name = getattr(given, "__name__", "").strip("<>") or "computation"
-        callee = Computation(name, [v.type for v in values], body)
+        callee = PrivateFunction(name, [v.type for v in values], body)
     except BaseException:
         del known[key]
         raise

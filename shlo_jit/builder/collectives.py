@@ -28,7 +28,6 @@ from shlo_jit.builder.arguments import (
     tensors_of,
 )
 from shlo_jit.builder.binary import add
-from shlo_jit.builder.calls import custom_call
 from shlo_jit.builder.control import async_done, async_start
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.records import ChannelHandle, record_of
@@ -39,6 +38,7 @@ from shlo_jit.builder.tuples import elements_of
 from shlo_jit.ir.attributes import DictAttr, IntegerAttr, StructAttr
 from shlo_jit.ir.types import tensor
 from shlo_jit.verify.infer import matrix
+from shlo_jit.verify.verifier import check_known_call
 
 if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
@@ -247,13 +247,18 @@ def ragged_all_to_all(
     come (document: RaggedAllToAll)."""
     config: dict[str, Any] = {"replica_groups": matrix(_groups(replica_groups))}
     if channel_id is not None:
-        config["channel_id"] = IntegerAttr(_handle(channel_id).handle)
+        config["channel_id"] = IntegerAttr(integer(_handle(channel_id).handle, "channel_id"))
     out = tensor_of(output, "output")
     arguments = {"input_offsets": input_offsets, "send_sizes": send_sizes}
     arguments |= {"output_offsets": output_offsets, "recv_sizes": recv_sizes}
     tables = [tensor_of(x, name) for name, x in arguments.items()]
     operands = [tensor_of(input, "input"), out, *tables]
-    return custom_call("ragged_all_to_all", operands, out.type, DictAttr(tuple(config.items())), api_version=4)
+    attributes = {
+        "call_target_name": "ragged_all_to_all",
+        "backend_config": DictAttr(tuple(config.items())),
+        "api_version": 4,
+    }
+    return emit1("stablehlo.custom_call", operands, attributes, results=[out.type], check=check_known_call)
 
 
 def collective_broadcast(operand: TensorLike, replica_groups: Groups = (), channel_id: Channel = None) -> Value:

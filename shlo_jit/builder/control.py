@@ -16,7 +16,7 @@ from shlo_jit.builder.scope import Handle, emit, emit1, region
 from shlo_jit.builder.shapes import shape_text
 from shlo_jit.builder.trees import Tree, flatten, flatten_as, paths, unflatten
 from shlo_jit.ir.core import Region
-from shlo_jit.ir.types import I1, I32, TensorType, TokenType, Type, tensor
+from shlo_jit.ir.types import I1, I32, FutureType, TensorType, TokenType, Type, tensor
 
 if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
@@ -213,12 +213,17 @@ def async_start(operands: Sequence[Value], computation: Callable[..., Any]) -> V
 
 def async_update(future: Value) -> Value:
     """The same future: there is nothing to be done for it meanwhile (document: AsyncUpdate)."""
-    return future
+    return _future(future)
 
 
 def async_done(future: Value) -> Any:
     """What a future has become: a value, or a tuple of several (document: AsyncDone)."""
-    if not isinstance(future, Handle):
-        raise wrong("future", f"expected a future, got {type(future).__name__}")
-    found = emit("stablehlo.async_done", [future])
+    found = emit("stablehlo.async_done", [_future(future)])
     return found[0] if len(found) == 1 else found
+
+
+def _future(x: object) -> Value:
+    if not isinstance(x, Handle) or not isinstance(x.type, FutureType):
+        what = shape_text(x.type) if isinstance(x, Handle) else type(x).__name__
+        raise wrong("future", f"expected a future, got {what}")
+    return x  # type: ignore[return-value]  handles are values

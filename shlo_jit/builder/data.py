@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from shlo_jit.builder.broadcasting import spread
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.records import PaddingConfigDimension, record_of
 from shlo_jit.builder.scope import Handle, emit1
-from shlo_jit.builder.shapes import DTypeLike, ShapeLike, element_of, shape_text, static_type, tensor_type
+from shlo_jit.builder.shapes import DTypeLike, ShapeLike, element_of, shape_text, static_type
 from shlo_jit.ir.dtypes import DType
 from shlo_jit.ir.types import QuantizedType, TensorType, tensor
 
@@ -147,8 +148,13 @@ def bitcast_convert_type(operand: TensorLike, new_element_type: DTypeLike) -> Va
 def reduce_precision(operand: TensorLike, exponent_bits: int, mantissa_bits: int) -> Value:
     """Floats rounded to a format with so many bits, and back (document: ReducePrecision; the older one has the two
     numbers the other way round)."""
-    bits = {"exponent_bits": integer(exponent_bits, "exponent_bits")}
-    bits["mantissa_bits"] = integer(mantissa_bits, "mantissa_bits")
+    bits = {
+        "exponent_bits": integer(exponent_bits, "exponent_bits"),
+        "mantissa_bits": integer(mantissa_bits, "mantissa_bits"),
+    }
+    for name, n in bits.items():
+        if not 0 <= n < 2**31:
+            raise wrong(name, f"expected a number of bits, got {n}")
     return emit1("stablehlo.reduce_precision", [tensor_of(operand, "operand")], bits, names={"output": "operand"})
 
 
@@ -182,22 +188,22 @@ def reshape(operand: TensorLike, new_sizes: Sequence[int], dimensions: Sequence[
         x = transpose(x, axes(dimensions, len(shape_of(x)), "dimensions"))
     before = static_shape(x, "operand")
     sizes = list(integers(new_sizes, "new_sizes"))
-    count = int(np.prod(before, dtype=np.int64))
+    count = math.prod(before)
     if sizes.count(-1) == 1:
-        rest = int(np.prod([n for n in sizes if n != -1], dtype=np.int64))
+        rest = math.prod(n for n in sizes if n != -1)
         if not rest or count % rest:
             raise wrong("new_sizes", f"the {count} elements of {shape_text(x.type)} do not go into {sizes}")
         sizes[sizes.index(-1)] = count // rest
     if tuple(sizes) == before:
         return x
-    if any(n < 0 for n in sizes) or int(np.prod(sizes, dtype=np.int64)) != count:
+    if any(n < 0 for n in sizes) or math.prod(sizes) != count:
         raise wrong("new_sizes", f"the {count} elements of {shape_text(x.type)} do not go into {sizes}")
     return emit1("stablehlo.reshape", [x], results=[tensor(tuple(sizes), x.raw.tensor.dtype)])
 
 
 def reshape_explicit(shape: ShapeLike, operand: TensorLike) -> Value:
     """`reshape` to the extents of a shape, whose element type is the operand's (document: Reshape (explicit))."""
-    t, x = tensor_type(shape), tensor_of(operand, "operand")
+    t, x = static_type(shape), tensor_of(operand, "operand")
     if t.dtype != x.raw.tensor.dtype:
         raise wrong("shape", f"{shape_text(t)} of {shape_text(x.type)}: nothing is converted")
     return reshape(x, t.extents)
@@ -212,7 +218,7 @@ def collapse(operand: TensorLike, dimensions: Sequence[int]) -> Value:
         return x
     if list(where) != list(range(where[0], where[0] + len(where))):
         raise wrong("dimensions", f"expected dimensions that follow each other, got {list(where)}")
-    joined = int(np.prod([shape[d] for d in where], dtype=np.int64))
+    joined = math.prod(shape[d] for d in where)
     return reshape(x, (*shape[: where[0]], joined, *shape[where[-1] + 1 :]))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from shlo_jit.builder.arguments import channel, pairs
+from shlo_jit.builder.arguments import channel, pairs, text
 from shlo_jit.builder.control import create_token, token_of, values_of
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.records import ChannelHandle, record_of
@@ -37,7 +37,7 @@ def infeed_with_token(token: Value, shape: ShapeLike, config: str = "") -> tuple
     types, several = _types(shape)
     if not types:
         return (), token_of(token, "token")
-    attributes = {"infeed_config": config}
+    attributes = {"infeed_config": text(config, "config")}
     found = emit("stablehlo.infeed", [token_of(token, "token")], attributes, results=[*types, TOKEN])
     return (found[:-1] if several else found[0]), found[-1]
 
@@ -55,7 +55,7 @@ def outfeed(operand: Any, shape_with_layout: ShapeLike | None = None, outfeed_co
 def outfeed_with_token(operand: Any, token: Value, outfeed_config: str = "") -> Value:
     """`outfeed` after a token; a token."""
     values, _ = values_of(operand, "operand")
-    attributes = {"outfeed_config": outfeed_config}
+    attributes = {"outfeed_config": text(outfeed_config, "outfeed_config")}
     operands = [*values, token_of(token, "token")]
     return emit1("stablehlo.outfeed", operands, attributes, names={"inputs": "operand"})
 
@@ -116,6 +116,7 @@ def recv_to_host(shape: ShapeLike, handle: int) -> Any:
 
 def recv_done(data: Any) -> Any:
     """What `recv` returned: it is there when it has come (document: RecvDone)."""
+    values_of(data, "data")
     return data
 
 

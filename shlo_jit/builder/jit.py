@@ -153,7 +153,7 @@ class Jitted:
             return leaves, tree, ()
         given = [(n, a) for n, a in enumerate(args) if n in self._nums]
         given += [(n, a) for n, a in sorted(named.items()) if n in self._names]
-        static = tuple((n, _same_static(a, str(n))) for n, a in given)
+        static = tuple((n, _static_key(a, str(n))) for n, a in given)
         dynamic = [a for n, a in enumerate(args) if n not in self._nums]
         leaves, tree = flatten((tuple(dynamic), {n: a for n, a in named.items() if n not in self._names}))
         return leaves, tree, static
@@ -275,15 +275,20 @@ def _static(
     return frozenset(places), names | {known[n] for n in places if n < len(known)}
 
 
-def _same_static(x: Any, argument: str) -> Hashable:
-    """What static arguments have in common that give the same program: 1, 1.0 and True do not, nor 0.0 and -0.0,
-    wherever in a tree of them."""
+def _static_key(x: Any, argument: str) -> Hashable:
+    """What a static argument is found by. Raises BuilderError for what has no hash."""
     try:
         hash(x)
     except TypeError:
         raise wrong(argument, f"static arguments have to be hashable, and {type(x).__name__} is not") from None
-    leaves, tree = flatten(x)
-    return tree, tuple([(type(y), repr(y) if isinstance(y, float | complex) else y) for y in leaves])
+    return _with_types(x)
+
+
+def _with_types(x: Any) -> Hashable:
+    """So that 1, 1.0 and True are not the same, nor 0.0 and -0.0, in tuples neither."""
+    if isinstance(x, tuple):
+        return type(x), tuple(map(_with_types, x))
+    return type(x), repr(x) if isinstance(x, float | complex) else x
 
 
 # ---------------------------------------------------------------------------- leaves

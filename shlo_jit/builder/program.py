@@ -202,7 +202,7 @@ module = ModuleBuilder
 function = FunctionBuilder
 
 
-class Computation(FunctionBuilder):
+class PrivateFunction(FunctionBuilder):
     """A private function of the module that is being built: what a function of Python adds and returns."""
 
     def __init__(self, name: str, types: Sequence[Type], body: Callable[..., Sequence[object]]) -> None:

@@ -13,6 +13,7 @@ from shlo_jit.builder.arguments import (
     axes,
     constant_of,
     element,
+    listed,
     one_or_all,
     per_dimension,
     same_elements,
@@ -159,7 +160,7 @@ def map(
     `dimensions`: all of them in order, which is the default. `static_operands` are handed to the function behind the
     scalars, as they are (document: Map)."""
     xs = tensors_of(operands, "operands")
-    body = map_region("computation", computation, [element(x) for x in xs], list(static_operands))
+    body = map_region("computation", computation, [element(x) for x in xs], listed(static_operands, "static_operands"))
     rank = len(shape_of(xs[0])) if xs else 0
     where = tuple(range(rank)) if dimensions is None else axes(dimensions, rank, "dimensions")
     names = {"inputs": "operands"}
@@ -206,7 +207,9 @@ def _reduced(name: str, computation: Computation, operand: TensorLike, dimension
     """A reduction by an op that has a neutral element, which its record knows."""
     x = tensor_of(operand, "operand")
     where = axes(dimensions, len(shape_of(x)), "dimensions")
-    neutral = 0 if name == "add" else OPS[f"stablehlo.{name}"].neutral_on(x.element_type)  # a record says -0.0
+    neutral = OPS[f"stablehlo.{name}"].neutral_on(x.element_type)
+    if name == "add" and 0 in [shape_of(x)[d] for d in where]:  # what adds nothing to floats is -0.0
+        neutral = 0
     if neutral is None:
         raise wrong("operand", f"{name} of {x.element_type} has no number to begin with")
     start = constant_of(np.asarray(neutral).astype(x.element_type.numpy), x.element_type)

@@ -39,10 +39,10 @@ def element_of(dtype: object, argument: str = "dtype") -> DType:
         if found is not None:
             return found
     try:
-        if dtype is None:  # NumPy's default; here it is a mistake
+        if not isinstance(dtype, str | np.dtype | type):  # NumPy takes None for f64, and anything that has a dtype
             raise TypeError
         return by_numpy()[np.dtype(dtype)]  # type: ignore[call-overload]  whatever it is, it says so
-    except (TypeError, KeyError):
+    except (TypeError, KeyError, ValueError, SyntaxError):  # the last ones of NumPy's reading of a text
         hint = "such as 'f32', 's32' (or 'i32'), 'pred', 'bf16', or NumPy's"
         raise wrong(argument, f"expected an element type, got {dtype!r}", hint=hint) from None
 

@@ -58,7 +58,7 @@ def sort(
         "is_stable": flag(is_stable, "is_stable"),
     }
     elements = [dtype for x in xs for dtype in (element(x),) * 2]
-    body = scalar_region("comparator", comparator or ascending, elements, [I1])
+    body = scalar_region("comparator", ascending if comparator is None else comparator, elements, [I1])
     names = {"inputs": "operands"}
     return one_or_all(operands, emit("stablehlo.sort", xs, attributes, regions=[body], names=names))
 

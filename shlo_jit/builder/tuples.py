@@ -27,7 +27,7 @@ def elements_of(x: Any) -> Any:
     """The elements of a tuple of the program, as Python's tuple; anything else as it is."""
     if not isinstance(x, Handle) or not isinstance(x.type, TupleType):
         return x
-    return tuple(get_tuple_element(x, i) for i in range(len(x.type.types)))  # type: ignore[arg-type]  handles are values
+    return tuple(get_tuple_element(x, i) for i in range(len(x.type.types)))  # type: ignore[arg-type]  a value
 
 
 def get_tuple_element(tuple_data: Value, index: int) -> Value:

@@ -78,8 +78,8 @@ class Value(Handle):
     # ------------------------------------------------------------------------ what it is not
     def __bool__(self) -> NoReturn:
         hint = (
-            "builder.select, conditional or while_ decide when the program runs; & | ~ are its and, or, not, and "
-            "builder.max and min its max and min"
+            "builder.select, conditional or while_ decide when the program runs; for and, or, not, max, min write "
+            "& | ~, builder.max, builder.min"
         )
         raise wrong("", "whether a value of the program is true is not known while it is built", hint=hint)
 
@@ -224,7 +224,7 @@ class Value(Handle):
         clamped, as those of `dynamic_slice`. Of a tuple its element."""
         if isinstance(self.type, TupleType):
             return get_tuple_element(self, index)  # type: ignore[arg-type]  which says what is wrong
-        return indexing.part(self, index if isinstance(index, tuple) else (index,))
+        return indexing.part(self._tensor("elements"), index if isinstance(index, tuple) else (index,))
 
     def __setitem__(self, index: object, value: object) -> NoReturn:
         hint = "builder.dynamic_update_slice and scatter return a tensor with other elements"
