@@ -24,8 +24,8 @@ import numpy as np
 from shlo_jit import tuning
 from shlo_jit.api import compile
 from shlo_jit.builder.arguments import array_of, integers, is_number
-from shlo_jit.builder.direct_calls import Call, direct_call, result_maker
-from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.direct_calls import direct_call, result_maker
+from shlo_jit.builder.errors import BuilderError, wrong
 from shlo_jit.builder.locations import place_of
 from shlo_jit.builder.program import FunctionBuilder, ModuleBuilder
 from shlo_jit.builder.scope import Handle
@@ -81,6 +81,13 @@ class Jitted:
 
     def _call(self, /, *args: Any, **named: Any) -> Any:
         """A call with arguments that are not tried first."""
+        if self._by_shapes and not named:
+            try:
+                code = self._by_shapes.get(tuple([(type(a), a.shape, a.dtype) for a in args]))
+            except (AttributeError, TypeError, BuilderError):  # of what is no array, or a value
+                code = None
+            if code is not None:
+                return code.result(code.executable(*args))
         leaves, tree, static = self._leaves(args, named)
         if not all([type(leaf) is np.ndarray for leaf in leaves]):
             if any(isinstance(leaf, Handle) for leaf in leaves):
@@ -99,19 +106,21 @@ class Jitted:
                 module, results, count = self._trace(args, named)
                 executable = compile(module, **self._options)
                 code = self._kinds[key] = Code(executable, result_maker(results, count))
-                if not self._names.intersection(named):
-                    _, arguments, _ = self._leaves(args, named)
-                    static = {n: a for n, a in enumerate(args) if n in self._nums}
-                    self._try_first(functools.partial(direct_call, executable, arguments, static, results, count))
+                self._shorten(code, args, named, results, count)
         self._locks.pop(key, None)
         return code
 
-    def _try_first(self, before: Callable[[Call], Call]) -> None:
-        """`before` makes a call of one that takes what it does not."""
+    def _shorten(self, code: Code, args: tuple[Any, ...], named: dict[str, Any], results: Tree, count: int) -> None:
+        """Let calls like this one find their code without taking the tree apart in Python."""
         with self._lock:
-            if self._tried_first < tuning.TRIED_FIRST:
+            if self._tried_first == tuning.TRIED_FIRST:
+                if not named and not self._nums and all(type(a) is np.ndarray for a in args):
+                    self._by_shapes[tuple((np.ndarray, a.shape, a.dtype) for a in args)] = code
+            elif not self._names.intersection(named):
                 self._tried_first += 1
-                self.__call__ = before(self.__call__)
+                _, arguments, _ = self._leaves(args, named)
+                static = {n: a for n, a in enumerate(args) if n in self._nums}
+                self.__call__ = direct_call(code.executable, arguments, static, results, count, self.__call__)
 
     def lower(self, *args: Any, **named: Any) -> Module:
         """The program for arguments like these; in the place of an array its shape will do ("f32[2,3]", "f32[?,3]").
@@ -132,6 +141,8 @@ class Jitted:
         """Forget all code, which is kept otherwise for as long as the function is."""
         with self._lock:
             self._kinds: dict[Key, Code] = {}
+            self._by_shapes: dict[Key, Code] = {}
+            """Those for arrays, one and all."""
             self._locks: dict[Key, threading.RLock] = {}
             """Of those that are being compiled."""
             self._tried_first = 0

@@ -239,6 +239,24 @@ def test_kinds_of_arguments_do_not_mix() -> None:
     assert f.signatures == 9  # of X[:2] and X[::2] one
 
 
+def test_many_shapes_one_after_the_other() -> None:
+    traced = []
+
+    @shlo_jit.jit
+    def f(x: Any, y: Any) -> Any:
+        traced.append(x)
+        return [x + y, None]
+
+    for _ in range(3):
+        for n in range(1, 9):
+            x = np.arange(n, dtype=np.float32)
+            np.testing.assert_array_equal(f(x, x)[0], 2 * x)
+        assert f(2.0, np.float64(3))[0] == 5
+        assert f(np.float32(1), np.ones(3, np.float32))[0].tolist() == [2, 2, 2]
+    np.testing.assert_array_equal(shlo_jit.jit(lambda x: f(x, x)[0])(X), 2 * X)
+    assert len(traced) == f.signatures + 1 == 11
+
+
 def test_static_arguments_are_told_apart() -> None:
     def program(x: Any, n: Any) -> Any:
         return x * (1.0 if np.signbit(n[0]) else 2.0) if isinstance(n[0], float) else x + n[0]
