@@ -397,7 +397,7 @@ def test_large_results_are_written_past_the_caches() -> None:
 # ---------------------------------------------------------------------- few turns of a reduction
 def test_few_turns_are_written_out() -> None:
     decides(nest(reduction((64, 4, 96), "1")), "writes out", "4 turns")
-    decides(nest(reduction((64, 2, 2, 96), "1, 2")), "writes out", "2 x 2 turns")
+    decides(nest(reduction((2, 64, 2, 96), "0, 2")), "writes out", "2 x 2 turns")
     assert not nest(reduction((64, 400, 96), "1")).written_out
     assert not nest(reduction((64, 4, 96), "1", before=40)).written_out
 
