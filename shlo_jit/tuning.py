@@ -392,8 +392,8 @@ SYMBOLIC_SIZES = (Symbol(2, 1 << 20, 64),)
 """Ranges of the leading unknown dimension that code for any size is made for, each with the size that it is tuned for.
 Sizes outside have code of their own: the generated code relies on the dimension being more than 1."""
 TRIED_FIRST = 4
-"""Executables that a call of a program compiled for any batch size tries before it looks its shapes up: each costs 30
-ns, the look 150."""
+"""Executables that a call of a program compiled for any batch size, or of a function under `jit`, tries before it looks
+its shapes up: each costs 30 ns, the look 150, and of `jit` 2000."""
 SPECIALISATIONS = 256
 """Shapes for which code of one program with unknown dimensions is kept. Chosen: a service that sees more sizes than
 these should round them up, or pass them in chunks; each takes some 100 KB."""

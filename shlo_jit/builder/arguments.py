@@ -9,24 +9,33 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, get_args
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, get_args
 
 import numpy as np
 
 from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.records import ChannelHandle
 from shlo_jit.builder.scope import Handle, emit1, frame
 from shlo_jit.builder.shapes import element_of, shape_text
 from shlo_jit.ir.attributes import Dense, EnumAttr, StructAttr
 from shlo_jit.ir.dtypes import DType
 from shlo_jit.ir.structs import STRUCTS
 from shlo_jit.ir.types import QuantizedType, TensorType, round_to, storage_range, tensor
+from shlo_jit.runtime.dlpack import foreign_array
 
 if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
 
+
+class SupportsDLPack(Protocol):
+    """An array of another library, such as JAX or PyTorch."""
+
+    def __dlpack__(self) -> Any: ...
+
+
 Number: TypeAlias = "bool | int | float | complex"
-TensorLike: TypeAlias = "Value | np.ndarray | np.generic | bool | int | float | complex"
-"""What functions take for a tensor."""
+TensorLike: TypeAlias = "Value | np.ndarray | np.generic | bool | int | float | complex | SupportsDLPack"
+"""What functions take for a tensor; arrays, other libraries' too, become constants."""
 WORDS = {bool: "a truth value", int: "an integer", float: "a float", complex: "a complex number"}
 
 
@@ -49,15 +58,33 @@ def tensor_of(x: object, argument: str, like: DType | None = None) -> Value:
             hint = "write builder.constant(number, dtype), or a NumPy scalar"
             raise wrong(argument, f"{x!r} has no element type, and no tensor beside it says one", hint=hint)
         return constant_of(exact(x, like, argument), like)
+    foreign = array_of(x, argument)
+    if foreign is not None:
+        return constant_of(foreign, element_of(foreign.dtype, argument))
     hint = "builder.constant makes one of nested lists" if isinstance(x, list | tuple) else ""
     raise wrong(argument, f"expected a tensor, an array or a number, got {type(x).__name__}", hint=hint)
 
 
+def array_of(x: object, argument: str) -> np.ndarray | None:
+    """An array of another library's; None of what is no array."""
+    try:
+        return foreign_array(x)
+    except TypeError as error:
+        raise wrong(argument, str(error)) from None
+
+
 def tensors_of(xs: object, argument: str) -> list[Value]:
-    """Values of a list of tensors, or of one."""
-    if isinstance(xs, list | tuple):
-        return [tensor_of(x, f"{argument}[{i}]") for i, x in enumerate(xs)]
-    return [tensor_of(xs, argument)]
+    """Values of a list of tensors, of which there is at least one, or of one tensor."""
+    if not isinstance(xs, list | tuple):
+        return [tensor_of(xs, argument)]
+    if not xs:
+        raise wrong(argument, "expected at least one tensor")
+    return [tensor_of(x, f"{argument}[{i}]") for i, x in enumerate(xs)]
+
+
+def one_or_all(given: object, found: tuple[Value, ...]) -> Value | tuple[Value, ...]:
+    """The result of one tensor, or a tuple of those of a list."""
+    return found if isinstance(given, list | tuple) else found[0]
 
 
 def same_elements(argument: Mapping[str, object]) -> list[Value]:
@@ -141,20 +168,53 @@ def static_shape(x: Handle, argument: str) -> tuple[int, ...]:
 # ---------------------------------------------------------------------------- numbers, lists, words
 def integer(x: object, argument: str) -> int:
     """An integer that is known while the program is built."""
+    if isinstance(x, Handle):
+        raise wrong(argument, "expected an integer, got a value of the program, which is not known yet")
     if isinstance(x, bool):
         raise wrong(argument, f"expected an integer, got {x!r}")
     try:
-        return operator.index(x)  # type: ignore[arg-type]  whatever it is, it says so
+        n = operator.index(x)  # type: ignore[arg-type]  whatever it is, it says so
     except TypeError:
-        what = "a value of the program, which is not known yet" if isinstance(x, Handle) else repr(x)
-        raise wrong(argument, f"expected an integer, got {what}") from None
+        raise wrong(argument, f"expected an integer, got {x!r}") from None
+    if not -(2**63) <= n < 2**63:
+        raise wrong(argument, f"{n} does not fit into 64 bits")
+    return n
+
+
+def real_number(x: object, argument: str) -> float:
+    """A number that is known while the program is built."""
+    if isinstance(x, int | float | np.integer | np.floating) and not isinstance(x, bool):
+        return float(x)
+    raise wrong(argument, f"expected a number, got {x!r}")
+
+
+def text(x: object, argument: str) -> str:
+    """A text."""
+    if isinstance(x, str):
+        return x
+    raise wrong(argument, f"expected a text, got {x!r}")
+
+
+def listed(xs: object, argument: str, what: str = "a list") -> Sequence[Any]:
+    """A list or a tuple."""
+    if isinstance(xs, list | tuple):
+        return xs
+    raise wrong(argument, f"expected {what}, got {type(xs).__name__}")
 
 
 def integers(xs: object, argument: str) -> tuple[int, ...]:
     """A list of integers; one by itself is a list of one."""
-    if isinstance(xs, list | tuple | range | np.ndarray):
+    if isinstance(xs, list | tuple | range) or (isinstance(xs, np.ndarray) and xs.ndim):
         return tuple(integer(x, argument) for x in xs)
     return (integer(xs, argument),)
+
+
+def extents(xs: object, argument: str) -> tuple[int, ...]:
+    """The sizes of dimensions."""
+    found = integers(xs, argument)
+    if any(n < 0 for n in found):
+        raise wrong(argument, f"a size is negative: {list(found)}")
+    return found
 
 
 def flag(x: object, argument: str) -> bool:
@@ -197,7 +257,7 @@ def unless(xs: Sequence[Any], default: Any) -> list[Any] | None:
 
 def pairs(xs: object, argument: str) -> list[tuple[int, int]]:
     """A list of pairs of integers."""
-    if not isinstance(xs, list | tuple | np.ndarray):
+    if not isinstance(xs, list | tuple) and not (isinstance(xs, np.ndarray) and xs.ndim):
         raise wrong(argument, f"expected pairs of integers, got {xs!r}")
     found = [integers(x, argument) for x in xs]
     for pair in found:
@@ -217,6 +277,12 @@ def word(x: object, words: Any, argument: str) -> str:
 def enum(kind: str, x: str) -> EnumAttr:
     """A word as an attribute."""
     return EnumAttr("stablehlo", kind, x)
+
+
+def channel(handle: ChannelHandle, argument: str) -> StructAttr:
+    """The handle of a channel as an attribute."""
+    number, kind = integer(handle.handle, argument), integer(handle.type, argument)
+    return struct("stablehlo.channel_handle", handle=number, type=kind)
 
 
 def struct(name: str, **given: Any) -> StructAttr:

@@ -15,6 +15,7 @@ from shlo_jit.builder.broadcasting import binary, together
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.scope import emit1
 from shlo_jit.builder.shapes import shape_text
+from shlo_jit.builder.tuples import elements_of
 
 if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
@@ -128,7 +129,8 @@ def select(pred: TensorLike, on_true: tuple[Any, ...], on_false: tuple[Any, ...]
 def select(pred: TensorLike, on_true: Any, on_false: Any) -> Any:
     """Of two tensors of one shape and element type, the elements of the first where `pred` is true, of the second
     elsewhere. `pred` is of their shape, or a scalar; either of the two may be a scalar beside the other. Of two tuples,
-    with a scalar, the one or the other (document: Select)."""
+    Python's or the program's, with a scalar, the one or the other, as Python's tuple (document: Select)."""
+    on_true, on_false = elements_of(on_true), elements_of(on_false)
     if isinstance(on_true, tuple) or isinstance(on_false, tuple):
         return _select_of_tuples(pred, on_true, on_false)
     if is_number(on_true) and is_number(on_false):

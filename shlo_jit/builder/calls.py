@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Mapping, Sequence
+from types import MethodType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from shlo_jit.builder.arguments import flag, integer
+from shlo_jit.builder.arguments import flag, integer, listed, text
 from shlo_jit.builder.control import values_of
 from shlo_jit.builder.errors import wrong
-from shlo_jit.builder.program import Computation, FunctionBuilder
+from shlo_jit.builder.program import FunctionBuilder, PrivateFunction
+from shlo_jit.builder.regions import callable_of
 from shlo_jit.builder.scope import emit, frame
 from shlo_jit.builder.shapes import ShapeLike, element_of, shape_text, type_of
 from shlo_jit.builder.trees import Tree, unflatten
@@ -45,11 +47,9 @@ def composite_call(
     """An operation of a name, such as "foo.bar", that consists of others: `computation` is what it means, for whoever
     does not know it. `attributes`: a dictionary, or its text as StableHLO writes it; Python's integers and floats in it
     are i64 and f32, NumPy's of their types (document: CompositeCall)."""
-    if not isinstance(operands, list | tuple):
-        raise wrong("operands", f"expected a list, got {type(operands).__name__}")
-    callee, values, tree = _callee(computation, operands, "computation")
+    callee, values, tree = _callee(computation, listed(operands, "operands"), "computation")
     said = {
-        "name": name,
+        "name": text(name, "name"),
         "decomposition": SymbolRef((callee.name,)),
         "composite_attributes": _attributes(attributes, "attributes"),
         "version": integer(version, "version"),
@@ -59,9 +59,7 @@ def composite_call(
 
 def fusion(operands: Sequence[Any], computation: Callee, kind: str = "Loop") -> Any:
     """`call`: what runs together is for the compiler to decide, whatever `kind` says (document: Fusion)."""
-    if not isinstance(operands, list | tuple):
-        raise wrong("operands", f"expected a list, got {type(operands).__name__}")
-    return call(computation, *operands)
+    return call(computation, *listed(operands, "operands"))
 
 
 def custom_call(
@@ -79,18 +77,18 @@ def custom_call(
     attributes, as handlers of XLA's FFI take them (api_version 4). Raises BuilderError for what is no shape (document:
     CustomCall).
     """
-    if not isinstance(call_target_name, str) or not call_target_name:
-        raise wrong("call_target_name", f"expected a name, got {call_target_name!r}")
-    if not isinstance(operands, list | tuple):
-        raise wrong("operands", f"expected a list, got {type(operands).__name__}")
-    values = [values_of(x, f"operands[{i}]")[0] for i, x in enumerate(operands)]
+    if not text(call_target_name, "call_target_name"):
+        raise wrong("call_target_name", "the name is empty")
+    values = [values_of(x, f"operands[{i}]")[0] for i, x in enumerate(listed(operands, "operands"))]
     several = isinstance(shape, list | tuple)
     shapes: Sequence[Any] = shape if isinstance(shape, list | tuple) else [shape]
     is_dictionary = isinstance(backend_config, Mapping)
     attributes = {
         "call_target_name": call_target_name,
         "has_side_effect": flag(has_side_effect, "has_side_effect"),
-        "backend_config": _attributes(backend_config, "backend_config") if is_dictionary else backend_config,
+        "backend_config": _attributes(backend_config, "backend_config")
+        if is_dictionary
+        else text(backend_config, "backend_config"),
         "api_version": integer(api_version, "api_version") if api_version is not None else 4 if is_dictionary else None,
     }
     types = [type_of(s) for s in shapes]
@@ -100,6 +98,15 @@ def custom_call(
 
 
 # ---------------------------------------------------------------------------- functions
+class Traced(NamedTuple):
+    """A function of Python as one of the module."""
+
+    given: Callee
+    """Kept, for its identity is what it is found by."""
+    callee: FunctionBuilder
+    results: Tree
+
+
 def _callee(given: Callee, operands: Sequence[Any], argument: str) -> tuple[FunctionBuilder, list[Value], Tree]:
     """The function, the values it is called with, and the structure of what it returns (an empty one of a function that
     was built)."""
@@ -115,23 +122,38 @@ def _callee(given: Callee, operands: Sequence[Any], argument: str) -> tuple[Func
             if v.type != t:
                 raise wrong(f"operands[{i}]", f"{given.name} takes {shape_text(t)}, got {shape_text(v.type)}")
         return given, values, ()
-    if not callable(given):
-        raise wrong(argument, f"expected a function, got {type(given).__name__}")
+    computation = callable_of(given, argument, len(operands))
     values, tree = values_of(tuple(operands), "operands")
-    key = given, tree, tuple(v.type for v in values)
+    key = _identity(given), tree, tuple(v.type for v in values)
     known = opened.symbols.computations
-    if key not in known:
-        results: list[Tree] = []
+    if key in known:
+        found = known[key]
+        if found is None:
+            raise wrong(argument, "the function calls itself, and those of a program do not", hint="see builder.while_")
+        return found.callee, values, found.results
+    results: list[Tree] = []
 
-        def body(*arguments: Value) -> list[Value]:
-            found, shape = values_of(given(*unflatten(tree, arguments)), argument)
-            results.append(shape)
-            return found
+    def body(*arguments: Value) -> list[Value]:
+        found, shape = values_of(computation(*unflatten(tree, arguments)), argument)
+        results.append(shape)
+        return found
 
+    known[key] = None  # while it is traced
+    try:
         name = getattr(given, "__name__", "").strip("<>") or "computation"
-        known[key] = Computation(name, [v.type for v in values], body), results
-    callee, results = known[key]
+        callee = PrivateFunction(name, [v.type for v in values], body)
+    except BaseException:
+        del known[key]
+        raise
+    known[key] = Traced(given, callee, results[0])
     return callee, values, results[0]
+
+
+def _identity(function: Any) -> Hashable:
+    """What is the same for one function only, as long as there is it; a method is a new object whenever it is named."""
+    if isinstance(function, MethodType):
+        return id(function.__self__), function.__func__
+    return id(function)
 
 
 def _call(name: str, callee: FunctionBuilder, values: list[Value], attributes: dict[str, Any]) -> tuple[Value, ...]:
@@ -159,10 +181,11 @@ def _attributes(given: Mapping[str, Any] | str | None, argument: str) -> DictAtt
         return found
     if not isinstance(given, Mapping):
         raise wrong(argument, f"expected a dictionary, got {type(given).__name__}")
-    return DictAttr(tuple((str(key), _attribute(value, f"{argument}[{key!r}]")) for key, value in given.items()))
+    return DictAttr(tuple((str(key), attribute(value, f"{argument}[{key!r}]")) for key, value in given.items()))
 
 
-def _attribute(x: Any, argument: str) -> Any:
+def attribute(x: Any, argument: str) -> Any:
+    """A value of Python as an attribute; attributes stay as they are."""
     if isinstance(x, bool | str | Dense | DictAttr | IntegerAttr | FloatAttr):
         return x
     if type(x) is int:
@@ -177,7 +200,7 @@ def _attribute(x: Any, argument: str) -> Any:
     if isinstance(x, np.ndarray):
         return Dense(tensor(x.shape, element_of(x.dtype, argument)), x)
     if isinstance(x, list | tuple):
-        return tuple(_attribute(part, argument) for part in x)
+        return tuple(attribute(part, argument) for part in x)
     if isinstance(x, Mapping):
         return _attributes(x, argument)
     raise wrong(argument, f"expected numbers, texts, arrays, lists or dictionaries, got {type(x).__name__}")

@@ -10,30 +10,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+import numpy as np
+
 from shlo_jit.builder.arguments import (
     TensorLike,
     axis,
+    channel,
     element,
     flag,
     integer,
     integers,
+    listed,
+    one_or_all,
     pairs,
     shape_of,
-    struct,
     tensor_of,
     tensors_of,
 )
 from shlo_jit.builder.binary import add
-from shlo_jit.builder.calls import custom_call
 from shlo_jit.builder.control import async_done, async_start
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.records import ChannelHandle, record_of
 from shlo_jit.builder.regions import Computation, scalar_region
 from shlo_jit.builder.scope import emit, emit1
-from shlo_jit.builder.shapes import shape_text
+from shlo_jit.builder.shapes import ShapeLike, shape_text, type_of
+from shlo_jit.builder.tuples import elements_of
 from shlo_jit.ir.attributes import DictAttr, IntegerAttr, StructAttr
 from shlo_jit.ir.types import tensor
 from shlo_jit.verify.infer import matrix
+from shlo_jit.verify.verifier import check_known_call
 
 if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
@@ -76,14 +81,15 @@ def all_gather(
     """The operands of all processes of a group, one behind the other along a dimension. `shard_count`: how many
     processes a group has (document: AllGather)."""
     _no_layout(layout, "layout")
+    operand = elements_of(operand)
     xs = tensors_of(operand, "operand")
     count = integer(shard_count, "shard_count")
-    groups = _groups(replica_groups, count)
+    groups = _groups(replica_groups, count, channel_id is not None and not use_global_device_ids)
     d = axis(all_gather_dimension, len(shape_of(xs[0])), "all_gather_dimension")
     attributes = {"all_gather_dim": d, **_among(groups, channel_id, use_global_device_ids)}
     types = [tensor(_scaled(x, d, count), x.raw.tensor.dtype) for x in xs]
     names = {"all_gather_dim": "all_gather_dimension", "operands": "operand", "result": "shard_count"}
-    return _results(operand, emit("stablehlo.all_gather", xs, attributes, results=types, names=names))
+    return one_or_all(operand, emit("stablehlo.all_gather", xs, attributes, results=types, names=names))
 
 
 @overload
@@ -115,6 +121,7 @@ def all_reduce(
     """The operands of all processes of a group made one, element by element, by a function of two scalars (document:
     AllReduce)."""
     _no_layout(shape_with_layout, "shape_with_layout")
+    operand = elements_of(operand)
     xs = tensors_of(operand, "operand")
     attributes = _among(_groups(replica_groups), channel_id, use_global_device_ids)
     dtype = element(xs[0])
@@ -123,7 +130,7 @@ def all_reduce(
         return tuple(v for v in found if not isinstance(v, tuple))
     body = scalar_region("computation", computation, [dtype] * 2, [dtype])
     names = {"operands": "operand"}
-    return _results(operand, emit("stablehlo.all_reduce", xs, attributes, regions=[body], names=names))
+    return one_or_all(operand, emit("stablehlo.all_reduce", xs, attributes, regions=[body], names=names))
 
 
 @overload
@@ -135,8 +142,30 @@ def cross_replica_sum(operand: Tensors, replica_groups: Groups = ()) -> Value | 
     return all_reduce(operand, add, replica_groups)
 
 
+@overload
 def reduce_scatter(
     operand: TensorLike,
+    computation: Computation,
+    scatter_dimension: int,
+    shard_count: int,
+    replica_groups: Groups = ...,
+    channel_id: Channel = ...,
+    layout: None = ...,
+    use_global_device_ids: bool = ...,
+) -> Value: ...
+@overload
+def reduce_scatter(
+    operand: Sequence[TensorLike],
+    computation: Computation,
+    scatter_dimension: int,
+    shard_count: int,
+    replica_groups: Groups = ...,
+    channel_id: Channel = ...,
+    layout: None = ...,
+    use_global_device_ids: bool = ...,
+) -> tuple[Value, ...]: ...
+def reduce_scatter(
+    operand: Tensors,
     computation: Computation,
     scatter_dimension: int,
     shard_count: int,
@@ -144,18 +173,36 @@ def reduce_scatter(
     channel_id: Channel = None,
     layout: None = None,
     use_global_device_ids: bool = False,
-) -> Value:
-    """As `all_reduce`, but each process has one of `shard_count` parts of the result, by its place in the group
-    (document: ReduceScatter)."""
+) -> Value | tuple[Value, ...]:
+    """As `all_reduce`, but each process has one of `shard_count` parts of the result, by its place in the group; of
+    several tensors each by itself (document: ReduceScatter)."""
     _no_layout(layout, "layout")
-    x = tensor_of(operand, "operand")
+    operand = elements_of(operand)
+    among = replica_groups, channel_id, use_global_device_ids
+    found = [
+        _reduced_and_scattered(x, computation, scatter_dimension, shard_count, *among)
+        for x in tensors_of(operand, "operand")
+    ]
+    return one_or_all(operand, tuple(found))
+
+
+def _reduced_and_scattered(
+    x: Value,
+    computation: Computation,
+    scatter_dimension: int,
+    shard_count: int,
+    replica_groups: Groups,
+    channel_id: Channel,
+    use_global_device_ids: bool,
+) -> Value:
     count = integer(shard_count, "shard_count")
     d = axis(scatter_dimension, len(shape_of(x)), "scatter_dimension")
     n = shape_of(x)[d]
     if count < 1 or (n is not None and n % count):
         raise wrong("shard_count", f"{count} does not divide dimension {d} of {shape_text(x.type)}")
     shape = tuple(m if e != d or m is None else m // count for e, m in enumerate(shape_of(x)))
-    attributes = {"scatter_dimension": d, **_among(_groups(replica_groups, count), channel_id, use_global_device_ids)}
+    groups = _groups(replica_groups, count, channel_id is not None and not use_global_device_ids)
+    attributes = {"scatter_dimension": d, **_among(groups, channel_id, use_global_device_ids)}
     dtype = element(x)
     body = scalar_region("computation", computation, [dtype] * 2, [dtype])
     types = [tensor(shape, x.raw.tensor.dtype)]
@@ -200,13 +247,18 @@ def ragged_all_to_all(
     come (document: RaggedAllToAll)."""
     config: dict[str, Any] = {"replica_groups": matrix(_groups(replica_groups))}
     if channel_id is not None:
-        config["channel_id"] = IntegerAttr(_handle(channel_id).handle)
+        config["channel_id"] = IntegerAttr(integer(_handle(channel_id).handle, "channel_id"))
     out = tensor_of(output, "output")
     arguments = {"input_offsets": input_offsets, "send_sizes": send_sizes}
     arguments |= {"output_offsets": output_offsets, "recv_sizes": recv_sizes}
     tables = [tensor_of(x, name) for name, x in arguments.items()]
     operands = [tensor_of(input, "input"), out, *tables]
-    return custom_call("ragged_all_to_all", operands, out.type, DictAttr(tuple(config.items())), api_version=4)
+    attributes = {
+        "call_target_name": "ragged_all_to_all",
+        "backend_config": DictAttr(tuple(config.items())),
+        "api_version": 4,
+    }
+    return emit1("stablehlo.custom_call", operands, attributes, results=[out.type], check=check_known_call)
 
 
 def collective_broadcast(operand: TensorLike, replica_groups: Groups = (), channel_id: Channel = None) -> Value:
@@ -235,9 +287,12 @@ def replica_id() -> Value:
     return emit1("stablehlo.replica_id")
 
 
-def partition_id() -> Value:
-    """The number of the partition that runs, a scalar of u32 (document: PartitionID)."""
-    return emit1("stablehlo.partition_id")
+def partition_id(shape: ShapeLike = "u32[]") -> Value:
+    """The number of the partition that runs, a scalar of u32, which is the only `shape` (document: PartitionID)."""
+    found = emit1("stablehlo.partition_id")
+    if type_of(shape) != found.type:
+        raise wrong("shape", f"the number is {shape_text(found.type)}, not {shape_text(type_of(shape))}")
+    return found
 
 
 # ---------------------------------------------------------------------------- in two parts
@@ -265,12 +320,18 @@ def _no_layout(layout: object, argument: str) -> None:
         raise wrong(argument, "tensors have no layout here: leave it out")
 
 
-def _groups(replica_groups: Groups, count: int | None = None) -> list[tuple[int, ...]]:
-    """Groups of processes. An empty list is one group of all, where it is known how many there are."""
-    if not isinstance(replica_groups, list | tuple):
-        raise wrong("replica_groups", f"expected lists of numbers of processes, got {replica_groups!r}")
-    found = [integers(group, "replica_groups") for group in replica_groups]
-    return [tuple(range(count))] if not found and count is not None else found
+def _groups(replica_groups: Groups, count: int | None = None, several: bool = False) -> list[tuple[int, ...]]:
+    """Groups of processes. An empty list is one group of all, where it is known how many there are: `count`, which is
+    how many each group has then. `several`: whether a number stands for all partitions of a replica."""
+    rows = listed(replica_groups, "replica_groups", "lists of numbers of processes")
+    if any(not isinstance(row, list | tuple | range | np.ndarray) for row in rows):
+        raise wrong("replica_groups", f"expected a list of the numbers of processes for each group, got {rows!r}")
+    found = [integers(row, "replica_groups") for row in rows]
+    if count is None:
+        return found
+    if any(len(group) != count and (not several or count % len(group)) for group in found):
+        raise wrong("replica_groups", f"expected groups of {count} processes, got {[list(group) for group in found]}")
+    return found or [tuple(range(count))]
 
 
 def _among(groups: list[tuple[int, ...]], channel_id: Channel, use_global_device_ids: bool = False) -> dict[str, Any]:
@@ -290,13 +351,8 @@ def _handle(channel_id: int | ChannelHandle) -> ChannelHandle:
 
 
 def _channel(channel_id: int | ChannelHandle) -> StructAttr:
-    handle = _handle(channel_id)
-    return struct("stablehlo.channel_handle", handle=handle.handle, type=handle.type)
+    return channel(_handle(channel_id), "channel_id")
 
 
 def _scaled(x: Value, dimension: int, count: int) -> tuple[int | None, ...]:
     return tuple(n * count if d == dimension and n is not None else n for d, n in enumerate(shape_of(x)))
-
-
-def _results(operand: Tensors, found: tuple[Value, ...]) -> Value | tuple[Value, ...]:
-    return found if isinstance(operand, list | tuple) else found[0]

@@ -9,6 +9,7 @@ from shlo_jit.builder.arguments import (
     TensorLike,
     enum,
     integers,
+    listed,
     same_elements,
     shape_of,
     static_shape,
@@ -44,7 +45,8 @@ def precisions(precision_config: PrecisionConfig) -> tuple[EnumAttr, ...] | None
     """The attribute of a precision."""
     if precision_config is None:
         return None
-    words = [precision_config] * 2 if isinstance(precision_config, str) else list(precision_config)
+    one = isinstance(precision_config, str)
+    words = [precision_config] * 2 if one else listed(precision_config, "precision_config", "a word, or two in a list")
     if len(words) != 2:
         raise wrong("precision_config", f"expected a word, or one for each operand, got {words}")
     return tuple(enum("precision", word(w, Precision, "precision_config")) for w in words)

@@ -7,69 +7,93 @@ dataclasses of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from shlo_jit.builder.arguments import is_number, tensor_of
+from shlo_jit.builder.arguments import TensorLike, is_number, listed, tensor_of
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.regions import Computation, callable_of
 from shlo_jit.builder.scope import Handle, emit, emit1, region
 from shlo_jit.builder.shapes import shape_text
-from shlo_jit.builder.trees import Tree, flatten, paths, unflatten
+from shlo_jit.builder.trees import Tree, flatten, flatten_as, paths, unflatten
 from shlo_jit.ir.core import Region
-from shlo_jit.ir.types import I1, I32, TensorType, TokenType, Type, tensor
+from shlo_jit.ir.types import I1, I32, FutureType, TensorType, TokenType, Type, tensor
 
 if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
 
 
 # ---------------------------------------------------------------------------- branches
-def conditional(selector: Any, *more: Any) -> Any:
+BY_PREDICATE = ("predicate", "true_operand", "true_computation", "false_operand", "false_computation")
+BY_INDEX = ("branch_index", "branch_computations", "branch_operands")
+
+
+@overload
+def conditional(
+    predicate: TensorLike,
+    true_operand: Any,
+    true_computation: Computation,
+    false_operand: Any,
+    false_computation: Computation,
+) -> Any: ...
+@overload
+def conditional(
+    branch_index: TensorLike, branch_computations: Sequence[Computation], branch_operands: Sequence[Any]
+) -> Any: ...
+def conditional(*given: Any, **named: Any) -> Any:
     """One of several functions, called with its operand; the others are not.
 
-    conditional(pred, true_operand, true_computation, false_operand, false_computation): by a scalar of pred.
+    conditional(predicate, true_operand, true_computation, false_operand, false_computation): by a scalar of pred.
     conditional(branch_index, branch_computations, branch_operands): by a scalar of s32; one that is out of range means
     the last function.
 
     Operands are trees of values, handed over as they are; a function whose operand is None or () takes nothing. All of
     them return trees of one structure with values of one type, which is what is returned (document: Conditional).
     """
-    if len(more) == 4:
-        true_operand, true_computation, false_operand, false_computation = more
-        pred = _scalar(selector, tensor((), I1), "pred")
-        computations = [("true_computation", true_computation), ("false_computation", false_computation)]
-        return _branches("stablehlo.if", pred, computations, [true_operand, false_operand])
-    if len(more) == 2:
-        functions, operands = more
-        index = _scalar(selector, tensor((), I32), "branch_index")
-        if not isinstance(functions, list | tuple) or not functions:
-            raise wrong("branch_computations", "expected a list of at least one function")
-        if not isinstance(operands, list | tuple) or len(operands) != len(functions):
-            raise wrong("branch_operands", f"expected a list of {len(functions)} operands, one for each function")
-        computations = [(f"branch_computations[{i}]", f) for i, f in enumerate(functions)]
-        return _branches("stablehlo.case", index, computations, operands)
-    what = (
-        "(pred, true_operand, true_computation, false_operand, false_computation), or (index, computations, operands)"
-    )
-    raise wrong("", f"expected {what}")
+    for names in (BY_PREDICATE, BY_INDEX):
+        arguments = dict(zip(names, given, strict=False)) | named
+        if len(given) + len(named) == len(names) and arguments.keys() == set(names):
+            return (_by_predicate if names is BY_PREDICATE else _by_index)(**arguments)
+    raise wrong("", f"expected ({', '.join(BY_PREDICATE)}), or ({', '.join(BY_INDEX)})")
+
+
+def _by_predicate(
+    predicate: TensorLike, true_operand: Any, true_computation: Any, false_operand: Any, false_computation: Any
+) -> Any:
+    pred = _scalar(predicate, tensor((), I1), "predicate")
+    computations = [("true_computation", true_computation), ("false_computation", false_computation)]
+    return _branches("stablehlo.if", pred, computations, [true_operand, false_operand])
+
+
+def _by_index(branch_index: TensorLike, branch_computations: Any, branch_operands: Any) -> Any:
+    index = _scalar(branch_index, tensor((), I32), "branch_index")
+    functions = listed(branch_computations, "branch_computations", "a list of functions")
+    if not functions:
+        raise wrong("branch_computations", "expected a list of at least one function")
+    operands = listed(branch_operands, "branch_operands", "a list of operands")
+    if len(operands) != len(functions):
+        raise wrong("branch_operands", f"expected a list of {len(functions)} operands, one for each function")
+    computations = [(f"branch_computations[{i}]", f) for i, f in enumerate(functions)]
+    return _branches("stablehlo.case", index, computations, operands)
 
 
 def _branches(name: str, selector: Value, computations: Sequence[tuple[str, Any]], operands: Sequence[Any]) -> Any:
     regions: list[Region] = []
     trees: list[Tree] = []
     for (argument, f), operand in zip(computations, operands, strict=True):
-        computation = callable_of(f, argument)
         nothing = operand is None or (isinstance(operand, tuple) and not operand)
+        computation = callable_of(f, argument, 0 if nothing else 1)
 
         def body(
             f: Computation = computation, x: Any = operand, nothing: bool = nothing, n: str = argument
         ) -> list[Value]:
-            values, tree = values_of(f() if nothing else f(x), n)
+            found = f() if nothing else f(x)
+            if trees:
+                return _values_as(trees[0], found, n, "the first one")
+            values, tree = values_of(found, n)
             trees.append(tree)
             return values
 
         regions.append(region(argument, [], body))
-        if trees[-1] != trees[0]:
-            raise wrong(argument, "the function returns another structure than the first one")
         _check_types(regions[0], regions[-1], argument, trees[0])
     found = emit(name, [selector], regions=regions)
     return unflatten(trees[0], found)
@@ -95,6 +119,18 @@ def values_of(x: Any, argument: str, like: Sequence[Type] | None = None) -> tupl
     """The values of a tree, and what it is without them. Arrays become constants; so do numbers, where `like` says of
     which types the values are."""
     leaves, tree = flatten(x)
+    return _values(leaves, tree, argument, like), tree
+
+
+def _values_as(tree: Tree, x: Any, argument: str, other: str, like: Sequence[Type] | None = None) -> list[Value]:
+    """The values of what a function returns, which has to be a tree like that of something else."""
+    leaves = flatten_as(tree, x)
+    if leaves is None:
+        raise wrong(argument, f"the function returns another structure than {other}")
+    return _values(leaves, tree, argument, like)
+
+
+def _values(leaves: Sequence[Any], tree: Tree, argument: str, like: Sequence[Type] | None) -> list[Value]:
     values: list[Value] = []
     for i, (leaf, path) in enumerate(zip(leaves, paths(tree), strict=True)):
         if isinstance(leaf, Handle):
@@ -102,14 +138,14 @@ def values_of(x: Any, argument: str, like: Sequence[Type] | None = None) -> tupl
             continue
         t = like[i] if like is not None and i < len(like) else None
         values.append(tensor_of(leaf, argument + path, t.storage if isinstance(t, TensorType) else None))
-    return values, tree
+    return values
 
 
 # ---------------------------------------------------------------------------- loops
 def while_(condition: Computation, body: Computation, init: Any) -> Any:
     """A tree of values, replaced by what `body` makes of it for as long as `condition` of it, a scalar of pred, is
     true. `body` returns a tree of the structure and types of `init` (document: While)."""
-    holds, step = callable_of(condition, "condition"), callable_of(body, "body")
+    holds, step = callable_of(condition, "condition", 1), callable_of(body, "body", 1)
     values, tree = values_of(init, "init")
     types = [v.type for v in values]
 
@@ -117,9 +153,7 @@ def while_(condition: Computation, body: Computation, init: Any) -> Any:
         return [_scalar(holds(unflatten(tree, state)), tensor((), I1), "condition")]
 
     def body_region(*state: Value) -> list[Value]:
-        found, other = values_of(step(unflatten(tree, state)), "body", types)
-        if other != tree:
-            raise wrong("body", "the function returns another structure than it is given")
+        found = _values_as(tree, step(unflatten(tree, state)), "body", "it is given", types)
         for v, t, path in zip(found, types, paths(tree), strict=True):
             if v.type != t:
                 where = f" at {path}" if path else ""
@@ -145,9 +179,7 @@ def create_token() -> Value:
 
 def after_all(tokens: Sequence[Value] = ()) -> Value:
     """A token that is there when all of these are (document: AfterAll)."""
-    if not isinstance(tokens, list | tuple):
-        raise wrong("tokens", f"expected a list of tokens, got {type(tokens).__name__}")
-    found = [token_of(t, f"tokens[{i}]") for i, t in enumerate(tokens)]
+    found = [token_of(t, f"tokens[{i}]") for i, t in enumerate(listed(tokens, "tokens", "a list of tokens"))]
     return emit1("stablehlo.after_all", found, names={"inputs": "tokens"})
 
 
@@ -170,8 +202,8 @@ def add_dependency(operand: Any, token: Value) -> Any:
 def async_start(operands: Sequence[Value], computation: Callable[..., Any]) -> Value:
     """The future of what a function of one collective operation, or slice, makes of these values, to be asked by
     `async_done` (document: AsyncStart)."""
-    f = callable_of(computation, "computation")
     given = operands if isinstance(operands, list | tuple) else [operands]
+    f = callable_of(computation, "computation", len(given))
     values = [
         tensor_of(x, f"operands[{i}]") if is_number(x) or not isinstance(x, Handle) else x for i, x in enumerate(given)
     ]
@@ -181,12 +213,17 @@ def async_start(operands: Sequence[Value], computation: Callable[..., Any]) -> V
 
 def async_update(future: Value) -> Value:
     """The same future: there is nothing to be done for it meanwhile (document: AsyncUpdate)."""
-    return future
+    return _future(future)
 
 
 def async_done(future: Value) -> Any:
     """What a future has become: a value, or a tuple of several (document: AsyncDone)."""
-    if not isinstance(future, Handle):
-        raise wrong("future", f"expected a future, got {type(future).__name__}")
-    found = emit("stablehlo.async_done", [future])
+    found = emit("stablehlo.async_done", [_future(future)])
     return found[0] if len(found) == 1 else found
+
+
+def _future(x: object) -> Value:
+    if not isinstance(x, Handle) or not isinstance(x.type, FutureType):
+        what = shape_text(x.type) if isinstance(x, Handle) else type(x).__name__
+        raise wrong("future", f"expected a future, got {what}")
+    return x  # type: ignore[return-value]  handles are values

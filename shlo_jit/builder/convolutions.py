@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shlo_jit.builder.arguments import TensorLike, flag, integer, integers, per_dimension, shape_of, unless
+from shlo_jit.builder.arguments import TensorLike, flag, integer, integers, listed, per_dimension, shape_of, unless
 from shlo_jit.builder.contractions import PrecisionConfig, factors, precisions, preferred
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.records import ConvolutionDimensionNumbers, record_of
@@ -170,7 +170,7 @@ def _dims(given: DimensionNumbers | None, rank: int, text: str) -> ConvDims:
 def _reversal(window_reversal: Sequence[bool] | None, count: int) -> list[bool]:
     if window_reversal is None:
         return [False] * count
-    found = [flag(x, "window_reversal") for x in window_reversal]
+    found = [flag(x, "window_reversal") for x in listed(window_reversal, "window_reversal")]
     if len(found) != count:
         raise wrong(
             "window_reversal", f"expected {count} truth values, one for each spatial dimension, got {len(found)}"

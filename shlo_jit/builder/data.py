@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,16 @@ import numpy as np
 
 from shlo_jit.builder.arguments import (
     TensorLike,
+    array_of,
     axes,
     axis,
     constant_of,
     exact,
+    extents,
     integer,
     integers,
     is_number,
+    listed,
     same_elements,
     shape_of,
     static_shape,
@@ -25,7 +29,7 @@ from shlo_jit.builder.broadcasting import spread
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.records import PaddingConfigDimension, record_of
 from shlo_jit.builder.scope import Handle, emit1
-from shlo_jit.builder.shapes import DTypeLike, ShapeLike, element_of, shape_text, tensor_type
+from shlo_jit.builder.shapes import DTypeLike, ShapeLike, element_of, shape_text, static_type
 from shlo_jit.ir.dtypes import DType
 from shlo_jit.ir.types import QuantizedType, TensorType, tensor
 
@@ -40,26 +44,46 @@ def constant(literal: Any, dtype: DTypeLike | None = None) -> Value:
     if isinstance(literal, Handle):
         raise wrong("literal", "the value is of the program, and no literal")
     if dtype is None:
-        if isinstance(literal, np.ndarray | np.generic):
-            return tensor_of(literal, "literal")
-        raise wrong("dtype", "numbers and lists of them have no element type: say one", hint="constant(2.5, 'f32')")
+        if is_number(literal) or isinstance(literal, list | tuple):
+            raise wrong("dtype", "numbers and lists of them have no element type: say one", hint="constant(2.5, 'f32')")
+        return tensor_of(literal, "literal")
     element = element_of(dtype)
     if is_number(literal):
         return constant_of(exact(literal, element, "literal"), element)
+    return constant_of(_cast(literal, element), element)
+
+
+_FITS = {"b": "b", "i": "iuV", "u": "iuV", "x": "iu", "f": "iufV", "c": "iufcV"}
+"""Kinds of NumPy's that a literal may have, by the kind of the element type."""
+
+
+def _cast(literal: Any, element: DType) -> np.ndarray:
+    """An array or nested lists as an array of an element type, whose numbers it has as `exact` has one."""
     try:
-        given = np.asarray(literal)
-        cast = given if given.dtype == element.numpy else given.astype(element.numpy)
-    except (TypeError, ValueError) as error:
+        found = None if isinstance(literal, list | tuple | np.ndarray) else array_of(literal, "literal")
+        given = np.asarray(literal) if found is None else found
+        if given.dtype == element.numpy:
+            return given
+        with np.errstate(all="ignore"):
+            cast = given.astype(element.numpy)
+    except (TypeError, ValueError, OverflowError) as error:
         raise wrong("literal", f"no array of {element} can be made of it: {error}") from None
-    if given.dtype.kind in "iub" and element.kind in "iuf" and not np.array_equal(cast, given):
-        raise wrong("literal", f"some of the integers are not exact in {element}")
     if given.dtype.kind not in _FITS[element.kind] and given.size:
         raise wrong("literal", f"{given.dtype} does not become {element} by itself", hint="convert the array first")
-    return constant_of(cast, element)
+    if given.dtype.kind in "iu" and not _same_integers(given, cast, element):
+        raise wrong("literal", f"some of the integers are not exact in {element}")
+    if element.kind == "f" and given.dtype.kind == "f":
+        wide, near = given.astype(np.float64), cast.astype(np.float64)
+        if (np.isfinite(wide) & (~np.isfinite(near) | ((near == 0) != (wide == 0)))).any():
+            raise wrong("literal", f"some of the numbers are out of the range of {element}")
+    return cast
 
 
-_FITS = {"b": "b", "i": "iubV", "u": "iubV", "x": "iu", "f": "iufbV", "c": "iufcbV"}
-"""Kinds of NumPy's that a literal may have, by the kind of the element type."""
+def _same_integers(given: np.ndarray, cast: np.ndarray, element: DType) -> bool:
+    """Compared as Python's numbers where NumPy would round the one or the other."""
+    if element.kind == "f":
+        return bool((cast.astype(np.float64).astype(object) == given.astype(object)).all())
+    return element.kind == "c" or np.array_equal(cast, given)
 
 
 def full(shape: ShapeLike | Sequence[int], value: TensorLike, dtype: DTypeLike | None = None) -> Value:
@@ -68,8 +92,8 @@ def full(shape: ShapeLike | Sequence[int], value: TensorLike, dtype: DTypeLike |
         if dtype is None and is_number(value):
             raise wrong("dtype", "expected an element type beside extents", hint="full((2, 3), 0, 'f32')")
         like = None if dtype is None else element_of(dtype)
-        return broadcast(tensor_of(value, "value", like), integers(shape, "shape"))
-    t = tensor_type(shape)
+        return broadcast(tensor_of(value, "value", like), extents(shape, "shape"))
+    t = static_type(shape)
     element = _element(t)
     if is_number(value):
         return constant_of(exact(value, element, "value"), element, t.extents)
@@ -82,9 +106,9 @@ def full(shape: ShapeLike | Sequence[int], value: TensorLike, dtype: DTypeLike |
 def iota(shape: ShapeLike, iota_dimension: int = 0) -> Value:
     """A tensor of that shape, of integers, floats or complex numbers, whose elements are 0, 1, 2 ... along a dimension
     (document: Iota)."""
-    t = tensor_type(shape)
+    t = static_type(shape)
     d = axis(iota_dimension, t.rank, "iota_dimension")
-    return emit1("stablehlo.iota", (), {"iota_dimension": d}, results=[t])
+    return emit1("stablehlo.iota", (), {"iota_dimension": d}, results=[t], names={"result": "shape"})
 
 
 def _element(t: TensorType) -> DType:
@@ -124,8 +148,13 @@ def bitcast_convert_type(operand: TensorLike, new_element_type: DTypeLike) -> Va
 def reduce_precision(operand: TensorLike, exponent_bits: int, mantissa_bits: int) -> Value:
     """Floats rounded to a format with so many bits, and back (document: ReducePrecision; the older one has the two
     numbers the other way round)."""
-    bits = {"exponent_bits": integer(exponent_bits, "exponent_bits")}
-    bits["mantissa_bits"] = integer(mantissa_bits, "mantissa_bits")
+    bits = {
+        "exponent_bits": integer(exponent_bits, "exponent_bits"),
+        "mantissa_bits": integer(mantissa_bits, "mantissa_bits"),
+    }
+    for name, n in bits.items():
+        if not 0 <= n < 2**31:
+            raise wrong(name, f"expected a number of bits, got {n}")
     return emit1("stablehlo.reduce_precision", [tensor_of(operand, "operand")], bits, names={"output": "operand"})
 
 
@@ -133,9 +162,7 @@ def reduce_precision(operand: TensorLike, exponent_bits: int, mantissa_bits: int
 def broadcast(operand: TensorLike, broadcast_sizes: Sequence[int]) -> Value:
     """Copies of the operand along new dimensions of these sizes, in front of its own (document: Broadcast)."""
     x = tensor_of(operand, "operand")
-    sizes = integers(broadcast_sizes, "broadcast_sizes")
-    if any(n < 0 for n in sizes):
-        raise wrong("broadcast_sizes", f"a size is negative: {list(sizes)}")
+    sizes = extents(broadcast_sizes, "broadcast_sizes")
     return spread(x, (*sizes, *shape_of(x)), range(len(sizes), len(sizes) + len(shape_of(x))))
 
 
@@ -143,7 +170,7 @@ def broadcast_in_dim(operand: TensorLike, out_dim_size: Sequence[int], broadcast
     """The operand repeated to a shape. `broadcast_dimensions` are the dimensions of that which the operand's are; each
     of the operand's is of that extent, or of 1 (document: BroadcastInDim)."""
     x = tensor_of(operand, "operand")
-    sizes = integers(out_dim_size, "out_dim_size")
+    sizes = extents(out_dim_size, "out_dim_size")
     where = integers(broadcast_dimensions, "broadcast_dimensions")
     types = [tensor(sizes, x.raw.tensor.dtype)]
     names = {"result": "out_dim_size"}
@@ -161,22 +188,22 @@ def reshape(operand: TensorLike, new_sizes: Sequence[int], dimensions: Sequence[
         x = transpose(x, axes(dimensions, len(shape_of(x)), "dimensions"))
     before = static_shape(x, "operand")
     sizes = list(integers(new_sizes, "new_sizes"))
-    count = int(np.prod(before, dtype=np.int64))
+    count = math.prod(before)
     if sizes.count(-1) == 1:
-        rest = int(np.prod([n for n in sizes if n != -1], dtype=np.int64))
+        rest = math.prod(n for n in sizes if n != -1)
         if not rest or count % rest:
             raise wrong("new_sizes", f"the {count} elements of {shape_text(x.type)} do not go into {sizes}")
         sizes[sizes.index(-1)] = count // rest
     if tuple(sizes) == before:
         return x
-    if any(n < 0 for n in sizes) or int(np.prod(sizes, dtype=np.int64)) != count:
+    if any(n < 0 for n in sizes) or math.prod(sizes) != count:
         raise wrong("new_sizes", f"the {count} elements of {shape_text(x.type)} do not go into {sizes}")
     return emit1("stablehlo.reshape", [x], results=[tensor(tuple(sizes), x.raw.tensor.dtype)])
 
 
 def reshape_explicit(shape: ShapeLike, operand: TensorLike) -> Value:
     """`reshape` to the extents of a shape, whose element type is the operand's (document: Reshape (explicit))."""
-    t, x = tensor_type(shape), tensor_of(operand, "operand")
+    t, x = static_type(shape), tensor_of(operand, "operand")
     if t.dtype != x.raw.tensor.dtype:
         raise wrong("shape", f"{shape_text(t)} of {shape_text(x.type)}: nothing is converted")
     return reshape(x, t.extents)
@@ -191,7 +218,7 @@ def collapse(operand: TensorLike, dimensions: Sequence[int]) -> Value:
         return x
     if list(where) != list(range(where[0], where[0] + len(where))):
         raise wrong("dimensions", f"expected dimensions that follow each other, got {list(where)}")
-    joined = int(np.prod([shape[d] for d in where], dtype=np.int64))
+    joined = math.prod(shape[d] for d in where)
     return reshape(x, (*shape[: where[0]], joined, *shape[where[-1] + 1 :]))
 
 
@@ -218,7 +245,7 @@ def rev(operand: TensorLike, dimensions: Sequence[int]) -> Value:
 def concatenate(operands: Sequence[TensorLike], dimension: int) -> Value:
     """The operands one after the other along a dimension; their other extents are equal (document: ConcatInDim
     (Concatenate))."""
-    if not isinstance(operands, list | tuple) or not operands:
+    if not listed(operands, "operands", "a list of tensors"):
         raise wrong("operands", "expected a list of at least one tensor")
     xs = same_elements({f"operands[{i}]": x for i, x in enumerate(operands)})
     d = axis(dimension, len(shape_of(xs[0])), "dimension")
@@ -237,9 +264,7 @@ def pad(
     """The operand with a scalar around it and between its elements: for each dimension a `PaddingConfigDimension`, or
     (low, high, interior). Negative edges take elements away (document: Pad)."""
     x, value = same_elements({"operand": operand, "padding_value": padding_value})
-    if not isinstance(padding_config, list | tuple):
-        raise wrong("padding_config", "expected an entry for each dimension")
-    amounts = [_padding(entry) for entry in padding_config]
+    amounts = [_padding(entry) for entry in listed(padding_config, "padding_config", "an entry for each dimension")]
     if len(amounts) != len(shape_of(x)):
         raise wrong(
             "padding_config", f"expected {len(shape_of(x))} entries, one for each dimension, got {len(amounts)}"
@@ -256,7 +281,10 @@ def _padding(entry: Any) -> tuple[int, int, int]:
             raise wrong("padding_config", f"expected (low, high) or (low, high, interior), got {entry!r}")
         return numbers[0], numbers[1], numbers[2] if len(numbers) == 3 else 0
     found = record_of(entry, PaddingConfigDimension, "padding_config")
-    return found.edge_padding_low, found.edge_padding_high, found.interior_padding
+    low, high, interior = integers(
+        (found.edge_padding_low, found.edge_padding_high, found.interior_padding), "padding_config"
+    )
+    return low, high, interior
 
 
 # ---------------------------------------------------------------------------- parts
@@ -299,8 +327,7 @@ def scalars(given: object, argument: str) -> list[Value]:
             raise wrong(argument, f"expected a list of scalars or a vector, got {shape_text(vector.type)}")
         (count,) = static_shape(vector, argument)
         return [reshape(slice(vector, [i], [i + 1]), ()) for i in range(count)]
-    if not isinstance(given, list | tuple):
-        raise wrong(argument, f"expected a list of scalars, got {type(given).__name__}")
-    known = [x for x in given if not is_number(x)]
+    scalars = listed(given, argument, "a list of scalars")
+    known = [x for x in scalars if not is_number(x)]
     like = tensor_of(known[0], argument).element_type if known else element_of("i32")
-    return [tensor_of(x, f"{argument}[{i}]", like) for i, x in enumerate(given)]
+    return [tensor_of(x, f"{argument}[{i}]", like) for i, x in enumerate(scalars)]

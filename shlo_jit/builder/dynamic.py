@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shlo_jit.builder.arguments import TensorLike, axis, flag, integers, shape_of, tensor_of
+from shlo_jit.builder.arguments import TensorLike, axis, extents, flag, listed, shape_of, tensor_of
 from shlo_jit.builder.data import concatenate, reshape, scalars
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.scope import emit1
@@ -43,8 +43,8 @@ def dynamic_reshape(
     can be; `dims_are_dynamic`: which of them may be less (document: DynamicReshape)."""
     x = tensor_of(operand, "operand")
     sizes = scalars(dim_sizes, "dim_sizes")
-    bounds = integers(new_size_bounds, "new_size_bounds")
-    dynamic = [flag(d, "dims_are_dynamic") for d in dims_are_dynamic]
+    bounds = extents(new_size_bounds, "new_size_bounds")
+    dynamic = [flag(d, "dims_are_dynamic") for d in listed(dims_are_dynamic, "dims_are_dynamic")]
     for name, given in (("new_size_bounds", bounds), ("dims_are_dynamic", dynamic)):
         if len(given) != len(sizes):
             raise wrong(name, f"expected {len(sizes)} entries, one for each of dim_sizes, got {len(given)}")
@@ -52,7 +52,7 @@ def dynamic_reshape(
     most = [n if free else None for n, free in zip(bounds, dynamic, strict=True)]
     if not sizes:
         return reshape(x, ())
-    extents = concatenate([reshape(s, (1,)) for s in sizes], 0)
+    output_shape = concatenate([reshape(s, (1,)) for s in sizes], 0)
     types = [with_bounds(shape, x.raw.tensor.dtype, most if any(dynamic) else None)]
     names = {"output_shape": "dim_sizes", "result": "new_size_bounds"}
-    return emit1("stablehlo.dynamic_reshape", [x, extents], results=types, names=names)
+    return emit1("stablehlo.dynamic_reshape", [x, output_shape], results=types, names=names)

@@ -11,6 +11,7 @@ from shlo_jit.builder.arguments import (
     flag,
     integer,
     integers,
+    one_or_all,
     struct,
     tensor_of,
     tensors_of,
@@ -96,8 +97,7 @@ def scatter(
     }
     names = {"inputs": "operands", "scatter_dimension_numbers": "dimension_numbers", **_names("stablehlo.scatter")}
     values = [*xs, tensor_of(scatter_indices, "scatter_indices"), *ys]
-    found = emit("stablehlo.scatter", values, attributes, regions=[body], names=names)
-    return found if isinstance(operands, list | tuple) else found[0]
+    return one_or_all(operands, emit("stablehlo.scatter", values, attributes, regions=[body], names=names))
 
 
 def _struct(name: str, numbers: GatherDimensionNumbers | ScatterDimensionNumbers) -> StructAttr:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shlo_jit.builder.arguments import TensorLike, integer, static_shape, tensor_of
+from shlo_jit.builder.arguments import TensorLike, integer, static_shape, tensor_of, text
+from shlo_jit.builder.control import values_of
 from shlo_jit.builder.data import bitcast_convert_type, reshape
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.scope import frame
-from shlo_jit.builder.shapes import ShapeLike, shape_text, tensor_type, type_of
+from shlo_jit.builder.shapes import ShapeLike, shape_text, static_type, type_of
 
 if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
@@ -24,12 +25,12 @@ def parameter(parameter_number: int, shape: ShapeLike, name: str = "") -> Value:
     number = integer(parameter_number, "parameter_number")
     if number != len(function.args):
         raise wrong("parameter_number", f"the next argument is number {len(function.args)}, not {number}")
-    return function.add_argument(name or f"arg{number}", type_of(shape))
+    return function.add_argument(text(name, "name") or f"arg{number}", type_of(shape))
 
 
 def bitcast(operand: TensorLike, shape: ShapeLike) -> Value:
     """The same bits, in row-major order, as a shape of as many (document: Bitcast)."""
-    x, t = tensor_of(operand, "operand"), tensor_type(shape)
+    x, t = tensor_of(operand, "operand"), static_type(shape)
     before, after = x.element_type, t.storage
     count = static_shape(x, "operand")
     total = before.bits * x.size
@@ -47,6 +48,7 @@ def bitcast(operand: TensorLike, shape: ShapeLike) -> Value:
 
 def copy(operand: Any) -> Any:
     """The operand: values do not change, and where they lie is for the compiler to decide (document: Copy)."""
+    values_of(operand, "operand")
     return operand
 
 
@@ -55,4 +57,5 @@ copy_start = copy_done = copy
 
 def domain(operand: Any, entry: Any = None, exit: Any = None) -> Any:
     """The operand: what is said of both sides of a domain is for passes of XLA (document: Domain)."""
+    values_of(operand, "operand")
     return operand

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from shlo_jit.builder.arguments import pairs, struct
+from shlo_jit.builder.arguments import channel, pairs, text
 from shlo_jit.builder.control import create_token, token_of, values_of
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.records import ChannelHandle, record_of
@@ -33,9 +33,11 @@ def infeed(shape: ShapeLike, config: str = "") -> Any:
 
 
 def infeed_with_token(token: Value, shape: ShapeLike, config: str = "") -> tuple[Any, Value]:
-    """`infeed` after a token; what it read, and a token."""
+    """`infeed` after a token; what it read, and a token. An empty tuple reads nothing."""
     types, several = _types(shape)
-    attributes = {"infeed_config": config}
+    if not types:
+        return (), token_of(token, "token")
+    attributes = {"infeed_config": text(config, "config")}
     found = emit("stablehlo.infeed", [token_of(token, "token")], attributes, results=[*types, TOKEN])
     return (found[:-1] if several else found[0]), found[-1]
 
@@ -53,7 +55,7 @@ def outfeed(operand: Any, shape_with_layout: ShapeLike | None = None, outfeed_co
 def outfeed_with_token(operand: Any, token: Value, outfeed_config: str = "") -> Value:
     """`outfeed` after a token; a token."""
     values, _ = values_of(operand, "operand")
-    attributes = {"outfeed_config": outfeed_config}
+    attributes = {"outfeed_config": text(outfeed_config, "outfeed_config")}
     operands = [*values, token_of(token, "token")]
     return emit1("stablehlo.outfeed", operands, attributes, names={"inputs": "operand"})
 
@@ -73,7 +75,7 @@ def send_with_tokens(
     """`send` after a token; a token."""
     values, _ = values_of(operand, "operand")
     operands = [*values, token_of(token, "token")]
-    names = {"inputs": "operand", "channel_handle": "handle"}
+    names = {"inputs": "operand", "channel_handle": "handle", "is_host_transfer": "handle"}
     return emit1("stablehlo.send", operands, _transfer(handle, DEVICE_TO_HOST, source_target_pairs), names=names)
 
 
@@ -101,7 +103,7 @@ def recv_with_tokens(
     """`recv` after a token; what has come, and a token."""
     types, several = _types(shape)
     attributes = _transfer(handle, HOST_TO_DEVICE, source_target_pairs)
-    names = {"channel_handle": "handle"}
+    names = {"channel_handle": "handle", "is_host_transfer": "handle"}
     found = emit("stablehlo.recv", [token_of(token, "token")], attributes, results=[*types, TOKEN], names=names)
     return (found[:-1] if several else found[0]), found[-1]
 
@@ -114,6 +116,7 @@ def recv_to_host(shape: ShapeLike, handle: int) -> Any:
 
 def recv_done(data: Any) -> Any:
     """What `recv` returned: it is there when it has come (document: RecvDone)."""
+    values_of(data, "data")
     return data
 
 
@@ -134,10 +137,12 @@ def _types(shape: ShapeLike, argument: str = "shape") -> tuple[list[Type], bool]
 
 def _transfer(handle: int | ChannelHandle, host: int, source_target_pairs: Pairs) -> dict[str, Any]:
     if isinstance(handle, int) and not isinstance(handle, bool):
-        handle = ChannelHandle(handle, DEVICE_TO_DEVICE if source_target_pairs is not None else host)
+        handle = ChannelHandle(handle)
     said = record_of(handle, ChannelHandle, "handle")
+    if said.type == 0:
+        said = ChannelHandle(said.handle, DEVICE_TO_DEVICE if source_target_pairs is not None else host)
     found: dict[str, Any] = {
-        "channel_handle": struct("stablehlo.channel_handle", handle=said.handle, type=said.type),
+        "channel_handle": channel(said, "handle"),
         "is_host_transfer": said.type == host,
     }
     if source_target_pairs is not None:

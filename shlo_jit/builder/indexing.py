@@ -7,15 +7,21 @@ from collections.abc import Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from shlo_jit.builder import data
 from shlo_jit.builder.arguments import element, shape_of, static_shape
 from shlo_jit.builder.data import dynamic_slice, reshape, rev
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.scope import Handle
 from shlo_jit.builder.shapes import shape_text
+from shlo_jit.ir.types import TensorType
 
 if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
+
+
+_NO_MASKS = "builder.select takes elements by truth values: how many are true is not known while a program is built"
 
 
 class _Cut(NamedTuple):
@@ -40,10 +46,7 @@ def part(x: Value, index: Sequence[Any]) -> Value:
             continue
         n = shape[d]
         if isinstance(entry, Handle):
-            if shape_of(entry) or element(entry).kind not in "iu":
-                raise wrong(
-                    "index", f"expected a scalar integer, got {shape_text(entry.type)}", hint="see builder.gather"
-                )
+            _check_dynamic(entry)
             dynamic[d] = entry
             cuts.append(_Cut(0, n, 1, False, n))
         else:
@@ -52,6 +55,13 @@ def part(x: Value, index: Sequence[Any]) -> Value:
                 kept.append(cuts[-1].size)
         d += 1
     return reshape(_taken(x, cuts, dynamic, shape), kept)
+
+
+def _check_dynamic(entry: Handle) -> None:
+    if not isinstance(entry.type, TensorType) or shape_of(entry) or element(entry).kind not in "iu":
+        is_mask = isinstance(entry.type, TensorType) and element(entry).kind == "b"
+        hint = _NO_MASKS if is_mask else "builder.gather takes tensors of indices"
+        raise wrong("index", f"expected a scalar integer, got {shape_text(entry.type)}", hint=hint)
 
 
 def _taken(x: Value, cuts: list[_Cut], dynamic: dict[int, Any], shape: tuple[int, ...]) -> Value:
@@ -88,8 +98,8 @@ def _for_each(index: Sequence[Any], rank: int, text: str) -> list[Any]:
 def _cut(entry: Any, n: int, d: int) -> _Cut:
     """Of an integer or a slice along a dimension of `n` elements."""
     if not isinstance(entry, slice):
-        if isinstance(entry, bool):
-            raise wrong("index", "a truth value is no index", hint="see builder.select")
+        if isinstance(entry, bool | np.bool_) or (isinstance(entry, np.ndarray) and entry.dtype == bool):
+            raise wrong("index", "truth values are no index", hint=_NO_MASKS)
         try:
             i = operator.index(entry)
         except TypeError:

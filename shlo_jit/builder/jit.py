@@ -17,13 +17,15 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
+from shlo_jit import tuning
 from shlo_jit.api import compile
-from shlo_jit.builder.arguments import is_number
-from shlo_jit.builder.errors import BuilderError, wrong
+from shlo_jit.builder.arguments import array_of, integers, is_number
+from shlo_jit.builder.direct_calls import Call, direct_call, result_maker
+from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.locations import place_of
 from shlo_jit.builder.program import FunctionBuilder, ModuleBuilder
 from shlo_jit.builder.scope import Handle
@@ -35,19 +37,28 @@ from shlo_jit.ir.types import Type
 Key = tuple[Hashable, ...]
 
 
-class Traced:
-    """A function for certain arguments: its program, and what it returns without its leaves."""
+class Code(NamedTuple):
+    """For arguments of one kind."""
 
-    def __init__(self, module: Module, results: Tree, leaves: int) -> None:
-        self.module = module
-        self.results = results
-        self.leaves = leaves
-        """How many results the program has."""
+    executable: Any
+    result: Callable[..., Any]
+    """Makes what the function returns of what the executable does."""
 
 
 class Jitted:
     """A function that is compiled for the arguments it is called with. Threads may share it. To type checkers calls
-    take and return anything: the function itself has values where its callers have arrays."""
+    take and return anything: the function itself has values where its callers have arrays.
+
+    Kinds of arguments that came first are tried first, by code that is written for each (`direct_calls.py`); others
+    are looked up."""
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: Any, **named: Any) -> Any:
+            """What the function returns, as NumPy arrays."""
+
+    else:
+        __slots__ = ("__call__", "__dict__", "__weakref__")
 
     def __init__(
         self,
@@ -60,63 +71,72 @@ class Jitted:
         functools.update_wrapper(self, f)
         self._f = f
         self._options = options
-        self._signature = inspect.signature(f)
+        self._signature = _signature_of(f)
         self._nums, self._names = _static(self._signature, static_argnums, static_argnames)
-        self._flat: dict[Key, Callable[..., Any]] = {}
-        """By types, shapes and dtypes of arguments that are arrays, one and all."""
-        self._calls: dict[Key, Callable[..., Any]] = {}
-        self._lock = threading.RLock()
-
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        """What the function returns, as NumPy arrays."""
-        if not named:
-            try:
-                return self._flat[tuple([(type(a), a.shape, a.dtype) for a in args])](*args)
-            except (KeyError, AttributeError, BuilderError):
-                pass  # the first call with these, or arguments of other kinds
-        return self._call(args, named)
+        self._lock = threading.Lock()
+        self.clear_cache()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else Method(self, instance)
 
-    def _call(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def _call(self, /, *args: Any, **named: Any) -> Any:
+        """A call with arguments that are not tried first."""
         leaves, tree, static = self._leaves(args, named)
         if not all([type(leaf) is np.ndarray for leaf in leaves]):
             if any(isinstance(leaf, Handle) for leaf in leaves):
                 return self._f(*args, **named)  # another function is being traced: this is a part of it
             leaves = [_array(leaf, path) for leaf, path in zip(leaves, self._paths(tree), strict=True)]
         key = (tree, static, *[(a.shape, a.dtype) for a in leaves])
-        found = self._calls.get(key)
-        if found is None:
-            with self._lock:
-                found = self._calls.get(key)
-                if found is None:
-                    traced = self._trace(args, named)
-                    executable = compile(traced.module, **self._options)
-                    found = self._calls[key] = _returning(executable, traced)
-                    if not named and static == () and all(isinstance(a, np.ndarray | np.generic) for a in args):
-                        self._flat[tuple((type(a), a.shape, a.dtype) for a in args)] = found
-        return found(*leaves)
+        code = self._kinds.get(key) or self._compiled(key, args, named)
+        return code.result(code.executable(*leaves))
+
+    def _compiled(self, key: Key, args: tuple[Any, ...], named: dict[str, Any]) -> Code:
+        """The code for arguments, made once whichever threads ask for it. (Each key has a lock of its own: a function
+        that is being traced may call others that are.)"""
+        with self._locks.setdefault(key, threading.RLock()):
+            code = self._kinds.get(key)
+            if code is None:
+                module, results, count = self._trace(args, named)
+                executable = compile(module, **self._options)
+                code = self._kinds[key] = Code(executable, result_maker(results, count))
+                if not self._names.intersection(named):
+                    _, arguments, _ = self._leaves(args, named)
+                    static = {n: a for n, a in enumerate(args) if n in self._nums}
+                    self._try_first(functools.partial(direct_call, executable, arguments, static, results, count))
+        self._locks.pop(key, None)
+        return code
+
+    def _try_first(self, before: Callable[[Call], Call]) -> None:
+        """`before` makes a call of one that takes what it does not."""
+        with self._lock:
+            if self._tried_first < tuning.TRIED_FIRST:
+                self._tried_first += 1
+                self.__call__ = before(self.__call__)
 
     def lower(self, *args: Any, **named: Any) -> Module:
         """The program for arguments like these; in the place of an array its shape will do ("f32[2,3]", "f32[?,3]").
         Raises BuilderError where the function cannot be traced."""
-        return self._trace(args, named).module
+        return self._trace(args, named)[0]
 
     def compile(self, *args: Any, **named: Any) -> Any:
         """The Executable of `lower`. It takes the leaves of the arguments that are not static, one after the other, and
         returns the leaves of the result. Raises what `shlo_jit.compile` raises."""
-        return compile(self._trace(args, named).module, **self._options)
+        return compile(self.lower(*args, **named), **self._options)
 
     @property
     def signatures(self) -> int:
         """For how many kinds of arguments there is code."""
-        return len(self._calls)
+        return len(self._kinds)
 
     def clear_cache(self) -> None:
         """Forget all code, which is kept otherwise for as long as the function is."""
         with self._lock:
-            self._flat, self._calls = {}, {}
+            self._kinds: dict[Key, Code] = {}
+            self._locks: dict[Key, threading.RLock] = {}
+            """Of those that are being compiled."""
+            self._tried_first = 0
+            """How many kinds of arguments are tried before others are looked up."""
+            self.__call__ = self._call
 
     def __repr__(self) -> str:
         return f"<shlo_jit.jit of {self._name}>"
@@ -131,13 +151,9 @@ class Jitted:
         if not self._nums and not self._names:
             leaves, tree = flatten((args, named))
             return leaves, tree, ()
-        static = tuple((n, type(a), a) for n, a in enumerate(args) if n in self._nums)
-        static += tuple((n, type(a), a) for n, a in sorted(named.items()) if n in self._names)
-        for n, _, a in static:
-            try:
-                hash(a)
-            except TypeError:
-                raise wrong(str(n), f"static arguments have to be hashable, and {type(a).__name__} is not") from None
+        given = [(n, a) for n, a in enumerate(args) if n in self._nums]
+        given += [(n, a) for n, a in sorted(named.items()) if n in self._names]
+        static = tuple((n, _static_key(a, str(n))) for n, a in given)
         dynamic = [a for n, a in enumerate(args) if n not in self._nums]
         leaves, tree = flatten((tuple(dynamic), {n: a for n, a in named.items() if n not in self._names}))
         return leaves, tree, static
@@ -154,7 +170,9 @@ class Jitted:
             found += paths(child, name)
         return found
 
-    def _trace(self, args: tuple[Any, ...], named: dict[str, Any]) -> Traced:
+    def _trace(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Module, Tree, int]:
+        """The program for arguments like these, what the function returns without its leaves, and how many these
+        are."""
         leaves, tree, _ = self._leaves(args, named)
         where = self._paths(tree)
         types = [_type(leaf, path) for leaf, path in zip(leaves, where, strict=True)]
@@ -167,7 +185,7 @@ class Jitted:
                 results, shape = flatten(self._f(*self._with_static(args, dynamic), **{**named, **keywords}))
                 found = [_result(x, path) for x, path in zip(results, paths(shape, "result"), strict=True)]
                 function.returns(*found)
-        return Traced(module.module, shape, len(results))
+        return module.module, shape, len(results)
 
     def _with_static(self, args: tuple[Any, ...], dynamic: Sequence[Any]) -> list[Any]:
         rest = iter(dynamic)
@@ -210,7 +228,7 @@ def jit(
     Raises BuilderError, with the line of the function, where it cannot be traced, and what `shlo_jit.compile` and the
     call of an Executable raise.
     """
-    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    nums = integers(static_argnums, "static_argnums")
     names = frozenset({static_argnames} if isinstance(static_argnames, str) else static_argnames)
     if f is None:
         return functools.partial(jit, static_argnums=nums, static_argnames=names, **options)
@@ -219,33 +237,58 @@ def jit(
     return Jitted(f, nums, names, options)
 
 
+class Method(functools.partial):
+    """A function under `jit` as a method of an instance, which is its first argument."""
+
+    func: Any
+
+    def lower(self, *args: Any, **named: Any) -> Module:
+        """`Jitted.lower`."""
+        return self.func.lower(*self.args, *args, **named)
+
+    def compile(self, *args: Any, **named: Any) -> Any:
+        """`Jitted.compile`."""
+        return self.func.compile(*self.args, *args, **named)
+
+
+def _signature_of(f: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(f)
+    except ValueError:  # a built-in function that does not say what it takes
+        return inspect.signature(lambda *args, **named: None)
+
+
 def _static(
     signature: inspect.Signature, nums: tuple[int, ...], names: frozenset[str]
 ) -> tuple[frozenset[int], frozenset[str]]:
     """Which arguments are static, by place and by name: each that may come in both ways in both."""
     known = list(signature.parameters)
+    kinds = {p.kind for p in signature.parameters.values()}
     for name in names - set(known):
-        if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
             raise wrong("static_argnames", f"the function has no argument {name!r}")
-    places = {n % len(known) if -len(known) <= n < 0 else n for n in nums} | {
-        known.index(n) for n in names if n in known
-    }
+    most = None if inspect.Parameter.VAR_POSITIONAL in kinds else len(known)
+    for n in nums:
+        if n < -len(known) or (most is not None and n >= most):
+            raise wrong("static_argnums", f"the function has no argument {n}")
+    places = {n % len(known) if n < 0 else n for n in nums} | {known.index(n) for n in names if n in known}
     return frozenset(places), names | {known[n] for n in places if n < len(known)}
 
 
-def _returning(executable: Any, traced: Traced) -> Callable[..., Any]:
-    """The executable, whose results come as the tree that the function returns."""
-    tree = traced.results
-    if tree is None or (tree == (tuple, None, (None,) * traced.leaves) and traced.leaves > 1):
-        return executable
-    if traced.leaves == 1:
-        return lambda *arrays: unflatten(tree, (executable(*arrays),))
+def _static_key(x: Any, argument: str) -> Hashable:
+    """What a static argument is found by. Raises BuilderError for what has no hash."""
+    try:
+        hash(x)
+    except TypeError:
+        raise wrong(argument, f"static arguments have to be hashable, and {type(x).__name__} is not") from None
+    return _with_types(x)
 
-    def call(*arrays: Any) -> Any:
-        found = executable(*arrays)
-        return unflatten(tree, found if traced.leaves else ())
 
-    return call
+def _with_types(x: Any) -> Hashable:
+    """So that 1, 1.0 and True are not the same, nor 0.0 and -0.0, in tuples neither."""
+    if isinstance(x, tuple):
+        return type(x), tuple(map(_with_types, x))
+    return type(x), repr(x) if isinstance(x, float | complex) else x
 
 
 # ---------------------------------------------------------------------------- leaves
@@ -253,26 +296,28 @@ def _array(leaf: Any, path: str) -> Any:
     """A leaf of the arguments as an array."""
     if isinstance(leaf, np.ndarray | np.generic):
         return leaf
-    if is_number(leaf) or hasattr(leaf, "__array__") or hasattr(leaf, "__dlpack__"):
-        return np.asarray(leaf)
+    found = np.asarray(leaf) if is_number(leaf) else array_of(leaf, path)
+    if found is not None:
+        return found
     what = "expected arrays, numbers, or trees of them"
     raise wrong(path, f"{what}, got {type(leaf).__name__}", hint="static_argnames is for what is no array")
 
 
 def _type(leaf: Any, path: str) -> Type:
     """The type that is traced in the place of a leaf."""
-    if isinstance(leaf, str | Type):
-        return type_of(leaf, path)
-    return type_of(_array(leaf, path), path)
+    is_shape = hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not hasattr(leaf, "__array__")
+    return type_of(leaf if is_shape or isinstance(leaf, str | Type) else _array(leaf, path), path)
 
 
 def _names(where: Sequence[str]) -> list[str]:
     """Of arguments: their paths in letters that a program's names have, each once."""
     found: list[str] = []
     for path in where:
-        name = re.sub(r"\W+", "_", path).strip("_") or "arg"
-        name = f"arg_{name}" if name[0].isdigit() else name
-        found.append(name if name not in found else f"{name}_{len(found)}")
+        name = wanted = re.sub(r"^(?=\d|$)", "arg_", re.sub(r"\W+", "_", path).strip("_"))
+        number = len(found)
+        while name in found:
+            name, number = f"{wanted}_{number}", number + 1
+        found.append(name)
     return found
 
 

@@ -25,7 +25,9 @@ OPERATORS = {
     "__rlshift__": "<<", "__rshift__": ">>", "__rrshift__": ">>", "__eq__": "==", "__ne__": "!=", "__lt__": "<",
     "__le__": "<=", "__gt__": ">", "__ge__": ">=", "__neg__": "-", "__pos__": "+", "__invert__": "~", "__abs__": "abs",
     "__getitem__": "[]", "__init__": "function", "__call__": "call", "__bool__": "bool", "__exit__": "with",
-    "__getattr__": "argument",
+    "__getattr__": "argument", "__setitem__": "[]=", "__divmod__": "divmod", "__rdivmod__": "divmod",
+    "__round__": "round", "__array_function__": "value", "_unknown": "value",
+    "__len__": "len", "_call": "call", "make_tuple": "tuple", "__iter__": "iter",
 }  # fmt: skip
 """Methods that Python calls, and what their callers wrote."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shlo_jit.builder.arguments import TensorLike, axis, same_elements, shape_of
-from shlo_jit.builder.errors import wrong
+from shlo_jit.builder.arguments import TensorLike, axis, real_number, same_elements, shape_of
 from shlo_jit.builder.scope import emit, emit1
 
 if TYPE_CHECKING:
@@ -60,9 +59,7 @@ def batch_norm_grad(
 
 
 def _attributes(operand: Value, epsilon: float, feature_index: int) -> dict[str, Any]:
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
-        raise wrong("epsilon", f"expected a number, got {epsilon!r}")
     return {
-        "epsilon": float(epsilon),
+        "epsilon": real_number(epsilon, "epsilon"),
         "feature_index": axis(feature_index, len(shape_of(operand)), "feature_index"),
     }

@@ -93,6 +93,7 @@ class FunctionBuilder:
 
     def add_argument(self, name: str, type: Type) -> Value:
         """One more argument, behind the others; `builder.parameter` adds such."""
+        _checked_name(name)
         if name in self._by_name:
             raise wrong("name", f"the function has an argument {name} already")
         block = self._frame.block
@@ -141,7 +142,7 @@ class FunctionBuilder:
             raise wrong("", f"function {self.name} returns nothing: end it with .returns(...)", place=self.place)
         self._symbols.functions.append(self._op)
 
-    def returns(self, *results: Value, **named: Value) -> None:
+    def returns(self, /, *results: Value, **named: Value) -> None:
         """End the function with these results, which may have names. Arrays become constants; a function may return
         nothing."""
         if open_frame() is not self._frame:
@@ -201,7 +202,7 @@ module = ModuleBuilder
 function = FunctionBuilder
 
 
-class Computation(FunctionBuilder):
+class PrivateFunction(FunctionBuilder):
     """A private function of the module that is being built: what a function of Python adds and returns."""
 
     def __init__(self, name: str, types: Sequence[Type], body: Callable[..., Sequence[object]]) -> None:

@@ -13,7 +13,7 @@ from shlo_jit.builder.data import concatenate, convert_element_type, reshape, sl
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.records import RandomAlgorithm
 from shlo_jit.builder.scope import emit, emit1
-from shlo_jit.builder.shapes import ShapeLike, shape_text, tensor_type
+from shlo_jit.builder.shapes import ShapeLike, shape_text, static_type
 from shlo_jit.ir.types import I64, UI64, tensor
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def rng_normal(mu: TensorLike, sigma: TensorLike, shape: ShapeLike) -> Value:
 
 
 def _rng(distribution: str, parameters: dict[str, TensorLike], shape: ShapeLike) -> Value:
-    t = tensor_type(shape)
+    t = static_type(shape)
     values = [tensor_of(x, name, t.storage) for name, x in parameters.items()]
     for name, v in zip(parameters, values, strict=True):
         if v.type != tensor((), t.dtype):
@@ -47,7 +47,7 @@ def _rng(distribution: str, parameters: dict[str, TensorLike], shape: ShapeLike)
 def rng_bit_generator(algorithm: RandomAlgorithm, initial_state: TensorLike, shape: ShapeLike) -> tuple[Value, Value]:
     """The next state, and random bits of that shape, of integers or floats. `algorithm`: THREE_FRY, whose state is
     u64[2], PHILOX, u64[2] or u64[3], or DEFAULT. The same state gives the same bits (document: RngBitGenerator)."""
-    state, t = tensor_of(initial_state, "initial_state"), tensor_type(shape)
+    state, t = tensor_of(initial_state, "initial_state"), static_type(shape)
     attributes = {"rng_algorithm": enum("rng_algorithm", word(algorithm, RandomAlgorithm, "algorithm"))}
     names = {"rng_algorithm": "algorithm", "output": "shape"}
     found = emit("stablehlo.rng_bit_generator", [state], attributes, results=[state.type, t], names=names)

@@ -17,6 +17,7 @@ Precision = Literal["DEFAULT", "HIGH", "HIGHEST", "PACKED_NIBBLE"]
 FftType = Literal["FFT", "IFFT", "RFFT", "IRFFT"]
 Transpose = Literal["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"]
 RandomAlgorithm = Literal["DEFAULT", "THREE_FRY", "PHILOX"]
+AccuracyMode = Literal["DEFAULT", "HIGHEST", "TOLERANCE"]
 Padding = Literal["SAME", "VALID"]
 Ints = Sequence[int]
 
@@ -106,8 +107,8 @@ class PaddingConfigDimension:
 
 @dataclass(frozen=True)
 class ChannelHandle:
-    """Which transfers belong together. `type`: 0 says nothing, 1 from device to device, 2 device to host, 3 host to
-    device."""
+    """Which transfers belong together. `type`: 1 from device to device, 2 device to host, 3 host to device; 0, what the
+    operation is by itself."""
 
     handle: int
     type: int = 0
@@ -117,7 +118,7 @@ class ChannelHandle:
 class ResultAccuracy:
     """How exact an elementary function has to be: a mode, or tolerances with the mode TOLERANCE."""
 
-    mode: Literal["DEFAULT", "HIGHEST", "TOLERANCE"] = "DEFAULT"
+    mode: AccuracyMode = "DEFAULT"
     atol: float = 0.0
     rtol: float = 0.0
     ulps: int = 0

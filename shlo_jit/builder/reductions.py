@@ -13,6 +13,8 @@ from shlo_jit.builder.arguments import (
     axes,
     constant_of,
     element,
+    listed,
+    one_or_all,
     per_dimension,
     same_elements,
     shape_of,
@@ -23,6 +25,7 @@ from shlo_jit.builder.arguments import (
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.regions import Computation, map_region, scalar_region
 from shlo_jit.builder.scope import emit, emit1
+from shlo_jit.builder.shapes import shape_text
 from shlo_jit.builder.windows import PaddingLike, padding_of
 from shlo_jit.ir.types import I1
 from shlo_jit.ops import OPS
@@ -35,31 +38,32 @@ Tensors: TypeAlias = "TensorLike | Sequence[TensorLike]"
 
 @overload
 def reduce(
-    operands: TensorLike, init_values: TensorLike, computation: Computation, dimensions: Sequence[int]
+    operands: TensorLike, init_values: TensorLike, computation: Computation, dimensions_to_reduce: Sequence[int]
 ) -> Value: ...
 @overload
 def reduce(
     operands: Sequence[TensorLike],
     init_values: Sequence[TensorLike],
     computation: Computation,
-    dimensions: Sequence[int],
+    dimensions_to_reduce: Sequence[int],
 ) -> tuple[Value, ...]: ...
 def reduce(
-    operands: Tensors, init_values: Tensors, computation: Computation, dimensions: Sequence[int]
+    operands: Tensors, init_values: Tensors, computation: Computation, dimensions_to_reduce: Sequence[int]
 ) -> Value | tuple[Value, ...]:
     """All elements along some dimensions made one by a function, beginning with a scalar.
 
     operands: a tensor, or N of one shape. init_values: as many scalars of their element types, which should change
     nothing. computation: of N scalars so far and N elements to N scalars (one by itself where N is 1); in which order
-    it is applied is not said. dimensions: those that go away. Returns a tensor, or a tuple of N (document: Reduce).
+    it is applied is not said. dimensions_to_reduce: those that go away. Returns a tensor, or a tuple of N (document:
+    Reduce).
     """
     xs, starts = _with_starts(operands, init_values)
     elements = [element(s) for s in starts]
     body = scalar_region("computation", computation, elements * 2, elements)
-    where = axes(dimensions, len(shape_of(xs[0])), "dimensions")
-    names = {"inputs": "operands"}
+    where = axes(dimensions_to_reduce, len(shape_of(xs[0])), "dimensions_to_reduce")
+    names = {"inputs": "operands", "dimensions": "dimensions_to_reduce"}
     attributes = {"dimensions": list(where)}
-    return _results(operands, emit("stablehlo.reduce", [*xs, *starts], attributes, regions=[body], names=names))
+    return one_or_all(operands, emit("stablehlo.reduce", [*xs, *starts], attributes, regions=[body], names=names))
 
 
 @overload
@@ -113,7 +117,8 @@ def reduce_window(
     }
     body = scalar_region("computation", computation, elements * 2, elements)
     names = {"inputs": "operands"}
-    return _results(operands, emit("stablehlo.reduce_window", [*xs, *starts], attributes, regions=[body], names=names))
+    found = emit("stablehlo.reduce_window", [*xs, *starts], attributes, regions=[body], names=names)
+    return one_or_all(operands, found)
 
 
 def select_and_scatter(
@@ -155,7 +160,7 @@ def map(
     `dimensions`: all of them in order, which is the default. `static_operands` are handed to the function behind the
     scalars, as they are (document: Map)."""
     xs = tensors_of(operands, "operands")
-    body = map_region("computation", computation, [element(x) for x in xs], list(static_operands))
+    body = map_region("computation", computation, [element(x) for x in xs], listed(static_operands, "static_operands"))
     rank = len(shape_of(xs[0])) if xs else 0
     where = tuple(range(rank)) if dimensions is None else axes(dimensions, rank, "dimensions")
     names = {"inputs": "operands"}
@@ -164,7 +169,7 @@ def map(
 
 # ---------------------------------------------------------------------------- by one op
 def reduce_sum(operand: TensorLike, dimensions: Sequence[int]) -> Value:
-    """The sum along some dimensions, in the element type of the operand."""
+    """The sum along some dimensions, in the element type of the operand; of nothing it is 0."""
     return _reduced("add", binary.add, operand, dimensions)
 
 
@@ -201,11 +206,14 @@ def reduce_xor(operand: TensorLike, dimensions: Sequence[int]) -> Value:
 def _reduced(name: str, computation: Computation, operand: TensorLike, dimensions: Sequence[int]) -> Value:
     """A reduction by an op that has a neutral element, which its record knows."""
     x = tensor_of(operand, "operand")
+    where = axes(dimensions, len(shape_of(x)), "dimensions")
     neutral = OPS[f"stablehlo.{name}"].neutral_on(x.element_type)
+    if name == "add" and 0 in [shape_of(x)[d] for d in where]:  # what adds nothing to floats is -0.0
+        neutral = 0
     if neutral is None:
         raise wrong("operand", f"{name} of {x.element_type} has no number to begin with")
     start = constant_of(np.asarray(neutral).astype(x.element_type.numpy), x.element_type)
-    found = reduce(x, start, computation, dimensions)
+    found = reduce(x, start, computation, where)
     assert not isinstance(found, tuple)
     return found
 
@@ -215,12 +223,14 @@ def _with_starts(operands: Tensors, init_values: Tensors) -> tuple[list[Value], 
     """Tensors and the scalars they begin with; numbers take the tensors' element types."""
     xs = tensors_of(operands, "operands")
     given = list(init_values) if isinstance(init_values, list | tuple) else [init_values]
-    if not xs or len(given) != len(xs):
+    if len(given) != len(xs):
         raise wrong("init_values", f"expected as many as operands, of which there are {len(xs)}, got {len(given)}")
-    starts = [tensor_of(s, f"init_values[{i}]", element(x)) for i, (s, x) in enumerate(zip(given, xs, strict=True))]
-    return xs, starts
+    return xs, [_start(s, x, f"init_values[{i}]") for i, (s, x) in enumerate(zip(given, xs, strict=True))]
 
 
-def _results(operands: Tensors, found: tuple[Value, ...]) -> Value | tuple[Value, ...]:
-    """One result of one operand, a tuple of a list of them."""
-    return found if isinstance(operands, list | tuple) else found[0]
+def _start(given: object, x: Value, argument: str) -> Value:
+    start = tensor_of(given, argument, element(x))
+    if shape_of(start) != () or element(start) != element(x):
+        what = f"expected a scalar of {element(x)}, as the operand {shape_text(x.type)} has it"
+        raise wrong(argument, f"{what}, got {shape_text(start.type)}")
+    return start

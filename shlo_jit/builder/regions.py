@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +21,24 @@ Computation = Callable[..., Any]
 """A Python function of values: traced once, with values of the right types."""
 
 
-def callable_of(f: object, argument: str) -> Computation:
-    """A Python function."""
+def callable_of(f: object, argument: str, count: int) -> Computation:
+    """A Python function of so many arguments."""
     if not callable(f):
         raise wrong(argument, f"expected a function, got {type(f).__name__}")
+    try:
+        inspect.signature(f).bind(*range(count))
+    except TypeError as error:
+        many = "1 argument" if count == 1 else f"{count} arguments"
+        raise wrong(argument, f"expected a function of {many}: {error}") from None
+    except ValueError:  # it does not say what it takes
+        pass
     return f
 
 
 def scalar_region(argument: str, f: object, inputs: Sequence[DType], results: Sequence[DType]) -> Region:
     """A region of scalars with these element types, that returns scalars of those; numbers that the function returns
     take these."""
-    computation = callable_of(f, argument)
+    computation = callable_of(f, argument, len(inputs))
 
     def body(*scalars: Value) -> list[Value]:
         found = computation(*scalars)
@@ -53,7 +61,7 @@ def _scalar(x: object, dtype: DType, argument: str) -> Value:
 
 def map_region(argument: str, f: object, inputs: Sequence[DType], more: Sequence[Value]) -> Region:
     """As `scalar_region`, but whatever element type the function returns; it gets `more` behind the scalars."""
-    computation = callable_of(f, argument)
+    computation = callable_of(f, argument, len(inputs) + len(more))
 
     def body(*scalars: Value) -> list[Value]:
         found = tensor_of(computation(*scalars, *more), argument)

@@ -38,7 +38,8 @@ class Symbols:
         self.names: set[str] = set()
         self.locations: dict[str, str] = {}
         self.computations: dict[Any, Any] = {}
-        """Private functions that were made of Python's, by these and the types of their arguments."""
+        """Private functions that were made of Python's, by these and the types of their arguments; None of those that
+        are being traced."""
         self._known: dict[str, OpaqueAttr] = {}
 
     def location(self, place: Place) -> OpaqueAttr:
@@ -164,11 +165,13 @@ def emit(
     elements: DType | None = None,
     regions: Sequence[Region] = (),
     names: Mapping[str, str] | None = None,
+    check: Callable[[Op], None] | None = None,
 ) -> tuple[Value, ...]:
     """Add an op, and return its results. Attributes that are None, or truth values as they are by default, are left
     out; Python's numbers, texts and lists become what the op's record asks for. `results`: types, where operands and
     attributes leave them open; `elements`: the element type, where they leave only that open. `names`: what callers
-    know an operand, attribute or field by, where that is another name than the op's."""
+    know an operand, attribute or field by, where that is another name than the op's. `check`: raises Violation where
+    more has to hold than the record says."""
     opened, place, record = frame(), caller(), OPS[name]
     for i, handle in enumerate(operands):
         if handle.frame is not opened:
@@ -185,6 +188,8 @@ def emit(
                 types = [with_element(t, elements) if isinstance(t, TensorType) else t for t in types]
         op = Op(name, raws, types, given, list(regions), place.source, place.start, place.end)
         check_op(op, record)
+        if check is not None:
+            check(op)
     except Violation as violation:
         _refuse(violation, record, len(operands), names or {}, place)
     op.location = opened.symbols.location(place)

@@ -39,8 +39,10 @@ def element_of(dtype: object, argument: str = "dtype") -> DType:
         if found is not None:
             return found
     try:
+        if not isinstance(dtype, str | np.dtype | type):  # NumPy takes None for f64, and anything that has a dtype
+            raise TypeError
         return by_numpy()[np.dtype(dtype)]  # type: ignore[call-overload]  whatever it is, it says so
-    except (TypeError, KeyError):
+    except (TypeError, KeyError, ValueError, SyntaxError):  # the last ones of NumPy's reading of a text
         hint = "such as 'f32', 's32' (or 'i32'), 'pred', 'bf16', or NumPy's"
         raise wrong(argument, f"expected an element type, got {dtype!r}", hint=hint) from None
 
@@ -62,6 +64,14 @@ def tensor_type(shape: object, argument: str = "shape") -> TensorType:
     found = type_of(shape, argument)
     if not isinstance(found, TensorType):
         raise wrong(argument, f"expected the shape of a tensor, got {shape_text(found)}")
+    return found
+
+
+def static_type(shape: object, argument: str = "shape") -> TensorType:
+    """The type of a tensor all of whose extents are known."""
+    found = tensor_type(shape, argument)
+    if not found.is_static:
+        raise wrong(argument, f"the extents of {shape_text(found)} have to be known for this")
     return found
 
 

@@ -12,6 +12,7 @@ from shlo_jit.builder.arguments import (
     element,
     flag,
     integer,
+    one_or_all,
     shape_of,
     static_shape,
     tensor_of,
@@ -52,16 +53,14 @@ def sort(
     is less than b0. is_stable: elements neither of which comes before the other stay in their order (document: Sort).
     """
     xs = tensors_of(operands, "operands")
-    if not xs:
-        raise wrong("operands", "expected at least one tensor")
     attributes: dict[str, Any] = {
         "dimension": axis(dimension, len(shape_of(xs[0])), "dimension"),
         "is_stable": flag(is_stable, "is_stable"),
     }
     elements = [dtype for x in xs for dtype in (element(x),) * 2]
-    body = scalar_region("comparator", comparator or ascending, elements, [I1])
-    found = emit("stablehlo.sort", xs, attributes, regions=[body], names={"inputs": "operands"})
-    return found if isinstance(operands, list | tuple) else found[0]
+    body = scalar_region("comparator", ascending if comparator is None else comparator, elements, [I1])
+    names = {"inputs": "operands"}
+    return one_or_all(operands, emit("stablehlo.sort", xs, attributes, regions=[body], names=names))
 
 
 def top_k(operand: TensorLike, k: int, largest: bool = True) -> tuple[Value, Value]:

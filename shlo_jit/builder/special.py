@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shlo_jit.builder.arguments import TensorLike
+from shlo_jit.builder.arguments import TensorLike, listed
 from shlo_jit.builder.broadcasting import binary, unary
+from shlo_jit.builder.calls import attribute
 from shlo_jit.builder.control import values_of
 from shlo_jit.builder.errors import BuilderError, wrong
 from shlo_jit.builder.scope import emit
@@ -120,17 +121,17 @@ def op(
     """Any operation of StableHLO or CHLO without a region, by its full name ("stablehlo.einsum"), and its results.
 
     attributes: under StableHLO's names; numbers, truth values, texts and lists become what the operation's record asks
-    for. shapes: of the results, where operands and attributes leave them open. Raises BuilderError for a name that is
-    none, and for what the specification does not allow.
+    for, others what they do in `composite_call`. shapes: of the results, where operands and attributes leave them open.
+    Raises BuilderError for a name that is none, and for what the specification does not allow.
     """
     if name not in OPS:
         raise wrong("name", f"there is no operation {name!r}", hint=did_you_mean(str(name), OPS))
-    if not isinstance(operands, list | tuple):
-        raise wrong("operands", f"expected a list, got {type(operands).__name__}")
-    values = [v for i, x in enumerate(operands) for v in values_of(x, f"operands[{i}]")[0]]
+    values = [v for i, x in enumerate(listed(operands, "operands")) for v in values_of(x, f"operands[{i}]")[0]]
+    own = OPS[name].attributes
+    said = {key: x if key in own else attribute(x, f"attributes[{key!r}]") for key, x in (attributes or {}).items()}
     types = None if shapes is None else [type_of(s, f"shapes[{i}]") for i, s in enumerate(shapes)]
     try:
-        return emit(name, values, attributes, results=types)
+        return emit(name, values, said, results=types)
     except ValueError as error:
         if isinstance(error, BuilderError):
             raise

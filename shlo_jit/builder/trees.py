@@ -5,6 +5,7 @@ leaves, tree = flatten({"w": x, "b": [y, None]})      unflatten(tree, leaves)
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 Tree = tuple[Any, ...] | None
 """What a tree is without its leaves; hashable. A leaf is None."""
 NONE: Tree = (type(None), None, ())
+DICTIONARIES = (dict, OrderedDict)
 
 
 def flatten(x: Any) -> tuple[list[Any], Tree]:
@@ -25,8 +27,8 @@ def _flatten(x: Any, leaves: list[Any]) -> Tree:
     kind = type(x)
     if kind is tuple or kind is list:
         return kind, None, tuple([_flatten(part, leaves) for part in x])
-    if kind is dict:
-        return dict, tuple(x), tuple([_flatten(part, leaves) for part in x.values()])
+    if kind in DICTIONARIES:
+        return kind, tuple(x), tuple([_flatten(part, leaves) for part in x.values()])
     if x is None:
         return NONE
     if isinstance(x, tuple) and hasattr(x, "_fields"):
@@ -36,6 +38,27 @@ def _flatten(x: Any, leaves: list[Any]) -> Tree:
         return kind, names, tuple([_flatten(getattr(x, name), leaves) for name in names])
     leaves.append(x)
     return None
+
+
+def flatten_as(tree: Tree, x: Any) -> list[Any] | None:
+    """The leaves of a tree of this structure, in its order: dictionaries may have their keys in another one. None of a
+    tree of another structure."""
+    leaves, found = flatten(x)
+    if found == tree:
+        return leaves
+    if _without_order(found) != _without_order(tree):
+        return None
+    known = dict(zip(paths(found), leaves, strict=True))
+    return [known[path] for path in paths(tree)]
+
+
+def _without_order(tree: Tree) -> Any:
+    """A tree without the order of its dictionaries' keys."""
+    if tree is None:
+        return None
+    kind, names, children = tree
+    parts = tuple(map(_without_order, children))
+    return (kind, names, parts) if kind not in DICTIONARIES else (kind, frozenset(zip(names, parts, strict=True)))
 
 
 def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
@@ -52,8 +75,8 @@ def _unflatten(tree: Tree, leaves: Iterator[Any]) -> Any:
     parts = [_unflatten(child, leaves) for child in children]
     if kind is tuple or kind is list:
         return kind(parts)
-    if kind is dict:
-        return dict(zip(names, parts, strict=True))
+    if kind in DICTIONARIES:
+        return kind(zip(names, parts, strict=True))
     return kind(*parts) if names is None else kind(**dict(zip(names, parts, strict=True)))
 
 
@@ -67,6 +90,6 @@ def paths(tree: Tree, start: str = "") -> list[str]:
         if names is None:
             step = f"[{i}]"
         else:
-            step = f"[{names[i]!r}]" if kind is dict else f".{names[i]}"
+            step = f"[{names[i]!r}]" if kind in DICTIONARIES else f".{names[i]}"
         found += paths(child, start + step)
     return found

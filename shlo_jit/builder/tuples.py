@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from shlo_jit.builder.arguments import integer
+from shlo_jit.builder.arguments import integer, listed
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.scope import Handle, emit1
 from shlo_jit.builder.shapes import shape_text
@@ -17,10 +17,17 @@ if TYPE_CHECKING:
 
 def make_tuple(elements: Sequence[Value]) -> Value:
     """One value of several of any types (document: Tuple)."""
-    for i, x in enumerate(elements):
+    for i, x in enumerate(listed(elements, "elements", "a list of values")):
         if not isinstance(x, Handle):
             raise wrong(f"elements[{i}]", f"expected a value of the program, got {type(x).__name__}")
     return emit1("stablehlo.tuple", list(elements))
+
+
+def elements_of(x: Any) -> Any:
+    """The elements of a tuple of the program, as Python's tuple; anything else as it is."""
+    if not isinstance(x, Handle) or not isinstance(x.type, TupleType):
+        return x
+    return tuple(get_tuple_element(x, i) for i in range(len(x.type.types)))  # type: ignore[arg-type]  a value
 
 
 def get_tuple_element(tuple_data: Value, index: int) -> Value:

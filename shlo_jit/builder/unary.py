@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from shlo_jit.builder.arguments import TensorLike, enum, struct
+from shlo_jit.builder.arguments import TensorLike, enum, integer, real_number, struct, word
 from shlo_jit.builder.broadcasting import unary
 from shlo_jit.builder.errors import wrong
-from shlo_jit.builder.records import ResultAccuracy, record_of
+from shlo_jit.builder.records import AccuracyMode, ResultAccuracy, record_of
 
 if TYPE_CHECKING:
     from shlo_jit.builder.values import Value
@@ -24,19 +24,23 @@ def _accuracy(result_accuracy: Accuracy) -> dict[str, Any]:
     """The attribute of an accuracy that is asked for."""
     if result_accuracy is None:
         return {}
-    said = record_of(result_accuracy, ResultAccuracy, "result_accuracy")
+    said = _checked(result_accuracy)
     mode = enum("result_accuracy_mode", said.mode)
-    fields = {"atol": float(said.atol), "rtol": float(said.rtol), "ulps": said.ulps, "mode": mode}
+    fields = {"atol": said.atol, "rtol": said.rtol, "ulps": said.ulps, "mode": mode}
     return {"result_accuracy": struct("stablehlo.result_accuracy", **fields)}
+
+
+def _checked(result_accuracy: ResultAccuracy | Mapping[str, Any]) -> ResultAccuracy:
+    said, argument = record_of(result_accuracy, ResultAccuracy, "result_accuracy"), "result_accuracy"
+    tolerances = real_number(said.atol, argument), real_number(said.rtol, argument)
+    mode = word(said.mode, AccuracyMode, argument)
+    return ResultAccuracy(mode, *tolerances, integer(said.ulps, argument))  # type: ignore[arg-type]  one of the words
 
 
 def _without_accuracy(result_accuracy: Accuracy) -> None:
     """Of functions whose ops have no such attribute: they are as exact as they are, which is what the two modes without
     tolerances ask for."""
-    if (
-        result_accuracy is not None
-        and record_of(result_accuracy, ResultAccuracy, "result_accuracy").mode == "TOLERANCE"
-    ):
+    if result_accuracy is not None and _checked(result_accuracy).mode == "TOLERANCE":
         raise wrong("result_accuracy", "tolerances cannot be said of this function: its op has no such attribute")
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from shlo_jit.builder import binary, comparisons, contractions, data, indexing, reductions, scope, unary
-from shlo_jit.builder.arguments import TensorLike, axes, element, integers, same_elements, shape_of
+from shlo_jit.builder import binary, comparisons, contractions, data, division, indexing, reductions, scope, unary
+from shlo_jit.builder.arguments import TensorLike, axes, element, extents, same_elements, shape_of
 from shlo_jit.builder.errors import wrong
 from shlo_jit.builder.scope import Handle
 from shlo_jit.builder.shapes import DTypeLike, shape_text
@@ -77,13 +77,22 @@ class Value(Handle):
 
     # ------------------------------------------------------------------------ what it is not
     def __bool__(self) -> NoReturn:
-        hint = "builder.select, conditional or while_ decide when the program runs"
+        hint = (
+            "builder.select, conditional or while_ decide when the program runs; for and, or, not, max, min write "
+            "& | ~, builder.max, builder.min"
+        )
         raise wrong("", "whether a value of the program is true is not known while it is built", hint=hint)
+
+    def __array_function__(self, function: Any, *_: object) -> NoReturn:
+        what = f"numpy.{function.__name__} computes arrays, and this is a value of a program that is built"
+        raise wrong("", what, hint="values have methods and operators; see the functions of shlo_jit.builder")
 
     def _unknown(self, *_: object) -> NoReturn:
         raise wrong("", "a value of the program is not known while it is built")
 
-    __float__ = __int__ = __index__ = __complex__ = __array__ = _unknown
+    __float__ = __int__ = __index__ = __complex__ = _unknown
+    if not TYPE_CHECKING:  # to type checkers, what has __array__ is an array
+        __array__ = _unknown
     __hash__ = object.__hash__
 
     # ------------------------------------------------------------------------ arithmetic
@@ -106,22 +115,28 @@ class Value(Handle):
         return binary.mul(other, self)
 
     def __truediv__(self, other: TensorLike) -> Value:
-        return _divided(self, other)
+        return division.true_divide(self, other)
 
     def __rtruediv__(self, other: TensorLike) -> Value:
-        return _divided(other, self)
+        return division.true_divide(other, self)
 
     def __floordiv__(self, other: TensorLike) -> Value:
-        return _floor_divided(self, other)
+        return division.floor_divide(self, other)
 
     def __rfloordiv__(self, other: TensorLike) -> Value:
-        return _floor_divided(other, self)
+        return division.floor_divide(other, self)
 
     def __mod__(self, other: TensorLike) -> Value:
-        return _modulo(self, other)
+        return division.modulo(self, other)
 
     def __rmod__(self, other: TensorLike) -> Value:
-        return _modulo(other, self)
+        return division.modulo(other, self)
+
+    def __divmod__(self, other: TensorLike) -> tuple[Value, Value]:
+        return division.divmod_of(self, other)
+
+    def __rdivmod__(self, other: TensorLike) -> tuple[Value, Value]:
+        return division.divmod_of(other, self)
 
     def __pow__(self, other: TensorLike) -> Value:
         return binary.pow(self, other)
@@ -144,7 +159,9 @@ class Value(Handle):
     def __abs__(self) -> Value:
         return unary.abs(self)
 
-    def __round__(self) -> Value:
+    def __round__(self, ndigits: None = None) -> Value:
+        if ndigits is not None:
+            raise wrong("ndigits", f"values are rounded to integers only, got {ndigits!r}")
         return unary.round_nearest_even(self)
 
     # ------------------------------------------------------------------------ bits
@@ -207,7 +224,11 @@ class Value(Handle):
         clamped, as those of `dynamic_slice`. Of a tuple its element."""
         if isinstance(self.type, TupleType):
             return get_tuple_element(self, index)  # type: ignore[arg-type]  which says what is wrong
-        return indexing.part(self, index if isinstance(index, tuple) else (index,))
+        return indexing.part(self._tensor("elements"), index if isinstance(index, tuple) else (index,))
+
+    def __setitem__(self, index: object, value: object) -> NoReturn:
+        hint = "builder.dynamic_update_slice and scatter return a tensor with other elements"
+        raise wrong("", "values of the program do not change", hint=hint)
 
     def __len__(self) -> int:
         shape = self.shape
@@ -238,7 +259,7 @@ class Value(Handle):
 
     def broadcast_to(self, shape: Sequence[int]) -> Value:
         """Copies of the tensor in a larger shape, whose last dimensions are its own; extents of 1 stretch."""
-        sizes = integers(shape, "shape")
+        sizes = extents(shape, "shape")
         if len(sizes) < self.ndim:
             raise wrong("shape", f"{shape_text(self.type)} has more dimensions than {list(sizes)}")
         return data.broadcast_in_dim(self, sizes, range(len(sizes) - self.ndim, len(sizes)))  # type: ignore[arg-type]
@@ -261,22 +282,30 @@ class Value(Handle):
         return self._kept(reductions.reduce_min(self, self._axes(axis)), axis, keepdims)
 
     def mean(self, axis: Axes = None, keepdims: bool = False) -> Value:
-        """The mean of floats along some dimensions, by default of all elements."""
+        """The mean of floats along some dimensions, by default of all elements; of those of less than 32 bits it is
+        computed in f32, and converted back."""
         where = self._axes(axis)
         if self.element_type.kind not in "fc":
             raise wrong(
                 "", f"the mean of {self.element_type} is none of {self.element_type}", hint="write .astype('f32')"
             )
         count = int(np.prod([self._static()[d] for d in where], dtype=np.int64))
-        return self._kept(reductions.reduce_sum(self, where) / float(count), axis, keepdims)
+        x = self.astype("f32") if self.element_type.bits < 32 else self
+        mean = reductions.reduce_sum(x, where) / float(count)
+        return self._kept(mean.astype(self.element_type), axis, keepdims)
 
     def all(self, axis: Axes = None, keepdims: bool = False) -> Value:
         """Whether all elements of a tensor of pred are true, along some dimensions."""
-        return self._kept(reductions.reduce_and(self, self._axes(axis)), axis, keepdims)
+        return self._kept(reductions.reduce_and(self._truths("all"), self._axes(axis)), axis, keepdims)
 
     def any(self, axis: Axes = None, keepdims: bool = False) -> Value:
         """Whether an element of a tensor of pred is true, along some dimensions."""
-        return self._kept(reductions.reduce_or(self, self._axes(axis)), axis, keepdims)
+        return self._kept(reductions.reduce_or(self._truths("any"), self._axes(axis)), axis, keepdims)
+
+    def _truths(self, what: str) -> Value:
+        if self.element_type.kind != "b":
+            raise wrong("", f"{what} is of pred, not of {self.element_type}", hint=f"write (x != 0).{what}()")
+        return self
 
     def _axes(self, axis: Axes) -> tuple[int, ...]:
         return tuple(range(self.ndim)) if axis is None else axes(axis, self.ndim, "axis")
@@ -291,46 +320,6 @@ class Value(Handle):
 def _listed(given: tuple[Any, ...]) -> Sequence[int]:
     """Of `f(2, 3)` as of `f((2, 3))`."""
     return given[0] if len(given) == 1 and isinstance(given[0], list | tuple) else given
-
-
-def _divided(lhs: TensorLike, rhs: TensorLike) -> Value:
-    x, y = same_elements({"lhs": lhs, "rhs": rhs})
-    if x.element_type.kind not in "fc":
-        raise wrong(
-            "lhs", f"/ of {x.element_type} is no {x.element_type}", hint="write //, builder.div or .astype('f32')"
-        )
-    return binary.div(x, y)
-
-
-def _floor_divided(lhs: TensorLike, rhs: TensorLike) -> Value:
-    """The greatest integer that is not above the quotient, as Python's //."""
-    x, y = same_elements({"lhs": lhs, "rhs": rhs})
-    kind = x.element_type.kind
-    if kind == "f":
-        return unary.floor(binary.div(x, y))
-    if kind not in "iu":
-        raise wrong("lhs", f"// is of integers and floats, not of {x.element_type}")
-    quotient = binary.div(x, y)
-    if kind == "u":
-        return quotient
-    rest = binary.rem(x, y)
-    wrong_way = binary.and_(comparisons.ne(rest, 0), comparisons.ne(comparisons.lt(rest, 0), comparisons.lt(y, 0)))
-    return binary.sub(quotient, data.convert_element_type(wrong_way, x.element_type))
-
-
-def _modulo(lhs: TensorLike, rhs: TensorLike) -> Value:
-    """What is left, with the sign of rhs, as Python's %."""
-    x, y = same_elements({"lhs": lhs, "rhs": rhs})
-    if x.element_type.kind not in "iuf":
-        raise wrong("lhs", f"% is of integers and floats, not of {x.element_type}")
-    rest = binary.rem(x, y)
-    if x.element_type.kind == "u":
-        return rest
-    zero = 0 if x.element_type.kind == "i" else 0.0
-    wrong_way = binary.and_(
-        comparisons.ne(rest, zero), comparisons.ne(comparisons.lt(rest, zero), comparisons.lt(y, zero))
-    )
-    return binary.select(wrong_way, binary.add(rest, y), rest)
 
 
 def _shifted_right(lhs: TensorLike, rhs: TensorLike) -> Value:

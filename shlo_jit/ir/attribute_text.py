@@ -24,8 +24,8 @@ from shlo_jit.ir.structs import CONV_FIELDS, DIMS, ENUMS_WITH_OWN_NAME, STRUCTS,
 from shlo_jit.ir.type_text import type_text
 from shlo_jit.sizes import Size
 
-_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*$")
-_SYMBOL = re.compile(r"[A-Za-z0-9_$.\-]+$")
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_$.]*\Z")
+_SYMBOL = re.compile(r"[A-Za-z0-9_$.\-]+\Z")
 _SPECIAL = re.compile(r'[\x00-\x1f\x7f"\\\ud800-\udfff]')
 
 

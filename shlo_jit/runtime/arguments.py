@@ -17,7 +17,7 @@ import numpy as np
 
 from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.codegen.program import Port
-from shlo_jit.runtime.dlpack import from_dlpack
+from shlo_jit.runtime.dlpack import foreign_array
 
 if TYPE_CHECKING:
     from shlo_jit.runtime.ports import DynamicPort
@@ -145,26 +145,13 @@ def _refuse_masked(value: object, index: int, port: Port | DynamicPort) -> None:
 
 
 def _foreign(value: Any, index: int, port: Port | DynamicPort) -> np.ndarray:
-    """An array of another library, by DLPack when it offers that, else by `__array__`."""
-    failure: Exception | None = None
-    if hasattr(value, "__dlpack__"):
-        for take_from in (np.from_dlpack, from_dlpack):  # numpy's has no bfloat16, say
-            try:
-                found = take_from(value)
-            except (BufferError, RuntimeError, TypeError, ValueError) as error:
-                failure = failure or error
-            else:
-                if found is not None:
-                    return found
-    if hasattr(value, "__array__"):
-        try:
-            return np.asarray(value)
-        except Exception as error:  # another library's: a tensor on another device, or one that has no elements yet
-            raise TypeError(
-                f"{name_of(index, port)}: cannot take {type(value).__name__} as an array: {error}"
-            ) from error
-    if failure is not None:
-        raise TypeError(f"{name_of(index, port)}: cannot take {type(value).__name__} by DLPack: {failure}") from failure
+    """An array of another library."""
+    try:
+        found = foreign_array(value)
+    except TypeError as error:
+        raise TypeError(f"{name_of(index, port)}: {error}") from error
+    if found is not None:
+        return found
     hint = "; use numpy.asarray" if isinstance(value, list | tuple | range | memoryview | buffers.array) else ""
     raise TypeError(f"{name_of(index, port)}: expected {describe(port)}, got {type(value).__name__}{hint}")
 

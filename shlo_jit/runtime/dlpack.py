@@ -70,6 +70,30 @@ class _Memory:
         }
 
 
+def foreign_array(value: Any) -> np.ndarray | None:
+    """An array of another library, by DLPack when it offers that, else by `__array__`; None where it offers neither.
+    Raises TypeError with what the library says where it refuses."""
+    failure: Exception | None = None
+    if hasattr(value, "__dlpack__"):
+        for take_from in (np.from_dlpack, from_dlpack):  # numpy's has no bfloat16, say
+            try:
+                found = take_from(value)
+            except (BufferError, RuntimeError, TypeError, ValueError) as error:
+                failure = failure or error
+            else:
+                if found is not None:
+                    return found
+    kind = type(value).__name__
+    if hasattr(value, "__array__"):
+        try:
+            return np.asarray(value)
+        except Exception as error:  # another library's: a tensor on another device, or one that has no elements yet
+            raise TypeError(f"cannot take {kind} as an array: {error}") from error
+    if failure is not None:
+        raise TypeError(f"cannot take {kind} by DLPack: {failure}") from failure
+    return None
+
+
 def from_dlpack(value: Any) -> np.ndarray | None:
     """The value's memory as an array, read-only; None where it is elsewhere, or of another element type."""
     capsule = value.__dlpack__()

@@ -30,7 +30,7 @@ from shlo_jit.verify.check_op import has_declared_form
 __all__ = ["Printer", "print_module", "print_op", "type_text"]
 
 _ALIAS = re.compile(r"#(loc[A-Za-z0-9_$.\-]*)")
-_HINT = re.compile(r"[A-Za-z_$.\-][A-Za-z0-9_$.\-]*$")
+_HINT = re.compile(r"[A-Za-z_$.\-][A-Za-z0-9_$.\-]*\Z")
 
 _PROPERTIES = """
 algorithm all_gather_dim api_version arg_attrs backend_config base_dilations batch_dims batch_group_count

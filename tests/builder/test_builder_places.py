@@ -34,7 +34,7 @@ CASES: list[tuple[Callable[..., Any], tuple[str, ...], str, str]] = [
     (lambda x: b.dynamic_slice(x, (0, 0), (1, 4)), ("f32[2,3]",), "dynamic_slice", "slice_sizes"),
     (lambda x: b.concatenate([x, x], 2), ("f32[2,3]",), "concatenate", "dimension"),
     (lambda x: b.concatenate([], 2), ("f32[2,3]",), "concatenate", "operands"),
-    (lambda x: b.reduce(x, 0.0, b.add, (2,)), ("f32[2,3]",), "reduce", "dimensions"),
+    (lambda x: b.reduce(x, 0.0, b.add, (2,)), ("f32[2,3]",), "reduce", "dimensions_to_reduce"),
     (lambda x: b.reduce(x, 0.0, 3, (0,)), ("f32[2,3]",), "reduce", "computation"),  # type: ignore[arg-type]
     (lambda x: b.reduce(x, 0.0, lambda a, c: a > c, (0,)), ("f32[2,3]",), "reduce", "computation"),
     (lambda x: b.reduce(x, [0.0, 1.0], b.add, (0,)), ("f32[2,3]",), "reduce", "init_values"),

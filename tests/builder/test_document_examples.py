@@ -108,6 +108,21 @@ def test_iota() -> None:
     check_eval(lambda: b.iota("s32[4, 8]", 1), np.tile(np.arange(8, dtype=np.int32), (4, 1)))
 
 
+def test_an_integer_becomes_four_bytes() -> None:
+    x = i32([0x01020304, -1])
+    check_eval(lambda x: b.bitcast_convert_type(x, "s8"), x.view(np.int8).reshape(2, 4), x)
+
+
+def test_transpose_is_reshape_in_another_order() -> None:
+    """Transpose is the same as Reshape(operand, permutation, Permute(permutation, operand.shape.dimensions))."""
+    check_eval(lambda v: b.reshape(v, (3, 4, 2), (2, 0, 1)), TWENTY_FOUR.transpose(2, 0, 1), TWENTY_FOUR)
+
+
+def test_sign() -> None:
+    got = shlo_jit.jit(b.sign)(f32([-2.5, -0.0, np.nan, 0.0, 7.0]))
+    assert str(got.tolist()) == "[-1.0, -0.0, nan, 0.0, 1.0]"
+
+
 def test_slice() -> None:
     check_eval(lambda a: b.slice(a, (2,), (4,)), f32([2, 3]), f32([0, 1, 2, 3, 4]))
     check_eval(lambda a: b.slice(a, (2, 1), (4, 3)), f32([[7, 8], [10, 11]]), TABLE)
@@ -131,9 +146,10 @@ def test_select(pred: Any, wanted: list[int]) -> None:
     check_eval(b.select, i32(wanted), np.array(pred), i32([1, 2, 3, 4]), i32([100, 200, 300, 400]))
 
 
-def test_select_of_tuples() -> None:
-    got = shlo_jit.jit(lambda p, x, y: b.select(p, (x, y), (y, x)))(np.array(False), i32([1]), i32([2]))
-    assert [a.tolist() for a in got] == [[2], [1]]
+@pytest.mark.parametrize("pair", [lambda *xs: xs, lambda *xs: b.tuple(xs)])
+def test_select_of_tuples(pair: Any) -> None:
+    f = shlo_jit.jit(lambda p, x, y: b.select(p, pair(x, y), pair(y, x)))
+    assert [a.tolist() for a in f(np.array(False), i32([1]), i32([2]))] == [[2], [1]]
 
 
 def test_set_dimension_size() -> None:
@@ -166,6 +182,32 @@ def test_dot_general_with_batch_dimensions() -> None:
     lhs, rhs = f32([[[1, 2], [3, 4]], [[5, 6], [7, 8]]]), f32([[[1, 0], [0, 1]], [[1, 0], [0, 1]]])
     numbers = b.DotDimensionNumbers([2], [1], [0], [0])
     check_eval(lambda x, y: b.dot_general(x, y, numbers), lhs, lhs, rhs)
+
+
+def test_dot_general_with_two_batch_dimensions() -> None:
+    """[b0, b1, m, k] dot [b0, b1, k, n]."""
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((2, 3, 4, 5), (2, 3, 5, 6)))
+    numbers = b.DotDimensionNumbers((3,), (2,), (0, 1), (0, 1))
+    check_eval(lambda x, y: b.dot_general(x, y, numbers), x @ y, x, y)
+
+
+def test_ragged_dots_of_three_kinds() -> None:
+    """Groups of rows, of what is summed over, and of batches."""
+    rng = np.random.default_rng(0)
+
+    def some(*shape: int) -> np.ndarray:
+        return rng.integers(-3, 4, shape).astype(np.float32)
+
+    x, y = some(5, 4), some(3, 4, 2)
+    check_eval(b.ragged_dot, np.concatenate([x[:2] @ y[0], x[2:] @ y[2]]), x, y, i32([2, 0, 3]))
+    y = some(4, 2)
+    summed = b.RaggedDotDimensionNumbers(b.DotDimensionNumbers((1,), (0,)), (1,))
+    wanted = np.stack([x[:, :1] @ y[:1], x[:, 1:] @ y[1:]])
+    check_eval(lambda x, y, n: b.ragged_dot(x, y, n, summed), wanted, x, y, i32([1, 3]))
+    x, y = some(3, 5, 4), some(3, 4, 2)
+    batch = b.RaggedDotDimensionNumbers(b.DotDimensionNumbers((2,), (1,), (0,), (0,)), (0,))
+    check_eval(lambda x, y, n: b.ragged_dot(x, y, n, batch), x @ y, x, y, i32([1, 2]))
 
 
 @pytest.mark.parametrize(("a", "c", "wanted"), [("n", "n", ()), ("mk", "k", (2,)), ("mk", "kn", (2, 4))])
@@ -206,6 +248,11 @@ def test_reduce(dimensions: tuple[int, ...], wanted: Any) -> None:
     check_eval(lambda x: b.reduce(x, 0.0, b.add, dimensions), f32(wanted), MATRIX3D)
 
 
+def test_reduce_of_a_vector() -> None:
+    """f(10, f(11, f(12, f(init_value, 13))))."""
+    check_eval(lambda x: b.reduce(x, 0, lambda a, c: a + c, (0,)), i32(46), i32([10, 11, 12, 13]))
+
+
 def test_a_variadic_reduction_finds_the_maximum_and_its_place() -> None:
     def larger(m: Any, at: Any, x: Any, i: Any) -> Any:
         later = x >= m
@@ -234,6 +281,40 @@ def test_reduce_window_of_a_matrix() -> None:
 def test_reduce_window_with_dilations() -> None:
     f = shlo_jit.jit(lambda x: b.reduce_window(x, 0, b.add, (2, 1), (4, 1), [(2, 1), (0, 0)], (2, 1), (3, 1)))
     check(f(i32([[1, 2], [3, 4], [5, 6]])), i32([[0, 0], [3, 4]]))
+
+
+@pytest.mark.parametrize(
+    ("x", "strides", "wanted"),
+    [
+        (
+            [[7, 2, 5, 3, 10, 2], [3, 8, 9, 3, 4, 2], [1, 5, 7, 5, 6, 1], [0, 6, 2, 7, 2, 8]], (2, 3),
+            [[0, 0, 0, 0, 6, 0], [0, 0, 2, 0, 0, 0], [0, 0, 3, 0, 0, 0], [0, 0, 0, 0, 0, 1]],
+        ),
+        (
+            [[7, 2, 5, 3, 8], [3, 8, 9, 3, 4], [1, 5, 7, 5, 6], [0, 6, 2, 10, 2]], (2, 2),
+            [[0, 0, 0, 0, 0], [0, 0, 8, 0, 0], [0, 0, 3, 0, 0], [0, 0, 0, 1, 0]],
+        ),
+    ],
+    ids=["apart", "overlapping"],
+)  # fmt: skip
+def test_select_and_scatter(x: Any, strides: tuple[int, int], wanted: Any) -> None:
+    """Windows of 2x3; where they overlap, the 9 is selected by both windows at the top: 8 is 2 + 6."""
+
+    def scattered(x: Any, source: Any) -> Any:
+        return b.select_and_scatter(x, b.ge, (2, 3), strides, "VALID", source, 0.0, b.add)
+
+    check_eval(scattered, f32(wanted), f32(x), f32([[2, 6], [3, 1]]))
+
+
+@pytest.mark.parametrize(
+    ("largest", "values", "indices"), [(True, [9, 9, 7], [1, 3, 0]), (False, [-1, 2, 2], [5, 2, 4])]
+)
+def test_top_k_of_equal_elements(largest: bool, values: list[int], indices: list[int]) -> None:
+    """If two elements are equal, the lower index comes first; other dimensions are kept."""
+    x = i32([[7, 9, 2, 9, 2, -1]] * 2)
+    got = shlo_jit.jit(lambda x: b.top_k(x, 3, largest))(x)
+    check(got[0], i32([values] * 2))
+    check(got[1], i32([indices] * 2))
 
 
 def test_sort_of_three_operands() -> None:
@@ -314,6 +395,38 @@ def test_a_branch_that_there_is_not_is_the_last(index: int, wanted: int) -> None
     check_eval(program, i32(wanted), i32(index), i32(5))
 
 
+def test_conditional_by_the_names_of_the_document() -> None:
+    def program(p: Any, x: Any) -> Any:
+        return b.conditional(
+            predicate=p, true_operand=x, true_computation=b.neg, false_operand=x, false_computation=b.abs
+        )
+
+    check_eval(program, i32(5), np.array(True), i32(-5))
+    by_index = shlo_jit.jit(
+        lambda n, x: b.conditional(branch_index=n, branch_computations=[b.neg, b.abs], branch_operands=[x, x])
+    )
+    assert by_index(i32(0), i32(3)) == -3
+
+
+def test_infeeds_of_two_loops_have_an_order() -> None:
+    """result1 = while (condition, init = init_value) { Infeed(shape) }, and another with init = result1."""
+
+    def read(times: int, number: Any) -> Any:
+        def body(s: Any) -> Any:
+            return s[0] + 1, s[1] * 10 + b.infeed("s32[]")
+
+        return b.while_(lambda s: s[0] < times, body, (b.constant(0, "s32"), number))[1]
+
+    exe = shlo_jit.jit(lambda x: read(2, read(3, x)) * 10 + b.infeed("s32[]")).compile("s32[]")
+    for n in range(1, 7):
+        exe.infeed.put(i32(n))
+    assert exe(i32(0)) == 123456
+
+
+def test_an_infeed_of_an_empty_tuple_reads_nothing() -> None:
+    check_eval(lambda x: (b.infeed("()"), x)[1], i32(5), i32(5))
+
+
 def test_custom_call() -> None:
     """CustomCall("myfunc", {x, y}, f32[3x3])."""
     x, y = f32([1, 2]), f32([[10, 20, 30], [40, 50, 60]])
@@ -371,6 +484,49 @@ def test_all_to_all() -> None:
     )
     for r, found in enumerate(got):
         check(found, np.concatenate([x[:, 4 * r : 4 * r + 4] for x in xs]))
+
+
+def test_all_to_all_of_two_replicas() -> None:
+    """f32[2,4] is cut along dimension 1 into f32[2,2], and becomes f32[4,2]."""
+    xs = [f32([[1, 2, 3, 4], [5, 6, 7, 8]]), f32([[9, 10, 11, 12], [13, 14, 15, 16]])]
+    got = on_replicas(lambda x: b.all_to_all(x, 1, 0, 2), *[(x,) for x in xs])
+    check(got[0], f32([[1, 2], [5, 6], [9, 10], [13, 14]]))
+    check(got[1], f32([[3, 4], [7, 8], [11, 12], [15, 16]]))
+
+
+@pytest.mark.parametrize("several", [lambda *xs: list(xs), lambda *xs: b.tuple(xs)])
+def test_reduce_scatter_of_a_tuple(several: Any) -> None:
+    """f32[2,4] on two replicas: each has half of the sum along dimension 1, of each element of the tuple."""
+    x, y = f32([[1, 2, 3, 4], [5, 6, 7, 8]]), i32([[1, 2], [3, 4]])
+    for part in range(2):
+        found = on_replicas(
+            lambda x, y, n=part: b.reduce_scatter(several(x, y), b.add, 1, 2)[n], (x, y), (2 * x, 2 * y)
+        )
+        for r, got in enumerate(found):
+            whole = (x, y)[part] * 3
+            check(got, np.split(whole, 2, 1)[r])
+
+
+def test_global_device_ids() -> None:
+    """2 replicas of 4 partitions: {0,1,4,5} are (0,0), (0,1), (1,0), (1,1) of (replica, partition)."""
+    groups = [[0, 1, 4, 5], [2, 3, 6, 7]]
+    with b.function("main", "s32[4]") as f:
+        f.returns(b.reduce_scatter(f.arg0, b.add, 0, 4, groups, channel_id=1, use_global_device_ids=True))
+    arguments = [(np.full(4, 10**device, np.int32),) for device in range(8)]
+    with shlo_jit.compile(f.module, num_replicas=2, num_partitions=4, transport="threads") as exe:
+        got = [int(np.array(x)[0]) for x in exe(arguments)]
+    assert got == [110011, 110011, 11001100, 11001100] * 2
+
+
+def test_ragged_all_to_all_with_several_updates() -> None:
+    """[num_devices, num_updates]: two rows of each device for each, to other places."""
+    sizes, offsets = i32([[1, 1], [1, 1]]), i32([[0, 1], [2, 3]])
+    got = on_replicas(
+        lambda x, to: b.ragged_all_to_all(x, offsets, sizes, np.zeros(6, np.int32), to, sizes, [[0, 1]]),
+        (i32([1, 2, 3, 4]), i32([[0, 2], [0, 2]])),
+        (i32([5, 6, 7, 8]), i32([[1, 3], [1, 3]])),
+    )
+    assert [x.tolist() for x in got] == [[1, 5, 2, 6, 0, 0], [3, 7, 4, 8, 0, 0]]
 
 
 def test_ragged_all_to_all() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from shlo_jit.reference.interpreter import evaluate
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "xla_operations.md"
-SEEDS = ROOT.parent / "shared" / "seeds"
 X, I = SAMPLES["x"], SAMPLES["i"]
 TRIED_IN_JAX = [op for op in OPERATIONS if op.function not in NOT_IN_JAX]
 HAVE_NO_REFERENCE = (
@@ -194,35 +192,6 @@ def test_the_page_has_the_table() -> None:
     """`python -m shlo_jit.builder.operations docs/xla_operations.md` writes it anew."""
     text = PAGE.read_text(encoding="utf-8")
     assert operations.written_into(text) == text
-
-
-SIGNATURE = re.compile(r"^ ?([A-Z]\w*)\(", re.MULTILINE | re.ASCII)
-HEADING = re.compile(
-    r"^ *([A-Z][a-z]+[A-Z]\w+|Expm1|Log1p|Rsqrt|Outfeed|Recv|Send)(?: \(\w+\))? *$", re.MULTILINE | re.ASCII
-)
-MENTION = re.compile(r"(?:XlaBuilder|HloInstruction)::(?:Create(?=[A-Z]))?([A-Z]\w*)", re.ASCII)
-TOTAL_ORDER = re.compile(r"[GLEN][a-z]TotalOrder")
-GLUED = re.compile(r"(the|tf|HloInstruction)$|^Reshape(?=Collapse)")
-"""What a translation wrote without a space beside a name."""
-OTHER_WORDS = {"Op", "Concat", "Expm"}
-"""What looks like an operation: a stand-in for several, an abbreviation, and half of a name."""
-
-
-@pytest.mark.parametrize(("edition", "start"), [(TODAY, "002_"), (OLDER, "003_")])
-def test_all_operations_of_the_documents_are_there(edition: str, start: str) -> None:
-    files = sorted(SEEDS.glob(f"{start}*.txt"))
-    if not files:
-        pytest.skip("the documents are not beside this checkout (../shared/seeds)")
-    text = files[0].read_text(encoding="utf-8")
-    found = {name for pattern in (SIGNATURE, HEADING, MENTION, TOTAL_ORDER) for name in pattern.findall(text)}
-    found = {GLUED.sub("", name) for name in found} - OTHER_WORDS
-    known = {op.name for op in OPERATIONS if edition in op.documents}
-    assert found <= known, found - known
-    # the other way round: what the table says of a document is there, as a word; headings may be translated
-    for name in known:
-        assert re.search(rf"(?<![A-Za-z]){re.escape(name.partition(' ')[0])}(?![a-z]*[A-Z])", text) or re.search(
-            rf"(?<![a-z]){re.escape(name)}(?![a-z])", text
-        ), f"{name} is not in {files[0].name}"
 
 
 def test_the_counts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
