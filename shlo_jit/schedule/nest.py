@@ -245,7 +245,7 @@ class _Scheduler:
         return Choice(limit, why)
 
     def choose_written_out(self) -> tuple[int, ...]:
-        """Innermost first, as long as the text stays short: a sum of 4 is 4 instructions, as a loop a chain of jumps."""
+        """Innermost first, as long as the text stays short: a sum of 4 is 4 instructions, or a chain of jumps."""
         space, found = self.space, []
         room = tuning.WRITTEN_OUT_OPS // (self.unroll.value * (len(self.nest.nodes) + len(self.nest.loads)))
         for v in reversed(space.inner):
