@@ -25,6 +25,7 @@ master_doc = "index"
 
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
+smartquotes = False  # `--option` would become a dash in prose
 suppress_warnings = ["myst.xref_ambiguous"]
 
 autodoc_member_order = "bysource"

@@ -129,7 +129,8 @@ class Diagnostic:
     """What should be there: tokens, a type, the rule."""
 
     def __str__(self) -> str:
-        lines = [f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message}"]
+        place = f":{self.line}:{self.column}" if self.line else ""
+        lines = [f"{self.file}{place}: {self.severity}: {self.message}"]
         if self.source_line:
             text, column = _window(self.source_line, self.column)
             pad = "".join("\t" if c == "\t" else " " for c in text[: column - 1])
@@ -207,7 +208,14 @@ class UnsupportedError(StableHLOError):
 
 
 class InternalError(RuntimeError):
-    """The compiler failed on a program it should compile or refuse: a defect of ours, never of the user's program."""
+    """The compiler failed on a program it should compile or refuse: a defect of ours, never of the user's program.
+
+    `.program` names the file that the program is kept in; it is empty where that was not possible, and None where
+    nobody has tried."""
+
+    def __init__(self, message: str, program: str | None = None) -> None:
+        super().__init__(message)
+        self.program = program
 
 
 class ExecutionError(RuntimeError):

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 from shlo_jit import tuning
 from shlo_jit.deep import deeply
-from shlo_jit.errors import Diagnostic, InternalError, StableHLOError, UnsupportedError, VerifyError, diagnose
-from shlo_jit.failed import with_program
+from shlo_jit.errors import Diagnostic, StableHLOError, UnsupportedError, VerifyError, diagnose
+from shlo_jit.failed import defects
 from shlo_jit.forking import compiling, pause
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.log import debug, stage
-from shlo_jit.options import CompileOptions, OptionError, check_donated
+from shlo_jit.options import CompileOptions, check_donated
 from shlo_jit.runtime import build, lapack, routines
 from shlo_jit.runtime.cache import derived_key, program_key
 from shlo_jit.runtime.callbacks import is_known
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.executable import Executable, Remake
-from shlo_jit.sizes import NotSymbolic
 from shlo_jit.sources import Artifact, Derived, ProgramSource, Text, content
 from shlo_jit.stages import texts
 
@@ -118,22 +117,9 @@ def _through(source: ProgramSource, options: CompileOptions, made: Callable[...,
         starting = routines.Starting(options.target, store, background, tuning.PARTS_PER_CPU * cpus)
         for routine in routines.first_routines():
             starting.start(routine)
-        try:
+        with defects(lambda: parsed(source), options.entry):
             lowered = lower(parsed(source), options, starting.start)
-        except (StableHLOError, MemoryError, OptionError, NotSymbolic):
-            raise
-        except Exception as error:  # whatever went wrong, the caller gets one documented exception
-            raise with_program(defect(error), lambda: parsed(source), options.entry) from error
-        try:
             return made(lowered.program, starting=starting)
-        except InternalError as error:  # LLVM's
-            raise with_program(error, lambda: parsed(source), options.entry) from error
-
-
-def defect(error: Exception) -> InternalError:
-    """What is raised where a stage fails on a program that it should compile or refuse."""
-    what = f"{type(error).__name__}: {error}"
-    return InternalError(f"shlo_jit failed on this program ({what}); please report it")
 
 
 def program_of(text: str, name: str, target: Target, calls: Iterable[str] = ()) -> Program:

@@ -14,8 +14,8 @@ from shlo_jit import pipeline, tuning
 from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.codegen.target import resolve
 from shlo_jit.deep import deeply
-from shlo_jit.errors import StableHLOError, UnsupportedError, VerifyError, diagnose
-from shlo_jit.failed import with_program
+from shlo_jit.errors import UnsupportedError, VerifyError, diagnose
+from shlo_jit.failed import defects
 from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value, function_type
 from shlo_jit.ir.types import TensorType, Type, tensor
@@ -61,8 +61,9 @@ def compile_unknown(source: Given, options: CompileOptions) -> Executable | Dyna
 def dynamic_executable(source: Given, options: CompileOptions) -> DynamicExecutable | None:
     """What makes code for the shapes that it is called with; None where the arguments' shapes are all known, and the
     others follow from these. Raises VerifyError, StableHLOError and UnsupportedError, as compiling does."""
-    module = elementwise_calls(pipeline.parsed(source), options.elementwise_code)
-    function = first_platform(pipeline.verified(module, options), Context(module))
+    with defects(lambda: pipeline.parsed(source), options.entry):
+        module = elementwise_calls(pipeline.parsed(source), options.elementwise_code)
+        function = first_platform(pipeline.verified(module, options), Context(module))
     arguments = function.block().arguments
     names, results = argument_names(function), function_type(function).results
     inputs = [_port(n, a.type, f"argument {i} (%{a.name})", function) for i, (n, a) in _both(names, arguments)]
@@ -143,19 +144,8 @@ def values_wanted(module: Module, options: CompileOptions) -> set[int]:
 @paused_collector()
 def refined_module(module: Module, entry: str, types: Sequence[Type], values: Mapping[int, np.ndarray]) -> Module:
     """The module for argument types, and values of some arguments. Raises StableHLOError, and InternalError."""
-    with _defects(module, entry):
+    with defects(lambda: module, entry):
         return refine_module(module, entry, types, values)
-
-
-@contextmanager
-def _defects(module: Module, entry: str) -> Iterator[None]:
-    """What is raised inside and is no refusal is an InternalError."""
-    try:
-        yield
-    except (StableHLOError, MemoryError, NotSymbolic):
-        raise
-    except Exception as error:
-        raise with_program(pipeline.defect(error), lambda: module, entry) from error
 
 
 @deeply
@@ -178,7 +168,7 @@ def _compiled(source: Derived, options: CompileOptions) -> Runnable:
         for i, (name, v) in _both(result_names(whole), whole.block().terminator.operands)
     ]
     if not sizes:
-        with _defects(module, options.entry):
+        with defects(lambda: module, options.entry):
             found = bounded(whole)
         padded = _derived(source, "padded", lambda: with_function(module, found.function))
         code = pipeline.compile_static(padded, options)

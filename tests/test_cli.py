@@ -22,7 +22,7 @@ import shlo_jit
 from shlo_jit import examples
 from shlo_jit.cli import app, mistakes, running
 from shlo_jit.passes import PASSES
-from shlo_jit.reference import interpreter
+from shlo_jit.reference import flattened
 from shlo_jit.stages import STAGES
 
 ADD = """
@@ -150,10 +150,10 @@ def row(text: str, index: int) -> list[str]:
 
 def test_check_compares_with_the_interpreter(add: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert row(invoke("run", add, "--random", "--check").stdout, 0)[-2:] == ["same", "bits"]
-    meaning = interpreter.evaluate
+    meaning = flattened.evaluate
     for moved, status, word in ((1e-6, 0, "close"), (1e-2, 1, "DIFFERS")):
         monkeypatch.setattr(
-            interpreter, "evaluate", lambda *a, moved=moved, **k: [x + np.float32(moved) for x in meaning(*a, **k)]
+            flattened, "evaluate", lambda *a, moved=moved, **k: [x + np.float32(moved) for x in meaning(*a, **k)]
         )
         assert row(invoke("run", add, "--random", "--check", status=status).stdout, 0)[-1] == word
 
@@ -162,7 +162,7 @@ def test_check_says_which_result_differs(monkeypatch: pytest.MonkeyPatch) -> Non
     t = "tensor<2x2xi32>"
     text = f"func.func @main(%x: {t}, %y: {t}) -> ({t}, {t}) {{ return %x, %y : {t}, {t} }}"
     wrong = np.array([[0, 0], [1, 0]], np.int32)
-    monkeypatch.setattr(interpreter, "evaluate", lambda function, x, y, module: (x, y + wrong))
+    monkeypatch.setattr(flattened, "evaluate", lambda function, x, y, module: (x, y + wrong))
     shown = invoke("run", "-", "--random", "--check", status=1, stdin=text).stdout
     assert row(shown, 0)[-2:] == ["same", "bits"] and row(shown, 1)[-1] == "DIFFERS" and "[1, 0]" in shown
 

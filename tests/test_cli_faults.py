@@ -108,6 +108,70 @@ def test_json() -> None:
     assert "verdict" not in json.loads(invoke(*RUN, "--json"))["results"][0]
 
 
+TUPLES = """
+func.func @main(%t: !stablehlo.token, %x: tuple<tensor<2xf32>, tuple<tensor<i32>>>) -> (!stablehlo.token, tuple<tensor<i32>, tensor<2xf32>>) {
+  %0 = stablehlo.get_tuple_element %x[0] : (tuple<tensor<2xf32>, tuple<tensor<i32>>>) -> tensor<2xf32>
+  %1 = stablehlo.get_tuple_element %x[1] : (tuple<tensor<2xf32>, tuple<tensor<i32>>>) -> tuple<tensor<i32>>
+  %2 = stablehlo.get_tuple_element %1[0] : (tuple<tensor<i32>>) -> tensor<i32>
+  %3 = stablehlo.tuple %2, %0 : tuple<tensor<i32>, tensor<2xf32>>
+  %4 = stablehlo.after_all %t : !stablehlo.token
+  return %4, %3 : !stablehlo.token, tuple<tensor<i32>, tensor<2xf32>>
+}
+"""
+RNG = """
+func.func @main() -> tensor<8xf32> {
+  %a = stablehlo.constant dense<0.0> : tensor<f32>
+  %b = stablehlo.constant dense<1.0> : tensor<f32>
+  %s = stablehlo.constant dense<8> : tensor<1xi64>
+  %0 = stablehlo.rng %a, %b, %s, distribution = UNIFORM : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+"""
+
+
+def test_tuples_and_tokens_are_held_against_the_interpreter() -> None:
+    assert invoke("run", "-", "--random", "--check", stdin=TUPLES).count("same bits") == 2
+
+
+def test_numbers_that_nobody_promises_are_said_to_be_so() -> None:
+    shown = invoke("run", "-", "--check", stdin=RNG, status=1)
+    assert shown.endswith("rng draws numbers of its own in every implementation, the interpreter too\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "message"),
+    [
+        (["run", "no.mlir"], 2, "cannot read no.mlir: no such file"),
+        (
+            ["run", "add.mlir"],
+            2,
+            "the program takes 2 input(s), got 0: give --input for each, or --random for the rest",
+        ),
+        ([*RUN, "--expected", "no.npy"], 2, "cannot read no.npy: No such file or directory"),
+        ([*RUN, "--expected", "sum.npy", "--check"], 2, "--check and --expected: give one of them"),
+        (["run", "add.mlir", "--random", "--entry", "f"], 1, "no function @f; the program has @main"),
+        (["run", "call.mlir", "--random"], 1, "custom_call: no callable is registered for target @f"),
+        (["verify", "no.mlir"], 2, "cannot read no.mlir: no such file"),
+        (["export", "add.mlir", "-o", "no/add.so"], 2, "cannot write to no: No such file or directory"),
+        (["inspect", "add.mlir"], 2, "cannot load add.mlir: it was not made by shlo_jit"),
+    ],
+)
+def test_what_is_wrong_is_json_too(args: list[str], status: int, message: str) -> None:
+    Path("call.mlir").write_text(ADD.replace("stablehlo.add %x, %y : tensor<2x3xf32>", CALL))
+    result = CliRunner().invoke(app, [*args, "--json"])
+    assert result.exit_code == status
+    (error,) = json.loads(result.stdout)["errors"]
+    assert error["message"] == message and message in result.stderr
+
+
+CALL = "stablehlo.custom_call @f(%x, %y) : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>"
+
+
+def test_tolerances_without_end_are_json() -> None:
+    (result,) = json.loads(invoke(*RUN, "--expected", "sum.npy", "--rtol", "inf", "--json"))["results"]
+    assert result["bound"] == {"rtol": "inf", "atol": 0.0}
+
+
 def test_differences_fit_a_page() -> None:
     for example in ("mlp", "attention", "heat", "mandelbrot"):
         shown = invoke("run", "--example", example, "--random", "--check", "--repeat", "1")
@@ -171,5 +235,6 @@ def test_a_pass_that_wants_others_before_it(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_passes_that_there_are_none_of() -> None:
     assert invoke("pass", "add.mlir", status=2) == "shlo-jit: error: give --passes A,B,..., or --list\n"
+    assert "no pass 'simplfy': did you mean simplify?" in invoke("pass", "add.mlir", "--passes", "simplfy", status=2)
     assert "no pass 'what': `shlo-jit pass --list`" in invoke("pass", "add.mlir", "--passes", "simplify,what", status=2)
     assert "no function @other" in invoke("pass", "add.mlir", "--passes", "inline", "--entry", "other", status=2)

@@ -69,9 +69,10 @@ def verify(
     """
     from shlo_jit import api
 
-    source, name = programs.source(file, example)
-    with progress("verifying"), mistakes.readable(name):
-        findings = api.verify(source, warnings=True)
+    with mistakes.as_json(as_json):
+        source, name = programs.source(file, example)
+        with progress("verifying"), mistakes.readable(name):
+            findings = api.verify(source, warnings=True)
     findings = mistakes.named(findings, name)
     wrong = any(d.severity == "error" for d in findings)
     if as_json:

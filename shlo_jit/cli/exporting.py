@@ -64,12 +64,18 @@ def export(
     from shlo_jit import api
     from shlo_jit.cli import inspection, library_report
 
-    source, source_name = programs.source(file, example)
     start = time.perf_counter()
-    with mistakes.refusals(source_name):
-        module = programs.parse(source)
-        calls = export_shapes.read(module, entry or ["main"], shapes) if shapes else None
-    with mistakes.refusals(source_name), mistakes.writable(output), steps("lowering") as tell:
+    with mistakes.as_json(as_json):
+        source, source_name = programs.source(file, example)
+        with mistakes.refusals(source_name):
+            module = programs.parse(source)
+            calls = export_shapes.read(module, entry or ["main"], shapes) if shapes else None
+    with (
+        mistakes.as_json(as_json),
+        mistakes.refusals(source_name),
+        mistakes.writable(output),
+        steps("lowering") as tell,
+    ):
         exported = api.export(
             module,
             output,
@@ -105,9 +111,10 @@ def inspect(
     """
     from shlo_jit.cli import inspection, library_report
 
-    programs.check_exists(library)
-    with mistakes.refusals(str(library)), mistakes.readable(str(library)), progress("reading"):
-        found = inspection.inspect(library)
+    with mistakes.as_json(as_json):
+        programs.check_exists(library)
+        with mistakes.refusals(str(library)), mistakes.readable(str(library)), progress("reading"):
+            found = inspection.inspect(library)
     if as_json:
         typer.echo(json.dumps(found.as_dict(), indent=1))
     else:

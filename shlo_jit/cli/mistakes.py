@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 import typer
 
@@ -19,10 +20,29 @@ INVALID, USAGE = 1, 2
 """Exit statuses: the program is refused, fails or differs; the command was given something it cannot use."""
 
 
-def fail(message: str) -> NoReturn:
-    """The user's mistake, in a line."""
+class Failure(typer.Exit):
+    """The end of a command that has said on stderr what is wrong. `errors`: the same for tools."""
+
+    def __init__(self, status: int, errors: list[dict[str, Any]]) -> None:
+        super().__init__(status)
+        self.errors = errors
+
+
+def fail(message: str, status: int = USAGE) -> NoReturn:
+    """A line; by default, of the user's mistake."""
     typer.echo(f"shlo-jit: error: {message}", err=True)
-    raise typer.Exit(USAGE)
+    raise Failure(status, [{"message": message}])
+
+
+@contextlib.contextmanager
+def as_json(wanted: bool) -> Iterator[None]:
+    """Print what ends the command as JSON too, where results would have been."""
+    try:
+        yield
+    except Failure as failure:
+        if wanted:
+            typer.echo(json.dumps({"errors": failure.errors}, indent=1))
+        raise
 
 
 @contextlib.contextmanager
@@ -33,18 +53,17 @@ def refusals(name: str = "") -> Iterator[None]:
     try:
         yield
     except StableHLOError as error:
-        print_diagnostics(named(error.diagnostics, name), sys.stderr)
-        raise typer.Exit(INVALID) from None
+        findings = named(error.diagnostics, name)
+        print_diagnostics(findings, sys.stderr)
+        raise Failure(INVALID, [d.as_dict() for d in findings]) from None
     except (TypeError, ValueError, ImportError) as error:
         fail(str(error))
     except InternalError as error:
         log().debug("shlo_jit failed", exc_info=error.__cause__ or error)
-        typer.echo(f"shlo-jit: error: {error}", err=True)
-        raise typer.Exit(INVALID) from None
+        fail(str(error), INVALID)
     except (ExecutionError, ExportError, MemoryError) as error:
         text = str(error).partition("\n\n")[0]  # behind it, another process's traceback
-        typer.echo(f"shlo-jit: error: {text or 'not enough memory'}", err=True)
-        raise typer.Exit(INVALID) from None
+        fail(text or "not enough memory", INVALID)
 
 
 def named(findings: Sequence[Diagnostic], name: str) -> list[Diagnostic]:

@@ -60,7 +60,7 @@ Transport = Annotated[
     ),
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even what the object cache knows.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print what was found as JSON; what is wrong, too.")]
 
 
 class DynamicCode(enum.StrEnum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,7 +47,9 @@ def run_passes(
     known = _known()
     unknown = [name for name in names if name not in known]
     if unknown:
-        mistakes.fail(f"no pass {unknown[0]!r}: `shlo-jit pass --list` has their names")
+        close = get_close_matches(unknown[0], known, 1)
+        hint = f"did you mean {close[0]}?" if close else "`shlo-jit pass --list` has their names"
+        mistakes.fail(f"no pass {unknown[0]!r}: {hint}")
     source, name = programs.source(file, example)
     with mistakes.refusals(name):
         module = programs.refined(source, entry, shapes or [])

@@ -46,7 +46,7 @@ def reduce(
 
     Ops, functions, results, states of loops and attributes are left out, branches and bodies take the place of control
     flow, extents become small and constants plain, until nothing of that helps any more. Every program that is tried
-    is valid. What is found does not depend on --jobs.
+    is valid. What is found does not depend on --jobs. Interrupted (Ctrl-C), it gives the smallest program so far.
 
     \b
     shlo-jit reduce model.mlir --crash -o small.mlir
@@ -102,16 +102,26 @@ def _reduce(module: Module, name: str, entry: str, fails: Command | ReadyMade, j
     with steps("trying the program as it is") as tell:
         if isinstance(fails, ReadyMade):
             fails.signature = fails.signature_of(str(module))
-            does = bool(fails.signature)
+            why = "" if fails.signature else "does not fail in that way"
         else:
-            does = fails(str(module))
-        if not does:
-            typer.echo(f"{name}: does not fail in that way", err=True)
+            why = _why_not(fails, fails.status(str(module)))
+        if why:
+            typer.echo(f"{name}: {why}", err=True)
             raise typer.Exit(mistakes.INVALID)
-        search = Search(module, entry, fails, jobs, _telling(tell))
-        found = search.run()
+        search = Search(module, entry, fails, jobs, _telling(tell), fails.stop)
+        try:
+            search.run()
+        except KeyboardInterrupt:
+            typer.echo("interrupted: this is the smallest so far", err=True)
     _print_summary(fails.signature if isinstance(fails, ReadyMade) else "", search.first, search.size, search.tried)
-    return found
+    return search.module
+
+
+def _why_not(command: Command, status: int | None) -> str:
+    """Why a program does not count as one that fails; empty where it does."""
+    if status is None:
+        return f"does not fail in that way: the command took longer than {command.time_out:g} s (--time-out)"
+    return f"does not fail in that way: the command ended with status {status}" if status else ""
 
 
 def _telling(tell: Callable[[str, int, int], None]) -> Callable[[Progress], None]:

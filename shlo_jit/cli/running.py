@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from shlo_jit.cli import arrays, mistakes, programs, report
-from shlo_jit.cli.comparing import Against, with_files, with_interpreter
+from shlo_jit.cli.comparing import Against, draws_numbers, with_files, with_interpreter
 from shlo_jit.cli.comparing import as_json as difference_as_json
 from shlo_jit.cli.options import (
     AsJson,
@@ -143,29 +143,28 @@ def run(
     as the specification is written, and takes its time.
     """
     grid = grid_of(processes, transport)
-    against = Against(check, expected or [], rtol, atol)
-    against.check()
-    if check and grid.processes is not None:
-        mistakes.fail("--check: the interpreter runs programs of one process; give what is --expected")
+    with mistakes.as_json(as_json and grid.prints), mistakes.refusals():
+        against = Against(check, expected or [], rtol, atol)
+        against.check()
 
-    def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable | Several, float]:
-        if isinstance(source, Path) and programs.is_library(source):
-            if grid.processes is not None:
-                mistakes.fail("--processes: a library's functions are for one process")
-            return programs.load(source, entry or None, threads)
-        return programs.compile_any(source, entry or "main", threads, not no_cache, dynamic, grid)
+        def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable | Several, float]:
+            if isinstance(source, Path) and programs.is_library(source):
+                if grid.processes is not None:
+                    mistakes.fail("--processes: a library's functions are for one process")
+                return programs.load(source, entry or None, threads)
+            return programs.compile_any(source, entry or "main", threads, not no_cache, dynamic, grid)
 
-    with mistakes.refusals(), quiet_unless(grid.prints):
-        _run_and_print(
-            lambda: _ready(file, example, inputs, shapes, random, seed, entry or "main", make),
-            [p.name for p in inputs or []],
-            output_dir if grid.prints else None,
-            repeat or (1 if grid.is_mpi else None),  # all must make as many calls
-            trace,
-            against,
-            entry or "main",
-            as_json,
-        )
+        with quiet_unless(grid.prints):
+            _run_and_print(
+                lambda: _ready(file, example, inputs, shapes, random, seed, entry or "main", make),
+                [p.name for p in inputs or []],
+                output_dir if grid.prints else None,
+                repeat or (1 if grid.is_mpi else None),  # all must make as many calls
+                trace,
+                against,
+                entry or "main",
+                as_json,
+            )
 
 
 def _run_and_print(
@@ -179,11 +178,13 @@ def _run_and_print(
     as_json: bool,
 ) -> None:
     with prepare() as ready:
-        results, times = _run(ready.executable, ready.arguments, repeat)
-        traced = None if trace is None else _trace(ready, trace)
         is_library = isinstance(ready.source, Path) and programs.is_library(ready.source)
         if is_library and against.interpreter:
             mistakes.fail("--check: a library has no program to interpret; give what is --expected")
+        if isinstance(ready.executable, Several) and against.interpreter:
+            mistakes.fail("--check: the interpreter runs programs of one process; give what is --expected")
+        results, times = _run(ready.executable, ready.arguments, repeat)
+        traced = None if trace is None else _trace(ready, trace)
         module = None if is_library else programs.parse(ready.source)
         compared = None
         if against.interpreter and module is not None:
@@ -227,6 +228,8 @@ def _print(ran: Ran, console: Console) -> None:
     report.print_results(console, ran.results)
     if ran.compared is not None:
         report.print_differences(console, ran.differences, ran.compared)
+        if ran.module is not None and draws_numbers(ran.module) and not all(d.is_close for d in ran.differences):
+            console.print("rng draws numbers of its own in every implementation, the interpreter too")
 
 
 def _print_json(ran: Ran) -> None:

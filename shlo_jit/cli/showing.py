@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from shlo_jit.cli import arrays, mistakes, programs, report
-from shlo_jit.cli.options import Dynamic, DynamicCode, Entry, Example, File, Seed, Shapes, Threads
+from shlo_jit.cli.options import Dynamic, DynamicCode, Entry, Example, File, Processes, Seed, Shapes, Threads
 from shlo_jit.cli.progress import progress
+from shlo_jit.cli.several import Grid, Several
 from shlo_jit.stages import STAGES
 
 if TYPE_CHECKING:
     from shlo_jit.lower.planned import PlannedFunction
     from shlo_jit.pictures.steps import Region
+    from shlo_jit.runtime.distributed import DistributedExecutable
     from shlo_jit.runtime.front import Signature
 
 PICTURES = {"graph": ("svg", "html", "dot"), "memory": ("svg", "html")}
 """Stages that can be drawn, and how."""
 TEXT = "text"
+Parts: TypeAlias = "list[tuple[str, list[PlannedFunction]]]"
+"""What labels of a part's steps begin with, and its functions."""
 PROFILE_SECONDS = 0.5
 """How long a program is called for the colours of a graph."""
 
@@ -51,12 +56,15 @@ def show(
     entry: Entry = "main",
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
+    processes: Processes = None,
+    rank: Annotated[int, typer.Option(min=0, metavar="R", help="Of several processes, which one.")] = 0,
 ) -> None:
     """Print a program at a stage of its compilation, or draw it.
 
     The stage graph is a picture: a box for each step of the plan, with its ops, shapes and bytes, and lines for values
     that go from one to another. The stage memory can be one: bytes against steps, a rectangle for all that lives in
-    the arena. A page (html) has long programs in sections that open; everything is in the one file.
+    the arena. A page (html) has long programs in sections that open; everything is in the one file. Of a program that
+    runs in several processes, the one with the number --rank is shown.
 
     \b
     shlo-jit show model.mlir --stage graph -o model.html --profile
@@ -67,6 +75,8 @@ def show(
     if stage and stage not in known:
         mistakes.fail(f"no stage {stage!r}: there are {', '.join(known)}")
     how = _format(stage or "plan", form, output)
+    if how in ("svg", "html") and output is None and sys.stdout.isatty():
+        mistakes.fail(f"a picture needs a file: -o {stage}.{how}")
     if profile and stage != "graph":
         mistakes.fail("--profile is for --stage graph")
     only = _range(steps, stage, how)
@@ -77,7 +87,13 @@ def show(
         if stage == "module" and not shapes:
             _hand_out(str(programs.parse(source)).rstrip("\n") + "\n", output)
         elif stage or dump_dir is None:
-            made, _ = programs.compile(source, entry, threads, True, dynamic)
+            made, _ = programs.compile_any(source, entry, threads, True, dynamic, Grid(processes))
+            if isinstance(made, Several):
+                with made.executable as executable:
+                    _hand_out(_of_rank(executable, rank, name, stage or "plan", how, profile, only), output)
+                return
+            if rank:
+                mistakes.fail(f"--rank {rank}: the program runs in one process")
             expected = arrays.with_shapes(made.inputs, [], shapes or [])
             if how == TEXT:
                 with progress("lowering"):
@@ -91,6 +107,8 @@ def _format(stage: str, form: str, output: Path | None) -> str:
     """How a stage is shown; what there is not ends the command."""
     ways = (() if stage == "graph" else (TEXT,)) + PICTURES.get(stage, ())
     suffix = output.suffix.removeprefix(".").lower() if output is not None else ""
+    if stage in PICTURES and not form and suffix not in ("", "txt", *ways):
+        mistakes.fail(f"--output {output}: the stage {stage} is written as {', '.join(ways)}")
     wanted = form or (suffix if suffix in ways else ways[0])
     if wanted not in ways:
         mistakes.fail(f"--format {wanted}: the stage {stage} is shown as {', '.join(ways)}")
@@ -126,15 +144,47 @@ def _draw(
     seed: int | None,
     only: tuple[int, int] | None,
 ) -> str:
-    from shlo_jit.pictures import graph, memory
-
     executable, _ = programs.for_shapes(made, [signature.shape for signature in expected])
-    assert not hasattr(executable, "processes")  # `compile` refuses those
+    assert not isinstance(executable, Several)  # they are shown by rank
     times = None if seed is None else _times(executable, expected, seed)
     with progress("planning"):
-        parts: list[tuple[str, list[PlannedFunction]]] = executable.planned()  # type: ignore[union-attr]
-    name = os.path.basename(name)
-    about = f"{report.threads_text(executable)}, {_totals(executable)}"
+        parts: Parts = executable.planned()  # type: ignore[union-attr]
+    about = f"{report.threads_text(executable)}, {_totals(executable.cost_analysis())}"  # type: ignore[union-attr]
+    return _drawn(parts, os.path.basename(name), about, stage, how, times, only)
+
+
+def _of_rank(
+    executable: DistributedExecutable,
+    rank: int,
+    name: str,
+    stage: str,
+    how: str,
+    profile: bool,
+    only: tuple[int, int] | None,
+) -> str:
+    """The program of a process, as text or drawn. A rank that there is none of is a ValueError."""
+    if profile:
+        mistakes.fail("--profile: the program runs in several processes; `run --trace` shows when their steps run")
+    if how == TEXT:
+        with progress("lowering"):
+            return executable.text(stage, rank).rstrip("\n") + "\n"
+    with progress("planning"):
+        parts = [("", executable.planned(rank))]
+    about = f"process {rank} of {len(executable.processes)}, {_totals(executable.cost_analysis(rank))}"
+    return _drawn(parts, os.path.basename(name), about, stage, how, None, only)
+
+
+def _drawn(
+    parts: Parts,
+    name: str,
+    about: str,
+    stage: str,
+    how: str,
+    times: Mapping[str, tuple[float, float]] | None,
+    only: tuple[int, int] | None,
+) -> str:
+    from shlo_jit.pictures import graph, memory
+
     if stage == "memory":
         if how == "html":
             return memory.memory_html(name, about, [functions for _, functions in parts])
@@ -146,17 +196,16 @@ def _draw(
     return graph.graph_dot(name, regions, only) if how == "dot" else graph.graph_svg(name, regions, only)
 
 
-def _regions(parts: Any, times: dict[str, tuple[float, float]] | None) -> list[Region]:
+def _regions(parts: Parts, times: Mapping[str, tuple[float, float]] | None) -> list[Region]:
     from shlo_jit.pictures.steps import regions_of
 
     return [region for prefix, functions in parts for region in regions_of(functions, prefix, times)]
 
 
-def _totals(executable: Any) -> str:
+def _totals(costs: Mapping[str, float]) -> str:
     """What a call moves and computes."""
     from shlo_jit.pictures.drawing import bytes_text, count_text
 
-    costs = executable.cost_analysis()
     return f"{count_text(costs['flops'])} flops, {bytes_text(costs['bytes accessed'])} read and written"
 
 

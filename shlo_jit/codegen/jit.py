@@ -19,7 +19,7 @@ import numpy as np
 from shlo_jit import environment
 from shlo_jit.codegen.elf import read_object
 from shlo_jit.codegen.link import Linker
-from shlo_jit.errors import InternalError
+from shlo_jit.errors import ExecutionError, InternalError
 
 UNWIND_TABLE = ".eh_frame"
 """Among the addresses of a library: what says how exceptions find their way through its code, where something does."""
@@ -99,7 +99,7 @@ def make_executable(address: int, size: int) -> None:
         clear(address, address + size)
     if size and _mprotect()(address, size, mmap.PROT_READ | mmap.PROT_EXEC):
         error = ctypes.get_errno()
-        raise RuntimeError(f"the system does not allow executable memory: {os.strerror(error)}")
+        raise ExecutionError(f"the system does not allow executable memory: {os.strerror(error)}")
 
 
 @functools.cache

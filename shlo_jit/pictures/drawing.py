@@ -38,6 +38,7 @@ svg { font-family: %s; }
 .scratch { fill: var(--scratch); stroke: var(--row); stroke-width: .6; }
 .roof { fill: none; stroke: var(--dim); stroke-width: 1.5; } .cache { stroke-dasharray: 5 4; }
 .point { stroke: var(--page); stroke-width: 1; fill-opacity: .75; }
+.halo { paint-order: stroke; stroke: var(--page); stroke-width: 3px; stroke-linejoin: round; pointer-events: none; }
 .lit, g:hover > .edge { stroke: var(--mark); stroke-width: 2; }
 a { text-decoration: none; }
 """

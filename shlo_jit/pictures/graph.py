@@ -43,9 +43,10 @@ class Section(NamedTuple):
 
     @property
     def counted(self) -> str:
-        """`20 loop, 10 dot_general`."""
+        """`30 steps: 20 loop, 10 dot_general`, with those inside control flow."""
         found = Counter(n.title for node in self.nodes for n in _with_inner(node))
-        return ", ".join(f"{n} {title}" for title, n in found.most_common(5)) + (", ..." if len(found) > 5 else "")
+        kinds = ", ".join(f"{n} {title}" for title, n in found.most_common(5)) + (", ..." if len(found) > 5 else "")
+        return f"{found.total()} step{'s' if found.total() > 1 else ''}: {kinds}"
 
     @property
     def share(self) -> float | None:
@@ -258,7 +259,7 @@ def _section(section: Section, *, is_open: bool) -> ET.Element:
     out = Drawing()
     out.moved(drawn.drawing, 8, 8)
     share = f", {100 * section.share:.1f} % of the time" if section.share is not None else ""
-    said = element("span", text=f"{len(section.nodes)} steps: {section.counted}{share}")
+    said = element("span", text=f"{section.counted}{share}")
     head = element("summary", text=f"{section.title}, {section.span}", children=[said])
     svg = out.svg(drawn.width + 16, drawn.height + 16, label=f"{section.title}, {section.span}")
     made = element("details", children=[head, element("div", "scroll", children=[svg])], id=section.name)

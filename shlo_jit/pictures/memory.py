@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -91,16 +92,17 @@ def _draw(function: PlannedFunction) -> tuple[Drawing, float, float]:
         return out, LEFT + WIDTH + 20, TOP + 10
     total = max([hint_of(function.memory.arena_bytes), *(life.offset + life.nbytes for life in lives), 1])
     clock = _clock(function, labels_of(function.plan))
-    moments = max([*clock, *(life.last for life in lives), 0]) + 1
-    across, up = WIDTH / moments, HEIGHT / total
+    begin, end = min([*clock, *(life.first for life in lives)]), max([*clock, *(life.last for life in lives)]) + 1
+    across, up = WIDTH / (end - begin), HEIGHT / total
     hidden = [life for life in lives if life.nbytes * up < LEAST]
     said = f"; {len(hidden)} too small to be seen" if hidden else ""
-    out.text(LEFT, 42, f"bytes of the arena against steps; what is where none is drawn is not used{said}", "dim s11")
-    _axes(out, clock, moments, total)
+    scratch = "; violet: scratch" if any(life.kind == "scratch" for life in lives) else ""
+    out.text(LEFT, 42, f"bytes of the arena against steps; blank: not in use{scratch}{said}", "dim s11")
+    _axes(out, clock, begin, end, total)
     for life in lives:
         if life in hidden:
             continue
-        x, width = LEFT + life.first * across, (life.last - life.first + 1) * across
+        x, width = LEFT + (life.first - begin) * across, (life.last - life.first + 1) * across
         y, height = TOP + HEIGHT - (life.offset + life.nbytes) * up, life.nbytes * up
         tip = f"{life.what}\n{bytes_text(life.nbytes)} at {life.offset:,}\nsteps {life.steps}"
         with out.group(tip=tip):
@@ -110,16 +112,17 @@ def _draw(function: PlannedFunction) -> tuple[Drawing, float, float]:
     return out, LEFT + WIDTH + 20, TOP + HEIGHT + BOTTOM
 
 
-def _axes(out: Drawing, clock: dict[int, str], moments: int, total: int) -> None:
-    for i in range(5):
-        y = TOP + HEIGHT * (1 - i / 4)
+def _axes(out: Drawing, clock: dict[int, str], begin: int, end: int, total: int) -> None:
+    apart = 1 << max(0, math.ceil(math.log2(total / 6)))  # four to seven lines
+    for count in range(0, total + 1, apart):
+        y = TOP + HEIGHT * (1 - count / total)
         out.line(LEFT, y, LEFT + WIDTH, y, "grid")
-        out.text(LEFT - 8, y + 4, bytes_text(total * i / 4), "dim s11 end")
+        out.text(LEFT - 8, y + 4, bytes_text(count), "dim s11 end")
     shown = -1e9
     before = ""
-    for moment in range(moments):
+    for moment in range(begin, end):
         label = clock.get(moment, "")
-        x = LEFT + (moment + 0.5) * WIDTH / moments
+        x = LEFT + (moment - begin + 0.5) * WIDTH / (end - begin)
         if label and label != before and x - shown > 14 + 7 * len(label):
             out.text(x, TOP + HEIGHT + 16, label, "dim s11 middle")
             shown = x
@@ -146,11 +149,12 @@ def memory_html(name: str, about: str, programs: Sequence[Sequence[PlannedFuncti
         for function in (entry, *callees):
             drawing, width, height = _draw(function)
             svg = drawing.svg(width, height, label=f"memory of @{function.name}")
-            body.append(element("div", "scroll", children=[svg]))
+            body.append(element("div", "fit wide", children=[svg]))
             lives = lives_of(function)
             if lives:
                 rows = [(x.what, x.steps, bytes_text(x.nbytes), f"{x.offset:,}") for x in lives[:LARGEST]]
-                head = f"the largest of {len(lives)} in the arena of @{function.name}"
+                many = f"the {LARGEST} largest of {len(lives)}" if len(lives) > LARGEST else f"all {len(lives)}"
+                head = f"{many} in the arena of @{function.name}"
                 body.append(element("h2", text=head))
                 body.append(element("div", "rows", children=[table(("what", "steps", "bytes", "at"), rows)]))
     return page(name, about, body)

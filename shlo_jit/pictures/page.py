@@ -17,13 +17,16 @@ summary { padding: 7px 12px; cursor: pointer; background: var(--card); border-ra
 summary span { color: var(--dim); margin-left: 10px; }
 .scroll { overflow-x: auto; padding: 6px; }
 .scroll svg { display: block; max-width: none; }
-.fit svg { max-width: 100%%; height: auto; min-width: 420px; }
+.fit { overflow-x: auto; max-width: 100%%; }
+.fit svg { display: block; max-width: 100%%; height: auto; }
+.beside svg { min-width: 420px; } .wide svg { min-width: 760px; }
 .beside { display: flex; flex-wrap: wrap; gap: 24px; align-items: flex-start; }
 table { border-collapse: collapse; font-size: 12.5px; }
 th, td { padding: 3px 9px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { color: var(--dim); font-weight: 600; position: sticky; top: 0; background: var(--page); }
 td:nth-child(-n+2), th:nth-child(-n+2) { text-align: left; }
 .rows { overflow: auto; max-height: 640px; max-width: 100%%; }
+.beside .fit { flex: 1 1 440px; max-width: 620px; } .beside .rows { flex: 1 1 580px; min-width: 0; }
 tr.lit td, tr:target td { background: var(--heat2); }
 .strip { display: flex; height: 26px; margin: 10px 0; border-radius: 5px; overflow: hidden; }
 .strip a { flex: 1 1 0; min-width: 0; }
@@ -42,14 +45,17 @@ def element(
     return made
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], ids: Sequence[str] = ()) -> ET.Element:
-    """Of words; `ids`: of its rows."""
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], ids: Sequence[str] = (), tips: Sequence[str] = ()
+) -> ET.Element:
+    """Of words; `ids`: of its rows; `tips`: what they show under the pointer."""
     made = element("table")
     made.append(element("thead", children=[element("tr", children=[element("th", text=head) for head in heads])]))
     body = element("tbody")
     for number, row in enumerate(rows):
         cells = [element("td", text=cell) for cell in row]
-        body.append(element("tr", children=cells, id=ids[number] if ids else ""))
+        marks = {"id": ids[number] if ids else "", "title": tips[number] if tips else ""}
+        body.append(element("tr", children=cells, **marks))
     made.append(body)
     return made
 

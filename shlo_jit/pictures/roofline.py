@@ -20,6 +20,7 @@ WIDTH, HEIGHT, LEFT, TOP = 540, 420, 58, 34
 """Pixels: of the plane, and around it."""
 LISTED = 200
 """Rows of the table: of longer programs those that take most."""
+MEMORY = "memory"
 NAMED = 0.08
 """Share of the time from which a point has its label beside it."""
 KINDS = {"dot_general": "product", "convolution": "product", "attention": "product", "loop": "loop", "turns": "loop",
@@ -71,8 +72,9 @@ def roofline_html(name: str, about: str, steps: Sequence[StepTime], limits: Limi
             element("div", "fit", children=[_picture(points, used)]),
             element("div", "rows", children=[_table(shown, rows, limits)]),
         ]),
-        element("p", text=f"{_roofs_text(limits)}. Steps by their share of the time{note}. Bytes are what a step has "
-                "to move at least: what finds them in the caches may be above the roof of memory."),
+        element("p", text=f"{_roofs_text(limits)}. Steps by their share of the time{note}; under the pointer, their "
+                "ops. Bytes are what a step has to move at least: what finds them in the caches may be above the roof "
+                "of memory."),
     ]  # fmt: skip
     return page(name, about, body, _LIGHT_ROWS)
 
@@ -118,17 +120,39 @@ def _picture(points: Sequence[Point], limits: Limits) -> ET.Element:
         tip += f", {point.intensity:.3g} operations a byte"
         link = element("a", href=f"#{point.row}")
         link.set("data-row", point.row)
-        radius = 4 + 16 * math.sqrt(s.share)
         circle = element("circle", f"point {KINDS.get(s.title, 'other')}", children=[element("title", text=tip)])
-        for key, value in (("cx", plane.x(point.intensity)), ("cy", plane.y(point.speed)), ("r", radius)):
+        for key, value in (("cx", plane.x(point.intensity)), ("cy", plane.y(point.speed)), ("r", _radius(s))):
             circle.set(key, f"{value:.1f}")
         link.append(circle)
         out.root.append(link)
-        if s.share > NAMED:
-            out.text(plane.x(point.intensity) + radius + 3, plane.y(point.speed) + 4, s.label, "ink s11")
+    _name_points(out, plane, points)
+    _name_roofs(out, plane, limits)
     if not points:
         out.text(LEFT + WIDTH / 2, TOP + HEIGHT / 2, "no step has a known number of operations", "dim s13 middle")
     return out.svg(LEFT + WIDTH + 20, TOP + HEIGHT + 48, label="steps under the roofs of the machine")
+
+
+def _radius(s: StepTime) -> float:
+    return 4 + 16 * math.sqrt(s.share)
+
+
+def _name_points(out: Drawing, plane: Plane, points: Sequence[Point]) -> None:
+    """The steps that take much, beside their points; those that would lie over each other in one line."""
+    places: list[tuple[float, float, list[str]]] = []
+    for point in points:
+        if point.step.share <= NAMED:
+            continue
+        x, y = plane.x(point.intensity) + _radius(point.step) + 3, plane.y(point.speed) + 4
+        near = (
+            names for left, up, names in places if abs(y - up) < 12 and abs(x - left) < 7 * len(", ".join(names)) + 9
+        )
+        found = next(near, None)
+        if found is None:
+            places.append((x, y, [point.step.label]))
+        else:
+            found.append(point.step.label)
+    for x, y, names in places:
+        out.text(x, y, ", ".join(names), "ink s11 halo")
 
 
 def _plane(points: Sequence[Point], limits: Limits) -> Plane:
@@ -158,22 +182,41 @@ def _roofs(out: Drawing, plane: Plane, limits: Limits) -> None:
     """The level of each element type, and the slope of each size up to the highest level."""
     peaks = _peaks(limits)
     top = max(peaks.values()) / 1e9
-    for kind, rate in peaks.items():
+    for rate in peaks.values():
         y = plane.y(rate / 1e9)
         out.line(LEFT, y, LEFT + WIDTH, y, "roof")
-        out.text(LEFT + WIDTH - 4, y - 5, f"{kind}: {rate / 1e9:.3g} GFLOP/s", "dim s11 end")
-    for i, (size, rate) in enumerate(sorted(limits.reads, reverse=True)):
-        bandwidth = rate / 1e9
-        start = max(10.0**plane.left, 10.0**plane.low / bandwidth)
-        end = top / bandwidth
-        where = "memory" if i == 0 else f"caches ({bytes_text(size)})"
-        out.line(plane.x(start), plane.y(start * bandwidth), plane.x(end), plane.y(top), "roof cache" if i else "roof")
-        at = start * 1.3
+    for where, bandwidth in _slopes(limits).items():
+        start, end = _start(plane, bandwidth), top / bandwidth
+        kind = "roof" if where == MEMORY else "roof cache"
+        out.line(plane.x(start), plane.y(start * bandwidth), plane.x(end), plane.y(top), kind)
+
+
+def _name_roofs(out: Drawing, plane: Plane, limits: Limits) -> None:
+    """Along their lines, over the points."""
+    for kind, rate in _peaks(limits).items():
+        text = f"{kind}: {rate / 1e9:.3g} GFLOP/s"
+        out.text(LEFT + WIDTH - 4, plane.y(rate / 1e9) - 5, text, "dim s11 end halo")
+    for where, bandwidth in _slopes(limits).items():
+        at = 1.3 * _start(plane, bandwidth)
         across, up = plane.x(10 * at) - plane.x(at), plane.y(10 * at * bandwidth) - plane.y(at * bandwidth)
         slope = math.degrees(math.atan2(up, across))
         x, y = plane.x(at), plane.y(at * bandwidth) - 6
         text = f"{where}: {bandwidth:.3g} GB/s"
-        out.add("text", "dim s11", text, x=x, y=y, transform=f"rotate({slope:.1f} {x:.1f} {y:.1f})")
+        out.add("text", "dim s11 halo", text, x=x, y=y, transform=f"rotate({slope:.1f} {x:.1f} {y:.1f})")
+
+
+def _slopes(limits: Limits) -> dict[str, float]:
+    """What is read from -> 10^9 bytes a second."""
+    largest = max(size for size, _ in limits.reads)
+    return {
+        MEMORY if size == largest else f"caches ({bytes_text(size)})": rate / 1e9
+        for size, rate in sorted(limits.reads, reverse=True)
+    }
+
+
+def _start(plane: Plane, bandwidth: float) -> float:
+    """Where a slope enters the plane."""
+    return max(10.0**plane.left, 10.0**plane.low / bandwidth)
 
 
 def _table(shown: Sequence[StepTime], rows: dict[int, str], limits: Limits) -> ET.Element:
@@ -191,7 +234,7 @@ def _table(shown: Sequence[StepTime], rows: dict[int, str], limits: Limits) -> E
         )
         for s in shown
     ]
-    return table(heads, cells, [rows[id(s)] for s in shown])
+    return table(heads, cells, [rows[id(s)] for s in shown], [s.ops for s in shown])
 
 
 def _figure(number: float | None) -> str:

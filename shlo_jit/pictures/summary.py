@@ -14,6 +14,7 @@ from shlo_jit.pictures.drawing import bytes_text
 from shlo_jit.pictures.page import element
 
 if TYPE_CHECKING:
+    from shlo_jit.runtime.distributed import DistributedExecutable
     from shlo_jit.runtime.executable import InProcess
 
 MOST = 12
@@ -35,6 +36,14 @@ def executable_html(exe: InProcess) -> str:
     return _table(type(exe).__name__, rows)
 
 
+def distributed_html(exe: DistributedExecutable) -> str:
+    """Its inputs and results, of each process unless they are global arrays, and the processes."""
+    of = "" if exe.is_global else " of each process"
+    grid = f"{exe.num_replicas} x {exe.num_partitions} (replicas x partitions), by {exe.transport}"
+    rows = [*_ports("input", exe.inputs), *_ports("result", exe.outputs), ("processes", grid)]
+    return _table(f"{type(exe).__name__}{of}", [*rows, ("threads", f"{exe.threads} of each process")])
+
+
 def _ports(word: str, ports: Iterable[Any]) -> list[tuple[str, str]]:
     found = [*ports]
     rows = [(f"{word} {i}", f"{port.name} {port}".strip()) for i, port in enumerate(found[:MOST])]
@@ -47,7 +56,7 @@ def module_html(module: Module) -> str:
     rows = []
     for function in functions[:MOST]:
         type = function_type(function)
-        inputs, results = (", ".join(map(_type_text, types)) for types in (type.inputs, type.results))
+        inputs, results = (_shortened([*map(_type_text, types)], ", ") for types in (type.inputs, type.results))
         body = "" if not is_declaration(function) else ", declared"
         rows.append((f"@{function.attributes['sym_name']}", f"({inputs}) → ({results}){body}"))
     if len(functions) > MOST:
@@ -56,6 +65,11 @@ def module_html(module: Module) -> str:
     more = f", {len(ops) - MOST} kinds more" if len(ops) > MOST else ""
     rows.append((f"{ops.total()} ops", ", ".join(f"{n} {name}" for name, n in ops.most_common(MOST)) + more))
     return _table("Module", rows)
+
+
+def _shortened(words: list[str], between: str) -> str:
+    more = [f"{len(words) - MOST} more"] if len(words) > MOST else []
+    return between.join([*words[:MOST], *more])
 
 
 def _type_text(type: Type) -> str:

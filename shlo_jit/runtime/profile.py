@@ -10,13 +10,18 @@ Inside the `with`, calls of the executable run the variant; see `measured.py`.
 from __future__ import annotations
 
 import io
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from shlo_jit.codegen.abi import PROFILE_SAMPLES
 from shlo_jit.codegen.program import TimedStep
 from shlo_jit.runtime.measured import Measured
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.table import Table
 
 
 class StepTime(NamedTuple):
@@ -76,24 +81,56 @@ class Profile(Measured):
         Console(file=text, width=10_000, highlight=False).print(self.table())
         return text.getvalue().rstrip("\n")
 
-    def table(self) -> object:
-        """The same for a `rich.console.Console`."""
+    def table(self) -> Tables:
+        """The same for a `rich.console.Console`: where that is too narrow, as two tables."""
+        return Tables(self.steps)
+
+
+FIGURES = "calls", "median us", "best", "share", "GB/s", "GFLOP/s"
+WORDS = "kernel", "ops"
+
+
+class Tables:
+    """A table of steps for consoles of any width: figures are never cut."""
+
+    def __init__(self, steps: Sequence[StepTime]) -> None:
+        self.steps = steps
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        from rich.measure import Measurement
+
+        whole = self._table(["", *FIGURES, *WORDS])
+        if Measurement.get(console, options.update(max_width=10_000), whole).maximum <= options.max_width:
+            yield whole
+            return
+        yield self._table(["", *FIGURES])
+        yield ""
+        yield self._table(["ops", "kernel"], wrapped=True)
+
+    def _table(self, headings: Sequence[str], *, wrapped: bool = False) -> Table:
         from rich import box
         from rich.table import Table
 
         made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for heading in ("step", "", "calls", "median us", "best", "share", "GB/s", "GFLOP/s", "kernel", "ops"):
-            right = heading in ("calls", "median us", "best", "share", "GB/s", "GFLOP/s")
-            made.add_column(heading, justify="right" if right else "left", no_wrap=True)
-        steps = self.steps
-        most = max((s.share for s in steps), default=0.0)
-        for s in steps:
-            style = "bold" if s.share == most > 0 else ""
-            share = f"{100 * s.share:.1f} %" if s.share else ""
-            rates = [f"{x:.3g}" if x is not None else "" for x in (s.gigabytes_per_second, s.gigaflops)]
-            times = [f"{s.calls:,}", f"{s.median_us:,.2f}", f"{s.best_us:,.2f}"]
-            made.add_row(s.label, s.title, *times, share, *rates, " ".join(s.kernels), s.ops, style=style)
+        made.add_column("step", no_wrap=True)
+        for heading in headings:
+            side = "right" if heading in FIGURES else "left"
+            made.add_column(heading, justify=side, no_wrap=not wrapped, overflow="fold" if wrapped else "ellipsis")
+        most = max((s.share for s in self.steps), default=0.0)
+        for s in self.steps:
+            cells = _cells(s)
+            made.add_row(
+                s.label, *(cells[heading] for heading in headings), style="bold" if s.share == most > 0 else ""
+            )
         return made
+
+
+def _cells(s: StepTime) -> dict[str, str]:
+    """What tables say of a step, by heading."""
+    rates = [f"{x:.3g}" if x is not None else "" for x in (s.gigabytes_per_second, s.gigaflops)]
+    share = f"{100 * s.share:.1f} %" if s.share else ""
+    figures = f"{s.calls:,}", f"{s.median_us:,.2f}", f"{s.best_us:,.2f}", share, *rates
+    return {"": s.title, **dict(zip(FIGURES, figures, strict=True)), "kernel": " ".join(s.kernels), "ops": s.ops}
 
 
 def _measured(label: str, step: TimedStep, calls: int, total: int, samples: np.ndarray, inside: int) -> StepTime:

@@ -17,6 +17,7 @@ from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, variables
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops import OPS
+from shlo_jit.schedule.window import Dim, absorbs_initial, dims_of_window, scan_dim
 
 
 class Operations(NamedTuple):
@@ -110,10 +111,12 @@ def _op_operations(op: Op) -> int | None:
         lhs, numbers = operands[0].tensor, op.attributes["dot_dimension_numbers"]
         return 2 * op.result.tensor.size * math.prod(lhs.extents[int(d)] for d in _contracting(numbers))
     if op.name == "stablehlo.convolution":
-        features = op.result.tensor.extents[op.attributes["dimension_numbers"].output_feature_dimension]
-        return 2 * op.result.tensor.size * operands[1].tensor.size // max(1, features)
+        return 2 * _products(op)
     if op.name == "stablehlo.reduce_window":
-        return op.result.tensor.size * math.prod(op.ints("window_dimensions")) if result is not None else None
+        if result is None:
+            return None
+        is_scan = scan_dim(dims_of_window(op)) is not None and absorbs_initial(op) is not False
+        return result.tensor.size * (1 if is_scan else math.prod(op.ints("window_dimensions")))
     if op.name == "stablehlo.fft":
         n = math.prod(op.ints("fft_length"))
         return int(5 * max(o.tensor.size for o in (operands[0], op.result)) * math.log2(max(2, n)))
@@ -123,6 +126,41 @@ def _op_operations(op: Op) -> int | None:
     if op.name == "stablehlo.triangular_solve":
         return op.result.tensor.size * op.operands[0].tensor.extents[-1]
     return None
+
+
+def _products(op: Op) -> int:
+    """Of a convolution: with padding, and with what a dilated input has between its elements, there are none."""
+    d = op.attributes["dimension_numbers"]
+    x, w, y = (v.tensor.extents for v in (*op.operands, op.result))
+    ones = (1,) * len(d.input_spatial_dimensions)
+    dims = zip(
+        (x[i] for i in d.input_spatial_dimensions),
+        (y[i] for i in d.output_spatial_dimensions),
+        (w[i] for i in d.kernel_spatial_dimensions),
+        op.ints("window_strides", ones),
+        op.ints("padding", (0, 0) * len(ones))[0::2],
+        op.ints("lhs_dilation", ones),
+        op.ints("rhs_dilation", ones),
+        strict=True,
+    )
+    pixels = math.prod(
+        _places(Dim(n, out, size, stride, low, 0, base, by)) for n, out, size, stride, low, base, by in dims
+    )
+    features = y[d.output_feature_dimension] * w[d.kernel_input_feature_dimension]
+    return y[d.output_batch_dimension] * features * pixels
+
+
+def _places(d: Dim) -> int:
+    """Pairs of an output and a place in its window that meet an element of the input."""
+    count = 0
+    for place in range(d.size):
+        shift = place * d.dilation - d.low
+        first = max(0, -(shift // d.stride))
+        last = min(d.out - 1, ((d.extent - 1) * d.base - shift) // d.stride)
+        for rest in range(d.base):  # outputs that are so much more than a multiple of it meet elements, or none does
+            if (rest * d.stride + shift) % d.base == 0:
+                count += max(0, (last - rest) // d.base - (first - 1 - rest) // d.base)
+    return count
 
 
 def _contracting(numbers: object) -> Iterable[int]:

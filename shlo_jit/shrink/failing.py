@@ -26,17 +26,36 @@ class Command:
         """`folder`: for files, which are there for as long as the command runs. One that takes longer than `time_out`
         seconds is ended, and says no."""
         self.command, self.folder, self.time_out = command, folder, time_out
+        self._running: set[subprocess.Popen[Any]] = set()
 
     def __call__(self, text: str) -> bool:
+        return self.status(text) == 0
+
+    def status(self, text: str) -> int | None:
+        """That of the command for a program; None of one that took too long."""
         with _file(text, self.folder) as path:
             line = self.command.replace(PLACE, shlex.quote(str(path)))
             quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
             with subprocess.Popen(["/bin/sh", "-c", line], start_new_session=True, **quiet) as process:
+                self._running.add(process)
                 try:
-                    return process.wait(self.time_out) == 0
+                    return process.wait(self.time_out)
                 except subprocess.TimeoutExpired:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    return False
+                    _end(process)
+                    return None
+                finally:
+                    self._running.discard(process)
+
+    def stop(self) -> None:
+        """End the commands that run: what they say is not waited for."""
+        for process in [*self._running]:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    """With all that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager
@@ -85,8 +104,13 @@ class ReadyMade:
     def __call__(self, text: str) -> bool:
         return self.signature_of(text) == self.signature
 
+    def stop(self) -> None:
+        """End the processes at once."""
+        for server in self._all:
+            _end(server)
+
     def close(self) -> None:
-        """End the processes."""
+        """End the processes, when they have said what they were asked."""
         for server in self._all:
             assert server.stdin is not None and server.stdout is not None
             server.stdin.close()

@@ -64,10 +64,17 @@ class Search:
     """Makes a module smaller. What it finds depends on the module and on what fails, not on `jobs`."""
 
     def __init__(
-        self, module: Module, entry: str, fails: Fails, jobs: int = 1, tell: Callable[[Progress], None] = lambda p: None
+        self,
+        module: Module,
+        entry: str,
+        fails: Fails,
+        jobs: int = 1,
+        tell: Callable[[Progress], None] = lambda progress: None,
+        stop: Callable[[], None] = lambda: None,
     ) -> None:
-        """`fails` must be so of the module; `tell` hears how it goes, in this thread."""
-        self.entry, self.fails, self.jobs, self.tell = entry, fails, jobs, tell
+        """`fails` must be so of the module; `tell` hears how it goes, in this thread; `stop` ends the runs of `fails`
+        that are under way, when the search is interrupted."""
+        self.entry, self.fails, self.jobs, self.tell, self.stop = entry, fails, jobs, tell, stop
         self.module = module
         self.size = self.first = size_of(module, entry)
         self.tried = 0
@@ -75,17 +82,26 @@ class Search:
         """Programs that do not fail, by digest: none is run twice."""
 
     def run(self) -> Module:
-        """The smallest module that still fails, as far as edits go."""
+        """The smallest module that still fails, as far as edits go; that is `module` then, and the best so far when
+        this is interrupted."""
         with ThreadPoolExecutor(self.jobs) as pool:
-            before = None
-            while before != self.size:
-                before = self.size
-                for edits in EDITS:
-                    grain: int | None = 1 << 60
-                    while grain is not None:  # where many at once were too many before, they still are
-                        left = (edit for edit in edits(self.module, self.entry) if edit.grain <= grain)
-                        grain = self._improved(left, pool)
+            try:
+                self._search(pool)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                self.stop()  # or the pool waits for them
+                raise
         return self.module
+
+    def _search(self, pool: ThreadPoolExecutor) -> None:
+        before = None
+        while before != self.size:
+            before = self.size
+            for edits in EDITS:
+                grain: int | None = 1 << 60
+                while grain is not None:  # where many at once were too many before, they still are
+                    left = (edit for edit in edits(self.module, self.entry) if edit.grain <= grain)
+                    grain = self._improved(left, pool)
 
     def _improved(self, edits: Iterator[Edit], pool: ThreadPoolExecutor) -> int | None:
         """Make the first edit that helps; its grain. None where there is no such edit."""

@@ -176,4 +176,4 @@ def test_convert_refuses(path: Path, tmp_path: Path) -> None:
 
 def test_a_damaged_file(path: Path) -> None:
     path.write_bytes(ARTIFACT[:100])
-    assert f"{path}:0:0: error: byte " in invoke("run", str(path), "--random", status=1)
+    assert f"{path}: error: byte " in invoke("run", str(path), "--random", status=1)

@@ -83,9 +83,43 @@ def test_a_profile_as_a_page() -> None:
         (["--profile"], "--profile is for --stage graph"),
         (["--stage", "graph", "--steps", "7-3"], "--steps 7-3: expected numbers of steps, such as 10-25"),
         (["--stage", "graph", "--steps", "x"], "--steps x: expected numbers of steps, such as 10-25"),
+        (["--stage", "graph", "-o", "f.png"], "--output f.png: the stage graph is written as svg, html, dot"),
+        (["--stage", "memory", "-o", "f.dot"], "--output f.dot: the stage memory is written as text, svg, html"),
+        (["--rank", "1"], "--rank 1: the program runs in one process"),
+        (["--processes", "2", "--rank", "2"], "rank: expected 0 to 1, got 2"),
+        (
+            ["--processes", "2", "--stage", "graph", "--profile"],
+            "--profile: the program runs in several processes; `run --trace` shows when their steps run",
+        ),
         (["--steps", "1-2"], "--steps is for --stage graph as svg or dot"),
         (["--stage", "graph", "-o", "no/f.svg"], "cannot write to no: No such file or directory"),
     ],
 )
 def test_mistakes(args: list[str], message: str) -> None:
     assert invoke("show", "control.mlir", *args, status=2) == f"shlo-jit: error: {message}\n"
+
+
+MEAN = """
+func.func @main(%x: tensor<64xf32>) -> tensor<64xf32> {
+  %0 = "stablehlo.all_reduce"(%x) <{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, use_global_device_ids,
+    channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<64xf32>) -> tensor<64xf32>
+  %1 = stablehlo.tanh %0 : tensor<64xf32>
+  return %1 : tensor<64xf32>
+}
+"""
+
+
+def test_programs_in_several_processes() -> None:
+    Path("mean.mlir").write_text(MEAN)
+    show = ["show", "mean.mlir", "--processes", "2"]
+    assert "all_reduce" in invoke(*show)
+    page = Page(invoke(*show, "--stage", "graph", "--format", "html", "--rank", "1"))
+    assert any("process 1 of 2, " in text for text in page.texts("p"))
+    assert "0  all_reduce" in page.texts("text")
+    read_svg(invoke(*show, "--stage", "memory", "--format", "svg"))
+    assert "0  loop" in words(read_svg(invoke("show", "unknown.mlir", "--shape", "8x64xf32", "--stage", "graph")))
+    assert invoke("show", "control.mlir", "--processes", "2") == invoke("show", "control.mlir")

@@ -52,6 +52,17 @@ def test_scripts_run(name: str, tmp_path: Path) -> None:
         assert 'data-script="ran"' in found
 
 
+@pytest.mark.parametrize("width", [500, 1280])  # 500: no window is narrower
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_are_as_wide_as_their_window(name: str, width: int, tmp_path: Path) -> None:
+    """What is wider scrolls by itself."""
+    page = tmp_path / "page.html"
+    measure = "<script>document.body.dataset.width = document.documentElement.scrollWidth</script></body>"
+    page.write_text(PAGES[name]().replace("</body>", measure), encoding="utf-8")
+    found = chromium(tmp_path, page, "--dump-dom", f"--window-size={width},800")
+    assert int(found.partition('data-width="')[2].partition('"')[0]) <= width
+
+
 def test_links_open_sections(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text(PAGES["long"](), encoding="utf-8")

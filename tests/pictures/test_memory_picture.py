@@ -45,3 +45,9 @@ def test_pages_list_the_largest(name: str) -> None:
     assert (rows > 1) == bool(any(lives_of(f) for f in functions))
     if lives:
         assert lives[0].what in page.texts("td")
+
+
+def test_lines_are_at_powers_of_two() -> None:
+    said = words(read_svg(memory_svg("mlp", planned(PROGRAMS["mlp"]))))  # 256 KiB
+    assert [w for w in said if w.endswith("KiB") and w[0].isdigit()] == [f"{64 * i}.0 KiB" for i in range(1, 5)]
+    assert "0 B" in said

@@ -56,3 +56,16 @@ def test_names_are_text() -> None:
 def test_processes_and_libraries(tmp_path) -> None:
     shlo_jit.export(chain(2), tmp_path / "two.so")
     assert cells(shlo_jit.load(tmp_path / "two.so"))["threads"]
+
+
+def test_types_of_functions_are_cut() -> None:
+    arguments = ", ".join(f"%a{i}: tensor<2xf32>" for i in range(100))
+    text = f"func.func @main({arguments}) -> tensor<2xf32> {{ return %a0 : tensor<2xf32> }}"
+    assert cells(shlo_jit.parse(text))["@main"] == f"({'2xf32, ' * 12}88 more) → (2xf32)"
+
+
+def test_a_program_in_several_processes() -> None:
+    with shlo_jit.compile(chain(2), num_partitions=2, transport="threads") as exe:
+        found = cells(exe)
+    assert found["input 0"] == "v0 float32[16,64]" and found["threads"].endswith(" of each process")
+    assert found["processes"] == "1 x 2 (replicas x partitions), by threads"

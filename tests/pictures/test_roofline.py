@@ -116,3 +116,14 @@ def test_better() -> None:
     found = limits.better(MACHINE, other)
     assert found.peaks == {"f32": 100e9, "bf16": 300e9, "i8": 400e9}
     assert found.reads == [(1 << 21, 90e9), (1 << 27, 20e9)]
+
+
+def test_names_of_points_do_not_lie_over_each_other() -> None:
+    steps = [step("0", 0.3, 10, 50), step("4.1", 0.3, 10, 50.1), step("2", 0.3, 2, 90)]
+    said = Page(roofline_html("x", "", steps, MACHINE)).texts("text")
+    assert "0, 4.1" in said and "2" in said
+
+
+def test_rows_say_what_steps_compute() -> None:
+    page = Page(roofline_html("x", "", [step("0", 1.0)], MACHINE))
+    assert [attrs["title"] for tag, attrs in page.tags if tag == "tr" and "id" in attrs] == ["add (line 1)"]

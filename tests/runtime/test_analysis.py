@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,8 @@ from programs import TARGET, constant
 
 import shlo_jit
 from shlo_jit.runtime.build import build
+from shlo_jit.schedule.traffic import _places
+from shlo_jit.schedule.window import Dim
 
 SOFTMAX = """
 func.func @main(%x: tensor<8x32xf32>) -> tensor<8x32xf32> {
@@ -147,3 +151,51 @@ def test_libraries_know_their_memory_alone(tmp_path: Path) -> None:
         exe.cost_analysis()
     with pytest.raises(ValueError, match="only programs that were compiled"):
         build(constant(np.ones(3)), TARGET, cache=False).cost_analysis()
+
+
+def window(**options: Any) -> Callable[..., jax.Array]:
+    """A convolution."""
+    given = {"window_strides": (1, 1), "padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC"), **options}
+    return lambda x, w: jax.lax.conv_general_dilated(x, w, **given)
+
+
+IMAGE, KERNEL = (2, 14, 12, 6), (3, 3, 6, 8)
+PRODUCTS: dict[str, tuple[Callable[..., jax.Array], tuple[int, ...], tuple[int, ...]]] = {
+    "dot": (jnp.dot, (12, 20), (20, 30)),
+    "vector": (jnp.dot, (12, 20), (20,)),
+    "batched": (jnp.matmul, (4, 12, 20), (4, 20, 30)),
+    "same": (window(), IMAGE, KERNEL),
+    "valid": (window(padding="VALID"), IMAGE, KERNEL),
+    "strides": (window(window_strides=(2, 3)), IMAGE, (7, 5, 6, 8)),
+    "padded": (window(padding=((5, 0), (-1, 4))), IMAGE, KERNEL),
+    "dilated window": (window(rhs_dilation=(2, 3)), IMAGE, KERNEL),
+    "groups": (window(feature_group_count=3), IMAGE, (3, 3, 2, 9)),
+    "depthwise": (window(feature_group_count=6), IMAGE, (3, 3, 1, 6)),
+    "pixels": (window(), IMAGE, (1, 1, 6, 8)),
+}
+
+
+@pytest.mark.xla
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_take_what_they_take_in_xla(name: str) -> None:
+    function, *shapes = PRODUCTS[name]
+    lowered = jax.jit(function).lower(*(jnp.ones(shape) for shape in shapes))
+    theirs, ours = lowered.compile().cost_analysis(), shlo_jit.compile(lowered).cost_analysis()
+    assert ours["flops"] == theirs["flops"]
+
+
+@pytest.mark.parametrize("base", [1, 2, 3])
+def test_places_of_windows(base: int) -> None:
+    """Counted one by one."""
+    generator = np.random.default_rng(base)
+    for _ in range(200):
+        extent, size, stride, dilation, low = (int(n) for n in generator.integers([1, 1, 1, 1, -3], [9, 5, 4, 4, 6]))
+        out = int(generator.integers(1, 12))
+        reads = [o * stride + w * dilation - low for o in range(out) for w in range(size)]
+        wanted = sum(r % base == 0 and 0 <= r // base < extent for r in reads)
+        assert _places(Dim(extent, out, size, stride, low, 0, base, dilation)) == wanted
+
+
+def test_running_sums_are_one_addition_an_element() -> None:
+    lowered = jax.jit(lambda x: jax.lax.cumsum(x, 0)).lower(jnp.ones((1000, 10)))
+    assert shlo_jit.compile(lowered).cost_analysis()["flops"] == 10_000

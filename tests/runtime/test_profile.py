@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import threading
 import time
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from measured_programs import LAYER, LOOP, layer_arguments
 from programs import TARGET, constant
+from rich.console import Console
 
 import shlo_jit
 from shlo_jit.runtime.build import build
@@ -119,6 +121,20 @@ def test_a_profile_is_printed_as_a_table() -> None:
     assert set(line) == {"─"}
     assert [row.split()[:2] for row in rows] == [["0", "dot_general"], ["1", "row"]]
     assert len({row.index("shlo_gemm" if "shlo_gemm" in row else "row_") for row in rows}) <= 2
+
+
+def test_figures_are_not_cut_on_narrow_consoles() -> None:
+    exe = shlo_jit.compile(LAYER)
+    with exe.profile() as p:
+        exe(*layer_arguments())
+    text = io.StringIO()
+    Console(file=text, width=80, highlight=False).print(p.table())
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 80 and "…" not in text.getvalue()
+    assert lines[0].split() == ["step", "calls", "median", "us", "best", "share", "GB/s", "GFLOP/s"]
+    second = lines.index("") + 1
+    assert lines[second].split() == ["step", "ops", "kernel"]
+    assert any("shlo_gemm" in line for line in lines[second:])
 
 
 def test_threads_may_call_while_it_measures() -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 import shlo_jit
-from shlo_jit import examples, pipeline
+from shlo_jit import examples
 from shlo_jit.cli import app
-from shlo_jit.errors import InternalError
 from shlo_jit.shrink.copies import ops_of
 
 ROOT = Path(shlo_jit.__file__).parents[1]
@@ -30,6 +33,9 @@ def broken(function, context):
 passes.PASSES = (passes.Pass(broken), *passes.PASSES)
 """
 WRONG = 'from shlo_jit import parse; return parse(print_op(function).replace("stablehlo.tanh", "stablehlo.negate")).function("main")'
+HANGS = """if not any(op.name == "stablehlo.dot_general" for op in walk(function.block())):
+            open({path!r}, "w").close(); import time; time.sleep(900)
+        raise KeyError(1)"""
 
 
 @pytest.fixture
@@ -80,8 +86,28 @@ def test_a_command(tmp_path: Path) -> None:
     text, _ = reduce(str(path), "--test", "grep -q stablehlo.maximum {}", "--jobs", "3")
     assert [op.name for op in ops_of(shlo_jit.parse(text))] == ["stablehlo.maximum"]
     said = reduce(str(path), "--test", "grep -q stablehlo.sine {}", status=1)[1]
-    assert said == f"{path}: does not fail in that way\n"
-    assert reduce(str(path), "--test", "sleep 60 # {}", "--time-out", "0.2", status=1)[1] == said
+    assert said == f"{path}: does not fail in that way: the command ended with status 1\n"
+    said = reduce(str(path), "--test", "sleep 60 # {}", "--time-out", "0.2", status=1)[1]
+    assert said == f"{path}: does not fail in that way: the command took longer than 0.2 s (--time-out)\n"
+
+
+@pytest.mark.parametrize("is_crash", [False, True])
+def test_what_was_found_before_an_interruption(is_crash: bool, broken, tmp_path: Path) -> None:
+    """Ctrl-C while a program is tried that takes forever."""
+    hangs, small = tmp_path / "hangs", tmp_path / "small.mlir"
+    test = ["--test", f"grep -q tanh {{}} && {{ grep -q dot_general {{}} || {{ touch {hangs}; sleep 900; }}; }}"]
+    if is_crash:
+        broken("tanh", HANGS.format(path=str(hangs)))
+        test = ["--crash"]
+    command = [sys.executable, "-m", "shlo_jit", "reduce", "--example", "mlp", *test, "--time-out", "900", "-o"]
+    with subprocess.Popen([*command, str(small)], stderr=subprocess.PIPE, text=True) as process:
+        while not hangs.exists():
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=600)
+    assert process.returncode == 0 and "interrupted: this is the smallest so far" in said
+    assert {"stablehlo.tanh", "stablehlo.dot_general"} <= {op.name for op in ops_of(shlo_jit.parse(small))}
 
 
 def test_mistakes() -> None:
@@ -92,51 +118,6 @@ def test_mistakes() -> None:
         (["--crash", "--entry", "other"], "no function @other"),
     ):
         assert reduce("--example", "mlp", *args, status=2)[1] == f"shlo-jit: error: {message}\n"
-
-
-# ---------------------------------------------------------------------- programs that fail are kept
-TEXT = """func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {
-  %0 = stablehlo.tanh %x : tensor<2xf32>
-  return %0 : tensor<2xf32>
-}"""
-
-
-def test_an_internal_error_keeps_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def fail(*args: object, **options: object) -> None:
-        raise KeyError("x")
-
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(pipeline, "plan", fail)
-    errors = []
-    for _ in range(2):
-        with pytest.raises(InternalError) as raised:
-            shlo_jit.compile(TEXT, "f", cache=False)
-        errors.append(str(raised.value))
-    assert errors[0] == errors[1]
-    first, where, command = errors[0].splitlines()
-    assert first == "shlo_jit failed on this program (KeyError: 'x'); please report it"
-    (path,) = tmp_path.iterdir()
-    assert where == f"The program is in {path}; this makes it smaller:"
-    assert command == f"  shlo-jit reduce {path} --entry f --crash -o small.mlir"
-    assert shlo_jit.parse(path) == shlo_jit.parse(TEXT)
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert isinstance(raised.value.__cause__, KeyError)
-    monkeypatch.setattr("shlo_jit.tuning.KEPT_PROGRAM_BYTES", -1)
-    with pytest.raises(InternalError) as raised:
-        shlo_jit.compile(TEXT, "f", cache=False)
-    assert str(raised.value) == first
-
-
-def test_the_command_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def fail(*args: object, **options: object) -> None:
-        raise KeyError("x")
-
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(pipeline, "plan", fail)
-    result = CliRunner().invoke(app, ["run", "--example", "mlp", "--random", "--no-cache"])
-    assert result.exit_code == 1 and "Traceback" not in result.stderr
-    assert result.stderr.startswith("shlo-jit: error: shlo_jit failed on this program (KeyError: 'x')")
-    assert "shlo-jit reduce " in result.stderr
 
 
 def test_made_up_arguments_have_their_types() -> None:
