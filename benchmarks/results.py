@@ -29,8 +29,8 @@ FOLDER = Path(__file__).parent / "results"
 PAGE, README = Path(__file__).parent / "RESULTS.md", Path(__file__).parents[1] / "README.md"
 CASES, CURVES, DEPLOYED = "cases", "curves", "deployed"
 Data = Mapping[str, Any]
-DISTURBED = 0.25
-"""The load, of each CPU, from which on what was measured is not to be relied on."""
+DISTURBED = 0.1
+"""Of each CPU, what others use from which on what was measured is not to be relied on."""
 
 
 def measure() -> int:
@@ -81,12 +81,12 @@ def machine_of(environment: Mapping[str, Any]) -> list[str]:
 
 def warning(environment: Mapping[str, Any]) -> list[str]:
     """That others used the machine, where they did."""
-    load = float(environment.get("load before", 0))
-    if load <= DISTURBED * environment["cpus"]:
+    busy = float(environment.get("busy before", 0))
+    if busy <= DISTURBED * environment["cpus"]:
         return []
     return [
         "",
-        f"**Other programs used the machine meanwhile: its load was {load:g} before models were measured.**",
+        f"**Other programs used the machine meanwhile: {busy:g} CPUs before models were measured.**",
         "Engines whose threads wait for each other lose most by that: comparisons with all threads say little.",
     ]
 

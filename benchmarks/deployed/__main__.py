@@ -65,8 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(f"{engine} is left out: not installed: {', '.join(missing(engine))}")
             engines.remove(engine)
     counts = [int(n) for n in options.threads.split(",")]
+    found = environment("onnxruntime", "openvino") | {"busy before": f"{machine.busy():.2f}"}
     machines = [machine.measure(n) for n in counts]
-    found = environment("onnxruntime", "openvino") | {"load before": f"{os.getloadavg()[0]:.1f}"}
     data = {"environment": found, "machines": machines, "rows": []}
     options.json.parent.mkdir(parents=True, exist_ok=True)
     with Progress(*COLUMNS, TimeRemainingColumn(), console=console, transient=True) as progress:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import time
+from pathlib import Path
 from typing import Any
 
 from shlo_jit.runtime import limits
@@ -23,6 +25,25 @@ def measure(threads: int) -> dict[str, Any]:
 def better(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """The higher figures of two measurements."""
     return _plain(limits.better(limits.Limits(**one), limits.Limits(**other)))
+
+
+def busy(seconds: float = 3.0) -> float:
+    """CPUs that others use, on average, while we do nothing. Not the load average: that remembers for minutes what we
+    measured before. 0 where the kernel does not tell."""
+    try:
+        idle, total = _times()
+        time.sleep(seconds)
+        later_idle, later_total = _times()
+    except OSError:
+        return 0.0
+    share = 1 - (later_idle - idle) / max(later_total - total, 1)
+    return max(0.0, share) * (os.cpu_count() or 1)
+
+
+def _times() -> tuple[int, int]:
+    """Ticks that all CPUs were idle, and all ticks, since the machine began."""
+    ticks = [*map(int, Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:9])]
+    return ticks[3] + ticks[4], sum(ticks)
 
 
 def _plain(found: limits.Limits) -> dict[str, Any]:

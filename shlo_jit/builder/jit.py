@@ -29,10 +29,11 @@ from shlo_jit.builder.errors import BuilderError, wrong
 from shlo_jit.builder.locations import place_of
 from shlo_jit.builder.program import FunctionBuilder, ModuleBuilder
 from shlo_jit.builder.scope import Handle
-from shlo_jit.builder.shapes import type_of
+from shlo_jit.builder.shapes import shape_text, type_of
 from shlo_jit.builder.trees import Tree, flatten, paths, unflatten
+from shlo_jit.builder.tuples import elements_of
 from shlo_jit.ir.core import Module
-from shlo_jit.ir.types import Type
+from shlo_jit.ir.types import TensorType, Type
 
 Key = tuple[Hashable, ...]
 
@@ -149,6 +150,16 @@ class Jitted:
             """How many kinds of arguments are tried before others are looked up."""
             self.__call__ = self._call
 
+    def __copy__(self) -> Jitted:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Jitted:
+        return self
+
+    def __reduce__(self) -> str:
+        """By its name in its module, as functions are pickled."""
+        return getattr(self, "__qualname__", self._name)
+
     def __repr__(self) -> str:
         return f"<shlo_jit.jit of {self._name}>"
 
@@ -193,7 +204,7 @@ class Jitted:
             values = [function.add_argument(name, t) for name, t in zip(_names(where), types, strict=True)]
             with function:
                 dynamic, keywords = unflatten(tree, values)
-                results, shape = flatten(self._f(*self._with_static(args, dynamic), **{**named, **keywords}))
+                results, shape = _leaves_of(self._f(*self._with_static(args, dynamic), **{**named, **keywords}))
                 found = [_result(x, path) for x, path in zip(results, paths(shape, "result"), strict=True)]
                 function.returns(*found)
         return module.module, shape, len(results)
@@ -332,7 +343,18 @@ def _names(where: Sequence[str]) -> list[str]:
     return found
 
 
+def _leaves_of(results: Any) -> tuple[list[Any], Tree]:
+    """Of what a function returns, where tuples of the program are Python's."""
+    leaves, tree = flatten(results)
+    elements = [elements_of(leaf) for leaf in leaves]
+    if all(a is b for a, b in zip(leaves, elements, strict=True)):
+        return leaves, tree
+    return _leaves_of(unflatten(tree, elements))
+
+
 def _result(x: Any, path: str) -> Any:
+    if isinstance(x, Handle) and not isinstance(x.type, TensorType):
+        raise wrong(path, f"expected tensors, got {shape_text(x.type)}")
     if isinstance(x, Handle | np.ndarray | np.generic):
         return x
     if is_number(x):

@@ -54,6 +54,8 @@ class NestSchedule(KernelSchedule):
     """The short variable whose results lie side by side: all of its turns are written out, and stored as one run."""
     unroll: Choice[int]
     """Vectors that a turn of the vector loop handles."""
+    written_out: tuple[int, ...]
+    """Reduced variables of few turns, which are written one after the other."""
     chunk: int
     """Elements of the vector variable that a unit has, where that is the only row variable; else 0."""
     tasks: Tasks
@@ -84,6 +86,10 @@ class NestSchedule(KernelSchedule):
         out.append(Note("lanes", lanes, why))
         if self.tile is None and space.vector is not None:
             out.append(Note("unroll", count(self.unroll.value, "vector"), self.unroll.why))
+        if self.written_out:
+            turns = " x ".join(str(space.extents[v]) for v in self.written_out)
+            variables = ", ".join(f"v{v}" for v in self.written_out)
+            out.append(Note("writes out", f"{turns} turns", f"of {variables}: few, of few ops"))
         if self.nest.turns is not None:
             whole = self.most_turns == self.nest.turns.count
             why = (
@@ -173,6 +179,7 @@ class _Scheduler:
         self.unroll = self.choose_unroll()
         self.chunk = self.choose_chunk()
         tasks, split = self.choose_tasks()
+        written_out = self.choose_written_out() if split is None else ()
         plain = self.tile is None and self.crossing is None
         streams = self.choose_streams() if self.chunk and plain and split is None else ()
         return NestSchedule(
@@ -184,6 +191,7 @@ class _Scheduler:
             crossing=self.crossing,
             interleaved=self.interleaved,
             unroll=self.unroll,
+            written_out=written_out,
             most_turns=self.turns,
             chunk=self.chunk,
             tasks=tasks,
@@ -235,6 +243,18 @@ class _Scheduler:
             limit //= 2
             why = f"the loop has {count(turns, 'vector')}"
         return Choice(limit, why)
+
+    def choose_written_out(self) -> tuple[int, ...]:
+        """Innermost first, as long as the text stays short: a sum of 4 is 4 instructions, or a chain of jumps."""
+        space, found = self.space, []
+        room = tuning.WRITTEN_OUT_OPS // (self.unroll.value * (len(self.nest.nodes) + len(self.nest.loads)))
+        for v in reversed(space.inner):
+            turns = space.extents[v]
+            if v == space.vector or not isinstance(turns, int) or not 1 < turns <= room:
+                break
+            found.append(v)
+            room //= turns
+        return tuple(found)
 
     def choose_ahead(self) -> dict[Key, int]:
         """The hardware's prefetcher starts anew in every page. Of loads that follow each other (a stencil's) the

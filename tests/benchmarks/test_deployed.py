@@ -292,3 +292,11 @@ def test_pictures_are_drawn() -> None:
     for figure in (pictures.ratios(pyplot, ROWS), pictures.roofline(pyplot, ROWS, MACHINE)):
         figure.canvas.draw()
         pyplot.close(figure)
+
+
+def test_what_others_use_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idle ticks count, waiting for disks included, and nothing that was before."""
+    ticks = iter([(1000, 5000), (1050, 5200)])
+    monkeypatch.setattr(machine, "_times", lambda: next(ticks))
+    monkeypatch.setattr(machine.os, "cpu_count", lambda: 4)
+    assert machine.busy(0.0) == pytest.approx(3.0)

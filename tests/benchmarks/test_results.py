@@ -26,8 +26,8 @@ def test_readme_shows_the_same() -> None:
 
 def test_a_machine_that_others_used_is_said_to_be_that() -> None:
     assert results.machine_of({"cpu": "a CPU", "cpus": 2}) == ["cpu a CPU, cpus 2"]
-    assert len(results.machine_of({"cpus": 2, "load before": "0.4"})) == 1
-    assert "load was 4.9" in results.machine_of({"cpus": 2, "load before": "4.9"})[2]
+    assert len(results.machine_of({"cpus": 2, "busy before": "0.05"})) == 1
+    assert "1.9 CPUs" in results.machine_of({"cpus": 2, "busy before": "1.9"})[2]
 
 
 def test_pictures_of_the_page_are_there() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import threading
 import time
@@ -288,6 +290,29 @@ def test_static_arguments_are_found_by_their_own_hash() -> None:
         for n, model in enumerate(models):
             np.testing.assert_array_equal(model.scaled(X), (n + 2) * X * X)
     assert Model.scaled.signatures == 2
+
+
+@shlo_jit.jit
+def doubled(x: Any) -> Any:
+    return x * 2.0
+
+
+def test_copies_and_pickles_are_the_function_itself() -> None:
+    assert copy.copy(doubled) is doubled and copy.deepcopy({"f": doubled})["f"] is doubled
+    assert pickle.loads(pickle.dumps(doubled)) is doubled
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        pickle.dumps(shlo_jit.jit(lambda x: x))
+
+
+def test_tuples_of_the_program_are_results() -> None:
+    f = shlo_jit.jit(lambda x: {"pair": b.tuple([x, b.tuple([x + 1.0])]), "y": x * 2.0})
+    for _ in range(2):
+        got = f(X)
+        np.testing.assert_array_equal(got["pair"][0], X)
+        np.testing.assert_array_equal(got["pair"][1][0], X + 1)
+        np.testing.assert_array_equal(got["y"], 2 * X)
+    with pytest.raises(b.BuilderError, match="expected tensors, got token"):
+        shlo_jit.jit(lambda x: (x, b.create_token()))(X)
 
 
 def test_names_of_arguments_do_not_collide() -> None:

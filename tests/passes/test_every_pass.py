@@ -220,6 +220,13 @@ CASES = {
           return %0 : tensor<1x8x8xf32>""", "tensor<1x8x8xf32>", "tensor<1x8x8xf32>"),
         "convolution", "reshape dot_general", shape=(1, 8, 8),
     ),
+    "flat_concatenates": Case(
+        main("""%0 = stablehlo.concatenate %x, %x, dim = 0 : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<4x2xf32>
+          %1 = stablehlo.concatenate %x, %0, dim = 0 : (tensor<2x2xf32>, tensor<4x2xf32>) -> tensor<6x2xf32>
+          %2 = stablehlo.concatenate %1, %1, dim = 1 : (tensor<6x2xf32>, tensor<6x2xf32>) -> tensor<6x4xf32>
+          return %2 : tensor<6x4xf32>""", "tensor<2x2xf32>", "tensor<6x4xf32>"),
+        "concatenate concatenate concatenate", "concatenate concatenate concatenate", shape=(2, 2),
+    ),
     "hoist_products": Case(
         main("""%zero = stablehlo.constant dense<0> : tensor<i32>
           %w = stablehlo.constant dense<0.5> : tensor<16x1xf32>

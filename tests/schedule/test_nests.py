@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from decisions import AVX2, AVX512, SSE, decides, main, note, tensor, the_schedule
 
+import shlo_jit
 from shlo_jit import tuning
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.nest import NestSchedule
@@ -390,3 +392,22 @@ def test_large_results_are_written_past_the_caches() -> None:
     assert not small.streams
     assert len(large.streams) == 1
     decides(large, "streams", "1 result", f"{tuning.STREAM_BYTES:,} bytes or more")
+
+
+# ---------------------------------------------------------------------- few turns of a reduction
+def test_few_turns_are_written_out() -> None:
+    decides(nest(reduction((64, 4, 96), "1")), "writes out", "4 turns")
+    decides(nest(reduction((2, 64, 2, 96), "0, 2")), "writes out", "2 x 2 turns")
+    assert not nest(reduction((64, 400, 96), "1")).written_out
+    assert not nest(reduction((64, 4, 96), "1", before=40)).written_out
+
+
+@pytest.mark.parametrize("shape, dims", [((5, 4, 33), "1"), ((3, 2, 3, 17), "1, 2"), ((40, 3), "1")])
+def test_written_out_turns_sum_in_the_same_order(
+    shape: tuple[int, ...], dims: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    written = shlo_jit.compile(reduction(shape, dims))(x)
+    monkeypatch.setattr(tuning, "WRITTEN_OUT_OPS", 0)
+    looped = shlo_jit.compile(reduction(shape, dims), cache=False)(x)
+    assert written.tobytes() == looped.tobytes()

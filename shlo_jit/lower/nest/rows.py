@@ -138,7 +138,7 @@ class RowWriter:
         """Nested loops over variables that carry values."""
         if not order:
             return body(variables, values)
-        if order[0] == self.schedule.interleaved:
+        if order[0] == self.schedule.interleaved or order[0] in self.schedule.written_out:
             for turn in range(self.space.extents[order[0]]):
                 values = self.carry_loops(order[1:], {**variables, order[0]: i64(turn)}, values, body)
             return values

@@ -122,7 +122,8 @@ class _Search:
             return None
         if not isinstance(zero.value, int):
             return replace(found, zero=zero, low=None, high=None) if found.zero == Zero() else None
-        assert isinstance(found.zero.value, int)
+        if not isinstance(found.zero.value, int):
+            return None  # a zero point that is a value, and a number beside it
         shift = zero.value
         low, high = (None if end is None else end - shift for end in (found.low, found.high))
         return replace(found, zero=Zero(found.zero.value + shift), low=low, high=high)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -154,6 +154,17 @@ def test_a_zero_point_along_what_is_summed_is_none() -> None:
     lhs = Operand((M, K), "i8", each("1", f"tensor<{K}xi32>"), arguments=(((K,), "i32"),))
     text = text_of(lhs, RIGHT["plain"])
     assert products(text) != [("i8", "i8")]
+    check(text, lhs, RIGHT["plain"])
+
+
+@pytest.mark.parametrize("zero,number", [("a row", 5), ("one", -3), ("zero", 7)])
+def test_a_number_beside_a_zero_point(zero: str, number: int) -> None:
+    """x - z + 5: of bytes only where z is a number, too."""
+    more = f"\n%{{n}}c = stablehlo.constant dense<{number}> : {{t}}\n%{{n}} = stablehlo.add %{{n}}s, %{{n}}c : {{t}}"
+    lhs = LEFT[zero]
+    lhs = replace(lhs, ops=lhs.ops.replace("%{n} =", "%{n}s =") + more)
+    text = text_of(lhs, RIGHT["plain"])
+    assert products(text) == [("ui8", "i8") if zero == "zero" else ("i32", "i32")]
     check(text, lhs, RIGHT["plain"])
 
 
