@@ -50,7 +50,63 @@ def newton(a: Any, b: Any) -> Any:
     return x
 
 
+def polynomial(a: Any, b: Any) -> Any:
+    c = np.float32(0.1)
+    return ((((a * c + b) * a - c) * a + b) * a + c) * a - b
+
+
+def smooth(a: Any, b: Any) -> Any:
+    return math.sin(math.log(math.exp(a) + np.float32(1)) * b)
+
+
+def clipped(a: Any, b: Any) -> Any:
+    x = min(max(a, np.float32(0.75)), np.float32(2.5))
+    return x if b < np.float32(1) else -x
+
+
+def hashed(a: Any, b: Any) -> Any:
+    x = np.uint32(a) ^ np.uint32(b)
+    x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x45D9F3B))
+    x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x45D9F3B))
+    return x ^ (x >> np.uint32(16))
+
+
 CASES = (
+    Case("polynomial", polynomial, """%c = stablehlo.constant dense<0.1> : {t}
+      %1 = stablehlo.multiply %0, %c : {t}
+      %2 = stablehlo.add %1, %y : {t}
+      %3 = stablehlo.multiply %2, %0 : {t}
+      %4 = stablehlo.subtract %3, %c : {t}
+      %5 = stablehlo.multiply %4, %0 : {t}
+      %6 = stablehlo.add %5, %y : {t}
+      %7 = stablehlo.multiply %6, %0 : {t}
+      %8 = stablehlo.add %7, %c : {t}
+      %9 = stablehlo.multiply %8, %0 : {t}
+      %r = stablehlo.subtract %9, %y : {t}"""),
+    Case("smooth", smooth, """%o = stablehlo.constant dense<1.0> : {t}
+      %e = stablehlo.exponential %0 : {t}
+      %s = stablehlo.add %e, %o : {t}
+      %l = stablehlo.log %s : {t}
+      %m = stablehlo.multiply %l, %y : {t}
+      %r = stablehlo.sine %m : {t}"""),
+    Case("clipped", clipped, """%l = stablehlo.constant dense<0.75> : {t}
+      %h = stablehlo.constant dense<2.5> : {t}
+      %o = stablehlo.constant dense<1.0> : {t}
+      %m = stablehlo.clamp %l, %0, %h : {t}
+      %n = stablehlo.negate %m : {t}
+      %c = stablehlo.compare LT, %y, %o : ({t}, {t}) -> {b}
+      %r = stablehlo.select %c, %m, %n : {b}, {t}"""),
+    Case("hashed", hashed, """%k = stablehlo.constant dense<73244147> : {t}
+      %s = stablehlo.constant dense<16> : {t}
+      %z = stablehlo.xor %0, %y : {t}
+      %1 = stablehlo.shift_right_logical %z, %s : {t}
+      %2 = stablehlo.xor %z, %1 : {t}
+      %3 = stablehlo.multiply %2, %k : {t}
+      %4 = stablehlo.shift_right_logical %3, %s : {t}
+      %5 = stablehlo.xor %3, %4 : {t}
+      %6 = stablehlo.multiply %5, %k : {t}
+      %7 = stablehlo.shift_right_logical %6, %s : {t}
+      %r = stablehlo.xor %6, %7 : {t}""", dtype="ui32"),
     Case("wave", wave, """%c = stablehlo.compare GT, %0, %y : ({t}, {t}) -> {b}
       %s = stablehlo.sine %0 : {t}
       %p = stablehlo.multiply %s, %y : {t}
@@ -93,13 +149,19 @@ def program(case: Case, inside: str) -> str:
 
 
 def executables(case: Case) -> dict[str, Any]:
-    import numba
-
     call = "%r = stablehlo.custom_call @f(%0, %y) : ({t}, {t}) -> {t}"
     options: dict[str, Any] = {"threads": 1, "cache": False}
-    ways = {"code": shlo_jit.elementwise(case.function), "call": numba.vectorize(case.function).__call__}
+    ways = {"code": shlo_jit.elementwise(case.function), "call": _beside(case)}
     found = {n: shlo_jit.compile(program(case, call), custom_calls={"f": f}, **options) for n, f in ways.items()}
     return {**found, "ops": shlo_jit.compile(program(case, case.ops), **options)}
+
+
+def _beside(case: Case) -> Callable[..., Any]:
+    """A Python callable that calls what Numba compiles of the case."""
+    import numba
+
+    types = {"f32": "float32", "ui32": "uint32"}[case.dtype]
+    return numba.vectorize([f"{types}({types}, {types})"])(case.function).__call__
 
 
 def measured(exes: dict[str, Any], arrays: Sequence[np.ndarray]) -> dict[str, float]:
@@ -113,20 +175,28 @@ def measured(exes: dict[str, Any], arrays: Sequence[np.ndarray]) -> dict[str, fl
     return {name: seconds * 1e6 for name, seconds in best.items()}
 
 
+def _numbers(case: Case, rng: np.random.Generator) -> np.ndarray:
+    if case.dtype == "f32":
+        return rng.uniform(0.5, 3, case.n).astype(np.float32)
+    return rng.integers(0, 1 << 32, case.n, np.uint32)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="cases")
     names = parser.parse_args().names
     rng = np.random.default_rng(0)
-    print(f"{'case':<10} {'code':>8} {'ops':>8} {'call':>8}   ops / code")
+    print(f"{'case':<10} {'code':>8} {'ops':>8} {'call':>8}   ops / code   plan")
     for case in CASES:
         if names and case.name not in names:
             continue
         exes = executables(case)
-        arrays = [rng.uniform(0.5, 3, case.n).astype(np.float32) for _ in range(2)]
+        arrays = [_numbers(case, rng) for _ in range(2)]
         np.testing.assert_allclose(exes["code"](*arrays), exes["call"](*arrays), rtol=1e-4, atol=1e-5)
         t = measured(exes, arrays)
-        print(f"{case.name:<10} {t['code']:8.1f} {t['ops']:8.1f} {t['call']:8.1f}   {t['ops'] / t['code']:.2f}")
+        plan = exes["code"].text("plan").splitlines()[0].partition(";")[0]
+        times = " ".join(f"{t[way]:8.1f}" for way in ("code", "ops", "call"))
+        print(f"{case.name:<10} {times}   {t['ops'] / t['code']:10.2f}   {plan}")
 
 
 if __name__ == "__main__":

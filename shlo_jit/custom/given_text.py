@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from shlo_jit.codegen.elf import read_object
 from shlo_jit.codegen.target import machine_of_triple, target_machine
 from shlo_jit.custom.functions import LLVMFunction
 from shlo_jit.custom.lift.read import fields_of, split
-from shlo_jit.custom.llvm_text import KERNEL, SCALAR, Refused, parse
+from shlo_jit.custom.llvm_text import KERNEL, SCALAR, Refused, check_calls, parse
 from shlo_jit.custom.routine import llvm_type
 from shlo_jit.ir.dtypes import DType
+from shlo_jit.kernels.compiler_helpers import HELPERS
 from shlo_jit.kernels.target import Target
 
 SECONDS = 60
@@ -23,11 +25,15 @@ SECONDS = 60
 _READER = Path(__file__).with_name("reader_process.py")
 _TRIPLE = re.compile(r'^target triple = "([^"]*)"', re.MULTILINE)
 _LAYOUT = re.compile(r'^target datalayout = "([^"]*)"', re.MULTILINE)
+_OF_LIBRARIES = frozenset(("__truncsfbf2", "__truncdfbf2"))
+"""Helpers that exported libraries bring, and processes need not have."""
+_STRING = re.compile(r'\bc"[^"]*"')
 _REFUSED = {
     "module asm": re.compile(r"^module asm ", re.MULTILINE),
     "variables of threads": re.compile(r"^@[^\n]* thread_local", re.MULTILINE),
     "aliases": re.compile(r"^@[^\n]* (?:alias|ifunc) ", re.MULTILINE),
     "constructors": re.compile(r"^@llvm\.global_(?:c|d)tors ", re.MULTILINE),
+    "vectors without a length": re.compile(r"<vscale x "),
 }
 """What no program has, by what is said of it."""
 
@@ -42,7 +48,8 @@ def scalar_text(code: LLVMFunction, operands: Sequence[DType], results: Sequence
     if params != wanted or returned != whole:
         expected = f"{whole} ({', '.join(wanted)})"
         raise Refused(f"it is {returned} ({', '.join(params)}), and the call needs {expected}")
-    lines = [f"%r = call {whole} @{code.symbol}({', '.join(f'{t} %a{i}' for i, t in enumerate(wanted))})"]
+    convention = _convention(text, code.symbol)
+    lines = [f'%r = call {convention}{whole} @"{code.symbol}"({", ".join(f"{t} %a{i}" for i, t in enumerate(wanted))})']
     struct = "{ " + ", ".join(["i64", *made]) + " }"
     last = f"{{ {', '.join(['i64 0', *(f'{t} undef' for t in made)])} }}"
     for i, type in enumerate(made):
@@ -64,7 +71,7 @@ def kernel_text(code: LLVMFunction, target: Target) -> str:
     returned, params = _signature(text, code.symbol)
     if params != ["ptr", "ptr"] or returned not in ("void", "i32"):
         raise Refused(f"it is {returned} ({', '.join(params)}), and not void (ptr, ptr) or i32 (ptr, ptr)")
-    call = f"call {returned} @{code.symbol}(ptr %operands, ptr %results)"
+    call = f'call {_convention(text, code.symbol)}{returned} @"{code.symbol}"(ptr %operands, ptr %results)'
     if returned == "void":
         body = f"{call}\n  ret i64 0"
     else:
@@ -82,14 +89,28 @@ def _checked(source: str | bytes, target: Target) -> str:
         done = subprocess.run(command, input=data, capture_output=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise Refused(f"LLVM was not done with it after {SECONDS} s") from None
-    text = done.stdout.decode()
+    read, _, made = done.stdout.partition(b"\0")
+    text = read.decode()
     if text:
         _check(text, target)
     if done.returncode == 1:
         raise Refused(f"LLVM refuses it: {done.stderr.decode(errors='replace').strip()}")
     if done.returncode:
         raise Refused(f"LLVM fails on it: {_last_line(done.stderr) or f'status {done.returncode}'}")
+    _check_helpers(made)
     return text
+
+
+def _check_helpers(made: bytes) -> None:
+    """Raise Refused for what LLVM itself calls in an object, where no program has it."""
+    try:
+        read = read_object(made)
+    except ValueError:  # of another system than those whose objects we read
+        return
+    undefined = [
+        n for n, section in zip(read.names, read.symbols["section"].tolist(), strict=True) if n and not section
+    ]
+    check_calls(name for name in undefined if name.startswith("__") and name not in HELPERS - _OF_LIBRARIES)
 
 
 def _last_line(errors: bytes) -> str:
@@ -99,8 +120,9 @@ def _last_line(errors: bytes) -> str:
 
 def _check(text: str, target: Target) -> None:
     """Raise Refused for what a program cannot have, and for code of another machine."""
+    plain = _STRING.sub('c""', text)
     for what, pattern in _REFUSED.items():
-        if pattern.search(text):
+        if pattern.search(plain):
             raise Refused(f"it has {what}")
     triple = _TRIPLE.search(text)
     if triple is not None and machine_of_triple(triple[1])[0] != target.arch:
@@ -127,6 +149,13 @@ def _parts(layout: str) -> dict[str, str]:
             key, _, value = part.partition(":")
             found[key] = f":{value}" if value else ""
     return found
+
+
+def _convention(text: str, symbol: str) -> str:
+    """How the function is called, where that is not as in C: a call that says otherwise may do anything."""
+    name = re.escape(symbol)
+    found = re.search(rf'^define [^@\n]*?\b(\w*cc|cc ?\d+|\w+_kernel) [^@\n]*@"?{name}"?\(', text, re.MULTILINE)
+    return "" if found is None or found[1] == "ccc" else f"{found[1]} "
 
 
 def _signature(text: str, symbol: str) -> tuple[str, list[str]]:

@@ -79,7 +79,7 @@ def _value(value: Any, seen: set[int]) -> Iterator[str]:
     if isinstance(value, PLAIN):
         yield f"{type(value).__name__} {value!r}"
     elif isinstance(value, tuple):
-        yield f"tuple {len(value)}"
+        yield f"tuple {len(value)} {getattr(value, '_fields', '')}"
         for item in value:
             yield from _value(item, seen)
     elif hasattr(value, "py_func"):
@@ -104,7 +104,7 @@ def _of_numpy(value: Any) -> Iterator[str]:
         array = np.asarray(value)
         if array.dtype.hasobject:
             raise _Unknown
-        yield f"{array.dtype.str} {array.shape} {array.tobytes().hex()}"
+        yield f"{array.dtype.descr} {array.shape} {array.strides} {array.tobytes().hex()}"
     elif " at 0x" not in repr(value):  # types of Numba and of NumPy, and functions of NumPy's
         yield repr(value)
     else:

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 import llvmlite.binding as llvm
 
 from shlo_jit.codegen import optimize
+from shlo_jit.custom.reader_process import without_target
 from shlo_jit.custom.run_time import RUN_TIME, run_time_text
 from shlo_jit.kernels.target import Target
 
@@ -31,7 +32,6 @@ LIBRARY = frozenset((*_DOUBLE, *(f"{name}f" for name in _DOUBLE)))
 """Functions of libm."""
 MEMORY = frozenset(("memcpy", "memmove", "memset", "memcmp", "malloc", "calloc", "realloc", "free"))
 """Functions of libc."""
-_TARGET_ATTRIBUTES = re.compile(r' ?"(?:target-cpu|target-features|tune-cpu)"="[^"]*"')
 _ENDS = re.compile(r"^(define [^\n]*?)(?: comdat(?:\(\$[^)]*\))?)?(?: personality [^\n{]*)? \{$", re.MULTILINE)
 _COMDAT = re.compile(r"^\$[^\n]* = comdat [^\n]*\n|(?<=[\w}\]]), comdat(?:\(\$[^)]*\))?", re.MULTILINE)
 
@@ -73,7 +73,7 @@ def machine_text(text: str, symbol: str, target: Target, entry: str = KERNEL) ->
     Refused."""
     if target.pointer_bits != 64:
         raise Refused(f"code of arrays is made for 64 bits, and {target.name} has {target.pointer_bits}")
-    module = parse(_TARGET_ATTRIBUTES.sub("", text))
+    module = parse(without_target(text))
     missing = called(module)
     if any(name in RUN_TIME for name in missing):
         module.link_in(parse(run_time_text(missing), _context_of(module)))

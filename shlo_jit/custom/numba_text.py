@@ -54,8 +54,7 @@ def scalar_text(
     function: Any, operands: Sequence[DType], results: Sequence[DType], literals: Sequence[Any]
 ) -> NumbaText:
     """The function of numbers, called with the operands and then the literals. Raises Refused."""
-    from numba.core import types
-
+    types = _numba_types()
     arguments = [_type(d) for d in operands]
     returned = [_type(d) for d in results]
     wanted = returned[0] if len(returned) == 1 else types.Tuple(returned)
@@ -67,8 +66,7 @@ def kernel_text(
 ) -> NumbaText:
     """The function of arrays, called with the operands, then the results' memory and then the literals; where it takes
     no more parameters than operands and literals, it returns the results. Raises Refused."""
-    from numba.core import types
-
+    types = _numba_types()
     given = [types.Array(_type(t.dtype), len(t.shape), "C", readonly=True) for t in operands]
     into = [types.Array(_type(t.dtype), len(t.shape), "C") for t in results]
     returned = returns(function, len(operands))
@@ -83,9 +81,17 @@ def returns(function: Any, operands: int) -> bool:
     return function.__code__.co_argcount - len(function.__defaults__ or ()) <= operands
 
 
-def _type(dtype: DType) -> Any:
-    from numba.core import types
+def _numba_types() -> Any:
+    """Numba's types. Raises Refused where there is no Numba."""
+    try:
+        from numba.core import types
+    except ImportError as error:
+        raise Refused(f"Numba is not installed ({error}): install shlo_jit[numba]") from None
+    return types
 
+
+def _type(dtype: DType) -> Any:
+    types = _numba_types()
     if dtype.name not in NAMES:
         raise Refused(f"Numba has no numbers of type {dtype.name}")
     return getattr(types, NAMES[dtype.name])
@@ -95,14 +101,12 @@ def _compile(
     function: Any, arguments: Sequence[Any], literals: Sequence[Any], returned: Any, write: Callable[..., None]
 ) -> NumbaText:
     """The text with a wrapper that `write` fills. Raises Refused for what Numba refuses."""
-    try:
-        from numba import typeof
-        from numba.core import compiler, registry
-        from numba.core.compiler_lock import global_compiler_lock
-        from numba.core.errors import NumbaError
-    except ImportError as error:
-        raise Refused(f"Numba is not installed ({error}): install shlo_jit[numba]") from None
-    flags: Any = compiler.Flags()
+    from numba import typeof
+    from numba.core import compiler, registry
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.errors import NumbaError
+
+    flags: Any = _own_flags()()
     flags.nrt = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
     flags.noalias = True
     flags.error_model = "numpy"
@@ -124,6 +128,19 @@ def _compile(
             raise Refused(f"Numba fails on it: {_short(error)}") from error
         text = _ADDRESSES.sub(r"\1 = external global \2", library.get_llvm_str())
         return _numbered(_INLINE.sub("nounwind", text))
+
+
+def _own_flags() -> Any:
+    """Flags whose error model functions that are called do not inherit: they stay as they were told, for others too."""
+    from numba.core.compiler import Flags
+
+    class Own(Flags):
+        def copy(self) -> Any:  # what Numba hands on
+            made = super().copy()
+            made.error_model = "python"
+            return made
+
+    return Own
 
 
 def _plain_library() -> Any:

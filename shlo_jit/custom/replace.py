@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from shlo_jit.custom import given_text, numba_text
+from shlo_jit.custom.defined import defined, divisions_defined
 from shlo_jit.custom.functions import ArrayFunction, CustomCode, Elementwise, LLVMFunction
 from shlo_jit.custom.lift.lift import lift
 from shlo_jit.custom.lift.read import read
@@ -79,11 +80,12 @@ def _by_elements(code: CustomCode, target: Target, rw: Rewriter, op: Op, operand
     types = [v.tensor.storage for v in operands]
     results = [r.tensor.storage for r in op.results]
     made = _scalars(code, target, op, types, results)
-    before = len(rw.block.ops)
+    before, depth = len(rw.block.ops), len(rw.blocks)
     try:
         function = read(made.text)
         return lift(rw, function, [_parts(rw, v) for v in operands], shape, results)
     except Refused as refusal:
+        del rw.blocks[depth:]  # the regions of loops that it was in
         del rw.block.ops[before:]
         why = str(refusal)
     numbers = [v.tensor.rank == 0 for v in operands]
@@ -111,11 +113,16 @@ def _parts(rw: Rewriter, value: Value) -> Any:
 
 def _scalars(code: CustomCode, target: Target, op: Op, types: Sequence[DType], results: Sequence[DType]) -> _Scalars:
     if isinstance(code, LLVMFunction):
-        return _Scalars(given_text.scalar_text(code, types, results, target))
+        return _Scalars(defined(given_text.scalar_text(code, types, results, target)))
     assert isinstance(code, Elementwise)
     literals = _literals(code.function, op, len(types))
     key = code.digest, tuple(d.name for d in (*types, *results)), len(types), tuple(map(repr, literals))
-    return _once(code, key, lambda: _Scalars(*numba_text.scalar_text(code.function, types, results, literals)))
+    return _once(code, key, lambda: _of_numba(code.function, types, results, literals))
+
+
+def _of_numba(function: Any, types: Sequence[DType], results: Sequence[DType], literals: Sequence[Any]) -> _Scalars:
+    made = numba_text.scalar_text(function, types, results, literals)
+    return _Scalars(defined(made.text), made.errors)
 
 
 # ---------------------------------------------------------------------- arrays
@@ -136,7 +143,9 @@ def _arrays(code: ArrayFunction, target: Target, rw: Rewriter, op: Op, operands:
     plain = Op(
         op.name, op.operands, [r.type for r in op.results], _without(op, LAYOUTS), None, op.source, op.start, op.end
     )
-    return _call(rw, plain, operands, _machine_code(code, target, op, made.text, False, "", made.errors))
+    return _call(
+        rw, plain, operands, _machine_code(code, target, op, divisions_defined(made.text), False, "", made.errors)
+    )
 
 
 def _require_fixed(code: CustomCode, op: Op, operands: Sequence[Value]) -> None:

@@ -160,6 +160,16 @@ def test_addresses_of_this_process_are_refused():
         compiled(call(["4xf64"], ["4xf64"]), roots)
 
 
+def test_divisions_that_cannot_be_done_do_not_end_the_process():
+    def divided(x, y, out):
+        for i in range(x.shape[0]):
+            out[i] = x[i] // y[i] + x[i] % y[i]
+
+    exe = compiled(call(["4xi64"] * 2, ["4xi64"]), divided)
+    x, y = np.array([1, -(2**63), 5, -7]), np.array([0, -1, 2, 2])
+    np.testing.assert_array_equal(exe(x, y), [0, 0, 3, -3])
+
+
 def test_threads_call_it_at_once():
     from concurrent.futures import ThreadPoolExecutor
 

@@ -151,6 +151,31 @@ def test_refused(name):
         shlo_jit.compile(text, custom_calls={"f": shlo_jit.elementwise(function)})
 
 
+@pytest.mark.parametrize("wrap", [shlo_jit.elementwise, shlo_jit.array_function])
+def test_without_numba(wrap, monkeypatch):
+    import sys
+
+    for name in [n for n in sys.modules if n == "numba" or n.startswith("numba.")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UnsupportedError, match=r"Numba is not installed .*: install shlo_jit\[numba\]"):
+        shlo_jit.compile(call(["4xf32"], ["4xf32"]), custom_calls={"f": wrap(lambda a: a)})
+
+
+def test_functions_that_are_called_raise_as_they_were_told():
+    @numba.njit
+    def divided(a, b):
+        return a // b
+
+    def calling(a, b):
+        return divided(a, b)
+
+    exe = shlo_jit.compile(call(["2xi64"] * 2, ["2xi64"]), custom_calls={"f": shlo_jit.elementwise(calling)})
+    with pytest.raises(ExecutionError, match="ZeroDivisionError"):
+        exe(np.array([1, 2]), np.array([1, 0]))
+    with pytest.raises(ZeroDivisionError):
+        divided(1, 0)
+
+
 def test_what_is_no_function():
     with pytest.raises(TypeError, match="expected a function of Python"):
         shlo_jit.elementwise(3)
@@ -194,6 +219,15 @@ def test_code_that_refers_to_what_has_no_identity_is_not_stored(caplog):
     assert identity_of(made("def f(a, b):\n    return own", own=Own())) is None
     function = made("def f(a, b):\n    return helper(a)", helper=numba.njit(made("def f(a):\n    return a", own=Own())))
     assert identity_of(function) is not None
+
+
+def test_tuples_with_names_and_fields_of_arrays_are_part_of_it():
+    from collections import namedtuple
+
+    given = [(namedtuple("Own", [*names])(1, 2), np.zeros(1, [(n, "f4") for n in names])) for names in ("pq", "qp")]
+    for first, second in zip(*given, strict=True):
+        function = "def f(a, b):\n    return own.p"
+        assert identity_of(made(function, own=first)) != identity_of(made(function, own=second))
 
 
 # ---------------------------------------------------------------------- exported libraries

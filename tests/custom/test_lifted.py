@@ -6,9 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import Phase, assume, given, settings
-from hypothesis import strategies as st
-from random_functions import functions
 
 import shlo_jit
 
@@ -84,30 +81,6 @@ def made(text: str):
     return found["f"]
 
 
-def hold_where_numba_can(text: str, operands: list[str], result: str, *arrays: np.ndarray) -> None:
-    """Numba cannot say what type a variable has that is signed on one way and unsigned on the other."""
-    try:
-        as_numba_has_it(made(text), operands, result)
-    except numba.core.errors.TypingError:
-        assume(False)
-    hold(made(text), operands, result, *arrays)
-
-
-@given(text=functions(integers=False), dtype=st.sampled_from(["f32", "f64"]))
-@settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-def test_random_functions_of_floats(text, dtype):
-    hold(made(text), [dtype, dtype], dtype, *pairs(dtype, dtype))
-
-
-@given(
-    text=functions(integers=True), dtypes=st.sampled_from([("i32",) * 2, ("i64",) * 2, ("i8", "i16"), ("ui8", "ui32")])
-)
-@settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-def test_random_functions_of_integers(text, dtypes):
-    small = (x.astype(np.float64).clip(-1000, 1000).astype(x.dtype) for x in pairs(*dtypes))
-    hold_where_numba_can(text, [*dtypes], "i64", *small)
-
-
 UNARY = {
     "math.exp(a)": 4, "math.expm1(a)": 4, "math.log(abs(a))": 4, "math.log1p(abs(a))": 4, "math.sqrt(abs(a))": 0,
     "math.sin(a)": 8, "math.cos(a)": 8, "math.tan(a)": 16, "math.tanh(a)": 8, "math.sinh(a)": 8, "math.cosh(a)": 8,
@@ -181,6 +154,43 @@ def test_complex_numbers(text, dtype):
         x, y
     )
     np.testing.assert_allclose(got, made(f"def f(a, b):\n    return {text}")(x, y), rtol=1e-6)
+
+
+FOLDED = {"1.0e300": np.iinfo(np.int32).max, "-1.0e300": np.iinfo(np.int32).min, "0x7FF8000000000000": 0}
+"""Numbers that LLVM would convert to whatever it likes, by the integer that we make of them."""
+
+
+@pytest.mark.parametrize("number", FOLDED)
+def test_conversions_of_constants_saturate(number):
+    source = f"""define i32 @f(i32 %a) {{
+      %n = fptosi double {number} to i32
+      %r = or i32 %n, %a
+      ret i32 %r
+    }}"""
+    code = shlo_jit.LLVMFunction(source, "f", elementwise=True)
+    exe = shlo_jit.compile(program(["i32"], ["i32"], 1), custom_calls={"f": code}, cache=False)
+    assert exe(np.zeros(1, np.int32))[0] == FOLDED[number]
+
+
+def test_shifts_past_the_width():
+    def f(a, b):
+        return (a << b) + (a >> b)
+
+    x, y = np.array([1, 2, -3, -4, 5]), np.array([64, -1, 100, 2, 0])
+    np.testing.assert_array_equal(compiled(f, ["i64"] * 2, ["i64"], 5)(x, y), [0, 0, -1, -17, 10])
+
+
+def test_what_cannot_be_said_inside_of_loops():
+    def f(a, b):
+        for _ in range(3):
+            while b > 2:
+                b = math.log2(b)
+                a += b
+        return a
+
+    x, y = np.array([1.0, 2.0, 3.0]), np.array([1.0, 8.0, 1e9])
+    exe = compiled(f, ["f64", "f64"], ["f64"], 3, lifted=False)
+    np.testing.assert_allclose(exe(x, y), [f(*v) for v in zip(x, y, strict=True)], rtol=1e-12)
 
 
 def test_several_results():

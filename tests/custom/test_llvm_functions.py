@@ -93,6 +93,109 @@ def test_variables_of_the_code_last():
     assert [int(exe(x)[0]) for _ in range(3)] == [1, 2, 3]
 
 
+ITSELF = """define float @expf(float %a) {
+  %c = fcmp olt float %a, 0.0
+  br i1 %c, label %less, label %more
+less:
+  ret float 1.0
+more:
+  %b = fsub float %a, 1.0
+  %m = call float @expf(float %b)
+  %r = fmul float %m, %a
+  ret float %r
+}
+define float @g(float %a, float %b) {
+  %m = call float @expf(float %a)
+  ret float %m
+}
+"""
+
+
+def test_functions_that_call_themselves_are_not_those_of_libm():
+    exe = compiled(call(["3xf32"] * 2, ["3xf32"]), ITSELF)
+    assert "it has a function that calls itself" in exe.text("schedule")
+    x = np.array([-1, 2, 2.5], np.float32)
+    np.testing.assert_array_equal(exe(x, x), [1, 0, 2.5 * 1.5 * 0.5])
+
+
+@pytest.mark.parametrize("convention", ["fastcc", "coldcc", "cc 10"])
+@pytest.mark.parametrize("source", [NUMBERS, MULTIPLY_ADD])
+def test_conventions_of_calls(source, convention):
+    made = compiled(chain(), source.replace("define float", f"define {convention} float"))
+    np.testing.assert_array_equal(made(X, Y), compiled(chain(), source)(X, Y))
+
+
+def test_kernels_with_a_convention_of_their_own():
+    exe = compiled(
+        call(["1xf32"], ["1xf32"]), ARRAYS.replace("define i32", "define internal fastcc i32"), elementwise=False
+    )
+    assert exe(np.ones(1, np.float32))[0] == 2
+
+
+DIVISION = """@kept = internal global i32 0
+define i32 @g(i32 %a, i32 %b) {
+  %q = sdiv i32 %a, %b
+  store volatile i32 %q, ptr @kept
+  ret i32 %q
+}
+"""
+
+
+@pytest.mark.parametrize("source", [DIVISION, DIVISION.replace("  store volatile i32 %q, ptr @kept\n", "")])
+def test_divisions_that_cannot_be_done_do_not_end_the_process(source):
+    exe = compiled(call(["4xi32"] * 2, ["4xi32"]), source)
+    x, y = np.array([1, -(2**31), 5, 7], np.int32), np.array([0, -1, 2, 0], np.int32)
+    np.testing.assert_array_equal(exe(x, y), [-1, -(2**31), 2, -1])
+
+
+def test_truth_values_as_signed_numbers():
+    source = "define float @g(i1 %a) {\n  %r = sitofp i1 %a to float\n  ret float %r\n}"
+    got = compiled(call(["2xi1"], ["2xf32"]), source)(np.array([False, True]))
+    np.testing.assert_array_equal(got, [0, -1])
+    assert not np.signbit(got[0])
+
+
+def test_floats_that_llvm_has_no_type_for_are_bits():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    source = "define i8 @g(i8 %a) {\n  %r = add i8 %a, 1\n  ret i8 %r\n}"
+    x = np.array([1, 2, -3], ml_dtypes.float8_e4m3fn)
+    got = compiled(call(["3xf8E4M3FN"], ["3xf8E4M3FN"]), source)(x)
+    np.testing.assert_array_equal(got.view(np.uint8), x.view(np.uint8) + 1)
+
+
+FOR_ANOTHER = """define float @g(float %a, float %b) #0 {
+  %c = fadd float %a, %b
+  %d = fmul float %c, %b
+  ret float %d
+}
+attributes #0 = { "target-cpu"="skylake-avx512" "target-features"="+avx512f" }
+"""
+WIDE = """define i32 @g(ptr %operands, ptr %results) #0 {
+  %from = load ptr, ptr %operands
+  %x = load <16 x float>, ptr %from
+  %y = call <16 x float> @llvm.x86.avx512.sqrt.ps.512(<16 x float> %x, i32 4)
+  %to = load ptr, ptr %results
+  store <16 x float> %y, ptr %to
+  ret i32 0
+}
+declare <16 x float> @llvm.x86.avx512.sqrt.ps.512(<16 x float>, i32)
+attributes #0 = { "target-features"="+avx512f" }
+"""
+
+
+def test_the_machine_is_the_programs_and_not_the_functions():
+    np.testing.assert_array_equal(compiled(chain(), FOR_ANOTHER)(X, Y), compiled(chain(), NUMBERS)(X, Y))
+    code = shlo_jit.LLVMFunction(WIDE, "g")
+    with pytest.raises(UnsupportedError, match="LLVM fails on it|LLVM refuses it"):
+        shlo_jit.compile(call(["16xf32"], ["16xf32"]), custom_calls={"f": code}, target="x86-64-v2")
+
+
+def test_names_in_quotes_and_texts_that_look_like_code():
+    source = '@s = private constant [10 x i8] c"an alias \\00"\n' + MULTIPLY_ADD.replace("@g(", '@"a name"(')
+    exe = shlo_jit.compile(chain(), custom_calls={"f": shlo_jit.LLVMFunction(source, "a name", elementwise=True)})
+    np.testing.assert_array_equal(exe(X, Y), compiled(chain(), MULTIPLY_ADD)(X, Y))
+
+
 BAD = {
     "": "there is no function of that name in it",
     "no code": "LLVM refuses it",
@@ -107,6 +210,10 @@ BAD = {
     "@v = thread_local global i32 0\n" + NUMBERS: "variables of threads",
     "@v = external global float\n" + NUMBERS.replace("%a, %b", "%a, %a"): "no definition of the variable v",
     MULTIPLY_ADD.replace("llvm.fma.f32", "getpid"): "it calls getpid",
+    "define float @g(float %a, float %b) {\n  %v = insertelement <vscale x 4 x float> undef, float %a, i32 0\n"
+    "  %r = extractelement <vscale x 4 x float> %v, i32 0\n  ret float %r\n}": "vectors without a length",
+    "define float @g(float %a, float %b) {\n  %w = fpext float %a to fp128\n  %v = fmul fp128 %w, %w\n"
+    "  %r = fptrunc fp128 %v to float\n  ret float %r\n}": "it calls __extendsftf2, which compiled programs do not have",
 }  # fmt: skip
 
 

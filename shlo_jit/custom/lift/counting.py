@@ -32,6 +32,22 @@ def turns_of(function: Function, loop: Level) -> int | None:
     return None
 
 
+def needed(function: Function, loop: Level) -> set[str]:
+    """Names in a loop that follow from its head's condition in nothing, or are wanted for more than that."""
+    made = {i.name: i for b in loop.blocks for i in (*function.blocks[b].phis, *function.blocks[b].body)}
+    head = function.blocks[loop.entry].condition
+    todo: list[Operand] = [function.blocks[b].condition for b in loop.blocks if b != loop.entry]
+    for edge in loop.exits:
+        todo += [p.operands[p.sources.index(edge[0])] for p in function.blocks[edge[1]].phis]
+    found: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if isinstance(name, str) and name in made and name not in found and name != head:
+            found.add(name)
+            todo += made[name].operands
+    return found
+
+
 def _follows(operand: Operand, made: dict[str, Instruction], phis: set[str]) -> set[str] | None:
     """The names that a value follows from, or None where that is not by arithmetic on integers from phis alone."""
     found: set[str] = set()

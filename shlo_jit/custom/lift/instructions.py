@@ -123,8 +123,10 @@ def _convert(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
 
 
 def _sitofp(ops: Ops, i: Instruction, operands: list[Value]) -> Value:
-    made = ops.convert(operands[0], dtype_of(i.type))
-    return ops.apply("negate", made) if operands[0].tensor.storage.kind == "b" else made
+    (x,) = operands
+    if x.tensor.storage.kind == "b":  # true is -1, and false 0 without a sign
+        return ops.select(x, ops.constant(dtype_of(i.type), -1.0), ops.constant(dtype_of(i.type), 0.0))
+    return ops.convert(x, dtype_of(i.type))
 
 
 def _uitofp(ops: Ops, i: Instruction, operands: list[Value]) -> Value:

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from shlo_jit.custom.lift.calls import is_ignored
-from shlo_jit.custom.lift.counting import turns_of
+from shlo_jit.custom.lift.counting import needed, turns_of
 from shlo_jit.custom.lift.instructions import lifted
 from shlo_jit.custom.lift.loops import Edge, Level, levels
 from shlo_jit.custom.lift.masks import ALWAYS, Mask, Masks
 from shlo_jit.custom.lift.ops import Ops, dtype_of
-from shlo_jit.custom.lift.read import Function, Instruction, Literal, Operand
+from shlo_jit.custom.lift.read import Function, Instruction, Literal, Operand, path_of
 from shlo_jit.custom.lift.varying import varying
 from shlo_jit.custom.llvm_text import Refused
 from shlo_jit.ir.core import Block, Region, Value
@@ -163,7 +163,7 @@ class Lifting:
     def inserted(self, i: Instruction) -> tuple[Operand, ...]:
         whole = i.operands[0]
         fields = list(whole.value if isinstance(whole, Literal) else self.values[whole])
-        path = _path(i)
+        path = path_of(i)
         if len(path) == 2:
             inner = fields[path[0]]
             inner = list(inner.value if isinstance(inner, Literal) else inner)
@@ -182,7 +182,7 @@ class Lifting:
     def extracted(self, i: Instruction) -> Any:
         found = i.operands[0]
         found = found.value if isinstance(found, Literal) else self.values[found]
-        for index in _path(i):
+        for index in path_of(i):
             found = found.value if isinstance(found, Literal) else found
             found = found[index]
         return self.value(found)
@@ -393,29 +393,3 @@ class Lifting:
         self.ops.rw.emit("stablehlo.return", values, [])
         self.ops.rw.blocks.pop()
         self.ops.known.pop()
-
-
-def needed(function: Function, loop: Level) -> set[str]:
-    """Names in a loop that follow from its head's condition in nothing, or are wanted for more than that."""
-    made = {i.name: i for b in loop.blocks for i in (*function.blocks[b].phis, *function.blocks[b].body)}
-    head = function.blocks[loop.entry].condition
-    todo: list[Operand] = [function.blocks[b].condition for b in loop.blocks if b != loop.entry]
-    for edge in loop.exits:
-        todo += [p.operands[p.sources.index(edge[0])] for p in function.blocks[edge[1]].phis]
-    found: set[str] = set()
-    while todo:
-        name = todo.pop()
-        if isinstance(name, str) and name in made and name not in found and name != head:
-            found.add(name)
-            todo += made[name].operands
-    return found
-
-
-def _path(i: Instruction) -> list[int]:
-    """The indices at the end of an instruction on structures."""
-    path: list[int] = []
-    for word in reversed(i.text.split(",")):
-        if not word.strip().isdigit():
-            break
-        path.insert(0, int(word))
-    return path

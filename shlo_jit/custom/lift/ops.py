@@ -117,9 +117,11 @@ class Ops:
         return self.bits(x, DTYPES[f"u{dtype.name}"]) if dtype.kind == "i" else x
 
     def signed(self, x: Value) -> Value:
-        """The bits of an unsigned integer as a signed one."""
+        """The bits of an unsigned integer as a signed one, and so those of a float that LLVM has no type for."""
         dtype = x.tensor.storage
-        return self.bits(x, DTYPES[dtype.name[1:]]) if dtype.kind == "u" else x
+        if dtype.kind == "u" or (dtype.kind == "f" and dtype.bits < 16):
+            return self.bits(x, DTYPES[f"i{dtype.bits}"])
+        return x
 
     def as_unsigned(self, name: str, *operands: Value) -> Value:
         """An op on unsigned integers."""

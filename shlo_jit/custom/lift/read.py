@@ -60,20 +60,19 @@ class Function:
 
 
 def read(text: str) -> Function:
-    """The function SCALAR of a text. Raises Refused for what is no function of numbers alone."""
+    """The function SCALAR of a text, which leaves nothing open (`defined.py`). Raises Refused for what is no function
+    of numbers alone."""
     module = prepared(text)
     function = module.get_function(SCALAR)
+    if any(not f.is_declaration for f in module.functions if f.name != SCALAR):
+        raise Refused("it has a function that calls itself")
     blocks = {b.name: _block(b) for b in function.blocks}
     return Function([a.name for a in function.arguments], blocks)
 
 
-_NO_OVERFLOW = re.compile(r"^( +%[^\n=]* = \w+)(?: (?:nsw|nuw|exact))+ ", re.MULTILINE)
-"""What is said of arithmetic on integers: that it does not wrap. Ours does, and LLVM shall not think otherwise."""
-
-
 def prepared(text: str) -> llvm.ModuleRef:
     """The module with SCALAR as one function of registers, its loops in LLVM's simple form."""
-    module = parse(_NO_OVERFLOW.sub(r"\1 ", text))
+    module = parse(text)
     for function in module.functions:
         if not function.is_declaration and function.name != SCALAR:
             function.linkage = "internal"
@@ -141,6 +140,16 @@ def _instruction(instruction: llvm.ValueRef) -> Instruction:
         found.callee = callee[1] if callee else ""
         found.operands = found.operands[:-1]
     return found
+
+
+def path_of(i: Instruction) -> list[int]:
+    """The indices at the end of an instruction on structures."""
+    path: list[int] = []
+    for word in reversed(i.text.split(",")):
+        if not word.strip().isdigit():
+            break
+        path.insert(0, int(word))
+    return path
 
 
 _AGGREGATE = (ValueKind.constant_struct, ValueKind.constant_array, ValueKind.constant_aggregate_zero)
