@@ -48,10 +48,15 @@ class ConvolutionSchedule(PanelsSchedule):
         return self.table[FIELDS.index("kind")]
 
     @property
+    def symbol(self) -> str:
+        """Of the routine."""
+        return conv_symbol(self.types, self.kind, self.table[FIELDS.index("own_tile")])
+
+    @property
     def notes(self) -> list[Note]:
         t = dict(zip(FIELDS, self.table, strict=True))
         window = " x ".join(map(str, self.shape.window)) or "1"
-        symbol = conv_symbol(self.types, self.kind)
+        symbol = self.symbol
         out = [
             Note("product", f"window {window}, {self.shape.ci} to {self.shape.co} features by {symbol}"),
             Note("way", *WAYS[self.kind]),
@@ -93,7 +98,7 @@ def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
         first_block=t["w_group_bytes"] * blocks[0] // sum(blocks) if blocks else 0,
         epilogue=schedule_epilogue(step, target, *numbers),
         scratch=Scratch.of(lambda threads: t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64),
-        routines=(conv_routine(types, target, t["kind"]),),
+        routines=(conv_routine(types, target, t["kind"], t["own_tile"]),),
     )
 
 

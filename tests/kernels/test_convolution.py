@@ -176,8 +176,8 @@ def run(
         cover[at, i0:i1, j0:j1] += 1
 
     epilogue = EPILOGUE(told)
-    kind = int(table[FIELDS.index("kind")])
-    f = load(conv_routine(types, t, kind), t).function(conv_symbol(types, kind), "ppppppppii")
+    way = int(table[FIELDS.index("kind")]), int(table[FIELDS.index("own_tile")])
+    f = load(conv_routine(types, t, *way), t).function(conv_symbol(types, *way), "ppppppppii")
     f(
         table.ctypes.data,
         x.ctypes.data,
@@ -236,6 +236,21 @@ def test_long_lines(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
         p.size_output()
         cut += run(p, names, seed, threads=3)["oh"] > 1
     assert cut >= 5
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("names", CASES[:3], ids="-".join)
+def test_tiles_as_high_as_lines(names: tuple[str, str, str], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the last tile of a line is lower, and in a vector of features or less."""
+    monkeypatch.setattr(tuning, "CONV_OWN_TILE", 1)
+    pick, found = random.Random(repr(names)), set[int]()
+    for seed in range(40):
+        p = Problem(pick, 2, co=pick.choice([2, 16, 40, 70]), ci=pick.choice([3, 16]), g=1, ldil=1)
+        p.input = (p.input[0], pick.choice([5, 9, 10, 11, 13, 15, 17, 22, 25]) * p.stride[1] + p.window[1] - 1)
+        p.low, p.high = (p.low[0], 0), (p.high[0], 0)
+        p.size_output()
+        found.add(run(p, names, seed, target, 2, is_constant=seed % 3 == 0)["own_tile"])
+    assert len(found - {0}) >= (3 if target == "native" else 1), found
 
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)

@@ -47,7 +47,7 @@ from shlo_jit.kernels.convolution.shape import (
     ConvShape,
     conv_scratch_bytes,
 )
-from shlo_jit.kernels.gemm.gemm import tile_routine
+from shlo_jit.kernels.gemm.gemm import stripe_routine, tile_routine
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.types import GemmTypes
 from shlo_jit.kernels.routine import Routine
@@ -92,19 +92,22 @@ TASKS = {
 """Of each way, the end of the routine's symbol and what writes the task that computes the output."""
 
 
-def conv_symbol(types: GemmTypes, kind: int) -> str:
-    return f"shlo_conv_{types.name}_{TASKS[kind][0]}"
+def conv_symbol(types: GemmTypes, kind: int, own_tile: int = 0) -> str:
+    return f"shlo_conv_{types.name}_{TASKS[kind][0]}{own_tile or ''}"
 
 
 @cache
-def conv_routine(types: GemmTypes, target: Target, kind: int) -> Routine:
-    """The routine for these types of input, kernel and sums (= output). Complex numbers are not supported."""
+def conv_routine(types: GemmTypes, target: Target, kind: int, own_tile: int = 0) -> Routine:
+    """The routine for these types of input, kernel and sums (= output). Complex numbers are not supported. `own_tile`:
+    the height of a register tile for its lines, where `ConvShape.pack` says so."""
     if "complex" in types.name:
         raise ValueError("convolutions of complex numbers are made of real ones by the caller")
-    product = tile_routine(GemmTypes(types.acc, types.acc, types.acc), target)
+    products = GemmTypes(types.acc, types.acc, types.acc)
+    product = tile_routine(products, target)
     copies = Routine(f"shlo_conv_{types.name}_copies", copy_symbols(types), partial(_build_copies, types), (product,))
-    symbol = conv_symbol(types, kind)
-    return Routine(symbol, (symbol,), partial(_build, types, kind), (copies, product))
+    symbol = conv_symbol(types, kind, own_tile)
+    own = (stripe_routine(products, target, own_tile),) if own_tile else ()
+    return Routine(symbol, (symbol,), partial(_build, types, kind, own_tile), (copies, product, *own))
 
 
 def _build_copies(types: GemmTypes, module: ModuleText, target: Target) -> None:
@@ -113,11 +116,11 @@ def _build_copies(types: GemmTypes, module: ModuleText, target: Target) -> None:
     emit_weights_task(module, types, target)
 
 
-def _build(types: GemmTypes, kind: int, module: ModuleText, target: Target) -> None:
+def _build(types: GemmTypes, kind: int, own_tile: int, module: ModuleText, target: Target) -> None:
     if kind in (LAST_GATHER, FIRST):
         emit_gather(module, types, target)
-    main = TASKS[kind][1](module, types, target)
-    b = module.function(conv_symbol(types, kind), CONV_PARAMS, linkage="", attributes=attributes(target))
+    main = TASKS[kind][1](module, types, target, **({"own": own_tile} if own_tile else {}))
+    b = module.function(conv_symbol(types, kind, own_tile), CONV_PARAMS, linkage="", attributes=attributes(target))
     frame = b.alloca("i64", len(FRAME))
     for i, value in enumerate(b.params[: len(FRAME)]):
         b.store(value, b.offset(frame, 8 * i), align=8)

@@ -8,7 +8,7 @@ from shlo_jit.kernels.builder import Builder, ModuleText, V, i64, vector
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
 from shlo_jit.kernels.convolution.shape import conv_plan
 from shlo_jit.kernels.gemm.blocks import FETCHED_A_STEP, ceil_div, is_told
-from shlo_jit.kernels.gemm.micro import attributes
+from shlo_jit.kernels.gemm.micro import attributes, stripe_symbol
 from shlo_jit.kernels.gemm.pack import transpose
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes
 from shlo_jit.kernels.target import Target
@@ -132,9 +132,19 @@ class _Task:
             offset = dot(b, (x, stride0), (y, stride1), (s, run_stride))
             body(offset, done, n, b.cast("zext", b.not_(first), "i64"), final)
 
-    def stripe(self, args: list[V], later: tuple[V, V] | None = None) -> None:
-        """`later`: what is fetched beside the tiles, and how many bytes beside each; see STRIPE_PARAMS."""
-        self.b.call("void", f"{self.plan.symbol}_stripe", [*args, *(later or (args[4], i64(0)))])
+    def stripe(self, args: list[V], later: tuple[V, V] | None = None, own: int = 0) -> None:
+        """`later`: what is fetched beside the tiles, and how many bytes beside each; see STRIPE_PARAMS. `own`: the
+        height that most stripes have, and a tile of their own."""
+        b, args = self.b, [*args, *(later or (args[4], i64(0)))]
+
+        def call(height: int | None = None) -> list[V]:
+            b.call("void", stripe_symbol(self.plan, height), args)
+            return []
+
+        if own:
+            b.if_else(b.icmp("eq", args[3], own), lambda: call(own), call)
+        else:
+            call()
 
     def report(self, final: V, ends: list[V]) -> None:
         b = self.b
@@ -146,9 +156,9 @@ class _Task:
 class _LastTask(_Task):
     """Rows are pixels: a chunk of rows (lines of pixels when read in place) against a chunk of features."""
 
-    def __init__(self, b: Builder, types: GemmTypes, target: Target, gathers: bool):
+    def __init__(self, b: Builder, types: GemmTypes, target: Target, gathers: bool, own: int):
         super().__init__(b, types, target)
-        g, plan, self.gathers = self.g, self.plan, gathers
+        g, plan, self.gathers, self.own = self.g, self.plan, gathers, own
         self.group, column, row = split(b, self.index, g.get("column_chunks"), g.get("row_chunks"))
         nc, co, ow = g.ints("nc co ow")
         j0 = b.mul(column, nc)
@@ -158,7 +168,7 @@ class _LastTask(_Task):
         self.output = b.offset(g.pointer("output"), dot(b, *places))
         self.feature = b.add(b.mul(self.group, co), j0)
         count, self.per_line = (
-            (g.get("rows"), i64(1)) if gathers else (b.udiv(g.get("rows"), ow), ceil_div(b, ow, plan.mr))
+            (g.get("rows"), i64(1)) if gathers else (b.udiv(g.get("rows"), ow), ceil_div(b, ow, g.get("stripe")))
         )
         self.begin = b.mul(row, g.get("row_chunk"))
         self.end = b.min_(b.add(self.begin, g.get("row_chunk")), count)
@@ -190,7 +200,7 @@ class _LastTask(_Task):
             c = b.offset(self.output, b.mul(i, g.get("o_pixel")))
             operand = [packed, i64(self.plan.b_step), panel_bytes, c, g.get("o_pixel")]
             later = b.offset(b.select(final, self.soon, after), b.mul(b.mul(at, self.panels), piece)), piece
-            self.stripe([a, a_rs, a_cs, height, *operand, self.n, k, more, runs, g.get("run_stride")], later)
+            self.stripe([a, a_rs, a_cs, height, *operand, self.n, k, more, runs, g.get("run_stride")], later, self.own)
             first, end = b.load("i64", self.told, align=8), b.add(i, height)
             nbytes = b.mul(b.sub(end, first), b.mul(self.n, self.plan.out_bytes))
             with b.if_(is_told(b, nbytes, b.icmp("eq", b.add(at, 1), self.stripes))):
@@ -203,16 +213,16 @@ class _LastTask(_Task):
             self._in_place(offset, runs, stripe)
 
     def _in_place(self, offset: V, runs: V, stripe: Callable[..., None]) -> None:
-        b, g, mr = self.b, self.g, self.plan.mr
-        od, oh, ow = g.ints("od oh ow")
+        b, g = self.b, self.g
+        od, oh, ow, most = g.ints("od oh ow stripe")
         step, group_offset = b.mul(g.get("stride_w"), g.get("a_w")), b.mul(self.group, g.get("a_group"))
         with b.loop(self.begin, self.end, hint="line") as line:
             image, d, h = split(b, line, od, oh)
             at = b.add(b.mul(image, g.get("a_batch")), self.pixel_offset(d, h, i64(0)))
             start = b.offset(self.input, b.add(b.add(at, offset), group_offset))
-            with b.loop(0, ow, mr, "stripe") as w:
-                height = b.min_(b.sub(ow, w), mr)
-                nth = b.add(b.mul(b.sub(line, self.begin), self.per_line), b.udiv(w, mr))
+            with b.loop(0, ow, most, "stripe") as w:
+                height = b.min_(b.sub(ow, w), most)
+                nth = b.add(b.mul(b.sub(line, self.begin), self.per_line), b.udiv(w, most))
                 a = b.offset(start, b.mul(w, step))
                 stripe(nth, b.add(b.mul(line, ow), w), height, a, step, i64(self.unit), g.get("run"), runs)
 
@@ -227,11 +237,11 @@ class _LastTask(_Task):
             stripe(nth, i, height, self.memory, i64(self.unit), b.mul(width, self.unit), k, i64(1))
 
 
-def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers: bool) -> str:
-    """Features last; see `_LastTask`."""
+def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers: bool, own: int = 0) -> str:
+    """Features last; see `_LastTask`. `own`: the height of stripes that have a tile of their own."""
     name = f"shlo_conv_{types.name}_last_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
-    task = _LastTask(b, types, target, gathers)
+    task = _LastTask(b, types, target, gathers, own)
     task.each_call(task.part)
     b.ret()
     return name

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from shlo_jit import tuning
-from shlo_jit.kernels.gemm.micro import turns
+from shlo_jit.kernels.gemm.micro import SUMS, row_counts, turns
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize, storage
 from shlo_jit.kernels.target import Target
 from shlo_jit.sizes import Size, equal, hint_of
@@ -26,7 +26,7 @@ _FIELDS = (
     "pd ph pw copy_iw0 copy_count copy_w0 "
     "a_group a_batch a_d a_h a_w "
     "run runs run_stride runs_per_call outer0 outer0_stride outer1 outer1_stride "
-    "row_chunk row_chunks nc column_chunks inside0 inside1"
+    "row_chunk row_chunks stripe own_tile nc column_chunks inside0 inside1"
 )
 FIELDS = tuple(_FIELDS.split())
 """Slots of the parameter table, 8 bytes each. All strides in bytes."""
@@ -395,12 +395,15 @@ class _Decision:
         rows = max(2, tuning.CONV_TASK // max(1, columns * k * plan.mr)) * plan.mr
         if k * hint_of(s.co) * plan.unit_bytes >= tuning.CONV_FAR_KERNEL:
             rows, columns = self._cut_far(k, columns)
-        self._split_lines(rows)
+        self._split_lines(rows, columns)
         width = max(1, self.output[2])
-        if self._fills_tiles(width):
+        self._set(stripe=self._stripe(width)[0])
+        if self._fills_tiles(width, columns):
             lines = self.images * self.output[0] * self.output[1]
             chunk = _even_chunk(lines, max(1, rows // width))
             self._set(kind=LAST_IN_PLACE, row_chunk=chunk, row_chunks=-(-lines // chunk))
+            height = self.values["stripe"]
+            self._set(own_tile=0 if height in row_counts(plan) else height)
         else:
             self._set(kind=LAST_GATHER, row_chunk=rows, row_chunks=-(-self.values["rows"] // rows))
         column_chunks = -(-s.co // columns)
@@ -408,12 +411,29 @@ class _Decision:
         self._set(main_tasks=self.values["row_chunks"] * column_chunks * s.groups)
         self._set(worker_bytes=_round(call_k * plan.mr * plan.unit_bytes + 1024, 64))
 
-    def _fills_tiles(self, width: int) -> bool:
-        """Whether lines of so many pixels leave few rows of the tile idle."""
-        wasted = turns(self.plan, width) - width
-        return wasted * 2 * -(-hint_of(self.shape.co) // self.plan.nr) <= width
+    def _fills_tiles(self, width: int, columns: int) -> bool:
+        """Whether lines of so many pixels leave so few rows of the tile idle that gathering them, for all `columns` of
+        a task, would take longer."""
+        wasted = self._stripe(width)[1] - width
+        return wasted * tuning.CONV_GATHER * -(-columns // self.plan.nr) <= width
 
-    def _split_lines(self, rows: int) -> None:
+    def _stripe(self, width: int) -> tuple[int, int]:
+        """Pixels of a line that a tile takes at a time, and what the line takes in rows of the tallest tile. 16 pixels
+        are twice 8, since 14 and 2 take as long as 18; 13 are a tile of their own, where the work is worth its code."""
+        plan = self.plan
+        if isinstance(width, Size):
+            return plan.mr, turns(plan, hint_of(width))
+        each = [(width // n * turns(plan, n) + turns(plan, width % n), -n) for n in row_counts(plan) if n >= SUMS - 1]
+        each = each or [(turns(plan, width), -plan.mr)]
+        own = -(-width // -(-width // plan.mr))
+        s, taps = self.shape, self.window[0] * self.window[1] * self.window[2]
+        work = hint_of(self.images * self.pixels * s.groups * s.co * s.ci * taps)
+        if plan.kind == "plain" and own * plan.nv >= SUMS and work >= tuning.CONV_OWN_TILE:
+            each.append((width // own * own + turns(plan, width % own), -own))
+        least, height = min(each)
+        return -height, least
+
+    def _split_lines(self, rows: int, columns: int) -> None:
         """Images of one line, such as those of sounds: parts of it, of `rows` pixels about, are lines of their own for
         all but the padded copy, so that there are tasks for all threads."""
         width = self.output[2]
@@ -421,7 +441,7 @@ class _Decision:
             return
         wanted = -(-width // rows)
         for parts in range(wanted, 2 * wanted):
-            if parts > 1 and width % parts == 0 and self._fills_tiles(width // parts):
+            if parts > 1 and width % parts == 0 and self._fills_tiles(width // parts, columns):
                 self.output = (self.output[0], parts, width // parts)
                 self._set_three("o{}", self.output)
                 self._set(stride_h=1, a_h=self.output[2] * self.stride[2] * self.values["a_w"])

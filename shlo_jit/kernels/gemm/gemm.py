@@ -25,7 +25,7 @@ from shlo_jit.kernels.gemm.blocks import (
     panel_bytes_of,
     scratch_bytes,
 )
-from shlo_jit.kernels.gemm.micro import attributes, emit_stripe, tile_attributes
+from shlo_jit.kernels.gemm.micro import attributes, emit_stripe, stripe_symbol, tile_attributes
 from shlo_jit.kernels.gemm.pack import emit_pack, pack_plans
 from shlo_jit.kernels.gemm.policy import SHARED, Extents, Registers, columns_of, has_vector_path
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
@@ -101,8 +101,19 @@ def tile_routine(types: GemmTypes, target: Target) -> Routine:
     """The register tile and the packing of operands."""
     plan = gemm_plan(types, target)
     a, b = pack_plans(plan)
-    symbols = (f"{plan.symbol}_stripe", *dict.fromkeys((a.name, b.name)))
+    symbols = (stripe_symbol(plan), *dict.fromkeys((a.name, b.name)))
     return Routine(f"{plan.symbol}_tile", symbols, partial(_build_tile, types))
+
+
+@cache
+def stripe_routine(types: GemmTypes, target: Target, height: int) -> Routine:
+    """A register tile of another height than those of `tile_routine`, for stripes that have it."""
+    symbol = stripe_symbol(gemm_plan(types, target), height)
+    return Routine(symbol, (symbol,), partial(_build_stripe, types, height))
+
+
+def _build_stripe(types: GemmTypes, height: int, module: ModuleText, target: Target) -> None:
+    emit_stripe(module, gemm_plan(types, target), target, height)
 
 
 def _build_tile(types: GemmTypes, module: ModuleText, target: Target) -> None:

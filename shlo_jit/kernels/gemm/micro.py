@@ -287,21 +287,28 @@ def emit_complex_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows
     return name
 
 
-def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
-    """`<symbol>_stripe(STRIPE_PARAMS)`: cuts a stripe of at most `mr` rows into tiles and calls the kernels."""
+def stripe_symbol(plan: GemmPlan, height: int | None = None) -> str:
+    """Of the stripe of any height, or of that of one."""
+    return f"{plan.symbol}_stripe{height or ''}"
+
+
+def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | None = None) -> None:
+    """`stripe_symbol(STRIPE_PARAMS)`: cuts a stripe of at most `mr` rows into tiles and calls the kernels. `only`: of
+    a stripe that has so many rows always."""
     emit = emit_complex_kernel if plan.kind == "complex" else emit_kernel
     widths = [plan.nv] if plan.kind == "complex" else [plan.nv, 1]
-    heights = row_counts(plan)
+    heights = row_counts(plan) if only is None else [only]
     kernels = [[emit(module, plan, target, r, plan.nv) for r in heights]]
     if len(widths) > 1:
         # With masks the last rows need no kernels of one vector: they are few.
         narrow = [emit(module, plan, target, r, 1) for r in (heights[:1] if plan.masks else heights)]
         kernels.append(narrow + kernels[0][len(narrow) :])
-    zeros = f"{plan.symbol}_zeros"
+    zeros = f"{plan.symbol}_zeros{only or ''}"
     zero_bytes = SUMS * plan.lanes * plan.out_bytes
     module.define_global(zeros, f"internal constant [{zero_bytes} x i8] zeroinitializer, align 64")
 
-    b = module.function(f"{plan.symbol}_stripe", STRIPE_PARAMS, linkage="", attributes=tile_attributes(target))
+    symbol = stripe_symbol(plan, only)
+    b = module.function(symbol, STRIPE_PARAMS, linkage="", attributes=tile_attributes(target))
     a, a_rs, a_cs, rows, b_first, b_rs, b_panel, c, c_rs, n, k, accumulate, runs, run_stride, *later = b.params
     later_first, later_tile = later
     steps = b.max_(b.mul(k, runs), 1)
@@ -312,7 +319,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     tile = None if plan.masks and plan.parts == 1 else b.alloca("i8", plan.mr * plan.nr * plan.out_bytes)
     start = b.select(more, c, V("ptr", f"@{zeros}"))
     done: V = i64(0)
-    for height in (1, 2) if plan.kind != "complex" else ():
+    for height in (1, 2) if plan.kind != "complex" and only is None else ():
         args = [a, a_rs, a_cs, b_first, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride]
         whole = b.select(b.icmp("eq", rows, height), n, i64(0))
         count, b_first, c, start = _across(b, module, plan, target, height, args, whole, b_panel, start_step)

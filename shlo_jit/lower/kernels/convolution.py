@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.kernels.convolution.convolution import conv_symbol
 from shlo_jit.lower.kernels.epilogue import write_epilogue
 from shlo_jit.schedule.convolution import ConvolutionSchedule
 
@@ -21,6 +20,6 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ConvolutionSchedule) -> 
     x, y = low.pointer(op.operands[0]), low.pointer(op.result)
     w = low.pointer(op.operands[1]) if schedule.prepacked is None else low.constant_array(schedule.prepacked)
     args = [table, x, w, y, work, epilogue, frame, *low.region(schedule.following), low.thread_count]
-    b.call("void", conv_symbol(schedule.types, schedule.kind), args)
+    b.call("void", schedule.symbol, args)
     if schedule.epilogue is not None and schedule.epilogue.is_late:
         low.nest(schedule.epilogue.step, schedule.epilogue.schedule)
