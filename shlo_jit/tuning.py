@@ -129,8 +129,8 @@ STRIDED_LOAD = 8
 """Strides up to which a load takes whole vectors and picks its elements from them, instead of gathering them one by
 one. Case `strided slice`."""
 WRITTEN_OUT_OPS = 64
-"""Ops and loads of the turns of a reduction up to which they are written one after the other. Chosen: a
-product of 4 x 4 matrices gains half."""
+"""Ops and loads of the turns of a reduction up to which they are written one after the other. Chosen: products of
+4 x 4 matrices gain half."""
 INTERLEAVED = 4
 """Vectors up to which results that lie side by side in memory are shuffled into one run, instead of scattered. Chosen:
 of more, lanes run along the short dimension."""

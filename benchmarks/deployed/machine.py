@@ -1,4 +1,4 @@
-"""The limits of this machine, measured for longer than `shlo-jit profile --html` does.
+"""The limits of this machine, measured for longer than `shlo-jit profile --html` does, and what others use of it.
 
 python -m benchmarks.deployed.machine
 """

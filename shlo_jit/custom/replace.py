@@ -21,7 +21,7 @@ from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.dtypes import DType
 from shlo_jit.ir.types import QuantizedType, TensorType
 from shlo_jit.kernels.target import Target
-from shlo_jit.lower.kernels.custom_call import attributes_of
+from shlo_jit.ops.call_attributes import attributes_of
 from shlo_jit.ops.known_calls import CODE
 from shlo_jit.ops.machine_code import MachineCode
 from shlo_jit.passes.frontend.inline import COMPOSITE

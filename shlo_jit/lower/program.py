@@ -19,6 +19,7 @@ from shlo_jit.ir.types import TensorType
 from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.lower.addresses import address_table
 from shlo_jit.lower.control import leave_unless_ok, lower_control, write_part
 from shlo_jit.lower.glue import plain
 from shlo_jit.lower.kernels import kernel
@@ -442,12 +443,7 @@ class ProgramLowering:
         b = self.b
         number = len(self.callbacks)
         self.callbacks.append(callback)
-        tables = []
-        for values in (operands, results):
-            table = b.alloca("ptr", max(1, len(values)))
-            for i, p in enumerate(values):
-                b.store(p, b.element(table, "ptr", i))
-            tables.append(table)
+        tables = [address_table(b, values) for values in (operands, results)]
         function, handle = self.scope.field("callback"), self.scope.field("handle")
         leave_unless_ok(self, b.call_pointer("i32", function, [handle, i64(number), *tables]), number)
 

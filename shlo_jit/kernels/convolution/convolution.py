@@ -119,7 +119,10 @@ def _build_copies(types: GemmTypes, module: ModuleText, target: Target) -> None:
 def _build(types: GemmTypes, kind: int, own_tile: int, module: ModuleText, target: Target) -> None:
     if kind in (LAST_GATHER, FIRST):
         emit_gather(module, types, target)
-    main = TASKS[kind][1](module, types, target, **({"own": own_tile} if own_tile else {}))
+    emit_main = TASKS[kind][1]
+    if own_tile:
+        emit_main = partial(emit_main, own_tile=own_tile)
+    main = emit_main(module, types, target)
     b = module.function(conv_symbol(types, kind, own_tile), CONV_PARAMS, linkage="", attributes=attributes(target))
     frame = b.alloca("i64", len(FRAME))
     for i, value in enumerate(b.params[: len(FRAME)]):

@@ -132,17 +132,18 @@ class _Task:
             offset = dot(b, (x, stride0), (y, stride1), (s, run_stride))
             body(offset, done, n, b.cast("zext", b.not_(first), "i64"), final)
 
-    def stripe(self, args: list[V], later: tuple[V, V] | None = None, own: int = 0) -> None:
-        """`later`: what is fetched beside the tiles, and how many bytes beside each; see STRIPE_PARAMS. `own`: the
-        height that most stripes have, and a tile of their own."""
+    def stripe(self, args: list[V], later: tuple[V, V] | None = None, own_tile: int = 0) -> None:
+        """`later`: what is fetched beside the tiles, and how many bytes beside each; see STRIPE_PARAMS.
+        `own_tile`: the height that most stripes have, and for which there is a tile."""
         b, args = self.b, [*args, *(later or (args[4], i64(0)))]
 
         def call(height: int | None = None) -> list[V]:
             b.call("void", stripe_symbol(self.plan, height), args)
             return []
 
-        if own:
-            b.if_else(b.icmp("eq", args[3], own), lambda: call(own), call)
+        if own_tile:
+            height = args[3]
+            b.if_else(b.icmp("eq", height, own_tile), lambda: call(own_tile), call)
         else:
             call()
 
@@ -156,9 +157,9 @@ class _Task:
 class _LastTask(_Task):
     """Rows are pixels: a chunk of rows (lines of pixels when read in place) against a chunk of features."""
 
-    def __init__(self, b: Builder, types: GemmTypes, target: Target, gathers: bool, own: int):
+    def __init__(self, b: Builder, types: GemmTypes, target: Target, gathers: bool, own_tile: int):
         super().__init__(b, types, target)
-        g, plan, self.gathers, self.own = self.g, self.plan, gathers, own
+        g, plan, self.gathers, self.own_tile = self.g, self.plan, gathers, own_tile
         self.group, column, row = split(b, self.index, g.get("column_chunks"), g.get("row_chunks"))
         nc, co, ow = g.ints("nc co ow")
         j0 = b.mul(column, nc)
@@ -200,7 +201,8 @@ class _LastTask(_Task):
             c = b.offset(self.output, b.mul(i, g.get("o_pixel")))
             operand = [packed, i64(self.plan.b_step), panel_bytes, c, g.get("o_pixel")]
             later = b.offset(b.select(final, self.soon, after), b.mul(b.mul(at, self.panels), piece)), piece
-            self.stripe([a, a_rs, a_cs, height, *operand, self.n, k, more, runs, g.get("run_stride")], later, self.own)
+            args = [a, a_rs, a_cs, height, *operand, self.n, k, more, runs, g.get("run_stride")]
+            self.stripe(args, later, self.own_tile)
             first, end = b.load("i64", self.told, align=8), b.add(i, height)
             nbytes = b.mul(b.sub(end, first), b.mul(self.n, self.plan.out_bytes))
             with b.if_(is_told(b, nbytes, b.icmp("eq", b.add(at, 1), self.stripes))):
@@ -237,11 +239,11 @@ class _LastTask(_Task):
             stripe(nth, i, height, self.memory, i64(self.unit), b.mul(width, self.unit), k, i64(1))
 
 
-def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers: bool, own: int = 0) -> str:
-    """Features last; see `_LastTask`. `own`: the height of stripes that have a tile of their own."""
+def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers: bool, own_tile: int = 0) -> str:
+    """Features last; see `_LastTask`. `own_tile`: the height of stripes for which there is a tile."""
     name = f"shlo_conv_{types.name}_last_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
-    task = _LastTask(b, types, target, gathers, own)
+    task = _LastTask(b, types, target, gathers, own_tile)
     task.each_call(task.part)
     b.ret()
     return name

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.ir.core import Value
-from shlo_jit.kernels.builder import V
+from shlo_jit.lower.addresses import address_table
 from shlo_jit.lower.control import call_steps
 from shlo_jit.schedule.kernel import KernelSchedule
 
@@ -25,14 +24,6 @@ def lower(low: ProgramLowering, step: OpStep, schedule: KernelSchedule) -> None:
     """Call it with tables of addresses."""
     callee = callee_of(low, step)
     arena = low.scratch(step) if any(callee.arena) else low.scope.arena
-    args, results = _table(low, step.op.operands), _table(low, step.op.results)
+    args, results = (address_table(low.b, [*map(low.pointer, vs)]) for vs in (step.op.operands, step.op.results))
     call_steps(low, callee.name, [args, results, low.scope.dims, arena, low.scope.instance], callee.may_fail)
     low.pauses.spend(callee.work)
-
-
-def _table(low: ProgramLowering, values: list[Value]) -> V:
-    b = low.b
-    table = b.alloca("ptr", max(1, len(values)), align=8)
-    for i, value in enumerate(values):
-        b.store(low.pointer(value), b.element(table, "ptr", i))
-    return table

@@ -9,6 +9,7 @@ from shlo_jit.codegen import abi
 from shlo_jit.codegen.program import CodeCall
 from shlo_jit.fuse.plan import OpStep, lines_of
 from shlo_jit.kernels.builder import Builder, V, i32, i64
+from shlo_jit.lower.addresses import address_table
 from shlo_jit.lower.control import leave_unless_ok
 from shlo_jit.schedule.custom_call import CodeSchedule
 from shlo_jit.sizes import equal
@@ -51,12 +52,7 @@ def _kernel(low: ProgramLowering, schedule: CodeSchedule, operands: int, pointer
 
 
 def _call(b: Builder, symbol: str, operands: list[V], results: list[V], more: list[V]) -> V:
-    tables = []
-    for values in (operands, results):
-        table = b.alloca("ptr", max(1, len(values)))
-        for i, p in enumerate(values):
-            b.store(p, b.element(table, "ptr", i))
-        tables.append(table)
+    tables = [address_table(b, values) for values in (operands, results)]
     return b.call("i64", symbol, [*tables, *more])
 
 

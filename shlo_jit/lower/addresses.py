@@ -1,0 +1,15 @@
+"""Tables of addresses, as functions with any number of operands take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_jit.kernels.builder import Builder, V
+
+
+def address_table(b: Builder, pointers: Sequence[V]) -> V:
+    """The address of an array of pointers on the stack."""
+    table = b.alloca("ptr", max(1, len(pointers)), align=8)
+    for i, pointer in enumerate(pointers):
+        b.store(pointer, b.element(table, "ptr", i))
+    return table
