@@ -111,8 +111,10 @@ class NestLowering:
             if self.space.vector is None:
                 with b.loop(j0, j1, 1, "column") as j:
                     self.row.row([Position({**variables, **self.decode(tile.columns, j)}, 1)])
-            else:
+            elif len(tile.columns) == 1:
                 self.columns(variables, j0, j1)
+            else:
+                self.stretches(tile.columns, variables, j0, j1)
         b.ret()
 
     def decode(self, order: Sequence[int], number: V) -> Variables:
@@ -124,6 +126,15 @@ class NestLowering:
         if order:
             out[order[0]] = number
         return out
+
+    def stretches(self, order: Sequence[int], variables: Variables, j0: V, j1: V) -> None:
+        """Columns [j0, j1) that several variables number, the lanes along the innermost: whichever runs of that the
+        bounds cut."""
+        b, inner = self.b, self.space.extents[order[-1]]
+        with b.loop(b.udiv(j0, inner), ceil_div(b, j1, inner), 1, "stretch") as outer:
+            start = b.mul(outer, inner)
+            low, high = b.max_(b.sub(j0, start), 0), b.min_(b.sub(j1, start), inner)
+            self.columns({**variables, **self.decode(order[:-1], outer)}, low, high)
 
     def columns(self, variables: Variables, start: V, stop: V) -> None:
         """Columns [start, stop), any bounds: whole vectors, then what is left."""
