@@ -18,7 +18,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At
-from shlo_jit.ops.runs import Roles, roles_of
+from shlo_jit.ops.runs import Roles, outer_of, roles_of
 from shlo_jit.sizes import Size, equal, hint_of
 
 PRODUCT = "stablehlo.dot_general"
@@ -166,6 +166,12 @@ def unfit_products(first: Op, attention: Attention, second: Op) -> Refusal | Non
     """Why the rows of the nest, which are those of the first product, are not those of the second one."""
     nest = attention.rows.nest
     one, two = roles_of(first), roles_of(second)
+    if any(
+        outer_of(op.operands[i].tensor.extents, free)
+        for op, r in ((first, one), (second, two))
+        for i, free in enumerate((r.lhs_free, r.rhs_free))
+    ):
+        return Refusal("dimensions of an operand lie on both sides of what is summed over")
     batch, m, n, k = extents_of(first, one)
     batches, rows, depth, columns = extents_of(second, two)
     if any(isinstance(x, Size) for x in (m, n, k, depth)):

@@ -33,6 +33,14 @@ def run_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> Run | None:
     return Run(extent, stride)
 
 
+def outer_of(shape: tuple[int, ...], free: tuple[int, ...]) -> int | None:
+    """How many of an operand's leading free dimensions lie before others, as where a dimension in the middle is summed
+    over: 0 where all are one run. None where there are more than two runs."""
+    return next(
+        (n for n in range(len(free)) if run_of(shape, free[:n]) and run_of(shape, free[n:])), 0 if not free else None
+    )
+
+
 @dataclass(frozen=True)
 class Roles:
     """Dimensions of both operands by what they do."""

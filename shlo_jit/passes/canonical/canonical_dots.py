@@ -1,7 +1,8 @@
 """Bring dot_general to what the GEMM routine takes.
 
 Needs: nothing. Guarantees: every dot_general has operands of element types the routine knows, a result of its
-accumulator type, and free and contracting dimensions that each lie in memory as one run.
+accumulator type, and free and contracting dimensions that each lie in memory as one run. Free dimensions of one operand
+may be two runs where there is no batch: those before the contracting ones, and those behind.
 
     dot_general(bf16, bf16) : bf16   ->   convert(dot_general(bf16, bf16) : f32) : bf16
     dot_general(f32[a,b,c], [0, 2])  ->   dot_general(transpose(f32[a,b,c]), ...)
@@ -15,13 +16,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import DType, TensorType, tensor
 from shlo_jit.ops.products import accumulator, operand_types
-from shlo_jit.ops.runs import Roles, roles_of, run_of
+from shlo_jit.ops.runs import Roles, outer_of, roles_of, run_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
@@ -84,7 +86,7 @@ def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] |
     batch, rows, columns = range(n), range(n, n + m), range(n + m, len(order))
     if sorted(order[:n]) == [*batch] and order[n:] == (*columns, *rows):
         leading, left = order[:n], None
-    elif _last_of(op) in rows and hint_of(math.prod(dot.result.tensor.extents[n : n + m])) >= tuning.ADJACENT_ROWS:
+    elif _last_of(op) in rows and hint_of(_adjacent_rows(dot, r)) >= tuning.ADJACENT_ROWS:
         new = {d: i for i, d in enumerate((*batch, *columns, *rows))}
         leading, left = tuple(batch), tuple(new[d] for d in order)
     else:
@@ -98,6 +100,13 @@ def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] |
     for convert in reversed(between):
         value = mk.convert(rw, value, convert.result.tensor.storage)
     return [value if left is None else mk.transpose(rw, value, left)]
+
+
+def _adjacent_rows(dot: Op, r: Roles) -> int:
+    """How many rows lie together in the first operand: all of them, unless some lie before what is summed over."""
+    shape = dot.operands[0].tensor.extents
+    outer = outer_of(shape, r.lhs_free) or 0
+    return math.prod(shape[d] for d in r.lhs_free[outer:])
 
 
 def _last_of(transpose: Op) -> int | None:
@@ -117,15 +126,17 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
     if not acc.is_complex and is_small(operands[0], roles, extents):
         return [mk.convert(rw, _sum_of_products(rw, operands, roles, t), result.storage)]
     kinds = operand_types(operands[0].tensor.storage, operands[1].tensor.storage, acc)
+    read = [
+        _Side(*_through_transpose(operands[0], roles.lhs_batch, roles.lhs_contracting, roles.lhs_free)),
+        _Side(*_through_transpose(operands[1], roles.rhs_batch, roles.rhs_contracting, roles.rhs_free)),
+    ]
+    split = _split_side(read)
     sides = []
-    for kind, value, batch, contracting, free in (
-        (kinds[0], operands[0], roles.lhs_batch, roles.lhs_contracting, roles.lhs_free),
-        (kinds[1], operands[1], roles.rhs_batch, roles.rhs_contracting, roles.rhs_free),
-    ):
-        value, batch, contracting, free = _through_transpose(value, batch, contracting, free)
+    for kind, side in zip(kinds, read, strict=True):
+        value, batch, contracting, free = side
         value = mk.convert(rw, value, kind)
         shape = value.tensor.extents
-        if run_of(shape, contracting) is None or run_of(shape, free) is None:
+        if side is not split and (run_of(shape, contracting) is None or run_of(shape, free) is None):
             value = mk.transpose(rw, value, (*batch, *free, *contracting))
             n, m = len(batch), len(free)
             batch, free = tuple(range(n)), tuple(range(n, n + m))
@@ -143,6 +154,48 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
     )
     product = rw.emit1("stablehlo.dot_general", [lhs, rhs], t, {"dot_dimension_numbers": numbers})
     return [mk.convert(rw, product, result.storage)]
+
+
+class _Side(NamedTuple):
+    """An operand, and what its dimensions do."""
+
+    value: Value
+    batch: Dims
+    contracting: Dims
+    free: Dims
+
+    @property
+    def extents(self) -> tuple[int, int, int] | None:
+        """Where its free dimensions lie on both sides of what is summed over: how many elements are before and behind
+        it, and how many it has."""
+        shape = self.value.tensor.extents
+        outer = outer_of(shape, self.free)
+        if not outer or self.batch or run_of(shape, self.contracting) is None or not self.value.tensor.is_fixed:
+            return None
+        if self.value.op is not None and self.value.op.name == "stablehlo.constant":
+            return None  # its transpose is computed now
+        before, behind, summed = self.free[:outer], self.free[outer:], self.contracting
+        return (*(math.prod(shape[d] for d in dims) for dims in (before, behind, summed)),)
+
+
+def _split_side(sides: list[_Side]) -> _Side | None:
+    """The operand that is read as it lies although free dimensions lie on both sides of what it is summed over: one of
+    the two is a batch (see `schedule/product_layout.py`). Columns have to fill vectors, and rows to pay for packing the
+    other operand once for each product."""
+    found: list[_Side] = []
+    for n, side in enumerate(sides):
+        extents = side.extents
+        if extents is None:
+            continue
+        before, behind, summed = extents
+        other = sides[1 - n].value.tensor
+        columns = other.size // max(1, summed)
+        resident = other.size * other.storage.itemsize <= tuning.GEMM_B_RESIDENT
+        rows = max(before, behind)
+        fits = behind >= tuning.ADJACENT_ROWS if n else rows >= tuning.ADJACENT_ROWS and (resident or columns <= rows)
+        if fits and not sides[1 - n].batch and isinstance(other.size, int):
+            found.append(side)
+    return max(found, key=lambda side: side.value.tensor.size, default=None)
 
 
 def is_small(lhs: Value, roles: Roles, extents: list[int]) -> bool:
