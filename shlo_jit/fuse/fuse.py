@@ -15,6 +15,7 @@ from shlo_jit.fuse.attention import form_attention
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
+from shlo_jit.fuse.maps import operand_places
 from shlo_jit.fuse.nest import Nest, covers, is_wide, space_of
 from shlo_jit.fuse.order import depends, ordered, step_acts
 from shlo_jit.fuse.partial import fuse_concatenate, fuse_spread, fuse_update
@@ -24,7 +25,7 @@ from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.turns import fuse_turns
 from shlo_jit.ir.core import Block, Op, Value
-from shlo_jit.ir.index import variables
+from shlo_jit.ir.index import NotAffine, variables
 from shlo_jit.ops import OPS
 from shlo_jit.ops.bodies import CONTROL
 from shlo_jit.sizes import hint_of
@@ -124,10 +125,23 @@ class _Fusion(Grouping):
                 self.read(step, part)
 
     def concatenate(self, op: Op, position: int) -> None:
-        """A concatenation in memory; one that products read in pieces is dead here."""
+        """A concatenation in memory, unless each place where it is read is in one of its operands, as components of
+        indices are; one that products read in pieces is dead here."""
+        nests = self.nests_wanting(op.result)
+        if nests and op.result not in self.memory and all(self.has_places(op, nest) for nest in nests):
+            for nest in nests:
+                self.inline(op, nest)
+            return
         found = self.pieces.get(op.result)
         why = f", not read in pieces: {found.reason}" if isinstance(found, Refusal) else ""
         fuse_concatenate(self, op, position, why)
+
+    def has_places(self, op: Op, nest: Nest) -> bool:
+        """Whether operands have what a nest wants of an op."""
+        try:
+            return all(operand_places(op, at, nest.extents) for at in nest.pending[op.result])
+        except NotAffine:
+            return False
 
     def keep_order(self, step: Step) -> None:
         """Steps with effects run in the program's order, whose last ones come first here."""

@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-from shlo_jit.ir.core import Op
-from shlo_jit.ir.index import At, Places
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.index import At, NotAffine, Places
 from shlo_jit.ops import OPS
+from shlo_jit.sizes import NotSymbolic
+
+
+def _part(op: Op, at: At, extents: list[int]) -> tuple[Value, At]:
+    """The operand of a concatenation that has all elements which are wanted."""
+    dimension = op.int("dimension")
+    wanted = at.index[dimension]
+    if wanted.syms:
+        raise NotAffine
+    try:
+        ends = [(0, c * (extents[v] - 1)) for v, c in wanted.terms]
+        first, last = (wanted.const + sum(pick(end) for end in ends) for pick in (min, max))
+        start = 0
+        for operand in op.operands:
+            end = start + operand.tensor.extents[dimension]
+            if start <= first and last < end:
+                index = list(at.index)
+                index[dimension] = ix.shift(wanted, -start)
+                return operand, At(tuple(index), at.conditions)
+            start = end
+    except NotSymbolic:
+        pass
+    raise NotAffine
 
 
 def operand_places(op: Op, at: At, extents: list[int]) -> Places:
-    """By the record's index map; of an op without one, all operands where the result is (scalars where they are).
+    """By the record's index map; of a concatenation, the operand that is wanted; of other ops without a map, all
+    operands where the result is (scalars where they are).
 
     Raises Split or NotAffine (see ir/index.py).
     """
+    if op.name == "stablehlo.concatenate":
+        return [_part(op, at, extents)]
     index_map = OPS[op.name].index_map
     if index_map is not None:
         return index_map(op, at, extents)

@@ -9,8 +9,6 @@ import guarded
 import numpy as np
 import pytest
 
-import shlo_jit
-
 NUMPY = {"f32": np.float32, "f64": np.float64, "i32": np.int32}
 
 
