@@ -28,7 +28,7 @@ from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import NotAffine, variables
 from shlo_jit.ops import OPS
 from shlo_jit.ops.bodies import CONTROL
-from shlo_jit.sizes import hint_of
+from shlo_jit.sizes import equal, hint_of
 
 
 def fuse(function: Op) -> PlanBlock:
@@ -80,7 +80,7 @@ class _Fusion(Grouping):
                 self.concatenate(op, position)
             elif op.name == "stablehlo.pad" and not is_fusible(op):
                 fuse_spread(self, op, position)
-            elif op.name == "stablehlo.reshape" and op.result in self.memory:
+            elif is_view(op) and op.result in self.memory:
                 self.view(op, position)
             elif is_fusible(op):
                 self.fusible(op, position)
@@ -236,7 +236,7 @@ class _Fusion(Grouping):
         """Write the value to memory, from a nest that visits each of its elements once, or from a new one. `why` it has
         to be in memory."""
         value = op.result
-        if op.name == "stablehlo.reshape":
+        if is_view(op):
             return self.view(op, position)
         home, refusal = None, None
         for nest in nests[: tuning.HOMES_ASKED]:
@@ -280,6 +280,16 @@ class _Fusion(Grouping):
         if depends(step, *(o for o in others if o is not step)):
             return Refusal("has to wait for another one")
         return None
+
+
+def is_view(op: Op) -> bool:
+    """Whether an op's result lies in memory as its operand does: a reshape, or a broadcast that repeats nothing, as
+    frontends make indices of one number of."""
+    if op.name != "stablehlo.broadcast_in_dim":
+        return op.name == "stablehlo.reshape"
+    dims, source = op.ints("broadcast_dimensions"), op.operands[0].tensor
+    wide = [d for d, n in zip(dims, source.extents, strict=True) if is_wide(n)]
+    return wide == sorted(wide) and equal(source.size, op.result.tensor.size)
 
 
 def outside_values(block: Block, inner: dict[int, list[Value]]) -> list[Value]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
-from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Value
@@ -174,7 +173,7 @@ class NestLowering:
     def stripes(self, crossing: Crossing, first: V, last: V) -> None:
         """Units are stripes of tiles."""
         b, tiles = self.b, TileWriter(self.b, self.row, crossing)
-        width = tuning.TILE_STRIPE * crossing.side
+        width = crossing.width
         count = -(-self.space.extents[crossing.across] // width)
         others = [v for v in self.schedule.row_loops if v != crossing.across]
         with b.loop(first, last, 1, "stripe") as unit:

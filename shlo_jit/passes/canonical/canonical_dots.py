@@ -174,8 +174,11 @@ class _Side(NamedTuple):
             return None
         if self.value.op is not None and self.value.op.name == "stablehlo.constant":
             return None  # its transpose is computed now
-        before, behind, summed = self.free[:outer], self.free[outer:], self.contracting
-        return (*(math.prod(shape[d] for d in dims) for dims in (before, behind, summed)),)
+
+        def count(dims: Dims) -> int:
+            return math.prod(shape[d] for d in dims)
+
+        return count(self.free[:outer]), count(self.free[outer:]), count(self.contracting)
 
 
 def _split_side(sides: list[_Side]) -> _Side | None:
