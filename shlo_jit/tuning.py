@@ -385,6 +385,9 @@ read, and threads 2 to import."""
 STORED_BEHIND_BYTES = 16 << 20
 """Of a program's constants from which on the object cache is written while the program can be called already. Chosen:
 files of that size take 10 ms and more."""
+CACHE_WAIT_SECONDS = 5.0
+"""For another process that is writing a large program into the object cache, before the program is compiled here.
+Chosen: 1 GiB, the cache's limit, is written in 2 s."""
 KNOWN_TEXT_BYTES = 1 << 20
 """Of a file's text from which on the object cache has what is left without its literals. Chosen: that much is decoded
 in 3 ms, and an entry of the cache read in 0.2."""
