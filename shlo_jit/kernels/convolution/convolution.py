@@ -34,11 +34,18 @@ from shlo_jit.kernels.convolution.input import (
     emit_weights_task,
 )
 from shlo_jit.kernels.convolution.planes import emit_planes_task
-from shlo_jit.kernels.convolution.products import emit_first_task, emit_gather, emit_images_task, emit_last_task
+from shlo_jit.kernels.convolution.products import (
+    emit_few_task,
+    emit_first_task,
+    emit_gather,
+    emit_images_task,
+    emit_last_task,
+)
 from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
     DEPTHWISE_3X3,
     DEPTHWISE_5X5,
+    FEATURES_FEW,
     FIRST,
     IMAGES,
     LAST_GATHER,
@@ -82,6 +89,7 @@ from memory beside the last products.
 TASKS = {
     LAST_IN_PLACE: ("pixels", partial(emit_last_task, gathers=False)),
     LAST_GATHER: ("gathered", partial(emit_last_task, gathers=True)),
+    FEATURES_FEW: ("few", emit_few_task),
     FIRST: ("first", emit_first_task),
     DEPTHWISE: ("depthwise", partial(emit_depthwise_task, size=0)),
     DEPTHWISE_3X3: ("depthwise_3x3", partial(emit_depthwise_task, size=3)),
@@ -99,14 +107,15 @@ def conv_symbol(types: GemmTypes, kind: int, own_tile: int = 0) -> str:
 @cache
 def conv_routine(types: GemmTypes, target: Target, kind: int, own_tile: int = 0) -> Routine:
     """The routine for these types of input, kernel and sums (= output). Complex numbers are not supported. `own_tile`:
-    the height of a register tile for its lines, where `ConvShape.pack` says so."""
+    what its code is made for, where `ConvShape.pack` says so: the height of a register tile for its lines, or the few
+    output features."""
     if "complex" in types.name:
         raise ValueError("convolutions of complex numbers are made of real ones by the caller")
     products = GemmTypes(types.acc, types.acc, types.acc)
     product = tile_routine(products, target)
     copies = Routine(f"shlo_conv_{types.name}_copies", copy_symbols(types), partial(_build_copies, types), (product,))
     symbol = conv_symbol(types, kind, own_tile)
-    own = (stripe_routine(products, target, own_tile),) if own_tile else ()
+    own = (stripe_routine(products, target, own_tile),) if own_tile and kind == LAST_IN_PLACE else ()
     return Routine(symbol, (symbol,), partial(_build, types, kind, own_tile), (copies, product, *own))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_jit import tuning
-from shlo_jit.kernels.builder import Builder, Carry, ModuleText, V, const, i64, vector
+from shlo_jit.kernels.builder import Builder, Carry, ModuleText, V, const, i64, is_float, lanes, vector
 from shlo_jit.kernels.gemm.types import GemmPlan
 from shlo_jit.kernels.routine import FINAL
 from shlo_jit.kernels.target import Target
@@ -117,6 +117,17 @@ def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, acc: V)
     if plan.unit in ("float", "double"):
         return b.fma(x, y, acc) if target.has_fma else b.fadd(b.fmul(x, y), acc)
     return b.add(b.mul(x, y), acc)
+
+
+def fold(b: Builder, x: V) -> V:
+    """The sum of the lanes, halves first."""
+    add = b.fadd if is_float(x.type) else b.add
+    while (n := lanes(x.type)) > 1:
+        low, high = b.shuffle(x, None, range(n // 2)), b.shuffle(x, None, range(n // 2, n))
+        if n == 2:
+            low, high = b.extract(x, 0), b.extract(x, 1)
+        x = add(low, high)
+    return x
 
 
 def hidden_flip(b: Builder, unit: str) -> V:
