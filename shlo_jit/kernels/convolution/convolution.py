@@ -11,10 +11,10 @@ types that goes the same way shares it.
        a constant distance, read in place, and a line of the window is one run of k; where lines are too short for that,
        the pixels are gathered into a panel. With adjacent output pixels, rows are features and columns pixels. With
        images adjacent in the input, as for the gradient of a kernel, rows are images: each pixel of the window is a
-       step of k, and both operands are read in place.
+       step of k, and both operands are read in place. With a few output features, which would leave most lanes idle,
+       lanes go along k (`few.py`).
 
-A convolution with one channel a group (depthwise) is done directly, see `convolution_depthwise` and
-`convolution_planes`.
+A convolution with one channel a group (depthwise) is done directly, see `depthwise.py` and `planes.py`.
 """
 
 from __future__ import annotations

@@ -8,13 +8,16 @@ Every sum is a vector of sums of every so manieth k, which are added up in halve
 
 from __future__ import annotations
 
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
-from shlo_jit.kernels.gemm.micro import attributes, fold, lane_masks, multiply_add
+from functools import partial
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, is_float, lanes, vector
+from shlo_jit.kernels.gemm.micro import attributes, fold, fold_together, lane_masks, multiply_add
 from shlo_jit.kernels.gemm.types import GemmPlan
 from shlo_jit.kernels.target import Target
 
-PIXELS = 4
-"""Done together: so many sums keep the units for multiply-adds busy, and a vector of weights is loaded for all."""
+PIXELS = {1: (16, 4, 1), 2: (8, 1), 3: (4, 1), 4: (4, 1)}
+"""By the count of features, pixels done together, and of what is left: so many sums keep the units for multiply-adds
+busy and fill a vector, and a vector of weights is loaded for all."""
 FEW_PARAMS = [
     ("ptr", "x"),
     ("i64", "x_stride"),
@@ -37,10 +40,12 @@ def emit_few(module: ModuleText, plan: GemmPlan, target: Target, features: int) 
     name = f"{plan.symbol}_few{features}"
     b = module.function(name, FEW_PARAMS, attributes=attributes(target))
     x, x_stride, pixels, *_, y, y_stride = b.params[:7]
-    whole = b.and_(pixels, i64(-PIXELS))
-    for first, end, step in ((i64(0), whole, PIXELS), (whole, pixels, 1)):
-        with b.loop(first, end, step, "pixel") as p:
+    done: V = i64(0)
+    for step in PIXELS[features]:
+        end = b.sub(pixels, b.urem(b.sub(pixels, done), step))
+        with b.loop(done, end, step, "pixel") as p:
             _some(b, plan, target, features, step, b.offset(x, b.mul(p, x_stride)), b.offset(y, b.mul(p, y_stride)))
+        done = end
     b.ret()
     return name
 
@@ -77,18 +82,47 @@ def _some(b: Builder, plan: GemmPlan, target: Target, features: int, pixels: int
                 carry.next(*add(carry.values, carry.index, (x_at, w_at), mask))
             sums = carry.values
         each.next(*sums, b.offset(x_at, run_stride), b.offset(w_at, b.mul(run, plan.unit_bytes)))
-    totals = [fold(b, s) for s in each.values[: pixels * features]]
+    _store(b, plan, each.values[: pixels * features], features, y, y_stride, accumulate)
+
+
+def _store(b: Builder, plan: GemmPlan, sums: list[V], features: int, y: V, y_stride: V, accumulate: V) -> None:
+    """The lanes of each sum added up, pixel after pixel, to y, or on top of what it has."""
     more = b.icmp("ne", accumulate, 0)
-    rows = [b.offset(y, b.mul(y_stride, p)) for p in range(pixels)]
-    places = [b.offset(row, f * plan.out_bytes) for row in rows for f in range(features)]
-    plus = b.fadd if plan.acc in ("float", "double") else b.add
+    if len(sums) == 1:
+        _apart(b, plan, more, [fold(b, sums[0])], [y])
+        return
+    dense = b.icmp("eq", y_stride, features * plan.out_bytes)
+    for first in range(0, len(sums), plan.lanes):
+        some = range(first, min(first + plan.lanes, len(sums)))
+        totals = fold_together(b, [sums[i] for i in some])
+        place = b.offset(y, first * plan.out_bytes)
+        places = [b.offset(b.offset(y, b.mul(y_stride, i // features)), i % features * plan.out_bytes) for i in some]
+        apart = partial(_apart, b, plan, more, [b.extract(totals, i) for i in range(len(some))], places)
+        if plan.masks:
+            b.if_else(dense, partial(_whole, b, plan, more, totals, len(some), place), apart)
+        else:
+            apart()
 
-    narrow = plan.out != plan.acc
 
-    def going_on() -> list[V]:
-        before = [b.load(plan.out, place) for place in places]
-        before = [b.cast("sext", v, plan.acc) for v in before] if narrow else before
-        return [plus(v, total) for v, total in zip(before, totals, strict=True)]
+def _whole(b: Builder, plan: GemmPlan, more: V, totals: V, count: int, place: V) -> list[V]:
+    """To places next to each other."""
+    n = lanes(totals.type)
+    mask = V(f"<{n} x i1>", "<" + ", ".join(f"i1 {str(i < count).lower()}" for i in range(n)) + ">")
+    type = vector(plan.out, n)
+    before = b.select(more, b.masked_load(type, place, mask), const(type, 0))
+    b.masked_store(_sum(b, plan, before, totals), place, mask)
+    return []
 
-    for total, place in zip(b.if_else(more, going_on, lambda: totals), places, strict=True):
-        b.store(b.cast("trunc", total, plan.out) if narrow else total, place)
+
+def _apart(b: Builder, plan: GemmPlan, more: V, totals: list[V], places: list[V]) -> list[V]:
+    for total, place in zip(totals, places, strict=True):
+        before = b.select(more, b.load(plan.out, place), const(plan.out, 0))
+        b.store(_sum(b, plan, before, total), place)
+    return []
+
+
+def _sum(b: Builder, plan: GemmPlan, before: V, total: V) -> V:
+    """What y has, of its type, and the sum of this call."""
+    if plan.out == plan.acc:
+        return (b.fadd if is_float(plan.acc) else b.add)(before, total)
+    return b.add(before, b.cast("trunc", total, before.type))

@@ -130,6 +130,22 @@ def fold(b: Builder, x: V) -> V:
     return x
 
 
+def fold_together(b: Builder, sums: Sequence[V]) -> V:
+    """`fold` of each vector, of at most as many as they have lanes: a vector with a lane for each, or some more."""
+    n = part = lanes(sums[0].type)
+    add = b.fadd if is_float(sums[0].type) else b.add
+    xs = [*sums, *[const(sums[0].type, 0)] * (-len(sums) % (1 << (len(sums) - 1).bit_length()))]
+    while part > 1:
+        half = part // 2
+        starts = [v * n + at for v in range(min(2, len(xs))) for at in range(0, n, part)]
+        low = [start + i for start in starts for i in range(half)]
+        high = [i + half for i in low]
+        pairs = zip(xs[::2], xs[1::2] or [None], strict=True)
+        xs = [add(b.shuffle(x, y, low), b.shuffle(x, y, high)) for x, y in pairs]
+        n, part = len(low), half
+    return xs[0]
+
+
 def hidden_flip(b: Builder, unit: str) -> V:
     """What adds 128 to every byte by an exclusive or. LLVM must not know it: it would make a scalar of it, and three
     instructions of a load that broadcasts and flips."""

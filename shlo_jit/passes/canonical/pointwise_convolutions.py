@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_jit import tuning
 from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.passes import build as mk
@@ -36,7 +37,8 @@ def pointwise_convolutions(function: Op, _: Context) -> Op:
 
 
 def is_pointwise(op: Op) -> bool:
-    """Whether each result pixel, features last, follows from the one pixel of the input in its place alone."""
+    """Whether each result pixel, features last, follows from the one pixel of the input in its place alone. Not of a few
+    features, for which the routine of convolutions has a way of its own."""
     d = op.attributes["dimension_numbers"]
     assert isinstance(d, ConvDims)
     input_order = (d.input_batch_dimension, *d.input_spatial_dimensions, d.input_feature_dimension)
@@ -46,4 +48,5 @@ def is_pointwise(op: Op) -> bool:
     sizes = {mk.shape_of(op.operands[1])[i] for i in d.kernel_spatial_dimensions}
     once = {*sizes, *window.strides, *window.lhs_dilation, window.groups, window.batch_groups} <= {1}
     unpadded = all(pair == (0, 0) for pair in window.padding)
-    return once and unpadded and input_order == output_order == tuple(range(n + 2))
+    many = mk.shape_of(op.operands[1])[d.kernel_output_feature_dimension] > tuning.CONV_FEW_FEATURES
+    return many and once and unpadded and input_order == output_order == tuple(range(n + 2))
