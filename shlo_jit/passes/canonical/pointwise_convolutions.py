@@ -37,8 +37,8 @@ def pointwise_convolutions(function: Op, _: Context) -> Op:
 
 
 def is_pointwise(op: Op) -> bool:
-    """Whether each result pixel, features last, follows from the one pixel of the input in its place alone. Not of a few
-    features, for which the routine of convolutions has a way of its own."""
+    """Whether each result pixel, features last, follows from the one pixel of the input in its place alone. Not of a
+    few features, for which the routine of convolutions has a way of its own."""
     d = op.attributes["dimension_numbers"]
     assert isinstance(d, ConvDims)
     input_order = (d.input_batch_dimension, *d.input_spatial_dimensions, d.input_feature_dimension)
