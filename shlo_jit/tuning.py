@@ -307,6 +307,10 @@ panels of a task. 13 pixels of 512 features gain 5 % when gathered, 20 of 256 lo
 CONV_FEW_FEATURES = 4
 """Output features up to which the lanes of a convolution go along its window. Chosen: 3 x 3 of 32 to
 3 take a seventh, to 16 as long as by tiles."""
+FEW_COLUMNS_ROWS = 64
+"""Rows from which a product with a few columns is a convolution with a few features. Chosen: fewer take 1 us."""
+FEW_COLUMNS_STEPS = 16
+"""Steps of k from which it is. Chosen: a vector of f32."""
 CONV_SERIAL = 1 << 20
 """Multiply-adds up to which the caller does everything."""
 DEPTHWISE_SERIAL = 1 << 17

@@ -34,6 +34,7 @@ from shlo_jit.passes.canonical.collective_layouts import collective_layouts
 from shlo_jit.passes.canonical.combine_collectives import combine_collectives
 from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
+from shlo_jit.passes.canonical.few_columns import few_columns
 from shlo_jit.passes.canonical.flat_concatenates import flat_concatenates
 from shlo_jit.passes.canonical.hoist_products import hoist_products
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
@@ -113,6 +114,7 @@ PASSES = (
     Pass(flat_concatenates),
     Pass(transposed_gathers),
     Pass(hoist_products),
+    Pass(few_columns),
     Pass(canonical_dots, (core.DOTS,)),
     Pass(canonical_convolutions, (core.CONVOLUTIONS,)),
     Pass(collective_layouts, (core.COLLECTIVE_LAYOUTS,)),

@@ -263,6 +263,13 @@ CASES = {
         "constant constant constant dot_general while constant compare constant dynamic_slice reshape constant "
         "dynamic_slice reshape subtract constant add", (20, 16),
     ),
+    "few_columns": Case(
+        main("""%w = stablehlo.constant dense<0.5> : tensor<16x3xf32>
+          %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+            : (tensor<64x16xf32>, tensor<16x3xf32>) -> tensor<64x3xf32>
+          return %0 : tensor<64x3xf32>""", "tensor<64x16xf32>", "tensor<64x3xf32>"),
+        "constant dot_general", "constant reshape reshape convolution reshape", shape=(64, 16),
+    ),
     "canonical_dots": Case(
         main(f"""%h = stablehlo.convert %x : (tensor<8x8xf32>) -> tensor<8x8xbf16>
           %0 = {DOT.replace("%x", "%h")} : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>

@@ -98,6 +98,8 @@ TASKS = {
     IMAGES: ("images", emit_images_task),
 }
 """Of each way, the end of the routine's symbol and what writes the task that computes the output."""
+BOUND_BY_MEMORY = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES, FEATURES_FEW)
+"""Ways with few multiply-adds a byte."""
 
 
 def conv_symbol(types: GemmTypes, kind: int, own_tile: int = 0) -> str:
@@ -138,9 +140,7 @@ def _build(types: GemmTypes, kind: int, own_tile: int, module: ModuleText, targe
         b.store(value, b.offset(frame, 8 * i), align=8)
     g = Arguments(b, frame)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _taps(b, g))
-    serial = (
-        tuning.DEPTHWISE_SERIAL if kind in (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES) else tuning.CONV_SERIAL
-    )
+    serial = tuning.DEPTHWISE_SERIAL if kind in BOUND_BY_MEMORY else tuning.CONV_SERIAL
     threads = b.select(b.icmp("sle", work, serial), i64(1), b.params[-1])
     for task in copy_symbols(types):
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])
