@@ -98,7 +98,9 @@ def _only_moves(nest: Nest) -> bool:
 
 
 def _goes_across(nest: Nest, tile: Tile) -> bool:
-    """Whether nothing that the nest writes is adjacent along the columns of the product."""
+    """Whether nothing that the nest writes is adjacent along the columns of the product. Of fixed sizes."""
+    if not all(isinstance(e, int) for e in nest.extents):
+        return False
     wide = [v for v in tile.columns if is_wide(nest.extents[v])]
     places = [ix.linearize(s.index, s.target.tensor.extents) for s in nest.stores]
     return bool(wide) and not any(p.coefficient(wide[-1]) == 1 for p in places)
