@@ -33,6 +33,7 @@ from shlo_jit.kernels.convolution.input import (
     emit_packers,
     emit_weights_task,
 )
+from shlo_jit.kernels.convolution.margins import emit_margin
 from shlo_jit.kernels.convolution.planes import emit_planes_task
 from shlo_jit.kernels.convolution.products import emit_first_task, emit_gather, emit_images_task, emit_last_task
 from shlo_jit.kernels.convolution.shape import (
@@ -119,6 +120,8 @@ def _build_copies(types: GemmTypes, module: ModuleText, target: Target) -> None:
 def _build(types: GemmTypes, kind: int, own_tile: int, module: ModuleText, target: Target) -> None:
     if kind in (LAST_GATHER, FIRST):
         emit_gather(module, types, target)
+    if kind == LAST_IN_PLACE:
+        emit_margin(module, types, target)
     emit_main = TASKS[kind][1]
     if own_tile:
         emit_main = partial(emit_main, own_tile=own_tile)
