@@ -293,6 +293,9 @@ GEMM_AMX_AHEAD = 2
 """Tiles of a panel that AMX fetches before they are wanted. `benchmarks.kernels_gemm`."""
 CONV_TASK = 4 << 20
 """Multiply-adds of a convolution's task, about. Case `conv 3x3 64x64x32`."""
+CONV_TASKS, CONV_LINES = 32, 8
+"""Tasks of a convolution that are enough, and lines of a task up to which there are no more of them: lines that follow
+each other read the same lines of the input. U-Net of `benchmarks.deployed`."""
 CONV_FEW_TASKS = 16
 """Tasks of a convolution below which they are made as long as each other: threads else wait for the last. Chosen."""
 CONV_FAR_KERNEL, CONV_FAR_PIXELS = 3 << 18, 256

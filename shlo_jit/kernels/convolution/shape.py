@@ -434,7 +434,8 @@ class _Decision:
         self._set(stripe=self._stripe(width)[0])
         if self._fills_tiles(width, columns):
             lines = self.images * self.output[0] * self.output[1]
-            chunk = _even_chunk(lines, max(1, rows // width))
+            many = hint_of(lines) * -(-hint_of(s.co) // columns) // tuning.CONV_TASKS
+            chunk = _even_chunk(lines, max(1, rows // width, min(many, tuning.CONV_LINES)))
             self._set(kind=LAST_IN_PLACE, row_chunk=chunk, row_chunks=-(-lines // chunk))
             height = self.values["stripe"]
             self._set(own_tile=0 if height in row_counts(plan) else height)
