@@ -15,6 +15,8 @@ from shlo_jit.kernels.gemm.pack import transpose
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes
 from shlo_jit.kernels.target import Target
 
+CACHE_LINE = 64
+"""Bytes."""
 GATHER_PARAMS = [
     ("ptr", "pointers"),
     ("i64", "count"),
@@ -235,12 +237,16 @@ class _LastTask(_Task):
         b, g = self.b, self.g
         od, oh, ow, most = g.ints("od oh ow stripe")
         step, group_offset = b.mul(g.get("stride_w"), g.get("a_w")), b.mul(self.group, g.get("a_group"))
+        # Of long sums each part reads few lines, and has as many of their bytes to wait for as it has products.
+        whole = b.and_(part.final, b.icmp("eq", part.more, 0))
         with b.loop(self.begin, self.end, hint="line") as line:
             image, d, h = split(b, line, od, oh)
             at = b.add(b.mul(image, g.get("a_batch")), self.pixel_offset(d, h, i64(0)))
             start = b.offset(self.input, b.add(b.add(b.add(at, g.get("a_corner")), part.offset), group_offset))
             with b.loop(0, ow, most, "stripe") as w:
                 height = b.min_(b.sub(ow, w), most)
+                with b.if_(whole):
+                    self._fetch_below(b.offset(start, b.mul(w, step)), b.mul(height, step))
                 nth = b.add(b.mul(b.sub(line, self.begin), self.per_line), b.udiv(w, most))
 
                 def inside(w: V = w) -> list[V]:
@@ -253,6 +259,14 @@ class _LastTask(_Task):
                 a, run_stride = b.if_else(copied, at_margin, inside)
                 pixels = nth, b.add(b.mul(line, ow), w), height
                 stripe(*pixels, a, step, i64(self.unit), g.get("run"), part.runs, run_stride)
+
+    def _fetch_below(self, a: V, nbytes: V) -> None:
+        """The pixels below the windows of a stripe, which the next line's windows meet first, from memory."""
+        b, g = self.b, self.g
+        down = b.add(b.mul(b.sub(g.get("kh"), 1), g.get("rdil_h")), g.get("stride_h"))
+        below = b.offset(a, b.mul(down, g.get("a_h")))
+        with b.loop(0, nbytes, CACHE_LINE, "fetch") as i:
+            b.prefetch(b.offset(below, i), locality=2)
 
     def _with_padding(self, part: Part, stripe: tuple[V, ...]) -> list[V]:
         """What a stripe (image, d, h, w, height) at the margin reads, copied with its padding: where that is, and how far
