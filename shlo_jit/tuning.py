@@ -307,9 +307,9 @@ gains 15 % of 300 us, and takes 15 ms. Chosen."""
 CONV_GATHER = 4
 """Share of a line's pixels that may be idle rows of tiles, before they are gathered: one part of this many times the
 panels of a task. 13 pixels of 512 features gain 5 % when gathered, 20 of 256 lose 10 %. Chosen."""
-CONV_MARGINS = 1.5
+CONV_MARGINS = 1
 """Of an input that has to be padded, the share that tasks copy at the margins of the image at most, each for itself;
-where it is more, one copy is made for all. Lines of 128 pixels gain 4 %, 13 of 512 features lose 3 %. U-Net of
+where it is more, one copy is made for all. Lines of 128 pixels gain 3 %, those of 64 lose 2 %. U-Net of
 `benchmarks.deployed`."""
 CONV_SERIAL = 1 << 20
 """Multiply-adds up to which the caller does everything."""

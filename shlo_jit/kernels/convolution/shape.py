@@ -359,8 +359,9 @@ class _Decision:
         self._set(copy_iw0=first, copy_count=max(0, end - first), copy_w0=(pad + first * dilation) * a_w)
 
     def _has_small_margins(self) -> bool:
-        """Of a cut with a padded copy: whether that would be more than the tasks read where windows reach beyond the
-        image, each task of a stripe's and each line anew (see `margins.py`)."""
+        """Of a cut with a padded copy: whether that is dearer than what tasks would copy where windows reach beyond the
+        image (see `margins.py`): those of each column, each stripe and each line of the output anew. Where windows are
+        apart, there are few of these for much input."""
         s, v = self.shape, self.values
         width, height = self.output[2], v.get("stripe", 0)
         plain = equal(v["in_sw"], s.ci * self.plan.unit_bytes) and self._is_plain() and three(s.output, 1)[1] != 1
@@ -368,7 +369,7 @@ class _Decision:
             return False
         ends = [(w, min(w + height, width)) for w in range(0, width, height)]
         margins = sum(w < v["inside0"] or end > v["inside1"] for w, end in ends)
-        lines, apart = self.window[0] * self.window[1], self.stride[0] * self.stride[1]
+        lines, apart = self.window[0] * self.window[1], self.stride[0] * self.stride[1] * self.stride[2]
         return margins * lines * v["column_chunks"] <= tuning.CONV_MARGINS * len(ends) * apart
 
     def _runs(self) -> None:
