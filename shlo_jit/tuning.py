@@ -323,8 +323,8 @@ leave the tile empty, and with fewer pixels the sums are loaded and stored too o
 CONV_ADJACENT_WORK = 64
 """Multiply-adds of a task for each element that it reads then: operands come from the third level cache."""
 CONV_CALL_K = 1152
-"""k elements of a micro-kernel call, unless one run is longer: nine taps of 128 features, which gain 4 % over two calls.
-Case `conv 3x3 16x16x192`."""
+"""k elements of a micro-kernel call, unless one run is longer: nine taps of 128 features, which gain 4 % over two
+calls. Case `conv 3x3 16x16x192`."""
 
 # ---------------------------------------------------------------------------- memory
 EXCHANGE_BYTES = 1 << 12

@@ -26,8 +26,8 @@ MARGIN_PARAMS = [
     ("i64", "lines"),
     ("ptr", "to"),
 ]
-"""Of the stripe of `height` output pixels from (group, image, d, h, w) on: `lines` lines of the window, from `tap` on, at depth
-`depth` of the window; they are written to `to`, `margin_line` bytes apart."""
+"""Of the stripe of `height` output pixels from (group, image, d, h, w) on: `lines` lines of the window, from `tap` on,
+at depth `depth` of the window; they are written to `to`, `margin_line` bytes apart."""
 
 
 def margin_symbol(types: GemmTypes) -> str:

@@ -15,8 +15,6 @@ from shlo_jit.kernels.gemm.pack import transpose
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes
 from shlo_jit.kernels.target import Target
 
-CACHE_LINE = 64
-"""Bytes."""
 GATHER_PARAMS = [
     ("ptr", "pointers"),
     ("i64", "count"),
@@ -265,12 +263,12 @@ class _LastTask(_Task):
         b, g = self.b, self.g
         down = b.add(b.mul(b.sub(g.get("kh"), 1), g.get("rdil_h")), g.get("stride_h"))
         below = b.offset(a, b.mul(down, g.get("a_h")))
-        with b.loop(0, nbytes, CACHE_LINE, "fetch") as i:
+        with b.loop(0, nbytes, FETCHED_A_STEP, "fetch") as i:
             b.prefetch(b.offset(below, i), locality=2)
 
     def _with_padding(self, part: Part, stripe: tuple[V, ...]) -> list[V]:
-        """What a stripe (image, d, h, w, height) at the margin reads, copied with its padding: where that is, and how far
-        it is from run to run. Runs are lines of the window, or taps of one line."""
+        """What a stripe (image, d, h, w, height) at the margin reads, copied with its padding: where that is, and how
+        far it is from run to run. Runs are lines of the window, or taps of one line."""
         b, g = self.b, self.g
         lines = b.icmp("ne", g.get("margin_lines"), 0)
         depth, line, run = part.place
