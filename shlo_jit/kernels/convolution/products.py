@@ -235,8 +235,8 @@ class _LastTask(_Task):
         b, g = self.b, self.g
         od, oh, ow, most = g.ints("od oh ow stripe")
         step, group_offset = b.mul(g.get("stride_w"), g.get("a_w")), b.mul(self.group, g.get("a_group"))
-        # Of long sums each part reads few lines, and has as many of their bytes to wait for as it has products.
-        whole = b.and_(part.final, b.icmp("eq", part.more, 0))
+        # Of long sums a part has few lines to read and many products to do beside; with strides half is for nothing.
+        whole = b.and_(b.and_(part.final, b.icmp("eq", part.more, 0)), b.icmp("eq", g.get("stride_w"), 1))
         with b.loop(self.begin, self.end, hint="line") as line:
             image, d, h = split(b, line, od, oh)
             at = b.add(b.mul(image, g.get("a_batch")), self.pixel_offset(d, h, i64(0)))
