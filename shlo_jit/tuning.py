@@ -34,6 +34,10 @@ UNROLL_TURNS = 8
 moves."""
 UNROLL_OPS = 320
 """Ops that a loop written out may have in all. Chosen: below the size of one loop nest. No case moves."""
+TURN_LARGEST, TURN_BYTES, TURN_KERNELS = 16 << 20, 4 << 20, 8 << 20
+"""Bytes of the largest value of a chain of convolutions from which images go through it in turn; those of the largest
+value of a turn at most, if it has several images; of all kernels of the chain. ResNet-50 of `benchmarks.deployed`, in
+batches."""
 NARROW_PRODUCT = 3
 """Terms and columns up to which a product of any number of rows is computed as a loop over the rows. Case
 `dot f32 80000x3x3`."""
