@@ -5,7 +5,8 @@
 types that goes the same way shares it.
 
     1. An input that needs padding, dilation or conversion, or has no adjacent features, is copied to
-       [group, image, d, h, w, feature] with its padding. After that no pixel needs a test.
+       [group, image, d, h, w, feature] with its padding. After that no pixel needs a test. Of wide images, tasks copy
+       what they read at the margins instead.
     2. Weights are packed into panels, k in the order (window d, h, w, feature).
     3. Products. With adjacent output features, rows are pixels and columns features: 14 pixels of a line are 14 rows at
        a constant distance, read in place, and a line of the window is one run of k; where lines are too short for that,
