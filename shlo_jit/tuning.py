@@ -318,6 +318,13 @@ CONV_MARGINS = 1
 """Of an input that has to be padded, the share that tasks copy at the margins of the image at most, each for itself;
 where it is more, one copy is made for all. Lines of 128 pixels gain 3 %, those of 64 lose 2 %. U-Net of
 `benchmarks.deployed`."""
+CONV_FEW_FEATURES = 4
+"""Output features up to which the lanes of a convolution go along its window. Chosen: 3 x 3 of 32 to
+3 take a seventh, to 16 as long as by tiles."""
+FEW_COLUMNS_ROWS = 64
+"""Rows from which a product with a few columns is a convolution with a few features. Chosen: fewer take 1 us."""
+FEW_COLUMNS_STEPS = 16
+"""Steps of k from which it is. Chosen: a vector of f32."""
 CONV_SERIAL = 1 << 20
 """Multiply-adds up to which the caller does everything."""
 DEPTHWISE_SERIAL = 1 << 17
@@ -400,6 +407,9 @@ read, and threads 2 to import."""
 STORED_BEHIND_BYTES = 16 << 20
 """Of a program's constants from which on the object cache is written while the program can be called already. Chosen:
 files of that size take 10 ms and more."""
+CACHE_WAIT_SECONDS = 5.0
+"""For another process that is writing a large program into the object cache, before the program is compiled here.
+Chosen: 1 GiB, the cache's limit, is written in 2 s."""
 KNOWN_TEXT_BYTES = 1 << 20
 """Of a file's text from which on the object cache has what is left without its literals. Chosen: that much is decoded
 in 3 ms, and an entry of the cache read in 0.2."""

@@ -17,7 +17,7 @@ from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.convolution.convolution import TASKS, ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
-from shlo_jit.kernels.convolution.shape import FIELDS
+from shlo_jit.kernels.convolution.shape import FEATURES_FEW, FIELDS
 from shlo_jit.kernels.gemm.gemm import GemmTypes
 from shlo_jit.kernels.target import Target
 
@@ -270,6 +270,18 @@ def test_margins(names: tuple[str, str, str], target: str, monkeypatch: pytest.M
         p.size_output()
         found += run(p, names, seed, target, 2, is_constant=seed % 3 == 0)["margin_line"] > 0
     assert found >= 15, found
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("names", CASES, ids="-".join)
+def test_few_features(names: tuple[str, str, str], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes along the window: lines of it of any length, in several calls, and of kernels that are arguments."""
+    monkeypatch.setattr(tuning, "CONV_CALL_K", 64)
+    pick, found = random.Random(repr(names)), 0
+    for seed in range(30):
+        p = Problem(pick, pick.choice([1, 2, 2, 3]), co=pick.choice([1, 2, 3, 4]), ci=pick.choice([3, 8, 16, 32, 37]))
+        found += run(p, names, seed, target, 3, is_constant=seed % 2 == 0)["kind"] == FEATURES_FEW
+    assert found >= 3
 
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)
