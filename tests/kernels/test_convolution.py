@@ -262,7 +262,7 @@ def test_margins(names: tuple[str, str, str], target: str, monkeypatch: pytest.M
     monkeypatch.setattr(tuning, "CONV_CALL_K", 64)
     pick, found = random.Random(repr(names)), 0
     for seed in range(100):
-        p = Problem(pick, pick.choice([2, 2, 3]), g=pick.choice([1, 1, 2]), ldil=1, ci=pick.choice([3, 16, 20]))
+        p = Problem(pick, pick.choice([2, 2, 3]), g=pick.choice([1, 1, 2]), ldil=1, co=pick.choice([16, 40]))
         p.low, p.high = (tuple(pick.choice([0, 1, 2, 5]) for _ in p.input) for _ in range(2))
         p.size_output()
         wider = -p.output[-1] % 84 * p.stride[-1]  # whole tiles of 14 or 6 pixels
