@@ -79,6 +79,18 @@ times fewer elements. Case `forces between bodies`."""
 FREE_PLACES = 8
 """Places of one nest at which an index map is still followed rather than its operand's copy written. Chosen: a
 stencil's."""
+LEAF_PLACES = 27
+"""The same where the operand is in memory in any case. Chosen: a stencil's in three dimensions."""
+CHOICE_PIECES = 4
+"""Pieces of one tensor that a loop reads where they are, rather than their concatenation. Chosen: rolls have two,
+tensors with borders three."""
+CHOICE_DEPTH = 100
+"""Ops that are looked through to find what a choice is made of. Bounds compile time."""
+USUAL_PART = 2
+"""One in so many turns of a loop, or more, are alike, for code without conditions to be written for them. Chosen."""
+UPDATE_SHARE = 2
+"""An update of one in so many elements, or more, is chosen from with what it leaves where it cannot be made in place.
+Chosen: the same traffic."""
 HOMES_ASKED = 50
 """Of the nests that read a value, so many are asked whether they can also write it: bounds compile time."""
 ROW_ELEMENTS = 1 << 16

@@ -12,6 +12,7 @@ import math
 
 from shlo_jit import tuning
 from shlo_jit.fuse.attention import form_attention
+from shlo_jit.fuse.choices import chooses
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
@@ -74,7 +75,7 @@ class _Fusion(Grouping):
             elif op.name == "stablehlo.reduce" and has_plain_body(op):
                 fuse_reduce(self, op, position)
             elif op.name == "stablehlo.dynamic_update_slice":
-                fuse_update(self, op, position)
+                self.update(op, position)
             elif op.name == "stablehlo.concatenate":
                 self.concatenate(op, position)
             elif op.name == "stablehlo.pad" and not is_fusible(op):
@@ -124,10 +125,20 @@ class _Fusion(Grouping):
                 self.read(step, part)
 
     def concatenate(self, op: Op, position: int) -> None:
-        """A concatenation in memory; one that products read in pieces is dead here."""
+        """A concatenation in memory, unless nests read its parts; one that products read in pieces is dead here."""
+        nests = self.nests_wanting(op.result)
+        if nests and op.result not in self.memory and chooses(op) and self.inline_everywhere(op, nests) is None:
+            return
         found = self.pieces.get(op.result)
         why = f", not read in pieces: {found.reason}" if isinstance(found, Refusal) else ""
         fuse_concatenate(self, op, position, why)
+
+    def update(self, op: Op, position: int) -> None:
+        """An update in place, or where nests choose between it and what it leaves, another value."""
+        if chooses(op):
+            self.fusible(op, position)
+        else:
+            fuse_update(self, op, position)
 
     def keep_order(self, step: Step) -> None:
         """Steps with effects run in the program's order, whose last ones come first here."""
@@ -174,8 +185,9 @@ class _Fusion(Grouping):
         visits, size = hint_of(self.visits(op.result, nests)), hint_of(op.result.tensor.size)
         if op.name == "stablehlo.gather" and visits > 2 * size:
             return Refusal(f"its readers want {visits:,} elements of {size:,}, a load a lane")
-        if price == 0 and op.name != "stablehlo.pad":
-            return None if places <= tuning.FREE_PLACES or not op.operands else Refusal(f"read at {places} places")
+        if price == 0 and (op.name != "stablehlo.pad" or self.is_leaf(op)):
+            most = tuning.LEAF_PLACES if self.is_leaf(op) else tuning.FREE_PLACES
+            return None if places <= most or not op.operands else Refusal(f"read at {places} places")
         if len(nests) > 1 and visits <= size:  # each reads a part of its own: nothing is computed twice
             return None if places == 1 else Refusal(f"read at {places} places")
         if places > 1 and price > 1:

@@ -24,7 +24,8 @@ from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.space import Order, Space, Tile, linear, make_space, side_by_side, tile_space
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.schedule.turns import most_turns, vectors_a_tile
-from shlo_jit.sizes import equal, hint_of, surely
+from shlo_jit.schedule.usual import Usual, usual_conditions
+from shlo_jit.sizes import Size, equal, hint_of, surely
 
 
 class Split(NamedTuple):
@@ -69,6 +70,8 @@ class NestSchedule(KernelSchedule):
     """Values that several passes need, and the bytes of a row of each: the first pass fills it, later ones read it."""
     streams: tuple[Value, ...]
     """Targets that no cache will hold: written past it, where their memory is aligned and not read here."""
+    usual: Usual | None = None
+    """Where most elements come from, if that depends on where they are."""
     origin: int | None = None
     """A variable of one turn that is the first unit of a call, where buffers hold those units only."""
 
@@ -110,6 +113,10 @@ class NestSchedule(KernelSchedule):
             of = "chunk of the row" if self.split else f"chunk of {self.chunk}" if self.chunk else "row"
             of = "stripe" if self.crossing is not None else of
             out.append(self.tasks.note(of))
+        if self.usual is not None:
+            box = ", ".join(f"v{v} in [{low}, {high})" for v, (low, high) in self.usual.box.items())
+            known = count(len(self.usual.truth), "condition")
+            out.append(Note("inside", box or "everywhere", f"{known} decided there"))
         if self.stash:
             ops = ", ".join(self.nest.nodes[key].op.name.partition(".")[2] for key in self.stash)
             kept = f"{ops}: {count(sum(self.stash.values()), 'byte')}"
@@ -199,6 +206,7 @@ class _Scheduler:
             ahead=self.choose_ahead() if plain else {},
             stash=self.choose_stash() if split is None else {},
             streams=streams,
+            usual=self.choose_usual() if plain else None,
             scratch=Scratch(split.nbytes if split is not None else 0),
         )
 
@@ -295,6 +303,15 @@ class _Scheduler:
             return ()
         targets = [s.target for s in self.nest.stores]
         return tuple(t for t in targets if surely(lambda t=t: t.tensor.nbytes >= tuning.STREAM_BYTES))
+
+    def choose_usual(self) -> Usual | None:
+        """Of a plain loop along lanes."""
+        space, nest = self.space, self.nest
+        if nest.reduce_vars or nest.turns is not None or space.vector is None or self.interleaved is not None:
+            return None
+        if isinstance(space.extents[space.vector], Size):
+            return None
+        return usual_conditions(nest, space)
 
     # ------------------------------------------------------------------ tasks
     @property

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from shlo_jit.fuse.nest import Key, Nest, Store
+from shlo_jit.fuse.choices import CHOICES, UPDATE
+from shlo_jit.fuse.nest import Key, Nest, Node, Store
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Condition, Expr, Sym
 from shlo_jit.ir.types import I32, I64, DType
@@ -42,6 +43,8 @@ class Position:
         self.parent = parent
         self.slot = parent.slot if parent is not None else 0
         """Which of the positions it is that go along a row together."""
+        self.truth: Mapping[Condition, bool] = parent.truth if parent is not None else {}
+        """Conditions of which is known here whether they hold."""
 
     def child(self, variables: dict[int, V] | None = None) -> Position:
         return Position({**self.variables, **(variables or {})}, self.width, self.mask, self)
@@ -92,7 +95,7 @@ class Evaluator:
             node = self.nest.nodes.get(k)
             if node is not None and k not in entered and k not in self.kept and position.find(k) is None:
                 entered.add(k)
-                todo.extend(reversed(node.operands))
+                todo.extend(reversed(self.candidates(position, k, node)))
                 continue
             todo.pop()
             if position.find(k) is None:
@@ -137,8 +140,8 @@ class Evaluator:
             return constant(value.tensor.storage, op.constant.array.reshape(-1)[0])
         if name == "stablehlo.iota":
             return self.iota(position, value.tensor.storage, at.index[op.int("iota_dimension")])
-        if name == "stablehlo.pad":
-            return self.pad(position, key)
+        if name in CHOICES:
+            return self.choice(position, key)
         if OPS[name].index_map is not None:
             return self.value(position, node.operands[0])
         assert name != "stablehlo.reduce", "a reduce is computed by its pass"
@@ -146,16 +149,35 @@ class Evaluator:
         n = max((lanes_of(a) for a in args), default=1)
         return elementwise.emit(self.b, op, [widen(self.b, a, n) for a in args])
 
-    def pad(self, position: Position, key: Key) -> Reg:
-        node = self.nest.nodes[key]
-        (inside, outside), own = node.operands, set(key[1].conditions)
-        conditions = [c for c in inside[1].conditions if c not in own]
-        x = self.value(position, inside)
-        if not conditions:
-            return x
-        y = self.value(position, outside)
-        mask = self.condition(position, conditions)
-        assert mask is not None
+    def candidates(self, position: Position, key: Key, node: Node) -> list[Key]:
+        """The operands that a value may come from here; of an op that does not choose, all."""
+        if node.op.name not in CHOICES:
+            return node.operands
+        found: list[Key] = []
+        for operand in node.operands[: 2 if node.op.name == UPDATE else None]:
+            known = [position.truth.get(c) for c in self.deciding(key, operand)]
+            if False not in known:
+                found.append(operand)
+            if all(known):
+                break  # it is this one if no earlier one
+        return found
+
+    def deciding(self, key: Key, operand: Key) -> list[Condition]:
+        """The conditions under which a value is the operand's, beside those under which it is wanted."""
+        own = set(key[1].conditions)
+        return [c for c in operand[1].conditions if c not in own]
+
+    def choice(self, position: Position, key: Key) -> Reg:
+        """A value of one of several operands: the last where no other is it."""
+        *others, last = self.candidates(position, key, self.nest.nodes[key])
+        x = self.value(position, last)
+        for other in reversed(others):
+            mask = self.condition(position, self.deciding(key, other))
+            assert mask is not None
+            x = self.either(mask, self.value(position, other), x)
+        return x
+
+    def either(self, mask: V, x: Reg, y: Reg) -> Reg:
         n = max(lanes_of(x), lanes_of(y), lanes(mask.type))
         x, y, mask = widen(self.b, x, n), widen(self.b, y, n), self.b.splat(mask, n)
         if is_pair(x):
@@ -242,6 +264,8 @@ class Evaluator:
         """All conditions as an i1 (one lane where none varies); None when there are none."""
         b, total = self.b, None
         for c in conditions:
+            if position.truth.get(c):
+                continue
             varies = self.step(c.expr) != 0 or self.scattered(c.expr)
             if along is not None and varies != along:
                 continue
@@ -271,7 +295,8 @@ class Evaluator:
             return strides.load(b, dtype, pointer, self.base(position, offset), moves, position.width, mask)
         if spread or moves not in (1, -1):
             return self.load_gather(position, dtype, pointer, offset, mask)
-        return self.load_run(position, dtype, pointer, offset, moves, mask, self.ahead.get(key, 0))
+        index = self.safe_base(position, offset, at.conditions)
+        return self.load_run(position, dtype, pointer, index, moves, mask, self.ahead.get(key, 0))
 
     def mask(self, position: Position, conditions: Sequence[Condition]) -> V | None:
         """Lanes to touch: the tail's and the conditions'; one lane or all; None for all lanes."""
@@ -294,12 +319,22 @@ class Evaluator:
             return b.load(t, b.element(pointer, t, index)), b.load(t, b.element(pointer, t, b.add(index, 1)))
         return from_memory(b, dtype, b.load(t, b.element(pointer, t, index)))
 
+    def safe_base(self, position: Position, offset: Expr, conditions: Sequence[Condition]) -> V:
+        """Where a run begins. What no lane is loaded of must not lie far from the buffer all the same: processors take
+        long to find that an address without memory does not matter."""
+        safe = self.condition(position, conditions, along=False)
+        if safe is None or safe.literal is not None:
+            return self.base(position, offset)
+        e = self.space.collapse(offset)
+        along = tuple(t for t in e.terms if t[0] == self.space.vector)
+        of_row = self.base(position, Expr(e.const, tuple(t for t in e.terms if t not in along), e.syms))
+        return self.b.add(self.b.select(safe, of_row, i64(0)), self.base(position, Expr(0, along)))
+
     def load_run(
-        self, position: Position, dtype: DType, pointer: V, offset: Expr, moves: int, mask: V | None, ahead: int
+        self, position: Position, dtype: DType, pointer: V, index: V, moves: int, mask: V | None, ahead: int
     ) -> Reg:
         """Consecutive elements, up- or downwards; fetches what lies `ahead` bytes further."""
         b, n, t = self.b, position.width, memory_type(dtype)
-        index = self.base(position, offset)
         if moves < 0:
             index = b.sub(index, n - 1)
         if mask is not None:
