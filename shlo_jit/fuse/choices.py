@@ -35,7 +35,8 @@ def update_places(op: Op, at: At) -> Places:
     """The update where it is, then the operand."""
     operand, update = op.operands[:2]
     index, conditions = [], list(at.conditions)
-    for e, start, n, k in zip(at.index, starts_of(op) or (), operand.tensor.extents, update.tensor.extents, strict=True):
+    shapes = operand.tensor.extents, update.tensor.extents
+    for e, start, n, k in zip(at.index, starts_of(op) or (), *shapes, strict=True):
         moved = ix.shift(e, -start)
         if k < n:
             conditions.append(Condition(moved, 0, k))

@@ -12,7 +12,7 @@ import math
 
 from shlo_jit import tuning
 from shlo_jit.fuse.attention import form_attention
-from shlo_jit.fuse.choices import chooses
+from shlo_jit.fuse.choices import CHOICES, chooses
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
@@ -186,7 +186,7 @@ class _Fusion(Grouping):
         if op.name == "stablehlo.gather" and visits > 2 * size:
             return Refusal(f"its readers want {visits:,} elements of {size:,}, a load a lane")
         if price == 0 and (op.name != "stablehlo.pad" or self.is_leaf(op)):
-            most = tuning.LEAF_PLACES if self.is_leaf(op) else tuning.FREE_PLACES
+            most = tuning.CHOICE_PLACES if op.name in CHOICES and self.is_leaf(op) else tuning.FREE_PLACES
             return None if places <= most or not op.operands else Refusal(f"read at {places} places")
         if len(nests) > 1 and visits <= size:  # each reads a part of its own: nothing is computed twice
             return None if places == 1 else Refusal(f"read at {places} places")

@@ -37,6 +37,7 @@ from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
 from shlo_jit.passes.canonical.flat_concatenates import flat_concatenates
 from shlo_jit.passes.canonical.hoist_products import hoist_products
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
+from shlo_jit.passes.canonical.window_scatters import window_scatters
 from shlo_jit.passes.context import NO_CHANNELS, NO_CODE, Channels, Code, Context, Registered, nothing_registered
 from shlo_jit.passes.expand.expand import EXPANDED, expand
 from shlo_jit.passes.frontend.custom_code import custom_code
@@ -110,6 +111,7 @@ PASSES = (
     Pass(dilated_convolutions),
     Pass(pointwise_convolutions),
     Pass(flat_concatenates),
+    Pass(window_scatters),
     Pass(hoist_products),
     Pass(canonical_dots, (core.DOTS,)),
     Pass(canonical_convolutions, (core.CONVOLUTIONS,)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from shlo_jit.kernels.builder import Builder, V, const, i64
+from shlo_jit.kernels.builder import Builder, V, i64
 from shlo_jit.lower.nest.evaluate import Position
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.schedule.nest import NestSchedule
