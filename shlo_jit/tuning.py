@@ -354,6 +354,16 @@ USUAL_TURNS = 32
 """Turns that a loop is taken to have where that depends on values. Chosen."""
 TURNS_VECTORS = 8
 """Vectors of a tile, where they fit into the registers: two pipes with four turns of latency. Case `mandelbrot`."""
+TIME_BLOCKS_BYTES = 2 << 20
+"""Bytes of a loop's states and operands from which several turns are made on a part of them before the next part."""
+TIME_BLOCKS_CACHE = 640 << 10
+"""Bytes that such turns work on at a time: most of the second level of cache."""
+TIME_BLOCKS_FRONT = 16 << 10
+"""Bytes of lines that a turn does before the next one follows. Chosen: what starting it costs."""
+TIME_BLOCKS_TURNS = 16
+"""Turns at a time, at most."""
+TIME_BLOCKS_STRIPES = 8
+"""Stripes there are at least, so that cores can share them. Chosen."""
 TURNS_OPS = 128
 """Ops of a turn, of all vectors of a tile: larger bodies hide their latency by themselves. Case `mandelbrot`."""
 PART_STEPS = 100

@@ -10,6 +10,7 @@ from shlo_jit.fuse.plan import ControlStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import V, const, i32
 from shlo_jit.lower.scope import Scope
+from shlo_jit.lower.time_blocks import blocked, write_turns
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -44,17 +45,23 @@ def _loop(low: ProgramLowering, step: ControlStep) -> None:
         moved.update({id(s): p, id(t): q})
     since, low.pauses.since = low.pauses.since, 0
     low.block(cond)
-    b.branch_if(_truth(low, cond.results[0]), inside, done)
+    b.branch_if(truth(low, cond.results[0]), inside, done)
     b.start(inside)
-    low.block(body)
-    low.finish(body)
+    following = [(q, p) for p, q in places]
+    together = blocked(low, step)
+    if together is not None:
+        is_odd = write_turns(low, step, *together)
+        following = [(b.select(is_odd, q, p), b.select(is_odd, p, q)) for p, q in places]
+    else:
+        low.block(body)
+        low.finish(body)
     low.pauses.turn()
     low.pauses.since = since
     last = b.block
     b.branch(head)
-    for (p, q), (s0, t0) in zip(places, homes, strict=True):
-        b.fill_phi(at, p, [(s0, before), (q, last)])
-        b.fill_phi(at, q, [(t0, before), (p, last)])
+    for (p, q), (s0, t0), (s, t) in zip(places, homes, following, strict=True):
+        b.fill_phi(at, p, [(s0, before), (s, last)])
+        b.fill_phi(at, q, [(t0, before), (t, last)])
     b.start(done)
     low.scope.moved = saved
     for (s, _), (p, _), (home, _) in zip(exchanges, places, homes, strict=True):
@@ -68,7 +75,7 @@ def _branches(low: ProgramLowering, step: ControlStep) -> None:
     labels = [b.label("branch") for _ in step.blocks]
     index = step.op.operands[0]
     if step.op.name == "stablehlo.if":
-        b.branch_if(_truth(low, index), labels[0], labels[1])
+        b.branch_if(truth(low, index), labels[0], labels[1])
     else:
         i = b.load("i32", low.pointer(index))
         cases = " ".join(f"i32 {k}, label %{l}" for k, l in enumerate(labels[:-1]))
@@ -85,7 +92,8 @@ def _branches(low: ProgramLowering, step: ControlStep) -> None:
     low.pauses.since = longest
 
 
-def _truth(low: ProgramLowering, value: Value) -> V:
+def truth(low: ProgramLowering, value: Value) -> V:
+    """A number in memory as an i1."""
     b = low.b
     if value.op is not None and value.op.name == "stablehlo.constant" and value not in low.memory.storage:
         return const("i1", bool(value.op.constant.array.reshape(-1)[0]))
