@@ -79,8 +79,9 @@ times fewer elements. Case `forces between bodies`."""
 FREE_PLACES = 8
 """Places of one nest at which an index map is still followed rather than its operand's copy written. Chosen: a
 stencil's."""
-CHOICE_PLACES = 27
-"""The same of pads, rolls and borders of what is in memory in any case. Chosen: a stencil's in three dimensions."""
+NEAR_PLACES = 27
+"""The same of parts, pads, rolls and borders of what is in memory in any case. Chosen: a stencil's in three
+dimensions."""
 CHOICE_PIECES = 4
 """Pieces of one tensor that a loop reads where they are, rather than their concatenation. Chosen: rolls have two,
 tensors with borders three."""

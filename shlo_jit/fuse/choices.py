@@ -17,6 +17,8 @@ from shlo_jit.sizes import Size
 
 PAD, CONCATENATE, UPDATE = "stablehlo.pad", "stablehlo.concatenate", "stablehlo.dynamic_update_slice"
 CHOICES = (PAD, CONCATENATE, UPDATE)
+NEAR = (*CHOICES, "stablehlo.slice", "stablehlo.reshape", "stablehlo.broadcast_in_dim")
+"""Ops of which neighbours have neighbours, mostly."""
 
 
 def concatenate_places(op: Op, at: At) -> Places:

@@ -9,6 +9,7 @@ from shlo_jit.codegen import abi
 from shlo_jit.fuse.plan import ControlStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import V, const, i32
+from shlo_jit.lower.kernels.copy import copy, swap
 from shlo_jit.lower.scope import Scope
 from shlo_jit.lower.time_blocks import blocked, write_turns
 
@@ -64,9 +65,13 @@ def _loop(low: ProgramLowering, step: ControlStep) -> None:
         b.fill_phi(at, q, [(t0, before), (t, last)])
     b.start(done)
     low.scope.moved = saved
-    for (s, _), (p, _), (home, _) in zip(exchanges, places, homes, strict=True):
+    states = {id(low.memory.storage[v]) for v in step.op.results if v in low.memory.storage}
+    for (s, t), (p, _), (home, other) in zip(exchanges, places, homes, strict=True):
         with b.if_(b.icmp("ne", p, home)):
-            b.memcpy(home, p, s.nbytes)
+            if id(t) in states:
+                swap(low, home, other, s.nbytes)
+            else:
+                copy(low, home, p, s.nbytes)
 
 
 def _branches(low: ProgramLowering, step: ControlStep) -> None:

@@ -1,12 +1,12 @@
 """Loops over large arrays whose elements need their neighbours: several turns on a part before the next part.
 
-    while c { u = f(u, neighbours) }   ->   while c { for each stripe: for each line: turns 1, 2, ... T, each behind the last }
+    while c { u = f(u, neighbours) }   ->   while c { for each stripe: for each line: turns 1, 2, ... T }
 
 The nest that is the body writes lines of one array from those of another, and the two change places every turn. Turn
-t + 1 of a line may run as soon as turn t of the lines that it reads has: so a stripe is gone over once, with a front for
-each turn, each `reach` lines behind the one before, and what they work on stays in the cache. Where two stripes meet,
-each turn stops `reach` lines earlier than the last; what is left, triangles, follows when all stripes are done. Every
-element is computed once, by the same code.
+t + 1 of a line may run as soon as turn t of the lines that it reads has: so a stripe is gone over once, with a front
+for each turn, each `reach` lines behind the one before, and what they work on stays in the cache. Where two stripes
+meet, each turn stops `reach` lines earlier than the last; what is left, triangles, follows when all stripes are done.
+Every element is computed once, by the same code.
 
     line    0 1 2 3 4 5 6 7 | 8 9 ...
     turn 1  s s s s s s s s | s s      s: with its stripe
@@ -23,6 +23,7 @@ from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import ControlStep, NestStep, PlanBlock, Step
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
+from shlo_jit.ir.index import At
 from shlo_jit.passes.regions.unroll import turns_of
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.nest import NestSchedule
@@ -121,29 +122,54 @@ class _Blocking:
 
     def reach(self) -> tuple[int, bool] | Refusal:
         """How many turns of that variable away the states are read, and whether the last are beside the first."""
-        lead, space, periodic, most = self.nest.stores[0], self.schedule.space, False, 0
+        lead, n, periodic, most = self.nest.stores[0], self.schedule.space.extents[self.variable], False, 0
         extents = lead.target.tensor.extents
-        strides = ix.strides_of(extents)
-        along = [d for d, e in enumerate(lead.index) if any(space.final(v) == self.variable for v, _ in e.terms)]
-        step = space.collapse(ix.linearize(lead.index, extents)).coefficient(self.variable)
-        n = space.extents[self.variable]
         if any(s.index != lead.index or s.target.tensor.extents != extents for s in self.nest.stores):
             return Refusal("states differ in shape")
         for value, at in self.nest.loads:
             if value not in self.changing:
                 continue
-            if value.tensor.extents != extents or any(
-                e.syms or e.terms != own.terms for e, own in zip(at.index, lead.index, strict=True)
-            ):
+            away = self.distances(at) if value.tensor.extents == extents else None
+            if away is None:
                 return Refusal("a state is read at places that are no neighbours")
-            far = sum((at.index[d].const - lead.index[d].const) * strides[d] for d in along)
-            if step < 1 or far % step:
-                return Refusal("a state is read at places that are no neighbours")
-            far //= step
-            if 2 * abs(far) > n:
-                far, periodic = abs(far) - n, True
-            most = max(most, abs(far))
+            for far in away:
+                periodic = periodic or 2 * abs(far) > n
+                most = max(most, min(abs(far), abs(abs(far) - n)))
         return most, periodic
+
+    def distances(self, at: At) -> list[int] | None:
+        """How far from where it is written a state is read, in turns of the variable: the least and the most."""
+        lead, space = self.nest.stores[0], self.schedule.space
+        extents = lead.target.tensor.extents
+        strides = ix.strides_of(extents)
+        step = space.collapse(ix.linearize(lead.index, extents)).coefficient(self.variable)
+        far, fixed = 0, False
+        for e, own, stride in zip(at.index, lead.index, strides, strict=True):
+            if e.syms or step < 1:
+                return None
+            if not any(space.final(v) == self.variable for v, _ in own.terms):
+                if any(space.final(v) == self.variable for v, _ in e.terms):
+                    return None
+                continue
+            if e.terms and e.terms != own.terms:
+                return None
+            fixed = fixed or not e.terms
+            far += (e.const - own.const) * stride
+        if far % step:
+            return None
+        if not fixed:
+            return [far // step]
+        low, high = self.range_under(at)
+        return [far // step - low, far // step - (high - 1)] if low < high else []
+
+    def range_under(self, at: At) -> tuple[int, int]:
+        """Of the variable, where the conditions of a place hold."""
+        low, high = 0, self.schedule.space.extents[self.variable]
+        for c in at.conditions:
+            e = self.schedule.space.collapse(c.expr)
+            if e.terms == ((self.variable, 1),) and not e.syms:
+                low, high = max(low, c.low - e.const), min(high, c.high - e.const)
+        return low, high
 
     def choose(self) -> TimeBlocks | Refusal:
         """How many turns, and how large stripes are."""
