@@ -355,10 +355,12 @@ USUAL_TURNS = 32
 """Turns that a loop is taken to have where that depends on values. Chosen."""
 TURNS_VECTORS = 8
 """Vectors of a tile, where they fit into the registers: two pipes with four turns of latency. Case `mandelbrot`."""
-TIME_BLOCKS_BYTES = 2 << 20
+TIME_BLOCKS_BYTES = 16 << 20
 """Bytes of a loop's states and operands from which several turns are made on a part of them before the next part."""
 TIME_BLOCKS_CACHE = 640 << 10
 """Bytes that such turns work on at a time: most of the second level of cache."""
+TIME_BLOCKS_SHARED, TIME_BLOCKS_FEW = 4 << 20, 4
+"""Where that is room for fewer turns: the same of the last level of cache, as it is shared by cores."""
 TIME_BLOCKS_FRONT = 16 << 10
 """Bytes of lines that a turn does before the next one follows. Chosen: what starting it costs."""
 TIME_BLOCKS_TURNS = 16

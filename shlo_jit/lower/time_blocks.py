@@ -15,13 +15,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shlo_jit.fuse.plan import ControlStep, NestStep
+from shlo_jit.fuse.plan import ControlStep, NestStep, PlanBlock
+from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import V, i64
 from shlo_jit.memory.storage import Storage, pointwise
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.time_blocks import the_nest
-from shlo_jit.schedule.time_blocks_kind import TimeBlocks
+from shlo_jit.schedule.turns import TimeBlocks
 from shlo_jit.schedule.work import step_work
+
+SLOT = 16
+"""Bytes that a number of a turn has room in."""
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -62,8 +66,18 @@ def write_turns(low: ProgramLowering, step: ControlStep, nest: NestStep, blocks:
     b, (cond, body) = low.b, step.blocks
     from shlo_jit.lower.control import truth
 
+    schedule = low.schedule[nest]
+    assert isinstance(schedule, NestSchedule)
+    name, pointers, buffers = low.nest_kernel(nest, schedule)
+    storages = [low.memory.storage[values[0]] for _, values in buffers]
+    numbers = _numbers(low, body, buffers)
+    kept = [b.alloca("i8", SLOT * blocks.turns) for _ in numbers]
+    here = body.steps.index(nest)
     with b.repeat([i64(0)], "numbers") as loop:
-        low.steps([s for s in body.steps if s is not nest])
+        low.steps(body.steps[:here])
+        for k, slots in zip(numbers, kept, strict=True):
+            b.memcpy(b.offset(slots, b.mul(loop.values[0], SLOT)), pointers[k], storages[k].nbytes)
+        low.steps(body.steps[here + 1 :])
         low.finish(body)
         made = b.add(loop.values[0], 1)
         low.block(cond)
@@ -73,16 +87,23 @@ def write_turns(low: ProgramLowering, step: ControlStep, nest: NestStep, blocks:
     place = b.alloca("i64", 1)
     b.store(turns, place, 8)
     with low.timing.step(nest):
-        schedule = low.schedule[nest]
-        assert isinstance(schedule, NestSchedule)
-        name, pointers, buffers = low.nest_kernel(nest, schedule)
-        moved = _moved(low, step, [low.memory.storage[values[0]] for _, values in buffers], pointers)
+        low.timing.note_kernel(name)
+        for k, slots in zip(numbers, kept, strict=True):
+            pointers[k] = slots
+        moved = _moved(low, step, storages, pointers)
         frame = [*pointers, *moved, place]
         for kind in (_Stripes, _Triangles):
-            writer = kind(low, name, len(pointers), blocks)
+            writer = kind(low, name, len(pointers), blocks, numbers)
             low.parallel(writer.write(), frame, writer.tasks)
     low.pauses.spend(blocks.turns * int(step_work(nest)))
     return b.icmp("ne", b.and_(turns, i64(1)), i64(0))
+
+
+def _numbers(low: ProgramLowering, body: PlanBlock, buffers: list[tuple[str, list[Value]]]) -> list[int]:
+    """The buffers that have numbers which turns make anew: each turn has its own."""
+    made = {v for s in body.steps for v in s.writes}
+    made |= {a for a, r in zip(body.block.arguments, body.results, strict=True) if a is not r}
+    return [k for k, (_, values) in enumerate(buffers) if any(v in made and not v.tensor.rank for v in values)]
 
 
 def _moved(low: ProgramLowering, step: ControlStep, storages: list[Storage], pointers: list[V]) -> list[V]:
@@ -98,11 +119,12 @@ class _Tasks:
 
     hint: str
 
-    def __init__(self, low: ProgramLowering, kernel: str, count: int, blocks: TimeBlocks):
+    def __init__(self, low: ProgramLowering, kernel: str, count: int, blocks: TimeBlocks, numbers: list[int]):
         self.low = low
         self.kernel = kernel
         self.count = count
         self.blocks = blocks
+        self.numbers = numbers
 
     @property
     def tasks(self) -> int:
@@ -111,6 +133,7 @@ class _Tasks:
     def write(self) -> str:
         blocks, n = self.blocks, self.count
         parts = (blocks.stripes, blocks.lines, blocks.line, blocks.reach, blocks.front, int(blocks.periodic))
+        parts = (*parts, *self.numbers)
         name = ".".join([self.kernel, self.hint, *map(str, parts)])
         if name in self.low.module.functions:
             return name
@@ -135,6 +158,8 @@ class _Tasks:
         is_odd = b.icmp("ne", b.and_(turn, i64(1)), i64(0))
         with b.if_(b.icmp("slt", first, last)):
             pointers = [b.select(is_odd, o, e) for o, e in zip(self.odd, self.even, strict=True)]
+            for k in self.numbers:
+                pointers[k] = b.offset(self.even[k], b.mul(turn, SLOT))
             b.call("void", self.kernel, [*pointers, b.mul(first, line), b.mul(last, line)], declare=False)
 
 

@@ -93,13 +93,14 @@ def _swapped(p: Planner, step: ControlStep) -> set[Value]:
     times, number = Counter(results), {a: i for i, a in enumerate(arguments)}
     found = set[Value]()
     for v, u in zip(arguments, results, strict=True):
-        if u in number and u is not v and not found & {u, v}:
-            new = results[number[u]]
-            if new is not u and all(times[x] == n for x, n in ((new, 1), (u, 1), (v, 0))) and new not in p.storage:
-                if _may_swap(p, body, new, u, v):
-                    p.bind(new, p.storage[v])
-                    p.exchanges.setdefault(id(step), []).append((p.storage[u], p.storage[v]))
-                    found |= {u, v}
+        if u not in number or u is v or found & {u, v}:
+            continue
+        new = results[number[u]]
+        once = new is not u and (times[new], times[u], times[v]) == (1, 1, 0)
+        if once and new not in p.storage and _may_swap(p, body, new, u, v):
+            p.bind(new, p.storage[v])
+            p.exchanges.setdefault(id(step), []).append((p.storage[u], p.storage[v]))
+            found |= {u, v}
     return found
 
 

@@ -24,8 +24,7 @@ from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.space import Order, Space, Tile, linear, make_space, side_by_side, tile_space
 from shlo_jit.schedule.tasks import Tasks, cut
-from shlo_jit.schedule.time_blocks_kind import TimeBlocks
-from shlo_jit.schedule.turns import most_turns, vectors_a_tile
+from shlo_jit.schedule.turns import TimeBlocks, most_turns, vectors_a_tile
 from shlo_jit.schedule.usual import Usual, usual_conditions
 from shlo_jit.sizes import Size, equal, hint_of, surely
 

@@ -28,7 +28,7 @@ from shlo_jit.passes.regions.unroll import turns_of
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.tasks import Tasks
-from shlo_jit.schedule.time_blocks_kind import TimeBlocks
+from shlo_jit.schedule.turns import TimeBlocks
 from shlo_jit.sizes import Size
 
 
@@ -102,9 +102,8 @@ class _Blocking:
                 return Refusal("a state is not what its loop makes")
         if any(t not in self.body.results for t in targets):
             return Refusal("its loop makes more than states")
-        for value in self.nest_step.reads:
-            if value in made or (value in self.changing and not value.tensor.rank):
-                return Refusal("it reads a number of the turn")
+        if any(value in made and value.tensor.rank for value in self.nest_step.reads):
+            return Refusal("it reads what another step of the turn makes")
         if not all(is_of_numbers(s) for s in self.step.blocks[0].steps):
             return Refusal("its condition does not follow from numbers alone")
         for s in self.body.steps:
@@ -127,7 +126,7 @@ class _Blocking:
         if any(s.index != lead.index or s.target.tensor.extents != extents for s in self.nest.stores):
             return Refusal("states differ in shape")
         for value, at in self.nest.loads:
-            if value not in self.changing:
+            if value not in self.changing or not value.tensor.rank:
                 continue
             away = self.distances(at) if value.tensor.extents == extents else None
             if away is None:
@@ -190,11 +189,11 @@ class _Blocking:
             return Refusal(f"states and operands have {nbytes:,} bytes, which stay in the caches")
         a_line = nbytes // lines
         front = max(1, tuning.TIME_BLOCKS_FRONT // a_line)
-        turns = min(
-            tuning.TIME_BLOCKS_TURNS,
-            (tuning.TIME_BLOCKS_CACHE // a_line - front - reach) // reach,
-            lines // (2 * tuning.TIME_BLOCKS_STRIPES * reach),
-        )
+        turns = 0
+        for cache in (tuning.TIME_BLOCKS_CACHE, tuning.TIME_BLOCKS_SHARED):
+            if turns < tuning.TIME_BLOCKS_FEW:
+                turns = (cache // a_line - front - reach) // reach
+        turns = min(tuning.TIME_BLOCKS_TURNS, turns, lines // (2 * tuning.TIME_BLOCKS_STRIPES * reach))
         count = turns_of(self.step.op)
         if count is not None and count and turns > 0:
             turns = -(-count // -(-count // turns))

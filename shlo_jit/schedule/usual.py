@@ -19,6 +19,8 @@ class Usual(NamedTuple):
     """What is so in a box of the loops' variables."""
 
     truth: dict[Condition, bool]
+    of_row: dict[Condition, bool]
+    """Those of them that are the same for all of a row."""
     box: dict[int, tuple[int, int]]
     """Variable to its range, where that is not all of it."""
 
@@ -47,7 +49,8 @@ def usual_conditions(nest: Nest, space: Space) -> Usual | None:
             truth[c] = known[2]
             box[v] = low, high
     box = {v: (low, high) for v, (low, high) in box.items() if (low, high) != (0, space.extents[v])}
-    return Usual(truth, box) if truth else None
+    along = {c for c in truth if space.vector in (v for v, _ in space.collapse(c.expr).terms)}
+    return Usual(truth, {c: known for c, known in truth.items() if c not in along}, box) if truth else None
 
 
 def _longest(low: int, high: int, n: int) -> tuple[int, int, bool]:

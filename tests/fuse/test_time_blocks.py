@@ -25,7 +25,7 @@ def text_of(step: Step, states: tuple[np.ndarray, ...], turns: int | None = None
 
     def program(n: Any, *given: Any) -> Any:
         def turn(i: Any, s: Any) -> Any:
-            found = step(*s)
+            found = step(*s, i) if step in NUMBERED else step(*s)
             return found if isinstance(found, tuple) else (found,)
 
         return jax.lax.fori_loop(0, n if turns is None else turns, turn, given)
@@ -104,7 +104,14 @@ def staggered(u: State, v: State) -> tuple[State, State]:
     return u + 0.5 * v, v + 0.125 * laplace(u, padded)
 
 
-ONE = (periodic, zeros_around, same_around, wrapped_around, fixed_border, set_border, far, corners)
+def driven(u: State, i: Any) -> State:
+    """A source that depends on the turn, and a number that comes from a table."""
+    strength = jnp.sqrt(1.0 + i.astype(jnp.float32)) + jnp.arange(0.0, 6.0, 0.25)[i]
+    return u + 0.125 * laplace(u, padded) + strength
+
+
+NUMBERED = (driven,)
+ONE = (periodic, zeros_around, same_around, wrapped_around, fixed_border, set_border, far, corners, driven)
 TWO = (wave, wave_around, reaction, staggered)
 SHAPES = ((4001,), (96,), (97, 35), (128, 16), (41, 3, 50), (64, 5, 7))
 
@@ -123,7 +130,7 @@ def values(shape: tuple[int, ...], count: int) -> tuple[np.ndarray, ...]:
     return tuple(r.standard_normal(shape).astype(np.float32) for _ in range(count))
 
 
-def check(text: str, *given: np.ndarray) -> guarded.GuardedExecutable:
+def check(text: str, *given: Any) -> guarded.GuardedExecutable:
     wants = evaluate(shlo_jit.parse(text), *given)
     exe = guarded.compile(text, cache=False)
     for got, want in zip(guarded.outputs(exe(*given)), wants, strict=True):

@@ -249,9 +249,13 @@ class Evaluator:
         step = i64(k) if element == "i64" else b.cast("trunc", i64(k), element)
         return b.mul(b.iota(element, n), b.splat(step, n))
 
+    def is_small(self, e: Expr, more: int) -> bool:
+        """Whether an expression without run-time terms, and so much more, has 31 bits."""
+        return surely(lambda: abs(e.const) + sum(abs(k) * self.nest.extents[v] for v, k in e.terms) + more < 2**31)
+
     def iota(self, position: Position, dtype: DType, e: Expr) -> Reg:
         varies = self.step(e) != 0 or self.scattered(e)
-        small = surely(lambda: abs(e.const) + sum(abs(k) * self.nest.extents[v] for v, k in e.terms) < 2**31)
+        small = self.is_small(e, 0)
         element = "i32" if small else "i64"
         if varies:
             x = self.vector_index(position, e, element)
@@ -270,8 +274,10 @@ class Evaluator:
             if along is not None and varies != along:
                 continue
             moved = Expr(c.expr.const - c.low, c.expr.terms, c.expr.syms)
-            x = self.vector_index(position, moved) if varies else self.base(position, moved)
-            hit = b.icmp("ult", x, b.splat(i64(c.high - c.low), lanes(x.type)))
+            element = "i32" if varies and not moved.syms and self.is_small(moved, c.high - c.low) else "i64"
+            x = self.vector_index(position, moved, element) if varies else self.base(position, moved)
+            size = i64(c.high - c.low) if element == "i64" else const("i32", c.high - c.low)
+            hit = b.icmp("ult", x, b.splat(size, lanes(x.type)))
             if total is None:
                 total = hit
             else:

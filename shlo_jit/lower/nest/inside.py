@@ -1,15 +1,15 @@
 """A row of a loop where things are otherwise at borders: its inside without conditions, then the vectors that are left.
 
-    for the inside of the row, if the row is inside: vectors of which is known where they come from
-    for i in all other vectors of the row: the same, under conditions and masked
-
-What is left is few, so one piece of code does it: on both sides of the inside, at the tail, and in rows at borders.
+if the row is inside:
+    for i inside: vectors of which is known where they come from
+    for i at both ends: the same, under conditions and masked
+else:
+    for all i: under conditions and masked
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
+from shlo_jit.ir.index import Condition
 from shlo_jit.kernels.builder import Builder, V, i64
 from shlo_jit.lower.nest.evaluate import Position
 from shlo_jit.lower.nest.rows import RowWriter, Variables
@@ -42,17 +42,38 @@ class _Inside:
         self.high = n if high == n else high - high % self.width
 
     def write(self, start: V, stop: V) -> None:
-        b, w = self.b, self.width
         is_inside = self.is_inside()
-        with b.if_(is_inside) if is_inside is not None else nullcontext():
-            self.inside(start, stop)
+        if is_inside is None:
+            self.inside_row(start, stop)
+            return
+
+        def inside() -> list[V]:
+            self.inside_row(start, stop)
+            return []
+
+        def outside() -> list[V]:
+            self.border(start, stop, {}, skips=False)
+            return []
+
+        self.b.if_else(is_inside, inside, outside)
+
+    def inside_row(self, start: V, stop: V) -> None:
+        """A row of which all is inside but its ends."""
+        self.inside(start, stop)
+        if self.vector in self.usual.box:
+            self.border(start, stop, self.usual.of_row, skips=True)
+
+    def border(self, start: V, stop: V, truth: dict[Condition, bool], skips: bool) -> None:
+        """Vectors under conditions, except for those of which `truth` knows; `skips`: not those inside."""
+        b, w = self.b, self.width
         whole = self.extent - self.extent % w
         end = stop if self.masks else b.min_(stop, whole)
 
         def left(i: V) -> V:
-            """The next vector, from `i` on, that is not inside."""
+            """The next vector, from `i` on."""
+            if not skips:
+                return i
             within = b.and_(b.icmp("sge", i, i64(self.low)), b.icmp("slt", i, i64(self.high)))
-            within = within if is_inside is None else b.and_(within, is_inside)
             return b.select(within, i64(self.high), i)
 
         first = left(start)
@@ -60,7 +81,7 @@ class _Inside:
         b.branch_if(b.icmp("slt", first, end), begin, done)
         b.start(begin)
         at, i = b.position(), b.reserve("i64")
-        self.row.row([self.position(i, w, self.lanes(i))])
+        self.row.row([self.position(i, w, self.lanes(i), truth)])
         following = left(b.add(i, w))
         last = b.block
         b.fill_phi(at, i, [(first, before), (following, last)])
@@ -69,7 +90,7 @@ class _Inside:
         if not self.masks and whole != self.extent:
             i = b.phi("i64", [(first, before), (following, last)])
             with b.loop(i, stop, 1, "tail") as k:
-                self.row.row([self.position(k, 1)])
+                self.row.row([self.position(k, 1, None, truth)])
 
     def is_inside(self) -> V | None:
         """Whether the row is; None if all are."""
@@ -83,27 +104,27 @@ class _Inside:
     def inside(self, start: V, stop: V) -> None:
         """Vectors of which is known where they come from: several a turn, then one by one, then the tail."""
         b, w, step = self.b, self.width, self.width * self.unroll
-        whole = self.high - self.high % w
+        truth, whole = self.usual.truth, self.high - self.high % w
         bulk = self.low + max(0, whole - self.low) // step * step
         first = b.max_(start, self.low)
         if bulk > self.low:
             with b.loop(first, b.min_(stop, bulk), step, "inside") as i:
-                self.row.row([self.position(b.add(i, k * w), w, known=True) for k in range(self.unroll)])
+                self.row.row([self.position(b.add(i, k * w), w, None, truth) for k in range(self.unroll)])
         if whole > bulk:
             with b.loop(b.max_(first, bulk), b.min_(stop, whole), w, "inside") as i:
-                self.row.row([self.position(i, w, known=True)])
+                self.row.row([self.position(i, w, None, truth)])
         if whole == self.high:
             return
         if self.masks:
             with b.loop(b.max_(first, whole), stop, w, "inside") as i:
-                self.row.row([self.position(i, w, self.lanes(i), known=True)])
+                self.row.row([self.position(i, w, self.lanes(i), truth)])
         else:
             with b.loop(b.max_(first, whole), stop, 1, "inside") as i:
-                self.row.row([self.position(i, 1, known=True)])
+                self.row.row([self.position(i, 1, None, truth)])
 
-    def position(self, i: V, width: int, mask: V | None = None, known: bool = False) -> Position:
+    def position(self, i: V, width: int, mask: V | None, truth: dict[Condition, bool]) -> Position:
         position = Position({**self.variables, self.vector: i}, width, mask)
-        position.truth = self.usual.truth if known else {}
+        position.truth = truth
         return position
 
     def lanes(self, i: V) -> V | None:
