@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.codegen import abi
 from shlo_jit.fuse.plan import ControlStep
-from shlo_jit.ir.core import Value
-from shlo_jit.kernels.builder import V, const, i32
+from shlo_jit.kernels.builder import V, i32
 from shlo_jit.lower.kernels.copy import copy, swap
 from shlo_jit.lower.scope import Scope
 from shlo_jit.lower.time_blocks import blocked, write_turns
@@ -46,7 +45,7 @@ def _loop(low: ProgramLowering, step: ControlStep) -> None:
         moved.update({id(s): p, id(t): q})
     since, low.pauses.since = low.pauses.since, 0
     low.block(cond)
-    b.branch_if(truth(low, cond.results[0]), inside, done)
+    b.branch_if(low.truth(cond.results[0]), inside, done)
     b.start(inside)
     following = [(q, p) for p, q in places]
     together = blocked(low, step)
@@ -80,7 +79,7 @@ def _branches(low: ProgramLowering, step: ControlStep) -> None:
     labels = [b.label("branch") for _ in step.blocks]
     index = step.op.operands[0]
     if step.op.name == "stablehlo.if":
-        b.branch_if(truth(low, index), labels[0], labels[1])
+        b.branch_if(low.truth(index), labels[0], labels[1])
     else:
         i = b.load("i32", low.pointer(index))
         cases = " ".join(f"i32 {k}, label %{l}" for k, l in enumerate(labels[:-1]))
@@ -95,14 +94,6 @@ def _branches(low: ProgramLowering, step: ControlStep) -> None:
         b.branch(done)
     b.start(done)
     low.pauses.since = longest
-
-
-def truth(low: ProgramLowering, value: Value) -> V:
-    """A number in memory as an i1."""
-    b = low.b
-    if value.op is not None and value.op.name == "stablehlo.constant" and value not in low.memory.storage:
-        return const("i1", bool(value.op.constant.array.reshape(-1)[0]))
-    return b.icmp("ne", b.load("i8", low.pointer(value)), const("i8", 0))
 
 
 def write_part(low: ProgramLowering, write: Callable[[], None]) -> None:

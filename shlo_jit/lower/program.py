@@ -111,6 +111,12 @@ class ProgramLowering:
         """Address of a value's buffer, in the function being written."""
         return self.address(self.memory.storage[value])
 
+    def truth(self, value: Value) -> V:
+        """An i1 of memory, or a constant."""
+        if value.op is not None and value.op.name == "stablehlo.constant" and value not in self.memory.storage:
+            return const("i1", bool(value.op.constant.array.reshape(-1)[0]))
+        return self.b.icmp("ne", self.b.load("i8", self.pointer(value)), const("i8", 0))
+
     def address(self, storage: Storage) -> V:
         scope = self.scope
         if id(storage) in scope.moved:

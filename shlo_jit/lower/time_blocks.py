@@ -64,8 +64,6 @@ def _in_places(low: ProgramLowering, step: ControlStep, nest: NestStep) -> bool:
 def write_turns(low: ProgramLowering, step: ControlStep, nest: NestStep, blocks: TimeBlocks) -> V:
     """Up to so many turns, one at least; whether they were an odd number."""
     b, (cond, body) = low.b, step.blocks
-    from shlo_jit.lower.control import truth
-
     schedule = low.schedule[nest]
     assert isinstance(schedule, NestSchedule)
     name, pointers, buffers = low.nest_kernel(nest, schedule)
@@ -81,12 +79,12 @@ def write_turns(low: ProgramLowering, step: ControlStep, nest: NestStep, blocks:
         low.finish(body)
         made = b.add(loop.values[0], 1)
         low.block(cond)
-        loop.again = b.and_(truth(low, cond.results[0]), b.icmp("slt", made, i64(blocks.turns)))
+        loop.again = b.and_(low.truth(cond.results[0]), b.icmp("slt", made, i64(blocks.turns)))
         loop.next(made)
     turns = loop.values[0]
     place = b.alloca("i64", 1)
     b.store(turns, place, 8)
-    with low.timing.step(nest):
+    with low.timing.step(nest, several=True):
         low.timing.note_kernel(name)
         for k, slots in zip(numbers, kept, strict=True):
             pointers[k] = slots

@@ -26,7 +26,7 @@ from shlo_jit.schedule.space import Order, Space, Tile, linear, make_space, side
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.schedule.turns import TimeBlocks, most_turns, vectors_a_tile
 from shlo_jit.schedule.usual import Usual, usual_conditions
-from shlo_jit.sizes import Size, equal, hint_of, surely
+from shlo_jit.sizes import equal, hint_of, surely
 
 
 class Split(NamedTuple):
@@ -215,7 +215,7 @@ class _Scheduler:
             ahead=self.choose_ahead() if plain else {},
             stash=self.choose_stash() if split is None else {},
             streams=streams,
-            usual=self.choose_usual() if plain else None,
+            usual=usual_conditions(self.nest, self.space) if plain and self.interleaved is None else None,
             scratch=Scratch(split.nbytes if split is not None else 0),
         )
 
@@ -312,15 +312,6 @@ class _Scheduler:
             return ()
         targets = [s.target for s in self.nest.stores]
         return tuple(t for t in targets if surely(lambda t=t: t.tensor.nbytes >= tuning.STREAM_BYTES))
-
-    def choose_usual(self) -> Usual | None:
-        """Of a plain loop along lanes."""
-        space, nest = self.space, self.nest
-        if nest.reduce_vars or nest.turns is not None or space.vector is None or self.interleaved is not None:
-            return None
-        if isinstance(space.extents[space.vector], Size):
-            return None
-        return usual_conditions(nest, space)
 
     # ------------------------------------------------------------------ tasks
     @property

@@ -175,9 +175,7 @@ class _Blocking:
         found = self.reach()
         if isinstance(found, Refusal):
             return found
-        reach, periodic = found
-        if not reach:
-            return Refusal("no state is read elsewhere")
+        reach, periodic = max(1, found[0]), found[1]
         schedule, n = self.schedule, self.schedule.space.extents[self.variable]
         lines, line = n, schedule.tasks.units // n
         if schedule.chunk:

@@ -26,7 +26,11 @@ class Usual(NamedTuple):
 
 
 def usual_conditions(nest: Nest, space: Space) -> Usual | None:
-    """What most elements have in common; None where there is nothing to know."""
+    """What most elements of a plain loop along lanes have in common; None where there is nothing to know."""
+    if nest.reduce_vars or nest.turns is not None or space.vector is None:
+        return None
+    if isinstance(space.extents[space.vector], Size):
+        return None
     places = [at for node in nest.nodes.values() for _, at in node.operands]
     truth: dict[Condition, bool] = {}
     box: dict[int, tuple[int, int]] = {}

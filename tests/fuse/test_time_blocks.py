@@ -160,6 +160,47 @@ def test_several_turns_at_a_time(step: Step) -> None:
     assert "turns at a time" in line, line
 
 
+@pytest.mark.parametrize("step", [periodic, fixed_border, wave], ids=lambda f: f.__name__)
+def test_other_targets_and_profiles(step: Step) -> None:
+    """Code for processors without masks, and code that is measured."""
+    states = values((97, 35), 2 if step in TWO else 1)
+    text, turns = text_of(step, states), np.int32(13)
+    wants = evaluate(shlo_jit.parse(text), turns, *states)
+    for target in ("x86-64", "x86-64-v3"):
+        exe = shlo_jit.compile(text, target=target, cache=False)
+        for got, want in zip(guarded.outputs(exe(turns, *states)), wants, strict=True):
+            np.testing.assert_array_equal(got, want)
+    exe = shlo_jit.compile(text, cache=False)
+    with exe.profile() as p:
+        exe(turns, *states)
+    assert max((s for s in p.steps if s.title == "loop"), key=lambda s: s.total_us).gigaflops is None
+
+
+@pytest.mark.parametrize(
+    "step,why",
+    [
+        (lambda u: u + u.T, "no plain one along lanes"),
+        (lambda u: u + jnp.flip(u, 0), "no neighbours"),
+        (lambda u: u + u[5], "do not stay in a cache"),
+        (lambda u: u + u[jnp.int32(u[0, 0]) % 7], "no neighbours"),
+        (lambda u: u + jnp.roll(u, 30, 0), "do not stay in a cache"),
+    ],
+)
+def test_what_goes_turn_by_turn(step: Step, why: str) -> None:
+    states = values((64, 64), 1)
+    text = text_of(step, states)
+    check(text, np.int32(3), *states)
+    found = blocks_of(text)
+    assert all(why in line for line in found), found
+
+
+def test_small_arrays_and_few_turns() -> None:
+    """What the caches keep goes turn by turn."""
+    tuning.TIME_BLOCKS_BYTES = 1 << 20
+    (line,) = blocks_of(text_of(periodic, values((64, 64), 1)))
+    assert "which stay in the caches" in line
+
+
 @pytest.mark.parametrize("turns", [1, 5, 6, 7, 12])
 def test_turns_that_are_known(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many at a time, as nearly as can be."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shlo_jit.fuse.choices import CHOICES, UPDATE
-from shlo_jit.fuse.nest import Key, Nest, Node, Store
+from shlo_jit.fuse.choices import CHOICES
+from shlo_jit.fuse.nest import Key, Nest, Store
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Condition, Expr, Sym
 from shlo_jit.ir.types import I32, I64, DType
@@ -23,6 +23,7 @@ from shlo_jit.lower.elements.registers import (
     widen,
 )
 from shlo_jit.lower.nest import strides
+from shlo_jit.lower.nest.choices import candidates, chosen
 from shlo_jit.ops import OPS
 from shlo_jit.schedule.space import Space, linear, side_by_side
 from shlo_jit.sizes import Size, equal, surely
@@ -95,7 +96,7 @@ class Evaluator:
             node = self.nest.nodes.get(k)
             if node is not None and k not in entered and k not in self.kept and position.find(k) is None:
                 entered.add(k)
-                todo.extend(reversed(self.candidates(position, k, node)))
+                todo.extend(reversed(candidates(position, k, node)))
                 continue
             todo.pop()
             if position.find(k) is None:
@@ -141,48 +142,13 @@ class Evaluator:
         if name == "stablehlo.iota":
             return self.iota(position, value.tensor.storage, at.index[op.int("iota_dimension")])
         if name in CHOICES:
-            return self.choice(position, key)
+            return chosen(self, position, key)
         if OPS[name].index_map is not None:
             return self.value(position, node.operands[0])
         assert name != "stablehlo.reduce", "a reduce is computed by its pass"
         args = [self.value(position, o) for o in node.operands]
         n = max((lanes_of(a) for a in args), default=1)
         return elementwise.emit(self.b, op, [widen(self.b, a, n) for a in args])
-
-    def candidates(self, position: Position, key: Key, node: Node) -> list[Key]:
-        """The operands that a value may come from here; of an op that does not choose, all."""
-        if node.op.name not in CHOICES:
-            return node.operands
-        found: list[Key] = []
-        for operand in node.operands[: 2 if node.op.name == UPDATE else None]:
-            known = [position.truth.get(c) for c in self.deciding(key, operand)]
-            if False not in known:
-                found.append(operand)
-            if all(known):
-                break  # it is this one if no earlier one
-        return found
-
-    def deciding(self, key: Key, operand: Key) -> list[Condition]:
-        """The conditions under which a value is the operand's, beside those under which it is wanted."""
-        own = set(key[1].conditions)
-        return [c for c in operand[1].conditions if c not in own]
-
-    def choice(self, position: Position, key: Key) -> Reg:
-        """A value of one of several operands: the last where no other is it."""
-        *others, last = self.candidates(position, key, self.nest.nodes[key])
-        x = self.value(position, last)
-        for other in reversed(others):
-            mask = self.condition(position, self.deciding(key, other))
-            assert mask is not None
-            x = self.either(mask, self.value(position, other), x)
-        return x
-
-    def either(self, mask: V, x: Reg, y: Reg) -> Reg:
-        n = max(lanes_of(x), lanes_of(y), lanes(mask.type))
-        x, y, mask = widen(self.b, x, n), widen(self.b, y, n), self.b.splat(mask, n)
-        if is_pair(x):
-            return tuple(self.b.select(mask, u, v) for u, v in zip(x, y, strict=True))  # type: ignore[return-value, arg-type]
-        return self.b.select(mask, x, y)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------ index expressions
     def varies(self, at: At) -> bool:
