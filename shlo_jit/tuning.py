@@ -357,7 +357,7 @@ TURNS_VECTORS = 8
 """Vectors of a tile, where they fit into the registers: two pipes with four turns of latency. Case `mandelbrot`."""
 TIME_BLOCKS_BYTES = 16 << 20
 """Bytes of a loop's states and operands from which several turns are made on a part of them before the next part.
-Chosen: what a last level of cache keeps for a program; below, nothing is gained or lost. Case `wave of 3000 x 3000`."""
+Chosen: what a last level of cache keeps for a program; below, nothing is gained or lost. No case moves."""
 TIME_BLOCKS_CACHE = 640 << 10
 """Bytes that such turns work on at a time: most of the second level of cache. Case `wave of 3000 x 3000`."""
 TIME_BLOCKS_FEW = 4
