@@ -34,9 +34,11 @@ from shlo_jit.passes.canonical.collective_layouts import collective_layouts
 from shlo_jit.passes.canonical.combine_collectives import combine_collectives
 from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
+from shlo_jit.passes.canonical.few_columns import few_columns
 from shlo_jit.passes.canonical.flat_concatenates import flat_concatenates
 from shlo_jit.passes.canonical.hoist_products import hoist_products
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
+from shlo_jit.passes.canonical.transposed_gathers import transposed_gathers
 from shlo_jit.passes.canonical.window_scatters import window_scatters
 from shlo_jit.passes.context import NO_CHANNELS, NO_CODE, Channels, Code, Context, Registered, nothing_registered
 from shlo_jit.passes.expand.expand import EXPANDED, expand
@@ -112,7 +114,9 @@ PASSES = (
     Pass(pointwise_convolutions),
     Pass(flat_concatenates),
     Pass(window_scatters),
+    Pass(transposed_gathers),
     Pass(hoist_products),
+    Pass(few_columns),
     Pass(canonical_dots, (core.DOTS,)),
     Pass(canonical_convolutions, (core.CONVOLUTIONS,)),
     Pass(collective_layouts, (core.COLLECTIVE_LAYOUTS,)),

@@ -19,7 +19,7 @@ Function = Callable[..., Any]
 RNG = np.random.default_rng(7)
 
 
-def check(f: Function, *given: np.ndarray) -> guarded.GuardedExecutable:
+def check(f: Function, *given: Any) -> guarded.GuardedExecutable:
     text = jax.jit(f, keep_unused=True).lower(*given).as_text()
     exe = guarded.compile(text, cache=False)
     wants = evaluate(shlo_jit.parse(text), *given)

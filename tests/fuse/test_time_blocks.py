@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shlo_jit
-from shlo_jit import tuning
+from shlo_jit import Executable, tuning
 from shlo_jit.reference.interpreter import evaluate
 
 jax = pytest.importorskip("jax")
@@ -167,10 +167,11 @@ def test_other_targets_and_profiles(step: Step) -> None:
     text, turns = text_of(step, states), np.int32(13)
     wants = evaluate(shlo_jit.parse(text), turns, *states)
     for target in ("x86-64", "x86-64-v3"):
-        exe = shlo_jit.compile(text, target=target, cache=False)
-        for got, want in zip(guarded.outputs(exe(turns, *states)), wants, strict=True):
+        there = shlo_jit.compile(text, target=target, cache=False)
+        for got, want in zip(guarded.outputs(there(turns, *states)), wants, strict=True):
             np.testing.assert_array_equal(got, want)
     exe = shlo_jit.compile(text, cache=False)
+    assert isinstance(exe, Executable)
     with exe.profile() as p:
         exe(turns, *states)
     assert max((s for s in p.steps if s.title == "loop"), key=lambda s: s.total_us).gigaflops is None

@@ -239,6 +239,16 @@ CASES = {
           return %0 : tensor<4xf32>""", "tensor<4xf32>", "tensor<4xf32>"),
         "constant constant scatter add", "constant constant slice add constant dynamic_update_slice", shape=(4,),
     ),
+    "transposed_gathers": Case(
+        main("""%i = stablehlo.constant dense<[0, 1, 0]> : tensor<3xi32>
+          %0 = "stablehlo.gather"(%x, %i) {dimension_numbers = #stablehlo.gather<offset_dims = [1],
+            collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>,
+            slice_sizes = array<i64: 1, 2>, indices_are_sorted = false}
+            : (tensor<2x2xf32>, tensor<3xi32>) -> tensor<3x2xf32>
+          %1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<3x2xf32>) -> tensor<2x3xf32>
+          return %1 : tensor<2x3xf32>""", "tensor<2x2xf32>", "tensor<2x3xf32>"),
+        "constant gather transpose", "constant gather gather", shape=(2, 2),
+    ),
     "hoist_products": Case(
         main("""%zero = stablehlo.constant dense<0> : tensor<i32>
           %w = stablehlo.constant dense<0.5> : tensor<16x1xf32>
@@ -264,6 +274,13 @@ CASES = {
         "constant constant constant while constant compare constant dynamic_slice reshape dot_general subtract constant add",
         "constant constant constant dot_general while constant compare constant dynamic_slice reshape constant "
         "dynamic_slice reshape subtract constant add", (20, 16),
+    ),
+    "few_columns": Case(
+        main("""%w = stablehlo.constant dense<0.5> : tensor<16x3xf32>
+          %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+            : (tensor<64x16xf32>, tensor<16x3xf32>) -> tensor<64x3xf32>
+          return %0 : tensor<64x3xf32>""", "tensor<64x16xf32>", "tensor<64x3xf32>"),
+        "constant dot_general", "constant reshape reshape convolution reshape", shape=(64, 16),
     ),
     "canonical_dots": Case(
         main(f"""%h = stablehlo.convert %x : (tensor<8x8xf32>) -> tensor<8x8xbf16>
