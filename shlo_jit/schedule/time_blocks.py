@@ -74,7 +74,7 @@ class _Blocking:
         self.changing = {a for a, r in zip(arguments, self.body.results, strict=True) if a is not r}
 
     def run(self) -> TimeBlocks | Refusal:
-        refusal = self.unfit() or self.unfit_values()
+        refusal = self.unfit() or self.unfit_values() or self.unfit_states()
         if refusal is not None:
             return refusal
         return self.choose()
@@ -109,6 +109,25 @@ class _Blocking:
         for s in self.body.steps:
             if s is not self.nest_step and any(v in targets for v in s.reads):
                 return Refusal("a number follows from a state")
+        return None
+
+    def unfit_states(self) -> Refusal | None:
+        """Which states have no two places that turns could write by turns."""
+        arguments, results = self.body.block.arguments, self.body.results
+        number = {a: i for i, a in enumerate(arguments)}
+        for old, result in zip(arguments, results, strict=True):
+            if not result.tensor.rank or result is old:
+                continue
+            if results.count(result) > 1:
+                return Refusal("one value is two states")
+            if result not in number:
+                continue
+            new = results[number[result]]
+            lead = next((s for s in self.nest.stores if s.target is new), None)
+            if lead is None or old in results:
+                return Refusal("states go round")
+            if any(value is old and at.index != lead.index for value, at in self.nest.loads):
+                return Refusal("a state that goes is read at other places than its successor is written")
         return None
 
     # ------------------------------------------------------------------ lines

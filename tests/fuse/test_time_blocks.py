@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import shlo_jit
-from shlo_jit import Executable, tuning
+from shlo_jit import tuning
 from shlo_jit.reference.interpreter import evaluate
+from shlo_jit.runtime.executable import Executable
 
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
@@ -193,6 +194,24 @@ def test_what_goes_turn_by_turn(step: Step, why: str) -> None:
     check(text, np.int32(3), *states)
     found = blocks_of(text)
     assert all(why in line for line in found), found
+
+
+@pytest.mark.parametrize(
+    "step,why",
+    [
+        (lambda u, v, w: (u + rolled(v, 1, 0) - w, u, v), "states go round"),
+        (lambda u, v, w: (u + v, rolled(u, 1, 0), u), ""),
+        (lambda u, v, w: (rolled(u, 1, 0) - rolled(v, 1, 0), u, w), "a state that goes"),
+        (lambda u, v, w: ((rolled(u, 1, 0) - v),) * 2 + (w,), "one value is two states"),
+        (lambda u, v, w: (rolled(u, 1, 0) + jnp.sum(v), v + w, u), ""),
+    ],
+)
+def test_states_without_two_places(step: Step, why: str) -> None:
+    states = tuple(np.round(x) for x in values((150, 32), 3))
+    text = text_of(step, states)
+    for turns in (1, 2, 5):
+        check(text, np.int32(turns), *states)
+    assert [line for line in blocks_of(text) if why in line] or not why, blocks_of(text)
 
 
 def test_small_arrays_and_few_turns() -> None:
