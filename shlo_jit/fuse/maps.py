@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlo_jit.fuse.choices import CONCATENATE, UPDATE, concatenate_places, update_places
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, NotAffine, Places
@@ -9,7 +10,7 @@ from shlo_jit.ops import OPS
 from shlo_jit.sizes import NotSymbolic
 
 
-def _part(op: Op, at: At, extents: list[int]) -> tuple[Value, At]:
+def part_of(op: Op, at: At, extents: list[int]) -> tuple[Value, At]:
     """The operand of a concatenation that has all elements which are wanted."""
     dimension = op.int("dimension")
     wanted = at.index[dimension]
@@ -32,15 +33,20 @@ def _part(op: Op, at: At, extents: list[int]) -> tuple[Value, At]:
 
 
 def operand_places(op: Op, at: At, extents: list[int]) -> Places:
-    """By the record's index map; of a concatenation, the operand that is wanted; of other ops without a map, all
-    operands where the result is (scalars where they are).
+    """By the record's index map, or the operands that elements may come from; of other ops, all operands where the
+    result is (scalars where they are).
 
     Raises Split or NotAffine (see ir/index.py).
     """
-    if op.name == "stablehlo.concatenate":
-        return [_part(op, at, extents)]
     index_map = OPS[op.name].index_map
     if index_map is not None:
         return index_map(op, at, extents)
+    if op.name == CONCATENATE:
+        try:
+            return [part_of(op, at, extents)]
+        except NotAffine:
+            return concatenate_places(op, at)
+    if op.name == UPDATE:
+        return update_places(op, at)
     scalar = At((), at.conditions)
     return [(o, scalar if o.tensor.shape == () and at.index else at) for o in op.operands]
