@@ -7,6 +7,7 @@ accumulator type, and free and contracting dimensions that each lie in memory as
     dot_general(f32[a,b,c], [0, 2])  ->   dot_general(transpose(f32[a,b,c]), ...)
     transpose(dot_general(a, b))     ->   dot_general(b, a), where that is all the transpose does
     transpose(dot_general(a, b))     ->   transpose(dot_general(b, a)), where the rows of `a` become adjacent elements
+    transpose(dot_general(a, b))     ->   dot_general(transpose(a), b), where rows change places that form no run in `a`
     dot_general(f32[k], f32[k])      ->   reduce(multiply(a, b)), and so for small matrices
 """
 
@@ -68,9 +69,9 @@ def canonical_dots(function: Op, _: Context) -> Op:
 
 
 def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] | None:
-    """The transpose of a product that nothing else reads: the product of the operands exchanged, whose sums are the
-    same, and a transpose of that where more is done than exchanging rows and columns. Conversions between the two are
-    repeated behind it; what they were is dead then."""
+    """The transpose of a product that nothing else reads: another product, whose sums are the same, and a transpose of
+    that where more is done than exchanging rows and columns. Conversions between the two are repeated behind it; what
+    they were is dead then."""
     between: list[Op] = []
     dot = op.operands[0].op
     while dot is not None and dot.name == "stablehlo.convert" and uses[dot.result] == 1:
@@ -78,7 +79,23 @@ def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] |
         dot = dot.operands[0].op
     if dot is None or dot.name != "stablehlo.dot_general" or uses[dot.result] != 1:
         return None
-    r = roles_of(dot)
+    lhs, rhs = (rw.get(o) for o in dot.operands)
+    found = _rows_in_order(op, (lhs, rhs), roles_of(dot)) or _exchanged(op, dot, roles_of(dot))
+    if found is None:
+        return None
+    roles, sides, left = found
+    (value,) = _dot_general(rw, dot, [(lhs, rhs)[i] for i in sides], roles)
+    for convert in reversed(between):
+        value = mk.convert(rw, value, convert.result.tensor.storage)
+    return [value if left is None else mk.transpose(rw, value, left)]
+
+
+Product = tuple[Roles, tuple[int, int], tuple[int, ...] | None]
+"""A product in place of another: which dimensions do what, which operands it has, and the transpose that is left."""
+
+
+def _exchanged(op: Op, dot: Op, r: Roles) -> Product | None:
+    """The transpose of a product as one of the operands exchanged."""
     n, m = len(r.lhs_batch), len(r.lhs_free)
     order = op.ints("permutation")
     batch, rows, columns = range(n), range(n, n + m), range(n + m, len(order))
@@ -89,15 +106,26 @@ def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] |
         leading, left = tuple(batch), tuple(new[d] for d in order)
     else:
         return None
-    swapped = Roles(
-        tuple(r.rhs_batch[i] for i in leading), tuple(r.lhs_batch[i] for i in leading),
-        r.rhs_contracting, r.lhs_contracting, r.rhs_free, r.lhs_free,
-    )  # fmt: skip
-    lhs, rhs = (rw.get(o) for o in dot.operands)
-    (value,) = _dot_general(rw, dot, [rhs, lhs], swapped)
-    for convert in reversed(between):
-        value = mk.convert(rw, value, convert.result.tensor.storage)
-    return [value if left is None else mk.transpose(rw, value, left)]
+    lhs_batch, rhs_batch = (tuple(dims[i] for i in leading) for dims in (r.lhs_batch, r.rhs_batch))
+    return Roles(rhs_batch, lhs_batch, r.rhs_contracting, r.lhs_contracting, r.rhs_free, r.lhs_free), (1, 0), left
+
+
+def _rows_in_order(op: Op, sides: tuple[Value, Value], r: Roles) -> Product | None:
+    """The transpose of a product that has other orders of batches and of rows as the product itself, where the rows are
+    no run and are copied in any case: of heads that share keys, which the queries have inside of each position."""
+    n, m = len(r.lhs_batch), len(r.lhs_free)
+    order = op.ints("permutation")
+    rows, columns = (*range(n, n + m),), (*range(n + m, len(order)),)
+    if any(d >= n for d in order[:n]):
+        return None
+    lhs_batch, rhs_batch = (tuple(dims[d] for d in order[:n]) for dims in (r.lhs_batch, r.rhs_batch))
+    if order[n + m :] == columns and run_of(mk.shape_of(sides[0]), r.lhs_free) is None:
+        free = tuple(r.lhs_free[d - n] for d in order[n : n + m])
+        return Roles(lhs_batch, rhs_batch, r.lhs_contracting, r.rhs_contracting, free, r.rhs_free), (0, 1), None
+    if order[len(order) - m :] == rows and run_of(mk.shape_of(sides[1]), r.rhs_free) is None:
+        free = tuple(r.rhs_free[d - n - m] for d in order[n : len(order) - m])
+        return Roles(rhs_batch, lhs_batch, r.rhs_contracting, r.lhs_contracting, free, r.lhs_free), (1, 0), None
+    return None
 
 
 def _last_of(transpose: Op) -> int | None:
