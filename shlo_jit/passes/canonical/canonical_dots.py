@@ -21,6 +21,7 @@ from shlo_jit import tuning
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import DType, TensorType, tensor
+from shlo_jit.ops import is_elementwise
 from shlo_jit.ops.products import accumulator, operand_types
 from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.passes import build as mk
@@ -70,68 +71,78 @@ def canonical_dots(function: Op, _: Context) -> Op:
 
 def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] | None:
     """The transpose of a product that nothing else reads: another product, whose sums are the same, and a transpose of
-    that where more is done than exchanging rows and columns. Conversions between the two are repeated behind it; what
-    they were is dead then."""
+    that where more is done than can be done to the operands. Elementwise ops and transposes between the two are
+    repeated behind it, the latter as one; what they were is dead then."""
     between: list[Op] = []
-    dot = op.operands[0].op
-    while dot is not None and dot.name == "stablehlo.convert" and uses[dot.result] == 1:
-        between.append(dot)
-        dot = dot.operands[0].op
-    if dot is None or dot.name != "stablehlo.dot_general" or uses[dot.result] != 1:
+    value, order = op.operands[0], op.ints("permutation")
+    while uses[value] == 1 and value.op is not None and (operand := _varying(value.op)) is not None:
+        if value.op.name == "stablehlo.transpose":
+            p = value.op.ints("permutation")
+            order = tuple(p[d] for d in order)
+        else:
+            between.append(value.op)
+        value = operand
+    dot = value.op
+    if dot is None or dot.name != "stablehlo.dot_general" or uses[value] != 1:
         return None
-    lhs, rhs = (rw.get(o) for o in dot.operands)
-    found = _rows_in_order(op, (lhs, rhs), roles_of(dot)) or _exchanged(op, dot, roles_of(dot))
+    sides = [rw.get(o) for o in dot.operands]
+    found = _in_order(order, dot, sides, roles_of(dot))
     if found is None:
         return None
-    roles, sides, left = found
-    (value,) = _dot_general(rw, dot, [(lhs, rhs)[i] for i in sides], roles)
-    for convert in reversed(between):
-        value = mk.convert(rw, value, convert.result.tensor.storage)
-    return [value if left is None else mk.transpose(rw, value, left)]
+    roles, is_exchanged, left = found
+    (value,) = _dot_general(rw, dot, sides[::-1] if is_exchanged else sides, roles)
+    for step in reversed(between):
+        shape = mk.shape_of(value)
+        operands = [_splat(rw, o, shape) if _is_splat(o) else value for o in step.operands]
+        value = rw.emit1(step.name, operands, tensor(shape, step.result.tensor.dtype), step.attributes)
+    return [mk.transpose(rw, value, left)]
 
 
-Product = tuple[Roles, tuple[int, int], tuple[int, ...] | None]
-"""A product in place of another: which dimensions do what, which operands it has, and the transpose that is left."""
-
-
-def _exchanged(op: Op, dot: Op, r: Roles) -> Product | None:
-    """The transpose of a product as one of the operands exchanged."""
-    n, m = len(r.lhs_batch), len(r.lhs_free)
-    order = op.ints("permutation")
-    batch, rows, columns = range(n), range(n, n + m), range(n + m, len(order))
-    if sorted(order[:n]) == [*batch] and order[n:] == (*columns, *rows):
-        leading, left = order[:n], None
-    elif _last_of(op) in rows and hint_of(math.prod(dot.result.tensor.extents[n : n + m])) >= tuning.ADJACENT_ROWS:
-        new = {d: i for i, d in enumerate((*batch, *columns, *rows))}
-        leading, left = tuple(batch), tuple(new[d] for d in order)
-    else:
+def _varying(op: Op) -> Value | None:
+    """The only operand of a transpose or an elementwise op beside constants of equal elements."""
+    if op.name != "stablehlo.transpose" and not is_elementwise(op):
         return None
-    lhs_batch, rhs_batch = (tuple(dims[i] for i in leading) for dims in (r.lhs_batch, r.rhs_batch))
-    return Roles(rhs_batch, lhs_batch, r.rhs_contracting, r.lhs_contracting, r.rhs_free, r.lhs_free), (1, 0), left
+    varying = [o for o in op.operands if not _is_splat(o)]
+    return varying[0] if len(varying) == 1 else None
 
 
-def _rows_in_order(op: Op, sides: tuple[Value, Value], r: Roles) -> Product | None:
-    """The transpose of a product that has other orders of batches and of rows as the product itself, where the rows are
-    no run and are copied in any case: of heads that share keys, which the queries have inside of each position."""
+def _is_splat(value: Value) -> bool:
+    """A constant of equal elements."""
+    return value.op is not None and value.op.name == "stablehlo.constant" and value.op.attributes["value"].is_splat
+
+
+def _splat(rw: Rewriter, value: Value, shape: Dims) -> Value:
+    """Such a constant in another shape."""
+    assert value.op is not None
+    element = value.op.attributes["value"].array.reshape(-1)[0]
+    return mk.constant(rw, tensor(shape, value.tensor.dtype), element)
+
+
+def _in_order(order: Dims, dot: Op, sides: list[Value], r: Roles) -> tuple[Roles, bool, Dims] | None:
+    """A product in place of one that is transposed: what its dimensions do, whether the operands are exchanged, and the
+    transpose that is left of it. Rows or columns that are no run are copied in any case, and so, where the product is
+    larger, in the order that is wanted: rows of heads that share keys, which queries have inside of each position."""
     n, m = len(r.lhs_batch), len(r.lhs_free)
-    order = op.ints("permutation")
-    rows, columns = (*range(n, n + m),), (*range(n + m, len(order)),)
-    if any(d >= n for d in order[:n]):
+    shape = dot.result.tensor.extents
+    batch = order[:n] if sorted(order[:n]) == [*range(n)] else tuple(range(n))
+    groups: list[Dims] = []
+    for value, free, dims in (
+        (sides[0], r.lhs_free, range(n, n + m)),
+        (sides[1], r.rhs_free, range(n + m, len(order))),
+    ):
+        stays = run_of(mk.shape_of(value), free) is not None or hint_of(value.tensor.size) > hint_of(math.prod(shape))
+        groups.append(tuple(dims) if stays else tuple(d for d in order if d in dims))
+    rows, columns = groups
+    last = next((d for d in reversed(order) if not equal(shape[d], 1)), None)
+    are_many = hint_of(math.prod(shape[d] for d in rows)) >= tuning.ADJACENT_ROWS
+    is_exchanged = order == (*batch, *columns, *rows) or (last in rows and are_many)
+    if not is_exchanged and (*rows, *columns) == tuple(range(n, len(order))):
         return None
-    lhs_batch, rhs_batch = (tuple(dims[d] for d in order[:n]) for dims in (r.lhs_batch, r.rhs_batch))
-    if order[n + m :] == columns and run_of(mk.shape_of(sides[0]), r.lhs_free) is None:
-        free = tuple(r.lhs_free[d - n] for d in order[n : n + m])
-        return Roles(lhs_batch, rhs_batch, r.lhs_contracting, r.rhs_contracting, free, r.rhs_free), (0, 1), None
-    if order[len(order) - m :] == rows and run_of(mk.shape_of(sides[1]), r.rhs_free) is None:
-        free = tuple(r.rhs_free[d - n - m] for d in order[n : len(order) - m])
-        return Roles(rhs_batch, lhs_batch, r.rhs_contracting, r.lhs_contracting, free, r.lhs_free), (1, 0), None
-    return None
-
-
-def _last_of(transpose: Op) -> int | None:
-    """The operand's dimension along which the result's elements are adjacent."""
-    order, shape = transpose.ints("permutation"), transpose.operands[0].tensor.extents
-    return next((d for d in reversed(order) if not equal(shape[d], 1)), None)
+    lhs = tuple(r.lhs_batch[d] for d in batch), r.lhs_contracting, tuple(r.lhs_free[d - n] for d in rows)
+    rhs = tuple(r.rhs_batch[d] for d in batch), r.rhs_contracting, tuple(r.rhs_free[d - n - m] for d in columns)
+    one, two, made = (rhs, lhs, (*batch, *columns, *rows)) if is_exchanged else (lhs, rhs, (*batch, *rows, *columns))
+    left = tuple(made.index(d) for d in order)
+    return Roles(one[0], two[0], one[1], two[1], one[2], two[2]), is_exchanged, left
 
 
 def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> Sequence[Value]:

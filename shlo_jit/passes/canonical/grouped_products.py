@@ -1,7 +1,8 @@
-"""Products of matrices that are repeated: each is multiplied once by the rows of all of its repetitions, as where several
-heads of queries share keys and values.
+"""Products of matrices that are repeated: each is multiplied once by the rows of all of its repetitions, as where
+several heads of queries share keys and values.
 
-Needs: static shapes. Guarantees: nothing; a matrix that is repeated along the last dimension of the batch is read as it is.
+Needs: static shapes. Guarantees: nothing; a matrix that is repeated along the last dimension of the batch is read as
+it is.
 
     k' = reshape(broadcast_in_dim(k : [b, kv, t, d]) : [b, kv, group, t, d]) : [b, kv * group, t, d]
     dot_general(q, k') : [b, kv * group, s, t]
