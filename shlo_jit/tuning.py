@@ -94,6 +94,9 @@ EPILOGUE_DISTANCE = 500
 PIECE_BYTES = 4 << 10
 """Bytes that are not copied, at least, for each of the products that a concatenation becomes. Chosen: what a call of
 the routine costs."""
+PIECE_ROWS = 8
+"""Rows that may meet a concatenation that is read in pieces. Chosen: the queries of a group that share a head's keys. Many
+would pack each piece on its way from memory, which takes longer than a copy and packing that."""
 ATTENTION_LEAST_COLUMNS = 16
 """Columns of scores below which lanes along a row of them are not worth much. Chosen."""
 ATTENTION_OPERAND_BYTES = 8 << 20
