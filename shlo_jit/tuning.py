@@ -95,7 +95,7 @@ PIECE_BYTES = 4 << 10
 """Bytes that are not copied, at least, for each of the products that a concatenation becomes. Chosen: what a call of
 the routine costs."""
 PIECE_ROWS = 8
-"""Rows that may meet a concatenation that is read in pieces. Chosen: the queries of a group that share a head's keys. Many
+"""Rows that may meet a concatenation that is read in pieces. Chosen: queries of a group that share a head's keys. Many
 would pack each piece on its way from memory, which takes longer than a copy and packing that."""
 ATTENTION_LEAST_COLUMNS = 16
 """Columns of scores below which lanes along a row of them are not worth much. Chosen."""
@@ -105,6 +105,8 @@ of cache."""
 ATTENTION_TASK_ROWS = 64
 """Rows that a task of attention has at least: it packs keys and values for them. Chosen. Case
 `causal attention`."""
+RECOMPUTED_ELEMENTS = 1 << 18
+"""Weights of attention from which its gradient computes them again. Chosen: a megabyte, which leaves the cache."""
 ATTENTION_LEAST_TASKS = 8
 """Tasks below which large products are cut otherwise. Chosen: a machine of 8 cores."""
 ORDER_SEARCH = 1000

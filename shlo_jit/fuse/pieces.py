@@ -1,8 +1,8 @@
 """Concatenations that products read piece by piece, so that they never are in memory.
 
 A product of a few rows with a matrix is bound by reading the matrix, so putting that together before takes longer than
-the product: keys and values of a cache, and those of the newest row. Each piece is a product of its own, which makes its
-columns of the result, or goes on with the sums of the pieces before, in order.
+the product: keys and values of a cache, and those of the newest row. Each piece is a product of its own, which makes
+its columns of the result, or goes on with the sums of the pieces before, in order.
 
     dot(x, concatenate(a, b))   ->   dot(x, a) and dot(x, b) side by side, or dot(x', a) and dot(x", b) on top of it
 """

@@ -38,6 +38,7 @@ from shlo_jit.passes.canonical.flat_concatenates import flat_concatenates
 from shlo_jit.passes.canonical.grouped_products import grouped_products
 from shlo_jit.passes.canonical.hoist_products import hoist_products
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
+from shlo_jit.passes.canonical.recompute_weights import recompute_weights
 from shlo_jit.passes.context import NO_CHANNELS, NO_CODE, Channels, Code, Context, Registered, nothing_registered
 from shlo_jit.passes.expand.expand import EXPANDED, expand
 from shlo_jit.passes.frontend.custom_code import custom_code
@@ -118,6 +119,7 @@ PASSES = (
     Pass(collective_layouts, (core.COLLECTIVE_LAYOUTS,)),
     Pass(simplify, (core.NO_DEAD_OPS,)),
     Pass(combine_collectives),
+    Pass(recompute_weights),
 )
 """What runs on each function after inlining, in order."""
 

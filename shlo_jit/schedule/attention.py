@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from shlo_jit import tuning
-from shlo_jit.fuse.attention import extents_of, least_rows, store_of
+from shlo_jit.fuse.attention import least_rows, store_of
 from shlo_jit.fuse.nest import Nest, Node, Store
 from shlo_jit.fuse.plan import Attention, OpStep
 from shlo_jit.ir import index as ix
@@ -23,7 +23,7 @@ from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_byte
 from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.kernels.gemm.types import gemm_plan
 from shlo_jit.kernels.target import Target
-from shlo_jit.ops.runs import roles_of, run_of
+from shlo_jit.ops.runs import extents_of, roles_of, run_of
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import KernelSchedule
@@ -115,7 +115,7 @@ class AttentionSchedule(KernelSchedule):
 def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
     target, op, parts = context.target, step.op, step.attention
     assert parts is not None
-    batch, m, _, _ = extents_of(op, roles_of(op))
+    batch, m, _, _ = extents_of(op)
     first, second = (_product(s, m, target) for s in (parts.first, step))
     tile = gemm_plan(first.types, target).mr
     size = parts.first.op.result.tensor.storage.itemsize
@@ -170,7 +170,7 @@ def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
 def _product(step: OpStep, m: int, target: Target) -> Product:
     op, r = step.op, roles_of(step.op)
     lhs, rhs = op.operands
-    _, _, n, k = extents_of(op, r)
+    _, _, n, k = extents_of(op)
     types = gemm_types(op)
     a = _matrices(lhs.tensor.extents, r.lhs_batch, r.lhs_free, r.lhs_contracting)
     b = _matrices(rhs.tensor.extents, r.rhs_batch, r.rhs_contracting, r.rhs_free)

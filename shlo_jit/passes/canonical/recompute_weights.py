@@ -1,0 +1,151 @@
+"""The weights of attention computed again for its gradient, which comes much later: so they need not be in memory until
+then, nor be there as a whole at all (see `fuse/gradient.py`).
+
+Needs: canonical products, no duplicates (which would be made one again). Guarantees: nothing; what is computed again is
+the first product and what is done to its elements, to the bit. Sums along rows are kept: they are small.
+
+    e = exponential(dot_general(q, k)); y = dot_general(divide(e, sum(e)), v); gradient(e, y)
+      ->   ...; e' = exponential(dot_general(q, k)); gradient(e', y)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shlo_jit import tuning
+from shlo_jit.ir.core import Block, Op, Value, walk
+from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.ops.runs import extents_of
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.rewriter import Rewriter, rewrite
+from shlo_jit.sizes import Size, equal
+
+PRODUCT, REDUCE = "stablehlo.dot_general", "stablehlo.reduce"
+
+
+LEAST_PRODUCTS = 6
+"""Of attention and its gradient: scores, result, and the gradients of weights, queries, keys and values."""
+
+
+def recompute_weights(function: Op, _: Context) -> Op:
+    """The function in which ops that wait for a product read its weights, and what makes those, computed again."""
+    if sum(op.name == PRODUCT for op in walk(function.block())) < LEAST_PRODUCTS:
+        return function
+    blocks = [function.block(), *(b for op in walk(function.block()) for r in op.regions for b in r.blocks)]
+    late = {op: values for block in blocks for op, values in _late_readers(block).items()}
+    if not late:
+        return function
+    again: dict[Value, Value] = {}
+    inside = set().union(*late.values())
+
+    def compute(rw: Rewriter, value: Value) -> Value:
+        op = value.op
+        if value not in inside or op is None:
+            return rw.get(value)
+        if value not in again:
+            operands = [compute(rw, o) for o in op.operands]
+            again[value] = rw.emit1(op.name, operands, value.type, op.attributes)
+        return again[value]
+
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op not in late:
+            return None
+        return rw.keep(op, [compute(rw, o) if o in late[op] else x for o, x in zip(op.operands, operands, strict=True)])
+
+    return rewrite(function, visit)
+
+
+def _late_readers(block: Block) -> dict[Op, set[Value]]:
+    """Ops that read weights of a product of the block, or what these are made of, and wait for that product; and those
+    values. Nothing of a product whose weights others read as well: they are in memory in any case."""
+    readers: dict[Value, list[Op]] = {}
+    for op in block.ops:
+        for value in dict.fromkeys([*op.operands, *_read_inside(op)]):
+            readers.setdefault(value, []).append(op)
+    found: list[tuple[Op, set[Value], set[Op]]] = []
+    for op in block.ops:
+        matrices = _matrices(block, op) if op.name == PRODUCT else set()
+        own = {op, *(v.op for v in matrices)}
+        others = {r for v in matrices for r in readers[v] if r not in own}
+        if others and all(_is_computed(r) or r.name in (PRODUCT, REDUCE) for r in others):
+            found.append((op, matrices, others))
+    waits = _waiting(block, [op for op, _, _ in found])
+    late: dict[Op, set[Value]] = {}
+    for i, (_, matrices, others) in enumerate(found):
+        waiting = {op for op in others if waits[op] >> i & 1}
+        if all(_is_reduced(op, readers) for op in others - waiting):
+            for op in waiting:
+                late.setdefault(op, set()).update(matrices)
+    return late
+
+
+def _read_inside(op: Op) -> list[Value]:
+    """What the regions of an op read."""
+    return [v for region in op.regions for block in region.blocks for o in walk(block) for v in o.operands]
+
+
+def _is_computed(op: Op) -> bool:
+    """An element at a time."""
+    return is_elementwise(op) or OPS[op.name].index_map is not None
+
+
+def _is_reduced(op: Op, readers: dict[Value, list[Op]]) -> bool:
+    """Nothing but reductions is made of the op, as of the sums of softmax, or it is one."""
+    todo = [op]
+    while todo:
+        op = todo.pop()
+        if op.name != REDUCE:
+            after = readers.get(op.result, [])
+            if not after or not _is_computed(op):
+                return False
+            todo += after
+    return True
+
+
+def _waiting(block: Block, products: list[Op]) -> dict[Op, int]:
+    """For each op of the block, those of the products whose results it needs: a bit each."""
+    waits: dict[Op, int] = {}
+    bits = {op: 1 << i for i, op in enumerate(products)}
+    for op in block.ops if products else []:
+        mask = 0
+        for value in (*op.operands, *_read_inside(op)):
+            if value.op is not None:
+                mask |= waits.get(value.op, 0) | bits.get(value.op, 0)
+        waits[op] = mask
+    return waits
+
+
+def _matrices(block: Block, second: Op) -> set[Value]:
+    """What the left operand of a product is made of, element by element, from another product of the block, that
+    included; nothing where it is otherwise, or does not pay."""
+    here, size = set(block.ops), second.operands[0].tensor.size
+    order: list[Value] = []
+    todo, firsts = [second.operands[0]], []
+    while todo:
+        value = todo.pop()
+        op = value.op
+        if value in order or op not in here or not equal(value.tensor.size, size):
+            continue
+        order.append(value)
+        if op.name == PRODUCT:
+            firsts.append(op)
+        elif _is_computed(op):
+            todo += op.operands
+    if len(firsts) != 1 or not _pays(firsts[0], second):
+        return set()
+    found = {firsts[0].result}
+    for op in block.ops:  # what is no function of the scores, as a mask, is left as it is
+        found.update(r for r in op.results if r in order and _is_computed(op) and any(o in found for o in op.operands))
+    return found
+
+
+def _pays(first: Op, second: Op) -> bool:
+    """Whether the gradient would go by blocks of rows: it has as many tasks as the batch has products."""
+    batch, m, n, k = extents_of(first)
+    other = extents_of(second)
+    if any(isinstance(x, Size) for x in (batch, m, n, k, *other)) or n < tuning.ATTENTION_LEAST_COLUMNS:
+        return False
+    if (batch, m, n) != (other[0], other[1], other[3]):
+        return False
+    few = batch < tuning.ATTENTION_LEAST_TASKS and batch * m * n * k > tuning.GEMM_TASK
+    return not few and batch * m * n >= tuning.RECOMPUTED_ELEMENTS
