@@ -225,6 +225,9 @@ ATTENTION_TASKS = 24
 """Tasks of attention, about: more would pack more often, fewer keep fewer threads busy. Case `attention 12 of 384`."""
 ATTENTION_BLOCK_BYTES = 32 << 10
 """Bytes of scores, about, that a block of rows has: the first level cache. Case `attention 12 of 384`."""
+GRADIENT_BLOCK_BYTES = 256 << 10
+"""Bytes of scores, about, that a block of rows of the gradient of attention has: both products that it reads. Chosen: a
+part of the second level cache; fewer rows would go over the sums more often. `benchmarks.programs`."""
 GEMM_SERIAL = 1 << 20
 """Multiply-adds up to which a product runs on the caller: some 10 us, where waking threads costs as much. No case
 moves."""

@@ -47,8 +47,8 @@ class Forming:
                 self.readers.setdefault(value, []).append(step)
             for value in step.writes:
                 self.writers.setdefault(value, []).append(step)
-            if isinstance(step, OpStep) and step.epilogue is not None:
-                self.gone[id(step.epilogue)] = step
+            for part in parts_of(step):
+                self.gone[id(part)] = step
 
     def is_private(self, value: Value) -> bool:
         """One step of the block writes it, one reads it."""
@@ -125,7 +125,7 @@ class _Forming(Forming):
         for read in rows.reads:
             made = self.writers.get(read, [])
             first = made[0] if len(made) == 1 else None
-            if not isinstance(first, OpStep) or first.op.name != PRODUCT:
+            if not isinstance(first, OpStep) or first.op.name != PRODUCT or first.attention is not None:
                 continue
             attention = Attention((first,), rows, value)
             first.no_attention = self.unfit(attention, second) or self.move(attention, views, second)
@@ -134,7 +134,7 @@ class _Forming(Forming):
 
     def unfit(self, attention: Attention, second: OpStep) -> Refusal | None:
         first, nest = attention.first, attention.rows.nest
-        if not self.is_private(first.op.result) or first.epilogue is not None or first.attention is not None:
+        if not self.is_private(first.op.result) or first.epilogue is not None:
             return Refusal("other steps read the product")
         return (
             unfit_nest(nest, first.op.result, attention.weights)
@@ -142,6 +142,14 @@ class _Forming(Forming):
             or unfit_readers(attention, second)
             or unfit_work(first.op, second.op)
         )
+
+
+def parts_of(step: Step) -> list[Step]:
+    """The steps that have gone into one."""
+    if not isinstance(step, OpStep):
+        return []
+    parts = [step.epilogue, *(step.attention.steps if step.attention is not None else [])]
+    return [p for part in parts if part is not None for p in (part, *parts_of(part))]
 
 
 def unfit_nest(nest: Nest, scores: Value, weights: Value) -> Refusal | None:

@@ -1,6 +1,6 @@
-"""The gradient of attention by blocks of rows, in the style of `attention.py`: a row program reads two products and makes
-weights and their gradient, which are multiplied by keys for a row each, and summed over all rows with the gradient of the
-result, and with queries.
+"""The gradient of attention by blocks of rows, in the style of `attention.py`: a row program reads two products and
+makes weights and their gradient, which are multiplied by keys row by row, and summed over all rows with the gradient of
+the result and with queries.
 
 Needs: the ordered steps of a block, with epilogues and attention. What is between the products is never in memory as a
 whole.
@@ -64,14 +64,16 @@ class _Forming(Forming):
         if not self.is_private(value):
             return None
         step = self.writers[value][0]
-        plain = isinstance(step, OpStep) and step.op.name == PRODUCT and step.epilogue is None and step.attention is None
-        return step if plain and isinstance(step, OpStep) else None
+        if not isinstance(step, OpStep) or step.op.name != PRODUCT:
+            return None
+        return step if step.epilogue is None and step.attention is None else None
 
     def unfit(self, attention: Attention, made: list[Value], second: OpStep) -> Refusal | None:
         nest, first = attention.rows.nest, attention.first.op
         places = {ix.linearize(store_of(nest, v).index, v.tensor.extents) for v in made}
         for step in attention.firsts:
-            refusal = unfit_nest(nest, step.op.result, attention.weights) or unfit_products(step.op, attention, second.op)
+            refusal = unfit_nest(nest, step.op.result, attention.weights)
+            refusal = refusal or unfit_products(step.op, attention, second.op)
             if refusal is not None:
                 return refusal
         if len(places) != 1 or set(made) != set(attention.inside):
@@ -93,7 +95,8 @@ def is_over_rows(step: OpStep, first: OpStep) -> bool:
     order = [d for d in (*r.lhs_batch, *r.lhs_contracting, *r.lhs_free) if shape[d] != 1]
     batch, m, n, _ = extents_of(first.op)
     own = extents_of(op)
-    return order == sorted(order) and equal((own[0], own[3], own[1]), (batch, m, n)) and op.operands[0] not in op.operands[1:]
+    same = equal((own[0], own[3], own[1]), (batch, m, n))
+    return same and order == sorted(order) and op.operands[0] is not op.operands[1]
 
 
 def unfit_work(attention: Attention) -> Refusal | None:

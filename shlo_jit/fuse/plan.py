@@ -123,7 +123,8 @@ class OpStep(Step):
         own = [v for o in self.op.operands for v in self.parts_of(o)]
         if self.attention is None:
             return own
-        parts = [v for s in self.attention.steps for v in (s.operands if isinstance(s, OpStep) else s.reads)]
+        firsts = [v for step in self.attention.firsts for v in step.operands]
+        parts = [*firsts, *self.attention.rows.reads, *(v for step in self.attention.sums for v in step.reads)]
         return [v for v in (*parts, *own) if v in self.reads]
 
     def parts_of(self, operand: Value) -> list[Value]:
