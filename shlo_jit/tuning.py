@@ -107,6 +107,9 @@ ATTENTION_TASK_ROWS = 64
 `causal attention`."""
 RECOMPUTED_ELEMENTS = 1 << 18
 """Weights of attention from which its gradient computes them again. Chosen: a megabyte, which leaves the cache."""
+KEPT_WEIGHTS_BYTES = 16 << 20
+"""Exponentials of attention, of all of a function, up to which its gradient reads them rather than computing them
+again: a part of the last level of cache. Case `gradient of attention`."""
 ATTENTION_LEAST_TASKS = 8
 """Tasks below which large products are cut otherwise. Chosen: a machine of 8 cores."""
 ORDER_SEARCH = 1000
@@ -225,7 +228,7 @@ ATTENTION_TASKS = 24
 """Tasks of attention, about: more would pack more often, fewer keep fewer threads busy. Case `attention 12 of 384`."""
 ATTENTION_BLOCK_BYTES = 32 << 10
 """Bytes of scores, about, that a block of rows has: the first level cache. Case `attention 12 of 384`."""
-GRADIENT_BLOCK_BYTES = 256 << 10
+GRADIENT_BLOCK_BYTES = 512 << 10
 """Bytes of scores, about, that a block of rows of the gradient of attention has: both products that it reads. Chosen: a
 part of the second level cache; fewer rows would go over the sums more often. `benchmarks.programs`."""
 GEMM_SERIAL = 1 << 20

@@ -240,7 +240,8 @@ def _on_blocks(parts: Attention, units: int, block: int) -> tuple[Nest, list[Val
     origin = len(nest.extents)
     unit = Expr(0, (*((v, c // n) for v, c in offset.terms if c >= n), (origin, -1)))
     place = At((unit, Expr(0, tuple((v, c) for v, c in offset.terms if c < n))))
-    scores, weights = ([_buffer(v, units, n, block) for v in values] for values in (products, parts.inside))
+    by_columns = bool(parts.sums)
+    scores, weights = ([_buffer(v, units, n, block, by_columns) for v in values] for values in (products, parts.inside))
     moved = {key: (scores[products.index(key[0])], place) for key in nest.loads if key[0] in products}
     nodes = {key: Node(node.op, [moved.get(o, o) for o in node.operands]) for key, node in nest.nodes.items()}
     loads = dict.fromkeys(moved.get(key, key) for key in nest.loads)
@@ -252,13 +253,13 @@ def _on_blocks(parts: Attention, units: int, block: int) -> tuple[Nest, list[Val
     return Nest([*nest.extents, 1], nest.reduce_vars, nodes, loads, stores), scores, weights
 
 
-def _buffer(value: Value, units: int, n: int, block: int) -> Value:
+def _buffer(value: Value, units: int, n: int, block: int, by_columns: bool) -> Value:
     """Rows of n elements, each in cache lines of its own: a load waits for a masked store that it overlaps, though in
     lanes that are not stored. Rows a multiple of half a page apart fall into few sets of the first level cache."""
     item = value.tensor.storage.itemsize
     line = ALIGN // item
     width = -(-n // line) * line
-    width += line if block > 1 and width * item % 2048 == 0 else 0
+    width += line if block > 1 and width * item % (2 * ALIGN if by_columns else 2048) == 0 else 0
     return Value(tensor((units, width), value.tensor.dtype), None, 0, value.name)
 
 

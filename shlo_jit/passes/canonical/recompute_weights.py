@@ -2,7 +2,8 @@
 then, nor be there as a whole at all (see `fuse/gradient.py`).
 
 Needs: canonical products, no duplicates (which would be made one again). Guarantees: nothing; what is computed again is
-the first product and what is done to its elements, to the bit. Sums along rows are kept: they are small.
+the first product and what is done to its elements, to the bit. Sums along rows are kept: they are small. Where a cache
+holds the exponentials of the whole function, they are kept, too.
 
     e = exponential(dot_general(q, k)); y = dot_general(divide(e, sum(e)), v); gradient(e, y)
       ->   ...; e' = exponential(dot_general(q, k)); gradient(e', y)
@@ -11,6 +12,7 @@ the first product and what is done to its elements, to the bit. Sums along rows 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.ir.core import Block, Op, Value, walk
@@ -32,9 +34,16 @@ def recompute_weights(function: Op, _: Context) -> Op:
     if sum(op.name == PRODUCT for op in walk(function.block())) < LEAST_PRODUCTS:
         return function
     blocks = [function.block(), *(b for op in walk(function.block()) for r in op.regions for b in r.blocks)]
-    late = {op: values for block in blocks for op, values in _late_readers(block).items()}
-    if not late:
+    found = [late for block in blocks for late in _late_weights(block)]
+    if not found:
         return function
+    kept = [from_dear(late) for late in found]
+    if all(kept) and sum(nbytes for _, nbytes in filter(None, kept)) <= tuning.KEPT_WEIGHTS_BYTES:
+        found = [late for late, _ in filter(None, kept)]
+    late: dict[Op, set[Value]] = {}
+    for one in found:
+        for op in one.readers:
+            late.setdefault(op, set()).update(one.values)
     again: dict[Value, Value] = {}
     inside = set().union(*late.values())
 
@@ -55,27 +64,46 @@ def recompute_weights(function: Op, _: Context) -> Op:
     return rewrite(function, visit)
 
 
-def _late_readers(block: Block) -> dict[Op, set[Value]]:
-    """Ops that read weights of a product of the block, or what these are made of, and wait for that product; and those
-    values. Nothing of a product whose weights others read as well: they are in memory in any case."""
+class Late(NamedTuple):
+    """What waits for a product and reads its weights, or what these are made of."""
+
+    readers: set[Op]
+    values: list[Value]
+    """What is to be computed again for these, in order."""
+
+
+def from_dear(late: Late) -> tuple[Late, int] | None:
+    """The same from dear values on, which are kept; and the bytes of those. None where others are read, too."""
+    dear = {v for v in late.values if v.op is not None and OPS[v.op.name].cost >= tuning.DEAR_COST}
+    behind: list[Value] = []
+    for value in late.values:
+        if value not in dear and value.op is not None and any(o in dear or o in behind for o in value.op.operands):
+            behind.append(value)
+    reads = {o for op in (*late.readers, *(v.op for v in behind)) if op is not None for o in op.operands}
+    if not reads & set(late.values) <= dear | set(behind):
+        return None
+    return Late(late.readers, behind), sum(v.tensor.nbytes for v in reads & dear)
+
+
+def _late_weights(block: Block) -> list[Late]:
+    """Of the products of a block. Nothing of one whose weights others read as well: they are in memory in any case."""
     readers: dict[Value, list[Op]] = {}
     for op in block.ops:
         for value in dict.fromkeys([*op.operands, *_read_inside(op)]):
             readers.setdefault(value, []).append(op)
-    found: list[tuple[Op, set[Value], set[Op]]] = []
+    found: list[tuple[Op, list[Value], set[Op]]] = []
     for op in block.ops:
-        matrices = _matrices(block, op) if op.name == PRODUCT else set()
+        matrices = _matrices(block, op) if op.name == PRODUCT else []
         own = {op, *(v.op for v in matrices)}
         others = {r for v in matrices for r in readers[v] if r not in own}
         if others and all(_is_computed(r) or r.name in (PRODUCT, REDUCE) for r in others):
             found.append((op, matrices, others))
     waits = _waiting(block, [op for op, _, _ in found])
-    late: dict[Op, set[Value]] = {}
+    late: list[Late] = []
     for i, (_, matrices, others) in enumerate(found):
         waiting = {op for op in others if waits[op] >> i & 1}
-        if all(_is_reduced(op, readers) for op in others - waiting):
-            for op in waiting:
-                late.setdefault(op, set()).update(matrices)
+        if waiting and all(_is_reduced(op, readers) for op in others - waiting):
+            late.append(Late(waiting, matrices))
     return late
 
 
@@ -115,28 +143,29 @@ def _waiting(block: Block, products: list[Op]) -> dict[Op, int]:
     return waits
 
 
-def _matrices(block: Block, second: Op) -> set[Value]:
+def _matrices(block: Block, second: Op) -> list[Value]:
     """What the left operand of a product is made of, element by element, from another product of the block, that
     included; nothing where it is otherwise, or does not pay."""
     here, size = set(block.ops), second.operands[0].tensor.size
-    order: list[Value] = []
+    seen: set[Value] = set()
     todo, firsts = [second.operands[0]], []
     while todo:
         value = todo.pop()
         op = value.op
-        if value in order or op not in here or not equal(value.tensor.size, size):
+        if value in seen or op not in here or not equal(value.tensor.size, size):
             continue
-        order.append(value)
+        seen.add(value)
         if op.name == PRODUCT:
             firsts.append(op)
         elif _is_computed(op):
             todo += op.operands
     if len(firsts) != 1 or not _pays(firsts[0], second):
-        return set()
-    found = {firsts[0].result}
+        return []
+    found = {firsts[0].result: None}
     for op in block.ops:  # what is no function of the scores, as a mask, is left as it is
-        found.update(r for r in op.results if r in order and _is_computed(op) and any(o in found for o in op.operands))
-    return found
+        if _is_computed(op) and op.result in seen and any(o in found for o in op.operands):
+            found[op.result] = None
+    return [*found]
 
 
 def _pays(first: Op, second: Op) -> bool:
