@@ -247,14 +247,14 @@ class _Fusion(Grouping):
             assert refused is None, f"{op.name} has no index map over its own elements"
 
     def store_beside(self, op: Op, why: str) -> bool:
-        """Let a row program that reads an operand of an elementwise op at each of its elements compute and write that,
+        """Let a row program that reads what an elementwise op is made of, at each of its elements, compute and write that,
         where products alone read it: the weights of attention beside their gradient."""
         value = op.result
         readers = self.readers.get(value, [])
         if not is_elementwise(op) or any(s.title != "dot_general" for s in readers):
             return False
-        for operand in op.operands:
-            for nest in self.nests_wanting(operand) if equal(operand.tensor.extents, value.tensor.extents) else []:
+        for operand in self.made_of(op):
+            for nest in self.nests_wanting(operand):
                 places = nest.pending[operand]
                 if nest.reduce_vars and len(places) == 1 and not self.is_made_of(op, self.of_nest[nest].writes):
                     self.request(nest, value, places[0])
@@ -262,6 +262,17 @@ class _Fusion(Grouping):
                         return True
                     del nest.pending[value]
         return False
+
+    def made_of(self, op: Op) -> list[Value]:
+        """What an elementwise op is computed from element by element, by a few ops."""
+        found: list[Value] = []
+        todo = [op]
+        while todo and len(found) <= tuning.NEST_TWICE_OPS:
+            for o in todo.pop(0).operands:
+                if equal(o.tensor.extents, op.result.tensor.extents) and o not in found:
+                    found.append(o)
+                    todo += [o.op] if o.op is not None and id(o.op) in self.here and is_elementwise(o.op) else []
+        return found
 
     def is_made_of(self, op: Op, values: list[Value]) -> bool:
         """The op needs one of the values. Taken to be so where that would be a long search."""

@@ -50,6 +50,8 @@ class _Forming(Forming):
         products = [step for step in behind if isinstance(step, OpStep) and step.op.name == PRODUCT]
         if len(products) != len(behind) or any(value in self.returned for value in made):
             return
+        if any(step.op.operands[0] not in made or step.op.operands[1] in made for step in products):
+            return
         sums = tuple(step for step in products if is_over_rows(step, firsts[0]))
         others = [step for step in products if step not in sums]
         if not sums or len(others) != 1:
