@@ -109,7 +109,7 @@ RECOMPUTED_ELEMENTS = 1 << 18
 """Weights of attention from which its gradient computes them again. Chosen: a megabyte, which leaves the cache."""
 KEPT_WEIGHTS_BYTES = 16 << 20
 """Exponentials of attention, of all of a function, up to which its gradient reads them rather than computing them
-again: a part of the last level of cache. Case `gradient of attention`."""
+again: Chosen: a part of the last level of cache."""
 ATTENTION_LEAST_TASKS = 8
 """Tasks below which large products are cut otherwise. Chosen: a machine of 8 cores."""
 ORDER_SEARCH = 1000
@@ -230,7 +230,7 @@ ATTENTION_BLOCK_BYTES = 32 << 10
 """Bytes of scores, about, that a block of rows has: the first level cache. Case `attention 12 of 384`."""
 GRADIENT_BLOCK_BYTES = 512 << 10
 """Bytes of scores, about, that a block of rows of the gradient of attention has: both products that it reads. Chosen: a
-part of the second level cache; fewer rows would go over the sums more often. `benchmarks.programs`."""
+part of the second level cache; fewer rows would go over the sums more often."""
 GEMM_SERIAL = 1 << 20
 """Multiply-adds up to which a product runs on the caller: some 10 us, where waking threads costs as much. No case
 moves."""

@@ -247,8 +247,8 @@ class _Fusion(Grouping):
             assert refused is None, f"{op.name} has no index map over its own elements"
 
     def store_beside(self, op: Op, why: str) -> bool:
-        """Let a row program that reads what an elementwise op is made of, at each of its elements, compute and write that,
-        where products alone read it: the weights of attention beside their gradient."""
+        """Let a row program that reads what an elementwise op is made of, at each of its elements, compute and write
+        that, where products alone read it: the weights of attention beside their gradient."""
         value = op.result
         readers = self.readers.get(value, [])
         if not is_elementwise(op) or any(s.title != "dot_general" for s in readers):

@@ -20,14 +20,11 @@ from shlo_jit.ir.core import Value
 from shlo_jit.ops.runs import extents_of, roles_of
 from shlo_jit.sizes import Size, equal
 
-LEAST_PRODUCTS = 4
-"""Two that the row program reads, one of its rows, one over them."""
-
 
 def form_gradients(block: PlanBlock) -> None:
     """Move row programs, and all products before and behind them, into the steps of those that multiply their rows; the
     block's steps stay in an order that is allowed."""
-    if sum(isinstance(step, OpStep) and step.op.name == PRODUCT for step in block.steps) >= LEAST_PRODUCTS:
+    if sum(isinstance(step, OpStep) and step.op.name == PRODUCT for step in block.steps) >= 3:
         _Forming(block).run()
 
 

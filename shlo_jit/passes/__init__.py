@@ -118,8 +118,8 @@ PASSES = (
     Pass(canonical_convolutions, (core.CONVOLUTIONS,)),
     Pass(collective_layouts, (core.COLLECTIVE_LAYOUTS,)),
     Pass(simplify, (core.NO_DEAD_OPS,)),
-    Pass(combine_collectives),
     Pass(recompute_weights),
+    Pass(combine_collectives),
 )
 """What runs on each function after inlining, in order."""
 

@@ -92,7 +92,7 @@ def schedule_gradient(step: OpStep, context: Context) -> GradientSchedule:
     sums = tuple(product_of(s, n, target) for s in parts.sums)
     second = product_of(step, m, target)
     tile = gemm_plan(firsts[0].types, target).mr
-    size = sum(s.op.result.tensor.storage.itemsize for s in parts.firsts)
+    size = 2 * parts.first.op.result.tensor.storage.itemsize  # of two matrices, whichever the row program reads
     block = min(m, even(m, -(-m // max(tile, tuning.GRADIENT_BLOCK_BYTES // (n * size))), tile))
     rows, scores, weights = schedule_rows(parts, batch, m, block, target)
     homes = _homes(rows, scores, weights)

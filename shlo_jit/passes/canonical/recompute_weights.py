@@ -25,13 +25,9 @@ from shlo_jit.sizes import Size, equal
 PRODUCT, REDUCE = "stablehlo.dot_general", "stablehlo.reduce"
 
 
-LEAST_PRODUCTS = 6
-"""Of attention and its gradient: scores, result, and the gradients of weights, queries, keys and values."""
-
-
 def recompute_weights(function: Op, _: Context) -> Op:
     """The function in which ops that wait for a product read its weights, and what makes those, computed again."""
-    if sum(op.name == PRODUCT for op in walk(function.block())) < LEAST_PRODUCTS:
+    if sum(op.name == PRODUCT for op in walk(function.block())) < 6:  # its own, and gradients of weights, q, k and v
         return function
     blocks = [function.block(), *(b for op in walk(function.block()) for r in op.regions for b in r.blocks)]
     found = [late for block in blocks for late in _late_weights(block)]
