@@ -22,13 +22,13 @@ def gradient(batch: int, m: int, n: int, k: int = 64, target: Target = AVX512, d
         f"%g = stablehlo.dot_general %d, %v, {numbers.format(2, 2)} : ({rows}, {keys}) -> {s}",
         "%zero = stablehlo.constant dense<0.0> : tensor<f32>",
         f"%e = stablehlo.exponential %s : {s}",
+        f"%w = stablehlo.convert %e : ({s}) -> {p}",
         f"%m = stablehlo.multiply %e, %g : {s}",
         f"%r = stablehlo.reduce(%m init: %zero) applies stablehlo.add across dimensions = [2] : ({s}, tensor<f32>) -> {r}",
         f"%t = stablehlo.broadcast_in_dim %r, dims = [0, 1] : ({r}) -> {s}",
         f"%u = stablehlo.subtract %g, %t : {s}",
         f"%x = stablehlo.multiply %u, %e : {s}",
         f"%ds = stablehlo.convert %x : ({s}) -> {p}",
-        f"%w = stablehlo.convert %e : ({s}) -> {p}",
         f"%dq = stablehlo.dot_general %ds, %k, {numbers.format(2, 1)} : ({p}, {keys}) -> {one}",
         f"%dk = stablehlo.dot_general %ds, %q, {numbers.format(1, 1)} : ({p}, {rows}) -> {other}",
         f"%dv = stablehlo.dot_general %w, %d, {numbers.format(1, 1)} : ({p}, {rows}) -> {other}",
@@ -43,7 +43,7 @@ def gradient(batch: int, m: int, n: int, k: int = 64, target: Target = AVX512, d
 
 def test_blocks_are_whole_tiles() -> None:
     for n in (64, 100, 512, 2048):
-        found = gradient(8, 1000, n)
+        found = gradient(8, 3000, n)
         assert found.block % TILE == 0
         assert TILE <= found.block <= max(TILE, tuning.GRADIENT_BLOCK_BYTES // (8 * n) + TILE)
     assert gradient(8, 30, 64).block == 30
