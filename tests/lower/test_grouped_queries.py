@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import shlo_jit
+from shlo_jit import tuning
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -116,6 +117,25 @@ def test_one_row_and_a_cache(form: str) -> None:
     plan = exe.text("plan")
     assert plan.count("pieces  %") == 2 and "loop" not in plan.splitlines()[0]
     near(exe(*values), exact(decode, values))
+
+
+def test_gradient_of_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the forward product: no matrix of scores is copied into another one."""
+    monkeypatch.setattr(tuning, "RECOMPUTED_ELEMENTS", 0)
+    monkeypatch.setattr(tuning, "KEPT_WEIGHTS_BYTES", 0)
+    monkeypatch.setattr(tuning, "ATTENTION_LEAST_TASKS", 1)
+
+    def gradient(*values: Any) -> Any:
+        return jax.grad(lambda *x: (groups(*x) ** 2).sum(), (0, 1, 2))(*values)
+
+    values = operands(70, 70, False)
+    exe = guarded.compile(text_of(gradient, values), cache=False)
+    plan = exe.text("plan")
+    assert "1 gradient" in plan.splitlines()[0] and "70x70x" not in plan
+    with jax.enable_x64(True):
+        wanted = jax.jit(gradient)(*(x.astype(np.float64) for x in values))
+    for found, exact_one in zip(exe(*values), wanted, strict=True):
+        np.testing.assert_allclose(found, np.asarray(exact_one), 1e-4, 1e-4)
 
 
 def test_threads_do_not_change_the_bits() -> None:

@@ -148,13 +148,14 @@ def _in_order(order: Dims, dot: Op, sides: list[Value], r: Roles) -> tuple[Roles
 def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> Sequence[Value]:
     """The product of these operands, of the element type of `op`."""
     result = op.result.tensor
+    roles, left = _as_it_lies(operands, roles, hint_of(result.size))
     operands = [in_kind_of(rw, value, result.storage) for value in operands]
     acc = accumulator(operands[0].tensor.storage, result.storage)
     extents = [operands[0].tensor.extents[d] for d in (*roles.lhs_batch, *roles.lhs_free)]
     extents += [operands[1].tensor.extents[d] for d in roles.rhs_free]
     t = tensor(tuple(extents), acc)
     if not acc.is_complex and is_small(operands[0], roles, extents):
-        return [mk.convert(rw, _sum_of_products(rw, operands, roles, t), result.storage)]
+        return [mk.transpose(rw, mk.convert(rw, _sum_of_products(rw, operands, roles, t), result.storage), left)]
     kinds = operand_types(operands[0].tensor.storage, operands[1].tensor.storage, acc)
     sides = []
     for kind, value, batch, contracting, free in (
@@ -181,7 +182,37 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
         ),
     )
     product = rw.emit1("stablehlo.dot_general", [lhs, rhs], t, {"dot_dimension_numbers": numbers})
-    return [mk.convert(rw, product, result.storage)]
+    return [mk.transpose(rw, mk.convert(rw, product, result.storage), left)]
+
+
+def _as_it_lies(operands: list[Value], r: Roles, size: int) -> tuple[Roles, Dims]:
+    """Other orders of terms, rows and columns, in which operands that are transposes can be read as they lie, and the
+    transpose that the result wants then: terms as the larger operand has them, rows and columns of one that is larger
+    than the result."""
+    sizes = [hint_of(value.tensor.size) for value in operands]
+    larger = int(sizes[1] > sizes[0])
+    terms = _own_order(operands[larger], (r.lhs_contracting, r.rhs_contracting)[larger])
+    free = [
+        _own_order(value, dims) if n > size else tuple(range(len(dims)))
+        for value, dims, n in zip(operands, (r.lhs_free, r.rhs_free), sizes, strict=True)
+    ]
+    rows, columns = (tuple(dims[i] for i in order) for dims, order in zip((r.lhs_free, r.rhs_free), free, strict=True))
+    batch, m = len(r.lhs_batch), len(rows)
+    lhs, rhs = (tuple(dims[i] for i in terms) for dims in (r.lhs_contracting, r.rhs_contracting))
+    made = (*range(batch), *(batch + i for i in free[0]), *(batch + m + i for i in free[1]))
+    left = tuple(made.index(d) for d in range(len(made)))
+    return Roles(r.lhs_batch, r.rhs_batch, lhs, rhs, rows, columns), left
+
+
+def _own_order(value: Value, dims: Dims) -> Dims:
+    """Dimensions of a transpose in the order of what is transposed, where they are no run of that: so they may be one,
+    and who reads the same dimensions copies them in the same order."""
+    own, op = tuple(range(len(dims))), value.op
+    if op is None or op.name != "stablehlo.transpose":
+        return own
+    p, shape = op.ints("permutation"), op.operands[0].tensor.extents
+    is_run = run_of(shape, tuple(p[d] for d in dims)) is not None
+    return own if is_run else tuple(sorted(own, key=lambda i: p[dims[i]]))
 
 
 def is_small(lhs: Value, roles: Roles, extents: list[int]) -> bool:

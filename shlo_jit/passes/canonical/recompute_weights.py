@@ -41,7 +41,8 @@ def recompute_weights(function: Op, _: Context) -> Op:
         for op in one.readers:
             late.setdefault(op, set()).update(one.values)
     again: dict[Value, Value] = {}
-    inside = set().union(*late.values())
+    inside: set[Value] = set().union(*late.values())
+    unread = set().union(*(_unread(one) for one in found))
 
     def compute(rw: Rewriter, value: Value) -> Value:
         op = value.op
@@ -53,6 +54,8 @@ def recompute_weights(function: Op, _: Context) -> Op:
         return again[value]
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op in unread:
+            return operands[:1]  # something to stand for it, which nobody reads
         if op not in late:
             return None
         return rw.keep(op, [compute(rw, o) if o in late[op] else x for o, x in zip(op.operands, operands, strict=True)])
@@ -61,11 +64,22 @@ def recompute_weights(function: Op, _: Context) -> Op:
 
 
 class Late(NamedTuple):
-    """What waits for a product and reads its weights, or what these are made of."""
+    """What waits for a product and reads its weights, or what these are made of, or what is made of these."""
 
     readers: set[Op]
     values: list[Value]
     """What is to be computed again for these, in order."""
+    others: dict[Value, set[Op]]
+    """Of the values, those who read them in any case."""
+
+
+def _unread(late: Late) -> set[Op]:
+    """Ops that nothing needs any more when their late readers have what is computed again."""
+    found: set[Op] = set()
+    for value in reversed(late.values):
+        if value.op is not None and late.others[value] <= found:
+            found.add(value.op)
+    return found
 
 
 def from_dear(late: Late) -> tuple[Late, int] | None:
@@ -78,28 +92,36 @@ def from_dear(late: Late) -> tuple[Late, int] | None:
     reads = {o for op in (*late.readers, *(v.op for v in behind)) if op is not None for o in op.operands}
     if not reads & set(late.values) <= dear | set(behind):
         return None
-    return Late(late.readers, behind), sum(v.tensor.nbytes for v in reads & dear)
+    others = {v: late.others[v] for v in behind}
+    return Late(late.readers, behind, others), sum(v.tensor.nbytes for v in reads & dear)
 
 
 def _late_weights(block: Block) -> list[Late]:
     """Of the products of a block. Nothing of one whose weights others read as well: they are in memory in any case."""
+    place = {op: i for i, op in enumerate(block.ops)}
+    weights = [(op, found) for op in block.ops if op.name == PRODUCT and (found := _matrices(op, place))]
+    if not weights:
+        return []
     readers: dict[Value, list[Op]] = {}
     for op in block.ops:
         for value in dict.fromkeys([*op.operands, *_read_inside(op)]):
             readers.setdefault(value, []).append(op)
-    found: list[tuple[Op, list[Value], set[Op]]] = []
-    for op in block.ops:
-        matrices = _matrices(block, op) if op.name == PRODUCT else []
-        own = {op, *(v.op for v in matrices)}
-        others = {r for v in matrices for r in readers[v] if r not in own}
-        if others and all(_is_computed(r) or r.name in (PRODUCT, REDUCE) for r in others):
-            found.append((op, matrices, others))
-    waits = _waiting(block, [op for op, _, _ in found])
+    waits = _waiting(block, [op for op, _ in weights])
     late: list[Late] = []
-    for i, (_, matrices, others) in enumerate(found):
-        waiting = {op for op in others if waits[op] >> i & 1}
-        if waiting and all(_is_reduced(op, readers) for op in others - waiting):
-            late.append(Late(waiting, matrices))
+    for i, (product, matrices) in enumerate(weights):
+        todo = [*matrices]
+        while todo:  # what is made of them, and does not wait
+            for op in readers.get(todo.pop(), []):
+                if _is_computed(op) and not waits[op] >> i & 1 and op.result not in matrices:
+                    matrices.add(op.result)
+                    todo.append(op.result)
+        values = sorted(matrices, key=lambda v: place[v.op] if v.op is not None else 0)
+        own = {v.op for v in values}
+        waiting = {op for v in values for op in readers.get(v, []) if op not in own and waits[op] >> i & 1}
+        others = {v: {op for op in readers.get(v, []) if op not in waiting} for v in values}
+        are_known = all(_is_computed(op) or op.name in (PRODUCT, REDUCE) for op in waiting)
+        if waiting and are_known and all(op is product or op.name == REDUCE for x in others.values() for op in x - own):
+            late.append(Late(waiting, values, others))
     return late
 
 
@@ -111,19 +133,6 @@ def _read_inside(op: Op) -> list[Value]:
 def _is_computed(op: Op) -> bool:
     """An element at a time."""
     return is_elementwise(op) or OPS[op.name].index_map is not None
-
-
-def _is_reduced(op: Op, readers: dict[Value, list[Op]]) -> bool:
-    """Nothing but reductions is made of the op, as of the sums of softmax, or it is one."""
-    todo = [op]
-    while todo:
-        op = todo.pop()
-        if op.name != REDUCE:
-            after = readers.get(op.result, [])
-            if not after or not _is_computed(op):
-                return False
-            todo += after
-    return True
 
 
 def _waiting(block: Block, products: list[Op]) -> dict[Op, int]:
@@ -139,29 +148,31 @@ def _waiting(block: Block, products: list[Op]) -> dict[Op, int]:
     return waits
 
 
-def _matrices(block: Block, second: Op) -> list[Value]:
+def _matrices(second: Op, place: dict[Op, int]) -> set[Value]:
     """What the left operand of a product is made of, element by element, from another product of the block, that
-    included; nothing where it is otherwise, or does not pay."""
-    here, size = set(block.ops), second.operands[0].tensor.size
+    included; nothing where it is otherwise, does not pay, or is a long search. `place` numbers the block's ops."""
+    size = second.operands[0].tensor.size
     seen: set[Value] = set()
-    todo, firsts = [second.operands[0]], []
+    todo, first = [second.operands[0]], None
     while todo:
         value = todo.pop()
         op = value.op
-        if value in seen or op not in here or not equal(value.tensor.size, size):
+        if value in seen or op not in place or not equal(value.tensor.size, size):
             continue
         seen.add(value)
-        if op.name == PRODUCT:
-            firsts.append(op)
+        if op.name == PRODUCT and first is None:
+            first = op
+        elif op.name == PRODUCT or len(seen) > tuning.NEST_OPS:
+            return set()
         elif _is_computed(op):
             todo += op.operands
-    if len(firsts) != 1 or not _pays(firsts[0], second):
-        return []
-    found = {firsts[0].result: None}
-    for op in block.ops:  # what is no function of the scores, as a mask, is left as it is
-        if _is_computed(op) and op.result in seen and any(o in found for o in op.operands):
-            found[op.result] = None
-    return [*found]
+    if first is None or not _pays(first, second):
+        return set()
+    found = {first.result}
+    for op in sorted((v.op for v in seen if v.op is not None), key=lambda op: place[op]):
+        if _is_computed(op) and any(o in found for o in op.operands):
+            found.add(op.result)  # what is no function of the scores, as a mask, is left as it is
+    return found
 
 
 def _pays(first: Op, second: Op) -> bool:
