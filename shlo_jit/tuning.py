@@ -315,6 +315,13 @@ gains 15 % of 300 us, and takes 15 ms. Chosen."""
 CONV_GATHER = 4
 """Share of a line's pixels that may be idle rows of tiles, before they are gathered: one part of this many times the
 panels of a task. 13 pixels of 512 features gain 5 % when gathered, 20 of 256 lose 10 %. Chosen."""
+CONV_FEW_FEATURES = 4
+"""Output features up to which the lanes of a convolution go along its window. Chosen: 3 x 3 of 32 to
+3 take a seventh, to 16 as long as by tiles."""
+FEW_COLUMNS_ROWS = 64
+"""Rows from which a product with a few columns is a convolution with a few features. Chosen: fewer take 1 us."""
+FEW_COLUMNS_STEPS = 16
+"""Steps of k from which it is. Chosen: a vector of f32."""
 CONV_SERIAL = 1 << 20
 """Multiply-adds up to which the caller does everything."""
 DEPTHWISE_SERIAL = 1 << 17
@@ -396,6 +403,9 @@ read, and threads 2 to import."""
 STORED_BEHIND_BYTES = 16 << 20
 """Of a program's constants from which on the object cache is written while the program can be called already. Chosen:
 files of that size take 10 ms and more."""
+CACHE_WAIT_SECONDS = 5.0
+"""For another process that is writing a large program into the object cache, before the program is compiled here.
+Chosen: 1 GiB, the cache's limit, is written in 2 s."""
 KNOWN_TEXT_BYTES = 1 << 20
 """Of a file's text from which on the object cache has what is left without its literals. Chosen: that much is decoded
 in 3 ms, and an entry of the cache read in 0.2."""

@@ -34,11 +34,13 @@ from shlo_jit.passes.canonical.collective_layouts import collective_layouts
 from shlo_jit.passes.canonical.combine_collectives import combine_collectives
 from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
+from shlo_jit.passes.canonical.few_columns import few_columns
 from shlo_jit.passes.canonical.flat_concatenates import flat_concatenates
 from shlo_jit.passes.canonical.grouped_products import grouped_products
 from shlo_jit.passes.canonical.hoist_products import hoist_products
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
 from shlo_jit.passes.canonical.recompute_weights import recompute_weights
+from shlo_jit.passes.canonical.transposed_gathers import transposed_gathers
 from shlo_jit.passes.context import NO_CHANNELS, NO_CODE, Channels, Code, Context, Registered, nothing_registered
 from shlo_jit.passes.expand.expand import EXPANDED, expand
 from shlo_jit.passes.frontend.custom_code import custom_code
@@ -112,8 +114,10 @@ PASSES = (
     Pass(dilated_convolutions),
     Pass(pointwise_convolutions),
     Pass(flat_concatenates),
+    Pass(transposed_gathers),
     Pass(grouped_products),
     Pass(hoist_products),
+    Pass(few_columns),
     Pass(canonical_dots, (core.DOTS,)),
     Pass(canonical_convolutions, (core.CONVOLUTIONS,)),
     Pass(collective_layouts, (core.COLLECTIVE_LAYOUTS,)),

@@ -14,7 +14,7 @@ from shlo_jit.codegen.objects import Compiled, compile_program, read_program
 from shlo_jit.codegen.program import Program
 from shlo_jit.kernels.target import Target
 from shlo_jit.log import stage
-from shlo_jit.runtime import constants, lapack, routines, stored
+from shlo_jit.runtime import claims, constants, lapack, routines, stored
 from shlo_jit.runtime.cache import ObjectCache, default_cache
 from shlo_jit.runtime.cpus import thread_count
 from shlo_jit.runtime.executable import Executable, Remake
@@ -100,7 +100,10 @@ def find(
         found = constants.find_all(filter(None, header["constants"]), store)
         return read_program(header, blobs, found.get)
 
-    return store.read(key, read)
+    compiled = store.read(key, read)
+    if compiled is None and claims.wait_for_others(key, store):
+        compiled = store.read(key, read)
+    return compiled
 
 
 def from_cache(

@@ -156,6 +156,16 @@ class ObjectCache:
             os.utime(self._path(key))  # the time of use is what eviction goes by
 
     # ------------------------------------------------------------------ writing
+    def make_folder(self) -> None:
+        """See to it that the folder exists. Raises OSError."""
+        if not self.folder.is_dir():
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+
+    def claim_path(self, key: str) -> str:
+        """Of the file that says who is writing an entry (`claims.py`)."""
+        return f"{self.folder}/.{key}{SUFFIX}.claim"
+
     def store(self, key: str, header: Mapping[str, Any], blobs: Sequence[Blob]) -> bool:
         """Write an entry. False when it could not be written; a cache that fails is no error."""
         path = self._path(key)
@@ -165,9 +175,7 @@ class ObjectCache:
             size = sum(len(part) for part in parts)
             if size > self.limit:
                 return False
-            if not self.folder.is_dir():
-                self.folder.parent.mkdir(parents=True, exist_ok=True)
-                self.folder.mkdir(mode=0o700, exist_ok=True)
+            self.make_folder()
             if not self._is_trusted(os.stat(self.folder), str(self.folder)):
                 return False
             with open(temporary, "xb", opener=_open_private) as file:

@@ -1,5 +1,5 @@
 """Programs on their way into the object cache. Large constants take longer to write than the rest of a compilation:
-that is done by a thread, which the interpreter waits for at its end."""
+that is done by a thread, which the interpreter waits for at its end, and other processes for the entry."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 
 from shlo_jit import tuning
 from shlo_jit.codegen.objects import Compiled, program_entry
-from shlo_jit.runtime import constants
+from shlo_jit.runtime import claims, constants
 from shlo_jit.runtime.cache import ObjectCache
 
 _threads: dict[str, threading.Thread] = {}
@@ -21,17 +21,26 @@ def store(key: str, compiled: Compiled, cache: ObjectCache) -> None:
     def work() -> None:
         if constants.store(shared, cache):
             cache.store(key, *program_entry(compiled))
-        _threads.pop(key, None)
 
     if sum(c.data.nbytes for c in shared) < tuning.STORED_BEHIND_BYTES:
         work()
         return
     wait_for(key)
-    _threads[key] = thread = threading.Thread(target=work, name="shlo_jit cache")
+    claimed = claims.claim(key, cache)
+
+    def work_behind() -> None:
+        try:
+            work()
+        finally:
+            if claimed is not None:
+                claimed.release()
+            _threads.pop(key, None)
+
+    _threads[key] = thread = threading.Thread(target=work_behind, name="shlo_jit cache")
     try:
         thread.start()
     except RuntimeError:  # no more threads, or the interpreter is about to end
-        work()
+        work_behind()
 
 
 def wait_for(key: str | None = None) -> None:

@@ -30,7 +30,7 @@ from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.panels import Matrices, PanelsSchedule
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.sizes import Size, hint_of
+from shlo_jit.sizes import Size, equal, hint_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     plan = gemm_plan(types, target)
     way, prepacked, first_block, loop = _way(plan, (m, n, k, *strides)), None, 0, context.loops.get(id(step))
     matrices = Matrices(op.operands[1], types, batch, n, k, strides[3:])
-    if not looped and _is_prepacked(op.operands[1], way, context):
+    if not looped and _is_prepacked(op.operands[1], way, n, context):
         prepacked = _panels(op.operands[1], roles, plan, context)
         # Few rows are through with a block before the next has come: they have nothing to fetch it beside.
         few = not isinstance(m, Size) and m < tuning.GEMM_LEAST_ROWS
@@ -122,12 +122,12 @@ def _way(plan: GemmPlan, numbers: tuple[int, ...]) -> Way:
     return way_of(plan, m, n, k, Layout(*strides))
 
 
-def _is_prepacked(rhs: Value, way: Way, context: Context) -> bool:
+def _is_prepacked(rhs: Value, way: Way, n: int, context: Context) -> bool:
     """Whether the second operand is a constant that is read as panels. One that others read as it lies, and that a
-    product with a vector reads well, is not kept twice."""
+    product with a vector reads well, is not kept twice; and the vector itself is read as it lies."""
     if rhs.op is None or rhs.op.name != "stablehlo.constant" or rhs.tensor.size == 0:
         return False
-    return way is not Way.VECTORS or context.read[rhs] == 1
+    return way is not Way.VECTORS or (context.read[rhs] == 1 and not equal(n, 1))
 
 
 def _panels(rhs: Value, roles: Roles, plan: GemmPlan, context: Context) -> np.ndarray:

@@ -17,7 +17,7 @@ from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.convolution.convolution import TASKS, ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
-from shlo_jit.kernels.convolution.shape import FIELDS
+from shlo_jit.kernels.convolution.shape import FEATURES_FEW, FIELDS
 from shlo_jit.kernels.gemm.gemm import GemmTypes
 from shlo_jit.kernels.target import Target
 
@@ -251,6 +251,18 @@ def test_tiles_as_high_as_lines(names: tuple[str, str, str], target: str, monkey
         p.size_output()
         found.add(run(p, names, seed, target, 2, is_constant=seed % 3 == 0)["own_tile"])
     assert len(found - {0}) >= (3 if target == "native" else 1), found
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("names", CASES, ids="-".join)
+def test_few_features(names: tuple[str, str, str], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes along the window: lines of it of any length, in several calls, and of kernels that are arguments."""
+    monkeypatch.setattr(tuning, "CONV_CALL_K", 64)
+    pick, found = random.Random(repr(names)), 0
+    for seed in range(30):
+        p = Problem(pick, pick.choice([1, 2, 2, 3]), co=pick.choice([1, 2, 3, 4]), ci=pick.choice([3, 8, 16, 32, 37]))
+        found += run(p, names, seed, target, 3, is_constant=seed % 2 == 0)["kind"] == FEATURES_FEW
+    assert found >= 3
 
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)

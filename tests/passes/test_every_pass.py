@@ -235,6 +235,16 @@ CASES = {
           return %2 : tensor<6x4xf32>""", "tensor<2x2xf32>", "tensor<6x4xf32>"),
         "concatenate concatenate concatenate", "concatenate concatenate concatenate", shape=(2, 2),
     ),
+    "transposed_gathers": Case(
+        main("""%i = stablehlo.constant dense<[0, 1, 0]> : tensor<3xi32>
+          %0 = "stablehlo.gather"(%x, %i) {dimension_numbers = #stablehlo.gather<offset_dims = [1],
+            collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>,
+            slice_sizes = array<i64: 1, 2>, indices_are_sorted = false}
+            : (tensor<2x2xf32>, tensor<3xi32>) -> tensor<3x2xf32>
+          %1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<3x2xf32>) -> tensor<2x3xf32>
+          return %1 : tensor<2x3xf32>""", "tensor<2x2xf32>", "tensor<2x3xf32>"),
+        "constant gather transpose", "constant gather gather", shape=(2, 2),
+    ),
     "grouped_products": Case(
         main("""%0 = stablehlo.broadcast_in_dim %x, dims = [0, 2, 3] : (tensor<2x5x4xf32>) -> tensor<2x3x5x4xf32>
           %1 = stablehlo.reshape %0 : (tensor<2x3x5x4xf32>) -> tensor<6x5x4xf32>
@@ -270,6 +280,13 @@ CASES = {
         "constant constant constant while constant compare constant dynamic_slice reshape dot_general subtract constant add",
         "constant constant constant dot_general while constant compare constant dynamic_slice reshape constant "
         "dynamic_slice reshape subtract constant add", (20, 16),
+    ),
+    "few_columns": Case(
+        main("""%w = stablehlo.constant dense<0.5> : tensor<16x3xf32>
+          %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+            : (tensor<64x16xf32>, tensor<16x3xf32>) -> tensor<64x3xf32>
+          return %0 : tensor<64x3xf32>""", "tensor<64x16xf32>", "tensor<64x3xf32>"),
+        "constant dot_general", "constant reshape reshape convolution reshape", shape=(64, 16),
     ),
     "canonical_dots": Case(
         main(f"""%h = stablehlo.convert %x : (tensor<8x8xf32>) -> tensor<8x8xbf16>

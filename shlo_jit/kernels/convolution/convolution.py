@@ -11,10 +11,10 @@ types that goes the same way shares it.
        a constant distance, read in place, and a line of the window is one run of k; where lines are too short for that,
        the pixels are gathered into a panel. With adjacent output pixels, rows are features and columns pixels. With
        images adjacent in the input, as for the gradient of a kernel, rows are images: each pixel of the window is a
-       step of k, and both operands are read in place.
+       step of k, and both operands are read in place. With a few output features, which would leave most lanes idle,
+       lanes go along k (`few.py`).
 
-A convolution with one channel a group (depthwise) is done directly, see `convolution_depthwise` and
-`convolution_planes`.
+A convolution with one channel a group (depthwise) is done directly, see `depthwise.py` and `planes.py`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,18 @@ from shlo_jit.kernels.convolution.input import (
     emit_weights_task,
 )
 from shlo_jit.kernels.convolution.planes import emit_planes_task
-from shlo_jit.kernels.convolution.products import emit_first_task, emit_gather, emit_images_task, emit_last_task
+from shlo_jit.kernels.convolution.products import (
+    emit_few_task,
+    emit_first_task,
+    emit_gather,
+    emit_images_task,
+    emit_last_task,
+)
 from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
     DEPTHWISE_3X3,
     DEPTHWISE_5X5,
+    FEATURES_FEW,
     FIRST,
     IMAGES,
     LAST_GATHER,
@@ -82,6 +89,7 @@ from memory beside the last products.
 TASKS = {
     LAST_IN_PLACE: ("pixels", partial(emit_last_task, gathers=False)),
     LAST_GATHER: ("gathered", partial(emit_last_task, gathers=True)),
+    FEATURES_FEW: ("few", emit_few_task),
     FIRST: ("first", emit_first_task),
     DEPTHWISE: ("depthwise", partial(emit_depthwise_task, size=0)),
     DEPTHWISE_3X3: ("depthwise_3x3", partial(emit_depthwise_task, size=3)),
@@ -90,6 +98,8 @@ TASKS = {
     IMAGES: ("images", emit_images_task),
 }
 """Of each way, the end of the routine's symbol and what writes the task that computes the output."""
+BOUND_BY_MEMORY = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES, FEATURES_FEW)
+"""Ways with few multiply-adds a byte."""
 
 
 def conv_symbol(types: GemmTypes, kind: int, own_tile: int = 0) -> str:
@@ -99,14 +109,15 @@ def conv_symbol(types: GemmTypes, kind: int, own_tile: int = 0) -> str:
 @cache
 def conv_routine(types: GemmTypes, target: Target, kind: int, own_tile: int = 0) -> Routine:
     """The routine for these types of input, kernel and sums (= output). Complex numbers are not supported. `own_tile`:
-    the height of a register tile for its lines, where `ConvShape.pack` says so."""
+    what its code is made for, where `ConvShape.pack` says so: the height of a register tile for its lines, or the few
+    output features."""
     if "complex" in types.name:
         raise ValueError("convolutions of complex numbers are made of real ones by the caller")
     products = GemmTypes(types.acc, types.acc, types.acc)
     product = tile_routine(products, target)
     copies = Routine(f"shlo_conv_{types.name}_copies", copy_symbols(types), partial(_build_copies, types), (product,))
     symbol = conv_symbol(types, kind, own_tile)
-    own = (stripe_routine(products, target, own_tile),) if own_tile else ()
+    own = (stripe_routine(products, target, own_tile),) if own_tile and kind == LAST_IN_PLACE else ()
     return Routine(symbol, (symbol,), partial(_build, types, kind, own_tile), (copies, product, *own))
 
 
@@ -129,9 +140,7 @@ def _build(types: GemmTypes, kind: int, own_tile: int, module: ModuleText, targe
         b.store(value, b.offset(frame, 8 * i), align=8)
     g = Arguments(b, frame)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _taps(b, g))
-    serial = (
-        tuning.DEPTHWISE_SERIAL if kind in (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5, PLANES) else tuning.CONV_SERIAL
-    )
+    serial = tuning.DEPTHWISE_SERIAL if kind in BOUND_BY_MEMORY else tuning.CONV_SERIAL
     threads = b.select(b.icmp("sle", work, serial), i64(1), b.params[-1])
     for task in copy_symbols(types):
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64, vector
+from shlo_jit.kernels.convolution.few import emit_few
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
 from shlo_jit.kernels.convolution.shape import conv_plan
 from shlo_jit.kernels.gemm.blocks import FETCHED_A_STEP, ceil_div, is_told
@@ -199,10 +200,8 @@ class _LastTask(_Task):
         def stripe(at: V, i: V, height: V, a: V, a_rs: V, a_cs: V, k: V, runs: V) -> None:
             """The stripe that is `at` of the task's; `i` its first pixel."""
             c = b.offset(self.output, b.mul(i, g.get("o_pixel")))
-            operand = [packed, i64(self.plan.b_step), panel_bytes, c, g.get("o_pixel")]
             later = b.offset(b.select(final, self.soon, after), b.mul(b.mul(at, self.panels), piece)), piece
-            args = [a, a_rs, a_cs, height, *operand, self.n, k, more, runs, g.get("run_stride")]
-            self.stripe(args, later, self.own_tile)
+            self.multiply([a, a_rs, a_cs, height], [packed, panel_bytes], c, [k, more, runs], later)
             first, end = b.load("i64", self.told, align=8), b.add(i, height)
             nbytes = b.mul(b.sub(end, first), b.mul(self.n, self.plan.out_bytes))
             with b.if_(is_told(b, nbytes, b.icmp("eq", b.add(at, 1), self.stripes))):
@@ -213,6 +212,13 @@ class _LastTask(_Task):
             self._gathered(offset, runs, stripe)
         else:
             self._in_place(offset, runs, stripe)
+
+    def multiply(self, rows: list[V], panels: list[V], c: V, k: list[V], later: tuple[V, V]) -> None:
+        """Rows of A (address, strides along rows and k, count) by panels (address, distance), the sums to c. k: steps
+        of a run, whether c has sums already, runs."""
+        first, distance = panels
+        operand = [first, i64(self.plan.b_step), distance, c, self.g.get("o_pixel")]
+        self.stripe([*rows, *operand, self.n, *k, self.g.get("run_stride")], later, self.own_tile)
 
     def _in_place(self, offset: V, runs: V, stripe: Callable[..., None]) -> None:
         b, g = self.b, self.g
@@ -239,11 +245,57 @@ class _LastTask(_Task):
             stripe(nth, i, height, self.memory, i64(self.unit), b.mul(width, self.unit), k, i64(1))
 
 
+class _FewTask(_LastTask):
+    """A panel is a feature; see `few.py`."""
+
+    def __init__(self, b: Builder, types: GemmTypes, target: Target, few: str, features: int):
+        super().__init__(b, types, target, gathers=False, own_tile=0)
+        self.few, self.features = few, features
+
+    def multiply(self, rows: list[V], panels: list[V], c: V, k: list[V], later: tuple[V, V]) -> None:
+        x, x_stride, _, pixels = rows
+        args = [x, x_stride, pixels, *panels, c, self.g.get("o_pixel"), *k, self.g.get("run_stride")]
+        self.b.call("void", self.few, args)
+
+    def report(self, final: V, ends: list[V]) -> None:
+        """A single feature's pixels may be adjacent: then they are told of as features first, image by image."""
+        if self.features > 1:
+            super().report(final, ends)
+            return
+        b, (_, first, end, feature, _) = self.b, ends
+        od, oh, ow = self.g.ints("od oh ow")
+        pixels = b.mul(b.mul(od, oh), ow)
+
+        def by_image() -> list[V]:
+            with b.loop(b.udiv(first, pixels), ceil_div(b, end, pixels), hint="image") as image:
+                start = b.mul(image, pixels)
+                part = b.sub(b.max_(first, start), start), b.sub(b.min_(end, b.add(start, pixels)), start)
+                _Task.report(self, final, [image, feature, b.add(feature, 1), *part])
+            return []
+
+        def by_pixel() -> list[V]:
+            _Task.report(self, final, ends)
+            return []
+
+        b.if_else(b.icmp("eq", self.g.get("o_pixel"), self.plan.out_bytes), by_image, by_pixel)
+
+
 def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers: bool, own_tile: int = 0) -> str:
     """Features last; see `_LastTask`. `own_tile`: the height of stripes for which there is a tile."""
     name = f"shlo_conv_{types.name}_last_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
     task = _LastTask(b, types, target, gathers, own_tile)
+    task.each_call(task.part)
+    b.ret()
+    return name
+
+
+def emit_few_task(module: ModuleText, types: GemmTypes, target: Target, own_tile: int = 1) -> str:
+    """Features last, `own_tile` of them, a few; see `few.py`."""
+    name = f"shlo_conv_{types.name}_few_task"
+    few = emit_few(module, conv_plan(types, target), target, own_tile)
+    b = module.function(name, TASK_PARAMS, attributes=attributes(target))
+    task = _FewTask(b, types, target, few, own_tile)
     task.each_call(task.part)
     b.ret()
     return name

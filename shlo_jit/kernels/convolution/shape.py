@@ -33,7 +33,7 @@ FIELDS = tuple(_FIELDS.split())
 
 Three = tuple[int, int, int]
 
-LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES, IMAGES, DEPTHWISE_3X3, DEPTHWISE_5X5 = range(8)
+LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES, IMAGES, DEPTHWISE_3X3, DEPTHWISE_5X5, FEATURES_FEW = range(9)
 WAYS = (
     (
         "pixels by features, pixels read in place",
@@ -54,8 +54,12 @@ WAYS = (
         )
         for size in (3, 5)
     ),
+    (
+        "pixels by few features, lanes along the window",
+        f"at most {tuning.CONV_FEW_FEATURES} features, and lines of the window long enough to fill the lanes",
+    ),
 )
-"""What the eight do, and when."""
+"""What the nine do, and when."""
 BY_WINDOWS = {3: DEPTHWISE_3X3, 5: DEPTHWISE_5X5}
 """By the size of the window."""
 
@@ -369,7 +373,8 @@ class _Decision:
         last = s.features_last
         if not last and s.out_pixel != 1 and self.pixels > 1:
             raise ValueError("a convolution's output needs adjacent features or adjacent pixels")
-        width = plan.nr if last else plan.mr
+        few = self._few()
+        width = 1 if few else plan.nr if last else plan.mr
         panel = k * width * plan.unit_bytes * plan.parts
         panels = -(-s.co // width)
         # Some taps and up to 16 panels at a time: lines of the kernel are read in long pieces.
@@ -386,7 +391,10 @@ class _Decision:
             # A store of the packer may stick out by a vector.
             workers += _round(panel * panels * s.groups + 256, 64)
         self._set(scratch_weights=weights, scratch_workers=workers)
-        (self._cut_last if last else self._cut_first)(hint_of(k), call_k)
+        if few:
+            self._cut_few(hint_of(k))
+        else:
+            (self._cut_last if last else self._cut_first)(hint_of(k), call_k)
 
     def _cut_last(self, k: int, call_k: int) -> None:
         s, plan = self.shape, self.plan
@@ -410,6 +418,25 @@ class _Decision:
         self._set(nc=columns, column_chunks=column_chunks)
         self._set(main_tasks=self.values["row_chunks"] * column_chunks * s.groups)
         self._set(worker_bytes=_round(call_k * plan.mr * plan.unit_bytes + 1024, 64))
+
+    def _few(self) -> bool:
+        """Whether lanes go along k: a kernel is packed for that where stores have masks, or when it is compiled."""
+        s, plan, run = self.shape, self.plan, self.values["run"]
+        if isinstance(s.co, Size) or isinstance(run, Size) or plan.kind != "plain":
+            return False
+        fills = run >= plan.lanes if plan.masks else self.is_constant and run % plan.lanes == 0 < run
+        return fills and (s.co <= tuning.CONV_FEW_FEATURES if s.features_last else s.co == s.groups == 1)
+
+    def _cut_few(self, k: int) -> None:
+        """A task has lines of pixels, or parts of lines."""
+        co, width = self.shape.co, max(1, self.output[2])
+        self._split_lines(max(1, tuning.CONV_TASK // max(1, co * k * self.plan.lanes)), co)
+        width = max(1, self.output[2])
+        lines = self.images * self.output[0] * self.output[1]
+        chunk = max(1, tuning.CONV_TASK // max(1, hint_of(width) * co * k))
+        chunk = _even_chunk(lines, chunk)
+        self._set(kind=FEATURES_FEW, own_tile=co, stripe=width, row_chunk=chunk, row_chunks=-(-lines // chunk))
+        self._set(nc=co, column_chunks=1, main_tasks=self.values["row_chunks"] * self.shape.groups)
 
     def _fills_tiles(self, width: int, columns: int) -> bool:
         """Whether lines of so many pixels leave so few rows of the tile idle that gathering them, for all `columns` of

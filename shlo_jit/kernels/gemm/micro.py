@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_jit import tuning
-from shlo_jit.kernels.builder import Builder, Carry, ModuleText, V, const, i64, vector
+from shlo_jit.kernels.builder import Builder, Carry, ModuleText, V, const, i64, is_float, lanes, vector
 from shlo_jit.kernels.gemm.types import GemmPlan
 from shlo_jit.kernels.routine import FINAL
 from shlo_jit.kernels.target import Target
@@ -117,6 +117,33 @@ def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, acc: V)
     if plan.unit in ("float", "double"):
         return b.fma(x, y, acc) if target.has_fma else b.fadd(b.fmul(x, y), acc)
     return b.add(b.mul(x, y), acc)
+
+
+def fold(b: Builder, x: V) -> V:
+    """The sum of the lanes, halves first."""
+    add = b.fadd if is_float(x.type) else b.add
+    while (n := lanes(x.type)) > 1:
+        low, high = b.shuffle(x, None, range(n // 2)), b.shuffle(x, None, range(n // 2, n))
+        if n == 2:
+            low, high = b.extract(x, 0), b.extract(x, 1)
+        x = add(low, high)
+    return x
+
+
+def fold_together(b: Builder, sums: Sequence[V]) -> V:
+    """`fold` of each vector, of at most as many as they have lanes: a vector with a lane for each, or some more."""
+    n = part = lanes(sums[0].type)
+    add = b.fadd if is_float(sums[0].type) else b.add
+    xs = [*sums, *[const(sums[0].type, 0)] * (-len(sums) % (1 << (len(sums) - 1).bit_length()))]
+    while part > 1:
+        half = part // 2
+        starts = [v * n + at for v in range(min(2, len(xs))) for at in range(0, n, part)]
+        low = [start + i for start in starts for i in range(half)]
+        high = [i + half for i in low]
+        pairs = zip(xs[::2], xs[1::2] or [None], strict=True)
+        xs = [add(b.shuffle(x, y, low), b.shuffle(x, y, high)) for x, y in pairs]
+        n, part = len(low), half
+    return xs[0]
 
 
 def hidden_flip(b: Builder, unit: str) -> V:

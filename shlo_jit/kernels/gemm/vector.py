@@ -14,10 +14,10 @@ from __future__ import annotations
 from enum import Enum
 
 from shlo_jit import tuning
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, lanes, vector
+from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
 from shlo_jit.kernels.gemm import policy
 from shlo_jit.kernels.gemm.blocks import Frame, ceil_div
-from shlo_jit.kernels.gemm.micro import attributes, lane_masks
+from shlo_jit.kernels.gemm.micro import attributes, fold, lane_masks
 from shlo_jit.kernels.gemm.pack import convert
 from shlo_jit.kernels.gemm.policy import Layout, Registers
 from shlo_jit.kernels.gemm.types import GemmPlan, itemsize, storage
@@ -69,16 +69,6 @@ class _Vector:
         under way where memory is to be kept busy."""
         b = self.b
         return b.mul(b.max_(b.udiv(i64(tuning.GEMM_VECTOR_AHEAD), b.mul(row, STEPS)), 1), STEPS)
-
-    def fold(self, x: V) -> V:
-        """The sum of the lanes, halves first."""
-        b = self.b
-        while (n := lanes(x.type)) > 1:
-            low, high = b.shuffle(x, None, range(n // 2)), b.shuffle(x, None, range(n // 2, n))
-            if n == 2:
-                low, high = b.extract(x, 0), b.extract(x, 1)
-            x = self.add(low, high)
-        return x
 
 
 TASK_PARAMS = [("ptr", "frame"), ("i64", "index"), ("i64", "worker")]
@@ -203,7 +193,7 @@ def _dot(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
             at = b.mul(c.index, v.size)
             part = v.load(b.offset(x, at), n)
             c.next(*(v.fma(v.load(b.offset(r, at), n), part, s) for r, s in zip(rows, c.values, strict=True)))
-        with b.loop_carry(whole, k, [v.fold(s) for s in c.values]) as rest:
+        with b.loop_carry(whole, k, [fold(b, s) for s in c.values]) as rest:
             at = b.mul(rest.index, v.size)
             part = v.load(b.offset(x, at), 1)
             rest.next(*(v.fma(v.load(b.offset(r, at), 1), part, s) for r, s in zip(rows, rest.values, strict=True)))

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_jit import tuning
 from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.canonical.byte_convolutions import window_of
+from shlo_jit.passes.canonical.few_columns import FLOATS
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
+from shlo_jit.sizes import surely
 
 
 def pointwise_convolutions(function: Op, _: Context) -> Op:
@@ -36,7 +39,8 @@ def pointwise_convolutions(function: Op, _: Context) -> Op:
 
 
 def is_pointwise(op: Op) -> bool:
-    """Whether each result pixel, features last, follows from the one pixel of the input in its place alone."""
+    """Whether each result pixel, features last, follows from the one pixel of the input in its place alone. Not of a
+    few features, for which the routine of convolutions has a way of its own."""
     d = op.attributes["dimension_numbers"]
     assert isinstance(d, ConvDims)
     input_order = (d.input_batch_dimension, *d.input_spatial_dimensions, d.input_feature_dimension)
@@ -46,4 +50,6 @@ def is_pointwise(op: Op) -> bool:
     sizes = {mk.shape_of(op.operands[1])[i] for i in d.kernel_spatial_dimensions}
     once = {*sizes, *window.strides, *window.lhs_dilation, window.groups, window.batch_groups} <= {1}
     unpadded = all(pair == (0, 0) for pair in window.padding)
-    return once and unpadded and input_order == output_order == tuple(range(n + 2))
+    features = op.operands[1].tensor.extents[d.kernel_output_feature_dimension]
+    few = op.result.tensor.dtype in FLOATS and surely(lambda: features <= tuning.CONV_FEW_FEATURES)
+    return once and not few and unpadded and input_order == output_order == tuple(range(n + 2))

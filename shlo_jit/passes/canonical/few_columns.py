@@ -1,0 +1,66 @@
+"""Products with a few columns as convolutions of single pixels, for which the routine of convolutions has a way that
+fills the lanes: rows are pixels, and columns their features. Scores of two classes, points by a 3 x 3 matrix.
+
+Needs: static shapes. Guarantees: nothing.
+
+    dot_general(x, w) : [m, k] by [k, 3]   ->   reshape(convolution(x, w)) : [1, m, k] by [1, k, 3]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shlo_jit import tuning
+from shlo_jit.ir.attributes import ConvDims, IntegerAttr
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.types import F32, F64, tensor
+from shlo_jit.ops.runs import roles_of
+from shlo_jit.passes import build as mk
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.rewriter import Rewriter, rewrite
+
+FLOATS = (F32, F64)
+"""What lanes along the window take as it lies."""
+DIMENSIONS = ConvDims(0, 2, (1,), 1, 2, (0,), 0, 2, (1,))
+"""Of images of one line, features last."""
+ONE = IntegerAttr(1)
+ATTRIBUTES: dict[str, Any] = {
+    "dimension_numbers": DIMENSIONS,
+    "feature_group_count": ONE,
+    "batch_group_count": ONE,
+}
+
+
+def few_columns(function: Op, _: Context) -> Op:
+    """The function with the products that have `few` columns as convolutions."""
+
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op.name != "stablehlo.dot_general" or not _has_few(op):
+            return None
+        lhs, rhs = operands
+        (over,) = roles_of(op).rhs_contracting
+        weights = mk.transpose(rw, rhs, (over, 1 - over))
+        k, n = mk.shape_of(weights)
+        m = lhs.tensor.size // k
+        pixels = mk.reshape(rw, lhs, (1, m, k))
+        kernel = mk.reshape(rw, weights, (1, k, n))
+        t = tensor((1, m, n), op.result.tensor.dtype)
+        found = rw.emit1("stablehlo.convolution", [pixels, kernel], t, ATTRIBUTES)
+        return [mk.reshape(rw, found, op.result.tensor.extents)]
+
+    return rewrite(function, visit)
+
+
+def _has_few(op: Op) -> bool:
+    """Two or more: a product with a vector reads the matrix front to back anyway. Rows whose elements are adjacent, and
+    long enough to fill the lanes."""
+    lhs, rhs = (o.tensor for o in op.operands)
+    roles = roles_of(op)
+    if not all(map(mk.is_static, op.operands)) or {lhs.dtype, rhs.dtype, op.result.tensor.dtype} - {lhs.dtype}:
+        return False
+    if lhs.dtype not in FLOATS or roles.lhs_batch or rhs.rank != 2 or roles.lhs_contracting != (lhs.rank - 1,):
+        return False
+    k, n = rhs.extents[roles.rhs_contracting[0]], rhs.extents[roles.rhs_free[0]]
+    many = k >= tuning.FEW_COLUMNS_STEPS and lhs.size >= k * tuning.FEW_COLUMNS_ROWS
+    return 1 < n <= tuning.CONV_FEW_FEATURES and many
