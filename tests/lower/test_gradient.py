@@ -14,6 +14,7 @@ import pytest
 
 import shlo_jit
 from shlo_jit import tuning
+from shlo_jit.runtime.executable import Executable
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -156,6 +157,7 @@ def test_threads_do_not_change_the_bits() -> None:
 def test_weights_take_no_memory() -> None:
     case = Gradient(1, 8, 512, 512, 32, 32)
     exe = guarded.plain_compile(case.text(), cache=False, threads=2)
+    assert isinstance(exe, Executable)
     assert exe.memory_analysis().temp_size_in_bytes < 8 * 512 * 512 * 4 / 2
 
 

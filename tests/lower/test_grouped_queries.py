@@ -12,6 +12,7 @@ import pytest
 
 import shlo_jit
 from shlo_jit import tuning
+from shlo_jit.runtime.executable import Executable
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -98,6 +99,7 @@ def test_many_rows(form: str, dtype: str) -> None:
 def test_repeated_matrices_are_not_in_memory() -> None:
     values = operands(64, 1024, True, batch=1)
     exe = guarded.plain_compile(text_of(repeated, values), cache=False, threads=2)
+    assert isinstance(exe, Executable)
     assert exe.memory_analysis().temp_size_in_bytes < HEADS * 1024 * DEPTH * 4
 
 
