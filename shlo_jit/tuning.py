@@ -34,6 +34,10 @@ UNROLL_TURNS = 8
 moves."""
 UNROLL_OPS = 320
 """Ops that a loop written out may have in all. Chosen: below the size of one loop nest. No case moves."""
+TURN_LARGEST, TURN_BYTES, TURN_KERNELS = 16 << 20, 4 << 20, 8 << 20
+"""Bytes of the largest value of a chain of convolutions from which images go through it in turn; those of the largest
+value of a turn at most, if it has several images; of all kernels of the chain. ResNet-50 of `benchmarks.deployed`, in
+batches."""
 NARROW_PRODUCT = 3
 """Terms and columns up to which a product of any number of rows is computed as a loop over the rows. Case
 `dot f32 80000x3x3`."""
@@ -252,6 +256,9 @@ GEMM_PRIVATE_ROWS = 160
 GEMM_NEAR_PANELS = 1 << 19
 """Bytes of panels that the rows of a task meet, of many rows: half of the second level cache. ResNet-50 of
 `benchmarks.deployed`, in batches."""
+GEMM_NEAR_ROWS, GEMM_CHUNKS = 56, 12
+"""Rows of a task at least where all panels are so near, and tasks along the rows from which they have whole lines of C:
+784 x 128 x 512 gains 16 %. ResNet-50 of `benchmarks.deployed`."""
 GEMM_PREPACKED_K = 1024
 """Steps of k in a pass over C at most, where B was packed before. `benchmarks.weights`."""
 HOISTED_ROWS, HOISTED_STEPS, HOISTED_BYTES = 128, 16, 64 << 20
@@ -304,6 +311,9 @@ GEMM_AMX_AHEAD = 2
 """Tiles of a panel that AMX fetches before they are wanted. `benchmarks.kernels_gemm`."""
 CONV_TASK = 4 << 20
 """Multiply-adds of a convolution's task, about. Case `conv 3x3 64x64x32`."""
+CONV_TASKS, CONV_LINES = 32, 8
+"""Tasks of a convolution that are enough, and lines of a task up to which there are no more of them: lines that follow
+each other read the same lines of the input. U-Net of `benchmarks.deployed`."""
 CONV_FEW_TASKS = 16
 """Tasks of a convolution below which they are made as long as each other: threads else wait for the last. Chosen."""
 CONV_FAR_KERNEL, CONV_FAR_PIXELS = 3 << 18, 256
@@ -315,6 +325,10 @@ gains 15 % of 300 us, and takes 15 ms. Chosen."""
 CONV_GATHER = 4
 """Share of a line's pixels that may be idle rows of tiles, before they are gathered: one part of this many times the
 panels of a task. 13 pixels of 512 features gain 5 % when gathered, 20 of 256 lose 10 %. Chosen."""
+CONV_MARGINS = 1
+"""Of an input that has to be padded, the share that tasks copy at the margins of the image at most, each for itself;
+where it is more, one copy is made for all. Lines of 128 pixels gain 3 %, those of 64 lose 2 %. U-Net of
+`benchmarks.deployed`."""
 CONV_FEW_FEATURES = 4
 """Output features up to which the lanes of a convolution go along its window. Chosen: 3 x 3 of 32 to
 3 take a seventh, to 16 as long as by tiles."""
@@ -333,8 +347,9 @@ CONV_ADJACENT_IMAGES, CONV_ADJACENT_WINDOW = 8, 32
 leave the tile empty, and with fewer pixels the sums are loaded and stored too often."""
 CONV_ADJACENT_WORK = 64
 """Multiply-adds of a task for each element that it reads then: operands come from the third level cache."""
-CONV_CALL_K = 1024
-"""k elements of a micro-kernel call, unless one run is longer. Case `conv 3x3 16x16x192`."""
+CONV_CALL_K = 1152
+"""k elements of a micro-kernel call, unless one run is longer: nine taps of 128 features, which gain 4 % over two
+calls. Case `conv 3x3 16x16x192`."""
 
 # ---------------------------------------------------------------------------- memory
 EXCHANGE_BYTES = 1 << 12

@@ -38,6 +38,7 @@ from shlo_jit.passes.canonical.few_columns import few_columns
 from shlo_jit.passes.canonical.flat_concatenates import flat_concatenates
 from shlo_jit.passes.canonical.grouped_products import grouped_products
 from shlo_jit.passes.canonical.hoist_products import hoist_products
+from shlo_jit.passes.canonical.images_in_turn import images_in_turn
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
 from shlo_jit.passes.canonical.recompute_weights import recompute_weights
 from shlo_jit.passes.canonical.transposed_gathers import transposed_gathers
@@ -112,6 +113,7 @@ PASSES = (
     Pass(byte_products),
     Pass(byte_convolutions),
     Pass(dilated_convolutions),
+    Pass(images_in_turn),
     Pass(pointwise_convolutions),
     Pass(flat_concatenates),
     Pass(transposed_gathers),

@@ -67,6 +67,8 @@ class ConvolutionSchedule(PanelsSchedule):
                     "input", f"copied with its padding, {count(t['copy_tasks'], 'task')}", "no pixel needs a test then"
                 )
             )
+        if t["margin_line"]:
+            out.append(Note("input", "copied at the margins of the image", "most windows lie inside of it"))
         if self.prepacked is not None:
             out.append(Note("weights", WORDS[PREPACKED], "they are a constant"))
         if not equal(t["weight_tasks"], 0):

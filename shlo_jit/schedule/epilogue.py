@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
+from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import NestStep, OpStep
 from shlo_jit.ir import index as ix
@@ -12,7 +14,7 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.space import Tile
-from shlo_jit.sizes import equal
+from shlo_jit.sizes import equal, surely
 
 
 class Epilogue(NamedTuple):
@@ -46,7 +48,26 @@ def schedule_epilogue(
     if tile is None:
         why = why_late or "one of its loops spans rows and columns of the product"
         return Epilogue(step.epilogue, schedule_nest(nest, target), why)
-    return Epilogue(step.epilogue, schedule_nest(nest, target, tile))
+    found = schedule_nest(nest, target, tile)
+    return Epilogue(step.epilogue, replace(found, streams=_streams(step, found)))
+
+
+def _streams(step: OpStep, schedule: NestSchedule) -> tuple[Value, ...]:
+    """Concatenations of which it writes a part, and that are so large that what reads them finds nothing in the caches:
+    the lines of the part need not be read before. Vectors begin where lines of the cache do."""
+    nest, width, vector = schedule.nest, schedule.space.width, schedule.space.vector
+    groups = step.op.int("feature_group_count", 1) * step.op.int("batch_group_count", 1)
+    if groups > 1 or step.kind != step.op.name or vector is None or width > schedule.target.lanes(32):
+        return ()
+    found: list[Value] = []
+    for s in nest.stores:
+        offset = ix.linearize(s.index, s.target.tensor.extents)
+        steps = [offset.const, *(c for v, c in offset.terms if v != vector)]
+        whole = not offset.syms and all(equal(c % width, 0) for c in steps)
+        is_part = s.value is not s.target and not any(k[0] is s.target for k in nest.loads)
+        if is_part and whole and surely(lambda s=s: s.target.tensor.nbytes >= tuning.STREAM_BYTES):
+            found.append(s.target)
+    return tuple(found)
 
 
 def tile_of(nest: Nest, product: Value, batch: int, m: int, n: int) -> Tile | None:

@@ -254,6 +254,25 @@ def test_tiles_as_high_as_lines(names: tuple[str, str, str], target: str, monkey
 
 
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("names", [CASES[0], CASES[1]], ids="-".join)
+def test_margins(names: tuple[str, str, str], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stripes at the ends of lines, above and below the image and in depth, whose tasks copy what they read; also where
+    a window reaches over both ends of a line, and where lines of a window are parts of k of their own."""
+    monkeypatch.setattr(tuning, "CONV_MARGINS", 1000)
+    monkeypatch.setattr(tuning, "CONV_CALL_K", 64)
+    pick, found = random.Random(repr(names)), 0
+    for seed in range(100):
+        p = Problem(pick, pick.choice([2, 2, 3]), g=pick.choice([1, 1, 2]), ldil=1, co=pick.choice([16, 40]))
+        p.low, p.high = (tuple(pick.choice([0, 1, 2, 5]) for _ in p.input) for _ in range(2))
+        p.size_output()
+        wider = -p.output[-1] % 84 * p.stride[-1]  # whole tiles of 14 or 6 pixels
+        p.input = (*p.input[:-1], p.input[-1] + wider)
+        p.size_output()
+        found += run(p, names, seed, target, 2, is_constant=seed % 3 == 0)["margin_line"] > 0
+    assert found >= 15, found
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("names", CASES, ids="-".join)
 def test_few_features(names: tuple[str, str, str], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lanes along the window: lines of it of any length, in several calls, and of kernels that are arguments."""

@@ -221,6 +221,19 @@ CASES = {
              "tensor<2x2x2xf32>", "tensor<2x2x4xf32>"),
         "convolution", "slice convolution slice convolution reshape reshape concatenate reshape", shape=(2, 2, 2),
     ),
+    "images_in_turn": Case(
+        main("""%w = stablehlo.constant dense<0.5> : tensor<1x1x1x1xf32>
+          %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {}
+            {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : (IMAGES, tensor<1x1x1x1xf32>) -> IMAGES
+          %1 = stablehlo.convolution(%0, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+            window = {stride = [4, 8]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+            : (IMAGES, tensor<1x1x1x1xf32>) -> tensor<8x128x128x1xf32>
+          return %1 : tensor<8x128x128x1xf32>""".replace("IMAGES", "tensor<8x512x1024x1xf32>"),
+             "tensor<8x512x1024x1xf32>", "tensor<8x128x128x1xf32>"),
+        "constant convolution convolution",
+        "constant constant constant while constant compare constant multiply constant dynamic_slice convolution "
+        "convolution constant dynamic_update_slice constant add", shape=(8, 512, 1024, 1),
+    ),
     "pointwise_convolutions": Case(
         main("""%0 = stablehlo.convolution(%x, %x) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {}
             {batch_group_count = 1 : i64, feature_group_count = 1 : i64}

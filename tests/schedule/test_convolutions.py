@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from decisions import AVX512, decides, main, tensor, the_schedule
+from decisions import AVX512, decides, main, schedules, tensor, the_schedule
 
+import shlo_jit
 from shlo_jit import tuning
 from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
@@ -100,6 +102,22 @@ def test_eight_features_a_channel_still_go_plane_by_plane() -> None:
     assert field(convolution((1, 58, 58, 4), 3, 36, "first", groups=4), "kind") == FIRST
 
 
+def test_wide_images_are_copied_at_their_margins() -> None:
+    """Where lines are long, so that few stripes of them reach beyond the image; half as long ones do where windows are
+    apart, and where each of several columns of tasks would copy them they are not."""
+    for side, features, stride, copied in (
+        (112, 64, 1, False),
+        (56, 64, 1, True),
+        (56, 64, 2, False),
+        (112, 512, 1, True),
+    ):
+        found = convolution((1, side, side, 64), 3, features, padding=1, stride=stride)
+        assert (field(found, "copy_tasks") > 0, field(found, "margin_line") == 0) == (copied, copied), (side, features)
+    wide = convolution((1, 112, 112, 64), 3, 64, padding=1)
+    decides(wide, "input", "copied at the margins of the image", "most windows lie inside of it")
+    assert field(wide, "worker_bytes") >= 3 * field(wide, "margin_line")
+
+
 def test_the_input_is_copied_where_pixels_need_padding() -> None:
     inside, padded = convolution((1, 58, 58, 64), 3, 64), convolution((1, 56, 56, 64), 3, 64, padding=1)
     assert "input" not in [n.what for n in inside.notes]
@@ -113,7 +131,7 @@ def test_a_task_has_so_many_multiply_adds() -> None:
     assert found.scratch.fixed
     rows = max(2, tuning.CONV_TASK // (64 * 3 * 3 * 64 * 14)) * 14
     lines = 4 * 56
-    assert field(found, "row_chunk") == max(1, rows // 56)
+    assert field(found, "row_chunk") == max(1, rows // 56, min(tuning.CONV_LINES, lines // tuning.CONV_TASKS))
     assert field(found, "main_tasks") == -(-lines // field(found, "row_chunk"))
     decides(found, "tasks", f"{field(found, 'main_tasks')} tasks")
 
@@ -150,3 +168,44 @@ def test_an_epilogue_runs_on_its_tiles() -> None:
     line += f" {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : ({x}, {k}) -> {y}"
     found = the_schedule(main(f"%x: {x}, %w: {k}", y, line, f"%y = stablehlo.tanh %c : {y}"))
     decides(found, "epilogue", "on the product's tiles")
+
+
+def beside(pixels: int, features: int, groups: int = 1) -> str:
+    """A convolution beside what it reads."""
+    x, c = (tensor(1, pixels, pixels, n) for n in (16, features))
+    k, y = tensor(3, 3, 16 // groups, features), tensor(1, pixels, pixels, 16 + features)
+    line = "%c = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],"
+    line += (
+        f" window = {{pad = [[1, 1], [1, 1]]}} {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}}"
+    )
+    both = f"%y = stablehlo.concatenate %x, %t, dim = 3 : ({x}, {c}) -> {y}"
+    return main(f"%x: {x}, %w: {k}", y, f"{line} : ({x}, {k}) -> {c}", f"%t = stablehlo.tanh %c : {c}", both)
+
+
+@pytest.mark.parametrize(
+    ("features", "groups", "streams"), [(32, 1, 1), (30, 1, 0), (32, 2, 0)], ids=["lines", "not in lines", "groups"]
+)
+def test_parts_of_large_concatenations_are_written_past_the_caches(
+    features: int, groups: int, streams: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its vectors are lines of the cache."""
+    monkeypatch.setattr(tuning, "STREAM_BYTES", 24 * 24 * (16 + features) * 4)
+    for pixels, expected in ((24, streams), (23, 0)):
+        (found,) = [
+            s for s in schedules(beside(pixels, features, groups), AVX512) if isinstance(s, ConvolutionSchedule)
+        ]
+        assert found.epilogue is not None and not found.epilogue.is_late
+        assert len(found.epilogue.schedule.streams) == expected
+
+
+def test_what_is_written_past_the_caches_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    side = 210
+    x = rng.standard_normal((1, side, side, 16)).astype(np.float32)
+    w = rng.standard_normal((3, 3, 16, 32)).astype(np.float32)
+    streamed = shlo_jit.compile(beside(side, 32), cache=False, threads=2)
+    assert "nontemporal" in streamed.text("lowered")
+    monkeypatch.setattr(tuning, "STREAM_BYTES", 1 << 40)
+    plain = shlo_jit.compile(beside(side, 32), cache=False)
+    assert "nontemporal" not in plain.text("lowered")
+    np.testing.assert_array_equal(streamed(x, w), plain(x, w))

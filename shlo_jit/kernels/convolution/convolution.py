@@ -5,7 +5,8 @@
 types that goes the same way shares it.
 
     1. An input that needs padding, dilation or conversion, or has no adjacent features, is copied to
-       [group, image, d, h, w, feature] with its padding. After that no pixel needs a test.
+       [group, image, d, h, w, feature] with its padding. After that no pixel needs a test. Of wide images, tasks copy
+       what they read at the margins instead.
     2. Weights are packed into panels, k in the order (window d, h, w, feature).
     3. Products. With adjacent output features, rows are pixels and columns features: 14 pixels of a line are 14 rows at
        a constant distance, read in place, and a line of the window is one run of k; where lines are too short for that,
@@ -33,6 +34,7 @@ from shlo_jit.kernels.convolution.input import (
     emit_packers,
     emit_weights_task,
 )
+from shlo_jit.kernels.convolution.margins import emit_margin
 from shlo_jit.kernels.convolution.planes import emit_planes_task
 from shlo_jit.kernels.convolution.products import (
     emit_few_task,
@@ -130,6 +132,8 @@ def _build_copies(types: GemmTypes, module: ModuleText, target: Target) -> None:
 def _build(types: GemmTypes, kind: int, own_tile: int, module: ModuleText, target: Target) -> None:
     if kind in (LAST_GATHER, FIRST):
         emit_gather(module, types, target)
+    if kind in (LAST_IN_PLACE, FEATURES_FEW):
+        emit_margin(module, types, target)
     emit_main = TASKS[kind][1]
     if own_tile:
         emit_main = partial(emit_main, own_tile=own_tile)

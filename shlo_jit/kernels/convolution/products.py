@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64, vector
 from shlo_jit.kernels.convolution.few import emit_few
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
+from shlo_jit.kernels.convolution.margins import is_in_margin, margin_symbol
 from shlo_jit.kernels.convolution.shape import conv_plan
 from shlo_jit.kernels.gemm.blocks import FETCHED_A_STEP, ceil_div, is_told
 from shlo_jit.kernels.gemm.micro import attributes, stripe_symbol
@@ -72,6 +74,21 @@ def _store_block(b: Builder, plan: GemmPlan, block: list[V], place: V, step: V, 
         place = b.offset(place, step)
 
 
+class Part(NamedTuple):
+    """Of the window: some runs of k."""
+
+    place: tuple[V, V, V]
+    """Which: the turns of the two outer loops, and the first run."""
+    offset: V
+    """Of A."""
+    done: V
+    """k before it."""
+    runs: V
+    more: V
+    """1 where C has sums already."""
+    final: V
+
+
 class _Task:
     """What the kinds of tasks share."""
 
@@ -119,8 +136,8 @@ class _Task:
         args = [table, count, width, to, g.get("run"), runs, g.get("run_stride")]
         self.b.call("void", f"shlo_conv_{self.types.name}_gather", args)
 
-    def each_call(self, body: Callable[[V, V, V, V, V], None]) -> None:
-        """`body(offset of A, k done before, runs, accumulate, final)` for every part of the window, in order of k."""
+    def each_call(self, body: Callable[[Part], None]) -> None:
+        """`body` for every part of the window, in order of k."""
         b, g = self.b, self.g
         outer0, stride0, outer1, stride1 = g.ints("outer0 outer0_stride outer1 outer1_stride")
         runs, run, run_stride, each = g.ints("runs run run_stride runs_per_call")
@@ -131,7 +148,7 @@ class _Task:
             first = b.and_(b.icmp("eq", line, 0), b.icmp("eq", s, 0))
             final = b.and_(b.icmp("eq", b.add(line, 1), b.mul(outer0, outer1)), b.icmp("sge", b.add(s, n), runs))
             offset = dot(b, (x, stride0), (y, stride1), (s, run_stride))
-            body(offset, done, n, b.cast("zext", b.not_(first), "i64"), final)
+            body(Part((x, y, s), offset, done, n, b.cast("zext", b.not_(first), "i64"), final))
 
     def stripe(self, args: list[V], later: tuple[V, V] | None = None, own_tile: int = 0) -> None:
         """`later`: what is fetched beside the tiles, and how many bytes beside each; see STRIPE_PARAMS.
@@ -185,10 +202,10 @@ class _LastTask(_Task):
         following = b.select(b.icmp("eq", g.following_bytes, 0), g.pointer("output"), g.pointer("following"))
         self.soon = b.offset(following, b.mul(self.index, self.share))
 
-    def part(self, offset: V, done: V, runs: V, more: V, final: V) -> None:
+    def part(self, part: Part) -> None:
         """All stripes against the panels of a part of the window."""
-        b, g = self.b, self.g
-        k = b.mul(g.get("run"), runs)
+        b, g, done, final = self.b, self.g, part.done, part.final
+        k = b.mul(g.get("run"), part.runs)
         packed, panel_bytes = self.panel(self.group, self.first_panel, done, k)
         # The next part's panels come from memory beside this one's tiles; beside the last part's, what follows.
         after = self.panel(self.group, self.first_panel, b.add(done, k), k)[0]
@@ -197,11 +214,12 @@ class _LastTask(_Task):
         piece = b.min_(b.udiv(fetched, b.mul(self.panels, self.stripes)), b.mul(k, FETCHED_A_STEP))
         b.store(self.first_pixel, self.told, align=8)
 
-        def stripe(at: V, i: V, height: V, a: V, a_rs: V, a_cs: V, k: V, runs: V) -> None:
+        def stripe(at: V, i: V, height: V, a: V, a_rs: V, a_cs: V, k: V, runs: V, run_stride: V) -> None:
             """The stripe that is `at` of the task's; `i` its first pixel."""
             c = b.offset(self.output, b.mul(i, g.get("o_pixel")))
             later = b.offset(b.select(final, self.soon, after), b.mul(b.mul(at, self.panels), piece)), piece
-            self.multiply([a, a_rs, a_cs, height], [packed, panel_bytes], c, [k, more, runs], later)
+            k_of_part = [k, part.more, runs, run_stride]
+            self.multiply([a, a_rs, a_cs, height], [packed, panel_bytes], c, k_of_part, later)
             first, end = b.load("i64", self.told, align=8), b.add(i, height)
             nbytes = b.mul(b.sub(end, first), b.mul(self.n, self.plan.out_bytes))
             with b.if_(is_told(b, nbytes, b.icmp("eq", b.add(at, 1), self.stripes))):
@@ -209,40 +227,72 @@ class _LastTask(_Task):
                 b.store(end, self.told, align=8)
 
         if self.gathers:
-            self._gathered(offset, runs, stripe)
+            self._gathered(part, stripe)
         else:
-            self._in_place(offset, runs, stripe)
+            self._in_place(part, stripe)
 
     def multiply(self, rows: list[V], panels: list[V], c: V, k: list[V], later: tuple[V, V]) -> None:
         """Rows of A (address, strides along rows and k, count) by panels (address, distance), the sums to c. k: steps
-        of a run, whether c has sums already, runs."""
+        of a run, whether c has sums already, runs, and how far they are apart."""
         first, distance = panels
         operand = [first, i64(self.plan.b_step), distance, c, self.g.get("o_pixel")]
-        self.stripe([*rows, *operand, self.n, *k, self.g.get("run_stride")], later, self.own_tile)
+        self.stripe([*rows, *operand, self.n, *k], later, self.own_tile)
 
-    def _in_place(self, offset: V, runs: V, stripe: Callable[..., None]) -> None:
+    def _in_place(self, part: Part, stripe: Callable[..., None]) -> None:
         b, g = self.b, self.g
         od, oh, ow, most = g.ints("od oh ow stripe")
         step, group_offset = b.mul(g.get("stride_w"), g.get("a_w")), b.mul(self.group, g.get("a_group"))
+        # Of long sums a part has few lines to read and many products to do beside; with strides half is for nothing.
+        whole = b.and_(b.and_(part.final, b.icmp("eq", part.more, 0)), b.icmp("eq", g.get("stride_w"), 1))
         with b.loop(self.begin, self.end, hint="line") as line:
             image, d, h = split(b, line, od, oh)
             at = b.add(b.mul(image, g.get("a_batch")), self.pixel_offset(d, h, i64(0)))
-            start = b.offset(self.input, b.add(b.add(at, offset), group_offset))
+            start = b.offset(self.input, b.add(b.add(b.add(at, g.get("a_corner")), part.offset), group_offset))
             with b.loop(0, ow, most, "stripe") as w:
                 height = b.min_(b.sub(ow, w), most)
+                with b.if_(whole):
+                    self._fetch_below(b.offset(start, b.mul(w, step)), b.mul(height, step))
                 nth = b.add(b.mul(b.sub(line, self.begin), self.per_line), b.udiv(w, most))
-                a = b.offset(start, b.mul(w, step))
-                stripe(nth, b.add(b.mul(line, ow), w), height, a, step, i64(self.unit), g.get("run"), runs)
 
-    def _gathered(self, offset: V, runs: V, stripe: Callable[..., None]) -> None:
+                def inside(w: V = w) -> list[V]:
+                    return [b.offset(start, b.mul(w, step)), g.get("run_stride")]
+
+                def at_margin(w: V = w, height: V = height) -> list[V]:
+                    return self._with_padding(part, (image, d, h, w, height))
+
+                copied = b.and_(b.icmp("ne", g.get("margin_line"), 0), is_in_margin(b, g, d, h, w, height))
+                a, run_stride = b.if_else(copied, at_margin, inside)
+                pixels = nth, b.add(b.mul(line, ow), w), height
+                stripe(*pixels, a, step, i64(self.unit), g.get("run"), part.runs, run_stride)
+
+    def _fetch_below(self, a: V, nbytes: V) -> None:
+        """The pixels below the windows of a stripe, which the next line's windows meet first, from memory."""
+        b, g = self.b, self.g
+        down = b.add(b.mul(b.sub(g.get("kh"), 1), g.get("rdil_h")), g.get("stride_h"))
+        below = b.offset(a, b.mul(down, g.get("a_h")))
+        with b.loop(0, nbytes, FETCHED_A_STEP, "fetch") as i:
+            b.prefetch(b.offset(below, i), locality=2)
+
+    def _with_padding(self, part: Part, stripe: tuple[V, ...]) -> list[V]:
+        """What a stripe (image, d, h, w, height) at the margin reads, copied with its padding: where that is, and how
+        far it is from run to run. Runs are lines of the window, or taps of one line."""
+        b, g = self.b, self.g
+        lines = b.icmp("ne", g.get("margin_lines"), 0)
+        depth, line, run = part.place
+        tap, count = b.select(lines, run, line), b.select(lines, part.runs, i64(1))
+        b.call("void", margin_symbol(self.types), [b.params[0], self.group, *stripe, depth, tap, count, self.memory])
+        run_stride = b.select(lines, g.get("margin_line"), g.get("run_stride"))
+        return [b.offset(self.memory, b.select(lines, i64(0), b.mul(run, run_stride))), run_stride]
+
+    def _gathered(self, part: Part, stripe: Callable[..., None]) -> None:
         b, plan = self.b, self.plan
         with b.loop(self.begin, self.end, plan.mr, "stripe") as i:
             height = b.min_(b.sub(self.end, i), plan.mr)
             width = height if plan.masks else i64(plan.mr)
-            self.pointers(self.table, i, height, self.group, offset)
-            self.gather(self.table, height, width, self.memory, runs)
-            k, nth = b.mul(self.g.get("run"), runs), b.udiv(b.sub(i, self.begin), plan.mr)
-            stripe(nth, i, height, self.memory, i64(self.unit), b.mul(width, self.unit), k, i64(1))
+            self.pointers(self.table, i, height, self.group, part.offset)
+            self.gather(self.table, height, width, self.memory, part.runs)
+            k, nth = b.mul(self.g.get("run"), part.runs), b.udiv(b.sub(i, self.begin), plan.mr)
+            stripe(nth, i, height, self.memory, i64(self.unit), b.mul(width, self.unit), k, i64(1), i64(0))
 
 
 class _FewTask(_LastTask):
@@ -254,7 +304,7 @@ class _FewTask(_LastTask):
 
     def multiply(self, rows: list[V], panels: list[V], c: V, k: list[V], later: tuple[V, V]) -> None:
         x, x_stride, _, pixels = rows
-        args = [x, x_stride, pixels, *panels, c, self.g.get("o_pixel"), *k, self.g.get("run_stride")]
+        args = [x, x_stride, pixels, *panels, c, self.g.get("o_pixel"), *k]
         self.b.call("void", self.few, args)
 
     def report(self, final: V, ends: list[V]) -> None:
@@ -320,21 +370,21 @@ def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str
     first_feature = b.mul(group, co)
     first_pixel = b.add(b.mul(image, pixels), p0)
 
-    def part(offset: V, done: V, runs: V, more: V, final: V) -> None:
-        k = b.mul(g.get("run"), runs)
+    def part(part: Part) -> None:
+        k = b.mul(g.get("run"), part.runs)
         panel = b.mul(k, plan.b_step)
         with b.loop(0, n, plan.nr, "panel") as j:
             count = b.min_(b.sub(n, j), plan.nr)
-            t.pointers(table, b.add(first_pixel, j), count, group, offset)
-            t.gather(table, count, i64(plan.nr), b.offset(t.memory, b.mul(b.udiv(j, plan.nr), panel)), runs)
+            t.pointers(table, b.add(first_pixel, j), count, group, part.offset)
+            t.gather(table, count, i64(plan.nr), b.offset(t.memory, b.mul(b.udiv(j, plan.nr), panel)), part.runs)
         with b.loop(0, co, plan.mr, "stripe") as i:
             height = b.min_(b.sub(co, i), plan.mr)
-            a, _ = t.panel(group, b.udiv(i, plan.mr), done, k)
+            a, _ = t.panel(group, b.udiv(i, plan.mr), part.done, k)
             c = b.offset(output, b.mul(i, feature_stride))
             a_args = [a, i64(t.unit), i64(plan.mr * t.unit), height]
-            t.stripe([*a_args, t.memory, i64(plan.b_step), panel, c, feature_stride, n, k, more, i64(1), i64(0)])
+            t.stripe([*a_args, t.memory, i64(plan.b_step), panel, c, feature_stride, n, k, part.more, i64(1), i64(0)])
             feature = b.add(first_feature, i)
-            t.report(final, [image, feature, b.add(feature, height), p0, b.add(p0, n)])
+            t.report(part.final, [image, feature, b.add(feature, height), p0, b.add(p0, n)])
 
     t.each_call(part)
     b.ret()

@@ -26,7 +26,8 @@ _FIELDS = (
     "pd ph pw copy_iw0 copy_count copy_w0 "
     "a_group a_batch a_d a_h a_w "
     "run runs run_stride runs_per_call outer0 outer0_stride outer1 outer1_stride "
-    "row_chunk row_chunks stripe own_tile nc column_chunks inside0 inside1"
+    "row_chunk row_chunks stripe own_tile nc column_chunks inside0 inside1 "
+    "margin_line margin_lines a_corner"
 )
 FIELDS = tuple(_FIELDS.split())
 """Slots of the parameter table, 8 bytes each. All strides in bytes."""
@@ -176,6 +177,8 @@ class _Decision:
     is_constant: bool
     """Whether the kernel is known when the program is compiled."""
     values: dict[str, int] = field(default_factory=dict)
+    copies_margins: bool = False
+    """Whether tasks copy what windows read that reach beyond the image, and read the others in place."""
 
     def table(self) -> list[int]:
         s = self.shape
@@ -215,9 +218,11 @@ class _Decision:
         elif self._adjacent_images():
             self._cut_images()
         else:
-            self._padded_input()
-            self._runs()
-            self._cut()
+            self._products()
+            if self._has_small_margins():
+                self.copies_margins = True
+                self._set(copy_tasks=0)
+                self._products()
         if 0 in (self.images, self.pixels, s.groups, s.co):
             self._set(copy_tasks=0, weight_tasks=0, main_tasks=0)
         return [self.values.get(name, 0) for name in FIELDS]
@@ -314,20 +319,35 @@ class _Decision:
         self._set(scratch_workers=_round(self.copy_bytes + 256, 64))
 
     # ------------------------------------------------------------------ the input products read
+    def _products(self) -> None:
+        self._padded_input()
+        self._runs()
+        self._cut()
+
+    def _is_plain(self) -> bool:
+        """Whether elements of the input are what tiles read, in their order."""
+        dilated = any(d > 1 and x > 1 for d, x in zip(self.ldil, self.input, strict=True))
+        same = storage(self.types.a) == self.plan.unit and (self.shape.in_feature == 1 or equal(self.shape.ci, 1))
+        return same and not dilated
+
     def _padded_input(self) -> None:
-        """Reads the input in place if no pixel needs padding; else a padded copy [group, image, d, h, w, feature]."""
+        """Reads the input in place if no pixel needs padding, or few do, which tasks copy; else a padded copy [group,
+        image, d, h, w, feature]."""
         s, unit = self.shape, self.plan.unit_bytes
         needed = tuple(
             (o - 1) * t + (k - 1) * r + 1
             for o, t, k, r in zip(self.output, self.stride, self.window, self.rdil, strict=True)
         )
-        same = storage(self.types.a) == self.plan.unit and (s.in_feature == 1 or equal(s.ci, 1))
         fits = all(n <= x for n, x in zip(needed, self.input, strict=True))
-        dilated = any(d > 1 and x > 1 for d, x in zip(self.ldil, self.input, strict=True))
-        if same and fits and not dilated and self.pad == (0, 0, 0):
+        inside = fits and self.pad == (0, 0, 0)
+        if self._is_plain() and (inside or self.copies_margins):
             v = self.values
             self._set(a_d=v["in_sd"], a_h=v["in_sh"], a_w=v["in_sw"], a_batch=v["in_batch"], a_group=v["in_group"])
             self.copy_bytes = 0
+            if not inside:
+                reach = (v["stripe"] - 1) * self.stride[2] + (self.window[2] - 1) * self.rdil[2] + 1
+                corner = sum(p * v[f"a_{x}"] for p, x in zip(self.pad, "dhw", strict=True))
+                self._set(margin_line=reach * v["a_w"], a_corner=-corner)
             return
         pd, ph, pw = (max(1, x) for x in needed)
         a_w = s.ci * unit
@@ -342,6 +362,20 @@ class _Decision:
         end = min(self.input[2], (pw - 1 - pad) // dilation + 1)
         self._set(copy_iw0=first, copy_count=max(0, end - first), copy_w0=(pad + first * dilation) * a_w)
 
+    def _has_small_margins(self) -> bool:
+        """Of a cut with a padded copy: whether that is dearer than what tasks would copy where windows reach beyond the
+        image (see `margins.py`): those of each column, each stripe and each line of the output anew. Where windows are
+        apart, there are few of these for much input."""
+        s, v = self.shape, self.values
+        width, height = self.output[2], v.get("stripe", 0)
+        plain = equal(v["in_sw"], s.ci * self.plan.unit_bytes) and self._is_plain() and three(s.output, 1)[1] != 1
+        if v["kind"] != LAST_IN_PLACE or not v.get("copy_tasks") or not plain or isinstance(width, Size) or not width:
+            return False
+        ends = [(w, min(w + height, width)) for w in range(0, width, height)]
+        margins = sum(w < v["inside0"] or end > v["inside1"] for w, end in ends)
+        lines, apart = self.window[0] * self.window[1], self.stride[0] * self.stride[1] * self.stride[2]
+        return margins * lines * v["column_chunks"] <= tuning.CONV_MARGINS * len(ends) * apart
+
     def _runs(self) -> None:
         """k as stretches that are adjacent in the input: (width, feature) of the window where that is, else feature."""
         s, v = self.shape, self.values
@@ -349,6 +383,7 @@ class _Decision:
         kd, kh, kw = self.window
         if kw == 1 or (self.rdil[2] == 1 and equal(v["a_w"], s.ci * self.plan.unit_bytes)):
             run, runs, stride, outer = s.ci * kw, kh, taps[1], (1, 0)
+            self._set(margin_lines=1)
         else:
             run, runs, stride, outer = s.ci, kw, taps[2], (kh, taps[1])
         self._set(run=run, runs=runs, run_stride=stride, outer0=kd, outer0_stride=taps[0])
@@ -397,7 +432,7 @@ class _Decision:
             (self._cut_last if last else self._cut_first)(hint_of(k), call_k)
 
     def _cut_last(self, k: int, call_k: int) -> None:
-        s, plan = self.shape, self.plan
+        s, plan, v = self.shape, self.plan, self.values
         columns = max(plan.nr, min(512, (192 << 10) // hint_of(call_k)) // plan.nr * plan.nr)
         columns = min(columns, _round(hint_of(s.co), plan.nr))
         rows = max(2, tuning.CONV_TASK // max(1, columns * k * plan.mr)) * plan.mr
@@ -408,7 +443,8 @@ class _Decision:
         self._set(stripe=self._stripe(width)[0])
         if self._fills_tiles(width, columns):
             lines = self.images * self.output[0] * self.output[1]
-            chunk = _even_chunk(lines, max(1, rows // width))
+            many = hint_of(lines) * -(-hint_of(s.co) // columns) // tuning.CONV_TASKS
+            chunk = _even_chunk(lines, max(1, rows // width, min(many, tuning.CONV_LINES)))
             self._set(kind=LAST_IN_PLACE, row_chunk=chunk, row_chunks=-(-lines // chunk))
             height = self.values["stripe"]
             self._set(own_tile=0 if height in row_counts(plan) else height)
@@ -417,7 +453,8 @@ class _Decision:
         column_chunks = -(-s.co // columns)
         self._set(nc=columns, column_chunks=column_chunks)
         self._set(main_tasks=self.values["row_chunks"] * column_chunks * s.groups)
-        self._set(worker_bytes=_round(call_k * plan.mr * plan.unit_bytes + 1024, 64))
+        margin = v["margin_line"] * (v["runs_per_call"] if v.get("margin_lines") else 1) if "margin_line" in v else 0
+        self._set(worker_bytes=_round(max(call_k * plan.mr * plan.unit_bytes + 1024, margin), 64))
 
     def _few(self) -> bool:
         """Whether lanes go along k: a kernel is packed for that where stores have masks, or when it is compiled."""

@@ -280,8 +280,7 @@ def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) 
 
 def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> tuple[N, N]:
     """Rows and columns of a task where B was packed before. Rows come in equal chunks that stay in the cache."""
-    few = tuning.GEMM_PRIVATE_ROWS // plan.mr * plan.mr
-    chunks = a.most(a.ceil_div(s.m, few), 1)
+    chunks = a.most(a.ceil_div(s.m, _rows_of_panels(a, plan, s, mode_a)), 1)
     stripes = a.ceil_div(a.ceil_div(s.m, plan.mr), chunks)
     height = a.select(a.compare("gt", chunks, 1), a.mul(stripes, plan.mr), s.m)
     panel = a.mul(a.most(height, tuning.GEMM_TASK_ROWS), a.mul(a.most(s.k, 1), plan.nr))
@@ -289,6 +288,19 @@ def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> tuple[N
     each = a.select(long, _panels_of_long(a, plan, s, panel), _panels_of_short(a, plan, s, panel, chunks))
     tasks = a.mul(chunks, a.ceil_div(a.ceil_div(s.n, plan.nr), a.most(each, 1)))
     return _halved(a, plan, height, tasks), a.mul(each, plan.nr)
+
+
+def _rows_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> N:
+    """Rows of a task where B was packed before, about. Few where the second level cache keeps all panels and there are
+    rows for many tasks: tasks then have whole lines of C, which its columns are not."""
+    most = tuning.GEMM_PRIVATE_ROWS // plan.mr * plan.mr
+    of_row = a.most(a.mul(a.most(s.k, 1), s.n), 1)
+    each = a.most(a.ceil_div(a.number(tuning.GEMM_LEAST_TASK), of_row), tuning.GEMM_NEAR_ROWS)
+    each = a.least(a.mul(a.ceil_div(each, plan.mr), plan.mr), most)
+    panels = a.mul(a.mul(a.ceil_div(s.n, plan.nr), a.most(s.k, 1)), plan.b_step // plan.group)
+    near = a.both(a.compare("le", panels, tuning.GEMM_NEAR_PANELS), a.compare("eq", mode_a, IN_PLACE))
+    enough = a.compare("ge", a.ceil_div(s.m, each), tuning.GEMM_CHUNKS)
+    return a.select(a.both(near, enough), each, a.number(most))
 
 
 def _halved(a: Numbers, plan: GemmPlan, height: N, tasks: N) -> N:
@@ -307,7 +319,7 @@ def _panels_of_short(a: Numbers, plan: GemmPlan, s: Extents, panel: N, chunks: N
     many = a.most(a.ceil_div(panels, tuning.GEMM_TASKS), a.ceil_div(a.number(tuning.GEMM_LEAST_TASK), panel))
     each = a.least(many, a.most(a.div(a.number(tuning.GEMM_TASK), panel), 1))
     near = a.div(a.number(tuning.GEMM_NEAR_PANELS), a.mul(a.most(s.k, 1), plan.b_step // plan.group))
-    each = a.least(a.select(a.compare("ge", chunks, tuning.GEMM_TASKS), a.most(near, 1), each), widest)
+    each = a.least(a.select(a.compare("ge", chunks, tuning.GEMM_CHUNKS), a.most(near, 1), each), widest)
     return a.ceil_div(panels, a.most(a.ceil_div(panels, each), 1))
 
 

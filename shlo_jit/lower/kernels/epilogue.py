@@ -23,7 +23,8 @@ def write_epilogue(low: ProgramLowering, epilogue: Epilogue | None) -> tuple[V, 
     values = list(dict.fromkeys([*(k[0] for k in nest.loads), *(s.target for s in nest.stores)]))
     hint = f"epilogue_{epilogue.step.hint}"
     name = low.new_name(hint)
-    NestLowering(epilogue.schedule).write_epilogue(low.module, name, values, symbolic=low.is_symbolic)
+    aligned = low.aligned(epilogue.step)
+    NestLowering(epilogue.schedule).write_epilogue(low.module, name, values, aligned, symbolic=low.is_symbolic)
     name = low.share(hint, name)
     frame = b.alloca("ptr", len(values) + low.is_symbolic)
     for i, v in enumerate(values):

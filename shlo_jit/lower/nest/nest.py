@@ -87,7 +87,9 @@ class NestLowering:
             self.row.bounds = {v: (low, b.min_(b.add(low, split.chunk), self.space.extents[v]))}
             self.all_rows()
 
-    def write_epilogue(self, module: ModuleText, name: str, values: list[Value], *, symbolic: bool) -> None:
+    def write_epilogue(
+        self, module: ModuleText, name: str, values: list[Value], aligned: set[Value], *, symbolic: bool
+    ) -> None:
         """`void @name(ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`: the nest on a rectangle of a matrix.
 
         The frame holds the addresses of `values` in order, and of a symbolic program then that of its sizes. The
@@ -105,6 +107,7 @@ class NestLowering:
         pointers = {v: b.load("ptr", b.element(frame, "ptr", i), 8, extra) for i, v in enumerate(values)}
         self.b = b
         self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers))
+        self.stream(aligned)
         outer = self.decode(tile.batch, batch)
         with b.loop(i0, i1, 1, "row") as i:
             variables = {**outer, **self.decode(tile.rows, i)}

@@ -1,0 +1,81 @@
+"""Pixels whose windows reach beyond the image: what they read is copied with its padding, by the task that wants it.
+
+Where an image is some stripes wide, most windows lie inside it and are read in place. A copy of the whole input for the
+few others would be written to memory and read from there; what a stripe at the margin reads stays in the first levels
+of cache. The zeros are multiplied like everything else, so the bits are those of a padded input.
+"""
+
+from __future__ import annotations
+
+from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.convolution.input import Arguments, dot
+from shlo_jit.kernels.gemm.micro import attributes
+from shlo_jit.kernels.gemm.types import GemmTypes
+from shlo_jit.kernels.target import Target
+
+MARGIN_PARAMS = [
+    ("ptr", "frame"),
+    ("i64", "group"),
+    ("i64", "image"),
+    ("i64", "d"),
+    ("i64", "h"),
+    ("i64", "w"),
+    ("i64", "height"),
+    ("i64", "depth"),
+    ("i64", "tap"),
+    ("i64", "lines"),
+    ("ptr", "to"),
+]
+"""Of the stripe of `height` output pixels from (group, image, d, h, w) on: `lines` lines of the window, from `tap` on,
+at depth `depth` of the window; they are written to `to`, `margin_line` bytes apart."""
+
+
+def margin_symbol(types: GemmTypes) -> str:
+    return f"shlo_conv_{types.name}_margin"
+
+
+def emit_margin(module: ModuleText, types: GemmTypes, target: Target) -> None:
+    b = module.function(margin_symbol(types), MARGIN_PARAMS, attributes=attributes(target))
+    frame, group, image, d, h, w, height, depth, tap, lines, to = b.params
+    g = Arguments(b, frame)
+    pixel, extent, line_bytes = g.ints("a_w in_w margin_line")
+    first = b.sub(b.mul(w, g.get("stride_w")), g.get("pad_w"))
+    reach = b.mul(b.sub(g.get("kw"), 1), g.get("rdil_w"))
+    count = b.add(b.add(b.mul(b.sub(height, 1), g.get("stride_w")), reach), 1)
+    # Of `count` pixels, those from `start` to `end` are the image's.
+    start = b.min_(b.max_(b.sub(0, first), 0), count)
+    end = b.max_(b.min_(b.sub(extent, first), count), start)
+    left, right = b.mul(start, pixel), b.mul(end, pixel)
+    whole = b.mul(count, pixel)
+    z = _input_place(b, g, d, depth, "d")
+    places = (group, g.get("a_group")), (image, g.get("a_batch")), (z, g.get("a_d")), (b.add(first, start), pixel)
+    source = b.offset(g.pointer("input"), dot(b, *places))
+    deep = _is_inside(b, g, z, "d")
+    with b.loop(0, lines, hint="line") as nth:
+        at = b.offset(to, b.mul(nth, line_bytes))
+        y = _input_place(b, g, h, b.add(tap, nth), "h")
+        inside = b.and_(deep, _is_inside(b, g, y, "h"))
+        b.memset(at, 0, b.select(inside, left, whole))
+        with b.if_(inside):
+            b.memcpy(b.offset(at, left), b.offset(source, b.mul(y, g.get("a_h"))), b.sub(right, left))
+            b.memset(b.offset(at, right), 0, b.sub(whole, right))
+    b.ret()
+
+
+def _input_place(b: Builder, g: Arguments, output: V, tap: V, axis: str) -> V:
+    """Where in the input an output's window has its tap."""
+    stride, pad, dilation = g.ints(f"stride_{axis} pad_{axis} rdil_{axis}")
+    return b.add(b.sub(b.mul(output, stride), pad), b.mul(tap, dilation))
+
+
+def _is_inside(b: Builder, g: Arguments, place: V, axis: str) -> V:
+    return b.icmp("ult", place, g.get(f"in_{axis}"))
+
+
+def is_in_margin(b: Builder, g: Arguments, d: V, h: V, w: V, height: V) -> V:
+    """Whether windows of the stripe reach beyond the image."""
+    inside = b.and_(b.icmp("sge", w, g.get("inside0")), b.icmp("sle", b.add(w, height), g.get("inside1")))
+    for axis, output in (("d", d), ("h", h)):
+        for tap in (i64(0), b.sub(g.get(f"k{axis}"), 1)):
+            inside = b.and_(inside, _is_inside(b, g, _input_place(b, g, output, tap, axis), axis))
+    return b.not_(inside)
