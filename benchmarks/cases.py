@@ -219,6 +219,9 @@ def control() -> Iterator[Case]:
     yield case("mandelbrot", programs.mandelbrot, uniform(600, 600), uniform(600, 600), tolerance=EDGE)
     yield case("scan of 400", lambda x: lax.scan(lambda c, y: (c * 0.9 + y, c), x[0], x), normal(400, 64))
     yield case("heat, 60 steps", programs.heat, uniform(800, 800), flops=60 * 800 * 800 * 7)
+    plane = uniform(3000, 3000)
+    yield case("wave of 3000 x 3000", programs.wave, plane, plane, flops=40 * 3000 * 3000 * 8)
+    yield case("life of 512 x 512", programs.life, integers(512, 512, low=0, below=2), tolerance=0)
     yield case("collatz", programs.collatz, integers(4096, low=1, below=100_000), tolerance=0)
 
 

@@ -48,6 +48,28 @@ def heat(u: Array) -> Array:
     return lax.fori_loop(0, 60, step, u)
 
 
+def wave(u: Array, v: Array) -> tuple[Array, Array]:
+    """Forty steps of the wave equation on a torus."""
+
+    def step(_: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        u, v = state
+        around = jnp.roll(u, 1, 0) + jnp.roll(u, -1, 0) + jnp.roll(u, 1, 1) + jnp.roll(u, -1, 1)
+        return 2 * u - v + 0.2 * (around - 4 * u), u
+
+    return lax.fori_loop(0, 40, step, (u, v))
+
+
+def life(cells: Array) -> Array:
+    """A hundred generations of the game of life on a torus."""
+
+    def step(_: Array, cells: Array) -> Array:
+        shifts = [(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1) if a or b]
+        near = sum(jnp.roll(cells, shift, (0, 1)) for shift in shifts)
+        return ((near == 3) | ((cells == 1) & (near == 2))).astype(jnp.int32)
+
+    return lax.fori_loop(0, 100, step, cells)
+
+
 def mandelbrot(x: Array, y: Array) -> Array:
     """For how many of 100 turns points of the plane stay near the origin: sums of rows, as XLA may multiply and add
     with one rounding, and points at the edge then leave earlier or later."""

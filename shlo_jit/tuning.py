@@ -83,6 +83,19 @@ times fewer elements. Case `forces between bodies`."""
 FREE_PLACES = 8
 """Places of one nest at which an index map is still followed rather than its operand's copy written. Chosen: a
 stencil's."""
+NEAR_PLACES = 27
+"""The same of parts, pads, rolls and borders of what is in memory in any case. Chosen: a stencil's in three
+dimensions."""
+CHOICE_PIECES = 4
+"""Pieces of one tensor that a loop reads where they are, rather than their concatenation. Chosen: rolls have two,
+tensors with borders three."""
+CHOICE_DEPTH = 100
+"""Ops that are looked through to find what a choice is made of. Bounds compile time."""
+USUAL_PART = 2
+"""One in so many turns of a loop, or more, are alike, for code without conditions to be written for them. Chosen."""
+UPDATE_SHARE = 2
+"""An update of one in so many elements, or more, is chosen from with what it leaves where it cannot be made in place.
+Chosen: the same traffic."""
 HOMES_ASKED = 50
 """Of the nests that read a value, so many are asked whether they can also write it: bounds compile time."""
 ROW_ELEMENTS = 1 << 16
@@ -325,13 +338,16 @@ gains 15 % of 300 us, and takes 15 ms. Chosen."""
 CONV_GATHER = 4
 """Share of a line's pixels that may be idle rows of tiles, before they are gathered: one part of this many times the
 panels of a task. 13 pixels of 512 features gain 5 % when gathered, 20 of 256 lose 10 %. Chosen."""
+CONV_FEW_FEATURES = 8
+"""Output features up to which the lanes of a convolution go along its window. Chosen: 3 x 3 of 32 to 3 take a seventh
+of what tiles take, of 32 to 8 a third."""
+CONV_FEW_STEPS = 5
+"""Steps of k a feature from which they do: their sums have to be added up in the end. Chosen: single pixels of 16 to 3
+features take two thirds, of 32 to 8 an eighth more."""
 CONV_MARGINS = 1
 """Of an input that has to be padded, the share that tasks copy at the margins of the image at most, each for itself;
 where it is more, one copy is made for all. Lines of 128 pixels gain 3 %, those of 64 lose 2 %. U-Net of
 `benchmarks.deployed`."""
-CONV_FEW_FEATURES = 4
-"""Output features up to which the lanes of a convolution go along its window. Chosen: 3 x 3 of 32 to
-3 take a seventh, to 16 as long as by tiles."""
 FEW_COLUMNS_ROWS = 64
 """Rows from which a product with a few columns is a convolution with a few features. Chosen: fewer take 1 us."""
 FEW_COLUMNS_STEPS = 16
@@ -375,6 +391,21 @@ USUAL_TURNS = 32
 """Turns that a loop is taken to have where that depends on values. Chosen."""
 TURNS_VECTORS = 8
 """Vectors of a tile, where they fit into the registers: two pipes with four turns of latency. Case `mandelbrot`."""
+TIME_BLOCKS_BYTES = 16 << 20
+"""Bytes of a loop's states and operands from which several turns are made on a part of them before the next part.
+Chosen: what a last level of cache keeps for a program; below, nothing is gained or lost. No case moves."""
+TIME_BLOCKS_CACHE = 640 << 10
+"""Bytes that such turns work on at a time: most of the second level of cache. Case `wave of 3000 x 3000`."""
+TIME_BLOCKS_FEW = 4
+"""Turns below which they work on more. Chosen."""
+TIME_BLOCKS_SHARED = 4 << 20
+"""Bytes that they work on then: a part of the last level of cache, which cores share. Chosen by planes of 512 KiB."""
+TIME_BLOCKS_FRONT = 16 << 10
+"""Bytes of lines that a turn does before the next one follows. Chosen: what starting it costs."""
+TIME_BLOCKS_TURNS = 16
+"""Turns at a time, at most. Case `wave of 3000 x 3000`."""
+TIME_BLOCKS_STRIPES = 8
+"""Stripes there are at least, so that cores can share them. Chosen."""
 TURNS_OPS = 128
 """Ops of a turn, of all vectors of a tile: larger bodies hide their latency by themselves. Case `mandelbrot`."""
 PART_STEPS = 100

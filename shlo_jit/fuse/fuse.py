@@ -12,6 +12,7 @@ import math
 
 from shlo_jit import tuning
 from shlo_jit.fuse.attention import form_attention
+from shlo_jit.fuse.choices import NEAR, chooses, source_of
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.gradient import form_gradients
@@ -47,16 +48,18 @@ def fuse_control(op: Op, position: int) -> ControlStep:
         return ControlStep(position=position, op=op, blocks=[fuse_block(r.block) for r in op.regions])
     found = fuse_turns(op)
     if isinstance(found, Refusal):
-        blocks = [fuse_block(r.block) for r in op.regions]
+        blocks = [fuse_block(op.block(0)), _Fusion(op.block(1), in_loop=True).run()]
         return ControlStep(position=position, op=op, blocks=blocks, no_turns=found)
     return ControlStep(position=position, op=op, blocks=[fuse_block(op.block(0)), found])
 
 
 class _Fusion(Grouping):
-    """The sweep over a block."""
+    """The sweep over a block. `in_loop`: the body of a while."""
 
-    def __init__(self, block: Block):
+    def __init__(self, block: Block, in_loop: bool = False):
         super().__init__(block)
+        self.in_loop = in_loop
+        self.results = {*block.terminator.operands}
         self.inner: dict[int, list[Value]] = {}
         """What the blocks of control flow read from outside, by id of the block."""
         self.acting: Step | None = None
@@ -75,7 +78,7 @@ class _Fusion(Grouping):
             elif op.name == "stablehlo.reduce" and has_plain_body(op):
                 fuse_reduce(self, op, position)
             elif op.name == "stablehlo.dynamic_update_slice":
-                fuse_update(self, op, position)
+                self.update(op, position)
             elif op.name == "stablehlo.concatenate":
                 self.concatenate(op, position)
             elif op.name == "stablehlo.pad" and not is_fusible(op):
@@ -126,10 +129,20 @@ class _Fusion(Grouping):
                 self.read(step, part)
 
     def concatenate(self, op: Op, position: int) -> None:
-        """A concatenation in memory; one that products read in pieces is dead here."""
+        """A concatenation in memory, unless nests read its parts; one that products read in pieces is dead here."""
+        nests = self.nests_wanting(op.result)
+        if nests and op.result not in self.memory and chooses(op) and self.inline_everywhere(op, nests) is None:
+            return
         found = self.pieces.get(op.result)
         why = f", not read in pieces: {found.reason}" if isinstance(found, Refusal) else ""
         fuse_concatenate(self, op, position, why)
+
+    def update(self, op: Op, position: int) -> None:
+        """An update in place, or where nests choose between it and what it leaves, another value."""
+        if chooses(op):
+            self.fusible(op, position)
+        else:
+            fuse_update(self, op, position)
 
     def keep_order(self, step: Step) -> None:
         """Steps with effects run in the program's order, whose last ones come first here."""
@@ -176,8 +189,10 @@ class _Fusion(Grouping):
         visits, size = hint_of(self.visits(op.result, nests)), hint_of(op.result.tensor.size)
         if op.name == "stablehlo.gather" and visits > 2 * size:
             return Refusal(f"its readers want {visits:,} elements of {size:,}, a load a lane")
-        if price == 0 and op.name != "stablehlo.pad":
-            return None if places <= tuning.FREE_PLACES or not op.operands else Refusal(f"read at {places} places")
+        near = op.name in NEAR and self.moves_memory(op)
+        if price == 0 and (op.name != "stablehlo.pad" or near):
+            most = tuning.NEAR_PLACES if near else tuning.FREE_PLACES
+            return None if places <= most or not op.operands else Refusal(f"read at {places} places")
         if len(nests) > 1 and visits <= size:  # each reads a part of its own: nothing is computed twice
             return None if places == 1 else Refusal(f"read at {places} places")
         if places > 1 and price > 1:
@@ -213,7 +228,15 @@ class _Fusion(Grouping):
 
     def is_leaf(self, op: Op) -> bool:
         """The op reads only what is in memory in any case: a full nest that takes it in asks for nothing more."""
-        return all(o.op is None or id(o.op) not in self.here or is_inline_constant(o) for o in op.operands)
+        return all(self.is_there(o) for o in op.operands)
+
+    def moves_memory(self, op: Op) -> bool:
+        """The op says where elements are of what is in memory in any case, through other such ops."""
+        return all(self.is_there(source_of(o)) for o in op.operands)
+
+    def is_there(self, value: Value) -> bool:
+        """In memory when the block begins, or needing none."""
+        return value.op is None or id(value.op) not in self.here or is_inline_constant(value)
 
     def visits(self, value: Value, nests: list[Nest]) -> int:
         """How many elements would be computed, all readers together."""
@@ -237,6 +260,9 @@ class _Fusion(Grouping):
                 self.load(nest, value)
         if home is None and not nests and self.store_beside(op, why):
             return
+        if home is None and (sibling := self.sibling(value)) is not None:
+            sibling.pending[value] = [sibling.stores[0].at]
+            home = sibling if self.store_in(sibling, op, nests, why) is None else None
         if home is None:
             nest = self.new_nest(position)
             at = space_of(nest, value.tensor.extents)
@@ -287,6 +313,34 @@ class _Fusion(Grouping):
                     todo.append(before)
         return False
 
+    def sibling(self, value: Value) -> Nest | None:
+        """Of a loop's states: a nest that computes another one from what this one is computed from."""
+        if not self.in_loop or value not in self.results:
+            return None
+        for nest in self.of_nest:
+            if is_whole(nest, value.tensor.extents) and nest.stores[0].target in self.results:
+                targets = {s.target for s in nest.stores}
+                if self.sources(value, targets) & self.sources(nest.stores[0].target, {value}):
+                    return nest
+        return None
+
+    def sources(self, value: Value, never: set[Value]) -> set[Value]:
+        """The arguments of the block that a value is computed from, if that is little work to find out; none where one
+        of `never` is on the way."""
+        found, seen, todo = set[Value](), set[Value](), [value]
+        while todo:
+            v = todo.pop()
+            if v in seen:
+                continue
+            seen.add(v)
+            if v in never or len(seen) > tuning.NEST_OPS or (v.op is not None and v.op.regions):
+                return set()
+            if v.op is None and v.owner is self.block:
+                found.add(v)
+            elif v.op is not None and id(v.op) in self.here:
+                todo += v.op.operands
+        return found
+
     def store_in(self, nest: Nest, op: Op, nests: list[Nest], why: str) -> Refusal | None:
         """Let a nest that reads a value compute and write it."""
         value = op.result
@@ -311,6 +365,15 @@ class _Fusion(Grouping):
         if depends(step, *(o for o in others if o is not step)):
             return Refusal("has to wait for another one")
         return None
+
+
+def is_whole(nest: Nest, shape: tuple[int, ...]) -> bool:
+    """Whether a nest is a plain loop over the elements of a tensor of that shape, which it writes."""
+    if nest.reduce_vars or nest.overwrites is not None or nest.after is not None or not nest.stores:
+        return False
+    lead = nest.stores[0]
+    whole = lead.at.index == lead.index and not lead.at.conditions and lead.target.tensor.extents == shape
+    return whole and covers(nest, lead.at, shape) == {v for v, e in enumerate(nest.extents) if is_wide(e)}
 
 
 def outside_values(block: Block, inner: dict[int, list[Value]]) -> list[Value]:

@@ -26,7 +26,7 @@ class Target:
     """32 with AVX-512, on AArch64 and on RISC-V, 16 otherwise."""
     has_fma: bool
     has_masks: bool
-    """Masked loads and stores of every element width cost about as much as plain ones (AVX-512 BW and VL)."""
+    """Masked loads and stores of every element width cost about as much as plain ones (AVX-512 BW, DQ and VL)."""
     has_mask_registers: bool
     """LLVM may choose AVX-512's masked stores (AVX-512 F)."""
     has_bf16_dot: bool

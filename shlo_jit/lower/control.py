@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.codegen import abi
 from shlo_jit.fuse.plan import ControlStep
-from shlo_jit.ir.core import Value
-from shlo_jit.kernels.builder import V, const, i32
+from shlo_jit.kernels.builder import V, i32
+from shlo_jit.lower.kernels.copy import copy, swap
 from shlo_jit.lower.scope import Scope
+from shlo_jit.lower.time_blocks import blocked, write_turns
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -44,22 +45,32 @@ def _loop(low: ProgramLowering, step: ControlStep) -> None:
         moved.update({id(s): p, id(t): q})
     since, low.pauses.since = low.pauses.since, 0
     low.block(cond)
-    b.branch_if(_truth(low, cond.results[0]), inside, done)
+    b.branch_if(low.truth(cond.results[0]), inside, done)
     b.start(inside)
-    low.block(body)
-    low.finish(body)
+    following = [(q, p) for p, q in places]
+    together = blocked(low, step)
+    if together is not None:
+        is_odd = write_turns(low, step, *together)
+        following = [(b.select(is_odd, q, p), b.select(is_odd, p, q)) for p, q in places]
+    else:
+        low.block(body)
+        low.finish(body)
     low.pauses.turn()
     low.pauses.since = since
     last = b.block
     b.branch(head)
-    for (p, q), (s0, t0) in zip(places, homes, strict=True):
-        b.fill_phi(at, p, [(s0, before), (q, last)])
-        b.fill_phi(at, q, [(t0, before), (p, last)])
+    for (p, q), (s0, t0), (s, t) in zip(places, homes, following, strict=True):
+        b.fill_phi(at, p, [(s0, before), (s, last)])
+        b.fill_phi(at, q, [(t0, before), (t, last)])
     b.start(done)
     low.scope.moved = saved
-    for (s, _), (p, _), (home, _) in zip(exchanges, places, homes, strict=True):
+    states = {id(low.memory.storage[v]) for v in step.op.results if v in low.memory.storage}
+    for (s, t), (p, _), (home, other) in zip(exchanges, places, homes, strict=True):
         with b.if_(b.icmp("ne", p, home)):
-            b.memcpy(home, p, s.nbytes)
+            if id(t) in states:
+                swap(low, home, other, s.nbytes)
+            else:
+                copy(low, home, p, s.nbytes)
 
 
 def _branches(low: ProgramLowering, step: ControlStep) -> None:
@@ -68,7 +79,7 @@ def _branches(low: ProgramLowering, step: ControlStep) -> None:
     labels = [b.label("branch") for _ in step.blocks]
     index = step.op.operands[0]
     if step.op.name == "stablehlo.if":
-        b.branch_if(_truth(low, index), labels[0], labels[1])
+        b.branch_if(low.truth(index), labels[0], labels[1])
     else:
         i = b.load("i32", low.pointer(index))
         cases = " ".join(f"i32 {k}, label %{l}" for k, l in enumerate(labels[:-1]))
@@ -83,13 +94,6 @@ def _branches(low: ProgramLowering, step: ControlStep) -> None:
         b.branch(done)
     b.start(done)
     low.pauses.since = longest
-
-
-def _truth(low: ProgramLowering, value: Value) -> V:
-    b = low.b
-    if value.op is not None and value.op.name == "stablehlo.constant" and value not in low.memory.storage:
-        return const("i1", bool(value.op.constant.array.reshape(-1)[0]))
-    return b.icmp("ne", b.load("i8", low.pointer(value)), const("i8", 0))
 
 
 def write_part(low: ProgramLowering, write: Callable[[], None]) -> None:

@@ -111,6 +111,12 @@ class ProgramLowering:
         """Address of a value's buffer, in the function being written."""
         return self.address(self.memory.storage[value])
 
+    def truth(self, value: Value) -> V:
+        """An i1 of memory, or a constant."""
+        if value.op is not None and value.op.name == "stablehlo.constant" and value not in self.memory.storage:
+            return const("i1", bool(value.op.constant.array.reshape(-1)[0]))
+        return self.b.icmp("ne", self.b.load("i8", self.pointer(value)), const("i8", 0))
+
     def address(self, storage: Storage) -> V:
         scope = self.scope
         if id(storage) in scope.moved:
@@ -370,12 +376,21 @@ class ProgramLowering:
         return {v for v in step.writes if self.memory.storage[v].kind in ("arena", "result")}
 
     def nest(self, step: NestStep, schedule: NestSchedule) -> None:
-        check_supported(step.nest)
         if any(equal(s.target.tensor.size, 0) for s in step.nest.stores) and equal(step.nest.rows, 0):
             return
-        low = NestLowering(schedule)
         if equal(schedule.tasks.units, 0):
             return
+        low, hint = NestLowering(schedule), step.hint
+        name, pointers, buffers = self.nest_kernel(step, schedule)
+        self.run_units(name, pointers, schedule.tasks)
+        if schedule.split is not None:
+            name = self.new_name(hint)
+            low.write_finish(self.module, name, buffers)
+            self.b.call("void", self.share(hint, name), [*pointers, i64(0), i64(1)], declare=False)
+
+    def nest_kernel(self, step: NestStep, schedule: NestSchedule) -> tuple[str, list[V], list[tuple[str, list[Value]]]]:
+        """The function of a nest's units, the addresses that it takes, and the values in each."""
+        check_supported(step.nest)
         groups: dict[int, list[Value]] = {}
         values = dict.fromkeys([*(k[0] for k in step.nest.loads), *(s.target for s in step.nest.stores)])
         for v in values:
@@ -390,13 +405,8 @@ class ProgramLowering:
             pointers.append(self.scratch(step))
         hint = step.hint
         name = self.new_name(hint)
-        low.write(self.module, name, buffers, self.aligned(step))
-        name = self.share(hint, name)
-        self.run_units(name, pointers, schedule.tasks)
-        if schedule.split is not None:
-            name = self.new_name(hint)
-            low.write_finish(self.module, name, buffers)
-            self.b.call("void", self.share(hint, name), [*pointers, i64(0), i64(1)], declare=False)
+        NestLowering(schedule).write(self.module, name, buffers, self.aligned(step))
+        return self.share(hint, name), pointers, buffers
 
     def run_units(self, name: str, pointers: list[V], tasks: Tasks) -> None:
         """Call a kernel `void name(ptr pointers..., i64 first, i64 last)` for all units, in tasks."""

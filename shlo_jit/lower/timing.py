@@ -81,13 +81,13 @@ class Timing:
             self.kernels[self.open[-1].number][name] = None
 
     @contextmanager
-    def step(self, step: Step) -> Iterator[None]:
-        """Around what runs a step."""
+    def step(self, step: Step, several: bool = False) -> Iterator[None]:
+        """Around what runs a step; `several`: more than once."""
         if not self.wanted or isinstance(step, ViewStep):
             yield
             return
         is_call = isinstance(step, OpStep) and step.op.name == "func.call"
-        operations = step_operations(step)
+        operations = None if several else step_operations(step)
         what = TimedStep(
             label=self.labels[id(step)],
             title=step.title,

@@ -49,11 +49,14 @@ def assign_loop(p: Planner, step: ControlStep) -> None:
     p.loops.append(Loop(start, {}))
     p.assign(cond)  # leaves every state alone: it is also the result when the loop ends here
     p.loops[-1].states = states
+    swapped = _swapped(p, step)
     refusals = _claim(p, body, [p.storage[v] for v in op.results])
     p.assign(body)
     p.loops.pop()
     ends: list[Copy] = []
     for r, target in zip(body.results, body.block.arguments, strict=True):
+        if target in swapped:
+            continue
         if p.of(r) is not p.storage[target]:
             why = refusals[r].reason if r in refusals else "it is computed elsewhere"
             ends.append(Copy(r, target, f"the next turn's state: {why}"))
@@ -79,6 +82,43 @@ def _exchanged(p: Planner, step: ControlStep, ends: list[Copy]) -> list[Copy]:
         source.live(finish)
         p.exchanges.setdefault(id(step), []).append((state, source))
     return left
+
+
+def _swapped(p: Planner, step: ControlStep) -> set[Value]:
+    """Of states of which one is the other's old value (`u, v = f(u, v), u`): let the new value be made in the other's
+    memory, if its own old value is read only where that is written, and the two change places. The body's arguments
+    that are such."""
+    body = step.blocks[1]
+    results, arguments = body.results, body.block.arguments
+    times, number = Counter(results), {a: i for i, a in enumerate(arguments)}
+    found = set[Value]()
+    for v, u in zip(arguments, results, strict=True):
+        if u not in number or u is v or found & {u, v}:
+            continue
+        new = results[number[u]]
+        once = new is not u and (times[new], times[u], times[v]) == (1, 1, 0)
+        if once and new not in p.storage and _may_swap(p, body, new, u, v):
+            p.bind(new, p.storage[v])
+            p.exchanges.setdefault(id(step), []).append((p.storage[u], p.storage[v]))
+            found |= {u, v}
+    return found
+
+
+def _may_swap(p: Planner, body: PlanBlock, new: Value, u: Value, v: Value) -> bool:
+    """Whether the new value of u can be made in the memory of v."""
+    if hint_of(nbytes(u)) < tuning.EXCHANGE_BYTES or not equal(nbytes(u), nbytes(v)) or {u, v} & set(views_of(body)):
+        return False
+    if any(p.storage[x].kind == "argument" for x in (u, v)):
+        return False
+    writing = [s for s in body.steps if new in s.writes]
+    reading = [s for s in body.steps if v in s.reads]
+    if len(writing) != 1 or reading not in ([], writing):
+        return False
+    (writer,) = writing
+    if not isinstance(writer, NestStep) or _overwrites(writer):
+        return False
+    stores = [s for s in writer.nest.stores if s.target is new]
+    return len(stores) == 1 and pointwise(writer.nest, v, stores[0].index, new)
 
 
 def _state(p: Planner, step: ControlStep, i: int, init: Value, taken: set[int] | None) -> Storage:

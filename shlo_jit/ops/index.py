@@ -118,7 +118,7 @@ define(
 define(
     "stablehlo.dynamic_update_slice", section="dynamic_update_slice",
     operands=("operand: tensor", "update: tensor", "start_indices*: 0d int"),
-    traits={"moves_data"}, infer=_infer_dynamic_update_slice, reference=_dynamic_update_slice,
+    traits={"moves_data"}, infer=_infer_dynamic_update_slice, cost=0, reference=_dynamic_update_slice,
 )  # fmt: skip
 
 # gather, dynamic_gather

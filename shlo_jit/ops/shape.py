@@ -418,5 +418,5 @@ define(
 define(
     "stablehlo.concatenate", section="concatenate",
     operands=("inputs*: tensor",), attributes={"dimension": required("i64 >= 0", "C4")},
-    traits=MOVES, infer=_infer_concatenate, reference=lambda op, *xs: np.concatenate(xs, op.int("dimension")),
+    traits=MOVES, infer=_infer_concatenate, cost=0, reference=lambda op, *xs: np.concatenate(xs, op.int("dimension")),
 )  # fmt: skip

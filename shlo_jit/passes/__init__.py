@@ -42,6 +42,7 @@ from shlo_jit.passes.canonical.images_in_turn import images_in_turn
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
 from shlo_jit.passes.canonical.recompute_weights import recompute_weights
 from shlo_jit.passes.canonical.transposed_gathers import transposed_gathers
+from shlo_jit.passes.canonical.window_scatters import window_scatters
 from shlo_jit.passes.context import NO_CHANNELS, NO_CODE, Channels, Code, Context, Registered, nothing_registered
 from shlo_jit.passes.expand.expand import EXPANDED, expand
 from shlo_jit.passes.frontend.custom_code import custom_code
@@ -116,6 +117,7 @@ PASSES = (
     Pass(images_in_turn),
     Pass(pointwise_convolutions),
     Pass(flat_concatenates),
+    Pass(window_scatters),
     Pass(transposed_gathers),
     Pass(grouped_products),
     Pass(hoist_products),

@@ -59,8 +59,15 @@ def _reshape_of_reshape(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> 
 
 
 def _single_concatenate(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
-    """concatenate(x) = x"""
-    return operands if len(operands) == 1 else None
+    """concatenate(x) = x; concatenate(x, empty) = concatenate(x)"""
+    if len(operands) == 1:
+        return operands
+    full = [x for x in operands if not (x.tensor.is_static and equal(x.tensor.size, 0))]
+    if not full or len(full) == len(operands):
+        return None
+    if len(full) == 1:
+        return full if _alike(full[0], op.result) else None
+    return rw.emit(op.name, full, [op.result.type], op.attributes)
 
 
 def _known_select(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:

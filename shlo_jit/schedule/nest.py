@@ -11,6 +11,7 @@ from typing import NamedTuple
 from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Key, Nest
+from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Expr
 from shlo_jit.kernels.target import Target
@@ -23,7 +24,8 @@ from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.space import Order, Space, Tile, linear, make_space, side_by_side, tile_space
 from shlo_jit.schedule.tasks import Tasks, cut
-from shlo_jit.schedule.turns import most_turns, vectors_a_tile
+from shlo_jit.schedule.turns import TimeBlocks, most_turns, vectors_a_tile
+from shlo_jit.schedule.usual import Usual, usual_conditions
 from shlo_jit.sizes import equal, hint_of, surely
 
 
@@ -69,6 +71,12 @@ class NestSchedule(KernelSchedule):
     """Values that several passes need, and the bytes of a row of each: the first pass fills it, later ones read it."""
     streams: tuple[Value, ...]
     """Targets that no cache will hold: written past it, where their memory is aligned and not read here."""
+    usual: Usual | None = None
+    """Where most elements come from, if that depends on where they are."""
+    blocks: TimeBlocks | None = None
+    """Of a loop's body: the turns that are made at a time (see `time_blocks.py`)."""
+    no_blocks: Refusal | None = None
+    """Of a loop's body that may be such: why turns are made one after the other."""
     origin: int | None = None
     """A variable of one turn that is the first unit of a call, where buffers hold those units only."""
 
@@ -110,6 +118,14 @@ class NestSchedule(KernelSchedule):
             of = "chunk of the row" if self.split else f"chunk of {self.chunk}" if self.chunk else "row"
             of = "stripe" if self.crossing is not None else of
             out.append(self.tasks.note(of))
+        if self.blocks is not None:
+            out.append(self.blocks.note)
+        if self.no_blocks is not None:
+            out.append(Note("in time", "turn by turn", self.no_blocks.reason))
+        if self.usual is not None:
+            box = ", ".join(f"v{v} in [{low}, {high})" for v, (low, high) in self.usual.box.items())
+            known = count(len(self.usual.truth), "condition")
+            out.append(Note("inside", box or "everywhere", f"{known} decided there"))
         if self.stash:
             ops = ", ".join(self.nest.nodes[key].op.name.partition(".")[2] for key in self.stash)
             kept = f"{ops}: {count(sum(self.stash.values()), 'byte')}"
@@ -199,6 +215,7 @@ class _Scheduler:
             ahead=self.choose_ahead() if plain else {},
             stash=self.choose_stash() if split is None else {},
             streams=streams,
+            usual=usual_conditions(self.nest, self.space) if plain and self.interleaved is None else None,
             scratch=Scratch(split.nbytes if split is not None else 0),
         )
 

@@ -1,12 +1,40 @@
-"""A nest that makes several turns of a loop on each tile: how many, and how large a tile is."""
+"""A nest that makes several turns of a loop on each tile: how many, and how large a tile is; and what is decided about
+one whose elements need their neighbours (see `time_blocks.py`)."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.space import Space
 from shlo_jit.sizes import hint_of
+
+
+class TimeBlocks(NamedTuple):
+    """So many turns at a time."""
+
+    turns: int
+    lines: int
+    """Of the arrays: turns of the outermost loop, or chunks of the only one."""
+    line: int
+    """Units that a line has."""
+    reach: int
+    """Lines away that a turn reads of the one before."""
+    stripes: int
+    """Parts of the arrays, of about as many lines each: a task goes over one."""
+    front: int
+    """Lines that a turn does before the next one follows."""
+    periodic: bool
+    """The last lines are neighbours of the first."""
+    why: str
+
+    @property
+    def note(self) -> Note:
+        text = f"{count(self.turns, 'turn')} at a time, each {count(self.reach, 'line')} behind the last"
+        return Note("in time", text, self.why)
 
 
 def most_turns(nest: Nest, space: Space, heavy: int) -> int:
@@ -14,8 +42,8 @@ def most_turns(nest: Nest, space: Space, heavy: int) -> int:
     assert nest.turns is not None
     each = max(1, heavy) * max(1, hint_of(nest.rows) // space.width)
     most = max(tuning.LEAST_TURNS, tuning.TURNS_WORK // each)
-    count = nest.turns.count
-    return most if count is None else max(1, min(most, count))
+    known = nest.turns.count
+    return most if known is None else max(1, min(most, known))
 
 
 def vectors_a_tile(nest: Nest, target: Target) -> int:

@@ -248,6 +248,18 @@ CASES = {
           return %2 : tensor<6x4xf32>""", "tensor<2x2xf32>", "tensor<6x4xf32>"),
         "concatenate concatenate concatenate", "concatenate concatenate concatenate", shape=(2, 2),
     ),
+    "window_scatters": Case(
+        main("""%i = stablehlo.constant dense<[1]> : tensor<1xi32>
+          %y = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
+          %0 = "stablehlo.scatter"(%x, %i, %y) <{scatter_dimension_numbers = #stablehlo.scatter<
+              update_window_dims = [0], scatter_dims_to_operand_dims = [0]>}> ({
+            ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+              %s = stablehlo.add %a, %b : tensor<f32>
+              stablehlo.return %s : tensor<f32>
+          }) : (tensor<4xf32>, tensor<1xi32>, tensor<2xf32>) -> tensor<4xf32>
+          return %0 : tensor<4xf32>""", "tensor<4xf32>", "tensor<4xf32>"),
+        "constant constant scatter add", "constant constant slice add constant dynamic_update_slice", shape=(4,),
+    ),
     "transposed_gathers": Case(
         main("""%i = stablehlo.constant dense<[0, 1, 0]> : tensor<3xi32>
           %0 = "stablehlo.gather"(%x, %i) {dimension_numbers = #stablehlo.gather<offset_dims = [1],

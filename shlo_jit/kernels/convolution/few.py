@@ -15,7 +15,7 @@ from shlo_jit.kernels.gemm.micro import attributes, fold, fold_together, lane_ma
 from shlo_jit.kernels.gemm.types import GemmPlan
 from shlo_jit.kernels.target import Target
 
-PIXELS = {1: (16, 4, 1), 2: (8, 1), 3: (4, 1), 4: (4, 1)}
+PIXELS = {1: (16, 4, 1), 2: (8, 1), 3: (4, 1), 4: (4, 1), 5: (3, 1), 6: (2, 1), 7: (2, 1), 8: (2, 1)}
 """By the count of features, pixels done together, and of what is left: so many sums keep the units for multiply-adds
 busy and fill a vector, and a vector of weights is loaded for all."""
 FEW_PARAMS = [

@@ -408,7 +408,7 @@ class _Decision:
         last = s.features_last
         if not last and s.out_pixel != 1 and self.pixels > 1:
             raise ValueError("a convolution's output needs adjacent features or adjacent pixels")
-        few = self._few()
+        few = self._few(k)
         width = 1 if few else plan.nr if last else plan.mr
         panel = k * width * plan.unit_bytes * plan.parts
         panels = -(-s.co // width)
@@ -456,13 +456,15 @@ class _Decision:
         margin = v["margin_line"] * (v["runs_per_call"] if v.get("margin_lines") else 1) if "margin_line" in v else 0
         self._set(worker_bytes=_round(max(call_k * plan.mr * plan.unit_bytes + 1024, margin), 64))
 
-    def _few(self) -> bool:
+    def _few(self, k: int) -> bool:
         """Whether lanes go along k: a kernel is packed for that where stores have masks, or when it is compiled."""
         s, plan, run = self.shape, self.plan, self.values["run"]
         if isinstance(s.co, Size) or isinstance(run, Size) or plan.kind != "plain":
             return False
         fills = run >= plan.lanes if plan.masks else self.is_constant and run % plan.lanes == 0 < run
-        return fills and (s.co <= tuning.CONV_FEW_FEATURES if s.features_last else s.co == s.groups == 1)
+        if not fills or k < tuning.CONV_FEW_STEPS * s.co:
+            return False
+        return s.co <= tuning.CONV_FEW_FEATURES if s.features_last else s.co == s.groups == 1
 
     def _cut_few(self, k: int) -> None:
         """A task has lines of pixels, or parts of lines."""

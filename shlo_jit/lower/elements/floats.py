@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from shlo_jit.ir.types import DType
-from shlo_jit.kernels.builder import Builder, V, const, lanes, vector
+from shlo_jit.kernels.builder import Builder, V, const, lanes, scalar, vector
 from shlo_jit.lower.elements.registers import to_f32
+
+VECTORS = (128, 256, 512)
+"""Bits of x86's registers."""
+RANGE_SIGNED, CURRENT_ROUNDING = 4, 4
+"""Operands of `vrange`: the result has the sign of what is chosen (1 chooses the maximum); no rounding is asked for."""
 
 
 def is_narrow(dtype: DType) -> bool:
@@ -16,6 +21,23 @@ def sign(b: Builder, x: V) -> V:
     one = b.intrinsic("copysign", x.type, [const(x.type, 1.0), x])
     special = b.fcmp("ueq", x, const(x.type, 0.0))  # zero keeps its sign, NaN stays
     return b.select(special, x, one)
+
+
+def extreme(b: Builder, which: str, x: V, y: V) -> V:
+    """IEEE-754's maximum or minimum. AVX-512 has an instruction that orders zeros, and leaves NaNs to be put in: three
+    instead of six of LLVM's, which has three itself where one side is a constant."""
+    n, target = lanes(x.type), b.module.target
+    size = {"float": 32, "double": 64}.get(scalar(x.type), 0) * n
+    varies = all(v.text.startswith("%") for v in (x, y))
+    if target is None or not (target.is_x86 and target.has_masks and varies and n > 1 and size in VECTORS):
+        return b.intrinsic(which, x.type, [x, y])
+    suffix = "ps" if scalar(x.type) == "float" else "pd"
+    order = const("i32", RANGE_SIGNED | (which == "maximum"))
+    mask = const(f"i{max(n, 8)}", -1)
+    rest = [const("i32", CURRENT_ROUNDING)] if size == VECTORS[-1] else []
+    name = f"llvm.x86.avx512.mask.range.{suffix}.{size}"
+    found = b.call(x.type, name, [x, y, order, V(x.type, "zeroinitializer"), mask, *rest])
+    return b.select(b.fcmp("uno", x, y), b.fadd(x, y), found)
 
 
 def compare(b: Builder, dtype: DType, direction: str, x: V, y: V) -> V:

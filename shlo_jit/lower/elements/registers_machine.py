@@ -99,10 +99,10 @@ class RegistersMachine:
         return floats.sign(self.b, x)
 
     def fmax(self, x: V, y: V, /) -> V:
-        return self.b.intrinsic("maximum", x.type, [x, y])
+        return floats.extreme(self.b, "maximum", x, y)
 
     def fmin(self, x: V, y: V, /) -> V:
-        return self.b.intrinsic("minimum", x.type, [x, y])
+        return floats.extreme(self.b, "minimum", x, y)
 
     def fcmp(self, predicate: str, x: V, y: V, /) -> V:
         return self.b.fcmp(predicate, x, y)

@@ -1,4 +1,5 @@
-"""Copies of whole buffers: a memcpy, or for large ones tasks, which write past the cache what will not stay in it."""
+"""Copies of whole buffers: a memcpy, or for large ones tasks, which write past the cache what will not stay in it; and
+two buffers that exchange what they have."""
 
 from __future__ import annotations
 
@@ -53,6 +54,28 @@ def _task(low: ProgramLowering, nbytes: int, chunk: int) -> str:
         b.if_else(aligned, lambda: _stream(b, target, source, count), lambda: _plain(b, target, source, count))
     b.ret()
     return name
+
+
+def swap(low: ProgramLowering, left: V, right: V, nbytes: int) -> None:
+    """Exchange what two buffers have."""
+    chunk = max(tuning.COPY_PARALLEL_BYTES // 4, -(-nbytes // tuning.MAX_TASKS))
+    chunk = -(-chunk // LINE) * LINE
+    name = f"swap.{nbytes}"
+    if name not in low.module.functions:
+        b = low.task(name, 2)
+        frame, index, _ = b.params
+        pair = [b.load("ptr", b.element(frame, "ptr", k)) for k in (0, 1)]
+        first = b.mul(index, chunk)
+        last = b.min_(b.add(first, chunk), nbytes)
+        whole = b.sub(last, b.and_(b.sub(last, first), i64(LINE - 1)))
+        for start, stop, step, kind in ((first, whole, LINE, vector("i64", LINE // 8)), (whole, last, 1, "i8")):
+            with b.loop(start, stop, step, "lines") as i:
+                places = [b.offset(p, i) for p in pair]
+                x, y = (b.load(kind, p, align=1) for p in places)
+                b.store(y, places[0], align=1)
+                b.store(x, places[1], align=1)
+        b.ret()
+    low.parallel(name, [left, right], -(-nbytes // chunk))
 
 
 def _plain(b: Builder, target: V, source: V, count: V) -> list[V]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from shlo_jit.fuse.choices import CHOICES
 from shlo_jit.fuse.nest import Key, Nest, Store
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Condition, Expr, Sym
@@ -22,6 +23,7 @@ from shlo_jit.lower.elements.registers import (
     widen,
 )
 from shlo_jit.lower.nest import strides
+from shlo_jit.lower.nest.choices import candidates, chosen
 from shlo_jit.ops import OPS
 from shlo_jit.schedule.space import Space, linear, side_by_side
 from shlo_jit.sizes import Size, equal, surely
@@ -42,6 +44,8 @@ class Position:
         self.parent = parent
         self.slot = parent.slot if parent is not None else 0
         """Which of the positions it is that go along a row together."""
+        self.truth: Mapping[Condition, bool] = parent.truth if parent is not None else {}
+        """Conditions of which is known here whether they hold."""
 
     def child(self, variables: dict[int, V] | None = None) -> Position:
         return Position({**self.variables, **(variables or {})}, self.width, self.mask, self)
@@ -92,7 +96,7 @@ class Evaluator:
             node = self.nest.nodes.get(k)
             if node is not None and k not in entered and k not in self.kept and position.find(k) is None:
                 entered.add(k)
-                todo.extend(reversed(node.operands))
+                todo.extend(reversed(candidates(position, k, node)))
                 continue
             todo.pop()
             if position.find(k) is None:
@@ -137,30 +141,14 @@ class Evaluator:
             return constant(value.tensor.storage, op.constant.array.reshape(-1)[0])
         if name == "stablehlo.iota":
             return self.iota(position, value.tensor.storage, at.index[op.int("iota_dimension")])
-        if name == "stablehlo.pad":
-            return self.pad(position, key)
+        if name in CHOICES:
+            return chosen(self, position, key)
         if OPS[name].index_map is not None:
             return self.value(position, node.operands[0])
         assert name != "stablehlo.reduce", "a reduce is computed by its pass"
         args = [self.value(position, o) for o in node.operands]
         n = max((lanes_of(a) for a in args), default=1)
         return elementwise.emit(self.b, op, [widen(self.b, a, n) for a in args])
-
-    def pad(self, position: Position, key: Key) -> Reg:
-        node = self.nest.nodes[key]
-        (inside, outside), own = node.operands, set(key[1].conditions)
-        conditions = [c for c in inside[1].conditions if c not in own]
-        x = self.value(position, inside)
-        if not conditions:
-            return x
-        y = self.value(position, outside)
-        mask = self.condition(position, conditions)
-        assert mask is not None
-        n = max(lanes_of(x), lanes_of(y), lanes(mask.type))
-        x, y, mask = widen(self.b, x, n), widen(self.b, y, n), self.b.splat(mask, n)
-        if is_pair(x):
-            return tuple(self.b.select(mask, u, v) for u, v in zip(x, y, strict=True))  # type: ignore[return-value, arg-type]
-        return self.b.select(mask, x, y)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------ index expressions
     def varies(self, at: At) -> bool:
@@ -227,9 +215,13 @@ class Evaluator:
         step = i64(k) if element == "i64" else b.cast("trunc", i64(k), element)
         return b.mul(b.iota(element, n), b.splat(step, n))
 
+    def is_small(self, e: Expr, more: int) -> bool:
+        """Whether an expression without run-time terms, and so much more, has 31 bits."""
+        return surely(lambda: abs(e.const) + sum(abs(k) * self.nest.extents[v] for v, k in e.terms) + more < 2**31)
+
     def iota(self, position: Position, dtype: DType, e: Expr) -> Reg:
         varies = self.step(e) != 0 or self.scattered(e)
-        small = surely(lambda: abs(e.const) + sum(abs(k) * self.nest.extents[v] for v, k in e.terms) < 2**31)
+        small = self.is_small(e, 0)
         element = "i32" if small else "i64"
         if varies:
             x = self.vector_index(position, e, element)
@@ -242,12 +234,16 @@ class Evaluator:
         """All conditions as an i1 (one lane where none varies); None when there are none."""
         b, total = self.b, None
         for c in conditions:
+            if position.truth.get(c):
+                continue
             varies = self.step(c.expr) != 0 or self.scattered(c.expr)
             if along is not None and varies != along:
                 continue
             moved = Expr(c.expr.const - c.low, c.expr.terms, c.expr.syms)
-            x = self.vector_index(position, moved) if varies else self.base(position, moved)
-            hit = b.icmp("ult", x, b.splat(i64(c.high - c.low), lanes(x.type)))
+            element = "i32" if varies and not moved.syms and self.is_small(moved, c.high - c.low) else "i64"
+            x = self.vector_index(position, moved, element) if varies else self.base(position, moved)
+            size = i64(c.high - c.low) if element == "i64" else const("i32", c.high - c.low)
+            hit = b.icmp("ult", x, b.splat(size, lanes(x.type)))
             if total is None:
                 total = hit
             else:
@@ -271,7 +267,8 @@ class Evaluator:
             return strides.load(b, dtype, pointer, self.base(position, offset), moves, position.width, mask)
         if spread or moves not in (1, -1):
             return self.load_gather(position, dtype, pointer, offset, mask)
-        return self.load_run(position, dtype, pointer, offset, moves, mask, self.ahead.get(key, 0))
+        index = self.safe_base(position, offset, at.conditions)
+        return self.load_run(position, dtype, pointer, index, moves, mask, self.ahead.get(key, 0))
 
     def mask(self, position: Position, conditions: Sequence[Condition]) -> V | None:
         """Lanes to touch: the tail's and the conditions'; one lane or all; None for all lanes."""
@@ -294,12 +291,22 @@ class Evaluator:
             return b.load(t, b.element(pointer, t, index)), b.load(t, b.element(pointer, t, b.add(index, 1)))
         return from_memory(b, dtype, b.load(t, b.element(pointer, t, index)))
 
+    def safe_base(self, position: Position, offset: Expr, conditions: Sequence[Condition]) -> V:
+        """Where a run begins. What no lane is loaded of must not lie far from the buffer all the same: processors take
+        long to find that an address without memory does not matter."""
+        safe = self.condition(position, conditions, along=False)
+        if safe is None or safe.literal is not None:
+            return self.base(position, offset)
+        e = self.space.collapse(offset)
+        along = tuple(t for t in e.terms if t[0] == self.space.vector)
+        of_row = self.base(position, Expr(e.const, tuple(t for t in e.terms if t not in along), e.syms))
+        return self.b.add(self.b.select(safe, of_row, i64(0)), self.base(position, Expr(0, along)))
+
     def load_run(
-        self, position: Position, dtype: DType, pointer: V, offset: Expr, moves: int, mask: V | None, ahead: int
+        self, position: Position, dtype: DType, pointer: V, index: V, moves: int, mask: V | None, ahead: int
     ) -> Reg:
         """Consecutive elements, up- or downwards; fetches what lies `ahead` bytes further."""
         b, n, t = self.b, position.width, memory_type(dtype)
-        index = self.base(position, offset)
         if moves < 0:
             index = b.sub(index, n - 1)
         if mask is not None:

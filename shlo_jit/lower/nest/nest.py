@@ -14,11 +14,13 @@ from contextlib import nullcontext
 
 from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.fuse.choices import CHOICES
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.lower.elements.registers import first_lanes, lanes_left
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
+from shlo_jit.lower.nest.inside import write_inside_first
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.lower.nest.tiles import TileWriter
@@ -219,6 +221,9 @@ class NestLowering:
         if isinstance(n, Size):
             self.lanes_loop_of_size(start, stop, n, variables)
             return
+        if self.schedule.usual is not None:
+            write_inside_first(b, self.schedule, self.row, self.schedule.usual, start, stop, variables)
+            return
         if self.schedule.unroll.value > 1:
             bulk = n - n % step
             with b.loop(start, b.min_(stop, bulk), step, "vectors") as i:
@@ -269,5 +274,6 @@ def check_supported(nest: Nest) -> None:
     """Refuse what no record says how to compute, at its line, before any text is written."""
     for node in nest.nodes.values():
         record = OPS[node.op.name]
-        if record.index_map is None and record.machine is None and node.op.name != "stablehlo.reduce":
+        known = record.index_map is not None or record.machine is not None or node.op.name in CHOICES
+        if not known and node.op.name != "stablehlo.reduce":
             raise UnsupportedError(diagnose(f"{node.op.name} has no lowering yet", node.op.span))

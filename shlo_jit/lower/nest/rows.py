@@ -87,10 +87,19 @@ class RowWriter:
                 reductions, stores = row_reductions(self.passes, p), self.passes.inner_stores(p)
                 if reductions or stores:
                     self.walk(positions, reductions, stores)
-        for s in self.nest.stores:
-            if not self.passes.inside(s):
-                for f in positions:
-                    self.ev.store(f, s)
+        stores = [s for s in self.nest.stores if not self.passes.inside(s)]
+        if len(stores) > 1 and self.overwrites_own():
+            for f in positions:
+                for s in stores:
+                    self.ev.value(f, (s.value, s.at))
+        for s in stores:
+            for f in positions:
+                self.ev.store(f, s)
+
+    def overwrites_own(self) -> bool:
+        """Whether a result lies where an operand does: all that is stored is computed before the first store."""
+        read = {self.ev.pointers[value].text for value, _ in self.nest.loads}
+        return any(self.ev.pointers[s.target].text in read for s in self.nest.stores)
 
     # ------------------------------------------------------------------ results kept from pass to pass
     def make_stash(self, positions: list[Position]) -> None:

@@ -62,5 +62,9 @@ def _has_few(op: Op) -> bool:
     if lhs.dtype not in FLOATS or roles.lhs_batch or rhs.rank != 2 or roles.lhs_contracting != (lhs.rank - 1,):
         return False
     k, n = rhs.extents[roles.rhs_contracting[0]], rhs.extents[roles.rhs_free[0]]
-    many = k >= tuning.FEW_COLUMNS_STEPS and lhs.size >= k * tuning.FEW_COLUMNS_ROWS
-    return 1 < n <= tuning.CONV_FEW_FEATURES and many
+    return n > 1 and pays_along_k(k, n) and lhs.size >= k * tuning.FEW_COLUMNS_ROWS
+
+
+def pays_along_k(k: int, n: int) -> bool:
+    """Whether a routine whose lanes go along k is the one for so many steps and features."""
+    return n <= tuning.CONV_FEW_FEATURES and k >= max(tuning.FEW_COLUMNS_STEPS, tuning.CONV_FEW_STEPS * n)

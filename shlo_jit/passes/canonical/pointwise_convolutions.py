@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_jit import tuning
 from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.canonical.byte_convolutions import window_of
-from shlo_jit.passes.canonical.few_columns import FLOATS
+from shlo_jit.passes.canonical.few_columns import FLOATS, pays_along_k
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.sizes import surely
@@ -50,6 +49,7 @@ def is_pointwise(op: Op) -> bool:
     sizes = {mk.shape_of(op.operands[1])[i] for i in d.kernel_spatial_dimensions}
     once = {*sizes, *window.strides, *window.lhs_dilation, window.groups, window.batch_groups} <= {1}
     unpadded = all(pair == (0, 0) for pair in window.padding)
-    features = op.operands[1].tensor.extents[d.kernel_output_feature_dimension]
-    few = op.result.tensor.dtype in FLOATS and surely(lambda: features <= tuning.CONV_FEW_FEATURES)
+    kernel = mk.shape_of(op.operands[1])
+    ci, co = kernel[d.kernel_input_feature_dimension], kernel[d.kernel_output_feature_dimension]
+    few = op.result.tensor.dtype in FLOATS and surely(lambda: pays_along_k(ci, co))
     return once and not few and unpadded and input_order == output_order == tuple(range(n + 2))

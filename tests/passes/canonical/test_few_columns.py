@@ -1,4 +1,4 @@
-"""Products with two to four columns become convolutions, and have the product's result."""
+"""Products with a few columns become convolutions, and have the product's result."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ def text_of(lhs: str, rhs: str, result: str, dims: str) -> str:
     [
         ("70x32xf32", "32x3xf32", "70x3xf32", "[1] x [0]", True),
         ("7x10x17xf64", "2x17xf64", "7x10x2xf64", "[2] x [1]", True),
-        ("64x16xf32", "16x4xf32", "64x4xf32", "[1] x [0]", True),
-        ("63x16xf32", "16x4xf32", "63x4xf32", "[1] x [0]", False),  # few rows
-        ("64x15xf32", "15x4xf32", "64x4xf32", "[1] x [0]", False),  # short ones
-        ("64x16xf32", "16x5xf32", "64x5xf32", "[1] x [0]", False),  # many columns
+        ("64x20xf32", "20x4xf32", "64x4xf32", "[1] x [0]", True),
+        ("64x40xf32", "40x8xf32", "64x8xf32", "[1] x [0]", True),
+        ("63x16xf32", "16x3xf32", "63x3xf32", "[1] x [0]", False),  # few rows
+        ("64x15xf32", "15x2xf32", "64x2xf32", "[1] x [0]", False),  # short ones
+        ("64x16xf32", "16x4xf32", "64x4xf32", "[1] x [0]", False),  # short ones for four
+        ("64x64xf32", "64x9xf32", "64x9xf32", "[1] x [0]", False),  # many columns
         ("64x16xf32", "16x1xf32", "64x1xf32", "[1] x [0]", False),  # a vector
         ("16x64xf32", "16x3xf32", "64x3xf32", "[0] x [0]", False),  # rows are not adjacent
         ("64x16xbf16", "16x3xbf16", "64x3xf32", "[1] x [0]", False),  # to be converted

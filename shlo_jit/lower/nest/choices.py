@@ -1,0 +1,46 @@
+"""Values that come from one operand or another, by where they are (see `fuse/choices.py`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shlo_jit.fuse.choices import CHOICES, UPDATE
+from shlo_jit.fuse.nest import Key, Node
+from shlo_jit.ir.index import Condition
+from shlo_jit.kernels.builder import lanes
+from shlo_jit.lower.elements.registers import Reg, lanes_of, select_lanes, widen
+
+if TYPE_CHECKING:
+    from shlo_jit.lower.nest.evaluate import Evaluator, Position
+
+
+def candidates(position: Position, key: Key, node: Node) -> list[Key]:
+    """The operands that a value may come from here; of an op that does not choose, all."""
+    if node.op.name not in CHOICES:
+        return node.operands
+    found: list[Key] = []
+    for operand in node.operands[: 2 if node.op.name == UPDATE else None]:
+        known = [position.truth.get(c) for c in deciding(key, operand)]
+        if False not in known:
+            found.append(operand)
+        if all(known):
+            break  # it is this one if no earlier one
+    return found
+
+
+def deciding(key: Key, operand: Key) -> list[Condition]:
+    """The conditions under which a value is the operand's, beside those under which it is wanted."""
+    own = set(key[1].conditions)
+    return [c for c in operand[1].conditions if c not in own]
+
+
+def chosen(ev: Evaluator, position: Position, key: Key) -> Reg:
+    """A value of one of several operands: the last where no other is it."""
+    *others, last = candidates(position, key, ev.nest.nodes[key])
+    x = ev.value(position, last)
+    for other in reversed(others):
+        mask, y = ev.condition(position, deciding(key, other)), ev.value(position, other)
+        assert mask is not None
+        n = max(lanes_of(x), lanes_of(y), lanes(mask.type))
+        x = select_lanes(ev.b, ev.b.splat(mask, n), widen(ev.b, y, n), widen(ev.b, x, n))
+    return x

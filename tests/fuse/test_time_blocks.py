@@ -1,0 +1,240 @@
+"""Loops whose elements need their neighbours: several turns on a part of the arrays before the next part, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import guarded
+import numpy as np
+import pytest
+
+import shlo_jit
+from shlo_jit import tuning
+from shlo_jit.reference.interpreter import evaluate
+from shlo_jit.runtime.executable import Executable
+
+jax = pytest.importorskip("jax")
+jnp = pytest.importorskip("jax.numpy")
+
+State = Any
+Step = Callable[..., Any]
+
+
+def text_of(step: Step, states: tuple[np.ndarray, ...], turns: int | None = None) -> str:
+    """A program of so many turns; None: of as many as its first argument says."""
+
+    def program(n: Any, *given: Any) -> Any:
+        def turn(i: Any, s: Any) -> Any:
+            found = step(*s, i) if step in NUMBERED else step(*s)
+            return found if isinstance(found, tuple) else (found,)
+
+        return jax.lax.fori_loop(0, n if turns is None else turns, turn, given)
+
+    return jax.jit(program).lower(np.int32(0), *states).as_text()
+
+
+def laplace(u: State, shift: Callable[[State, int, int], State]) -> State:
+    """The sum over neighbours, less what they would be if all were alike."""
+    total = -2.0 * u.ndim * u
+    for d in range(u.ndim):
+        total = total + shift(u, 1, d) + shift(u, -1, d)
+    return total
+
+
+def rolled(u: State, by: int, d: int) -> State:
+    return jnp.roll(u, by, d)
+
+
+def padded(u: State, by: int, d: int, mode: str = "constant") -> State:
+    around = jnp.pad(u, [(1, 1) if k == d else (0, 0) for k in range(u.ndim)], mode=mode)
+    start = [0] * u.ndim
+    start[d] = 1 - by
+    return jax.lax.slice(around, start, [s + n for s, n in zip(start, u.shape, strict=True)])
+
+
+def periodic(u: State) -> State:
+    return u + 0.125 * laplace(u, rolled)
+
+
+def zeros_around(u: State) -> State:
+    return u + 0.125 * laplace(u, padded)
+
+
+def same_around(u: State) -> State:
+    return u + 0.125 * laplace(u, lambda x, by, d: padded(x, by, d, "edge"))
+
+
+def wrapped_around(u: State) -> State:
+    return u + 0.125 * laplace(u, lambda x, by, d: padded(x, by, d, "wrap"))
+
+
+def fixed_border(u: State) -> State:
+    inside = (slice(1, -1),) * u.ndim
+    return u.at[inside].add((0.125 * laplace(u, rolled))[inside])
+
+
+def set_border(u: State) -> State:
+    inside = (slice(1, -1),) * u.ndim
+    return u.at[inside].set((u + 0.125 * laplace(u, rolled))[inside])
+
+
+def far(u: State) -> State:
+    return u + 0.25 * (jnp.roll(u, 3, 0) - jnp.roll(u, -2, u.ndim - 1))
+
+
+def corners(u: State) -> State:
+    return 0.5 * u + 0.25 * (jnp.roll(u, (1, 1), (0, u.ndim - 1)) + jnp.roll(u, (-1, 1), (0, u.ndim - 1)))
+
+
+def wave(u: State, v: State) -> tuple[State, State]:
+    return 2 * u - v + 0.125 * laplace(u, padded), u
+
+
+def wave_around(u: State, v: State) -> tuple[State, State]:
+    return 2 * u - v + 0.125 * laplace(u, rolled), u
+
+
+def reaction(u: State, v: State) -> tuple[State, State]:
+    r = u * v * v
+    return u + 0.125 * laplace(u, rolled) - r, v + 0.0625 * laplace(v, rolled) + r - 0.125 * v
+
+
+def staggered(u: State, v: State) -> tuple[State, State]:
+    """One state is only read where it is written."""
+    return u + 0.5 * v, v + 0.125 * laplace(u, padded)
+
+
+def driven(u: State, i: Any) -> State:
+    """A source that depends on the turn, and a number that comes from a table."""
+    strength = jnp.sqrt(1.0 + i.astype(jnp.float32)) + jnp.arange(0.0, 6.0, 0.25)[i]
+    return u + 0.125 * laplace(u, padded) + strength
+
+
+NUMBERED = (driven,)
+ONE = (periodic, zeros_around, same_around, wrapped_around, fixed_border, set_border, far, corners, driven)
+TWO = (wave, wave_around, reaction, staggered)
+SHAPES = ((4001,), (96,), (97, 35), (128, 16), (41, 3, 50), (64, 5, 7))
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays of a test are large."""
+    monkeypatch.setattr(tuning, "TIME_BLOCKS_BYTES", 1)
+    monkeypatch.setattr(tuning, "TIME_BLOCKS_FRONT", 1024)
+    monkeypatch.setattr(tuning, "TIME_BLOCKS_STRIPES", 3)
+    monkeypatch.setattr(tuning, "TASK_WORK", 1 << 12)
+
+
+def values(shape: tuple[int, ...], count: int) -> tuple[np.ndarray, ...]:
+    r = np.random.default_rng(sum(shape) + count)
+    return tuple(r.standard_normal(shape).astype(np.float32) for _ in range(count))
+
+
+def check(text: str, *given: Any) -> guarded.GuardedExecutable:
+    wants = evaluate(shlo_jit.parse(text), *given)
+    exe = guarded.compile(text, cache=False)
+    for got, want in zip(guarded.outputs(exe(*given)), wants, strict=True):
+        np.testing.assert_array_equal(got, want)
+    return exe
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("step", [*ONE, *TWO], ids=lambda f: f.__name__)
+def test_the_reference_says_the_same(step: Step, shape: tuple[int, ...]) -> None:
+    """Of any number of turns that is known at the call only."""
+    states = values(shape, 2 if step in TWO else 1)
+    text = text_of(step, states)
+    for turns in (0, 1, 2, 7, 8, 17):
+        check(text, np.int32(turns), *states)
+
+
+def blocks_of(text: str) -> list[str]:
+    exe = shlo_jit.compile(text, cache=False)
+    return [line.strip() for line in exe.text("schedule").splitlines() if "in time" in line]
+
+
+@pytest.mark.parametrize("step", [*ONE, *TWO], ids=lambda f: f.__name__)
+def test_several_turns_at_a_time(step: Step) -> None:
+    states = values((200, 64), 2 if step in TWO else 1)
+    (line,) = blocks_of(text_of(step, states))
+    assert "turns at a time" in line, line
+
+
+@pytest.mark.parametrize("step", [periodic, fixed_border, wave], ids=lambda f: f.__name__)
+def test_other_targets_and_profiles(step: Step) -> None:
+    """Code for processors without masks, and code that is measured."""
+    states = values((97, 35), 2 if step in TWO else 1)
+    text, turns = text_of(step, states), np.int32(13)
+    wants = evaluate(shlo_jit.parse(text), turns, *states)
+    for target in ("x86-64", "x86-64-v3"):
+        there = shlo_jit.compile(text, target=target, cache=False)
+        for got, want in zip(guarded.outputs(there(turns, *states)), wants, strict=True):
+            np.testing.assert_array_equal(got, want)
+    exe = shlo_jit.compile(text, cache=False)
+    assert isinstance(exe, Executable)
+    with exe.profile() as p:
+        exe(turns, *states)
+    assert max((s for s in p.steps if s.title == "loop"), key=lambda s: s.total_us).gigaflops is None
+
+
+@pytest.mark.parametrize(
+    "step,why",
+    [
+        (lambda u: u + u.T, "no plain one along lanes"),
+        (lambda u: u + jnp.flip(u, 0), "no neighbours"),
+        (lambda u: u + u[5], "do not stay in a cache"),
+        (lambda u: u + u[jnp.int32(u[0, 0]) % 7], "no neighbours"),
+        (lambda u: u + jnp.roll(u, 30, 0), "do not stay in a cache"),
+    ],
+)
+def test_what_goes_turn_by_turn(step: Step, why: str) -> None:
+    states = values((64, 64), 1)
+    text = text_of(step, states)
+    check(text, np.int32(3), *states)
+    found = blocks_of(text)
+    assert all(why in line for line in found), found
+
+
+@pytest.mark.parametrize(
+    "step,why",
+    [
+        (lambda u, v, w: (u + rolled(v, 1, 0) - w, u, v), "states go round"),
+        (lambda u, v, w: (u + v, rolled(u, 1, 0), u), ""),
+        (lambda u, v, w: (rolled(u, 1, 0) - rolled(v, 1, 0), u, w), "a state that goes"),
+        (lambda u, v, w: ((rolled(u, 1, 0) - v),) * 2 + (w,), "one value is two states"),
+        (lambda u, v, w: (rolled(u, 1, 0) + jnp.sum(v), v + w, u), ""),
+    ],
+)
+def test_states_without_two_places(step: Step, why: str) -> None:
+    states = tuple(np.round(x) for x in values((150, 32), 3))
+    text = text_of(step, states)
+    for turns in (1, 2, 5):
+        check(text, np.int32(turns), *states)
+    assert [line for line in blocks_of(text) if why in line] or not why, blocks_of(text)
+
+
+def test_small_arrays_and_few_turns() -> None:
+    """What the caches keep goes turn by turn."""
+    tuning.TIME_BLOCKS_BYTES = 1 << 20
+    (line,) = blocks_of(text_of(periodic, values((64, 64), 1)))
+    assert "which stay in the caches" in line
+
+
+@pytest.mark.parametrize("turns", [1, 5, 6, 7, 12])
+def test_turns_that_are_known(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many at a time, as nearly as can be."""
+    monkeypatch.setattr(tuning, "UNROLL_TURNS", 0)
+    monkeypatch.setattr(tuning, "TIME_BLOCKS_TURNS", 6)
+    states = values((200, 64), 1)
+    check(text_of(periodic, states, turns), *states)
+
+
+@pytest.mark.parametrize("step", [periodic, fixed_border, wave, reaction], ids=lambda f: f.__name__)
+def test_the_same_bits_for_any_number_of_threads(step: Step) -> None:
+    states = values((301, 70), 2 if step in TWO else 1)
+    text = text_of(step, states)
+    found = [shlo_jit.compile(text, cache=False, threads=n)(np.int32(23), *states) for n in (1, 2, 5)]
+    for other in found[1:]:
+        for got, want in zip(guarded.outputs(other), guarded.outputs(found[0]), strict=True):
+            assert got.tobytes() == want.tobytes()
