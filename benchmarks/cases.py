@@ -146,6 +146,11 @@ def attention() -> Iterator[Case]:
     rows = normal(1, 1536, 8, 64)
     yield case("causal attention", programs.causal_attention, rows, rows, 4 * 8 * 1536 * 1536 * 64)
     yield case("decoding", programs.attention, normal(12, 1, 64), normal(12, 600, 64), 4 * 12 * 600 * 64)
+    few, cache = normal(1, 1, 32, 64), normal(1, 1024, 8, 64)
+    yield case("decoding of grouped queries", programs.grouped_attention, few, cache, 4 * 32 * 1024 * 64)
+    many = normal(8, 512, 64)
+    flops = 12 * 8 * 512 * 512 * 64
+    yield case("gradient of attention", programs.attention_gradient, many, many, flops, tolerance=SUM)
 
 
 def reductions() -> Iterator[Case]:

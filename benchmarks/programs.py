@@ -156,6 +156,18 @@ def attention(q: Array, k: Array, v: Array) -> Array:
     return jnp.einsum("hqk,hkd->hqd", jax.nn.softmax(scores, -1), v)
 
 
+def attention_gradient(q: Array, k: Array, v: Array) -> tuple[Array, ...]:
+    """Of the sum of squares of the result."""
+    return jax.grad(lambda *operands: (attention(*operands) ** 2).sum(), (0, 1, 2))(q, k, v)
+
+
+def grouped_attention(q: Array, k: Array, v: Array) -> Array:
+    """Rows first; keys and values are repeated for the heads of a group."""
+    k, v = (jnp.repeat(x, q.shape[2] // x.shape[2], axis=2) for x in (k, v))
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(q.shape[-1]).astype(q.dtype)
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores, -1), v)
+
+
 def causal_attention(q: Array, k: Array, v: Array) -> Array:
     """Rows first; a row sees itself and those before it."""
     return jax.nn.dot_product_attention(q, k, v, is_causal=True)

@@ -111,6 +111,9 @@ EPILOGUE_DISTANCE = 500
 PIECE_BYTES = 4 << 10
 """Bytes that are not copied, at least, for each of the products that a concatenation becomes. Chosen: what a call of
 the routine costs."""
+PIECE_ROWS = 8
+"""Rows that may meet a concatenation that is read in pieces. Chosen: queries of a group that share a head's keys. Many
+would pack each piece on its way from memory, which takes longer than a copy and packing that."""
 ATTENTION_LEAST_COLUMNS = 16
 """Columns of scores below which lanes along a row of them are not worth much. Chosen."""
 ATTENTION_OPERAND_BYTES = 8 << 20
@@ -119,6 +122,11 @@ of cache."""
 ATTENTION_TASK_ROWS = 64
 """Rows that a task of attention has at least: it packs keys and values for them. Chosen. Case
 `causal attention`."""
+RECOMPUTED_ELEMENTS = 1 << 18
+"""Weights of attention from which its gradient computes them again. Chosen: a megabyte, which leaves the cache."""
+KEPT_WEIGHTS_BYTES = 16 << 20
+"""Exponentials of attention, of all of a function, up to which its gradient reads them rather than computing them
+again: Chosen: a part of the last level of cache."""
 ATTENTION_LEAST_TASKS = 8
 """Tasks below which large products are cut otherwise. Chosen: a machine of 8 cores."""
 ORDER_SEARCH = 1000
@@ -240,6 +248,9 @@ ATTENTION_TASKS = 24
 """Tasks of attention, about: more would pack more often, fewer keep fewer threads busy. Case `attention 12 of 384`."""
 ATTENTION_BLOCK_BYTES = 32 << 10
 """Bytes of scores, about, that a block of rows has: the first level cache. Case `attention 12 of 384`."""
+GRADIENT_BLOCK_BYTES = 512 << 10
+"""Bytes of scores, about, that a block of rows of the gradient of attention has: both products that it reads. Chosen: a
+part of the second level cache; fewer rows would go over the sums more often."""
 GEMM_SERIAL = 1 << 20
 """Multiply-adds up to which a product runs on the caller: some 10 us, where waking threads costs as much. No case
 moves."""

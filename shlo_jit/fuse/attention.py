@@ -9,8 +9,6 @@ two products then never is in memory as a whole, some rows of it stay in the cac
 
 from __future__ import annotations
 
-import math
-
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest, Store, covers, is_wide
 from shlo_jit.fuse.plan import Attention, NestStep, OpStep, PlanBlock, Step, ViewStep
@@ -18,7 +16,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At
-from shlo_jit.ops.runs import Roles, outer_of, roles_of
+from shlo_jit.ops.runs import extents_of, is_split, roles_of
 from shlo_jit.sizes import Size, equal, hint_of
 
 PRODUCT = "stablehlo.dot_general"
@@ -31,7 +29,9 @@ def form_attention(block: PlanBlock) -> None:
         _Forming(block).run()
 
 
-class _Forming:
+class Forming:
+    """The steps of a block, of which some become parts of others."""
+
     def __init__(self, block: PlanBlock):
         self.block = block
         self.steps: list[Step | None] = list(block.steps)
@@ -47,9 +47,65 @@ class _Forming:
                 self.readers.setdefault(value, []).append(step)
             for value in step.writes:
                 self.writers.setdefault(value, []).append(step)
-            if isinstance(step, OpStep) and step.epilogue is not None:
-                self.gone[id(step.epilogue)] = step
+            for part in parts_of(step):
+                self.gone[id(part)] = step
 
+    def is_private(self, value: Value) -> bool:
+        """One step of the block writes it, one reads it."""
+        one = len(self.writers.get(value, [])) == 1 == len(self.readers.get(value, []))
+        return one and value not in self.returned
+
+    # ------------------------------------------------------------------ the order of steps
+    def before(self, step: Step) -> set[int]:
+        """Ids of the steps that must run before this one."""
+        after = [*step.after, *(step.epilogue.after if isinstance(step, OpStep) and step.epilogue is not None else [])]
+        return {id(self.now(s)) for s in after}
+
+    def now(self, step: Step) -> Step:
+        """The step, or the one that it is a part of."""
+        while id(step) in self.gone:
+            step = self.gone[id(step)]
+        return step
+
+    def move(self, attention: Attention, views: list[Step], second: OpStep) -> Refusal | None:
+        """Put the parts into the second product's step. Steps between that wait for a part run after it."""
+        parts = [*attention.steps, *views]
+        places = [self.place[id(s)] for s in (*parts, second)]
+        start, end = min(places), max(places)
+        if end - start > tuning.EPILOGUE_DISTANCE:
+            return Refusal(f"the product that follows is more than {tuning.EPILOGUE_DISTANCE} steps away")
+        inside = {id(s) for s in (*parts, second)}
+        between = [s for s in self.steps[start:end] if s is not None and id(s) not in inside]
+        late: set[int] = set()
+        for s in between:
+            if self.before(s) & (inside | late):
+                late.add(id(s))
+        if any(self.before(s) & late for s in (*parts, second)):
+            return Refusal("a step between the two products needs the first and is needed by the second")
+        order = [*(s for s in between if id(s) not in late), second, *(s for s in between if id(s) in late)]
+        self.steps[start : end + 1] = [*order, *[None] * (end + 1 - start - len(order))]
+        self.place |= {id(s): i for i, s in enumerate(order, start)}
+        self.gone |= {id(s): second for s in parts}
+        self.join(attention, parts, second)
+        return None
+
+    def join(self, attention: Attention, parts: list[Step], second: OpStep) -> None:
+        """The step reads and writes what its parts do, but for what they hand to each other."""
+        second.attention = attention
+        second.after += [s for part in parts for s in part.after]
+        more = [v for part in (attention.rows, *attention.sums) for v in part.writes if v not in attention.inside]
+        made = {v for part in parts for v in part.writes}
+        reads = [v for part in attention.steps for v in part.reads] + second.reads
+        second.reads = [v for v in dict.fromkeys(reads) if v not in made]
+        second.writes += more
+        second.why |= {v: part.why[v] for part in attention.steps for v in more if v in part.why}
+        self.writers |= {v: [second] for v in more}
+        for value in second.reads:
+            others = [s for s in self.readers[value] if s not in parts and s is not second]
+            self.readers[value] = [*others, second]
+
+
+class _Forming(Forming):
     def run(self) -> None:
         for step in self.block.steps:
             if isinstance(step, OpStep) and step.op.name == PRODUCT:
@@ -69,21 +125,16 @@ class _Forming:
         for read in rows.reads:
             made = self.writers.get(read, [])
             first = made[0] if len(made) == 1 else None
-            if not isinstance(first, OpStep) or first.op.name != PRODUCT:
+            if not isinstance(first, OpStep) or first.op.name != PRODUCT or first.attention is not None:
                 continue
-            attention = Attention(first, rows, value)
+            attention = Attention((first,), rows, value)
             first.no_attention = self.unfit(attention, second) or self.move(attention, views, second)
             if first.no_attention is None:
                 return
 
-    def is_private(self, value: Value) -> bool:
-        """One step of the block writes it, one reads it."""
-        one = len(self.writers.get(value, [])) == 1 == len(self.readers.get(value, []))
-        return one and value not in self.returned
-
     def unfit(self, attention: Attention, second: OpStep) -> Refusal | None:
         first, nest = attention.first, attention.rows.nest
-        if not self.is_private(first.op.result) or first.epilogue is not None or first.attention is not None:
+        if not self.is_private(first.op.result) or first.epilogue is not None:
             return Refusal("other steps read the product")
         return (
             unfit_nest(nest, first.op.result, attention.weights)
@@ -92,53 +143,13 @@ class _Forming:
             or unfit_work(first.op, second.op)
         )
 
-    # ------------------------------------------------------------------ the order of steps
-    def before(self, step: Step) -> set[int]:
-        """Ids of the steps that must run before this one."""
-        after = [*step.after, *(step.epilogue.after if isinstance(step, OpStep) and step.epilogue is not None else [])]
-        return {id(self.now(s)) for s in after}
 
-    def now(self, step: Step) -> Step:
-        """The step, or the one that it is a part of."""
-        while id(step) in self.gone:
-            step = self.gone[id(step)]
-        return step
-
-    def move(self, attention: Attention, views: list[Step], second: OpStep) -> Refusal | None:
-        """Put the parts into the second product's step. Steps between that wait for a part run after it."""
-        parts = [attention.first, attention.rows, *views]
-        start, end = min(self.place[id(s)] for s in parts), self.place[id(second)]
-        if end - start > tuning.EPILOGUE_DISTANCE:
-            return Refusal(f"the product that follows is more than {tuning.EPILOGUE_DISTANCE} steps away")
-        inside = {id(s) for s in parts}
-        between = [s for s in self.steps[start:end] if s is not None and id(s) not in inside]
-        late: set[int] = set()
-        for s in between:
-            if self.before(s) & (inside | late):
-                late.add(id(s))
-        if any(self.before(s) & late for s in (*parts, second)):
-            return Refusal("a step between the two products needs the first and is needed by the second")
-        order = [*(s for s in between if id(s) not in late), second, *(s for s in between if id(s) in late)]
-        self.steps[start : end + 1] = [*order, *[None] * (end + 1 - start - len(order))]
-        self.place |= {id(s): i for i, s in enumerate(order, start)}
-        self.gone |= dict.fromkeys(inside, second)
-        self.join(attention, parts, second)
-        return None
-
-    def join(self, attention: Attention, parts: list[Step], second: OpStep) -> None:
-        """The step reads and writes what its parts do, but for what they hand to each other."""
-        second.attention = attention
-        second.after += [s for part in parts for s in part.after]
-        more = [v for v in attention.rows.writes if v is not attention.weights]
-        made = {v for part in parts for v in part.writes}
-        reads = [*attention.first.reads, *attention.rows.reads, *second.reads]
-        second.reads = [v for v in dict.fromkeys(reads) if v not in made]
-        second.writes += more
-        second.why |= {v: attention.rows.why[v] for v in more if v in attention.rows.why}
-        self.writers |= {v: [second] for v in more}
-        for value in second.reads:
-            others = [s for s in self.readers[value] if s not in parts and s is not second]
-            self.readers[value] = [*others, second]
+def parts_of(step: Step) -> list[Step]:
+    """The steps that have gone into one."""
+    if not isinstance(step, OpStep):
+        return []
+    parts = [step.epilogue, *(step.attention.steps if step.attention is not None else [])]
+    return [p for part in parts if part is not None for p in (part, *parts_of(part))]
 
 
 def unfit_nest(nest: Nest, scores: Value, weights: Value) -> Refusal | None:
@@ -165,15 +176,11 @@ def store_of(nest: Nest, value: Value) -> Store:
 def unfit_products(first: Op, attention: Attention, second: Op) -> Refusal | None:
     """Why the rows of the nest, which are those of the first product, are not those of the second one."""
     nest = attention.rows.nest
-    one, two = roles_of(first), roles_of(second)
-    if any(
-        outer_of(op.operands[i].tensor.extents, free)
-        for op, r in ((first, one), (second, two))
-        for i, free in enumerate((r.lhs_free, r.rhs_free))
-    ):
+    two = roles_of(second)
+    if is_split(first) or is_split(second):
         return Refusal("dimensions of an operand lie on both sides of what is summed over")
-    batch, m, n, k = extents_of(first, one)
-    batches, rows, depth, columns = extents_of(second, two)
+    batch, m, n, k = extents_of(first)
+    batches, rows, depth, columns = extents_of(second)
     if any(isinstance(x, Size) for x in (m, n, k, depth)):
         return Refusal("its rows or columns are known at the call only")
     if equal(batch * m * n * k * depth, 0):
@@ -198,7 +205,7 @@ def unfit_readers(attention: Attention, second: OpStep) -> Refusal | None:
         same = same and ix.linearize(store_of(nest, value).index, value.tensor.extents) == rows
         if same and epilogue is not None:
             ((_, at),) = [k for k in epilogue.nest.loads if k[0] is second.op.result]
-            here = rows_of(epilogue.nest, second.op.result, at.index, extents_of(second.op, roles_of(second.op))[2])
+            here = rows_of(epilogue.nest, second.op.result, at.index, extents_of(second.op)[2])
             places = [at for v, at in epilogue.nest.loads if v is value]
             same = all(not at.conditions and ix.linearize(at.index, value.tensor.extents) == here for at in places)
         if not same:
@@ -216,22 +223,15 @@ def _lhs(op: Op) -> tuple[int, ...]:
     return op.operands[0].tensor.extents
 
 
-def extents_of(op: Op, r: Roles) -> tuple[int, int, int, int]:
-    """Of a dot_general: products, rows, columns and terms."""
-    lhs, rhs = (o.tensor.extents for o in op.operands)
-    batch, m, k = (math.prod(lhs[d] for d in dims) for dims in (r.lhs_batch, r.lhs_free, r.lhs_contracting))
-    return batch, m, math.prod(rhs[d] for d in r.rhs_free), k
-
-
 def unfit_work(first: Op, second: Op) -> Refusal | None:
     """Why it would be slower: the other operands do not stay in the cache, or there are few tasks for much work."""
-    batch, m, n, k = map(hint_of, extents_of(first, roles_of(first)))
+    batch, m, n, k = map(hint_of, extents_of(first))
     nbytes = sum(hint_of(op.operands[1].tensor.nbytes) for op in (first, second)) // max(1, batch)
     if nbytes > tuning.ATTENTION_OPERAND_BYTES:
         return Refusal(
             f"{nbytes:,} bytes of other operands, more than {tuning.ATTENTION_OPERAND_BYTES:,}, meet each row"
         )
-    rows = least_rows(k + extents_of(second, roles_of(second))[2])
+    rows = least_rows(k + extents_of(second)[2])
     tasks, work = batch * -(-m // rows), batch * m * n * k
     if tasks < tuning.ATTENTION_LEAST_TASKS and work > tuning.GEMM_TASK:
         return Refusal(f"there are {tasks} times {rows} rows, too few tasks for {work:,} multiply-adds")

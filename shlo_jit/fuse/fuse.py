@@ -15,6 +15,7 @@ from shlo_jit.fuse.attention import form_attention
 from shlo_jit.fuse.choices import NEAR, chooses, source_of
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.epilogue import attach_epilogues
+from shlo_jit.fuse.gradient import form_gradients
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
 from shlo_jit.fuse.maps import part_of
 from shlo_jit.fuse.nest import Nest, covers, is_wide, space_of
@@ -27,7 +28,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.turns import fuse_turns
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import NotAffine, variables
-from shlo_jit.ops import OPS
+from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.ops.bodies import CONTROL
 from shlo_jit.sizes import equal, hint_of
 
@@ -94,6 +95,7 @@ class _Fusion(Grouping):
         block = PlanBlock(self.block, steps, results, outside, acts)
         attach_epilogues(block)
         form_attention(block)
+        form_gradients(block)
         return block
 
     def constant(self, op: Op, position: int) -> None:
@@ -270,6 +272,8 @@ class _Fusion(Grouping):
         for nest in nests:
             if nest is not home:
                 self.load(nest, value)
+        if home is None and not nests and self.store_beside(op, why):
+            return
         if home is None and (sibling := self.sibling(value)) is not None:
             sibling.pending[value] = [sibling.stores[0].at]
             home = sibling if self.store_in(sibling, op, nests, why) is None else None
@@ -281,6 +285,47 @@ class _Fusion(Grouping):
             self.store(nest, value, at, why + own)
             refused = self.inline(op, nest)
             assert refused is None, f"{op.name} has no index map over its own elements"
+
+    def store_beside(self, op: Op, why: str) -> bool:
+        """Let a row program that reads what an elementwise op is made of, at each of its elements, compute and write
+        that, where products alone read it: the weights of attention beside their gradient."""
+        value = op.result
+        readers = self.readers.get(value, [])
+        if not is_elementwise(op) or any(s.title != "dot_general" for s in readers):
+            return False
+        for operand in self.made_of(op):
+            for nest in self.nests_wanting(operand):
+                places = nest.pending[operand]
+                if nest.reduce_vars and len(places) == 1 and not self.is_made_of(op, self.of_nest[nest].writes):
+                    self.request(nest, value, places[0])
+                    if self.store_in(nest, op, [nest], why) is None:
+                        return True
+                    del nest.pending[value]
+        return False
+
+    def made_of(self, op: Op) -> list[Value]:
+        """What an elementwise op is computed from element by element, by a few ops."""
+        found: list[Value] = []
+        todo = [op]
+        while todo and len(found) <= tuning.NEST_TWICE_OPS:
+            for o in todo.pop(0).operands:
+                if equal(o.tensor.extents, op.result.tensor.extents) and o not in found:
+                    found.append(o)
+                    todo += [o.op] if o.op is not None and id(o.op) in self.here and is_elementwise(o.op) else []
+        return found
+
+    def is_made_of(self, op: Op, values: list[Value]) -> bool:
+        """The op needs one of the values. Taken to be so where that would be a long search."""
+        wanted = {v.op for v in values}
+        seen, todo = {op}, [op]
+        while todo:
+            for before in (o.op for o in todo.pop().operands):
+                if before in wanted or len(seen) > tuning.ORDER_SEARCH:
+                    return True
+                if before is not None and id(before) in self.here and before not in seen:
+                    seen.add(before)
+                    todo.append(before)
+        return False
 
     def sibling(self, value: Value) -> Nest | None:
         """Of a loop's states: a nest that computes another one from what this one is computed from."""

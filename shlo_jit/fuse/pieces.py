@@ -1,8 +1,8 @@
 """Concatenations that products read piece by piece, so that they never are in memory.
 
-A product of one row with a matrix is bound by reading the matrix, so putting that together before takes longer than the
-product: keys and values of a cache, and those of the newest row. Each piece is a product of its own, which makes its
-columns of the result, or goes on with the sums of the pieces before, in order.
+A product of a few rows with a matrix is bound by reading the matrix, so putting that together before takes longer than
+the product: keys and values of a cache, and those of the newest row. Each piece is a product of its own, which makes
+its columns of the result, or goes on with the sums of the pieces before, in order.
 
     dot(x, concatenate(a, b))   ->   dot(x, a) and dot(x, b) side by side, or dot(x', a) and dot(x", b) on top of it
 """
@@ -64,7 +64,7 @@ def _unfit(value: Value, product: Op, parts: list[Value], dimension: int, here: 
     rows = math.prod(product.operands[1 - side].tensor.extents[d] for d in _dimensions(r, 1 - side)[2])
     if isinstance(rows, Size) or isinstance(product.result.tensor.size, Size):
         return Refusal("the rows that meet it are known at the call only")
-    if rows > 1:  # they pack it, which takes longer from memory than a copy and packing that
+    if rows > tuning.PIECE_ROWS:
         return Refusal(f"{rows} {'rows' if side == 1 else 'columns'} meet it")
     cut = next((dims for dims in (contracting, free) if dimension in dims), None)
     if cut is None or any(shape[d] != 1 for d in cut[: cut.index(dimension)]):

@@ -67,12 +67,29 @@ class NestStep(Step):
 class Attention(NamedTuple):
     """What makes the left operand of a product, some rows at a time (see `attention.py`)."""
 
-    first: OpStep
-    """A product; its result is never in memory as a whole."""
+    firsts: tuple[OpStep, ...]
+    """Products; their results are never in memory as a whole."""
     rows: NestStep
-    """The row program that reads it."""
+    """The row program that reads them."""
     weights: Value
-    """What that makes of it, which is not either: the left operand, maybe under another shape."""
+    """What that makes of them, which is not either: the left operand, maybe under another shape."""
+    sums: tuple[OpStep, ...] = ()
+    """Products that add up over those rows, of what the row program makes as the left operand (see `gradient.py`)."""
+
+    @property
+    def first(self) -> OpStep:
+        """The product whose rows are counted."""
+        return self.firsts[0]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All parts, in order."""
+        return (*self.firsts, self.rows, *self.sums)
+
+    @property
+    def inside(self) -> list[Value]:
+        """What the row program makes that is never in memory as a whole."""
+        return list(dict.fromkeys([self.weights, *(step.op.operands[0] for step in self.sums)]))
 
 
 class Pieces(NamedTuple):
@@ -106,8 +123,9 @@ class OpStep(Step):
         own = [v for o in self.op.operands for v in self.parts_of(o)]
         if self.attention is None:
             return own
-        parts = [*self.attention.first.operands, *self.attention.rows.reads, *own]
-        return [v for v in parts if v in self.reads]
+        firsts = [v for step in self.attention.firsts for v in step.operands]
+        parts = [*firsts, *self.attention.rows.reads, *(v for step in self.attention.sums for v in step.reads)]
+        return [v for v in (*parts, *own) if v in self.reads]
 
     def parts_of(self, operand: Value) -> list[Value]:
         """What is read of an operand: itself, or its pieces."""
@@ -115,9 +133,9 @@ class OpStep(Step):
 
     @property
     def kind(self) -> str:
-        """Whose kernel runs it: the op's name, `attention`, or `pieces` of a product that reads some."""
+        """Whose kernel runs it: the op's name, `attention`, its `gradient`, or `pieces` of a product with some."""
         if self.attention is not None:
-            return "attention"
+            return "gradient" if self.attention.sums else "attention"
         return self.op.name if self.pieces is None else "pieces"
 
     @property
@@ -243,7 +261,7 @@ def source_ops(step: Step) -> list[Op]:
     if isinstance(step, NestStep):
         found = [n.op for n in step.nest.nodes.values() if n.op.name != "stablehlo.constant"]
     elif isinstance(step, OpStep):
-        parts = [step.epilogue, *(step.attention[:2] if step.attention is not None else [])]
+        parts = [step.epilogue, *(step.attention.steps if step.attention is not None else [])]
         found = [step.op, *(op for part in parts if part is not None for op in source_ops(part))]
         found += [step.pieces.whole.op] if step.pieces is not None and step.pieces.whole.op is not None else []
     else:

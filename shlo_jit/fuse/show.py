@@ -65,7 +65,7 @@ def _step(step: Step, label: str, names: Names) -> list[str]:
 def _in_pieces(step: Step) -> list[Value]:
     """The operands of products that are read piece by piece."""
     products = [step] if isinstance(step, OpStep) else []
-    products += [p.attention.first for p in products if p.attention is not None]
+    products += [first for p in products if p.attention is not None for first in p.attention.firsts]
     return [p.pieces.whole for p in reversed(products) if p.pieces is not None]
 
 

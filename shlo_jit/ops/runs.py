@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from shlo_jit.ir.core import Op
@@ -60,3 +61,18 @@ def roles_of(op: Op) -> Roles:
     lf = tuple(i for i in range(op.operands[0].tensor.rank) if i not in lb and i not in lc)
     rf = tuple(i for i in range(op.operands[1].tensor.rank) if i not in rb and i not in rc)
     return Roles(lb, rb, lc, rc, lf, rf)
+
+
+def extents_of(op: Op) -> tuple[int, int, int, int]:
+    """Of a dot_general: products, rows, columns and terms."""
+    r = roles_of(op)
+    lhs, rhs = (o.tensor.extents for o in op.operands)
+    batch, m, k = (math.prod(lhs[d] for d in dims) for dims in (r.lhs_batch, r.lhs_free, r.lhs_contracting))
+    return batch, m, math.prod(rhs[d] for d in r.rhs_free), k
+
+
+def is_split(op: Op) -> bool:
+    """Whether free dimensions of an operand of a canonical dot_general lie on both sides of what is summed over."""
+    r = roles_of(op)
+    lhs, rhs = (o.tensor.extents for o in op.operands)
+    return bool(outer_of(lhs, r.lhs_free) or outer_of(rhs, r.rhs_free))

@@ -36,9 +36,11 @@ from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
 from shlo_jit.passes.canonical.few_columns import few_columns
 from shlo_jit.passes.canonical.flat_concatenates import flat_concatenates
+from shlo_jit.passes.canonical.grouped_products import grouped_products
 from shlo_jit.passes.canonical.hoist_products import hoist_products
 from shlo_jit.passes.canonical.images_in_turn import images_in_turn
 from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convolutions
+from shlo_jit.passes.canonical.recompute_weights import recompute_weights
 from shlo_jit.passes.canonical.transposed_gathers import transposed_gathers
 from shlo_jit.passes.canonical.window_scatters import window_scatters
 from shlo_jit.passes.context import NO_CHANNELS, NO_CODE, Channels, Code, Context, Registered, nothing_registered
@@ -117,12 +119,14 @@ PASSES = (
     Pass(flat_concatenates),
     Pass(window_scatters),
     Pass(transposed_gathers),
+    Pass(grouped_products),
     Pass(hoist_products),
     Pass(few_columns),
     Pass(canonical_dots, (core.DOTS,)),
     Pass(canonical_convolutions, (core.CONVOLUTIONS,)),
     Pass(collective_layouts, (core.COLLECTIVE_LAYOUTS,)),
     Pass(simplify, (core.NO_DEAD_OPS,)),
+    Pass(recompute_weights),
     Pass(combine_collectives),
 )
 """What runs on each function after inlining, in order."""

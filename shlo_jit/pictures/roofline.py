@@ -23,8 +23,8 @@ LISTED = 200
 MEMORY = "memory"
 NAMED = 0.08
 """Share of the time from which a point has its label beside it."""
-KINDS = {"dot_general": "product", "convolution": "product", "attention": "product", "loop": "loop", "turns": "loop",
-         "row": "row", "reduce": "row"}  # fmt: skip
+KINDS = {"dot_general": "product", "convolution": "product", "attention": "product", "gradient": "product",
+         "loop": "loop", "turns": "loop", "row": "row", "reduce": "row"}  # fmt: skip
 
 
 class Point(NamedTuple):

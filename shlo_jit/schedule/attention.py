@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from shlo_jit import tuning
-from shlo_jit.fuse.attention import extents_of, least_rows, store_of
-from shlo_jit.fuse.nest import Nest, Node, Store
+from shlo_jit.fuse.attention import least_rows, store_of
+from shlo_jit.fuse.nest import Key, Nest, Node, Store
 from shlo_jit.fuse.plan import Attention, OpStep
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
@@ -23,7 +23,7 @@ from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_byte
 from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.kernels.gemm.types import gemm_plan
 from shlo_jit.kernels.target import Target
-from shlo_jit.ops.runs import roles_of, run_of
+from shlo_jit.ops.runs import extents_of, roles_of, run_of
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import KernelSchedule
@@ -116,24 +116,17 @@ class AttentionSchedule(KernelSchedule):
 def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
     target, op, parts = context.target, step.op, step.attention
     assert parts is not None
-    batch, m, _, _ = extents_of(op, roles_of(op))
-    first, second = (_product(s, m, target) for s in (parts.first, step))
+    batch, m, _, _ = extents_of(op)
+    first, second = (product_of(s, m, target) for s in (parts.first, step))
     tile = gemm_plan(first.types, target).mr
     size = parts.first.op.result.tensor.storage.itemsize
     few = m <= tile
     packed = tuple(not reads_in_place(p.types, target, p.n, p.b.row, p.b.column) for p in (first, second))
     task_rows, each, tasks = _tasks(batch, m, tile, first.n, first.k + second.n)
     blocks = -(-task_rows // max(tile, tuning.ATTENTION_BLOCK_BYTES // (first.n * size)))
-    block = min(task_rows, _even(task_rows, blocks, tile))
-    nest, scores, weights = _on_blocks(parts, batch * m, block)
-    rows = schedule_nest(nest, target, by_rows=True)
-    rows = replace(
-        rows,
-        tasks=Tasks(batch * m, batch * -(-m // block), each=block),
-        ahead={key: n for key, n in rows.ahead.items() if key[0] is not scores},
-        origin=len(nest.extents) - 1,
-    )
-    in_place = _may_overwrite(rows, scores, weights)
+    block = min(task_rows, even(task_rows, blocks, tile))
+    rows, (scores,), (weights,) = schedule_rows(parts, batch, m, block, target)
+    in_place = may_overwrite(rows, scores, weights)
     if few:
         panels, work = [0, 0], max(scratch_bytes(p.types, target, 1, m, p.n, p.k, 1) for p in (first, second))
     else:
@@ -141,7 +134,7 @@ def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
         panels = [panels_bytes(p.types, target, p.n, p.k) if is_packed else 0 for p, is_packed in products]
         work = max(block_bytes(p.types, target) for p in (first, second))
     sizes = [block * v.tensor.extents[1] * v.tensor.storage.itemsize for v in (scores, weights)]
-    *places, total = _placed([*panels, sizes[0], 0 if in_place else sizes[1], work])
+    *places, total = placed([*panels, sizes[0], 0 if in_place else sizes[1], work])
     return AttentionSchedule(
         parts=parts,
         first=first,
@@ -168,10 +161,10 @@ def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
     )
 
 
-def _product(step: OpStep, m: int, target: Target) -> Product:
+def product_of(step: OpStep, m: int, target: Target) -> Product:
     op, r = step.op, roles_of(step.op)
     lhs, rhs = op.operands
-    _, _, n, k = extents_of(op, r)
+    _, _, n, k = extents_of(op)
     types = gemm_types(op)
     a = _matrices(lhs.tensor.extents, r.lhs_batch, r.lhs_free, r.lhs_contracting)
     b = _matrices(rhs.tensor.extents, r.rhs_batch, r.rhs_contracting, r.rhs_free)
@@ -194,7 +187,7 @@ def _batches(shape: tuple[int, ...], batch: tuple[int, ...]) -> tuple[tuple[int,
     return tuple((shape[d], strides[d]) for d in batch)
 
 
-def _even(rows: int, parts: int, tile: int) -> int:
+def even(rows: int, parts: int, tile: int) -> int:
     """Rows of each of about so many parts of the same size: whole tiles."""
     return -(-rows // (parts * tile)) * tile
 
@@ -206,7 +199,7 @@ def _tasks(batch: int, m: int, tile: int, n: int, features: int) -> tuple[int, i
     if not isinstance(batch, Size) and batch * one <= serial:
         return m, batch, Tasks(batch, 1, f"{batch * one:,} multiply-adds; up to {serial:,} the caller does all")
     groups = max(1, min(-(-tuning.ATTENTION_TASKS // max(1, hint_of(batch))), m // least_rows(features)))
-    rows = _even(m, groups, tile)
+    rows = even(m, groups, tile)
     why = f"about {tuning.ATTENTION_TASKS}, of {least_rows(features)} rows at least"
     if rows < m:
         tasks = batch * -(-m // rows)
@@ -215,7 +208,7 @@ def _tasks(batch: int, m: int, tile: int, n: int, features: int) -> tuple[int, i
     return m, each, Tasks(batch, -(-batch // each), why, each, batch * one if isinstance(batch, Size) else 0)
 
 
-def _placed(sizes: list[int]) -> list[int]:
+def placed(sizes: list[int]) -> list[int]:
     """Offsets of parts of some bytes, one behind the other, and where they end."""
     out = [0]
     for nbytes in sizes:
@@ -223,45 +216,75 @@ def _placed(sizes: list[int]) -> list[int]:
     return out
 
 
-def _on_blocks(parts: Attention, units: int, block: int) -> tuple[Nest, Value, Value]:
-    """The row program over buffers that hold a block of rows, with the first of them as its last variable; and the two
+def schedule_rows(
+    parts: Attention, batch: int, m: int, block: int, target: Target
+) -> tuple[NestSchedule, list[Value], list[Value]]:
+    """The row program on a block, and the buffers that hold what it reads of the products and what it makes of that."""
+    nest, scores, weights = _on_blocks(parts, batch * m, block)
+    rows = schedule_nest(nest, target, by_rows=True)
+    rows = replace(
+        rows,
+        tasks=Tasks(batch * m, batch * -(-m // block), each=block),
+        ahead={key: n for key, n in rows.ahead.items() if key[0] not in scores},
+        origin=len(nest.extents) - 1,
+    )
+    return rows, scores, weights
+
+
+def _on_blocks(parts: Attention, units: int, block: int) -> tuple[Nest, list[Value], list[Value]]:
+    """The row program over buffers that hold a block of rows, with the first of them as its last variable; and the
     buffers."""
-    nest, product = parts.rows.nest, parts.first.op.result
-    store = store_of(nest, parts.weights)
-    (at,) = [at for v, at in nest.loads if v is product]
-    offset = ix.linearize(at.index, product.tensor.extents)
+    nest, products = parts.rows.nest, [step.op.result for step in parts.firsts]
+    (at,) = [at for v, at in nest.loads if v is products[0]]
+    offset = ix.linearize(at.index, products[0].tensor.extents)
     n = nest.reduced
     origin = len(nest.extents)
     unit = Expr(0, (*((v, c // n) for v, c in offset.terms if c >= n), (origin, -1)))
-    column = Expr(0, tuple((v, c) for v, c in offset.terms if c < n))
-    scores, weights = (_buffer(v, units, n, block) for v in (product, parts.weights))
-    before, after = (product, at), (scores, At((unit, column)))
-    nodes = {
-        key: Node(node.op, [after if o == before else o for o in node.operands]) for key, node in nest.nodes.items()
-    }
-    loads = dict.fromkeys(after if key == before else key for key in nest.loads)
-    others = [s for s in nest.stores if s is not store]
-    value, place = after if (store.value, store.at) == before else (store.value, store.at)
-    stores = [Store(value, place, weights, after[1].index), *others]
+    place = At((unit, Expr(0, tuple((v, c) for v, c in offset.terms if c < n))))
+    by_columns = bool(parts.sums)
+    scores, weights = ([_buffer(v, units, n, block, by_columns) for v in values] for values in (products, parts.inside))
+    moved = {key: (scores[products.index(key[0])], place) for key in nest.loads if key[0] in products}
+    nodes = {key: Node(node.op, [moved.get(o, o) for o in node.operands]) for key, node in nest.nodes.items()}
+    loads = dict.fromkeys(moved.get(key, key) for key in nest.loads)
+    stores = []
+    for value, buffer in zip(parts.inside, weights, strict=True):
+        store = store_of(nest, value)
+        stores.append(Store(*moved.get((store.value, store.at), (store.value, store.at)), buffer, place.index))
+    stores += [s for s in nest.stores if s.target not in parts.inside]
     return Nest([*nest.extents, 1], nest.reduce_vars, nodes, loads, stores), scores, weights
 
 
-def _buffer(value: Value, units: int, n: int, block: int) -> Value:
+def _buffer(value: Value, units: int, n: int, block: int, by_columns: bool) -> Value:
     """Rows of n elements, each in cache lines of its own: a load waits for a masked store that it overlaps, though in
     lanes that are not stored. Rows a multiple of half a page apart fall into few sets of the first level cache."""
     item = value.tensor.storage.itemsize
     line = ALIGN // item
     width = -(-n // line) * line
-    width += line if block > 1 and width * item % 2048 == 0 else 0
+    width += line if block > 1 and width * item % (2 * ALIGN if by_columns else 2048) == 0 else 0
     return Value(tensor((units, width), value.tensor.dtype), None, 0, value.name)
 
 
-def _may_overwrite(rows: NestSchedule, scores: Value, weights: Value) -> bool:
-    """No pass reads scores after weights have been written there."""
-    store = rows.nest.stores[0]
+def may_overwrite(rows: NestSchedule, scores: Value, weights: Value) -> bool:
+    """No pass reads scores after weights have been written there; what an earlier pass has kept is not read again."""
+    (store,) = [s for s in rows.nest.stores if s.target is weights]
     if scores.tensor.storage.itemsize != weights.tensor.storage.itemsize:
         return False
     (read,) = [key for key in rows.nest.loads if key[0] is scores]
-    written = rows.passes.phase((store.value, store.at))
-    passes = range(written + 1, rows.passes.count + 1)
-    return not any(read in rows.passes.needed(rows.passes.roots(p)) for p in passes)
+    passes, written = rows.passes, rows.passes.phase((store.value, store.at))
+    needed = [set(passes.needed(passes.roots(p))) for p in range(passes.count + 1)]
+    if read not in needed[written]:
+        return False
+    kept = {key for key in rows.stash if any(key in values for values in needed[: written + 1])}
+    return not any(read in _needed_beside(rows, p, kept) for p in range(written + 1, passes.count + 1))
+
+
+def _needed_beside(rows: NestSchedule, p: int, kept: set[Key]) -> set[Key]:
+    """What a pass computes or reads that is not kept from earlier ones."""
+    seen: set[Key] = set()
+    todo = [*rows.passes.roots(p)]
+    while todo:
+        key = todo.pop()
+        if key not in seen and key not in kept and not rows.passes.in_row(key):
+            seen.add(key)
+            todo += rows.nest.nodes[key].operands if key in rows.nest.nodes else []
+    return seen

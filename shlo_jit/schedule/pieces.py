@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes
@@ -71,9 +72,9 @@ def parts_of(step: OpStep, matrix: Value, contracting: tuple[int, ...], free: tu
 
 
 def way_of_parts(types: GemmTypes, target: Target, m: int, n: int, k: int, layout: Layout) -> Way:
-    """How the routine multiplies a row with each part: as it would with the whole matrix, so that the sums are the
-    same. Of several rows, which meet no pieces, the call decides."""
-    return way_of(gemm_plan(types, target), m, n, k, layout) if m == 1 else Way.ANY
+    """How the routine multiplies a few rows with each part: as it would with the whole matrix, so that the sums are the
+    same. Of more rows, which meet no pieces, the call decides."""
+    return way_of(gemm_plan(types, target), m, n, k, layout) if m <= tuning.PIECE_ROWS else Way.ANY
 
 
 @dataclass(frozen=True, kw_only=True)

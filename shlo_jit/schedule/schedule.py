@@ -51,6 +51,7 @@ SCHEDULERS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("products", "schedule_dot"),
     "pieces": ("pieces", "schedule_pieces"),
     "attention": ("attention", "schedule_attention"),
+    "gradient": ("gradient", "schedule_gradient"),
     "stablehlo.convolution": ("convolution", "schedule_convolution"),
     "stablehlo.custom_call": ("custom_call", "schedule_custom_call"),
     "stablehlo.fft": ("fft", "schedule_fft"),

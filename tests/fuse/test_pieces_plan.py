@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shlo_jit import parse
+from shlo_jit import parse, tuning
 from shlo_jit.codegen.target import resolve
 from shlo_jit.options import CompileOptions
 from shlo_jit.pipeline import lower
@@ -97,12 +97,19 @@ def test_pieces_that_are_computed_are_written() -> None:
     assert text.startswith("4 steps: 2 view, 1 loop, 1 dot_general") and "pieces  %m" in text
 
 
+def test_a_few_rows() -> None:
+    few = MANY - 1
+    lines = [JOINED, dot("%y", ("%a", (3, few, 64)), ("%m", WHOLE), (3, few, 100), (2, 2))]
+    assert "pieces  %m" in plan([(3, few, 64), OLD, NEW], [("%y", (3, few, 100))], *lines)
+
+
+MANY = tuning.PIECE_ROWS + 1
 REFUSED = {
-    "2 rows meet it": plan(
-        [(3, 2, 64), OLD, NEW],
-        [("%y", (3, 2, 100))],
+    f"{MANY} rows meet it": plan(
+        [(3, MANY, 64), OLD, NEW],
+        [("%y", (3, MANY, 100))],
         JOINED,
-        dot("%y", ("%a", (3, 2, 64)), ("%m", WHOLE), (3, 2, 100), (2, 2)),
+        dot("%y", ("%a", (3, MANY, 64)), ("%m", WHOLE), (3, MANY, 100), (2, 2)),
     ),
     "a piece is no block of rows or columns": plan(
         [(5, 1, 64), (2, 99, 64), (3, 99, 64)],

@@ -285,7 +285,10 @@ def by_blocks(types: GemmTypes, a: np.ndarray, b: np.ndarray, rows: int, target:
     """C[m, n], so many rows of it at a time, by B packed once or, where that can be, as it lies."""
     t = resolve(target)
     loaded = load(block_routine(types, t), t)
-    pack, block = loaded.function(panels_symbol(types), "piiiip"), loaded.function(block_symbol(types), "piipiipiiiipp")
+    pack, block = (
+        loaded.function(panels_symbol(types), "piiiip"),
+        loaded.function(block_symbol(types), "piipiipiiiiipp"),
+    )
     (m, k), n = a.shape, b.shape[1]
     a, b = (guarded.relaid(x, at_end=True) for x in (a, b))
     c = guarded.guarded(np.zeros((m, n), NUMPY[types.acc]), at_end=True)
@@ -296,7 +299,7 @@ def by_blocks(types: GemmTypes, a: np.ndarray, b: np.ndarray, rows: int, target:
         pack(b.ctypes.data, br, bc, n, k, panels.ctypes.data)
     for i in range(0, m, rows):
         count = min(rows, m - i)
-        at = (a[i:].ctypes.data, ar, ac, b.ctypes.data, br, bc, c[i:].ctypes.data, n, count, n, k)
+        at = (a[i:].ctypes.data, ar, ac, b.ctypes.data, br, bc, c[i:].ctypes.data, n, count, n, k, 0)
         block(*at, None if in_place else panels.ctypes.data, memory.ctypes.data)
     assert (panels[panels_bytes(types, t, n, k) :] == guarded.UNWRITTEN).all(), "wrote beyond panels_bytes"
     assert (memory[block_bytes(types, t) :] == guarded.UNWRITTEN).all(), "wrote beyond block_bytes"
@@ -316,6 +319,32 @@ def test_blocks_of_rows(names: tuple[str, str, str], target: str) -> None:
         c = by_blocks(types, a, b, pick.choice([1, 5, 14, 28, 500]), target)
         check(types, a[None], b[None], c[None])
         assert by_blocks(types, a, b, m, target).tobytes() == c.tobytes()
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("names", CASES, ids="-".join)
+def test_sums_of_blocks_go_on(names: tuple[str, str, str], target: str) -> None:
+    """Some steps of k at a time: each call adds to what C has."""
+    types, t, pick = GemmTypes(*names), resolve(target), random.Random(repr(names))
+    loaded = load(block_routine(types, t), t)
+    pack, block = (
+        loaded.function(panels_symbol(types), "piiiip"),
+        loaded.function(block_symbol(types), "piipiipiiiiipp"),
+    )
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        m, n, each = pick.choice(EXTENTS), pick.choice(EXTENTS), pick.choice([2, 7, 14, 64, 500])
+        k = pick.choice([*EXTENTS, 300])
+        a, b = any_layout(rng, types.a, (1, m, k))[0], any_layout(rng, types.b, (1, k, n))[0]
+        c = np.full((m, n), 7).astype(NUMPY[types.acc])
+        panels, memory = guarded.scratch(panels_bytes(types, t, n, k)), guarded.scratch(block_bytes(types, t))
+        (ar, ac), (br, bc) = ([s // x.itemsize for s in x.strides] for x in (a, b))
+        for k0 in range(0, k, each):
+            steps, right = min(each, k - k0), b[k0:].ctypes.data
+            pack(right, br, bc, n, steps, panels.ctypes.data)
+            at = (a[:, k0:].ctypes.data, ar, ac, right, br, bc, c.ctypes.data, n, m, n, steps, k0)
+            block(*at, panels.ctypes.data, memory.ctypes.data)
+        check(types, a[None], b[None], c[None])
 
 
 def test_special_values() -> None:

@@ -57,6 +57,14 @@ ALL_REDUCE = """%{r} = "stablehlo.all_reduce"(%{x}) ({{
           }}) {{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}} : (tensor<4xf32>) -> tensor<4xf32>"""
 RETURN = "return %0 : tensor<4xf32>"
 
+
+def dot(name: str, lhs: str, rhs: str, contracting: tuple[int, int], shape: str = "tensor<8x256x256xf32>") -> str:
+    """A product of 8 matrices, all of one shape."""
+    a, b = contracting
+    numbers = f"batching_dims = [0] x [0], contracting_dims = [{a}] x [{b}]"
+    return f"%{name} = stablehlo.dot_general %{lhs}, %{rhs}, {numbers} : ({shape}, {shape}) -> {shape}"
+
+
 CASES = {
     "without_shape_operands": Case(
         main("""%s = stablehlo.constant dense<4> : tensor<1xi32>
@@ -262,6 +270,16 @@ CASES = {
           return %1 : tensor<2x3xf32>""", "tensor<2x2xf32>", "tensor<2x3xf32>"),
         "constant gather transpose", "constant gather gather", shape=(2, 2),
     ),
+    "grouped_products": Case(
+        main("""%0 = stablehlo.broadcast_in_dim %x, dims = [0, 2, 3] : (tensor<2x5x4xf32>) -> tensor<2x3x5x4xf32>
+          %1 = stablehlo.reshape %0 : (tensor<2x3x5x4xf32>) -> tensor<6x5x4xf32>
+          %q = stablehlo.constant dense<2.0> : tensor<6x7x4xf32>
+          %2 = stablehlo.dot_general %q, %1, batching_dims = [0] x [0], contracting_dims = [2] x [2]
+            : (tensor<6x7x4xf32>, tensor<6x5x4xf32>) -> tensor<6x7x5xf32>
+          return %2 : tensor<6x7x5xf32>""", "tensor<2x5x4xf32>", "tensor<6x7x5xf32>"),
+        "broadcast_in_dim reshape constant dot_general",
+        "broadcast_in_dim reshape constant reshape dot_general reshape", shape=(2, 5, 4),
+    ),
     "hoist_products": Case(
         main("""%zero = stablehlo.constant dense<0> : tensor<i32>
           %w = stablehlo.constant dense<0.5> : tensor<16x1xf32>
@@ -313,6 +331,17 @@ CASES = {
           return %0#0 : tensor<4x2xf32>""", "tensor<2x4xf32>", "tensor<4x2xf32>"),
         "all_to_all",
         "reshape transpose reshape transpose all_to_all reshape all_to_all reshape", meaning=False,
+    ),
+    "recompute_weights": Case(
+        main("\n".join([
+            dot("0", "x", "x", (2, 2)), "%1 = stablehlo.abs %0 : tensor<8x256x256xf32>", dot("2", "1", "x", (2, 1)),
+            dot("3", "2", "x", (2, 2)), "%4 = stablehlo.multiply %3, %1 : tensor<8x256x256xf32>",
+            dot("5", "1", "2", (1, 1)), dot("6", "4", "x", (1, 1)), dot("7", "4", "x", (2, 1)),
+            *(f"%{i} = stablehlo.add %{a}, %{b} : tensor<8x256x256xf32>" for i, a, b in [(8, 5, 6), (9, 7, 8)]),
+            "return %9 : tensor<8x256x256xf32>"]), "tensor<8x256x256xf32>", "tensor<8x256x256xf32>"),
+        "dot_general abs dot_general dot_general multiply dot_general dot_general dot_general add add",
+        "dot_general abs dot_general dot_general dot_general abs multiply dot_general dot_general dot_general add add",
+        shape=(8, 256, 256),
     ),
     "combine_collectives": Case(
         main(f"""{ALL_REDUCE.format(r=0, x="x")}

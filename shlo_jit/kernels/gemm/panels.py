@@ -1,11 +1,12 @@
 """Products of some rows at a time with one B, which may be packed before: for who goes over the rows block by block.
 
     void <symbol>_panels(B, b_row_stride, b_col_stride, n, k, panels)
-    void <symbol>_block(A, a_row_stride, a_col_stride, B, b_row_stride, b_col_stride, C, c_row_stride, m, n, k, panels,
-                        memory)
+    void <symbol>_block(A, a_row_stride, a_col_stride, B, b_row_stride, b_col_stride, C, c_row_stride, m, n, k, k0,
+                        panels, memory)
 
 The first packs all of B, block of k after block of k; the second is C[m, n] = A[m, k] @ B with what the first packed or
 with B as it lies. Both run on the caller. Sums are those of the other routine, whose blocks of k these are, for any m.
+`k0` is 0, or C has the sums of so many steps of k, to which those of these are added.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ BLOCK_PARAMS = (
     ("i64", "m"),
     ("i64", "n"),
     ("i64", "k"),
+    ("i64", "k0"),
     ("ptr", "panels"),
     ("ptr", "memory"),
 )
@@ -115,21 +117,23 @@ def _emit_panels(module: ModuleText, plan: GemmPlan, target: Target) -> None:
 
 def _emit_block(module: ModuleText, plan: GemmPlan, target: Target) -> None:
     b = module.function(f"{plan.symbol}_block", BLOCK_PARAMS, linkage="", attributes=attributes(target))
-    a, a_rs, a_cs, right, b_rs, b_cs, c, c_rs, m, n, k, panels, memory = b.params
+    a, a_rs, a_cs, right, b_rs, b_cs, c, c_rs, m, n, k, k0, panels, memory = b.params
     of_k, panel, each = _panel_sizes(b, plan, n, k)
+    stop = b.add(k0, k)
     f = Frame(b, b.alloca("i64", len(FIELDS)))
     null, size_a, size_b = V("ptr", "null"), itemsize(plan.types.a), itemsize(plan.types.b)
-    f.set(a=a, a_rs=b.mul(a_rs, size_a), a_cs=b.mul(a_cs, size_a), a_bs=0)
-    f.set(b=right, b_rs=b.mul(b_rs, size_b), b_cs=b.mul(b_cs, size_b), b_bs=0)
-    f.set(c=c, c_rs=b.mul(c_rs, plan.out_bytes), c_bs=0, m=m, n=n, k=k, kc=of_k, batch=1, epilogue=null, frame=null)
+    a_rs, a_cs, b_rs, b_cs = b.mul(a_rs, size_a), b.mul(a_cs, size_a), b.mul(b_rs, size_b), b.mul(b_cs, size_b)
+    a, right = b.offset(a, b.mul(k0, b.sub(0, a_cs))), b.offset(right, b.mul(k0, b.sub(0, b_rs)))
+    f.set(a=a, a_rs=a_rs, a_cs=a_cs, a_bs=0, b=right, b_rs=b_rs, b_cs=b_cs, b_bs=0)
+    f.set(c=c, c_rs=b.mul(c_rs, plan.out_bytes), c_bs=0, m=m, n=n, k=stop, kc=of_k, batch=1, epilogue=null, frame=null)
     pack_a: V | int = PRIVATE if plan.convert[0] else IN_PLACE
     if plan.joins_a:
-        joined = are_joined(Registers(b), plan, b.mul(a_cs, size_a), k)
+        joined = are_joined(Registers(b), plan, a_cs, k)
         pack_a = b.select(joined, i64(IN_PLACE), i64(PRIVATE))
     mode = b.select(b.icmp("eq", panels, null), i64(IN_PLACE), i64(SHARED))
     f.set(mode_b=mode, pack_a=pack_a, shared_a=null, a_panel=0, panel_bytes=panel)
-    with b.loop_carry(0, k, [panels], of_k, "kblock") as block:
-        f.set(k0=block.index, k1=b.min_(b.add(block.index, of_k), k), shared=block.values[0])
+    with b.loop_carry(k0, stop, [panels], of_k, "kblock") as block:
+        f.set(k0=block.index, k1=b.min_(b.add(block.index, of_k), stop), shared=block.values[0])
         b.call("void", f"{plan.symbol}_rectangle", [f.pointer, i64(0), i64(0), m, i64(0), n, memory, c, i64(0)])
         block.next(b.offset(block.values[0], each))
     b.ret()

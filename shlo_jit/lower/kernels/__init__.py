@@ -14,6 +14,7 @@ KERNELS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("dot", "lower"),
     "pieces": ("pieces", "lower"),
     "attention": ("attention", "lower"),
+    "gradient": ("gradient", "lower"),
     "stablehlo.convolution": ("convolution", "lower"),
     "stablehlo.custom_call": ("custom_call", "lower"),
     "stablehlo.fft": ("fft", "lower"),

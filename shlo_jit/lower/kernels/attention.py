@@ -13,6 +13,7 @@ from shlo_jit.kernels.gemm.types import itemsize
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.schedule.attention import AttentionSchedule, Matrices, Product
+from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.pieces import Part
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ def lower(low: ProgramLowering, step: OpStep, schedule: AttentionSchedule) -> No
     """Write the row program, the epilogue and the task, and run the tasks."""
     s, parts = schedule, schedule.parts
     check_supported(parts.rows.nest)
-    rows, pointers = _write_rows(low, s)
+    buffers = [("scores", [s.scores, s.weights])] if s.in_place else [("scores", [s.scores]), ("weights", [s.weights])]
+    rows, pointers = write_rows(low, s.rows, parts.rows.hint, buffers)
     epilogue, frame = write_epilogue(low, s.epilogue)
     operands = [low.pointer(x) for x in (parts.first.op.operands[0], step.op.result)]
     operands += [low.pointer(part.value) for p in (s.first, s.second) for part, _ in p.parts]
@@ -37,22 +39,33 @@ def lower(low: ProgramLowering, step: OpStep, schedule: AttentionSchedule) -> No
         low.nest(s.epilogue.step, s.epilogue.schedule)
 
 
-def _write_rows(low: ProgramLowering, s: AttentionSchedule) -> tuple[str, list[V]]:
+def write_rows(
+    low: ProgramLowering, rows: NestSchedule, hint: str, own: list[tuple[str, list[Value]]]
+) -> tuple[str, list[V]]:
     """The function of the row program, and the addresses of the buffers that it reads and writes beside those of the
-    block, which are its first parameters."""
-    nest, own = s.rows.nest, (s.scores, s.weights)
+    block, which are its first parameters: `own`."""
+    nest, inside = rows.nest, {v for _, values in own for v in values}
     groups: dict[int, list[Value]] = {}
     for v in dict.fromkeys([*(k[0] for k in nest.loads), *(x.target for x in nest.stores)]):
-        if v not in own:
+        if v not in inside:
             groups.setdefault(id(low.memory.storage[v]), []).append(v)
-    buffers = [("scores", [*own])] if s.in_place else [("scores", [s.scores]), ("weights", [s.weights])]
-    buffers += [(f"p{i}", values) for i, values in enumerate(groups.values())]
+    buffers = [*own, *((f"p{i}", values) for i, values in enumerate(groups.values()))]
     if low.is_symbolic:
         buffers.append(("dims", []))
-    hint = s.parts.rows.hint
     name = low.new_name(hint)
-    NestLowering(s.rows).write(low.module, name, buffers, set())
+    NestLowering(rows).write(low.module, name, buffers, set())
     return low.share(hint, name), [low.pointer(values[0]) for values in groups.values()]
+
+
+def matrix(b: Builder, pointer: V, of: Matrices, dtype: str, batch: V) -> V:
+    """The address of the operand's matrix of a batch."""
+    number, place = batch, i64(0)
+    for extent, stride in reversed(of.batch[1:]):
+        place = b.add(place, b.mul(b.urem(number, extent), stride))
+        number = b.udiv(number, extent)
+    if of.batch:
+        place = b.add(place, b.mul(number, of.batch[0][1]))
+    return b.offset(pointer, b.mul(place, itemsize(dtype)))
 
 
 class _Task:
@@ -86,7 +99,7 @@ class _Task:
     def rows_of(self, batch: V, start: V, stop: V) -> None:
         """Rows [start, stop) of a batch, block by block."""
         b, s, first, second = self.b, self.s, self.s.first, self.s.second
-        q = self.matrix(self.q, first.a, first.types.a, batch)
+        q = matrix(b, self.q, first.a, first.types.a, batch)
         k, v = self.right(self.k, first, batch), self.right(self.v, second, batch)
         k_panels, v_panels = self.panels(first, k[0], 0), self.panels(second, v[0], 1)
         scores, weights = (buffer.tensor.extents[1] for buffer in (s.scores, s.weights))
@@ -105,17 +118,7 @@ class _Task:
 
     def right(self, pointers: list[V], p: Product, batch: V) -> list[V]:
         """The addresses of the right operand's matrix of a batch, or of its pieces."""
-        return [self.matrix(x, of, p.types.b, batch) for x, (_, of) in zip(pointers, p.parts, strict=True)]
-
-    def matrix(self, pointer: V, of: Matrices, dtype: str, batch: V) -> V:
-        """The address of the operand's matrix of a batch."""
-        b, number, place = self.b, batch, i64(0)
-        for extent, stride in reversed(of.batch[1:]):
-            place = b.add(place, b.mul(b.urem(number, extent), stride))
-            number = b.udiv(number, extent)
-        if of.batch:
-            place = b.add(place, b.mul(number, of.batch[0][1]))
-        return b.offset(pointer, b.mul(place, itemsize(dtype)))
+        return [matrix(self.b, x, of, p.types.b, batch) for x, (_, of) in zip(pointers, p.parts, strict=True)]
 
     def panels(self, p: Product, right: V, which: int) -> V:
         """The right operand of a product, packed for all blocks; null where it is not."""
@@ -136,7 +139,7 @@ class _Task:
                 self.part(p, part, (a, *strides), matrix, c, c_stride, m)
             return
         args = [a, *(i64(x) for x in strides), *as_it_lies, i64(p.b.row), i64(p.b.column), c, i64(c_stride)]
-        b.call("void", block_symbol(p.types), [*args, m, i64(p.n), i64(p.k), panels, self.memory])
+        b.call("void", block_symbol(p.types), [*args, m, i64(p.n), i64(p.k), i64(0), panels, self.memory])
 
     def part(self, p: Product, part: Part, left: tuple[V, int, int], matrix: V, c: V, c_stride: int, m: V) -> None:
         """What a piece of the right operand has to do with m rows, as a product like any other."""

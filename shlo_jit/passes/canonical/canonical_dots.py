@@ -8,6 +8,7 @@ may be two runs where there is no batch: those before the contracting ones, and 
     dot_general(f32[a,b,c], [0, 2])  ->   dot_general(transpose(f32[a,b,c]), ...)
     transpose(dot_general(a, b))     ->   dot_general(b, a), where that is all the transpose does
     transpose(dot_general(a, b))     ->   transpose(dot_general(b, a)), where the rows of `a` become adjacent elements
+    transpose(dot_general(a, b))     ->   dot_general(transpose(a), b), where rows change places that form no run in `a`
     dot_general(f32[k], f32[k])      ->   reduce(multiply(a, b)), and so for small matrices
 """
 
@@ -22,6 +23,7 @@ from shlo_jit import tuning
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import DType, TensorType, tensor
+from shlo_jit.ops import is_elementwise
 from shlo_jit.ops.products import accumulator, operand_types
 from shlo_jit.ops.runs import Roles, outer_of, roles_of, run_of
 from shlo_jit.passes import build as mk
@@ -70,61 +72,101 @@ def canonical_dots(function: Op, _: Context) -> Op:
 
 
 def _transposed(rw: Rewriter, op: Op, uses: Counter[Value]) -> Sequence[Value] | None:
-    """The transpose of a product that nothing else reads: the product of the operands exchanged, whose sums are the
-    same, and a transpose of that where more is done than exchanging rows and columns. Conversions between the two are
-    repeated behind it; what they were is dead then."""
+    """The transpose of a product that nothing else reads: another product, whose sums are the same, and a transpose of
+    that where more is done than can be done to the operands. Elementwise ops and transposes between the two are
+    repeated behind it, the latter as one; what they were is dead then."""
     between: list[Op] = []
-    dot = op.operands[0].op
-    while dot is not None and dot.name == "stablehlo.convert" and uses[dot.result] == 1:
-        between.append(dot)
-        dot = dot.operands[0].op
-    if dot is None or dot.name != "stablehlo.dot_general" or uses[dot.result] != 1:
+    value, order = op.operands[0], op.ints("permutation")
+    while uses[value] == 1 and value.op is not None and (operand := _varying(value.op)) is not None:
+        if value.op.name == "stablehlo.transpose":
+            p = value.op.ints("permutation")
+            order = tuple(p[d] for d in order)
+        else:
+            between.append(value.op)
+        value = operand
+    dot = value.op
+    if dot is None or dot.name != "stablehlo.dot_general" or uses[value] != 1:
         return None
-    r = roles_of(dot)
+    sides = [rw.get(o) for o in dot.operands]
+    found = _in_order(order, dot, sides, roles_of(dot))
+    if found is None:
+        return None
+    roles, is_exchanged, left = found
+    (value,) = _dot_general(rw, dot, sides[::-1] if is_exchanged else sides, roles)
+    for step in reversed(between):
+        shape = mk.shape_of(value)
+        operands = [_splat(rw, o, shape) if _is_splat(o) else value for o in step.operands]
+        value = rw.emit1(step.name, operands, tensor(shape, step.result.tensor.dtype), step.attributes)
+    return [mk.transpose(rw, value, left)]
+
+
+def _varying(op: Op) -> Value | None:
+    """The only operand of a transpose or an elementwise op beside constants of equal elements."""
+    if op.name != "stablehlo.transpose" and not is_elementwise(op):
+        return None
+    varying = [o for o in op.operands if not _is_splat(o)]
+    return varying[0] if len(varying) == 1 else None
+
+
+def _is_splat(value: Value) -> bool:
+    """A constant of equal elements."""
+    return value.op is not None and value.op.name == "stablehlo.constant" and value.op.attributes["value"].is_splat
+
+
+def _splat(rw: Rewriter, value: Value, shape: Dims) -> Value:
+    """Such a constant in another shape."""
+    assert value.op is not None
+    element = value.op.attributes["value"].array.reshape(-1)[0]
+    return mk.constant(rw, tensor(shape, value.tensor.dtype), element)
+
+
+def _in_order(order: Dims, dot: Op, sides: list[Value], r: Roles) -> tuple[Roles, bool, Dims] | None:
+    """A product in place of one that is transposed: what its dimensions do, whether the operands are exchanged, and the
+    transpose that is left of it. Rows or columns that are no run are copied in any case, and so, where the product is
+    larger, in the order that is wanted: rows of heads that share keys, which queries have inside of each position."""
     n, m = len(r.lhs_batch), len(r.lhs_free)
-    order = op.ints("permutation")
-    batch, rows, columns = range(n), range(n, n + m), range(n + m, len(order))
-    if sorted(order[:n]) == [*batch] and order[n:] == (*columns, *rows):
-        leading, left = order[:n], None
-    elif _last_of(op) in rows and hint_of(_adjacent_rows(dot, r)) >= tuning.ADJACENT_ROWS:
-        new = {d: i for i, d in enumerate((*batch, *columns, *rows))}
-        leading, left = tuple(batch), tuple(new[d] for d in order)
-    else:
+    shape = dot.result.tensor.extents
+    batch = order[:n] if sorted(order[:n]) == [*range(n)] else tuple(range(n))
+    groups: list[Dims] = []
+    for value, free, dims in (
+        (sides[0], r.lhs_free, range(n, n + m)),
+        (sides[1], r.rhs_free, range(n + m, len(order))),
+    ):
+        cuts = outer_of(mk.shape_of(value), free)
+        stays = cuts == 0 or (cuts is not None and not n) or hint_of(value.tensor.size) > hint_of(math.prod(shape))
+        groups.append(tuple(dims) if stays else tuple(d for d in order if d in dims))
+    rows, columns = groups
+    last = next((d for d in reversed(order) if not equal(shape[d], 1)), None)
+    are_many = hint_of(_adjacent_rows(sides[0], r)) >= tuning.ADJACENT_ROWS
+    is_exchanged = order == (*batch, *columns, *rows) or (last in rows and are_many)
+    if not is_exchanged and (*rows, *columns) == tuple(range(n, len(order))):
         return None
-    swapped = Roles(
-        tuple(r.rhs_batch[i] for i in leading), tuple(r.lhs_batch[i] for i in leading),
-        r.rhs_contracting, r.lhs_contracting, r.rhs_free, r.lhs_free,
-    )  # fmt: skip
-    lhs, rhs = (rw.get(o) for o in dot.operands)
-    (value,) = _dot_general(rw, dot, [rhs, lhs], swapped)
-    for convert in reversed(between):
-        value = mk.convert(rw, value, convert.result.tensor.storage)
-    return [value if left is None else mk.transpose(rw, value, left)]
+    lhs = tuple(r.lhs_batch[d] for d in batch), r.lhs_contracting, tuple(r.lhs_free[d - n] for d in rows)
+    rhs = tuple(r.rhs_batch[d] for d in batch), r.rhs_contracting, tuple(r.rhs_free[d - n - m] for d in columns)
+    one, two, made = (rhs, lhs, (*batch, *columns, *rows)) if is_exchanged else (lhs, rhs, (*batch, *rows, *columns))
+    left = tuple(made.index(d) for d in order)
+    return Roles(one[0], two[0], one[1], two[1], one[2], two[2]), is_exchanged, left
 
 
-def _adjacent_rows(dot: Op, r: Roles) -> int:
-    """How many rows lie together in the first operand: all of them, unless some lie before what is summed over."""
-    shape = dot.operands[0].tensor.extents
-    outer = outer_of(shape, r.lhs_free) or 0
+def _adjacent_rows(lhs: Value, r: Roles) -> int:
+    """How many rows lie together in the first operand: all of them, unless some lie before what is summed over, and it is
+    read as it lies (see `_split_side`)."""
+    shape = mk.shape_of(lhs)
+    outer = 0 if r.lhs_batch else outer_of(shape, r.lhs_free) or 0
     return math.prod(shape[d] for d in r.lhs_free[outer:])
-
-
-def _last_of(transpose: Op) -> int | None:
-    """The operand's dimension along which the result's elements are adjacent."""
-    order, shape = transpose.ints("permutation"), transpose.operands[0].tensor.extents
-    return next((d for d in reversed(order) if not equal(shape[d], 1)), None)
 
 
 def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> Sequence[Value]:
     """The product of these operands, of the element type of `op`."""
     result = op.result.tensor
+    roles, left = _as_it_lies(operands, roles, hint_of(result.size))
     operands = [in_kind_of(rw, value, result.storage) for value in operands]
     acc = accumulator(operands[0].tensor.storage, result.storage)
     extents = [operands[0].tensor.extents[d] for d in (*roles.lhs_batch, *roles.lhs_free)]
     extents += [operands[1].tensor.extents[d] for d in roles.rhs_free]
     t = tensor(tuple(extents), acc)
     if not acc.is_complex and is_small(operands[0], roles, extents):
-        return [mk.convert(rw, _sum_of_products(rw, operands, roles, t), result.storage)]
+        return [mk.transpose(rw, mk.convert(rw, _sum_of_products(rw, operands, roles, t), result.storage), left)]
     kinds = operand_types(operands[0].tensor.storage, operands[1].tensor.storage, acc)
     read = [
         _Side(*_through_transpose(operands[0], roles.lhs_batch, roles.lhs_contracting, roles.lhs_free)),
@@ -153,7 +195,37 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
         ),
     )
     product = rw.emit1("stablehlo.dot_general", [lhs, rhs], t, {"dot_dimension_numbers": numbers})
-    return [mk.convert(rw, product, result.storage)]
+    return [mk.transpose(rw, mk.convert(rw, product, result.storage), left)]
+
+
+def _as_it_lies(operands: list[Value], r: Roles, size: int) -> tuple[Roles, Dims]:
+    """Other orders of terms, rows and columns, in which operands that are transposes can be read as they lie, and the
+    transpose that the result wants then: terms as the larger operand has them, rows and columns of one that is larger
+    than the result."""
+    sizes = [hint_of(value.tensor.size) for value in operands]
+    larger = int(sizes[1] > sizes[0])
+    terms = _own_order(operands[larger], (r.lhs_contracting, r.rhs_contracting)[larger])
+    free = [
+        _own_order(value, dims) if n > size else tuple(range(len(dims)))
+        for value, dims, n in zip(operands, (r.lhs_free, r.rhs_free), sizes, strict=True)
+    ]
+    rows, columns = (tuple(dims[i] for i in order) for dims, order in zip((r.lhs_free, r.rhs_free), free, strict=True))
+    batch, m = len(r.lhs_batch), len(rows)
+    lhs, rhs = (tuple(dims[i] for i in terms) for dims in (r.lhs_contracting, r.rhs_contracting))
+    made = (*range(batch), *(batch + i for i in free[0]), *(batch + m + i for i in free[1]))
+    left = tuple(made.index(d) for d in range(len(made)))
+    return Roles(r.lhs_batch, r.rhs_batch, lhs, rhs, rows, columns), left
+
+
+def _own_order(value: Value, dims: Dims) -> Dims:
+    """Dimensions of a transpose in the order of what is transposed, where they are no run of that: so they may be one,
+    and who reads the same dimensions copies them in the same order."""
+    own, op = tuple(range(len(dims))), value.op
+    if op is None or op.name != "stablehlo.transpose":
+        return own
+    p, shape = op.ints("permutation"), op.operands[0].tensor.extents
+    is_run = run_of(shape, tuple(p[d] for d in dims)) is not None
+    return own if is_run else tuple(sorted(own, key=lambda i: p[dims[i]]))
 
 
 class _Side(NamedTuple):
@@ -170,7 +242,10 @@ class _Side(NamedTuple):
         it, and how many it has."""
         shape = self.value.tensor.extents
         outer = outer_of(shape, self.free)
-        if not outer or self.batch or run_of(shape, self.contracting) is None or not self.value.tensor.is_fixed:
+        ascending = self.free == tuple(sorted(self.free))
+        if not outer or not ascending or self.batch or not self.value.tensor.is_fixed:
+            return None
+        if run_of(shape, self.contracting) is None:
             return None
         if self.value.op is not None and self.value.op.name == "stablehlo.constant":
             return None  # its transpose is computed now

@@ -68,6 +68,37 @@ def test_the_transpose_of_a_product(case: tuple, dtype: str) -> None:
     np.testing.assert_array_equal(got, np.asarray(plain(x, y)).transpose(order))
 
 
+@pytest.mark.parametrize("columns", [30, 3])
+def test_rows_that_are_copied_take_the_order_of_the_result(columns: int) -> None:
+    """Of 20 positions with 2 groups of 4 heads each: where the product is the larger one."""
+    rows, other, product, result = "3x20x2x4x9", f"3x2x{columns}x9", f"3x2x20x4x{columns}", f"3x2x4x20x{columns}"
+    rest = f"%1 = stablehlo.transpose %0, dims = [0, 1, 3, 2, 4] : ({kind(product)}) -> {kind(result)}\nreturn %1 : "
+    numbers = "batching_dims = [0, 2] x [0, 1], contracting_dims = [4] x [3]"
+    text = program(rows, other, numbers, product, "f32", rest, kind(result))
+    (shape,) = (o.result.tensor.extents for o in walk(canonical(text).block()) if o.name == "stablehlo.dot_general")
+    assert shape == shape_of(result if columns == 30 else product)
+    x, y = (RNG.normal(size=shape_of(s)).astype(np.float32) for s in (rows, other))
+    plain = shlo_jit.compile(program(rows, other, numbers, product, "f32"), cache=False)
+    np.testing.assert_array_equal(
+        shlo_jit.compile(text, cache=False)(x, y), np.asarray(plain(x, y)).transpose(0, 1, 3, 2, 4)
+    )
+
+
+def test_a_transpose_behind_elementwise_ops() -> None:
+    """They are computed of the exchanged product."""
+    rest = f"""%c = stablehlo.constant dense<0.5> : {kind("3x16x24")}
+      %s = stablehlo.multiply %0, %c : {kind("3x16x24")}
+      %n = stablehlo.negate %s : {kind("3x16x24")}
+      %1 = stablehlo.transpose %n, dims = [0, 2, 1] : ({kind("3x16x24")}) -> {kind("3x24x16")}
+      return %1 : """
+    numbers = "batching_dims = [0] x [0], contracting_dims = [2] x [2]"
+    text = program("3x16x9", "3x24x9", numbers, "3x16x24", "f32", rest, kind("3x24x16"))
+    assert "transpose" not in ops(text)
+    x, y = (RNG.normal(size=s).astype(np.float32) for s in ((3, 16, 9), (3, 24, 9)))
+    plain = np.asarray(shlo_jit.compile(program("3x16x9", "3x24x9", numbers, "3x16x24", "f32"), cache=False)(x, y))
+    np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(x, y), -(plain * np.float32(0.5)).swapaxes(1, 2))
+
+
 @pytest.mark.parametrize("rows", [tuning.ADJACENT_ROWS, tuning.ADJACENT_ROWS - 1])
 def test_rows_become_adjacent_elements(rows: int) -> None:
     """Values times weights, heads behind rows: the operands are exchanged, a transpose of whole runs remains."""

@@ -1,0 +1,114 @@
+"""The gradient of attention by blocks of rows, in the style of `attention.py`: a row program reads two products and
+makes weights and their gradient, which are multiplied by keys row by row, and summed over all rows with the gradient of
+the result and with queries.
+
+Needs: the ordered steps of a block, with epilogues and attention. What is between the products is never in memory as a
+whole.
+
+    w = softmax(q @ k^T); dw = do @ v^T; ds = w * (dw - sum(w * dw))
+    dq = ds @ k; dk = ds^T @ q; dv = w^T @ do
+"""
+
+from __future__ import annotations
+
+from shlo_jit import tuning
+from shlo_jit.fuse.attention import PRODUCT, Forming, store_of, unfit_nest, unfit_products
+from shlo_jit.fuse.plan import Attention, NestStep, OpStep, PlanBlock
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Value
+from shlo_jit.ops.runs import extents_of, is_split, roles_of
+from shlo_jit.sizes import Size, equal
+
+
+def form_gradients(block: PlanBlock) -> None:
+    """Move row programs, and all products before and behind them, into the steps of those that multiply their rows; the
+    block's steps stay in an order that is allowed."""
+    if sum(isinstance(step, OpStep) and step.op.name == PRODUCT for step in block.steps) >= 3:
+        _Forming(block).run()
+
+
+class _Forming(Forming):
+    def run(self) -> None:
+        for step in self.block.steps:
+            if isinstance(step, NestStep) and step.nest.reduce_vars:
+                self.form(step)
+        self.block.steps = [step for step in self.steps if step is not None]
+
+    def form(self, rows: NestStep) -> None:
+        """Let the product that multiplies what a row program makes, row by row, take in all around it. Where it could
+        but for something, the products before say why not."""
+        firsts = tuple(step for value in rows.reads if (step := self.product_of(value)) is not None)
+        if not firsts:
+            return
+        size = firsts[0].op.result.tensor.size
+        made = [value for value in rows.writes if equal(value.tensor.size, size)]
+        behind = list(dict.fromkeys(step for value in made for step in self.readers.get(value, [])))
+        products = [step for step in behind if isinstance(step, OpStep) and step.op.name == PRODUCT]
+        if len(products) != len(behind) or any(value in self.returned for value in made):
+            return
+        if any(step.op.operands[0] not in made or step.op.operands[1] in made for step in products):
+            return
+        sums = tuple(step for step in products if is_over_rows(step, firsts[0]))
+        others = [step for step in products if step not in sums]
+        if not sums or len(others) != 1:
+            return
+        attention = Attention(firsts, rows, others[0].op.operands[0], sums)
+        refusal = self.unfit(attention, made, others[0]) or self.move(attention, [], others[0])
+        for first in firsts:
+            first.no_attention = refusal
+
+    def product_of(self, value: Value) -> OpStep | None:
+        """The step of a product that a row program alone reads."""
+        if not self.is_private(value):
+            return None
+        step = self.writers[value][0]
+        if not isinstance(step, OpStep) or step.op.name != PRODUCT:
+            return None
+        return step if step.epilogue is None and step.attention is None else None
+
+    def unfit(self, attention: Attention, made: list[Value], second: OpStep) -> Refusal | None:
+        nest, first = attention.rows.nest, attention.first.op
+        places = {ix.linearize(store_of(nest, v).index, v.tensor.extents) for v in made}
+        for step in attention.firsts:
+            refusal = unfit_nest(nest, step.op.result, attention.weights)
+            refusal = refusal or unfit_products(step.op, attention, second.op)
+            if refusal is not None:
+                return refusal
+        if len(places) != 1 or set(made) != set(attention.inside):
+            return Refusal("the row program writes its results in several orders")
+        if any(extents_of(step.op)[:3] != extents_of(first)[:3] for step in attention.firsts):
+            return Refusal("the products that it reads have other rows")
+        if any(step.pieces is not None for step in (*attention.firsts, *attention.sums, second)):
+            return Refusal("a product reads a concatenation in pieces")
+        written = [v for v in attention.rows.writes if v not in made]
+        if any(v in step.reads for v in written for step in (*attention.sums, second)):
+            return Refusal("a product that follows reads what the row program returns")
+        return unfit_work(attention)
+
+
+def is_over_rows(step: OpStep, first: OpStep) -> bool:
+    """A product of the transpose of a matrix as the first product makes: its sums go over all rows of each batch."""
+    r, op = roles_of(step.op), step.op
+    shape = op.operands[0].tensor.extents
+    order = [d for d in (*r.lhs_batch, *r.lhs_contracting, *r.lhs_free) if shape[d] != 1]
+    batch, m, n, _ = extents_of(first.op)
+    own = extents_of(op)
+    same = equal((own[0], own[3], own[1]), (batch, m, n))
+    return same and order == sorted(order) and op.operands[0] is not op.operands[1] and not is_split(op)
+
+
+def unfit_work(attention: Attention) -> Refusal | None:
+    """Why it would be slower: a task has all rows of a batch, since it sums over them."""
+    batch, m, n, k = extents_of(attention.first.op)
+    if any(isinstance(x, Size) for x in (batch, m, n, k)):
+        return Refusal("its rows are known at the call only")
+    nbytes = sum(v.tensor.nbytes for step in attention.firsts for v in step.op.operands[1:]) // max(1, batch)
+    if nbytes > tuning.ATTENTION_OPERAND_BYTES:
+        return Refusal(
+            f"{nbytes:,} bytes of other operands, more than {tuning.ATTENTION_OPERAND_BYTES:,}, meet each row"
+        )
+    work = batch * m * n * k
+    if batch < tuning.ATTENTION_LEAST_TASKS and work > tuning.GEMM_TASK:
+        return Refusal(f"there are {batch} tasks, too few for {work:,} multiply-adds")
+    return None

@@ -1,0 +1,187 @@
+"""The weights of attention computed again for its gradient, which comes much later: so they need not be in memory until
+then, nor be there as a whole at all (see `fuse/gradient.py`).
+
+Needs: canonical products, no duplicates (which would be made one again). Guarantees: nothing; what is computed again is
+the first product and what is done to its elements, to the bit. Sums along rows are kept: they are small. Where a cache
+holds the exponentials of the whole function, they are kept, too.
+
+    e = exponential(dot_general(q, k)); y = dot_general(divide(e, sum(e)), v); gradient(e, y)
+      ->   ...; e' = exponential(dot_general(q, k)); gradient(e', y)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shlo_jit import tuning
+from shlo_jit.ir.core import Block, Op, Value, walk
+from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.ops.runs import extents_of
+from shlo_jit.passes.context import Context
+from shlo_jit.passes.rewriter import Rewriter, rewrite
+from shlo_jit.sizes import Size, equal
+
+PRODUCT, REDUCE = "stablehlo.dot_general", "stablehlo.reduce"
+
+
+def recompute_weights(function: Op, _: Context) -> Op:
+    """The function in which ops that wait for a product read its weights, and what makes those, computed again."""
+    if sum(op.name == PRODUCT for op in walk(function.block())) < 6:  # its own, and gradients of weights, q, k and v
+        return function
+    blocks = [function.block(), *(b for op in walk(function.block()) for r in op.regions for b in r.blocks)]
+    found = [late for block in blocks for late in _late_weights(block)]
+    if not found:
+        return function
+    kept = [from_dear(late) for late in found]
+    if all(kept) and sum(nbytes for _, nbytes in filter(None, kept)) <= tuning.KEPT_WEIGHTS_BYTES:
+        found = [late for late, _ in filter(None, kept)]
+    late: dict[Op, set[Value]] = {}
+    for one in found:
+        for op in one.readers:
+            late.setdefault(op, set()).update(one.values)
+    again: dict[Value, Value] = {}
+    inside: set[Value] = set().union(*late.values())
+    unread = set().union(*(_unread(one) for one in found))
+
+    def compute(rw: Rewriter, value: Value) -> Value:
+        op = value.op
+        if value not in inside or op is None:
+            return rw.get(value)
+        if value not in again:
+            operands = [compute(rw, o) for o in op.operands]
+            again[value] = rw.emit1(op.name, operands, value.type, op.attributes)
+        return again[value]
+
+    def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        if op in unread:
+            return operands[:1]  # something to stand for it, which nobody reads
+        if op not in late:
+            return None
+        return rw.keep(op, [compute(rw, o) if o in late[op] else x for o, x in zip(op.operands, operands, strict=True)])
+
+    return rewrite(function, visit)
+
+
+class Late(NamedTuple):
+    """What waits for a product and reads its weights, or what these are made of, or what is made of these."""
+
+    readers: set[Op]
+    values: list[Value]
+    """What is to be computed again for these, in order."""
+    others: dict[Value, set[Op]]
+    """Of the values, those who read them in any case."""
+
+
+def _unread(late: Late) -> set[Op]:
+    """Ops that nothing needs any more when their late readers have what is computed again."""
+    found: set[Op] = set()
+    for value in reversed(late.values):
+        if value.op is not None and late.others[value] <= found:
+            found.add(value.op)
+    return found
+
+
+def from_dear(late: Late) -> tuple[Late, int] | None:
+    """The same from dear values on, which are kept; and the bytes of those. None where others are read, too."""
+    dear = {v for v in late.values if v.op is not None and OPS[v.op.name].cost >= tuning.DEAR_COST}
+    behind: list[Value] = []
+    for value in late.values:
+        if value not in dear and value.op is not None and any(o in dear or o in behind for o in value.op.operands):
+            behind.append(value)
+    reads = {o for op in (*late.readers, *(v.op for v in behind)) if op is not None for o in op.operands}
+    if not reads & set(late.values) <= dear | set(behind):
+        return None
+    others = {v: late.others[v] for v in behind}
+    return Late(late.readers, behind, others), sum(v.tensor.nbytes for v in reads & dear)
+
+
+def _late_weights(block: Block) -> list[Late]:
+    """Of the products of a block. Nothing of one whose weights others read as well: they are in memory in any case."""
+    place = {op: i for i, op in enumerate(block.ops)}
+    weights = [(op, found) for op in block.ops if op.name == PRODUCT and (found := _matrices(op, place))]
+    if not weights:
+        return []
+    readers: dict[Value, list[Op]] = {}
+    for op in block.ops:
+        for value in dict.fromkeys([*op.operands, *_read_inside(op)]):
+            readers.setdefault(value, []).append(op)
+    waits = _waiting(block, [op for op, _ in weights])
+    late: list[Late] = []
+    for i, (product, matrices) in enumerate(weights):
+        todo = [*matrices]
+        while todo:  # what is made of them, and does not wait
+            for op in readers.get(todo.pop(), []):
+                if _is_computed(op) and not waits[op] >> i & 1 and op.result not in matrices:
+                    matrices.add(op.result)
+                    todo.append(op.result)
+        values = sorted(matrices, key=lambda v: place[v.op] if v.op is not None else 0)
+        own = {v.op for v in values}
+        waiting = {op for v in values for op in readers.get(v, []) if op not in own and waits[op] >> i & 1}
+        others = {v: {op for op in readers.get(v, []) if op not in waiting} for v in values}
+        are_known = all(_is_computed(op) or op.name in (PRODUCT, REDUCE) for op in waiting)
+        if waiting and are_known and all(op is product or op.name == REDUCE for x in others.values() for op in x - own):
+            late.append(Late(waiting, values, others))
+    return late
+
+
+def _read_inside(op: Op) -> list[Value]:
+    """What the regions of an op read."""
+    return [v for region in op.regions for block in region.blocks for o in walk(block) for v in o.operands]
+
+
+def _is_computed(op: Op) -> bool:
+    """An element at a time."""
+    return is_elementwise(op) or OPS[op.name].index_map is not None
+
+
+def _waiting(block: Block, products: list[Op]) -> dict[Op, int]:
+    """For each op of the block, those of the products whose results it needs: a bit each."""
+    waits: dict[Op, int] = {}
+    bits = {op: 1 << i for i, op in enumerate(products)}
+    for op in block.ops if products else []:
+        mask = 0
+        for value in (*op.operands, *_read_inside(op)):
+            if value.op is not None:
+                mask |= waits.get(value.op, 0) | bits.get(value.op, 0)
+        waits[op] = mask
+    return waits
+
+
+def _matrices(second: Op, place: dict[Op, int]) -> set[Value]:
+    """What the left operand of a product is made of, element by element, from another product of the block, that
+    included; nothing where it is otherwise, does not pay, or is a long search. `place` numbers the block's ops."""
+    size = second.operands[0].tensor.size
+    seen: set[Value] = set()
+    todo, first = [second.operands[0]], None
+    while todo:
+        value = todo.pop()
+        op = value.op
+        if value in seen or op not in place or not equal(value.tensor.size, size):
+            continue
+        seen.add(value)
+        if op.name == PRODUCT and first is None:
+            first = op
+        elif op.name == PRODUCT or len(seen) > tuning.NEST_OPS:
+            return set()
+        elif _is_computed(op):
+            todo += op.operands
+    if first is None or not _pays(first, second):
+        return set()
+    found = {first.result}
+    for op in sorted((v.op for v in seen if v.op is not None), key=lambda op: place[op]):
+        if _is_computed(op) and any(o in found for o in op.operands):
+            found.add(op.result)  # what is no function of the scores, as a mask, is left as it is
+    return found
+
+
+def _pays(first: Op, second: Op) -> bool:
+    """Whether the gradient would go by blocks of rows: it has as many tasks as the batch has products."""
+    batch, m, n, k = extents_of(first)
+    other = extents_of(second)
+    if any(isinstance(x, Size) for x in (batch, m, n, k, *other)) or n < tuning.ATTENTION_LEAST_COLUMNS:
+        return False
+    if (batch, m, n) != (other[0], other[1], other[3]):
+        return False
+    few = batch < tuning.ATTENTION_LEAST_TASKS and batch * m * n * k > tuning.GEMM_TASK
+    return not few and batch * m * n >= tuning.RECOMPUTED_ELEMENTS
