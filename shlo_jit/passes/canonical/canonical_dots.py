@@ -149,8 +149,8 @@ def _in_order(order: Dims, dot: Op, sides: list[Value], r: Roles) -> tuple[Roles
 
 
 def _adjacent_rows(lhs: Value, r: Roles) -> int:
-    """How many rows lie together in the first operand: all of them, unless some lie before what is summed over, and it is
-    read as it lies (see `_split_side`)."""
+    """How many rows lie together in the first operand: all of them, unless some lie before what is summed over, and it
+    is read as it lies (see `_split_side`)."""
     shape = mk.shape_of(lhs)
     outer = 0 if r.lhs_batch else outer_of(shape, r.lhs_free) or 0
     return math.prod(shape[d] for d in r.lhs_free[outer:])
