@@ -16,7 +16,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At
-from shlo_jit.ops.runs import extents_of, roles_of
+from shlo_jit.ops.runs import extents_of, is_split, roles_of
 from shlo_jit.sizes import Size, equal, hint_of
 
 PRODUCT = "stablehlo.dot_general"
@@ -177,6 +177,8 @@ def unfit_products(first: Op, attention: Attention, second: Op) -> Refusal | Non
     """Why the rows of the nest, which are those of the first product, are not those of the second one."""
     nest = attention.rows.nest
     two = roles_of(second)
+    if is_split(first) or is_split(second):
+        return Refusal("dimensions of an operand lie on both sides of what is summed over")
     batch, m, n, k = extents_of(first)
     batches, rows, depth, columns = extents_of(second)
     if any(isinstance(x, Size) for x in (m, n, k, depth)):

@@ -17,6 +17,7 @@ from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.gradient import form_gradients
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
+from shlo_jit.fuse.maps import part_of
 from shlo_jit.fuse.nest import Nest, covers, is_wide, space_of
 from shlo_jit.fuse.order import depends, ordered, step_acts
 from shlo_jit.fuse.partial import fuse_concatenate, fuse_spread, fuse_update
@@ -26,7 +27,7 @@ from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.turns import fuse_turns
 from shlo_jit.ir.core import Block, Op, Value
-from shlo_jit.ir.index import variables
+from shlo_jit.ir.index import NotAffine, variables
 from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.ops.bodies import CONTROL
 from shlo_jit.sizes import equal, hint_of
@@ -83,7 +84,7 @@ class _Fusion(Grouping):
                 self.concatenate(op, position)
             elif op.name == "stablehlo.pad" and not is_fusible(op):
                 fuse_spread(self, op, position)
-            elif op.name == "stablehlo.reshape" and op.result in self.memory:
+            elif is_view(op) and op.result in self.memory:
                 self.view(op, position)
             elif is_fusible(op):
                 self.fusible(op, position)
@@ -129,13 +130,26 @@ class _Fusion(Grouping):
                 self.read(step, part)
 
     def concatenate(self, op: Op, position: int) -> None:
-        """A concatenation in memory, unless nests read its parts; one that products read in pieces is dead here."""
+        """A concatenation in memory, unless each place where it is read is in one of its operands, as components of
+        indices are, or nests read its parts; one that products read in pieces is dead here."""
         nests = self.nests_wanting(op.result)
-        if nests and op.result not in self.memory and chooses(op) and self.inline_everywhere(op, nests) is None:
+        wanted = nests and op.result not in self.memory
+        if wanted and all(self.has_places(op, nest) for nest in nests):
+            for nest in nests:
+                self.inline(op, nest)
+            return
+        if wanted and chooses(op) and self.inline_everywhere(op, nests) is None:
             return
         found = self.pieces.get(op.result)
         why = f", not read in pieces: {found.reason}" if isinstance(found, Refusal) else ""
         fuse_concatenate(self, op, position, why)
+
+    def has_places(self, op: Op, nest: Nest) -> bool:
+        """Whether operands have what a nest wants of an op."""
+        try:
+            return all(part_of(op, at, nest.extents) for at in nest.pending[op.result])
+        except NotAffine:
+            return False
 
     def update(self, op: Op, position: int) -> None:
         """An update in place, or where nests choose between it and what it leaves, another value."""
@@ -247,7 +261,7 @@ class _Fusion(Grouping):
         """Write the value to memory, from a nest that visits each of its elements once, or from a new one. `why` it has
         to be in memory."""
         value = op.result
-        if op.name == "stablehlo.reshape":
+        if is_view(op):
             return self.view(op, position)
         home, refusal = None, None
         for nest in nests[: tuning.HOMES_ASKED]:
@@ -365,6 +379,16 @@ class _Fusion(Grouping):
         if depends(step, *(o for o in others if o is not step)):
             return Refusal("has to wait for another one")
         return None
+
+
+def is_view(op: Op) -> bool:
+    """Whether an op's result lies in memory as its operand does: a reshape, or a broadcast that repeats nothing, as
+    frontends make indices of one number of."""
+    if op.name != "stablehlo.broadcast_in_dim":
+        return op.name == "stablehlo.reshape"
+    dims, source = op.ints("broadcast_dimensions"), op.operands[0].tensor
+    wide = [d for d, n in zip(dims, source.extents, strict=True) if is_wide(n)]
+    return wide == sorted(wide) and equal(source.size, op.result.tensor.size)
 
 
 def is_whole(nest: Nest, shape: tuple[int, ...]) -> bool:

@@ -17,7 +17,7 @@ from shlo_jit.fuse.plan import Attention, NestStep, OpStep, PlanBlock
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
-from shlo_jit.ops.runs import extents_of, roles_of
+from shlo_jit.ops.runs import extents_of, is_split, roles_of
 from shlo_jit.sizes import Size, equal
 
 
@@ -95,7 +95,7 @@ def is_over_rows(step: OpStep, first: OpStep) -> bool:
     batch, m, n, _ = extents_of(first.op)
     own = extents_of(op)
     same = equal((own[0], own[3], own[1]), (batch, m, n))
-    return same and order == sorted(order) and op.operands[0] is not op.operands[1]
+    return same and order == sorted(order) and op.operands[0] is not op.operands[1] and not is_split(op)
 
 
 def unfit_work(attention: Attention) -> Refusal | None:

@@ -3,13 +3,38 @@
 from __future__ import annotations
 
 from shlo_jit.fuse.choices import CONCATENATE, UPDATE, concatenate_places, update_places
-from shlo_jit.ir.core import Op
-from shlo_jit.ir.index import At, Places
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.index import At, NotAffine, Places
 from shlo_jit.ops import OPS
+from shlo_jit.sizes import NotSymbolic
+
+
+def part_of(op: Op, at: At, extents: list[int]) -> tuple[Value, At]:
+    """The operand of a concatenation that has all elements which are wanted."""
+    dimension = op.int("dimension")
+    wanted = at.index[dimension]
+    if wanted.syms:
+        raise NotAffine
+    try:
+        ends = [(0, c * (extents[v] - 1)) for v, c in wanted.terms]
+        first, last = (wanted.const + sum(pick(end) for end in ends) for pick in (min, max))
+        start = 0
+        for operand in op.operands:
+            end = start + operand.tensor.extents[dimension]
+            if start <= first and last < end:
+                index = list(at.index)
+                index[dimension] = ix.shift(wanted, -start)
+                return operand, At(tuple(index), at.conditions)
+            start = end
+    except NotSymbolic:
+        pass
+    raise NotAffine
 
 
 def operand_places(op: Op, at: At, extents: list[int]) -> Places:
-    """By the record's index map; of an op without one, all operands where the result is (scalars where they are).
+    """By the record's index map, or the operands that elements may come from; of other ops, all operands where the
+    result is (scalars where they are).
 
     Raises Split or NotAffine (see ir/index.py).
     """
@@ -17,7 +42,10 @@ def operand_places(op: Op, at: At, extents: list[int]) -> Places:
     if index_map is not None:
         return index_map(op, at, extents)
     if op.name == CONCATENATE:
-        return concatenate_places(op, at)
+        try:
+            return [part_of(op, at, extents)]
+        except NotAffine:
+            return concatenate_places(op, at)
     if op.name == UPDATE:
         return update_places(op, at)
     scalar = At((), at.conditions)

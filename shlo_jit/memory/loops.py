@@ -115,7 +115,7 @@ def _may_swap(p: Planner, body: PlanBlock, new: Value, u: Value, v: Value) -> bo
     if len(writing) != 1 or reading not in ([], writing):
         return False
     (writer,) = writing
-    if not isinstance(writer, NestStep) or _overwrites(writer):
+    if not isinstance(writer, NestStep) or writer.nest.overwrites is not None:
         return False
     stores = [s for s in writer.nest.stores if s.target is new]
     return len(stores) == 1 and pointwise(writer.nest, v, stores[0].index, new)
@@ -170,7 +170,7 @@ def _claim(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Re
             continue
         views = view_closure(views_made, body.block.arguments[i])
         reading = [s for v in views for s in readers.get(v, ())]
-        refusal = _unclaimed(step, states[i]) or _read_late(p, step, r, views, reading, times)
+        refusal = _unclaimed(step, r, states[i]) or _read_late(p, step, r, views, reading, times)
         if refusal is None and len(writers[r]) > 1:
             refusal = Refusal("several steps write it")
         if refusal is None:
@@ -180,11 +180,11 @@ def _claim(p: Planner, body: PlanBlock, states: list[Storage]) -> dict[Value, Re
     return refusals
 
 
-def _unclaimed(step: Step, state: Storage) -> Refusal | None:
+def _unclaimed(step: Step, result: Value, state: Storage) -> Refusal | None:
     """What about the writing step keeps it from writing into the state."""
     if isinstance(step, ViewStep):
         return Refusal("it is a view of other memory")
-    if _overwrites(step):
+    if _overwrites(step, result):
         return Refusal("it is an update of another buffer")
     if state.kind == "argument" and isinstance(step, OpStep) and step.op.name == "func.call":
         return Refusal("functions take their results' memory to be aligned")
@@ -210,7 +210,8 @@ def _read_late(
     return None
 
 
-def _overwrites(step: Step) -> bool:
+def _overwrites(step: Step, result: Value) -> bool:
+    """Whether the step writes this result into the buffer of an operand; it may write others beside it."""
     if isinstance(step, NestStep):
-        return step.nest.overwrites is not None
-    return isinstance(step, OpStep) and bool(updates(step.op))
+        return step.nest.overwrites is not None and step.writes[0] is result
+    return isinstance(step, OpStep) and any(r is result for _, r in updates(step.op))

@@ -34,6 +34,14 @@ def run_of(shape: tuple[int, ...], dims: tuple[int, ...]) -> Run | None:
     return Run(extent, stride)
 
 
+def outer_of(shape: tuple[int, ...], free: tuple[int, ...]) -> int | None:
+    """How many of an operand's leading free dimensions lie before others, as where a dimension in the middle is summed
+    over: 0 where all are one run. None where there are more than two runs."""
+    return next(
+        (n for n in range(len(free)) if run_of(shape, free[:n]) and run_of(shape, free[n:])), 0 if not free else None
+    )
+
+
 @dataclass(frozen=True)
 class Roles:
     """Dimensions of both operands by what they do."""
@@ -61,3 +69,10 @@ def extents_of(op: Op) -> tuple[int, int, int, int]:
     lhs, rhs = (o.tensor.extents for o in op.operands)
     batch, m, k = (math.prod(lhs[d] for d in dims) for dims in (r.lhs_batch, r.lhs_free, r.lhs_contracting))
     return batch, m, math.prod(rhs[d] for d in r.rhs_free), k
+
+
+def is_split(op: Op) -> bool:
+    """Whether free dimensions of an operand of a canonical dot_general lie on both sides of what is summed over."""
+    r = roles_of(op)
+    lhs, rhs = (o.tensor.extents for o in op.operands)
+    return bool(outer_of(lhs, r.lhs_free) or outer_of(rhs, r.rhs_free))

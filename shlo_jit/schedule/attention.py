@@ -29,6 +29,7 @@ from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.pieces import Part, parts_of, way_of_parts
+from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import ALIGN, Scratch
@@ -151,7 +152,7 @@ def schedule_attention(step: OpStep, context: Context) -> AttentionSchedule:
         each=each,
         tasks=tasks,
         places=tuple(places),
-        epilogue=schedule_epilogue(step, target, batch, m, second.n),
+        epilogue=schedule_epilogue(step, target, Placed.dense(batch, m, second.n)),
         scratch=Scratch(0, total),
         routines=tuple(
             gemm_routine(p.types.a, p.types.b, p.types.acc, target, p.way) if few else block_routine(p.types, target)

@@ -23,6 +23,7 @@ from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.panels import PanelsSchedule
+from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
@@ -98,7 +99,7 @@ def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
         table=table,
         prepacked=_panels(op, t["w_width"], blocks, types, context) if blocks else None,
         first_block=t["w_group_bytes"] * blocks[0] // sum(blocks) if blocks else 0,
-        epilogue=schedule_epilogue(step, target, *numbers),
+        epilogue=schedule_epilogue(step, target, Placed.dense(*numbers)),
         scratch=Scratch.of(lambda threads: t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64),
         routines=(conv_routine(types, target, t["kind"], t["own_tile"]),),
     )

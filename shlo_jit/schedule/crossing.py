@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key, Nest
+from shlo_jit.ir.index import At
 from shlo_jit.schedule.space import Space, linear
 from shlo_jit.sizes import hint_of
 
@@ -17,6 +18,13 @@ class Crossing(NamedTuple):
     loads: tuple[Key, ...]
     side: int
     """Of the square tiles that are transposed in registers, in elements."""
+    tiles: int
+    """Next to each other that a turn handles."""
+
+    @property
+    def width(self) -> int:
+        """Of a stripe, in elements."""
+        return self.tiles * self.side
 
 
 def find_crossing(nest: Nest, space: Space) -> Crossing | None:
@@ -32,8 +40,18 @@ def find_crossing(nest: Nest, space: Space) -> Crossing | None:
         loads = tuple(k for k in nest.loads if _crosses(k, space, a, v))
         if loads:
             side = min(space.width, tuning.TILE_SIDE)
-            return Crossing(a, loads, side) if side >= tuning.TILE_LEAST_SIDE else None
+            return Crossing(a, loads, side, _tiles(nest, space, a)) if side >= tuning.TILE_LEAST_SIDE else None
     return None
+
+
+def _tiles(nest: Nest, space: Space, across: int) -> int:
+    """Tiles of a turn: one where the lines that it writes would fall into few sets of the cache, and as many pages."""
+    for s in nest.stores:
+        offset = space.collapse(linear((s.target, At(s.index))))
+        nbytes = hint_of(offset.coefficient(across)) * s.target.tensor.storage.itemsize
+        if nbytes and nbytes % tuning.TILE_COLLIDING == 0:
+            return 1
+    return tuning.TILE_STRIPE
 
 
 def _crosses(key: Key, space: Space, across: int, lanes: int) -> bool:

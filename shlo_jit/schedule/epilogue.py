@@ -6,13 +6,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from shlo_jit import tuning
-from shlo_jit.fuse.nest import Nest
+from shlo_jit.fuse.nest import Nest, is_wide
 from shlo_jit.fuse.plan import NestStep, OpStep
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.target import Target
+from shlo_jit.ops import OPS
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
+from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.space import Tile
 from shlo_jit.sizes import equal, surely
 
@@ -36,18 +38,20 @@ class Epilogue(NamedTuple):
         return [head, *(Note(f"  {n.what}", n.value, n.why) for n in self.schedule.notes)]
 
 
-def schedule_epilogue(
-    step: OpStep, target: Target, batch: int, rows: int, columns: int, why_late: str = ""
-) -> Epilogue | None:
-    """Of a step whose product is numbered as `batch` matrices of `rows` x `columns`; None when it has none. `why_late`:
-    what is known to be in the way of tiles."""
+def schedule_epilogue(step: OpStep, target: Target, result: Placed, why_late: str = "") -> Epilogue | None:
+    """Of a step whose product has this result; None when it has none. `why_late`: what is known to be in the way of
+    tiles."""
     if step.epilogue is None:
         return None
     nest = step.epilogue.nest
-    tile = None if why_late else tile_of(nest, step.op.result, batch, rows, columns)
+    tile = None if why_late else tile_of(nest, step.op.result, result)
     if tile is None:
         why = why_late or "one of its loops spans rows and columns of the product"
         return Epilogue(step.epilogue, schedule_nest(nest, target), why)
+    if _goes_across(nest, tile):
+        late = schedule_nest(nest, target)
+        if late.crossing is not None or late.interleaved is not None or late.space.vector != tile.columns[-1]:
+            return Epilogue(step.epilogue, late, "what it writes does not lie along the product's columns")
     found = schedule_nest(nest, target, tile)
     return Epilogue(step.epilogue, replace(found, streams=_streams(step, found)))
 
@@ -58,6 +62,8 @@ def _streams(step: OpStep, schedule: NestSchedule) -> tuple[Value, ...]:
     nest, width, vector = schedule.nest, schedule.space.width, schedule.space.vector
     groups = step.op.int("feature_group_count", 1) * step.op.int("batch_group_count", 1)
     if groups > 1 or step.kind != step.op.name or vector is None or width > schedule.target.lanes(32):
+        return ()
+    if schedule.tile is None or len(schedule.tile.columns) > 1:  # tasks begin anywhere in the innermost
         return ()
     found: list[Value] = []
     for s in nest.stores:
@@ -70,19 +76,77 @@ def _streams(step: OpStep, schedule: NestSchedule) -> tuple[Value, ...]:
     return tuple(found)
 
 
-def tile_of(nest: Nest, product: Value, batch: int, m: int, n: int) -> Tile | None:
+class Written(NamedTuple):
+    """A product whose loop only moves it, so that the routine can write it where the loop would."""
+
+    target: Value
+    offset: int
+    """Of the first element there, in elements."""
+    result: Placed
+
+    @property
+    def note(self) -> Note:
+        return Note("result", "written where it belongs", "the loop that reads the product only moves it")
+
+
+def written_by_product(step: OpStep, result: Placed) -> Written | None:
+    """Where the routine writes the product itself, if rows and products are apart by one stride each there."""
+    if step.epilogue is None or not _only_moves(step.epilogue.nest):
+        return None
+    nest, product = step.epilogue.nest, step.op.result
+    tile = tile_of(nest, product, result)
+    ((_, at),), (store,) = nest.loads, nest.stores
+    here = ix.linearize(at.index, product.tensor.extents)
+    there = ix.linearize(store.index, store.target.tensor.extents)
+    if tile is None or here.const or not all(isinstance(e, int) for e in nest.extents):
+        return None
+    strides: list[int] = []
+    for part, unit in zip(tile, (result.matrix, result.row, 1), strict=True):
+        found = {there.coefficient(v) * unit / here.coefficient(v) for v in part}
+        if len(found) > 1:
+            return None
+        strides.append(int(found.pop()) if found else 0)
+    if tile.columns and strides[2] != 1:
+        return None
+    return Written(store.target, there.const, result._replace(row=strides[1], matrix=strides[0]))
+
+
+def _only_moves(nest: Nest) -> bool:
+    """Whether a nest writes what it reads, somewhere else."""
+    moves = all(len(n.operands) == 1 and OPS[n.op.name].index_map is not None for n in nest.nodes.values())
+    if not moves or len(nest.stores) != 1 or len(nest.loads) != 1:
+        return False
+    places = [*nest.loads, *nest.nodes, (nest.stores[0].target, ix.At(nest.stores[0].index))]
+    return not any(at.conditions or any(e.syms for e in at.index) for _, at in places)
+
+
+def _goes_across(nest: Nest, tile: Tile) -> bool:
+    """Whether nothing that the nest writes is adjacent along the columns of the product. Of fixed sizes."""
+    if not all(isinstance(e, int) for e in nest.extents):
+        return False
+    wide = [v for v in tile.columns if is_wide(nest.extents[v])]
+    places = [ix.linearize(s.index, s.target.tensor.extents) for s in nest.stores]
+    return bool(wide) and not any(p.coefficient(wide[-1]) == 1 for p in places)
+
+
+def tile_of(nest: Nest, product: Value, result: Placed) -> Tile | None:
     """The nest's variables as batch, rows and columns of the product; None when one of them spans two parts."""
     ((_, at),) = [k for k in nest.loads if k[0] is product]
     offset = ix.linearize(at.index, product.tensor.extents)
     parts: tuple[list[int], list[int], list[int]] = ([], [], [])
     for v, c in sorted(offset.terms, key=lambda t: -t[1]):
-        extent = nest.extents[v]
-        if not equal(batch, 1) and c >= m * n:
-            parts[0].append(v)
-        elif c >= n and c * extent <= m * n:
-            parts[1].append(v)
-        elif c < n and c * extent <= n:
-            parts[2].append(v)
-        else:
+        part = _part_of(c, nest.extents[v], result)
+        if part is None:
             return None
+        parts[part].append(v)
     return Tile(*map(tuple, parts))
+
+
+def _part_of(c: int, extent: int, result: Placed) -> int | None:
+    """Whether a variable with this coefficient numbers products (0), rows (1) or columns (2)."""
+    batch, m, n, row, matrix = result
+    if not equal(batch, 1) and (c >= matrix if matrix >= row else matrix <= c < row and c * extent <= row):
+        return 0
+    if c >= row and c * extent <= m * row:
+        return 1
+    return 2 if c < n and c * extent <= n else None

@@ -20,6 +20,7 @@ from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.nest import NestSchedule
+from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.tasks import Tasks
@@ -110,7 +111,7 @@ def schedule_gradient(step: OpStep, context: Context) -> GradientSchedule:
     is_alone = batch * work <= tuning.GEMM_SERIAL
     tasks = Tasks(batch, 1 if is_alone else -(-batch // each), "each sums over all rows", batch if is_alone else each)
     late = [
-        schedule_epilogue(s, target, batch, n, p.n, "sums end with the last rows")
+        schedule_epilogue(s, target, Placed.dense(batch, n, p.n), "sums end with the last rows")
         for s, p in zip(parts.sums, sums, strict=True)
     ]
     return GradientSchedule(
@@ -130,7 +131,7 @@ def schedule_gradient(step: OpStep, context: Context) -> GradientSchedule:
         each=batch if is_alone else each,
         tasks=tasks,
         places=tuple(places),
-        epilogue=schedule_epilogue(step, target, batch, m, second.n),
+        epilogue=schedule_epilogue(step, target, Placed.dense(batch, m, second.n)),
         late=tuple(e for e in late if e is not None),
         scratch=Scratch(0, total),
         routines=tuple(block_routine(t, target) for t in dict.fromkeys(p.types for p in products)),

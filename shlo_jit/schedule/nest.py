@@ -341,7 +341,7 @@ class _Scheduler:
                 units *= space.extents[v] if v not in (space.vector, self.interleaved) else 1
             if self.crossing is not None:
                 across = space.extents[self.crossing.across]
-                units = units // across * -(-across // (tuning.TILE_STRIPE * self.crossing.side))
+                units = units // across * -(-across // self.crossing.width)
         work = max(1, self.heavy + len(self.nest.loads) + 1) * self.nest.rows * self.nest.reduced * self.usual_turns
         if hint_of(work) >= tuning.PARALLEL_WORK and hint_of(units) < tuning.SPLIT_UNITS and self.can_split():
             chunk, chunks = self.choose_split(work)

@@ -26,6 +26,7 @@ from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
 from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import gemm_types
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
@@ -144,7 +145,7 @@ def schedule_pieces(step: OpStep, context: Context) -> PiecesSchedule:
         parts=parts,
         b_strides=tuple(b_bs),
         way=way,
-        epilogue=schedule_epilogue(step, target, batch, m, n, "the product is several calls"),
+        epilogue=schedule_epilogue(step, target, Placed.dense(batch, m, n), "the product is several calls"),
         scratch=Scratch.of(lambda threads: scratch_bytes(types, target, batch, m, n, k, threads)),
         routines=(gemm_routine(types.a, types.b, types.acc, target, way),),
     )

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from shlo_jit import tuning
-from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.aligned import zeros
 from shlo_jit.ir.core import Op, Value
@@ -23,11 +22,12 @@ from shlo_jit.kernels.gemm.policy import Ints, Layout, describe, k_block
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.types import GemmPlan, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.vector import way_of
-from shlo_jit.ops.runs import Roles, roles_of, run_of
+from shlo_jit.ops.runs import Roles, roles_of
 from shlo_jit.schedule.choice import Note
-from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
+from shlo_jit.schedule.epilogue import Epilogue, Written, schedule_epilogue, written_by_product
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.panels import Matrices, PanelsSchedule
+from shlo_jit.schedule.product_layout import Placed, layout_of
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.sizes import Size, equal, hint_of
@@ -41,23 +41,25 @@ class ProductSchedule(PanelsSchedule):
     roles: Roles
     looped: int
     """Leading batch dimensions that are looped over, a call each."""
-    batch: int
-    """Products of one call."""
-    m: int
-    n: int
     k: int
     strides: Layout
+    result: Placed
+    """The products of one call."""
     way: Way
     epilogue: Epilogue | None
+    written: Written | None
+    """Where the product is written itself, in place of by an epilogue."""
     blocking: tuple[Note, ...]
     """What the routine decides from these extents and strides."""
 
     @property
     def notes(self) -> list[Note]:
-        size = f"{self.batch} x " if self.batch > 1 else ""
+        r = self.result
+        size = f"{r.batch} x " if r.batch > 1 else ""
         calls = [Note("calls", "one for each of the outer batch dimensions", "they are no run of equal stride")]
-        head = Note("product", f"{size}{self.m} x {self.n} x {self.k} by {gemm_symbol(self.types, self.way)}")
-        return [head, *(calls if self.looped else []), *self.blocking, *(self.epilogue.notes if self.epilogue else [])]
+        head = Note("product", f"{size}{r.m} x {r.n} x {self.k} by {gemm_symbol(self.types, self.way)}")
+        after = self.epilogue.notes if self.epilogue else [self.written.note] if self.written else []
+        return [head, *(calls if self.looped else []), *self.blocking, *after]
 
 
 def gemm_types(op: Op) -> GemmTypes:
@@ -71,42 +73,40 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     if op.result.tensor.size == 0:
         return NOTHING
     roles, types, target = roles_of(op), gemm_types(op), context.target
-    lhs, rhs = (o.tensor.extents for o in op.operands)
-    looped = _looped(lhs, rhs, roles)
-    parts = [
-        run_of(lhs, roles.lhs_free), run_of(lhs, roles.lhs_contracting), run_of(lhs, roles.lhs_batch[looped:]),
-        run_of(rhs, roles.rhs_contracting), run_of(rhs, roles.rhs_free), run_of(rhs, roles.rhs_batch[looped:]),
-    ]  # fmt: skip
-    if None in parts:
-        raise UnsupportedError(diagnose("dot_general: dimensions that do not form runs", op.span))
-    strides = Layout(*(p.stride for p in parts if p is not None))
-    batch, m = (math.prod(lhs[d] for d in dims) for dims in (roles.lhs_batch[looped:], roles.lhs_free))
-    n, k = math.prod(rhs[d] for d in roles.rhs_free), math.prod(lhs[d] for d in roles.lhs_contracting)
+    layout = layout_of(op)
+    strides, looped, result = layout.operands, layout.looped, layout.result
+    batch, m, n, k = layout.extents
     why_late = "the product is several calls" if looped else ""
     plan = gemm_plan(types, target)
-    way, prepacked, first_block, loop = _way(plan, (m, n, k, *strides)), None, 0, context.loops.get(id(step))
-    matrices = Matrices(op.operands[1], types, batch, n, k, strides[3:])
-    if not looped and _is_prepacked(op.operands[1], way, n, context):
+    way, prepacked, first_block = _way(plan, (m, n, k, *strides)), None, 0
+    # Of panels there is one matrix after the other, each with all of its columns.
+    of_rows, of_columns = layout.is_split
+    can_be_panels = not looped and not of_columns
+    loop = context.loops.get(id(step)) if can_be_panels else None
+    matrices = Matrices(op.operands[1], types, 1 if of_rows else batch, n, k, strides[3:])
+    if can_be_panels and _is_prepacked(op.operands[1], way, n, context):
         prepacked = _panels(op.operands[1], roles, plan, context)
         # Few rows are through with a block before the next has come: they have nothing to fetch it beside.
         few = not isinstance(m, Size) and m < tuning.GEMM_LEAST_ROWS
         first_block = prepacked_bytes(plan, n, k if few else min(k, k_block(Ints(), plan, k, True)))
-    packed = prepacked is not None or (loop is not None and not looped)
+    packed = prepacked is not None or loop is not None
     if packed:
-        way, strides = Way.TILES, strides._replace(b_bs=prepacked_bytes(plan, n, k) // itemsize(types.b))
+        each = 0 if of_rows else prepacked_bytes(plan, n, k) // itemsize(types.b)
+        way, strides = Way.TILES, strides._replace(b_bs=each)
+    written = None if looped else written_by_product(step, result)
+    epilogue = None if written is not None else schedule_epilogue(step, target, result, why_late)
     return ProductSchedule(
         types=types,
         roles=roles,
         looped=looped,
-        batch=batch,
-        m=m,
-        n=n,
         k=k,
         strides=strides,
+        result=result if written is None else written.result,
+        written=written,
         prepacked=prepacked,
         first_block=first_block,
-        loop=(loop, matrices) if loop is not None and not looped else None,
-        epilogue=schedule_epilogue(step, target, batch, m, n, why_late),
+        loop=(loop, matrices) if loop is not None else None,
+        epilogue=epilogue,
         blocking=_blocking(plan, (batch, m, n, k), strides, packed),
         scratch=Scratch.of(lambda threads: scratch_bytes(types, target, batch, m, n, k, threads, packed)),
         way=way,
@@ -156,11 +156,3 @@ def _blocking(
     batch, m, n, k = map(hint_of, extents)
     lines = describe(plan, batch, m, n, k, Layout(*map(hint_of, strides)), prepacked)
     return tuple(Note(*line) for line in lines)
-
-
-def _looped(lhs: tuple[int, ...], rhs: tuple[int, ...], roles: Roles) -> int:
-    """How many leading batch dimensions are looped over, so that the rest is one run in both operands."""
-    for outer in range(len(roles.lhs_batch) + 1):
-        if run_of(lhs, roles.lhs_batch[outer:]) and run_of(rhs, roles.rhs_batch[outer:]):
-            return outer
-    raise AssertionError("no batch dimension at all is one run")

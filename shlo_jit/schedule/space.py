@@ -91,14 +91,12 @@ def tile_space(nest: Nest, target: Target, tile: Tile) -> tuple[Space, Tile]:
     variables that remain."""
     merged = _Merging(nest, [*tile.batch, *tile.rows, *tile.columns])
     batch, rows, columns = (merged.part(list(part)) for part in (tile.batch, tile.rows, tile.columns))
-    if len(columns) == 1:
-        accesses = [linear(k) for k in nest.loads]
-        accesses += [ix.linearize(s.index, s.target.tensor.extents) for s in nest.stores]
-        contiguous = sum(_collapse(e, merged.dropped).coefficient(columns[0]) == 1 for e in accesses)
-        why = f"it is the columns of the product; {contiguous} of {len(accesses)} accesses are contiguous along it"
-        vector = Choice[int | None](columns[0], why)
-    else:
-        vector = Choice[int | None](None, f"the columns are {len(columns)} loops")
+    accesses = [linear(k) for k in nest.loads]
+    accesses += [ix.linearize(s.index, s.target.tensor.extents) for s in nest.stores]
+    contiguous = sum(_collapse(e, merged.dropped).coefficient(v) == 1 for e in accesses for v in columns[-1:])
+    whose = "it is the columns of the product" if len(columns) == 1 else "it is the innermost of the product's columns"
+    why = f"{whose}; {contiguous} of {len(accesses)} accesses are contiguous along it"
+    vector = Choice[int | None](columns[-1], why) if columns else Choice[int | None](None, "there is one column")
     space = merged.space([*batch, *rows, *columns], [], vector, target)
     return space, Tile(tuple(batch), tuple(rows), tuple(columns))
 

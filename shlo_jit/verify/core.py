@@ -30,7 +30,7 @@ from shlo_jit.ops.collective import goes_along_rows, part_in_rows
 from shlo_jit.ops.effects import acting
 from shlo_jit.ops.known_calls import RECV, SEND
 from shlo_jit.ops.products import accumulator, operand_type, operand_types
-from shlo_jit.ops.runs import roles_of, run_of
+from shlo_jit.ops.runs import outer_of, roles_of, run_of
 from shlo_jit.ops.shapes import type_text
 
 
@@ -236,10 +236,14 @@ def _dot_is_wrong(op: Op) -> str | None:
     if (lhs, rhs) != operand_types(lhs, rhs, acc):
         return f"operands of {lhs} and {rhs} for sums of {acc}"
     roles = roles_of(op)
-    shapes = [v.tensor.extents for v in op.operands]
-    of_lhs, of_rhs = (roles.lhs_contracting, roles.lhs_free), (roles.rhs_contracting, roles.rhs_free)
-    runs = [run_of(shape, dims) for shape, each in zip(shapes, (of_lhs, of_rhs), strict=True) for dims in each]
-    return "dimensions that form no runs" if None in runs else None
+    lhs_shape, rhs_shape = (v.tensor.extents for v in op.operands)
+    runs = run_of(lhs_shape, roles.lhs_contracting), run_of(rhs_shape, roles.rhs_contracting)
+    splits = outer_of(lhs_shape, roles.lhs_free), outer_of(rhs_shape, roles.rhs_free)
+    if None in runs or None in splits:
+        return "dimensions that form no runs"
+    if any(splits) and (all(splits) or roles.lhs_batch):
+        return "free dimensions on both sides of the summed ones, of both operands or beside a batch"
+    return None
 
 
 def _convolution_is_wrong(op: Op) -> str | None:

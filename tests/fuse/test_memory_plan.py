@@ -135,3 +135,29 @@ def test_states_that_begin_alike(size: int) -> None:
 def test_values_that_every_turn_reads() -> None:
     lines = in_memory("z", "x") + loop(in_memory("c", "a") + f"\n%d = stablehlo.add %c, %z : {T}", "%d, %c")
     check(lines, f"{T}, {T}", "%r#1, %r#2")
+
+
+def test_a_state_is_written_in_place_beside_an_update() -> None:
+    """A scan's carry and its stacked results come from one loop: only the stack is another buffer's update."""
+    lines = f"""
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %start = stablehlo.constant dense<2.0> : tensor<f32>
+  %0:3 = stablehlo.while(%i = %zero, %h = %start, %stack = %y) : tensor<i32>, tensor<f32>, {T}
+  cond {{
+    %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  }} do {{
+    %s = stablehlo.dynamic_slice %x, %i, sizes = [1] : ({T}, tensor<i32>) -> tensor<1xf32>
+    %e = stablehlo.reshape %s : (tensor<1xf32>) -> tensor<f32>
+    %d = stablehlo.multiply %h, %e : tensor<f32>
+    %g = stablehlo.subtract %d, %h : tensor<f32>
+    %u = stablehlo.reshape %g : (tensor<f32>) -> tensor<1xf32>
+    %v = stablehlo.dynamic_update_slice %stack, %u, %i : ({T}, tensor<1xf32>, tensor<i32>) -> {T}
+    %j = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %j, %g, %v : tensor<i32>, tensor<f32>, {T}
+  }}"""
+    results = f"tensor<f32>, {T}"
+    check(lines, results, "%0#1, %0#2")
+    text = f"func.func @main(%x: {T}, %y: {T}, %n: tensor<i32>) -> ({results}) {{\n{lines}\nreturn %0#1, %0#2 : {results}\n}}"
+    assert "at the end of a region: copy" not in shlo_jit.compile(text, cache=False).text("memory")

@@ -196,3 +196,39 @@ def test_steps_call_values_what_the_core_ops_call_them() -> None:
     assert "%0 = stablehlo.add" in core and '%1 = "stablehlo.sort"(%0)' in core
     for stage in ("plan", "schedule", "memory"):
         assert set(re.findall(r"%\d+", show(lowered, stage, resolve()))) == {"%0", "%1"}, stage
+
+
+GRID = """
+  %r = stablehlo.reshape %i : (tensor<40xi32>) -> tensor<40x1xi32>
+  %c = stablehlo.reshape %j : (tensor<40xi32>) -> tensor<40x1xi32>
+  %at = stablehlo.concatenate %r, %c, dim = 1 : (tensor<40x1xi32>, tensor<40x1xi32>) -> tensor<40x2xi32>
+  %g = "stablehlo.gather"(%x, %at) <{dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0, 1],
+    start_index_map = [0, 1], index_vector_dim = 1>, slice_sizes = array<i64: 1, 1>}>
+    : (tensor<9x7xf32>, tensor<40x2xi32>) -> tensor<40xf32>
+"""
+
+
+def test_components_of_indices_are_read_where_they_are() -> None:
+    """A loop asks the concatenation for one component or the other, which is in one of its operands."""
+    signature = "(%x: tensor<9x7xf32>, %i: tensor<40xi32>, %j: tensor<40xi32>) -> tensor<40xf32>"
+    lowered = plan_of(GRID + "return %g : tensor<40xf32>", signature)
+    assert titles(lowered) == ["loop"]
+    x = np.arange(63, dtype=np.float32).reshape(9, 7)
+    i, j = (np.random.default_rng(n).integers(-3, 12, 40, dtype=np.int32) for n in range(2))
+    text = f"func.func @main{signature} {{\n{GRID} return %g : tensor<40xf32>\n}}"
+    found = shlo_jit.compile(text, cache=False)(x, i, j)
+    np.testing.assert_array_equal(found, x[i.clip(0, 8), j.clip(0, 6)])
+
+
+def test_a_part_of_a_concatenation_is_read_where_it_is_unless_it_lies_across() -> None:
+    body = """
+  %m = stablehlo.concatenate %x, %y, dim = 0 : (tensor<5xf32>, tensor<4xf32>) -> tensor<9xf32>
+  %s = stablehlo.slice %m [{first}:{last}] : (tensor<9xf32>) -> tensor<3xf32>
+  %z = stablehlo.negate %s : tensor<3xf32>
+  return %z : tensor<3xf32>"""
+    signature, x = "(%x: tensor<5xf32>, %y: tensor<4xf32>) -> tensor<3xf32>", np.arange(9, dtype=np.float32)
+    for first, loops in ((1, 1), (2, 1), (3, 3), (4, 3), (5, 1), (6, 1)):
+        text = body.format(first=first, last=first + 3)
+        assert titles(plan_of(text, signature)) == ["loop"] * loops
+        found = shlo_jit.compile(f"func.func @main{signature} {{{text}\n}}", cache=False)(x[:5], x[5:])
+        np.testing.assert_array_equal(found, -x[first : first + 3])

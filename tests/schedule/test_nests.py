@@ -280,8 +280,16 @@ def test_a_tiled_unit_is_a_stripe() -> None:
     n = 2048
     found = nest(turned(n, 1, m=n))
     assert found.crossing is not None
-    assert found.tasks.units == n // (tuning.TILE_STRIPE * tuning.TILE_SIDE)
+    assert found.tasks.units == n // found.crossing.width
     assert "stripe" in note(found, "tasks").value
+
+
+def test_stripes_are_a_tile_wide_where_lines_would_share_a_set_of_the_cache() -> None:
+    n = tuning.TILE_COLLIDING // 4
+    colliding, others = (nest(turned(m, 1, m=m)).crossing for m in (n, n + 16))
+    assert colliding is not None
+    assert others is not None
+    assert (colliding.tiles, others.tiles) == (1, tuning.TILE_STRIPE)
 
 
 # ---------------------------------------------------------------------- tasks

@@ -11,6 +11,7 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels.gemm.types import GemmTypes, gemm_plan
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.epilogue import schedule_epilogue
+from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import ProductSchedule
 
 PLAN = gemm_plan(GemmTypes("f32", "f32", "f32"), AVX512)
@@ -176,7 +177,7 @@ def test_batch_dimensions_that_are_no_run_are_looped_over() -> None:
         f" : ({a}, {swapped}) -> {result}", then,
     )  # fmt: skip
     whole = product(text)
-    assert (whole.looped, whole.batch) == (0, 15)
+    assert (whole.looped, whole.result.batch) == (0, 15)
     decides(whole, "epilogue", "on the product's tiles")
     loop = product(
         main(
@@ -185,7 +186,7 @@ def test_batch_dimensions_that_are_no_run_are_looped_over() -> None:
             f" : ({a}, {b}) -> {result}", then,
         )
     )  # fmt: skip
-    assert (loop.looped, loop.batch) == (1, 5)
+    assert (loop.looped, loop.result.batch) == (1, 5)
     decides(loop, "calls", "one for each of the outer batch dimensions", "they are no run of equal stride")
     decides(loop, "epilogue", "after the product", "the product is several calls")
 
@@ -219,11 +220,75 @@ def test_a_loop_that_spans_rows_and_columns_runs_after_the_product() -> None:
     """The loops of a 200 x 300 result, where the product counts it as 300 x 200."""
     (step,) = plan_of(dot(200, 200, 300, then="%y = stablehlo.tanh %d : {t}")).steps
     assert isinstance(step, OpStep)
-    found = schedule_epilogue(step, AVX512, 1, 300, 200)
+    found = schedule_epilogue(step, AVX512, Placed.dense(1, 300, 200))
     assert found is not None
     assert found.is_late
     assert found.why_late == "one of its loops spans rows and columns of the product"
     assert "after the product" in found.notes[0].value
+
+
+def heads(then: str) -> str:
+    """200 x 96 results as 8 heads of 12 columns each, `then` of %h."""
+    parts, moved = tensor(200, 8, 12), tensor(8, 200, 12)
+    lines = [
+        f"%d = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] "
+        f": ({tensor(200, 300)}, {tensor(300, 96)}) -> {tensor(200, 96)}",
+        f"%r = stablehlo.reshape %d : ({tensor(200, 96)}) -> {parts}",
+        then,
+        f"%y = stablehlo.transpose %h, dims = [1, 0, 2] : ({parts}) -> {moved}",
+    ]
+    return main(f"%a: {tensor(200, 300)}, %b: {tensor(300, 96)}", moved, *lines)
+
+
+def test_columns_of_several_loops_have_lanes_along_the_innermost() -> None:
+    found = product(heads(f"%h = stablehlo.tanh %r : {tensor(200, 8, 12)}"))
+    decides(found, "lanes", "16 along", "it is the innermost of the product's columns; 2 of 2 accesses")
+
+
+def test_a_result_that_lies_across_the_columns_is_moved_later() -> None:
+    result, moved = tensor(6, 50, 100), tensor(50, 100, 6)
+    found = product(
+        main(
+            f"%a: {tensor(6, 50, 32)}, %b: {tensor(6, 32, 100)}", moved,
+            f"%d = stablehlo.dot_general %a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1] "
+            f": ({tensor(6, 50, 32)}, {tensor(6, 32, 100)}) -> {result}",
+            f"%y = stablehlo.transpose %d, dims = [1, 2, 0] : ({result}) -> {moved}",
+        )
+    )  # fmt: skip
+    decides(found, "epilogue", "after the product", "does not lie along the product's columns")
+
+
+# ---------------------------------------------------------------------- free dimensions on both sides of the summed one
+def middle(a: tuple[int, ...], b: tuple[int, ...], at: tuple[int, int], *then: str) -> ProductSchedule:
+    """The sum over one dimension of each, `then` ops on %d."""
+    extents = (*(n for i, n in enumerate(a) if i != at[0]), *(n for i, n in enumerate(b) if i != at[1]))
+    name = "%d" if then else "%y"
+    dims = f"contracting_dims = [{at[0]}] x [{at[1]}]"
+    line = f"{name} = stablehlo.dot_general %a, %b, {dims} : ({tensor(*a)}, {tensor(*b)}) -> {tensor(*extents)}"
+    result = then[-1].rpartition("-> ")[2] if then else tensor(*extents)
+    return product(main(f"%a: {tensor(*a)}, %b: {tensor(*b)}", result, line, *then))
+
+
+def test_columns_behind_the_summed_dimension_are_products_of_a_batch() -> None:
+    found = middle((30, 40), (7, 40, 33), (1, 1))
+    assert found.result == Placed(7, 30, 33, 7 * 33, 33)
+    assert found.strides[2:] == (0, 33, 1, 40 * 33)
+
+
+def test_of_rows_on_both_sides_the_more_are_rows() -> None:
+    few = middle((50, 40, 3), (40, 33), (1, 0))
+    assert few.result == Placed(3, 50, 33, 3 * 33, 33)
+    assert few.strides == (120, 3, 1, 33, 1, 0)
+    many = middle((3, 40, 50), (40, 33), (1, 0))
+    assert many.result == Placed(3, 50, 33, 33, 50 * 33)
+    assert many.strides == (1, 50, 40 * 50, 33, 1, 0)
+
+
+def test_a_result_that_is_only_moved_is_written_where_it_belongs() -> None:
+    then = f"%y = stablehlo.transpose %d, dims = [1, 0, 2] : ({tensor(30, 7, 33)}) -> {tensor(7, 30, 33)}"
+    found = middle((30, 40), (7, 40, 33), (1, 1), then)
+    decides(found, "result", "written where it belongs")
+    assert (found.epilogue, found.result) == (None, Placed(7, 30, 33, 33, 30 * 33))
 
 
 def test_a_row_meets_several_panels_in_every_task() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from shlo_jit.kernels import math as functions
-from shlo_jit.kernels.builder import const, lanes
-from shlo_jit.kernels.math.expr import X, copysign, fma, two_product, two_sum, where
+from shlo_jit.kernels.builder import V, const, lanes
+from shlo_jit.kernels.math.expr import X, any_lane, copysign, fma, two_product, two_sum, where
 
 Z = tuple[X, X]
 LN2 = math.log(2.0)
@@ -138,9 +138,19 @@ def divide_of_singles(z: Z, w: Z) -> Z:
 
 
 def _recover(z: Z, w: Z, quotient: Z) -> Z:
-    """Infinite and zero quotients that came out as NaN + NaN i."""
+    """Infinite and zero quotients that came out as NaN + NaN i: few, so that they are looked for first."""
+    re, im = quotient
+    b, lost = re.b, re.is_nan() & im.is_nan()
+
+    def found() -> list[V]:
+        return [x.v for x in _recovered(z, w, quotient, lost)]
+
+    both = b.if_else(any_lane(lost).v, found, lambda: [re.v, im.v])
+    return X(b, both[0]), X(b, both[1])
+
+
+def _recovered(z: Z, w: Z, quotient: Z, lost: X) -> Z:
     (a, b), (c, d), (re, im) = z, w, quotient
-    lost = re.is_nan() & im.is_nan()
     infinite = copysign(re.like(math.inf), c)
     by_zero = lost & c.eq(0.0) & d.eq(0.0) & ~(a.is_nan() & b.is_nan())
     re, im = where(by_zero, infinite * a, re), where(by_zero, infinite * b, im)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def lower(low: ProgramLowering, step: OpStep, schedule: ProductSchedule) -> None:
-    op, b, s = step.op, low.b, schedule
+    op, b, s, r = step.op, low.b, schedule, schedule.result
     lhs, rhs = (o.tensor.extents for o in op.operands)
     item = [o.tensor.storage.itemsize for o in op.operands]
     item_c = op.result.tensor.storage.itemsize
@@ -29,7 +29,7 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ProductSchedule) -> None
     def call(left: V, right: V, out: V) -> None:
         args = [
             left, *(i64(x) for x in s.strides[:3]), right, *(i64(x) for x in s.strides[3:]),
-            i64(int(s.has_panels)), out, i64(s.n), i64(s.m * s.n), i64(s.batch), i64(s.m), i64(s.n),
+            i64(int(s.has_panels)), out, i64(r.row), i64(r.matrix), i64(r.batch), i64(r.m), i64(r.n),
             i64(s.k), i64(0), work, epilogue, frame, *low.region(s.following), low.thread_count,
         ]  # fmt: skip
         b.call("void", gemm_symbol(s.types, s.way), args)
@@ -53,6 +53,8 @@ def lower(low: ProgramLowering, step: OpStep, schedule: ProductSchedule) -> None
 
     dims = list(zip(s.roles.lhs_batch[: s.looped], s.roles.rhs_batch[: s.looped], strict=True))
     left, out = low.pointer(op.operands[0]), low.pointer(op.result)
+    if s.written is not None:
+        out = b.offset(low.pointer(s.written.target), s.written.offset * item_c)
     right = _panels(low, s) if s.has_panels else low.pointer(op.operands[1])
     loops(dims, left, right, out, op.result.tensor.size)
     if s.epilogue is not None and s.epilogue.is_late:

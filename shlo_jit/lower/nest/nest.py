@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
-from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.choices import CHOICES
 from shlo_jit.fuse.nest import Nest
@@ -116,8 +115,10 @@ class NestLowering:
             if self.space.vector is None:
                 with b.loop(j0, j1, 1, "column") as j:
                     self.row.row([Position({**variables, **self.decode(tile.columns, j)}, 1)])
-            else:
+            elif len(tile.columns) == 1:
                 self.columns(variables, j0, j1)
+            else:
+                self.stretches(tile.columns, variables, j0, j1)
         b.ret()
 
     def decode(self, order: Sequence[int], number: V) -> Variables:
@@ -129,6 +130,15 @@ class NestLowering:
         if order:
             out[order[0]] = number
         return out
+
+    def stretches(self, order: Sequence[int], variables: Variables, j0: V, j1: V) -> None:
+        """Columns [j0, j1) that several variables number, the lanes along the innermost: whichever runs of that the
+        bounds cut."""
+        b, inner = self.b, self.space.extents[order[-1]]
+        with b.loop(b.udiv(j0, inner), ceil_div(b, j1, inner), 1, "stretch") as outer:
+            start = b.mul(outer, inner)
+            low, high = b.max_(b.sub(j0, start), 0), b.min_(b.sub(j1, start), inner)
+            self.columns({**variables, **self.decode(order[:-1], outer)}, low, high)
 
     def columns(self, variables: Variables, start: V, stop: V) -> None:
         """Columns [start, stop), any bounds: whole vectors, then what is left."""
@@ -168,7 +178,7 @@ class NestLowering:
     def stripes(self, crossing: Crossing, first: V, last: V) -> None:
         """Units are stripes of tiles."""
         b, tiles = self.b, TileWriter(self.b, self.row, crossing)
-        width = tuning.TILE_STRIPE * crossing.side
+        width = crossing.width
         count = -(-self.space.extents[crossing.across] // width)
         others = [v for v in self.schedule.row_loops if v != crossing.across]
         with b.loop(first, last, 1, "stripe") as unit:

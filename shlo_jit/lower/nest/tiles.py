@@ -8,7 +8,6 @@ then runs for each of them. Every line that is touched is read or written whole.
 
 from __future__ import annotations
 
-from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key
 from shlo_jit.kernels.builder import Builder, V, i64, vector
 from shlo_jit.lower.elements.registers import from_memory, lanes_left, memory_type
@@ -20,7 +19,7 @@ from shlo_jit.sizes import Size, equal, surely
 
 
 class TileWriter:
-    """Writes the tiles of a stripe: TILE_STRIPE tiles wide along `across`, the whole extent long along the lanes."""
+    """Writes the tiles of a stripe: some tiles wide along `across`, the whole extent long along the lanes."""
 
     def __init__(self, b: Builder, row: RowWriter, crossing: Crossing):
         self.b = b
@@ -37,13 +36,13 @@ class TileWriter:
         assert v is not None
         n, across = self.space.extents[v], self.space.extents[self.crossing.across]
         whole_a = across - across % side
-        stop = b.min_(b.add(start, tuning.TILE_STRIPE * side), whole_a)
+        stop = b.min_(b.add(start, self.crossing.width), whole_a)
 
         def turns(j: V, count: int) -> None:
             with b.loop(start, stop, side, "across") as i:
                 self.tile(variables, i, j, side, count)
             if not equal(across, whole_a):
-                with b.if_(b.icmp("sgt", b.add(start, tuning.TILE_STRIPE * side), whole_a)):
+                with b.if_(b.icmp("sgt", b.add(start, self.crossing.width), whole_a)):
                     self.tile(variables, i64(whole_a), j, across % side, count)
 
         whole = n - n % side

@@ -1,7 +1,8 @@
 """Bring dot_general to what the GEMM routine takes.
 
 Needs: nothing. Guarantees: every dot_general has operands of element types the routine knows, a result of its
-accumulator type, and free and contracting dimensions that each lie in memory as one run.
+accumulator type, and free and contracting dimensions that each lie in memory as one run. Free dimensions of one operand
+may be two runs where there is no batch: those before the contracting ones, and those behind.
 
     dot_general(bf16, bf16) : bf16   ->   convert(dot_general(bf16, bf16) : f32) : bf16
     dot_general(f32[a,b,c], [0, 2])  ->   dot_general(transpose(f32[a,b,c]), ...)
@@ -16,6 +17,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.ir.attributes import StructAttr
@@ -23,7 +25,7 @@ from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.ir.types import DType, TensorType, tensor
 from shlo_jit.ops import is_elementwise
 from shlo_jit.ops.products import accumulator, operand_types
-from shlo_jit.ops.runs import Roles, roles_of, run_of
+from shlo_jit.ops.runs import Roles, outer_of, roles_of, run_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
@@ -130,11 +132,12 @@ def _in_order(order: Dims, dot: Op, sides: list[Value], r: Roles) -> tuple[Roles
         (sides[0], r.lhs_free, range(n, n + m)),
         (sides[1], r.rhs_free, range(n + m, len(order))),
     ):
-        stays = run_of(mk.shape_of(value), free) is not None or hint_of(value.tensor.size) > hint_of(math.prod(shape))
+        cuts = outer_of(mk.shape_of(value), free)
+        stays = cuts == 0 or (cuts is not None and not n) or hint_of(value.tensor.size) > hint_of(math.prod(shape))
         groups.append(tuple(dims) if stays else tuple(d for d in order if d in dims))
     rows, columns = groups
     last = next((d for d in reversed(order) if not equal(shape[d], 1)), None)
-    are_many = hint_of(math.prod(shape[d] for d in rows)) >= tuning.ADJACENT_ROWS
+    are_many = hint_of(_adjacent_rows(sides[0], r)) >= tuning.ADJACENT_ROWS
     is_exchanged = order == (*batch, *columns, *rows) or (last in rows and are_many)
     if not is_exchanged and (*rows, *columns) == tuple(range(n, len(order))):
         return None
@@ -143,6 +146,14 @@ def _in_order(order: Dims, dot: Op, sides: list[Value], r: Roles) -> tuple[Roles
     one, two, made = (rhs, lhs, (*batch, *columns, *rows)) if is_exchanged else (lhs, rhs, (*batch, *rows, *columns))
     left = tuple(made.index(d) for d in order)
     return Roles(one[0], two[0], one[1], two[1], one[2], two[2]), is_exchanged, left
+
+
+def _adjacent_rows(lhs: Value, r: Roles) -> int:
+    """How many rows lie together in the first operand: all of them, unless some lie before what is summed over, and it
+    is read as it lies (see `_split_side`)."""
+    shape = mk.shape_of(lhs)
+    outer = 0 if r.lhs_batch else outer_of(shape, r.lhs_free) or 0
+    return math.prod(shape[d] for d in r.lhs_free[outer:])
 
 
 def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> Sequence[Value]:
@@ -157,15 +168,17 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
     if not acc.is_complex and is_small(operands[0], roles, extents):
         return [mk.transpose(rw, mk.convert(rw, _sum_of_products(rw, operands, roles, t), result.storage), left)]
     kinds = operand_types(operands[0].tensor.storage, operands[1].tensor.storage, acc)
+    read = [
+        _Side(*_through_transpose(operands[0], roles.lhs_batch, roles.lhs_contracting, roles.lhs_free)),
+        _Side(*_through_transpose(operands[1], roles.rhs_batch, roles.rhs_contracting, roles.rhs_free)),
+    ]
+    split = _split_side(read)
     sides = []
-    for kind, value, batch, contracting, free in (
-        (kinds[0], operands[0], roles.lhs_batch, roles.lhs_contracting, roles.lhs_free),
-        (kinds[1], operands[1], roles.rhs_batch, roles.rhs_contracting, roles.rhs_free),
-    ):
-        value, batch, contracting, free = _through_transpose(value, batch, contracting, free)
+    for kind, side in zip(kinds, read, strict=True):
+        value, batch, contracting, free = side
         value = mk.convert(rw, value, kind)
         shape = value.tensor.extents
-        if run_of(shape, contracting) is None or run_of(shape, free) is None:
+        if side is not split and (run_of(shape, contracting) is None or run_of(shape, free) is None):
             value = mk.transpose(rw, value, (*batch, *free, *contracting))
             n, m = len(batch), len(free)
             batch, free = tuple(range(n)), tuple(range(n, n + m))
@@ -213,6 +226,54 @@ def _own_order(value: Value, dims: Dims) -> Dims:
     p, shape = op.ints("permutation"), op.operands[0].tensor.extents
     is_run = run_of(shape, tuple(p[d] for d in dims)) is not None
     return own if is_run else tuple(sorted(own, key=lambda i: p[dims[i]]))
+
+
+class _Side(NamedTuple):
+    """An operand, and what its dimensions do."""
+
+    value: Value
+    batch: Dims
+    contracting: Dims
+    free: Dims
+
+    @property
+    def extents(self) -> tuple[int, int, int] | None:
+        """Where its free dimensions lie on both sides of what is summed over: how many elements are before and behind
+        it, and how many it has."""
+        shape = self.value.tensor.extents
+        outer = outer_of(shape, self.free)
+        ascending = self.free == tuple(sorted(self.free))
+        if not outer or not ascending or self.batch or not self.value.tensor.is_fixed:
+            return None
+        if run_of(shape, self.contracting) is None:
+            return None
+        if self.value.op is not None and self.value.op.name == "stablehlo.constant":
+            return None  # its transpose is computed now
+
+        def count(dims: Dims) -> int:
+            return math.prod(shape[d] for d in dims)
+
+        return count(self.free[:outer]), count(self.free[outer:]), count(self.contracting)
+
+
+def _split_side(sides: list[_Side]) -> _Side | None:
+    """The operand that is read as it lies although free dimensions lie on both sides of what it is summed over: one of
+    the two is a batch (see `schedule/product_layout.py`). Columns have to fill vectors, and rows to pay for packing the
+    other operand once for each product."""
+    found: list[_Side] = []
+    for n, side in enumerate(sides):
+        extents = side.extents
+        if extents is None:
+            continue
+        before, behind, summed = extents
+        other = sides[1 - n].value.tensor
+        columns = other.size // max(1, summed)
+        resident = other.size * other.storage.itemsize <= tuning.GEMM_B_RESIDENT
+        rows = max(before, behind)
+        fits = behind >= tuning.ADJACENT_ROWS if n else rows >= tuning.ADJACENT_ROWS and (resident or columns <= rows)
+        if fits and not sides[1 - n].batch and isinstance(other.size, int):
+            found.append(side)
+    return max(found, key=lambda side: side.value.tensor.size, default=None)
 
 
 def is_small(lhs: Value, roles: Roles, extents: list[int]) -> bool:

@@ -1,0 +1,100 @@
+"""The numbers of a dot_general: how many products of which extents, and where their operands and results lie.
+
+An operand whose middle is summed over has free dimensions before it and behind it. One of the two is the batch then,
+whose stride in the other operand is 0, so that nothing is transposed:
+
+    x[n, k, j] w[k, i]  ->  y[i, n, j]      n products of w with x[n], whose rows lie n * j apart
+    x[i, k, j] w[k, n]  ->  y[i, j, n]      i products with j rows, or j with i rows
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from shlo_jit.errors import UnsupportedError, diagnose
+from shlo_jit.ir.core import Op
+from shlo_jit.kernels.gemm.policy import Layout
+from shlo_jit.ops.runs import Roles, Run, outer_of, roles_of, run_of
+
+
+class Placed(NamedTuple):
+    """The matrices of a result by their strides in elements; columns are adjacent."""
+
+    batch: int
+    m: int
+    n: int
+    row: int
+    matrix: int
+    """From one product to the next."""
+
+    @classmethod
+    def dense(cls, batch: int, m: int, n: int) -> Placed:
+        """One row after the other, one matrix after the other."""
+        return cls(batch, m, n, n, m * n)
+
+
+class ProductLayout(NamedTuple):
+    looped: int
+    """Leading batch dimensions that are looped over, a call each."""
+    k: int
+    operands: Layout
+    result: Placed
+    is_split: tuple[bool, bool]
+    """Whether dimensions of an operand lie on both sides of what is summed over."""
+
+    @property
+    def extents(self) -> tuple[int, int, int, int]:
+        return self.result.batch, self.result.m, self.result.n, self.k
+
+
+def layout_of(op: Op) -> ProductLayout:
+    """Of a canonical dot_general."""
+    r = roles_of(op)
+    lhs, rhs = (o.tensor.extents for o in op.operands)
+    splits = outer_of(lhs, r.lhs_free), outer_of(rhs, r.rhs_free)
+    along = run_of(lhs, r.lhs_contracting), run_of(rhs, r.rhs_contracting)
+    if None in splits or None in along or (any(splits) and (all(splits) or r.lhs_batch)):
+        raise UnsupportedError(diagnose("dot_general: dimensions that do not form runs", op.span))
+    steps = [run.stride for run in along if run is not None]
+    k = math.prod(lhs[d] for d in r.lhs_contracting)
+    if splits[0]:
+        return _of_split_rows(r, lhs, rhs, splits[0], k, steps)
+    if splits[1]:
+        outer, inner = _run(rhs, r.rhs_free[: splits[1]]), _run(rhs, r.rhs_free[splits[1] :])
+        rows = _run(lhs, r.lhs_free)
+        strides = Layout(rows.stride, steps[0], 0, steps[1], inner.stride, outer.stride)
+        placed = Placed(outer.extent, rows.extent, inner.extent, outer.extent * inner.extent, inner.extent)
+        return ProductLayout(0, k, strides, placed, (False, True))
+    looped = _looped(lhs, rhs, r)
+    a, b = _run(lhs, r.lhs_batch[looped:]), _run(rhs, r.rhs_batch[looped:])
+    rows, columns = _run(lhs, r.lhs_free), _run(rhs, r.rhs_free)
+    strides = Layout(rows.stride, steps[0], a.stride, steps[1], columns.stride, b.stride)
+    return ProductLayout(looped, k, strides, Placed.dense(a.extent, rows.extent, columns.extent), (False, False))
+
+
+def _of_split_rows(
+    r: Roles, lhs: tuple[int, ...], rhs: tuple[int, ...], outer_dims: int, k: int, steps: list[int]
+) -> ProductLayout:
+    """The greater of the two extents are the rows."""
+    outer, inner = _run(lhs, r.lhs_free[:outer_dims]), _run(lhs, r.lhs_free[outer_dims:])
+    columns = _run(rhs, r.rhs_free)
+    n = columns.extent
+    rows, batch = (outer, inner) if outer.extent > inner.extent else (inner, outer)
+    row, matrix = (inner.extent * n, n) if rows is outer else (n, inner.extent * n)
+    strides = Layout(rows.stride, steps[0], batch.stride, steps[1], columns.stride, 0)
+    return ProductLayout(0, k, strides, Placed(batch.extent, rows.extent, n, row, matrix), (True, False))
+
+
+def _run(shape: tuple[int, ...], dims: tuple[int, ...]) -> Run:
+    run = run_of(shape, dims)
+    assert run is not None
+    return run
+
+
+def _looped(lhs: tuple[int, ...], rhs: tuple[int, ...], roles: Roles) -> int:
+    """How many leading batch dimensions are looped over, so that the rest is one run in both operands."""
+    for outer in range(len(roles.lhs_batch) + 1):
+        if run_of(lhs, roles.lhs_batch[outer:]) and run_of(rhs, roles.rhs_batch[outer:]):
+            return outer
+    raise AssertionError("no batch dimension at all is one run")
