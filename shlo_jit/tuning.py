@@ -315,12 +315,6 @@ GEMM_VECTOR_CHUNK = 32 << 10
 GEMM_VECTOR_AHEAD = 8 << 10
 """Bytes of the matrix, about, that such a product fetches before it wants them, where eight rows of it are fewer: the
 latency of memory times what a core reads. Chosen. `benchmarks.kernels_gemm`."""
-GEMM_VECTOR_LONG, GEMM_VECTOR_NEAR = 4 << 10, 256
-"""Bytes of a row's piece from which such a product, column by column, fetches within the rows that it reads, and how
-far ahead: a processor follows rows that long by itself, and fetching whole rows ahead takes the place of what it
-fetches. 1 x 4096 x 4096 gains 15 %. Chosen."""
-GEMM_VECTOR_NARROWEST, GEMM_VECTOR_WIDEST = 256, 2048
-"""Columns of a task of it, one for each thread between these: a page of memory or two of each row. Chosen."""
 GEMM_VECTOR_SHORT = 256
 """Bytes of a row up to which products row by row fetch rows that follow: the processor sees by itself where longer ones
 go. Chosen."""

@@ -143,7 +143,7 @@ def _axpy(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
                 b.store(v.load(b.offset(of, b.mul(x_stride, t)), 1), b.offset(to, t * bytes_))
         row = b.offset(matrix, b.mul(first, k_stride))
         rows = [b.offset(row, b.mul(k_stride, t)) for t in range(steps)]
-        ahead = distance if steps > 1 else None
+        ahead = b.mul(k_stride, steps_ahead) if steps > 1 else None
         if plan.masks:
             with b.loop(0, count, n) as o:
                 columns(rows, ahead, o, n, lane_masks(b, plan, b.min_(b.sub(count, o), n), 1)[0])
@@ -153,9 +153,7 @@ def _axpy(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
         with b.loop(vectors, count) as o:
             columns(rows, None, o, 1, None)
 
-    piece = b.mul(count, v.size)
-    long = b.icmp("sge", piece, tuning.GEMM_VECTOR_LONG)
-    distance = b.select(long, i64(tuning.GEMM_VECTOR_NEAR), b.mul(k_stride, v.steps_ahead(piece)))
+    steps_ahead = v.steps_ahead(b.mul(count, v.size))
     whole = b.mul(b.udiv(k, STEPS), STEPS)
     with b.loop(0, whole, STEPS) as t:
         some(t, STEPS)
@@ -249,10 +247,8 @@ def emit_vector_entry(b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, st
     f.set(c_rs=y_stride, n=v.outputs, mode_b=b.cast("zext", v.row, "i64"))
     batch = f.get("batch")
     most = b.max_(b.mul(b.udiv(i64(tuning.GEMM_VECTOR_CHUNK // plan.out_bytes // 64), v.count), 64), 64)
-    # An output is summed in one order whichever task has it, so this cut may go by the number of threads.
-    each = b.mul(b.udiv(v.outputs, b.mul(b.max_(threads, 1), 64)), 64)
-    most = b.min_(most, tuning.GEMM_VECTOR_WIDEST)
-    sums = b.min_(b.max_(each, tuning.GEMM_VECTOR_NARROWEST), most)
+    most = b.min_(most, 1024)
+    sums = b.min_(b.max_(b.mul(b.udiv(v.outputs, 8 * 64), 64), 256), most)
     rows = b.mul(b.max_(b.udiv(i64(tuning.GEMM_VECTOR_SERIAL // 4), b.mul(k, STEPS)), 1), STEPS)
     chunk = b.select(v.axpy, sums, rows)
     chunks = ceil_div(b, v.outputs, chunk)
