@@ -1,7 +1,7 @@
 """Products with a few columns as convolutions of single pixels, for which the routine of convolutions has a way that
 fills the lanes: rows are pixels, and columns their features. Scores of two classes, points by a 3 x 3 matrix.
 
-Needs: static shapes. Guarantees: nothing.
+Needs: static shapes. Guarantees: nothing; sizes that only the call knows are left alone.
 
     dot_general(x, w) : [m, k] by [k, 3]   ->   reshape(convolution(x, w)) : [1, m, k] by [1, k, 3]
 """
@@ -19,6 +19,7 @@ from shlo_jit.ops.runs import roles_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
+from shlo_jit.sizes import Size
 
 FLOATS = (F32, F64)
 """What lanes along the window take as it lies."""
@@ -57,9 +58,11 @@ def _has_few(op: Op) -> bool:
     long enough to fill the lanes."""
     lhs, rhs = (o.tensor for o in op.operands)
     roles = roles_of(op)
-    if not all(map(mk.is_static, op.operands)) or {lhs.dtype, rhs.dtype, op.result.tensor.dtype} - {lhs.dtype}:
+    if len({lhs.dtype, rhs.dtype, op.result.tensor.dtype}) > 1 or lhs.dtype not in FLOATS:
         return False
-    if lhs.dtype not in FLOATS or roles.lhs_batch or rhs.rank != 2 or roles.lhs_contracting != (lhs.rank - 1,):
+    if any(isinstance(e, Size) for e in (*lhs.extents, *rhs.extents)):
+        return False
+    if roles.lhs_batch or rhs.rank != 2 or roles.lhs_contracting != (lhs.rank - 1,):
         return False
     k, n = rhs.extents[roles.rhs_contracting[0]], rhs.extents[roles.rhs_free[0]]
     return n > 1 and pays_along_k(k, n) and lhs.size >= k * tuning.FEW_COLUMNS_ROWS
