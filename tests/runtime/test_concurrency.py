@@ -263,12 +263,15 @@ def test_other_threads_run_during_a_long_call():
 
     other = threading.Thread(target=tick)
     other.start()
-    begin = time.perf_counter()
-    exe(X)
-    end = time.perf_counter()
+    during = []
+    for _ in range(50):  # a call takes some milliseconds, in which a busy machine may not get round to the thread
+        begin = time.perf_counter()
+        exe(X)
+        end = time.perf_counter()
+        during.append(sum(begin < t < end for t in ticks))
     stop.set()
     other.join()
-    assert end - begin < 0.004 or sum(begin < t < end for t in ticks) >= 2
+    assert max(during) >= 2
 
 
 def test_time_of_a_tiny_call(capsys):

@@ -106,7 +106,9 @@ WRONG: dict[Rule, list[tuple[str, str, str]]] = {
         ("tensor<4x4xi16>", f"%0 = {DOT.format(1, 0)} : (tensor<4x4xi16>, tensor<4x4xi16>) -> tensor<4x4xi32>",
          "operands of i16 and i16 for sums of i32"),
         ("tensor<4x5x6xf32>", f"%0 = {DOT.format(1, 1)} : (tensor<4x5x6xf32>, tensor<4x5x6xf32>) -> "
-         "tensor<4x6x4x6xf32>", "dimensions that form no runs"),
+         "tensor<4x6x4x6xf32>", "free dimensions on both sides of the summed ones, of both operands"),
+        ("tensor<4x5x6xf32>", f"%0 = {DOT.format('0, 2', '0, 2')} : (tensor<4x5x6xf32>, tensor<4x5x6xf32>) -> "
+         "tensor<5x5xf32>", "dimensions that form no runs"),
     ],
     core.CONVOLUTIONS: [
         ("tensor<2x2x2xbf16>", "%0 = " + CONV.format(t="tensor<2x2x2xbf16>", r="tensor<2x2x1xbf16>", out="b, f, 0"),
