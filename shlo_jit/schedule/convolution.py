@@ -51,7 +51,7 @@ class ConvolutionSchedule(PanelsSchedule):
     @property
     def symbol(self) -> str:
         """Of the routine."""
-        return conv_symbol(self.types, self.kind, self.table[FIELDS.index("own_tile")])
+        return conv_symbol(self.types, self.kind, self.table[FIELDS.index("made_for")])
 
     @property
     def notes(self) -> list[Note]:
@@ -101,7 +101,7 @@ def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
         first_block=t["w_group_bytes"] * blocks[0] // sum(blocks) if blocks else 0,
         epilogue=schedule_epilogue(step, target, Placed.dense(*numbers)),
         scratch=Scratch.of(lambda threads: t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64),
-        routines=(conv_routine(types, target, t["kind"], t["own_tile"]),),
+        routines=(conv_routine(types, target, t["kind"], t["made_for"]),),
     )
 
 

@@ -176,7 +176,7 @@ def run(
         cover[at, i0:i1, j0:j1] += 1
 
     epilogue = EPILOGUE(told)
-    way = int(table[FIELDS.index("kind")]), int(table[FIELDS.index("own_tile")])
+    way = int(table[FIELDS.index("kind")]), int(table[FIELDS.index("made_for")])
     f = load(conv_routine(types, t, *way), t).function(conv_symbol(types, *way), "ppppppppii")
     f(
         table.ctypes.data,
@@ -249,7 +249,7 @@ def test_tiles_as_high_as_lines(names: tuple[str, str, str], target: str, monkey
         p.input = (p.input[0], pick.choice([5, 9, 10, 11, 13, 15, 17, 22, 25]) * p.stride[1] + p.window[1] - 1)
         p.low, p.high = (p.low[0], 0), (p.high[0], 0)
         p.size_output()
-        found.add(run(p, names, seed, target, 2, is_constant=seed % 3 == 0)["own_tile"])
+        found.add(run(p, names, seed, target, 2, is_constant=seed % 3 == 0)["made_for"])
     assert len(found - {0}) >= (3 if target == "native" else 1), found
 
 

@@ -3,7 +3,7 @@ features of a line of the window.
 
     y[p, f] = sum over k of x[p, k] * w[f, k]
 
-Every sum is a vector of sums of every so manieth k, which are added up in halves.
+Every sum is a vector, each lane of which has the sum of every n-th k, n being the lanes; they are added up in halves.
 """
 
 from __future__ import annotations

@@ -330,7 +330,7 @@ class _FewTask(_LastTask):
         b.if_else(b.icmp("eq", self.g.get("o_pixel"), self.plan.out_bytes), by_image, by_pixel)
 
 
-def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers: bool, own_tile: int = 0) -> str:
+def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, own_tile: int = 0, *, gathers: bool) -> str:
     """Features last; see `_LastTask`. `own_tile`: the height of stripes for which there is a tile."""
     name = f"shlo_conv_{types.name}_last_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
@@ -340,12 +340,12 @@ def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, gathers
     return name
 
 
-def emit_few_task(module: ModuleText, types: GemmTypes, target: Target, own_tile: int = 1) -> str:
-    """Features last, `own_tile` of them, a few; see `few.py`."""
+def emit_few_task(module: ModuleText, types: GemmTypes, target: Target, features: int = 1) -> str:
+    """Features last, a few of them; see `few.py`."""
     name = f"shlo_conv_{types.name}_few_task"
-    few = emit_few(module, conv_plan(types, target), target, own_tile)
+    few = emit_few(module, conv_plan(types, target), target, features)
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
-    task = _FewTask(b, types, target, few, own_tile)
+    task = _FewTask(b, types, target, few, features)
     task.each_call(task.part)
     b.ret()
     return name

@@ -26,7 +26,7 @@ _FIELDS = (
     "pd ph pw copy_iw0 copy_count copy_w0 "
     "a_group a_batch a_d a_h a_w "
     "run runs run_stride runs_per_call outer0 outer0_stride outer1 outer1_stride "
-    "row_chunk row_chunks stripe own_tile nc column_chunks inside0 inside1 "
+    "row_chunk row_chunks stripe made_for nc column_chunks inside0 inside1 "
     "margin_line margin_lines a_corner"
 )
 FIELDS = tuple(_FIELDS.split())
@@ -447,7 +447,7 @@ class _Decision:
             chunk = _even_chunk(lines, max(1, rows // width, min(many, tuning.CONV_LINES)))
             self._set(kind=LAST_IN_PLACE, row_chunk=chunk, row_chunks=-(-lines // chunk))
             height = self.values["stripe"]
-            self._set(own_tile=0 if height in row_counts(plan) else height)
+            self._set(made_for=0 if height in row_counts(plan) else height)
         else:
             self._set(kind=LAST_GATHER, row_chunk=rows, row_chunks=-(-self.values["rows"] // rows))
         column_chunks = -(-s.co // columns)
@@ -474,7 +474,7 @@ class _Decision:
         lines = self.images * self.output[0] * self.output[1]
         chunk = max(1, tuning.CONV_TASK // max(1, hint_of(width) * co * k))
         chunk = _even_chunk(lines, chunk)
-        self._set(kind=FEATURES_FEW, own_tile=co, stripe=width, row_chunk=chunk, row_chunks=-(-lines // chunk))
+        self._set(kind=FEATURES_FEW, made_for=co, stripe=width, row_chunk=chunk, row_chunks=-(-lines // chunk))
         self._set(nc=co, column_chunks=1, main_tasks=self.values["row_chunks"] * self.shape.groups)
 
     def _fills_tiles(self, width: int, columns: int) -> bool:
