@@ -27,7 +27,7 @@ from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.turns import fuse_turns
 from shlo_jit.ir.core import Block, Op, Value
-from shlo_jit.ir.index import NotAffine, variables
+from shlo_jit.ir.index import At, NotAffine, variables
 from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.ops.bodies import CONTROL
 from shlo_jit.sizes import equal, hint_of
@@ -288,16 +288,20 @@ class _Fusion(Grouping):
 
     def store_beside(self, op: Op, why: str) -> bool:
         """Let a row program that reads what an elementwise op is made of, at each of its elements, compute and write
-        that, where products alone read it: the weights of attention beside their gradient."""
-        value = op.result
-        readers = self.readers.get(value, [])
-        if not is_elementwise(op) or any(s.title != "dot_general" for s in readers):
+        that, or a transpose of it, where products alone read it: the weights of attention beside their gradient."""
+        value, order = op.result, tuple(range(op.result.tensor.rank))
+        readers, made = self.readers.get(value, []), op
+        while made.name == "stablehlo.transpose" and (before := made.operands[0].op) is not None:
+            p, made = made.ints("permutation"), before
+            order = tuple(p[d] for d in order)
+        if id(made) not in self.here or not is_elementwise(made) or any(s.title != "dot_general" for s in readers):
             return False
-        for operand in self.made_of(op):
+        for operand in self.made_of(made):
             for nest in self.nests_wanting(operand):
                 places = nest.pending[operand]
                 if nest.reduce_vars and len(places) == 1 and not self.is_made_of(op, self.of_nest[nest].writes):
-                    self.request(nest, value, places[0])
+                    at = places[0]
+                    self.request(nest, value, At(tuple(at.index[d] for d in order), at.conditions))
                     if self.store_in(nest, op, [nest], why) is None:
                         return True
                     del nest.pending[value]

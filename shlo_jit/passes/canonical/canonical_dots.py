@@ -122,8 +122,9 @@ def _splat(rw: Rewriter, value: Value, shape: Dims) -> Value:
 
 def _in_order(order: Dims, dot: Op, sides: list[Value], r: Roles) -> tuple[Roles, bool, Dims] | None:
     """A product in place of one that is transposed: what its dimensions do, whether the operands are exchanged, and the
-    transpose that is left of it. Rows or columns that are no run are copied in any case, and so, where the product is
-    larger, in the order that is wanted: rows of heads that share keys, which queries have inside of each position."""
+    transpose that is left of it. Where an operand with a batch is smaller than the product, its rows or columns are
+    copied in the order that is wanted, rather than that the product is: rows of heads that share keys, which queries
+    have inside of each position. Without a batch so are those that are no run, and copied in any case."""
     n, m = len(r.lhs_batch), len(r.lhs_free)
     shape = dot.result.tensor.extents
     batch = order[:n] if sorted(order[:n]) == [*range(n)] else tuple(range(n))
@@ -133,8 +134,10 @@ def _in_order(order: Dims, dot: Op, sides: list[Value], r: Roles) -> tuple[Roles
         (sides[1], r.rhs_free, range(n + m, len(order))),
     ):
         cuts = outer_of(mk.shape_of(value), free)
-        stays = cuts == 0 or (cuts is not None and not n) or hint_of(value.tensor.size) > hint_of(math.prod(shape))
-        groups.append(tuple(dims) if stays else tuple(d for d in order if d in dims))
+        stays = (cuts is not None and not n) or hint_of(value.tensor.size) > hint_of(math.prod(shape))
+        moved = tuple(d for d in order if d in dims)
+        wide = [d for d in moved if not equal(shape[d], 1)]
+        groups.append(tuple(dims) if stays or wide == sorted(wide) else moved)
     rows, columns = groups
     last = next((d for d in reversed(order) if not equal(shape[d], 1)), None)
     are_many = hint_of(_adjacent_rows(sides[0], r)) >= tuning.ADJACENT_ROWS
