@@ -94,7 +94,9 @@ class Forming:
         """The step reads and writes what its parts do, but for what they hand to each other."""
         second.attention = attention
         second.after += [s for part in parts for s in part.after]
-        more = [v for part in (attention.rows, *attention.besides, *attention.sums) for v in part.writes if v not in attention.inside]
+        parts_that_write = (attention.rows, *attention.besides, *attention.sums)
+        hidden = [v for v in attention.inside if v not in attention.kept]
+        more = [v for part in parts_that_write for v in part.writes if v not in hidden]
         made = {v for part in parts for v in part.writes}
         reads = [v for part in attention.steps for v in part.reads] + second.reads
         second.reads = [v for v in dict.fromkeys(reads) if v not in made]

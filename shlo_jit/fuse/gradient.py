@@ -46,16 +46,17 @@ class _Forming(Forming):
         made = [value for value in rows.writes if equal(value.tensor.size, size)]
         behind = list(dict.fromkeys(step for value in made for step in self.readers.get(value, [])))
         products = [step for step in behind if isinstance(step, OpStep) and step.op.name == PRODUCT]
-        if len(products) != len(behind) or any(value in self.returned for value in made):
-            return
         if any(step.op.operands[0] not in made or step.op.operands[1] in made for step in products):
             return
+        made = [value for value in made if any(value in step.reads for step in products)]
         sums = tuple(step for step in products if is_over_rows(step, firsts[0]))
         others = [step for step in products if step not in sums]
         if not sums or not others:
             return
         *besides, second = sorted(others, key=lambda step: self.place[id(step)])
-        attention = Attention(firsts, rows, second.op.operands[0], sums, tuple(besides))
+        others = [step for step in behind if step not in products]
+        kept = tuple(v for v in made if v in self.returned or any(v in step.reads for step in others))
+        attention = Attention(firsts, rows, second.op.operands[0], sums, tuple(besides), kept)
         refusal = self.unfit(attention, made, second) or self.move(attention, [], second)
         for first in firsts:
             first.no_attention = refusal

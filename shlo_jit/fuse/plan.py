@@ -79,6 +79,9 @@ class Attention(NamedTuple):
     besides: tuple[OpStep, ...] = ()
     """Other products that multiply what the row program makes row by row, where there are such sums."""
 
+    kept: tuple[Value, ...] = ()
+    """What of that other steps read as well, so that it is written to memory, too."""
+
     @property
     def first(self) -> OpStep:
         """The product whose rows are counted."""
@@ -91,7 +94,7 @@ class Attention(NamedTuple):
 
     @property
     def inside(self) -> list[Value]:
-        """What the row program makes that is never in memory as a whole."""
+        """What the row program makes for products of its rows."""
         behind = (*self.besides, *self.sums)
         return list(dict.fromkeys([self.weights, *(step.op.operands[0] for step in behind)]))
 

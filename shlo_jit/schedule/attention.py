@@ -251,7 +251,7 @@ def _on_blocks(parts: Attention, units: int, block: int) -> tuple[Nest, list[Val
     for value, buffer in zip(parts.inside, weights, strict=True):
         store = store_of(nest, value)
         stores.append(Store(*moved.get((store.value, store.at), (store.value, store.at)), buffer, place.index))
-    stores += [s for s in nest.stores if s.target not in parts.inside]
+    stores += [s for s in nest.stores if s.target not in parts.inside or s.target in parts.kept]
     return Nest([*nest.extents, 1], nest.reduce_vars, nodes, loads, stores), scores, weights
 
 
