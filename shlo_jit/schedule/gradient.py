@@ -1,9 +1,10 @@
 """The gradient of attention by blocks of rows (see `fuse/gradient.py`).
 
-A task has all rows of some batches, or, where these are few, a part of the rows of one. For a block of its rows it computes the products that the row program reads into
-memory of its own, runs the row program there, multiplies what that makes by the right operands of the products whose
-rows they are, and adds what they give to the products that sum over rows: block by block, in order. The parts of a
-batch have sums of their own, which are added up in the order of the rows when all are there.
+A task has all rows of some batches, or, where these are few, a part of the rows of one. For a block of its rows it
+computes the products that the row program reads into memory of its own, runs the row program there, multiplies what
+that makes by the right operands of the products whose rows they are, and adds what they give to the products that sum
+over rows: block by block, in order. The parts of a batch have sums of their own, which are added up in the order of the
+rows when all are there.
 """
 
 from __future__ import annotations

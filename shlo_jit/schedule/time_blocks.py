@@ -134,7 +134,7 @@ class _Stage:
         return elements % self.elements == 0 and (is_own or self.place.const % elements == 0)
 
     def in_lines(self, elements: int) -> _Stage:
-        """The same in lines of so many elements, where its units are chunks of some elements, and these whole vectors."""
+        """The same in lines of so many elements, where its units are chunks, and such chunks are whole vectors."""
         s, chunk = self.schedule, elements // max(1, self.step_of_line)
         if not s.chunk or not chunk or chunk % (s.space.width * s.unroll.value):
             return self
