@@ -91,7 +91,7 @@ class _Body(Grouping):
         states = [block.arguments[i] for i in (*self.states, *self.numbers)]
         each = still_turning(self.op) if not self.numbers else None
         again = self.condition(nest, self.op.block(0)) if each is None else (each, place)
-        refusal = self.sweep(nest) or misplaced(nest, states)
+        refusal = self.sweep(nest) or misplaced(nest, states) or reads_on(nest, len(self.states))
         if refusal is not None:
             return refusal
         nest.turns = Turns(states, again, turns_of(self.op))
@@ -131,6 +131,13 @@ class _Body(Grouping):
         own = {*self.block.arguments}
         here = {op.result for op in self.block.ops if op.results}
         return [v for v in self.of_nest[nest].reads if v not in own and v not in here]
+
+
+def reads_on(nest: Nest, states: int) -> Refusal | None:
+    """Whether turns read other parts of operands, as many as there are states: that a tile has these in registers is
+    less than what it costs to read a few elements here and there, of each part in turn."""
+    parts = [at for _, at in nest.loads if any(e.terms for e in at.index) and any(e.syms for e in at.index)]
+    return Refusal("every turn reads another part of an operand") if states and len(parts) >= states else None
 
 
 def misplaced(nest: Nest, states: list[Value]) -> Refusal | None:

@@ -119,6 +119,21 @@ def test_what_goes_turn_by_turn(cond: Callable[[Any], Any], body: Callable[[Any]
     check(whole(cond, body, x), x, by_tiles=False)
 
 
+def test_parts_of_operands_a_turn() -> None:
+    """A part for each state is read along lines, turn by turn; one for several states where it is."""
+
+    def sums(x: Any) -> Any:
+        return jax.lax.scan(lambda s, row: (s * 0.5 + row, None), x[0], x)[0]
+
+    def several(x: Any) -> Any:
+        turn = lambda s, row: ((s[0] * 0.5 + row, s[1] + s[0], s[2] * s[0]), None)  # noqa: E731
+        return jax.lax.scan(turn, (x[0], x[1], x[2]), x)[0]
+
+    x = np.random.default_rng(5).random((40, 333)).astype(np.float32)
+    check(jax.jit(sums).lower(x).as_text(), x, by_tiles=False)
+    check(jax.jit(several).lower(x).as_text(), x)
+
+
 def test_a_counter_of_all_turns_goes_turn_by_turn() -> None:
     """It counts those of the slowest element."""
     x = np.random.default_rng(4).random(300).astype(np.float32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels.builder import Builder, V, bits, i64, is_float, vector
 from shlo_jit.kernels.gemm.panels import block_symbol, panels_symbol
@@ -13,11 +14,7 @@ from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue
 from shlo_jit.lower.nest.nest import check_supported
 from shlo_jit.schedule.attention import Product
 from shlo_jit.schedule.gradient import GradientSchedule
-
-SLICES = 8
-"""Tasks that add up sums: each does little."""
-LINE = 64
-"""Bytes that are added up at a time."""
+from shlo_jit.schedule.scratch import ALIGN
 
 if TYPE_CHECKING:
     from shlo_jit.lower.program import ProgramLowering
@@ -53,7 +50,7 @@ def add_up(low: ProgramLowering, s: GradientSchedule, scratch: V, results: list[
     """Add the sums of parts of rows to those of the first, in order."""
     sizes = [s.batch * s.firsts[0].n * p.n for p in s.sums]
     parts = (s.parts_of_rows, *sizes, *s.partial, *(p.types.acc for p in s.sums))
-    name = ".".join(["add_up", *map(str, parts)])
+    name = ".".join(["add_up", str(tuning.ATTENTION_LEAST_TASKS), *map(str, parts)])
     if name not in low.module.functions:
         b = low.task(name, 1 + len(results))
         frame, index, _ = b.params
@@ -61,7 +58,7 @@ def add_up(low: ProgramLowering, s: GradientSchedule, scratch: V, results: list[
         for p, size, place, result in zip(s.sums, sizes, s.partial, into, strict=True):
             _add_slice(b, p.types.acc, s.parts_of_rows - 1, (b.offset(memory, place), result), size, index)
         b.ret()
-    low.parallel(name, [scratch, *results], SLICES)
+    low.parallel(name, [scratch, *results], tuning.ATTENTION_LEAST_TASKS)
 
 
 def _add_slice(b: Builder, kind: str, parts: int, at: tuple[V, V], size: int, index: V) -> None:
@@ -69,8 +66,8 @@ def _add_slice(b: Builder, kind: str, parts: int, at: tuple[V, V], size: int, in
     partial, result = at
     size, kind = size * itemsize(kind) * 8 // bits(storage(kind)), storage(kind)  # of complex ones, both parts
     item = bits(kind) // 8
-    lanes = LINE // item
-    grain = -(-size // (SLICES * lanes)) * lanes
+    lanes = ALIGN // item
+    grain = -(-size // (tuning.ATTENTION_LEAST_TASKS * lanes)) * lanes
     start = b.mul(index, grain)
     stop = b.min_(b.add(start, grain), size)
     whole = b.add(start, b.mul(b.udiv(b.max_(b.sub(stop, start), 0), lanes), lanes))
