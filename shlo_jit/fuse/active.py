@@ -38,10 +38,11 @@ def _any_of(value: Value) -> Value | None:
     start, inner = initial.op, op.block().ops
     is_or = len(inner) == 2 and inner[0].name == "stablehlo.or" and inner[1].operands[0] is inner[0].result
     is_or = is_or and set(inner[0].operands) == set(op.block().arguments)
-    if not is_or or value.tensor.rank or predicate.tensor.dtype.kind != "b":
+    if not is_or or value.tensor.rank or predicate.tensor.storage.kind != "b":
         return None
-    is_false = start is not None and start.name == "stablehlo.constant"
-    return predicate if is_false and not start.attributes["value"].array.any() else None
+    if start is None or start.name != "stablehlo.constant" or start.attributes["value"].array.any():
+        return None
+    return predicate
 
 
 def _are_alike(a: Value, b: Value, same: dict[Value, Value]) -> bool:

@@ -96,7 +96,7 @@ def test_the_same_bits_for_any_number_of_threads() -> None:
     assert found[0] == found[1] == found[2]
 
 
-def whole(cond: Callable[[Any], Any], body: Callable[[Any], Any], *states: np.ndarray) -> str:
+def whole(cond: Callable[[Any], Any], body: Callable[[Any], Any], *states: Any) -> str:
     return jax.jit(lambda *s: jax.lax.while_loop(cond, body, s)).lower(*states).as_text()
 
 
