@@ -251,6 +251,18 @@ ATTENTION_BLOCK_BYTES = 32 << 10
 GRADIENT_BLOCK_BYTES = 512 << 10
 """Bytes of scores, about, that a block of rows of the gradient of attention has: both products that it reads. Chosen: a
 part of the second level cache; fewer rows would go over the sums more often."""
+BANDS_BYTES = 1 << 20
+"""Bytes of images from which on the step that makes them and the one that reads them run in bands of lines. Chosen: the
+second level cache of a core; two cores keep what is smaller from one step to the next."""
+BANDS_BUFFER = 512 << 10
+"""Bytes, about, of what a band makes and reads again. Chosen: half of the second level cache; the rest is for what
+comes in and goes out."""
+BANDS_KERNEL_BYTES = 640 << 10
+"""Bytes of weights that bands meet at most, each of them anew. Chosen: what the second level cache keeps beside some
+lines."""
+BANDS_TASKS = 8
+"""Tasks of steps in bands, about, and at least so many lines: where bands need lines of their neighbours, more tasks
+would make more of these twice. Chosen."""
 GEMM_SERIAL = 1 << 20
 """Multiply-adds up to which a product runs on the caller: some 10 us, where waking threads costs as much. No case
 moves."""

@@ -12,6 +12,7 @@ import math
 
 from shlo_jit import tuning
 from shlo_jit.fuse.attention import form_attention
+from shlo_jit.fuse.bands import form_bands
 from shlo_jit.fuse.choices import NEAR, chooses, source_of
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.epilogue import attach_epilogues
@@ -96,6 +97,7 @@ class _Fusion(Grouping):
         attach_epilogues(block)
         form_attention(block)
         form_gradients(block)
+        form_bands(block)
         return block
 
     def constant(self, op: Op, position: int) -> None:

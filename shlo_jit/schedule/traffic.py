@@ -86,8 +86,7 @@ def step_operations(step: Step) -> Operations | None:
     own = _op_operations(step.op)
     if own is None:
         return own
-    parts = [step.epilogue, *(step.attention.steps if step.attention is not None else [])]
-    inside = [step_operations(part) for part in parts if part is not None]
+    inside = [step_operations(part) for part in step.parts]
     counted = [Operations(own, 0), *(found for found in inside if found is not None)]
     return Operations(sum(o.simple for o in counted), sum(o.functions for o in counted))
 
