@@ -24,7 +24,6 @@ from shlo_jit.schedule.product_layout import layout_of
 from shlo_jit.schedule.products import ProductSchedule, schedule_dot
 from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import ALIGN, Scratch
-from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.schedule.window import Windows, WindowSchedule, schedule_window
 
 
@@ -70,17 +69,28 @@ class BandsSchedule(KernelSchedule):
     work: int
     """Bytes into a worker's memory of what routines work in."""
     band: int
-    """Lines of the last step's result."""
-    each: int
-    """Lines that a task has."""
-    tasks: Tasks
+    """Lines of the last step's result, at most."""
+    least: int
+    """Lines that a task has at least. Where bands need lines of their neighbours, every task makes some that another
+    one makes, too: there are as many tasks as threads, if images are not enough. The bits are the same."""
+    of_threads: bool
+    """Whether the call's threads say how many lines a task has; else they are `least`."""
+
+    def tasks(self, each: int) -> int:
+        """How many tasks have so many lines of an image each."""
+        batch, height = self.stages[-1].image.tensor.extents[:2]
+        return batch * -(-height // each)
 
     @property
     def notes(self) -> list[Note]:
         last = self.stages[-1]
         out = [
             Note("bands", f"{count(self.band, 'line')} of {last.height}", f"{tuning.BANDS_BUFFER:,} bytes in between"),
-            self.tasks.note("line"),
+            Note(
+                "tasks", f"{count(self.least, 'line')} or more, as threads want", "bands need lines of their neighbours"
+            )
+            if self.of_threads
+            else Note("tasks", f"{count(self.tasks(self.least), 'task')} of {count(self.least, 'line')}"),
         ]
         for stage in self.stages:
             is_inside = stage.image_place is not None
@@ -94,8 +104,10 @@ class BandsSchedule(KernelSchedule):
 def schedule_bands(step: OpStep, context: Context) -> BandsSchedule:
     steps = (*step.bands, step)
     batch, height = step.op.result.tensor.extents[:2]
+    readers = [lines_of(part.op) for part in steps[1:]]
+    of_threads = any(isinstance(lines, Lines) and lines.reach > lines.stride for lines in readers)
     each = -(-height // min(height, max(1, tuning.BANDS_TASKS // batch)))
-    band = _band(steps, each)
+    band = _band(steps, height if of_threads else each)
     stages: list[Stage] = []
     place = work = 0
     for part, most in zip(steps, _most(steps, band), strict=True):
@@ -108,8 +120,8 @@ def schedule_bands(step: OpStep, context: Context) -> BandsSchedule:
         stages=tuple(stages),
         work=place,
         band=band,
-        each=each,
-        tasks=Tasks(batch * height, batch * -(-height // each), "", each),
+        least=min(each, band) if of_threads else each,
+        of_threads=of_threads,
         scratch=Scratch(0, _round(place + work)),
         routines=tuple(dict.fromkeys(routines)),
     )
@@ -144,15 +156,13 @@ def _how(part: OpStep, most: int, context: Context) -> ConvolutionSchedule | Pro
 
 
 def _band(steps: tuple[OpStep, ...], each: int) -> int:
-    """Lines of the last result that a band has: so many that the caches keep what is in between, and each band of a
-    task about as many."""
+    """Lines of the last result that a band has: so many that the caches keep what is in between."""
     images = [image for part in steps[:-1] if (image := image_of(part)) is not None]
 
     def nbytes(band: int) -> int:
         return sum(most * line_bytes(v) for most, v in zip(_most(steps, band), images, strict=False))
 
-    band = next((n for n in range(each, 1, -1) if nbytes(n) <= tuning.BANDS_BUFFER), 1)
-    return -(-each // -(-each // band))
+    return next((n for n in range(each, 1, -1) if nbytes(n) <= tuning.BANDS_BUFFER), 1)
 
 
 def _most(steps: tuple[OpStep, ...], band: int) -> list[int]:

@@ -13,6 +13,7 @@ from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder, V, i64
 from shlo_jit.kernels.convolution.band import BandTable
 from shlo_jit.kernels.convolution.shape import FIELDS
+from shlo_jit.kernels.gemm.blocks import ceil_div
 from shlo_jit.kernels.gemm.gemm import gemm_symbol
 from shlo_jit.lower.kernels.epilogue import NULL, epilogue_function
 from shlo_jit.lower.kernels.units import write_units
@@ -33,12 +34,23 @@ def lower(low: ProgramLowering, step: OpStep, schedule: BandsSchedule) -> None:
     pointers = {v: low.pointer(v) for stage in stages for v in stage.wanted if v not in own}
     arrays = [array for stage in stages for array in stage.arrays]
     name = low.new_name("bands")
-    b = low.task(name, 1 + len(arrays) + len(pointers))
+    b = low.task(name, 2 + len(arrays) + len(pointers))
     task = _Task(low, b, schedule)
     task.load(list(pointers), len(arrays))
     task.write(stages)
-    places = [low.scratch(step), *arrays, *pointers.values()]
-    low.parallel(low.share("bands", name), places, schedule.tasks.tasks)
+    each = _lines_of_task(low, schedule)
+    places = [each, low.scratch(step), *arrays, *pointers.values()]
+    batch, height = step.op.result.tensor.extents[:2]
+    low.parallel(low.share("bands", name), places, low.b.mul(ceil_div(low.b, i64(height), each), batch))
+
+
+def _lines_of_task(low: ProgramLowering, schedule: BandsSchedule) -> V:
+    """How many lines of the last result a task has."""
+    if not schedule.of_threads:
+        return i64(schedule.least)
+    b, (batch, height) = low.b, schedule.stages[-1].image.tensor.extents[:2]
+    parts = b.udiv(b.add(low.thread_count, batch - 1), batch)
+    return b.max_(ceil_div(b, i64(height), b.max_(parts, 1)), schedule.least)
 
 
 class _Task:
@@ -48,11 +60,15 @@ class _Task:
         self.low, self.b, self.s = low, b, schedule
         _, index, worker = b.params
         last = schedule.stages[-1]
-        tasks = -(-last.height // schedule.each)
+        each = b.load("i64", b.params[0])
+        tasks = ceil_div(b, i64(last.height), each)
         self.image = b.udiv(index, tasks)
-        self.first = b.mul(b.urem(index, tasks), schedule.each)
-        self.end = b.min_(b.add(self.first, schedule.each), last.height)
-        scratch = b.load("ptr", b.params[0])
+        self.first = b.mul(b.urem(index, tasks), each)
+        self.end = b.min_(b.add(self.first, each), last.height)
+        lines = b.sub(self.end, self.first)
+        self.band = ceil_div(b, lines, ceil_div(b, lines, i64(schedule.band)))
+        """So many lines that each band of the task has about as many."""
+        scratch = b.load("ptr", b.element(b.params[0], "ptr", 1))
         self.memory = b.offset(scratch, b.mul(worker, schedule.scratch.per_thread))
         self.work = b.offset(self.memory, schedule.work)
         self.at: dict[Value, V] = {}
@@ -63,7 +79,7 @@ class _Task:
     def load(self, values: list[Value], arrays: int) -> None:
         """The addresses in the frame."""
         b = self.b
-        found = [b.load("ptr", b.element(b.params[0], "ptr", 1 + i)) for i in range(arrays + len(values))]
+        found = [b.load("ptr", b.element(b.params[0], "ptr", 2 + i)) for i in range(arrays + len(values))]
         self.arrays = found[:arrays]
         self.at.update(zip(values, found[arrays:], strict=True))
 
@@ -78,8 +94,8 @@ class _Task:
         kept = [(b.alloca("i64", 1), b.alloca("i64", 1)) for _ in stages[:-1]]
         for place in (p for both in kept for p in both):
             b.store(zero, place)
-        with b.loop(self.first, self.end, self.s.band, "band") as line:
-            ranges = self.ranges(line, b.min_(b.add(line, self.s.band), self.end), kept)
+        with b.loop(self.first, self.end, self.band, "band") as line:
+            ranges = self.ranges(line, b.min_(b.add(line, self.band), self.end), kept)
             for stage, (low, start, end), places in zip(stages, ranges, [*kept, None], strict=True):
                 if places is not None:
                     self.place(stage.stage, low, start, places)
