@@ -87,6 +87,8 @@ class _Forming:
         if reader is None:
             return None
         maker.no_bands = unfit(maker, image, reader)
+        if maker.no_bands is None and reader.op.name != WINDOW and self.outside(maker, reader):
+            maker.no_bands = Refusal("others read what it makes, too, so it is written to memory in any case")
         return reader if maker.no_bands is None else None
 
     def may_wait(self, chain: list[OpStep], last: OpStep) -> bool:

@@ -89,9 +89,10 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
     whole, types = conv_shape(op), gemm_types(op)
     # A single line of pixels may be cut into several, and the call could not tell them apart.
     shape = replace(whole, batch=1, output=(max(2, lines), *whole.output[1:])) if lines else whole
+    calls = -(-whole.batch * whole.output[0] // lines) if lines else 1
     kernel = op.operands[1].op
     is_constant = kernel is not None and kernel.name == "stablehlo.constant"
-    table = tuple(conv_table(shape, types, target, is_constant))
+    table = tuple(conv_table(shape, types, target, is_constant, calls))
     t = dict(zip(FIELDS, table, strict=True))
     blocks = kernel_blocks(shape, types, target) if t["w_prepacked"] else []
     pixels, features = prod(whole.output), whole.co * whole.groups
