@@ -257,6 +257,9 @@ second level cache of a core; two cores keep what is smaller from one step to th
 BANDS_BUFFER = 512 << 10
 """Bytes, about, of what a band makes and reads again. Chosen: half of the second level cache; the rest is for what
 comes in and goes out."""
+BANDS_KEPT = 9
+"""Lines of a band, at least, for each that the band after it needs as well, and which is moved for it. Chosen: moving
+more took as long as the caches saved."""
 BANDS_KERNEL_BYTES = 640 << 10
 """Bytes of weights that bands meet at most, each of them anew. Chosen: what the second level cache keeps beside some
 lines."""

@@ -197,8 +197,13 @@ def unfit(maker: OpStep, image: Value, reader: OpStep) -> Refusal | None:
             return Refusal(f"{nbytes:,} bytes of weights, more than {tuning.BANDS_KERNEL_BYTES:,}, meet each band")
     batch, height = image.tensor.extents[:2]
     line = image.tensor.nbytes // (batch * height)
-    if (least := line * (lines.reach + lines.stride)) > tuning.BANDS_BUFFER:
-        return Refusal(f"two lines of its reader need {least:,} bytes, more than {tuning.BANDS_BUFFER:,}")
+    kept = max(0, lines.reach - lines.stride)
+    if kept and reader.op.name == CONVOLUTION and not is_depthwise(reader.op):
+        return Refusal("its reader's windows overlap, and it does more with each element than reading it takes")
+    if (least := line * max(lines.reach + lines.stride, kept * tuning.BANDS_KEPT)) > tuning.BANDS_BUFFER:
+        return Refusal(
+            f"bands that are long beside what they share have {least:,} bytes, more than {tuning.BANDS_BUFFER:,}"
+        )
     if batch * reader.op.result.tensor.extents[1] < tuning.BANDS_TASKS:
         return Refusal(f"its reader has fewer than {tuning.BANDS_TASKS} lines, too few for as many tasks")
     return None
@@ -227,7 +232,7 @@ def _of_product(op: Op) -> Lines | Refusal:
 
 
 def _of_convolution(op: Op) -> Lines | Refusal:
-    d, (x, w) = op.attributes["dimension_numbers"], op.operands
+    d, w = op.attributes["dimension_numbers"], op.operands[1]
     assert isinstance(d, ConvDims)
     last = (0, 3, (1, 2))
     inputs = d.input_batch_dimension, d.input_feature_dimension, tuple(d.input_spatial_dimensions)
@@ -236,13 +241,17 @@ def _of_convolution(op: Op) -> Lines | Refusal:
     dilated = op.ints("lhs_dilation", (1, 1)) != (1, 1) or op.int("batch_group_count", 1) != 1
     if inputs != last or outputs != last or dilated:
         return Refusal("the convolution's features are not last, or its input is dilated")
-    features = x.tensor.extents[3]
-    is_depthwise = groups == features == op.result.tensor.extents[3]
-    if not is_depthwise and (groups != 1 or not _is_constant(w)):
+    if not is_depthwise(op) and (groups != 1 or not _is_constant(w)):
         return Refusal("the convolution has several groups, or weights that are no constant")
     size = w.tensor.extents[d.kernel_spatial_dimensions[0]]
     reach = (size - 1) * op.ints("rhs_dilation", (1, 1))[0] + 1
     return Lines(op.ints("window_strides", (1, 1))[0], op.ints("padding", (0, 0, 0, 0))[0], reach)
+
+
+def is_depthwise(op: Op) -> bool:
+    """Whether each feature of images is made of that feature alone. Of convolutions that `lines_of` takes."""
+    features = [v.tensor.extents[3] for v in (op.operands[0], op.result)]
+    return features == [op.int("feature_group_count", 1)] * 2
 
 
 def _of_window(op: Op) -> Lines | Refusal:
