@@ -257,7 +257,7 @@ second level cache of a core; two cores keep what is smaller from one step to th
 BANDS_BUFFER = 512 << 10
 """Bytes, about, of what a band makes and reads again. Chosen: half of the second level cache; the rest is for what
 comes in and goes out."""
-BANDS_KEPT = 9
+BANDS_KEPT = 8
 """Lines of a band, at least, for each that the band after it needs as well, and which is moved for it. Chosen: moving
 more took as long as the caches saved."""
 BANDS_KERNEL_BYTES = 640 << 10

@@ -52,6 +52,8 @@ def _step(step: Step, label: str, names: Names) -> list[str]:
         lines.append(f"{pad}      pieces  {names(value)} {type_text(value)}   (never in memory as a whole)")
     for part in step.bands if isinstance(step, OpStep) else ():
         lines.append(f"{pad}      in bands {part.title} {_body(part)}".rstrip())
+        inside = [v for v in part.writes if v not in step.writes and not (part.epilogue and v is part.op.result)]
+        lines += [f"{pad}      lines   {names(v)} {type_text(v)}   (never in memory as a whole)" for v in inside]
     for value in step.writes:
         why = step.why.get(value, "")
         lines.append(f"{pad}      writes  {names(value)} {type_text(value)}{f'   ({why})' if why else ''}")

@@ -51,13 +51,15 @@ def step_traffic(step: Step) -> Traffic:
     if not isinstance(step, OpStep):
         return Traffic({}, 0)
     reads = {value: _nbytes(value) for value in step.operands}
+    of_parts = {value for part in step.bands for value in part.writes}
+    beside = sum(_nbytes(value) for value in step.writes if value in of_parts)
     if step.epilogue is None:
-        return Traffic(reads, sum(map(_nbytes, step.op.results)))
+        return Traffic(reads, sum(map(_nbytes, step.op.results)) + beside)
     more, written = _nest_traffic(step.epilogue.nest)
     for value, nbytes in more.items():
         if value is not step.op.result:  # that is in the cache
             reads[value] = reads.get(value, 0) + nbytes
-    return Traffic(reads, written)
+    return Traffic(reads, written + beside)
 
 
 def _nest_traffic(nest: Nest) -> Traffic:
