@@ -263,9 +263,11 @@ more took as long as the caches saved."""
 BANDS_KERNEL_BYTES = 640 << 10
 """Bytes of weights that bands meet at most, each of them anew. Chosen: what the second level cache keeps beside some
 lines."""
-BANDS_TASKS = 8
-"""Tasks of steps in bands, about, and at least so many lines: where bands need lines of their neighbours, more tasks
-would make more of these twice. Chosen."""
+BANDS_TASKS = 4
+"""Tasks of steps in bands for each thread of the call. Where bands need lines of their neighbours there is one for each
+thread: tasks make those at their ends twice. Chosen."""
+BANDS_LINES = 4
+"""Lines of the last result that a task in bands has at least. Chosen: some more than what it makes twice."""
 GEMM_SERIAL = 1 << 20
 """Multiply-adds up to which a product runs on the caller: some 10 us, where waking threads costs as much. No case
 moves."""

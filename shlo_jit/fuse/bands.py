@@ -204,8 +204,8 @@ def unfit(maker: OpStep, image: Value, reader: OpStep) -> Refusal | None:
         return Refusal(
             f"bands that are long beside what they share have {least:,} bytes, more than {tuning.BANDS_BUFFER:,}"
         )
-    if batch * reader.op.result.tensor.extents[1] < tuning.BANDS_TASKS:
-        return Refusal(f"its reader has fewer than {tuning.BANDS_TASKS} lines, too few for as many tasks")
+    if batch * reader.op.result.tensor.extents[1] < (few := tuning.BANDS_TASKS * tuning.BANDS_LINES):
+        return Refusal(f"its reader has fewer than {few} lines, too few for {tuning.BANDS_TASKS} tasks")
     return None
 
 

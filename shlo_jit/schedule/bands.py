@@ -70,27 +70,18 @@ class BandsSchedule(KernelSchedule):
     """Bytes into a worker's memory of what routines work in."""
     band: int
     """Lines of the last step's result, at most."""
-    least: int
-    """Lines that a task has at least. Where bands need lines of their neighbours, every task makes some that another
-    one makes, too: there are as many tasks as threads, if images are not enough. The bits are the same."""
-    of_threads: bool
-    """Whether the call's threads say how many lines a task has; else they are `least`."""
-
-    def tasks(self, each: int) -> int:
-        """How many tasks have so many lines of an image each."""
-        batch, height = self.stages[-1].image.tensor.extents[:2]
-        return batch * -(-height // each)
+    each: int
+    """Tasks for each thread of the call; the bits are the same however many there are."""
+    most: int
+    """Tasks of an image."""
 
     @property
     def notes(self) -> list[Note]:
         last = self.stages[-1]
+        why = "bands need lines of the ones before" if self.each == 1 else "bands share no lines"
         out = [
             Note("bands", f"{count(self.band, 'line')} of {last.height}", f"{tuning.BANDS_BUFFER:,} bytes in between"),
-            Note(
-                "tasks", f"{count(self.least, 'line')} or more, as threads want", "bands need lines of their neighbours"
-            )
-            if self.of_threads
-            else Note("tasks", f"{count(self.tasks(self.least), 'task')} of {count(self.least, 'line')}"),
+            Note("tasks", f"{self.each} for each thread, up to {self.most} of an image", why),
         ]
         for stage in self.stages:
             is_inside = stage.image_place is not None
@@ -103,11 +94,10 @@ class BandsSchedule(KernelSchedule):
 
 def schedule_bands(step: OpStep, context: Context) -> BandsSchedule:
     steps = (*step.bands, step)
-    batch, height = step.op.result.tensor.extents[:2]
+    height = step.op.result.tensor.extents[1]
     readers = [lines_of(part.op) for part in steps[1:]]
-    of_threads = any(isinstance(lines, Lines) and lines.reach > lines.stride for lines in readers)
-    each = -(-height // min(height, max(1, tuning.BANDS_TASKS // batch)))
-    band = _band(steps, height if of_threads else each)
+    share = any(isinstance(lines, Lines) and lines.reach > lines.stride for lines in readers)
+    band = _band(steps, height)
     stages: list[Stage] = []
     place = work = 0
     for part, most in zip(steps, _most(steps, band), strict=True):
@@ -120,8 +110,8 @@ def schedule_bands(step: OpStep, context: Context) -> BandsSchedule:
         stages=tuple(stages),
         work=place,
         band=band,
-        least=min(each, band) if of_threads else each,
-        of_threads=of_threads,
+        each=1 if share else tuning.BANDS_TASKS,
+        most=max(1, height // tuning.BANDS_LINES),
         scratch=Scratch(0, _round(place + work)),
         routines=tuple(dict.fromkeys(routines)),
     )
@@ -155,14 +145,14 @@ def _how(part: OpStep, most: int, context: Context) -> ConvolutionSchedule | Pro
     return replace(found.windows, split=2, blocks=1)
 
 
-def _band(steps: tuple[OpStep, ...], each: int) -> int:
+def _band(steps: tuple[OpStep, ...], height: int) -> int:
     """Lines of the last result that a band has: so many that the caches keep what is in between."""
     images = [image for part in steps[:-1] if (image := image_of(part)) is not None]
 
     def nbytes(band: int) -> int:
         return sum(most * line_bytes(v) for most, v in zip(_most(steps, band), images, strict=False))
 
-    return next((n for n in range(each, 1, -1) if nbytes(n) <= tuning.BANDS_BUFFER), 1)
+    return next((n for n in range(height, 1, -1) if nbytes(n) <= tuning.BANDS_BUFFER), 1)
 
 
 def _most(steps: tuple[OpStep, ...], band: int) -> list[int]:

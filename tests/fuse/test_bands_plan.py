@@ -84,7 +84,7 @@ def test_small_images(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_few_lines() -> None:
-    assert "its reader has fewer than 8 lines" in plan(dense, pool, shape=(1, 14, 60, 8))
+    assert "its reader has fewer than 16 lines, too few for 4 tasks" in plan(dense, pool, shape=(1, 30, 60, 8))
 
 
 def test_many_weights(monkeypatch: pytest.MonkeyPatch) -> None:

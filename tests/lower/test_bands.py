@@ -28,7 +28,7 @@ def outcome(
 
 def check(program: Program, patch: pytest.MonkeyPatch, target: str = "native") -> None:
     """The bits of bands are those of steps one by one, and all of the program is one of bands."""
-    patch.setattr(tuning, "BANDS_TASKS", 2)
+    patch.setattr(tuning, "BANDS_LINES", 2)
     one_by_one, plan = outcome(program, patch, 1 << 60, target=target)
     assert "in bands" not in plan
     for threads in (1, 2, 3):
@@ -96,6 +96,7 @@ def test_random_chains(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
             program.finish()
     monkeypatch.setattr(tuning, "BANDS_BUFFER", pick.choice([24 << 10, 100 << 10, 512 << 10]))
     monkeypatch.setattr(tuning, "BANDS_TASKS", pick.choice([1, 2, 5]))
+    monkeypatch.setattr(tuning, "BANDS_LINES", pick.choice([1, 4]))
     monkeypatch.setattr(tuning, "BANDS_KEPT", pick.choice([0, 8]))
     one_by_one, _ = outcome(program, monkeypatch, 1 << 60)
     for threads in (1, 2, 3):

@@ -38,19 +38,11 @@ def lower(low: ProgramLowering, step: OpStep, schedule: BandsSchedule) -> None:
     task = _Task(low, b, schedule)
     task.load(list(pointers), len(arrays))
     task.write(stages)
-    each = _lines_of_task(low, schedule)
-    places = [each, low.scratch(step), *arrays, *pointers.values()]
-    batch, height = step.op.result.tensor.extents[:2]
-    low.parallel(low.share("bands", name), places, low.b.mul(ceil_div(low.b, i64(height), each), batch))
-
-
-def _lines_of_task(low: ProgramLowering, schedule: BandsSchedule) -> V:
-    """How many lines of the last result a task has."""
-    if not schedule.of_threads:
-        return i64(schedule.least)
-    b, (batch, height) = low.b, schedule.stages[-1].image.tensor.extents[:2]
-    parts = b.udiv(b.add(low.thread_count, batch - 1), batch)
-    return b.max_(ceil_div(b, i64(height), b.max_(parts, 1)), schedule.least)
+    batch = step.op.result.tensor.extents[0]
+    parts = ceil_div(low.b, low.b.mul(low.thread_count, schedule.each), batch)
+    parts = low.b.min_(low.b.max_(parts, 1), schedule.most)
+    places = [parts, low.scratch(step), *arrays, *pointers.values()]
+    low.parallel(low.share("bands", name), places, low.b.mul(parts, batch))
 
 
 class _Task:
@@ -60,11 +52,9 @@ class _Task:
         self.low, self.b, self.s = low, b, schedule
         _, index, worker = b.params
         last = schedule.stages[-1]
-        each = b.load("i64", b.params[0])
-        tasks = ceil_div(b, i64(last.height), each)
-        self.image = b.udiv(index, tasks)
-        self.first = b.mul(b.urem(index, tasks), each)
-        self.end = b.min_(b.add(self.first, each), last.height)
+        parts = b.load("i64", b.params[0])
+        self.image, part = b.udiv(index, parts), b.urem(index, parts)
+        self.first, self.end = (b.udiv(b.mul(x, last.height), parts) for x in (part, b.add(part, 1)))
         lines = b.sub(self.end, self.first)
         self.band = ceil_div(b, lines, ceil_div(b, lines, i64(schedule.band)))
         """So many lines that each band of the task has about as many."""
