@@ -430,6 +430,9 @@ PART_REGION_STEPS = 1
 """Steps of a region up to which it stays in the function of its op, however many regions that has. Chosen."""
 INLINE_CONSTANT_BYTES = 512
 """Bytes up to which a constant stands in the program's text. Chosen: a row of cache lines."""
+NUMBER_BYTES = 8
+"""Bytes up to which what only loop nests and control flow use is on the stack, for LLVM to keep in registers. Chosen:
+one element, without the complex ones of 64 bits."""
 INLINE_KERNEL_LINES = 60
 """Lines of text up to which a kernel called once is inlined into the entry function: loops of tiny kernels then keep
 their state in registers. No case moves."""
