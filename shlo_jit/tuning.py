@@ -150,6 +150,9 @@ SHORT_LANES, SHORTER_LANES = 8, 4
 SHORT_SELECTION = 56
 """Elements of a row below which lanes run along the rows in the search for its greatest (argmax), where there are
 gathers of its elements: combining lanes takes as long. Case `argmax of short rows`."""
+TOGETHER_VECTORS, TOGETHER_OPS = 4, 12
+"""Vectors of a row, and ops and loads of its body, up to which several rows combine their lanes together: of longer
+rows that is little of the work, and larger bodies, which are written once a row, become long texts. Chosen."""
 STRIDED_LOAD = 8
 """Strides up to which a load takes whole vectors and picks its elements from them, instead of gathering them one by
 one. Case `strided slice`."""

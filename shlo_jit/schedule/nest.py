@@ -26,7 +26,7 @@ from shlo_jit.schedule.space import Order, Space, Tile, linear, make_space, side
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.schedule.turns import TimeBlocks, most_turns, vectors_a_tile
 from shlo_jit.schedule.usual import Usual, usual_conditions
-from shlo_jit.sizes import equal, hint_of, surely
+from shlo_jit.sizes import Size, equal, hint_of, surely
 
 
 class Split(NamedTuple):
@@ -58,6 +58,9 @@ class NestSchedule(KernelSchedule):
     """Vectors that a turn of the vector loop handles."""
     written_out: tuple[int, ...]
     """Reduced variables of few turns, which are written one after the other."""
+    together: int | None
+    """The row variable of which as many turns as there are lanes go together, where lanes run along short rows: their
+    accumulators are combined with each other."""
     chunk: int
     """Elements of the vector variable that a unit has, where that is the only row variable; else 0."""
     tasks: Tasks
@@ -98,6 +101,8 @@ class NestSchedule(KernelSchedule):
             turns = " x ".join(str(space.extents[v]) for v in self.written_out)
             variables = ", ".join(f"v{v}" for v in self.written_out)
             out.append(Note("writes out", f"{turns} turns", f"of {variables}: few, of few ops"))
+        if self.together is not None:
+            out.append(Note("combines", f"{space.width} rows together", f"v{self.together} runs along the lanes then"))
         if self.nest.turns is not None:
             whole = self.most_turns == self.nest.turns.count
             why = (
@@ -172,16 +177,23 @@ class _Scheduler:
         self.tile = tile
         self.by_rows = by_rows
         if tile is None:
-            asked = Order.STRICT if self.ordered or self.short() else Order.IN_LANES if others else Order.ANY
-            indices = frozenset(v for op in self.selections for v in index_values(nest, op))
-            self.space = make_space(nest, target, asked, indices, by_rows)
+            self.look(Order.STRICT if self.ordered else Order.IN_LANES if others else Order.ANY)
+            if self.short() and not (hint_of(nest.reduced) > tuning.STRIDED_LOAD and self.choose_together() is not None):
+                self.look(Order.STRICT)
         else:
             self.space, self.tile = tile_space(nest, target, tile)
-        self.crossing = find_crossing(nest, self.space) if tile is None and nest.turns is None else None
+            self.crossing, self.passes = None, Passes(nest, self.space, self.selections)
+        self.heavy = sum(cost(n.op) for n in nest.nodes.values())
+
+    def look(self, asked: Order) -> None:
+        """The loops, and what follows from them alone."""
+        nest = self.nest
+        indices = frozenset(v for op in self.selections for v in index_values(nest, op))
+        self.space = make_space(nest, self.target, asked, indices, self.by_rows)
+        self.crossing = find_crossing(nest, self.space) if nest.turns is None else None
         if self.crossing is not None:
             self.space = self.space._replace(width=self.crossing.side)
         self.passes = Passes(nest, self.space, self.selections)
-        self.heavy = sum(cost(n.op) for n in nest.nodes.values())
 
     def short(self) -> bool:
         """Elements are selected from rows that are many, and too short for lanes along them."""
@@ -208,6 +220,7 @@ class _Scheduler:
             interleaved=self.interleaved,
             unroll=self.unroll,
             written_out=written_out,
+            together=self.choose_together() if split is None else None,
             most_turns=self.turns,
             chunk=self.chunk,
             tasks=tasks,
@@ -233,6 +246,23 @@ class _Scheduler:
                 if c is not None:
                     return c
         return None
+
+    def choose_together(self) -> int | None:
+        """The innermost row variable, where rows are short: combining the lanes of one accumulator takes more than the
+        row itself, and that of as many as there are lanes a quarter of that. Each row has the same bits either way."""
+        space, nest, passes = self.space, self.nest, self.passes
+        if self.tile is not None or self.by_rows or nest.turns is not None or self.crossing is not None:
+            return None
+        if space.inner != (space.vector,) or not space.rows or passes.count != 2 or self.choose_stash():
+            return None
+        v, most = space.rows[-1], tuning.TOGETHER_VECTORS * space.width
+        few = len(nest.nodes) + len(nest.loads) <= tuning.TOGETHER_OPS
+        if not (few and hint_of(nest.reduced) <= most and surely(lambda: space.extents[v] >= space.width)):
+            return None
+        if any(passes.inside(s) for s in nest.stores) or isinstance(space.extents[v], Size):
+            return None
+        runs = all(space.collapse(linear((s.target, At(s.index)))).coefficient(v) == 1 for s in nest.stores)
+        return v if runs and nest.stores else None
 
     def choose_unroll(self) -> Choice[int]:
         """Several vectors a turn for small bodies, to hide latency."""
