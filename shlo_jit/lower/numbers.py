@@ -18,23 +18,22 @@ from shlo_jit.lower.parts import Parts
 from shlo_jit.memory.storage import Copy, MemoryPlan
 from shlo_jit.sizes import Size
 
-Use = tuple[Value, int]
-"""A value, and the function that uses it: 0 for the one that is lowered, ELSEWHERE, or a number for a part of it."""
-ELSEWHERE = -1
-"""A kernel of another kind, which may hand its operands' places on to others."""
+Use = tuple[Value, int | None]
+"""A value, and the function that uses it: 0 for the one that is lowered, or a number for a part of it. None: a kernel
+that is no nest, which may hand its operands' places on to others, or several functions."""
 
 
 def numbers(plan: PlanBlock, memory: MemoryPlan, parts: Parts) -> set[int]:
     """The storages (by id) in the arena that live on the stack: nests, copies and conditions alone use them, all in one
     of the functions that `parts` makes of the plan."""
-    functions: dict[int, set[int]] = {}
+    functions: dict[int, set[int | None]] = {}
     small = {id(s) for s in memory.storage.values() if _is_small(s.kind, s.nbytes)}
     small -= {id(s) for pairs in memory.exchanges.values() for pair in pairs for s in pair}
     for value, function in _Uses(memory, parts).of(plan, 0):
         storage = memory.storage.get(value)
         if storage is not None and id(storage) in small:
             functions.setdefault(id(storage), set()).add(function)
-    return {s for s, found in functions.items() if len(found) == 1 and ELSEWHERE not in found}
+    return {s for s, found in functions.items() if len(found) == 1 and None not in found}
 
 
 def _is_small(kind: str, nbytes: int) -> bool:
@@ -62,7 +61,7 @@ class _Uses:
     def _step(self, step: Step, function: int) -> Iterator[Use]:
         yield from self._copies(self.memory.before.get(id(step), []), function)
         is_here = isinstance(step, (NestStep, ControlStep, ViewStep))
-        yield from ((v, function if is_here else ELSEWHERE) for v in (*step.reads, *step.writes))
+        yield from ((v, function if is_here else None) for v in (*step.reads, *step.writes))
         if isinstance(step, ControlStep):
             yield from ((v, function) for v in (*step.op.operands, *step.op.results))
             for block in step.blocks:
@@ -72,7 +71,8 @@ class _Uses:
     def _copies(self, copies: Iterable[Copy], function: int) -> Iterator[Use]:
         copies = list(copies)
         if len(copies) > tuning.PART_STEPS:  # several functions
-            function = ELSEWHERE
+            yield from ((v, None) for copy in copies for v in (copy.source, copy.target))
+            return
         yield from ((v, function) for copy in copies for v in (copy.source, copy.target))
 
     def _part(self) -> int:

@@ -136,7 +136,7 @@ class ProgramLowering:
     def fixed_address(self, storage: Storage) -> V:
         """Address of an argument, a result, a constant, or a number on the stack."""
         if storage.kind == "arena":
-            return self.b.alloca("i64", align=8)
+            return self.b.alloca(f"[{-(-storage.nbytes // 8)} x i64]", align=8)
         if storage.kind == "constant":
             return self.constant(self.memory.constants[storage.number])
         table = self.scope.args if storage.kind == "argument" else self.scope.results

@@ -22,7 +22,7 @@ from shlo_jit.schedule.passes import Passes
 from shlo_jit.schedule.reducers import accumulator, simple_op
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
-from shlo_jit.schedule.space import Order, Space, Tile, linear, make_space, side_by_side, tile_space
+from shlo_jit.schedule.space import Order, Space, Tile, has_few_elements, linear, make_space, side_by_side, tile_space
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.schedule.turns import TimeBlocks, most_turns, vectors_a_tile
 from shlo_jit.schedule.usual import Usual, usual_conditions
@@ -74,6 +74,8 @@ class NestSchedule(KernelSchedule):
     """Values that several passes need, and the bytes of a row of each: the first pass fills it, later ones read it."""
     streams: tuple[Value, ...]
     """Targets that no cache will hold: written past it, where their memory is aligned and not read here."""
+    one_by_one: bool = False
+    """All rows are written one after the other, at places that are known: there are few."""
     usual: Usual | None = None
     """Where most elements come from, if that depends on where they are."""
     blocks: TimeBlocks | None = None
@@ -225,6 +227,7 @@ class _Scheduler:
             chunk=self.chunk,
             tasks=tasks,
             split=split,
+            one_by_one=tasks.is_one and self.space.vector is None and has_few_elements(self.nest),
             ahead=self.choose_ahead() if plain else {},
             stash=self.choose_stash() if split is None else {},
             streams=streams,

@@ -173,6 +173,10 @@ class NestLowering:
         if not order:
             body(variables)
             return
+        if self.schedule.one_by_one:
+            for turn in range(self.space.extents[order[0]]):
+                self.nested(order[1:], {**variables, order[0]: i64(turn)}, body)
+            return
         if order == [self.schedule.together]:
             self.rows(order[0], i64(0), i64(self.space.extents[order[0]]), "row", variables)
             return
