@@ -24,9 +24,10 @@ from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.space import Order, Space, Tile, has_few_elements, linear, make_space, side_by_side, tile_space
 from shlo_jit.schedule.tasks import Tasks, cut
+from shlo_jit.schedule.together import rows_together
 from shlo_jit.schedule.turns import TimeBlocks, most_turns, vectors_a_tile
 from shlo_jit.schedule.usual import Usual, usual_conditions
-from shlo_jit.sizes import Size, equal, hint_of, surely
+from shlo_jit.sizes import equal, hint_of, surely
 
 
 class Split(NamedTuple):
@@ -180,7 +181,8 @@ class _Scheduler:
         self.by_rows = by_rows
         if tile is None:
             self.look(Order.STRICT if self.ordered else Order.IN_LANES if others else Order.ANY)
-            if self.short() and not (hint_of(nest.reduced) > tuning.STRIDED_LOAD and self.choose_together() is not None):
+            strided = hint_of(nest.reduced) <= tuning.STRIDED_LOAD
+            if self.short() and (strided or self.choose_together() is None):
                 self.look(Order.STRICT)
         else:
             self.space, self.tile = tile_space(nest, target, tile)
@@ -251,21 +253,11 @@ class _Scheduler:
         return None
 
     def choose_together(self) -> int | None:
-        """The innermost row variable, where rows are short: combining the lanes of one accumulator takes more than the
-        row itself, and that of as many as there are lanes a quarter of that. Each row has the same bits either way."""
-        space, nest, passes = self.space, self.nest, self.passes
-        if self.tile is not None or self.by_rows or nest.turns is not None or self.crossing is not None:
+        """The row variable of which several turns combine their lanes together."""
+        plain = self.tile is None and self.crossing is None and self.nest.turns is None
+        if not plain or self.by_rows or (self.space.inner and self.choose_stash()):
             return None
-        if space.inner != (space.vector,) or not space.rows or passes.count != 2 or self.choose_stash():
-            return None
-        v, most = space.rows[-1], tuning.TOGETHER_VECTORS * space.width
-        few = len(nest.nodes) + len(nest.loads) <= tuning.TOGETHER_OPS
-        if not (few and hint_of(nest.reduced) <= most and surely(lambda: space.extents[v] >= space.width)):
-            return None
-        if any(passes.inside(s) for s in nest.stores) or isinstance(space.extents[v], Size):
-            return None
-        runs = all(space.collapse(linear((s.target, At(s.index)))).coefficient(v) == 1 for s in nest.stores)
-        return v if runs and nest.stores else None
+        return rows_together(self.nest, self.space, self.passes)
 
     def choose_unroll(self) -> Choice[int]:
         """Several vectors a turn for small bodies, to hide latency."""

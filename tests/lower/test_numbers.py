@@ -83,7 +83,9 @@ def test_states_that_are_numbers_are_not_in_the_arena() -> None:
     loop = lowered(AVERAGE).partition("while")[2]
     assert "%arena" not in loop
     x = np.linspace(0, 1, 50, dtype=np.float32)
-    for got, expected in zip(shlo_jit.compile(AVERAGE, cache=False)(x), evaluate(shlo_jit.parse(AVERAGE), x), strict=True):
+    for got, expected in zip(
+        shlo_jit.compile(AVERAGE, cache=False)(x), evaluate(shlo_jit.parse(AVERAGE), x), strict=True
+    ):
         np.testing.assert_array_equal(got, expected)
 
 

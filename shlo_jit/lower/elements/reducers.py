@@ -176,11 +176,11 @@ def side_by_side(
     b: Builder, reducer: Reducer | Selector, left: list[Reg], right: list[Reg], rows: int, in_order: bool
 ) -> list[Reg]:
     """Accumulators whose lanes belong to so many rows each, combined: halves of each row's lanes with halves, as
-    `across` does, the rows of `left` before those of `right`. Of n rows that are brought together two and two, the lanes
-    of the last accumulator are what `across` makes of each.
+    `across` does, the rows of `left` before those of `right`. Of n rows that are brought together two and two, the
+    lanes of the last accumulator are what `across` makes of each.
 
-    `in_order`: a row's lanes are in the order of its elements. What selects then combines neighbours, so that no indices
-    have to be compared."""
+    `in_order`: a row's lanes are in the order of its elements. What selects then combines neighbours, so that no
+    indices have to be compared."""
     n = lanes_of(left[0])
     half = n // rows // 2
     neighbours = in_order and isinstance(reducer, Selector)

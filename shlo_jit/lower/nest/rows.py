@@ -199,9 +199,7 @@ class RowWriter:
         """Vectors of a row: several accumulators of lanes from the neutral element, combined in a fixed tree."""
         self.combine(position, reductions, self.accumulated(position, reductions, stores))
 
-    def accumulated(
-        self, position: Position, reductions: list[RowReduction], stores: list[Store]
-    ) -> list[list[Reg]]:
+    def accumulated(self, position: Position, reductions: list[RowReduction], stores: list[Store]) -> list[list[Reg]]:
         """Of each reduction, the one vector that the accumulators of a row come to."""
         v = self.space.vector
         assert v is not None

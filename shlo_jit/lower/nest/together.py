@@ -35,12 +35,13 @@ def write_together(row: RowWriter, first: Variables) -> None:
 
 
 def _combined(row: RowWriter, rows: list[Position], reductions: list[RowReduction]) -> list[list[Reg]]:
-    """Of each reduction, an accumulator whose lanes belong to the rows, in turn: two halves one after the other, so that
-    few accumulators wait at any time."""
+    """Of each reduction, an accumulator whose lanes belong to the rows, in turn: two halves one after the other, so
+    that few accumulators wait at any time."""
     if len(rows) == 1:
         row.hoist(rows[0], [k for r in reductions for k in r.operands])
         return row.accumulated(rows[0], reductions, [])
     half, space = len(rows) // 2, row.space
     in_order = space.extents[space.inner[0]] <= space.width
     left, right = (_combined(row, part, reductions) for part in (rows[:half], rows[half:]))
-    return [side_by_side(row.b, r.reducer, x, y, half, in_order) for r, x, y in zip(reductions, left, right, strict=True)]
+    pairs = zip(reductions, left, right, strict=True)
+    return [side_by_side(row.b, r.reducer, x, y, half, in_order) for r, x, y in pairs]
