@@ -255,9 +255,8 @@ class _Scheduler:
     def choose_together(self) -> int | None:
         """The row variable of which several turns combine their lanes together."""
         plain = self.tile is None and self.crossing is None and self.nest.turns is None
-        if not plain or self.by_rows or (self.space.inner and self.choose_stash()):
-            return None
-        return rows_together(self.nest, self.space, self.passes)
+        found = rows_together(self.nest, self.space, self.passes) if plain and not self.by_rows else None
+        return None if found is None or self.choose_stash() else found
 
     def choose_unroll(self) -> Choice[int]:
         """Several vectors a turn for small bodies, to hide latency."""

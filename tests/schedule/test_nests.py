@@ -233,9 +233,19 @@ def test_lanes_fill_a_register(dtype: str, target: Target, width: int, why: str)
 @pytest.mark.parametrize(("n", "masked", "plain"), [(5, 8, 4), (8, 8, 8), (3, 4, 2)])
 def test_short_loops_have_the_power_of_two_that_masks_allow(n: int, masked: int, plain: int) -> None:
     for target, width in ((AVX512, masked), (AVX2, plain)):
-        found = nest(chain(n, 1), target)
+        found = nest(chain(n, tuning.FEW_ELEMENTS_COST + 1), target)
         assert found.space.width == width
         decides(found, "lanes", str(width), f"the loop has {n} turns" if width < target.lanes(32) else "a register")
+
+
+def test_few_elements_of_few_ops_have_no_lanes() -> None:
+    few, ops = tuning.FEW_ELEMENTS, tuning.FEW_ELEMENTS_COST
+    found = nest(chain(few, 1))
+    assert found.space.vector is None and found.one_by_one
+    decides(found, "lanes", "none", "few elements, of few ops")
+    assert nest(chain(few, ops)).one_by_one
+    for more in (chain(few + 1, 1), chain(few, ops + 1)):
+        assert nest(more).space.vector == 0 and not nest(more).one_by_one
 
 
 # ---------------------------------------------------------------------- unrolling
