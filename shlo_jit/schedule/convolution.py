@@ -14,7 +14,8 @@ from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.digests import note_made, sealed
 from shlo_jit.ir.index import strides_of
-from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_symbol
+from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_symbol, conv_table
+from shlo_jit.kernels.convolution.decision import kernel_blocks
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FIELDS, WAYS
 from shlo_jit.kernels.gemm.policy import PREPACKED, WORDS
@@ -40,7 +41,7 @@ class ConvolutionSchedule(PanelsSchedule):
     shape: ConvShape
     types: GemmTypes
     table: tuple[int, ...]
-    """The routine's parameters; see `kernels/convolution/shape.py`."""
+    """The routine's parameters; see `kernels/convolution/decision.py`."""
     epilogue: Epilogue | None
 
     @property
@@ -85,9 +86,9 @@ def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
     shape, types = conv_shape(op), gemm_types(op)
     kernel = op.operands[1].op
     is_constant = kernel is not None and kernel.name == "stablehlo.constant"
-    table = tuple(shape.pack(types, target, is_constant))
+    table = tuple(conv_table(shape, types, target, is_constant))
     t = dict(zip(FIELDS, table, strict=True))
-    blocks = shape.blocks(types, target) if t["w_prepacked"] else []
+    blocks = kernel_blocks(shape, types, target) if t["w_prepacked"] else []
     pixels, features = prod(shape.output), shape.co * shape.groups
     if shape.features_last:
         numbers = 1, shape.batch * pixels, features

@@ -16,6 +16,7 @@ import shlo_jit
 from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.convolution.convolution import TASKS, ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
+from shlo_jit.kernels.convolution.decision import conv_table, kernel_blocks
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FEATURES_FEW, FIELDS
 from shlo_jit.kernels.gemm.gemm import GemmTypes
@@ -118,7 +119,9 @@ def as_wanted(w: np.ndarray, shape: ConvShape, table: np.ndarray, types: GemmTyp
     if not table[FIELDS.index("w_prepacked")]:
         return w
     width = int(table[FIELDS.index("w_width")])
-    panels = prepack_kernel(w.reshape(w.shape[0], -1, *w.shape[-2:]), width, shape.blocks(types, target), types, target)
+    panels = prepack_kernel(
+        w.reshape(w.shape[0], -1, *w.shape[-2:]), width, kernel_blocks(shape, types, target), types, target
+    )
     return guarded.relaid(panels, at_end=True)
 
 
@@ -163,7 +166,7 @@ def run(
         strides=p.stride, pad_low=p.low, lhs_dilation=p.ldil, rhs_dilation=p.rdil,
     )  # fmt: skip
     assert cs[0] == p.co * feature or p.g == 1 or c.size == 0
-    table = np.array(shape.pack(types, t, is_constant), np.int64)
+    table = np.array(conv_table(shape, types, t, is_constant), np.int64)
     size = conv_scratch_bytes(shape, types, t, threads, is_constant)
     kernel = as_wanted(w, shape, table, types, t)
     scratch = guarded.scratch(size)

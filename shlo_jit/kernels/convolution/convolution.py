@@ -1,7 +1,7 @@
 """Convolutions as products (implicit GEMM), with the micro-kernel of the product of the same type.
 
 `conv_routine(types, target, kind)` is one object with the symbol `shlo_conv_<input>_<kernel>_<acc>_<way>`
-(CONV_PARAMS); extents, strides and blocking are read from a table (`ConvShape.pack`), so every convolution of these
+(CONV_PARAMS); extents, strides and blocking are read from a table (`conv_table`), so every convolution of these
 types that goes the same way shares it.
 
     1. An input that needs padding, dilation or conversion, or has no adjacent features, is copied to
@@ -24,6 +24,7 @@ from functools import cache, partial
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.convolution.decision import conv_scratch_bytes, conv_table
 from shlo_jit.kernels.convolution.depthwise import emit_depthwise_task
 from shlo_jit.kernels.convolution.input import (
     FRAME,
@@ -54,7 +55,6 @@ from shlo_jit.kernels.convolution.shape import (
     LAST_IN_PLACE,
     PLANES,
     ConvShape,
-    conv_scratch_bytes,
 )
 from shlo_jit.kernels.gemm.gemm import stripe_routine, tile_routine
 from shlo_jit.kernels.gemm.micro import attributes
@@ -62,7 +62,7 @@ from shlo_jit.kernels.gemm.types import GemmTypes
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 
-__all__ = ["CONV_PARAMS", "ConvShape", "conv_routine", "conv_scratch_bytes", "conv_symbol"]
+__all__ = ["CONV_PARAMS", "ConvShape", "conv_routine", "conv_scratch_bytes", "conv_symbol", "conv_table"]
 
 CONV_PARAMS = (
     ("ptr", "table"),
@@ -76,7 +76,7 @@ CONV_PARAMS = (
     ("i64", "following_bytes"),
     ("i64", "threads"),
 )
-"""Of the routine's symbol. `table` is `ConvShape.pack(...)` as i64; `scratch` has `conv_scratch_bytes(...)` bytes.
+"""Of the routine's symbol. `table` is `conv_table(...)` as i64; `scratch` has `conv_scratch_bytes(...)` bytes.
 
 `epilogue` is null or `void (ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`, called once for every rectangle:
 the second index of the output's feature f is `group * co + feature of the group`:
@@ -111,7 +111,7 @@ def conv_symbol(types: GemmTypes, kind: int, made_for: int = 0) -> str:
 @cache
 def conv_routine(types: GemmTypes, target: Target, kind: int, made_for: int = 0) -> Routine:
     """The routine for these types of input, kernel and sums (= output). Complex numbers are not supported. `made_for`:
-    what its code is made for, where `ConvShape.pack` says so: the height of a register tile for its lines, or the few
+    what its code is made for, where `conv_table` says so: the height of a register tile for its lines, or the few
     output features."""
     if "complex" in types.name:
         raise ValueError("convolutions of complex numbers are made of real ones by the caller")
