@@ -18,7 +18,7 @@ from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.convolution.convolution import TASKS, ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
 from shlo_jit.kernels.convolution.decision import conv_table, kernel_blocks
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
-from shlo_jit.kernels.convolution.shape import FEATURES_FEW, FIELDS
+from shlo_jit.kernels.convolution.shape import FEATURES_FEW, FIELDS, GROUPED
 from shlo_jit.kernels.gemm.gemm import GemmTypes
 from shlo_jit.kernels.target import Target
 
@@ -285,6 +285,24 @@ def test_few_features(names: tuple[str, str, str], target: str, monkeypatch: pyt
         p = Problem(pick, pick.choice([1, 2, 2, 3]), co=pick.randint(1, 8), ci=pick.choice([3, 8, 16, 32, 37]))
         found += run(p, names, seed, target, 3, is_constant=seed % 2 == 0)["kind"] == FEATURES_FEW
     assert found >= 3
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("size", [2, 4, 8])
+@pytest.mark.parametrize("names", CASES[:3], ids="-".join)
+def test_groups_of_a_few_channels(names: tuple[str, str, str], size: int, target: str) -> None:
+    """Lines of any length, with windows that share what they read and others, beyond all sides of the input."""
+    pick, found = random.Random(repr(names)), 0
+    lanes = 64 // np.dtype(NUMPY[names[2]]).itemsize
+    for seed in range(30):
+        p = Problem(pick, pick.choice([1, 2, 2, 3]), g=pick.choice([1, 2]) * lanes // size, ci=size, co=size, ldil=1)
+        if seed % 2:
+            p.window, p.stride, p.rdil = ((*x[:-1], n) for x, n in ((p.window, 3), (p.stride, 1), (p.rdil, 1)))
+            p.size_output()
+        found += run(p, names, seed, target, 3, is_constant=seed % 3 == 0)["kind"] == GROUPED
+    lanes_there = 64 if target == "native" else 32
+    fits = size * np.dtype(NUMPY[names[2]]).itemsize < lanes_there and names[0] == names[2]
+    assert found >= 3 if fits else found == 0
 
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)

@@ -16,6 +16,7 @@ from shlo_jit.kernels.convolution.shape import (
     FEATURES_FEW,
     FIELDS,
     FIRST,
+    GROUPED,
     IMAGES,
     LAST_GATHER,
     LAST_IN_PLACE,
@@ -115,7 +116,10 @@ class _Decision:
         self._set(rows=self.images * self.pixels)
         self._inside()
         if self._depthwise():
-            self._cut_depthwise()
+            self._cut_channels(self._by_windows(), s.groups, self.taps)
+        elif self._grouped():
+            self._cut_channels(GROUPED, s.groups * s.ci, self.taps * s.ci)
+            self._set(made_for=s.ci)
         elif self._planes():
             self._cut_lines(self.images * s.groups * s.co * self.output[0] * self.output[1], self.output[2])
             self._set(kind=PLANES)
@@ -146,6 +150,16 @@ class _Decision:
         adjacent = equal((s.in_group, s.kernel_group, s.out_group), (1, 1, 1))
         return s.features_last and s.ci == 1 and s.co == 1 and s.groups > 1 and adjacent and self.ldil == (1, 1, 1)
 
+    def _grouped(self) -> bool:
+        """Groups of a few channels that make whole vectors, channels adjacent everywhere and as they are computed."""
+        s, plan = self.shape, self.plan
+        if any(isinstance(x, Size) for x in (s.ci, s.groups, *s.input)) or s.ci != s.co or 0 in self.input:
+            return False
+        whole = 1 < s.ci < plan.lanes and plan.lanes % s.ci == 0 and s.groups * s.ci % plan.lanes == 0
+        adjacent = (s.in_feature, s.kernel_out, s.in_group, s.kernel_group, s.out_group) == (1, 1, s.ci, s.ci, s.ci)
+        same = storage(self.types.a) == storage(self.types.b) == plan.unit == plan.out and plan.kind == "plain"
+        return s.features_last and whole and adjacent and same and self.ldil == (1, 1, 1)
+
     def _by_windows(self) -> int:
         """Depthwise: the way it goes, of those along channels."""
         _, kh, kw = self.window
@@ -167,20 +181,20 @@ class _Decision:
         adjacent = s.out_pixel == 1 and self.values["in_sw"] == itemsize(self.types.a)
         return not s.features_last and s.ci == 1 and s.co <= 8 and adjacent and self.ldil == (1, 1, 1)
 
-    def _cut_depthwise(self) -> None:
+    def _cut_channels(self, kind: int, channels: int, terms: int) -> None:
         """All channels of some lines, or where lines are few, some channels of them: so many tasks that are as long as
-        each other, if there are such."""
-        groups, lines = self.shape.groups, self.images * self.output[0] * self.output[1]
-        self._set(kind=self._by_windows(), nc=groups, column_chunks=1)
-        each = self.output[2] * groups
-        if isinstance(lines, Size) or isinstance(each, Size) or lines * each * self.taps <= tuning.DEPTHWISE_SERIAL:
+        each other, if there are such. `terms`: of each sum."""
+        lines = self.images * self.output[0] * self.output[1]
+        self._set(kind=kind, nc=channels, column_chunks=1)
+        each = self.output[2] * channels
+        if isinstance(lines, Size) or isinstance(each, Size) or lines * each * terms <= tuning.DEPTHWISE_SERIAL:
             self._cut_lines(lines, each)
             return
-        wanted = min(tuning.MAX_TASKS, _round(max(1, lines * each * self.taps // tuning.DEPTHWISE_TASK), 4))
-        vectors = -(-groups // self.plan.lanes)
+        wanted = min(tuning.MAX_TASKS, _round(max(1, lines * each * terms // tuning.DEPTHWISE_TASK), 4))
+        vectors = -(-channels // self.plan.lanes)
         rows, columns = _even_cut(lines, vectors, wanted)
         chunk, nc = -(-lines // rows), -(-vectors // columns) * self.plan.lanes
-        rows, columns = -(-lines // chunk), -(-groups // nc)
+        rows, columns = -(-lines // chunk), -(-channels // nc)
         self._set(row_chunk=chunk, row_chunks=rows, nc=nc, column_chunks=columns, main_tasks=rows * columns)
 
     def _cut_lines(self, lines: int, elements: int) -> None:
