@@ -225,7 +225,7 @@ def test_prepacked_kernels(names: tuple[str, str, str], target: str) -> None:
 def test_long_lines(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Images of one line, which is cut into parts that are lines of their own; depths of such lines, too."""
     monkeypatch.setattr(tuning, "CONV_TASK", 1 << 10)
-    pick, cut = random.Random(repr(names)), 0
+    pick, cut, uneven = random.Random(repr(names)), 0, 0
     for seed in range(30):
         p = Problem(pick, pick.choice([1, 1, 3]), co=pick.choice([2, 40]), ci=pick.choice([3, 16]))
         p.input, p.stride = (*p.input[:-1], pick.choice([400, 512, 600])), (*p.stride[:-1], pick.choice([1, 2]))
@@ -234,11 +234,14 @@ def test_long_lines(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
             p.low, p.high = (p.low[0], 0, p.low[2]), (p.high[0], 0, p.high[2])
             p.stride, p.ldil = (p.stride[0], 1, p.stride[2]), (p.ldil[0], 1, p.ldil[2])
         p.size_output()
-        # An output of an even extent.
-        p.high = (*p.high[:-1], p.high[-1] + (-p.output[-1] % 8) * p.stride[-1])
+        # An output of an even extent, or one that has no equal parts.
+        p.n = 1 if seed % 3 == 2 else p.n
+        p.high = (*p.high[:-1], p.high[-1] + (seed % 3 // 2 - p.output[-1] % 8) % 8 * p.stride[-1])
         p.size_output()
-        cut += run(p, names, seed, threads=3)["oh"] > 1
-    assert cut >= 5
+        found = run(p, names, seed, threads=3)
+        cut += found["oh"] > 1
+        uneven += found["oh"] * found["ow"] * found["od"] > found["rows"] // p.n
+    assert cut >= 5 and uneven >= 1
 
 
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])

@@ -419,17 +419,24 @@ class _Decision:
 
     def _split_lines(self, rows: int, columns: int) -> None:
         """Images of one line, such as those of sounds: parts of it, of `rows` pixels about, are lines of their own for
-        all but the padded copy, so that there are tasks for all threads."""
+        all but the padded copy, so that there are tasks for all threads. Equal ones if there are some; else, of a
+        single line, a multiple of four of whole tiles, the last of which is shorter."""
         width = self.output[2]
         if self.window[1] != 1 or self.output[1] != 1 or isinstance(width, Size):
             return
         wanted = -(-width // rows)
         for parts in range(wanted, 2 * wanted):
             if parts > 1 and width % parts == 0 and self._fills_tiles(width // parts, columns):
-                self.output = (self.output[0], parts, width // parts)
-                self._set_three("o{}", self.output)
-                self._set(stride_h=1, a_h=self.output[2] * self.stride[2] * self.values["a_w"])
+                self._split_line(width // parts, parts)
                 return
+        each = _round(-(-width // _round(wanted, 4)), self.plan.mr)
+        if wanted > 1 and self.output[0] == 1 and equal(self.images, 1) and self._fills_tiles(each, columns):
+            self._split_line(each, -(-width // each))
+
+    def _split_line(self, width: int, parts: int) -> None:
+        self.output = (self.output[0], parts, width)
+        self._set_three("o{}", self.output)
+        self._set(stride_h=1, a_h=width * self.stride[2] * self.values["a_w"])
 
     def _cut_far(self, k: int, widest: int) -> tuple[int, int]:
         """Pixels and features of a task where the kernel does not stay in the caches: each of its panels is read once
