@@ -84,7 +84,7 @@ def dots() -> Iterator[Case]:
         "dot f32 transposed 768", "dot", lambda a, b: a.T @ b.T, (normal(768, 768), normal(768, 768)), 2 * 768**3,
         numpy=lambda a, b: a.T @ b.T,
     )  # fmt: skip
-    for batch, n in ((16, 256), (2000, 12)):
+    for batch, n in ((16, 256), (2000, 12), (2000, 16)):
         operand = normal(batch, n, n)
         yield Case(f"dot f32 {batch} of {n}", "dot", jnp.matmul, (operand, operand), 2 * batch * n**3, numpy=np.matmul)
 
@@ -214,7 +214,8 @@ def control() -> Iterator[Case]:
 
     yield case("identity", lambda x: x, normal(3), tolerance=0)
     yield case("add 3", jnp.add, normal(3), normal(3), numpy=np.add)
-    yield case("dense 1x12", lambda x, w: jnp.tanh(x @ w), normal(1, 12), normal(12, 12))
+    for n in (12, 100):
+        yield case(f"dense 1x{n}", lambda x, w: jnp.tanh(x @ w), normal(1, n), normal(n, n))
     yield case("loop of 5000", lambda x: lax.fori_loop(0, 5000, lambda _, c: c * 0.999 + 1, x), normal(6))
     yield case("mandelbrot", programs.mandelbrot, uniform(600, 600), uniform(600, 600), tolerance=EDGE)
     yield case("scan of 400", lambda x: lax.scan(lambda c, y: (c * 0.9 + y, c), x[0], x), normal(400, 64))

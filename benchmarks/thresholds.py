@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 CASES = {
     "NARROW_PRODUCT": "dot f32 80000x3x3",
-    "SMALL_PRODUCT": "dense 1x12",
+    "SMALL_PRODUCT": "dot f32 2000 of 12",
+    "SMALL_VECTOR_PRODUCT": "dense 1x100",
     "UNROLL_TURNS": "k-means, 10 rounds",
     "UNROLL_OPS": "n-body, 10 steps",
     "ROW_ELEMENTS": "softmax",
@@ -71,7 +72,7 @@ CASES = {
     "GEMM_PRIVATE_ROWS": "dot f32 128",
     "GEMM_PRIVATE_PRODUCT": "dot f32 16 of 256",
     "GEMM_BATCH": "dot f32 16 of 256",
-    "GEMM_GROUP": "dot f32 2000 of 12",
+    "GEMM_GROUP": "dot f32 2000 of 16",
     "GEMM_WIDEST": "dot f32 1536",
     "GEMM_B_RESIDENT": "dot f32 128",
     "GEMM_THIN": "dot f32 32x1024x4096",

@@ -41,9 +41,16 @@ batches."""
 NARROW_PRODUCT = 3
 """Terms and columns up to which a product of any number of rows is computed as a loop over the rows. Case
 `dot f32 80000x3x3`."""
-SMALL_PRODUCT = 128
-"""Multiply-adds per result row and column extents up to which a product is a reduction and fuses like one. Case
-`dense 1x12`."""
+SMALL_PRODUCT = 1 << 11
+"""Multiply-adds of a product (one of a batch) up to which it is a reduction and fuses like one: the routine would spend
+its time on deciding and packing. Case `dot f32 2000 of 12`."""
+SMALL_PRODUCT_STRIDED = 1 << 9
+"""The same where lanes would be columns that are not side by side, or elements have less than four bytes: the routine
+transposes as it packs, and multiplies those in pairs or fours. No case moves."""
+SMALL_PRODUCT_TERMS = 32
+"""Terms from which lanes are those, not columns, if terms are side by side. No case moves."""
+SMALL_VECTOR_PRODUCT = 1 << 14
+"""Multiply-adds of a vector and one matrix, whose elements are read once in either way. Case `dense 1x100`."""
 SMALL_COMPLEX_PRODUCT = 1 << 12
 """Multiply-adds up to which a complex product is one of complex numbers, not four real ones. Chosen."""
 ADJACENT_ROWS = 16
@@ -290,7 +297,7 @@ GEMM_PRIVATE_PRODUCT = 32 << 20
 GEMM_BATCH = 8
 """Products from which a batch has enough of them for that. No case moves."""
 GEMM_GROUP = 256 << 10
-"""Multiply-adds of a task made of many small products. Case `dot f32 2000 of 12`."""
+"""Multiply-adds of a task made of many small products. Case `dot f32 2000 of 16`."""
 GEMM_WIDEST = 512
 """Columns of C in a task, about: with kc steps of k a chunk of B takes 3/4 MB of the second level cache. Case
 `dot f32 1536`."""

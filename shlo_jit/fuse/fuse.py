@@ -8,18 +8,17 @@ anyway at each of its elements once, else by a nest of its own. Whoever decides 
 
 from __future__ import annotations
 
-import math
-
 from shlo_jit import tuning
 from shlo_jit.fuse.attention import form_attention
-from shlo_jit.fuse.choices import NEAR, chooses, source_of
-from shlo_jit.fuse.costs import cost
+from shlo_jit.fuse.choices import chooses
+from shlo_jit.fuse.dear import dear
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.gradient import form_gradients
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
+from shlo_jit.fuse.homes import sibling_of, store_beside, store_in
 from shlo_jit.fuse.maps import part_of
-from shlo_jit.fuse.nest import Nest, covers, is_wide, space_of
-from shlo_jit.fuse.order import depends, ordered, step_acts
+from shlo_jit.fuse.nest import Nest, is_wide, space_of
+from shlo_jit.fuse.order import ordered, step_acts
 from shlo_jit.fuse.partial import fuse_concatenate, fuse_spread, fuse_update
 from shlo_jit.fuse.pieces import pieces_in
 from shlo_jit.fuse.plan import ControlStep, OpStep, Pieces, PlanBlock, Step, ViewStep
@@ -27,10 +26,9 @@ from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.turns import fuse_turns
 from shlo_jit.ir.core import Block, Op, Value
-from shlo_jit.ir.index import NotAffine, variables
-from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.ir.index import NotAffine
 from shlo_jit.ops.bodies import CONTROL
-from shlo_jit.sizes import equal, hint_of
+from shlo_jit.sizes import equal
 
 
 def fuse(function: Op) -> PlanBlock:
@@ -59,8 +57,7 @@ class _Fusion(Grouping):
 
     def __init__(self, block: Block, in_loop: bool = False):
         super().__init__(block)
-        self.in_loop = in_loop
-        self.results = {*block.terminator.operands}
+        self.states = {*block.terminator.operands} if in_loop else set[Value]()
         self.inner: dict[int, list[Value]] = {}
         """What the blocks of control flow read from outside, by id of the block."""
         self.acting: Step | None = None
@@ -189,72 +186,10 @@ class _Fusion(Grouping):
 
     def inline_everywhere(self, op: Op, nests: list[Nest]) -> Refusal | None:
         """Compute an op in each nest that wants it, unless that is dear or cannot be."""
-        refusal = self.dear(op, nests)
+        refusal = dear(self, op, nests)
         for nest in nests:
             refusal = refusal or self.inline(op, nest)
         return refusal
-
-    def dear(self, op: Op, nests: list[Nest]) -> Refusal | None:
-        """Why computing an op where it is read costs more than writing it."""
-        price = cost(op)
-        places = max(len(n.pending[op.result]) for n in nests)
-        if any(len(n.nodes) > tuning.NEST_OPS for n in nests) and not self.is_leaf(op):
-            return Refusal(f"its reader has {tuning.NEST_OPS} ops already")
-        visits, size = hint_of(self.visits(op.result, nests)), hint_of(op.result.tensor.size)
-        if op.name == "stablehlo.gather" and visits > 2 * size:
-            return Refusal(f"its readers want {visits:,} elements of {size:,}, a load a lane")
-        near = op.name in NEAR and self.moves_memory(op)
-        if price == 0 and (op.name != "stablehlo.pad" or near):
-            most = tuning.NEAR_PLACES if near else tuning.FREE_PLACES
-            return None if places <= most or not op.operands else Refusal(f"read at {places} places")
-        if len(nests) > 1 and visits <= size:  # each reads a part of its own: nothing is computed twice
-            return None if places == 1 else Refusal(f"read at {places} places")
-        if places > 1 and price > 1:
-            return Refusal(f"read at {places} places, and computing it again costs {price}")
-        if price >= tuning.DEAR_COST and (times := max(self.repeats(op.result, n) for n in nests)) > 1:
-            return Refusal(f"its reader would compute it {times} times over, for {price} each")
-        if places > 2:
-            return Refusal(f"read at {places} places")
-        if places > 1 and any(len(n.nodes) > tuning.NEST_TWICE_OPS for n in nests):
-            return Refusal(f"read at {places} places of a loop with more than {tuning.NEST_TWICE_OPS} ops")
-        if len(nests) > 1 and (price > 1 or len(op.operands) > 1) and not self.is_made_of_little(op):
-            return Refusal(f"{len(nests)} kernels read it, and computing it again costs {price}")
-        return None
-
-    def repeats(self, value: Value, nest: Nest) -> int:
-        """How many times over a nest would compute the value: in the loops that it depends on and those around them."""
-        order = nest.order() if nest.stores else []
-        most = 0
-        for at in nest.pending[value]:
-            inner = max((k for k, v in enumerate(order) if v in variables(at)), default=-1)
-            turns = math.prod(hint_of(nest.extents[v]) for v in order[: inner + 1])
-            most = max(most, turns // max(1, hint_of(value.tensor.size)))
-        return most
-
-    def is_made_of_little(self, op: Op) -> bool:
-        """Computing a cheap op in each of its readers is less than writing it: what it is broadcast from is small."""
-        read = 0
-        for o in op.operands:
-            while o.op is not None and id(o.op) in self.here and OPS[o.op.name].index_map is not None and o.op.operands:
-                o = o.op.operands[0]
-            read += hint_of(o.tensor.size) if o.op is None or o.op.operands else 0  # an iota or a constant is nothing
-        return cost(op) <= tuning.CHEAP_COST and read * tuning.LITTLE <= hint_of(op.result.tensor.size)
-
-    def is_leaf(self, op: Op) -> bool:
-        """The op reads only what is in memory in any case: a full nest that takes it in asks for nothing more."""
-        return all(self.is_there(o) for o in op.operands)
-
-    def moves_memory(self, op: Op) -> bool:
-        """The op says where elements are of what is in memory in any case, through other such ops."""
-        return all(self.is_there(source_of(o)) for o in op.operands)
-
-    def is_there(self, value: Value) -> bool:
-        """In memory when the block begins, or needing none."""
-        return value.op is None or id(value.op) not in self.here or is_inline_constant(value)
-
-    def visits(self, value: Value, nests: list[Nest]) -> int:
-        """How many elements would be computed, all readers together."""
-        return sum(n.rows * n.reduced * len(n.pending[value]) for n in nests)
 
     # ------------------------------------------------------------------ values in memory
     def materialize(self, op: Op, position: int, nests: list[Nest], why: str) -> None:
@@ -266,17 +201,18 @@ class _Fusion(Grouping):
         home, refusal = None, None
         for nest in nests[: tuning.HOMES_ASKED]:
             if home is None:
-                refused = self.store_in(nest, op, nests, why)
+                refused = store_in(self, nest, op, nests, why)
                 home = nest if refused is None else None
                 refusal = refusal or refused
         for nest in nests:
             if nest is not home:
                 self.load(nest, value)
-        if home is None and not nests and self.store_beside(op, why):
+        if home is None and not nests and store_beside(self, op, why):
             return
-        if home is None and (sibling := self.sibling(value)) is not None:
+        sibling = sibling_of(self, value, self.states) if home is None and value in self.states else None
+        if sibling is not None:
             sibling.pending[value] = [sibling.stores[0].at]
-            home = sibling if self.store_in(sibling, op, nests, why) is None else None
+            home = sibling if store_in(self, sibling, op, nests, why) is None else None
         if home is None:
             nest = self.new_nest(position)
             at = space_of(nest, value.tensor.extents)
@@ -285,100 +221,6 @@ class _Fusion(Grouping):
             self.store(nest, value, at, why + own)
             refused = self.inline(op, nest)
             assert refused is None, f"{op.name} has no index map over its own elements"
-
-    def store_beside(self, op: Op, why: str) -> bool:
-        """Let a row program that reads what an elementwise op is made of, at each of its elements, compute and write
-        that, where products alone read it: the weights of attention beside their gradient."""
-        value = op.result
-        readers = self.readers.get(value, [])
-        if not is_elementwise(op) or any(s.title != "dot_general" for s in readers):
-            return False
-        for operand in self.made_of(op):
-            for nest in self.nests_wanting(operand):
-                places = nest.pending[operand]
-                if nest.reduce_vars and len(places) == 1 and not self.is_made_of(op, self.of_nest[nest].writes):
-                    self.request(nest, value, places[0])
-                    if self.store_in(nest, op, [nest], why) is None:
-                        return True
-                    del nest.pending[value]
-        return False
-
-    def made_of(self, op: Op) -> list[Value]:
-        """What an elementwise op is computed from element by element, by a few ops."""
-        found: list[Value] = []
-        todo = [op]
-        while todo and len(found) <= tuning.NEST_TWICE_OPS:
-            for o in todo.pop(0).operands:
-                if equal(o.tensor.extents, op.result.tensor.extents) and o not in found:
-                    found.append(o)
-                    todo += [o.op] if o.op is not None and id(o.op) in self.here and is_elementwise(o.op) else []
-        return found
-
-    def is_made_of(self, op: Op, values: list[Value]) -> bool:
-        """The op needs one of the values. Taken to be so where that would be a long search."""
-        wanted = {v.op for v in values}
-        seen, todo = {op}, [op]
-        while todo:
-            for before in (o.op for o in todo.pop().operands):
-                if before in wanted or len(seen) > tuning.ORDER_SEARCH:
-                    return True
-                if before is not None and id(before) in self.here and before not in seen:
-                    seen.add(before)
-                    todo.append(before)
-        return False
-
-    def sibling(self, value: Value) -> Nest | None:
-        """Of a loop's states: a nest that computes another one from what this one is computed from."""
-        if not self.in_loop or value not in self.results:
-            return None
-        for nest in self.of_nest:
-            if is_whole(nest, value.tensor.extents) and nest.stores[0].target in self.results:
-                targets = {s.target for s in nest.stores}
-                if self.sources(value, targets) & self.sources(nest.stores[0].target, {value}):
-                    return nest
-        return None
-
-    def sources(self, value: Value, never: set[Value]) -> set[Value]:
-        """The arguments of the block that a value is computed from, if that is little work to find out; none where one
-        of `never` is on the way."""
-        found, seen, todo = set[Value](), set[Value](), [value]
-        while todo:
-            v = todo.pop()
-            if v in seen:
-                continue
-            seen.add(v)
-            if v in never or len(seen) > tuning.NEST_OPS or (v.op is not None and v.op.regions):
-                return set()
-            if v.op is None and v.owner is self.block:
-                found.add(v)
-            elif v.op is not None and id(v.op) in self.here:
-                todo += v.op.operands
-        return found
-
-    def store_in(self, nest: Nest, op: Op, nests: list[Nest], why: str) -> Refusal | None:
-        """Let a nest that reads a value compute and write it."""
-        value = op.result
-        refusal = self.cannot_store(nest, value, nests) or self.inline(op, nest)
-        if refusal is None:
-            self.store(nest, value, next(k[1] for k in nest.nodes if k[0] is value), why)
-        return refusal
-
-    def cannot_store(self, nest: Nest, value: Value, nests: list[Nest]) -> Refusal | None:
-        """Why the nest does not have the value at each of its elements once, or may not run before other readers."""
-        places = nest.pending[value]
-        if len(nest.nodes) > tuning.NEST_OPS:
-            return Refusal(f"has {tuning.NEST_OPS} ops already")
-        if len(places) != 1 or value in self.of_nest[nest].reads:
-            return Refusal("reads it at several places")
-        seen = covers(nest, places[0], value.tensor.extents)
-        wide = {v for v, e in enumerate(nest.extents) if is_wide(e)}
-        if 0 in nest.extents or seen is None or (wide - seen and wide - seen != wide & set(nest.reduce_vars)):
-            return Refusal("does not go over each of its elements once")
-        step = self.of_nest[nest]
-        others = [self.of_nest[n] for n in nests] + self.readers.get(value, [])
-        if depends(step, *(o for o in others if o is not step)):
-            return Refusal("has to wait for another one")
-        return None
 
 
 def is_view(op: Op) -> bool:
@@ -389,15 +231,6 @@ def is_view(op: Op) -> bool:
     dims, source = op.ints("broadcast_dimensions"), op.operands[0].tensor
     wide = [d for d, n in zip(dims, source.extents, strict=True) if is_wide(n)]
     return wide == sorted(wide) and equal(source.size, op.result.tensor.size)
-
-
-def is_whole(nest: Nest, shape: tuple[int, ...]) -> bool:
-    """Whether a nest is a plain loop over the elements of a tensor of that shape, which it writes."""
-    if nest.reduce_vars or nest.overwrites is not None or nest.after is not None or not nest.stores:
-        return False
-    lead = nest.stores[0]
-    whole = lead.at.index == lead.index and not lead.at.conditions and lead.target.tensor.extents == shape
-    return whole and covers(nest, lead.at, shape) == {v for v, e in enumerate(nest.extents) if is_wide(e)}
 
 
 def outside_values(block: Block, inner: dict[int, list[Value]]) -> list[Value]:

@@ -86,11 +86,11 @@ def test_two_results_of_one_space_share_a_loop() -> None:
 
 def test_bias_runs_on_the_tiles_of_a_product() -> None:
     body = """
-  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x160xf32>, tensor<160x4xf32>) -> tensor<8x4xf32>
   %1 = stablehlo.broadcast_in_dim %b, dims = [1] : (tensor<4xf32>) -> tensor<8x4xf32>
   %2 = stablehlo.add %0, %1 : tensor<8x4xf32>
   return %2 : tensor<8x4xf32>"""
-    lowered = plan_of(body, "(%x: tensor<8x16xf32>, %w: tensor<16x4xf32>, %b: tensor<4xf32>) -> tensor<8x4xf32>")
+    lowered = plan_of(body, "(%x: tensor<8x160xf32>, %w: tensor<160x4xf32>, %b: tensor<4xf32>) -> tensor<8x4xf32>")
     (step,) = lowered.plan.steps
     assert isinstance(step, OpStep)
     assert step.epilogue is not None
@@ -100,10 +100,10 @@ def test_bias_runs_on_the_tiles_of_a_product() -> None:
 
 def test_a_reshape_of_memory_runs_nothing() -> None:
     body = """
-  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x160xf32>, tensor<160x4xf32>) -> tensor<8x4xf32>
   %1 = stablehlo.reshape %0 : (tensor<8x4xf32>) -> tensor<4x8xf32>
   return %1 : tensor<4x8xf32>"""
-    lowered = plan_of(body, "(%x: tensor<8x16xf32>, %w: tensor<16x4xf32>) -> tensor<4x8xf32>")
+    lowered = plan_of(body, "(%x: tensor<8x160xf32>, %w: tensor<160x4xf32>) -> tensor<4x8xf32>")
     assert titles(lowered) == ["dot_general", "view"]
     product, result = (s.writes[0] for s in lowered.plan.steps)
     assert lowered.memory.storage[product] is lowered.memory.storage[result]

@@ -157,7 +157,7 @@ CASES = {
     "an empty piece": Product((300, 0, 100), 80, "k"),
     "blocks of k by tiles": Product((1000, 700), 20, "k"),
     "steps beside each other": Product((300, 200), 128, "k", transposed=True),
-    "columns of short rows": Product((300, 3, 400), 12),
+    "columns of short rows": Product((700, 3, 700), 12),
     "heads inside": Product((400, 1), 64, "k", (1, 3), inside=True),
     "an outer batch": Product((400, 1), 64, "k", (2, 3), inside=True),
     "an outer batch, columns": Product((400, 1), 64, "n", (2, 3), inside=True, transposed=True),
@@ -357,7 +357,9 @@ def test_exported(tmp_path: Path) -> None:
 
 def test_bytes_that_a_call_saves() -> None:
     """Below so many, one loop puts the matrix together."""
-    length = tuning.PIECE_BYTES * 2 // (64 * 4)
-    few, enough = (shlo_jit.compile(Product((n - 1, 1), 64, "k").text(), cache=False) for n in (length - 1, length))
+    length = tuning.PIECE_BYTES * 2 // (64 * 2)
+    few, enough = (
+        shlo_jit.compile(Product((n - 1, 1), 64, "k", (4,), "bf16").text(), cache=False) for n in (length - 1, length)
+    )
     assert "pieces  %" in enough.text("plan")
     assert "not read in pieces: it would save" in few.text("plan")

@@ -32,7 +32,7 @@ PREPARED = {
         "%v",
         W * np.float32(0.5),
     ),
-    "a slice": ("%v = stablehlo.slice %w [10:300:2, 0:77] : (tensor<300x200xf32>) -> tensor<145x77xf32>", "%v", W[10::2, :77]),
+    "a slice": ("%v = stablehlo.slice %w [10:300:2, 0:177] : (tensor<300x200xf32>) -> tensor<145x177xf32>", "%v", W[10::2, :177]),
     "rounded": (
         """%h = stablehlo.convert %w : (tensor<300x200xf32>) -> tensor<300x200xbf16>
            %v = stablehlo.convert %h : (tensor<300x200xbf16>) -> tensor<300x200xf32>""",

@@ -323,10 +323,10 @@ CASES = {
         "constant dot_general", "constant reshape reshape convolution reshape", shape=(64, 16),
     ),
     "canonical_dots": Case(
-        main(f"""%h = stablehlo.convert %x : (tensor<8x8xf32>) -> tensor<8x8xbf16>
-          %0 = {DOT.replace("%x", "%h")} : (tensor<8x8xbf16>, tensor<8x8xbf16>) -> tensor<8x8xbf16>
-          return %0 : tensor<8x8xbf16>""", "tensor<8x8xf32>", "tensor<8x8xbf16>"),
-        "convert dot_general", "convert dot_general convert", shape=(8, 8),
+        main(f"""%h = stablehlo.convert %x : (tensor<16x16xf32>) -> tensor<16x16xbf16>
+          %0 = {DOT.replace("%x", "%h")} : (tensor<16x16xbf16>, tensor<16x16xbf16>) -> tensor<16x16xbf16>
+          return %0 : tensor<16x16xbf16>""", "tensor<16x16xf32>", "tensor<16x16xbf16>"),
+        "convert dot_general", "convert dot_general convert", shape=(16, 16),
     ),
     "canonical_convolutions": Case(
         main(CONVOLUTION.format(t="tensor<2x2x2xf32>", r="tensor<2x3x2xf32>", out="f, 0, b", window=""),

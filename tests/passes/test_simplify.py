@@ -166,7 +166,7 @@ func.func private @twice(%a: tensor<4xf32>) -> tensor<4xf32> {
 
 
 def test_narrow_products_accumulate_in_f32() -> None:
-    t = "tensor<8x8xbf16>"
+    t = "tensor<16x16xbf16>"
     body = f"%0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0] : ({t}, {t}) -> {t}\nreturn %0 : {t}"
     function = after(one(body, f"(%x: {t}) -> {t}"), canonical_dots)
     assert names(function) == ["dot_general", "convert", "return"]
@@ -174,13 +174,13 @@ def test_narrow_products_accumulate_in_f32() -> None:
 
 
 def test_a_transposed_operand_is_read_as_it_lies() -> None:
-    t = "tensor<8x5xf32>"
+    t = "tensor<20x15xf32>"
     body = (
-        f"%0 = stablehlo.transpose %x, dims = [1, 0] : ({t}) -> tensor<5x8xf32>\n"
-        f"%1 = stablehlo.dot_general %x, %0, contracting_dims = [1] x [0] : ({t}, tensor<5x8xf32>) -> tensor<8x8xf32>\n"
-        "return %1 : tensor<8x8xf32>"
+        f"%0 = stablehlo.transpose %x, dims = [1, 0] : ({t}) -> tensor<15x20xf32>\n"
+        f"%1 = stablehlo.dot_general %x, %0, contracting_dims = [1] x [0] : ({t}, tensor<15x20xf32>) -> tensor<20x20xf32>\n"
+        "return %1 : tensor<20x20xf32>"
     )
-    function = after(one(body, f"(%x: {t}) -> tensor<8x8xf32>"), canonical_dots, simplify)
+    function = after(one(body, f"(%x: {t}) -> tensor<20x20xf32>"), canonical_dots, simplify)
     assert "transpose" not in names(function)
 
 

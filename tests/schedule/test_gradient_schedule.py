@@ -53,7 +53,7 @@ def test_a_task_has_all_rows() -> None:
     found = gradient(12, 512, 512)
     assert found.tasks.tasks == 12
     decides(found, "tasks", "12 tasks of 1 product", "each sums over all rows")
-    assert gradient(2, 16, 16, 8).tasks.tasks == 1
+    assert gradient(2, 16, 16, 16).tasks.tasks == 1
 
 
 def test_weights_take_the_memory_of_scores_of_their_size() -> None:

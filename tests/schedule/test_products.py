@@ -157,7 +157,7 @@ def test_products_with_vectors_read_the_matrix_once(m: int, k: int, n: int, rhs:
         (tuning.GEMM_THIN + 1, 512, tuning.GEMM_THIN_BYTES // 4 // 512),
         (tuning.GEMM_THIN, 511, tuning.GEMM_THIN_BYTES // 4 // 512),
         (1, 300, 4 * 16 - 1),
-        (1, 15, 400),
+        (1, 15, 4000),
     ],
     ids=["more vectors", "a smaller matrix", "few outputs", "few steps"],
 )

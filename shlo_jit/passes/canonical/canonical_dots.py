@@ -280,11 +280,20 @@ def is_small(lhs: Value, roles: Roles, extents: list[int]) -> bool:
     """Whether the product (one of a batch) is better a reduction, which fuses with what is around it: of a vector with
     a vector, without anything to sum, of so few numbers that the routine would spend its time on deciding, or of rows
     and columns that would fill a corner of its tiles."""
-    columns = math.prod(extents[len(roles.lhs_batch) + len(roles.lhs_free) :])
-    products = math.prod(extents[len(roles.lhs_batch) :])
+    batch, free = len(roles.lhs_batch), len(roles.lhs_free)
+    rows, columns = (math.prod(e) for e in (extents[batch : batch + free], extents[batch + free :]))
     terms = math.prod(lhs.tensor.extents[d] for d in roles.lhs_contracting)
     narrow = hint_of(terms) <= tuning.NARROW_PRODUCT and hint_of(columns) <= tuning.NARROW_PRODUCT
-    return narrow or equal(products, 1) or equal(terms, 1) or hint_of(products * terms) <= tuning.SMALL_PRODUCT
+    if narrow or equal(rows * columns, 1) or equal(terms, 1):
+        return True
+    most = tuning.SMALL_PRODUCT
+    rank = len(roles.rhs_batch) + len(roles.rhs_contracting) + len(roles.rhs_free)
+    strided = rank - 1 in roles.rhs_contracting and hint_of(terms) < tuning.SMALL_PRODUCT_TERMS
+    if not batch and (equal(rows, 1) or equal(columns, 1)):
+        most = tuning.SMALL_VECTOR_PRODUCT
+    elif strided or lhs.tensor.storage.itemsize < 4:
+        most = tuning.SMALL_PRODUCT_STRIDED
+    return hint_of(rows * columns * terms) <= most
 
 
 def _sum_of_products(rw: Rewriter, operands: list[Value], roles: Roles, t: TensorType) -> Value:

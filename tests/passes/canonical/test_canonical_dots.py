@@ -17,7 +17,7 @@ TRANSPOSED = [
     # operands, dimensions of the product, permutation, result, whether the product can be exchanged
     ("9x16", "9x24", "contracting_dims = [0] x [0]", "16x24", [1, 0], True),
     ("3x16x9", "3x24x9", "batching_dims = [0] x [0], contracting_dims = [2] x [2]", "3x16x24", [0, 2, 1], True),
-    ("3x2x8x9", "3x2x7x9", "batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3]", "3x2x8x7", [1, 0, 3, 2],
+    ("3x2x8x9", "3x2x30x9", "batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3]", "3x2x8x30", [1, 0, 3, 2],
      True),
     ("4x5x9", "9x24", "contracting_dims = [2] x [0]", "4x5x24", [2, 0, 1], True),
     ("4x5x9", "9x24", "contracting_dims = [2] x [0]", "4x5x24", [1, 0, 2], False),
@@ -138,3 +138,32 @@ def test_small_products_are_reductions(case: tuple, dtype: str) -> None:
 @pytest.mark.parametrize(("lhs", "rhs", "product"), [("500x4", "4x3", "500x3"), ("500x3", "3x4", "500x4")])
 def test_more_terms_or_columns_of_many_rows_stay_a_product(lhs: str, rhs: str, product: str) -> None:
     assert "dot_general" in ops(program(lhs, rhs, "contracting_dims = [1] x [0]", product, "f32"))
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "product", "dtype", "small"),
+    [
+        ("8x16", "16x16", "8x16", "f32", True),
+        ("8x16", "16x17", "8x17", "f32", False),
+        ("8x16", "16x16", "8x16", "bf16", False),
+        ("8x8", "8x8", "8x8", "bf16", True),
+        ("8x9", "13x9", "8x13", "f32", False),  # columns are not side by side, and terms do not fill a vector twice
+        ("8x9", "9x13", "8x13", "f32", True),
+        ("4x100", "5x100", "4x5", "f32", True),
+        ("1x128", "128x128", "1x128", "f32", True),
+        ("1x129", "129x128", "1x128", "f32", False),
+        ("128x128", "128x1", "128x1", "bf16", True),
+    ],
+)
+def test_how_small_a_product_is_a_reduction(lhs: str, rhs: str, product: str, dtype: str, small: bool) -> None:
+    """Multiply-adds alone decide for those whose columns are side by side."""
+    last = shape_of(lhs)[1] == shape_of(rhs)[1] != shape_of(rhs)[0]
+    text = program(lhs, rhs, f"contracting_dims = [1] x [{int(last)}]", product, dtype)
+    assert ("dot_general" not in ops(text)) is small
+    number = {"f32": np.float32, "bf16": ml_dtypes.bfloat16}[dtype]
+    x, y = (RNG.normal(size=shape_of(s)).astype(number) for s in (lhs, rhs))
+    exact = x.astype(np.float64) @ (y.astype(np.float64).T if last else y.astype(np.float64))
+    got = np.asarray(shlo_jit.compile(text, cache=False)(x, y)).astype(np.float64)
+    bound = np.abs(x).astype(np.float64) @ np.abs(y.T if last else y).astype(np.float64)
+    rounding = 2.0**-24 * shape_of(lhs)[1] + (2.0**-8 if dtype == "bf16" else 0)
+    assert (np.abs(got - exact) <= bound * rounding).all()

@@ -25,10 +25,10 @@ def text_of(lhs: str, rhs: str, result: str, dims: str) -> str:
         ("64x20xf32", "20x4xf32", "64x4xf32", "[1] x [0]", True),
         ("64x40xf32", "40x8xf32", "64x8xf32", "[1] x [0]", True),
         ("63x16xf32", "16x3xf32", "63x3xf32", "[1] x [0]", False),  # few rows
-        ("64x15xf32", "15x2xf32", "64x2xf32", "[1] x [0]", False),  # short ones
+        ("70x15xf32", "15x2xf32", "70x2xf32", "[1] x [0]", False),  # short ones
         ("64x16xf32", "16x4xf32", "64x4xf32", "[1] x [0]", False),  # short ones for four
         ("64x64xf32", "64x9xf32", "64x9xf32", "[1] x [0]", False),  # many columns
-        ("64x16xf32", "16x1xf32", "64x1xf32", "[1] x [0]", False),  # a vector
+        ("1100x16xf32", "16x1xf32", "1100x1xf32", "[1] x [0]", False),  # a vector
         ("16x64xf32", "16x3xf32", "64x3xf32", "[0] x [0]", False),  # rows are not adjacent
         ("64x16xbf16", "16x3xbf16", "64x3xf32", "[1] x [0]", False),  # to be converted
     ],

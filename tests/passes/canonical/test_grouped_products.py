@@ -11,17 +11,26 @@ from shlo_jit.ir.core import walk
 
 REPEATED = {
     # the matrix, the dims of its broadcast, that broadcast, its shape, rows, dimensions of the product, its shape
-    "inside": ("2x5x4", "[0, 2, 3]", "2x3x5x4", "6x5x4", "6x7x4", "[0] x [0]", "[2] x [2]", "6x7x5"),
-    "one on the way": ("2x1x5x4", "[0, 1, 2, 3]", "2x3x5x4", "6x5x4", "6x7x4", "[0] x [0]", "[2] x [2]", "6x7x5"),
-    "batch before": ("2x3x5x4", "[0, 1, 3, 4]", "2x3x2x5x4", "2x6x5x4", "2x6x7x4", "[0, 1] x [0, 1]", "[3] x [3]",
-                     "2x6x7x5"),
-    "heads behind rows": ("2x5x3x4", "[0, 1, 2, 4]", "2x5x3x2x4", "2x5x6x4", "2x7x6x4", "[0, 2] x [0, 2]", "[3] x [3]",
-                          "2x6x7x5"),
+    "inside": ("2x15x40", "[0, 2, 3]", "2x3x15x40", "6x15x40", "6x7x40", "[0] x [0]", "[2] x [2]", "6x7x15"),
+    "one on the way": ("2x1x15x40", "[0, 1, 2, 3]", "2x3x15x40", "6x15x40", "6x7x40", "[0] x [0]", "[2] x [2]", "6x7x15"),
+    "batch before": ("2x3x15x40", "[0, 1, 3, 4]", "2x3x2x15x40", "2x6x15x40", "2x6x7x40", "[0, 1] x [0, 1]", "[3] x [3]",
+                     "2x6x7x15"),
+    "heads behind rows": ("2x15x3x40", "[0, 1, 2, 4]", "2x15x3x2x40", "2x15x6x40", "2x7x6x40", "[0, 2] x [0, 2]", "[3] x [3]",
+                          "2x6x7x15"),
     "one row": ("2x50x40", "[0, 2, 3]", "2x4x50x40", "8x50x40", "8x1x40", "[0] x [0]", "[2] x [2]", "8x1x50"),
 }  # fmt: skip
 NOT_REPEATED = {
-    "matrix after matrix": ("2x5x4", "[1, 2, 3]", "3x2x5x4", "6x5x4", "6x7x4", "[0] x [0]", "[2] x [2]", "6x7x5"),
-    "columns": ("6x5x4", "[0, 1, 3]", "6x5x2x4", "6x10x4", "6x7x4", "[0] x [0]", "[2] x [2]", "6x7x10"),
+    "matrix after matrix": (
+        "2x15x40",
+        "[1, 2, 3]",
+        "3x2x15x40",
+        "6x15x40",
+        "6x7x40",
+        "[0] x [0]",
+        "[2] x [2]",
+        "6x7x15",
+    ),
+    "columns": ("6x15x40", "[0, 1, 3]", "6x15x2x40", "6x30x40", "6x7x40", "[0] x [0]", "[2] x [2]", "6x7x30"),
 }
 
 

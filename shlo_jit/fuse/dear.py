@@ -1,0 +1,85 @@
+"""Whether an op is computed where it is read, in each of its readers' loops, or once for all of them in memory."""
+
+from __future__ import annotations
+
+import math
+
+from shlo_jit import tuning
+from shlo_jit.fuse.choices import NEAR, source_of
+from shlo_jit.fuse.costs import cost
+from shlo_jit.fuse.grouping import Grouping, is_inline_constant
+from shlo_jit.fuse.nest import Nest
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.index import variables
+from shlo_jit.ops import OPS
+from shlo_jit.sizes import hint_of
+
+
+def dear(g: Grouping, op: Op, nests: list[Nest]) -> Refusal | None:
+    """Why computing an op where it is read costs more than writing it."""
+    price = cost(op)
+    places = max(len(n.pending[op.result]) for n in nests)
+    if any(len(n.nodes) > tuning.NEST_OPS for n in nests) and not _is_leaf(g, op):
+        return Refusal(f"its reader has {tuning.NEST_OPS} ops already")
+    visits, size = hint_of(_visits(op.result, nests)), hint_of(op.result.tensor.size)
+    if op.name == "stablehlo.gather" and visits > 2 * size:
+        return Refusal(f"its readers want {visits:,} elements of {size:,}, a load a lane")
+    near = op.name in NEAR and _moves_memory(g, op)
+    if price == 0 and (op.name != "stablehlo.pad" or near):
+        most = tuning.NEAR_PLACES if near else tuning.FREE_PLACES
+        return None if places <= most or not op.operands else Refusal(f"read at {places} places")
+    if len(nests) > 1 and visits <= size:  # each reads a part of its own: nothing is computed twice
+        return None if places == 1 else Refusal(f"read at {places} places")
+    if places > 1 and price > 1:
+        return Refusal(f"read at {places} places, and computing it again costs {price}")
+    if price >= tuning.DEAR_COST and (times := max(_repeats(op.result, n) for n in nests)) > 1:
+        return Refusal(f"its reader would compute it {times} times over, for {price} each")
+    if places > 2:
+        return Refusal(f"read at {places} places")
+    if places > 1 and any(len(n.nodes) > tuning.NEST_TWICE_OPS for n in nests):
+        return Refusal(f"read at {places} places of a loop with more than {tuning.NEST_TWICE_OPS} ops")
+    if len(nests) > 1 and (price > 1 or len(op.operands) > 1) and not _is_made_of_little(g, op):
+        return Refusal(f"{len(nests)} kernels read it, and computing it again costs {price}")
+    return None
+
+
+def _repeats(value: Value, nest: Nest) -> int:
+    """How many times over a nest would compute the value: in the loops that it depends on and those around them."""
+    order = nest.order() if nest.stores else []
+    most = 0
+    for at in nest.pending[value]:
+        inner = max((k for k, v in enumerate(order) if v in variables(at)), default=-1)
+        turns = math.prod(hint_of(nest.extents[v]) for v in order[: inner + 1])
+        most = max(most, turns // max(1, hint_of(value.tensor.size)))
+    return most
+
+
+def _is_made_of_little(g: Grouping, op: Op) -> bool:
+    """Computing a cheap op in each of its readers is less than writing it: what it is broadcast from is small."""
+    read = 0
+    for o in op.operands:
+        while o.op is not None and id(o.op) in g.here and OPS[o.op.name].index_map is not None and o.op.operands:
+            o = o.op.operands[0]
+        read += hint_of(o.tensor.size) if o.op is None or o.op.operands else 0  # an iota or a constant is nothing
+    return cost(op) <= tuning.CHEAP_COST and read * tuning.LITTLE <= hint_of(op.result.tensor.size)
+
+
+def _is_leaf(g: Grouping, op: Op) -> bool:
+    """The op reads only what is in memory in any case: a full nest that takes it in asks for nothing more."""
+    return all(_is_there(g, o) for o in op.operands)
+
+
+def _moves_memory(g: Grouping, op: Op) -> bool:
+    """The op says where elements are of what is in memory in any case, through other such ops."""
+    return all(_is_there(g, source_of(o)) for o in op.operands)
+
+
+def _is_there(g: Grouping, value: Value) -> bool:
+    """In memory when the block begins, or needing none."""
+    return value.op is None or id(value.op) not in g.here or is_inline_constant(value)
+
+
+def _visits(value: Value, nests: list[Nest]) -> int:
+    """How many elements would be computed, all readers together."""
+    return sum(n.rows * n.reduced * len(n.pending[value]) for n in nests)

@@ -1,0 +1,120 @@
+"""Which nest computes and writes a value that has to be in memory: one that visits each of its elements anyway."""
+
+from __future__ import annotations
+
+from shlo_jit import tuning
+from shlo_jit.fuse.grouping import Grouping
+from shlo_jit.fuse.nest import Nest, covers, is_wide
+from shlo_jit.fuse.order import depends
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ops import is_elementwise
+from shlo_jit.sizes import equal
+
+
+def store_beside(g: Grouping, op: Op, why: str) -> bool:
+    """Let a row program that reads what an elementwise op is made of, at each of its elements, compute and write
+    that, where products alone read it: the weights of attention beside their gradient."""
+    value = op.result
+    readers = g.readers.get(value, [])
+    if not is_elementwise(op) or any(s.title != "dot_general" for s in readers):
+        return False
+    for operand in _made_of(g, op):
+        for nest in g.nests_wanting(operand):
+            places = nest.pending[operand]
+            if nest.reduce_vars and len(places) == 1 and not _is_made_of(g, op, g.of_nest[nest].writes):
+                g.request(nest, value, places[0])
+                if store_in(g, nest, op, [nest], why) is None:
+                    return True
+                del nest.pending[value]
+    return False
+
+
+def _made_of(g: Grouping, op: Op) -> list[Value]:
+    """What an elementwise op is computed from element by element, by a few ops."""
+    found: list[Value] = []
+    todo = [op]
+    while todo and len(found) <= tuning.NEST_TWICE_OPS:
+        for o in todo.pop(0).operands:
+            if equal(o.tensor.extents, op.result.tensor.extents) and o not in found:
+                found.append(o)
+                todo += [o.op] if o.op is not None and id(o.op) in g.here and is_elementwise(o.op) else []
+    return found
+
+
+def _is_made_of(g: Grouping, op: Op, values: list[Value]) -> bool:
+    """The op needs one of the values. Taken to be so where that would be a long search."""
+    wanted = {v.op for v in values}
+    seen, todo = {op}, [op]
+    while todo:
+        for before in (o.op for o in todo.pop().operands):
+            if before in wanted or len(seen) > tuning.ORDER_SEARCH:
+                return True
+            if before is not None and id(before) in g.here and before not in seen:
+                seen.add(before)
+                todo.append(before)
+    return False
+
+
+def sibling_of(g: Grouping, value: Value, states: set[Value]) -> Nest | None:
+    """Of a loop's states: a nest that computes another one from what this one is computed from."""
+    for nest in g.of_nest:
+        if _is_whole(nest, value.tensor.extents) and nest.stores[0].target in states:
+            targets = {s.target for s in nest.stores}
+            if _sources(g, value, targets) & _sources(g, nest.stores[0].target, {value}):
+                return nest
+    return None
+
+
+def _sources(g: Grouping, value: Value, never: set[Value]) -> set[Value]:
+    """The arguments of the block that a value is computed from, if that is little work to find out; none where one
+    of `never` is on the way."""
+    found, seen, todo = set[Value](), set[Value](), [value]
+    while todo:
+        v = todo.pop()
+        if v in seen:
+            continue
+        seen.add(v)
+        if v in never or len(seen) > tuning.NEST_OPS or (v.op is not None and v.op.regions):
+            return set()
+        if v.op is None and v.owner is g.block:
+            found.add(v)
+        elif v.op is not None and id(v.op) in g.here:
+            todo += v.op.operands
+    return found
+
+
+def store_in(g: Grouping, nest: Nest, op: Op, nests: list[Nest], why: str) -> Refusal | None:
+    """Let a nest that reads a value compute and write it."""
+    value = op.result
+    refusal = _cannot_store(g, nest, value, nests) or g.inline(op, nest)
+    if refusal is None:
+        g.store(nest, value, next(k[1] for k in nest.nodes if k[0] is value), why)
+    return refusal
+
+
+def _cannot_store(g: Grouping, nest: Nest, value: Value, nests: list[Nest]) -> Refusal | None:
+    """Why the nest does not have the value at each of its elements once, or may not run before other readers."""
+    places = nest.pending[value]
+    if len(nest.nodes) > tuning.NEST_OPS:
+        return Refusal(f"has {tuning.NEST_OPS} ops already")
+    if len(places) != 1 or value in g.of_nest[nest].reads:
+        return Refusal("reads it at several places")
+    seen = covers(nest, places[0], value.tensor.extents)
+    wide = {v for v, e in enumerate(nest.extents) if is_wide(e)}
+    if 0 in nest.extents or seen is None or (wide - seen and wide - seen != wide & set(nest.reduce_vars)):
+        return Refusal("does not go over each of its elements once")
+    step = g.of_nest[nest]
+    others = [g.of_nest[n] for n in nests] + g.readers.get(value, [])
+    if depends(step, *(o for o in others if o is not step)):
+        return Refusal("has to wait for another one")
+    return None
+
+
+def _is_whole(nest: Nest, shape: tuple[int, ...]) -> bool:
+    """Whether a nest is a plain loop over the elements of a tensor of that shape, which it writes."""
+    if nest.reduce_vars or nest.overwrites is not None or nest.after is not None or not nest.stores:
+        return False
+    lead = nest.stores[0]
+    whole = lead.at.index == lead.index and not lead.at.conditions and lead.target.tensor.extents == shape
+    return whole and covers(nest, lead.at, shape) == {v for v, e in enumerate(nest.extents) if is_wide(e)}
