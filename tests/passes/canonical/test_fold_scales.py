@@ -10,11 +10,19 @@ import pytest
 from typer.testing import CliRunner
 
 import shlo_jit
+from shlo_jit import tuning
 from shlo_jit.cli import app
 from shlo_jit.ir.core import walk
 from shlo_jit.passes import core_functions
 
 SCALED = {"stablehlo.multiply", "stablehlo.divide"}
+
+
+@pytest.fixture(autouse=True)
+def _products_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not reductions, where they are small."""
+    for name in ("SMALL_PRODUCT", "SMALL_PRODUCT_STRIDED", "SMALL_VECTOR_PRODUCT"):
+        monkeypatch.setattr(tuning, name, 0)
 
 
 class Program:
