@@ -429,9 +429,10 @@ class _Decision:
             if parts > 1 and width % parts == 0 and self._fills_tiles(width // parts, columns):
                 self._split_line(width // parts, parts)
                 return
-        each = _round(-(-width // _round(wanted, 4)), self.plan.mr)
-        if wanted > 1 and self.output[0] == 1 and equal(self.images, 1) and self._fills_tiles(each, columns):
-            self._split_line(each, -(-width // each))
+        if wanted > 1 and self.output[0] == 1 and equal(self.images, 1):
+            each = _round(-(-width // _round(wanted, 4)), self.plan.mr)
+            if self._fills_tiles(each, columns):
+                self._split_line(each, -(-width // each))
 
     def _split_line(self, width: int, parts: int) -> None:
         self.output = (self.output[0], parts, width)
