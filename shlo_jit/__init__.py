@@ -30,11 +30,11 @@ from shlo_jit.errors import (
     WorkerTimeoutError,
 )
 from shlo_jit.runtime.callbacks import register_custom_call
-from shlo_jit.runtime.ffi.types import register_ffi_type
 from shlo_jit.version import __version__
 
 if TYPE_CHECKING:
     from shlo_jit.builder.jit import jit
+    from shlo_jit.runtime.ffi.types import register_ffi_type
 
 __all__ = [
     "Diagnostic",
@@ -66,9 +66,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`jit` and `builder`, imported when they are asked for: the builder stands above all that this module is."""
+    """What is imported when it is asked for: the builder stands above all that this module is, and few programs have
+    handlers."""
     if name == "jit":
         return importlib.import_module("shlo_jit.builder.jit").jit
     if name == "builder":
         return importlib.import_module("shlo_jit.builder")
+    if name == "register_ffi_type":
+        return importlib.import_module("shlo_jit.runtime.ffi.types").register_ffi_type
     raise AttributeError(f"module 'shlo_jit' has no attribute {name!r}")

@@ -4,14 +4,9 @@ kept in the temporary folder for whoever looks into that."""
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
-import shlex
-import tempfile
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from shlo_jit import tuning
 from shlo_jit.errors import ExecutionError, InternalError, StableHLOError
 from shlo_jit.options import OptionError
 from shlo_jit.sizes import NotSymbolic
@@ -35,67 +30,11 @@ def defects(program: Callable[[], Module], entry: str) -> Iterator[None]:
         if isinstance(error, InternalError) and error.program is not None:
             raise
         what = str(error) if isinstance(error, InternalError) else _defect(error)
-        kept, said = _keeping(program, entry)
+        from shlo_jit.kept import keep
+
+        kept, said = keep(program, entry)
         raise InternalError("\n".join([what, *said]), program=kept) from error
 
 
 def _defect(error: Exception) -> str:
     return f"shlo_jit failed on this program ({type(error).__name__}: {error}); please report it"
-
-
-def _keeping(program: Callable[[], Module], entry: str) -> tuple[str, list[str]]:
-    """The file that the program was written to, or nothing, and lines that say where it is, or why it is nowhere."""
-    from shlo_jit.ir.unknown import has_unknown
-
-    try:
-        module = program()
-        if _constant_bytes(module) > tuning.KEPT_PROGRAM_BYTES:
-            return "", [f"Its constants have more than {tuning.KEPT_PROGRAM_BYTES >> 20} MiB: it is not kept."]
-        path = _write(str(module).encode())
-    except OSError as error:
-        return "", [f"It could not be kept in a file: {error.strerror or error}"]
-    except Exception:  # it cannot even be read, or printed: what went wrong first counts
-        return "", []
-    if has_unknown(module):  # nothing is compiled of those before they are called
-        return path, [f"The program is in {path}"]
-    how = "" if entry == "main" else f" --entry {shlex.quote(entry)}"
-    command = f"shlo-jit reduce {shlex.quote(path)}{how} --crash -o small.mlir"
-    return path, [f"The program is in {path}; this makes it smaller:", f"  {command}"]
-
-
-def _constant_bytes(module: Module) -> int:
-    from shlo_jit.ir.core import walk
-    from shlo_jit.ir.types import TensorType
-
-    constants = (r.type for op in walk(module.body) if op.name == "stablehlo.constant" for r in op.results)
-    return sum(t.nbytes for t in constants if isinstance(t, TensorType))
-
-
-def _write(text: bytes) -> str:
-    """The file with a program's text, the same one whenever it fails. It is there as a whole or not at all, whoever
-    else writes it meanwhile, or fills the disk. Raises OSError."""
-    folder = tempfile.gettempdir()
-    name = f"shlo_jit-{os.getuid()}-{hashlib.sha256(text).hexdigest()[:12]}"
-    path = os.path.join(folder, f"{name}.mlir")
-    if _is_ours(path):
-        return path
-    descriptor, own = tempfile.mkstemp(".mlir", f"{name}-", folder)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(text)
-    except OSError:
-        os.unlink(own)
-        raise
-    try:
-        os.replace(own, path)
-    except OSError:  # somebody else's file has the name
-        return own
-    return path
-
-
-def _is_ours(path: str) -> bool:
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return False
-    return found.st_uid == os.getuid() and os.path.isfile(path) and not os.path.islink(path)

@@ -30,7 +30,6 @@ import os
 import random
 import stat
 import struct
-import tempfile
 import threading
 import time
 import warnings
@@ -356,6 +355,8 @@ def _cache_in(folder: str, limit: str) -> ObjectCache:
 
         folder = platformdirs.user_cache_dir("shlo_jit")
         if not os.path.isabs(folder):  # a user without a home
+            import tempfile
+
             folder = os.path.join(tempfile.gettempdir(), f"shlo_jit-{os.geteuid()}")
     return ObjectCache(folder, environment.size(limit, "SHLO_JIT_CACHE_BYTES", DEFAULT_BYTES))
 

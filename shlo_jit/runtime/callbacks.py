@@ -36,8 +36,7 @@ from shlo_jit.codegen.abi import Status
 from shlo_jit.codegen.program import Callback, Port
 from shlo_jit.custom.functions import CustomCode, as_code
 from shlo_jit.errors import ExecutionError
-from shlo_jit.runtime.ffi.functions import address_of, capsule_name, is_capsule, is_native
-from shlo_jit.runtime.ffi.structures import STAGES
+from shlo_jit.runtime.ffi.functions import STAGES, address_of, capsule_name, is_capsule, is_native
 from shlo_jit.runtime.host import HOST_CALLS, Host
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-import sysconfig
 
 import numpy as np
 
@@ -31,7 +30,7 @@ READY = 0x101
 @functools.cache
 def as_expected() -> bool:
     """Whether this interpreter's objects have the layout above."""
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if sys.implementation.name != "cpython" or "t" in sys.abiflags:
         return False
     sizes = object.__basicsize__, tuple.__basicsize__, bytes.__basicsize__
     if sizes != (16, ITEMS, PAYLOAD + 1) or np.ndarray.__basicsize__ < FLAGS + 4:

@@ -17,15 +17,15 @@ from shlo_jit.runtime.library_file import read_library
 from shlo_jit.runtime.library_symbols import needs
 
 NETWORK = f"""
-func.func @main(%x: tensor<?x64xf32>) -> (tensor<?x64xf32>, tensor<?xf32>) {{
-  %w = stablehlo.constant dense<{dense(64, 64)}> : tensor<64x64xf32>
+func.func @main(%x: tensor<?x160xf32>) -> (tensor<?x160xf32>, tensor<?xf32>) {{
+  %w = stablehlo.constant dense<{dense(160, 160)}> : tensor<160x160xf32>
   %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
-    : (tensor<?x64xf32>, tensor<64x64xf32>) -> tensor<?x64xf32>
-  %1 = stablehlo.tanh %0 : tensor<?x64xf32>
+    : (tensor<?x160xf32>, tensor<160x160xf32>) -> tensor<?x160xf32>
+  %1 = stablehlo.tanh %0 : tensor<?x160xf32>
   %zero = stablehlo.constant dense<0.0> : tensor<f32>
   %2 = stablehlo.reduce(%1 init: %zero) applies stablehlo.add across dimensions = [1]
-    : (tensor<?x64xf32>, tensor<f32>) -> tensor<?xf32>
-  return %1, %2 : tensor<?x64xf32>, tensor<?xf32>
+    : (tensor<?x160xf32>, tensor<f32>) -> tensor<?xf32>
+  return %1, %2 : tensor<?x160xf32>, tensor<?xf32>
 }}
 """
 ADD = """
@@ -53,13 +53,13 @@ func.func @main(%x: tensor<?xi32>) -> tensor<?xi32> {
 }
 """
 SIZES = (0, 1, 3, 40)
-CALLS = [[(n, 64)] for n in SIZES]
+CALLS = [[(n, 160)] for n in SIZES]
 ADD_CALLS = [["1x4xf32", "1x4xf32"], [(2, 4), (2, 4)]]
 COUNT_CALLS = [[np.int32(n), (m,)] for n, m in ((2, 3), (5, 3), (2, 4))]
 
 
 def rows(n: int) -> np.ndarray:
-    return np.random.default_rng(n).standard_normal((n, 64)).astype(np.float32)
+    return np.random.default_rng(n).standard_normal((n, 160)).astype(np.float32)
 
 
 # ---------------------------------------------------------------------- in Python
@@ -73,7 +73,7 @@ def test_same_bits_as_compiled(ending: str, weights: str, tmp_path: Path) -> Non
     assert (loaded.inputs, loaded.outputs) == (compiled.inputs, compiled.outputs)
     assert repr(loaded) == repr(compiled)
     # The matrix and the zero that the reduction of no rows may leave, each once for all shapes.
-    assert read_library(path).metadata["weights"]["bytes"] - 64 * 64 * 4 in (0, 64)
+    assert read_library(path).metadata["weights"]["bytes"] - 160 * 160 * 4 in (0, 64)
 
 
 def test_several_targets(tmp_path: Path) -> None:
@@ -87,9 +87,9 @@ def test_shapes_that_there_are_not(tmp_path: Path) -> None:
     loaded = shlo_jit.load(exported(NETWORK, tmp_path, shapes=CALLS))
     with pytest.raises(ValueError) as raised:
         loaded(rows(2))
-    there = ", ".join(f"float32[{n},64]" for n in SIZES)
-    assert str(raised.value) == f"the library has code for x = {there}; got float32[2,64]"
-    with pytest.raises(ValueError, match=r"argument 0 \(x\): expected float32\[\?,64\], got float32\[3,63\]"):
+    there = ", ".join(f"float32[{n},160]" for n in SIZES)
+    assert str(raised.value) == f"the library has code for x = {there}; got float32[2,160]"
+    with pytest.raises(ValueError, match=r"argument 0 \(x\): expected float32\[\?,160\], got float32\[3,159\]"):
         loaded(rows(3)[:, 1:])
     assert same(loaded(rows(3)), shlo_jit.compile(NETWORK)(rows(3)))
 
@@ -360,7 +360,7 @@ def test_generic_host(tmp_path: Path) -> None:
     host, compiled = Host(tmp_path, tmp_path / "model.h"), shlo_jit.compile(NETWORK)
     for number, n in enumerate(SIZES):
         want = compiled(rows(n))
-        static = shlo_jit.compile(shlo_jit.refine(NETWORK, [(n, 64)]))
+        static = shlo_jit.compile(shlo_jit.refine(NETWORK, [(n, 160)]))
         assert same(host.call(path, "model", [rows(n)], static.outputs, function=number), want)
 
 

@@ -293,7 +293,8 @@ def is_small(lhs: Value, roles: Roles, extents: list[int]) -> bool:
         most = tuning.SMALL_VECTOR_PRODUCT
     elif strided or lhs.tensor.storage.itemsize < 4:
         most = tuning.SMALL_PRODUCT_STRIDED
-    return hint_of(rows * columns * terms) <= most
+    size = rows * columns * terms
+    return isinstance(size, int) and size <= most  # of any number of rows there may be many
 
 
 def _sum_of_products(rw: Rewriter, operands: list[Value], roles: Roles, t: TensorType) -> Value:

@@ -23,6 +23,7 @@ from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.runtime.ffi import structures as s
 from shlo_jit.runtime.ffi.api import TYPES, Functions, function
+from shlo_jit.runtime.ffi.functions import STAGES
 from shlo_jit.runtime.ffi.records import NULL, get, place, put
 
 FRAME_BYTES = ctypes.sizeof(s.CallFrame)
@@ -143,7 +144,7 @@ def _write_call(module: ModuleText, functions: Functions) -> None:
     done = b.label("done")
     ends: list[tuple[V, str]] = []
     for stage in (s.PREPARE, s.INITIALIZE, s.EXECUTE):
-        handler = get(b, "ptr", call, s.Call, s.STAGES[stage])
+        handler = get(b, "ptr", call, s.Call, STAGES[stage])
         run, following = b.label("run"), b.label("next")
         b.branch_if(b.icmp("ne", handler, NULL), run, following)
         b.start(run)

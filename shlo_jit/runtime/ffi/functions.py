@@ -1,10 +1,13 @@
-"""Functions and data of native libraries, as users give them: by a PyCapsule, by ctypes, or by address."""
+"""Functions and data of native libraries, as users give them: by a PyCapsule, by ctypes, or by address; for the foreign
+function interface one a stage."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Any
 
+STAGES = ("instantiate", "prepare", "initialize", "execute")
+"""Of a handler of the foreign function interface, by number."""
 _CTYPES_FUNCTION: type = ctypes.CFUNCTYPE(None).__mro__[1]
 """What all ctypes functions are an instance of."""
 _name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))

@@ -16,7 +16,7 @@ from shlo_jit.errors import ExecutionError
 from shlo_jit.runtime.ffi import structures as s
 from shlo_jit.runtime.ffi.attributes import Unfit, attributes
 from shlo_jit.runtime.ffi.dispatch import BUFFERS, FRAME_BYTES
-from shlo_jit.runtime.ffi.functions import address_of, is_native
+from shlo_jit.runtime.ffi.functions import STAGES, address_of, is_native
 from shlo_jit.runtime.ffi.library import FfiLibrary, ffi_library
 
 API_VERSION = 4
@@ -57,7 +57,7 @@ class HandlerCall:
         self._call = s.Call(device_ordinal=device_ordinal, threads=threads)
         self._ask_versions(handlers)
         self._make_block(attrs)
-        self._call.prepare, self._call.initialize, self._call.execute = (handlers.get(n) for n in s.STAGES[1:])
+        self._call.prepare, self._call.initialize, self._call.execute = (handlers.get(n) for n in STAGES[1:])
         # not as the interpreter ends: another thread may be in a call until then
         weakref.finalize(self, _end_state, self.library, self._call, self._keep).atexit = False
         if "instantiate" in handlers:
@@ -71,7 +71,7 @@ class HandlerCall:
     def fail(self, error: int, stage: int) -> None:
         """What a stage has returned, as an exception."""
         message = self.library.take_error(error)
-        raise ExecutionError(f"{name_of(self._callback)} failed in its stage {s.STAGES[stage]}: {message}")
+        raise ExecutionError(f"{name_of(self._callback)} failed in its stage {STAGES[stage]}: {message}")
 
     # ------------------------------------------------------------------ when it is made
     def _frame(self, context: s.Context, **fields: Any) -> s.CallFrame:
@@ -89,7 +89,7 @@ class HandlerCall:
             frame = self._frame(context, extension_start=ctypes.addressof(extension))
             error = self.library.run(handler, ctypes.addressof(frame), s.EXECUTE)
             if error:
-                self.fail(error, s.STAGES.index(stage))
+                self.fail(error, STAGES.index(stage))
             found = metadata.api_version.major_version, metadata.api_version.minor_version
             if found[0] != s.VERSION[0] or found[1] > s.VERSION[1]:
                 made = "does not say its version" if found[0] < 0 else f"is for version {found[0]}.{found[1]}"

@@ -11,8 +11,6 @@ from ctypes import c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
 VERSION = (0, 3)
 """Major and minor. Handlers of a lower minor version find what they know."""
-STAGES = ("instantiate", "prepare", "initialize", "execute")
-"""By number."""
 INSTANTIATE, PREPARE, INITIALIZE, EXECUTE = range(4)
 METADATA = 1
 """The type of the extension that asks a handler for its version."""
