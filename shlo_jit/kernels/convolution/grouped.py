@@ -156,8 +156,8 @@ class _Line:
     def _tested(self, lines: list[V], column: V, at: V, count: int) -> list[V]:
         """Zeros for pixels beyond the input, which are not read: others are in their place."""
         b, g = self.b, self.g
-        lines, inside = zip(*(self._clamped(x, axis) for x, axis in zip(lines, "dh", strict=True)), strict=True)
-        source = b.offset(b.offset(self.input, dot(b, *zip(lines, g.ints("in_sd in_sh"), strict=True))), at)
+        near, inside = zip(*(self._clamped(x, axis) for x, axis in zip(lines, "dh", strict=True)), strict=True)
+        source = b.offset(b.offset(self.input, dot(b, *zip(near, g.ints("in_sd in_sh"), strict=True))), at)
         unit = vector(self.plan.unit, self.plan.lanes)
         found: list[V] = []
         for p in range(count):
