@@ -258,6 +258,23 @@ ATTENTION_BLOCK_BYTES = 32 << 10
 GRADIENT_BLOCK_BYTES = 512 << 10
 """Bytes of scores, about, that a block of rows of the gradient of attention has: both products that it reads. Chosen: a
 part of the second level cache; fewer rows would go over the sums more often."""
+BANDS_BYTES = 1 << 20
+"""Bytes of images from which on the step that makes them and the one that reads them run in bands of lines. Chosen: the
+second level cache of a core; two cores keep what is smaller from one step to the next."""
+BANDS_BUFFER = 512 << 10
+"""Bytes, about, of what a band makes and reads again. Chosen: half of the second level cache; the rest is for what
+comes in and goes out."""
+BANDS_KEPT = 8
+"""Lines of a band, at least, for each that the band after it needs as well, and which is moved for it. Chosen: moving
+more took as long as the caches saved."""
+BANDS_KERNEL_BYTES = 640 << 10
+"""Bytes of weights that bands meet at most, each of them anew. Chosen: what the second level cache keeps beside some
+lines."""
+BANDS_TASKS = 4
+"""Tasks of steps in bands for each thread of the call. Where bands need lines of their neighbours there is one for each
+thread: tasks make those at their ends twice. Chosen."""
+BANDS_LINES = 4
+"""Lines of the last result that a task in bands has at least. Chosen: some more than what it makes twice."""
 GEMM_SERIAL = 1 << 20
 """Multiply-adds up to which a product runs on the caller: some 10 us, where waking threads costs as much. No case
 moves."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from shlo_jit import tuning
 from shlo_jit.fuse.attention import form_attention
+from shlo_jit.fuse.bands import form_bands
 from shlo_jit.fuse.choices import chooses
 from shlo_jit.fuse.dear import dear
 from shlo_jit.fuse.epilogue import attach_epilogues
@@ -93,6 +94,7 @@ class _Fusion(Grouping):
         attach_epilogues(block)
         form_attention(block)
         form_gradients(block)
+        form_bands(block)
         return block
 
     def constant(self, op: Op, position: int) -> None:

@@ -112,8 +112,13 @@ class OpStep(Step):
     """Of a product: the operand that is read piece by piece."""
     attention: Attention | None = None
     """Of a product: what is run for each block of its rows before it."""
+    bands: tuple[OpStep, ...] = ()
+    """Steps that run before this one, each a band of lines at a time, and make what the next one reads (see
+    `bands.py`)."""
     no_epilogue: Refusal | None = None
     """Of a product: why no loop runs on its tiles."""
+    no_bands: Refusal | None = None
+    """Of a convolution or product: why it does not run in bands with what reads it."""
     no_attention: Refusal | None = None
     """Of a product that a row program reads: why the two do not run for blocks of rows of another product."""
 
@@ -121,6 +126,8 @@ class OpStep(Step):
     def operands(self) -> list[Value]:
         """What the kernel reads for any part of its result; an epilogue's operands are left out."""
         own = [v for o in self.op.operands for v in self.parts_of(o)]
+        if self.bands:
+            return [v for v in (*(v for step in self.bands for v in step.reads), *own) if v in self.reads]
         if self.attention is None:
             return own
         firsts = [v for step in self.attention.firsts for v in step.operands]
@@ -133,15 +140,24 @@ class OpStep(Step):
 
     @property
     def kind(self) -> str:
-        """Whose kernel runs it: the op's name, `attention`, its `gradient`, or `pieces` of a product with some."""
+        """Whose kernel runs it: the op's name, `attention`, its `gradient`, `bands`, or `pieces` of a product with
+        some."""
+        if self.bands:
+            return "bands"
         if self.attention is not None:
             return "gradient" if self.attention.sums else "attention"
         return self.op.name if self.pieces is None else "pieces"
 
     @property
+    def parts(self) -> list[Step]:
+        """Steps that run within it: the loop on its tiles, and what runs before it."""
+        found = [self.epilogue, *(self.attention.steps if self.attention is not None else []), *self.bands]
+        return [step for step in found if step is not None]
+
+    @property
     def title(self) -> str:
         """The op's name; of a call that stands for an op of ours, that one's."""
-        if self.attention is not None:
+        if self.attention is not None or self.bands:
             return self.kind
         name = self.op.attributes.get("call_target_name", "") if self.op.name == "stablehlo.custom_call" else ""
         return (name if name.startswith("shlo_jit.") else self.op.name).partition(".")[2]
@@ -261,8 +277,7 @@ def source_ops(step: Step) -> list[Op]:
     if isinstance(step, NestStep):
         found = [n.op for n in step.nest.nodes.values() if n.op.name != "stablehlo.constant"]
     elif isinstance(step, OpStep):
-        parts = [step.epilogue, *(step.attention.steps if step.attention is not None else [])]
-        found = [step.op, *(op for part in parts if part is not None for op in source_ops(part))]
+        found = [step.op, *(op for part in step.parts for op in source_ops(part))]
         found += [step.pieces.whole.op] if step.pieces is not None and step.pieces.whole.op is not None else []
     else:
         found = [step.op] if isinstance(step, ControlStep) else []

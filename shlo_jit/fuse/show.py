@@ -50,6 +50,10 @@ def _step(step: Step, label: str, names: Names) -> list[str]:
     lines.append(f"{pad}      reads   {reads or '-'}")
     for value in _in_pieces(step):
         lines.append(f"{pad}      pieces  {names(value)} {type_text(value)}   (never in memory as a whole)")
+    for part in step.bands if isinstance(step, OpStep) else ():
+        lines.append(f"{pad}      in bands {part.title} {_body(part)}".rstrip())
+        inside = [v for v in part.writes if v not in step.writes and not (part.epilogue and v is part.op.result)]
+        lines += [f"{pad}      lines   {names(v)} {type_text(v)}   (never in memory as a whole)" for v in inside]
     for value in step.writes:
         why = step.why.get(value, "")
         lines.append(f"{pad}      writes  {names(value)} {type_text(value)}{f'   ({why})' if why else ''}")
@@ -57,6 +61,8 @@ def _step(step: Step, label: str, names: Names) -> list[str]:
         lines.append(f"{pad}      no loop on its tiles   ({step.no_epilogue.reason})")
     if isinstance(step, ControlStep) and step.no_turns is not None:
         lines.append(f"{pad}      turn by turn   ({step.no_turns.reason})")
+    if isinstance(step, OpStep) and step.no_bands is not None:
+        lines.append(f"{pad}      not in bands with its reader   ({step.no_bands.reason})")
     if isinstance(step, OpStep) and step.no_attention is not None:
         lines.append(f"{pad}      not by blocks of rows   ({step.no_attention.reason})")
     return lines

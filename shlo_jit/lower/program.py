@@ -169,7 +169,7 @@ class ProgramLowering:
         for need in routine.needs:
             self.use(need)
 
-    def parallel(self, task: str, pointers: list[V], tasks: int, threads: V | None = None) -> None:
+    def parallel(self, task: str, pointers: list[V], tasks: V | int, threads: V | None = None) -> None:
         """Run `void task(ptr frame, i64 index, i64 worker)` for every index; the frame holds the pointers. `threads`:
         how many may work on them, where that is not the call's number."""
         b = self.b
@@ -177,7 +177,11 @@ class ProgramLowering:
         frame = b.alloca("ptr", max(1, len(pointers)))
         for i, p in enumerate(pointers):
             b.store(p, b.element(frame, "ptr", i))
-        b.call("void", "shlo_parallel", [V("ptr", f"@{task}"), frame, i64(tasks), threads or self.thread_count])
+        b.call(
+            "void",
+            "shlo_parallel",
+            [V("ptr", f"@{task}"), frame, tasks if isinstance(tasks, V) else i64(tasks), threads or self.thread_count],
+        )
 
     def run_tasks(self, task: str, pointers: list[V], tasks: Tasks) -> None:
         """`parallel`, of tasks that each go over `grain` units; of few units, on one thread."""

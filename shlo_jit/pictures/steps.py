@@ -168,7 +168,13 @@ def _kind(step: Step) -> str:
         return "control"
     if isinstance(step, NestStep):
         return "loop" if step.title in ("loop", "turns") else "row"
-    is_product = isinstance(step, OpStep) and step.title in ("dot_general", "convolution", "attention", "gradient")
+    is_product = isinstance(step, OpStep) and step.title in (
+        "dot_general",
+        "convolution",
+        "attention",
+        "gradient",
+        "bands",
+    )
     return "product" if is_product else "other"
 
 

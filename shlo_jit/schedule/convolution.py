@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -80,20 +80,26 @@ class ConvolutionSchedule(PanelsSchedule):
 
 
 def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
+    return NOTHING if step.op.result.tensor.size == 0 else convolution_of(step, context)
+
+
+def convolution_of(step: OpStep, context: Context, lines: int = 0) -> ConvolutionSchedule:
+    """`lines`: of an image's, so many at most are made by a call, if not all of all images."""
     op, target = step.op, context.target
-    if op.result.tensor.size == 0:
-        return NOTHING
-    shape, types = conv_shape(op), gemm_types(op)
+    whole, types = conv_shape(op), gemm_types(op)
+    # A single line of pixels may be cut into several, and the call could not tell them apart.
+    shape = replace(whole, batch=1, output=(max(2, lines), *whole.output[1:])) if lines else whole
+    calls = -(-whole.batch * whole.output[0] // lines) if lines else 1
     kernel = op.operands[1].op
     is_constant = kernel is not None and kernel.name == "stablehlo.constant"
-    table = tuple(conv_table(shape, types, target, is_constant))
+    table = tuple(conv_table(shape, types, target, is_constant, calls))
     t = dict(zip(FIELDS, table, strict=True))
     blocks = kernel_blocks(shape, types, target) if t["w_prepacked"] else []
-    pixels, features = prod(shape.output), shape.co * shape.groups
-    if shape.features_last:
-        numbers = 1, shape.batch * pixels, features
+    pixels, features = prod(whole.output), whole.co * whole.groups
+    if whole.features_last:
+        numbers = 1, whole.batch * pixels, features
     else:
-        numbers = shape.batch, features, pixels
+        numbers = whole.batch, features, pixels
     return ConvolutionSchedule(
         shape=shape,
         types=types,

@@ -52,6 +52,7 @@ SCHEDULERS: dict[str, tuple[str, str]] = {
     "pieces": ("pieces", "schedule_pieces"),
     "attention": ("attention", "schedule_attention"),
     "gradient": ("gradient", "schedule_gradient"),
+    "bands": ("bands", "schedule_bands"),
     "stablehlo.convolution": ("convolution", "schedule_convolution"),
     "stablehlo.custom_call": ("custom_call", "schedule_custom_call"),
     "stablehlo.fft": ("fft", "schedule_fft"),

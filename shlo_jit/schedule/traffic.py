@@ -51,13 +51,15 @@ def step_traffic(step: Step) -> Traffic:
     if not isinstance(step, OpStep):
         return Traffic({}, 0)
     reads = {value: _nbytes(value) for value in step.operands}
+    of_parts = {value for part in step.bands for value in part.writes}
+    beside = sum(_nbytes(value) for value in step.writes if value in of_parts)
     if step.epilogue is None:
-        return Traffic(reads, sum(map(_nbytes, step.op.results)))
+        return Traffic(reads, sum(map(_nbytes, step.op.results)) + beside)
     more, written = _nest_traffic(step.epilogue.nest)
     for value, nbytes in more.items():
         if value is not step.op.result:  # that is in the cache
             reads[value] = reads.get(value, 0) + nbytes
-    return Traffic(reads, written)
+    return Traffic(reads, written + beside)
 
 
 def _nest_traffic(nest: Nest) -> Traffic:
@@ -86,8 +88,7 @@ def step_operations(step: Step) -> Operations | None:
     own = _op_operations(step.op)
     if own is None:
         return own
-    parts = [step.epilogue, *(step.attention.steps if step.attention is not None else [])]
-    inside = [step_operations(part) for part in parts if part is not None]
+    inside = [step_operations(part) for part in step.parts]
     counted = [Operations(own, 0), *(found for found in inside if found is not None)]
     return Operations(sum(o.simple for o in counted), sum(o.functions for o in counted))
 

@@ -26,8 +26,7 @@ def step_work(step: Step) -> int:
             len(nest.loads) + sum(cost(n.op) for n in nest.nodes.values())
         )
     if isinstance(step, OpStep):
-        parts = [step.epilogue, *(step.attention.steps if step.attention is not None else [])]
-        return tuning.STEP_WORK + _op_work(step.op) + sum(step_work(part) for part in parts if part is not None)
+        return tuning.STEP_WORK + _op_work(step.op) + sum(map(step_work, step.parts))
     return tuning.STEP_WORK
 
 

@@ -32,10 +32,12 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.sizes import Size, equal, hint_of
 
 
-def conv_table(shape: ConvShape, types: GemmTypes, target: Target, is_constant: bool = False) -> list[int]:
+def conv_table(
+    shape: ConvShape, types: GemmTypes, target: Target, is_constant: bool = False, calls: int = 1
+) -> list[int]:
     """The parameter table of the routine, `FIELDS` in order. Of a kernel that `is_constant`, the routine wants what
-    `prepacked.py` makes of it, where `w_prepacked` says so."""
-    return _Decision(shape, types, target, is_constant).table()
+    `prepacked.py` makes of it, where `w_prepacked` says so. `calls`: of the routine with this table, about."""
+    return _Decision(shape, types, target, is_constant, calls).table()
 
 
 def kernel_blocks(shape: ConvShape, types: GemmTypes, target: Target) -> list[int]:
@@ -81,6 +83,7 @@ class _Decision:
     target: Target
     is_constant: bool
     """Whether the kernel is known when the program is compiled."""
+    calls: int = 1
     values: dict[str, int] = field(default_factory=dict)
     copies_margins: bool = False
     """Whether tasks copy what windows read that reach beyond the image, and read the others in place."""
@@ -411,7 +414,7 @@ class _Decision:
         each = each or [(turns(plan, width), -plan.mr)]
         own = -(-width // -(-width // plan.mr))
         s, taps = self.shape, self.window[0] * self.window[1] * self.window[2]
-        work = hint_of(self.images * self.pixels * s.groups * s.co * s.ci * taps)
+        work = hint_of(self.images * self.pixels * s.groups * s.co * s.ci * taps) * self.calls
         if plan.kind == "plain" and own * plan.nv >= SUMS and work >= tuning.CONV_OWN_TILE:
             each.append((width // own * own + turns(plan, width % own), -own))
         least, height = min(each)

@@ -15,6 +15,7 @@ KERNELS: dict[str, tuple[str, str]] = {
     "pieces": ("pieces", "lower"),
     "attention": ("attention", "lower"),
     "gradient": ("gradient", "lower"),
+    "bands": ("bands", "lower"),
     "stablehlo.convolution": ("convolution", "lower"),
     "stablehlo.custom_call": ("custom_call", "lower"),
     "stablehlo.fft": ("fft", "lower"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import V
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.schedule.epilogue import Epilogue
@@ -18,17 +19,22 @@ def write_epilogue(low: ProgramLowering, epilogue: Epilogue | None) -> tuple[V, 
     """The address of the epilogue's function, and the frame to hand to it; nulls where there is none, or it is late."""
     if epilogue is None or epilogue.is_late:
         return NULL, NULL
-    check_supported(epilogue.step.nest)
-    b, nest = low.b, epilogue.step.nest
-    values = list(dict.fromkeys([*(k[0] for k in nest.loads), *(s.target for s in nest.stores)]))
-    hint = f"epilogue_{epilogue.step.hint}"
-    name = low.new_name(hint)
-    aligned = low.aligned(epilogue.step)
-    NestLowering(epilogue.schedule).write_epilogue(low.module, name, values, aligned, symbolic=low.is_symbolic)
-    name = low.share(hint, name)
+    b = low.b
+    name, values = epilogue_function(low, epilogue, low.aligned(epilogue.step))
     frame = b.alloca("ptr", len(values) + low.is_symbolic)
     for i, v in enumerate(values):
         b.store(low.pointer(v), b.element(frame, "ptr", i))
     if low.is_symbolic:
         b.store(low.scope.dims, b.element(frame, "ptr", len(values)))
     return V("ptr", f"@{name}"), frame
+
+
+def epilogue_function(low: ProgramLowering, epilogue: Epilogue, aligned: set[Value]) -> tuple[str, list[Value]]:
+    """The name of the epilogue's function, and the values whose addresses its frame holds."""
+    check_supported(epilogue.step.nest)
+    nest = epilogue.step.nest
+    values = list(dict.fromkeys([*(k[0] for k in nest.loads), *(s.target for s in nest.stores)]))
+    hint = f"epilogue_{epilogue.step.hint}"
+    name = low.new_name(hint)
+    NestLowering(epilogue.schedule).write_epilogue(low.module, name, values, aligned, symbolic=low.is_symbolic)
+    return low.share(hint, name), values

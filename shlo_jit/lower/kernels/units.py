@@ -17,9 +17,16 @@ Write = Callable[[Builder, list[V], V, V], None]
 
 def run_units(low: ProgramLowering, hint: str, pointers: list[V], write: Write, tasks: Tasks) -> None:
     """Write a kernel and call it over its units, as the tasks say."""
-    units = tasks.units
-    if units <= 0:
-        return
+    if tasks.units > 0:
+        name, pointers = write_units(low, hint, pointers, write, tasks.units if tasks.is_one else 0)
+        low.run_units(name, pointers, tasks)
+
+
+def write_units(
+    low: ProgramLowering, hint: str, pointers: list[V], write: Write, all_of: int = 0
+) -> tuple[str, list[V]]:
+    """Write a kernel; its name, and the addresses that it takes. `all_of`: the number of units, where each call is for
+    all of them."""
     params = [("ptr", f"p{i}") for i in range(len(pointers))]
     if low.is_symbolic:
         params.append(("ptr", "dims"))
@@ -27,8 +34,7 @@ def run_units(low: ProgramLowering, hint: str, pointers: list[V], write: Write, 
     params += [("i64", "first"), ("i64", "last")]
     name = low.new_name(hint)
     b = low.module.function(name, params, noalias=True, attributes="nounwind")
-    first, last = b.params[-2:] if not tasks.is_one else (i64(0), i64(units))
+    first, last = (i64(0), i64(all_of)) if all_of else b.params[-2:]
     write(b, [p for p in b.params[:-2] if p is not b.dims], first, last)
     b.ret()
-    name = low.share(hint, name)
-    low.run_units(name, pointers, tasks)
+    return low.share(hint, name), pointers

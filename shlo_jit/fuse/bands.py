@@ -1,0 +1,270 @@
+"""Steps in bands of lines: a convolution or product and the step that reads its images run a few lines at a time.
+
+Needs: the ordered steps of a block, epilogues attached. A chain of steps, each of which reads the images that the one
+before writes, becomes one step: for a band of lines of the last one's result, each step makes the lines that the next
+one needs. So what is between two of them stays in the second level cache, and is never in memory as a whole where
+nobody else reads it.
+
+    %y = convolution(%x)                 bands of %z: lines of %y, then those of %z that follow from them
+    %z = reduce_window(%y)         ->
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from shlo_jit import tuning
+from shlo_jit.fuse.grouping import has_plain_body
+from shlo_jit.fuse.plan import OpStep, PlanBlock, Step
+from shlo_jit.fuse.refusal import Refusal
+from shlo_jit.ir import index as ix
+from shlo_jit.ir.attributes import ConvDims
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ops.runs import roles_of
+from shlo_jit.ops.window import padding_pairs
+
+CONVOLUTION, PRODUCT, WINDOW = "stablehlo.convolution", "stablehlo.dot_general", "stablehlo.reduce_window"
+MAKERS = (CONVOLUTION, PRODUCT)
+
+
+class Lines(NamedTuple):
+    """What a step reads of an image's lines for its own line i: `reach` of them from i * stride - low on; what lies
+    outside of the image is padding."""
+
+    stride: int
+    low: int
+    reach: int
+
+    def is_each_once(self, lines: int, results: int) -> bool:
+        """Whether so many lines are each read for one of so many results."""
+        return self.low == 0 and self.reach == self.stride and self.stride * results == lines
+
+
+def form_bands(block: PlanBlock) -> None:
+    """Let chains of steps run in bands; the block's steps stay in an order that is allowed."""
+    if any(isinstance(step, OpStep) and step.op.name in MAKERS for step in block.steps):
+        _Forming(block).run()
+
+
+class _Forming:
+    def __init__(self, block: PlanBlock):
+        self.block = block
+        self.place = {id(step): i for i, step in enumerate(block.steps)}
+        self.readers: dict[Value, list[Step]] = {}
+        for step in block.steps:
+            for value in dict.fromkeys(step.reads):
+                self.readers.setdefault(value, []).append(step)
+
+    def run(self) -> None:
+        gone: set[int] = set()
+        for step in self.block.steps:
+            if id(step) not in gone:
+                chain = self.chain(step)
+                gone |= {id(part) for part in chain[:-1]}
+                if len(chain) > 1:
+                    self.form(chain)
+        self.block.steps = [step for step in self.block.steps if id(step) not in gone]
+
+    def chain(self, first: Step) -> list[OpStep]:
+        """The step, and those that run in bands with it."""
+        chain: list[OpStep] = []
+        step: Step | None = first
+        while isinstance(step, OpStep) and (not chain or step is not first):
+            chain.append(step)
+            found = self.next(step)
+            step = found if found is not None and self.may_wait(chain, found) else None
+        while len(chain) > 1 and (bad := self.written_twice(chain)):
+            chain[bad - 1].no_bands = Refusal("it writes lines for others that two bands of its reader need")
+            chain = chain[:bad] if bad > 1 else chain[:1]
+        return chain
+
+    def next(self, maker: OpStep) -> OpStep | None:
+        """The step that reads the images that a step makes, if the two can go in bands and gain from it."""
+        image = image_of(maker)
+        if image is None or not is_large(image):
+            return None
+        reader = next((s for s in self.readers.get(image, []) if isinstance(s, OpStep) and reads_lines(s, image)), None)
+        if reader is None:
+            return None
+        maker.no_bands = unfit(maker, image, reader)
+        if maker.no_bands is None and reader.op.name != WINDOW and self.outside(maker, reader):
+            maker.no_bands = Refusal("others read what it makes, too, so it is written to memory in any case")
+        return reader if maker.no_bands is None else None
+
+    def may_wait(self, chain: list[OpStep], last: OpStep) -> bool:
+        """Whether the steps of the chain can run where the last one does: nobody before it needs them."""
+        steps = self.block.steps[self.place[id(chain[0])] + 1 : self.place[id(last)]]
+        parts = {id(part) for part in chain}
+        written = {v for part in chain for v in part.writes}
+        between = [s for s in steps if id(s) not in parts]
+        return not any(written & {*s.reads} or any(id(a) in parts for a in s.after) for s in between)
+
+    def is_read_outside(self, value: Value, reader: Step) -> bool:
+        return value in self.block.results or any(s is not reader for s in self.readers.get(value, []))
+
+    def outside(self, maker: OpStep, reader: OpStep) -> list[Value]:
+        """What a step of a chain writes for others than the next one."""
+        return [
+            v
+            for v in maker.writes
+            if self.is_read_outside(v, reader) and not (v is maker.op.result and maker.epilogue is not None)
+        ]
+
+    def written_twice(self, chain: list[OpStep]) -> int:
+        """The number of the first steps up to the last one whose lines others read, and which bands of the step behind
+        it do not need once each; 0 if there is none."""
+        once = True
+        for at in range(len(chain) - 1, 0, -1):
+            maker, reader = chain[at - 1], chain[at]
+            lines = lines_of(reader.op)
+            assert isinstance(lines, Lines)
+            once = once and lines.is_each_once(*(v.tensor.extents[1] for v in (maker.op.result, reader.op.result)))
+            if not once and self.outside(maker, reader):
+                return at
+        return 0
+
+    def form(self, chain: list[OpStep]) -> None:
+        """Make the last step run the others."""
+        *parts, last = chain
+        inside = {v for part, reader in zip(parts, chain[1:], strict=True) for v in part.writes} - {
+            v for part, reader in zip(parts, chain[1:], strict=True) for v in self.outside(part, reader)
+        }
+        last.bands = tuple(parts)
+        reads = dict.fromkeys(v for step in chain for v in step.reads)
+        made = {v for part in parts for v in part.writes}
+        last.reads = [v for v in reads if v not in made]
+        last.writes = [*(v for part in parts for v in part.writes if v not in inside), *last.writes]
+        last.after += [s for part in parts for s in part.after if s not in chain]
+        for part in parts:
+            last.why |= {v: why for v, why in part.why.items() if v not in inside}
+
+
+def image_of(step: OpStep) -> Value | None:
+    """The images that a convolution or product makes: a result [image, line, pixel, feature], its own or that of the
+    loop on its tiles at the same place."""
+    op = step.op
+    if op.name not in MAKERS or step.pieces is not None or step.attention is not None or step.bands:
+        return None
+    if step.epilogue is None:
+        return op.result if op.result.tensor.rank == 4 else None
+    found = same_places(step)
+    return found[0] if found and op.result.tensor.rank == 4 else None
+
+
+def same_places(step: OpStep) -> list[Value]:
+    """What the loop on a step's tiles writes once, at the place where it reads the result."""
+    assert step.epilogue is not None
+    nest, result = step.epilogue.nest, step.op.result
+    ((_, at),) = [k for k in nest.loads if k[0] is result]
+    targets = [s.target for s in nest.stores]
+    here = ix.linearize(at.index, result.tensor.extents)
+    return [
+        s.target
+        for s in nest.stores
+        if targets.count(s.target) == 1
+        and s.target.tensor.extents == result.tensor.extents
+        and s.value is s.target
+        and ix.linearize(s.index, s.target.tensor.extents) == here
+    ]
+
+
+def is_large(image: Value) -> bool:
+    """Whether it does not stay in the caches of the cores that made it."""
+    known = all(isinstance(n, int) for n in image.tensor.extents)
+    return known and image.tensor.nbytes >= tuning.BANDS_BYTES
+
+
+def reads_lines(step: OpStep, image: Value) -> bool:
+    """Whether a step reads the image, and that once, as what it goes over."""
+    if step.op.name not in (*MAKERS, WINDOW) or step.pieces is not None or step.attention is not None or step.bands:
+        return False
+    others = [*step.op.operands[1:], *(v for v, _ in (step.epilogue.nest.loads if step.epilogue is not None else []))]
+    return step.op.operands[0] is image and image not in others
+
+
+def unfit(maker: OpStep, image: Value, reader: OpStep) -> Refusal | None:
+    """Why two steps do not go in bands, or would be slower."""
+    own, lines = lines_of(maker.op), lines_of(reader.op)
+    for found in (own, lines):
+        if isinstance(found, Refusal):
+            return found
+    assert isinstance(lines, Lines)
+    if reader.epilogue is not None and not same_places(reader):
+        return Refusal("the loop on the tiles of what reads it writes elsewhere")
+    for op in (maker.op, reader.op):
+        nbytes = op.operands[1].tensor.nbytes if op.name in MAKERS else 0
+        if nbytes > tuning.BANDS_KERNEL_BYTES:
+            return Refusal(f"{nbytes:,} bytes of weights, more than {tuning.BANDS_KERNEL_BYTES:,}, meet each band")
+    batch, height = image.tensor.extents[:2]
+    line = image.tensor.nbytes // (batch * height)
+    kept = max(0, lines.reach - lines.stride)
+    if kept and reader.op.name == CONVOLUTION and not is_depthwise(reader.op):
+        return Refusal("its reader's windows overlap, and it does more with each element than reading it takes")
+    if (least := line * max(lines.reach + lines.stride, kept * tuning.BANDS_KEPT)) > tuning.BANDS_BUFFER:
+        return Refusal(
+            f"bands that are long beside what they share have {least:,} bytes, more than {tuning.BANDS_BUFFER:,}"
+        )
+    if batch * reader.op.result.tensor.extents[1] < (few := tuning.BANDS_TASKS * tuning.BANDS_LINES):
+        return Refusal(f"its reader has fewer than {few} lines, too few for {tuning.BANDS_TASKS} tasks")
+    return None
+
+
+def lines_of(op: Op) -> Lines | Refusal:
+    """How an op goes over images [image, line, pixel, feature], line by line."""
+    shapes = op.operands[0].tensor.extents, op.result.tensor.extents
+    if any(len(s) != 4 or not all(isinstance(n, int) and n > 0 for n in s) for s in shapes) or shapes[1][3] < 2:
+        return Refusal("it does not go over images of several features")
+    of = {CONVOLUTION: _of_convolution, PRODUCT: _of_product, WINDOW: _of_window}[op.name]
+    found = of(op)
+    if isinstance(found, Lines):
+        (_, height, *_), (_, lines, *_) = shapes
+        if not 0 <= found.low < found.reach or (lines - 1) * found.stride - found.low >= height:
+            return Refusal("there are windows without any line of the image")
+    return found
+
+
+def _of_product(op: Op) -> Lines | Refusal:
+    r, w = roles_of(op), op.operands[1]
+    plain = not r.lhs_batch and r.lhs_contracting == (3,) and r.rhs_contracting == (0,) and w.tensor.rank == 2
+    if not plain or not _is_constant(w):
+        return Refusal("the product is not one of features by a constant matrix")
+    return Lines(1, 0, 1)
+
+
+def _of_convolution(op: Op) -> Lines | Refusal:
+    d, w = op.attributes["dimension_numbers"], op.operands[1]
+    assert isinstance(d, ConvDims)
+    last = (0, 3, (1, 2))
+    inputs = d.input_batch_dimension, d.input_feature_dimension, tuple(d.input_spatial_dimensions)
+    outputs = d.output_batch_dimension, d.output_feature_dimension, tuple(d.output_spatial_dimensions)
+    groups = op.int("feature_group_count", 1)
+    dilated = op.ints("lhs_dilation", (1, 1)) != (1, 1) or op.int("batch_group_count", 1) != 1
+    if inputs != last or outputs != last or dilated:
+        return Refusal("the convolution's features are not last, or its input is dilated")
+    if not is_depthwise(op) and (groups != 1 or not _is_constant(w)):
+        return Refusal("the convolution has several groups, or weights that are no constant")
+    size = w.tensor.extents[d.kernel_spatial_dimensions[0]]
+    reach = (size - 1) * op.ints("rhs_dilation", (1, 1))[0] + 1
+    return Lines(op.ints("window_strides", (1, 1))[0], op.ints("padding", (0, 0, 0, 0))[0], reach)
+
+
+def is_depthwise(op: Op) -> bool:
+    """Whether each feature of images is made of that feature alone. Of convolutions that `lines_of` takes."""
+    features = [v.tensor.extents[3] for v in (op.operands[0], op.result)]
+    return features == [op.int("feature_group_count", 1)] * 2
+
+
+def _of_window(op: Op) -> Lines | Refusal:
+    ones = (1, 1, 1, 1)
+    window, strides = op.ints("window_dimensions", ones), op.ints("window_strides", ones)
+    padding = padding_pairs(op.attributes.get("padding"), 4, "")
+    plain = all((window[k], strides[k], tuple(padding[k])) == (1, 1, (0, 0)) for k in (0, 3))
+    dilated = op.ints("base_dilations", ones) != ones
+    if len(op.results) != 1 or not plain or dilated or not has_plain_body(op) or 1 in window[1:3]:
+        return Refusal("the windows are not of lines and pixels")
+    reach = (window[1] - 1) * op.ints("window_dilations", ones)[1] + 1
+    return Lines(strides[1], padding[1][0], reach)
+
+
+def _is_constant(value: Value) -> bool:
+    return value.op is not None and value.op.name == "stablehlo.constant"

@@ -1,0 +1,124 @@
+"""Programs that are chains of convolutions, products and pooling over images [image, line, pixel, feature]."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def tensor(shape: tuple[int, ...], dtype: str = "f32") -> str:
+    return f"tensor<{'x'.join(map(str, shape))}x{dtype}>"
+
+
+class Program:
+    """Writes a chain of steps over images [image, line, pixel, feature]."""
+
+    def __init__(self, shape: tuple[int, int, int, int], seed: int):
+        self.rng = np.random.default_rng(seed)
+        self.shape: tuple[int, ...] = shape
+        self.input = shape
+        self.last, self.count = "%x", 0
+        self.lines: list[str] = []
+        self.returned: list[tuple[str, tuple[int, ...]]] = []
+
+    def name(self) -> str:
+        self.count += 1
+        return f"%v{self.count}"
+
+    def constant(self, shape: tuple[int, ...]) -> str:
+        name, array = self.name(), self.rng.standard_normal(shape).astype(np.float32)
+        self.lines.append(f'{name} = stablehlo.constant dense<"0x{array.tobytes().hex().upper()}"> : {tensor(shape)}')
+        return name
+
+    def step(self, text: str, shape: tuple[int, ...]) -> None:
+        self.last, self.shape = self.name(), shape
+        self.lines.append(f"{self.last} = {text}")
+
+    def convolution(self, size: int, stride: int, pads: tuple[int, int], features: int, dilation: int = 1) -> None:
+        """`features`: 0 for one convolution a feature."""
+        n, h, w, c = self.shape
+        groups, out = (c, c) if not features else (1, features)
+        kernel = (size, size, c // groups, out)
+        k = self.constant(kernel)
+        reach = (size - 1) * dilation + 1
+        oh, ow = ((x + sum(pads) - reach) // stride + 1 for x in (h, w))
+        window = f"stride = [{stride}, {stride}], pad = [[{pads[0]}, {pads[1]}], [{pads[0]}, {pads[1]}]]"
+        window += f", rhs_dilate = [{dilation}, {dilation}]"
+        dims = "dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"
+        counts = f"{{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}}"
+        types = f"({tensor(self.shape)}, {tensor(kernel)}) -> {tensor((n, oh, ow, out))}"
+        text = f"stablehlo.convolution({self.last}, {k}) {dims}, window = {{{window}}} {counts} : {types}"
+        self.step(text, (n, oh, ow, out))
+
+    def product(self, features: int) -> None:
+        *outer, c = self.shape
+        w = self.constant((c, features))
+        types = f"({tensor(self.shape)}, {tensor((c, features))}) -> {tensor((*outer, features))}"
+        self.step(f"stablehlo.dot_general {self.last}, {w}, contracting_dims = [3] x [0] : {types}", (*outer, features))
+
+    def finish(self, *, added: str = "") -> None:
+        """What a layer does to a product's elements: a scale for each feature, images that are added, a bound."""
+        scale = self.constant(self.shape[3:])
+        t, one = tensor(self.shape), tensor(self.shape[3:])
+        here, self.last = self.last, self.name()
+        self.lines.append(f"{self.last} = stablehlo.broadcast_in_dim {scale}, dims = [3] : ({one}) -> {t}")
+        self.step(f"stablehlo.multiply {here}, {self.last} : {t}", self.shape)
+        if added:
+            self.step(f"stablehlo.add {self.last}, {added} : {t}", self.shape)
+        zero = self.name()
+        self.lines.append(f"{zero} = stablehlo.constant dense<0.0> : {t}")
+        self.step(f"stablehlo.maximum {self.last}, {zero} : {t}", self.shape)
+
+    def pool(self, size: int, stride: int, pads: tuple[int, int], op: str = "maximum") -> None:
+        n, h, w, c = self.shape
+        start = self.name()
+        first = "0xFF800000" if op == "maximum" else "0.0"
+        self.lines.append(f"{start} = stablehlo.constant dense<{first}> : tensor<f32>")
+        oh, ow = ((x + sum(pads) - size) // stride + 1 for x in (h, w))
+        body = f"^bb0(%a: tensor<f32>, %b: tensor<f32>): %m = stablehlo.{op} %a, %b : tensor<f32> "
+        body += "stablehlo.return %m : tensor<f32>"
+        padding = f"dense<[[0, 0], [{pads[0]}, {pads[1]}], [{pads[0]}, {pads[1]}], [0, 0]]> : tensor<4x2xi64>"
+        attributes = f"window_dimensions = array<i64: 1, {size}, {size}, 1>, padding = {padding}"
+        attributes += f", window_strides = array<i64: 1, {stride}, {stride}, 1>"
+        types = f"({tensor(self.shape)}, tensor<f32>) -> {tensor((n, oh, ow, c))}"
+        text = f'"stablehlo.reduce_window"({self.last}, {start}) ({{ {body} }}) {{{attributes}}} : {types}'
+        self.step(text, (n, oh, ow, c))
+
+    def keep(self) -> None:
+        """Return the images as they are here, too."""
+        self.returned.append((self.last, self.shape))
+
+    def text(self) -> str:
+        results = [*self.returned, (self.last, self.shape)]
+        names, types = ", ".join(r for r, _ in results), ", ".join(tensor(s) for _, s in results)
+        body = "\n  ".join([*self.lines, f"return {names} : {types}"])
+        return f"func.func @main(%x: {tensor(self.input)}) -> ({types}) {{\n  {body}\n}}"
+
+
+def bottleneck(p: Program) -> None:
+    """A block of MobileNetV2: more features, a window over each, fewer features, and the block's input added."""
+    p.product(24)
+    p.finish()
+    p.convolution(3, 1, (1, 1), 0)
+    p.finish()
+    p.product(p.input[3])
+    p.finish(added="%x")
+
+
+def pooled(p: Program) -> None:
+    p.convolution(3, 1, (1, 1), 10)
+    p.finish()
+    p.pool(2, 2, (0, 0))
+
+
+def skipped(p: Program) -> None:
+    """The images before pooling are wanted, too."""
+    p.convolution(3, 1, (1, 1), 10)
+    p.finish()
+    p.keep()
+    p.pool(2, 2, (0, 0), "add")
+
+
+def stem(p: Program) -> None:
+    p.convolution(7, 2, (3, 3), 16)
+    p.finish()
+    p.pool(3, 2, (1, 1))
