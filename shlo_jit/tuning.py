@@ -157,6 +157,12 @@ SHORT_LANES, SHORTER_LANES = 8, 4
 SHORT_SELECTION = 56
 """Elements of a row below which lanes run along the rows in the search for its greatest (argmax), where there are
 gathers of its elements: combining lanes takes as long. Case `argmax of short rows`."""
+FEW_ELEMENTS, FEW_ELEMENTS_COST = 4, 32
+"""Elements of a loop nest, and what an element costs, up to which there are no lanes: states of that size are numbers
+of a loop (a point in space, a rotation). Chosen."""
+TOGETHER_VECTORS, TOGETHER_OPS = 4, 12
+"""Vectors of a row, and ops and loads of its body, up to which several rows combine their lanes together: of longer
+rows that is little of the work, and larger bodies, which are written once a row, become long texts. Chosen."""
 STRIDED_LOAD = 8
 """Strides up to which a load takes whole vectors and picks its elements from them, instead of gathering them one by
 one. Case `strided slice`."""
@@ -454,6 +460,9 @@ PART_REGION_STEPS = 1
 """Steps of a region up to which it stays in the function of its op, however many regions that has. Chosen."""
 INLINE_CONSTANT_BYTES = 512
 """Bytes up to which a constant stands in the program's text. Chosen: a row of cache lines."""
+NUMBER_BYTES = 32
+"""Bytes up to which what only loop nests and control flow use is on the stack, for LLVM to keep in registers. Chosen:
+FEW_ELEMENTS of 64 bits."""
 INLINE_KERNEL_LINES = 60
 """Lines of text up to which a kernel called once is inlined into the entry function: loops of tiny kernels then keep
 their state in registers. No case moves."""

@@ -25,6 +25,7 @@ from shlo_jit.lower.glue import plain
 from shlo_jit.lower.kernels import kernel
 from shlo_jit.lower.kernels.copy import copy
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
+from shlo_jit.lower.numbers import numbers
 from shlo_jit.lower.parts import Parts
 from shlo_jit.lower.pauses import Pauses
 from shlo_jit.lower.planned import PlannedFunction
@@ -66,6 +67,8 @@ class ProgramLowering:
         self.schedule: Schedule
         self.memory: MemoryPlan
         self.parts: Parts
+        self.numbers: set[int]
+        """Storages (by id) that live on the stack."""
         self.callees: dict[str, Callee] = {}
         """Functions that have been lowered."""
         self.target = target
@@ -121,7 +124,7 @@ class ProgramLowering:
         scope = self.scope
         if id(storage) in scope.moved:
             return scope.moved[id(storage)]
-        if storage.kind == "arena":
+        if storage.kind == "arena" and id(storage) not in self.numbers:
             return scope.b.offset(scope.arena, storage.number)
         if storage.kind == "none":
             return scope.arena
@@ -131,7 +134,9 @@ class ProgramLowering:
         return scope.addresses[id(storage)]
 
     def fixed_address(self, storage: Storage) -> V:
-        """Address of an argument, a result or a constant."""
+        """Address of an argument, a result, a constant, or a number on the stack."""
+        if storage.kind == "arena":
+            return self.b.alloca(f"[{-(-storage.nbytes // 8)} x i64]", align=8)
         if storage.kind == "constant":
             return self.constant(self.memory.constants[storage.number])
         table = self.scope.args if storage.kind == "argument" else self.scope.results
@@ -249,6 +254,7 @@ class ProgramLowering:
         self.plan, self.schedule, self.memory = function.plan, function.schedule, function.memory
         self.pauses = Pauses(self)
         self.parts = Parts(self.plan, self.memory)
+        self.numbers = numbers(self.plan, self.memory, self.parts)
         b = self.step_function(name, [*abi.PARAMETERS], internal=name != abi.ENTRY)
         self.scope = Scope(b)
         with self.timing.function(function.name, self.plan, is_entry=name == abi.ENTRY):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from shlo_jit import tuning
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, may_update, updates
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
@@ -25,7 +26,7 @@ from shlo_jit.memory.storage import (
 )
 from shlo_jit.schedule.schedule import Schedule
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.sizes import equal
+from shlo_jit.sizes import Size, equal
 
 
 def plan_memory(
@@ -180,7 +181,7 @@ class Planner:
             root = r
             while root in viewed:
                 root = viewed[root]
-            if root in self.wanted or root.op is None or root not in written:
+            if root in self.wanted or root.op is None or root not in written or _is_number_of_loop(root):
                 continue
             self.wanted[root] = Storage("result", nbytes(r), i)
         self.want_updated()
@@ -207,7 +208,7 @@ class Planner:
             home = Value(r.type, None, i, f"result{i}")
             self.bind(home, Storage("result", nbytes(r), i))
             self.block_end.setdefault(id(self.plan), []).append(
-                Copy(r, home, "the program's result is an argument, a constant or another result")
+                Copy(r, home, "the program's result is an argument, a constant, another result or a loop's number")
             )
 
     def took_over(self, result: Value, storage: Storage) -> bool:
@@ -344,3 +345,10 @@ class Planner:
                 late.append(c)
             self.of(c.source).live(at)
         return out + late
+
+
+def _is_number_of_loop(value: Value) -> bool:
+    """A loop's state that registers hold: it is copied once, and not written to memory at every turn."""
+    size = nbytes(value)
+    is_small = not isinstance(size, Size) and size <= tuning.NUMBER_BYTES
+    return value.op is not None and value.op.name == "stablehlo.while" and is_small

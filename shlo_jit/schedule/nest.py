@@ -22,8 +22,9 @@ from shlo_jit.schedule.passes import Passes
 from shlo_jit.schedule.reducers import accumulator, simple_op
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
-from shlo_jit.schedule.space import Order, Space, Tile, linear, make_space, side_by_side, tile_space
+from shlo_jit.schedule.space import Order, Space, Tile, has_few_elements, linear, make_space, side_by_side, tile_space
 from shlo_jit.schedule.tasks import Tasks, cut
+from shlo_jit.schedule.together import rows_together
 from shlo_jit.schedule.turns import TimeBlocks, most_turns, vectors_a_tile
 from shlo_jit.schedule.usual import Usual, usual_conditions
 from shlo_jit.sizes import equal, hint_of, surely
@@ -58,6 +59,9 @@ class NestSchedule(KernelSchedule):
     """Vectors that a turn of the vector loop handles."""
     written_out: tuple[int, ...]
     """Reduced variables of few turns, which are written one after the other."""
+    together: int | None
+    """The row variable of which as many turns as there are lanes go together, where lanes run along short rows: their
+    accumulators are combined with each other."""
     chunk: int
     """Elements of the vector variable that a unit has, where that is the only row variable; else 0."""
     tasks: Tasks
@@ -71,6 +75,8 @@ class NestSchedule(KernelSchedule):
     """Values that several passes need, and the bytes of a row of each: the first pass fills it, later ones read it."""
     streams: tuple[Value, ...]
     """Targets that no cache will hold: written past it, where their memory is aligned and not read here."""
+    one_by_one: bool = False
+    """All rows are written one after the other, at places that are known: there are few."""
     usual: Usual | None = None
     """Where most elements come from, if that depends on where they are."""
     blocks: TimeBlocks | None = None
@@ -98,6 +104,8 @@ class NestSchedule(KernelSchedule):
             turns = " x ".join(str(space.extents[v]) for v in self.written_out)
             variables = ", ".join(f"v{v}" for v in self.written_out)
             out.append(Note("writes out", f"{turns} turns", f"of {variables}: few, of few ops"))
+        if self.together is not None:
+            out.append(Note("combines", f"{space.width} rows together", f"v{self.together} runs along the lanes then"))
         if self.nest.turns is not None:
             whole = self.most_turns == self.nest.turns.count
             why = (
@@ -172,16 +180,24 @@ class _Scheduler:
         self.tile = tile
         self.by_rows = by_rows
         if tile is None:
-            asked = Order.STRICT if self.ordered or self.short() else Order.IN_LANES if others else Order.ANY
-            indices = frozenset(v for op in self.selections for v in index_values(nest, op))
-            self.space = make_space(nest, target, asked, indices, by_rows)
+            self.look(Order.STRICT if self.ordered else Order.IN_LANES if others else Order.ANY)
+            strided = hint_of(nest.reduced) <= tuning.STRIDED_LOAD
+            if self.short() and (strided or self.choose_together() is None):
+                self.look(Order.STRICT)
         else:
             self.space, self.tile = tile_space(nest, target, tile)
-        self.crossing = find_crossing(nest, self.space) if tile is None and nest.turns is None else None
+            self.crossing, self.passes = None, Passes(nest, self.space, self.selections)
+        self.heavy = sum(cost(n.op) for n in nest.nodes.values())
+
+    def look(self, asked: Order) -> None:
+        """The loops, and what follows from them alone."""
+        nest = self.nest
+        indices = frozenset(v for op in self.selections for v in index_values(nest, op))
+        self.space = make_space(nest, self.target, asked, indices, self.by_rows)
+        self.crossing = find_crossing(nest, self.space) if nest.turns is None else None
         if self.crossing is not None:
             self.space = self.space._replace(width=self.crossing.side)
         self.passes = Passes(nest, self.space, self.selections)
-        self.heavy = sum(cost(n.op) for n in nest.nodes.values())
 
     def short(self) -> bool:
         """Elements are selected from rows that are many, and too short for lanes along them."""
@@ -208,10 +224,12 @@ class _Scheduler:
             interleaved=self.interleaved,
             unroll=self.unroll,
             written_out=written_out,
+            together=self.choose_together() if split is None else None,
             most_turns=self.turns,
             chunk=self.chunk,
             tasks=tasks,
             split=split,
+            one_by_one=tasks.is_one and self.space.vector is None and has_few_elements(self.nest),
             ahead=self.choose_ahead() if plain else {},
             stash=self.choose_stash() if split is None else {},
             streams=streams,
@@ -233,6 +251,12 @@ class _Scheduler:
                 if c is not None:
                     return c
         return None
+
+    def choose_together(self) -> int | None:
+        """The row variable of which several turns combine their lanes together."""
+        plain = self.tile is None and self.crossing is None and self.nest.turns is None
+        found = rows_together(self.nest, self.space, self.passes) if plain and not self.by_rows else None
+        return None if found is None or self.choose_stash() else found
 
     def choose_unroll(self) -> Choice[int]:
         """Several vectors a turn for small bodies, to hide latency."""

@@ -15,7 +15,7 @@ from shlo_jit.ir.index import At, Expr
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.choice import Choice
-from shlo_jit.sizes import equal, hint_of, surely
+from shlo_jit.sizes import Size, equal, hint_of, surely
 
 
 class Tile(NamedTuple):
@@ -82,8 +82,20 @@ def make_space(
     rows = merged.part([v for v in order if v not in nest.reduce_vars])
     inner = merged.part([v for v in order if v in nest.reduce_vars])
     along = {Order.ANY: inner, Order.IN_LANES: inner[-1:], Order.STRICT: []}[asked]
-    vector = _choose_vector(nest, merged, [] if by_rows else rows, inner, along)
+    if not by_rows and has_few_elements(nest):
+        vector = Choice[int | None](None, "few elements, of few ops: loops keep them in registers one by one")
+    else:
+        vector = _choose_vector(nest, merged, [] if by_rows else rows, inner, along)
     return merged.space(rows, inner, vector, target, narrow)
+
+
+def has_few_elements(nest: Nest) -> bool:
+    """Whether elements are computed one by one: so few gain little from lanes, and what was written as a vector cannot
+    be read as numbers, nor the other way round, without waiting for memory."""
+    turns = nest.rows * nest.reduced
+    if nest.turns is not None or isinstance(turns, Size) or not 1 < turns <= tuning.FEW_ELEMENTS:
+        return False
+    return sum(cost(n.op) for n in nest.nodes.values()) <= tuning.FEW_ELEMENTS_COST
 
 
 def tile_space(nest: Nest, target: Target, tile: Tile) -> tuple[Space, Tile]:

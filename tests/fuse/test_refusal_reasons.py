@@ -81,7 +81,7 @@ MEMORIES = {
         f"%y = stablehlo.add %c, %e : {T}", ("%y",)),
     "what is updated: the result is wanted elsewhere": (
         f"{cholesky('%x', '%c')}\n{update('%c', '%p', '%y')}", ("%y",)),
-    "the program's result is an argument, a constant or another result": ("", ("%x",)),
+    "the program's result is an argument, a constant, another result or a loop's number": ("", ("%x",)),
 }  # fmt: skip
 
 

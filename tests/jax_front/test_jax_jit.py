@@ -484,3 +484,15 @@ def test_committed_arrays() -> None:
 def test_ml_dtypes_of_numpy() -> None:
     x = np.arange(6).astype(ml_dtypes.bfloat16)
     assert same(lambda x: x * 2, x).dtype == ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_signatures_are_those_of_types(x64: bool) -> None:
+    """Of NumPy's arrays and numbers, which are looked at without JAX."""
+    from shlo_jit.jax.function import signature
+
+    with jax.enable_x64(x64):
+        for dtype in map(np.dtype, "? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16 bfloat16".split()):
+            for leaf in (np.ones((2, 3), dtype), np.ones(3, dtype)[::-1], dtype.type(1), np.ones((), dtype)):
+                aval = jax.typeof(leaf)
+                assert signature(leaf) == (aval.shape, aval.dtype, aval.weak_type)

@@ -90,7 +90,27 @@ def test_lanes_run_along_rows_that_something_is_selected_from() -> None:
     assert whole.split is not None  # nothing wants the elements in one order
 
 
-def test_lanes_run_across_many_short_rows_that_something_is_selected_from() -> None:
+def test_short_rows_combine_their_lanes_together() -> None:
+    vectors, lanes = tuning.TOGETHER_VECTORS, 16
+    decides(nest(select((64, 16), "GE")), "combines", "16 rows together", "v0 runs along the lanes")
+    assert nest(select((64, tuning.STRIDED_LOAD + 1), "GE")).together == 0
+    assert nest(select((64, tuning.STRIDED_LOAD), "GE")).space.vector == 0
+    assert nest(select((64, vectors * lanes), "GE")).together == 0
+    assert nest(select((64, vectors * lanes + 1), "GE")).together is None
+    assert nest(select((lanes, 16), "GE")).together == 0
+    assert nest(select((lanes - 1, 16), "GE")).together is None
+
+
+def test_rows_with_large_bodies_do_not_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = nest(select((64, 16), "GE"))
+    monkeypatch.setattr(tuning, "TOGETHER_OPS", len(found.nest.nodes) + len(found.nest.loads))
+    assert nest(select((64, 16), "GE")).together == 0
+    monkeypatch.setattr(tuning, "TOGETHER_OPS", tuning.TOGETHER_OPS - 1)
+    assert nest(select((64, 16), "GE")).together is None
+
+
+def test_lanes_run_across_many_short_rows_that_something_is_selected_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "TOGETHER_OPS", 0)
     least = tuning.SHORT_SELECTION
     assert (found := nest(select((64, least - 1), "GE"))).space.vector in found.space.rows
     assert (found := nest(select((64, least), "GE"))).space.vector in found.space.inner
@@ -213,9 +233,19 @@ def test_lanes_fill_a_register(dtype: str, target: Target, width: int, why: str)
 @pytest.mark.parametrize(("n", "masked", "plain"), [(5, 8, 4), (8, 8, 8), (3, 4, 2)])
 def test_short_loops_have_the_power_of_two_that_masks_allow(n: int, masked: int, plain: int) -> None:
     for target, width in ((AVX512, masked), (AVX2, plain)):
-        found = nest(chain(n, 1), target)
+        found = nest(chain(n, tuning.FEW_ELEMENTS_COST + 1), target)
         assert found.space.width == width
         decides(found, "lanes", str(width), f"the loop has {n} turns" if width < target.lanes(32) else "a register")
+
+
+def test_few_elements_of_few_ops_have_no_lanes() -> None:
+    few, ops = tuning.FEW_ELEMENTS, tuning.FEW_ELEMENTS_COST
+    found = nest(chain(few, 1))
+    assert found.space.vector is None and found.one_by_one
+    decides(found, "lanes", "none", "few elements, of few ops")
+    assert nest(chain(few, ops)).one_by_one
+    for more in (chain(few + 1, 1), chain(few, ops + 1)):
+        assert nest(more).space.vector == 0 and not nest(more).one_by_one
 
 
 # ---------------------------------------------------------------------- unrolling

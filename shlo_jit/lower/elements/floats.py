@@ -25,19 +25,31 @@ def sign(b: Builder, x: V) -> V:
 
 def extreme(b: Builder, which: str, x: V, y: V) -> V:
     """IEEE-754's maximum or minimum. AVX-512 has an instruction that orders zeros, and leaves NaNs to be put in: three
-    instead of six of LLVM's, which has three itself where one side is a constant."""
+    instead of six of LLVM's, which has three itself where one side is a constant. A number is lane 0 of a register; of
+    numbers, LLVM has nine."""
     n, target = lanes(x.type), b.module.target
     size = {"float": 32, "double": 64}.get(scalar(x.type), 0) * n
     varies = all(v.text.startswith("%") for v in (x, y))
-    if target is None or not (target.is_x86 and target.has_masks and varies and n > 1 and size in VECTORS):
+    is_there = target is not None and target.is_x86 and target.has_masks
+    if not (is_there and varies and (size in VECTORS or (n == 1 and size))):
         return b.intrinsic(which, x.type, [x, y])
+    if n == 1:
+        whole = V(vector(x.type, VECTORS[0] // size), "poison")
+        found = b.extract(_in_order(b, which, b.insert(whole, x, 0), b.insert(whole, y, 0)), 0)
+    else:
+        found = _in_order(b, which, x, y)
+    return b.select(b.fcmp("uno", x, y), b.fadd(x, y), found)
+
+
+def _in_order(b: Builder, which: str, x: V, y: V) -> V:
+    """The greater or the lesser, of vectors of a register without NaNs."""
+    n, size = lanes(x.type), {"float": 32, "double": 64}[scalar(x.type)] * lanes(x.type)
     suffix = "ps" if scalar(x.type) == "float" else "pd"
     order = const("i32", RANGE_SIGNED | (which == "maximum"))
     mask = const(f"i{max(n, 8)}", -1)
     rest = [const("i32", CURRENT_ROUNDING)] if size == VECTORS[-1] else []
     name = f"llvm.x86.avx512.mask.range.{suffix}.{size}"
-    found = b.call(x.type, name, [x, y, order, V(x.type, "zeroinitializer"), mask, *rest])
-    return b.select(b.fcmp("uno", x, y), b.fadd(x, y), found)
+    return b.call(x.type, name, [x, y, order, V(x.type, "zeroinitializer"), mask, *rest])
 
 
 def compare(b: Builder, dtype: DType, direction: str, x: V, y: V) -> V:

@@ -172,4 +172,28 @@ def across(b: Builder, reducer: Reducer | Selector, values: list[Reg]) -> list[R
     return values
 
 
-__all__ = ["Reducer", "Selector", "across", "lanes", "reducer_of", "run_body", "vector"]
+def side_by_side(
+    b: Builder, reducer: Reducer | Selector, left: list[Reg], right: list[Reg], rows: int, in_order: bool
+) -> list[Reg]:
+    """Accumulators whose lanes belong to so many rows each, combined: halves of each row's lanes with halves, as
+    `across` does, the rows of `left` before those of `right`. Of n rows that are brought together two and two, the
+    lanes of the last accumulator are what `across` makes of each.
+
+    `in_order`: a row's lanes are in the order of its elements. What selects then combines neighbours, so that no
+    indices have to be compared."""
+    n = lanes_of(left[0])
+    half = n // rows // 2
+    neighbours = in_order and isinstance(reducer, Selector)
+    to_lane, to_part = (2, 1) if neighbours else (1, half)
+
+    def split(x: Reg, y: Reg, part: int) -> Reg:
+        places = [2 * half * row + to_part * part + to_lane * i for row in range(2 * rows) for i in range(half)]
+        if is_pair(x):
+            return tuple(b.shuffle(p, q, places) for p, q in zip(x, y, strict=True))  # type: ignore
+        return b.shuffle(x, y, places)  # type: ignore[arg-type]
+
+    first, second = ([split(x, y, part) for x, y in zip(left, right, strict=True)] for part in (0, 1))
+    return reducer.combine(b, first, second) if neighbours else reducer.merge(b, first, second)
+
+
+__all__ = ["Reducer", "Selector", "across", "lanes", "reducer_of", "run_body", "side_by_side", "vector"]

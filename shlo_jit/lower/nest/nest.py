@@ -23,6 +23,7 @@ from shlo_jit.lower.nest.inside import write_inside_first
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.lower.nest.tiles import TileWriter
+from shlo_jit.lower.nest.together import write_together
 from shlo_jit.ops import OPS
 from shlo_jit.schedule.crossing import Crossing
 from shlo_jit.schedule.nest import NestSchedule, Split
@@ -172,6 +173,13 @@ class NestLowering:
         if not order:
             body(variables)
             return
+        if self.schedule.one_by_one:
+            for turn in range(self.space.extents[order[0]]):
+                self.nested(order[1:], {**variables, order[0]: i64(turn)}, body)
+            return
+        if order == [self.schedule.together]:
+            self.rows(order[0], i64(0), i64(self.space.extents[order[0]]), "row", variables)
+            return
         with self.b.loop(0, self.space.extents[order[0]], 1, "row") as i:
             self.nested(order[1:], {**variables, order[0]: i}, body)
 
@@ -192,8 +200,7 @@ class NestLowering:
             return
         b, order = self.b, self.schedule.row_loops
         if len(order) == 1:
-            with b.loop(first, last, 1, "unit") as unit:
-                self.row_vectors({order[0]: unit})
+            self.rows(order[0], first, last, "unit", {})
             return
         # Stretches of the innermost variable, so that only each stretch is decoded by divisions.
         inner = self.space.extents[order[-1]]
@@ -201,8 +208,18 @@ class NestLowering:
             start = b.mul(outer, inner)
             variables = self.decode(order[:-1], outer)
             low = b.max_(b.sub(first, start), 0)
-            with b.loop(low, b.min_(b.sub(last, start), inner), 1, "unit") as i:
-                self.row_vectors({**variables, order[-1]: i})
+            self.rows(order[-1], low, b.min_(b.sub(last, start), inner), "unit", variables)
+
+    def rows(self, v: int, low: V, high: V, hint: str, variables: Variables) -> None:
+        """The innermost row variable over [low, high): rows together, as long as there are so many, then one by one."""
+        b, width = self.b, self.space.width
+        if self.schedule.together is not None:
+            whole = b.add(low, b.and_(b.sub(high, low), i64(-width)))
+            with b.loop(low, whole, width, "rows") as i:
+                write_together(self.row, {**self.fixed, **variables, v: i})
+            low = whole
+        with b.loop(low, high, 1, hint) as i:
+            self.row_vectors({**variables, v: i})
 
     def chunked(self, first: V, last: V) -> None:
         """Units are chunks of the vector variable."""

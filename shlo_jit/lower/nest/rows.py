@@ -197,6 +197,10 @@ class RowWriter:
     # ------------------------------------------------------------------ lanes along the reduced variable
     def walk_vectors(self, position: Position, reductions: list[RowReduction], stores: list[Store]) -> None:
         """Vectors of a row: several accumulators of lanes from the neutral element, combined in a fixed tree."""
+        self.combine(position, reductions, self.accumulated(position, reductions, stores))
+
+    def accumulated(self, position: Position, reductions: list[RowReduction], stores: list[Store]) -> list[list[Reg]]:
+        """Of each reduction, the one vector that the accumulators of a row come to."""
         v = self.space.vector
         assert v is not None
         neutral = [nothing_of(self.b, self.ev, position, r, self.space.width) for r in reductions]
@@ -221,7 +225,14 @@ class RowWriter:
         final = self.carry_loops(outer, {}, start * unroll, inner)
         width = len(start)
         parts = [regroup(final[u * width : (u + 1) * width], neutral) for u in range(unroll)]
-        self.combine(position, reductions, parts)
+        sums: list[list[Reg]] = []
+        for i, r in enumerate(reductions):
+            values = [p[i] for p in parts]
+            while len(values) > 1:
+                half = len(values) // 2
+                values = [r.reducer.merge(self.b, values[j], values[j + half]) for j in range(half)]
+            sums.append(values[0])
+        return sums
 
     def vectors(
         self,
@@ -289,15 +300,11 @@ class RowWriter:
             carry.next(*flatten(out))
         return carry.values
 
-    def combine(self, position: Position, reductions: list[RowReduction], parts: list[list[list[Reg]]]) -> None:
-        """Accumulators with accumulators, lanes with lanes, then with the initial value."""
+    def combine(self, position: Position, reductions: list[RowReduction], found: list[list[Reg]]) -> None:
+        """Lanes with lanes, then with the initial value."""
         b, sums = self.b, []
-        for i, r in enumerate(reductions):
-            values = [p[i] for p in parts]
-            while len(values) > 1:
-                half = len(values) // 2
-                values = [r.reducer.merge(b, values[j], values[j + half]) for j in range(half)]
-            total = across(b, r.reducer, values[0])
+        for r, values in zip(reductions, found, strict=True):
+            total = across(b, r.reducer, values)
             if self.chunked:
                 sums += total
                 continue
