@@ -92,6 +92,7 @@ def compile(
     cache: bool = True,
     donate: Iterable[int] | str = (),
     dynamic: str = "specialize",
+    fold_scales: bool = False,
     num_replicas: int | None = None,
     num_partitions: int | None = None,
     programs: Sequence[Sequence[str]] | None = None,
@@ -108,7 +109,8 @@ def compile(
     keywords. `cache`: use the object cache. `donate`: indices of arguments whose memory results may take over, or
     `program` for those that the program says (`tf.aliasing_output`, `jax.buffer_donor`). `dynamic`: of a program with
     unknown dimensions, whether code is made for the shapes of each call (`specialize`), or once for all sizes of the
-    leading one, the batch (`symbolic`), where the program allows that.
+    leading one, the batch (`symbolic`), where the program allows that. `fold_scales`: factors of channels, as of a
+    batch norm, go into constant weights where that changes results by roundings only; see `docs/accuracy.md`.
 
     `num_replicas` and `num_partitions`: the grid of processes that run the program, by default what the module says,
     where it is written for several. `programs`: of each replica, the entries of its partitions, where these differ.
@@ -134,6 +136,7 @@ def compile(
             cache=cache,
             donate=donate,
             dynamic=dynamic,
+            fold_scales=fold_scales,
         )
         given_grid = check_options.grid(num_replicas, num_partitions, programs)
         how = check_options.transport(transport), check_options.time_out(time_out)
@@ -190,6 +193,7 @@ def export(
     donate: Iterable[int] | str = (),
     linker: str | None = None,
     shapes: Sequence[Shapes] | Mapping[str, Sequence[Shapes]] | None = None,
+    fold_scales: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Exported:
     """Write a program (as for `compile`) as a library that C can call: see `docs/export.md`.
@@ -210,6 +214,7 @@ def export(
     linker: the command to link with, by default what is found.
     shapes: of a program with unknown dimensions, the calls there shall be code for: a list, each the shapes of all
       arguments as `refine` takes them, or a dictionary of such lists by function.
+    fold_scales: as in `compile`.
     progress: called with what is being done, and how many bytes of how many are written.
 
     Raises StableHLOError where the program is refused, TypeError and ValueError for options, ExportError where no
@@ -220,7 +225,9 @@ def export(
 
     given = read_source(source)
     given_calls = custom_calls, composites
-    options = export_options(path, header, target, name, entry, weights, threads, given_calls, donate, linker, shapes)
+    options = export_options(
+        path, header, target, name, entry, weights, threads, given_calls, donate, linker, shapes, fold_scales
+    )
     return export_module(pipeline.parsed(given), options, progress or (lambda *_: None))
 
 

@@ -36,6 +36,7 @@ def compile_options(
     cache: object = True,
     donate: object = (),
     dynamic: object = "specialize",
+    fold_scales: object = False,
 ) -> CompileOptions:
     """The options of a compilation on this machine; see `api.compile`."""
     _environment()
@@ -47,10 +48,11 @@ def compile_options(
     code = registered_code(implementations)
     return CompileOptions(
         entry=_text("entry", entry).removeprefix("@"),
-        cache=_cache(cache) and all(c.digest for _, c in code),
+        cache=_flag("cache", cache) and all(c.digest for _, c in code),
         donate=_donate(donate),
         dynamic=_dynamic(dynamic),
-        target=_target(target, _cache(cache)),
+        fold_scales=_flag("fold_scales", fold_scales),
+        target=_target(target, _flag("cache", cache)),
         threads=thread_count(threads),
         calls=registered(implementations),
         code=code,
@@ -126,9 +128,9 @@ def _dynamic(given: object) -> str:
     return str(given)
 
 
-def _cache(given: object) -> bool:
+def _flag(option: str, given: object) -> bool:
     if not isinstance(given, bool):
-        raise TypeError(f"cache: expected True or False, got {given!r}")
+        raise TypeError(f"{option}: expected True or False, got {given!r}")
     return given
 
 
@@ -199,6 +201,7 @@ def export_options(
     donate: object,
     linker: object,
     shapes: object,
+    fold_scales: object,
 ) -> ExportOptions:
     """The options of an export; see `api.export`. `custom_calls`: those, and composites."""
     from shlo_jit.aot.c_names import c_prefix
@@ -209,8 +212,6 @@ def export_options(
     entries = _entries(entry)
     if weights not in ("embedded", "file"):
         raise ValueError(f"weights: expected 'embedded' or 'file', got {weights!r}")
-    if not isinstance(threads, bool):
-        raise TypeError(f"threads: expected True or False, got {threads!r}")
     if name is None:
         name = c_prefix(library.name.partition(".")[0].removeprefix("lib"))
     elif not isinstance(name, str) or c_prefix(name) != name:
@@ -223,10 +224,17 @@ def export_options(
         entries,
         targets,
         weights == "file",
-        threads,
+        _flag("threads", threads),
         "" if linker is None else _text("linker", linker),
         _shapes(shapes, entries),
-        CompileOptions(targets[0], donate=_donate(donate), calls=calls, code=code, has_lapack=True),
+        CompileOptions(
+            targets[0],
+            donate=_donate(donate),
+            calls=calls,
+            code=code,
+            has_lapack=True,
+            fold_scales=_flag("fold_scales", fold_scales),
+        ),
     )
 
 

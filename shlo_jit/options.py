@@ -44,6 +44,8 @@ class CompileOptions:
 
     has_lapack: bool | None = None
     """Whether the program can call LAPACK; None: where this process has it."""
+    fold_scales: bool = False
+    """Factors of channels go into constant weights, which changes results by roundings (`docs/accuracy.md`)."""
     profile: bool = False
     """The code notes how long each of its steps takes."""
 

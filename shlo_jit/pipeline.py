@@ -225,6 +225,7 @@ def plan(
             channels=dict(options.channels),
             same_program=options.same_program,
             code=_code(options),
+            fold_scales=options.fold_scales,
         )
     pause()
     given_up = _given_up(function, cores[-1]) if options.donate == "program" else options.donate

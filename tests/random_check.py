@@ -80,7 +80,7 @@ def far(got: np.ndarray, want: np.ndarray) -> np.ndarray:
     assert (got.shape, got.dtype) == (want.shape, want.dtype)
     g, w = numbers(got), numbers(want)
     if want.dtype.kind not in "fc":
-        return g != w
+        return differs(g, w) != 0
     with np.errstate(all="ignore"):
         return differs(g, w) > 1e-6 * np.abs(np.where(np.isfinite(w), w, 0)) + 1e-7 * scale_of(w)
 

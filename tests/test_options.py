@@ -29,6 +29,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"target": "foo:bar"}, ValueError, "unknown architecture 'foo' in target 'foo:bar': known are aarch64"),
     ({"cache": "yes"}, TypeError, "cache: expected True or False, got 'yes'"),
     ({"cache": None}, TypeError, "cache: expected True or False, got None"),
+    ({"fold_scales": 1}, TypeError, "fold_scales: expected True or False, got 1"),
     ({"custom_calls": ["f"]}, TypeError, "custom_calls: expected a dictionary of names and callables, got list"),
     ({"custom_calls": {"f": 3.5}}, TypeError, "custom call 'f': expected a callable, .* got float"),
     ({"custom_calls": {"f": None}}, TypeError, "custom call 'f': expected a callable, .* got NoneType"),

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from shlo_jit.cli import export_shapes, mistakes, programs, report
-from shlo_jit.cli.options import AsJson, Example, File
+from shlo_jit.cli.options import AsJson, Example, File, FoldScales
 from shlo_jit.cli.progress import progress, steps
 
 
@@ -55,6 +55,7 @@ def export(
             "given several times. A value of integers that sizes follow from is i32=8, or 2xi32=8x4.",
         ),
     ] = None,
+    fold_scales: FoldScales = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a program as a library that C can call, without Python.
@@ -89,6 +90,7 @@ def export(
             donate=donate or (),
             linker=linker,
             shapes=calls,
+            fold_scales=fold_scales,
             progress=tell,
         )
         seconds = time.perf_counter() - start

@@ -60,6 +60,10 @@ Transport = Annotated[
     ),
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Compile even what the object cache knows.")]
+FoldScales = Annotated[
+    bool,
+    typer.Option("--fold-scales", help="Factors of channels go into constant weights: results change by roundings."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print what was found as JSON; what is wrong, too.")]
 
 

@@ -71,16 +71,23 @@ def compile(
     threads: int | None,
     cache: bool,
     dynamic: DynamicCode = DynamicCode.SPECIALIZE,
+    fold_scales: bool = False,
 ) -> tuple[Executable | DynamicExecutable, float]:
     """The program, and how long it took to compile. One for several processes ends the command."""
-    made, seconds = compile_any(given, entry, threads, cache, dynamic, Grid())
+    made, seconds = compile_any(given, entry, threads, cache, dynamic, Grid(), fold_scales)
     if isinstance(made, Several):
         mistakes.fail("the program runs in several processes: only the command `run` takes it")
     return made, seconds
 
 
 def compile_any(
-    given: Path | bytes | Module, entry: str, threads: int | None, cache: bool, dynamic: DynamicCode, grid: Grid
+    given: Path | bytes | Module,
+    entry: str,
+    threads: int | None,
+    cache: bool,
+    dynamic: DynamicCode,
+    grid: Grid,
+    fold_scales: bool = False,
 ) -> tuple[Executable | DynamicExecutable | Several, float]:
     """The program, maybe for several processes, and how long it took to compile."""
     from shlo_jit import api
@@ -94,6 +101,7 @@ def compile_any(
             threads=threads,
             cache=cache,
             dynamic=dynamic.value,
+            fold_scales=fold_scales,
             num_partitions=grid.processes,
             transport=grid.transport,
         )

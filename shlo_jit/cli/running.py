@@ -23,6 +23,7 @@ from shlo_jit.cli.options import (
     Entry,
     Example,
     File,
+    FoldScales,
     Inputs,
     NoCache,
     Processes,
@@ -118,6 +119,7 @@ def run(
     ] = "",
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
+    fold_scales: FoldScales = False,
     processes: Processes = None,
     transport: Transport = None,
     no_cache: NoCache = False,
@@ -152,7 +154,7 @@ def run(
                 if grid.processes is not None:
                     mistakes.fail("--processes: a library's functions are for one process")
                 return programs.load(source, entry or None, threads)
-            return programs.compile_any(source, entry or "main", threads, not no_cache, dynamic, grid)
+            return programs.compile_any(source, entry or "main", threads, not no_cache, dynamic, grid, fold_scales)
 
         with quiet_unless(grid.prints):
             _run_and_print(
@@ -269,6 +271,7 @@ def profile(
     entry: Entry = "main",
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
+    fold_scales: FoldScales = False,
 ) -> None:
     """Print where the time of a program goes, step by step.
 
@@ -279,7 +282,7 @@ def profile(
     """
 
     def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
-        return programs.compile(source, entry, threads, True, dynamic)
+        return programs.compile(source, entry, threads, True, dynamic, fold_scales)
 
     with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
         executable = ready.executable

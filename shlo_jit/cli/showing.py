@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from shlo_jit.cli import arrays, mistakes, programs, report
-from shlo_jit.cli.options import Dynamic, DynamicCode, Entry, Example, File, Processes, Seed, Shapes, Threads
+from shlo_jit.cli.options import (
+    Dynamic,
+    DynamicCode,
+    Entry,
+    Example,
+    File,
+    FoldScales,
+    Processes,
+    Seed,
+    Shapes,
+    Threads,
+)
 from shlo_jit.cli.progress import progress
 from shlo_jit.cli.several import Grid, Several
 from shlo_jit.stages import STAGES
@@ -56,6 +67,7 @@ def show(
     entry: Entry = "main",
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
+    fold_scales: FoldScales = False,
     processes: Processes = None,
     rank: Annotated[int, typer.Option(min=0, metavar="R", help="Of several processes, which one.")] = 0,
 ) -> None:
@@ -83,11 +95,11 @@ def show(
     source, name = programs.source(file, example)
     with mistakes.refusals(name):
         if dump_dir is not None:
-            _dump(source, entry, shapes or [], dump_dir)
+            _dump(source, entry, shapes or [], dump_dir, fold_scales)
         if stage == "module" and not shapes:
             _hand_out(str(programs.parse(source)).rstrip("\n") + "\n", output)
         elif stage or dump_dir is None:
-            made, _ = programs.compile_any(source, entry, threads, True, dynamic, Grid(processes))
+            made, _ = programs.compile_any(source, entry, threads, True, dynamic, Grid(processes), fold_scales)
             if isinstance(made, Several):
                 with made.executable as executable:
                     _hand_out(_of_rank(executable, rank, name, stage or "plan", how, profile, only), output)
@@ -217,12 +229,13 @@ def _times(executable: Any, expected: Sequence[Signature], seed: int) -> dict[st
     return {s.label: (s.share, s.median_us) for s in measured.steps}
 
 
-def _dump(source: Path | bytes, entry: str, shapes: list[str], folder: Path) -> None:
+def _dump(source: Path | bytes, entry: str, shapes: list[str], folder: Path, fold_scales: bool) -> None:
     from shlo_jit import pipeline
     from shlo_jit.check_options import compile_options
     from shlo_jit.stages import files as stage_files
 
-    module, options = programs.refined(source, entry, shapes), compile_options(entry)
+    module = programs.refined(source, entry, shapes)
+    options = compile_options(entry, fold_scales=fold_scales)
     with progress("lowering"):
         files = stage_files(lambda on_pass: pipeline.lower(module, options, on_pass=on_pass), options.target)
     try:

@@ -64,7 +64,8 @@ def _unfit(value: Value, product: Op, parts: list[Value], dimension: int, here: 
     rows = math.prod(product.operands[1 - side].tensor.extents[d] for d in _dimensions(r, 1 - side)[2])
     if isinstance(rows, Size) or isinstance(product.result.tensor.size, Size):
         return Refusal("the rows that meet it are known at the call only")
-    if rows > tuning.PIECE_ROWS:
+    # Pieces of the first operand are those of the second of the transposed product, whose result is one row.
+    if rows > (tuning.PIECE_ROWS if side == 1 else 1):
         return Refusal(f"{rows} {'rows' if side == 1 else 'columns'} meet it")
     cut = next((dims for dims in (contracting, free) if dimension in dims), None)
     if cut is None or any(shape[d] != 1 for d in cut[: cut.index(dimension)]):

@@ -22,7 +22,7 @@ from jax._src.tree_util import default_registry
 
 from shlo_jit.jax.program import Program, lower
 
-OPTIONS = frozenset("threads target custom_calls composites cache".split())
+OPTIONS = frozenset("threads target custom_calls composites cache fold_scales".split())
 """Of `shlo_jit.compile`, that functions may have."""
 Signature = tuple[Hashable, ...]
 _AS_THEY_ARE = frozenset(np.dtype(t) for t in "? i1 i2 i4 u1 u2 u4 f2 f4 c8".split())
@@ -46,7 +46,7 @@ def jit(
     returns what `jax.jit(f)` does: trees of JAX's arrays, NumPy's and Python's numbers in, JAX's arrays out.
 
     static_argnums, static_argnames, donate_argnums, donate_argnames: as of `jax.jit`. `options`: of
-    `shlo_jit.compile`: `threads`, `target`, `custom_calls`, `composites`, `cache`.
+    `shlo_jit.compile`: `threads`, `target`, `custom_calls`, `composites`, `cache`, `fold_scales`.
 
     Inside another function that `shlo_jit.jax.jit` traces it is a part of that. Raises TypeError within other
     transformations of JAX (`jax.grad(jit(f))`: write `jit(jax.grad(f))`), what JAX raises when it traces,

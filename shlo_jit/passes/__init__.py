@@ -36,6 +36,7 @@ from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
 from shlo_jit.passes.canonical.few_columns import few_columns
 from shlo_jit.passes.canonical.flat_concatenates import flat_concatenates
+from shlo_jit.passes.canonical.fold_scales import fold_scales
 from shlo_jit.passes.canonical.grouped_products import grouped_products
 from shlo_jit.passes.canonical.hoist_products import hoist_products
 from shlo_jit.passes.canonical.images_in_turn import images_in_turn
@@ -111,6 +112,7 @@ PASSES = (
     # canonical
     Pass(canonical_linalg, (core.LINALG,)),
     Pass(explicit_layouts, (core.ROW_MAJOR,)),
+    Pass(fold_scales),
     Pass(byte_products),
     Pass(byte_convolutions),
     Pass(dilated_convolutions),
@@ -156,12 +158,14 @@ def core_functions(
     channels: Channels = NO_CHANNELS,
     same_program: bool = True,
     code: Code = NO_CODE,
+    fold_scales: bool = False,
 ) -> list[Op]:
     """A verified module's entry function, last, and the functions that it still calls, callees first: in canonical
     form. `is_registered` says which custom calls the user has implementations of; `on_pass` hears of each function
     after `inline` and after every pass; the rest is as in `Context`. Raises VerifyError and UnsupportedError."""
     as_written = {f.attributes["sym_name"]: f for f in module.functions()} if may_contradict(module) else {}
     context = Context(module, is_registered, None, num_replicas, num_partitions, channels, same_program, code)
+    context = context._replace(fold_scales=fold_scales)
     return [
         run_passes(function, context._replace(as_written=as_written.get(function.attributes["sym_name"])), on_pass)
         for function in inline(module, entry, is_registered)

@@ -45,3 +45,5 @@ class Context(NamedTuple):
     same_program: bool = True
     """All processes run this program."""
     code: Code = NO_CODE
+    fold_scales: bool = False
+    """Whether factors may go into weights (`canonical/fold_scales.py`)."""

@@ -29,7 +29,8 @@ class Claim:
         with contextlib.suppress(OSError):
             os.unlink(self._path)
         # Not left to closing: a child of fork may have the file open, too.
-        fcntl.flock(self._file, fcntl.LOCK_UN)
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
 
 
@@ -69,9 +70,11 @@ def wait_for_others(key: str, cache: ObjectCache) -> bool:
 
 
 def _locked(file: int) -> bool:
-    """Whether the lock was free. It is ours now."""
+    """Whether the lock was free. It is ours now. A file system without locks has nobody who can be waited for."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError:
+        return True
     return True

@@ -284,3 +284,29 @@ def test_trace(tmp_path: Path) -> None:
     assert sum(e["cat"] == "call" for e in events) == 3
     assert sum(e["name"] == "dot_general" for e in events) == 3
     assert not any("GB/s" in e["args"] or "GFLOP/s" in e["args"] for e in events)
+
+
+def test_factors_of_channels_are_folded_for_any_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SMALL_PRODUCT", "SMALL_PRODUCT_STRIDED", "SMALL_VECTOR_PRODUCT"):
+        monkeypatch.setattr(tuning, name, 0)  # products are no reductions
+    text = """func.func @main(%x: tensor<?x8xf32>) -> tensor<?x3xf32> {
+      %w = stablehlo.constant dense<[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0], [1.5, 2.5, 3.5],
+        [1.0, 1.0, 1.0], [2.0, 2.0, 2.0], [3.0, 3.0, 3.0], [4.0, 4.0, 5.0]]> : tensor<8x3xf32>
+      %s = stablehlo.constant dense<[2.0, 4.0, 0.5]> : tensor<3xf32>
+      %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x8xf32>) -> tensor<i32>
+      %n1 = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+      %three = stablehlo.constant dense<3> : tensor<1xi32>
+      %shape = stablehlo.concatenate %n1, %three, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+      %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+        : (tensor<?x8xf32>, tensor<8x3xf32>) -> tensor<?x3xf32>
+      %1 = stablehlo.dynamic_broadcast_in_dim %s, %shape, dims = [1]
+        : (tensor<3xf32>, tensor<2xi32>) -> tensor<?x3xf32>
+      %2 = stablehlo.multiply %0, %1 : tensor<?x3xf32>
+      return %2 : tensor<?x3xf32>
+    }"""
+    usual, folded = (symbolic(text, fold_scales=f) for f in (False, True))
+    for rows in (1, 2, 40, 200):
+        x = np.random.default_rng(rows).standard_normal((rows, 8)).astype(np.float32)
+        np.testing.assert_allclose(folded(x), usual(x), rtol=1e-5, atol=1e-5)
+    shapes = [(40, 8)]
+    assert "multiply" in usual.text("core", shapes) and "multiply" not in folded.text("core", shapes)

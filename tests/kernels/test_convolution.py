@@ -18,7 +18,7 @@ from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.convolution.convolution import TASKS, ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
 from shlo_jit.kernels.convolution.decision import conv_table, kernel_blocks
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
-from shlo_jit.kernels.convolution.shape import FEATURES_FEW, FIELDS
+from shlo_jit.kernels.convolution.shape import FEATURES_FEW, FIELDS, GROUPED
 from shlo_jit.kernels.gemm.gemm import GemmTypes
 from shlo_jit.kernels.target import Target
 
@@ -225,7 +225,7 @@ def test_prepacked_kernels(names: tuple[str, str, str], target: str) -> None:
 def test_long_lines(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Images of one line, which is cut into parts that are lines of their own; depths of such lines, too."""
     monkeypatch.setattr(tuning, "CONV_TASK", 1 << 10)
-    pick, cut = random.Random(repr(names)), 0
+    pick, cut, uneven = random.Random(repr(names)), 0, 0
     for seed in range(30):
         p = Problem(pick, pick.choice([1, 1, 3]), co=pick.choice([2, 40]), ci=pick.choice([3, 16]))
         p.input, p.stride = (*p.input[:-1], pick.choice([400, 512, 600])), (*p.stride[:-1], pick.choice([1, 2]))
@@ -234,11 +234,14 @@ def test_long_lines(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
             p.low, p.high = (p.low[0], 0, p.low[2]), (p.high[0], 0, p.high[2])
             p.stride, p.ldil = (p.stride[0], 1, p.stride[2]), (p.ldil[0], 1, p.ldil[2])
         p.size_output()
-        # An output of an even extent.
-        p.high = (*p.high[:-1], p.high[-1] + (-p.output[-1] % 8) * p.stride[-1])
+        # An output of an even extent, or one that has no equal parts.
+        p.n = 1 if seed % 3 == 2 else p.n
+        p.high = (*p.high[:-1], p.high[-1] + (seed % 3 // 2 - p.output[-1] % 8) % 8 * p.stride[-1])
         p.size_output()
-        cut += run(p, names, seed, threads=3)["oh"] > 1
-    assert cut >= 5
+        found = run(p, names, seed, threads=3)
+        cut += found["oh"] > 1
+        uneven += found["oh"] * found["ow"] * found["od"] > found["rows"] // p.n
+    assert cut >= 5 and uneven >= 1
 
 
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
@@ -285,6 +288,24 @@ def test_few_features(names: tuple[str, str, str], target: str, monkeypatch: pyt
         p = Problem(pick, pick.choice([1, 2, 2, 3]), co=pick.randint(1, 8), ci=pick.choice([3, 8, 16, 32, 37]))
         found += run(p, names, seed, target, 3, is_constant=seed % 2 == 0)["kind"] == FEATURES_FEW
     assert found >= 3
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("size", [2, 4, 8])
+@pytest.mark.parametrize("names", CASES[:3], ids="-".join)
+def test_groups_of_a_few_channels(names: tuple[str, str, str], size: int, target: str) -> None:
+    """Lines of any length, with windows that share what they read and others, beyond all sides of the input."""
+    pick, found = random.Random(repr(names)), 0
+    lanes = 64 // np.dtype(NUMPY[names[2]]).itemsize
+    for seed in range(30):
+        p = Problem(pick, pick.choice([1, 2, 2, 3]), g=pick.choice([1, 2]) * lanes // size, ci=size, co=size, ldil=1)
+        if seed % 2:
+            p.window, p.stride, p.rdil = ((*x[:-1], n) for x, n in ((p.window, 3), (p.stride, 1), (p.rdil, 1)))
+            p.size_output()
+        found += run(p, names, seed, target, 3, is_constant=seed % 3 == 0)["kind"] == GROUPED
+    lanes_there = 64 if target == "native" else 32
+    fits = size * np.dtype(NUMPY[names[2]]).itemsize < lanes_there and names[0] == names[2]
+    assert found >= 3 if fits else found == 0
 
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)

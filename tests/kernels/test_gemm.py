@@ -376,6 +376,19 @@ def test_avx2(names: tuple[str, str, str]) -> None:
     run(GemmTypes(*names), (1, 200, 600, 450), 0, "x86-64-v3", threads=2)
 
 
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i64"])
+def test_last_columns_without_masks(dtype: str, target: str) -> None:
+    """Whole vectors of columns, but not as many as a kernel reads: nothing behind B is touched."""
+    types, rng = GemmTypes(dtype, dtype, dtype), np.random.default_rng(0)
+    for n in range(2, 41, 2):
+        for m in (3, 40):
+            k = 17 + (m + n + 17) % 2  # so that B ends where its pages do
+            a, b = values(rng, dtype, (1, m, k)), values(rng, dtype, (1, k, n))
+            check(types, a, b, product(types, a, b, target))
+            check(types, a, b, by_blocks(types, a[0], b[0], 14, target)[None])
+
+
 @pytest.mark.parametrize(
     ("target", "wanted"),
     [

@@ -291,3 +291,40 @@ def test_exported(tmp_path: Path) -> None:
     values = case.values()
     found = shlo_jit.load(tmp_path / "attention.o")(*values)
     assert bits(found) == bits(shlo_jit.compile(case.text(), cache=False)(*values))
+
+
+@pytest.mark.parametrize("target", ["native", "x86-64-v3", "x86-64"])
+def test_scores_are_read_before_weights_take_their_place(target: str) -> None:
+    """The row program returns what it makes of the scores, and weights that do not depend on them."""
+    q, k, v, s, y = (
+        t("f32", 4, 2, 16),
+        t("f32", 4, 101, 16),
+        t("f32", 4, 101, 32),
+        t("f32", 4, 2, 101),
+        t("f32", 4, 2, 32),
+    )
+    text = f"""func.func @main(%q: {q}, %k: {k}, %v: {v}, %x: {s}) -> ({y}, {s}) {{
+      %s = stablehlo.dot_general %q, %k, batching_dims = [0] x [0], contracting_dims = [2] x [2] : ({q}, {k}) -> {s}
+      %e = stablehlo.exponential %x : {s}
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %sums = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [2] : ({s}, tensor<f32>) -> tensor<4x2xf32>
+      %sum = stablehlo.broadcast_in_dim %sums, dims = [0, 1] : (tensor<4x2xf32>) -> {s}
+      %w = stablehlo.divide %e, %sum : {s}
+      %p = stablehlo.multiply %s, %e : {s}
+      %totals = stablehlo.reduce(%p init: %zero) applies stablehlo.add across dimensions = [2] : ({s}, tensor<f32>) -> tensor<4x2xf32>
+      %total = stablehlo.broadcast_in_dim %totals, dims = [0, 1] : (tensor<4x2xf32>) -> {s}
+      %m = stablehlo.subtract %s, %total : {s}
+      %d = stablehlo.multiply %m, %w : {s}
+      %y = stablehlo.dot_general %w, %v, batching_dims = [0] x [0], contracting_dims = [2] x [1] : ({s}, {v}) -> {y}
+      return %y, %d : {y}, {s}
+    }}"""
+    rng = np.random.default_rng(0)
+    values = [rng.standard_normal(n).astype(np.float32) for n in ((4, 2, 16), (4, 101, 16), (4, 101, 32), (4, 2, 101))]
+    exe = guarded.compile(text, cache=False, target=target)
+    schedule = exe.text("schedule")
+    assert "in the memory of the scores" in schedule, exe.text("plan")
+    a, b, c, x = (value.astype(np.float64) for value in values)
+    weights, scores = np.exp(x) / np.exp(x).sum(2, keepdims=True), a @ b.transpose(0, 2, 1)
+    less = (scores - (scores * np.exp(x)).sum(2, keepdims=True)) * weights
+    for got, want in zip(exe(*values), (weights @ c, less), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

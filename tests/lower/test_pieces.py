@@ -146,6 +146,26 @@ def check(case: Product, target: str = "native") -> None:
     assert error <= 20 * unit * case.k
 
 
+@pytest.mark.parametrize("columns", [1, 2, 8, 9])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_matrices_that_come_first(columns: int, dim: int) -> None:
+    """M @ w: with several columns the result is no row of the transposed product."""
+    parts = [(3, 40, 17), (2, 40, 17)] if dim == 0 else [(1, 80, 17), (1, 60, 17)]
+    whole = tuple(sum(n) if d == dim else n[0] for d, n in enumerate(zip(*parts, strict=True)))
+    a, b, m, w, y = (t("f32", s) for s in (*parts, whole, (17, columns), (*whole[:2], columns)))
+    text = f"""func.func @main(%a: {a}, %b: {b}, %w: {w}) -> {y} {{
+      %m = stablehlo.concatenate %a, %b, dim = {dim} : ({a}, {b}) -> {m}
+      %y = stablehlo.dot_general %m, %w, contracting_dims = [2] x [0] : ({m}, {w}) -> {y}
+      return %y : {y}
+    }}"""
+    rng = np.random.default_rng(columns)
+    values = [numbers(rng, "f32", s) for s in (*parts, (17, columns))]
+    exe = guarded.compile(text, cache=False)
+    assert columns == 1 or "pieces  %m" not in exe.text("plan")
+    wide = np.concatenate([v.astype(np.float64) for v in values[:2]], dim) @ values[2].astype(np.float64)
+    np.testing.assert_allclose(exe(*values), wide, rtol=1e-4, atol=1e-5)
+
+
 CASES = {
     "columns": Product((200, 100), 64),
     "columns, transposed": Product((200, 100), 64, transposed=True),

@@ -200,6 +200,15 @@ CASES = {
           return %0 : tensor<2x3xf32>""", "tensor<2x3xf32>", "tensor<2x3xf32>"),
         "custom_call", "transpose custom_call", meaning=False,
     ),
+    "fold_scales": Case(
+        main("""%w = stablehlo.constant dense<0.5> : tensor<16x4xf32>
+          %s = stablehlo.constant dense<4.0> : tensor<8x4xf32>
+          %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+            : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+          %1 = stablehlo.multiply %0, %s : tensor<8x4xf32>
+          return %1 : tensor<8x4xf32>""", "tensor<8x16xf32>", "tensor<8x4xf32>"),
+        "constant constant dot_general multiply", "constant dot_general", shape=(8, 16),
+    ),
     "byte_products": Case(
         main("""%h = stablehlo.convert %x : (tensor<8x8xf32>) -> tensor<8x8xi8>
           %w = stablehlo.convert %h : (tensor<8x8xi8>) -> tensor<8x8xi32>
@@ -369,7 +378,8 @@ def test_before_and_after(name: str) -> None:
     case = CASES[name]
     assert shlo_jit.verify(case.text) == []
     before, context = main_of(case.text)
-    context = context._replace(code={"twice": lambda rw, op, operands: [apply(rw, "add", *operands, *operands)]})
+    twice_as_much = {"twice": lambda rw, op, operands: [apply(rw, "add", *operands, *operands)]}
+    context = context._replace(code=twice_as_much, fold_scales=True)
     assert names(before) == case.ops
     printed = str(module_of(before))
     once = RUNS[name](before, context)

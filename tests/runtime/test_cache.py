@@ -226,6 +226,7 @@ OTHER = {
     "same_program": False,
     "reaches": False,
     "profile": True,
+    "fold_scales": True,
     "has_lapack": True,
     "dynamic": "symbolic",
     "threads": 7,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -70,6 +72,23 @@ def test_waiting_has_an_end(cache: ObjectCache, monkeypatch: pytest.MonkeyPatch)
     with writer(cache, "sys.stdin.read(1)") as process:
         assert claims.wait_for_others(KEY, cache)
         process.kill()
+
+
+def test_nobody_is_waited_for_where_files_have_no_locks(cache: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim of one that died there would look held for ever."""
+    monkeypatch.setattr(tuning, "CACHE_WAIT_SECONDS", 60.0)
+
+    def flock(file: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    claimed = claims.claim(KEY, cache)
+    assert claimed is not None
+    begun = time.monotonic()
+    assert not claims.wait_for_others(KEY, cache)
+    assert time.monotonic() - begun < 30
+    claimed.release()
+    assert not os.path.lexists(cache.claim_path(KEY))
 
 
 @pytest.mark.parametrize("obstacle", ["folder", "link", "file"])

@@ -1,4 +1,4 @@
-"""Convolutions: which of six ways they go, whether the input is copied, how they are cut, where an epilogue runs."""
+"""Convolutions: which of ten ways they go, whether the input is copied, how they are cut, where an epilogue runs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE_5X5,
     FIELDS,
     FIRST,
+    GROUPED,
     LAST_GATHER,
     LAST_IN_PLACE,
     PLANES,
@@ -65,8 +66,9 @@ def field(found: ConvolutionSchedule, name: str) -> int:
         (convolution((1, 58, 58, 60), 3, 60, groups=60, stride=2), DEPTHWISE_3X3),
         (convolution((1, 58, 58, 64), 5, 64, groups=64), DEPTHWISE_5X5),
         (convolution((1, 58, 58, 64), 3, 64, "first", groups=64), PLANES),
+        (convolution((1, 58, 58, 64), 3, 64, groups=16), GROUPED),
     ],
-    ids=["in place", "gather", "first", "depthwise", "depthwise 3x3", "depthwise 5x5", "planes"],
+    ids=["in place", "gather", "first", "depthwise", "depthwise 3x3", "depthwise 5x5", "planes", "grouped"],
 )
 def test_the_ways(found: ConvolutionSchedule, way: int) -> None:
     assert field(found, "kind") == way
@@ -95,6 +97,19 @@ def test_a_kernel_larger_than_the_cache_is_read_once() -> None:
     found = convolution((1, 9, 9, 512), 3, 512)
     assert (field(found, "row_chunks"), field(found, "nc")) == (1, 64)
     assert field(convolution((1, 58, 58, 64), 3, 64), "column_chunks") == 1
+
+
+def test_groups_are_of_as_many_channels_out_and_fill_whole_vectors() -> None:
+    for channels, features, groups, grouped in (
+        (64, 64, 8, True),
+        (64, 64, 4, False),
+        (64, 128, 16, False),
+        (72, 72, 18, False),
+        (96, 96, 32, False),
+    ):
+        found = convolution((1, 30, 30, channels), 3, features, groups=groups)
+        assert (field(found, "kind") == GROUPED) == grouped
+        assert not grouped or (found.symbol.endswith("grouped8") and field(found, "weight_tasks") == 0)
 
 
 def test_eight_features_a_channel_still_go_plane_by_plane() -> None:

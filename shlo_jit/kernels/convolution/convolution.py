@@ -15,7 +15,8 @@ types that goes the same way shares it.
        step of k, and both operands are read in place. With a few output features, which would leave most lanes idle,
        lanes go along k (`few.py`).
 
-A convolution with one channel a group (depthwise) is done directly, see `depthwise.py` and `planes.py`.
+A convolution with one channel a group (depthwise) is done directly, see `depthwise.py` and `planes.py`; so is one in
+groups of a few channels, see `grouped.py`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
 from shlo_jit.kernels.convolution.decision import conv_scratch_bytes, conv_table
 from shlo_jit.kernels.convolution.depthwise import emit_depthwise_task
+from shlo_jit.kernels.convolution.grouped import emit_grouped_task
 from shlo_jit.kernels.convolution.input import (
     FRAME,
     TASK_PARAMS,
@@ -50,6 +52,7 @@ from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE_5X5,
     FEATURES_FEW,
     FIRST,
+    GROUPED,
     IMAGES,
     LAST_GATHER,
     LAST_IN_PLACE,
@@ -96,6 +99,7 @@ TASKS = {
     DEPTHWISE: ("depthwise", partial(emit_depthwise_task, size=0)),
     DEPTHWISE_3X3: ("depthwise_3x3", partial(emit_depthwise_task, size=3)),
     DEPTHWISE_5X5: ("depthwise_5x5", partial(emit_depthwise_task, size=5)),
+    GROUPED: ("grouped", emit_grouped_task),
     PLANES: ("planes", emit_planes_task),
     IMAGES: ("images", emit_images_task),
 }
@@ -111,8 +115,8 @@ def conv_symbol(types: GemmTypes, kind: int, made_for: int = 0) -> str:
 @cache
 def conv_routine(types: GemmTypes, target: Target, kind: int, made_for: int = 0) -> Routine:
     """The routine for these types of input, kernel and sums (= output). Complex numbers are not supported. `made_for`:
-    what its code is made for, where `conv_table` says so: the height of a register tile for its lines, or the few
-    output features."""
+    what its code is made for, where `conv_table` says so: the height of a register tile for its lines, the few
+    output features, or the channels of a group."""
     if "complex" in types.name:
         raise ValueError("convolutions of complex numbers are made of real ones by the caller")
     products = GemmTypes(types.acc, types.acc, types.acc)

@@ -16,6 +16,7 @@ from shlo_jit.kernels.convolution.shape import (
     FEATURES_FEW,
     FIELDS,
     FIRST,
+    GROUPED,
     IMAGES,
     LAST_GATHER,
     LAST_IN_PLACE,
@@ -118,7 +119,10 @@ class _Decision:
         self._set(rows=self.images * self.pixels)
         self._inside()
         if self._depthwise():
-            self._cut_depthwise()
+            self._cut_channels(self._by_windows(), s.groups, self.taps)
+        elif self._grouped():
+            self._cut_channels(GROUPED, s.groups * s.ci, self.taps * s.ci)
+            self._set(made_for=s.ci)
         elif self._planes():
             self._cut_lines(self.images * s.groups * s.co * self.output[0] * self.output[1], self.output[2])
             self._set(kind=PLANES)
@@ -149,6 +153,16 @@ class _Decision:
         adjacent = equal((s.in_group, s.kernel_group, s.out_group), (1, 1, 1))
         return s.features_last and s.ci == 1 and s.co == 1 and s.groups > 1 and adjacent and self.ldil == (1, 1, 1)
 
+    def _grouped(self) -> bool:
+        """Groups of a few channels that make whole vectors, channels adjacent everywhere and as they are computed."""
+        s, plan = self.shape, self.plan
+        if any(isinstance(x, Size) for x in (s.ci, s.groups, *s.input)) or s.ci != s.co or 0 in self.input:
+            return False
+        whole = 1 < s.ci < plan.lanes and plan.lanes % s.ci == 0 and s.groups * s.ci % plan.lanes == 0
+        adjacent = (s.in_feature, s.kernel_out, s.in_group, s.kernel_group, s.out_group) == (1, 1, s.ci, s.ci, s.ci)
+        same = storage(self.types.a) == storage(self.types.b) == plan.unit == plan.out and plan.kind == "plain"
+        return s.features_last and whole and adjacent and same and self.ldil == (1, 1, 1)
+
     def _by_windows(self) -> int:
         """Depthwise: the way it goes, of those along channels."""
         _, kh, kw = self.window
@@ -170,20 +184,20 @@ class _Decision:
         adjacent = s.out_pixel == 1 and self.values["in_sw"] == itemsize(self.types.a)
         return not s.features_last and s.ci == 1 and s.co <= 8 and adjacent and self.ldil == (1, 1, 1)
 
-    def _cut_depthwise(self) -> None:
+    def _cut_channels(self, kind: int, channels: int, terms: int) -> None:
         """All channels of some lines, or where lines are few, some channels of them: so many tasks that are as long as
-        each other, if there are such."""
-        groups, lines = self.shape.groups, self.images * self.output[0] * self.output[1]
-        self._set(kind=self._by_windows(), nc=groups, column_chunks=1)
-        each = self.output[2] * groups
-        if isinstance(lines, Size) or isinstance(each, Size) or lines * each * self.taps <= tuning.DEPTHWISE_SERIAL:
+        each other, if there are such. `terms`: of each sum."""
+        lines = self.images * self.output[0] * self.output[1]
+        self._set(kind=kind, nc=channels, column_chunks=1)
+        each = self.output[2] * channels
+        if isinstance(lines, Size) or isinstance(each, Size) or lines * each * terms <= tuning.DEPTHWISE_SERIAL:
             self._cut_lines(lines, each)
             return
-        wanted = min(tuning.MAX_TASKS, _round(max(1, lines * each * self.taps // tuning.DEPTHWISE_TASK), 4))
-        vectors = -(-groups // self.plan.lanes)
+        wanted = min(tuning.MAX_TASKS, _round(max(1, lines * each * terms // tuning.DEPTHWISE_TASK), 4))
+        vectors = -(-channels // self.plan.lanes)
         rows, columns = _even_cut(lines, vectors, wanted)
         chunk, nc = -(-lines // rows), -(-vectors // columns) * self.plan.lanes
-        rows, columns = -(-lines // chunk), -(-groups // nc)
+        rows, columns = -(-lines // chunk), -(-channels // nc)
         self._set(row_chunk=chunk, row_chunks=rows, nc=nc, column_chunks=columns, main_tasks=rows * columns)
 
     def _cut_lines(self, lines: int, elements: int) -> None:
@@ -408,17 +422,25 @@ class _Decision:
 
     def _split_lines(self, rows: int, columns: int) -> None:
         """Images of one line, such as those of sounds: parts of it, of `rows` pixels about, are lines of their own for
-        all but the padded copy, so that there are tasks for all threads."""
+        all but the padded copy, so that there are tasks for all threads. Equal ones if there are some; else, of a
+        single line, a multiple of four of whole tiles, the last of which is shorter."""
         width = self.output[2]
         if self.window[1] != 1 or self.output[1] != 1 or isinstance(width, Size):
             return
         wanted = -(-width // rows)
         for parts in range(wanted, 2 * wanted):
             if parts > 1 and width % parts == 0 and self._fills_tiles(width // parts, columns):
-                self.output = (self.output[0], parts, width // parts)
-                self._set_three("o{}", self.output)
-                self._set(stride_h=1, a_h=self.output[2] * self.stride[2] * self.values["a_w"])
+                self._split_line(width // parts, parts)
                 return
+        if wanted > 1 and self.output[0] == 1 and equal(self.images, 1):
+            each = _round(-(-width // _round(wanted, 4)), self.plan.mr)
+            if self._fills_tiles(each, columns):
+                self._split_line(each, -(-width // each))
+
+    def _split_line(self, width: int, parts: int) -> None:
+        self.output = (self.output[0], parts, width)
+        self._set_three("o{}", self.output)
+        self._set(stride_h=1, a_h=width * self.stride[2] * self.values["a_w"])
 
     def _cut_far(self, k: int, widest: int) -> tuple[int, int]:
         """Pixels and features of a task where the kernel does not stay in the caches: each of its panels is read once

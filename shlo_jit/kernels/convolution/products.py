@@ -187,12 +187,12 @@ class _LastTask(_Task):
         self.output = b.offset(g.pointer("output"), dot(b, *places))
         self.feature = b.add(b.mul(self.group, co), j0)
         count, self.per_line = (
-            (g.get("rows"), i64(1)) if gathers else (b.udiv(g.get("rows"), ow), ceil_div(b, ow, g.get("stripe")))
+            (g.get("rows"), i64(1)) if gathers else (ceil_div(b, g.get("rows"), ow), ceil_div(b, ow, g.get("stripe")))
         )
         self.begin = b.mul(row, g.get("row_chunk"))
         self.end = b.min_(b.add(self.begin, g.get("row_chunk")), count)
         rows = b.sub(self.end, self.begin)
-        self.stripes = ceil_div(b, rows, plan.mr) if gathers else b.mul(rows, self.per_line)
+        self.stripes = ceil_div(b, rows, plan.mr) if gathers else self._stripes_of_lines()
         self.first_pixel = self.begin if gathers else b.mul(self.begin, ow)
         self.table = b.alloca("ptr", plan.mr)
         self.told = b.alloca("i64", 1)
@@ -201,6 +201,18 @@ class _LastTask(_Task):
         # Fetching from nowhere would be a walk of the page tables each time.
         following = b.select(b.icmp("eq", g.following_bytes, 0), g.pointer("output"), g.pointer("following"))
         self.soon = b.offset(following, b.mul(self.index, self.share))
+
+    def _stripes_of_lines(self) -> V:
+        b = self.b
+        last = b.sub(self.end, 1)
+        return b.add(
+            b.mul(b.sub(last, self.begin), self.per_line), ceil_div(b, self._width(last), self.g.get("stripe"))
+        )
+
+    def _width(self, line: V) -> V:
+        """Pixels of a line: the last part of one that has been cut may be shorter than the others."""
+        b, (rows, ow) = self.b, self.g.ints("rows ow")
+        return b.min_(ow, b.sub(rows, b.mul(line, ow)))
 
     def part(self, part: Part) -> None:
         """All stripes against the panels of a part of the window."""
@@ -248,8 +260,9 @@ class _LastTask(_Task):
             image, d, h = split(b, line, od, oh)
             at = b.add(b.mul(image, g.get("a_batch")), self.pixel_offset(d, h, i64(0)))
             start = b.offset(self.input, b.add(b.add(b.add(at, g.get("a_corner")), part.offset), group_offset))
-            with b.loop(0, ow, most, "stripe") as w:
-                height = b.min_(b.sub(ow, w), most)
+            width = self._width(line)
+            with b.loop(0, width, most, "stripe") as w:
+                height = b.min_(b.sub(width, w), most)
                 with b.if_(whole):
                     self._fetch_below(b.offset(start, b.mul(w, step)), b.mul(height, step))
                 nth = b.add(b.mul(b.sub(line, self.begin), self.per_line), b.udiv(w, most))

@@ -27,7 +27,9 @@ FIELDS = tuple(_FIELDS.split())
 
 Three = tuple[int, int, int]
 
-LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES, IMAGES, DEPTHWISE_3X3, DEPTHWISE_5X5, FEATURES_FEW = range(9)
+LAST_IN_PLACE, LAST_GATHER, FIRST, DEPTHWISE, PLANES, IMAGES, DEPTHWISE_3X3, DEPTHWISE_5X5, FEATURES_FEW, GROUPED = (
+    range(10)
+)
 WAYS = (
     (
         "pixels by features, pixels read in place",
@@ -52,8 +54,12 @@ WAYS = (
         "pixels by few features, lanes along the window",
         f"at most {tuning.CONV_FEW_FEATURES} features, and lines of the window long enough to fill the lanes",
     ),
+    (
+        "groups of a few channels, lanes along channels",
+        "as many channels out of a group as in, which divide the lanes, and channels adjacent everywhere",
+    ),
 )
-"""What the nine do, and when."""
+"""What the ten do, and when."""
 BY_WINDOWS = {3: DEPTHWISE_3X3, 5: DEPTHWISE_5X5}
 """By the size of the window."""
 

@@ -18,7 +18,7 @@ from shlo_jit.kernels.gemm.blocks import FIELDS, Frame, a_panel_bytes, ceil_div,
 from shlo_jit.kernels.gemm.gemm import tile_routine
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import pack_plans
-from shlo_jit.kernels.gemm.policy import IN_PLACE, PRIVATE, SHARED, Ints, Registers, are_joined, k_block
+from shlo_jit.kernels.gemm.policy import IN_PLACE, PRIVATE, SHARED, Ints, Registers, are_joined, ends_whole, k_block
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
@@ -70,7 +70,7 @@ def panels_bytes(types: GemmTypes, target: Target, n: int, k: int) -> int:
 def reads_in_place(types: GemmTypes, target: Target, n: int, b_row_stride: int, b_col_stride: int) -> bool:
     """Whether B can be read as it lies, and rows do not fall into few sets of the first level cache."""
     plan, size = gemm_plan(types, target), itemsize(types.b)
-    adjacent = b_col_stride == 1 and (plan.masks or n % plan.lanes == 0)
+    adjacent = b_col_stride == 1 and (plan.masks or ends_whole(Ints(), plan, n))
     return adjacent and not plan.convert[1] and b_row_stride * size % 2048 != 0
 
 

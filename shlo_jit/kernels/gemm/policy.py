@@ -202,6 +202,12 @@ def columns_of(plan: GemmPlan, about: int) -> int:
     return about // plan.nr * plan.nr
 
 
+def ends_whole(a: Numbers, plan: GemmPlan, n: N) -> N:
+    """Whether the last columns are as many as a kernel has, all its vectors or one: without masks, it reads so many."""
+    left = a.rem(n, plan.nr)
+    return a.either(a.compare("eq", left, 0), a.compare("eq", left, plan.lanes))
+
+
 def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
     """Where B is read from, and A. `product`: the multiply-adds of one product."""
     convert_a, convert_b = plan.convert
@@ -221,7 +227,7 @@ def packing(a: Numbers, plan: GemmPlan, s: Extents, product: N) -> tuple[N, N]:
         resident = a.both(resident, a.compare("ne", a.bits(s.b_rs, 2047), 0))
         adjacent = a.either(a.compare("eq", s.b_cs, size), a.compare("eq", s.n, 1))
         if not plan.masks:
-            adjacent = a.both(adjacent, a.compare("eq", a.rem(s.n, plan.lanes), 0))
+            adjacent = a.both(adjacent, ends_whole(a, plan, s.n))
         why = a.because(
             (rare, f"its rows are contiguous, and {s.m} rows use it, {plan.mr} at most"),
             (resident, f"its rows are contiguous, and {tuning.GEMM_B_RESIDENT:,} bytes at most stay in the cache"),

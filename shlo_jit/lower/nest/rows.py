@@ -87,7 +87,10 @@ class RowWriter:
                 reductions, stores = row_reductions(self.passes, p), self.passes.inner_stores(p)
                 if reductions or stores:
                     self.walk(positions, reductions, stores)
-        stores = [s for s in self.nest.stores if not self.passes.inside(s)]
+        self.store(positions, [s for s in self.nest.stores if not self.passes.inside(s)])
+
+    def store(self, positions: list[Position], stores: list[Store]) -> None:
+        """Where a result may lie where an operand does, all that is stored is computed before the first store."""
         if len(stores) > 1 and self.overwrites_own():
             for f in positions:
                 for s in stores:
@@ -97,7 +100,7 @@ class RowWriter:
                 self.ev.store(f, s)
 
     def overwrites_own(self) -> bool:
-        """Whether a result lies where an operand does: all that is stored is computed before the first store."""
+        """Whether a result lies where an operand does."""
         read = {self.ev.pointers[value].text for value, _ in self.nest.loads}
         return any(self.ev.pointers[s.target].text in read for s in self.nest.stores)
 
@@ -173,8 +176,7 @@ class RowWriter:
                 child = f.child(variables)
                 for r in reductions:
                     out += r.reducer.combine(self.b, next(groups), self.elements(child, r, f.width))
-                for s in stores:
-                    self.ev.store(child, s)
+                self.store([child], stores)
             return flatten(out)
 
         flat = flatten([r for s in starts for r in s])
@@ -214,8 +216,7 @@ class RowWriter:
                 if child.mask is not None:
                     element = [select_lanes(self.b, child.mask, e, x) for e, x in zip(element, empty, strict=True)]
                 out += r.reducer.combine(self.b, group, element)
-            for s in stores:
-                self.ev.store(child, s)
+            self.store([child], stores)
             return flatten(out)
 
         def inner(variables: Variables, values: list[V]) -> list[V]:
@@ -295,8 +296,7 @@ class RowWriter:
                 lane0 = [map_parts(x, lambda p: b.extract(p, 0)) for x in group]
                 new = r.reducer.combine(b, lane0, self.elements(child, r, 1))
                 out += [put_lane(b, old, x) for old, x in zip(group, new, strict=True)]
-            for s in stores:
-                self.ev.store(child, s)
+            self.store([child], stores)
             carry.next(*flatten(out))
         return carry.values
 

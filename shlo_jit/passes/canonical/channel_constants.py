@@ -1,0 +1,147 @@
+"""Constants that are the same along most dimensions, as arrays that have one element there: a bias spread over an
+image, the factors of its channels, and what follows from several of these."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from shlo_jit import tuning
+from shlo_jit.ir.attributes import Dense
+from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.types import TensorType
+from shlo_jit.ops import OPS
+from shlo_jit.sizes import equal
+
+Places = dict[int, int]
+"""A dimension of a value -> the dimension of another one that it lies along."""
+
+
+class ChannelConstants:
+    """What is known of the values of a function, each computed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Value, np.ndarray | None] = {}
+
+    def of(self, value: Value) -> np.ndarray | None:
+        """An array of the value's rank that spreads to it; None for what is no constant, or costs too much to know."""
+        if value not in self._known:
+            self._known[value] = self._of(value)
+        return self._known[value]
+
+    def _of(self, value: Value) -> np.ndarray | None:
+        op = value.op
+        if op is None or op.regions or len(op.results) != 1 or not isinstance(value.type, TensorType):
+            return None
+        if op.name == "stablehlo.constant":
+            return _few(op.constant)
+        operands = [self.of(o) for o in op.operands]
+        known = [o for o in operands if o is not None]
+        if not known or len(known) < len(operands):
+            return None
+        if op.name in _MOVES:
+            return _MOVES[op.name](op, known[0])
+        return _computed(op, known)
+
+
+def _few(constant: Dense) -> np.ndarray:
+    array = constant.array
+    if constant.is_splat:
+        return array.reshape(-1)[:1].reshape((1,) * array.ndim)
+    if array.size > tuning.FOLD_ELEMENTS:
+        return array
+    # A small constant that was spread has been folded before.
+    for d in range(array.ndim):
+        first = array.take([0], d)
+        if np.array_equal(np.broadcast_to(first, array.shape), array):
+            array = first
+    return array
+
+
+def _computed(op: Op, operands: list[np.ndarray]) -> np.ndarray | None:
+    """By the op's meaning, which rounds as run time does, or in the last place otherwise."""
+    record = OPS.get(op.name)
+    if record is None or record.reference is None or not record.has("elementwise"):
+        return None
+    if math.prod(np.broadcast_shapes(*(o.shape for o in operands))) > tuning.FOLD_ELEMENTS:
+        return None
+    with np.errstate(all="ignore"):
+        return np.asarray(record.reference(op, *operands)).astype(op.result.tensor.storage.numpy)
+
+
+def _spread(op: Op, operand: np.ndarray) -> np.ndarray:
+    shape = [1] * op.result.tensor.rank
+    for extent, dimension in zip(operand.shape, op.ints("broadcast_dimensions"), strict=True):
+        shape[dimension] = extent
+    # Dimensions are in any order.
+    order = sorted(range(operand.ndim), key=op.ints("broadcast_dimensions").__getitem__)
+    return operand.transpose(order).reshape(shape)
+
+
+def _turned(op: Op, operand: np.ndarray) -> np.ndarray:
+    return operand.transpose(op.ints("permutation"))
+
+
+def _reshaped(op: Op, operand: np.ndarray) -> np.ndarray | None:
+    t = op.result.tensor
+    if operand.size == 1:
+        return operand.reshape((1,) * t.rank)
+    if t.is_fixed and operand.size == t.size:
+        return operand.reshape(t.extents)
+    return None
+
+
+_MOVES = {
+    "stablehlo.broadcast_in_dim": _spread,
+    "stablehlo.transpose": _turned,
+    "stablehlo.reshape": _reshaped,
+}
+
+
+def along(array: np.ndarray, places: Places, rank: int) -> np.ndarray | None:
+    """An array that spreads to a value, as one that spreads to the value of this rank which the `places` name; None
+    where it differs along a dimension that has no place."""
+    if any(extent > 1 and d not in places for d, extent in enumerate(array.shape)):
+        return None
+    kept = sorted(places, key=places.__getitem__)
+    shape = [1] * rank
+    for d in kept:
+        shape[places[d]] = array.shape[d]
+    others = [d for d in range(array.ndim) if d not in places]
+    return array.transpose([*others, *kept]).reshape(shape)
+
+
+def behind(op: Op, places: Places) -> Places | None:
+    """Where the dimensions of an op's operand are in its result, if it is a transpose, or a reshape that leaves them
+    alone."""
+    if op.name == "stablehlo.transpose":
+        return {i: places[d] for i, d in enumerate(op.ints("permutation")) if d in places}
+    if op.name == "stablehlo.reshape":
+        return _same_run(op.operands[0].tensor, op.result.tensor, places)
+    return None
+
+
+def before(op: Op, places: Places) -> Places | None:
+    """Where the dimensions of an op's result are in its operand, as in `behind`."""
+    if op.name == "stablehlo.transpose":
+        return {d: places[i] for i, d in enumerate(op.ints("permutation")) if i in places}
+    if op.name == "stablehlo.reshape":
+        return _same_run(op.result.tensor, op.operands[0].tensor, places)
+    return None
+
+
+def _same_run(source: TensorType, target: TensorType, places: Places) -> Places | None:
+    """A dimension is the same one after a reshape where its extent and all that lies behind it are as many."""
+    found: Places = {}
+    for d, place in places.items():
+        extent, inner = source.extents[d], math.prod(source.extents[d + 1 :])
+        where = [
+            i
+            for i, n in enumerate(target.extents)
+            if i not in found and equal(n, extent) and equal(math.prod(target.extents[i + 1 :]), inner)
+        ]
+        if not where:
+            return None
+        found[where[0]] = place
+    return found
