@@ -439,6 +439,8 @@ TIME_BLOCKS_TURNS = 16
 """Turns at a time, at most. Case `wave of 3000 x 3000`."""
 TIME_BLOCKS_STRIPES = 8
 """Stripes there are at least, so that cores can share them. Chosen."""
+TIME_BLOCKS_CHUNK = 256
+"""Elements that chunks of several such loops are a multiple of: whole vectors of each, however unrolled. Chosen."""
 TURNS_OPS = 128
 """Ops of a turn, of all vectors of a tile: larger bodies hide their latency by themselves. Case `mandelbrot`."""
 PART_STEPS = 100

@@ -16,6 +16,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At
+from shlo_jit.ops.attention_rows import least_rows
 from shlo_jit.ops.runs import extents_of, is_split, roles_of
 from shlo_jit.sizes import Size, equal, hint_of
 
@@ -93,7 +94,9 @@ class Forming:
         """The step reads and writes what its parts do, but for what they hand to each other."""
         second.attention = attention
         second.after += [s for part in parts for s in part.after]
-        more = [v for part in (attention.rows, *attention.sums) for v in part.writes if v not in attention.inside]
+        parts_that_write = (attention.rows, *attention.besides, *attention.sums)
+        hidden = [v for v in attention.inside if v not in attention.kept]
+        more = [v for part in parts_that_write for v in part.writes if v not in hidden]
         made = {v for part in parts for v in part.writes}
         reads = [v for part in attention.steps for v in part.reads] + second.reads
         second.reads = [v for v in dict.fromkeys(reads) if v not in made]
@@ -236,9 +239,3 @@ def unfit_work(first: Op, second: Op) -> Refusal | None:
     if tasks < tuning.ATTENTION_LEAST_TASKS and work > tuning.GEMM_TASK:
         return Refusal(f"there are {tasks} times {rows} rows, too few tasks for {work:,} multiply-adds")
     return None
-
-
-def least_rows(features: int) -> int:
-    """Rows of a task, at least, that packing the other operands pays for: so many features of theirs, both together,
-    meet each element of the scores, which is not written and read again instead."""
-    return max(tuning.ATTENTION_TASK_ROWS, features // 2)

@@ -17,6 +17,7 @@ from shlo_jit.fuse.plan import Attention, NestStep, OpStep, PlanBlock
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
+from shlo_jit.ops.attention_rows import are_few_tasks, parts_of_rows
 from shlo_jit.ops.runs import extents_of, is_split, roles_of
 from shlo_jit.sizes import Size, equal
 
@@ -45,16 +46,18 @@ class _Forming(Forming):
         made = [value for value in rows.writes if equal(value.tensor.size, size)]
         behind = list(dict.fromkeys(step for value in made for step in self.readers.get(value, [])))
         products = [step for step in behind if isinstance(step, OpStep) and step.op.name == PRODUCT]
-        if len(products) != len(behind) or any(value in self.returned for value in made):
-            return
         if any(step.op.operands[0] not in made or step.op.operands[1] in made for step in products):
             return
+        made = [value for value in made if any(value in step.reads for step in products)]
         sums = tuple(step for step in products if is_over_rows(step, firsts[0]))
         others = [step for step in products if step not in sums]
-        if not sums or len(others) != 1:
+        if not sums or not others:
             return
-        attention = Attention(firsts, rows, others[0].op.operands[0], sums)
-        refusal = self.unfit(attention, made, others[0]) or self.move(attention, [], others[0])
+        *besides, second = sorted(others, key=lambda step: self.place[id(step)])
+        others = [step for step in behind if step not in products]
+        kept = tuple(v for v in made if v in self.returned or any(v in step.reads for step in others))
+        attention = Attention(firsts, rows, second.op.operands[0], sums, tuple(besides), kept)
+        refusal = self.unfit(attention, made, second) or self.move(attention, [], second)
         for first in firsts:
             first.no_attention = refusal
 
@@ -70,21 +73,25 @@ class _Forming(Forming):
     def unfit(self, attention: Attention, made: list[Value], second: OpStep) -> Refusal | None:
         nest, first = attention.rows.nest, attention.first.op
         places = {ix.linearize(store_of(nest, v).index, v.tensor.extents) for v in made}
+        behind = (second, *attention.besides, *attention.sums)
         for step in attention.firsts:
             refusal = unfit_nest(nest, step.op.result, attention.weights)
-            refusal = refusal or unfit_products(step.op, attention, second.op)
+            for other in (second, *attention.besides):
+                refusal = refusal or unfit_products(step.op, attention, other.op)
             if refusal is not None:
                 return refusal
         if len(places) != 1 or set(made) != set(attention.inside):
             return Refusal("the row program writes its results in several orders")
         if any(extents_of(step.op)[:3] != extents_of(first)[:3] for step in attention.firsts):
             return Refusal("the products that it reads have other rows")
-        if any(step.pieces is not None for step in (*attention.firsts, *attention.sums, second)):
+        if any(step.pieces is not None for step in (*attention.firsts, *behind)):
             return Refusal("a product reads a concatenation in pieces")
         written = [v for v in attention.rows.writes if v not in made]
-        if any(v in step.reads for v in written for step in (*attention.sums, second)):
+        if any(v in step.reads for v in written for step in behind):
             return Refusal("a product that follows reads what the row program returns")
-        return unfit_work(attention)
+        if any(v in step.reads for other in behind for v in other.writes for step in behind if step is not other):
+            return Refusal("a product that follows reads what another one returns")
+        return unfit_work(attention, second)
 
 
 def is_over_rows(step: OpStep, first: OpStep) -> bool:
@@ -98,8 +105,8 @@ def is_over_rows(step: OpStep, first: OpStep) -> bool:
     return same and order == sorted(order) and op.operands[0] is not op.operands[1] and not is_split(op)
 
 
-def unfit_work(attention: Attention) -> Refusal | None:
-    """Why it would be slower: a task has all rows of a batch, since it sums over them."""
+def unfit_work(attention: Attention, second: OpStep) -> Refusal | None:
+    """Why it would be slower."""
     batch, m, n, k = extents_of(attention.first.op)
     if any(isinstance(x, Size) for x in (batch, m, n, k)):
         return Refusal("its rows are known at the call only")
@@ -108,7 +115,8 @@ def unfit_work(attention: Attention) -> Refusal | None:
         return Refusal(
             f"{nbytes:,} bytes of other operands, more than {tuning.ATTENTION_OPERAND_BYTES:,}, meet each row"
         )
-    work = batch * m * n * k
-    if batch < tuning.ATTENTION_LEAST_TASKS and work > tuning.GEMM_TASK:
-        return Refusal(f"there are {batch} tasks, too few for {work:,} multiply-adds")
+    features = k + extents_of(second.op)[2]
+    if are_few_tasks(batch, m, n, k, features):
+        tasks = batch * parts_of_rows(batch, m, features)
+        return Refusal(f"there are {tasks} tasks, too few for {batch * m * n * k:,} multiply-adds")
     return None

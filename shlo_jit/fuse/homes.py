@@ -8,22 +8,27 @@ from shlo_jit.fuse.nest import Nest, covers, is_wide
 from shlo_jit.fuse.order import depends
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.index import At
 from shlo_jit.ops import is_elementwise
 from shlo_jit.sizes import equal
 
 
 def store_beside(g: Grouping, op: Op, why: str) -> bool:
     """Let a row program that reads what an elementwise op is made of, at each of its elements, compute and write
-    that, where products alone read it: the weights of attention beside their gradient."""
-    value = op.result
+    that, or a transpose of it, where products alone read it: the weights of attention beside their gradient."""
+    value, order, made = op.result, tuple(range(op.result.tensor.rank)), op
+    while made.name == "stablehlo.transpose" and (before := made.operands[0].op) is not None:
+        p, made = made.ints("permutation"), before
+        order = tuple(p[d] for d in order)
     readers = g.readers.get(value, [])
-    if not is_elementwise(op) or any(s.title != "dot_general" for s in readers):
+    if id(made) not in g.here or not is_elementwise(made) or any(s.title != "dot_general" for s in readers):
         return False
-    for operand in _made_of(g, op):
+    for operand in _made_of(g, made):
         for nest in g.nests_wanting(operand):
             places = nest.pending[operand]
             if nest.reduce_vars and len(places) == 1 and not _is_made_of(g, op, g.of_nest[nest].writes):
-                g.request(nest, value, places[0])
+                at = places[0]
+                g.request(nest, value, At(tuple(at.index[d] for d in order), at.conditions))
                 if store_in(g, nest, op, [nest], why) is None:
                     return True
                 del nest.pending[value]

@@ -48,7 +48,8 @@ class Turns:
     """What the body's arguments are called of which each store writes the next value: `stores[i]` is that of
     `states[i]`, which is read at the same place only. Numbers come last, and follow from numbers alone."""
     again: Key
-    """Whether there is another turn, computed from the numbers of the next one."""
+    """Whether there is another turn, computed from the numbers of the next one; or, at the place of the states, whether
+    an element has turned, without which none of a tile turns any more."""
     count: int | None
     """Turns of the whole loop, where that is known."""
 

@@ -37,6 +37,9 @@ def fuse_update(g: Grouping, op: Op, position: int) -> None:
     at = space_of(nest, sizes)
     index = []
     for e, s, n, k in zip(at.index, starts, shape, sizes, strict=True):
+        if s.op is not None and s.op.name == "stablehlo.constant":
+            index.append(ix.shift(e, min(max(0, int(s.op.attributes["value"].array.reshape(-1)[0])), n - k)))
+            continue
         index.append(ix.add(e, Expr(0, (), (ix.Sym(1, s, ORIGIN, n - k),))) if n > k else e)
         if n > k:
             g.request(nest, s, ORIGIN)

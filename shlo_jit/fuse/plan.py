@@ -76,6 +76,12 @@ class Attention(NamedTuple):
     sums: tuple[OpStep, ...] = ()
     """Products that add up over those rows, of what the row program makes as the left operand (see `gradient.py`)."""
 
+    besides: tuple[OpStep, ...] = ()
+    """Other products that multiply what the row program makes row by row, where there are such sums."""
+
+    kept: tuple[Value, ...] = ()
+    """What of that other steps read as well, so that it is written to memory, too."""
+
     @property
     def first(self) -> OpStep:
         """The product whose rows are counted."""
@@ -84,12 +90,13 @@ class Attention(NamedTuple):
     @property
     def steps(self) -> tuple[Step, ...]:
         """All parts, in order."""
-        return (*self.firsts, self.rows, *self.sums)
+        return (*self.firsts, self.rows, *self.besides, *self.sums)
 
     @property
     def inside(self) -> list[Value]:
-        """What the row program makes that is never in memory as a whole."""
-        return list(dict.fromkeys([self.weights, *(step.op.operands[0] for step in self.sums)]))
+        """What the row program makes for products of its rows."""
+        behind = (*self.besides, *self.sums)
+        return list(dict.fromkeys([self.weights, *(step.op.operands[0] for step in behind)]))
 
 
 class Pieces(NamedTuple):
@@ -131,7 +138,8 @@ class OpStep(Step):
         if self.attention is None:
             return own
         firsts = [v for step in self.attention.firsts for v in step.operands]
-        parts = [*firsts, *self.attention.rows.reads, *(v for step in self.attention.sums for v in step.reads)]
+        behind = (*self.attention.besides, *self.attention.sums)
+        parts = [*firsts, *self.attention.rows.reads, *(v for step in behind for v in step.reads)]
         return [v for v in (*parts, *own) if v in self.reads]
 
     def parts_of(self, operand: Value) -> list[Value]:

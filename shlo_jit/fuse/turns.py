@@ -1,7 +1,8 @@
 """Loops over arrays: the body of a `while` as one nest that makes many turns on each tile before it goes to the next.
 
-Needs: states of one shape, beside numbers; numbers that follow from numbers alone, and with them the condition; a body
-that computes element by element. Then no element needs to know of another, and a tile's states stay in registers.
+Needs: states of one shape, beside numbers; numbers that follow from numbers alone, and with them the condition, or no
+numbers, and a loop that ends when all elements are done (`active.py`); a body that computes element by element. Then no
+element needs to know of another, and a tile's states stay in registers.
 
     while i < n { x = x * x + c; i = i + 1 }   ->   while i < n { for each tile of x: while i < n { ... } }
 
@@ -12,6 +13,7 @@ so many turns at most. What the body reads of tensors that stay the same it may 
 from __future__ import annotations
 
 from shlo_jit import tuning
+from shlo_jit.fuse.active import still_turning
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, is_fusible
 from shlo_jit.fuse.nest import Key, Nest, Node, Store, Turns, space_of
 from shlo_jit.fuse.plan import PlanBlock
@@ -53,7 +55,8 @@ def unfit(op: Op) -> Refusal | None:
         return Refusal("its states differ in shape")
     if any(not surely(lambda n=n: n >= 1) for shape in shapes for n in shape):
         return Refusal("its states may be empty")
-    if any(inner.operands and not _of_numbers(inner) for inner in cond.ops):
+    numbers = any(isinstance(t, TensorType) and not t.rank for t in types)
+    if any(inner.operands and not _of_numbers(inner) for inner in cond.ops) and (numbers or still_turning(op) is None):
         return Refusal("its condition does not follow from numbers alone")
     return None
 
@@ -86,8 +89,9 @@ class _Body(Grouping):
             nest.stores.append(Store(value, at, results[i], at.index))
             self.write(self.of_nest[nest], results[i], "the loop's next state")
         states = [block.arguments[i] for i in (*self.states, *self.numbers)]
-        again = self.condition(nest, self.op.block(0))
-        refusal = self.sweep(nest) or misplaced(nest, states)
+        each = still_turning(self.op) if not self.numbers else None
+        again = self.condition(nest, self.op.block(0)) if each is None else (each, place)
+        refusal = self.sweep(nest) or misplaced(nest, states) or reads_on(nest, len(self.states))
         if refusal is not None:
             return refusal
         nest.turns = Turns(states, again, turns_of(self.op))
@@ -127,6 +131,13 @@ class _Body(Grouping):
         own = {*self.block.arguments}
         here = {op.result for op in self.block.ops if op.results}
         return [v for v in self.of_nest[nest].reads if v not in own and v not in here]
+
+
+def reads_on(nest: Nest, states: int) -> Refusal | None:
+    """Whether turns read other parts of operands, as many as there are states: that a tile has these in registers is
+    less than what it costs to read a few elements here and there, of each part in turn."""
+    parts = [at for _, at in nest.loads if any(e.terms for e in at.index) and any(e.syms for e in at.index)]
+    return Refusal("every turn reads another part of an operand") if states and len(parts) >= states else None
 
 
 def misplaced(nest: Nest, states: list[Value]) -> Refusal | None:

@@ -49,8 +49,8 @@ def _loop(low: ProgramLowering, step: ControlStep) -> None:
     b.start(inside)
     following = [(q, p) for p, q in places]
     together = blocked(low, step)
-    if together is not None:
-        is_odd = write_turns(low, step, *together)
+    if together:
+        is_odd = write_turns(low, step, together)
         following = [(b.select(is_odd, q, p), b.select(is_odd, p, q)) for p, q in places]
     else:
         low.block(body)

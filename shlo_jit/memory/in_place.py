@@ -9,7 +9,7 @@ from shlo_jit.fuse.plan import NestStep, OpStep, Step
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
-from shlo_jit.memory.storage import Storage, nbytes, pointwise, same_place
+from shlo_jit.memory.storage import Storage, are_apart, nbytes, pointwise, same_place
 from shlo_jit.sizes import equal
 
 if TYPE_CHECKING:
@@ -77,8 +77,12 @@ def cannot_take(p: Planner, step: Step, operand: Value, result: Value, index: tu
         same = {r for r in step.reads if p.storage.get(r) is storage}
         single = step.nest.rows == 1 and not step.nest.reduce_vars
         target = ix.linearize(index, result.tensor.extents)
-        reads = [ix.linearize(at.index, v.tensor.extents) for v, at in step.nest.loads if v in same]
-        if not single and any(not same_place(read, target) for read in reads):
+        shape = result.tensor.extents
+        for v, at in step.nest.loads if not single else ():
+            if v not in same or same_place(ix.linearize(at.index, v.tensor.extents), target):
+                continue
+            if equal(v.tensor.extents, shape) and are_apart(step.nest, at.index, index):
+                continue
             return Refusal("the update reads it at other places than it writes")
     if isinstance(step, OpStep):
         others = [o for o in step.op.operands if o is not operand and p.storage.get(o) is storage]

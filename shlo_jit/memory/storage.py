@@ -205,6 +205,20 @@ def same_place(a: ix.Expr, b: ix.Expr) -> bool:
     return surely(lambda: a == b)
 
 
+def are_apart(nest: Nest, a: tuple[ix.Expr, ...], b: tuple[ix.Expr, ...]) -> bool:
+    """Whether two places of values of one shape have no element in common, whatever the turns of the loops: their
+    ranges along some dimension do not meet."""
+
+    def ends(e: ix.Expr) -> tuple[int, int] | None:
+        spans = [c * (nest.extents[v] - 1) for v, c in e.terms]
+        if e.syms or not all(isinstance(n, int) for n in (*spans, e.const)):
+            return None
+        return e.const + sum(min(0, n) for n in spans), e.const + sum(max(0, n) for n in spans)
+
+    found = [(ends(x), ends(y)) for x, y in zip(a, b, strict=True)]
+    return any(x is not None and y is not None and (x[1] < y[0] or y[1] < x[0]) for x, y in found)
+
+
 def pointwise(nest: Nest, operand: Value, index: tuple[ix.Expr, ...], target: Value) -> bool:
     """Every element of `operand` is read only by the turn that writes the same element of the target, before it."""
     phases = len(nest.reduce_vars) > 0

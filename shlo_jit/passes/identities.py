@@ -15,6 +15,7 @@ from shlo_jit.ir.attributes import Dense, DenseArray
 from shlo_jit.ir.core import Op, Region, Value
 from shlo_jit.ir.types import tensor
 from shlo_jit.ops import OPS
+from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 from shlo_jit.sizes import equal, surely
 
@@ -35,6 +36,35 @@ def _identity_transpose(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> 
     """transpose(x, [0, 1, ...]) = x"""
     p = op.ints("permutation")
     return operands if p == tuple(range(len(p))) else None
+
+
+def _transpose_of_transpose(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """transpose(transpose(x, p), q) = transpose(x, p o q); a reshape between the two that only brings or drops
+    dimensions of extent 1 goes behind them, with those dimensions in any place"""
+    inner, q = operands[0].op, op.ints("permutation")
+    reshape = inner if inner is not None and _is_reshape(inner) else None
+    if reshape is not None:
+        inner = reshape.operands[0].op
+    if inner is None or inner.name != "stablehlo.transpose":
+        return None
+    p, source = inner.ints("permutation"), inner.operands[0]
+    if reshape is None:
+        return [mk.transpose(rw, source, [p[d] for d in q])]
+    before, after = (mk.shape_of(v) for v in (inner.result, operands[0]))
+    wide, others = ([d for d, n in enumerate(shape) if not equal(n, 1)] for shape in (before, after))
+    if not equal(tuple(before[d] for d in wide), tuple(after[d] for d in others)):
+        return None
+    order = [p[wide[others.index(d)]] for d in q if d in others]
+    order += [d for d in range(len(before)) if d not in order]
+    return [mk.reshape(rw, mk.transpose(rw, source, order), mk.shape_of(op.result))]
+
+
+def _is_reshape(op: Op) -> bool:
+    """A reshape, or a broadcast that only brings dimensions of extent 1."""
+    if op.name != "stablehlo.broadcast_in_dim":
+        return op.name == "stablehlo.reshape"
+    dims = op.ints("broadcast_dimensions")
+    return equal(op.operands[0].tensor.size, op.result.tensor.size) and list(dims) == sorted(dims)
 
 
 def _identity_broadcast(s: Any, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -223,7 +253,7 @@ IDENTITIES: dict[str, tuple[Identity, ...]] = {
     "stablehlo.reshape": (_same_type, _reshape_of_reshape),
     "stablehlo.convert": (_same_type,),
     "stablehlo.bitcast_convert": (_same_type,),
-    "stablehlo.transpose": (_identity_transpose,),
+    "stablehlo.transpose": (_identity_transpose, _transpose_of_transpose),
     "stablehlo.broadcast_in_dim": (_identity_broadcast,),
     "stablehlo.slice": (_identity_slice,),
     "stablehlo.dynamic_slice": (_same_type,),

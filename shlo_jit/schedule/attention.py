@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from shlo_jit import tuning
-from shlo_jit.fuse.attention import least_rows, store_of
+from shlo_jit.fuse.attention import store_of
 from shlo_jit.fuse.nest import Key, Nest, Node, Store
 from shlo_jit.fuse.plan import Attention, OpStep
 from shlo_jit.ir import index as ix
@@ -23,6 +23,7 @@ from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_byte
 from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.kernels.gemm.types import gemm_plan
 from shlo_jit.kernels.target import Target
+from shlo_jit.ops.attention_rows import least_rows
 from shlo_jit.ops.runs import extents_of, roles_of, run_of
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.epilogue import Epilogue, schedule_epilogue
@@ -250,7 +251,7 @@ def _on_blocks(parts: Attention, units: int, block: int) -> tuple[Nest, list[Val
     for value, buffer in zip(parts.inside, weights, strict=True):
         store = store_of(nest, value)
         stores.append(Store(*moved.get((store.value, store.at), (store.value, store.at)), buffer, place.index))
-    stores += [s for s in nest.stores if s.target not in parts.inside]
+    stores += [s for s in nest.stores if s.target not in parts.inside or s.target in parts.kept]
     return Nest([*nest.extents, 1], nest.reduce_vars, nodes, loads, stores), scores, weights
 
 

@@ -21,8 +21,12 @@ class TimeBlocks(NamedTuple):
     """Of the arrays: turns of the outermost loop, or chunks of the only one."""
     line: int
     """Units that a line has."""
+    first: int
+    """The line that the nest's first unit is in."""
+    nests: int
+    """Of a turn: each has a front of its own."""
     reach: int
-    """Lines away that a turn reads of the one before."""
+    """Lines away that a nest reads of those before."""
     stripes: int
     """Parts of the arrays, of about as many lines each: a task goes over one."""
     front: int
@@ -33,7 +37,8 @@ class TimeBlocks(NamedTuple):
 
     @property
     def note(self) -> Note:
-        text = f"{count(self.turns, 'turn')} at a time, each {count(self.reach, 'line')} behind the last"
+        fronts = "each" if self.nests == 1 else f"each of {self.nests} loops"
+        text = f"{count(self.turns, 'turn')} at a time, {fronts} {count(self.reach, 'line')} behind the last"
         return Note("in time", text, self.why)
 
 

@@ -55,8 +55,38 @@ def test_steps_around_keep_their_order() -> None:
     assert kinds == ["sort", "gradient", "sort"]
 
 
+def test_several_products_of_the_same_rows() -> None:
+    """The attention itself, where it is computed for the gradient alone: one step."""
+    y = dot("%y", "%w", "%c", SCORES, KEYS, ROWS, BY_KEYS)
+    for lines in ([y, DQ, DK, DV], [DQ, DV, DK, y]):
+        text = plan(ARGUMENTS, [*RESULTS, ("%y", ROWS)], SCORE, OTHER, PROGRAM, *lines)
+        assert text.splitlines()[0].startswith("1 step: 1 gradient") and "40x50" not in text
+
+
+@pytest.mark.parametrize("value", ["%w", "%ds"])
+def test_what_others_read_is_written(value: str) -> None:
+    """Weights, or the gradient of a bias, are returned: that matrix is in memory, and no other."""
+    text = plan(ARGUMENTS, [*RESULTS, (value, SCORES)], SCORE, OTHER, PROGRAM, DQ, DK, DV)
+    assert text.splitlines()[0].startswith("1 step: 1 gradient") and text.count("writes  ") == 4
+
+
+def test_one_reads_what_another_returns() -> None:
+    """A product's loop adds what another product makes: that is not there before all is done."""
+    square = (B, M, M)
+    text = plan(
+        [ROWS, (B, M, K), (B, M, K), ROWS],
+        [("%sum", ROWS), ("%dv", ROWS)],
+        dot("%s", "%a", "%b", ROWS, ROWS, square, ROWS_BY_KEYS),
+        dot("%g", "%d", "%c", ROWS, ROWS, square, ROWS_BY_KEYS),
+        PROGRAM.replace("%sum", "%total").replace(t(*SCORES), t(*square)),
+        dot("%dq", "%ds", "%b", square, ROWS, ROWS, BY_KEYS),
+        dot("%dv", "%w", "%d", square, ROWS, ROWS, BY_ROWS),
+        f"%sum = stablehlo.add %dq, %dv : {t(*ROWS)}",
+    )
+    assert "gradient" in text.splitlines()[0] or "what another one returns" in text
+
+
 NOT_FORMED = {
-    "weights are returned": ([*RESULTS, ("%w", SCORES)], [SCORE, OTHER, PROGRAM, DQ, DK, DV]),
     "nothing is multiplied row by row": (RESULTS[1:], [SCORE, OTHER, PROGRAM, DK, DV]),
     "weights on both sides": (
         [*RESULTS, ("%o", (B, M, M))],

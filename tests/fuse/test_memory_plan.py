@@ -69,6 +69,21 @@ def test_an_update_that_is_read_from_what_it_updates() -> None:
     check(lines + in_memory("d", "u"), T, "%d")
 
 
+@pytest.mark.parametrize("first,is_in_place", [(0, True), (30, True), (24, False), (60, False)])
+def test_an_update_that_is_read_from_another_part(first: int, is_in_place: bool) -> None:
+    """A border, say: what is written there is computed from what lies beside it, and nothing is copied."""
+    lines = f"""{in_memory("a", "x")}
+  %part = stablehlo.slice %a [20:30] : ({T}) -> tensor<10xf32>
+  %back = stablehlo.multiply %part, %part : tensor<10xf32>
+  %at = stablehlo.constant dense<{first}> : tensor<i32>
+  %u = stablehlo.dynamic_update_slice %a, %back, %at : ({T}, tensor<10xf32>, tensor<i32>) -> {T}"""
+    check(lines + in_memory("d", "u"), T, "%d")
+    text = f"func.func @main(%x: {T}) -> {T} {{\n{lines + in_memory('d', 'u')}\nreturn %d : {T}\n}}"
+    copies = shlo_jit.compile(text, cache=False).text("memory")
+    starts = min(first, 64 - 10)
+    assert ("reads it at other places than it writes" not in copies) is (is_in_place or starts >= 30 or starts <= 10)
+
+
 def loop(body: str, returned: str) -> str:
     """Turns over the states %a and %b, as many as the program is told, so that they are not unrolled."""
     return f"""

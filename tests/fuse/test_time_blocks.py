@@ -111,9 +111,62 @@ def driven(u: State, i: Any) -> State:
     return u + 0.125 * laplace(u, padded) + strength
 
 
-NUMBERED = (driven,)
+def midpoint(u: State) -> State:
+    """Two steps of a Runge-Kutta method."""
+    return u + 0.125 * laplace(u + 0.0625 * laplace(u, rolled), rolled)
+
+
+def runge_kutta(u: State) -> State:
+    k = [laplace(u, padded)]
+    for step in (0.0625, 0.0625, 0.125):
+        k.append(laplace(u + step * k[-1], padded))
+    return u + 0.03125 * (k[0] + 2 * k[1] + 2 * k[2] + k[3])
+
+
+def two_fields(u: State, v: State) -> tuple[State, State]:
+    """One follows the other, which has been moved already."""
+    v = v + 0.125 * laplace(u, rolled)
+    return u + 0.125 * laplace(v, rolled), v
+
+
+def red_and_black(u: State) -> State:
+    red = sum(jax.lax.broadcasted_iota(jnp.int32, u.shape, d) for d in range(u.ndim)) % 2 == 0
+    u = jnp.where(red, u + 0.125 * laplace(u, padded), u)
+    return jnp.where(red, u, u + 0.125 * laplace(u, padded))
+
+
+def alternating(u: State) -> State:
+    """A half step along each of two dimensions."""
+    for d in (0, u.ndim - 1):
+        u = u + 0.125 * (rolled(u, 1, d) + rolled(u, -1, d) - 2 * u)
+    return u
+
+
+def fields_on_parts(u: State, v: State) -> tuple[State, State]:
+    """Each is moved but for a border of its own."""
+    v = v.at[..., :-1].add(0.5 * jnp.diff(u, axis=-1))
+    inside = (slice(1, -1),) * u.ndim
+    return u.at[inside].add((v - rolled(v, 1, u.ndim - 1))[inside]), v
+
+
+def first_and_last_line(u: State) -> State:
+    inside = (slice(1, -1),) * u.ndim
+    u = u.at[inside].set((u + 0.125 * laplace(u, rolled))[inside])
+    return u.at[0].set(0.5 * u[1] + 0.25).at[-1].set(1.0)
+
+
+def driven_twice(u: State, i: Any) -> State:
+    """Nests that read other numbers of the turn."""
+    u = u + 0.125 * laplace(u, rolled) + jnp.sqrt(1.0 + i.astype(jnp.float32))
+    return u + 0.125 * laplace(u, rolled) + jnp.arange(0.0, 6.0, 0.25)[i]
+
+
+NUMBERED = (driven, driven_twice)
+SEVERAL = (midpoint, runge_kutta, two_fields, red_and_black, alternating, fields_on_parts, first_and_last_line,
+           driven_twice)  # fmt: skip
+"""A turn is more than one nest."""
 ONE = (periodic, zeros_around, same_around, wrapped_around, fixed_border, set_border, far, corners, driven)
-TWO = (wave, wave_around, reaction, staggered)
+TWO = (wave, wave_around, reaction, staggered, two_fields, fields_on_parts)
 SHAPES = ((4001,), (96,), (97, 35), (128, 16), (41, 3, 50), (64, 5, 7))
 
 
@@ -140,7 +193,7 @@ def check(text: str, *given: Any) -> guarded.GuardedExecutable:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("step", [*ONE, *TWO], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("step", dict.fromkeys([*ONE, *TWO, *SEVERAL]), ids=lambda f: f.__name__)
 def test_the_reference_says_the_same(step: Step, shape: tuple[int, ...]) -> None:
     """Of any number of turns that is known at the call only."""
     states = values(shape, 2 if step in TWO else 1)
@@ -154,14 +207,26 @@ def blocks_of(text: str) -> list[str]:
     return [line.strip() for line in exe.text("schedule").splitlines() if "in time" in line]
 
 
-@pytest.mark.parametrize("step", [*ONE, *TWO], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("step", dict.fromkeys([*ONE, *TWO, *SEVERAL]), ids=lambda f: f.__name__)
 def test_several_turns_at_a_time(step: Step) -> None:
-    states = values((200, 64), 2 if step in TWO else 1)
-    (line,) = blocks_of(text_of(step, states))
-    assert "turns at a time" in line, line
+    """What the schedule says is what is written."""
+    states = values((300, 64), 2 if step in TWO else 1)
+    text = text_of(step, states)
+    lines = blocks_of(text)
+    assert len(lines) > 1 if step in SEVERAL else len(lines) == 1
+    assert all("turns at a time" in line for line in lines), lines
+    assert ".triangles." in shlo_jit.compile(text, cache=False).text("lowered")
 
 
-@pytest.mark.parametrize("step", [periodic, fixed_border, wave], ids=lambda f: f.__name__)
+def test_chunks_of_several_loops_have_one_size() -> None:
+    """Arrays of one dimension: each loop alone would have chunks of its own."""
+    states = values((200_000,), 1)
+    text = text_of(lambda u: midpoint(u) * u, states)
+    assert all("turns at a time" in line for line in blocks_of(text)), blocks_of(text)
+    check(text, np.int32(5), *states)
+
+
+@pytest.mark.parametrize("step", [periodic, fixed_border, wave, midpoint, two_fields], ids=lambda f: f.__name__)
 def test_other_targets_and_profiles(step: Step) -> None:
     """Code for processors without masks, and code that is measured."""
     states = values((97, 35), 2 if step in TWO else 1)
@@ -230,7 +295,9 @@ def test_turns_that_are_known(turns: int, monkeypatch: pytest.MonkeyPatch) -> No
     check(text_of(periodic, states, turns), *states)
 
 
-@pytest.mark.parametrize("step", [periodic, fixed_border, wave, reaction], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "step", [periodic, fixed_border, wave, reaction, two_fields, runge_kutta, alternating], ids=lambda f: f.__name__
+)
 def test_the_same_bits_for_any_number_of_threads(step: Step) -> None:
     states = values((301, 70), 2 if step in TWO else 1)
     text = text_of(step, states)

@@ -38,6 +38,10 @@ class Gradient:
     is_linear: bool = False
     """The loss is, so that the gradient does not wait for the result."""
     scale: float = 0.125
+    as_matmul: bool = False
+    """q @ k^T in place of einsum, as other frameworks write it."""
+    with_result: bool = False
+    """The result and the gradient of the added mask are returned as well."""
 
     def operands(self, seed: int = 0, dtype: str | None = None) -> list[np.ndarray]:
         """q, k, v, what the loss multiplies the result by, and a mask."""
@@ -59,7 +63,7 @@ class Gradient:
         names = "bqhd,bkhd->bhqk", "bhqk,bkhd->bqhd"
         if not self.heads_inside:
             names = "bhqd,bhkd->bhqk", "bhqk,bhkd->bhqd"
-        s = jnp.einsum(names[0], q, k) * self.scale
+        s = (q @ k.swapaxes(-1, -2) if self.as_matmul else jnp.einsum(names[0], q, k)) * self.scale
         if self.mask == "causal":
             s = jnp.where(jnp.arange(self.m)[:, None] >= jnp.arange(self.n), s, -1e30)
         elif self.mask == "added":
@@ -67,11 +71,18 @@ class Gradient:
         p = jax.nn.softmax(s)
         if self.mask == "dropped":
             p = jnp.where(mask, p / 0.8, 0).astype(p.dtype)
-        y = jnp.einsum(names[1], p, v) * w
-        return (y if self.is_linear else y * y).astype(jnp.promote_types(y.dtype, jnp.float32)).sum()
+        result = p @ v if self.as_matmul else jnp.einsum(names[1], p, v)
+        y = result * w
+        loss = (y if self.is_linear else y * y).astype(jnp.promote_types(y.dtype, jnp.float32)).sum()
+        return (loss, result) if self.with_result else loss
 
     def gradient(self, *operands: Any) -> Any:
-        return jax.grad(self.loss, (0, 1, 2))(*operands)
+        if not self.with_result:
+            return jax.grad(self.loss, (0, 1, 2))(*operands)
+        *others, mask = operands
+        spread = jnp.broadcast_to(mask, (self.batch, self.heads, self.m, self.n))
+        found, result = jax.grad(self.loss, (0, 1, 2, 4), has_aux=True)(*others, spread)
+        return (*found, result)
 
     def text(self) -> str:
         return jax.jit(self.gradient, keep_unused=True).lower(*self.operands()).as_text()
@@ -116,6 +127,12 @@ CASES = {
     "bf16": Gradient(2, 4, 60, 96, 32, 32, "bfloat16", "causal"),
     "bf16, heads inside": Gradient(2, 4, 61, 43, 32, 32, "bfloat16", heads_inside=True),
     "f16": Gradient(2, 4, 40, 40, 32, 32, "float16"),
+    "one head": Gradient(1, 1, 300, 200, 32, 24, mask="causal"),
+    "few heads": Gradient(1, 3, 401, 150, 40, 40, heads_inside=True),
+    "few heads, bf16": Gradient(2, 1, 300, 290, 32, 32, "bfloat16"),
+    "as matmul": Gradient(2, 4, 70, 60, 32, 32, as_matmul=True),
+    "as matmul, batch of one": Gradient(1, 8, 70, 60, 32, 32, mask="causal", as_matmul=True),
+    "one head, as matmul": Gradient(1, 1, 300, 200, 32, 32, as_matmul=True),
 }
 
 
@@ -141,8 +158,60 @@ def test_a_linear_loss_needs_no_result() -> None:
     check(Gradient(2, 4, 60, 70, 16, 24, is_linear=True), forward=False)
 
 
+@pytest.mark.parametrize("heads", [2, 8])
+@pytest.mark.parametrize("heads_inside", [False, True])
+def test_the_result_and_the_gradient_of_a_mask(heads: int, heads_inside: bool) -> None:
+    """The gradient of scores is in memory, as it is asked for; the result comes from the same rows."""
+    check(Gradient(1, heads, 200, 70, 16, 24, mask="added", is_linear=True, scale=1.0, with_result=True,
+                   heads_inside=heads_inside), forward=False)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Of attention as JAX has it, where some heads of queries share keys and values."""
+
+    batch: int
+    m: int
+    heads: int
+    shared: int
+    dtype: str = "float32"
+
+    def operands(self, dtype: str | None = None) -> list[np.ndarray]:
+        rng = np.random.default_rng(3)
+        shapes = [(self.batch, self.m, n, 32) for n in (self.heads, self.shared, self.shared)]
+        return [
+            rng.standard_normal(s).astype(jnp.dtype(self.dtype)).astype(jnp.dtype(dtype or self.dtype)) for s in shapes
+        ]
+
+    @staticmethod
+    def gradient(*operands: Any) -> Any:
+        def loss(q: Any, k: Any, v: Any) -> Any:
+            y = jax.nn.dot_product_attention(q, k, v, is_causal=True)
+            return (y * y).astype(jnp.promote_types(y.dtype, jnp.float32)).sum()
+
+        return jax.grad(loss, (0, 1, 2))(*operands)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [Grouped(1, 90, 8, 2), Grouped(2, 80, 6, 3), Grouped(2, 70, 4, 1), Grouped(1, 90, 8, 2, "bfloat16")],
+    ids=str,
+)
+def test_grouped_queries(case: Grouped) -> None:
+    """Rows of all queries that share keys are summed by one task, and nothing of the size of the scores is in memory."""
+    text = jax.jit(case.gradient).lower(*case.operands()).as_text()
+    exe = guarded.compile(text, cache=False)
+    assert "1 attention" in exe.text("plan") and "1 gradient" in exe.text("plan"), exe.text("plan")
+    with jax.enable_x64(True):
+        expected = [np.asarray(x) for x in jax.jit(case.gradient)(*case.operands("float64"))]
+    unit = {"float32": 2**-24, "bfloat16": 2**-8}[case.dtype]
+    for found, wanted in zip(exe(*case.operands()), expected, strict=True):
+        assert np.abs(found.astype(np.float64) - wanted).max() <= unit * 40 * np.abs(wanted).max()
+
+
 @pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v2"])
 def test_other_targets(target: str) -> None:
+    check(Gradient(1, 2, 257, 67, 16, 32, mask="causal"), target)
     check(Gradient(2, 4, 57, 67, 16, 32, mask="causal"), target)
     check(Gradient(2, 4, 30, 40, 16, 24, "bfloat16"), target)
 
@@ -151,6 +220,15 @@ def test_threads_do_not_change_the_bits() -> None:
     case = Gradient(3, 4, 100, 90, 32, 32, mask="causal")
     values = case.operands()
     found = [bits(shlo_jit.compile(case.text(), cache=False, threads=n)(*values)) for n in (1, 2, 5)]
+    assert found[0] == found[1] == found[2]
+
+
+def test_nor_where_few_heads_are_cut_by_rows() -> None:
+    case = Gradient(1, 2, 500, 90, 32, 32, mask="causal")
+    values = case.operands()
+    exes = [shlo_jit.compile(case.text(), cache=False, threads=n) for n in (1, 2, 5)]
+    assert "parts apart, then added up in order" in exes[0].text("schedule")
+    found = [bits(exe(*values)) for exe in exes]
     assert found[0] == found[1] == found[2]
 
 

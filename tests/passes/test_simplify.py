@@ -184,6 +184,40 @@ def test_a_transposed_operand_is_read_as_it_lies() -> None:
     assert "transpose" not in names(function)
 
 
+@pytest.mark.parametrize(
+    ("first", "between", "second", "left"),
+    [
+        ([1, 0, 2], None, [1, 0, 2], set()),
+        ([1, 2, 0], None, [1, 0, 2], {"transpose"}),
+        ([0, 2, 1], (1, 3, 5, 4), [0, 1, 3, 2], {"reshape"}),
+        ([0, 2, 1], (3, 1, 5, 1, 4), [3, 0, 4, 1, 2], {"reshape"}),
+        ([0, 2, 1], (3, 5, 2, 2), [0, 2, 1, 3], {"transpose", "reshape"}),
+    ],
+)
+def test_transposes_of_transposes(
+    first: list[int], between: tuple[int, ...] | None, second: list[int], left: set[str]
+) -> None:
+    """They are one, or none, also around a reshape that only brings dimensions of extent 1."""
+
+    def t(shape: tuple[int, ...]) -> str:
+        return f"tensor<{'x'.join(map(str, shape))}xf32>"
+
+    x = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+    moved = x.transpose(first)
+    shaped = moved if between is None else moved.reshape(between)
+    want = shaped.transpose(second)
+    body = f"%0 = stablehlo.transpose %x, dims = {first} : ({t(x.shape)}) -> {t(moved.shape)}\n"
+    if between is not None:
+        body += f"%1 = stablehlo.reshape %0 : ({t(moved.shape)}) -> {t(shaped.shape)}\n"
+    body += f"%2 = stablehlo.transpose %{0 if between is None else 1}, dims = {second} : "
+    body += f"({t(shaped.shape)}) -> {t(want.shape)}\nreturn %2 : {t(want.shape)}"
+    text = one(body, f"(%x: {t(x.shape)}) -> {t(want.shape)}")
+    found = names(after(text, simplify))
+    assert set(found) - {"return"} == left
+    assert found.count("transpose") == (2 if between == (3, 5, 2, 2) else len(left & {"transpose"}))
+    np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(x), want)
+
+
 @pytest.mark.parametrize("reducer", ["add", "maximum", "minimum"])
 @pytest.mark.parametrize("dtype", ["i8", "ui8", "i32"])
 def test_integers_of_constants_are_reduced(reducer: str, dtype: str) -> None:

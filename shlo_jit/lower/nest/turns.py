@@ -6,10 +6,12 @@ is computed before the first. Each tile writes the numbers, and all write the sa
 
 from __future__ import annotations
 
+from functools import reduce
+
 from shlo_jit.fuse.nest import Key, Nest, Store
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import ORIGIN, At, Expr
-from shlo_jit.kernels.builder import Builder, i64
+from shlo_jit.kernels.builder import Builder, V, i64
 from shlo_jit.lower.elements.registers import Reg, flatten, regroup, widen
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
 
@@ -25,7 +27,8 @@ def write_turns(b: Builder, ev: Evaluator, positions: list[Position], most: int)
     numbers = [s for s in states if not s[1].index]
     fixed = unchanged(ev.nest)
     common = Position({}, 1)
-    hoist(ev, common, [(s.value, s.at) for _, s in numbers] + [turns.again], fixed)
+    of_numbers = not turns.again[1].index
+    hoist(ev, common, [(s.value, s.at) for _, s in numbers] + [turns.again] * of_numbers, fixed)
     for p in positions:
         hoist(ev, p, [(s.value, s.at) for _, s in wide], fixed)
     starts = [[ev.value(common, (v, ORIGIN)) for v, _ in numbers]]
@@ -39,10 +42,14 @@ def write_turns(b: Builder, ev: Evaluator, positions: list[Position], most: int)
         new = [[ev.value(now, (s.value, s.at)) for _, s in numbers]]
         for (v, _), x in zip(numbers, new[0], strict=True):
             following.memo[v, ORIGIN] = x
+        turned: list[V] = []
         for p, group in zip(positions, rest, strict=True):
-            new.append(turn(b, ev, p, now, wide, group))
+            here = turn(p, now, wide, group)
+            new.append([widen(b, ev.value(here, (s.value, s.at)), p.width) for _, s in wide])
+            if not of_numbers:
+                turned.append(any_of(b, widen(b, ev.value(here, turns.again), p.width), p))
         done = b.add(done, 1)
-        again = ev.value(following, turns.again)
+        again = ev.value(following, turns.again) if of_numbers else reduce(b.or_, turned)
         assert not isinstance(again, tuple) or len(again) == 2
         loop.again = b.and_(again, b.icmp("slt", done, most))  # type: ignore[arg-type]
         loop.next(done, *flatten([r for group in new for r in group]))
@@ -52,13 +59,19 @@ def write_turns(b: Builder, ev: Evaluator, positions: list[Position], most: int)
     store(ev, common, numbers, first)
 
 
-def turn(b: Builder, ev: Evaluator, p: Position, now: Position, wide: list[State], old: list[Reg]) -> list[Reg]:
-    """The next values of a vector's states; `now` has the numbers of the turn."""
+def turn(p: Position, now: Position, wide: list[State], old: list[Reg]) -> Position:
+    """A vector with its states in a turn; `now` has the numbers of the turn."""
     here = Position(p.variables, p.width, p.mask, now)
     here.memo |= p.memo
     for (v, s), x in zip(wide, old, strict=True):
         here.memo[v, s.at] = x
-    return [widen(b, ev.value(here, (s.value, s.at)), p.width) for _, s in wide]
+    return here
+
+
+def any_of(b: Builder, predicate: Reg, p: Position) -> V:
+    """Whether it is true of any element of a vector."""
+    assert isinstance(predicate, V)
+    return b.reduce("or", predicate if p.mask is None else b.and_(predicate, p.mask))
 
 
 def store(ev: Evaluator, p: Position, states: list[State], values: list[Reg]) -> None:

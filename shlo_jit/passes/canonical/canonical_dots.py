@@ -122,8 +122,9 @@ def _splat(rw: Rewriter, value: Value, shape: Dims) -> Value:
 
 def _in_order(order: Dims, dot: Op, sides: list[Value], r: Roles) -> tuple[Roles, bool, Dims] | None:
     """A product in place of one that is transposed: what its dimensions do, whether the operands are exchanged, and the
-    transpose that is left of it. Rows or columns that are no run are copied in any case, and so, where the product is
-    larger, in the order that is wanted: rows of heads that share keys, which queries have inside of each position."""
+    transpose that is left of it. Where an operand with a batch is smaller than the product, its rows or columns are
+    copied in the order that is wanted, rather than that the product is: rows of heads that share keys, which queries
+    have inside of each position. Without a batch so are those that are no run, and copied in any case."""
     n, m = len(r.lhs_batch), len(r.lhs_free)
     shape = dot.result.tensor.extents
     batch = order[:n] if sorted(order[:n]) == [*range(n)] else tuple(range(n))
@@ -133,8 +134,10 @@ def _in_order(order: Dims, dot: Op, sides: list[Value], r: Roles) -> tuple[Roles
         (sides[1], r.rhs_free, range(n + m, len(order))),
     ):
         cuts = outer_of(mk.shape_of(value), free)
-        stays = cuts == 0 or (cuts is not None and not n) or hint_of(value.tensor.size) > hint_of(math.prod(shape))
-        groups.append(tuple(dims) if stays else tuple(d for d in order if d in dims))
+        stays = (cuts is not None and not n) or hint_of(value.tensor.size) > hint_of(math.prod(shape))
+        moved = tuple(d for d in order if d in dims)
+        wide = [d for d in moved if not equal(shape[d], 1)]
+        groups.append(tuple(dims) if stays or wide == sorted(wide) else moved)
     rows, columns = groups
     last = next((d for d in reversed(order) if not equal(shape[d], 1)), None)
     are_many = hint_of(_adjacent_rows(sides[0], r)) >= tuning.ADJACENT_ROWS
@@ -159,14 +162,19 @@ def _adjacent_rows(lhs: Value, r: Roles) -> int:
 def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> Sequence[Value]:
     """The product of these operands, of the element type of `op`."""
     result = op.result.tensor
+    wanted = _result_of(operands, roles)
+    operands, roles = _with_units(operands, roles)
     roles, left = _as_it_lies(operands, roles, hint_of(result.size))
     operands = [in_kind_of(rw, value, result.storage) for value in operands]
     acc = accumulator(operands[0].tensor.storage, result.storage)
-    extents = [operands[0].tensor.extents[d] for d in (*roles.lhs_batch, *roles.lhs_free)]
-    extents += [operands[1].tensor.extents[d] for d in roles.rhs_free]
-    t = tensor(tuple(extents), acc)
+    extents = _result_of(operands, roles)
+    t = tensor(extents, acc)
+
+    def finished(product: Value) -> Sequence[Value]:
+        return [mk.reshape(rw, mk.transpose(rw, mk.convert(rw, product, result.storage), left), wanted)]
+
     if not acc.is_complex and is_small(operands[0], roles, extents):
-        return [mk.transpose(rw, mk.convert(rw, _sum_of_products(rw, operands, roles, t), result.storage), left)]
+        return finished(_sum_of_products(rw, operands, roles, t))
     kinds = operand_types(operands[0].tensor.storage, operands[1].tensor.storage, acc)
     read = [
         _Side(*_through_transpose(operands[0], roles.lhs_batch, roles.lhs_contracting, roles.lhs_free)),
@@ -179,10 +187,12 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
         value = mk.convert(rw, value, kind)
         shape = value.tensor.extents
         if side is not split and (run_of(shape, contracting) is None or run_of(shape, free) is None):
-            value = mk.transpose(rw, value, (*batch, *free, *contracting))
-            n, m = len(batch), len(free)
-            batch, free = tuple(range(n)), tuple(range(n, n + m))
-            contracting = tuple(range(n + m, len(shape)))
+            inner = next((d for d in reversed(range(len(shape))) if not equal(shape[d], 1)), 0)
+            last, other = (free, contracting) if inner in free else (contracting, free)  # what is adjacent stays so
+            value = mk.transpose(rw, value, (*batch, *other, *last))
+            n, m = len(batch), len(batch) + len(other)
+            batch, places = tuple(range(n)), (tuple(range(n, m)), tuple(range(m, len(shape))))
+            contracting, free = places if inner in free else places[::-1]
         sides.append((value, batch, contracting))
     (lhs, lb, lc), (rhs, rb, rc) = sides
     numbers = StructAttr(
@@ -194,8 +204,47 @@ def _dot_general(rw: Rewriter, op: Op, operands: list[Value], roles: Roles) -> S
             ("rhs_contracting_dimensions", rc),
         ),
     )
-    product = rw.emit1("stablehlo.dot_general", [lhs, rhs], t, {"dot_dimension_numbers": numbers})
-    return [mk.transpose(rw, mk.convert(rw, product, result.storage), left)]
+    return finished(rw.emit1("stablehlo.dot_general", [lhs, rhs], t, {"dot_dimension_numbers": numbers}))
+
+
+def _result_of(operands: Sequence[Value], r: Roles) -> Dims:
+    lhs, rhs = (mk.shape_of(value) for value in operands)
+    return (*(lhs[d] for d in (*r.lhs_batch, *r.lhs_free)), *(rhs[d] for d in r.rhs_free))
+
+
+def _with_units(operands: list[Value], r: Roles) -> tuple[list[Value], Roles]:
+    """Operands that are reshapes which only drop dimensions of extent 1, with these among their rows or columns: so
+    what makes them is seen, as where a batch of one is dropped to multiply matrices."""
+    read: list[Value] = []
+    roles: list[tuple[Dims, Dims, Dims]] = []
+    sides = ((r.lhs_batch, r.lhs_contracting, r.lhs_free), (r.rhs_batch, r.rhs_contracting, r.rhs_free))
+    for value, (batch, contracting, free) in zip(operands, sides, strict=True):
+        kept = _kept_by(value)
+        if kept is not None and value.op is not None:
+            batch, contracting, free = (tuple(kept[d] for d in dims) for dims in (batch, contracting, free))
+            value = value.op.operands[0]
+            wide = [d for d in free if not equal(mk.shape_of(value)[d], 1)]
+            free = (*(d for d in range(value.tensor.rank) if d not in kept), *free)
+            free = tuple(sorted(free)) if wide == sorted(wide) else free
+        read.append(value)
+        roles.append((batch, contracting, free))
+    (lb, lc, lf), (rb, rc, rf) = roles
+    return read, Roles(lb, rb, lc, rc, lf, rf)
+
+
+def _kept_by(value: Value) -> Dims | None:
+    """Which dimensions of its operand a reshape that only drops dimensions of extent 1 keeps."""
+    op = value.op
+    if op is None or op.name != "stablehlo.reshape" or value.tensor.rank >= op.operands[0].tensor.rank:
+        return None
+    kept: list[int] = []
+    shape = mk.shape_of(value)
+    for d, extent in enumerate(mk.shape_of(op.operands[0])):
+        if len(kept) < len(shape) and equal(extent, shape[len(kept)]):
+            kept.append(d)
+        elif not equal(extent, 1):
+            return None
+    return tuple(kept) if len(kept) == len(shape) else None
 
 
 def _as_it_lies(operands: list[Value], r: Roles, size: int) -> tuple[Roles, Dims]:
@@ -220,12 +269,20 @@ def _as_it_lies(operands: list[Value], r: Roles, size: int) -> tuple[Roles, Dims
 def _own_order(value: Value, dims: Dims) -> Dims:
     """Dimensions of a transpose in the order of what is transposed, where they are no run of that: so they may be one,
     and who reads the same dimensions copies them in the same order."""
-    own, op = tuple(range(len(dims))), value.op
+    own, op = tuple(range(len(dims))), _maker(value)
     if op is None or op.name != "stablehlo.transpose":
         return own
     p, shape = op.ints("permutation"), op.operands[0].tensor.extents
     is_run = run_of(shape, tuple(p[d] for d in dims)) is not None
     return own if is_run else tuple(sorted(own, key=lambda i: p[dims[i]]))
+
+
+def _maker(value: Value) -> Op | None:
+    """What makes a value, but for elementwise ops with constants of equal elements."""
+    op = value.op
+    while op is not None and op.name != "stablehlo.transpose" and (operand := _varying(op)) is not None:
+        op = operand.op
+    return op
 
 
 class _Side(NamedTuple):
@@ -276,7 +333,7 @@ def _split_side(sides: list[_Side]) -> _Side | None:
     return max(found, key=lambda side: side.value.tensor.size, default=None)
 
 
-def is_small(lhs: Value, roles: Roles, extents: list[int]) -> bool:
+def is_small(lhs: Value, roles: Roles, extents: Sequence[int]) -> bool:
     """Whether the product (one of a batch) is better a reduction, which fuses with what is around it: of a vector with
     a vector, without anything to sum, of so few numbers that the routine would spend its time on deciding, or of rows
     and columns that would fill a corner of its tiles."""

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from shlo_jit import tuning
 from shlo_jit.ir.core import Block, Op, Value, walk
 from shlo_jit.ops import OPS, is_elementwise
+from shlo_jit.ops.attention_rows import are_few_tasks
 from shlo_jit.ops.runs import extents_of
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
@@ -176,12 +177,11 @@ def _matrices(second: Op, place: dict[Op, int]) -> set[Value]:
 
 
 def _pays(first: Op, second: Op) -> bool:
-    """Whether the gradient would go by blocks of rows: it has as many tasks as the batch has products."""
+    """Whether the gradient would go by blocks of rows: it has enough tasks."""
     batch, m, n, k = extents_of(first)
     other = extents_of(second)
     if any(isinstance(x, Size) for x in (batch, m, n, k, *other)) or n < tuning.ATTENTION_LEAST_COLUMNS:
         return False
     if (batch, m, n) != (other[0], other[1], other[3]):
         return False
-    few = batch < tuning.ATTENTION_LEAST_TASKS and batch * m * n * k > tuning.GEMM_TASK
-    return not few and batch * m * n >= tuning.RECOMPUTED_ELEMENTS
+    return not are_few_tasks(batch, m, n, k, k + other[2]) and batch * m * n >= tuning.RECOMPUTED_ELEMENTS

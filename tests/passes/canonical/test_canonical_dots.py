@@ -99,6 +99,33 @@ def test_a_transpose_behind_elementwise_ops() -> None:
     np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(x, y), -(plain * np.float32(0.5)).swapaxes(1, 2))
 
 
+def test_dimensions_of_one_that_are_dropped_before_a_product() -> None:
+    """Operands are read as they were before, also where one is dropped amid rows, or a matrix is transposed first."""
+    lhs, rhs, product = "1x3x16x9", "3x9x1x24", "3x16x24"
+    lines = f"""%a = stablehlo.reshape %x : ({kind(lhs)}) -> {kind("3x16x9")}
+      %b = stablehlo.reshape %y : ({kind(rhs)}) -> {kind("3x9x24")}
+      %0 = stablehlo.dot_general %a, %b, batching_dims = [0] x [0], contracting_dims = [2] x [1] :
+        ({kind("3x16x9")}, {kind("3x9x24")}) -> {kind(product)}"""
+    text = f"func.func @main(%x: {kind(lhs)}, %y: {kind(rhs)}) -> {kind(product)} {{\n{lines}\nreturn %0 : {kind(product)}\n}}"
+    (dot,) = (o for o in walk(canonical(text).block()) if o.name == "stablehlo.dot_general")
+    assert [o.op for o in dot.operands] == [None, None]
+    x, y = (RNG.normal(size=shape_of(s)).astype(np.float32) for s in (lhs, rhs))
+    got = shlo_jit.compile(text, cache=False)(x, y)
+    np.testing.assert_allclose(got, np.einsum("bmk,bkn->bmn", x[0], y[:, :, 0]), rtol=1e-5, atol=1e-5)
+
+
+def test_copies_keep_what_is_adjacent() -> None:
+    """Groups and positions of queries are summed over together: the copy has lines of features as they are."""
+    lhs, rhs = "2x10x3x4x40", "2x3x10x4x24"
+    numbers = "batching_dims = [0, 2] x [0, 1], contracting_dims = [3, 1] x [3, 2]"
+    text = program(lhs, rhs, numbers, "2x3x40x24", "f32")
+    (moved, *_) = (o for o in walk(canonical(text).block()) if o.name == "stablehlo.transpose")
+    assert moved.ints("permutation")[-1] == len(shape_of(lhs)) - 1
+    x, y = (RNG.normal(size=shape_of(s)).astype(np.float32) for s in (lhs, rhs))
+    got = shlo_jit.compile(text, cache=False)(x, y)
+    np.testing.assert_allclose(got, np.einsum("btkgs,bktgn->bksn", x, y), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("rows", [tuning.ADJACENT_ROWS, tuning.ADJACENT_ROWS - 1])
 def test_rows_become_adjacent_elements(rows: int) -> None:
     """Values times weights, heads behind rows: the operands are exchanged, a transpose of whole runs remains."""
