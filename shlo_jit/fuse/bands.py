@@ -126,9 +126,8 @@ class _Forming:
     def form(self, chain: list[OpStep]) -> None:
         """Make the last step run the others."""
         *parts, last = chain
-        inside = {v for part, reader in zip(parts, chain[1:], strict=True) for v in part.writes} - {
-            v for part, reader in zip(parts, chain[1:], strict=True) for v in self.outside(part, reader)
-        }
+        pairs = zip(parts, chain[1:], strict=True)
+        inside = {v for part, reader in pairs for v in part.writes if v not in self.outside(part, reader)}
         last.bands = tuple(parts)
         reads = dict.fromkeys(v for step in chain for v in step.reads)
         made = {v for part in parts for v in part.writes}
