@@ -19,7 +19,8 @@ from shlo_jit.aot.writing import is_null, leave_if
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.library_format import LibraryStatus
 from shlo_jit.codegen.program import Port
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.values import V, i32, i64
 
 MAY_BE_NULL = 0x80
 """In a byte of a table of pointers' alignments: there is nothing at the pointer."""

@@ -17,7 +17,8 @@ from shlo_jit.codegen.known_cpus import required_features
 from shlo_jit.codegen.library_format import INTERFACE_VERSION, METADATA_OFFSET, NOTE_SECTION, TYPES, note
 from shlo_jit.codegen.objects import write_callback, write_port
 from shlo_jit.codegen.program import Port
-from shlo_jit.kernels.builder import ModuleText, V
+from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.values import V
 from shlo_jit.version import __version__
 
 

@@ -18,9 +18,10 @@ from shlo_jit.aot.writing import NULL, field, is_null, leave_if
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.cpu_check import write_cpu_check
 from shlo_jit.codegen.library_format import LibraryStatus
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.state import MAX_WORKERS
+from shlo_jit.kernels.values import V, i32, i64
 from shlo_jit.schedule.scratch import ALIGN
 
 OPTIONS = "{i32, i32, ptr, ptr, i64, ptr, i64}"

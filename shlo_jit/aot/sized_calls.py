@@ -18,7 +18,8 @@ from shlo_jit.aot.tables import Tables, text_bytes
 from shlo_jit.aot.writing import NULL, is_null, leave_if
 from shlo_jit.codegen import abi
 from shlo_jit.codegen.library_format import LibraryStatus
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.values import V, i32, i64
 
 FIND = [("ptr", "args"), ("ptr", "sizes")]
 NONE = i64(-1)

@@ -38,8 +38,9 @@ import enum
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shlo_jit.kernels.builder import Builder, V, i32
+from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.collective import board
+from shlo_jit.kernels.values import V, i32
 from shlo_jit.schedule.scratch import ALIGN, Scratch
 
 ABI_VERSION = 3

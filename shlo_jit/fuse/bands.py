@@ -126,9 +126,8 @@ class _Forming:
     def form(self, chain: list[OpStep]) -> None:
         """Make the last step run the others."""
         *parts, last = chain
-        inside = {v for part, reader in zip(parts, chain[1:], strict=True) for v in part.writes} - {
-            v for part, reader in zip(parts, chain[1:], strict=True) for v in self.outside(part, reader)
-        }
+        pairs = zip(parts, chain[1:], strict=True)
+        inside = {v for part, reader in pairs for v in part.writes if v not in self.outside(part, reader)}
         last.bands = tuple(parts)
         reads = dict.fromkeys(v for step in chain for v in step.reads)
         made = {v for part in parts for v in part.writes}
@@ -152,9 +151,11 @@ def image_of(step: OpStep) -> Value | None:
 
 
 def same_places(step: OpStep) -> list[Value]:
-    """What the loop on a step's tiles writes once, at the place where it reads the result."""
+    """What the loop on a step's tiles writes once, at the place where it reads the result, of extents known here."""
     assert step.epilogue is not None
     nest, result = step.epilogue.nest, step.op.result
+    if not has_known_extents(result):
+        return []
     ((_, at),) = [k for k in nest.loads if k[0] is result]
     targets = [s.target for s in nest.stores]
     here = ix.linearize(at.index, result.tensor.extents)
@@ -162,6 +163,7 @@ def same_places(step: OpStep) -> list[Value]:
         s.target
         for s in nest.stores
         if targets.count(s.target) == 1
+        and has_known_extents(s.target)
         and s.target.tensor.extents == result.tensor.extents
         and s.value is s.target
         and ix.linearize(s.index, s.target.tensor.extents) == here
@@ -170,8 +172,12 @@ def same_places(step: OpStep) -> list[Value]:
 
 def is_large(image: Value) -> bool:
     """Whether it does not stay in the caches of the cores that made it."""
-    known = all(isinstance(n, int) for n in image.tensor.extents)
-    return known and image.tensor.nbytes >= tuning.BANDS_BYTES
+    return has_known_extents(image) and image.tensor.nbytes >= tuning.BANDS_BYTES
+
+
+def has_known_extents(value: Value) -> bool:
+    """Whether no call brings one: sizes of calls are not compared, the code would be of one call's alone."""
+    return all(isinstance(n, int) for n in value.tensor.extents)
 
 
 def reads_lines(step: OpStep, image: Value) -> bool:

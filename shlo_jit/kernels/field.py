@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shlo_jit.kernels.builder import Builder, V, const
+from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.fft.access import Mask, Side, load, store
 from shlo_jit.kernels.gemm.types import itemsize, storage
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, const
 
 Number = tuple[V, ...]
 

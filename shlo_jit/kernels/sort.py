@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
+from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.values import V, const, i64, vector
 from shlo_jit.sizes import Size, hint_of, most_of
 
 INDEX_BITS = 32

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_jit.kernels.builder import Builder, V
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.values import V
 
 
 def address_table(b: Builder, pointers: Sequence[V]) -> V:

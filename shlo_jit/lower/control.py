@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.codegen import abi
 from shlo_jit.fuse.plan import ControlStep
-from shlo_jit.kernels.builder import V, i32
+from shlo_jit.kernels.values import V, i32
 from shlo_jit.lower.kernels.copy import copy, swap
 from shlo_jit.lower.scope import Scope
 from shlo_jit.lower.time_blocks import blocked, write_turns

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from shlo_jit import tuning
 from shlo_jit.codegen import abi
-from shlo_jit.kernels.builder import i64
+from shlo_jit.kernels.values import i64
 from shlo_jit.lower.control import leave_unless_ok
 
 if TYPE_CHECKING:

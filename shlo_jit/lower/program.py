@@ -16,9 +16,10 @@ from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, V
 from shlo_jit.ir import digests
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import TensorType
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, const, i32, i64
 from shlo_jit.lower.addresses import address_table
 from shlo_jit.lower.control import leave_unless_ok, lower_control, write_part
 from shlo_jit.lower.glue import plain

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shlo_jit.codegen import abi
-from shlo_jit.kernels.builder import Builder, V
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.values import V
 
 
 @dataclass(eq=False)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from shlo_jit.fuse.nest import Store
 from shlo_jit.fuse.plan import ControlStep, NestStep, PlanBlock
 from shlo_jit.ir.core import Value
-from shlo_jit.kernels.builder import V, i64
+from shlo_jit.kernels.values import V, i64
 from shlo_jit.memory.storage import Storage, are_apart, pointwise
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.time_blocks import the_nests

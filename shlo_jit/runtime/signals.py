@@ -22,8 +22,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from shlo_jit.codegen import abi
-from shlo_jit.kernels.builder import ModuleText, V, i32
+from shlo_jit.kernels.builder import ModuleText
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, i32
 
 if TYPE_CHECKING:
     from shlo_jit.codegen.jit import Library

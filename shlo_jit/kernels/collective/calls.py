@@ -25,7 +25,7 @@ rank then looks for signals, by a function whose address is in `shlo_host_pause`
 from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.collective import board
 from shlo_jit.kernels.collective.waiting import (
     HOST_PAUSE,
@@ -46,6 +46,7 @@ from shlo_jit.kernels.collective.waiting import (
 )
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.waiting import spinning
+from shlo_jit.kernels.values import V, i32, i64
 
 WORKER = {
     name: 8 * i

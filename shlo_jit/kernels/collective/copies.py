@@ -9,7 +9,8 @@ COPY_TASK_BYTES of one row, or what is left of it.
 from __future__ import annotations
 
 from shlo_jit import tuning
-from shlo_jit.kernels.builder import ModuleText, V, i64
+from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.values import V, i64
 
 COPY_ROW = 4
 TARGET, SOURCE, NBYTES, FIRST = (8 * i for i in range(COPY_ROW))

@@ -23,7 +23,7 @@ may stand in their place where ranks share no memory; a program calls no others.
 from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic_load, atomic_store
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.collective import board
 from shlo_jit.kernels.collective.waiting import (
     beat,
@@ -33,6 +33,7 @@ from shlo_jit.kernels.collective.waiting import (
     note_fault,
     stop_all,
 )
+from shlo_jit.kernels.values import V, i32, i64
 
 POST = [("ptr", "communicator"), ("ptr", "what"), ("ptr", "place"), ("ptr", "addresses")]
 MEET = [("ptr", "communicator"), ("ptr", "what"), ("i64", "message"), ("ptr", "found")]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, lanes, vector
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.compiler_helpers.function import begin
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, const, lanes, vector
 
 
 class _Wide(NamedTuple):

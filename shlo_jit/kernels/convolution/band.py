@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.convolution.shape import (
     DEPTHWISE,
     DEPTHWISE_3X3,
@@ -18,6 +18,7 @@ from shlo_jit.kernels.convolution.shape import (
     LAST_GATHER,
     LAST_IN_PLACE,
 )
+from shlo_jit.kernels.values import V, i64
 
 BY_CHANNELS = (DEPTHWISE, DEPTHWISE_3X3, DEPTHWISE_5X5)
 BY_LINES = (*BY_CHANNELS, FEATURES_FEW, LAST_GATHER, LAST_IN_PLACE)

@@ -24,7 +24,7 @@ from __future__ import annotations
 from functools import cache, partial
 
 from shlo_jit import tuning
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.convolution.decision import conv_scratch_bytes, conv_table
 from shlo_jit.kernels.convolution.depthwise import emit_depthwise_task
 from shlo_jit.kernels.convolution.grouped import emit_grouped_task
@@ -64,6 +64,7 @@ from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.types import GemmTypes
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, i64
 
 __all__ = ["CONV_PARAMS", "ConvShape", "conv_routine", "conv_scratch_bytes", "conv_symbol", "conv_table"]
 

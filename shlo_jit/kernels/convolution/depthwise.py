@@ -9,7 +9,7 @@ Windows of few pixels go another way (see `windows.py`), at least where they lie
 
 from __future__ import annotations
 
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
 from shlo_jit.kernels.convolution.shape import conv_plan
 from shlo_jit.kernels.convolution.windows import Windows, multiply_add
@@ -18,6 +18,7 @@ from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import convert
 from shlo_jit.kernels.gemm.types import GemmTypes, itemsize, storage
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, const, i64, vector
 
 PIXELS = 4
 """Pixels computed together: each loaded weight serves all of them."""

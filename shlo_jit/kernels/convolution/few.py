@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, is_float, lanes, vector
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.gemm.micro import attributes, fold, fold_together, lane_masks, multiply_add
 from shlo_jit.kernels.gemm.types import GemmPlan
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, const, i64, is_float, lanes, vector
 
 PIXELS = {1: (16, 4, 1), 2: (8, 1), 3: (4, 1), 4: (4, 1), 5: (3, 1), 6: (2, 1), 7: (2, 1), 8: (2, 1)}
 """By the count of features, pixels done together, and of what is left: so many sums keep the units for multiply-adds

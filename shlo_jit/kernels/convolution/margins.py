@@ -7,11 +7,12 @@ of cache. The zeros are multiplied like everything else, so the bits are those o
 
 from __future__ import annotations
 
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.convolution.input import Arguments, dot
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.types import GemmTypes
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, i64
 
 MARGIN_PARAMS = [
     ("ptr", "frame"),

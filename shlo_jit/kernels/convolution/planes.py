@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.convolution.depthwise import lines_inside
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
 from shlo_jit.kernels.convolution.shape import conv_plan
@@ -16,6 +16,7 @@ from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import convert
 from shlo_jit.kernels.gemm.types import GemmTypes, itemsize, storage
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, const, i64, vector
 
 Load = Callable[[V, V], V]
 """(address of the first lane, its position in the line) -> elements as stored."""

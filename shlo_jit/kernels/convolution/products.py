@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i64, vector
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.convolution.few import emit_few
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
 from shlo_jit.kernels.convolution.margins import is_in_margin, margin_symbol
@@ -15,6 +15,7 @@ from shlo_jit.kernels.gemm.micro import attributes, stripe_symbol
 from shlo_jit.kernels.gemm.pack import transpose
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, i64, vector
 
 GATHER_PARAMS = [
     ("ptr", "pointers"),

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shlo_jit.kernels.builder import Builder, Index, V, const, lanes, vector, vector_literal
+from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.fft.butterfly import Point
+from shlo_jit.kernels.values import Index, V, const, lanes, vector, vector_literal
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shlo_jit.kernels.builder import Builder, Index, V, const, i64, vector, vector_literal
+from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.fft.access import zip_lanes
 from shlo_jit.kernels.fft.fft import Code, Sizes
+from shlo_jit.kernels.values import Index, V, const, i64, vector, vector_literal
 
 
 @dataclass(frozen=True)

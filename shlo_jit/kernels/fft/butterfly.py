@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from shlo_jit.kernels.builder import Builder, V, const
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.values import V, const
 
 Point = tuple[V, V]
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from shlo_jit import tuning
-from shlo_jit.kernels.builder import Builder, Index, V, i64, vector
+from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.fft.butterfly import (
     Point,
     backward,
@@ -28,6 +28,7 @@ from shlo_jit.kernels.fft.butterfly import (
 )
 from shlo_jit.kernels.fft.fft import Code, Sizes, interleaved, radix_roots, twiddles
 from shlo_jit.kernels.fft.generic import Sums, Workspace, b_half, fold
+from shlo_jit.kernels.values import Index, V, i64, vector
 
 REAL_WRITTEN_OUT = (2, 3, 4, 5)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cache, partial
 
 from shlo_jit import tuning
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.gemm import policy
 from shlo_jit.kernels.gemm.amx import emit_amx
 from shlo_jit.kernels.gemm.blocks import (
@@ -32,6 +32,7 @@ from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.vector import Way, emit_vector_entry, emit_vector_tasks, emit_way
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, const, i64
 
 __all__ = ["GEMM_PARAMS", "GemmTypes", "Way", "gemm_routine", "gemm_symbol", "scratch_bytes", "tile_routine"]
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shlo_jit import tuning
-from shlo_jit.kernels.builder import Builder, Carry, ModuleText, V, const, i64, is_float, lanes, vector
+from shlo_jit.kernels.builder import Builder, Carry, ModuleText
 from shlo_jit.kernels.gemm.types import GemmPlan
 from shlo_jit.kernels.routine import FINAL
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, const, i64, is_float, lanes, vector
 
 KERNEL_PARAMS = [
     ("ptr", "a"),

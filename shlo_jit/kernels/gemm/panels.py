@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.gemm.blocks import FIELDS, Frame, a_panel_bytes, ceil_div, emit_rectangle, panel_bytes_of
 from shlo_jit.kernels.gemm.gemm import tile_routine
 from shlo_jit.kernels.gemm.micro import attributes
@@ -22,6 +22,7 @@ from shlo_jit.kernels.gemm.policy import IN_PLACE, PRIVATE, SHARED, Ints, Regist
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, const, i64
 
 PANELS_PARAMS = (
     ("ptr", "B"),

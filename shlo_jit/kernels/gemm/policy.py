@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 from shlo_jit import tuning
-from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.gemm.micro import SUMS
 from shlo_jit.kernels.gemm.types import GemmPlan, itemsize
+from shlo_jit.kernels.values import V, i64
 
 N = Any
 """A number or a truth value: an int or a bool, or a register."""

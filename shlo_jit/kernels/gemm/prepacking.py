@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from shlo_jit.kernels.builder import ModuleText, const, i64
+from shlo_jit.kernels.builder import ModuleText
 from shlo_jit.kernels.gemm.blocks import ceil_div, panel_bytes_of
 from shlo_jit.kernels.gemm.gemm import tile_routine
 from shlo_jit.kernels.gemm.micro import attributes
@@ -18,6 +18,7 @@ from shlo_jit.kernels.gemm.policy import Registers, k_block
 from shlo_jit.kernels.gemm.types import GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import const, i64
 
 PREPACK_PARAMS = (
     ("ptr", "B"),

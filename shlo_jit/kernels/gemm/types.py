@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from shlo_jit import tuning
-from shlo_jit.kernels.builder import bits
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import bits
 
 STORAGE = {"f64": "double", "f32": "float", "f16": "half", "bf16": "bfloat", "i1": "i8"}
 """LLVM type an element is stored as; integers are `iN` whatever their sign, a complex number is a pair of its part."""

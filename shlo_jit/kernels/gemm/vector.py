@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import Enum
 
 from shlo_jit import tuning
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i64, vector
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.gemm import policy
 from shlo_jit.kernels.gemm.blocks import Frame, ceil_div
 from shlo_jit.kernels.gemm.micro import attributes, fold, lane_masks
@@ -22,6 +22,7 @@ from shlo_jit.kernels.gemm.pack import convert
 from shlo_jit.kernels.gemm.policy import Layout, Registers
 from shlo_jit.kernels.gemm.types import GemmPlan, itemsize, storage
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, const, i64, vector
 
 
 class Way(Enum):

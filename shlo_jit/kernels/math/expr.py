@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shlo_jit.kernels.builder import Builder, V, bits, const, is_float, lanes, mangle, scalar, vector
+from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.math.fused import fused
+from shlo_jit.kernels.values import V, bits, const, is_float, lanes, mangle, scalar, vector
 
 
 class Format(NamedTuple):

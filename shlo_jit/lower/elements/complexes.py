@@ -7,7 +7,8 @@ Sums, differences and products are their definitions, each operation rounded onc
 from __future__ import annotations
 
 from shlo_jit.errors import Diagnostic, UnsupportedError
-from shlo_jit.kernels.builder import Builder, V
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.values import V
 from shlo_jit.lower.elements.registers import Reg
 
 Pair = tuple[V, V]

@@ -7,7 +7,8 @@ x rem 0 = x, MIN / -1 = MIN, shifts past the width give 0 (or the sign).
 from __future__ import annotations
 
 from shlo_jit.ir.types import DType
-from shlo_jit.kernels.builder import Builder, V, const
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.values import V, const
 
 
 def divide(b: Builder, dtype: DType, x: V, y: V) -> V:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_jit.ir.types import DTYPES, DType
-from shlo_jit.kernels.builder import Builder, V, const, i64, lanes, vector, vector_literal
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.values import V, const, i64, lanes, vector, vector_literal
 from shlo_jit.sizes import Size
 
 Reg = V | tuple[V, V]

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
-from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.gemm.gemm import gemm_symbol
 from shlo_jit.kernels.gemm.panels import block_symbol, panels_symbol
 from shlo_jit.kernels.gemm.types import itemsize
+from shlo_jit.kernels.values import V, i64
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.schedule.attention import AttentionSchedule, Matrices, Product

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
-from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.convolution.band import BandTable
 from shlo_jit.kernels.convolution.shape import FIELDS
 from shlo_jit.kernels.gemm.blocks import ceil_div
 from shlo_jit.kernels.gemm.gemm import gemm_symbol
+from shlo_jit.kernels.values import V, i64
 from shlo_jit.lower.kernels.epilogue import NULL, epilogue_function
 from shlo_jit.lower.kernels.units import write_units
 from shlo_jit.lower.kernels.window.window import WindowWriter

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.kernels.builder import Builder, V, bits, i64, is_float, vector
+from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.gemm.panels import block_symbol, panels_symbol
 from shlo_jit.kernels.gemm.types import itemsize, storage
+from shlo_jit.kernels.values import V, bits, i64, is_float, vector
 from shlo_jit.lower.kernels.attention import matrix, write_rows
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue
 from shlo_jit.lower.nest.nest import check_supported

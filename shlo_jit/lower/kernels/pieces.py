@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import strides_of
-from shlo_jit.kernels.builder import V, i64
 from shlo_jit.kernels.gemm.gemm import gemm_symbol
 from shlo_jit.kernels.gemm.types import itemsize
+from shlo_jit.kernels.values import V, i64
 from shlo_jit.lower.kernels.epilogue import NULL
 from shlo_jit.schedule.pieces import PiecesSchedule
 

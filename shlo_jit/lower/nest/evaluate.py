@@ -9,7 +9,8 @@ from shlo_jit.fuse.nest import Key, Nest, Store
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Condition, Expr, Sym
 from shlo_jit.ir.types import I32, I64, DType
-from shlo_jit.kernels.builder import Builder, V, bits, const, i64, lanes, vector, vector_literal
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.values import V, bits, const, i64, lanes, vector, vector_literal
 from shlo_jit.lower.elements import elementwise
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import (

@@ -10,7 +10,8 @@ else:
 from __future__ import annotations
 
 from shlo_jit.ir.index import Condition
-from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.values import V, i64
 from shlo_jit.lower.nest.evaluate import Position
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.schedule.nest import NestSchedule

@@ -16,7 +16,8 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.choices import CHOICES
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Value
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.values import V, i64
 from shlo_jit.lower.elements.registers import first_lanes, lanes_left
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.inside import write_inside_first

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from shlo_jit.fuse.nest import Key, Store
-from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.values import V, i64
 from shlo_jit.lower.elements.reducers import across
 from shlo_jit.lower.elements.registers import (
     Reg,

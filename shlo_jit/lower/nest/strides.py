@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from shlo_jit import tuning
 from shlo_jit.ir.types import DType
-from shlo_jit.kernels.builder import Builder, V, lanes, scalar, vector
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.values import V, lanes, scalar, vector
 from shlo_jit.lower.elements.registers import Reg, from_memory, memory_type
 
 

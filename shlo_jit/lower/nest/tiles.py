@@ -9,7 +9,8 @@ then runs for each of them. Every line that is touched is read or written whole.
 from __future__ import annotations
 
 from shlo_jit.fuse.nest import Key
-from shlo_jit.kernels.builder import Builder, V, i64, vector
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.values import V, i64, vector
 from shlo_jit.lower.elements.registers import from_memory, lanes_left, memory_type
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
 from shlo_jit.lower.nest.rows import RowWriter, Variables

@@ -9,7 +9,7 @@ Elements meet in the same order, so the bits are the same.
 
 from __future__ import annotations
 
-from shlo_jit.kernels.builder import i64
+from shlo_jit.kernels.values import i64
 from shlo_jit.lower.elements.reducers import side_by_side
 from shlo_jit.lower.elements.registers import Reg
 from shlo_jit.lower.nest.evaluate import Evaluator, Position

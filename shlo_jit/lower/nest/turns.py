@@ -11,7 +11,8 @@ from functools import reduce
 from shlo_jit.fuse.nest import Key, Nest, Store
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import ORIGIN, At, Expr
-from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.values import V, i64
 from shlo_jit.lower.elements.registers import Reg, flatten, regroup, widen
 from shlo_jit.lower.nest.evaluate import Evaluator, Position
 

@@ -11,7 +11,8 @@ who look at the memory from outside (NumPy, DLPack) have references of their own
 from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.values import V, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.holds import held, is_deleted, let_go
 from shlo_jit.pjrt.code.layouts import refuse_order

@@ -6,7 +6,8 @@ ptr @shlo_pjrt_take_dead()      a list of the programs that were destroyed, whic
 from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic, atomic_load
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.values import V, i64
 from shlo_jit.pjrt.code.writer import NULL, Record, Slot, new
 from shlo_jit.pjrt.records import EXECUTABLE, MEMORY, USER_DATA, nbytes
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from shlo_jit.codegen.abi import Status
 from shlo_jit.kernels.atomics import atomic_load
-from shlo_jit.kernels.builder import ModuleText, V, i32, i64
+from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.values import V, i32, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.buffers import NO_MEMORY
 from shlo_jit.pjrt.code.holds import TRUE, hold, is_deleted, let_go

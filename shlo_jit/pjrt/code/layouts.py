@@ -8,7 +8,8 @@ ptr @shlo_pjrt_gather(ptr to, ptr from, ptr dims, ptr strides, i64 rank, i64 ite
 
 from __future__ import annotations
 
-from shlo_jit.kernels.builder import ModuleText, V, i64
+from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.values import V, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.writer import NULL, Args, Slot, error
 

@@ -11,9 +11,10 @@ begin with the address of the next; one lock guards all, which nobody holds for 
 from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic_store, exchange
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.waiting import relax
+from shlo_jit.kernels.values import V, i32, i64
 from shlo_jit.pjrt.code.writer import NULL
 
 ALIGNMENT = 64

@@ -11,7 +11,8 @@ READY, which nobody frees. Only that a host's array is no longer read happens la
 from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.values import V, i32, i64
 from shlo_jit.pjrt.code.writer import NULL, Record, Slot, new, symbol
 from shlo_jit.pjrt.interface import fields_of
 from shlo_jit.pjrt.records import ERROR, EVENT, WAITER, nbytes

@@ -12,7 +12,8 @@ and beyond that the main thread raises it as soon as it is back in Python.
 from __future__ import annotations
 
 from shlo_jit.kernels.atomics import atomic
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.values import V, i32, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.writer import NULL, Slot, error, symbol, text
 

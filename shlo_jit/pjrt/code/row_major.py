@@ -6,7 +6,8 @@ Hosts ask for it when they read an array, perhaps while they raise an exception:
 from __future__ import annotations
 
 from shlo_jit.ir.types import MOST_DIMENSIONS
-from shlo_jit.kernels.builder import ModuleText, V
+from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.values import V
 from shlo_jit.pjrt.code.writer import Record, Slot
 from shlo_jit.pjrt.records import BUFFER, LAYOUT, nbytes
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shlo_jit.ir.types import DTYPES, MOST_DIMENSIONS
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.values import V, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.writer import NULL, Record, Slot, error, print_to, text
 from shlo_jit.pjrt.records import ARGUMENT, BUFFER

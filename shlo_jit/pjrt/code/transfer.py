@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shlo_jit.kernels.builder import ModuleText, V, const, i64
+from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.values import V, const, i64
 from shlo_jit.pjrt import interface
 from shlo_jit.pjrt.code.buffers import NO_MEMORY
 from shlo_jit.pjrt.code.layouts import layout_strides, refuse_order

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import zlib
 
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i32, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.values import V, i32, i64
 from shlo_jit.pjrt.interface import INVALID_ARGUMENT, fields_of, needed_bytes
 from shlo_jit.pjrt.records import RecordFields
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import ctypes
 
 from shlo_jit.kernels.atomics import atomic, atomic_store, exchange
-from shlo_jit.kernels.builder import Builder, ModuleText, V, const, i32, i64
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.waiting import EVERYBODY, Futexes, relax
+from shlo_jit.kernels.values import V, const, i32, i64
 from shlo_jit.runtime.ffi import structures as s
 from shlo_jit.runtime.ffi import tasks
 from shlo_jit.runtime.ffi.records import NULL, get, place, put

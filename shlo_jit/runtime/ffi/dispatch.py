@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import ctypes
 
-from shlo_jit.kernels.builder import Builder, ModuleText, V, i32
+from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, i32
 from shlo_jit.runtime.ffi import structures as s
 from shlo_jit.runtime.ffi.api import TYPES, Functions, function
 from shlo_jit.runtime.ffi.functions import STAGES

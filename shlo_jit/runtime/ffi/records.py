@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
-from shlo_jit.kernels.builder import Builder, V
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.values import V
 
 NULL = V("ptr", "null")
 

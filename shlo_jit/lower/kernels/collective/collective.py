@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
-from shlo_jit.kernels.builder import Builder, V, i64
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.values import V, i64
 from shlo_jit.lower.kernels.collective import transfer
 from shlo_jit.lower.kernels.collective.exchange import Exchange
 from shlo_jit.lower.kernels.collective.reduction import counts_of

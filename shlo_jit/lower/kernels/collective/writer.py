@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.kernels.builder import V, i64
 from shlo_jit.kernels.collective.fetching import fetch, is_far
+from shlo_jit.kernels.values import V, i64
 from shlo_jit.lower.kernels.collective.exchange import Exchange
 from shlo_jit.lower.kernels.collective.reduction import Reduction, counts_of, table_of
 from shlo_jit.lower.kernels.copy import copy

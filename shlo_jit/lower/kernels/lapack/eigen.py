@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shlo_jit.kernels.builder import V, const
+from shlo_jit.kernels.values import V, const
 from shlo_jit.lower.kernels.lapack.writer import Writer
 
 
