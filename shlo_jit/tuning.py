@@ -361,7 +361,11 @@ CONV_TASKS, CONV_LINES = 32, 8
 """Tasks of a convolution that are enough, and lines of a task up to which there are no more of them: lines that follow
 each other read the same lines of the input. U-Net of `benchmarks.deployed`."""
 CONV_FEW_TASKS = 16
-"""Tasks of a convolution below which they are made as long as each other: threads else wait for the last. Chosen."""
+"""Tasks of a convolution below which they are cut so that threads are done together: five tasks for two threads take
+a fifth longer than ten halves of them. Chosen."""
+CONV_EACH_TASK = 0.004
+"""What each task costs a convolution, as a share of its time. Chosen: of cuts that threads share evenly, the one with
+fewer tasks is taken."""
 CONV_FAR_KERNEL, CONV_FAR_PIXELS = 3 << 18, 256
 """Bytes of a kernel that the second level cache does not keep beside the input, and pixels of a task then, about.
 ResNet-50 of `benchmarks.deployed`."""
