@@ -363,9 +363,8 @@ each other read the same lines of the input. U-Net of `benchmarks.deployed`."""
 CONV_FEW_TASKS = 16
 """Tasks of a convolution below which they are cut so that threads are done together: five tasks for two threads take
 a fifth longer than ten halves of them. Chosen."""
-CONV_EACH_TASK = 0.004
-"""What each task costs a convolution, as a share of its time. Chosen: of cuts that threads share evenly, the one with
-fewer tasks is taken."""
+CONV_EACH_TASK = 1 << 14
+"""Multiply-adds that take as long as a task of a convolution does by itself, some 0.1 us. Chosen."""
 CONV_FAR_KERNEL, CONV_FAR_PIXELS = 3 << 18, 256
 """Bytes of a kernel that the second level cache does not keep beside the input, and pixels of a task then, about.
 ResNet-50 of `benchmarks.deployed`."""

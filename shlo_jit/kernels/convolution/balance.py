@@ -16,21 +16,21 @@ THREADS = ((2, 1.0), (4, 0.5))
 
 
 @cache
-def even_tasks(lines: int, chunk: int, columns: int, each: int, vector: int) -> tuple[int, int]:
+def even_tasks(lines: int, chunk: int, columns: int, each: int, vector: int, work: int) -> tuple[int, int]:
     """Lines and columns of a task: `chunk` and `each`, or fewer columns and other lines where tasks are few and threads
-    would wait for each other. Of columns, a multiple of `vector` that is at most `each`."""
+    would wait for each other. Of columns, a multiple of `vector` that is at most `each`. `work`: multiply-adds of all
+    tasks."""
     tasks = -(-lines // chunk) * -(-columns // each)
-    if tasks >= tuning.CONV_FEW_TASKS or _share(lines, chunk, columns, each) == _least(tasks):
+    if tasks >= tuning.CONV_FEW_TASKS:
         return chunk, each
-    heights = {-(-lines // n) for n in range(1, lines + 1)}
-    widths = {-(-columns // (n * vector)) * vector for n in range(1, -(-columns // vector) + 1)}
-    found = [(chunk, each)]
-    for height in heights:
-        for width in widths:
+    most = max(4 * tasks, tuning.CONV_FEW_TASKS)
+    vectors, found = -(-columns // vector), [(chunk, each)]
+    for height in {-(-lines // n) for n in range(1, min(lines, most) + 1)}:
+        for width in {-(-columns // (n * vector)) * vector for n in range(1, min(vectors, most) + 1)}:
             count = -(-lines // height) * -(-columns // width)
-            if width <= each and tasks - 1 <= count <= 4 * tasks + 4:
+            if width <= each and tasks - 1 <= count <= most:
                 found.append((height, width))
-    return min(found, key=lambda cut: (_share(lines, cut[0], columns, cut[1]), -cut[0]))
+    return min(found, key=lambda cut: (_time(lines, cut[0], columns, cut[1], work), -cut[0]))
 
 
 def even_cut(lines: int, vectors: int, wanted: int) -> tuple[int, int]:
@@ -43,17 +43,12 @@ def even_cut(lines: int, vectors: int, wanted: int) -> tuple[int, int]:
     return (min(lines, wanted), 1) if lines >= vectors else (1, min(vectors, wanted))
 
 
-def _least(tasks: int) -> float:
-    """`_share` of so many tasks that threads share evenly."""
-    return sum(weight for _, weight in THREADS) + tuning.CONV_EACH_TASK * tasks
-
-
-def _share(lines: int, chunk: int, columns: int, each: int) -> float:
+def _time(lines: int, chunk: int, columns: int, each: int, work: int) -> float:
     """What the slowest thread does, in shares of what each would do at best, and what tasks take by themselves."""
     heights = [min(chunk, lines - i) for i in range(0, lines, chunk)]
     tasks = [height * min(each, columns - j) for j in range(0, columns, each) for height in heights]
     shares = sum(weight * _longest(tasks, threads) * threads for threads, weight in THREADS) / (lines * columns)
-    return shares + tuning.CONV_EACH_TASK * len(tasks)
+    return shares + len(tasks) * tuning.CONV_EACH_TASK / work
 
 
 def _longest(tasks: Sequence[int], threads: int) -> int:

@@ -350,7 +350,9 @@ class _Decision:
             lines = self.images * self.output[0] * self.output[1]
             many = hint_of(lines) * -(-hint_of(s.co) // columns) // tuning.CONV_TASKS
             chunk = max(1, rows // width, min(many, tuning.CONV_LINES))
-            chunk, columns = self._even(lines, chunk, columns, plan.nr)
+            # What a line's last pixels read of a panel serves few of them.
+            panels = plan.nr if equal(width % v["stripe"], 0) else 2 * plan.nr
+            chunk, columns = self._even(lines, chunk, columns, min(panels, columns))
             self._set(kind=LAST_IN_PLACE, row_chunk=chunk, row_chunks=-(-lines // chunk))
             height = self.values["stripe"]
             self._set(made_for=0 if height in row_counts(plan) else height)
@@ -367,10 +369,11 @@ class _Decision:
 
     def _even(self, lines: int, chunk: int, each: int, vector: int) -> tuple[int, int]:
         """See `even_tasks`. Groups are tasks as well, and as long as each other."""
-        s, rows = self.shape, self.values["rows"]
-        if s.groups > 1 or hint_of(rows * s.co * s.ci) * self.taps <= tuning.CONV_SERIAL:
+        s = self.shape
+        work = hint_of(self.values["rows"] * s.co * s.ci) * self.taps
+        if s.groups > 1 or work <= tuning.CONV_SERIAL:
             return chunk, each
-        return even_tasks(hint_of(lines), chunk, hint_of(s.co), each, vector)
+        return even_tasks(hint_of(lines), chunk, hint_of(s.co), each, vector, work)
 
     def _few(self, k: int) -> bool:
         """Whether lanes go along k: a kernel is packed for that where stores have masks, or when it is compiled."""
