@@ -16,7 +16,8 @@ from shlo_jit.kernels.gemm.types import GemmPlan
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.values import V, const, i64, is_float, lanes, vector
 
-PIXELS = {1: (16, 4, 1), 2: (8, 1), 3: (4, 1), 4: (4, 1), 5: (3, 1), 6: (2, 1), 7: (2, 1), 8: (2, 1)}
+PIXELS = {1: (16, 4, 1), 2: (8, 1), 3: (4, 1), 4: (4, 1), 5: (3, 1), 6: (2, 1), 7: (2, 1), 8: (2, 1), 9: (2, 1),
+          10: (2, 1)}  # fmt: skip
 """By the count of features, pixels done together, and of what is left: so many sums keep the units for multiply-adds
 busy and fill a vector, and a vector of weights is loaded for all."""
 FEW_PARAMS = [
@@ -43,6 +44,8 @@ def emit_few(module: ModuleText, plan: GemmPlan, target: Target, features: int) 
     x, x_stride, pixels, *_, y, y_stride = b.params[:7]
     done: V = i64(0)
     for step in PIXELS[features]:
+        if step > 1 and step * features > target.vector_registers:
+            continue
         end = b.sub(pixels, b.urem(b.sub(pixels, done), step))
         with b.loop(done, end, step, "pixel") as p:
             _some(b, plan, target, features, step, b.offset(x, b.mul(p, x_stride)), b.offset(y, b.mul(p, y_stride)))
