@@ -285,7 +285,7 @@ def test_few_features(names: tuple[str, str, str], target: str, monkeypatch: pyt
     monkeypatch.setattr(tuning, "CONV_CALL_K", 64)
     pick, found = random.Random(repr(names)), 0
     for seed in range(30):
-        p = Problem(pick, pick.choice([1, 2, 2, 3]), co=pick.randint(1, 10), ci=pick.choice([3, 8, 16, 32, 50]))
+        p = Problem(pick, pick.choice([1, 2, 2, 3]), co=pick.randint(1, 12), ci=pick.choice([3, 8, 16, 32, 50]))
         found += run(p, names, seed, target, 3, is_constant=seed % 2 == 0)["kind"] == FEATURES_FEW
     assert found >= 3
 

@@ -16,8 +16,7 @@ from shlo_jit.kernels.gemm.types import GemmPlan
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.values import V, const, i64, is_float, lanes, vector
 
-PIXELS = {1: (16, 4, 1), 2: (8, 1), 3: (4, 1), 4: (4, 1), 5: (3, 1), 6: (2, 1), 7: (2, 1), 8: (2, 1), 9: (2, 1),
-          10: (2, 1)}  # fmt: skip
+PIXELS = {1: (16, 4, 1), 2: (8, 1), 3: (4, 1), 4: (4, 1), 5: (3, 1), **dict.fromkeys(range(6, 13), (2, 1))}
 """By the count of features, pixels done together, and of what is left: so many sums keep the units for multiply-adds
 busy and fill a vector, and a vector of weights is loaded for all."""
 FEW_PARAMS = [
@@ -44,7 +43,8 @@ def emit_few(module: ModuleText, plan: GemmPlan, target: Target, features: int) 
     x, x_stride, pixels, *_, y, y_stride = b.params[:7]
     done: V = i64(0)
     for step in PIXELS[features]:
-        if step > 1 and step * features > target.vector_registers:
+        # Weights that several pixels share are in registers, beside the sums.
+        if step > 1 and (step + 1) * features >= target.vector_registers:
             continue
         end = b.sub(pixels, b.urem(b.sub(pixels, done), step))
         with b.loop(done, end, step, "pixel") as p:
