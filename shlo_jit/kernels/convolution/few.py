@@ -92,15 +92,15 @@ def _some(b: Builder, plan: GemmPlan, target: Target, features: int, pixels: int
 def _store(b: Builder, plan: GemmPlan, sums: list[V], features: int, y: V, y_stride: V, accumulate: V) -> None:
     """The lanes of each sum added up, pixel after pixel, to y, or on top of what it has."""
     more = b.icmp("ne", accumulate, 0)
-    if len(sums) == 1:
-        _apart(b, plan, more, [fold(b, sums[0])], [y])
-        return
     dense = b.icmp("eq", y_stride, features * plan.out_bytes)
     for first in range(0, len(sums), plan.lanes):
         some = range(first, min(first + plan.lanes, len(sums)))
+        places = [b.offset(b.offset(y, b.mul(y_stride, i // features)), i % features * plan.out_bytes) for i in some]
+        if len(some) == 1:
+            _apart(b, plan, more, [fold(b, sums[first])], places)
+            continue
         totals = fold_together(b, [sums[i] for i in some])
         place = b.offset(y, first * plan.out_bytes)
-        places = [b.offset(b.offset(y, b.mul(y_stride, i // features)), i % features * plan.out_bytes) for i in some]
         apart = partial(_apart, b, plan, more, [b.extract(totals, i) for i in range(len(some))], places)
         if plan.masks:
             b.if_else(dense, partial(_whole, b, plan, more, totals, len(some), place), apart)
