@@ -128,6 +128,17 @@ def test_a_task_has_so_many_columns_and_products() -> None:
     decides(product(dot(3000, 3000, 3000)), "tasks", f"for each {each} of k")
 
 
+@pytest.mark.parametrize(("columns", "each"), [(128, 64), (96, 64), (512, 128)])
+def test_a_row_has_two_tasks_even_of_few_panels(columns: int, each: int) -> None:
+    """A row meets four panels at a time, where there are others."""
+    line = (
+        f"%b = stablehlo.constant dense<0.5> : {tensor(4096, columns)}\n"
+        "%y = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]"
+        f" : ({tensor(1, 4096)}, {tensor(4096, columns)}) -> {tensor(1, columns)}"
+    )
+    decides(product(main(f"%a: {tensor(1, 4096)}", tensor(1, columns), line)), "tasks", f"of 1 x {each}")
+
+
 def test_passes_over_k_are_equal() -> None:
     """The last one, too, has enough to do to pay for the way of its sums to C and back."""
     decides(
