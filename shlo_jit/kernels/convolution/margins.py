@@ -78,5 +78,8 @@ def is_in_margin(b: Builder, g: Arguments, d: V, h: V, w: V, height: V) -> V:
     inside = b.and_(b.icmp("sge", w, g.get("inside0")), b.icmp("sle", b.add(w, height), g.get("inside1")))
     for axis, output in (("d", d), ("h", h)):
         for tap in (i64(0), b.sub(g.get(f"k{axis}"), 1)):
-            inside = b.and_(inside, _is_inside(b, g, _input_place(b, g, output, tap, axis), axis))
+            found = _is_inside(b, g, _input_place(b, g, output, tap, axis), axis)
+            # Lines of the window outside the image are not read then.
+            found = b.or_(found, b.icmp("ne", g.get("leaves_padding"), 0)) if axis == "h" else found
+            inside = b.and_(inside, found)
     return b.not_(inside)

@@ -90,6 +90,34 @@ class Part(NamedTuple):
     final: V
 
 
+class Stripe(NamedTuple):
+    """Pixels of a task that go through the tiles together."""
+
+    nth: V
+    """Of the task's stripes."""
+    first: V
+    """Pixel."""
+    height: V
+    a: V
+    a_rs: V
+    """From pixel to pixel."""
+    a_cs: V
+    """From step to step of k in a run."""
+
+
+class Steps(NamedTuple):
+    """Of k, what a stripe takes of a part of the window."""
+
+    before: V
+    """k of the part that is left out."""
+    k: V
+    """Of a run."""
+    runs: V
+    run_stride: V
+    more: V
+    """1 where C has sums already."""
+
+
 class _Task:
     """What the kinds of tasks share."""
 
@@ -198,6 +226,8 @@ class _LastTask(_Task):
         self.table = b.alloca("ptr", plan.mr)
         self.told = b.alloca("i64", 1)
         """The first pixel that the epilogue was not told of."""
+        self.later = b.alloca("ptr", 1)
+        """What is fetched beside the next stripe."""
         self.share = b.udiv(g.following_bytes, b.max_(g.get("main_tasks"), 1))
         # Fetching from nowhere would be a walk of the page tables each time.
         following = b.select(b.icmp("eq", g.following_bytes, 0), g.pointer("output"), g.pointer("following"))
@@ -224,34 +254,43 @@ class _LastTask(_Task):
         after = self.panel(self.group, self.first_panel, b.add(done, k), k)[0]
         fetched = b.select(final, self.share, b.mul(self.panels, panel_bytes))
         fetched = b.select(self.prepacked, fetched, i64(0))
-        piece = b.min_(b.udiv(fetched, b.mul(self.panels, self.stripes)), b.mul(k, FETCHED_A_STEP))
+        stripes = self.stripes if self.gathers else b.sub(self.stripes, b.mul(self._idle_lines(part), self.per_line))
+        piece = b.udiv(fetched, b.mul(self.panels, b.max_(stripes, 1)))
+        piece = b.min_(piece, b.mul(k, FETCHED_A_STEP))
         b.store(self.first_pixel, self.told, align=8)
+        b.store(b.select(final, self.soon, after), self.later, align=8)
 
-        def stripe(at: V, i: V, height: V, a: V, a_rs: V, a_cs: V, k: V, runs: V, run_stride: V) -> None:
-            """The stripe that is `at` of the task's; `i` its first pixel."""
-            c = b.offset(self.output, b.mul(i, g.get("o_pixel")))
-            later = b.offset(b.select(final, self.soon, after), b.mul(b.mul(at, self.panels), piece)), piece
-            k_of_part = [k, part.more, runs, run_stride]
-            self.multiply([a, a_rs, a_cs, height], [packed, panel_bytes], c, k_of_part, later)
-            first, end = b.load("i64", self.told, align=8), b.add(i, height)
+        def multiply(stripe: Stripe, steps: Steps) -> None:
+            later = b.load("ptr", self.later, align=8)
+            b.store(b.offset(later, b.mul(self.panels, piece)), self.later, align=8)
+            before = b.mul(b.mul(steps.before, g.get("w_width")), self.unit)
+            c = b.offset(self.output, b.mul(stripe.first, g.get("o_pixel")))
+            self.multiply(stripe, (b.offset(packed, before), panel_bytes), c, steps, (later, piece))
+
+        def done_with(stripe: Stripe, steps: Steps) -> None:
+            """Multiply, where there is something to do; the epilogue is told of some stripes at a time."""
+            with b.if_(b.icmp("sgt", steps.runs, 0)):
+                multiply(stripe, steps)
+            first, end = b.load("i64", self.told, align=8), b.add(stripe.first, stripe.height)
             nbytes = b.mul(b.sub(end, first), b.mul(self.n, self.plan.out_bytes))
-            with b.if_(is_told(b, nbytes, b.icmp("eq", b.add(at, 1), self.stripes))):
+            with b.if_(is_told(b, nbytes, b.icmp("eq", b.add(stripe.nth, 1), self.stripes))):
                 self.report(final, [i64(0), first, end, self.feature, b.add(self.feature, self.n)])
                 b.store(end, self.told, align=8)
 
         if self.gathers:
-            self._gathered(part, stripe)
+            self._gathered(part, done_with)
         else:
-            self._in_place(part, stripe)
+            self._in_place(part, done_with)
 
-    def multiply(self, rows: list[V], panels: list[V], c: V, k: list[V], later: tuple[V, V]) -> None:
-        """Rows of A (address, strides along rows and k, count) by panels (address, distance), the sums to c. k: steps
-        of a run, whether c has sums already, runs, and how far they are apart."""
+    def multiply(self, stripe: Stripe, panels: tuple[V, V], c: V, steps: Steps, later: tuple[V, V]) -> None:
+        """A stripe by panels (address, distance), the sums to c. `later`: see `stripe`."""
         first, distance = panels
+        rows = [stripe.a, stripe.a_rs, stripe.a_cs, stripe.height]
         operand = [first, i64(self.plan.b_step), distance, c, self.g.get("o_pixel")]
+        k = [steps.k, steps.more, steps.runs, steps.run_stride]
         self.stripe([*rows, *operand, self.n, *k], later, self.own_tile)
 
-    def _in_place(self, part: Part, stripe: Callable[..., None]) -> None:
+    def _in_place(self, part: Part, stripe: Callable[[Stripe, Steps], None]) -> None:
         b, g = self.b, self.g
         od, oh, ow, most = g.ints("od oh ow stripe")
         step, group_offset = b.mul(g.get("stride_w"), g.get("a_w")), b.mul(self.group, g.get("a_group"))
@@ -259,6 +298,8 @@ class _LastTask(_Task):
         whole = b.and_(b.and_(part.final, b.icmp("eq", part.more, 0)), b.icmp("eq", g.get("stride_w"), 1))
         with b.loop(self.begin, self.end, hint="line") as line:
             image, d, h = split(b, line, od, oh)
+            first, runs, more = self._runs_inside(part, h)
+            below = b.mul(first, g.get("run_stride"))
             at = b.add(b.mul(image, g.get("a_batch")), self.pixel_offset(d, h, i64(0)))
             start = b.offset(self.input, b.add(b.add(b.add(at, g.get("a_corner")), part.offset), group_offset))
             width = self._width(line)
@@ -269,15 +310,52 @@ class _LastTask(_Task):
                 nth = b.add(b.mul(b.sub(line, self.begin), self.per_line), b.udiv(w, most))
 
                 def inside(w: V = w) -> list[V]:
-                    return [b.offset(start, b.mul(w, step)), g.get("run_stride")]
+                    return [b.offset(start, b.add(b.mul(w, step), below)), g.get("run_stride")]
 
                 def at_margin(w: V = w, height: V = height) -> list[V]:
-                    return self._with_padding(part, (image, d, h, w, height))
+                    return self._with_padding(part, (first, runs), (image, d, h, w, height))
 
                 copied = b.and_(b.icmp("ne", g.get("margin_line"), 0), is_in_margin(b, g, d, h, w, height))
                 a, run_stride = b.if_else(copied, at_margin, inside)
-                pixels = nth, b.add(b.mul(line, ow), w), height
-                stripe(*pixels, a, step, i64(self.unit), g.get("run"), part.runs, run_stride)
+                pixels = Stripe(nth, b.add(b.mul(line, ow), w), height, a, step, i64(self.unit))
+                run = g.get("run")
+                stripe(pixels, Steps(b.mul(first, run), run, runs, run_stride, more))
+
+    def _runs_inside(self, part: Part, h: V) -> tuple[V, V, V]:
+        """Of a part of the window of output line `h`: the first of its runs that is not all padding, how many such
+        there are, and whether there are some before the part."""
+        b, g, nth = self.b, self.g, part.place[2]
+        stride, pad, dilation, extent, taps = g.ints("stride_h pad_h rdil_h in_h kh")
+        leaves = b.icmp("ne", g.get("leaves_padding"), 0)
+        corner = b.sub(b.mul(h, stride), pad)
+        low = b.min_(ceil_div(b, b.max_(b.sub(0, corner), 0), dilation), taps)
+        high = b.min_(ceil_div(b, b.max_(b.sub(extent, corner), 0), dilation), taps)
+        first = b.min_(b.max_(b.sub(low, nth), 0), part.runs)
+        end = b.max_(b.min_(b.sub(high, nth), part.runs), first)
+        more = b.cast("zext", b.icmp("slt", low, nth), "i64")
+        return (
+            b.select(leaves, first, i64(0)),
+            b.select(leaves, b.sub(end, first), part.runs),
+            b.select(leaves, more, part.more),
+        )
+
+    def _idle_lines(self, part: Part) -> V:
+        """Lines of the task whose runs in a part of the window are all padding."""
+        b, g, nth = self.b, self.g, part.place[2]
+        stride, pad, dilation, extent, oh = g.ints("stride_h pad_h rdil_h in_h oh")
+        # The last run meets the image from the first line on, the first run up to the end.
+        last = b.mul(b.sub(b.add(nth, part.runs), 1), dilation)
+        first = b.min_(ceil_div(b, b.max_(b.sub(pad, last), 0), stride), oh)
+        end = ceil_div(b, b.max_(b.sub(b.add(extent, pad), b.mul(nth, dilation)), 0), stride)
+        each = b.sub(b.max_(b.min_(end, oh), first), first)
+
+        def before(line: V) -> V:
+            inside = b.min_(b.max_(b.sub(b.urem(line, oh), first), 0), each)
+            return b.add(b.mul(b.udiv(line, oh), each), inside)
+
+        busy = b.sub(before(self.end), before(self.begin))
+        idle = b.sub(b.sub(self.end, self.begin), busy)
+        return b.select(b.icmp("ne", g.get("leaves_padding"), 0), idle, i64(0))
 
     def _fetch_below(self, a: V, nbytes: V) -> None:
         """The pixels below the windows of a stripe, which the next line's windows meet first, from memory."""
@@ -287,18 +365,20 @@ class _LastTask(_Task):
         with b.loop(0, nbytes, FETCHED_A_STEP, "fetch") as i:
             b.prefetch(b.offset(below, i), locality=2)
 
-    def _with_padding(self, part: Part, stripe: tuple[V, ...]) -> list[V]:
-        """What a stripe (image, d, h, w, height) at the margin reads, copied with its padding: where that is, and how
-        far it is from run to run. Runs are lines of the window, or taps of one line."""
+    def _with_padding(self, part: Part, some: tuple[V, V], stripe: tuple[V, ...]) -> list[V]:
+        """What a stripe (image, d, h, w, height) at the margin reads of `some` (first, count) of a part's runs, copied
+        with its padding: where that is, and how far it is from run to run. Runs are lines of the window, or taps of
+        one line."""
         b, g = self.b, self.g
         lines = b.icmp("ne", g.get("margin_lines"), 0)
         depth, line, run = part.place
-        tap, count = b.select(lines, run, line), b.select(lines, part.runs, i64(1))
+        first, runs = some
+        tap, count = b.select(lines, b.add(run, first), line), b.select(lines, runs, i64(1))
         b.call("void", margin_symbol(self.types), [b.params[0], self.group, *stripe, depth, tap, count, self.memory])
         run_stride = b.select(lines, g.get("margin_line"), g.get("run_stride"))
         return [b.offset(self.memory, b.select(lines, i64(0), b.mul(run, run_stride))), run_stride]
 
-    def _gathered(self, part: Part, stripe: Callable[..., None]) -> None:
+    def _gathered(self, part: Part, stripe: Callable[[Stripe, Steps], None]) -> None:
         b, plan = self.b, self.plan
         with b.loop(self.begin, self.end, plan.mr, "stripe") as i:
             height = b.min_(b.sub(self.end, i), plan.mr)
@@ -306,7 +386,8 @@ class _LastTask(_Task):
             self.pointers(self.table, i, height, self.group, part.offset)
             self.gather(self.table, height, width, self.memory, part.runs)
             k, nth = b.mul(self.g.get("run"), part.runs), b.udiv(b.sub(i, self.begin), plan.mr)
-            stripe(nth, i, height, self.memory, i64(self.unit), b.mul(width, self.unit), k, i64(1), i64(0))
+            pixels = Stripe(nth, i, height, self.memory, i64(self.unit), b.mul(width, self.unit))
+            stripe(pixels, Steps(i64(0), k, i64(1), i64(0), part.more))
 
 
 class _FewTask(_LastTask):
@@ -316,9 +397,9 @@ class _FewTask(_LastTask):
         super().__init__(b, types, target, gathers=False, own_tile=0)
         self.few, self.features = few, features
 
-    def multiply(self, rows: list[V], panels: list[V], c: V, k: list[V], later: tuple[V, V]) -> None:
-        x, x_stride, _, pixels = rows
-        args = [x, x_stride, pixels, *panels, c, self.g.get("o_pixel"), *k]
+    def multiply(self, stripe: Stripe, panels: tuple[V, V], c: V, steps: Steps, later: tuple[V, V]) -> None:
+        k = [steps.k, steps.more, steps.runs, steps.run_stride]
+        args = [stripe.a, stripe.a_rs, stripe.height, *panels, c, self.g.get("o_pixel"), *k]
         self.b.call("void", self.few, args)
 
     def report(self, final: V, ends: list[V]) -> None:
