@@ -113,6 +113,9 @@ COLUMN_ELEMENTS = 2048
 they fall into the same sets of the cache. Batch norm over NHWC tensors. No case moves."""
 FEW_ROWS, FEW_ROWS_ELEMENTS = 16, 4096
 """Rows below which longer rows are no row program: there is too little to do side by side. Chosen."""
+EPILOGUE_COPIES = 4
+"""Places that an epilogue writes an element of the product to, at most: the pixels that an image made twice as large
+has for one. More would be more lines than the first level cache has ways. Chosen."""
 EPILOGUE_DISTANCE = 500
 """Steps between a product and the loop that becomes its epilogue: all of them are looked at. Bounds compile time."""
 PIECE_BYTES = 4 << 10
