@@ -484,6 +484,8 @@ SHARED_CONSTANT_BYTES = 64 << 10
 takes as long as reading this much of one."""
 LONG_LITERAL_DIGITS = 1000
 """Of a hexadecimal literal that is cut out of its text. Chosen: a search is far cheaper than a regular expression."""
+LONG_LITERAL_BYTES = 64 << 10
+"""Of a literal in an artifact that is kept out of the rest of it. Chosen: it is read by a call of the system or two."""
 THREADED_READ_BYTES = 8 << 20
 """Of a program's constants in the object cache from which on several threads read them. Chosen: that much takes 4 ms to
 read, and threads 2 to import."""
@@ -493,9 +495,9 @@ files of that size take 10 ms and more."""
 CACHE_WAIT_SECONDS = 5.0
 """For another process that is writing a large program into the object cache, before the program is compiled here.
 Chosen: 1 GiB, the cache's limit, is written in 2 s."""
-KNOWN_TEXT_BYTES = 1 << 20
-"""Of a file's text from which on the object cache has what is left without its literals. Chosen: that much is decoded
-in 3 ms, and an entry of the cache read in 0.2."""
+KNOWN_FILE_BYTES = 1 << 20
+"""Of a file from which on the object cache has what is left of its program without literals. Chosen: that much is
+decoded in 3 ms, and an entry of the cache read in 0.2."""
 THREADED_TEXT_BYTES = 8 << 20
 """Of a text from which on several threads decode its literals, by machine code that may have to be compiled first (10
 ms). Chosen: that much takes 5 ms to decode in Python."""
