@@ -345,6 +345,9 @@ GEMM_VECTOR_SERIAL = 1 << 17
 """Elements of the matrix up to which the caller does a product with a vector alone."""
 GEMM_VECTOR_CHUNK = 32 << 10
 """Bytes of sums that a task of such a product keeps at most: the first level cache. No case moves."""
+GEMM_VECTOR_FAR = 8 << 20
+"""Bytes of the matrix from which such a product has a task a thread: memory is read faster in long pieces. Case
+`dot f32 vector x 3000x3000`."""
 GEMM_VECTOR_AHEAD = 8 << 10
 """Bytes of the matrix, about, that such a product fetches before it wants them, where eight rows of it are fewer: the
 latency of memory times what a core reads. Chosen. `benchmarks.kernels_gemm`."""

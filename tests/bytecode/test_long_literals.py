@@ -47,7 +47,9 @@ def text(constants: Mapping[str, np.ndarray]) -> str:
         literal = f"dense<[{values}]>" if values else f'dense<"0x{digits.tobytes().hex()}">'
         lines.append(f"%{name} = stablehlo.constant {literal} : {types[-1]}")
     values = ", ".join(f"%{name}" for name in constants)
-    return f"func.func @main() -> ({', '.join(types)}) {{\n{chr(10).join(lines)}\nreturn {values} : {', '.join(types)}\n}}"
+    return (
+        f"func.func @main() -> ({', '.join(types)}) {{\n{chr(10).join(lines)}\nreturn {values} : {', '.join(types)}\n}}"
+    )
 
 
 def artifact(seed: int = 0) -> bytes:
