@@ -93,9 +93,12 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
     """`lines`: of an image's, so many at most are made by a call, if not all of all images."""
     op, target = step.op, context.target
     whole, types = conv_shape(op), gemm_types(op)
-    # A single line of pixels may be cut into several, and the call could not tell them apart.
-    shape = replace(whole, batch=1, output=(max(2, lines), *whole.output[1:])) if lines else whole
-    calls = -(-whole.batch * whole.output[0] // lines) if lines else 1
+    shape, calls = whole, 1
+    if lines:
+        height, *others = whole.output
+        # A single line of pixels may be cut into several, and the call could not tell them apart.
+        shape = replace(whole, batch=1, output=(max(2, lines), *others), lines=height)
+        calls = -(-whole.batch * height // lines)
     kernel = op.operands[1].op
     is_constant = kernel is not None and kernel.name == "stablehlo.constant"
     leaves_padding = kernel is not None and is_constant and has_idle_lines(whole) and _is_finite(kernel.constant)

@@ -353,6 +353,26 @@ def test_depthwise_windows(names: tuple[str, str, str], size: int, target: str) 
     run(deep, names, 0)
 
 
+@pytest.mark.parametrize("size, channels", [(3, 3), (3, 17), (5, 3)])
+def test_depthwise_windows_below_the_image(size: int, channels: int) -> None:
+    """Of the last windows the first line alone is inside; it is read up to the end of the input and no further."""
+    rng, (h, w) = np.random.default_rng(size), (9, 7)
+    x, k = (rng.standard_normal(s).astype(np.float32) for s in ((1, h, w, channels), (size, size, 1, channels)))
+    given, kernel, made = (f"tensor<{'x'.join(map(str, s))}xf32>" for s in (x.shape, k.shape, (1, h, w, channels)))
+    exe = guarded.compile(
+        f"""func.func @main(%x: {given}, %k: {kernel}) -> {made} {{
+             %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+               window = {{pad = [[0, {size - 1}], [0, {size - 1}]]}}
+               {{batch_group_count = 1 : i64, feature_group_count = {channels} : i64}} : ({given}, {kernel}) -> {made}
+             return %0 : {made}
+           }}"""
+    )
+    wide = np.zeros((1, h + size - 1, w + size - 1, channels))
+    wide[:, :h, :w] = x
+    want = sum(wide[:, i : i + h, j : j + w] * k[i, j, 0] for i in range(size) for j in range(size))
+    np.testing.assert_allclose(exe(x, k), want, rtol=1e-5, atol=1e-5)
+
+
 def test_depthwise_windows_of_one_plane_and_padding_in_depth() -> None:
     """A window of 1 x 3 x 3 whose one plane lies outside of the input."""
     rng = np.random.default_rng(6)

@@ -257,15 +257,20 @@ class _Decision:
         same = storage(self.types.a) == self.plan.unit and (self.shape.in_feature == 1 or equal(self.shape.ci, 1))
         return same and not dilated
 
+    def _needed(self, output: Three) -> Three:
+        """Extents of the input, with its padding, that so many windows read."""
+        sizes = zip(output, self.stride, self.window, self.rdil, strict=True)
+        depth, height, width = ((o - 1) * t + (k - 1) * r + 1 for o, t, k, r in sizes)
+        return depth, height, width
+
     def _padded_input(self) -> None:
         """Reads the input in place if no pixel needs padding, or few do, which tasks copy; else a padded copy [group,
         image, d, h, w, feature]."""
         s, unit = self.shape, self.plan.unit_bytes
-        needed = tuple(
-            (o - 1) * t + (k - 1) * r + 1
-            for o, t, k, r in zip(self.output, self.stride, self.window, self.rdil, strict=True)
-        )
-        fits = all(n <= x for n, x in zip(needed, self.input, strict=True))
+        needed = self._needed(self.output)
+        depth, lines, width = self.output
+        whole = self._needed((depth, s.lines or lines, width))
+        fits = all(n <= x for n, x in zip(whole, self.input, strict=True))
         inside = fits and self.pad == (0, 0, 0)
         if self._is_plain() and (inside or self.copies_margins):
             v = self.values

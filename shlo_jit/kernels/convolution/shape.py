@@ -110,6 +110,8 @@ class ConvShape:
     lhs_dilation: tuple[int, ...] = ()
     rhs_dilation: tuple[int, ...] = ()
     kernel_offset: int = 0
+    lines: int = 0
+    """Of an image of the output, where a call makes some of them only, as many as `output` has at most; else 0."""
 
     @property
     def pixel_stride(self) -> int:
