@@ -92,6 +92,21 @@ def test_much_work_on_lines_has_a_tile_of_their_height() -> None:
         assert f"_pixels{height or ''}" in found.symbol and len(found.routines[0].needs) == (3 if height else 2)
 
 
+def test_the_last_features_of_a_vector_or_less_take_the_tallest_tile() -> None:
+    """Only that has a form one vector wide: 160 pixels are 20 times 8 else."""
+    for features, stripe in ((16, 14), (17, 8), (32, 8), (80, 14), (96, 8)):
+        assert field(convolution((1, 162, 162, 32), 3, features), "stripe") == stripe
+
+
+@pytest.mark.parametrize(
+    "image,features,tasks",
+    [((1, 16, 16, 144), 288, 18), ((1, 9, 9, 160), 320, 20), ((1, 16, 16, 96), 208, 20), ((1, 12, 12, 64), 64, 4)],
+)
+def test_tasks_are_cut_so_that_two_threads_are_done_together(image: tuple, features: int, tasks: int) -> None:
+    """Of nine panels of features, two at a time are five tasks, of ten five as well; a small image would be one."""
+    assert field(convolution(image, 3, features), "main_tasks") == tasks
+
+
 def test_a_kernel_larger_than_the_cache_is_read_once() -> None:
     """9.4 MB against 49 pixels: every task has all pixels, and two panels of 32 features."""
     found = convolution((1, 9, 9, 512), 3, 512)
