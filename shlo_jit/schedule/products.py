@@ -21,7 +21,7 @@ from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol
 from shlo_jit.kernels.gemm.policy import Ints, Layout, describe, k_block
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.types import GemmPlan, gemm_plan, itemsize
-from shlo_jit.kernels.gemm.vector import way_of
+from shlo_jit.kernels.gemm.way import way_of
 from shlo_jit.ops.runs import Roles, roles_of
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.epilogue import Epilogue, Written, schedule_epilogue, written_by_product

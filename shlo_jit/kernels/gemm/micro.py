@@ -1,13 +1,14 @@
 """The register-tile micro-kernel and the stripe above it.
 
 Strides of A and the row stride of B are arguments, so one kernel serves packed panels and operands read in place.
-A stripe is up to `mr` rows of A against any number of columns; rows short of `mr` are done by kernels of 8, 7, 4, 2 and
-1 rows, and the last columns by a kernel one vector wide, so no product is computed in vain by more than a vector.
+A stripe is up to `mr` rows of A against any number of columns; rows short of `mr` are done by shorter kernels, and the
+last columns by a kernel one vector wide, so no product is computed in vain by more than a vector.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, Carry, ModuleText
@@ -63,24 +64,37 @@ wanted after this comes from memory meanwhile."""
 
 SUMS = 8
 """Vectors of sums that keep the units for multiply-adds busy: a row or two are done with several panels at once."""
+MOST_SUMS = 24
+"""Vectors of sums that leave registers for B, of 32."""
 ROW_GROUP = 3
 """Rows addressed from one pointer: p, p + rs, p + 2 rs are x86 addressing modes."""
 
 
 def row_counts(plan: GemmPlan) -> list[int]:
-    """Heights of the kernels, tallest first."""
-    return [plan.mr, *(r for r in (8, 7, 4, 2, 1) if r < plan.mr)]
+    """Heights of the kernels, tallest first. 9, 8, 7 and 4 add up to all that is more than the tallest."""
+    return [plan.mr, *(r for r in (9, 8, 7, 4, 2, 1) if r < plan.mr)]
 
 
+def _height_turns(height: int) -> int:
+    """What a tile takes, in rows of the tallest: short ones wait for sums and for B."""
+    return max(height, SUMS // 2)
+
+
+@cache
 def turns(plan: GemmPlan, rows: int) -> int:
-    """What `rows` rows take, in rows of the tallest tile: short tiles wait for sums and for B."""
-    whole, left = divmod(rows, plan.mr)
-    total = whole * plan.mr
-    for height in row_counts(plan):
-        while left >= height:
-            total += height if height >= SUMS - 1 else SUMS // 2
-            left -= height
-    return total
+    """What `rows` rows take, in rows of the tallest tile."""
+    whole = max(rows // plan.mr - 1, 0)
+    left = rows - whole * plan.mr
+    return whole * plan.mr + (_height_turns(h := first_height(plan, left)) + turns(plan, left - h) if left else 0)
+
+
+@cache
+def first_height(plan: GemmPlan, rows: int) -> int:
+    """The height of the first tile of so many rows: 16 are twice 8, since 14 and 2 take as long as 18."""
+    if rows >= 2 * plan.mr:
+        return plan.mr
+    fitting = [h for h in row_counts(plan) if h <= rows]
+    return min(fitting, key=lambda h: (_height_turns(h) + turns(plan, rows - h), -h))
 
 
 def attributes(target: Target) -> str:
@@ -204,12 +218,23 @@ class _Tile:
                 b.store(x, self._move(row, v))
 
 
-def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, nv: int, panels: int = 1) -> str:
+def panels_at_once(plan: GemmPlan, rows: int) -> int:
+    """Panels of a B that is read in place, which so few rows meet at a time: enough sums to keep the units busy, and
+    long pieces of its rows."""
+    return max(min(MOST_SUMS // (rows * plan.nv), SUMS // plan.nv), 1)
+
+
+def emit_kernel(
+    module: ModuleText, plan: GemmPlan, target: Target, rows: int, nv: int, panels: int = 1, packs: bool = False
+) -> str:
     """`void kernel(KERNEL_PARAMS)`: a tile of `rows` x `nv` vectors, or of that many of several whole panels. Returns
-    its name."""
-    name = f"{plan.symbol}_tile{rows}x{nv}" + (f"x{panels}" if panels > 1 else "")
-    b = module.function(name, KERNEL_PARAMS, attributes=tile_attributes(target))
-    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, later, later_step, b_panel = b.params
+    its name. With `packs` a parameter follows, the memory that gets the panel of B."""
+    name = f"{plan.symbol}_tile{rows}x{nv}" + (f"x{panels}" if panels > 1 else "") + ("_packing" if packs else "")
+    params = [*KERNEL_PARAMS, *([("ptr", "packed")] if packs else [])]
+    b = module.function(name, params, attributes=tile_attributes(target))
+    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, later, later_step, b_panel = b.params[
+        :16
+    ]
     nv *= panels
     tile = _Tile(b, plan, nv, n if panels == 1 else None)
 
@@ -233,7 +258,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     total = rows * nv
     ahead = b.mul(b_rs, tuning.GEMM_PANEL_AHEAD)
     # Short tiles have no loads to spare, and are few.
-    fetches = 2 * rows >= plan.mr
+    fetches = 2 * rows >= plan.mr or (panels > 1 and total > SUMS)
 
     def step(carry: Carry) -> None:
         acc, at, (row_b, soon) = carry.values[:total], carry.values[total:-2], carry.values[-2:]
@@ -245,6 +270,11 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
                 b.prefetch(b.offset(row_b, b.add(ahead, v * plan.lanes * plan.unit_bytes)))
             p = in_panels(row_b, v, plan.lanes * plan.unit_bytes)
             ys.append(b.masked_load(unit, p, tile.masks[v]) if in_place else b.load(unit, p))
+            if packs:
+                b.store(
+                    ys[-1],
+                    b.offset(b.params[-1], b.add(b.mul(carry.index, plan.b_step), v * plan.lanes * plan.unit_bytes)),
+                )
         new: list[V] = []
         here = [b.emit("ptr", f"freeze ptr {p.text}") for p in at]
         for r in range(rows):
@@ -359,7 +389,8 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
         # Full height, or the heights that sum up to it: columns outside, so B comes from afar only once.
         with b.repeat([rows, a, c_column, start_column], "piece") as piece:
             left, a_row, c_at, start_at = piece.values
-            size, functions = _choose(b, heights, kernels, left)
+            size = next_height(b, plan, left, plan.mr - 1) if only is None else i64(only)
+            functions = _choose(b, heights, kernels, size)
             kernel = b.select(one, functions[-1], functions[0])
             args = [a_row, a_rs, a_cs, b_at, b_rs, c_at, c_rs, start_at, start_rs, k, width, runs, run_stride]
             args += [soon, later_step, b_panel]
@@ -410,15 +441,21 @@ def _across(
     return whole, b_at, c_at, start_at
 
 
-def _choose(b: Builder, heights: list[int], kernels: list[list[str]], left: V) -> tuple[V, list[V]]:
-    """The tallest kernels not taller than `left`: their height and, per width, the function."""
-    size: V = i64(heights[-1])
+def next_height(b: Builder, plan: GemmPlan, left: V, most: int) -> V:
+    """`first_height` of `left` rows, where they are at most `most`; the tallest tile else."""
+    size: V = i64(plan.mr)
+    for rows in range(most, 0, -1):
+        size = b.select(b.icmp("eq", left, rows), i64(first_height(plan, rows)), size)
+    return size
+
+
+def _choose(b: Builder, heights: list[int], kernels: list[list[str]], size: V) -> list[V]:
+    """Per width, the function for tiles of that height."""
     functions = [V("ptr", f"@{names[-1]}") for names in kernels]
     for i in range(len(heights) - 2, -1, -1):
-        fits = b.icmp("sge", left, heights[i])
-        size = b.select(fits, i64(heights[i]), size)
+        fits = b.icmp("eq", size, heights[i])
         functions = [b.select(fits, V("ptr", f"@{names[i]}"), f) for names, f in zip(kernels, functions, strict=True)]
-    return size, functions
+    return functions
 
 
 def _call_or_copy(b: Builder, plan: GemmPlan, kernel: V, args: list[V], full: V, rows: V, tile: V) -> None:
