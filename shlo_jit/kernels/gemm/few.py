@@ -102,10 +102,11 @@ class _Rows:
             self._kernel(kernel, right, j, width, panel)
         c = b.offset(self.c, b.mul(whole, plan.out_bytes))
         rest = b.sub(n, whole)
-        self._stripe(self.a, self.m, b.offset(right, b.mul(whole, plan.unit_bytes)), self.b_rs, c, rest)
+        first = b.offset(right, b.mul(whole, plan.unit_bytes))
+        self._stripe(self.a, self.m, first, self.b_rs, i64(plan.b_step), c, rest)
 
     def packed(self, right: V, n: V, memory: V, packing: Mapping[int, str]) -> None:
-        """Panel by panel."""
+        """The first rows pack panel after panel, then the others go over all of them."""
         b, plan = self.b, self.plan
         low, high = min(packing), max(packing)
         kernel, height = V("ptr", f"@{packing[high]}"), i64(high)
@@ -113,19 +114,20 @@ class _Rows:
             if first_height(plan, rows) != high:
                 here = b.icmp("eq", self.m, rows)
                 kernel, height = b.select(here, V("ptr", f"@{packing[low]}"), kernel), b.select(here, i64(low), height)
-        with b.loop(0, n, plan.nr, "panel") as j:
-            width = b.min_(b.sub(n, j), plan.nr)
-            self._kernel(kernel, right, j, width, i64(0), memory)
-            c = b.offset(self.c, b.mul(j, plan.out_bytes))
-            with b.repeat([height], "stripe") as stripe:
-                done = stripe.values[0]
-                left = b.sub(self.m, done)
-                level = b.min_(next_height(b, plan, left, 2 * plan.mr - 1), left)
-                rows = b.select(b.icmp("sle", left, plan.mr), left, level)
-                a, row = b.offset(self.a, b.mul(done, self.a_rs)), b.offset(c, b.mul(done, self.c_rs))
-                self._stripe(a, rows, memory, i64(plan.b_step), row, width)
-                stripe.next(b.add(done, rows))
-                stripe.again = b.icmp("slt", stripe.values[0], self.m)
+        each = panel_bytes_of(b, plan, self.k)
+        with b.loop_carry(0, n, [memory], plan.nr, "panel") as panel:
+            to = panel.values[0]
+            self._kernel(kernel, right, panel.index, b.min_(b.sub(n, panel.index), plan.nr), i64(0), to)
+            panel.next(b.offset(to, each))
+        with b.repeat([height], "stripe") as stripe:
+            done = stripe.values[0]
+            left = b.sub(self.m, done)
+            level = b.min_(next_height(b, plan, left, 2 * plan.mr - 1), left)
+            rows = b.select(b.icmp("sle", left, plan.mr), left, level)
+            a, c = b.offset(self.a, b.mul(done, self.a_rs)), b.offset(self.c, b.mul(done, self.c_rs))
+            self._stripe(a, rows, memory, i64(plan.b_step), each, c, n)
+            stripe.next(b.add(done, rows))
+            stripe.again = b.icmp("slt", stripe.values[0], self.m)
 
     def _kernel(self, kernel: V, right: V, j: V, width: V, panel: V, to: V | None = None) -> None:
         """A tile of the first rows and the columns from j on."""
@@ -135,9 +137,9 @@ class _Rows:
         args += [self.start_rs, self.k, width, i64(1), i64(0), at, i64(0), panel]
         b.call_pointer("void", kernel, [*args, *([] if to is None else [to])])
 
-    def _stripe(self, a: V, rows: V, right: V, b_rs: V, c: V, n: V) -> None:
+    def _stripe(self, a: V, rows: V, right: V, b_rs: V, panel: V, c: V, n: V) -> None:
         b, plan = self.b, self.plan
-        args = [a, self.a_rs, self.a_cs, rows, right, b_rs, i64(plan.b_step), c, self.c_rs, n, self.k]
+        args = [a, self.a_rs, self.a_cs, rows, right, b_rs, panel, c, self.c_rs, n, self.k]
         b.call("void", stripe_symbol(plan), [*args, b.cast("zext", self.more, "i64"), i64(1), i64(0), right, i64(0)])
 
 
@@ -146,7 +148,8 @@ def emit_few_entry(b: Builder, plan: GemmPlan, f: Frame, task: str, s: Extents, 
     numbers = Registers(b)
     nc = policy.few_columns(numbers, plan, s)
     chunks, each = ceil_div(b, s.n, nc), policy.k_block(numbers, plan, s.k, s.prepacked)
-    f.set(nc=nc, columns=chunks, kc=each, worker=scratch, worker_bytes=panel_bytes_of(b, plan, b.min_(s.k, each)))
+    panels = b.mul(ceil_div(b, b.min_(s.n, nc), plan.nr), panel_bytes_of(b, plan, b.min_(s.k, each)))
+    f.set(nc=nc, columns=chunks, kc=each, worker=scratch, worker_bytes=panels)
     tasks, at = b.mul(chunks, s.batch), V("ptr", f"@{task}")
 
     def here() -> list[V]:

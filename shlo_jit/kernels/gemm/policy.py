@@ -387,6 +387,7 @@ def few_columns(a: Numbers, plan: GemmPlan, s: Extents) -> N:
     some = a.least(a.ceil_div(panels, 2), a.least(a.most(a.div(a.number(tuning.GEMM_TASK), panel), 1), FEW_PANELS))
     many = a.mul(a.ceil_div(panels, tuning.GEMM_TASKS * FEW_PANELS), FEW_PANELS)
     each = a.select(a.compare("gt", panels, tuning.GEMM_TASKS * FEW_PANELS), many, some)
+    each = a.least(each, columns_of(plan, tuning.GEMM_WIDEST) // plan.nr)
     return a.mul(each, plan.nr)
 
 
