@@ -182,15 +182,9 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
         after = b.select(final, soon, b.offset(shared, block_bytes))
         fetched = b.select(prepacked, b.select(final, soon_bytes, block), i64(0))
         piece = b.min_(b.udiv(fetched, b.mul(panels, stripes)), b.mul(kc, FETCHED_A_STEP // plan.group))
-        far = b.icmp("eq", f.get("pack_a"), SHARED)
         with b.repeat([i0, after, i0], "stripe") as stripe:
             i, later, told = stripe.values
-            left = b.sub(i1, i)
-            height = b.min_(left, plan.mr)
-            if plan.kind != "amx":
-                # Panels of A have whole stripes.
-                level = next_height(b, plan, left, 2 * plan.mr - 1)
-                height = b.select(b.or_(far, b.icmp("sle", left, plan.mr)), height, level)
+            height = _height_of_stripe(b, plan, f, b.sub(i1, i))
             end = b.add(i, height)
             at = b.offset(b.offset(a, b.mul(i, a_rs)), b.mul(kb, a_cs))
             row = b.offset(c, b.mul(i, c_rs))
@@ -201,6 +195,15 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
             stripe.next(end, b.offset(later, b.mul(piece, panels)), b.select(full, end, told))
             stripe.again = b.icmp("slt", end, i1)
     b.ret()
+
+
+def _height_of_stripe(b: Builder, plan: GemmPlan, f: Frame, left: V) -> V:
+    """Of `left` rows, so that all are in tiles of a good height; panels of A have whole stripes."""
+    height = b.min_(left, plan.mr)
+    if plan.kind == "amx":
+        return height
+    whole = b.or_(b.icmp("eq", f.get("pack_a"), SHARED), b.icmp("sle", left, plan.mr))
+    return b.select(whole, height, next_height(b, plan, left, 2 * plan.mr - 1))
 
 
 def _stripe(

@@ -157,7 +157,7 @@ def _build_few(types: GemmTypes, module: ModuleText, target: Target) -> None:
     s = _Shape(b, plan)
     f = _frame(b, s)
     _count_from_k0(b, s, f)
-    emit_few_entry(b, plan, f, task, s.extents, s.scratch, s.threads)
+    emit_few_entry(b, plan, f, task, s.extents, s.threads)
     b.ret()
 
 

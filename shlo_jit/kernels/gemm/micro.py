@@ -64,8 +64,6 @@ wanted after this comes from memory meanwhile."""
 
 SUMS = 8
 """Vectors of sums that keep the units for multiply-adds busy: a row or two are done with several panels at once."""
-MOST_SUMS = 24
-"""Vectors of sums that leave registers for B, of 32."""
 ROW_GROUP = 3
 """Rows addressed from one pointer: p, p + rs, p + 2 rs are x86 addressing modes."""
 
@@ -82,10 +80,11 @@ def _height_turns(height: int) -> int:
 
 @cache
 def turns(plan: GemmPlan, rows: int) -> int:
-    """What `rows` rows take, in rows of the tallest tile."""
+    """What `rows` rows take, in rows of the tallest tile; a tile that follows another takes as long as a row to begin
+    with."""
     whole = max(rows // plan.mr - 1, 0)
     left = rows - whole * plan.mr
-    return whole * plan.mr + (_height_turns(h := first_height(plan, left)) + turns(plan, left - h) if left else 0)
+    return whole * plan.mr + (_turns_of(plan, left, first_height(plan, left)) if left else 0)
 
 
 @cache
@@ -94,7 +93,11 @@ def first_height(plan: GemmPlan, rows: int) -> int:
     if rows >= 2 * plan.mr:
         return plan.mr
     fitting = [h for h in row_counts(plan) if h <= rows]
-    return min(fitting, key=lambda h: (_height_turns(h) + turns(plan, rows - h), -h))
+    return min(fitting, key=lambda h: (_turns_of(plan, rows, h), 2 * h != rows, -h))
+
+
+def _turns_of(plan: GemmPlan, rows: int, first: int) -> int:
+    return _height_turns(first) + (1 + turns(plan, rows - first) if rows > first else 0)
 
 
 def attributes(target: Target) -> str:
@@ -218,23 +221,12 @@ class _Tile:
                 b.store(x, self._move(row, v))
 
 
-def panels_at_once(plan: GemmPlan, rows: int) -> int:
-    """Panels of a B that is read in place, which so few rows meet at a time: enough sums to keep the units busy, and
-    long pieces of its rows."""
-    return max(min(MOST_SUMS // (rows * plan.nv), SUMS // plan.nv), 1)
-
-
-def emit_kernel(
-    module: ModuleText, plan: GemmPlan, target: Target, rows: int, nv: int, panels: int = 1, packs: bool = False
-) -> str:
+def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, nv: int, panels: int = 1) -> str:
     """`void kernel(KERNEL_PARAMS)`: a tile of `rows` x `nv` vectors, or of that many of several whole panels. Returns
-    its name. With `packs` a parameter follows, the memory that gets the panel of B."""
-    name = f"{plan.symbol}_tile{rows}x{nv}" + (f"x{panels}" if panels > 1 else "") + ("_packing" if packs else "")
-    params = [*KERNEL_PARAMS, *([("ptr", "packed")] if packs else [])]
-    b = module.function(name, params, attributes=tile_attributes(target))
-    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, later, later_step, b_panel = b.params[
-        :16
-    ]
+    its name."""
+    name = f"{plan.symbol}_tile{rows}x{nv}" + (f"x{panels}" if panels > 1 else "")
+    b = module.function(name, KERNEL_PARAMS, attributes=tile_attributes(target))
+    a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, later, later_step, b_panel = b.params
     nv *= panels
     tile = _Tile(b, plan, nv, n if panels == 1 else None)
 
@@ -257,8 +249,8 @@ def emit_kernel(
     in_place = plan.kind == "plain" and len(tile.masks) > 0
     total = rows * nv
     ahead = b.mul(b_rs, tuning.GEMM_PANEL_AHEAD)
-    # Short tiles have no loads to spare, and are few.
-    fetches = 2 * rows >= plan.mr or (panels > 1 and total > SUMS)
+    # Short tiles have no loads to spare, and are few; where several panels lie together, the CPU fetches.
+    fetches = 2 * rows >= plan.mr and panels == 1
 
     def step(carry: Carry) -> None:
         acc, at, (row_b, soon) = carry.values[:total], carry.values[total:-2], carry.values[-2:]
@@ -270,11 +262,6 @@ def emit_kernel(
                 b.prefetch(b.offset(row_b, b.add(ahead, v * plan.lanes * plan.unit_bytes)))
             p = in_panels(row_b, v, plan.lanes * plan.unit_bytes)
             ys.append(b.masked_load(unit, p, tile.masks[v]) if in_place else b.load(unit, p))
-            if packs:
-                b.store(
-                    ys[-1],
-                    b.offset(b.params[-1], b.add(b.mul(carry.index, plan.b_step), v * plan.lanes * plan.unit_bytes)),
-                )
         new: list[V] = []
         here = [b.emit("ptr", f"freeze ptr {p.text}") for p in at]
         for r in range(rows):
@@ -389,8 +376,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
         # Full height, or the heights that sum up to it: columns outside, so B comes from afar only once.
         with b.repeat([rows, a, c_column, start_column], "piece") as piece:
             left, a_row, c_at, start_at = piece.values
-            size = next_height(b, plan, left, plan.mr - 1) if only is None else i64(only)
-            functions = _choose(b, heights, kernels, size)
+            size, functions = _choose(b, plan, heights, kernels, left)
             kernel = b.select(one, functions[-1], functions[0])
             args = [a_row, a_rs, a_cs, b_at, b_rs, c_at, c_rs, start_at, start_rs, k, width, runs, run_stride]
             args += [soon, later_step, b_panel]
@@ -449,13 +435,14 @@ def next_height(b: Builder, plan: GemmPlan, left: V, most: int) -> V:
     return size
 
 
-def _choose(b: Builder, heights: list[int], kernels: list[list[str]], size: V) -> list[V]:
-    """Per width, the function for tiles of that height."""
+def _choose(b: Builder, plan: GemmPlan, heights: list[int], kernels: list[list[str]], left: V) -> tuple[V, list[V]]:
+    """The height of the next tile of `left` rows and, per width, the function."""
+    size = next_height(b, plan, left, plan.mr - 1) if len(heights) > 1 else i64(heights[0])
     functions = [V("ptr", f"@{names[-1]}") for names in kernels]
     for i in range(len(heights) - 2, -1, -1):
         fits = b.icmp("eq", size, heights[i])
         functions = [b.select(fits, V("ptr", f"@{names[i]}"), f) for names, f in zip(kernels, functions, strict=True)]
-    return functions
+    return size, functions
 
 
 def _call_or_copy(b: Builder, plan: GemmPlan, kernel: V, args: list[V], full: V, rows: V, tile: V) -> None:

@@ -22,7 +22,6 @@ from shlo_jit.kernels.gemm.types import GemmPlan, itemsize, storage
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.values import V, const, i64, vector
 
-
 STEPS = 8
 """Steps of k, or rows, done together."""
 LINE = 64

@@ -22,9 +22,10 @@ class Way(Enum):
     """Tiles or vectors, as extents and strides say at the call."""
 
 
-def way_of(plan: GemmPlan, m: int, n: int, k: int, strides: Layout) -> Way:
-    """What a product that is known takes."""
-    if policy.has_few_path(plan) and policy.is_few(Ints(), plan, policy.extents_of(plan, 1, m, n, k, strides)):
+def way_of(plan: GemmPlan, m: int, n: int, k: int, strides: Layout, *, is_near: bool = True) -> Way:
+    """What a product that is known takes. `is_near`: B may be expected in a cache."""
+    s = policy.extents_of(plan, 1, m, n, k, strides)
+    if is_near and policy.has_few_path(plan) and policy.is_few(Ints(), plan, s):
         return Way.FEW
     return way_of_any(plan, m, n, k, strides)
 
