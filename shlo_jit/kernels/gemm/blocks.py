@@ -182,7 +182,7 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
         after = b.select(final, soon, b.offset(shared, block_bytes))
         fetched = b.select(prepacked, b.select(final, soon_bytes, block), i64(0))
         piece = b.min_(b.udiv(fetched, b.mul(panels, stripes)), b.mul(kc, FETCHED_A_STEP // plan.group))
-        with b.repeat([i0, after, i0], "stripe") as stripe:
+        with b.if_(b.icmp("slt", i0, i1)), b.repeat([i0, after, i0], "stripe") as stripe:
             i, later, told = stripe.values
             height = _height_of_stripe(b, plan, f, b.sub(i1, i))
             end = b.add(i, height)
