@@ -27,7 +27,7 @@ from shlo_jit.kernels.convolution.shape import (
     three,
 )
 from shlo_jit.kernels.gemm.micro import SUMS, row_counts, turns
-from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, itemsize, storage
+from shlo_jit.kernels.gemm.types import GemmTypes, itemsize, storage
 from shlo_jit.kernels.target import Target
 from shlo_jit.sizes import Size, equal, hint_of
 
@@ -410,14 +410,14 @@ class _Decision:
         plan = self.plan
         if isinstance(width, Size):
             return plan.mr, turns(plan, hint_of(width))
-        each = [(_turns_by(plan, width, n), -n) for n in row_counts(plan) if n >= SUMS - 1]
-        each = each or [(turns(plan, width), -plan.mr)]
+        heights = [n for n in row_counts(plan) if n >= SUMS - 1]
+        each = [(width // n * turns(plan, n) + turns(plan, width % n), width % n > 0, -n) for n in heights]
+        least, _, height = min(each or [(turns(plan, width), False, -plan.mr)])
         own = -(-width // -(-width // plan.mr))
         s, taps = self.shape, self.window[0] * self.window[1] * self.window[2]
         work = hint_of(self.images * self.pixels * s.groups * s.co * s.ci * taps) * self.calls
         if plan.kind == "plain" and own * plan.nv >= SUMS and work >= tuning.CONV_OWN_TILE:
-            each.append((_turns_by(plan, width, own), -own))
-        least, height = min(each)
+            least, height = min((least, height), (width // own * own + turns(plan, width % own), -own))
         return -height, least
 
     def _split_lines(self, rows: int, columns: int) -> None:
@@ -464,9 +464,3 @@ class _Decision:
         chunks = -(-self.pixels // columns)
         self._set(kind=FIRST, nc=columns, column_chunks=chunks, main_tasks=s.groups * self.images * chunks)
         self._set(worker_bytes=_round(columns * call_k * plan.unit_bytes + 1024, 64))
-
-
-def _turns_by(plan: GemmPlan, width: int, height: int) -> int:
-    """What a line takes in tiles of a height, and in others at its end, in rows of the tallest tile."""
-    whole, rest = divmod(width, height)
-    return whole * max(height, SUMS // 2) + (min(whole, 1) + turns(plan, rest) if rest else 0)
