@@ -78,6 +78,7 @@ CASES = {
     "GEMM_THIN": "dot f32 32x1024x4096",
     "GEMM_THIN_BYTES": "MLP",
     "GEMM_VECTOR_CHUNK": "dot f32 vector x 3000x3000",
+    "GEMM_VECTOR_FAR": "dot f32 vector x 3000x3000",
     "GEMM_PANEL_AHEAD": "dot f32 1536",
     "CONV_TASK": "conv 3x3 64x64x32",
     "CONV_CALL_K": "conv 3x3 16x16x192",

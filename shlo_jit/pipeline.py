@@ -134,13 +134,15 @@ def parsed(source: ProgramSource) -> Module:
         from shlo_jit.text.parser import parse_module
 
         with stage("parse"):
-            read_all(source.cuts, usable_cpus())
+            read_all((c.literal for c in source.cuts), usable_cpus())
             return parse_module(source.text, source.name, source.cuts)
     if isinstance(source, Artifact):
         from shlo_jit.bytecode.reader import read_artifact
+        from shlo_jit.text.literals import read_all
 
         with stage("parse"):
-            return read_artifact(source.data, source.name)
+            read_all(source.literals.values(), usable_cpus())
+            return read_artifact(source.data, source.name, source.literals)
     return source.make() if isinstance(source, Derived) else source
 
 

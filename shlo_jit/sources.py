@@ -8,18 +8,32 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from io import FileIO
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from shlo_jit.errors import Diagnostic, ParseError, check_text, decode_text
-from shlo_jit.runtime import known_texts
+from shlo_jit.runtime import known_files
 from shlo_jit.runtime.cache import ObjectCache, default_cache
 from shlo_jit.runtime.constants import bring
 from shlo_jit.runtime.cpus import usable_cpus
-from shlo_jit.text.literals import Characters, Cut, characters, cut_bytes, cut_string, file_characters, identity
+from shlo_jit.text.literals import (
+    Characters,
+    Cut,
+    Literal,
+    characters,
+    cut_bytes,
+    cut_string,
+    file_characters,
+    identity,
+)
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from shlo_jit.bytecode.long_literals import Read
+    from shlo_jit.bytecode.stream import Bytes
     from shlo_jit.ir.core import Module
     from shlo_jit.text.literals import Decode
 
@@ -83,8 +97,12 @@ class Text(NamedTuple):
 class Artifact(NamedTuple):
     """A program in bytecode that has not been read, and a name for it."""
 
-    data: bytes
+    data: Bytes
     name: str
+    literals: Mapping[int, Literal]
+    """Long literals, by the place of their bytes, which are not in the data."""
+    rest: bytes
+    """The data without them."""
 
 
 class Derived(NamedTuple):
@@ -180,21 +198,80 @@ def _read_path(name: str, known: bool) -> Text | Artifact:
         status = os.fstat(file.fileno())
         if stat.S_ISREG(status.st_mode) and status.st_size and not os.pread(file.fileno(), 64, 0).count(0):
             return _text_in(file, status, name, default_cache() if known else None)
+        if stat.S_ISREG(status.st_mode):
+            found = _artifact_in(file, status, name, default_cache() if known else None)
+            if found is not None:
+                return found
         return _read(_whole(file, name), name)
+
+
+def _artifact_in(file: FileIO, status: os.stat_result, name: str, cache: ObjectCache | None) -> Artifact | None:
+    """The artifact in a file, whose long literals are read anew from it."""
+    path = os.path.abspath(name)
+
+    def again(start: int, end: int) -> bytes:
+        with open(path, "rb", buffering=0) as again:
+            return os.pread(again.fileno(), end - start, start)
+
+    if cache is not None:
+        found = known_files.find(status, name, known_files.ARTIFACT, cache)
+        if found is not None:
+            from shlo_jit.bytecode.long_literals import with_known
+
+            noted, rest = found
+            data, literals = with_known(rest, noted["literals"], _part(again, *noted["place"]))
+            bring(literals.values())
+            return Artifact(data, name, literals, rest)
+    made = _artifact(lambda start, end: os.pread(file.fileno(), end - start, start), status.st_size, name, again)
+    if made is None:
+        return None
+    artifact, place = made
+    if cache is not None and artifact.literals:
+        rows = [(at, literal.digest, literal.nbytes) for at, literal in artifact.literals.items()]
+        noted = {"place": place, "literals": rows}
+        after = os.fstat(file.fileno())
+        known_files.note(status, after, name, known_files.ARTIFACT, noted, artifact.rest, cache)
+    return artifact
+
+
+def _artifact(read: Read, size: int, name: str, again: Read) -> tuple[Artifact, tuple[int, int]] | None:
+    """The artifact in some bytes, and where it begins and ends there."""
+    from shlo_jit.bytecode.glance import artifact_in
+
+    place = artifact_in(read, size)
+    if place is None:
+        return None
+    from shlo_jit.bytecode.long_literals import rest_of, without_literals
+
+    begin, end = place = place[0], min(place[1], size)
+    data, literals = without_literals(_part(read, *place), end - begin, _part(again, *place), usable_cpus())
+    bring(literals.values())
+    return Artifact(data, name, literals, rest_of(data, literals)), place
+
+
+def _part(read: Read, begin: int, end: int) -> Read:
+    return lambda a, b: read(begin + a, min(begin + b, end))
 
 
 def _text_in(file: FileIO, status: os.stat_result, name: str, cache: ObjectCache | None) -> Text:
     given = file_characters(file.fileno(), status.st_size, name, _fast_decoder)
     assert given.again is not None
     if cache is not None:
-        found = known_texts.find(status, name, given.again, cache)
+        found = known_files.find(status, name, known_files.TEXT, cache)
         if found is not None:
-            return _text_left(*found, given, name)
+            noted, data = found
+            return _text_left(data, tuple(_known_cut(given.again, *row) for row in noted["cuts"]), given, name)
     data, cuts = _cut(given, name)
     text = _text_left(data, cuts, given, name)
-    if cache is not None:
-        known_texts.note(status, os.fstat(file.fileno()), name, data, cuts, cache)
+    if cache is not None and cuts:
+        rows = [(c.at, c.start, c.literal.digest, c.literal.nbytes) for c in cuts]
+        after = os.fstat(file.fileno())
+        known_files.note(status, after, name, known_files.TEXT, {"cuts": rows}, data, cache)
     return text
+
+
+def _known_cut(again: Callable[[int, int], np.ndarray], at: int, start: int, digest: str, nbytes: int) -> Cut:
+    return Cut(at, Literal(None, digest, nbytes, partial(again, start, start + 2 * nbytes)), start)
 
 
 def _first_of_pipe(descriptor: int, name: str) -> bytes:
@@ -213,10 +290,8 @@ def _first_of_pipe(descriptor: int, name: str) -> bytes:
 
 # ---------------------------------------------------------------------- bytes and texts
 def _read(data: bytes, name: str) -> Text | Artifact:
-    from shlo_jit.bytecode.glance import artifact_in
-
-    artifact = artifact_in(data)
-    return _text_of(characters(data), name) if artifact is None else Artifact(artifact, name)
+    found = _artifact(lambda a, b: data[a:b], len(data), name, lambda a, b: data[a:b])
+    return _text_of(characters(data), name) if found is None else found[0]
 
 
 def _text_of(given: Characters, name: str) -> Text:
@@ -263,7 +338,9 @@ def content(source: Given) -> str | bytes:
     """What a program is known by in the object cache."""
     if isinstance(source, Text):
         return identity(source.text, source.cuts)
-    return source.data if isinstance(source, Artifact) else str(source)
+    if isinstance(source, Artifact):
+        return source.rest + "".join(f" {at} {literal.digest}" for at, literal in source.literals.items()).encode()
+    return str(source)
 
 
 def may_be_unknown(source: Given) -> bool:
@@ -273,7 +350,7 @@ def may_be_unknown(source: Given) -> bool:
     if isinstance(source, Artifact):
         from shlo_jit.bytecode.glance import artifact_may_be_unknown
 
-        return artifact_may_be_unknown(source.data)
+        return artifact_may_be_unknown(source.data, source.rest)
     from shlo_jit.ir.unknown import has_unknown
 
     return has_unknown(source)

@@ -113,6 +113,9 @@ COLUMN_ELEMENTS = 2048
 they fall into the same sets of the cache. Batch norm over NHWC tensors. No case moves."""
 FEW_ROWS, FEW_ROWS_ELEMENTS = 16, 4096
 """Rows below which longer rows are no row program: there is too little to do side by side. Chosen."""
+EPILOGUE_COPIES = 4
+"""Places that an epilogue writes an element of the product to, at most: the pixels that an image made twice as large
+has for one. More would be more lines than the first level cache has ways. Chosen."""
 EPILOGUE_DISTANCE = 500
 """Steps between a product and the loop that becomes its epilogue: all of them are looked at. Bounds compile time."""
 PIECE_BYTES = 4 << 10
@@ -348,6 +351,9 @@ GEMM_VECTOR_SERIAL = 1 << 17
 """Elements of the matrix up to which the caller does a product with a vector alone."""
 GEMM_VECTOR_CHUNK = 32 << 10
 """Bytes of sums that a task of such a product keeps at most: the first level cache. No case moves."""
+GEMM_VECTOR_FAR = 8 << 20
+"""Bytes of the matrix from which such a product has a task a thread: memory is read faster in long pieces. Case
+`dot f32 vector x 3000x3000`."""
 GEMM_VECTOR_AHEAD = 8 << 10
 """Bytes of the matrix, about, that such a product fetches before it wants them, where eight rows of it are fewer: the
 latency of memory times what a core reads. Chosen. `benchmarks.kernels_gemm`."""
@@ -487,6 +493,8 @@ SHARED_CONSTANT_BYTES = 64 << 10
 takes as long as reading this much of one."""
 LONG_LITERAL_DIGITS = 1000
 """Of a hexadecimal literal that is cut out of its text. Chosen: a search is far cheaper than a regular expression."""
+LONG_LITERAL_BYTES = 64 << 10
+"""Of a literal in an artifact that is kept out of the rest of it. Chosen: it is read by a call of the system or two."""
 THREADED_READ_BYTES = 8 << 20
 """Of a program's constants in the object cache from which on several threads read them. Chosen: that much takes 4 ms to
 read, and threads 2 to import."""
@@ -496,9 +504,9 @@ files of that size take 10 ms and more."""
 CACHE_WAIT_SECONDS = 5.0
 """For another process that is writing a large program into the object cache, before the program is compiled here.
 Chosen: 1 GiB, the cache's limit, is written in 2 s."""
-KNOWN_TEXT_BYTES = 1 << 20
-"""Of a file's text from which on the object cache has what is left without its literals. Chosen: that much is decoded
-in 3 ms, and an entry of the cache read in 0.2."""
+KNOWN_FILE_BYTES = 1 << 20
+"""Of a file from which on the object cache has what is left of its program without literals. Chosen: that much is
+decoded in 3 ms, and an entry of the cache read in 0.2."""
 THREADED_TEXT_BYTES = 8 << 20
 """Of a text from which on several threads decode its literals, by machine code that may have to be compiled first (10
 ms). Chosen: that much takes 5 ms to decode in Python."""

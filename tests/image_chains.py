@@ -33,15 +33,18 @@ class Program:
         self.last, self.shape = self.name(), shape
         self.lines.append(f"{self.last} = {text}")
 
-    def convolution(self, size: int, stride: int, pads: tuple[int, int], features: int, dilation: int = 1) -> None:
-        """`features`: 0 for one convolution a feature."""
+    def convolution(
+        self, size: int, stride: int, pads: tuple[int, int], features: int, dilation: int = 1, *, wide: bool = True
+    ) -> None:
+        """`features`: 0 for one convolution a feature. Not `wide`: windows of one pixel of each line."""
         n, h, w, c = self.shape
         groups, out = (c, c) if not features else (1, features)
-        kernel = (size, size, c // groups, out)
+        across, beside = (size, pads) if wide else (1, (0, 0))
+        kernel = (size, across, c // groups, out)
         k = self.constant(kernel)
-        reach = (size - 1) * dilation + 1
-        oh, ow = ((x + sum(pads) - reach) // stride + 1 for x in (h, w))
-        window = f"stride = [{stride}, {stride}], pad = [[{pads[0]}, {pads[1]}], [{pads[0]}, {pads[1]}]]"
+        sizes = (h, size, pads), (w, across, beside)
+        oh, ow = ((x + sum(pad) - (taps - 1) * dilation - 1) // stride + 1 for x, taps, pad in sizes)
+        window = f"stride = [{stride}, {stride}], pad = [[{pads[0]}, {pads[1]}], [{beside[0]}, {beside[1]}]]"
         window += f", rhs_dilate = [{dilation}, {dilation}]"
         dims = "dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"
         counts = f"{{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}}"
@@ -106,6 +109,13 @@ def bottleneck(p: Program) -> None:
 
 def pooled(p: Program) -> None:
     p.convolution(3, 1, (1, 1), 10)
+    p.finish()
+    p.pool(2, 2, (0, 0))
+
+
+def column(p: Program) -> None:
+    """Windows of one column, whose last lines alone are beyond the image."""
+    p.convolution(3, 1, (0, 2), 10, wide=False)
     p.finish()
     p.pool(2, 2, (0, 0))
 

@@ -15,6 +15,7 @@ from shlo_jit.bytecode.fields import (
     BLOB,
     COUNT,
     COUNTS,
+    ELEMENTS,
     EXTENTS,
     LOCATION,
     LOCATIONS,
@@ -120,7 +121,7 @@ ATTRIBUTES_OF_BUILTIN = (
     _location(14, "name", NAME, LOCATION),
     _location(15, "unknown"),
     Kind(17, "dense_array", (TYPE, COUNT, BLOB), _dense_array, _dense_array_parts),
-    Kind(18, "dense", (TYPE, BLOB), tensor_of, tensor_parts),
+    Kind(18, "dense", (TYPE, ELEMENTS), tensor_of, tensor_parts),
     _location(22, "range", NAME, COUNTS),
 )  # fmt: skip
 

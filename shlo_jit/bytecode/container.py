@@ -9,17 +9,18 @@ Types and attributes are not decoded here: of each, this says where its bytes ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol
 
-from shlo_jit.bytecode.stream import Cursor, Output
+from shlo_jit.bytecode.stream import Bytes, Cursor, Output
 
 MAGIC = b"ML\xefR"
 NEWEST = 6
 """The newest bytecode that is read."""
 STRINGS, DIALECTS, ATTRIBUTES, OFFSETS, IR, RESOURCES, RESOURCE_OFFSETS, DIALECT_VERSION, PROPERTIES = range(9)
 ALIGNED = 0x80
+NEEDED = (STRINGS, DIALECTS, ATTRIBUTES, OFFSETS, IR)
 TITLES = "strings dialects types offsets operations resources resource-offsets dialect-version properties".split()
 
 
@@ -41,7 +42,7 @@ class Container(NamedTuple):
     ir: Cursor
 
 
-def head(data: bytes) -> tuple[int, str, Cursor]:
+def head(data: Bytes) -> tuple[int, str, Cursor]:
     """The version of the bytecode, who wrote it, and the rest of the file."""
     c = Cursor(data, 0, len(data))
     if data[:4] != MAGIC:
@@ -54,11 +55,11 @@ def head(data: bytes) -> tuple[int, str, Cursor]:
     return version, c.text(), c
 
 
-def read_container(data: bytes) -> Container:
+def read_container(data: Bytes) -> Container:
     """Raises Damaged."""
     version, producer, rest = head(data)
     found = _sections(rest)
-    for needed in (STRINGS, DIALECTS, ATTRIBUTES, OFFSETS, IR):
+    for needed in NEEDED:
         if needed not in found:
             rest.fail(f"the file has no section of {TITLES[needed]}", len(data))
     strings = _strings(found[STRINGS])
@@ -66,6 +67,12 @@ def read_container(data: bytes) -> Container:
     attributes, types = _entries(found[OFFSETS], found[ATTRIBUTES], dialects)
     properties = _properties(found[PROPERTIES]) if PROPERTIES in found else []
     return Container(version, producer, strings, ops, attributes, types, properties, found[IR])
+
+
+def attribute_entries(found: Mapping[int, Cursor], version: int) -> list[Entry]:
+    """Where the attributes of a file with these sections are; of their section, nothing is read. Raises Damaged."""
+    dialects, _ = _dialects(found[DIALECTS], version, _strings(found[STRINGS]))
+    return _entries(found[OFFSETS], found[ATTRIBUTES], dialects)[0]
 
 
 def section(c: Cursor) -> tuple[int, Cursor]:

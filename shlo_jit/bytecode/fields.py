@@ -265,6 +265,8 @@ def _write_blob(out: Output, made: Made, value: bytes | memoryview) -> None:
 
 
 BLOB = Field(lambda c: c.take(c.varint()), _write_blob)
+ELEMENTS = Field(lambda c: c.blob(c.varint()), _write_blob)
+"""A blob that may have been kept out of the file."""
 """Bytes, with their number in front; viewed when read."""
 
 LOCATIONS = listed(LOCATION)

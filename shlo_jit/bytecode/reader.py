@@ -10,14 +10,15 @@ does not see that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from shlo_jit.bytecode import container
 from shlo_jit.bytecode.container import Container, read_container
 from shlo_jit.bytecode.op_attributes import Plan, plan_of
 from shlo_jit.bytecode.printed import PrintedSource
-from shlo_jit.bytecode.stream import Cursor, Damaged, long_varint, varint
+from shlo_jit.bytecode.stream import Bytes, Cursor, Damaged, long_varint, varint
 from shlo_jit.bytecode.tables import Locations, Tables
 from shlo_jit.bytecode.versions import LAST, version_of_producer
 from shlo_jit.deep import NESTING_LIMIT, deeply
@@ -27,10 +28,12 @@ from shlo_jit.ir.collector import paused_collector
 from shlo_jit.ir.core import Block, Module, Op, Region, Value
 from shlo_jit.ir.types import Type
 from shlo_jit.log import log
+from shlo_jit.text.literals import Literal
 
 HAS_DICTIONARY, HAS_RESULTS, HAS_OPERANDS, HAS_SUCCESSORS, HAS_REGIONS, HAS_ORDERS, HAS_PROPERTIES = (
     1, 2, 4, 8, 16, 32, 64,
 )  # fmt: skip
+NONE: Mapping[int, Literal] = MappingProxyType({})
 ONE = 1 << 1 | 1
 """The number 1, written."""
 RARE = HAS_SUCCESSORS | HAS_ORDERS
@@ -45,15 +48,16 @@ KnownOp = tuple[str, dict[str, Any], bool]
 
 @deeply
 @paused_collector()
-def read_artifact(data: bytes, name: str = "<bytes>") -> Module:
-    """The program in a portable artifact. Raises ParseError, which says at which byte."""
+def read_artifact(data: Bytes, name: str = "<bytes>", literals: Mapping[int, Literal] = NONE) -> Module:
+    """The program in a portable artifact, but for the bytes of literals, which are given by their places. Raises
+    ParseError, which says at which byte."""
     try:
-        return _Reader(data, name).module()
+        return _Reader(data, name, literals).module()
     except Damaged as damage:
         raise _refusal(data, name, damage) from None
 
 
-def _refusal(data: bytes, name: str, damage: Damaged) -> ParseError:
+def _refusal(data: Bytes, name: str, damage: Damaged) -> ParseError:
     hint = ""
     try:
         _, producer, _ = container.head(data)
@@ -71,11 +75,11 @@ def _refusal(data: bytes, name: str, damage: Damaged) -> ParseError:
 class _Reader:
     """Where it is in the ops, and the values that can be seen there."""
 
-    def __init__(self, data: bytes, name: str):
+    def __init__(self, data: Bytes, name: str, literals: Mapping[int, Literal]):
         self.data = data
         self.file: Container = read_container(data)
         self.version = self.file.version
-        self.tables = Tables(data, self.file)
+        self.tables = Tables(data, self.file, literals)
         self.source = PrintedSource(name)
         self.values: list[Value | None] = []
         """By number; those of the regions around, too, as far as they can be seen."""
@@ -262,7 +266,7 @@ class _Reader:
             c.fail("an operand is none of the values here" if at < c.end else "the file ends in an operation", start)
         c.at = at
 
-    def result_types(self, found: list[Type], data: bytes, at: int) -> int:
+    def result_types(self, found: list[Type], data: Bytes, at: int) -> int:
         """Any number of types; where they end."""
         count, at = varint(data, at)
         for _ in range(count):
@@ -365,7 +369,7 @@ class _Reader:
         return found
 
 
-def _read_operands(found: list[Any], values: Sequence[Value | None], data: bytes, at: int) -> int:
+def _read_operands(found: list[Any], values: Sequence[Value | None], data: Bytes, at: int) -> int:
     """Values by their numbers, None for one that is not yet defined; where they end."""
     count, at = varint(data, at)
     for _ in range(count):

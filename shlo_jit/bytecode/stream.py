@@ -9,8 +9,11 @@ makes its reader take more memory than some multiple of its size.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from mmap import mmap
+from typing import NoReturn, TypeAlias
 
+Bytes: TypeAlias = "bytes | mmap"
+"""A file, or memory of its size."""
 WIDEST = (1 << 64) - 1
 SIGN = 1 << 63
 
@@ -23,13 +26,13 @@ class Damaged(Exception):
         self.message, self.at = message, at
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def varint(data: Bytes, at: int) -> tuple[int, int]:
     """A number, and where it ends. Raises IndexError at the end of the file."""
     first = data[at]
     return (first >> 1, at + 1) if first & 1 else long_varint(data, at)
 
 
-def long_varint(data: bytes, at: int) -> tuple[int, int]:
+def long_varint(data: Bytes, at: int) -> tuple[int, int]:
     """A number of more than one byte, and where it ends. Raises IndexError at the end of the file."""
     first = data[at]
     if first & 2:
@@ -50,7 +53,7 @@ class Cursor:
 
     __slots__ = ("at", "data", "end")
 
-    def __init__(self, data: bytes, at: int, end: int):
+    def __init__(self, data: Bytes, at: int, end: int):
         self.data, self.at, self.end = data, at, end
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:

@@ -11,10 +11,11 @@ from shlo_jit.bytecode.builtin_kinds import BUILTIN
 from shlo_jit.bytecode.container import Container, Entry
 from shlo_jit.bytecode.kinds import Dialect, Kind
 from shlo_jit.bytecode.locations import UNKNOWN, Location
-from shlo_jit.bytecode.stream import Cursor, Damaged
+from shlo_jit.bytecode.stream import Bytes, Cursor, Damaged
 from shlo_jit.bytecode.vhlo_kinds import VHLO
 from shlo_jit.errors import StableHLOError
 from shlo_jit.ir.attributes import OpaqueAttr
+from shlo_jit.text.literals import Literal
 from shlo_jit.text.parser import attribute_of_text
 from shlo_jit.text.types import type_of_text
 
@@ -48,10 +49,12 @@ class Tables(Cursor):
     """The types and attributes, and a cursor over the bytes of the one that is being decoded: what fields are read
     from."""
 
-    __slots__ = ("depth", "entries", "places", "size", "sizes", "strings", "values")
+    __slots__ = ("depth", "entries", "literals", "places", "size", "sizes", "strings", "values")
 
-    def __init__(self, data: bytes, container: Container):
+    def __init__(self, data: Bytes, container: Container, literals: Mapping[int, Literal]):
         super().__init__(data, 0, 0)
+        self.literals = literals
+        """Whose bytes are not in the data, by their places."""
         self.strings = container.strings
         self.entries = (container.attributes, container.types)
         self.values: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
@@ -62,6 +65,14 @@ class Tables(Cursor):
         self.depth = 0
         self.places: dict[int, OpaqueAttr | None] = {}
         """Locations that have been met, whose texts `Locations` makes."""
+
+    def blob(self, n: int) -> memoryview | Literal:
+        """The next n bytes, viewed; a literal that was kept out of the data."""
+        literal = self.literals.get(self.at)
+        if literal is None or literal.nbytes != n:
+            return self.take(n)
+        self.skip(n)
+        return literal
 
     def attribute(self, index: int, at: int) -> Any:
         """Attribute number `index`, which is asked for at `at`."""

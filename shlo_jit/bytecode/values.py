@@ -13,7 +13,8 @@ from shlo_jit.ir.attributes import Dense, FloatAttr, IntegerAttr
 from shlo_jit.ir.dense_text import to_bytes
 from shlo_jit.ir.types import DTYPES, ScalarType, TensorType, Type, round_to, tensor
 from shlo_jit.text.attributes import as_signed, one_integer
-from shlo_jit.text.dense import from_bytes, splat
+from shlo_jit.text.dense import from_bytes, of_literal, splat
+from shlo_jit.text.literals import Literal
 
 Number = tuple[Type, int]
 
@@ -51,10 +52,13 @@ def float_parts(value: FloatAttr) -> tuple[Number]:
 
 
 # ---------------------------------------------------------------------- tensors
-def tensor_of(type: Type, blob: memoryview) -> Dense:
+def tensor_of(type: Type, blob: memoryview | Literal) -> Dense:
     """Bytes of all elements, or of one that all are like; copied to where a program wants them if need be."""
     if not isinstance(type, TensorType) or not type.is_static:
         raise ValueError("the elements of a literal need a tensor type with a static shape")
+    if isinstance(blob, Literal):
+        is_bits = type.storage.name == "i1"
+        return Dense(type, _booleans(type, blob.data.data)) if is_bits else of_literal(blob, type)
     return _small(type, bytes(blob)) if len(blob) <= SMALL else _literal(type, blob)
 
 

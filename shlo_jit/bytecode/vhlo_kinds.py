@@ -8,8 +8,8 @@ from typing import Any
 from shlo_jit.bytecode.fields import (
     ATTRIBUTE,
     ATTRIBUTES,
-    BLOB,
     COUNT,
+    ELEMENTS,
     EXTENTS,
     F64,
     F64S,
@@ -162,7 +162,7 @@ ATTRIBUTES_OF_VHLO = (
     enum(12, "rng_algorithm"),
     enum(13, "rng_distribution", first=1),
     Kind(14, "string", (STRING,), itself, one),
-    Kind(15, "tensor", (TYPE, BLOB), tensor_of, tensor_parts),
+    Kind(15, "tensor", (TYPE, ELEMENTS), tensor_of, tensor_parts),
     enum(16, "transpose"),
     Kind(17, "type", (TYPE,), type_attribute, lambda value: (value.type,)),
     Kind(18, "bounds", (EXTENTS,), bounds, bounds_parts),

@@ -30,7 +30,7 @@ def _may_be_global(source: ProgramSource) -> bool:
     if isinstance(source, Text):
         return any(mark in source.text for mark in MARKS)
     if isinstance(source, Artifact):  # where an op's name stands without its dialect
-        return any(mark.removeprefix("sdy.").encode() in source.data for mark in MARKS)
+        return any(mark.removeprefix("sdy.").encode() in source.rest for mark in MARKS)
     from shlo_jit.distributed.manual import is_manual
     from shlo_jit.ir.core import walk
 

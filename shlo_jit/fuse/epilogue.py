@@ -7,12 +7,17 @@ concatenation.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
+
 from shlo_jit import tuning
-from shlo_jit.fuse.nest import Nest, covers, is_wide
+from shlo_jit.fuse.nest import Nest, Node, Store, covers, is_wide
 from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, Step
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
+from shlo_jit.ir.index import At, Expr, variables
+from shlo_jit.sizes import surely
 
 HOSTS = {"stablehlo.dot_general", "stablehlo.convolution"}
 
@@ -52,7 +57,8 @@ class _Attaching:
         (step,) = readers
         if not isinstance(step, NestStep):
             return Refusal(f"a {step.title} reads the product")
-        refusal = unfit(step.nest, value)
+        nest = unrolled_copies(step.nest, value)
+        refusal = unfit(nest, value)
         if refusal is not None:
             return refusal
         index, at = self.place[id(host)], self.place[id(step)]
@@ -62,6 +68,7 @@ class _Attaching:
         wanted = needed(step, between)
         if any(value in s.reads or depends(s, host, between) for s in wanted):
             return Refusal("the loop that reads it also reads what is made of the product")
+        step.nest = nest
         host.epilogue = step
         for v in step.reads:
             del self.readers[v][step]
@@ -77,6 +84,30 @@ class _Attaching:
         for i, s in enumerate(order, index):
             self.place[id(s)] = i
         return None
+
+
+def unrolled_copies(nest: Nest, value: Value) -> Nest:
+    """The nest with a store for each turn of its short loops that say only where elements go: those of an image that
+    is made larger by repeating pixels. Each element of the value is met once then. The nest itself, where there are no
+    such loops, or too many turns."""
+    read = {v for k in nest.loads for v in variables(k[1])}
+    short = [v for v, n in enumerate(nest.extents) if is_wide(n) and v not in read and v not in nest.reduce_vars]
+    turns = 1
+    for v in short:
+        turns *= nest.extents[v]
+    if not short or nest.turns is not None or not surely(lambda: turns <= tuning.EPILOGUE_COPIES):
+        return nest
+    extents = [1 if v in short else n for v, n in enumerate(nest.extents)]
+    out = replace(nest, extents=extents, nodes={}, loads=dict(nest.loads), stores=[])
+    for turn in product(*(range(nest.extents[v]) for v in short)):
+        table = {v: Expr(i) for v, i in zip(short, turn, strict=True)}
+        keys = {(w, at): (w, ix.substitute(at, table)) for w, at in [*nest.nodes, *nest.loads]}
+        out.nodes |= {keys[k]: Node(n.op, [keys[o] for o in n.operands]) for k, n in nest.nodes.items()}
+        out.stores += [
+            Store(s.value, ix.substitute(s.at, table), s.target, ix.substitute(At(s.index), table).index)
+            for s in nest.stores
+        ]
+    return out
 
 
 def unfit(nest: Nest, value: Value) -> Refusal | None:

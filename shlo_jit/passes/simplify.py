@@ -163,6 +163,8 @@ class _Simplify:
         if not isinstance(t, TensorType) or not t.is_fixed:
             return None
         array = operand.array
+        if not array.size:  # maxima of nothing are none of NumPy's
+            return [self.splat(t, initial.array)]
         found = reducer.reduce(array, tuple(op.ints("dimensions")), dtype=array.dtype)
         with np.errstate(all="ignore"):
             return [self.make(Dense(t, np.asarray(reducer(found, initial.array), array.dtype).reshape(t.extents)))]

@@ -15,7 +15,7 @@ from shlo_jit.ir.core import Op
 from shlo_jit.ir.digests import note_made, sealed
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.convolution.convolution import ConvShape, conv_routine, conv_symbol, conv_table
-from shlo_jit.kernels.convolution.decision import kernel_blocks
+from shlo_jit.kernels.convolution.decision import has_idle_lines, kernel_blocks
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FIELDS, WAYS
 from shlo_jit.kernels.gemm.policy import PREPACKED, WORDS
@@ -30,6 +30,8 @@ from shlo_jit.schedule.schedule import Context
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.sizes import NotSymbolic, Size, equal
 
+LARGE = 2.0**15
+"""A number that all types of sums hold."""
 MAX_SPATIAL = 3
 """Spatial dimensions that the routine has loops for."""
 
@@ -69,6 +71,10 @@ class ConvolutionSchedule(PanelsSchedule):
                     "input", f"copied with its padding, {count(t['copy_tasks'], 'task')}", "no pixel needs a test then"
                 )
             )
+        if t["leaves_padding"]:
+            out.append(
+                Note("window", "lines that meet padding alone are left out", "the kernel is constant and finite")
+            )
         if t["margin_line"]:
             out.append(Note("input", "copied at the margins of the image", "most windows lie inside of it"))
         if self.prepacked is not None:
@@ -87,12 +93,16 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
     """`lines`: of an image's, so many at most are made by a call, if not all of all images."""
     op, target = step.op, context.target
     whole, types = conv_shape(op), gemm_types(op)
-    # A single line of pixels may be cut into several, and the call could not tell them apart.
-    shape = replace(whole, batch=1, output=(max(2, lines), *whole.output[1:])) if lines else whole
-    calls = -(-whole.batch * whole.output[0] // lines) if lines else 1
+    shape, calls = whole, 1
+    if lines:
+        height, *others = whole.output
+        # A single line of pixels may be cut into several, and the call could not tell them apart.
+        shape = replace(whole, batch=1, output=(max(2, lines), *others), lines=height)
+        calls = -(-whole.batch * height // lines)
     kernel = op.operands[1].op
     is_constant = kernel is not None and kernel.name == "stablehlo.constant"
-    table = tuple(conv_table(shape, types, target, is_constant, calls))
+    leaves_padding = kernel is not None and is_constant and has_idle_lines(whole) and _is_finite(kernel.constant)
+    table = tuple(conv_table(shape, types, target, is_constant, calls, leaves_padding))
     t = dict(zip(FIELDS, table, strict=True))
     blocks = kernel_blocks(shape, types, target) if t["w_prepacked"] else []
     pixels, features = prod(whole.output), whole.co * whole.groups
@@ -110,6 +120,16 @@ def convolution_of(step: OpStep, context: Context, lines: int = 0) -> Convolutio
         scratch=Scratch.of(lambda threads: t["scratch_workers"] + max(1, threads) * t["worker_bytes"] + 64),
         routines=(conv_routine(types, target, t["kind"], t["made_for"]),),
     )
+
+
+def _is_finite(kernel: Dense) -> bool:
+    """Whether products with zero are zeros, also after a conversion to the type of the sums."""
+
+    def ends(array: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            return np.array([array.min(), array.max()], np.float64)
+
+    return bool((np.abs(kernel.derived("ends", ends)) < LARGE).all())
 
 
 def _panels(op: Op, width: int, blocks: list[int], types: GemmTypes, context: Context) -> np.ndarray:

@@ -37,7 +37,7 @@ class LiteralRefusal(ValueError):
 def decode_dense(text: str, type: TensorType) -> Dense:
     """The value of `text`, which is `dense<...>` as a whole."""
     if isinstance(text, LiteralToken):
-        return _of_literal(text.literal, type)
+        return of_literal(text.literal, type)
     return _small(text, type) if len(text) <= 128 else _decode(text, type)
 
 
@@ -46,7 +46,7 @@ def _check_static(type: TensorType) -> None:
         raise LiteralRefusal("elements literal type must have static shape")
 
 
-def _of_literal(literal: Literal, type: TensorType) -> Dense:
+def of_literal(literal: Literal, type: TensorType) -> Dense:
     """The value whose bytes are in the literal; what cannot be is an error here and now."""
     _check_static(type)
     value = Dense(type, decode=lambda: from_bytes(literal.data, type), release=literal.release)

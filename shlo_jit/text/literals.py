@@ -224,9 +224,9 @@ def cut_bytes(given: Characters, threads: int = 1, fast: Fast | None = None) -> 
     return b"".join([*parts, given.read(done, given.size)]), tuple(cuts)
 
 
-def read_all(cuts: Iterable[Cut], threads: int) -> None:
+def read_all(literals: Iterable[Literal], threads: int) -> None:
     """Read those literals that have not been read yet, in so many threads. Raises OSError as `Literal.data`."""
-    waiting = [c.literal for c in cuts if not c.literal.is_read]
+    waiting = [literal for literal in literals if not literal.is_read]
     if sum(literal.nbytes for literal in waiting) < tuning.THREADED_TEXT_BYTES or threads < 2:
         return  # they are read when they are asked for
     with thread_pool(threads, "shlo_jit literals") as executor:

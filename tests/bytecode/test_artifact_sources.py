@@ -67,7 +67,7 @@ def test_the_object_cache_knows_artifacts(monkeypatch: pytest.MonkeyPatch) -> No
     """What it has is not even read."""
     shlo_jit.compile(ARTIFACT)
 
-    def refuse(data: bytes, name: str) -> None:
+    def refuse(*given: object) -> None:
         raise AssertionError("read again")
 
     monkeypatch.setattr(reader, "read_artifact", refuse)

@@ -10,7 +10,7 @@ from shlo_jit.options import CompileOptions
 from shlo_jit.pipeline import lower
 from shlo_jit.stages import show
 
-T, ROW, WIDE = "tensor<32x32xf32>", "tensor<32xf32>", "tensor<4x32x32xf32>"
+T, ROW, WIDE = "tensor<32x32xf32>", "tensor<32xf32>", "tensor<5x32x32xf32>"
 DOT = f"%d = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : ({T}, {T}) -> {T}"
 ZERO = "%zero = stablehlo.constant dense<0.0> : tensor<f32>\n%o = stablehlo.constant dense<1> : tensor<i32>"
 

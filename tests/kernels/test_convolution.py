@@ -16,7 +16,7 @@ import shlo_jit
 from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.convolution.convolution import TASKS, ConvShape, conv_routine, conv_scratch_bytes, conv_symbol
-from shlo_jit.kernels.convolution.decision import conv_table, kernel_blocks
+from shlo_jit.kernels.convolution.decision import conv_table, has_idle_lines, kernel_blocks
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FEATURES_FEW, FIELDS, GROUPED
 from shlo_jit.kernels.gemm.gemm import GemmTypes
@@ -166,7 +166,8 @@ def run(
         strides=p.stride, pad_low=p.low, lhs_dilation=p.ldil, rhs_dilation=p.rdil,
     )  # fmt: skip
     assert cs[0] == p.co * feature or p.g == 1 or c.size == 0
-    table = np.array(conv_table(shape, types, t, is_constant), np.int64)
+    leaves_padding = is_constant and has_idle_lines(shape)
+    table = np.array(conv_table(shape, types, t, is_constant, leaves_padding=leaves_padding), np.int64)
     size = conv_scratch_bytes(shape, types, t, threads, is_constant)
     kernel = as_wanted(w, shape, table, types, t)
     scratch = guarded.scratch(size)
@@ -278,6 +279,28 @@ def test_margins(names: tuple[str, str, str], target: str, monkeypatch: pytest.M
     assert found >= 15, found
 
 
+@pytest.mark.parametrize("call_k", [64, 1152])
+@pytest.mark.parametrize("margins", [0, 1000])
+@pytest.mark.parametrize("names", [CASES[0], CASES[2], CASES[4]], ids="-".join)
+def test_lines_that_meet_padding_alone(
+    names: tuple[str, str, str], margins: int, call_k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are left out, of one call for the whole window or of a call for each of its lines, the first ones too: then
+    the sums begin with a later one. With a copy of the padded input, and where tasks copy what is at its margins."""
+    monkeypatch.setattr(tuning, "CONV_MARGINS", margins)
+    monkeypatch.setattr(tuning, "CONV_CALL_K", call_k)
+    pick, found = random.Random(repr(names)), 0
+    for seed in range(40):
+        p = Problem(pick, 2, g=pick.choice([1, 1, 2]), ldil=1, co=pick.choice([3, 16, 40]), ci=pick.choice([3, 16]))
+        p.window, p.rdil = (pick.choice([2, 3, 4, 5]), p.window[1]), (p.rdil[0], 1)
+        p.low, p.high = (tuple(pick.choice([0, 1, 2, 3]) for _ in p.input) for _ in range(2))
+        p.size_output()
+        p.input = (p.input[0], p.input[1] - p.output[1] % -28 * p.stride[1])  # whole tiles of 14 pixels
+        p.size_output()
+        found += run(p, names, seed, "native", 2, is_constant=True)["leaves_padding"]
+    assert found >= 8, found
+
+
 @pytest.mark.parametrize("target", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("names", CASES, ids="-".join)
 def test_few_features(names: tuple[str, str, str], target: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,6 +351,26 @@ def test_depthwise_windows(names: tuple[str, str, str], size: int, target: str) 
         run(p, names, seed, target, threads=3)
     deep = Problem(pick, 3, g=16, ci=1, co=1, ldil=1, rdil=1, window=3, input=5, stride=1)
     run(deep, names, 0)
+
+
+@pytest.mark.parametrize("size, channels", [(3, 3), (3, 17), (5, 3)])
+def test_depthwise_windows_below_the_image(size: int, channels: int) -> None:
+    """Of the last windows the first line alone is inside; it is read up to the end of the input and no further."""
+    rng, (h, w) = np.random.default_rng(size), (9, 7)
+    x, k = (rng.standard_normal(s).astype(np.float32) for s in ((1, h, w, channels), (size, size, 1, channels)))
+    given, kernel, made = (f"tensor<{'x'.join(map(str, s))}xf32>" for s in (x.shape, k.shape, (1, h, w, channels)))
+    exe = guarded.compile(
+        f"""func.func @main(%x: {given}, %k: {kernel}) -> {made} {{
+             %0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+               window = {{pad = [[0, {size - 1}], [0, {size - 1}]]}}
+               {{batch_group_count = 1 : i64, feature_group_count = {channels} : i64}} : ({given}, {kernel}) -> {made}
+             return %0 : {made}
+           }}"""
+    )
+    wide = np.zeros((1, h + size - 1, w + size - 1, channels))
+    wide[:, :h, :w] = x
+    want = sum(wide[:, i : i + h, j : j + w] * k[i, j, 0] for i in range(size) for j in range(size))
+    np.testing.assert_allclose(exe(x, k), want, rtol=1e-5, atol=1e-5)
 
 
 def test_depthwise_windows_of_one_plane_and_padding_in_depth() -> None:

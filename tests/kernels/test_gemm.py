@@ -359,7 +359,9 @@ def test_special_values() -> None:
 def test_same_bits_for_any_threads() -> None:
     rng = np.random.default_rng(0)
     types = GemmTypes("f32", "f32", "f32")
-    for shape in [(1, 300, 700, 500), (1, 64, 900, 300), (20, 40, 50, 60), (1, 1, 3000, 500), (1, 7, 900, 700)]:
+    shapes = [(1, 300, 700, 500), (1, 64, 900, 300), (20, 40, 50, 60), (1, 1, 3000, 500), (1, 7, 900, 700)]
+    # Large matrices with vectors, which are cut by the number of threads; also where the sums of one are too many.
+    for shape in [*shapes, (1, 1, 3000, 800), (1, 3, 3000, 800), (1, 1, 9001, 240), (1, 1, 700, 3100)]:
         batch, m, n, k = shape
         a, b = values(rng, "f32", (batch, m, k)), values(rng, "f32", (batch, k, n))
         one, five = product(types, a, b), product(types, a, b, threads=5)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import guarded
 import numpy as np
 import pytest
-from image_chains import Program, bottleneck, pooled, skipped, stem
+from image_chains import Program, bottleneck, column, pooled, skipped, stem
 
 from shlo_jit import tuning
 
@@ -43,6 +43,8 @@ CHAINS: list[tuple[Callable[[Program], None], tuple[int, int, int, int]]] = [
     (bottleneck, (3, 9, 40, 8)),
     (pooled, (1, 24, 32, 5)),
     (pooled, (2, 22, 13, 16)),
+    (column, (1, 24, 32, 5)),
+    (column, (2, 31, 7, 16)),
     (skipped, (1, 24, 28, 7)),
     (skipped, (2, 16, 26, 3)),
     (stem, (1, 61, 60, 3)),
@@ -63,7 +65,7 @@ def test_chains(case: int, buffer: int, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other targets of x86-64")
 @pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v2"])
-@pytest.mark.parametrize("case", [0, 4, 7])
+@pytest.mark.parametrize("case", [0, 4, 6, 9])
 def test_other_targets(case: int, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write, shape = CHAINS[case]
     program = Program(shape, case)

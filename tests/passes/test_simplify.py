@@ -233,3 +233,17 @@ return %0 : {r}"""
     assert names(after(text, simplify)) == ["constant", "return"]
     computed = shlo_jit.compile(one(sums, f"(%c: {t}) -> {r}"), cache=False)(data.astype(DTYPES[dtype].numpy))
     np.testing.assert_array_equal(shlo_jit.compile(text, cache=False)(), computed)
+
+
+@pytest.mark.parametrize("reducer", ["add", "maximum", "minimum", "and"])
+@pytest.mark.parametrize("shape, dimension, left", [("5x0", 1, "5x"), ("0x3", 1, "0x"), ("0", 0, "")])
+def test_no_elements_of_constants_are_reduced(reducer: str, shape: str, dimension: int, left: str) -> None:
+    t, r = f"tensor<{shape}xi32>", f"tensor<{left}i32>"
+    text = one(
+        f"%i = stablehlo.constant dense<7> : tensor<i32>\n"
+        f"%0 = stablehlo.reduce(%c init: %i) applies stablehlo.{reducer} across dimensions = [{dimension}]"
+        f" : ({t}, tensor<i32>) -> {r}\nreturn %0 : {r}",
+        f"(%c: {t}) -> {r}",
+    )
+    found = shlo_jit.compile(text, cache=False)(np.zeros([int(n) for n in shape.split("x")], np.int32))
+    np.testing.assert_array_equal(found, np.full(found.shape, 7))

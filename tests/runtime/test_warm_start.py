@@ -16,7 +16,7 @@ import pytest
 import shlo_jit
 from shlo_jit import sources, tuning
 from shlo_jit.codegen import processor, target
-from shlo_jit.runtime import known_texts, machine, stored
+from shlo_jit.runtime import known_files, machine, stored
 from shlo_jit.runtime.cache import ObjectCache, host_key
 
 N = 48
@@ -37,9 +37,9 @@ def program(weights: np.ndarray, result: str = "%0") -> str:
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of a program's file that counts as settled, with a cache of its own."""
     monkeypatch.setenv("SHLO_JIT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(tuning, "KNOWN_TEXT_BYTES", 1000)
+    monkeypatch.setattr(tuning, "KNOWN_FILE_BYTES", 1000)
     monkeypatch.setattr(tuning, "SHARED_CONSTANT_BYTES", 1000)
-    monkeypatch.setattr(known_texts, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(known_files, "SETTLED_SECONDS", -1.0)
     file = tmp_path / "program.mlir"
     file.write_text(program(WEIGHTS), encoding="utf-8")
     return file
@@ -97,7 +97,7 @@ def test_a_file_that_was_written_to_is_another(path: Path, cut: list[Any], keeps
 def test_a_file_that_may_still_be_written_to_is_not_noted(
     path: Path, cut: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_texts, "SETTLED_SECONDS", 1000.0)
+    monkeypatch.setattr(known_files, "SETTLED_SECONDS", 1000.0)
     for _ in range(2):
         np.testing.assert_array_equal(call(path), WEIGHTS)
     assert len(cut) == 2

@@ -140,6 +140,45 @@ def test_the_input_is_copied_where_pixels_need_padding() -> None:
     assert padded.scratch.fixed - inside.scratch.fixed > 58 * 58 * 64 * 4 - 1024
 
 
+def bordered(kernel: np.ndarray, extent: int = 14, stride: int = 1) -> str:
+    """An image of 8 features with a line of padding around it, by a constant kernel of 3 x 3."""
+    y, x = (extent - 1) // stride + 1, f"tensor<1x{extent}x{extent}x8xf32>"
+    w, r = f"tensor<3x3x8x{kernel.shape[3]}xf32>", f"tensor<1x{y}x{y}x{kernel.shape[3]}xf32>"
+    return main(
+        f"%x: {x}",
+        r,
+        f"""%w = stablehlo.constant dense<"0x{kernel.tobytes().hex()}"> : {w}
+        %y = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+          window = {{stride = [{stride}, {stride}], pad = [[1, 1], [1, 1]]}}
+          {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : ({x}, {w}) -> {r}""",
+    )
+
+
+def test_lines_of_padding_are_left_out_of_finite_kernels() -> None:
+    kernel = np.ones((3, 3, 8, 16), np.float32)
+    kernel[0, 0, 0, 0] = -3
+
+    def leaves(kernel: np.ndarray, **how: int) -> int:
+        found = the_schedule(bordered(kernel, **how), AVX512)
+        assert isinstance(found, ConvolutionSchedule)
+        return field(found, "leaves_padding")
+
+    assert leaves(kernel) == 1 == leaves(kernel, stride=2)
+    assert field(convolution((1, 14, 14, 8), 3, 16, padding=1), "leaves_padding") == 0, "an argument may be infinite"
+    for other in (np.inf, -np.inf, np.nan):
+        kernel[2, 1, 3, 5] = other
+        assert leaves(kernel) == 0, other
+
+
+def test_infinite_kernels_meet_the_padding() -> None:
+    """Zero times infinity is no number: at the border only, where the infinity meets padding."""
+    kernel = np.ones((3, 3, 8, 16), np.float32)
+    kernel[0, 1, 3, 5] = np.inf
+    y = shlo_jit.compile(bordered(kernel))(np.ones((1, 14, 14, 8), np.float32))
+    assert np.isnan(y[0, 0, :, 5]).all() and np.isposinf(y[0, 1:, :, 5]).all()
+    assert np.isfinite(np.delete(y, 5, 3)).all()
+
+
 def test_a_task_has_so_many_multiply_adds() -> None:
     """Rows of a task: whole tiles, with all of k and a chunk of columns."""
     found = convolution((4, 58, 58, 64), 3, 64)

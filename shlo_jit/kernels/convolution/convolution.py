@@ -27,6 +27,7 @@ from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.convolution.decision import conv_scratch_bytes, conv_table
 from shlo_jit.kernels.convolution.depthwise import emit_depthwise_task
+from shlo_jit.kernels.convolution.gather import emit_gather
 from shlo_jit.kernels.convolution.grouped import emit_grouped_task
 from shlo_jit.kernels.convolution.input import (
     FRAME,
@@ -42,7 +43,6 @@ from shlo_jit.kernels.convolution.planes import emit_planes_task
 from shlo_jit.kernels.convolution.products import (
     emit_few_task,
     emit_first_task,
-    emit_gather,
     emit_images_task,
     emit_last_task,
 )

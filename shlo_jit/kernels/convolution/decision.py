@@ -33,11 +33,18 @@ from shlo_jit.sizes import Size, equal, hint_of
 
 
 def conv_table(
-    shape: ConvShape, types: GemmTypes, target: Target, is_constant: bool = False, calls: int = 1
+    shape: ConvShape,
+    types: GemmTypes,
+    target: Target,
+    is_constant: bool = False,
+    calls: int = 1,
+    leaves_padding: bool = False,
 ) -> list[int]:
     """The parameter table of the routine, `FIELDS` in order. Of a kernel that `is_constant`, the routine wants what
-    `prepacked.py` makes of it, where `w_prepacked` says so. `calls`: of the routine with this table, about."""
-    return _Decision(shape, types, target, is_constant, calls).table()
+    `prepacked.py` makes of it, where `w_prepacked` says so. `calls`: of the routine with this table, about.
+    `leaves_padding`: whether lines of the window that meet padding alone may be left out: the kernel has no number
+    whose product with zero is none, and each line of the output meets the image."""
+    return _Decision(shape, types, target, is_constant, calls, leaves_padding).table()
 
 
 def kernel_blocks(shape: ConvShape, types: GemmTypes, target: Target) -> list[int]:
@@ -45,6 +52,20 @@ def kernel_blocks(shape: ConvShape, types: GemmTypes, target: Target) -> list[in
     decision = _Decision(shape, types, target, is_constant=True)
     decision.table()
     return decision.blocks()
+
+
+def has_idle_lines(shape: ConvShape) -> bool:
+    """Whether windows of some lines of the output have lines that meet padding alone, and none has no others."""
+    size, lines, extent = (three(x, 1)[1] for x in (shape.window, shape.output, shape.input))
+    n = len(shape.window)
+    stride, dilation, holes = (
+        three(x or (1,) * n, 1)[1] for x in (shape.strides, shape.rhs_dilation, shape.lhs_dilation)
+    )
+    if size == 1 or holes != 1 or isinstance(extent, Size):
+        return False
+    corners = [h * stride - three(shape.pad_low, 0)[1] for h in range(lines)]
+    met = [sum(0 <= corner + tap * dilation < extent for tap in range(size)) for corner in corners]
+    return 0 < min(met, default=0) < size
 
 
 def conv_scratch_bytes(
@@ -84,6 +105,7 @@ class _Decision:
     is_constant: bool
     """Whether the kernel is known when the program is compiled."""
     calls: int = 1
+    leaves_padding: bool = False
     values: dict[str, int] = field(default_factory=dict)
     copies_margins: bool = False
     """Whether tasks copy what windows read that reach beyond the image, and read the others in place."""
@@ -251,15 +273,20 @@ class _Decision:
         same = storage(self.types.a) == self.plan.unit and (self.shape.in_feature == 1 or equal(self.shape.ci, 1))
         return same and not dilated
 
+    def _needed(self, output: Three) -> Three:
+        """Extents of the input, with its padding, that so many windows read."""
+        sizes = zip(output, self.stride, self.window, self.rdil, strict=True)
+        depth, height, width = ((o - 1) * t + (k - 1) * r + 1 for o, t, k, r in sizes)
+        return depth, height, width
+
     def _padded_input(self) -> None:
         """Reads the input in place if no pixel needs padding, or few do, which tasks copy; else a padded copy [group,
         image, d, h, w, feature]."""
         s, unit = self.shape, self.plan.unit_bytes
-        needed = tuple(
-            (o - 1) * t + (k - 1) * r + 1
-            for o, t, k, r in zip(self.output, self.stride, self.window, self.rdil, strict=True)
-        )
-        fits = all(n <= x for n, x in zip(needed, self.input, strict=True))
+        needed = self._needed(self.output)
+        depth, lines, width = self.output
+        whole = self._needed((depth, s.lines or lines, width))
+        fits = all(n <= x for n, x in zip(whole, self.input, strict=True))
         inside = fits and self.pad == (0, 0, 0)
         if self._is_plain() and (inside or self.copies_margins):
             v = self.values
@@ -305,6 +332,7 @@ class _Decision:
         if kw == 1 or (self.rdil[2] == 1 and equal(v["a_w"], s.ci * self.plan.unit_bytes)):
             run, runs, stride, outer = s.ci * kw, kh, taps[1], (1, 0)
             self._set(margin_lines=1)
+            self._set(leaves_padding=int(self.leaves_padding and kd == 1))
         else:
             run, runs, stride, outer = s.ci, kw, taps[2], (kh, taps[1])
         self._set(run=run, runs=runs, run_stride=stride, outer0=kd, outer0_stride=taps[0])

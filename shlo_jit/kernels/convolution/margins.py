@@ -2,13 +2,16 @@
 
 Where an image is some stripes wide, most windows lie inside it and are read in place. A copy of the whole input for the
 few others would be written to memory and read from there; what a stripe at the margin reads stays in the first levels
-of cache. The zeros are multiplied like everything else, so the bits are those of a padded input.
+of cache. The zeros are multiplied like everything else, so the bits are those of a padded input; but for lines of the
+window that meet padding alone, which a table may have left out (`leaves_padding`).
 """
 
 from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.convolution.input import Arguments, dot
+from shlo_jit.kernels.convolution.task import Part
+from shlo_jit.kernels.gemm.blocks import ceil_div
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.types import GemmTypes
 from shlo_jit.kernels.target import Target
@@ -78,5 +81,46 @@ def is_in_margin(b: Builder, g: Arguments, d: V, h: V, w: V, height: V) -> V:
     inside = b.and_(b.icmp("sge", w, g.get("inside0")), b.icmp("sle", b.add(w, height), g.get("inside1")))
     for axis, output in (("d", d), ("h", h)):
         for tap in (i64(0), b.sub(g.get(f"k{axis}"), 1)):
-            inside = b.and_(inside, _is_inside(b, g, _input_place(b, g, output, tap, axis), axis))
+            found = _is_inside(b, g, _input_place(b, g, output, tap, axis), axis)
+            # Lines of the window outside the image are not read then.
+            found = b.or_(found, b.icmp("ne", g.get("leaves_padding"), 0)) if axis == "h" else found
+            inside = b.and_(inside, found)
     return b.not_(inside)
+
+
+def runs_inside(b: Builder, g: Arguments, part: Part, h: V) -> tuple[V, V, V]:
+    """Of a part of the window of output line `h`: the first of its runs that is not all padding, how many such
+    there are, and whether there are some before the part."""
+    nth = part.place[2]
+    stride, pad, dilation, extent, taps = g.ints("stride_h pad_h rdil_h in_h kh")
+    leaves = b.icmp("ne", g.get("leaves_padding"), 0)
+    corner = b.sub(b.mul(h, stride), pad)
+    low = b.min_(ceil_div(b, b.max_(b.sub(0, corner), 0), dilation), taps)
+    high = b.min_(ceil_div(b, b.max_(b.sub(extent, corner), 0), dilation), taps)
+    first = b.min_(b.max_(b.sub(low, nth), 0), part.runs)
+    end = b.max_(b.min_(b.sub(high, nth), part.runs), first)
+    more = b.cast("zext", b.icmp("slt", low, nth), "i64")
+    return (
+        b.select(leaves, first, i64(0)),
+        b.select(leaves, b.sub(end, first), part.runs),
+        b.select(leaves, more, part.more),
+    )
+
+
+def idle_lines(b: Builder, g: Arguments, part: Part, begin: V, end: V) -> V:
+    """Of the lines [begin, end) of the output, those whose runs in a part of the window are all padding."""
+    nth = part.place[2]
+    stride, pad, dilation, extent, oh = g.ints("stride_h pad_h rdil_h in_h oh")
+    # The last run meets the image from the first line on, the first run up to the end.
+    last = b.mul(b.sub(b.add(nth, part.runs), 1), dilation)
+    first = b.min_(ceil_div(b, b.max_(b.sub(pad, last), 0), stride), oh)
+    stop = ceil_div(b, b.max_(b.sub(b.add(extent, pad), b.mul(nth, dilation)), 0), stride)
+    each = b.sub(b.max_(b.min_(stop, oh), first), first)
+
+    def before(line: V) -> V:
+        inside = b.min_(b.max_(b.sub(b.urem(line, oh), first), 0), each)
+        return b.add(b.mul(b.udiv(line, oh), each), inside)
+
+    busy = b.sub(before(end), before(begin))
+    idle = b.sub(b.sub(end, begin), busy)
+    return b.select(b.icmp("ne", g.get("leaves_padding"), 0), idle, i64(0))

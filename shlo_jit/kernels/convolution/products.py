@@ -1,324 +1,30 @@
-"""The tasks that multiply: stripes of pixels against panels of features, or the other way round."""
+"""The tasks that multiply: pixels by features (`pixels.py`), or the other way round, or images by features."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.convolution.few import emit_few
-from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
-from shlo_jit.kernels.convolution.margins import is_in_margin, margin_symbol
+from shlo_jit.kernels.convolution.input import TASK_PARAMS, dot, split
+from shlo_jit.kernels.convolution.pixels import PixelsTask
 from shlo_jit.kernels.convolution.shape import conv_plan
-from shlo_jit.kernels.gemm.blocks import FETCHED_A_STEP, ceil_div, is_told
-from shlo_jit.kernels.gemm.micro import attributes, stripe_symbol
-from shlo_jit.kernels.gemm.pack import transpose
-from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes
+from shlo_jit.kernels.convolution.task import ConvTask, Part, Steps, Stripe
+from shlo_jit.kernels.gemm.blocks import ceil_div
+from shlo_jit.kernels.gemm.micro import attributes
+from shlo_jit.kernels.gemm.types import GemmTypes
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.values import V, i64, vector
-
-GATHER_PARAMS = [
-    ("ptr", "pointers"),
-    ("i64", "count"),
-    ("i64", "width"),
-    ("ptr", "to"),
-    ("i64", "run"),
-    ("i64", "runs"),
-    ("i64", "run_stride"),
-]
+from shlo_jit.kernels.values import V, i64
 
 
-def emit_gather(module: ModuleText, types: GemmTypes, target: Target) -> None:
-    """A panel of `width` from `count` pixels given by address: `runs` stretches of `run` adjacent units of each."""
-    plan = conv_plan(types, target)
-    b = module.function(f"shlo_conv_{types.name}_gather", GATHER_PARAMS, attributes=attributes(target))
-    pointers, count, width, to, run, runs, run_stride = b.params
-    n, unit = plan.lanes, plan.unit_bytes
-    step = b.mul(width, unit)
-    last = b.sub(count, 1)
-    whole = b.mul(b.udiv(run, n), n)
-
-    def pixel(j: V) -> V:
-        return b.load("ptr", b.element(pointers, "ptr", j), align=8)
-
-    with b.loop_carry(0, runs, [to, i64(0)], hint="run") as at:
-        panel, offset = at.values
-        some = b.select(b.icmp("sgt", whole, 0), count, i64(0))
-        with b.loop(0, some, n, "jblock") as j:
-            rows = [b.offset(pixel(b.min_(b.add(j, r), last)), offset) for r in range(n)]
-            place = b.offset(panel, b.mul(j, unit))
-            with b.loop(0, whole, n, "kblock") as k:
-                block = [b.load(vector(plan.unit, n), b.offset(row, b.mul(k, unit))) for row in rows]
-                _store_block(b, plan, transpose(b, block), b.offset(place, b.mul(k, step)), step, b.sub(width, j))
-        with b.loop(0, count, hint="rest") as j:
-            row = b.offset(pixel(j), offset)
-            place = b.offset(panel, b.mul(j, unit))
-            with b.loop(whole, run) as k:
-                b.store(b.load(plan.unit, b.offset(row, b.mul(k, unit))), b.offset(place, b.mul(k, step)))
-        at.next(b.offset(panel, b.mul(run, step)), b.add(offset, run_stride))
-    b.ret()
-
-
-def _store_block(b: Builder, plan: GemmPlan, block: list[V], place: V, step: V, left: V) -> None:
-    """Vector after vector; lanes beyond the panel's width are masked, or lie where the next step is written later."""
-    n = plan.lanes
-    mask: V | None = None
-    if plan.masks:
-        short = b.cast("trunc", b.sub(n, b.min_(left, n)), f"i{n}")
-        word = b.lshr(V(f"i{n}", "-1"), short)
-        mask = b.emit(f"<{n} x i1>", f"bitcast i{n} {word.text} to <{n} x i1>")
-    for x in block:
-        if mask is None:
-            b.store(x, place)
-        else:
-            b.masked_store(x, place, mask)
-        place = b.offset(place, step)
-
-
-class Part(NamedTuple):
-    """Of the window: some runs of k."""
-
-    place: tuple[V, V, V]
-    """Which: the turns of the two outer loops, and the first run."""
-    offset: V
-    """Of A."""
-    done: V
-    """k before it."""
-    runs: V
-    more: V
-    """1 where C has sums already."""
-    final: V
-
-
-class _Task:
-    """What the kinds of tasks share."""
-
-    def __init__(self, b: Builder, types: GemmTypes, target: Target):
-        self.b, self.types, self.plan = b, types, conv_plan(types, target)
-        frame, self.index, worker = b.params
-        self.g = g = Arguments(b, frame)
-        scratch = g.pointer("scratch")
-        copied = b.icmp("ne", g.get("copy_tasks"), 0)
-        self.input = b.select(copied, scratch, g.pointer("input"))
-        self.prepacked = b.icmp("ne", g.get("w_prepacked"), 0)
-        self.weights = b.select(self.prepacked, g.pointer("kernel"), b.offset(scratch, g.get("scratch_weights")))
-        at = b.add(g.get("scratch_workers"), b.mul(worker, g.get("worker_bytes")))
-        self.memory = b.offset(scratch, at)
-        self.unit = self.plan.unit_bytes
-
-    def pixel_offset(self, d: V, h: V, w: V) -> V:
-        """Of the corner of an output pixel's window."""
-        b, g = self.b, self.g
-        strides = zip(g.ints("stride_d stride_h stride_w"), g.ints("a_d a_h a_w"), strict=True)
-        return dot(b, *((x, b.mul(s, a)) for x, (s, a) in zip((d, h, w), strides, strict=True)))
-
-    def panel(self, group: V, nth: V, done: V, k: V) -> tuple[V, V]:
-        """Where the `k` rows behind `done` of a panel of the kernel are, and how far it is to the next panel. Panels
-        that were packed before are cut into blocks of k; others go on."""
-        b, g = self.b, self.g
-        row, whole = b.mul(g.get("w_width"), self.unit), g.get("k_bytes_per_panel")
-        block = b.mul(k, row)
-        before = b.mul(b.mul(done, g.get("w_panels")), row)
-        place = b.select(self.prepacked, b.add(before, b.mul(nth, block)), b.add(b.mul(nth, whole), b.mul(done, row)))
-        place = b.add(place, b.mul(group, g.get("w_group_bytes")))
-        return b.offset(self.weights, place), b.select(self.prepacked, block, whole)
-
-    def pointers(self, table: V, first: V, count: V, group: V, offset: V) -> None:
-        """Addresses of `count` pixels from flat pixel (image, d, h, w) `first` on."""
-        b, g = self.b, self.g
-        extents = g.ints("od oh ow")
-        with b.loop(0, count, hint="pixel") as r:
-            image, d, h, w = split(b, b.add(first, r), *extents)
-            at = b.add(dot(b, (image, g.get("a_batch")), (group, g.get("a_group"))), self.pixel_offset(d, h, w))
-            b.store(b.offset(self.input, b.add(at, offset)), b.element(table, "ptr", r), align=8)
-
-    def gather(self, table: V, count: V, width: V, to: V, runs: V) -> None:
-        g = self.g
-        args = [table, count, width, to, g.get("run"), runs, g.get("run_stride")]
-        self.b.call("void", f"shlo_conv_{self.types.name}_gather", args)
-
-    def each_call(self, body: Callable[[Part], None]) -> None:
-        """`body` for every part of the window, in order of k."""
-        b, g = self.b, self.g
-        outer0, stride0, outer1, stride1 = g.ints("outer0 outer0_stride outer1 outer1_stride")
-        runs, run, run_stride, each = g.ints("runs run run_stride runs_per_call")
-        with b.loop(0, outer0, hint="depth") as x, b.loop(0, outer1, hint="height") as y, b.loop(0, runs, each) as s:
-            n = b.min_(b.sub(runs, s), each)
-            line = b.add(b.mul(x, outer1), y)
-            done = b.mul(b.add(b.mul(line, runs), s), run)
-            first = b.and_(b.icmp("eq", line, 0), b.icmp("eq", s, 0))
-            final = b.and_(b.icmp("eq", b.add(line, 1), b.mul(outer0, outer1)), b.icmp("sge", b.add(s, n), runs))
-            offset = dot(b, (x, stride0), (y, stride1), (s, run_stride))
-            body(Part((x, y, s), offset, done, n, b.cast("zext", b.not_(first), "i64"), final))
-
-    def stripe(self, args: list[V], later: tuple[V, V] | None = None, own_tile: int = 0) -> None:
-        """`later`: what is fetched beside the tiles, and how many bytes beside each; see STRIPE_PARAMS.
-        `own_tile`: the height that most stripes have, and for which there is a tile."""
-        b, args = self.b, [*args, *(later or (args[4], i64(0)))]
-
-        def call(height: int | None = None) -> list[V]:
-            b.call("void", stripe_symbol(self.plan, height), args)
-            return []
-
-        if own_tile:
-            height = args[3]
-            b.if_else(b.icmp("eq", height, own_tile), lambda: call(own_tile), call)
-        else:
-            call()
-
-    def report(self, final: V, ends: list[V]) -> None:
-        b = self.b
-        epilogue = self.g.pointer("epilogue")
-        with b.if_(b.and_(final, b.icmp("ne", epilogue, V("ptr", "null")))):
-            b.call_pointer("void", epilogue, [self.g.pointer("frame"), *ends])
-
-
-class _LastTask(_Task):
-    """Rows are pixels: a chunk of rows (lines of pixels when read in place) against a chunk of features."""
-
-    def __init__(self, b: Builder, types: GemmTypes, target: Target, gathers: bool, own_tile: int):
-        super().__init__(b, types, target)
-        g, plan, self.gathers, self.own_tile = self.g, self.plan, gathers, own_tile
-        self.group, column, row = split(b, self.index, g.get("column_chunks"), g.get("row_chunks"))
-        nc, co, ow = g.ints("nc co ow")
-        j0 = b.mul(column, nc)
-        self.n = b.min_(b.sub(co, j0), nc)
-        self.panels, self.first_panel = ceil_div(b, self.n, plan.nr), b.udiv(j0, plan.nr)
-        places = (self.group, g.get("o_group")), (j0, i64(plan.out_bytes))
-        self.output = b.offset(g.pointer("output"), dot(b, *places))
-        self.feature = b.add(b.mul(self.group, co), j0)
-        count, self.per_line = (
-            (g.get("rows"), i64(1)) if gathers else (ceil_div(b, g.get("rows"), ow), ceil_div(b, ow, g.get("stripe")))
-        )
-        self.begin = b.mul(row, g.get("row_chunk"))
-        self.end = b.min_(b.add(self.begin, g.get("row_chunk")), count)
-        rows = b.sub(self.end, self.begin)
-        self.stripes = ceil_div(b, rows, plan.mr) if gathers else self._stripes_of_lines()
-        self.first_pixel = self.begin if gathers else b.mul(self.begin, ow)
-        self.table = b.alloca("ptr", plan.mr)
-        self.told = b.alloca("i64", 1)
-        """The first pixel that the epilogue was not told of."""
-        self.share = b.udiv(g.following_bytes, b.max_(g.get("main_tasks"), 1))
-        # Fetching from nowhere would be a walk of the page tables each time.
-        following = b.select(b.icmp("eq", g.following_bytes, 0), g.pointer("output"), g.pointer("following"))
-        self.soon = b.offset(following, b.mul(self.index, self.share))
-
-    def _stripes_of_lines(self) -> V:
-        b = self.b
-        last = b.sub(self.end, 1)
-        return b.add(
-            b.mul(b.sub(last, self.begin), self.per_line), ceil_div(b, self._width(last), self.g.get("stripe"))
-        )
-
-    def _width(self, line: V) -> V:
-        """Pixels of a line: the last part of one that has been cut may be shorter than the others."""
-        b, (rows, ow) = self.b, self.g.ints("rows ow")
-        return b.min_(ow, b.sub(rows, b.mul(line, ow)))
-
-    def part(self, part: Part) -> None:
-        """All stripes against the panels of a part of the window."""
-        b, g, done, final = self.b, self.g, part.done, part.final
-        k = b.mul(g.get("run"), part.runs)
-        packed, panel_bytes = self.panel(self.group, self.first_panel, done, k)
-        # The next part's panels come from memory beside this one's tiles; beside the last part's, what follows.
-        after = self.panel(self.group, self.first_panel, b.add(done, k), k)[0]
-        fetched = b.select(final, self.share, b.mul(self.panels, panel_bytes))
-        fetched = b.select(self.prepacked, fetched, i64(0))
-        piece = b.min_(b.udiv(fetched, b.mul(self.panels, self.stripes)), b.mul(k, FETCHED_A_STEP))
-        b.store(self.first_pixel, self.told, align=8)
-
-        def stripe(at: V, i: V, height: V, a: V, a_rs: V, a_cs: V, k: V, runs: V, run_stride: V) -> None:
-            """The stripe that is `at` of the task's; `i` its first pixel."""
-            c = b.offset(self.output, b.mul(i, g.get("o_pixel")))
-            later = b.offset(b.select(final, self.soon, after), b.mul(b.mul(at, self.panels), piece)), piece
-            k_of_part = [k, part.more, runs, run_stride]
-            self.multiply([a, a_rs, a_cs, height], [packed, panel_bytes], c, k_of_part, later)
-            first, end = b.load("i64", self.told, align=8), b.add(i, height)
-            nbytes = b.mul(b.sub(end, first), b.mul(self.n, self.plan.out_bytes))
-            with b.if_(is_told(b, nbytes, b.icmp("eq", b.add(at, 1), self.stripes))):
-                self.report(final, [i64(0), first, end, self.feature, b.add(self.feature, self.n)])
-                b.store(end, self.told, align=8)
-
-        if self.gathers:
-            self._gathered(part, stripe)
-        else:
-            self._in_place(part, stripe)
-
-    def multiply(self, rows: list[V], panels: list[V], c: V, k: list[V], later: tuple[V, V]) -> None:
-        """Rows of A (address, strides along rows and k, count) by panels (address, distance), the sums to c. k: steps
-        of a run, whether c has sums already, runs, and how far they are apart."""
-        first, distance = panels
-        operand = [first, i64(self.plan.b_step), distance, c, self.g.get("o_pixel")]
-        self.stripe([*rows, *operand, self.n, *k], later, self.own_tile)
-
-    def _in_place(self, part: Part, stripe: Callable[..., None]) -> None:
-        b, g = self.b, self.g
-        od, oh, ow, most = g.ints("od oh ow stripe")
-        step, group_offset = b.mul(g.get("stride_w"), g.get("a_w")), b.mul(self.group, g.get("a_group"))
-        # Of long sums a part has few lines to read and many products to do beside; with strides half is for nothing.
-        whole = b.and_(b.and_(part.final, b.icmp("eq", part.more, 0)), b.icmp("eq", g.get("stride_w"), 1))
-        with b.loop(self.begin, self.end, hint="line") as line:
-            image, d, h = split(b, line, od, oh)
-            at = b.add(b.mul(image, g.get("a_batch")), self.pixel_offset(d, h, i64(0)))
-            start = b.offset(self.input, b.add(b.add(b.add(at, g.get("a_corner")), part.offset), group_offset))
-            width = self._width(line)
-            with b.loop(0, width, most, "stripe") as w:
-                height = b.min_(b.sub(width, w), most)
-                with b.if_(whole):
-                    self._fetch_below(b.offset(start, b.mul(w, step)), b.mul(height, step))
-                nth = b.add(b.mul(b.sub(line, self.begin), self.per_line), b.udiv(w, most))
-
-                def inside(w: V = w) -> list[V]:
-                    return [b.offset(start, b.mul(w, step)), g.get("run_stride")]
-
-                def at_margin(w: V = w, height: V = height) -> list[V]:
-                    return self._with_padding(part, (image, d, h, w, height))
-
-                copied = b.and_(b.icmp("ne", g.get("margin_line"), 0), is_in_margin(b, g, d, h, w, height))
-                a, run_stride = b.if_else(copied, at_margin, inside)
-                pixels = nth, b.add(b.mul(line, ow), w), height
-                stripe(*pixels, a, step, i64(self.unit), g.get("run"), part.runs, run_stride)
-
-    def _fetch_below(self, a: V, nbytes: V) -> None:
-        """The pixels below the windows of a stripe, which the next line's windows meet first, from memory."""
-        b, g = self.b, self.g
-        down = b.add(b.mul(b.sub(g.get("kh"), 1), g.get("rdil_h")), g.get("stride_h"))
-        below = b.offset(a, b.mul(down, g.get("a_h")))
-        with b.loop(0, nbytes, FETCHED_A_STEP, "fetch") as i:
-            b.prefetch(b.offset(below, i), locality=2)
-
-    def _with_padding(self, part: Part, stripe: tuple[V, ...]) -> list[V]:
-        """What a stripe (image, d, h, w, height) at the margin reads, copied with its padding: where that is, and how
-        far it is from run to run. Runs are lines of the window, or taps of one line."""
-        b, g = self.b, self.g
-        lines = b.icmp("ne", g.get("margin_lines"), 0)
-        depth, line, run = part.place
-        tap, count = b.select(lines, run, line), b.select(lines, part.runs, i64(1))
-        b.call("void", margin_symbol(self.types), [b.params[0], self.group, *stripe, depth, tap, count, self.memory])
-        run_stride = b.select(lines, g.get("margin_line"), g.get("run_stride"))
-        return [b.offset(self.memory, b.select(lines, i64(0), b.mul(run, run_stride))), run_stride]
-
-    def _gathered(self, part: Part, stripe: Callable[..., None]) -> None:
-        b, plan = self.b, self.plan
-        with b.loop(self.begin, self.end, plan.mr, "stripe") as i:
-            height = b.min_(b.sub(self.end, i), plan.mr)
-            width = height if plan.masks else i64(plan.mr)
-            self.pointers(self.table, i, height, self.group, part.offset)
-            self.gather(self.table, height, width, self.memory, part.runs)
-            k, nth = b.mul(self.g.get("run"), part.runs), b.udiv(b.sub(i, self.begin), plan.mr)
-            stripe(nth, i, height, self.memory, i64(self.unit), b.mul(width, self.unit), k, i64(1), i64(0))
-
-
-class _FewTask(_LastTask):
+class _FewTask(PixelsTask):
     """A panel is a feature; see `few.py`."""
 
     def __init__(self, b: Builder, types: GemmTypes, target: Target, few: str, features: int):
         super().__init__(b, types, target, gathers=False, own_tile=0)
         self.few, self.features = few, features
 
-    def multiply(self, rows: list[V], panels: list[V], c: V, k: list[V], later: tuple[V, V]) -> None:
-        x, x_stride, _, pixels = rows
-        args = [x, x_stride, pixels, *panels, c, self.g.get("o_pixel"), *k]
+    def multiply(self, stripe: Stripe, panels: tuple[V, V], c: V, steps: Steps, later: tuple[V, V]) -> None:
+        k = [steps.k, steps.more, steps.runs, steps.run_stride]
+        args = [stripe.a, stripe.a_rs, stripe.height, *panels, c, self.g.get("o_pixel"), *k]
         self.b.call("void", self.few, args)
 
     def report(self, final: V, ends: list[V]) -> None:
@@ -334,11 +40,11 @@ class _FewTask(_LastTask):
             with b.loop(b.udiv(first, pixels), ceil_div(b, end, pixels), hint="image") as image:
                 start = b.mul(image, pixels)
                 part = b.sub(b.max_(first, start), start), b.sub(b.min_(end, b.add(start, pixels)), start)
-                _Task.report(self, final, [image, feature, b.add(feature, 1), *part])
+                ConvTask.report(self, final, [image, feature, b.add(feature, 1), *part])
             return []
 
         def by_pixel() -> list[V]:
-            _Task.report(self, final, ends)
+            ConvTask.report(self, final, ends)
             return []
 
         b.if_else(b.icmp("eq", self.g.get("o_pixel"), self.plan.out_bytes), by_image, by_pixel)
@@ -348,7 +54,7 @@ def emit_last_task(module: ModuleText, types: GemmTypes, target: Target, own_til
     """Features last; see `_LastTask`. `own_tile`: the height of stripes for which there is a tile."""
     name = f"shlo_conv_{types.name}_last_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
-    task = _LastTask(b, types, target, gathers, own_tile)
+    task = PixelsTask(b, types, target, gathers, own_tile)
     task.each_call(task.part)
     b.ret()
     return name
@@ -369,7 +75,7 @@ def emit_first_task(module: ModuleText, types: GemmTypes, target: Target) -> str
     """Rows are features: all features of a group against a chunk of an image's pixels, gathered into panels of B."""
     name = f"shlo_conv_{types.name}_first_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
-    t = _Task(b, types, target)
+    t = ConvTask(b, types, target)
     g, plan = t.g, t.plan
     group, image, column = split(b, t.index, g.get("batch"), g.get("column_chunks"))
     od, oh, ow = g.ints("od oh ow")
@@ -410,7 +116,7 @@ def emit_images_task(module: ModuleText, types: GemmTypes, target: Target) -> st
     summed up a feature of the input at a time, so that what is read of it serves them all."""
     name = f"shlo_conv_{types.name}_images_task"
     b = module.function(name, TASK_PARAMS, attributes=attributes(target))
-    t = _Task(b, types, target)
+    t = ConvTask(b, types, target)
     g, plan = t.g, t.plan
     images, features, co, depth = g.ints("ci batch co outer0")
     od, oh, ow = g.ints("od oh ow")

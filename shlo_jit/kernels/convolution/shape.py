@@ -20,7 +20,7 @@ _FIELDS = (
     "a_group a_batch a_d a_h a_w "
     "run runs run_stride runs_per_call outer0 outer0_stride outer1 outer1_stride "
     "row_chunk row_chunks stripe made_for nc column_chunks inside0 inside1 "
-    "margin_line margin_lines a_corner"
+    "margin_line margin_lines a_corner leaves_padding"
 )
 FIELDS = tuple(_FIELDS.split())
 """Slots of the parameter table, 8 bytes each. All strides in bytes."""
@@ -110,6 +110,8 @@ class ConvShape:
     lhs_dilation: tuple[int, ...] = ()
     rhs_dilation: tuple[int, ...] = ()
     kernel_offset: int = 0
+    lines: int = 0
+    """Of an image of the output, where a call makes some of them only, as many as `output` has at most; else 0."""
 
     @property
     def pixel_stride(self) -> int:

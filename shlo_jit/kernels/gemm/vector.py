@@ -229,8 +229,10 @@ def emit_vector_entry(b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, st
     f.set(c_rs=y_stride, n=v.outputs, mode_b=b.cast("zext", v.row, "i64"))
     batch = f.get("batch")
     most = b.max_(b.mul(b.udiv(i64(tuning.GEMM_VECTOR_CHUNK // plan.out_bytes // 64), v.count), 64), 64)
-    most = b.min_(most, 1024)
-    sums = b.min_(b.max_(b.mul(b.udiv(v.outputs, 8 * 64), 64), 256), most)
+    # Of a large matrix, each thread reads long parts of its rows; sums do not depend on where the matrix is cut.
+    nbytes = b.mul(b.mul(v.outputs, k), itemsize(plan.types.a))
+    parts = b.select(b.icmp("sge", nbytes, tuning.GEMM_VECTOR_FAR), b.max_(threads, 1), i64(8))
+    sums = b.min_(b.max_(b.mul(ceil_div(b, v.outputs, b.mul(parts, 64)), 64), 256), most)
     rows = b.mul(b.max_(b.udiv(i64(tuning.GEMM_VECTOR_SERIAL // 4), b.mul(k, STEPS)), 1), STEPS)
     chunk = b.select(v.axpy, sums, rows)
     chunks = ceil_div(b, v.outputs, chunk)

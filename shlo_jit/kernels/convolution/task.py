@@ -1,0 +1,140 @@
+"""What the tasks that multiply share: where pixels and panels are, and the parts of the window that a call takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.convolution.input import Arguments, dot, split
+from shlo_jit.kernels.convolution.shape import conv_plan
+from shlo_jit.kernels.gemm.micro import stripe_symbol
+from shlo_jit.kernels.gemm.types import GemmTypes
+from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.values import V, i64
+
+
+class Part(NamedTuple):
+    """Of the window: some runs of k."""
+
+    place: tuple[V, V, V]
+    """Which: the turns of the two outer loops, and the first run."""
+    offset: V
+    """Of A."""
+    done: V
+    """k before it."""
+    runs: V
+    more: V
+    """1 where C has sums already."""
+    final: V
+
+
+class Stripe(NamedTuple):
+    """Pixels of a task that go through the tiles together."""
+
+    nth: V
+    """Of the task's stripes."""
+    first: V
+    """Pixel."""
+    height: V
+    a: V
+    a_rs: V
+    """From pixel to pixel."""
+    a_cs: V
+    """From step to step of k in a run."""
+
+
+class Steps(NamedTuple):
+    """Of k, what a stripe takes of a part of the window."""
+
+    before: V
+    """k of the part that is left out."""
+    k: V
+    """Of a run."""
+    runs: V
+    run_stride: V
+    more: V
+    """1 where C has sums already."""
+
+
+class ConvTask:
+    """What the kinds of tasks share."""
+
+    def __init__(self, b: Builder, types: GemmTypes, target: Target):
+        self.b, self.types, self.plan = b, types, conv_plan(types, target)
+        frame, self.index, worker = b.params
+        self.g = g = Arguments(b, frame)
+        scratch = g.pointer("scratch")
+        copied = b.icmp("ne", g.get("copy_tasks"), 0)
+        self.input = b.select(copied, scratch, g.pointer("input"))
+        self.prepacked = b.icmp("ne", g.get("w_prepacked"), 0)
+        self.weights = b.select(self.prepacked, g.pointer("kernel"), b.offset(scratch, g.get("scratch_weights")))
+        at = b.add(g.get("scratch_workers"), b.mul(worker, g.get("worker_bytes")))
+        self.memory = b.offset(scratch, at)
+        self.unit = self.plan.unit_bytes
+
+    def pixel_offset(self, d: V, h: V, w: V) -> V:
+        """Of the corner of an output pixel's window."""
+        b, g = self.b, self.g
+        strides = zip(g.ints("stride_d stride_h stride_w"), g.ints("a_d a_h a_w"), strict=True)
+        return dot(b, *((x, b.mul(s, a)) for x, (s, a) in zip((d, h, w), strides, strict=True)))
+
+    def panel(self, group: V, nth: V, done: V, k: V) -> tuple[V, V]:
+        """Where the `k` rows behind `done` of a panel of the kernel are, and how far it is to the next panel. Panels
+        that were packed before are cut into blocks of k; others go on."""
+        b, g = self.b, self.g
+        row, whole = b.mul(g.get("w_width"), self.unit), g.get("k_bytes_per_panel")
+        block = b.mul(k, row)
+        before = b.mul(b.mul(done, g.get("w_panels")), row)
+        place = b.select(self.prepacked, b.add(before, b.mul(nth, block)), b.add(b.mul(nth, whole), b.mul(done, row)))
+        place = b.add(place, b.mul(group, g.get("w_group_bytes")))
+        return b.offset(self.weights, place), b.select(self.prepacked, block, whole)
+
+    def pointers(self, table: V, first: V, count: V, group: V, offset: V) -> None:
+        """Addresses of `count` pixels from flat pixel (image, d, h, w) `first` on."""
+        b, g = self.b, self.g
+        extents = g.ints("od oh ow")
+        with b.loop(0, count, hint="pixel") as r:
+            image, d, h, w = split(b, b.add(first, r), *extents)
+            at = b.add(dot(b, (image, g.get("a_batch")), (group, g.get("a_group"))), self.pixel_offset(d, h, w))
+            b.store(b.offset(self.input, b.add(at, offset)), b.element(table, "ptr", r), align=8)
+
+    def gather(self, table: V, count: V, width: V, to: V, runs: V) -> None:
+        g = self.g
+        args = [table, count, width, to, g.get("run"), runs, g.get("run_stride")]
+        self.b.call("void", f"shlo_conv_{self.types.name}_gather", args)
+
+    def each_call(self, body: Callable[[Part], None]) -> None:
+        """`body` for every part of the window, in order of k."""
+        b, g = self.b, self.g
+        outer0, stride0, outer1, stride1 = g.ints("outer0 outer0_stride outer1 outer1_stride")
+        runs, run, run_stride, each = g.ints("runs run run_stride runs_per_call")
+        with b.loop(0, outer0, hint="depth") as x, b.loop(0, outer1, hint="height") as y, b.loop(0, runs, each) as s:
+            n = b.min_(b.sub(runs, s), each)
+            line = b.add(b.mul(x, outer1), y)
+            done = b.mul(b.add(b.mul(line, runs), s), run)
+            first = b.and_(b.icmp("eq", line, 0), b.icmp("eq", s, 0))
+            final = b.and_(b.icmp("eq", b.add(line, 1), b.mul(outer0, outer1)), b.icmp("sge", b.add(s, n), runs))
+            offset = dot(b, (x, stride0), (y, stride1), (s, run_stride))
+            body(Part((x, y, s), offset, done, n, b.cast("zext", b.not_(first), "i64"), final))
+
+    def stripe(self, args: list[V], later: tuple[V, V] | None = None, own_tile: int = 0) -> None:
+        """`later`: what is fetched beside the tiles, and how many bytes beside each; see STRIPE_PARAMS.
+        `own_tile`: the height that most stripes have, and for which there is a tile."""
+        b, args = self.b, [*args, *(later or (args[4], i64(0)))]
+
+        def call(height: int | None = None) -> list[V]:
+            b.call("void", stripe_symbol(self.plan, height), args)
+            return []
+
+        if own_tile:
+            height = args[3]
+            b.if_else(b.icmp("eq", height, own_tile), lambda: call(own_tile), call)
+        else:
+            call()
+
+    def report(self, final: V, ends: list[V]) -> None:
+        b = self.b
+        epilogue = self.g.pointer("epilogue")
+        with b.if_(b.and_(final, b.icmp("ne", epilogue, V("ptr", "null")))):
+            b.call_pointer("void", epilogue, [self.g.pointer("frame"), *ends])
