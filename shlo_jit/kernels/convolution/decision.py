@@ -439,7 +439,9 @@ class _Decision:
         if isinstance(width, Size):
             return plan.mr, turns(plan, hint_of(width))
         heights = [n for n in row_counts(plan) if n >= SUMS - 1]
-        each = [(width // n * turns(plan, n) + turns(plan, width % n), width % n > 0, -n) for n in heights]
+        each = [
+            (width // n * turns(plan, n) + turns(plan, width % n), width % n > 0 and n < width, -n) for n in heights
+        ]
         least, _, height = min(each or [(turns(plan, width), False, -plan.mr)])
         own = -(-width // -(-width // plan.mr))
         s, taps = self.shape, self.window[0] * self.window[1] * self.window[2]
