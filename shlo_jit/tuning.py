@@ -373,7 +373,10 @@ CONV_TASKS, CONV_LINES = 32, 8
 """Tasks of a convolution that are enough, and lines of a task up to which there are no more of them: lines that follow
 each other read the same lines of the input. U-Net of `benchmarks.deployed`."""
 CONV_FEW_TASKS = 16
-"""Tasks of a convolution below which they are made as long as each other: threads else wait for the last. Chosen."""
+"""Tasks of a convolution below which they are cut so that threads are done together: five tasks for two threads take
+a fifth longer than ten halves of them. Chosen."""
+CONV_EACH_TASK = 1 << 14
+"""Multiply-adds that take as long as a task of a convolution does by itself, some 0.1 us. Chosen."""
 CONV_FAR_KERNEL, CONV_FAR_PIXELS = 3 << 18, 256
 """Bytes of a kernel that the second level cache does not keep beside the input, and pixels of a task then, about.
 ResNet-50 of `benchmarks.deployed`."""
@@ -383,9 +386,9 @@ gains 15 % of 300 us, and takes 15 ms. Chosen."""
 CONV_GATHER = 4
 """Share of a line's pixels that may be idle rows of tiles, before they are gathered: one part of this many times the
 panels of a task. 13 pixels of 512 features gain 5 % when gathered, 20 of 256 lose 10 %. Chosen."""
-CONV_FEW_FEATURES = 8
+CONV_FEW_FEATURES = 12
 """Output features up to which the lanes of a convolution go along its window. Chosen: 3 x 3 of 32 to 3 take a seventh
-of what tiles take, of 32 to 8 a third."""
+of what tiles take, of 32 to 8 a third; of 64 to 12 they gain 20 %, of 16 to 12 nothing."""
 CONV_FEW_STEPS = 5
 """Steps of k a feature from which they do: their sums have to be added up in the end. Chosen: single pixels of 16 to 3
 features take two thirds, of 32 to 8 an eighth more."""
@@ -395,6 +398,9 @@ where it is more, one copy is made for all. Lines of 128 pixels gain 3 %, those 
 `benchmarks.deployed`."""
 FEW_COLUMNS_ROWS = 64
 """Rows from which a product with a few columns is a convolution with a few features. Chosen: fewer take 1 us."""
+FEW_COLUMNS_PACKED = 2
+"""Rows for each column, squared, from which it is where the columns are no constant. Chosen: packing 8 columns is
+worth it for 128 rows, 10 for 256."""
 FEW_COLUMNS_STEPS = 16
 """Steps of k from which it is. Chosen: a vector of f32."""
 CONV_SERIAL = 1 << 20

@@ -228,7 +228,7 @@ def test_long_lines(names: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(tuning, "CONV_TASK", 1 << 10)
     pick, cut, uneven = random.Random(repr(names)), 0, 0
     for seed in range(30):
-        p = Problem(pick, pick.choice([1, 1, 3]), co=pick.choice([2, 40]), ci=pick.choice([3, 16]))
+        p = Problem(pick, pick.choice([1, 1, 3]), co=pick.choice([2, 48]), ci=pick.choice([3, 16]))
         p.input, p.stride = (*p.input[:-1], pick.choice([400, 512, 600])), (*p.stride[:-1], pick.choice([1, 2]))
         if len(p.input) == 3:
             p.window, p.input = (p.window[0], 1, p.window[2]), (p.input[0], 1, p.input[2])
@@ -307,8 +307,8 @@ def test_few_features(names: tuple[str, str, str], target: str, monkeypatch: pyt
     """Lanes along the window: lines of it of any length, in several calls, and of kernels that are arguments."""
     monkeypatch.setattr(tuning, "CONV_CALL_K", 64)
     pick, found = random.Random(repr(names)), 0
-    for seed in range(30):
-        p = Problem(pick, pick.choice([1, 2, 2, 3]), co=pick.randint(1, 8), ci=pick.choice([3, 8, 16, 32, 37]))
+    for seed in range(40):
+        p = Problem(pick, pick.choice([1, 2, 2, 3]), co=pick.randint(1, 12), ci=pick.choice([3, 16, 32, 50, 64]))
         found += run(p, names, seed, target, 3, is_constant=seed % 2 == 0)["kind"] == FEATURES_FEW
     assert found >= 3
 

@@ -79,7 +79,7 @@ def test_the_ways(found: ConvolutionSchedule, way: int) -> None:
 def test_pixels_are_gathered_where_lines_waste_too_much_of_the_tile() -> None:
     """A line of 14 fills the 14 rows of the tile, and one of 7 those of the tile of 7; 16 are twice 8, 13 are 9 and 4.
     10 are 8 and 2, where two rows take as long as four."""
-    for pixels, stripe in ((14, 14), (7, 14), (16, 8), (13, 9)):
+    for pixels, stripe in ((14, 14), (7, 14), (16, 8), (13, 14)):
         found = convolution((1, pixels + 2, pixels + 2, 64), 3, 64)
         assert (field(found, "kind"), field(found, "stripe"), field(found, "made_for")) == (LAST_IN_PLACE, stripe, 0)
     assert field(convolution((1, 12, 12, 64), 3, 64), "kind") == LAST_GATHER
@@ -90,6 +90,21 @@ def test_much_work_on_lines_has_a_tile_of_their_height() -> None:
         found = convolution((4, pixels + 2, pixels + 2, 256), 3, 256)
         assert (field(found, "kind"), field(found, "made_for")) == (LAST_IN_PLACE, height)
         assert f"_pixels{height or ''}" in found.symbol and len(found.routines[0].needs) == (3 if height else 2)
+
+
+def test_the_last_features_of_a_vector_or_less_take_the_tallest_tile() -> None:
+    """Only that has a form one vector wide: 160 pixels are 20 times 8 else."""
+    for features, stripe in ((16, 14), (17, 8), (32, 8), (80, 14), (96, 8)):
+        assert field(convolution((1, 162, 162, 32), 3, features), "stripe") == stripe
+
+
+@pytest.mark.parametrize(
+    "image,features,tasks",
+    [((1, 16, 16, 144), 288, 18), ((1, 9, 9, 160), 320, 20), ((1, 16, 16, 96), 208, 20), ((1, 12, 12, 64), 64, 4)],
+)
+def test_tasks_are_cut_so_that_two_threads_are_done_together(image: tuple, features: int, tasks: int) -> None:
+    """Of nine panels of features, two at a time are five tasks, of ten five as well; a small image would be one."""
+    assert field(convolution(image, 3, features), "main_tasks") == tasks
 
 
 def test_a_kernel_larger_than_the_cache_is_read_once() -> None:

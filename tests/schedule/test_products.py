@@ -8,6 +8,7 @@ from decisions import AMX, AVX2, AVX512, decides, main, note, plan_of, schedules
 
 from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
+from shlo_jit.kernels.gemm.policy import Layout, describe
 from shlo_jit.kernels.gemm.types import GemmTypes, gemm_plan
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.epilogue import schedule_epilogue
@@ -128,6 +129,14 @@ def test_a_task_has_so_many_columns_and_products() -> None:
     rows = tuning.GEMM_TASK // (columns * each) // PLAN.mr * PLAN.mr
     decides(product(dot(3000, 3000, 3000)), "tasks", f"of {rows:,} x {columns:,}")
     decides(product(dot(3000, 3000, 3000)), "tasks", f"for each {each} of k")
+
+
+@pytest.mark.parametrize(("columns", "each"), [(128, 64), (96, 64), (512, 128)])
+def test_a_row_has_two_tasks_even_of_few_panels(columns: int, each: int) -> None:
+    """A row meets four panels at a time, where there are others."""
+    layout = Layout(4096, 1, 0, columns, 1, 0)
+    (*_, (what, how, _)) = describe(PLAN, 1, 1, columns, 4096, layout, prepacked=True)
+    assert what == "tasks" and f"of 1 x {each}" in how
 
 
 def test_passes_over_k_are_equal() -> None:

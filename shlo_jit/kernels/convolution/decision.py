@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from shlo_jit import tuning
+from shlo_jit.kernels.convolution.balance import even_cut, even_tasks
 from shlo_jit.kernels.convolution.shape import (
     BY_WINDOWS,
     DEPTHWISE,
@@ -78,23 +79,6 @@ def conv_scratch_bytes(
 
 def _round(value: int, to: int) -> int:
     return -(-value // to) * to
-
-
-def _even_chunk(lines: int, chunk: int) -> int:
-    """Lines of a task, `chunk` or less of them: where there are few tasks, a multiple of four of them, as long as each
-    other."""
-    tasks = -(-hint_of(lines) // chunk)
-    return -(-hint_of(lines) // _round(tasks, 4)) if 1 < tasks < tuning.CONV_FEW_TASKS else chunk
-
-
-def _even_cut(lines: int, vectors: int, wanted: int) -> tuple[int, int]:
-    """Parts along the lines and along vectors of channels, `wanted` or up to twice as many in all: the fewest that are
-    equal and a multiple of four, and of those the ones with the longest lines; else about `wanted` of the longer."""
-    for tasks in range(wanted, 2 * wanted + 1, 4):
-        for columns in range(1, min(tasks, vectors) + 1):
-            if tasks % columns == 0 == vectors % columns and lines % (tasks // columns) == 0:
-                return tasks // columns, columns
-    return (min(lines, wanted), 1) if lines >= vectors else (1, min(vectors, wanted))
 
 
 @dataclass
@@ -217,7 +201,7 @@ class _Decision:
             return
         wanted = min(tuning.MAX_TASKS, _round(max(1, lines * each * terms // tuning.DEPTHWISE_TASK), 4))
         vectors = -(-channels // self.plan.lanes)
-        rows, columns = _even_cut(lines, vectors, wanted)
+        rows, columns = even_cut(lines, vectors, wanted)
         chunk, nc = -(-lines // rows), -(-vectors // columns) * self.plan.lanes
         rows, columns = -(-lines // chunk), -(-channels // nc)
         self._set(row_chunk=chunk, row_chunks=rows, nc=nc, column_chunks=columns, main_tasks=rows * columns)
@@ -393,17 +377,31 @@ class _Decision:
         if self._fills_tiles(width, columns):
             lines = self.images * self.output[0] * self.output[1]
             many = hint_of(lines) * -(-hint_of(s.co) // columns) // tuning.CONV_TASKS
-            chunk = _even_chunk(lines, max(1, rows // width, min(many, tuning.CONV_LINES)))
+            chunk = max(1, rows // width, min(many, tuning.CONV_LINES))
+            # What a line's last pixels read of a panel serves few of them.
+            panels = plan.nr if equal(width % v["stripe"], 0) else 2 * plan.nr
+            chunk, columns = self._even(lines, chunk, columns, min(panels, columns))
             self._set(kind=LAST_IN_PLACE, row_chunk=chunk, row_chunks=-(-lines // chunk))
             height = self.values["stripe"]
             self._set(made_for=0 if height in row_counts(plan) else height)
         else:
-            self._set(kind=LAST_GATHER, row_chunk=rows, row_chunks=-(-self.values["rows"] // rows))
+            # Tasks with other columns would gather the same pixels once more.
+            stripes, _ = self._even(-(-v["rows"] // plan.mr), rows // plan.mr, columns, columns)
+            rows = stripes * plan.mr
+            self._set(kind=LAST_GATHER, row_chunk=rows, row_chunks=-(-v["rows"] // rows))
         column_chunks = -(-s.co // columns)
         self._set(nc=columns, column_chunks=column_chunks)
         self._set(main_tasks=self.values["row_chunks"] * column_chunks * s.groups)
         margin = v["margin_line"] * (v["runs_per_call"] if v.get("margin_lines") else 1) if "margin_line" in v else 0
         self._set(worker_bytes=_round(max(call_k * plan.mr * plan.unit_bytes + 1024, margin), 64))
+
+    def _even(self, lines: int, chunk: int, each: int, vector: int) -> tuple[int, int]:
+        """See `even_tasks`. Groups are tasks as well, and as long as each other."""
+        s = self.shape
+        work = hint_of(self.values["rows"] * s.co * s.ci) * self.taps
+        if s.groups > 1 or work <= tuning.CONV_SERIAL:
+            return chunk, each
+        return even_tasks(hint_of(lines), chunk, hint_of(s.co), each, vector, work)
 
     def _few(self, k: int) -> bool:
         """Whether lanes go along k: a kernel is packed for that where stores have masks, or when it is compiled."""
@@ -422,7 +420,7 @@ class _Decision:
         width = max(1, self.output[2])
         lines = self.images * self.output[0] * self.output[1]
         chunk = max(1, tuning.CONV_TASK // max(1, hint_of(width) * co * k))
-        chunk = _even_chunk(lines, chunk)
+        chunk, _ = self._even(lines, chunk, co, co)
         self._set(kind=FEATURES_FEW, made_for=co, stripe=width, row_chunk=chunk, row_chunks=-(-lines // chunk))
         self._set(nc=co, column_chunks=1, main_tasks=self.values["row_chunks"] * self.shape.groups)
 
@@ -432,23 +430,40 @@ class _Decision:
         wasted = self._stripe(width)[1] - width
         return wasted * tuning.CONV_GATHER * -(-columns // self.plan.nr) <= width
 
-    def _stripe(self, width: int) -> tuple[int, int]:
+    def _stripe(self, width: int) -> tuple[int, float]:
         """Pixels of a line that a tile takes at a time, and what the line takes in rows of the tallest tile. 16 pixels
         are twice 8, since 14 and 2 take as long as 18; 13 are a tile of their own, where the work is worth its code."""
         plan = self.plan
         if isinstance(width, Size):
             return plan.mr, turns(plan, hint_of(width))
-        heights = [n for n in row_counts(plan) if n >= SUMS - 1]
-        each = [
-            (width // n * turns(plan, n) + turns(plan, width % n), width % n > 0 and n < width, -n) for n in heights
-        ]
-        least, _, height = min(each or [(turns(plan, width), False, -plan.mr)])
+        short = self._of_short_tiles()
+
+        def whole(height: int) -> float:
+            return turns(plan, height) * (1.0 if height == plan.mr else short)
+
+        def line(height: int, each: float) -> tuple[float, int]:
+            rest = turns(plan, width % height)
+            return width // height * each + rest * short, -height
+
+        heights = {plan.mr, SUMS, SUMS - 1} & set(row_counts(plan))
+        each = [line(n, whole(n)) for n in heights if n >= SUMS - 1]
+        each = each or [(turns(plan, width), -plan.mr)]
         own = -(-width // -(-width // plan.mr))
         s, taps = self.shape, self.window[0] * self.window[1] * self.window[2]
         work = hint_of(self.images * self.pixels * s.groups * s.co * s.ci * taps) * self.calls
         if plan.kind == "plain" and own * plan.nv >= SUMS and work >= tuning.CONV_OWN_TILE:
-            least, height = min((least, height), (width // own * own + turns(plan, width % own), -own))
+            each.append(line(own, own))
+        least, height = min(each)
         return -height, least
+
+    def _of_short_tiles(self) -> float:
+        """What a row of lower tiles takes of features, in rows of the tallest tile: only that (and one of a height of
+        its own) has a form one vector wide, for the last features of a panel."""
+        plan, co = self.plan, self.shape.co
+        if isinstance(co, Size) or not plan.masks or not 0 < co % plan.nr <= plan.lanes:
+            return 1.0
+        panels = co // plan.nr
+        return (panels + 1) * plan.nr / (panels * plan.nr + plan.lanes)
 
     def _split_lines(self, rows: int, columns: int) -> None:
         """Images of one line, such as those of sounds: parts of it, of `rows` pixels about, are lines of their own for

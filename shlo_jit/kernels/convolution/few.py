@@ -16,7 +16,7 @@ from shlo_jit.kernels.gemm.types import GemmPlan
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.values import V, const, i64, is_float, lanes, vector
 
-PIXELS = {1: (16, 4, 1), 2: (8, 1), 3: (4, 1), 4: (4, 1), 5: (3, 1), 6: (2, 1), 7: (2, 1), 8: (2, 1)}
+PIXELS = {1: (16, 4, 1), 2: (8, 1), 3: (4, 1), 4: (4, 1), 5: (3, 1), **dict.fromkeys(range(6, 13), (2, 1))}
 """By the count of features, pixels done together, and of what is left: so many sums keep the units for multiply-adds
 busy and fill a vector, and a vector of weights is loaded for all."""
 FEW_PARAMS = [
@@ -43,6 +43,9 @@ def emit_few(module: ModuleText, plan: GemmPlan, target: Target, features: int) 
     x, x_stride, pixels, *_, y, y_stride = b.params[:7]
     done: V = i64(0)
     for step in PIXELS[features]:
+        # Weights that several pixels share are in registers, beside the sums.
+        if step > 1 and (step + 1) * features >= target.vector_registers:
+            continue
         end = b.sub(pixels, b.urem(b.sub(pixels, done), step))
         with b.loop(done, end, step, "pixel") as p:
             _some(b, plan, target, features, step, b.offset(x, b.mul(p, x_stride)), b.offset(y, b.mul(p, y_stride)))
@@ -89,15 +92,15 @@ def _some(b: Builder, plan: GemmPlan, target: Target, features: int, pixels: int
 def _store(b: Builder, plan: GemmPlan, sums: list[V], features: int, y: V, y_stride: V, accumulate: V) -> None:
     """The lanes of each sum added up, pixel after pixel, to y, or on top of what it has."""
     more = b.icmp("ne", accumulate, 0)
-    if len(sums) == 1:
-        _apart(b, plan, more, [fold(b, sums[0])], [y])
-        return
     dense = b.icmp("eq", y_stride, features * plan.out_bytes)
     for first in range(0, len(sums), plan.lanes):
         some = range(first, min(first + plan.lanes, len(sums)))
+        places = [b.offset(b.offset(y, b.mul(y_stride, i // features)), i % features * plan.out_bytes) for i in some]
+        if len(some) == 1:
+            _apart(b, plan, more, [fold(b, sums[first])], places)
+            continue
         totals = fold_together(b, [sums[i] for i in some])
         place = b.offset(y, first * plan.out_bytes)
-        places = [b.offset(b.offset(y, b.mul(y_stride, i // features)), i % features * plan.out_bytes) for i in some]
         apart = partial(_apart, b, plan, more, [b.extract(totals, i) for i in range(len(some))], places)
         if plan.masks:
             b.if_else(dense, partial(_whole, b, plan, more, totals, len(some), place), apart)

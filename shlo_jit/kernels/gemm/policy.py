@@ -337,13 +337,15 @@ def _panels_of_short(a: Numbers, plan: GemmPlan, s: Extents, panel: N, chunks: N
 
 def _panels_of_long(a: Numbers, plan: GemmPlan, s: Extents, panel: N) -> N:
     """Panels of a task that has to pack A, or of few rows, which are bound by what they read of B: a multiple of four
-    tasks. A row or two meet several panels at a time, and a task has a multiple of those."""
+    tasks. A row or two meet several panels at a time, and a task has a multiple of those, if there are others."""
     panels, widest = a.ceil_div(s.n, plan.nr), columns_of(plan, tuning.GEMM_WIDEST) // plan.nr
     tasks = a.ceil_div(panels, a.least(a.most(a.div(a.number(tuning.GEMM_TASK), panel), 2), widest))
     tasks = a.select(a.compare("gt", tasks, 1), a.mul(a.ceil_div(tasks, 4), 4), tasks)
     each = a.ceil_div(panels, a.most(tasks, 1))
     at_once = a.most(a.div(a.number(SUMS // plan.nv), a.most(s.m, 1)), 1)
     at_once = a.select(a.compare("le", s.m, 2), at_once, a.number(1))
+    # Two threads read twice as much as one, even if each meets fewer panels at a time.
+    at_once = a.select(a.compare("le", panels, at_once), a.ceil_div(panels, 2), at_once)
     return a.mul(a.ceil_div(each, at_once), at_once)
 
 

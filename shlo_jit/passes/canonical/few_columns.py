@@ -55,7 +55,7 @@ def few_columns(function: Op, _: Context) -> Op:
 
 def _has_few(op: Op) -> bool:
     """Two or more: a product with a vector reads the matrix front to back anyway. Rows whose elements are adjacent, and
-    long enough to fill the lanes."""
+    long enough to fill the lanes; enough rows, if the columns have to be packed for them first."""
     lhs, rhs = (o.tensor for o in op.operands)
     roles = roles_of(op)
     if len({lhs.dtype, rhs.dtype, op.result.tensor.dtype}) > 1 or lhs.dtype not in FLOATS:
@@ -65,7 +65,10 @@ def _has_few(op: Op) -> bool:
     if roles.lhs_batch or rhs.rank != 2 or roles.lhs_contracting != (lhs.rank - 1,):
         return False
     k, n = rhs.extents[roles.rhs_contracting[0]], rhs.extents[roles.rhs_free[0]]
-    return n > 1 and pays_along_k(k, n) and lhs.size >= k * tuning.FEW_COLUMNS_ROWS
+    columns = op.operands[1].op
+    is_constant = columns is not None and columns.name == "stablehlo.constant"
+    rows = tuning.FEW_COLUMNS_ROWS if is_constant else max(tuning.FEW_COLUMNS_ROWS, tuning.FEW_COLUMNS_PACKED * n * n)
+    return n > 1 and pays_along_k(k, n) and lhs.size >= k * rows
 
 
 def pays_along_k(k: int, n: int) -> bool:
