@@ -445,7 +445,8 @@ class _Decision:
             rest = turns(plan, width % height)
             return width // height * each + rest * short, -height
 
-        each = [line(n, whole(n)) for n in row_counts(plan) if n >= SUMS - 1]
+        heights = {plan.mr, SUMS, SUMS - 1} & set(row_counts(plan))
+        each = [line(n, whole(n)) for n in heights if n >= SUMS - 1]
         each = each or [(turns(plan, width), -plan.mr)]
         own = -(-width // -(-width // plan.mr))
         s, taps = self.shape, self.window[0] * self.window[1] * self.window[2]
