@@ -302,6 +302,12 @@ GEMM_FEW_TASKS = 8
 five, two threads wait for one with nothing to do."""
 GEMM_PRIVATE_ROWS = 160
 """Rows of C up to which a task packs its own chunk of B. Case `dot f32 128`."""
+GEMM_FEW_ROWS = 48
+"""Rows of C up to which a B that is no constant, and that no cache keeps, is read where it lies, a few rows at a time.
+Transformer block of `benchmarks.curves`."""
+GEMM_FEW_BYTES = 14 << 20
+"""Bytes of the matrices of a program up to which it does so: pieces of rows come fast from a cache, and slowly from
+memory. Chosen."""
 GEMM_NEAR_PANELS = 1 << 19
 """Bytes of panels that the rows of a task meet, of many rows: half of the second level cache. ResNet-50 of
 `benchmarks.deployed`, in batches."""

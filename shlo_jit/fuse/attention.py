@@ -235,7 +235,9 @@ def unfit_work(first: Op, second: Op) -> Refusal | None:
             f"{nbytes:,} bytes of other operands, more than {tuning.ATTENTION_OPERAND_BYTES:,}, meet each row"
         )
     rows = least_rows(k + extents_of(second)[2])
-    tasks, work = batch * -(-m // rows), batch * m * n * k
+    # The matrices of a layer, which few rows meet, take as long for one row as for some.
+    least = tuning.GEMM_LEAST_ROWS if equal(batch, 1) else 1
+    tasks, work = batch * -(-m // rows), batch * max(m, least) * n * max(k, hint_of(extents_of(second)[2]))
     if tasks < tuning.ATTENTION_LEAST_TASKS and work > tuning.GEMM_TASK:
         return Refusal(f"there are {tasks} times {rows} rows, too few tasks for {work:,} multiply-adds")
     return None

@@ -20,7 +20,7 @@ from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.gemm.policy import Layout
 from shlo_jit.kernels.gemm.types import gemm_plan
-from shlo_jit.kernels.gemm.vector import way_of
+from shlo_jit.kernels.gemm.way import way_of_any
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops.runs import Roles, roles_of, run_of
 from shlo_jit.schedule.choice import Note, count
@@ -74,7 +74,7 @@ def parts_of(step: OpStep, matrix: Value, contracting: tuple[int, ...], free: tu
 def way_of_parts(types: GemmTypes, target: Target, m: int, n: int, k: int, layout: Layout) -> Way:
     """How the routine multiplies a few rows with each part: as it would with the whole matrix, so that the sums are the
     same. Of more rows, which meet no pieces, the call decides."""
-    return way_of(gemm_plan(types, target), m, n, k, layout) if m <= tuning.PIECE_ROWS else Way.ANY
+    return way_of_any(gemm_plan(types, target), m, n, k, layout) if m <= tuning.PIECE_ROWS else Way.ANY
 
 
 @dataclass(frozen=True, kw_only=True)

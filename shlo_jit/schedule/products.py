@@ -7,7 +7,7 @@ stride are looped over; the others were transposed before where they do not (see
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from shlo_jit.kernels.gemm.gemm import GemmTypes, Way, gemm_routine, gemm_symbol
 from shlo_jit.kernels.gemm.policy import Ints, Layout, describe, k_block
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.types import GemmPlan, gemm_plan, itemsize
-from shlo_jit.kernels.gemm.vector import way_of
+from shlo_jit.kernels.gemm.way import way_of
 from shlo_jit.ops.runs import Roles, roles_of
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.epilogue import Epilogue, Written, schedule_epilogue, written_by_product
@@ -78,13 +78,14 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
     batch, m, n, k = layout.extents
     why_late = "the product is several calls" if looped else ""
     plan = gemm_plan(types, target)
-    way, prepacked, first_block = _way(plan, (m, n, k, *strides)), None, 0
+    numbers, near = (m, n, k, *strides), context.matrices <= tuning.GEMM_FEW_BYTES
+    way, prepacked, first_block = _way(plan, numbers, is_near=near), None, 0
     # Of panels there is one matrix after the other, each with all of its columns.
     of_rows, of_columns = layout.is_split
     can_be_panels = not looped and not of_columns
     loop = context.loops.get(id(step)) if can_be_panels else None
     matrices = Matrices(op.operands[1], types, 1 if of_rows else batch, n, k, strides[3:])
-    if can_be_panels and _is_prepacked(op.operands[1], way, n, context):
+    if can_be_panels and _is_prepacked(op.operands[1], _way(plan, numbers, is_near=False), n, context):
         prepacked = _panels(op.operands[1], roles, plan, context)
         # Few rows are through with a block before the next has come: they have nothing to fetch it beside.
         few = not isinstance(m, Size) and m < tuning.GEMM_LEAST_ROWS
@@ -107,19 +108,24 @@ def schedule_dot(step: OpStep, context: Context) -> KernelSchedule:
         first_block=first_block,
         loop=(loop, matrices) if loop is not None else None,
         epilogue=epilogue,
-        blocking=_blocking(plan, (batch, m, n, k), strides, packed),
-        scratch=Scratch.of(lambda threads: scratch_bytes(types, target, batch, m, n, k, threads, packed)),
+        blocking=_blocking(plan, (batch, m, n, k), strides, packed, way is Way.FEW),
+        scratch=_scratch(way, lambda threads: scratch_bytes(types, target, batch, m, n, k, threads, packed)),
         way=way,
         routines=(gemm_routine(types.a, types.b, types.acc, target, way),),
     )
 
 
-def _way(plan: GemmPlan, numbers: tuple[int, ...]) -> Way:
+def _scratch(way: Way, nbytes: Callable[[int], int]) -> Scratch:
+    """What packing takes; few rows pack nothing."""
+    return Scratch() if way is Way.FEW else Scratch.of(nbytes)
+
+
+def _way(plan: GemmPlan, numbers: tuple[int, ...], *, is_near: bool) -> Way:
     """What the product takes; where sizes are known at the call only, the call says."""
     if any(isinstance(number, Size) for number in numbers):
         return Way.ANY
     m, n, k, *strides = numbers
-    return way_of(plan, m, n, k, Layout(*strides))
+    return way_of(plan, m, n, k, Layout(*strides), is_near=is_near)
 
 
 def _is_prepacked(rhs: Value, way: Way, n: int, context: Context) -> bool:
@@ -151,8 +157,8 @@ def _panels(rhs: Value, roles: Roles, plan: GemmPlan, context: Context) -> np.nd
 
 
 def _blocking(
-    plan: GemmPlan, extents: tuple[int, int, int, int], strides: Sequence[int], prepacked: bool
+    plan: GemmPlan, extents: tuple[int, int, int, int], strides: Sequence[int], prepacked: bool, few: bool
 ) -> tuple[Note, ...]:
     batch, m, n, k = map(hint_of, extents)
-    lines = describe(plan, batch, m, n, k, Layout(*map(hint_of, strides)), prepacked)
+    lines = describe(plan, batch, m, n, k, Layout(*map(hint_of, strides)), prepacked, few)
     return tuple(Note(*line) for line in lines)

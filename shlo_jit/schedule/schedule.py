@@ -24,7 +24,7 @@ from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.panels import PanelsSchedule
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.time_blocks import block_turns
-from shlo_jit.sizes import NotSymbolic
+from shlo_jit.sizes import NotSymbolic, Size
 
 
 class Context(NamedTuple):
@@ -35,6 +35,8 @@ class Context(NamedTuple):
     """Whether a custom call of that name has an implementation of the user's or of the run time's."""
     read: Mapping[Value, int] = MappingProxyType({})
     """What the plan's steps read and its blocks return, and how many do."""
+    matrices: int = 0
+    """Bytes of the second operands of the plan's products, as far as they are known: what a run goes through."""
     loops: Mapping[int, ControlStep] = MappingProxyType({})
     """By id() of a product's step, the loop before which its second operand can be packed."""
     has_lapack: Callable[[], bool] = lambda: True
@@ -107,7 +109,7 @@ class Schedule:
 def schedule(plan: PlanBlock, context: Context) -> Schedule:
     """Decide how each step of a plan runs, those inside control flow too. Raises UnsupportedError at the line of an op
     that no kernel computes."""
-    context = context._replace(read=read_inside(plan), loops=loops_of(plan))
+    context = context._replace(read=read_inside(plan), matrices=_matrices(plan), loops=loops_of(plan))
     steps: dict[int, KernelSchedule] = {}
     for step in all_steps(plan):
         steps[id(step)] = found = schedule_step(step, context)
@@ -126,6 +128,12 @@ def schedule(plan: PlanBlock, context: Context) -> Schedule:
         for routine in (r for s in found.values() for r in s.routines):
             context.on_routine(routine)
     return Schedule(steps)
+
+
+def _matrices(plan: PlanBlock) -> int:
+    products = (s.op for s in all_steps(plan) if isinstance(s, OpStep) and s.op.name == "stablehlo.dot_general")
+    tensors = [value.tensor for value in dict.fromkeys(op.operands[1] for op in products)]
+    return sum(t.nbytes for t in tensors if not isinstance(t.nbytes, Size))
 
 
 def schedule_step(step: Step, context: Context) -> KernelSchedule:

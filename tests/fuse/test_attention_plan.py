@@ -180,6 +180,7 @@ def test_too_few_tasks() -> None:
     m = tuning.ATTENTION_LEAST_TASKS * tuning.ATTENTION_TASK_ROWS
     assert "1 attention" in layer(m, 2048, 64)
     assert "too few tasks" in layer(m - tuning.ATTENTION_TASK_ROWS, 2048, 64)
+    assert "too few tasks" in layer(4, 512, 2048), "few rows of a layer, which has most to do with its matrices"
     assert "1 attention" in layer(m // 8, 128, 32)
 
 

@@ -25,11 +25,11 @@ from shlo_jit.kernels.gemm.panels import (
     panels_symbol,
     reads_in_place,
 )
-from shlo_jit.kernels.gemm.policy import Layout, has_vector_path
+from shlo_jit.kernels.gemm.policy import Layout, has_few_path, has_vector_path
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.prepacking import SPARE, prepack_routine, prepack_symbol
 from shlo_jit.kernels.gemm.types import gemm_plan
-from shlo_jit.kernels.gemm.vector import way_of
+from shlo_jit.kernels.gemm.way import way_of
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 
@@ -443,11 +443,44 @@ def test_a_known_product_takes_the_way_that_the_call_would(names: tuple[str, str
             a = a.swapaxes(1, 2) if a_order < 0 else np.ascontiguousarray(a.swapaxes(1, 2))
             b = b if b_order > 0 else np.ascontiguousarray(b.swapaxes(1, 2)).swapaxes(1, 2)
             (ab, ar, ac), (bb, br, bc) = ([s // x.itemsize for s in x.strides] for x in (a, b))
-            way = way_of(plan, m, n, k, Layout(ar, ac, ab, br, bc, bb))
+            way = way_of(plan, m, n, k, Layout(ar, ac, ab, br, bc, bb), is_near=False)
             ways.add(way)
             assert product(types, a, b, way=way).tobytes() == product(types, a, b).tobytes()
             check(types, a, b, product(types, a, b, way=Way.TILES))
     assert ways == {Way.TILES, Way.VECTORS}
+
+
+FEW = [("f32", "f32", "f32"), ("f64", "f64", "f64"), ("i32", "i32", "i32")]
+
+
+@pytest.mark.parametrize("names", FEW, ids="-".join)
+def test_few_rows_read_b_in_place(names: tuple[str, str, str]) -> None:
+    """Of any number of rows, as a whole and in two calls, by one thread and by several: the bits that packing gives."""
+    types, rng = GemmTypes(*names), np.random.default_rng(7)
+    plan = gemm_plan(types, resolve())
+    if not has_few_path(plan):
+        pytest.skip("stores have no masks")
+    for m in (*range(2, 22), 31, 47, tuning.GEMM_FEW_ROWS):
+        batch, n, k = int(rng.integers(1, 3)), int(rng.integers(128, 420)), int(rng.integers(16, 800))
+        a = any_layout(rng, types.a, (batch, m, k))
+        b = values(rng, types.b, (batch, k, n + int(rng.integers(0, 3))))[:, :, :n]
+        cover = np.zeros((batch, m, n), np.int64)
+        c = product(types, a, b, threads=2, cover=cover, ld=int(rng.integers(0, 3)), way=Way.FEW)
+        check(types, a, b, c)
+        assert (cover == 1).all()
+        assert c.tobytes() == product(types, a, b, threads=1, way=Way.FEW).tobytes()
+        assert c.tobytes() == product(types, a, b, threads=3, way=Way.TILES).tobytes()
+        check(types, a, b, product(types, a, b, cut=k // 3 + 1, way=Way.FEW))
+
+
+def test_few_rows_have_their_way_where_b_is_far_and_its_rows_are_adjacent() -> None:
+    plan = gemm_plan(GemmTypes("f32", "f32", "f32"), resolve("x86-64-v4"))
+    dense, transposed = Layout(512, 1, 0, 512, 1, 0), Layout(512, 1, 0, 1, 512, 0)
+    assert way_of(plan, 2, 512, 512, dense) is way_of(plan, tuning.GEMM_FEW_ROWS, 512, 512, dense) is Way.FEW
+    assert way_of(plan, 1, 512, 512, dense) is Way.VECTORS
+    others = [(tuning.GEMM_FEW_ROWS + 1, 512, dense), (20, 64, dense), (20, 512, transposed)]
+    assert {way_of(plan, m, n, 512, layout) for m, n, layout in others} == {Way.TILES}
+    assert way_of(plan, 40, 512, 512, dense, is_near=False) is Way.TILES
 
 
 def test_dot_instructions() -> None:

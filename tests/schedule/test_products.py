@@ -51,14 +51,16 @@ RESIDENT = tuning.GEMM_B_RESIDENT // 4 // (SIDE // 2)
     [
         (tuning.GEMM_PRIVATE_ROWS + 1, 1024, SIDE, "packed once for all tasks", f"more than {tuning.GEMM_PRIVATE_ROWS}"),
         (tuning.GEMM_PRIVATE_ROWS, 1024, SIDE, "packed by each task", f"{tuning.GEMM_PRIVATE_ROWS} rows use it, {tuning.GEMM_PRIVATE_ROWS} at most"),
-        (PLAN.mr + 1, 400, 300, "packed by each task", f"{PLAN.mr + 1} rows use it"),
-        (PLAN.mr, 400, 300, "read in place", f"{PLAN.mr} rows use it, {PLAN.mr} at most"),
+        (tuning.GEMM_FEW_ROWS + 1, 400, 300, "packed by each task", f"{tuning.GEMM_FEW_ROWS + 1} rows use it"),
+        (tuning.GEMM_FEW_ROWS, 400, 300, "read in place", f"{tuning.GEMM_FEW_ROWS} rows use it, {tuning.GEMM_FEW_ROWS} at most"),
+        (PLAN.mr + 1, 120, 300, "packed by each task", f"{PLAN.mr + 1} rows use it"),
+        (PLAN.mr, 120, 300, "read in place", f"{PLAN.mr} rows use it, {PLAN.mr} at most"),
         (400, RESIDENT, SIDE // 2, "read in place", "stay in the cache"),
         (400, RESIDENT + 1, SIDE // 2, "packed once for all tasks", "more than"),
         (400, 508, 64, "read in place", "stay in the cache"),
         (400, 512, 64, "packed once for all tasks", "more than"),
     ],
-    ids=["many rows", "few rows", "more than a tile", "a tile", "resident", "too large", "not half a page apart", "half a page apart"],
+    ids=["many rows", "some rows", "more than a few", "a few", "more than a tile", "a tile", "resident", "too large", "not half a page apart", "half a page apart"],
 )  # fmt: skip
 def test_where_b_is_read_from(m: int, n: int, k: int, b: str, why: str) -> None:
     decides(product(dot(m, k, n)), "B", b, why)
@@ -153,7 +155,7 @@ def test_passes_over_k_are_equal() -> None:
         (1, 300, 400, "kn", "1 vector, sums of all outputs"),
         (1, 300, 400, "nk", "1 vector, one output after the other"),
         (400, 300, 1, "kn", "1 vector, one output after the other"),
-        (tuning.GEMM_THIN, 512, tuning.GEMM_THIN_BYTES // 4 // 512, "kn", f"{tuning.GEMM_THIN} vectors, sums of all outputs"),
+        (tuning.GEMM_THIN, 2048, tuning.GEMM_FEW_BYTES // 2048 // 4 + 1, "kn", f"{tuning.GEMM_THIN} vectors, sums of all outputs"),
     ],
 )  # fmt: skip
 def test_products_with_vectors_read_the_matrix_once(m: int, k: int, n: int, rhs: str, how: str) -> None:

@@ -33,7 +33,7 @@ NO_THRESHOLDS = {
     "kernels/collective/messages.py": {"PAYLOAD_ALIGN"},
     "kernels/collective/waiting.py": {"FUTEX_WAIT", "FUTEX_WAKE", "NAP_NANOSECONDS", "SLICE_NANOSECONDS"},
     "kernels/collective/copies.py": {"COPY_ROW"},
-    "kernels/gemm/policy.py": {"IN_PLACE", "PREPACKED", "PRIVATE", "SHARED"},
+    "kernels/gemm/policy.py": {"FEW_PANELS", "FEW_TILE", "IN_PLACE", "PAIR_PANELS", "PREPACKED", "PRIVATE", "SHARED"},
     "kernels/sort.py": {"INDEX_BITS", "SLACK"},
     "kernels/threads/state.py": {"CHECK", "EPOCH", "FRAME", "HANDLES", "LEFT", "LOCK", "MAX_WORKERS", "PID", "PLACES",
                                  "QUIT", "READY", "REMAINING", "SLEEPERS", "STARTED", "STARTING", "STATE_BYTES", "TAKEN",

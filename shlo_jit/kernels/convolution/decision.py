@@ -316,9 +316,9 @@ class _Decision:
         if kw == 1 or (self.rdil[2] == 1 and equal(v["a_w"], s.ci * self.plan.unit_bytes)):
             run, runs, stride, outer = s.ci * kw, kh, taps[1], (1, 0)
             self._set(margin_lines=1)
-            self._set(leaves_padding=int(self.leaves_padding and kd == 1))
         else:
             run, runs, stride, outer = s.ci, kw, taps[2], (kh, taps[1])
+        self._set(leaves_padding=int(self.leaves_padding and kd == 1))
         self._set(run=run, runs=runs, run_stride=stride, outer0=kd, outer0_stride=taps[0])
         self._set(
             outer1=outer[0],
@@ -445,7 +445,8 @@ class _Decision:
             rest = turns(plan, width % height)
             return width // height * each + rest * short, -height
 
-        each = [line(n, whole(n)) for n in row_counts(plan) if n >= SUMS - 1]
+        heights = {plan.mr, SUMS, SUMS - 1} & set(row_counts(plan))
+        each = [line(n, whole(n)) for n in heights if n >= SUMS - 1]
         each = each or [(turns(plan, width), -plan.mr)]
         own = -(-width // -(-width // plan.mr))
         s, taps = self.shape, self.window[0] * self.window[1] * self.window[2]

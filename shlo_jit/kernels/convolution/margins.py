@@ -91,28 +91,37 @@ def is_in_margin(b: Builder, g: Arguments, d: V, h: V, w: V, height: V) -> V:
 def runs_inside(b: Builder, g: Arguments, part: Part, h: V) -> tuple[V, V, V]:
     """Of a part of the window of output line `h`: the first of its runs that is not all padding, how many such
     there are, and whether there are some before the part."""
-    nth = part.place[2]
+    nth, lines, by_lines = _lines(b, g, part)
     stride, pad, dilation, extent, taps = g.ints("stride_h pad_h rdil_h in_h kh")
     leaves = b.icmp("ne", g.get("leaves_padding"), 0)
     corner = b.sub(b.mul(h, stride), pad)
     low = b.min_(ceil_div(b, b.max_(b.sub(0, corner), 0), dilation), taps)
     high = b.min_(ceil_div(b, b.max_(b.sub(extent, corner), 0), dilation), taps)
-    first = b.min_(b.max_(b.sub(low, nth), 0), part.runs)
-    end = b.max_(b.min_(b.sub(high, nth), part.runs), first)
-    more = b.cast("zext", b.icmp("slt", low, nth), "i64")
+    first = b.min_(b.max_(b.sub(low, nth), 0), lines)
+    count = b.sub(b.max_(b.min_(b.sub(high, nth), lines), first), first)
+    # Runs that are taps of a line are all of them there, or none.
+    taps_there = b.select(b.icmp("sgt", count, 0), part.runs, i64(0))
+    before = b.or_(b.icmp("slt", low, nth), b.and_(b.not_(by_lines), b.icmp("sgt", part.place[2], 0)))
     return (
-        b.select(leaves, first, i64(0)),
-        b.select(leaves, b.sub(end, first), part.runs),
-        b.select(leaves, more, part.more),
+        b.select(b.and_(leaves, by_lines), first, i64(0)),
+        b.select(leaves, b.select(by_lines, count, taps_there), part.runs),
+        b.select(leaves, b.cast("zext", before, "i64"), part.more),
     )
+
+
+def _lines(b: Builder, g: Arguments, part: Part) -> tuple[V, V, V]:
+    """Of the window: the first line in a part, how many are in it, and whether its runs are lines; else taps of one."""
+    by_lines = b.icmp("ne", g.get("margin_lines"), 0)
+    _, line, run = part.place
+    return b.select(by_lines, run, line), b.select(by_lines, part.runs, i64(1)), by_lines
 
 
 def idle_lines(b: Builder, g: Arguments, part: Part, begin: V, end: V) -> V:
     """Of the lines [begin, end) of the output, those whose runs in a part of the window are all padding."""
-    nth = part.place[2]
+    nth, lines, _ = _lines(b, g, part)
     stride, pad, dilation, extent, oh = g.ints("stride_h pad_h rdil_h in_h oh")
-    # The last run meets the image from the first line on, the first run up to the end.
-    last = b.mul(b.sub(b.add(nth, part.runs), 1), dilation)
+    # The part's last line meets the image from the first line of the output on, its first line up to the end.
+    last = b.mul(b.sub(b.add(nth, lines), 1), dilation)
     first = b.min_(ceil_div(b, b.max_(b.sub(pad, last), 0), stride), oh)
     stop = ceil_div(b, b.max_(b.sub(b.add(extent, pad), b.mul(nth, dilation)), 0), stride)
     each = b.sub(b.max_(b.min_(stop, oh), first), first)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.gemm.micro import attributes
+from shlo_jit.kernels.gemm.micro import attributes, next_height
 from shlo_jit.kernels.gemm.pack import pack_plans
 from shlo_jit.kernels.gemm.policy import IN_PLACE, PREPACKED, PRIVATE, SHARED, columns_of
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
@@ -182,9 +182,9 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
         after = b.select(final, soon, b.offset(shared, block_bytes))
         fetched = b.select(prepacked, b.select(final, soon_bytes, block), i64(0))
         piece = b.min_(b.udiv(fetched, b.mul(panels, stripes)), b.mul(kc, FETCHED_A_STEP // plan.group))
-        with b.loop_carry(i0, i1, [after, i0], plan.mr, "stripe") as stripe:
-            i, later, told = stripe.index, *stripe.values
-            height = b.min_(b.sub(i1, i), plan.mr)
+        with b.if_(b.icmp("slt", i0, i1)), b.repeat([i0, after, i0], "stripe") as stripe:
+            i, later, told = stripe.values
+            height = _height_of_stripe(b, plan, f, b.sub(i1, i))
             end = b.add(i, height)
             at = b.offset(b.offset(a, b.mul(i, a_rs)), b.mul(kb, a_cs))
             row = b.offset(c, b.mul(i, c_rs))
@@ -192,8 +192,18 @@ def emit_rectangle(module: ModuleText, plan: GemmPlan, target: Target) -> None:
             full = is_told(b, b.mul(b.sub(end, told), b.mul(n, plan.out_bytes)), b.icmp("eq", end, i1))
             with b.if_(b.and_(report, full)):
                 b.call_pointer("void", f.get("epilogue", "ptr"), [f.get("frame", "ptr"), batch, told, end, j0, j1])
-            stripe.next(b.offset(later, b.mul(piece, panels)), b.select(full, end, told))
+            stripe.next(end, b.offset(later, b.mul(piece, panels)), b.select(full, end, told))
+            stripe.again = b.icmp("slt", end, i1)
     b.ret()
+
+
+def _height_of_stripe(b: Builder, plan: GemmPlan, f: Frame, left: V) -> V:
+    """Of `left` rows, so that all are in tiles of a good height; panels of A have whole stripes."""
+    height = b.min_(left, plan.mr)
+    if plan.kind == "amx":
+        return height
+    whole = b.or_(b.icmp("eq", f.get("pack_a"), SHARED), b.icmp("sle", left, plan.mr))
+    return b.select(whole, height, next_height(b, plan, left, 2 * plan.mr - 1))
 
 
 def _stripe(

@@ -25,11 +25,13 @@ from shlo_jit.kernels.gemm.blocks import (
     panel_bytes_of,
     scratch_bytes,
 )
+from shlo_jit.kernels.gemm.few import emit_few_entry, emit_few_task
 from shlo_jit.kernels.gemm.micro import attributes, emit_stripe, stripe_symbol, tile_attributes
 from shlo_jit.kernels.gemm.pack import emit_pack, pack_plans
 from shlo_jit.kernels.gemm.policy import SHARED, Extents, Registers, columns_of, has_vector_path
 from shlo_jit.kernels.gemm.types import GemmPlan, GemmTypes, gemm_plan, itemsize
-from shlo_jit.kernels.gemm.vector import Way, emit_vector_entry, emit_vector_tasks, emit_way
+from shlo_jit.kernels.gemm.vector import emit_vector_entry, emit_vector_tasks, emit_way
+from shlo_jit.kernels.gemm.way import Way
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.values import V, const, i64
@@ -92,6 +94,8 @@ def gemm_routine(a_dtype: str, b_dtype: str, acc_dtype: str, target: Target, way
         return Routine(symbol, (symbol,), partial(_build_entry, types), (tile_routine(types, target),))
     if way is Way.VECTORS:
         return Routine(symbol, (symbol,), partial(_build_vectors, types))
+    if way is Way.FEW:
+        return Routine(symbol, (symbol,), partial(_build_few, types), (tile_routine(types, target),))
     ways = (Way.TILES, Way.VECTORS) if has_vector_path(gemm_plan(types, target)) else (Way.TILES,)
     needs = tuple(gemm_routine(a_dtype, b_dtype, acc_dtype, target, way) for way in ways)
     return Routine(symbol, (symbol,), partial(_build_any, types), needs)
@@ -146,6 +150,17 @@ def _build_vectors(types: GemmTypes, module: ModuleText, target: Target) -> None
     b.ret()
 
 
+def _build_few(types: GemmTypes, module: ModuleText, target: Target) -> None:
+    plan = gemm_plan(types, target)
+    task = emit_few_task(module, plan, target)
+    b = module.function(gemm_symbol(types, Way.FEW), GEMM_PARAMS, linkage="", attributes=attributes(target))
+    s = _Shape(b, plan)
+    f = _frame(b, s)
+    _count_from_k0(b, s, f)
+    emit_few_entry(b, plan, f, task, s.extents, s.threads)
+    b.ret()
+
+
 def _build_any(types: GemmTypes, module: ModuleText, target: Target) -> None:
     plan = gemm_plan(types, target)
     b = module.function(gemm_symbol(types), GEMM_PARAMS, linkage="", attributes=attributes(target))
@@ -189,6 +204,10 @@ class _Shape:
         )
         self.following, self.following_bytes = p["following"], p["following_bytes"]
 
+    @property
+    def extents(self) -> Extents:
+        return Extents(self.batch, self.m, self.n, self.k, self.a_rs, self.a_cs, self.b_cs, self.b_rs, self.prepacked)
+
 
 def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pack_task: str) -> None:
     """The external symbol: decides on blocking and packing by the shape, and runs the tasks."""
@@ -200,7 +219,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
     f = _frame(b, s)
     stop = _count_from_k0(b, s, f)
     product = b.mul(b.mul(s.m, s.n), b.max_(s.k, 1))
-    numbers, extents = Registers(b), Extents(s.batch, s.m, s.n, s.k, s.a_rs, s.a_cs, s.b_cs, s.b_rs, s.prepacked)
+    numbers, extents = Registers(b), s.extents
     mode = policy.packing(numbers, plan, extents, product)
     each = policy.k_block(numbers, plan, s.k, s.prepacked)
     f.set(mode_b=mode[0], pack_a=mode[1], kc=each)

@@ -1,13 +1,14 @@
 """The register-tile micro-kernel and the stripe above it.
 
 Strides of A and the row stride of B are arguments, so one kernel serves packed panels and operands read in place.
-A stripe is up to `mr` rows of A against any number of columns; rows short of `mr` are done by kernels of 8, 7, 4, 2 and
-1 rows, and the last columns by a kernel one vector wide, so no product is computed in vain by more than a vector.
+A stripe is up to `mr` rows of A against any number of columns; rows short of `mr` are done by shorter kernels, and the
+last columns by a kernel one vector wide, so no product is computed in vain by more than a vector.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, Carry, ModuleText
@@ -68,19 +69,35 @@ ROW_GROUP = 3
 
 
 def row_counts(plan: GemmPlan) -> list[int]:
-    """Heights of the kernels, tallest first."""
-    return [plan.mr, *(r for r in (8, 7, 4, 2, 1) if r < plan.mr)]
+    """Heights of the kernels, tallest first. 9, 8, 7 and 4 add up to all that is more than the tallest."""
+    return [plan.mr, *(r for r in (9, 8, 7, 4, 2, 1) if r < plan.mr)]
 
 
+def _height_turns(height: int) -> int:
+    """What a tile takes, in rows of the tallest: short ones wait for sums and for B."""
+    return max(height, SUMS // 2)
+
+
+@cache
 def turns(plan: GemmPlan, rows: int) -> int:
-    """What `rows` rows take, in rows of the tallest tile: short tiles wait for sums and for B."""
-    whole, left = divmod(rows, plan.mr)
-    total = whole * plan.mr
-    for height in row_counts(plan):
-        while left >= height:
-            total += height if height >= SUMS - 1 else SUMS // 2
-            left -= height
-    return total
+    """What `rows` rows take, in rows of the tallest tile; a tile that follows another takes as long as a row to begin
+    with."""
+    whole = max(rows // plan.mr - 1, 0)
+    left = rows - whole * plan.mr
+    return whole * plan.mr + (_turns_of(plan, left, first_height(plan, left)) if left else 0)
+
+
+@cache
+def first_height(plan: GemmPlan, rows: int) -> int:
+    """The height of the first tile of so many rows: 16 are twice 8, since 14 and 2 take as long as 18."""
+    if rows >= 2 * plan.mr:
+        return plan.mr
+    fitting = [h for h in row_counts(plan) if h <= rows]
+    return min(fitting, key=lambda h: (_turns_of(plan, rows, h), 2 * h != rows, -h))
+
+
+def _turns_of(plan: GemmPlan, rows: int, first: int) -> int:
+    return _height_turns(first) + (1 + turns(plan, rows - first) if rows > first else 0)
 
 
 def attributes(target: Target) -> str:
@@ -232,8 +249,8 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     in_place = plan.kind == "plain" and len(tile.masks) > 0
     total = rows * nv
     ahead = b.mul(b_rs, tuning.GEMM_PANEL_AHEAD)
-    # Short tiles have no loads to spare, and are few.
-    fetches = 2 * rows >= plan.mr
+    # Short tiles have no loads to spare, and are few; where several panels lie together, the CPU fetches.
+    fetches = 2 * rows >= plan.mr and panels == 1
 
     def step(carry: Carry) -> None:
         acc, at, (row_b, soon) = carry.values[:total], carry.values[total:-2], carry.values[-2:]
@@ -359,7 +376,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
         # Full height, or the heights that sum up to it: columns outside, so B comes from afar only once.
         with b.repeat([rows, a, c_column, start_column], "piece") as piece:
             left, a_row, c_at, start_at = piece.values
-            size, functions = _choose(b, heights, kernels, left)
+            size, functions = _choose(b, plan, heights, kernels, left)
             kernel = b.select(one, functions[-1], functions[0])
             args = [a_row, a_rs, a_cs, b_at, b_rs, c_at, c_rs, start_at, start_rs, k, width, runs, run_stride]
             args += [soon, later_step, b_panel]
@@ -410,13 +427,20 @@ def _across(
     return whole, b_at, c_at, start_at
 
 
-def _choose(b: Builder, heights: list[int], kernels: list[list[str]], left: V) -> tuple[V, list[V]]:
-    """The tallest kernels not taller than `left`: their height and, per width, the function."""
-    size: V = i64(heights[-1])
+def next_height(b: Builder, plan: GemmPlan, left: V, most: int) -> V:
+    """`first_height` of `left` rows, where they are at most `most`; the tallest tile else."""
+    size: V = i64(plan.mr)
+    for rows in range(most, 0, -1):
+        size = b.select(b.icmp("eq", left, rows), i64(first_height(plan, rows)), size)
+    return size
+
+
+def _choose(b: Builder, plan: GemmPlan, heights: list[int], kernels: list[list[str]], left: V) -> tuple[V, list[V]]:
+    """The height of the next tile of `left` rows and, per width, the function."""
+    size = next_height(b, plan, left, plan.mr - 1) if len(heights) > 1 else i64(heights[0])
     functions = [V("ptr", f"@{names[-1]}") for names in kernels]
     for i in range(len(heights) - 2, -1, -1):
-        fits = b.icmp("sge", left, heights[i])
-        size = b.select(fits, i64(heights[i]), size)
+        fits = b.icmp("eq", size, heights[i])
         functions = [b.select(fits, V("ptr", f"@{names[i]}"), f) for names, f in zip(kernels, functions, strict=True)]
     return size, functions
 

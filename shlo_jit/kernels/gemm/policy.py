@@ -17,6 +17,11 @@ from shlo_jit.kernels.values import V, i64
 
 N = Any
 """A number or a truth value: an int or a bool, or a register."""
+FEW_TILE, FEW_PANELS = 6, 2
+"""Where B is read in place by few rows: rows of a tile and the panels it meets at a time, as many sums as leave
+registers for B. One row more, if there are no others."""
+PAIR_PANELS = 4
+"""The same panels of two rows, if there are no others."""
 IN_PLACE, SHARED, PRIVATE, PREPACKED = 0, 1, 2, 3
 """Ways to read an operand; see `blocks.py`."""
 WORDS = ("read in place", "packed once for all tasks", "packed by each task", "packed when the program was compiled")
@@ -366,6 +371,28 @@ class VectorShape(NamedTuple):
     """Vectors."""
 
 
+def has_few_path(plan: GemmPlan) -> bool:
+    """Whether there is code for products of few rows with a B in place."""
+    return plan.kind == "plain" and plan.masks and not any(plan.convert) and plan.out == plan.acc
+
+
+def is_few(a: Numbers, plan: GemmPlan, s: Extents) -> N:
+    """Whether that code takes a product: so few rows that they do not pay for packing a B that no cache keeps."""
+    rows = a.both(a.compare("gt", s.m, 1), a.compare("le", s.m, tuning.GEMM_FEW_ROWS))
+    adjacent = a.compare("eq", s.b_cs, itemsize(plan.types.b))
+    far = a.compare("gt", a.mul(a.mul(s.k, s.n), itemsize(plan.types.b)), tuning.GEMM_B_RESIDENT)
+    wide = a.both(a.compare("ge", s.n, plan.nr * PAIR_PANELS), a.compare("ge", s.k, plan.lanes))
+    return a.both(a.both(rows, adjacent), a.both(far, wide))
+
+
+def few_columns(a: Numbers, plan: GemmPlan, s: Extents) -> N:
+    """Columns of a task of such a product: some tasks for two threads at least, and long pieces of the rows of B."""
+    panels = a.ceil_div(s.n, plan.nr)
+    some = a.mul(a.least(a.ceil_div(panels, 2 * FEW_PANELS), PAIR_PANELS // FEW_PANELS), FEW_PANELS)
+    many = a.mul(a.ceil_div(panels, tuning.GEMM_TASKS * PAIR_PANELS), PAIR_PANELS)
+    return a.mul(a.select(a.compare("gt", panels, tuning.GEMM_TASKS * PAIR_PANELS), many, some), plan.nr)
+
+
 def has_vector_path(plan: GemmPlan) -> bool:
     return plan.kind != "complex" and plan.types.a == plan.types.b and plan.out == plan.acc
 
@@ -414,11 +441,37 @@ def vectors_of(plan: GemmPlan, m: int, n: int, k: int, layout: Layout) -> tuple[
     return (v, axpy) if fits else None
 
 
+def extents_of(plan: GemmPlan, batch: int, m: int, n: int, k: int, layout: Layout, prepacked: bool = False) -> Extents:
+    """Of a product that is known."""
+    size_a, size = itemsize(plan.types.a), itemsize(plan.types.b)
+    strides = layout.a_rs * size_a, layout.a_cs * size_a, layout.b_cs * size, layout.b_rs * size
+    return Extents(batch, m, n, k, *strides, prepacked)
+
+
+def _describe_few(plan: GemmPlan, s: Extents) -> list[tuple[str, str, str]]:
+    nc = few_columns(Ints(), plan, s)
+    tasks = -(-s.n // nc) * s.batch
+    why = f"its rows are contiguous, and {s.m} rows use it, {tuning.GEMM_FEW_ROWS} at most"
+    work = s.m * s.n * s.k * s.batch
+    return [
+        ("tile", f"up to {FEW_TILE} x {FEW_PANELS * plan.nr} in registers", ""),
+        ("B", WORDS[IN_PLACE], why),
+        (
+            "tasks",
+            f"{tasks:,} task{'' if tasks == 1 else 's'} of {s.m:,} x {min(nc, s.n):,}",
+            f"{work:,} multiply-adds",
+        ),
+    ]
+
+
 def describe(
-    plan: GemmPlan, batch: int, m: int, n: int, k: int, layout: Layout, prepacked: bool
+    plan: GemmPlan, batch: int, m: int, n: int, k: int, layout: Layout, prepacked: bool, few: bool = False
 ) -> list[tuple[str, str, str]]:
-    """What the routine decides for these extents and strides, as lines of what, how, why."""
+    """What the routine decides for these extents and strides, as lines of what, how, why. `few`: that of few rows."""
     a = Ints()
+    s = extents_of(plan, batch, m, n, k, layout, prepacked)
+    if few:
+        return _describe_few(plan, s)
     as_vectors = None if prepacked else vectors_of(plan, m, n, k, layout)
     if as_vectors is not None:
         v, axpy = as_vectors
@@ -426,10 +479,6 @@ def describe(
         how = "sums of all outputs" if axpy else "one output after the other"
         return [("blocking", f"a matrix with {vectors}, {how}", "bound by memory: the matrix is read once")]
     product = m * n * max(k, 1)
-    size = itemsize(plan.types.b)
-    size_a = itemsize(plan.types.a)
-    strides = layout.a_rs * size_a, layout.a_cs * size_a, layout.b_cs * size, layout.b_rs * size
-    s = Extents(batch, m, n, k, *strides, prepacked)
     modes = packing(a, plan, s, product)
     mode_b, mode_a = (mode if isinstance(mode, Reasoned) else Reasoned(mode) for mode in modes)
     c = cut(a, plan, s, modes, product)

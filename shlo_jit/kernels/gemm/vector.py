@@ -11,30 +11,16 @@ vectors and complex numbers take the general way.
 
 from __future__ import annotations
 
-from enum import Enum
-
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.gemm import policy
 from shlo_jit.kernels.gemm.blocks import Frame, ceil_div
 from shlo_jit.kernels.gemm.micro import attributes, fold, lane_masks
 from shlo_jit.kernels.gemm.pack import convert
-from shlo_jit.kernels.gemm.policy import Layout, Registers
+from shlo_jit.kernels.gemm.policy import Registers
 from shlo_jit.kernels.gemm.types import GemmPlan, itemsize, storage
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.values import V, const, i64, vector
-
-
-class Way(Enum):
-    """Which code a product takes, by the end of its symbol."""
-
-    TILES = ""
-    """Register tiles."""
-    VECTORS = "_vectors"
-    """Those of a matrix with vectors."""
-    ANY = "_any"
-    """One of the two, as extents and strides say at the call."""
-
 
 STEPS = 8
 """Steps of k, or rows, done together."""
@@ -223,11 +209,6 @@ class _Picked:
 
     def pick(self, if_row: str, otherwise: str, type: str = "i64") -> V:
         return self.b.select(self.row, self.f.get(if_row, type), self.f.get(otherwise, type))
-
-
-def way_of(plan: GemmPlan, m: int, n: int, k: int, strides: Layout) -> Way:
-    """What a product that is known takes."""
-    return Way.TILES if policy.vectors_of(plan, m, n, k, strides) is None else Way.VECTORS
 
 
 def emit_way(b: Builder, plan: GemmPlan, f: Frame) -> V:
